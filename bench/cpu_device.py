@@ -1,11 +1,10 @@
 """Training runs of a small model on this machine's CPU device, shared by the benches."""
 
 import json
-import pathlib
 import random
-import shlex
-import subprocess
 import sys
+
+from programs import Programs
 
 CONFIG = dict(
     model_type="gpt2", architectures=["GPT2LMHeadModel"], activation_function="gelu_new",
@@ -15,25 +14,14 @@ CONFIG = dict(
 BATCH, SEQUENCE = 2, 128
 
 
-class CpuDevice:
+class CpuDevice(Programs):
     """Runs our programs in a folder that holds the model and its data."""
 
     def __init__(self, programs, folder, prefix=""):
-        self.programs = pathlib.Path(programs).resolve()
-        self.folder = pathlib.Path(folder)
-        self.prefix = shlex.split(prefix)
+        super().__init__(programs, folder, prefix)
         (self.folder / "config.json").write_text(json.dumps(CONFIG))
         words = random.Random(1)
         (self.folder / "data.txt").write_bytes(bytes(words.randrange(32, 127) for _ in range(1 << 18)))
-
-    def call(self, program, *arguments, timed=False, allowed=(0,)):
-        """Runs a program. A timed one runs behind the prefix, as in nice -n -10."""
-        command = [*(self.prefix if timed else []), str(self.programs / program), *map(str, arguments)]
-        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True)
-        if done.returncode not in allowed:
-            name = pathlib.Path(sys.argv[0]).name
-            raise SystemExit(f"{name}: {shlex.join(command)}: {done.stderr.strip()}")
-        return done
 
     def probe(self, path="machine.json"):
         print("probing the machine", file=sys.stderr)

@@ -10,7 +10,9 @@
 
 /* ---- what is supported, and which values make sense ---- */
 
-static const char *const known_architectures[] = {"GPT2LMHeadModel", "GPT2Model", NULL};
+#define CLASSIFIER "GPT2ForSequenceClassification"
+
+static const char *const known_architectures[] = {"GPT2LMHeadModel", "GPT2Model", CLASSIFIER, NULL};
 static const char *const known_activations[] = {"gelu_new", "gelu_pytorch_tanh", NULL};
 
 static bool refuse(GError **error, const char *origin, const char *key, const json_t *value,
@@ -50,7 +52,8 @@ static bool architectures_supported(const json_t *root, const char *origin, GErr
     json_array_foreach (list, i, name) {
         if (!string_is_one_of(name, known_architectures))
             return refuse(error, origin, "architectures", name,
-                          "not supported; only \"GPT2LMHeadModel\" is supported");
+                          "not supported; only \"GPT2LMHeadModel\" and \"" CLASSIFIER
+                          "\" are supported");
     }
     if (json_array_size(list) == 0)
         return refuse(error, origin, "architectures", list, "it must be a list of names");
@@ -265,6 +268,21 @@ static bool read_settings(const struct reader *reader, struct model_config *conf
            read_number(reader, "initializer_range", 0.02, &config->initializer_range, error);
 }
 
+/* The labels are counted as transformers does: by their names, then by their number, else two. */
+static bool read_labels(const struct reader *reader, struct model_config *config, GError **error)
+{
+    const json_t *architectures = json_object_get(reader->root, "architectures");
+    const char *architecture = json_string_value(json_array_get(architectures, 0));
+    const json_t *names = json_object_get(reader->root, "id2label");
+    if (g_strcmp0(architecture, CLASSIFIER) != 0)
+        return true;
+    config->tied = false;
+    config->labels = json_is_object(names) ? (uint32_t)json_object_size(names) : 2;
+    if (names || !json_object_get(reader->root, "num_labels"))
+        return config->labels > 0 || wrong(error, reader, "id2label", "an object with a label");
+    return read_count(reader, "num_labels", &config->labels, error);
+}
+
 static struct model_config *config_from_json(const json_t *root, const char *origin, GError **error)
 {
     if (!json_is_object(root)) {
@@ -274,12 +292,12 @@ static struct model_config *config_from_json(const json_t *root, const char *ori
     struct reader reader = {root, origin};
     struct model_config *config = g_new0(struct model_config, 1);
     if (!model_config_supported(root, origin, error) || !read_sizes(&reader, config, error) ||
-        !read_settings(&reader, config, error) || !model_config_check(config, origin, error)) {
+        !read_settings(&reader, config, error) || !read_labels(&reader, config, error) ||
+        !model_config_check(config, origin, error)) {
         model_config_free(config);
         return NULL;
     }
-    config->name = g_strdup_printf("gpt2 %ux%u, vocabulary %u", config->layers, config->width,
-                                   config->vocabulary);
+    config->name = model_config_describe(config);
     return config;
 }
 
@@ -320,15 +338,18 @@ static json_t *config_to_json(const struct model_config *config)
     const json_int_t end_of_text = 50256;
     json_t *root = json_pack(
         "{s:[s], s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f, s:f, s:f, s:f}",
-        "architectures", "GPT2LMHeadModel", "model_type", "gpt2", "activation_function", "gelu_new",
-        "n_layer", (json_int_t)config->layers, "n_embd", (json_int_t)config->width, "n_head",
-        (json_int_t)config->heads, "n_inner", (json_int_t)config->inner, "n_positions",
-        (json_int_t)config->positions, "vocab_size", (json_int_t)config->vocabulary,
-        "tie_word_embeddings", (int)config->tied, "embd_pdrop", config->embedding_dropout,
-        "attn_pdrop", config->attention_dropout, "resid_pdrop", config->residual_dropout,
-        "layer_norm_epsilon", config->norm_epsilon, "initializer_range", config->initializer_range);
+        "architectures", config->labels ? CLASSIFIER : "GPT2LMHeadModel", "model_type", "gpt2",
+        "activation_function", "gelu_new", "n_layer", (json_int_t)config->layers, "n_embd",
+        (json_int_t)config->width, "n_head", (json_int_t)config->heads, "n_inner",
+        (json_int_t)config->inner, "n_positions", (json_int_t)config->positions, "vocab_size",
+        (json_int_t)config->vocabulary, "tie_word_embeddings", (int)config->tied, "embd_pdrop",
+        config->embedding_dropout, "attn_pdrop", config->attention_dropout, "resid_pdrop",
+        config->residual_dropout, "layer_norm_epsilon", config->norm_epsilon, "initializer_range",
+        config->initializer_range);
     g_assert(root);
     bool has_end = config->vocabulary > end_of_text;
+    if (config->labels)
+        json_object_set_new(root, "num_labels", json_integer(config->labels));
     json_object_set_new(root, "bos_token_id", has_end ? json_integer(end_of_text) : json_null());
     json_object_set_new(root, "eos_token_id", has_end ? json_integer(end_of_text) : json_null());
     return root;
@@ -360,6 +381,19 @@ uint64_t model_config_parameters(const struct model_config *config)
     uint64_t attention = (h * 3 * h + 3 * h) + (h * h + h);
     uint64_t mlp = (h * f + f) + (f * h + h);
     uint64_t embeddings = v * h + config->positions * h;
-    uint64_t classifier = config->tied ? 0 : v * h;
+    uint64_t classifier = config->tied ? 0 : model_config_classes(config) * h;
     return embeddings + config->layers * (2 * norm + attention + mlp) + norm + classifier;
+}
+
+char *model_config_describe(const struct model_config *config)
+{
+    g_autofree char *labels = config->labels ? g_strdup_printf(", %u labels", config->labels)
+                                             : g_strdup("");
+    return g_strdup_printf("gpt2 %ux%u, vocabulary %u%s", config->layers, config->width,
+                           config->vocabulary, labels);
+}
+
+uint32_t model_config_classes(const struct model_config *config)
+{
+    return config->labels ? config->labels : config->vocabulary;
 }

@@ -15,6 +15,8 @@ struct model_config {
     uint32_t positions;  /* n_positions: the longest sequence */
     uint32_t vocabulary; /* vocab_size */
     bool tied;           /* tie_word_embeddings: the classifier is the embedding */
+    uint32_t labels;     /* classes of GPT2ForSequenceClassification, whose head replaces the
+                            vocabulary's; 0 if the model predicts tokens */
     double embedding_dropout, attention_dropout, residual_dropout; /* in [0, 1) */
     double norm_epsilon;                                           /* layer_norm_epsilon */
     double initializer_range;
@@ -34,7 +36,12 @@ struct model_config *model_config_read(const char *path, GError **error);
 bool model_config_write(const struct model_config *config, const char *path, GError **error);
 void model_config_free(struct model_config *config);
 
+/* Returns the model's name for people. The caller frees it with g_free. */
+char *model_config_describe(const struct model_config *config);
+
 /* Returns the number of parameters. */
 uint64_t model_config_parameters(const struct model_config *config);
+/* Returns the number of classes that the head tells apart: labels, or tokens of the vocabulary. */
+uint32_t model_config_classes(const struct model_config *config);
 
 #endif

@@ -33,7 +33,7 @@ static uint64_t attention(const struct iteration_builder *b, uint64_t products)
 
 uint64_t operator_flops(const struct iteration_builder *b, const struct model_operator *op)
 {
-    uint64_t n = b->rows, h = b->config->width, v = b->config->vocabulary;
+    uint64_t n = b->rows, h = b->config->width, v = model_config_classes(b->config);
     uint64_t residual = op->dropout_site == NO_INDEX ? 1 : 2;
     switch ((enum model_kind)op->kind) {
     case MODEL_EMBED_FORWARD:
@@ -138,32 +138,85 @@ static uint64_t second_passes(const struct iteration_builder *b, const struct mo
     return bytes;
 }
 
-/* Returns the number of steps that run as separate kernels if nothing is fused. Each reads and
- * writes one element for every element of the operator's result. The steps are bias, GELU, dropout
- * and residual; in attention, the transposition of the heads of queries, keys, values and result.
- */
-static uint64_t unfused_steps(const struct model_operator *op)
+/* What an operator is if nothing is fused. */
+struct unfused {
+    uint64_t kernels;
+    uint64_t passes; /* over an element of its columns, beside its operands */
+};
+
+/* Forward, a step reads and writes its columns once: bias, GELU, dropout and residual; in
+ * attention, the transposition of the heads of queries, keys, values and result. */
+static struct unfused unfused_forward(const struct model_operator *op, uint64_t dropout)
 {
-    bool dropout = op->dropout_site != NO_INDEX;
     switch ((enum model_kind)op->kind) {
+    case MODEL_EMBED_FORWARD:
+        return (struct unfused){3 + dropout, 0};
     case MODEL_LINEAR_FORWARD:
-        return 1;
+        return (struct unfused){2, 2};
     case MODEL_GELU_FORWARD:
-        return 2;
+        return (struct unfused){3, 4};
     case MODEL_RESIDUAL_FORWARD:
-        return dropout ? 3 : 2;
-    case MODEL_ATTENTION_FORWARD:
-    case MODEL_ATTENTION_BACKWARD:
-        return 4;
+        return (struct unfused){3 + dropout, 4 + 2 * dropout};
+    case MODEL_ATTENTION_FORWARD: /* two products, scale, mask, softmax, heads */
+        return (struct unfused){9 + dropout, 8};
+    case MODEL_LOSS:
+        return (struct unfused){6, 0};
     default:
-        return 0;
+        return (struct unfused){1, 0};
     }
+}
+
+/* Backward, the gradient of a product's result is read again for the weight and for the bias, and
+ * once more where GELU's derivative wrote it. A norm reads its operands again for its weight and
+ * bias, and a step adds the gradient of the residual stream. */
+static struct unfused unfused_backward(const struct model_operator *op, uint64_t dropout)
+{
+    switch ((enum model_kind)op->kind) {
+    case MODEL_EMBED_BACKWARD:
+        return (struct unfused){3 + dropout, 0};
+    case MODEL_LINEAR_BACKWARD:
+        return (struct unfused){3, 2};
+    case MODEL_GELU_BACKWARD:
+        return (struct unfused){4, 3};
+    case MODEL_RESIDUAL_BACKWARD:
+        return (struct unfused){3 + dropout, 2};
+    case MODEL_ATTENTION_BACKWARD: /* four products, scale, mask, softmax, heads */
+        return (struct unfused){11 + dropout, 8};
+    case MODEL_NORM_BACKWARD:
+        return (struct unfused){2 + op->add, 2 + 2 * op->add};
+    default:
+        return (struct unfused){2, 0};
+    }
+}
+
+static struct unfused unfused_of(const struct model_operator *op)
+{
+    uint64_t dropout = op->dropout_site != NO_INDEX;
+    bool forward = model_operator_is_forward(op) || op->kind == MODEL_LOSS;
+    return forward ? unfused_forward(op, dropout) : unfused_backward(op, dropout);
+}
+
+uint64_t operator_kernels(const struct model_operator *op)
+{
+    return op->kind == MODEL_UPDATE ? 0 : unfused_of(op).kernels;
+}
+
+/* Attention's backward passes over the scores more often than forward: each product reads them
+ * alone, and dropout's gradient is a step. */
+static uint64_t score_passes(const struct model_operator *op)
+{
+    if (op->kind != MODEL_ATTENTION_BACKWARD)
+        return 0;
+    return op->dropout_site == NO_INDEX ? 2 : 3;
 }
 
 static uint64_t unfused_bytes(const struct iteration_builder *b, const struct model_operator *op)
 {
     uint64_t columns = op->outputs ? op->outputs : b->config->width;
-    return b->job->unfused ? unfused_steps(op) * 2 * b->rows * columns * b->element : 0;
+    if (!b->job->unfused || op->kind == MODEL_UPDATE)
+        return 0;
+    return b->element * (unfused_of(op).passes * b->rows * columns +
+                         score_passes(op) * iteration_builder_scores(b));
 }
 
 uint64_t operator_bytes(const struct iteration_builder *b, const struct model_operator *op,

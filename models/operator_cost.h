@@ -11,9 +11,12 @@ uint64_t operator_flops(const struct iteration_builder *builder, const struct mo
 
 /* Returns the bytes read and written, each operand once. Operands are the accesses from
  * `first_access` on, and the buffers. The embedding counts the rows that it touches, not the table.
- * Unfused, each step that could be part of a product reads and writes its result once more. */
+ * Unfused, each step that could be part of another passes over its columns once more. */
 uint64_t operator_bytes(const struct iteration_builder *builder, const struct model_operator *op,
                         uint32_t first_access);
+
+/* Returns the number of kernels that the operator launches if nothing is fused; 0 for an update. */
+uint64_t operator_kernels(const struct model_operator *op);
 
 /* Returns the bytes an element in the list, or 0 if the job has no such list. */
 uint64_t operator_list_bytes(const struct model_job *job, enum trace_list list);

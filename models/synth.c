@@ -13,7 +13,7 @@ static double host_seconds(const struct platform *platform, const struct trace *
 {
     double elements = op->kind == MODEL_UPDATE ? (double)trace->tensors[op->t[0]].elements
                                                : (double)traced->bytes / UPDATE_BYTES;
-    return platform_seconds(&platform->host_update, elements);
+    return platform_update_seconds(platform, elements);
 }
 
 /* Products read their operands while they compute. Steps that are not fused take additional time.
@@ -28,6 +28,56 @@ static double device_seconds(const struct platform *platform, const struct model
     return job->unfused ? memory + compute : fmax(memory, compute);
 }
 
+/* ---- kernels that the host launches one by one ---- */
+
+static bool is_update(const struct model_iteration *iteration, uint32_t moment)
+{
+    return iteration->operators[moment].kind == MODEL_UPDATE;
+}
+
+/* Returns whether two operators belong to the same pass through a layer. */
+static bool is_same_pass(const struct model_iteration *iteration, uint32_t a, uint32_t b)
+{
+    const struct model_operator *x = &iteration->operators[a], *y = &iteration->operators[b];
+    return a == b || (x->layer >= 0 && x->layer == y->layer && x->micro_batch == y->micro_batch &&
+                      model_operator_is_forward(x) == model_operator_is_forward(y));
+}
+
+/* Returns the time that the device waits for a kernel to be launched, on average over the pass
+ * through the operator's layer. The host runs ahead within a pass, so only their sums matter. */
+static double wait_of_kernel(const struct model_iteration *iteration, uint32_t moment,
+                             const struct platform *platform)
+{
+    const struct trace *trace = iteration->trace;
+    double device = 0, kernels = 0;
+    uint32_t m = moment;
+    while (m > 0 && (is_update(iteration, m - 1) || is_same_pass(iteration, m - 1, moment)))
+        m--;
+    for (; m < trace->operator_count; m++) {
+        const struct model_operator *op = &iteration->operators[m];
+        if (is_update(iteration, m))
+            continue;
+        if (!is_same_pass(iteration, m, moment))
+            break;
+        device += device_seconds(platform, &iteration->job, op, &trace->operators[m]);
+        kernels += (double)operator_kernels(op);
+    }
+    double launches = platform_seconds(&platform->extra[PLATFORM_LAUNCH], kernels);
+    return fmax(0, launches - device) / kernels;
+}
+
+static double launched_seconds(const struct model_iteration *iteration, uint32_t moment,
+                               const struct platform *platform)
+{
+    const struct model_operator *op = &iteration->operators[moment];
+    double seconds = device_seconds(platform, &iteration->job, op,
+                                    &iteration->trace->operators[moment]);
+    if (!iteration->job.unfused || !platform->extra[PLATFORM_LAUNCH].count ||
+        op->kind == MODEL_UPDATE)
+        return seconds;
+    return seconds + (double)operator_kernels(op) * wait_of_kernel(iteration, moment, platform);
+}
+
 uint64_t model_operator_ns(const struct model_iteration *iteration, uint32_t moment,
                            const struct platform *platform)
 {
@@ -35,8 +85,7 @@ uint64_t model_operator_ns(const struct model_iteration *iteration, uint32_t mom
     const struct trace_operator *traced = &iteration->trace->operators[moment];
     double seconds = traced->place == TRACE_ON_HOST
                          ? host_seconds(platform, iteration->trace, op, traced)
-                         : device_seconds(platform, &iteration->job, op, traced);
-
+                         : launched_seconds(iteration, moment, platform);
     return (uint64_t)fmax(1, round(seconds * 1e9));
 }
 

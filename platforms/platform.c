@@ -29,6 +29,7 @@ void platform_free(struct platform *platform)
     for (int i = 0; i < PLATFORM_EXTRAS; i++)
         curve_clear(&platform->extra[i]);
     g_free(platform->threads.source);
+    g_free(platform->host.source);
     g_free(platform->products);
     g_free(platform);
 }
@@ -58,6 +59,38 @@ const struct platform_curve *platform_curve_or(const struct platform_curve *curv
                                                const struct platform_curve *otherwise)
 {
     return curve->count > 0 ? curve : otherwise;
+}
+
+/* Returns the time of an update on the cores of one rank, relative to its time on all cores. */
+static double fewer_cores(const struct platform *platform)
+{
+    const struct platform_curve *curve = &platform->extra[PLATFORM_UPDATE_THREADS];
+    if (!platform->host.source || curve->count == 0)
+        return 1;
+    const struct platform_point *first = curve->points, *last = first + curve->count - 1;
+    double threads = last->amount / platform->host.ranks;
+    double seconds = threads < first->amount ? first->seconds * first->amount / threads
+                                             : platform_seconds(curve, threads);
+    return fmax(1, seconds / last->seconds);
+}
+
+/* Returns how many times as long the host's work takes where ranks are not bound to their nodes. */
+static double far_memory(const struct platform *platform)
+{
+    const struct platform_host *host = &platform->host;
+    return host->source && !host->bound ? host->binding_speed_up : 1;
+}
+
+double platform_update_seconds(const struct platform *platform, double elements)
+{
+    return platform_seconds(&platform->host_update, elements) * fewer_cores(platform) *
+           far_memory(platform);
+}
+
+double platform_host_rate(const struct platform *platform)
+{
+    const struct platform_host *host = &platform->host;
+    return host->source ? host->bytes_per_second / host->ranks / far_memory(platform) : 0;
 }
 
 static void exchange(struct platform_curve *curve, struct platform_curve *apart)
@@ -100,6 +133,7 @@ static const char *const extra_keys[PLATFORM_EXTRAS] = {
     [PLATFORM_COMPUTE_BF16_APART] = "compute_bf16_apart",
     [PLATFORM_MEMORY_APART] = "memory_apart",
     [PLATFORM_HOST_UPDATE_APART] = "host_update_apart",
+    [PLATFORM_LAUNCH] = "launch",
     [PLATFORM_UPDATE_THREADS] = "update_threads",
 };
 
@@ -251,6 +285,38 @@ static bool read_threads(const json_t *root, const char *path, struct platform_t
     return read_slow_down(object, path, threads->slow_down, error);
 }
 
+static bool read_positive(const json_t *object, const char *path, const char *key, double *number,
+                          GError **error)
+{
+    const json_t *value = json_object_get(object, key);
+    *number = json_number_value(value);
+    return positive(value) || wrong(error, path, key, value, "a number above 0");
+}
+
+/* What a file leaves out: one rank, which is bound. */
+static bool read_host(const json_t *root, const char *path, struct platform_host *host,
+                      GError **error)
+{
+    const json_t *object = json_object_get(root, "host"), *bound = json_object_get(object, "bound");
+    uint64_t ranks = 1;
+    if (!object)
+        return true;
+    host->bound = !json_is_false(bound);
+    host->binding_speed_up = 1;
+    if (!read_string(object, path, "source", &host->source, error) ||
+        !read_positive(object, path, "bytes_per_second", &host->bytes_per_second, error) ||
+        (json_object_get(object, "ranks") && !read_bytes(object, path, "ranks", &ranks, error)) ||
+        (json_object_get(object, "binding_speed_up") &&
+         !read_positive(object, path, "binding_speed_up", &host->binding_speed_up, error)))
+        return false;
+    host->ranks = (uint32_t)MIN(ranks, UINT32_MAX);
+    if (bound && !json_is_boolean(bound))
+        return wrong(error, path, "bound", bound, "true or false");
+    return host->binding_speed_up >= 1 ||
+           wrong(error, path, "binding_speed_up", json_object_get(object, "binding_speed_up"),
+                 "at least 1");
+}
+
 static bool read_product(const json_t *object, struct platform_product *product)
 {
     const char *precision = NULL;
@@ -300,6 +366,7 @@ static bool read_platform(const json_t *root, const char *path, struct platform 
             return false;
     return read_extras(root, path, platform, error) &&
            read_threads(root, path, &platform->threads, error) &&
+           read_host(root, path, &platform->host, error) &&
            read_products(root, path, platform, error);
 }
 
@@ -356,6 +423,13 @@ static json_t *threads_to_json(const struct platform_threads *threads)
                      threads->gap_seconds, "slow_down", rows);
 }
 
+static json_t *host_to_json(const struct platform_host *host)
+{
+    return json_pack("{s:s, s:f, s:i, s:b, s:f}", "source", host->source, "bytes_per_second",
+                     host->bytes_per_second, "ranks", (int)host->ranks, "bound", (int)host->bound,
+                     "binding_speed_up", host->binding_speed_up);
+}
+
 static json_t *products_to_json(const struct platform *platform)
 {
     json_t *list = json_array();
@@ -385,6 +459,8 @@ bool platform_write(const struct platform *platform, const char *path, GError **
             json_object_set_new(root, extra_keys[i], curve_to_json(&platform->extra[i]));
     if (platform->threads.source)
         json_object_set_new(root, "threads", threads_to_json(&platform->threads));
+    if (platform->host.source)
+        json_object_set_new(root, "host", host_to_json(&platform->host));
     if (platform->product_count > 0)
         json_object_set_new(root, "products", products_to_json(platform));
     bool done = output_file_write_json(path, root, JSON_INDENT(2) | JSON_REAL_PRECISION(10), error);

@@ -32,7 +32,9 @@ enum platform_extra {
     PLATFORM_COMPUTE_BF16_APART, /* compute */
     PLATFORM_MEMORY_APART,
     PLATFORM_HOST_UPDATE_APART, /* AdamW on the cores that --link leaves to the host */
-    PLATFORM_UPDATE_THREADS,    /* AdamW on 4 Mi elements, by threads instead of elements */
+    PLATFORM_LAUNCH, /* the host's time to launch kernels, by their number, in a framework that
+                        fuses nothing */
+    PLATFORM_UPDATE_THREADS, /* AdamW on 4 Mi elements, by threads instead of elements */
     PLATFORM_EXTRAS
 };
 
@@ -62,6 +64,17 @@ struct platform_threads {
     double slow_down[3][3]; /* [platform_bound][platform_neighbour]: share of time added */
 };
 
+/* A host that several ranks share: processes, each with a device of its own, that do the same at
+ * the same time. The curves are of one rank that is bound to its NUMA node. */
+struct platform_host {
+    char *source;            /* NULL if the platform does not say; nothing is shared then */
+    double bytes_per_second; /* of the host's memory, read and written, for all ranks */
+    uint32_t ranks;
+    bool bound; /* ranks are bound to their nodes */
+    double
+        binding_speed_up; /* how many times as fast bound ranks use the host's memory, and update */
+};
+
 struct platform {
     char *name;
     char *source; /* where most of the figures come from */
@@ -72,6 +85,7 @@ struct platform {
     struct platform_curve host_update; /* AdamW on the host, by elements */
     struct platform_curve extra[PLATFORM_EXTRAS]; /* count is 0 if it is not in the file */
     struct platform_threads threads;
+    struct platform_host host;
     struct platform_product *products; /* may be absent: NULL, 0 */
     uint32_t product_count;
 };
@@ -91,6 +105,14 @@ void platform_free(struct platform *platform);
 /* Returns the seconds for an amount: interpolated between points, and at the rate of the nearest
  * point beyond them. */
 double platform_seconds(const struct platform_curve *curve, double amount);
+
+/* Returns the seconds of AdamW on this many elements on the rank's share of the host: of its cores,
+ * where the platform knows updates by threads, and on its nodes. Its share of the memory is the
+ * clock's matter (platform_host_rate). */
+double platform_update_seconds(const struct platform *platform, double elements);
+
+/* Returns the bytes a second of the host's memory for one rank, or 0 if nothing limits it. */
+double platform_host_rate(const struct platform *platform);
 
 /* Replaces the curves of compute and the optimizer by those measured on the cores that --link
  * leaves to each, where the file has them. */

@@ -11,31 +11,43 @@ const struct timing_resource timing_resources[MOVER_QUEUES] = {
 
 /* ---- who occupies the device, and up to where ---- */
 
+/* Chunks are counted in blocks of this size, so that a block is looked through when its highest
+ * chunk has left, and not all chunks. */
+enum { OCCUPANCY_BLOCK = 64 };
+
 struct occupancy {
-    uint32_t chunk_count;
+    uint32_t chunk_count, block_count;
     uint64_t *end; /* [chunk_count] address after its last byte on the device; 0 if not there */
     uint64_t *slot_bytes;    /* [chunk_count] of those there */
     uint64_t resident_bytes; /* sum of their slots */
-    uint64_t highest_end;    /* the highest end; while stale, an upper bound of it */
-    bool stale;              /* the highest chunk has left */
+    uint64_t *block_end;     /* [block_count] the highest end; while stale, an upper bound of it */
+    uint8_t *stale;          /* [block_count] the block's highest chunk has left */
+    uint64_t highest_end;    /* an upper bound of the highest end */
 };
 
 static void occupancy_init(struct occupancy *o, uint32_t chunk_count)
 {
+    uint32_t block_count = (chunk_count + OCCUPANCY_BLOCK - 1) / OCCUPANCY_BLOCK;
     *o = (struct occupancy){.chunk_count = chunk_count,
+                            .block_count = block_count,
                             .end = g_new0(uint64_t, chunk_count),
-                            .slot_bytes = g_new0(uint64_t, chunk_count)};
+                            .slot_bytes = g_new0(uint64_t, chunk_count),
+                            .block_end = g_new0(uint64_t, block_count),
+                            .stale = g_new0(uint8_t, block_count)};
 }
 
 static void occupancy_clear(struct occupancy *o)
 {
     g_free(o->end);
     g_free(o->slot_bytes);
+    g_free(o->block_end);
+    g_free(o->stale);
 }
 
 static void occupancy_leave(struct occupancy *o, chunk_id chunk)
 {
-    o->stale |= o->end[chunk] && o->end[chunk] == o->highest_end;
+    uint32_t block = chunk / OCCUPANCY_BLOCK;
+    o->stale[block] |= o->end[chunk] && o->end[chunk] == o->block_end[block];
     o->resident_bytes -= o->slot_bytes[chunk];
     o->end[chunk] = o->slot_bytes[chunk] = 0;
 }
@@ -44,22 +56,32 @@ static void occupancy_leave(struct occupancy *o, chunk_id chunk)
 static void occupancy_enter(struct occupancy *o, const struct mover_copy *copy)
 {
     uint64_t end = copy->device_address + copy->slot_bytes;
+    uint64_t *block_end = &o->block_end[copy->chunk / OCCUPANCY_BLOCK];
     occupancy_leave(o, copy->chunk);
     o->end[copy->chunk] = end;
     o->slot_bytes[copy->chunk] = copy->slot_bytes;
     o->resident_bytes += copy->slot_bytes;
+    *block_end = MAX(*block_end, end);
     o->highest_end = MAX(o->highest_end, end);
 }
 
-/* Returns the address after the last byte of the highest chunk. Looks through all chunks if the
- * highest has left. */
+static void look_through(struct occupancy *o, uint32_t block)
+{
+    uint32_t last = MIN((block + 1) * OCCUPANCY_BLOCK, o->chunk_count);
+    o->block_end[block] = 0;
+    for (uint32_t c = block * OCCUPANCY_BLOCK; c < last; c++)
+        o->block_end[block] = MAX(o->block_end[block], o->end[c]);
+    o->stale[block] = 0;
+}
+
+/* Returns the address after the last byte of the highest chunk. */
 static uint64_t occupancy_highest_end(struct occupancy *o)
 {
-    if (o->stale) {
-        o->highest_end = 0;
-        for (uint32_t c = 0; c < o->chunk_count; c++)
-            o->highest_end = MAX(o->highest_end, o->end[c]);
-        o->stale = false;
+    o->highest_end = 0;
+    for (uint32_t block = 0; block < o->block_count; block++) {
+        if (o->stale[block] && o->block_end[block] > o->highest_end)
+            look_through(o, block);
+        o->highest_end = MAX(o->highest_end, o->block_end[block]);
     }
     return o->highest_end;
 }
@@ -92,7 +114,7 @@ static uint64_t move_ns(const struct costs *costs, uint64_t bytes, double scale)
 static const struct timing_ops *timing_of(const struct costs *costs)
 {
     return costs->threads.known     ? &timing_cores
-           : costs_is_duplex(costs) ? &timing_duplex
+           : costs_is_shared(costs) ? &timing_shared
                                     : &timing_queues;
 }
 
@@ -200,10 +222,11 @@ static mover_ticket copy_activations(struct sim_clock *clock, enum mover_queue q
 }
 
 static mover_ticket occupy_host(struct sim_clock *clock, enum timeline_kind kind,
-                                uint64_t duration_ns, const struct mover_after *after)
+                                uint64_t duration_ns, uint64_t bytes,
+                                const struct mover_after *after)
 {
     note(clock, MOVER_HOST, kind, NO_INDEX, 0);
-    return clock->timing->run_on_host(clock->resources, duration_ns, after);
+    return clock->timing->run_on_host(clock->resources, duration_ns, bytes, after);
 }
 
 /* ---- the mover: chunks ---- */
@@ -269,11 +292,12 @@ static mover_ticket run_on_host(struct sim_clock *clock, const struct trace_oper
     if (op->d2h_bytes)
         ready.queue[MOVER_D2H] = *received = copy_activations(clock, MOVER_D2H, op->d2h_bytes,
                                                               after);
-    ready.queue[MOVER_HOST] = occupy_host(clock, TIMELINE_OPERATOR, op->duration_ns, &ready);
+    ready.queue[MOVER_HOST] = occupy_host(clock, TIMELINE_OPERATOR, op->duration_ns, op->bytes,
+                                          &ready);
     if (!op->h2d_bytes)
         return ready.queue[MOVER_HOST];
     sent.queue[MOVER_H2D] = copy_activations(clock, MOVER_H2D, op->h2d_bytes, &ready);
-    return occupy_host(clock, TIMELINE_JOIN, 0, &sent);
+    return occupy_host(clock, TIMELINE_JOIN, 0, 0, &sent);
 }
 
 static void account_peaks(struct sim_clock *clock, moment_id moment)

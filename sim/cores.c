@@ -36,6 +36,7 @@ struct cores {
     bool bf16; /* precision of the products */
     struct timeline *timeline;
     double now;
+    double work[MOVER_QUEUES]; /* in this lap, if nothing slows it */
     mover_ticket compute_done;
     struct thread thread[MOVER_QUEUES]; /* the entry of MOVER_COMPUTE is unused */
 };
@@ -241,6 +242,7 @@ static mover_ticket put(struct cores *cores, enum mover_queue queue, const struc
     struct thread *thread = &cores->thread[queue];
     go_on(cores, seconds_ns(cores->threads->constants.put_seconds));
     g_array_append_val(thread->pieces, *piece);
+    cores->work[queue] += piece->link;
     wake_ready(cores);
     return thread->pieces->len;
 }
@@ -256,9 +258,11 @@ static mover_ticket copy(void *self, enum mover_queue queue, uint64_t bytes,
     return put(cores, queue, &piece);
 }
 
-static mover_ticket run_on_host(void *self, uint64_t duration_ns, const struct mover_after *after)
+static mover_ticket run_on_host(void *self, uint64_t duration_ns, uint64_t bytes,
+                                const struct mover_after *after)
 {
     const struct piece piece = {*after, (double)duration_ns, (double)duration_ns, 0};
+    (void)bytes;
     return put(self, MOVER_HOST, &piece);
 }
 
@@ -326,6 +330,7 @@ static struct timing_wait compute(void *self, const struct timing_work *work,
     struct timing_wait wait = {.queue = MOVER_COMPUTE};
     double left = (double)work->duration_ns, slow_down[NEIGHBOURS], before;
     set_slow_down(cores, work, slow_down);
+    cores->work[MOVER_COMPUTE] += left;
     go_on(cores, seconds_ns(cores->threads->constants.gap_seconds));
     before = cores->now;
     if (!complete(cores, after))
@@ -349,7 +354,13 @@ static struct timing_wait compute(void *self, const struct timing_work *work,
 
 static struct timing_lap lap(void *self)
 {
-    return (struct timing_lap){.end_ns = now_ns(self)};
+    struct cores *cores = self;
+    struct timing_lap lap = {.end_ns = now_ns(cores)};
+    for (int q = 0; q < MOVER_QUEUES; q++) {
+        lap.busiest_ns = MAX(lap.busiest_ns, (uint64_t)cores->work[q]);
+        cores->work[q] = 0;
+    }
+    return lap;
 }
 
 const struct timing_ops timing_cores = {

@@ -142,8 +142,9 @@ static void set_copies(struct cost *cost, const struct platform_curve *from)
 
 static double cost_seconds(const struct cost *cost, double amount)
 {
-    return cost->fit.points ? fit_seconds(&cost->fit, amount)
-                            : platform_seconds(&cost->curve, amount);
+    double seconds = cost->fit.points ? fit_seconds(&cost->fit, amount)
+                                      : platform_seconds(&cost->curve, amount);
+    return cost->most_rate > 0 ? fmax(seconds, amount / cost->most_rate) : seconds;
 }
 
 static void clear(struct cost *cost)
@@ -238,6 +239,16 @@ static bool check_rates(const struct costs *costs, GError **error)
     return true;
 }
 
+/* No copy is faster than its memory on the host. */
+static void set_host_rate(struct costs *costs, double rate)
+{
+    struct cost *copies[] = {&costs->h2d,     &costs->d2h,         &costs->both[0],
+                             &costs->both[1], &costs->pageable[0], &costs->pageable[1]};
+    costs->host_rate = rate;
+    for (size_t i = 0; i < G_N_ELEMENTS(copies); i++)
+        copies[i]->most_rate = rate;
+}
+
 struct costs *costs_new(const struct platform *platform, const char *link, GError **error)
 {
     struct costs *costs = g_new0(struct costs, 1);
@@ -254,6 +265,8 @@ struct costs *costs_new(const struct platform *platform, const char *link, GErro
         set_direction(costs, 0, h2d);
     if (d2h > 0)
         set_direction(costs, 1, d2h);
+    if (platform && !costs->threads.known)
+        set_host_rate(costs, platform_host_rate(platform));
     if (ok && check_rates(costs, error))
         return costs;
     costs_free(costs);
@@ -340,9 +353,9 @@ double costs_link_rate(const struct costs *costs, enum mover_queue queue)
     return (double)large * 1e9 / (double)costs_copy(costs, queue, large, 0).alone_ns;
 }
 
-bool costs_is_duplex(const struct costs *costs)
+bool costs_is_shared(const struct costs *costs)
 {
-    return costs->both[0].curve.count || costs->both[1].curve.count;
+    return costs->both[0].curve.count || costs->both[1].curve.count || costs->host_rate > 0;
 }
 
 double costs_move_scale(const struct costs *costs, uint64_t arena_bytes)

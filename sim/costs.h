@@ -37,7 +37,8 @@ double fit_seconds(const struct fit *fit, double bytes);
  * Everything else follows its points, because its rate depends on caches. */
 struct cost {
     struct platform_curve curve;
-    struct fit fit; /* no fit if it has 0 points */
+    struct fit fit;   /* no fit if it has 0 points */
+    double most_rate; /* amount a second that nothing exceeds; 0 if there is no limit */
 };
 
 /* The overheads of the CPU device (struct platform_threads). */
@@ -61,10 +62,12 @@ struct costs {
                              no points if the directions do not slow each other */
     struct cost pageable[2]; /* H2D, D2H: from and to host memory that is not pinned; may have no
                                 points */
-    uint64_t pinned_bytes;   /* of the host pool, from its beginning; UINT64_MAX if all is pinned */
-    struct cost memory;      /* by bytes read and written within the device */
-    struct cost move;        /* by bytes moved within the device */
-    struct cost within;      /* of one move, by the bytes of the arena; may have no points */
+    double host_rate; /* bytes a second of the host's memory, which copies and host operators share;
+                         0 if they share nothing */
+    uint64_t pinned_bytes; /* of the host pool, from its beginning; UINT64_MAX if all is pinned */
+    struct cost memory;    /* by bytes read and written within the device */
+    struct cost move;      /* by bytes moved within the device */
+    struct cost within;    /* of one move, by the bytes of the arena; may have no points */
     struct costs_threads threads;
 };
 
@@ -98,8 +101,8 @@ struct costs_copy costs_copy(const struct costs *costs, enum mover_queue queue, 
  * memory. */
 double costs_link_rate(const struct costs *costs, enum mover_queue queue);
 
-/* Returns whether one direction slows the other. */
-bool costs_is_duplex(const struct costs *costs);
+/* Returns whether copies slow each other, or host operators and copies do. */
+bool costs_is_shared(const struct costs *costs);
 
 /* Returns whole nanoseconds for an amount, 0 for 0. */
 uint64_t costs_ns(const struct cost *cost, uint64_t amount);

@@ -26,19 +26,32 @@ static uint64_t *operator_starts(const struct timeline *timeline, const struct t
     return starts;
 }
 
+/* Returns the phase of each operator's moment. While backward goes on, what the host updates is a
+ * part of backward. */
+static uint8_t *find_phases(const struct trace *trace)
+{
+    uint8_t *phases = g_new(uint8_t, trace->operator_count), next = TRACE_UPDATE_PHASE;
+    for (uint32_t m = trace->operator_count; m-- > 0;) {
+        const struct trace_operator *op = &trace->operators[m];
+        bool early = op->phase == TRACE_UPDATE_PHASE && op->place == TRACE_ON_HOST;
+        next = phases[m] = early ? next : op->phase;
+    }
+    return phases;
+}
+
 /* The first part, before any operator has started, belongs to the phase of the last operator. */
-static GArray *list_parts(const struct timeline *timeline, const struct trace *trace)
+static GArray *list_parts(const struct timeline *timeline, const struct trace *trace,
+                          const uint8_t *phases)
 {
     GArray *parts = g_array_new(FALSE, FALSE, sizeof(struct part));
     g_autofree uint64_t *starts = operator_starts(timeline, trace);
-    uint8_t phase = trace->operators[trace->operator_count - 1].phase;
-    struct part part = {.phase = phase, .begin_ns = timeline->begin_ns};
+    struct part part = {.phase = phases[trace->operator_count - 1], .begin_ns = timeline->begin_ns};
     for (uint32_t m = 0; m < trace->operator_count; m++) {
-        if (m > 0 && trace->operators[m].phase == part.phase)
+        if (m > 0 && phases[m] == part.phase)
             continue;
         part.end_ns = CLAMP(starts[m], part.begin_ns, timeline->end_ns);
         g_array_append_val(parts, part);
-        part = (struct part){.phase = trace->operators[m].phase, .begin_ns = part.end_ns};
+        part = (struct part){.phase = phases[m], .begin_ns = part.end_ns};
     }
     part.end_ns = timeline->end_ns;
     g_array_append_val(parts, part);
@@ -85,7 +98,8 @@ static void add_span(struct phases *phases, int queue, const struct timeline_spa
 struct phases phases_of(const struct timeline *timeline, const struct trace *trace)
 {
     struct phases phases = {0};
-    g_autoptr(GArray) parts = list_parts(timeline, trace);
+    g_autofree uint8_t *phase = find_phases(trace);
+    g_autoptr(GArray) parts = list_parts(timeline, trace, phase);
     for (guint p = 0; p < parts->len; p++) {
         const struct part *part = &g_array_index(parts, struct part, p);
         phases.of[part->phase].seconds += (double)(part->end_ns - part->begin_ns) * 1e-9;
@@ -95,7 +109,7 @@ struct phases phases_of(const struct timeline *timeline, const struct trace *tra
             add_span(&phases, q, &g_array_index(timeline->spans[q], struct timeline_span, i),
                      timeline, parts);
     for (uint32_t m = 0; m < trace->operator_count; m++) {
-        struct phase_figures *figures = &phases.of[trace->operators[m].phase];
+        struct phase_figures *figures = &phases.of[phase[m]];
         figures->peak_device_bytes = MAX(figures->peak_device_bytes,
                                          g_array_index(timeline->used_device_bytes, uint64_t, m));
     }

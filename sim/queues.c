@@ -24,8 +24,10 @@ struct flight_lap {
 struct flight {
     uint64_t *end_ns; /* [end_room] completion of each piece of work, in the order of issue */
     uint32_t issued, end_room;
-    uint32_t *going; /* [going_room] those that may still be under way, in the order of issue */
-    uint32_t going_count, going_room;
+    struct flight_queue {
+        uint32_t *issued; /* [room] count pieces of work, in the order of issue and of completion */
+        uint32_t ended, count, room; /* the first `ended` of them are over */
+    } queues[MOVER_QUEUES];
     uint32_t prologue;             /* work before all laps: no other is like it */
     struct flight_lap lap, before; /* this lap, and the last */
 };
@@ -37,10 +39,7 @@ static void lap_init(struct flight_lap *lap)
 
 static void flight_init(struct flight *flight)
 {
-    *flight = (struct flight){.end_ns = g_new(uint64_t, FIRST_ROOM),
-                              .end_room = FIRST_ROOM,
-                              .going = g_new(uint32_t, FIRST_ROOM),
-                              .going_room = FIRST_ROOM};
+    *flight = (struct flight){.end_ns = g_new(uint64_t, FIRST_ROOM), .end_room = FIRST_ROOM};
     lap_init(&flight->lap);
     lap_init(&flight->before);
 }
@@ -48,34 +47,38 @@ static void flight_init(struct flight *flight)
 static void flight_clear(struct flight *flight)
 {
     g_free(flight->end_ns);
-    g_free(flight->going);
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        g_free(flight->queues[q].issued);
     g_free(flight->lap.marks);
     g_free(flight->before.marks);
 }
 
-static void flight_add(struct flight *flight, uint64_t end_ns)
+static void flight_add(struct flight *flight, enum mover_queue on, uint64_t end_ns)
 {
+    struct flight_queue *queue = &flight->queues[on];
     if (flight->issued == flight->end_room) {
         flight->end_room *= 2;
         flight->end_ns = g_renew(uint64_t, flight->end_ns, flight->end_room);
     }
-    if (flight->going_count == flight->going_room) {
-        flight->going_room *= 2;
-        flight->going = g_renew(uint32_t, flight->going, flight->going_room);
+    if (queue->count == queue->room) {
+        queue->room = MAX(FIRST_ROOM, 2 * queue->room);
+        queue->issued = g_renew(uint32_t, queue->issued, queue->room);
     }
     flight->end_ns[flight->issued] = end_ns;
-    flight->going[flight->going_count++] = flight->issued++;
+    queue->issued[queue->count++] = flight->issued++;
 }
 
-static void forget_ended(struct flight *flight, uint64_t now_ns)
+/* Returns the number of pieces of work that go on. */
+static uint32_t forget_ended(struct flight *flight, uint64_t now_ns)
 {
-    const uint64_t *end_ns = flight->end_ns;
-    uint32_t *going = flight->going, left = 0;
-    for (uint32_t i = 0; i < flight->going_count; i++) {
-        going[left] = going[i];
-        left += end_ns[going[i]] > now_ns;
+    uint32_t going = 0;
+    for (int q = 0; q < MOVER_QUEUES; q++) {
+        struct flight_queue *queue = &flight->queues[q];
+        while (queue->ended < queue->count && flight->end_ns[queue->issued[queue->ended]] <= now_ns)
+            queue->ended++;
+        going += queue->count - queue->ended;
     }
-    flight->going_count = left;
+    return going;
 }
 
 /* Returns whether the work under way at `mark` was issued as long before, and ends as long after,
@@ -86,11 +89,15 @@ static bool goes_on_alike(const struct flight *flight, const struct flight_mark 
     uint32_t between = mark->issued - then->issued, prologue = flight->prologue;
     if (mark->count != then->count)
         return false;
-    for (uint32_t i = 0; i < mark->count; i++) {
-        uint32_t work = flight->going[i];
-        if (work < between || (work < prologue) != (work - between < prologue) ||
-            flight->end_ns[work] - mark->now_ns != flight->end_ns[work - between] - then->now_ns)
-            return false;
+    for (int q = 0; q < MOVER_QUEUES; q++) {
+        const struct flight_queue *queue = &flight->queues[q];
+        for (uint32_t i = queue->ended; i < queue->count; i++) {
+            uint32_t work = queue->issued[i];
+            if (work < between || (work < prologue) != (work - between < prologue) ||
+                flight->end_ns[work] - mark->now_ns !=
+                    flight->end_ns[work - between] - then->now_ns)
+                return false;
+        }
     }
     return true;
 }
@@ -106,9 +113,8 @@ static const struct flight_mark *flight_mark(struct flight *flight, uint64_t now
         lap->room *= 2;
         lap->marks = g_renew(struct flight_mark, lap->marks, lap->room);
     }
-    forget_ended(flight, now_ns);
     struct flight_mark *mark = &lap->marks[lap->count++];
-    *mark = (struct flight_mark){now_ns, stall_ns, flight->issued, flight->going_count};
+    *mark = (struct flight_mark){now_ns, stall_ns, flight->issued, forget_ended(flight, now_ns)};
     if (lap->count > before->count)
         return NULL;
     const struct flight_mark *then = &before->marks[lap->count - 1];
@@ -172,7 +178,7 @@ static uint64_t issue(struct sim_queues *queues, enum mover_queue queue, uint64_
 {
     uint64_t ready_ns = MAX(latest(after), queues->free_ns[MOVER_COMPUTE]);
     uint64_t end_ns = enqueue(queues, queue, ready_ns, duration_ns);
-    flight_add(&queues->flight, end_ns);
+    flight_add(&queues->flight, queue, end_ns);
     if (queues->timeline) {
         GArray *spans = queues->timeline->spans[queue];
         timeline_close(&g_array_index(spans, struct timeline_span, spans->len - 1),
@@ -188,10 +194,12 @@ static mover_ticket copy(void *self, enum mover_queue queue, uint64_t bytes,
     return issue(self, queue, time->alone_ns, after);
 }
 
-static mover_ticket run_on_host(void *self, uint64_t duration_ns, const struct mover_after *after)
+static mover_ticket run_on_host(void *self, uint64_t duration_ns, uint64_t bytes,
+                                const struct mover_after *after)
 {
     struct sim_queues *queues = self;
     uint64_t end_ns = issue(queues, MOVER_HOST, duration_ns, after);
+    (void)bytes;
     queues->last_end_ns = MAX(queues->last_end_ns, end_ns);
     return end_ns;
 }

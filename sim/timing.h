@@ -2,7 +2,7 @@
  * asks an instance of struct timing_ops when it is done:
  *
  * - timing_queues: the resources are independent queues;
- * - timing_duplex: the directions of the link slow each other;
+ * - timing_shared: the directions of the link slow each other, and the host's memory is shared;
  * - timing_cores: the device is threads of a machine, which share cores. */
 #ifndef PSTAR_SIM_TIMING_H
 #define PSTAR_SIM_TIMING_H
@@ -34,7 +34,7 @@ struct timing_wait {
 
 struct timing_lap {
     uint64_t end_ns;     /* of the last operator or move of the lap */
-    uint64_t busiest_ns; /* work of the busiest queue in the lap; 0 if unknown */
+    uint64_t busiest_ns; /* work of the busiest queue in the lap, if nothing slows it */
 };
 
 /* A place in a lap: the device's time, and how long it has stalled in the lap. */
@@ -53,9 +53,10 @@ struct timing_ops {
     /* Issues a copy, behind the device's work so far and `after`. */
     mover_ticket (*copy)(void *self, enum mover_queue queue, uint64_t bytes,
                          const struct costs_copy *time, const struct mover_after *after);
-    /* Issues an operator of the host, behind the device's work so far and `after`. With duration 0
-     * it only marks a place in the host's queue. */
-    mover_ticket (*run_on_host)(void *self, uint64_t duration_ns, const struct mover_after *after);
+    /* Issues an operator of the host, which reads and writes these bytes there, behind the device's
+     * work so far and `after`. With duration 0 it only marks a place in the host's queue. */
+    mover_ticket (*run_on_host)(void *self, uint64_t duration_ns, uint64_t bytes,
+                                const struct mover_after *after);
     /* Lets the device wait for `after`, and then work. */
     struct timing_wait (*compute)(void *self, const struct timing_work *work,
                                   const struct mover_after *after);
@@ -73,6 +74,6 @@ struct timing_ops {
     bool (*follows)(void *self, uint64_t stall_ns, struct timing_mark *then);
 };
 
-extern const struct timing_ops timing_queues, timing_duplex, timing_cores;
+extern const struct timing_ops timing_queues, timing_shared, timing_cores;
 
 #endif

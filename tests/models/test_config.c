@@ -104,6 +104,50 @@ static void test_defaults(void)
     model_config_free(config);
 }
 
+static void assert_written_labels(const struct model_config *config)
+{
+    GError *error = NULL;
+    char *path = write_text("");
+    g_assert_true(model_config_write(config, path, &error));
+    struct model_config *again = model_config_read(path, &error);
+    g_assert_no_error(error);
+    g_assert_cmpuint(again->labels, ==, config->labels);
+    model_config_free(again);
+    g_unlink(path);
+    g_free(path);
+}
+
+/* The head tells labels apart, and there is a tensor for it, whatever becomes of the embedding. */
+static void test_labels(void)
+{
+    static const struct {
+        const char *text;
+        uint32_t labels;
+    } expected[] = {{"", 2},
+                    {",\"num_labels\":5", 5},
+                    {",\"id2label\":{\"0\":\"no\",\"1\":\"yes\",\"2\":\"?\"},"
+                     "\"num_labels\":3,\"tie_word_embeddings\":true",
+                     3}};
+    GError *error = NULL;
+    struct model_config *tokens = read_text("{" GOOD "}", &error);
+    g_assert_cmpuint(tokens->labels, ==, 0);
+    g_assert_cmpuint(model_config_classes(tokens), ==, 32);
+    for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
+        g_autofree char *text = g_strdup_printf(
+            "{" GOOD ",\"architectures\":[\"GPT2ForSequenceClassification\"]%s}", expected[i].text);
+        struct model_config *config = read_text(text, &error);
+        g_assert_no_error(error);
+        g_assert_false(config->tied);
+        g_assert_cmpuint(model_config_classes(config), ==, expected[i].labels);
+        g_assert_cmpuint(model_config_parameters(config), ==,
+                         model_config_parameters(tokens) + 8 * expected[i].labels);
+        g_assert_true(g_str_has_suffix(config->name, "labels"));
+        assert_written_labels(config);
+        model_config_free(config);
+    }
+    model_config_free(tokens);
+}
+
 static void test_accepted(void)
 {
     static const char *const extras[] = {
@@ -148,6 +192,12 @@ static void test_refused(void)
         {"{" GOOD ",\"architectures\":\"GPT2LMHeadModel\"}",
          MODEL_ERROR_UNSUPPORTED,
          {"architectures", "list"}},
+        {"{" GOOD ",\"architectures\":[\"GPT2ForSequenceClassification\"],\"id2label\":{}}",
+         MODEL_ERROR_CONFIG,
+         {"id2label", "{}"}},
+        {"{" GOOD ",\"architectures\":[\"GPT2ForSequenceClassification\"],\"num_labels\":0}",
+         MODEL_ERROR_CONFIG,
+         {"num_labels", "0"}},
         {"{" GOOD ",\"activation_function\":\"relu\"}",
          MODEL_ERROR_UNSUPPORTED,
          {"activation_function", "\"relu\""}},
@@ -272,6 +322,7 @@ int main(int argc, char **argv)
     g_test_add_func("/config/presets", test_presets);
     g_test_add_func("/config/transformers-file", test_transformers_file);
     g_test_add_func("/config/defaults", test_defaults);
+    g_test_add_func("/config/labels", test_labels);
     g_test_add_func("/config/accepted", test_accepted);
     g_test_add_func("/config/refused", test_refused);
     g_test_add_func("/config/missing-file", test_missing_file);

@@ -138,6 +138,12 @@ static void test_flops_by_hand(void)
     g_assert_cmpuint(named(trace, "forward h.0.attn")->flops, ==, 20 * (4 * 8 + 5 * 2));
     g_assert_cmpuint(named(trace, "backward lm_head")->flops, ==, 4 * 8 * 8 * 11);
     model_iteration_free(iteration);
+
+    config.tied = false;
+    config.labels = 3;
+    iteration = new_iteration(&config, &job);
+    g_assert_cmpuint(named(iteration->trace, "backward score")->flops, ==, 4 * 8 * 8 * 3);
+    model_iteration_free(iteration);
 }
 
 int main(int argc, char **argv)

@@ -29,6 +29,7 @@ static struct model_config random_config(GRand *random)
     config.inner = (uint32_t)g_rand_int_range(random, 1, 200);
     config.positions = (uint32_t)g_rand_int_range(random, 4, 40);
     config.vocabulary = (uint32_t)g_rand_int_range(random, 1, 300);
+    config.labels = config.tied ? 0 : (uint32_t)g_rand_int_range(random, 0, 4);
     config.embedding_dropout = some_dropout(random);
     config.attention_dropout = some_dropout(random);
     config.residual_dropout = some_dropout(random);

@@ -115,7 +115,8 @@ static void test_round_trip(void)
     platform_free(platform);
 }
 
-#define H2D ",\"h2d\":" CURVE
+#define H2D        ",\"h2d\":" CURVE
+#define HOST(more) "\"host\":{\"source\":\"s\",\"bytes_per_second\":6e9" more "}"
 #define THREADS                                                            \
     "\"threads\":{\"source\":\"t\",\"host_cores\":2,\"put_seconds\":1e-5," \
     "\"wake_seconds\":2e-5,\"late_seconds\":3e-5,\"gap_seconds\":0,"       \
@@ -125,9 +126,15 @@ static void test_round_trip(void)
 static void test_extras(void)
 {
     static const char *const bad[] = {
-        "\"move\":{\"source\":\"s\",\"points\":[]}", "\"threads\":{\"source\":\"t\"}",
+        "\"move\":{\"source\":\"s\",\"points\":[]}",
+        "\"threads\":{\"source\":\"t\"}",
         "\"threads\":{\"source\":\"t\",\"host_cores\":1,\"put_seconds\":-1}",
-        "\"products\":[{\"rows\":1}]"};
+        "\"products\":[{\"rows\":1}]",
+        "\"host\":{\"source\":\"s\"}",
+        HOST(",\"ranks\":0"),
+        HOST(",\"bound\":1"),
+        HOST(",\"binding_speed_up\":0.5"),
+        HOST(",\"binding_speed_up\":\"much\"")};
     GError *error = NULL;
     struct platform *without = read_text("{" HEAD "," CURVES H2D "}", &error);
     g_assert_no_error(error);
@@ -136,9 +143,12 @@ static void test_extras(void)
     platform_free(without);
 
     struct platform *platform = read_text(
-        "{" HEAD "," CURVES H2D "," THREADS ",\"move_within\":" CURVE
-        ",\"host_update_apart\":{\"source\":\"a\",\"points\":[[5,7]]},\"products\":[{\"rows\":1,"
-        "\"inputs\":2,\"outputs\":3,\"threads\":4,\"precision\":\"bf16\",\"seconds\":0.5}]}",
+        "{" HEAD "," CURVES H2D "," THREADS
+        "," HOST(",\"ranks\":4,\"bound\":false") ",\"move_within\":" CURVE
+                                                 ",\"host_update_apart\":{\"source\":\"a\","
+                                                 "\"points\":[[5,7]]},\"products\":[{\"rows\":1,"
+                                                 "\"inputs\":2,\"outputs\":3,\"threads\":4,"
+                                                 "\"precision\":\"bf16\",\"seconds\":0.5}]}",
         &error);
     g_assert_no_error(error);
     g_autofree char *folder = g_dir_make_tmp("platform-XXXXXX", NULL);
@@ -152,6 +162,9 @@ static void test_extras(void)
     g_assert_cmpfloat(platform->threads.late_seconds, ==, 3e-5);
     g_assert_cmpfloat(platform->threads.slow_down[PLATFORM_PRODUCT_BF16][PLATFORM_BESIDE_UPDATE],
                       ==, 0.25);
+    g_assert_cmpuint(platform->host.ranks, ==, 4);
+    g_assert_cmpfloat(platform->host.bytes_per_second, ==, 6e9);
+    g_assert_false(platform->host.bound);
     g_assert_cmpuint(platform->product_count, ==, 1);
     g_assert_cmpuint(platform->products[0].outputs, ==, 3);
     g_assert_true(platform->products[0].bf16);
@@ -167,6 +180,37 @@ static void test_extras(void)
         g_assert_null(read_text(text, &error));
         g_assert_error(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID);
         g_clear_error(&error);
+    }
+}
+
+/* The curve: 1000 elements in 0.1 s. Three ranks of four threads have 4/3 each, where an update
+ * takes (6 + (12 - 6) * 2/3) / 3 times as long as with four; five have 0.8, and take 5/4 of one
+ * thread's time. Far memory takes 1.5 times as long. */
+static void test_host(void)
+{
+    static const char threads[] =
+        ",\"update_threads\":{\"source\":\"s\",\"points\":[[1,12],[2,6],[4,3]]}";
+    static const struct {
+        const char *host, *threads;
+        double seconds, rate;
+    } expected[] = {{"\"host_update_apart\":" CURVE, threads, 0.1, 0},
+                    {HOST(""), threads, 0.1, 6e9},
+                    {HOST(",\"ranks\":3"), "", 0.1, 2e9},
+                    {HOST(",\"ranks\":3"), threads, 0.1 * 10 / 3, 2e9},
+                    {HOST(",\"ranks\":5"), threads, 0.1 * 15 / 3, 1.2e9},
+                    {HOST(",\"ranks\":2,\"bound\":true,\"binding_speed_up\":1.5"), "", 0.1, 3e9},
+                    {HOST(",\"ranks\":2,\"bound\":false,\"binding_speed_up\":1.5"), threads,
+                     0.1 * 1.5 * 2, 2e9}};
+    GError *error = NULL;
+    for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
+        g_autofree char *text = g_strdup_printf("{%s,%s%s}", HEAD "," CURVES H2D, expected[i].host,
+                                                expected[i].threads);
+        struct platform *platform = read_text(text, &error);
+        g_assert_no_error(error);
+        g_assert_cmpfloat_with_epsilon(platform_update_seconds(platform, 1000), expected[i].seconds,
+                                       1e-9);
+        g_assert_cmpfloat_with_epsilon(platform_host_rate(platform), expected[i].rate, 1);
+        platform_free(platform);
     }
 }
 
@@ -193,6 +237,7 @@ int main(int argc, char **argv)
     g_test_add_func("/platform/refused", test_refused);
     g_test_add_func("/platform/round-trip", test_round_trip);
     g_test_add_func("/platform/extras", test_extras);
+    g_test_add_func("/platform/host", test_host);
     g_test_add_func("/platform/seconds", test_seconds);
     return g_test_run();
 }

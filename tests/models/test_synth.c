@@ -94,6 +94,84 @@ static const struct trace_operator *operator_of(const struct trace *trace, const
     g_assert_not_reached();
 }
 
+/* Attention passes twice over the two arrays of scores in its workspace, and eight times over its
+ * columns; backward, with dropout, also three times over the scores. */
+static void assert_scores(const struct trace *trace, uint64_t scores, uint64_t columns)
+{
+    uint64_t operands = 2 * buffer_of(trace, "attn.scores")->bytes +
+                        buffer_of(trace, "h.0.attn.probabilities")->bytes +
+                        buffer_of(trace, "h.0.attn.qkv")->bytes +
+                        buffer_of(trace, "h.0.attn")->bytes;
+    uint64_t gradients = buffer_of(trace, "h.0.attn.dqkv")->bytes +
+                         buffer_of(trace, "h.0.dattn")->bytes;
+    g_assert_cmpuint(operator_of(trace, "forward h.0.attn")->bytes, ==, operands + 2 * 8 * columns);
+    g_assert_cmpuint(operator_of(trace, "backward h.0.attn")->bytes, ==,
+                     operands + gradients + 2 * 8 * columns + 2 * 3 * scores);
+}
+
+/* A recomputed layer runs to its end, so that backward takes a forward longer. */
+static void test_unfused_recomputation(void)
+{
+    struct model_config config = small_model(true, 0.1);
+    struct model_job job = small_job(MODEL_BF16, 1);
+    uint8_t all[3] = {1, 1, 1};
+    job.unfused = true;
+    job.choices.recompute = all;
+    struct platform *platform = machine();
+    struct trace *trace = synthesise(&config, &job, platform);
+    static const char *const modules[] = {"ln_1", "attn.c_attn", "attn",      "attn.c_proj",
+                                          "ln_2", "mlp.c_fc",    "mlp.c_proj"};
+    for (size_t i = 0; i < G_N_ELEMENTS(modules); i++) {
+        g_autofree char *first = g_strconcat("forward h.1.", modules[i], NULL);
+        g_autofree char *again = g_strconcat("recompute h.1.", modules[i], NULL);
+        g_assert_cmpuint(operator_of(trace, again)->duration_ns, ==,
+                         operator_of(trace, first)->duration_ns);
+    }
+    trace_free(trace);
+    platform_free(platform);
+}
+
+/* Sums the durations of a layer's operators whose names begin with `verb`. */
+static uint64_t pass_ns(const struct trace *trace, const char *verb, int32_t layer)
+{
+    uint64_t sum = 0;
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        if (trace->operators[m].layer == layer && g_str_has_prefix(trace->operators[m].name, verb))
+            sum += trace->operators[m].duration_ns;
+    return sum;
+}
+
+/* The host takes 10 us to launch a kernel. A layer has 25 kernels forward and 33 backward with
+ * dropout; a pass takes that long where the device is faster, and its own time where it is slower.
+ */
+static void test_launches(void)
+{
+    struct model_config config = small_model(true, 0.1);
+    struct model_job job = small_job(MODEL_BF16, 1);
+    job.unfused = true;
+    struct platform *platform = machine();
+    platform->extra[PLATFORM_LAUNCH].points[0] = (struct platform_point){1, 1e-5};
+    struct trace *launched = synthesise(&config, &job, platform);
+    g_assert_cmpfloat_with_epsilon((double)pass_ns(launched, "forward", 1), 250e3, 10);
+    g_assert_cmpfloat_with_epsilon((double)pass_ns(launched, "backward", 1), 330e3, 10);
+    g_assert_cmpfloat_with_epsilon((double)operator_of(launched, "forward embeddings")->duration_ns,
+                                   40e3, 1);
+    trace_free(launched);
+
+    platform->memory.points[0] = (struct platform_point){1, 1e-6};
+    launched = synthesise(&config, &job, platform);
+    platform->extra[PLATFORM_LAUNCH].count = 0;
+    struct trace *device = synthesise(&config, &job, platform);
+    g_assert_cmpuint(pass_ns(device, "forward", 1), >, 250000);
+    for (uint32_t m = 0; m < device->operator_count; m++)
+        if (device->operators[m].layer >= 0)
+            g_assert_cmpuint(device->operators[m].duration_ns, ==,
+                             launched->operators[m].duration_ns);
+    trace_free(launched);
+    trace_free(device);
+    platform_free(platform);
+}
+
 /* Without fusion, products and passes add up, and attention's pairs lie in memory. */
 static void test_unfused(void)
 {
@@ -103,6 +181,7 @@ static void test_unfused(void)
     struct platform *platform = machine();
     platform->compute[1].points[0] = (struct platform_point){1, 1e-9};
     platform->memory.points[0] = (struct platform_point){1, 1e-9};
+    platform->extra[PLATFORM_LAUNCH].points[0].seconds = 1e-12;
     struct trace *fused_trace = synthesise(&config, &job, platform);
     struct trace *trace = synthesise(&config, &unfused, platform);
     const uint64_t rows = (uint64_t)job.choices.batch * job.sequence, width = config.width;
@@ -117,17 +196,36 @@ static void test_unfused(void)
 
     const struct trace_operator *attend = operator_of(trace, "forward h.0.attn");
     g_assert_cmpuint(attend->flops, ==, pairs * (4 * width + 5 * config.heads));
-    const char *const names[] = {"forward h.0.attn.c_attn", "forward h.0.mlp.c_fc",
-                                 "forward h.0.mlp.c_proj"};
-    const uint64_t more[] = {2 * 3 * width, 2 * 2 * (uint64_t)config.inner, 2 * 3 * width};
-    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
-        const struct trace_operator *op = operator_of(trace, names[i]);
-        const struct trace_operator *fused = operator_of(fused_trace, names[i]);
+    /* Elements a row that are read and written beside the operands. Forward: a bias; a bias and
+     * GELU; a bias, dropout and a sum. Backward: the second product and the bias's sum read the
+     * gradient again, and the first product GELU's; a norm's operands again, and a sum. */
+    const struct {
+        const char *name;
+        uint64_t passes, columns;
+        bool product;
+    } more[] = {{"forward h.0.attn.c_attn", 2, 3 * width, true},
+                {"forward h.0.mlp.c_fc", 4, config.inner, true},
+                {"forward h.0.mlp.c_proj", 6, width, true},
+                {"backward h.0.attn.c_attn", 2, 3 * width, true},
+                {"backward h.0.mlp.c_fc", 3, config.inner, true},
+                {"backward h.0.mlp.c_proj", 2, width, true},
+                {"backward h.0.ln_2", 4, width, false},
+                {"backward ln_f", 2, width, false}};
+    for (size_t i = 0; i < G_N_ELEMENTS(more); i++) {
+        const struct trace_operator *op = operator_of(trace, more[i].name);
+        const struct trace_operator *fused = operator_of(fused_trace, more[i].name);
         g_assert_cmpuint(op->flops, ==, fused->flops);
-        g_assert_cmpuint(op->bytes, ==, fused->bytes + 2 * rows * more[i]);
-        g_assert_cmpuint(op->duration_ns, ==, op->flops + op->bytes);
-        g_assert_cmpuint(fused->duration_ns, ==, MAX(fused->flops, fused->bytes));
+        g_assert_cmpuint(op->bytes, ==, fused->bytes + 2 * rows * more[i].passes * more[i].columns);
+        g_assert_cmpuint(op->duration_ns, ==, op->bytes + (more[i].product ? op->flops : 0));
+        g_assert_cmpuint(fused->duration_ns, ==,
+                         MAX(more[i].product ? fused->flops : 0, fused->bytes));
     }
+    assert_scores(trace, scores, rows * width);
+    /* three copies of the logits in fp32, written and read */
+    g_assert_cmpuint(buffer_of(trace, "loss.fp32")->bytes, ==, (rows * 11 * 12 + 255) / 256 * 256);
+    g_assert_cmpuint(operator_of(trace, "forward loss")->bytes, ==,
+                     operator_of(fused_trace, "forward loss")->bytes +
+                         2 * buffer_of(trace, "loss.fp32")->bytes);
     trace_free(fused_trace);
     trace_free(trace);
     platform_free(platform);
@@ -176,6 +274,8 @@ int main(int argc, char **argv)
     g_test_add_func("/synth/175b", test_175b);
     g_test_add_func("/synth/bounds", test_bounds);
     g_test_add_func("/synth/unfused", test_unfused);
+    g_test_add_func("/synth/unfused-recomputation", test_unfused_recomputation);
+    g_test_add_func("/synth/launches", test_launches);
     g_test_add_func("/synth/host", test_host);
     g_test_add_func("/synth/without-platform", test_without_platform);
     return g_test_run();

@@ -145,7 +145,7 @@ static void set_up(struct fixture *f, GRand *random)
     f->costs = costs_new(f->platform, link, NULL);
     g_assert_nonnull(f->costs);
     g_assert_cmpint(f->costs->threads.known, ==, f->clock == THREADS);
-    g_assert_cmpint(costs_is_duplex(f->costs), ==, f->clock == DIRECTIONS);
+    g_assert_cmpint(costs_is_shared(f->costs), ==, f->clock == DIRECTIONS);
     f->spec = (struct layout_spec){0};
     for (int list = 0; list < TRACE_LISTS; list++)
         f->spec.chunk_bytes[list] = LAYOUT_ALIGNMENT * (uint64_t)g_rand_int_range(random, 1, 40);

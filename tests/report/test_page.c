@@ -66,9 +66,10 @@ static void test_palette(void)
         "policy fifo", "policy lru",         "policy lfu",   "policy clock",
         "policy arc",  "policy s3fifo",      "policy sieve", "policy random",
         "policy opt",  "policy patrickstar", "planner",      "policy opt-dirty"};
-    static const char *const strategies[] = {
-        "resident",     "patrickstar",   "gemini-static:0.5", "gemini-auto:2", "planner",
-        "zero-offload", "zero3-offload", "twinflow:0.3",      "interleave:2",  "fsdp-offload"};
+    static const char *const strategies[] = {"resident",      "patrickstar",  "gemini-static:0.5",
+                                             "gemini-auto:2", "planner",      "zero-offload",
+                                             "zero3-offload", "twinflow:0.3", "interleave:2",
+                                             "fsdp-offload",  "megatrain",    "superoffload:0.2"};
     check_differ(policies, G_N_ELEMENTS(policies));
     check_differ(strategies, G_N_ELEMENTS(strategies));
     g_assert_cmpstr(palette_maker("policy mine"), ==, palette_maker("policy mine"));

@@ -36,7 +36,7 @@ static mover_ticket copy(struct fixture *f, enum mover_queue queue, uint64_t byt
 static mover_ticket run_on_host(struct fixture *f, uint64_t duration_ns,
                                 const struct mover_after *after)
 {
-    return timing_cores.run_on_host(f->cores, duration_ns, after);
+    return timing_cores.run_on_host(f->cores, duration_ns, 0, after);
 }
 
 /* A move, which is bound by memory. */

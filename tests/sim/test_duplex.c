@@ -15,6 +15,7 @@ static const struct mover_after at_once;
 /* The nanoseconds a byte of a platform's copies; pageable is 0 if not known. */
 struct rates {
     double alone[2], both[2], pageable; /* [H2D, D2H]; both 0: not known */
+    double host;                        /* bytes a nanosecond of the host's memory; 0: not known */
 };
 
 static struct costs *costs_of(const struct rates *rates)
@@ -28,6 +29,11 @@ static struct costs *costs_of(const struct rates *rates)
         curve[i] = (struct platform_curve){&points[i], ns[i] > 0, NULL};
     }
     struct platform platform = {.h2d = curve[0], .d2h = curve[1], .memory = {&memory, 1, NULL}};
+    if (rates->host > 0)
+        platform.host = (struct platform_host){.source = (char *)"a test",
+                                               .bytes_per_second = rates->host * 1e9,
+                                               .ranks = 1,
+                                               .bound = true};
     platform.extra[PLATFORM_H2D_BOTH] = curve[2];
     platform.extra[PLATFORM_D2H_BOTH] = curve[3];
     platform.extra[PLATFORM_H2D_PAGEABLE] = curve[4];
@@ -53,7 +59,7 @@ struct fixture {
 /* `pinned`: of the host pool's 3,000 bytes. */
 static void set_up(struct fixture *f, const void *pinned)
 {
-    const struct rates rates = {{1, 1}, {2, 2}, 1.5};
+    const struct rates rates = {{1, 1}, {2, 2}, 1.5, 0};
     static const uint64_t used[CHUNKS] = {600, 800, 1600};
     uint64_t address = 0;
     for (int m = 0; m < OPERATORS; m++)
@@ -218,7 +224,7 @@ static void test_pageable(struct fixture *f, const void *data)
 /* A byte may take 10 us, and no longer. */
 static void test_slow_is_refused(void)
 {
-    const struct rates least = {{1, 1}, {9990, 1}, 0}, slow = {{1, 1}, {1, 10010}, 0};
+    const struct rates least = {{1, 1}, {9990, 1}, 0, 0}, slow = {{1, 1}, {1, 10010}, 0, 0};
     struct costs *costs = costs_of(&least);
     g_assert_nonnull(costs);
     g_assert_null(costs_of(&slow));
@@ -231,7 +237,7 @@ static void test_slow_is_refused(void)
 
 static void test_pageable_is_refused(void)
 {
-    const struct rates rates = {{1, 1}, {2, 2}, 0};
+    const struct rates rates = {{1, 1}, {2, 2}, 0, 0};
     struct costs *none = costs_new(NULL, NULL, NULL), *pinned = costs_of(&rates);
     g_autoptr(GError) error = NULL, same = NULL;
     g_assert_false(costs_set_pinned(none, 1000, &error));
@@ -336,23 +342,44 @@ static struct rates draw_rates(GRand *random)
     return rates;
 }
 
-/* Directions that do not slow each other are independent queues, to the nanosecond. */
+/* Directions that do not slow each other, and memory that is never scarce, are independent queues,
+ * to the nanosecond. */
 static void check_same(const struct example *e, const struct rates *rates)
 {
-    const struct rates queues = {{rates->alone[0], rates->alone[1]}, {0, 0}, 0};
+    const struct rates queues = {{rates->alone[0], rates->alone[1]}, {0, 0}, 0, 0};
     const struct rates equal = {
-        {rates->alone[0], rates->alone[1]}, {rates->alone[0], rates->alone[1]}, 0};
+        {rates->alone[0], rates->alone[1]}, {rates->alone[0], rates->alone[1]}, 0, 0};
+    const struct rates plenty = {{rates->alone[0], rates->alone[1]}, {0, 0}, 0, 1e9};
     struct ends expected = run(e, &queues, NULL), found = run(e, &equal, NULL);
-    for (int i = 0; i < LAPS; i++)
+    struct ends with_memory = run(e, &plenty, NULL);
+    for (int i = 0; i < LAPS; i++) {
         g_assert_cmpmem(&expected.lap[i], sizeof expected.lap[i], &found.lap[i],
                         sizeof found.lap[i]);
+        g_assert_cmpmem(&expected.lap[i], sizeof expected.lap[i], &with_memory.lap[i],
+                        sizeof with_memory.lap[i]);
+    }
+}
+
+/* Scarce memory never makes an iteration shorter, and changes no bytes. */
+static void check_scarce(const struct example *e, const struct rates *rates)
+{
+    const struct rates queues = {{rates->alone[0], rates->alone[1]}, {0, 0}, 0, 0};
+    struct rates scarce = *rates;
+    scarce.host = 0.5;
+    struct ends low = run(e, &queues, NULL), found = run(e, &scarce, NULL);
+    uint64_t pieces = 0;
+    for (int i = 0; i < LAPS; i++) {
+        pieces += found.lap[i].h2d_copies + found.lap[i].d2h_copies + e->trace->operator_count;
+        g_assert_cmpfloat(low.end[i], <=, found.end[i] + (double)pieces * 1e-9);
+        g_assert_cmpuint(found.lap[i].d2h_bytes, ==, low.lap[i].d2h_bytes);
+    }
 }
 
 /* Between copies that are never slowed, and copies that always are. */
 static void check_bounds(const struct example *e, const struct rates *rates)
 {
-    const struct rates least = {{rates->alone[0], rates->alone[1]}, {0, 0}, 0};
-    const struct rates most = {{rates->both[0], rates->both[1]}, {0, 0}, 0};
+    const struct rates least = {{rates->alone[0], rates->alone[1]}, {0, 0}, 0, 0};
+    const struct rates most = {{rates->both[0], rates->both[1]}, {0, 0}, 0, 0};
     struct ends low = run(e, &least, NULL), found = run(e, rates, NULL), high = run(e, &most, NULL);
     uint64_t copies = 0;
     for (int i = 0; i < LAPS; i++) {
@@ -414,6 +441,7 @@ static void test_any_plan(void)
         if (example.plan) {
             planned++;
             check_same(&example, &rates);
+            check_scarce(&example, &rates);
             check_bounds(&example, &rates);
             check_progress(&example, &rates);
         }

@@ -1,0 +1,159 @@
+/* Copies and host operators that share the host's memory, also with other ranks: times worked out
+ * by hand. Alone, a byte of a copy takes a nanosecond, and the host's operator 3 bytes a
+ * nanosecond. */
+#include "sim/timing.h"
+
+static const struct mover_after at_once;
+
+struct fixture {
+    struct costs costs;
+    struct trace trace;
+    void *shared;
+};
+
+/* `rate`: bytes a nanosecond of the host's memory. */
+static void open_fixture(struct fixture *f, double rate)
+{
+    *f = (struct fixture){.costs = {.host_rate = rate * 1e9}};
+    f->shared = timing_shared.open(&(struct sim_job){.trace = &f->trace, .costs = &f->costs});
+}
+
+static void close_fixture(struct fixture *f)
+{
+    timing_shared.close(f->shared);
+}
+
+/* `both_ns`: beside the other direction. */
+static mover_ticket copy(struct fixture *f, enum mover_queue queue, uint64_t bytes,
+                         uint64_t both_ns)
+{
+    const struct costs_copy time = {.alone_ns = bytes, .both_ns = both_ns};
+    return timing_shared.copy(f->shared, queue, bytes, &time, &at_once);
+}
+
+static mover_ticket run_on_host(struct fixture *f, uint64_t ns)
+{
+    return timing_shared.run_on_host(f->shared, ns, 3 * ns, &at_once);
+}
+
+/* Returns when the ticket is reached. */
+static uint64_t end_of(struct fixture *f, enum mover_queue queue, mover_ticket ticket)
+{
+    struct mover_after after = at_once;
+    after.queue[queue] = ticket;
+    return timing_shared.compute(f->shared, &(struct timing_work){0}, &after).end_ns;
+}
+
+/* Of 3 bytes a nanosecond each gets one: what the copies want, and a third of what the host wants.
+ * At 600 the way up is done, at 800 the way down; by then the host has done 600 bytes at 1 and 400
+ * at 2, and 2000 take 667 ns alone. */
+static void test_shares(void)
+{
+    struct fixture f;
+    open_fixture(&f, 3);
+    mover_ticket up = copy(&f, MOVER_H2D, 600, 600), down = copy(&f, MOVER_D2H, 800, 800);
+    mover_ticket host = run_on_host(&f, 1000);
+    g_assert_cmpuint(end_of(&f, MOVER_H2D, up), ==, 600);
+    g_assert_cmpuint(end_of(&f, MOVER_D2H, down), ==, 800);
+    g_assert_cmpuint(end_of(&f, MOVER_HOST, host), ==, 800 + 667);
+    close_fixture(&f);
+}
+
+/* Of 1.2 bytes a nanosecond each gets 0.4, then two 0.6 each, then the host 1.2: up 400 bytes until
+ * 1000, down 700 until 1000 + 300 / 0.6; the host has done 700 of 1500 bytes. */
+static void test_scarce(void)
+{
+    struct fixture f;
+    open_fixture(&f, 1.2);
+    mover_ticket up = copy(&f, MOVER_H2D, 400, 400), down = copy(&f, MOVER_D2H, 700, 700);
+    mover_ticket host = run_on_host(&f, 500);
+    g_assert_cmpuint(end_of(&f, MOVER_H2D, up), ==, 1000);
+    g_assert_cmpuint(end_of(&f, MOVER_D2H, down), ==, 1500);
+    g_assert_cmpuint(end_of(&f, MOVER_HOST, host), ==, 1500 + 667);
+    close_fixture(&f);
+}
+
+/* Beside each other the directions want half a byte a nanosecond each, and get it; the host gets
+ * 1 of 2. After 1200, the way down wants a byte, and gets it, as does the host. */
+static void test_slow_directions(void)
+{
+    struct fixture f;
+    open_fixture(&f, 2);
+    mover_ticket up = copy(&f, MOVER_H2D, 600, 1200), down = copy(&f, MOVER_D2H, 800, 1600);
+    mover_ticket host = run_on_host(&f, 500);
+    g_assert_cmpuint(end_of(&f, MOVER_H2D, up), ==, 1200);
+    g_assert_cmpuint(end_of(&f, MOVER_D2H, down), ==, 1400);
+    g_assert_cmpuint(end_of(&f, MOVER_HOST, host), ==, 1400 + 50);
+    close_fixture(&f);
+}
+
+/* An operator that no copy runs beside takes what the memory takes. */
+static void test_alone(void)
+{
+    struct fixture f;
+    open_fixture(&f, 2);
+    g_assert_cmpuint(end_of(&f, MOVER_HOST, run_on_host(&f, 1000)), ==, 1500);
+    close_fixture(&f);
+}
+
+static struct costs *costs_of(const char *host)
+{
+    static const char *const curves[] = {"h2d",          "d2h",    "compute_fp32",
+                                         "compute_bf16", "memory", "host_update"};
+    g_autoptr(GString) text = g_string_new("{\"name\": \"n\", \"source\": \"s\", "
+                                           "\"device_bytes\": 1, \"host_bytes\": 1");
+    GError *error = NULL;
+    for (size_t i = 0; i < G_N_ELEMENTS(curves); i++)
+        g_string_append_printf(text, ", \"%s\": {\"source\": \"s\", \"points\": [[1e9, 1]]}",
+                               curves[i]);
+    g_string_append_printf(text, "%s}", host);
+    struct platform *platform = platform_parse(text->str, "the test's platform", &error);
+    g_assert_no_error(error);
+    struct costs *costs = costs_new(platform, NULL, &error);
+    g_assert_no_error(error);
+    platform_free(platform);
+    return costs;
+}
+
+/* A rank has its part of the memory, less where its memory is far; no copy is faster, alone or on
+ * the link as it is reported. */
+static void test_ranks(void)
+{
+    static const struct {
+        const char *host;
+        double rate; /* bytes a nanosecond; 0 if nothing is shared */
+        uint64_t ns; /* of 800 bytes */
+    } expected[] = {
+        {"", 0, 800},
+        {", \"host\": {\"source\": \"s\", \"bytes_per_second\": 4e9}", 4, 800},
+        {", \"host\": {\"source\": \"s\", \"bytes_per_second\": 2e9, \"ranks\": 4}", 0.5, 1600},
+        {", \"host\": {\"source\": \"s\", \"bytes_per_second\": 2e9, \"ranks\": 2, "
+         "\"bound\": false, \"binding_speed_up\": 1.25}",
+         0.8, 1000},
+        {", \"host\": {\"source\": \"s\", \"bytes_per_second\": 2e9, \"ranks\": 2, "
+         "\"bound\": true, \"binding_speed_up\": 1.25}",
+         1, 800}};
+    for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
+        struct costs *costs = costs_of(expected[i].host);
+        g_assert_cmpfloat_with_epsilon(costs->host_rate, expected[i].rate * 1e9, 1);
+        g_assert_true(costs_is_shared(costs) == (expected[i].rate > 0));
+        for (int q = MOVER_H2D; q <= MOVER_D2H; q++) {
+            g_assert_cmpuint(costs_copy(costs, (enum mover_queue)q, 800, 0).alone_ns, ==,
+                             expected[i].ns);
+            g_assert_cmpfloat_with_epsilon(costs_link_rate(costs, (enum mover_queue)q),
+                                           800e9 / (double)expected[i].ns, 1);
+        }
+        costs_free(costs);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/host-memory/shares", test_shares);
+    g_test_add_func("/host-memory/scarce", test_scarce);
+    g_test_add_func("/host-memory/slow-directions", test_slow_directions);
+    g_test_add_func("/host-memory/alone", test_alone);
+    g_test_add_func("/host-memory/ranks", test_ranks);
+    return g_test_run();
+}
