@@ -27,13 +27,19 @@ static bool check_device_budget(const struct plan_inputs *inputs, GError **error
 }
 
 static struct plan *plan_of_policy(const struct plan_inputs *inputs,
-                                   const struct decide_options *options, GError **error)
+                                   const struct dry_run_options *options, bool *refused,
+                                   GError **error)
 {
-    struct decisions *decisions = decide(inputs, options);
+    const struct decide_options of_policy = {.policy = options->policy,
+                                             .look_ahead = options->look_ahead,
+                                             .spare_bytes = options->spare_bytes};
+    struct decisions *decisions = decide(inputs, &of_policy);
     struct plan *plan = NULL;
+    *refused = options->is_worth &&
+               !options->is_worth(options->is_worth_data, inputs->layout, decisions);
     if (decisions->fault) {
         g_set_error_literal(error, PLAN_ERROR, PLAN_ERROR_INVALID, decisions->fault);
-    } else {
+    } else if (!*refused) {
         plan = plan_make(inputs, place_decisions(decisions, inputs, PLACE_QUICKLY));
         plan->made_by = g_strdup_printf("policy %s", options->policy->name);
         plan->policy = g_strdup(options->policy->name);
@@ -45,7 +51,7 @@ static struct plan *plan_of_policy(const struct plan_inputs *inputs,
 
 static struct plan *plan_in(const struct trace *trace, const struct layout *layout,
                             const struct accesses *accesses, const struct dry_run_options *options,
-                            GError **error)
+                            bool *refused, GError **error)
 {
     struct homes *homes = homes_choose(trace, layout, accesses, options->host_budget, error);
     const struct plan_inputs inputs = {.trace = trace,
@@ -54,12 +60,9 @@ static struct plan *plan_in(const struct trace *trace, const struct layout *layo
                                        .homes = homes,
                                        .device_budget = options->device_budget,
                                        .host_budget = options->host_budget};
-    const struct decide_options of_policy = {.policy = options->policy,
-                                             .look_ahead = options->look_ahead,
-                                             .spare_bytes = options->spare_bytes};
     struct plan *plan = NULL;
     if (homes && check_device_budget(&inputs, error))
-        plan = plan_of_policy(&inputs, &of_policy, error);
+        plan = plan_of_policy(&inputs, options, refused, error);
     homes_free(homes);
     return plan;
 }
@@ -79,12 +82,13 @@ struct plan *dry_run_accesses(const struct trace *trace, const struct layout *la
 {
     struct plan *plan = NULL;
     struct dry_run_options spare = *options;
+    bool refused = false;
     if (slots && !holds_everything(options->device_budget, layout, accesses)) {
         uint64_t most = MIN(slots_largest(slots), options->device_budget / SPARE_SHARE);
         spare.spare_bytes = MAX(options->spare_bytes, most);
-        plan = plan_in(trace, slots, accesses, &spare, NULL);
+        plan = plan_in(trace, slots, accesses, &spare, &refused, NULL);
     }
-    return plan ? plan : plan_in(trace, layout, accesses, options, error);
+    return plan || refused ? plan : plan_in(trace, layout, accesses, options, &refused, error);
 }
 
 struct plan *dry_run(const struct trace *trace, const struct layout *layout,

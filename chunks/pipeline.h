@@ -22,6 +22,7 @@
 #ifndef PSTAR_CHUNKS_PIPELINE_H
 #define PSTAR_CHUNKS_PIPELINE_H
 
+#include "chunks/decide.h"
 #include "chunks/plan.h"
 #include "policies/policy.h"
 
@@ -36,12 +37,17 @@ struct dry_run_options {
     const struct pstar_policy_ops *policy;
     uint32_t look_ahead; /* moments ahead that chunks are fetched, where they fit beside the
                             non-model data until then; 0 means on demand only */
+
+    /* Returns whether decisions are worth addresses and a plan. May be NULL, for all are. */
+    bool (*is_worth)(void *data, const struct layout *layout, const struct decisions *decisions);
+    void *is_worth_data;
 };
 
 /* Makes a plan by running the policy over the trace's accesses. Its predicted stall and time are 0,
  * for they take a clock. Fails with PLAN_ERROR_DOES_NOT_FIT, whose message says which memory is too
  * small, at which moment, by how many bytes, and what would fit; and with PLAN_ERROR_INVALID if the
- * policy, which may be a plug-in, breaks its contract. */
+ * policy, which may be a plug-in, breaks its contract. Returns NULL without an error if the
+ * decisions are not worth a plan. */
 struct plan *dry_run(const struct trace *trace, const struct layout *layout,
                      const struct dry_run_options *options, GError **error);
 

@@ -241,6 +241,23 @@ static bool read_flags(struct plan_reader *reader, const json_t *array, uint32_t
     return true;
 }
 
+/* A plan without updates within backward lacks the array. */
+static bool read_update_after(struct plan_reader *reader, const json_t *array,
+                              struct run_choices *choices)
+{
+    if (array && json_array_size(array) != choices->tensor_count)
+        return refuse(reader, "choices.update_after", "must have one entry per tensor");
+    for (tensor_id t = 0; array && t < choices->tensor_count; t++) {
+        const json_t *entry = json_array_get(array, t);
+        uint64_t after = NO_INDEX;
+        if (!json_is_null(entry) &&
+            !read_number(reader, entry, "choices.update_after", choices->tensor_count - 1, &after))
+            return false;
+        choices->update_after[t] = (tensor_id)after;
+    }
+    return true;
+}
+
 /* A plan may lack choices. */
 static bool read_choices(struct plan_reader *reader, const json_t *root, struct plan *plan)
 {
@@ -265,7 +282,9 @@ static bool read_choices(struct plan_reader *reader, const json_t *root, struct 
          !read_flags(reader, offload, plan->choices->layer_count, plan->choices->offload)))
         return refuse(reader, "choices.offload", "must have one entry per layer");
     return read_flags(reader, recompute, plan->choices->layer_count, plan->choices->recompute) &&
-           read_flags(reader, host_update, plan->choices->tensor_count, plan->choices->host_update);
+           read_flags(reader, host_update, plan->choices->tensor_count,
+                      plan->choices->host_update) &&
+           read_update_after(reader, json_object_get(object, "update_after"), plan->choices);
 }
 
 static bool read_head(struct plan_reader *reader, const json_t *root, struct plan *plan)
@@ -459,15 +478,28 @@ static json_t *flags(const uint8_t *values, uint32_t count)
     return array;
 }
 
+/* Returns one entry per tensor, null at the end of backward; NULL if there is nothing to say. */
+static json_t *update_after_json(const struct run_choices *choices)
+{
+    json_t *array = run_updates_early(choices) ? json_array() : NULL;
+    for (tensor_id t = 0; array && t < choices->tensor_count; t++)
+        json_array_append_new(array, choices->update_after[t] == NO_INDEX
+                                         ? json_null()
+                                         : json_integer(choices->update_after[t]));
+    return array;
+}
+
 static json_t *choices_json(const struct run_choices *choices)
 {
     if (!choices)
         return json_null();
-    return json_pack(
-        "{s:o,s:o,s:b,s:o,s:b,s:b}", "recompute", flags(choices->recompute, choices->layer_count),
-        "offload", flags(choices->offload, choices->layer_count), "host_embedding",
-        choices->host_embedding, "host_update", flags(choices->host_update, choices->tensor_count),
-        "split_master", choices->split_masters, "backward_twice", choices->second_backward);
+    return json_pack("{s:o,s:o,s:b,s:o,s:b,s:b,s:o*}", "recompute",
+                     flags(choices->recompute, choices->layer_count), "offload",
+                     flags(choices->offload, choices->layer_count), "host_embedding",
+                     choices->host_embedding, "host_update",
+                     flags(choices->host_update, choices->tensor_count), "split_master",
+                     choices->split_masters, "backward_twice", choices->second_backward,
+                     "update_after", update_after_json(choices));
 }
 
 static json_t *plan_json(const struct plan *plan)

@@ -32,6 +32,10 @@ static const struct {
                            0},
     [OPTION_MICRO_BATCHES] = {"micro-batches", "Micro-batches in a step; default: 1", "N", 0},
     [OPTION_MODEL] = {"model", "The model's config.json, or the folder that holds it", "CONFIG", 0},
+    [OPTION_NO_CLIP] = {"no-clip",
+                        "The run does not clip gradients: superoffload updates before the norm of "
+                        "all is known",
+                        NULL, 0},
     [OPTION_OFFLOAD_ACTIVATIONS] = {"offload-activations",
                                     "Layers whose activations may leave the device",
                                     "all|none|0,2,5-7", 0},

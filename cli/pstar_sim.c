@@ -15,7 +15,7 @@ struct sim_arguments {
     char **files;
     uint64_t host_memory, pinned_memory; /* UINT64_MAX: not given */
     uint32_t threads, stalls;
-    bool fits, phases;
+    bool fits, phases, no_clip;
 };
 
 /* The files and values that the arguments name. */
@@ -100,6 +100,7 @@ static bool simulate(const struct sim_arguments *a, const struct sim_inputs *in,
                   .policies = (const struct pstar_policy_ops *const *)in->policies->pdata,
                   .strategies = in->strategies,
                   .platform = in->platform,
+                  .unclipped = a->no_clip,
                   .host_budget = a->host_memory,
                   .phases = a->phases,
                   .costs = in->costs,
@@ -170,6 +171,7 @@ int main(int argc, char **argv)
          .text = &a.strategy,
          .help = "Strategies of other systems, such as zero-offload,twinflow:0.3",
          .value = "NAME,..|all"},
+        {.shared = OPTION_NO_CLIP, .flag = &a.no_clip},
         {.shared = OPTION_LOOK_AHEAD, .text = &a.look_ahead, .value = "N[,..]"},
         {.shared = OPTION_HOST_MEMORY, .size = &a.host_memory},
         {.shared = OPTION_LINK, .text = &a.link, .help = "default: the platform's"},

@@ -161,7 +161,8 @@ static double mean_loss(const struct engine *engine)
 /* Before the first update. */
 static bool knows_norm(const struct model_job *job)
 {
-    return model_gradient_layout(job) != MODEL_GRADIENT_BUFFER || job->choices.second_backward;
+    bool in_buffers = model_gradient_layout(job) == MODEL_GRADIENT_BUFFER;
+    return in_buffers ? job->choices.second_backward : !run_updates_early(&job->choices);
 }
 
 bool engine_step(struct engine *engine, const struct engine_step *step,

@@ -45,8 +45,8 @@ struct engine_step {
     const uint32_t *tokens; /* [micro_batches][2, N]: inputs, then targets */
     uint64_t seed;          /* of dropout */
     double learning_rate, beta1, beta2, epsilon, weight_decay;
-    double clip; /* greatest norm of the gradient; 0 for no clipping. Must be 0 if gradients are in
-                    buffers (MODEL_GRADIENT_BUFFER) and backward runs once */
+    double clip; /* greatest norm of the gradient; 0 for no clipping. Must be 0 if updates are
+                    within backward, unless a first backward finds the norm */
 };
 
 /* `figures` are measured: traffic is counted when a copy is handed to the device, peaks at each

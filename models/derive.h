@@ -28,8 +28,9 @@ void recognised_free(struct recognised *recognised); /* NULL is allowed */
 void model_choose_backward(struct run_choices *choices, const struct run_choices *traced,
                            bool second_backward);
 
-/* Describes the run anew with other choices; `recognised` belongs to `trace`. Updates stay on the
- * side where they were traced, and choices->host_update is ignored; model_place_updates moves them.
+/* Describes the run anew with other choices; `recognised` belongs to `trace`. Updates stay where
+ * they were traced, and choices->host_update and update_after are ignored; model_place_updates
+ * moves them.
  *
  * Tensors, operators, accesses, counts and buffers are exactly those of a run with these choices.
  *
@@ -37,9 +38,9 @@ void model_choose_backward(struct run_choices *choices, const struct run_choices
  * recomputes what the trace kept takes the time of its forward. An operator of a second backward
  * takes its time in the first. An embedding that changes sides takes the time of a synthesis for
  * the platform, or keeps its time if `platform` is NULL. If masters are laid out differently, some
- * operators move other bytes. Their durations are then synthesised again if they were synthesised,
- * and stay if they were measured. If any duration is not the trace's own, the result is marked as
- * estimated.
+ * operators move other bytes; measured durations stay nevertheless. Durations that were synthesised
+ * for the platform are synthesised again. If any duration is not the trace's own, the result is
+ * marked as estimated.
  *
  * Other micro-batches must divide the same step. There are no measurements of their operators, so
  * they need a trace with the durations of a synthesis for `platform`, and all durations are
@@ -58,7 +59,8 @@ bool model_is_synthesised(const struct recognised *recognised, const struct trac
                           const struct platform *platform);
 
 /* Returns the trace of the same iteration with the optimizer elsewhere. A tensor is updated on the
- * host if on_host[tensor] is 1, and on the device if it is 0.
+ * host if on_host[tensor] is 1, and on the device if it is 0. A tensor that was traced with updates
+ * on both sides keeps them there if on_host[tensor] is 1, which is what run_choices_of says of it.
  *
  * An update that stays keeps its duration. An update that moves to the host follows the platform's
  * curve host_update by its elements; one that moves to the device takes the time of its bytes in
@@ -66,13 +68,34 @@ bool model_is_synthesised(const struct recognised *recognised, const struct trac
  * that side, or as long as before if there are none. An unknown duration stays unknown. If any
  * update moved, the result is marked as estimated.
  *
- * Updates on the host come first, then the device's, each in the order of the tensors, as in a run
- * (models/iteration.h). That needs that nothing depends on their order: each tensor has one update,
- * updates use no buffers, and nothing follows them. Otherwise they stay in the order of the trace.
+ * If no update moves, the result is a copy, in which updates keep the order of the trace. If any
+ * moves, updates on the host come first, then the device's, each in the order of the tensors, as in
+ * a run (models/iteration.h). That needs that nothing depends on their order: each tensor has one
+ * update, updates use no buffers, and nothing follows them. Otherwise they stay in the order of the
+ * trace. So the result depends on the trace and the sides alone, and whoever reads a plan makes the
+ * trace that the plan was made for.
  *
  * Fails (TRACE_ERROR_INVALID) if one operator updates tensors of both kinds. The caller frees the
  * result with trace_free. */
 struct trace *model_place_updates(const struct trace *trace, const uint8_t *on_host,
                                   const struct platform *platform, GError **error);
+
+/* As model_place_updates, with updates within backward. after[tensor] is the tensor behind whose
+ * last use in forward and backward this tensor's update comes, but not before its own last use;
+ * NO_INDEX: behind all of backward. `after` may be NULL, if no update is within backward. */
+struct trace *model_place_updates_after(const struct trace *trace, const uint8_t *on_host,
+                                        const tensor_id *after, const struct platform *platform,
+                                        GError **error);
+
+/* Takes a trace and returns it, if no update is within backward, or one in which all of them follow
+ * backward, unless something depends on their order. The planner, which places updates, begins with
+ * such a trace. `trace` may be NULL. */
+struct trace *model_updates_last(struct trace *trace);
+
+/* Returns the durations of all operators in nanoseconds, if every update runs on this side:
+ * [operator_count], in the order of the trace. They are those of model_place_updates. The caller
+ * frees the result with g_free. */
+uint64_t *model_update_times(const struct trace *trace, enum trace_place place,
+                             const struct platform *platform);
 
 #endif

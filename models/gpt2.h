@@ -43,8 +43,9 @@ uint32_t gpt2_dropout_site(const struct iteration_builder *builder, uint32_t lay
  * layers the caller provides. */
 void gpt2_forward(struct iteration_builder *builder, struct gpt2_activations *activations);
 
-/* Appends a layer's forward again, up to what its backward reads. The fields of `layer`, except its
- * input, then name the new buffers. The operators' names begin with `verb`. */
+/* Appends a layer's forward again, up to what its backward reads, or whole if unfused. The fields
+ * of `layer`, except its input, then name the new buffers. The operators' names begin with `verb`.
+ */
 void gpt2_recompute(struct iteration_builder *builder, const char *verb, uint32_t micro_batch,
                     uint32_t index, struct gpt2_layer *layer);
 
@@ -74,6 +75,8 @@ enum {
 uint32_t gpt2_layer_tensor(uint32_t layer, uint32_t which);
 uint32_t gpt2_final_norm(const struct model_config *config);
 uint32_t gpt2_classifier(const struct model_config *config); /* wte if tied */
+/* Returns the name of the classifier's module. */
+const char *gpt2_head(const struct model_config *config);
 
 /* Appends all tensors. */
 void gpt2_tensors(struct iteration_builder *builder);

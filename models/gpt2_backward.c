@@ -15,23 +15,32 @@ void gpt2_update_tensor(struct iteration_builder *builder, tensor_id tensor)
     op.t[0] = tensor;
     op.gradient[0] = iteration_builder_gradient(builder, tensor);
     const char *name = g_array_index(builder->tensors, struct trace_tensor, tensor).name;
+    builder->progress[tensor] = BUILDER_UPDATED;
     iteration_builder_operator(builder, g_strdup_printf("update %s", name), TRACE_UPDATE_PHASE,
                                &op);
 }
 
-static void add_updates(struct iteration_builder *builder, bool on_host)
+/* Appends the updates on one side that follow the completion of the gradients of `after`; NO_INDEX
+ * stands for the end of backward. */
+static void add_updates(struct iteration_builder *builder, bool on_host, const tensor_id after[2])
 {
-    for (tensor_id tensor = 0; tensor < builder->tensors->len; tensor++)
-        if (builder->job->choices.host_update[tensor] == on_host)
+    const struct run_choices *choices = &builder->job->choices;
+    for (tensor_id tensor = 0; tensor < builder->tensors->len; tensor++) {
+        tensor_id follows = choices->update_after[tensor];
+        if (choices->host_update[tensor] == on_host &&
+            builder->progress[tensor] == BUILDER_COMPLETE &&
+            (follows == after[0] || follows == after[1]))
             gpt2_update_tensor(builder, tensor);
+    }
 }
 
 /* The host's updates come first, so that the host is already at work when the device begins with
  * its own updates. */
 void gpt2_update(struct iteration_builder *builder)
 {
-    add_updates(builder, true);
-    add_updates(builder, false);
+    static const tensor_id end[2] = {NO_INDEX, NO_INDEX};
+    add_updates(builder, true, end);
+    add_updates(builder, false, end);
 }
 
 /* ---- backward ---- */
@@ -89,10 +98,27 @@ static struct model_operator backward_operator(struct iteration_builder *b, enum
     return op;
 }
 
+/* Appends the updates that follow an operator that completes gradients. */
+static void update_early(struct iteration_builder *b, const struct model_operator *op)
+{
+    tensor_id completed[2];
+    int count = 0;
+    for (int i = 0; i < 2; i++)
+        if (op->finishes[i])
+            b->progress[completed[count++] = op->t[i]] = BUILDER_COMPLETE;
+    if (!count)
+        return;
+    completed[1] = completed[count - 1];
+    add_updates(b, true, completed);
+    add_updates(b, false, completed);
+}
+
 /* Gradients in buffers are consumed as they are finished, or dropped when they have been measured.
  */
 static void consume_gradients(struct iteration_builder *b, const struct model_operator *op)
 {
+    if (b->gradient != MODEL_GRADIENT_BUFFER)
+        update_early(b, op);
     for (int i = 0; i < 2; i++) {
         if (op->gradient[i] == NO_INDEX)
             continue;
@@ -223,9 +249,9 @@ static uint32_t classifier(struct iteration_builder *b, const struct gpt2_activa
     op.in[1] = a->norm;
     op.out[0] = gradient_buffer(b, "dln_f", b->config->width);
     op.inputs = b->config->width;
-    op.outputs = b->config->vocabulary;
+    op.outputs = model_config_classes(b->config);
     op.workspace = weight_workspace(b, &op);
-    append_operator(b, ONLY_TURN, g_strdup("lm_head"), &op);
+    append_operator(b, ONLY_TURN, g_strdup(gpt2_head(b->config)), &op);
     if (!b->job->choices.second_backward)
         consume_gradients(b, &op);
     return op.out[0];

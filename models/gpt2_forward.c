@@ -17,6 +17,11 @@ uint32_t gpt2_classifier(const struct model_config *config)
     return config->tied ? GPT2_WTE : gpt2_final_norm(config) + 2;
 }
 
+const char *gpt2_head(const struct model_config *config)
+{
+    return config->labels ? "score" : "lm_head";
+}
+
 /* A weight of inputs x outputs and its bias; a norm's weight has one input. */
 static void layer_tensors(struct iteration_builder *builder, uint32_t layer, const char *module,
                           uint64_t inputs, uint64_t outputs)
@@ -29,8 +34,8 @@ static void layer_tensors(struct iteration_builder *builder, uint32_t layer, con
 void gpt2_tensors(struct iteration_builder *builder)
 {
     const struct model_config *config = builder->config;
-    uint64_t h = config->width, f = config->inner, v = config->vocabulary;
-    iteration_builder_tensor(builder, g_strdup("wte.weight"), v * h);
+    uint64_t h = config->width, f = config->inner;
+    iteration_builder_tensor(builder, g_strdup("wte.weight"), config->vocabulary * h);
     iteration_builder_tensor(builder, g_strdup("wpe.weight"), config->positions * h);
     for (uint32_t layer = 0; layer < config->layers; layer++) {
         layer_tensors(builder, layer, "ln_1", 1, h);
@@ -43,7 +48,8 @@ void gpt2_tensors(struct iteration_builder *builder)
     iteration_builder_tensor(builder, g_strdup("ln_f.weight"), h);
     iteration_builder_tensor(builder, g_strdup("ln_f.bias"), h);
     if (!config->tied)
-        iteration_builder_tensor(builder, g_strdup("lm_head.weight"), v * h);
+        iteration_builder_tensor(builder, g_strconcat(gpt2_head(config), ".weight", NULL),
+                                 model_config_classes(config) * h);
 }
 
 /* ---- forward ---- */
@@ -207,11 +213,22 @@ static void layer_to_inner(const struct forward_pass *pass, struct gpt2_layer *l
     append(pass, "mlp.c_fc", &op);
 }
 
+static void last_product(const struct forward_pass *pass, const struct gpt2_layer *layer,
+                         uint32_t output)
+{
+    residual(pass, "mlp.c_proj", GPT2_MLP_C_PROJ, layer->inner, pass->builder->config->inner,
+             layer->middle, output, GPT2_DROPOUT_MLP_C_PROJ);
+}
+
+/* A framework that fuses nothing calls the layer's module again, so that its last product runs too,
+ * although backward does not read it. */
 void gpt2_recompute(struct iteration_builder *builder, const char *verb, uint32_t micro_batch,
                     uint32_t index, struct gpt2_layer *layer)
 {
     struct forward_pass pass = {builder, verb, TRACE_BACKWARD, micro_batch, index, false};
     layer_to_inner(&pass, layer);
+    if (builder->job->unfused)
+        last_product(&pass, layer, layer_activation(&pass, "output", builder->config->width));
 }
 
 /* The input of a layer whose activations are offloaded. */
@@ -231,8 +248,7 @@ static uint32_t layer_forward(struct iteration_builder *builder, uint32_t micro_
     pass.held = false; /* the output is the next layer's */
     uint32_t output = layer_activation(&pass, "output", builder->config->width);
     hold_input(builder, index + 1, output);
-    residual(&pass, "mlp.c_proj", GPT2_MLP_C_PROJ, layer->inner, builder->config->inner,
-             layer->middle, output, GPT2_DROPOUT_MLP_C_PROJ);
+    last_product(&pass, layer, output);
     return output;
 }
 
@@ -267,17 +283,22 @@ static void final_norm(struct iteration_builder *b, struct gpt2_activations *a)
 static void classify(struct iteration_builder *b, struct gpt2_activations *a)
 {
     struct model_operator op = model_operator_of(MODEL_CLASSIFIER_FORWARD, -1, a->micro_batch);
+    uint32_t classes = model_config_classes(b->config);
     op.t[0] = gpt2_classifier(b->config);
     op.in[0] = a->norm;
-    op.out[0] = a->logits = iteration_builder_buffer(
-        b, "logits", b->rows * model_logits_row(b->config->vocabulary) * b->element);
+    op.out[0] = a->logits =
+        iteration_builder_buffer(b, "logits", b->rows * model_logits_row(classes) * b->element);
     op.inputs = b->config->width;
-    op.outputs = b->config->vocabulary;
-    iteration_builder_operator(b, g_strdup("forward lm_head"), TRACE_FORWARD, &op);
+    op.outputs = classes;
+    iteration_builder_operator(b, g_strconcat("forward ", gpt2_head(b->config), NULL),
+                               TRACE_FORWARD, &op);
 
     struct model_operator loss = model_operator_of(MODEL_LOSS, -1, a->micro_batch);
     loss.in[0] = a->logits;
     loss.in[1] = a->tokens;
+    if (b->job->unfused)
+        loss.workspace = iteration_builder_buffer(b, "loss.fp32",
+                                                  3 * b->rows * classes * sizeof(float));
     iteration_builder_operator(b, g_strdup("forward loss"), TRACE_FORWARD, &loss);
 }
 

@@ -75,7 +75,7 @@ static bool counts_fit(const struct model_config *config, const struct model_job
     double rows = (double)job->choices.batch * job->sequence;
     double parameters = (double)model_config_parameters(config);
     double pairs = rows * job->sequence * config->width * config->layers;
-    double classifier = rows * config->width * (double)config->vocabulary;
+    double classifier = rows * config->width * (double)model_config_classes(config);
     double step = 6 * rows * parameters + 6 * classifier + 12 * pairs;
     double operators = (35.0 * config->layers + 8) * job->choices.micro_batches;
     return rows <= INT32_MAX && operators < 0x1p24 &&
@@ -102,6 +102,10 @@ static bool job_check(const struct model_config *config, const struct model_job 
     if (job->choices.second_backward && model_gradient_layout(job) != MODEL_GRADIENT_BUFFER)
         return job_refused(error, "a second backward is only possible with 12 bytes per parameter, "
                                   "where gradients are buffers");
+    if (run_updates_early(&job->choices) && model_gradient_layout(job) == MODEL_GRADIENT_BUFFER)
+        return job_refused(error,
+                           "updates cannot be chosen to follow other gradients with 12 bytes "
+                           "per parameter: each follows its own");
     if (!counts_fit(config, job))
         return job_refused(error, "batch %u, sequence %u, micro-batches %u: the step is too large",
                            job->choices.batch, job->sequence, job->choices.micro_batches);
@@ -119,6 +123,16 @@ static struct trace *trace_of_job(const struct model_config *config, const struc
     for (int list = 0; list < TRACE_LISTS; list++)
         trace->list_element_bytes[list] = (uint8_t)operator_list_bytes(job, list);
     return trace;
+}
+
+/* Checks that each tensor is updated after its gradient is complete. */
+static bool check_updates(const struct iteration_builder *builder, GError **error)
+{
+    for (tensor_id t = 0; t < builder->tensors->len; t++)
+        if (builder->progress[t] != BUILDER_UPDATED)
+            return job_refused(error, "tensor %u would be updated before its gradient is complete",
+                               t);
+    return true;
 }
 
 /* Returns the number of moments of the first forward pass. */
@@ -158,9 +172,12 @@ struct model_iteration *model_iteration_new(const struct model_config *config,
     struct iteration_builder builder;
     iteration_builder_init(&builder, config, &iteration->job);
     iteration->forward_end = walk(&builder);
+    bool ok = check_updates(&builder, error);
     iteration->operators = iteration_builder_finish(&builder, iteration->trace);
     iteration_builder_clear(&builder);
     trace_sum_buffers(iteration->trace);
+    if (!ok)
+        g_clear_pointer(&iteration, model_iteration_free);
     return iteration;
 }
 

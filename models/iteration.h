@@ -18,9 +18,10 @@ struct model_job {
                                    and the numbers of layers and tensors are the model's */
     uint32_t sequence;          /* tokens a sequence, at most the model's positions */
     enum model_precision precision;
-    bool
-        unfused; /* like a framework that fuses nothing: attention's scores lie in memory, and every
-                    pair of tokens is computed; only for synthesis, the engine always fuses */
+    bool unfused; /* like a framework that fuses nothing: attention's scores lie in
+                     memory, every pair of tokens is computed, the loss is computed in
+                     fp32 copies of the logits, and a recomputed layer runs whole; only
+                     for synthesis, the engine always fuses */
 };
 
 /* The kinds of operators, with their tensors `t` and their buffers `in` and `out`, in this order.
@@ -38,9 +39,11 @@ enum model_kind {
                                 Unfused: workspace [2,B,A,T,T], the scores before and after a pass;
                                 instead of lse the probabilities [B,A,T,T], with dropout its mask
                                 of bytes and what it leaves too */
-    MODEL_CLASSIFIER_FORWARD, /* t wte or lm_head, [V,H]; in x; out logits[N,V] */
+    MODEL_CLASSIFIER_FORWARD, /* t wte, lm_head or score, [V,H], where V is the labels if the model
+                                 has any; in x; out logits[N,V] */
     MODEL_LOSS,               /* in logits tokens: logits become their gradient in place, divided by
-                                 N * micro_batches; the loss goes to the host */
+                                 N * micro_batches; the loss goes to the host. Unfused: workspace
+                                 fp32 [3,N,V], the logits, their log-softmax and its gradient */
     MODEL_CLASSIFIER_BACKWARD, /* t as forward; in dlogits x; out dx; workspace */
     MODEL_NORM_BACKWARD,   /* t weight bias; in dy x stats; out dx: overwritten for the final norm,
                               else added to */
@@ -91,8 +94,8 @@ struct model_iteration {
  * the residual stream and what the layers' backward needs. The gradient of the residual stream is
  * one buffer for the whole backward. The final norm's backward makes it, the other norms' add to
  * it, and the residual layers' and the embedding's read it. A layer that is recomputed keeps only
- * its input; its operators from ln_1 to mlp.c_fc run again right before its backward, into buffers
- * of their own.
+ * its input; its operators from ln_1 to mlp.c_fc, unfused to its end, run again right before its
+ * backward, into buffers of their own.
  *
  * If a layer's activations are offloaded, chunks hold what it saves (trace_held_buffers): its input
  * and buffers of that size, but not the norms' statistics and what a fused attention keeps, which
@@ -140,9 +143,9 @@ bool model_split_masters(const struct model_job *job, uint32_t bytes_per_paramet
                          GError **error);
 
 /* Describes the iteration: forward and backward of every micro-batch, then one update a tensor. The
- * host's updates come first, then the device's, each in model order. If gradients are in buffers,
- * updates are within backward. `config` must outlive the result. Fails (MODEL_ERROR_CONFIG) if the
- * job does not fit the model. */
+ * host's updates come first, then the device's, each in model order. Updates are within backward if
+ * gradients are in buffers, or where choices.update_after says so. `config` must outlive the
+ * result. Fails (MODEL_ERROR_CONFIG) if the job does not fit the model. */
 struct model_iteration *model_iteration_new(const struct model_config *config,
                                             const struct model_job *job, GError **error);
 void model_iteration_free(struct model_iteration *iteration);

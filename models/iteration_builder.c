@@ -101,6 +101,7 @@ void iteration_builder_init(struct iteration_builder *builder, const struct mode
         .operators = g_array_new(FALSE, FALSE, sizeof(struct trace_operator)),
         .model_operators = g_array_new(FALSE, FALSE, sizeof(struct model_operator)),
         .gradients = g_array_new(FALSE, FALSE, sizeof(uint32_t)),
+        .progress = g_new0(uint8_t, job->choices.tensor_count),
     };
     g_array_set_clear_func(builder->tensors, free_tensor);
     g_array_set_clear_func(builder->buffers, free_buffer);
@@ -116,6 +117,7 @@ void iteration_builder_clear(struct iteration_builder *builder)
     g_array_unref(builder->operators);
     g_array_unref(builder->model_operators);
     g_array_unref(builder->gradients);
+    g_free(builder->progress);
 }
 
 uint32_t iteration_builder_tensor(struct iteration_builder *builder, char *name, uint64_t elements)

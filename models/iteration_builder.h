@@ -4,6 +4,9 @@
 
 #include "models/iteration.h"
 
+/* What has been described of a tensor's gradient. */
+enum builder_progress { BUILDER_OPEN, BUILDER_COMPLETE, BUILDER_UPDATED };
+
 struct iteration_builder {
     const struct model_config *config;
     const struct model_job *job;
@@ -17,6 +20,7 @@ struct iteration_builder {
     GArray *operators;       /* struct trace_operator */
     GArray *model_operators; /* struct model_operator, beside operators */
     GArray *gradients;       /* uint32_t: the buffer of each tensor's gradient, or NO_INDEX */
+    uint8_t *progress;       /* [choices.tensor_count] enum builder_progress */
 };
 
 void iteration_builder_init(struct iteration_builder *builder, const struct model_config *config,

@@ -325,6 +325,8 @@ static const struct maker_style known_makers[] = {
     {"twinflow", "#44aa99", 8},
     {"interleave", "#e69f00", 11},
     {"fsdp-offload", "#7f7f7f", 14},
+    {"megatrain", "#56b4e9", 7},
+    {"superoffload", "#009e73", 9},
 };
 
 static const struct maker_style other_makers[] = {

@@ -36,15 +36,18 @@ struct plan *baselines_strategy(const struct baselines *b, const struct strategy
                                      .layout = b->layout,
                                      .non_model = b->non_model,
                                      .device_budget = device_budget,
-                                     .host_budget = host_budget};
+                                     .host_budget = host_budget,
+                                     .unclipped = b->unclipped};
     struct trace *placed = NULL;
     struct plan *plan = strategy_plan(strategy, &job, &placed, needed, error);
     if (plan) {
+        struct non_model *own = strategy_non_model(&job, placed);
         struct accesses *accesses = accesses_new_digested(placed, plan->digest, b->layout,
-                                                          b->non_model);
+                                                          own ? own->extent : b->non_model);
         const struct replay_view view = {placed, accesses, b->costs};
         plan->predicted = replay_with(plan, &view, timeline).steady;
         accesses_free(accesses);
+        non_model_free(own);
     }
     trace_free(placed);
     return plan;

@@ -16,6 +16,7 @@ struct baselines {
     const uint64_t *non_model; /* [moments] extent of what each takes beside the chunks */
     const struct costs *costs;
     const struct platform *platform; /* for updates that a strategy moves; may be NULL */
+    bool unclipped;                  /* as in struct strategy_job */
 
     struct layout *slots; /* the layout with rounded slots */
     struct accesses *accesses;

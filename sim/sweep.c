@@ -49,7 +49,8 @@ static struct shared_layout layout_of(const struct sweep_job *job, const struct 
                                                  .layout = layout,
                                                  .non_model = job->non_model->extent,
                                                  .costs = job->options->costs,
-                                                 .platform = job->options->platform}};
+                                                 .platform = job->options->platform,
+                                                 .unclipped = job->options->unclipped}};
     baselines_open(&shared.baselines);
     shared.least_device_bytes = accesses_least_arena_bytes(shared.baselines.accesses, layout,
                                                            NULL) +

@@ -17,6 +17,7 @@ struct sweep_options {
     const struct pstar_policy_ops *const *policies; /* ends with NULL */
     const GPtrArray *strategies;                    /* struct strategy; may be NULL */
     const struct platform *platform; /* for updates that a strategy moves; may be NULL */
+    bool unclipped;                  /* as in struct strategy_job */
     uint64_t host_budget;            /* budget; UINT64_MAX: unlimited */
     bool phases;                     /* whether rows have them */
     const struct costs *costs;

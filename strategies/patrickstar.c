@@ -2,9 +2,8 @@
 
 #include <math.h>
 
-/* The share of the device's memory that is used at all; of that, the share for chunks in the
- * warm-up iteration; and of what is left for the optimizer's states, the share that they take. */
-#define USABLE_SHARE  0.8
+/* Of the device's memory that is used at all, the share for chunks in the warm-up iteration; and of
+ * what is left for the optimizer's states, the share that they take. */
 #define WARM_UP_SHARE 0.1
 #define MARGIN_SHARE  0.8
 
@@ -13,7 +12,7 @@
 
 static uint64_t usable(const struct strategy_context *context)
 {
-    return (uint64_t)(USABLE_SHARE * (double)context->device_budget);
+    return (uint64_t)(context->value * (double)context->device_budget);
 }
 
 /* Returns the bytes for which host memory has no room. */
@@ -30,13 +29,7 @@ static uint64_t overflow(const struct strategy_context *context)
  * leave room for them, or if the host has none. */
 static void place(const struct strategy_context *context, uint8_t *on_host)
 {
-    uint64_t taken = 0, parameters = 0;
-    for (uint32_t m = 0; m < context->trace->operator_count; m++)
-        taken = MAX(taken, context->non_model[m]);
-    for (uint32_t c = 0; c < context->layout->chunk_count; c++)
-        if (context->layout->chunks[c].list == TRACE_PARAM)
-            parameters += context->layout->chunks[c].slot_bytes;
-    uint64_t room = usable(context) > taken + parameters ? usable(context) - taken - parameters : 0;
+    uint64_t room = updates_margin(context, usable(context));
     updates_but_first_bytes(context, overflow(context), (uint64_t)(MARGIN_SHARE * (double)room),
                             on_host);
 }
@@ -62,7 +55,7 @@ static uint64_t *reserve(const struct strategy_context *context)
 static bool check_warm_up(const struct strategy_context *context, uint64_t *needed, GError **error)
 {
     const struct accesses *accesses = context->accesses;
-    double share = USABLE_SHARE * WARM_UP_SHARE;
+    double share = context->value * WARM_UP_SHARE;
     uint64_t largest = 0;
     moment_id moment = 0;
     for (uint32_t m = 0; m < accesses->moment_count; m++)
@@ -123,7 +116,7 @@ static struct decisions *decide_within(const struct strategy_context *context, s
 {
     g_autofree uint64_t *reserved = reserve(context);
     const struct budget budget = {.bytes = usable(context),
-                                  .share = USABLE_SHARE,
+                                  .share = context->value,
                                   .reserve = reserved,
                                   .policy = &policy_patrickstar};
     uint64_t warm_up;
@@ -140,6 +133,10 @@ static struct decisions *decide_within(const struct strategy_context *context, s
 
 const struct strategy_ops strategy_patrickstar = {
     .name = "patrickstar",
+    .parameter = "R",
+    .least = 0.01,
+    .most = 1,
+    .usual = 0.8,
     .summary = "chunks by next use under its own budgets, optimizer on the device in the margin",
     .place = place,
     .decide = decide_within,

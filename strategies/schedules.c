@@ -15,6 +15,7 @@ struct script_interval {
                           host has written it */
     int64_t enter;     /* <= first_use */
     bool fetch;        /* if false, allocated */
+    bool for_host;     /* a host operator uses the chunk next */
 };
 
 struct script_flush {
@@ -34,7 +35,7 @@ struct use {
 
 struct maker {
     const struct strategy_context *context;
-    const struct script_rule *rules;
+    const struct script *script;
     struct script_intervals *intervals;
     const struct use *uses; /* of the current chunk, on the device and on the host */
     uint32_t use_count;
@@ -89,16 +90,24 @@ static bool is_one_visit(const struct maker *maker, int64_t from, int64_t to)
     return true;
 }
 
+static bool is_one_micro_batch(const struct maker *maker, uint32_t from, uint32_t to)
+{
+    const struct trace_operator *operators = maker->context->trace->operators;
+    return operators[use_at(maker, from)->moment].micro_batch ==
+           operators[use_at(maker, to)->moment].micro_batch;
+}
+
 /* Returns whether the chunk stays on the device between two consecutive uses. */
 static bool is_kept(const struct maker *maker, uint32_t from, uint32_t to)
 {
-    const struct script_rule *rule = &maker->rules[maker->chunk];
+    const struct script_rule *rule = &maker->script->rules[maker->chunk];
     for (uint32_t i = from + 1; i < to; i++)
         if (rule->offloads || use_at(maker, i)->flags & ACCESS_WRITES)
             return false;
     int64_t round = round_of(maker, from);
-    return rule->retained ||
-           is_one_visit(maker, moment_of(maker, from) - round, moment_of(maker, to) - round);
+    if (rule->retained)
+        return !rule->summed || is_one_micro_batch(maker, from, to);
+    return is_one_visit(maker, moment_of(maker, from) - round, moment_of(maker, to) - round);
 }
 
 static void flush_between(struct maker *maker, uint32_t from, uint32_t to)
@@ -110,14 +119,25 @@ static void flush_between(struct maker *maker, uint32_t from, uint32_t to)
     }
 }
 
-/* Returns the first moment after use `before` and after the last write of a host operator. */
+/* Returns the first moment at which the chunk may come back after use `index` of the host, which
+ * wrote it. */
+static int64_t return_from(const struct maker *maker, uint32_t index)
+{
+    const struct script *script = maker->script;
+    uint32_t write = use_at(maker, index)->moment;
+    uint32_t next = script->return_from ? script->return_from(maker->context, write) : write + 1;
+    return next + round_of(maker, index);
+}
+
+/* Returns the first moment, at most that of use `first`, at which the chunk may come back after use
+ * `before` and after the last write of a host operator. */
 static int64_t earliest_after(const struct maker *maker, uint32_t before, uint32_t first)
 {
     int64_t earliest = moment_of(maker, before) + 1;
     for (uint32_t i = before + 1; i < first; i++)
         if (use_at(maker, i)->flags & ACCESS_WRITES)
-            earliest = moment_of(maker, i) + 1;
-    return earliest;
+            earliest = return_from(maker, i);
+    return MIN(earliest, moment_of(maker, first));
 }
 
 /* Adds the interval that begins with use `first`, after `before`, and returns its last use. */
@@ -134,7 +154,8 @@ static uint32_t add_interval(struct maker *maker, uint32_t before, uint32_t firs
                                        .last_use = moment_of(maker, last) - round,
                                        .earliest = earliest_after(maker, before, first) - round,
                                        .enter = moment_of(maker, first) - round,
-                                       .fetch = !(use_at(maker, first)->flags & ACCESS_FRESH)};
+                                       .fetch = !(use_at(maker, first)->flags & ACCESS_FRESH),
+                                       .for_host = on_host(use_at(maker, last + 1))};
     g_array_append_val(maker->intervals->items, interval);
     return last;
 }
@@ -178,7 +199,7 @@ static struct use *sort_by_chunk(const struct accesses *accesses, uint32_t *firs
 
 /* Makes the intervals as late as possible: each chunk enters when it is first used. */
 static struct script_intervals *script_intervals_new(const struct strategy_context *context,
-                                                     const struct script_rule *rules)
+                                                     const struct script *script)
 {
     uint32_t chunks = context->layout->chunk_count;
     struct script_intervals *intervals = g_new(struct script_intervals, 1);
@@ -189,7 +210,7 @@ static struct script_intervals *script_intervals_new(const struct strategy_conte
     g_autofree uint32_t *first = g_new0(uint32_t, chunks + 1);
     g_autofree struct use *uses = sort_by_chunk(context->accesses, first);
     struct maker maker = {.context = context,
-                          .rules = rules,
+                          .script = script,
                           .intervals = intervals,
                           .moments = context->accesses->moment_count};
     for (uint32_t c = 0; c < chunks; c++) {
@@ -233,6 +254,26 @@ static int64_t slot(const struct scripting *s, chunk_id chunk)
 }
 
 /* ---- room ---- */
+
+/* Returns the first moment at which a chunk that is not early may be fetched for its use. */
+static int64_t fetch_from(const struct scripting *s, const struct script_interval *interval)
+{
+    int64_t from = interval->first_use - (int64_t)s->script->look_ahead;
+    if (s->script->fetch_from)
+        from = s->script->fetch_from(s->context, (uint32_t)interval->first_use);
+    return MAX(interval->earliest, MAX(0, from));
+}
+
+/* Lets chunks that are buffered enter as early as they may, whether there is room or not. */
+static void enter_buffers(struct scripting *s)
+{
+    for (guint i = 0; i < s->intervals->items->len; i++) {
+        struct script_interval *interval = &g_array_index(s->intervals->items,
+                                                          struct script_interval, i);
+        if (s->script->rules[interval->chunk].buffered && interval->fetch)
+            interval->enter = fetch_from(s, interval);
+    }
+}
 
 static void take_room(struct scripting *s)
 {
@@ -278,9 +319,8 @@ static void fetch_ahead(struct scripting *s)
     for (guint i = 0; i < s->intervals->items->len; i++) {
         struct script_interval *interval = &g_array_index(s->intervals->items,
                                                           struct script_interval, i);
-        int64_t from = interval->earliest;
-        if (!s->script->rules[interval->chunk].early)
-            from = MAX(from, MAX(0, interval->first_use - (int64_t)s->script->look_ahead));
+        bool early = s->script->rules[interval->chunk].early;
+        int64_t from = early ? interval->earliest : fetch_from(s, interval);
         while (interval->fetch && interval->enter > from &&
                s->room[wrap(s, interval->enter - 1)] >= slot(s, interval->chunk)) {
             interval->enter--;
@@ -301,6 +341,12 @@ struct timed {
     struct plan_action action;
 };
 
+/* Returns whether the operator of the action's moment needs the chunk that arrives. */
+static bool is_urgent(const struct timed *timed)
+{
+    return timed->turn == TURN_ENTER && timed->first_use == (int64_t)timed->index;
+}
+
 static gint by_time(gconstpointer left, gconstpointer right)
 {
     const struct timed *a = left, *b = right;
@@ -308,6 +354,8 @@ static gint by_time(gconstpointer left, gconstpointer right)
         return a->index < b->index ? -1 : 1;
     if (a->turn != b->turn)
         return a->turn < b->turn ? -1 : 1;
+    if (is_urgent(a) != is_urgent(b))
+        return is_urgent(a) ? -1 : 1;
     if (a->first_use != b->first_use)
         return a->first_use < b->first_use ? -1 : 1;
     return a->action.chunk < b->action.chunk ? -1 : a->action.chunk > b->action.chunk;
@@ -348,7 +396,7 @@ static void append_interval(const struct scripting *s, const struct script_inter
     if (rule->blocks_in && interval->fetch)
         append(timed, enter, TURN_WAIT_IN, PLAN_WAIT, interval);
     append(timed, leave, TURN_LEAVE, PLAN_WRITE_BACK, interval);
-    if (rule->blocks_out)
+    if (rule->blocks_out && interval->for_host)
         append(timed, leave, TURN_WAIT_OUT, PLAN_WAIT, interval);
 }
 
@@ -415,7 +463,7 @@ static struct homes *choose_homes(const struct strategy_context *context,
 struct decisions *script_decide(const struct strategy_context *context, const struct script *script,
                                 struct homes **homes, uint64_t *needed, GError **error)
 {
-    struct script_intervals *intervals = script_intervals_new(context, script->rules);
+    struct script_intervals *intervals = script_intervals_new(context, script);
     struct decisions *decisions = NULL;
     *homes = choose_homes(context, intervals);
     g_autofree int64_t *room = g_new(int64_t, context->accesses->moment_count);
@@ -425,6 +473,7 @@ struct decisions *script_decide(const struct strategy_context *context, const st
                           .intervals = intervals,
                           .room = room,
                           .moments = context->accesses->moment_count};
+    enter_buffers(&s);
     take_room(&s);
     if (check_room(&s, needed, error)) {
         fetch_ahead(&s);

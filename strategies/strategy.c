@@ -9,11 +9,10 @@
 G_DEFINE_QUARK(pstar_strategy_error, strategy_error)
 
 const struct strategy_ops *const strategy_all[] = {
-    &strategy_resident,      &strategy_patrickstar,
-    &strategy_gemini_static, &strategy_gemini_auto,
-    &strategy_zero_offload,  &strategy_zero3_offload,
-    &strategy_twinflow,      &strategy_interleave,
-    &strategy_fsdp_offload,  NULL,
+    &strategy_resident,     &strategy_patrickstar,  &strategy_gemini_static,
+    &strategy_gemini_auto,  &strategy_zero_offload, &strategy_zero3_offload,
+    &strategy_twinflow,     &strategy_superoffload, &strategy_interleave,
+    &strategy_fsdp_offload, &strategy_megatrain,    NULL,
 };
 
 /* ---- names ---- */
@@ -95,12 +94,13 @@ GPtrArray *strategy_parse_list(const char *text, GError **error)
 void strategy_refuse(const struct strategy_context *context, moment_id moment, uint64_t needed,
                      GError **error)
 {
+    uint64_t in_all = needed + context->beside;
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
                 "device memory: moment %u (%s) needs %" G_GUINT64_FORMAT
                 " bytes, %" G_GUINT64_FORMAT " more than the budget of %" G_GUINT64_FORMAT
                 "; %" G_GUINT64_FORMAT " bytes would fit",
-                moment, context->trace->operators[moment].name, needed,
-                needed - context->device_budget, context->device_budget, needed);
+                moment, context->trace->operators[moment].name, in_all,
+                in_all - context->given_budget, context->given_budget, in_all);
 }
 
 static struct trace *place_updates(const struct strategy *strategy, const struct strategy_job *job,
@@ -114,7 +114,23 @@ static struct trace *place_updates(const struct strategy *strategy, const struct
     }
     if (strategy->ops->place)
         strategy->ops->place(context, on_host);
-    return model_place_updates(job->trace, on_host, job->platform, error);
+    bool early = strategy->ops->begins_early && job->unclipped;
+    g_autofree tensor_id *after = early ? updates_in_backward(context, on_host) : NULL;
+    return model_place_updates_after(job->trace, on_host, after, job->platform, error);
+}
+
+static bool has_early_updates(const struct trace *trace)
+{
+    struct run_choices *choices = run_choices_of(trace);
+    bool early = run_updates_early(choices);
+    run_choices_free(choices);
+    return early;
+}
+
+struct non_model *strategy_non_model(const struct strategy_job *job, const struct trace *placed)
+{
+    bool moved = has_early_updates(placed) || has_early_updates(job->trace);
+    return moved ? non_model_place(placed) : NULL;
 }
 
 static uint8_t *find_host_used(const struct accesses *accesses)
@@ -124,6 +140,19 @@ static uint8_t *find_host_used(const struct accesses *accesses)
         if (accesses->items[a].flags & ACCESS_ON_HOST)
             used[accesses->items[a].chunk] = 1;
     return used;
+}
+
+static uint8_t *find_outside(const struct trace *trace, const struct accesses *accesses)
+{
+    uint8_t *outside = g_new0(uint8_t, accesses->chunk_count);
+    for (uint32_t m = 0; m < accesses->moment_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        if (op->layer >= 0 || op->phase == TRACE_UPDATE_PHASE)
+            continue;
+        for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
+            outside[accesses->items[a].chunk] = 1;
+    }
+    return outside;
 }
 
 /* Activations that may leave do so after their layer's forward, and come back for its backward, as
@@ -136,7 +165,10 @@ static struct decisions *decide_by_rules(const struct strategy_context *context,
 {
     uint32_t chunks = context->layout->chunk_count;
     g_autofree struct script_rule *rules = g_new(struct script_rule, chunks);
-    const struct script script = {.rules = rules, .look_ahead = look_ahead};
+    const struct script script = {.rules = rules,
+                                  .look_ahead = look_ahead,
+                                  .fetch_from = ops->fetch_from,
+                                  .return_from = ops->return_from};
     for (uint32_t c = 0; c < chunks; c++) {
         rules[c] = ops->rule(context, c);
         if (ops->place && context->layout->chunks[c].list == TRACE_ACTIVATION)
@@ -206,19 +238,29 @@ struct plan *strategy_plan(const struct strategy *strategy, const struct strateg
                                        .layout = job->layout,
                                        .non_model = job->non_model,
                                        .device_budget = job->device_budget,
+                                       .given_budget = job->device_budget,
                                        .host_budget = job->host_budget,
                                        .value = strategy->value};
     *needed = 0;
     *placed = place_updates(strategy, job, &context, error);
     if (!*placed)
         return NULL;
-    struct accesses *accesses = accesses_new(*placed, job->layout, job->non_model);
+    struct non_model *own = strategy_non_model(job, *placed);
+    if (own)
+        context.non_model = own->extent;
+    struct accesses *accesses = accesses_new(*placed, job->layout, context.non_model);
     g_autofree uint8_t *host_used = find_host_used(accesses);
+    g_autofree uint8_t *outside = find_outside(*placed, accesses);
     context.trace = *placed;
     context.accesses = accesses;
     context.host_used = host_used;
+    context.outside = outside;
+    context.beside = strategy->ops->beside ? strategy->ops->beside(&context) : 0;
+    context.device_budget -= MIN(context.beside, context.device_budget);
     struct plan *plan = make_plan(&context, strategy, needed, error);
+    *needed += *needed ? context.beside : 0;
     accesses_free(accesses);
+    non_model_free(own);
     if (!plan)
         g_clear_pointer(placed, trace_free);
     return plan;

@@ -9,6 +9,7 @@
 #define PSTAR_STRATEGIES_STRATEGY_H
 
 #include "chunks/decide.h"
+#include "chunks/non_model.h"
 #include "platforms/platform.h"
 
 struct strategy_context; /* strategies/preset.h */
@@ -25,8 +26,24 @@ struct strategy_ops {
      * host. NULL if there are none. */
     void (*place)(const struct strategy_context *context, uint8_t *on_host);
 
+    /* Returns the bytes of device memory that the system holds beside chunks and non-model data.
+     * NULL means 0. */
+    uint64_t (*beside)(const struct strategy_context *context);
+
+    /* Updates on the host begin within backward, as soon as all gradients of a group are complete,
+     * if the run does not clip gradients. */
+    bool begins_early;
+
     /* Returns how many moments ahead chunks are fetched. NULL means 0. */
     uint32_t (*look_ahead)(const struct strategy_context *context);
+
+    /* Returns the first moment, at most `use`, at which a chunk is fetched for its use by the
+     * operator of moment `use`, if there is room. NULL: `look_ahead` moments before. */
+    moment_id (*fetch_from)(const struct strategy_context *context, moment_id use);
+
+    /* Returns the first moment, after `write`, at which a chunk comes back that the host's operator
+     * of moment `write` has written. NULL: the next one. */
+    moment_id (*return_from)(const struct strategy_context *context, moment_id write);
 
     /* Returns the rule that a chunk follows. NULL if `decide` is set. */
     struct script_rule (*rule)(const struct strategy_context *context, chunk_id chunk);
@@ -40,7 +57,7 @@ struct strategy_ops {
 
 extern const struct strategy_ops strategy_resident, strategy_patrickstar, strategy_gemini_static,
     strategy_gemini_auto, strategy_zero_offload, strategy_zero3_offload, strategy_twinflow,
-    strategy_interleave, strategy_fsdp_offload;
+    strategy_superoffload, strategy_interleave, strategy_fsdp_offload, strategy_megatrain;
 
 /* All strategies, in the order in which tables list them. Ends with NULL. */
 extern const struct strategy_ops *const strategy_all[];
@@ -68,6 +85,8 @@ struct strategy_job {
     const uint64_t *non_model;   /* [operator_count] extents of the trace's non-model data */
     uint64_t device_budget,
         host_budget; /* budgets: of the arena; of the host, UINT64_MAX: unlimited */
+    bool unclipped; /* the run does not clip gradients, so that an update need not wait for the norm
+                       of all of them */
 };
 
 /* Returns the strategy's plan, whose predicted stall and time are 0. It is for the trace *placed,
@@ -77,5 +96,9 @@ struct strategy_job {
  * unknown. */
 struct plan *strategy_plan(const struct strategy *strategy, const struct strategy_job *job,
                            struct trace **placed, uint64_t *needed, GError **error);
+
+/* Returns the extents of the placed trace's non-model data, which the caller frees; NULL if they
+ * are the job's because forward and backward have no updates within. */
+struct non_model *strategy_non_model(const struct strategy_job *job, const struct trace *placed);
 
 #endif

@@ -14,4 +14,6 @@ const struct strategy_ops strategy_twinflow = {
     .summary = "zero3-offload of the share R of the optimizer, the rest on the device",
     .place = place,
     .rule = updates_blocking_rule,
+    .look_ahead = updates_blocking_ahead,
+    .beside = updates_device_gradients,
 };

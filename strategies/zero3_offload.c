@@ -5,4 +5,5 @@ const struct strategy_ops strategy_zero3_offload = {
     .summary = "zero-offload by subgroups, and training waits for every copy",
     .place = updates_all,
     .rule = updates_blocking_rule,
+    .look_ahead = updates_blocking_ahead,
 };

@@ -10,6 +10,9 @@ struct run_choices *run_choices_new(uint32_t layer_count, uint32_t tensor_count)
     choices->recompute = g_new0(uint8_t, layer_count);
     choices->offload = g_new0(uint8_t, layer_count);
     choices->host_update = g_new0(uint8_t, tensor_count);
+    choices->update_after = g_new(tensor_id, tensor_count);
+    for (tensor_id t = 0; t < tensor_count; t++)
+        choices->update_after[t] = NO_INDEX;
     return choices;
 }
 
@@ -20,6 +23,7 @@ void run_choices_free(struct run_choices *choices)
     g_free(choices->recompute);
     g_free(choices->offload);
     g_free(choices->host_update);
+    g_free(choices->update_after);
     g_free(choices);
 }
 
@@ -31,12 +35,16 @@ struct run_choices *run_choices_copy(const struct run_choices *choices)
     copy->recompute = arrays.recompute;
     copy->offload = arrays.offload;
     copy->host_update = arrays.host_update;
+    copy->update_after = arrays.update_after;
     if (choices->recompute)
         memcpy(copy->recompute, choices->recompute, choices->layer_count);
     if (choices->offload)
         memcpy(copy->offload, choices->offload, choices->layer_count);
     if (choices->host_update)
         memcpy(copy->host_update, choices->host_update, choices->tensor_count);
+    if (choices->update_after)
+        memcpy(copy->update_after, choices->update_after,
+               choices->tensor_count * sizeof *choices->update_after);
     return copy;
 }
 
@@ -55,7 +63,9 @@ unsigned run_choices_differ(const struct run_choices *a, const struct run_choice
         differ |= RUN_MASTERS;
     if (a->batch != b->batch || a->micro_batches != b->micro_batches)
         differ |= RUN_MICRO_BATCHES;
-    if (a->tensor_count && memcmp(a->host_update, b->host_update, a->tensor_count) != 0)
+    if (a->tensor_count &&
+        (memcmp(a->host_update, b->host_update, a->tensor_count) != 0 ||
+         memcmp(a->update_after, b->update_after, a->tensor_count * sizeof *a->update_after) != 0))
         differ |= RUN_UPDATES;
     return differ;
 }
@@ -81,6 +91,72 @@ static bool accesses_activations(const struct trace *trace, const struct trace_o
     return false;
 }
 
+bool run_gradients_in_buffers(const struct trace *trace)
+{
+    const uint8_t *bytes = trace->list_element_bytes;
+    return !bytes[TRACE_GRAD] && bytes[TRACE_MASTER] == bytes[TRACE_PARAM];
+}
+
+static uint32_t count_early(const struct run_choices *choices)
+{
+    uint32_t count = 0;
+    for (tensor_id t = 0; choices->update_after && t < choices->tensor_count; t++)
+        count += choices->update_after[t] != NO_INDEX;
+    return count;
+}
+
+bool run_updates_early(const struct run_choices *choices)
+{
+    return count_early(choices) > 0;
+}
+
+/* Returns the first tensor whose model data the operator accesses, or NO_INDEX. */
+static tensor_id first_tensor(const struct trace *trace, const struct trace_operator *op)
+{
+    for (uint32_t i = 0; i < op->access_count; i++) {
+        const struct trace_access *access = &trace->accesses[op->first_access + i];
+        if (access->list != TRACE_ACTIVATION)
+            return access->tensor;
+    }
+    return NO_INDEX;
+}
+
+static void set_update_after(const struct trace *trace, const struct trace_operator *update,
+                             tensor_id after, struct run_choices *choices)
+{
+    for (uint32_t i = 0; i < update->access_count; i++) {
+        const struct trace_access *access = &trace->accesses[update->first_access + i];
+        if (access->list != TRACE_ACTIVATION)
+            choices->update_after[access->tensor] = after;
+    }
+}
+
+/* Updates that another operator follows are within backward. */
+static void find_early_updates(const struct trace *trace, struct run_choices *choices)
+{
+    uint32_t end = trace->operator_count;
+    tensor_id after = NO_INDEX;
+    while (end > 0 && trace->operators[end - 1].phase == TRACE_UPDATE_PHASE)
+        end--;
+    for (uint32_t m = 0; m < end && !run_gradients_in_buffers(trace); m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        if (op->phase == TRACE_UPDATE_PHASE)
+            set_update_after(trace, op, after, choices);
+        else
+            after = first_tensor(trace, op);
+    }
+}
+
+static void find_host_update(const struct trace *trace, const struct trace_operator *update,
+                             struct run_choices *choices)
+{
+    for (uint32_t i = 0; i < update->access_count; i++) {
+        const struct trace_access *access = &trace->accesses[update->first_access + i];
+        if (access->list != TRACE_ACTIVATION)
+            choices->host_update[access->tensor] = 1;
+    }
+}
+
 struct run_choices *run_choices_of(const struct trace *trace)
 {
     struct run_choices *choices = run_choices_new(count_layers(trace), trace->tensor_count);
@@ -99,10 +175,10 @@ struct run_choices *run_choices_of(const struct trace *trace)
             choices->second_backward = g_str_has_prefix(op->name, "backward again ");
         if (on_host && op->phase == TRACE_FORWARD)
             choices->host_embedding = true;
-        for (uint32_t i = 0; on_host && op->phase == TRACE_UPDATE_PHASE && i < op->access_count;
-             i++)
-            choices->host_update[trace->accesses[op->first_access + i].tensor] = 1;
+        if (on_host && op->phase == TRACE_UPDATE_PHASE)
+            find_host_update(trace, op, choices);
     }
+    find_early_updates(trace, choices);
     return choices;
 }
 
@@ -127,6 +203,8 @@ char *run_choices_describe(const struct run_choices *choices)
                      "layers");
     append_share(text, "; updates", choices->host_update, choices->tensor_count,
                  "tensors on the host");
+    if (run_updates_early(choices))
+        g_string_append_printf(text, ", %u of them within backward", count_early(choices));
     if (choices->host_embedding)
         g_string_append(text, "; embeds on the host");
     if (choices->split_masters)

@@ -17,12 +17,17 @@ struct run_choices {
     uint8_t *offload;     /* [layer_count] 1: chunks hold what the layer saves for backward,
                              so that it may leave the device */
     uint8_t *host_update; /* [tensor_count] 1: the tensor's optimizer runs on the host */
-    bool host_embedding;  /* the embedding's forward and backward run on the host */
-    bool split_masters;   /* bf16: the parameter is the upper half of its master, and the
-                             list of masters holds the lower halves (engine/bf16.h): 12
-                             bytes a parameter instead of 14, or 16 instead of 18 */
-    bool second_backward; /* backward runs once for the gradient's norm, and again for the
-                             updates: what clipping takes with 12 bytes a parameter */
+
+    /* [tensor_count] NO_INDEX: the tensor's update follows backward. Else it follows the operator
+     * that completes the gradient of this tensor, at which its own gradient must be complete. */
+    tensor_id *update_after;
+
+    bool host_embedding;           /* the embedding's forward and backward run on the host */
+    bool split_masters;            /* bf16: the parameter is the upper half of its master, and the
+                                      list of masters holds the lower halves (engine/bf16.h): 12
+                                      bytes a parameter instead of 14, or 16 instead of 18 */
+    bool second_backward;          /* backward runs once for the gradient's norm, and again for the
+                                      updates: what clipping takes with 12 bytes a parameter */
     uint32_t batch, micro_batches; /* sequences a micro-batch, micro-batches a step; the only choice
                                       that changes results, in their rounding */
 };
@@ -34,21 +39,28 @@ enum run_choice {
     RUN_EMBEDDING = 1 << 2,
     RUN_MASTERS = 1 << 3, /* split_masters and second_backward */
     RUN_MICRO_BATCHES = 1 << 4,
-    RUN_UPDATES = 1 << 5, /* host_update */
+    RUN_UPDATES = 1 << 5, /* host_update and update_after */
     RUN_EVERY_CHOICE = (1 << 6) - 1
 };
 
-/* Returns choices that are all 0. The caller frees them with run_choices_free. */
+/* Returns choices that are all 0, with no update within backward. The caller frees them with
+ * run_choices_free. */
 struct run_choices *run_choices_new(uint32_t layer_count, uint32_t tensor_count);
 
 /* Reads the choices off a trace's operators. A layer is recomputed if one of its operators is named
  * "recompute ..."; it is offloaded if an operator of its backward accesses activations. A tensor's
- * update is where its operator is. An operator of the forward phase on the host is the embedding.
- * Masters of 2 bytes are split. An operator named "backward again ..." belongs to a second
- * backward. The caller frees the result with run_choices_free. */
+ * update is where its operator is, and follows the operator before it, which is named by the first
+ * tensor that it accesses; updates that consume gradients in buffers are no choice. An operator of
+ * the forward phase on the host is the embedding. Masters of 2 bytes are split. An operator named
+ * "backward again ..." belongs to a second backward. The caller frees the result with
+ * run_choices_free. */
 struct run_choices *run_choices_of(const struct trace *trace);
 
-/* Returns a copy in which arrays that are NULL are all 0. */
+/* Returns whether gradients lie in buffers, as with split masters and one micro-batch: each update
+ * then follows the operator that completes its gradient. */
+bool run_gradients_in_buffers(const struct trace *trace);
+
+/* Returns a copy in which arrays that are NULL are as in run_choices_new. */
 struct run_choices *run_choices_copy(const struct run_choices *choices);
 
 void run_choices_free(struct run_choices *choices); /* NULL is allowed */
@@ -57,6 +69,9 @@ void run_choices_free(struct run_choices *choices); /* NULL is allowed */
  * tensors differ, the choices are of different models and the result is RUN_EVERY_CHOICE. */
 unsigned run_choices_differ(const struct run_choices *a, const struct run_choices *b);
 bool run_choices_equal(const struct run_choices *a, const struct run_choices *b);
+
+/* Returns whether an update runs within backward, unless it consumes a gradient in a buffer. */
+bool run_updates_early(const struct run_choices *choices);
 
 /* Returns a text for people, such as "recomputes 2 of 12 layers; updates all tensors on the host".
  * The caller frees it with g_free. */

@@ -189,13 +189,13 @@ static json_t *flags_json(const uint8_t *flags, uint32_t count)
 static json_t *choices_json(const struct trace *trace)
 {
     struct run_choices *choices = run_choices_of(trace);
-    json_t *json = json_pack("{s:o, s:o, s:b, s:o, s:b, s:b}", "recompute",
+    json_t *json = json_pack("{s:o, s:o, s:b, s:o, s:b, s:b, s:b}", "recompute",
                              flags_json(choices->recompute, choices->layer_count), "offload",
                              flags_json(choices->offload, choices->layer_count), "host_embedding",
                              choices->host_embedding, "host_update",
                              flags_json(choices->host_update, choices->tensor_count),
                              "split_master", choices->split_masters, "backward_twice",
-                             choices->second_backward);
+                             choices->second_backward, "early_updates", run_updates_early(choices));
     run_choices_free(choices);
     return json;
 }

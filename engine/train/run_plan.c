@@ -90,6 +90,8 @@ static struct run_choices *choose_run(const struct run_options *options,
     memcpy(choices->recompute, of_plan->recompute, choices->layer_count);
     memcpy(choices->offload, of_plan->offload, choices->layer_count);
     memcpy(choices->host_update, of_plan->host_update, choices->tensor_count);
+    memcpy(choices->update_after, of_plan->update_after,
+           choices->tensor_count * sizeof *choices->update_after);
     choices->host_embedding = of_plan->host_embedding;
     if (!agree)
         g_clear_pointer(&choices, run_choices_free);
@@ -108,7 +110,7 @@ static uint32_t first_given(uint32_t option, uint32_t plan, uint32_t otherwise)
 }
 
 /* Takes the plan's choice of split masters if there is one. A plan with two backward passes is also
- * valid without clipping. */
+ * valid without clipping. A plan with updates within backward is valid without clipping only. */
 static bool choose_masters(const struct run_options *options, const struct plan *plan,
                            struct model_job *job, GError **error)
 {
@@ -122,8 +124,9 @@ static bool choose_masters(const struct run_options *options, const struct plan 
         job->choices.split_masters = of_plan->split_masters;
     job->choices.second_backward = model_gradient_layout(job) == MODEL_GRADIENT_BUFFER &&
                                    (options->clip > 0 || (of_plan && of_plan->second_backward));
-    if (!of_plan || of_plan->second_backward || !of_plan->split_masters ||
-        !job->choices.second_backward)
+    bool unclipped = of_plan && of_plan->split_masters && !of_plan->second_backward &&
+                     job->choices.second_backward;
+    if (!unclipped && !(of_plan && run_updates_early(of_plan) && options->clip > 0))
         return true;
     g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
                 "--clip %g: %s updates before it knows the gradient's norm; use --clip 0",
@@ -136,6 +139,13 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
     run->config = model_config_read(options->model, error);
     if (!run->config)
         return false;
+    if (run->config->labels) {
+        g_set_error(error, MODEL_ERROR, MODEL_ERROR_UNSUPPORTED,
+                    "%s: pstar-run trains models that predict tokens, not classifiers of "
+                    "sequences; pstar-trace synth makes traces of both",
+                    options->model);
+        return false;
+    }
     if (!options->device->supports(run->config, error)) {
         g_prefix_error(error, "%s: ", options->model);
         return false;

@@ -145,6 +145,10 @@ static void test_contradictions(void)
     plan->choices->host_update[0] ^= 1;
     must_refuse(plan, trace, "choices");
     plan->choices->host_update[0] ^= 1;
+    tensor_id after = plan->choices->update_after[0];
+    plan->choices->update_after[0] = after == 1 ? NO_INDEX : 1;
+    must_refuse(plan, trace, "choices");
+    plan->choices->update_after[0] = after;
     g_assert_true(plan_check(plan, trace, NULL));
 
     for (uint32_t i = 0; i < plan->action_count; i++) {
@@ -236,6 +240,37 @@ static void test_no_choices(void)
     g_rand_free(random);
 }
 
+/* Updates within backward are written if there are any, and must name tensors. */
+static void test_update_after(void)
+{
+    GRand *random = g_rand_new_with_seed(random_seed());
+    g_autofree char *path = temporary_file(), *contents = NULL;
+    struct trace *trace = random_iteration(random);
+    struct plan *plan = make_plan(trace, random);
+    GError *error = NULL;
+    for (tensor_id t = 0; t < trace->tensor_count; t++)
+        plan->choices->update_after[t] = NO_INDEX;
+    plan_write(plan, path, NULL);
+    g_file_get_contents(path, &contents, NULL, NULL);
+    g_assert_null(strstr(contents, "update_after"));
+    plan->choices->update_after[0] = trace->tensor_count - 1;
+    plan_write(plan, path, NULL);
+    struct plan *read = plan_read(path, &error);
+    g_assert_no_error(error);
+    g_assert_true(run_choices_equal(read->choices, plan->choices));
+    plan_free(read);
+    plan->choices->update_after[0] = trace->tensor_count;
+    plan_write(plan, path, NULL);
+    g_assert_null(plan_read(path, &error));
+    g_assert_error(error, PLAN_ERROR, PLAN_ERROR_INVALID);
+    g_assert_nonnull(strstr(error->message, "update_after"));
+    g_clear_error(&error);
+    g_unlink(path);
+    plan_free(plan);
+    trace_free(trace);
+    g_rand_free(random);
+}
+
 static void test_not_a_plan(void)
 {
     g_autofree char *path = temporary_file();
@@ -267,6 +302,7 @@ int main(int argc, char **argv)
     g_test_add_func("/plan-file/groups", test_groups);
     g_test_add_func("/plan-file/seconds", test_seconds);
     g_test_add_func("/plan-file/no-choices", test_no_choices);
+    g_test_add_func("/plan-file/update-after", test_update_after);
     g_test_add_func("/plan-file/not-a-plan", test_not_a_plan);
     return g_test_run();
 }

@@ -221,6 +221,10 @@ static const struct bad table[] = {
      "pstar-run --model llama.json --data text.txt --log out.jsonl",
      2,
      {"llama.json", "llama"}},
+    {"config/classifier",
+     "pstar-run --model classifier.json --data text.txt --log out.jsonl",
+     2,
+     {"classifier.json", "pstar-trace synth"}},
     {"config/head",
      "pstar-run --model wide_head.json --data text.txt --log out.jsonl",
      2,
@@ -415,6 +419,8 @@ static void write_files(void)
     write_config("absurd.json", "n_layer", json_integer(-3));
     write_config("llama.json", "model_type", json_string("llama"));
     write_config("wider.json", "n_embd", json_integer(128));
+    write_config("classifier.json", "architectures",
+                 json_pack("[s]", "GPT2ForSequenceClassification"));
     write_wide_head();
 }
 

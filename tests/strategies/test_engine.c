@@ -4,14 +4,16 @@
 #include "trial.h"
 
 static const char *const names[] = {
-    "resident",      "patrickstar",  "gemini-static:0", "gemini-static:0.4", "gemini-auto",
-    "gemini-auto:4", "zero-offload", "zero3-offload",   "twinflow:0.3",      "twinflow:1",
-    "interleave:1",  "interleave:2", "interleave:3",    "fsdp-offload",
+    "resident",      "patrickstar",    "gemini-static:0",  "gemini-static:0.4", "gemini-auto",
+    "gemini-auto:4", "zero-offload",   "zero3-offload",    "twinflow:0.3",      "twinflow:1",
+    "superoffload",  "superoffload:0", "superoffload:0.4", "interleave:1",      "interleave:2",
+    "interleave:3",  "fsdp-offload",   "megatrain",
 };
 
 static const struct trial_job jobs[] = {
     {MODEL_FP32, 1, true, 0, 1}, {MODEL_BF16, 1, false, 0.2, 1}, {MODEL_BF16, 1, true, 0, 1},
-    {MODEL_BF16, 1, true, 0, 0}, {MODEL_BF16, 2, true, 0.2, 1},
+    {MODEL_BF16, 1, true, 0, 0}, {MODEL_BF16, 2, true, 0.2, 1},  {MODEL_FP32, 1, false, 0.2, 0},
+    {MODEL_BF16, 2, true, 0, 0},
 };
 
 static void compare(const struct trial_job *job, const struct trial_placement *placement,

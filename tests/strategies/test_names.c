@@ -6,9 +6,10 @@
 static void test_all(void)
 {
     GPtrArray *list = strategy_parse_list("all", NULL);
-    static const char *const names[] = {"resident",    "patrickstar",  "gemini-static",
-                                        "gemini-auto", "zero-offload", "zero3-offload",
-                                        "twinflow",    "interleave",   "fsdp-offload"};
+    static const char *const names[] = {"resident",     "patrickstar",  "gemini-static",
+                                        "gemini-auto",  "zero-offload", "zero3-offload",
+                                        "twinflow",     "superoffload", "interleave",
+                                        "fsdp-offload", "megatrain"};
     g_assert_cmpuint(list->len, ==, G_N_ELEMENTS(names));
     for (guint i = 0; i < list->len; i++)
         g_assert_cmpstr(((struct strategy *)g_ptr_array_index(list, i))->name, ==, names[i]);

@@ -41,7 +41,8 @@ static void plan_within(struct fixture *f, const struct strategy *strategy, uint
                                .layout = f->layout,
                                .non_model = f->non_model->extent,
                                .device_budget = device_budget,
-                               .host_budget = host_budget};
+                               .host_budget = host_budget,
+                               .unclipped = g_test_rand_bit()};
     GError *error = NULL;
     int attempts = 0;
     uint64_t needed;
@@ -58,6 +59,8 @@ static void plan_within(struct fixture *f, const struct strategy *strategy, uint
     plan_check(f->plan, f->placed, &error);
     g_assert_no_error(error);
     g_assert_cmpstr(f->plan->made_by, ==, strategy->name);
+    non_model_free(f->non_model);
+    f->non_model = non_model_place(f->placed);
 }
 
 static void plan_from(struct fixture *f, const struct strategy *strategy, uint64_t device_budget)
@@ -98,8 +101,8 @@ static void replay_plan(const struct fixture *f)
 
 static GPtrArray *strategies(void)
 {
-    return strategy_parse_list("all,twinflow:0,twinflow:1,interleave:1,interleave:3,gemini-auto:3",
-                               NULL);
+    return strategy_parse_list(
+        "all,twinflow:0,twinflow:1,superoffload:0,interleave:1,interleave:3,gemini-auto:3", NULL);
 }
 
 static void test_random_traces(void)
@@ -236,6 +239,29 @@ static void test_overflow(void)
     trace_free(trace);
 }
 
+/* PatrickStar uses a share of the device, so that the least device memory is in proportion to it.
+ */
+static void test_usable_share(void)
+{
+    struct trace *trace = synthesise("gpt2", MODEL_BF16, 1), *placed;
+    GPtrArray *list = strategy_parse_list("patrickstar,patrickstar:0.8,patrickstar:0.9", NULL);
+    uint64_t needed[3] = {0};
+    struct fixture f;
+    open_fixture(&f, trace, 16 << 20);
+    const struct strategy_job job = {.trace = trace,
+                                     .layout = f.layout,
+                                     .non_model = f.non_model->extent,
+                                     .device_budget = 1,
+                                     .host_budget = UINT64_MAX};
+    for (guint s = 0; s < list->len; s++)
+        g_assert_null(strategy_plan(g_ptr_array_index(list, s), &job, &placed, &needed[s], NULL));
+    g_assert_cmpuint(needed[0], ==, needed[1]);
+    g_assert_cmpfloat_with_epsilon(0.9 * (double)needed[2], 0.8 * (double)needed[0], 1);
+    close_fixture(&f);
+    g_ptr_array_unref(list);
+    trace_free(trace);
+}
+
 /* No chunk holds any of the trace's buffers, so that the test can remove them. */
 static struct trace *unheld_iteration(GRand *random)
 {
@@ -297,6 +323,7 @@ int main(int argc, char **argv)
     g_test_add_func("/strategies/plans/models", test_models);
     g_test_add_func("/strategies/plans/host-memory", test_host_memory);
     g_test_add_func("/strategies/plans/overflow", test_overflow);
+    g_test_add_func("/strategies/plans/usable-share", test_usable_share);
     g_test_add_func("/strategies/plans/odd-traces", test_odd_traces);
     return g_test_run();
 }

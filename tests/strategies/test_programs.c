@@ -8,8 +8,9 @@
 #define JOB "pstar-run --model model --data text.txt --steps 4 --batch 2 --seq 32 --threads 1"
 
 static const char *const names[] = {
-    "resident",      "patrickstar",  "gemini-static:0.3", "gemini-auto:2", "zero-offload",
-    "zero3-offload", "twinflow:0.6", "interleave:3",      "fsdp-offload",
+    "resident",     "patrickstar",   "gemini-static:0.3", "gemini-auto:2",
+    "zero-offload", "zero3-offload", "twinflow:0.6",      "superoffload:0.3",
+    "interleave:3", "fsdp-offload",  "megatrain",
 };
 
 static json_t *steps_of(const struct workshop *workshop, const char *log)
@@ -25,12 +26,13 @@ static json_t *steps_of(const struct workshop *workshop, const char *log)
 }
 
 /* Returns the only row, which is the plan's. */
-static json_t *simulate(const struct workshop *workshop, const char *name)
+static json_t *simulate_trace(const struct workshop *workshop, const char *trace, const char *name,
+                              const char *options)
 {
     g_autofree char *command =
-        g_strdup_printf("pstar-sim run.pstar --strategy %s --device-memory 8MiB --chunk-size 48KiB "
-                        "--json sweep.json --emit-plan plan.json --phases",
-                        name);
+        g_strdup_printf("pstar-sim %s --strategy %s --device-memory 8MiB --chunk-size 48KiB "
+                        "--json sweep.json --emit-plan plan.json --phases %s",
+                        trace, name, options);
     workshop_must_run(workshop, command);
     json_t *root = workshop_read_json(workshop, "sweep.json");
     json_t *row = json_incref(json_array_get(json_object_get(root, "results"), 0));
@@ -39,6 +41,11 @@ static json_t *simulate(const struct workshop *workshop, const char *name)
     g_assert_true(json_is_null(json_object_get(row, "policy")));
     json_decref(root);
     return row;
+}
+
+static json_t *simulate(const struct workshop *workshop, const char *name)
+{
+    return simulate_trace(workshop, "run.pstar", name, "");
 }
 
 static double number(const json_t *object, const char *key)
@@ -121,6 +128,97 @@ static void check_refusal(const struct workshop *workshop, const char *command, 
     outcome_clear(&outcome);
 }
 
+static json_t *collect_unclipped(const struct workshop *workshop, const char *trace,
+                                 const char *options)
+{
+    g_autofree char *collect = g_strdup_printf("pstar-collect -o %s --iterations 1:2 -- " JOB
+                                               " --precision bf16 --clip 0 --log run.jsonl %s",
+                                               trace, options);
+    workshop_must_run(workshop, collect);
+    return steps_of(workshop, "run.jsonl");
+}
+
+/* Without clipping, superoffload updates within backward. Its run trains bit for bit as one with
+ * everything resident. The trace of that run serves all strategies and the planner like any other.
+ */
+static void test_unclipped(void)
+{
+    struct workshop *workshop = workshop_new();
+    json_t *resident = collect_unclipped(workshop, "run.pstar", "");
+    json_t *row = simulate_trace(workshop, "run.pstar", "superoffload:0.2", "--no-clip");
+    check_phases(row);
+    workshop_must_run(workshop, "pstar-plan --verify plan.json run.pstar");
+    check_refusal(workshop, JOB " --precision bf16 --plan plan.json", 2,
+                  "updates before it knows the gradient's norm; use --clip 0");
+    json_t *steps = collect_unclipped(workshop, "early.pstar", "--plan plan.json");
+    check_run(row, steps, resident);
+    struct outcome info = workshop_run(workshop, "pstar-trace info --json early.pstar");
+    g_assert_nonnull(strstr(info.out, "\"early_updates\": true"));
+    outcome_clear(&info);
+    json_decref(row);
+    json_decref(steps);
+
+    static const char *const others[] = {"zero-offload", "interleave:3", "superoffload:0.2"};
+    for (size_t i = 0; i < G_N_ELEMENTS(others); i++) {
+        json_t *from_late = simulate(workshop, others[i]);
+        json_t *from_early = simulate_trace(workshop, "early.pstar", others[i], "");
+        for (const struct plan_figure *figure = plan_figure_table; figure->name; figure++)
+            if (figure->unit != FIGURE_SECONDS)
+                g_assert_true(json_equal(json_object_get(from_late, figure->name),
+                                         json_object_get(from_early, figure->name)));
+        json_decref(from_late);
+        json_decref(from_early);
+    }
+    workshop_must_run(workshop, "pstar-plan early.pstar --device-memory 30% -o plan.json");
+    workshop_must_run(workshop, "pstar-plan --verify plan.json early.pstar");
+    workshop_must_run(workshop, JOB " --precision bf16 --plan plan.json");
+    json_decref(resident);
+    workshop_free(workshop);
+}
+
+static double least_seconds(const struct workshop *workshop)
+{
+    json_t *root = workshop_read_json(workshop, "sweep.json"), *row;
+    double least = G_MAXDOUBLE;
+    size_t index;
+    json_array_foreach (json_object_get(root, "results"), index, row)
+        if (json_is_true(json_object_get(row, "fits")))
+            least = MIN(least, number(row, "iteration_seconds"));
+    json_decref(root);
+    return least;
+}
+
+/* Over a slow link, updates within backward are hard to beat. The plan of a run that does not clip
+ * is no slower, even if it is that strategy's, and its bound can be checked. */
+static void test_planner(void)
+{
+    static const char *const machine = "--device-memory 25% --link h2d=1GB/s,d2h=1GB/s "
+                                       "--platform " PROJECT_DIR "/platforms/v100-yard.json";
+    struct workshop *workshop = workshop_new();
+    g_autofree char *sweep =
+        g_strdup_printf("pstar-sim g.pstar %s --strategy superoffload,superoffload:0 --no-clip "
+                        "--json sweep.json",
+                        machine);
+    g_autofree char *plan = g_strdup_printf("pstar-plan g.pstar %s --recompute traced "
+                                            "--offload-activations traced --no-clip -o plan.json",
+                                            machine);
+    workshop_must_run(workshop,
+                      "pstar-trace synth --model " PROJECT_DIR "/models/configs/gpt2.json "
+                      "--batch 32 --seq 1024 --precision bf16 --recompute all "
+                      "--platform " PROJECT_DIR "/platforms/v100-yard.json -o g.pstar");
+    workshop_must_run(workshop, sweep);
+    workshop_must_run(workshop, plan);
+    workshop_must_run(workshop, "pstar-plan --verify plan.json g.pstar");
+    json_t *root = workshop_read_json(workshop, "plan.json");
+    bool early = json_object_get(json_object_get(root, "choices"), "update_after");
+    double seconds = number(json_object_get(root, "predicted"), "iteration_seconds");
+    g_assert_cmpfloat(seconds, <=, least_seconds(workshop) * (1 + 1e-9)); /* rounded in files */
+    g_assert_true(early == g_str_has_prefix(json_string_value(json_object_get(root, "made_by")),
+                                            "superoffload"));
+    json_decref(root);
+    workshop_free(workshop);
+}
+
 /* The plan's choices are used. Flags that repeat them must agree. */
 static void test_contradictions(void)
 {
@@ -167,6 +265,8 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_data_func("/strategies/programs/fp32", "fp32", test_strategies);
     g_test_add_data_func("/strategies/programs/bf16", "bf16", test_strategies);
+    g_test_add_func("/strategies/programs/unclipped", test_unclipped);
+    g_test_add_func("/strategies/programs/planner", test_planner);
     g_test_add_func("/strategies/programs/contradictions", test_contradictions);
     g_test_add_func("/strategies/programs/refused", test_refused);
     return g_test_run();

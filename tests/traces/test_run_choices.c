@@ -12,6 +12,7 @@ static struct run_choices *some_choices(void)
     struct run_choices *choices = run_choices_new(LAYERS, TENSORS);
     choices->recompute[2] = choices->recompute[3] = choices->offload[8] = 1;
     choices->host_update[1] = 1;
+    choices->update_after[1] = 3;
     choices->host_embedding = true;
     choices->batch = 4;
     choices->micro_batches = 2;
@@ -24,7 +25,8 @@ static void test_copy(void)
     const struct run_choices sparse = {.layer_count = LAYERS, .tensor_count = TENSORS};
     g_assert_true(run_choices_equal(choices, copy));
     g_assert_true(copy->recompute != choices->recompute && copy->offload != choices->offload &&
-                  copy->host_update != choices->host_update);
+                  copy->host_update != choices->host_update &&
+                  copy->update_after != choices->update_after);
     run_choices_free(copy);
     copy = run_choices_copy(&sparse);
     struct run_choices *none = run_choices_new(LAYERS, TENSORS);
@@ -48,6 +50,9 @@ static void test_differ(void)
     b->recompute[0] ^= 1;
     g_assert_cmpuint(run_choices_differ(a, b), ==, RUN_UPDATES);
     b->host_update[3] ^= 1;
+    b->update_after[1] = NO_INDEX;
+    g_assert_cmpuint(run_choices_differ(a, b), ==, RUN_UPDATES);
+    b->update_after[1] = 3;
     b->offload[8] ^= 1;
     g_assert_cmpuint(run_choices_differ(a, b), ==, RUN_OFFLOAD);
     b->offload[8] ^= 1;
@@ -78,9 +83,10 @@ static void test_describe(void)
     g_autofree char *text = run_choices_describe(choices);
     g_assert_cmpstr(text, ==,
                     "recomputes 2 of 9 layers; offloads the activations of 1 of 9 layers; updates "
-                    "1 of 4 tensors on the host; embeds on the host");
+                    "1 of 4 tensors on the host, 1 of them within backward; embeds on the host");
     memset(choices->recompute, 1, LAYERS);
     memset(choices->offload, 0, LAYERS);
+    choices->update_after[1] = NO_INDEX;
     choices->host_embedding = false;
     choices->split_masters = choices->second_backward = true;
     g_autofree char *other = run_choices_describe(choices);
@@ -122,6 +128,7 @@ static void test_of_trace(void)
                                          .recompute = (uint8_t[]){0, 1},
                                          .offload = (uint8_t[]){1, 0},
                                          .host_update = (uint8_t[]){0, 1},
+                                         .update_after = (tensor_id[]){NO_INDEX, NO_INDEX},
                                          .host_embedding = true,
                                          .split_masters = true,
                                          .second_backward = true,

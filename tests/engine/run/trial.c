@@ -122,7 +122,7 @@ static struct plan *draw_plan(const struct trace *trace, const struct layout *la
 
 /* From the least device memory that fits, which its refusals say, to all there is. */
 static struct plan *draw_strategy(const struct trace *trace, const struct layout *layout,
-                                  const struct trial_placement *placement)
+                                  const struct trial_placement *placement, bool unclipped)
 {
     GError *error = NULL;
     GPtrArray *strategies = strategy_parse_list(placement->strategy, &error);
@@ -133,7 +133,8 @@ static struct plan *draw_strategy(const struct trace *trace, const struct layout
                                .layout = layout,
                                .non_model = places->extent,
                                .device_budget = (uint64_t)(placement->room * (double)all),
-                               .host_budget = UINT64_MAX};
+                               .host_budget = UINT64_MAX,
+                               .unclipped = unclipped};
     struct trace *placed;
     struct plan *plan;
     while (
@@ -164,12 +165,12 @@ static struct plan *read_back(struct plan *plan, const char *folder)
 }
 
 static struct plan *make_plan(const struct trace *trace, const struct trial_placement *placement,
-                              const char *folder)
+                              bool unclipped, const char *folder)
 {
     GError *error = NULL;
     struct layout *layout = layout_pack_uniform(trace, placement->chunk_bytes, &error);
     g_assert_no_error(error);
-    struct plan *plan = placement->strategy ? draw_strategy(trace, layout, placement)
+    struct plan *plan = placement->strategy ? draw_strategy(trace, layout, placement, unclipped)
                                             : draw_plan(trace, layout, placement);
     layout_free(layout);
     return placement->through_file ? read_back(plan, folder) : plan;
@@ -218,10 +219,11 @@ static void open_training(struct training *t, const struct trial_job *job,
     choose_masters(&model_job, job, placement);
     t->iteration = model_iteration_new(&t->config, &model_job, &error);
     g_assert_no_error(error);
-    t->plan = make_plan(t->iteration->trace, placement, folder);
+    t->plan = make_plan(t->iteration->trace, placement, job->clip == 0, folder);
     if (placement->strategy) { /* the run is the plan's */
         model_iteration_free(t->iteration);
         model_job.choices.host_update = t->plan->choices->host_update;
+        model_job.choices.update_after = t->plan->choices->update_after;
         t->iteration = model_iteration_new(&t->config, &model_job, &error);
         g_assert_no_error(error);
     }
