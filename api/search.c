@@ -33,14 +33,15 @@ bool pstar_plan_replay(struct pstar_plan *plan, const struct pstar_trace *trace,
 /* Proves how far the plan is from the optimum at most. Does nothing without the trace's file, which
  * a certificate names by its hash. */
 static bool certify(struct variants_result *result, const struct pstar_trace *trace,
-                    const struct pstar_platform *platform, const char *link, GError **error)
+                    const struct pstar_platform *platform, const char *link,
+                    enum objective objective, GError **error)
 {
     struct plan *plan = result->best->plan;
     if (!trace->path)
         return true;
     g_autofree char *hash = certificate_hash_file(trace->path, error);
-    const struct certificate_source source = {hash, platform ? platform->text : NULL, link,
-                                              result->traced};
+    const struct certificate_source source = {
+        objective_name(objective), hash, platform ? platform->text : NULL, link, result->traced};
     if (!hash || !certificate_make(plan, result->best->trace, &source, error))
         return false;
     variants_list(result, plan->certificate);
@@ -66,13 +67,16 @@ static struct plan *search_with(const struct pstar_trace *trace,
 {
     unsigned scope = RUN_RECOMPUTE | RUN_OFFLOAD | RUN_EMBEDDING | RUN_MASTERS;
     struct plan *plan = NULL;
-    struct variants_result *result = variants_search(trace->trace, options,
-                                                     search->as_traced ? 0 : scope, error);
-    if (result && certify(result, trace, platform, search->link, error)) {
+    struct trace *own = model_updates_last(trace_copy(trace->trace));
+    struct variants_result *result = variants_search(own, options, search->as_traced ? 0 : scope,
+                                                     error);
+    if (result && certify(result, trace, platform, search->link, options->objective, error) &&
+        verify_found(result->best->plan, trace->trace, options->platform, options->costs, error)) {
         plan = g_steal_pointer(&result->best->plan);
         *planned = trace_copy(result->best->trace);
     }
     variants_result_free(result);
+    trace_free(own);
     return plan;
 }
 
@@ -109,16 +113,6 @@ struct pstar_plan *pstar_plan_search(const struct pstar_trace *trace,
 }
 
 /* ---- verification ---- */
-
-/* Returns the trace with the plan's choices. */
-static struct trace *trace_of_plan(const struct plan *plan, const struct trace *recorded,
-                                   const struct platform *platform, GError **error)
-{
-    struct trace *traced = derived_for_plan(plan, recorded, platform, error);
-    struct trace *placed = traced ? placement_of_plan(plan, traced, platform, error) : NULL;
-    trace_free(traced);
-    return placed;
-}
 
 /* Reads what the certificate says of the machine, and what `given` says where it says nothing. */
 static bool read_machine(const struct certificate *certificate, const struct pstar_platform *given,

@@ -162,6 +162,26 @@ void accesses_free(struct accesses *accesses)
     g_free(accesses);
 }
 
+static const struct chunk_access *find_access(const struct accesses *accesses, moment_id moment,
+                                              chunk_id chunk)
+{
+    for (uint32_t a = accesses->first[moment]; a < accesses->first[moment + 1]; a++)
+        if (accesses->items[a].chunk == chunk)
+            return &accesses->items[a];
+    g_assert_not_reached();
+}
+
+uint32_t accesses_next_need(const struct accesses *accesses, uint32_t access)
+{
+    const struct chunk_access *item = &accesses->items[access];
+    uint32_t next = accesses->next_device_use[access];
+    if (!(item->flags & ACCESS_WRITES) || next == NO_INDEX)
+        return NO_INDEX;
+    const struct chunk_access *use = find_access(accesses, next % accesses->moment_count,
+                                                 item->chunk);
+    return use->flags & ACCESS_FRESH ? NO_INDEX : next;
+}
+
 uint64_t accesses_least_arena_bytes(const struct accesses *accesses, const struct layout *layout,
                                     uint32_t *moment)
 {

@@ -41,6 +41,12 @@ struct accesses *accesses_new_digested(const struct trace *trace, const char *di
                                        const struct layout *layout, const uint64_t *non_model);
 void accesses_free(struct accesses *accesses);
 
+/* Returns the moment at which the device next uses what this access wrote, counted as in
+ * next_device_use. Returns NO_INDEX if it never does: if the access writes nothing, if the device
+ * does not use the chunk, or if its next use overwrites all that is alive, so that it waits for
+ * nothing. */
+uint32_t accesses_next_need(const struct accesses *accesses, uint32_t access);
+
 /* Returns the least device memory in bytes with which every operator finds its chunks and its
  * non-model data at once. Sets *moment, which may be NULL, to the moment that needs it. */
 uint64_t accesses_least_arena_bytes(const struct accesses *accesses, const struct layout *layout,

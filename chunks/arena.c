@@ -193,14 +193,17 @@ bool arena_has_room(const struct arena *arena, chunk_id chunk, uint64_t address)
     return address == end;
 }
 
-uint32_t arena_first_above(const struct arena *arena, uint64_t address)
+uint32_t arena_first_above(const struct arena *arena, uint64_t address, uint32_t from)
 {
-    /* Walks up from the last hole that begins at or below the address: no hole is between. */
+    /* Walks up from the last hole that begins at or below the address, since no hole is between, or
+     * from `from` if that is higher. */
     uint32_t hole = arena_hole_above(arena, address), chunk;
     if (arena->holes[hole].begin <= address)
         return arena->above[arena->holes[hole].below];
     chunk = hole > 0 ? arena->above[arena->holes[hole - 1].below]
                      : arena->above[arena->chunk_count];
+    if (from != arena->chunk_count && arena->address[from] > arena->address[chunk])
+        chunk = from;
     while (arena->address[chunk] + arena->slot_bytes[chunk] <= address)
         chunk = arena->above[chunk];
     return chunk;

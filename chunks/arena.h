@@ -45,8 +45,9 @@ uint64_t arena_best_fit(const struct arena *arena, uint64_t bytes, uint64_t floo
 bool arena_has_room(const struct arena *arena, chunk_id chunk, uint64_t address);
 /* Returns the index of the first hole that ends above `address`. */
 uint32_t arena_hole_above(const struct arena *arena, uint64_t address);
-/* Returns the lowest chunk that ends above `address`; chunk_count if there is none. */
-uint32_t arena_first_above(const struct arena *arena, uint64_t address);
+/* Returns the lowest chunk that ends above `address`; chunk_count if there is none. The search is
+ * fast if `from`, a chunk that ends at or below the address, lies near; it may be chunk_count. */
+uint32_t arena_first_above(const struct arena *arena, uint64_t address, uint32_t from);
 /* Returns the end of the highest chunk; 0 if the arena is empty. */
 uint64_t arena_end(const struct arena *arena);
 

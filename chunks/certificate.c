@@ -9,9 +9,9 @@
 
 double certificate_gap(uint64_t achieved, uint64_t bound)
 {
-    if (achieved <= bound)
+    if (achieved == bound)
         return 0;
-    return bound ? (double)(achieved - bound) / (double)bound : INFINITY;
+    return bound ? ((double)achieved - (double)bound) / (double)bound : INFINITY;
 }
 
 void certificate_alternatives_free(struct certificate_alternative *alternatives, uint32_t count)
@@ -33,6 +33,7 @@ void certificate_free(struct certificate *certificate)
 {
     if (!certificate)
         return;
+    g_free(certificate->objective);
     g_free(certificate->trace_sha256);
     g_free(certificate->platform);
     g_free(certificate->link);
@@ -167,11 +168,12 @@ json_t *certificate_to_json(const struct certificate *certificate)
     char seal[CERTIFICATE_SEAL_DIGITS + 1] = {0};
     memset(seal, '0', CERTIFICATE_SEAL_DIGITS);
     return json_pack(
-        "{s:{s:o,s:o},s:o,s:o,s:o,s:{s:o,s:o},s:o,s:s}", "gap", "traffic",
-        gap_json(traffic->achieved, traffic->bound), "time", gap_json(time->achieved, time->bound),
-        "traffic", traffic_json(traffic), "time", time_json(time), "alternatives",
-        alternatives_json(certificate), "costs", "platform", text(certificate->platform), "link",
-        text(certificate->link), "trace_sha256", text(certificate->trace_sha256), "seal", seal);
+        "{s:o,s:{s:o,s:o},s:o,s:o,s:o,s:{s:o,s:o},s:o,s:s}", "objective",
+        text(certificate->objective), "gap", "traffic", gap_json(traffic->achieved, traffic->bound),
+        "time", gap_json(time->achieved, time->bound), "traffic", traffic_json(traffic), "time",
+        time_json(time), "alternatives", alternatives_json(certificate), "costs", "platform",
+        text(certificate->platform), "link", text(certificate->link), "trace_sha256",
+        text(certificate->trace_sha256), "seal", seal);
 }
 
 /* ---- in plan.json: reading ---- */
@@ -210,6 +212,8 @@ static void read_gap(struct certificate_reader *reader, const json_t *value, uin
     double gap = certificate_gap(achieved, bound);
     if (isfinite(gap) ? json_number_value(value) != gap : !json_is_null(value))
         fault(reader, "the gap does not follow from the achieved value and the lower bound");
+    if (achieved < bound)
+        fault(reader, "a lower bound is above what the plan achieves");
 }
 
 static void read_traffic(struct certificate_reader *reader, const json_t *root,
@@ -340,6 +344,8 @@ struct certificate *certificate_from_json(const json_t *object, uint32_t layer_c
     struct certificate *certificate = g_new0(struct certificate, 1);
     const json_t *costs = json_object_get(object, "costs");
     certificate->trace_sha256 = read_text(&reader, object, "trace_sha256");
+    if (json_object_get(object, "objective")) /* files of earlier versions lack it */
+        certificate->objective = read_text(&reader, object, "objective");
     certificate->platform = read_text(&reader, costs, "platform");
     certificate->link = read_text(&reader, costs, "link");
     read_traffic(&reader, object, &certificate->traffic);

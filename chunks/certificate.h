@@ -59,6 +59,7 @@ struct certificate_alternative {
 };
 
 struct certificate {
+    char *objective;    /* of the search: "time", "traffic" or "memory"; NULL if unknown */
     char *trace_sha256; /* of the trace's file; NULL if the trace was made in memory */
     char *platform;     /* contents of the platform's file, or NULL */
     char *link;         /* as --link says, or NULL */
@@ -70,7 +71,8 @@ struct certificate {
 };
 
 /* Returns how far `achieved` is above the bound: 0.01 is one per cent. Returns INFINITY if only the
- * bound is 0. */
+ * bound is 0. A negative result says that the bound is false, and no certificate with one is read
+ * or passes certificate_check. */
 double certificate_gap(uint64_t achieved, uint64_t bound);
 
 /* Frees the array and all that its entries own. */

@@ -1,38 +1,7 @@
-#include "chunks/decide.h"
+#include "chunks/decide_internal.h"
 
 /* Iterations before the one that is recorded. */
 #define SETTLING_ITERATIONS 2
-
-/* The place of a chunk. */
-enum { RUN_ON_HOST, RUN_ON_DEVICE, RUN_AT_HOME /* always on the device */ };
-
-struct run {
-    const struct accesses *accesses;
-    const struct pstar_policy_ops *ops;
-    void *policy;
-    struct pstar_policy_view view;
-    uint64_t *slot_bytes; /* [chunk_count] slots */
-    uint8_t *place;       /* [chunk_count] RUN_... */
-    uint8_t *pinned;      /* [chunk_count] all 0 between operators */
-    uint8_t *dirty;       /* [chunk_count] the device's copy is newer, and alive */
-    uint8_t *ahead;       /* [chunk_count] see struct pstar_policy_view */
-    uint32_t *next_use;   /* [chunk_count] see struct pstar_policy_view */
-    uint64_t *capacity;   /* [moment_count + 1] see struct pstar_policy_view */
-    uint64_t used; /* bytes of the slots of chunks that are on the device but not at home there */
-    uint32_t chunk_count, moment, iteration;
-    uint32_t incoming; /* see struct pstar_policy_view */
-    char *fault;       /* see struct decisions */
-
-    uint32_t look_ahead;  /* moments */
-    uint32_t look_aheads; /* look-aheads so far */
-    uint32_t *seen;       /* [chunk_count] the last look-ahead that met the chunk */
-    uint32_t *window;     /* [window_count] chunks that the look-ahead has pinned */
-    uint32_t window_count;
-
-    struct decisions *record;    /* NULL while settling */
-    struct plan_action *actions; /* the record's actions, with room for action_room of them */
-    uint32_t action_count, action_room;
-};
 
 static void grow(struct run *run)
 {
@@ -51,22 +20,23 @@ static inline void emit(struct run *run, enum plan_action_kind kind, chunk_id ch
         (struct plan_action){.chunk = chunk, .kind = (uint8_t)kind, .address = NO_ADDRESS};
 }
 
-/* A chunk leaves or enters the device, which has room for it. Tells the policy and writes it to the
- * record. */
+/* A chunk leaves the device. Tells the policy and writes it to the record. */
 static void run_leave(struct run *run, chunk_id chunk)
 {
     emit(run, run->dirty[chunk] ? PLAN_WRITE_BACK : PLAN_DROP, chunk);
     run->place[chunk] = RUN_ON_HOST;
     run->dirty[chunk] = 0;
     run->used -= run->slot_bytes[chunk];
+    run->pinned_used -= run->pinned[chunk] ? run->slot_bytes[chunk] : 0;
     run->ops->remove(run->policy, chunk);
 }
 
-static void run_enter(struct run *run, enum plan_action_kind kind, chunk_id chunk)
+void run_enter(struct run *run, enum plan_action_kind kind, chunk_id chunk)
 {
     emit(run, kind, chunk);
     run->place[chunk] = RUN_ON_DEVICE;
     run->used += run->slot_bytes[chunk];
+    run->pinned_used += run->pinned[chunk] ? run->slot_bytes[chunk] : 0;
     run->ops->admit(run->policy, chunk);
 }
 
@@ -82,6 +52,8 @@ static inline bool may_leave(const struct run *run, chunk_id chunk)
 static uint32_t correct(struct run *run, uint32_t victim)
 {
     uint32_t chosen = 0;
+    if (victim == NO_INDEX && run->used == run->pinned_used)
+        return NO_INDEX;
     while (chosen < run->chunk_count && !may_leave(run, chosen))
         chosen++;
     if (chosen == run->chunk_count)
@@ -95,9 +67,7 @@ static uint32_t correct(struct run *run, uint32_t victim)
     return chosen;
 }
 
-/* Evicts until the chunk `incoming` (or nothing, if it is NO_INDEX) fits into `capacity` beside the
- * others. Returns false if all that is left is pinned. */
-static inline bool make_room(struct run *run, uint32_t incoming, uint64_t capacity)
+bool run_make_room(struct run *run, uint32_t incoming, uint64_t capacity)
 {
     uint64_t bytes = incoming == NO_INDEX ? 0 : run->slot_bytes[incoming];
     run->incoming = incoming;
@@ -114,39 +84,42 @@ static inline bool make_room(struct run *run, uint32_t incoming, uint64_t capaci
 
 /* ---- an operator: its accesses, from `begin` to before `end` ---- */
 
-static inline void pin(struct run *run, const struct chunk_access *begin,
-                       const struct chunk_access *end, uint8_t pinned)
+void run_pin(struct run *run, const struct chunk_access *begin, const struct chunk_access *end,
+             bool pinned)
 {
     for (const struct chunk_access *access = begin; access < end; access++)
-        run->pinned[access->chunk] = pinned;
+        run_set_pin(run, access->chunk, pinned);
 }
 
-static inline bool are_on_device(const struct run *run, const struct chunk_access *begin,
-                                 const struct chunk_access *end)
+/* Returns the bytes of the chunks that are on the host only. */
+static inline uint64_t missing_bytes(const struct run *run, const struct chunk_access *begin,
+                                     const struct chunk_access *end)
 {
-    bool all = true;
+    uint64_t bytes = 0;
     for (const struct chunk_access *access = begin; access < end; access++)
-        all &= run->place[access->chunk] != RUN_ON_HOST;
-    return all;
+        bytes += run->place[access->chunk] == RUN_ON_HOST ? run->slot_bytes[access->chunk] : 0;
+    return bytes;
 }
 
 /* Brings the operator's chunks to the device, and makes room for its non-model data. */
 static inline void serve_on_device(struct run *run, const struct chunk_access *begin,
                                    const struct chunk_access *end)
 {
-    uint64_t capacity = run->capacity[run->moment];
-    if (run->used <= capacity && are_on_device(run, begin, end))
+    uint64_t capacity = run->capacity[run->moment], missing = missing_bytes(run, begin, end);
+    if (run->used <= capacity && !missing)
         return;
-    pin(run, begin, end, 1);
-    bool fits = make_room(run, NO_INDEX, capacity);
+    if (run->used + missing > capacity)
+        run_window_forget(run);
+    run_pin(run, begin, end, true);
+    bool fits = run_make_room(run, NO_INDEX, capacity);
     for (const struct chunk_access *access = begin; access < end; access++) {
         if (run->place[access->chunk] != RUN_ON_HOST)
             continue;
-        fits &= make_room(run, access->chunk, capacity);
+        fits &= run_make_room(run, access->chunk, capacity);
         run_enter(run, access->flags & ACCESS_FRESH ? PLAN_ALLOCATE : PLAN_FETCH, access->chunk);
     }
     g_assert(fits);
-    pin(run, begin, end, 0);
+    run_pin(run, begin, end, false);
 }
 
 /* Makes the host's copies valid, and removes the device's if the operator writes. Flushes of clean
@@ -164,7 +137,9 @@ static void serve_on_host(struct run *run, const struct chunk_access *begin,
             run->dirty[access->chunk] = 0;
         }
     }
-    bool made = make_room(run, NO_INDEX, run->capacity[run->moment]);
+    if (run->used > run->capacity[run->moment])
+        run_window_forget(run);
+    bool made = run_make_room(run, NO_INDEX, run->capacity[run->moment]);
     g_assert(made);
 }
 
@@ -195,58 +170,6 @@ static inline void drop_dead(struct run *run, const struct chunk_access *begin,
             run_leave(run, access->chunk);
 }
 
-/* ---- look-ahead ---- */
-
-/* Fetches what a later moment needs into the room that all moments until then leave. Returns false
- * if there is no more room. */
-static bool look_at(struct run *run, moment_id moment, uint64_t capacity)
-{
-    const struct accesses *accesses = run->accesses;
-    for (uint32_t a = accesses->first[moment]; a < accesses->first[moment + 1]; a++) {
-        const struct chunk_access *access = &accesses->items[a];
-        chunk_id chunk = access->chunk;
-        if (run->seen[chunk] == run->look_aheads)
-            continue;
-        run->seen[chunk] = run->look_aheads;
-        if (access->flags & ACCESS_ON_HOST)
-            continue;
-        run->pinned[chunk] = 1;
-        run->window[run->window_count++] = chunk;
-        if (run->place[chunk] != RUN_ON_HOST || access->flags & ACCESS_FRESH)
-            continue;
-        if (!make_room(run, chunk, capacity))
-            return false;
-        run_enter(run, PLAN_FETCH, chunk);
-    }
-    return true;
-}
-
-static void look_ahead(struct run *run)
-{
-    uint64_t capacity = run->capacity[run->moment];
-    for (uint32_t ahead = 1; ahead <= run->look_ahead; ahead++) {
-        moment_id moment = (run->moment + ahead) % run->accesses->moment_count;
-        capacity = MIN(capacity, run->capacity[moment]);
-        if (run->used > capacity || !look_at(run, moment, capacity))
-            return;
-    }
-}
-
-/* Fetches ahead. Meanwhile the chunks of the window are pinned. The operator's chunks are pinned
- * too if it runs on the device. */
-static void prefetch(struct run *run, const struct chunk_access *begin,
-                     const struct chunk_access *end, bool on_host)
-{
-    run->look_aheads++;
-    for (const struct chunk_access *access = begin; access < end; access++)
-        run->seen[access->chunk] = run->look_aheads;
-    pin(run, begin, end, !on_host);
-    look_ahead(run);
-    pin(run, begin, end, 0);
-    while (run->window_count > 0)
-        run->pinned[run->window[--run->window_count]] = 0;
-}
-
 /* ---- the iteration ---- */
 
 /* Runs the operator of the current moment and goes on to the next moment. */
@@ -258,8 +181,8 @@ static inline void run_operator(struct run *run, const struct chunk_access *begi
         serve_on_host(run, begin, end);
     else
         serve_on_device(run, begin, end);
-    if (run->look_ahead > 0)
-        prefetch(run, begin, end, on_host);
+    if (run->window.most > 0)
+        run_window_fetch(run, begin, end, on_host);
     if (!on_host)
         account(run, begin, end);
     run->moment++;
@@ -421,7 +344,6 @@ static void open_run(struct run *run, const struct plan_inputs *inputs,
 {
     uint32_t chunks = inputs->layout->chunk_count, moments = run->accesses->moment_count;
     run->ops = options->policy;
-    run->look_ahead = options->look_ahead;
     run->chunk_count = chunks;
     run->slot_bytes = g_new(uint64_t, chunks);
     run->place = g_new0(uint8_t, chunks);
@@ -430,19 +352,19 @@ static void open_run(struct run *run, const struct plan_inputs *inputs,
     run->ahead = g_new0(uint8_t, chunks);
     run->next_use = g_memdup2(run->accesses->first_device_use, chunks * sizeof *run->next_use);
     run->capacity = g_new(uint64_t, moments + 1);
-    run->seen = g_new0(uint32_t, chunks);
-    run->window = g_new(uint32_t, chunks);
     for (uint32_t c = 0; c < chunks; c++) {
         run->slot_bytes[c] = inputs->layout->chunks[c].slot_bytes;
         run->place[c] = inputs->homes->on_device[c] ? RUN_AT_HOME : RUN_ON_HOST;
     }
     set_capacity(run, inputs, options->spare_bytes);
+    run_window_open(run, options->look_ahead);
     open_view(run);
 }
 
 static void close_run(struct run *run)
 {
     run->ops->close(run->policy);
+    run_window_close(run);
     g_free(run->slot_bytes);
     g_free(run->place);
     g_free(run->pinned);
@@ -450,8 +372,6 @@ static void close_run(struct run *run)
     g_free(run->ahead);
     g_free(run->next_use);
     g_free(run->capacity);
-    g_free(run->seen);
-    g_free(run->window);
 }
 
 uint64_t decide_least_bytes(const struct plan_inputs *inputs, uint32_t *moment)

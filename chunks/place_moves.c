@@ -355,12 +355,14 @@ static uint64_t find_aside(const struct placing *p, chunk_id chunk, uint64_t beg
     return above != NO_ADDRESS ? above : arena_best_fit(p->arena, bytes, p->floor, begin);
 }
 
-/* Moves the chunks that lie where this chunk began. Those that fit nowhere else go to the host. */
-static void make_way(struct placing *p, chunk_id chunk, uint64_t ceiling, GArray *gone)
+/* Moves the chunks that lie where this chunk began. Those that fit nowhere else go to the host.
+ * `below` is a chunk at its start below this one's, or chunk_count. */
+static void make_way(struct placing *p, chunk_id chunk, uint32_t below, uint64_t ceiling,
+                     GArray *gone)
 {
     const struct arena *arena = p->arena;
     uint64_t begin = p->start[chunk], end = begin + arena->slot_bytes[chunk];
-    uint32_t other = arena_first_above(arena, begin);
+    uint32_t other = arena_first_above(arena, begin, below);
     while (other != arena->chunk_count && arena->address[other] < end) {
         uint32_t next = arena->above[other];
         if (other != chunk) {
@@ -377,13 +379,15 @@ static void make_way(struct placing *p, chunk_id chunk, uint64_t ceiling, GArray
 void placing_go_home(struct placing *p, uint64_t ceiling)
 {
     g_autoptr(GArray) away = list_away(p), gone = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    uint32_t below = p->arena->chunk_count;
     move_straight(p, away);
     for (uint32_t i = 0; i < away->len; i++) {
         chunk_id chunk = g_array_index(away, uint32_t, i);
         if (p->arena->address[chunk] == NO_ADDRESS || is_home(p, chunk))
             continue;
-        make_way(p, chunk, ceiling, gone);
+        make_way(p, chunk, below, ceiling, gone);
         placing_move(p, chunk, p->start[chunk]);
+        below = chunk;
     }
     for (uint32_t i = 0; i < gone->len; i++) {
         chunk_id chunk = g_array_index(gone, uint32_t, i);

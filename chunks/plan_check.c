@@ -410,10 +410,9 @@ static bool check_choices(const struct plan *plan, const struct trace *trace, GE
     struct run_choices *choices = run_choices_of(trace);
     bool same = run_choices_equal(plan->choices, choices);
     run_choices_free(choices);
-    return same ||
-           plan_refuse(
-               error,
-               "choices: the run recomputes other layers or runs other operators on the host");
+    return same || plan_refuse(error, "choices: the run recomputes other layers, runs other "
+                                      "operators on the host or updates "
+                                      "at other times");
 }
 
 bool plan_check(const struct plan *plan, const struct trace *trace, GError **error)

@@ -1,6 +1,7 @@
 /* pstar-plan: the best plan found for a traced iteration and a memory budget. */
 #include "cli/program.h"
 #include "cli/progress.h"
+#include "models/derive.h"
 #include "planner/answers/emit.h"
 #include "planner/answers/questions.h"
 #include "planner/answers/requests.h"
@@ -24,6 +25,7 @@ struct plan_arguments {
     uint8_t recompute, offload, embedding, bytes_per_parameter, micro_batch; /* enum freedom */
     double time_limit;
     uint32_t seed, threads;
+    bool no_clip;
     struct question_options question;
 };
 
@@ -66,7 +68,7 @@ static bool read_inputs(const struct plan_arguments *a, struct search_inputs *in
     return objective_parse(a->objective ? a->objective : "time", &in->objective, error) &&
            request_platform(&paths, NULL, &in->platform, error) &&
            (in->costs = costs_read(a->platform, a->link, error)) &&
-           (!a->files || ((in->trace = trace_read(a->files[0], error)) &&
+           (!a->files || ((in->trace = model_updates_last(trace_read(a->files[0], error))) &&
                           replay_check_trace(in->trace, a->files[0], error))) &&
            read_budgets(a, in, error) &&
            ((!a->chunk_size && !a->layout) ||
@@ -127,6 +129,7 @@ static bool make(const struct plan_arguments *a, GError **error)
             .platform = in.platform,
             .device_budget = in.trace ? sizes_arena(in.device_budget, in.trace) : in.device_budget,
             .host_budget = in.host_budget,
+            .unclipped = a->no_clip,
             .costs = in.costs,
             .seed = a->seed,
             .time_limit = a->time_limit,
@@ -265,6 +268,7 @@ int main(int argc, char **argv)
          .help = "Size of the micro-batches that make up the step's batch: any, or as traced "
                  "(default)",
          .value = "any|traced"},
+        {.shared = OPTION_NO_CLIP, .flag = &a.no_clip},
         {.name = "objective",
          .text = &a.objective,
          .help = "What to minimize; default: time",

@@ -274,7 +274,10 @@ static void print_row(const char *name, const struct plan_figures *figures, cons
 static void print_baseline(const struct search_baseline *baseline, FILE *out)
 {
     g_autofree char *chunk = size_format(baseline->chunk_bytes);
-    g_autofree char *remark = g_strdup_printf("chunks of %s", chunk);
+    g_autofree char *ahead = baseline->look_ahead ? g_strdup_printf(", fetched %u moments ahead",
+                                                                    baseline->look_ahead)
+                                                  : g_strdup("");
+    g_autofree char *remark = g_strdup_printf("chunks of %s%s", chunk, ahead);
     if (baseline->name)
         print_row(baseline->name, &baseline->figures, remark, out);
 }

@@ -162,8 +162,7 @@ static struct family_member *family_take(const struct family *family, uint32_t i
     }
     struct model_config config = *family->base;
     config.layers = index + 1;
-    g_autofree char *name = g_strdup_printf("gpt2 %ux%u, vocabulary %u", config.layers,
-                                            config.width, config.vocabulary);
+    g_autofree char *name = model_config_describe(&config);
     config.name = name;
     return member_new(g_strdup_printf("%u layers", config.layers), NULL, &config);
 }

@@ -42,14 +42,12 @@ static struct trace *read_trace_of(const struct plan *plan, const struct plan_pa
                                    GError **error)
 {
     struct platform *platform = NULL;
-    struct trace *trace = trace_read(paths->trace, error), *traced = NULL, *placed = NULL;
-    if (trace && request_platform(paths, plan->certificate, &platform, error) &&
-        (traced = derived_for_plan(plan, trace, platform, error)))
-        placed = placement_of_plan(plan, traced, platform, error);
+    struct trace *recorded = model_updates_last(trace_read(paths->trace, error)), *trace = NULL;
+    if (recorded && request_platform(paths, plan->certificate, &platform, error))
+        trace = trace_of_plan(plan, recorded, platform, error);
     platform_free(platform);
-    trace_free(traced);
-    trace_free(trace);
-    return placed;
+    trace_free(recorded);
+    return trace;
 }
 
 /* ---- the requests ---- */
@@ -96,9 +94,9 @@ bool request_verify(const struct plan_paths *paths, GError **error)
     return ok;
 }
 
-/* Proves how good the plan is, and writes it. */
-static bool write_result(const struct plan_paths *paths, const struct costs *costs,
-                         struct variants_result *result, GError **error)
+bool request_write(const struct plan_paths *paths, const struct trace *recorded,
+                   const struct search_options *options, struct variants_result *result,
+                   GError **error)
 {
     struct plan *plan = result->best->plan;
     const struct trace *trace = result->best->trace;
@@ -107,12 +105,15 @@ static bool write_result(const struct plan_paths *paths, const struct costs *cos
         return false;
     if (!(hash = certificate_hash_file(paths->trace, error)))
         return false;
-    const struct certificate_source source = {hash, platform, paths->link, result->traced};
+    const struct certificate_source source = {objective_name(options->objective), hash, platform,
+                                              paths->link, result->traced};
     if (!certificate_make(plan, trace, &source, error))
         return false;
     variants_list(result, plan->certificate);
-    return plan_write(plan, paths->plan, error) &&
-           (!paths->timeline || plan_replay_write(plan, trace, costs, paths->timeline, error));
+    return verify_found(plan, recorded, options->platform, options->costs, error) &&
+           plan_write(plan, paths->plan, error) &&
+           (!paths->timeline ||
+            plan_replay_write(plan, trace, options->costs, paths->timeline, error));
 }
 
 bool request_plan(const struct plan_paths *paths, const struct trace *trace,
@@ -121,7 +122,7 @@ bool request_plan(const struct plan_paths *paths, const struct trace *trace,
     struct variants_result *result = variants_search(trace, options, scope, error);
     if (!result)
         return false;
-    bool ok = write_result(paths, options->costs, result, error);
+    bool ok = request_write(paths, trace, options, result, error);
     if (ok)
         explain_result(result->best, stdout);
     if (ok && paths->emit)

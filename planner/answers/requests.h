@@ -19,10 +19,16 @@ bool request_explain(const struct plan_paths *paths, GError **error);
  * that its certificate holds. */
 bool request_verify(const struct plan_paths *paths, GError **error);
 
-/* Searches, proves how good the best plan is, and writes it. Errors of writing are marked
+/* Searches, and calls request_write with the best plan. Errors of writing are marked
  * (traces/failure.h). */
 bool request_plan(const struct plan_paths *paths, const struct trace *trace,
                   const struct search_options *options, unsigned scope, GError **error);
+
+/* Proves how good the result's plan is, verifies it against the recorded trace as request_verify
+ * will, and writes it with its by-products. Writes nothing if it does not verify. */
+bool request_write(const struct plan_paths *paths, const struct trace *recorded,
+                   const struct search_options *options, struct variants_result *result,
+                   GError **error);
 
 /* Reads the platform that the paths name or, if they name none, the certificate's (may be NULL).
  * *platform stays NULL if there is neither. */

@@ -10,24 +10,35 @@
 
 #include <math.h>
 
-static const char *what_is_wrong(const struct plan *plan, const struct certificate_alternative *a,
-                                 const struct trace *trace, const struct costs *costs,
-                                 const struct platform *platform)
+/* With least memory as the objective, a plan that needs more of the device may be faster. */
+static bool is_better(const struct certificate_alternative *a,
+                      const struct certificate *certificate)
 {
-    const struct search_options options = {.device_budget = plan->device_budget,
-                                           .host_budget = plan->host_budget,
-                                           .costs = costs,
-                                           .platform = platform};
+    if (!g_strcmp0(certificate->objective, objective_name(OBJECTIVE_TIME)))
+        return a->achieved < certificate->time.achieved;
+    return !g_strcmp0(certificate->objective, objective_name(OBJECTIVE_TRAFFIC)) &&
+           a->achieved_traffic < certificate->traffic.achieved;
+}
+
+static const char *what_is_wrong(const struct plan *plan, const struct certificate_alternative *a,
+                                 const struct trace *trace, const struct platform *platform)
+{
     if (a->host_price > BOUND_PRICE_SCALE || work_bound(trace, platform, a->host_price) != a->bound)
         return "its lower bound does not follow from its price";
+    if (a->achieved && a->achieved < a->bound)
+        return "its plan is below its bound";
+    if (a->achieved && is_better(a, plan->certificate))
+        return "its plan is better than this one";
     switch ((enum certificate_outcome)a->outcome) {
     case CERTIFICATE_SEARCHED:
-        return a->achieved && a->achieved < a->bound ? "its plan is below its bound" : NULL;
+        return NULL;
     case CERTIFICATE_BOUNDED:
         return a->bound < plan->certificate->time.achieved ? "it was left out, but may be better"
                                                            : NULL;
     case CERTIFICATE_DOES_NOT_FIT:
-        return requirement_is_met(trace, &options, NULL) ? "it was left out, but fits" : NULL;
+        return bound_excludes(trace, platform, plan->device_budget, plan->host_budget)
+                   ? NULL
+                   : "it was left out, but may fit";
     }
     return "its outcome is unknown";
 }
@@ -48,8 +59,7 @@ static bool refuse(const struct certificate_alternative *a, const char *wrong, G
 
 static bool check_alternative(const struct plan *plan, const struct certificate_alternative *a,
                               const struct recognised *recognised, const struct trace *trace,
-                              const struct costs *costs, const struct platform *platform,
-                              GError **error)
+                              const struct platform *platform, GError **error)
 {
     struct run_choices choices = *a->choices;
     if (choices.layer_count != recognised->config->layers)
@@ -58,13 +68,13 @@ static bool check_alternative(const struct plan *plan, const struct certificate_
     struct trace *derived = model_derive(recognised, trace, &choices, platform, error);
     if (!derived)
         return false;
-    const char *wrong = what_is_wrong(plan, a, derived, costs, platform);
+    const char *wrong = what_is_wrong(plan, a, derived, platform);
     trace_free(derived);
     return !wrong || refuse(a, wrong, error);
 }
 
 bool verify_alternatives(const struct plan *plan, const struct trace *trace,
-                         const struct costs *costs, const struct platform *platform, GError **error)
+                         const struct platform *platform, GError **error)
 {
     const struct certificate *certificate = plan->certificate;
     bool ok = true;
@@ -72,8 +82,8 @@ bool verify_alternatives(const struct plan *plan, const struct trace *trace,
         return true;
     struct recognised *recognised = recognise(trace, error);
     for (uint32_t i = 0; recognised && ok && i < certificate->alternative_count; i++)
-        ok = check_alternative(plan, &certificate->alternatives[i], recognised, trace, costs,
-                               platform, error);
+        ok = check_alternative(plan, &certificate->alternatives[i], recognised, trace, platform,
+                               error);
     ok = ok && recognised;
     recognised_free(recognised);
     return ok;
@@ -173,18 +183,30 @@ static bool check_bounds(const struct plan *plan, const struct trace *trace,
 {
     const struct certificate *certificate = plan->certificate;
     struct platform *platform = NULL;
-    struct costs *costs = NULL;
     struct trace *traced = NULL;
-    bool ok = (!certificate->platform || (platform = certificate_platform(certificate, error))) &&
-              (costs = certificate_costs(certificate, error));
+    bool ok = !certificate->platform || (platform = certificate_platform(certificate, error));
     if (ok && platform && certificate->link)
         platform_keep_apart(platform);
     ok = ok && (traced = derived_for_plan(plan, recorded, platform, error)) &&
          certificate_check(plan, trace, traced, error) &&
-         verify_alternatives(plan, recorded, costs, platform, error);
+         verify_alternatives(plan, recorded, platform, error);
     trace_free(traced);
     platform_free(platform);
-    costs_free(costs);
+    return ok;
+}
+
+bool verify_found(const struct plan *plan, const struct trace *recorded,
+                  const struct platform *platform, const struct costs *costs, GError **error)
+{
+    struct trace *trace = trace_of_plan(plan, recorded, platform, error);
+    bool ok = trace && verify_plan(plan, trace, costs, NULL, error) &&
+              (!plan->certificate ||
+               (check_times(plan, trace, error) && check_bounds(plan, trace, recorded, error)));
+    trace_free(trace);
+    if (!ok)
+        g_prefix_error(error, "the plan that was found is not written, because it does not verify. "
+                              "This is a fault of pstar. Please report it with the trace and the "
+                              "command: ");
     return ok;
 }
 
@@ -194,7 +216,7 @@ bool verify_certificate(const struct plan *plan, const char *plan_path, const st
     if (!certificate_check_seal(plan_path, error) ||
         !check_trace_file(plan->certificate, trace_path, error))
         return false;
-    struct trace *recorded = trace_read(trace_path, error);
+    struct trace *recorded = model_updates_last(trace_read(trace_path, error));
     bool ok = recorded && check_times(plan, trace, error) &&
               check_bounds(plan, trace, recorded, error);
     trace_free(recorded);

@@ -18,6 +18,12 @@ bool verify_plan(const struct plan *plan, const struct trace *trace, const struc
 bool verify_certificate(const struct plan *plan, const char *plan_path, const struct trace *trace,
                         const char *trace_path, GError **error);
 
+/* Checks a plan that was just found as verify_plan and verify_certificate will check its file. The
+ * certificate may be missing. `platform` (may be NULL) and `costs` are those of the search. If the
+ * plan does not verify, the message says that this is a fault of pstar. */
+bool verify_found(const struct plan *plan, const struct trace *recorded,
+                  const struct platform *platform, const struct costs *costs, GError **error);
+
 /* Returns the figures of the steady iteration. The plan has passed plan_check against `trace`.
  * `timeline` (may be NULL) receives what ran when. */
 struct plan_figures plan_replay(const struct plan *plan, const struct trace *trace,
@@ -27,11 +33,10 @@ struct plan_figures plan_replay(const struct plan *plan, const struct trace *tra
 bool plan_replay_write(const struct plan *plan, const struct trace *trace,
                        const struct costs *costs, const char *path, GError **error);
 
-/* Checks the alternatives in a plan's certificate against the recorded trace: their bounds, and
- * whether each could be left out for its bound or its memory need. PLAN_ERROR_INVALID names what
- * differs. `platform` may be NULL. */
+/* Checks the alternatives in a plan's certificate against the recorded trace: their bounds, whether
+ * each could be left out for its bound or its memory need, and that none is better. Fails with
+ * PLAN_ERROR_INVALID, which names what differs. `platform` may be NULL. */
 bool verify_alternatives(const struct plan *plan, const struct trace *trace,
-                         const struct costs *costs, const struct platform *platform,
-                         GError **error);
+                         const struct platform *platform, GError **error);
 
 #endif

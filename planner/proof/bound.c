@@ -3,54 +3,44 @@
 #include "planner/proof/routes.h"
 #include "planner/schedule/placement.h"
 
-#include <string.h>
-
-/* The trace with all updates on either side; both are NULL if updates cannot be placed. */
+/* How long the operators of a trace take with all updates on either side; both arrays
+ * [operator_count] are NULL if updates cannot be placed. */
 struct sides {
     const struct trace *trace;
-    struct trace *device, *host;
+    uint64_t *device_ns, *host_ns;
 };
-
-static struct trace *all_on(const struct trace *trace, const struct platform *platform, int on_host)
-{
-    g_autofree uint8_t *where = g_malloc(trace->tensor_count);
-    memset(where, on_host, trace->tensor_count);
-    return model_place_updates(trace, where, platform, NULL);
-}
 
 static struct sides sides_of(const struct trace *trace, const struct platform *platform)
 {
     struct sides sides = {.trace = trace};
     if (placement_is_possible(trace, platform)) {
-        sides.device = all_on(trace, platform, 0);
-        sides.host = all_on(trace, platform, 1);
+        sides.device_ns = model_update_times(trace, TRACE_ON_DEVICE, platform);
+        sides.host_ns = model_update_times(trace, TRACE_ON_HOST, platform);
     }
     return sides;
 }
 
 static void sides_clear(struct sides *sides)
 {
-    trace_free(sides->device);
-    trace_free(sides->host);
+    g_free(sides->device_ns);
+    g_free(sides->host_ns);
 }
 
-static scaled_ns cost_of(const struct trace_operator *op, uint64_t host_price)
+static scaled_ns cost_of(const struct sides *sides, uint32_t m, uint64_t host_price)
 {
+    const struct trace_operator *op = &sides->trace->operators[m];
     uint64_t price = op->place == TRACE_ON_HOST ? host_price : BOUND_PRICE_SCALE - host_price;
-    return (scaled_ns)op->duration_ns * price;
+    if (op->phase != TRACE_UPDATE_PHASE || !op->access_count || !sides->device_ns)
+        return (scaled_ns)op->duration_ns * price;
+    return MIN((scaled_ns)sides->device_ns[m] * (BOUND_PRICE_SCALE - host_price),
+               (scaled_ns)sides->host_ns[m] * host_price);
 }
 
 static uint64_t bound_at(const struct sides *sides, uint64_t host_price)
 {
     scaled_ns sum = 0;
-    for (uint32_t m = 0; m < sides->trace->operator_count; m++) {
-        const struct trace_operator *op = &sides->trace->operators[m];
-        if (op->phase == TRACE_UPDATE_PHASE && sides->device)
-            sum += MIN(cost_of(&sides->device->operators[m], host_price),
-                       cost_of(&sides->host->operators[m], host_price));
-        else
-            sum += cost_of(op, host_price);
-    }
+    for (uint32_t m = 0; m < sides->trace->operator_count; m++)
+        sum += cost_of(sides, m, host_price);
     return (uint64_t)(sum / BOUND_PRICE_SCALE);
 }
 
@@ -83,6 +73,96 @@ uint64_t work_bound_best(const struct trace *trace, const struct platform *platf
     sides_clear(&sides);
     return ns;
 }
+
+/* ---- memory ---- */
+
+/* What any plan must hold, with the least chunks: one a tensor. Updates that can be placed count on
+ * no side. */
+struct memory_need {
+    struct trace *trace; /* with these updates on the device */
+    bool placed;         /* updates can be placed */
+    struct layout *layout;
+    struct accesses *accesses;
+    uint8_t *on_host;                 /* [chunk_count] an operator uses the chunk there */
+    uint64_t model_bytes, host_bytes; /* of all model data; of the host's chunks and staging */
+};
+
+static void sum_bytes(struct memory_need *need)
+{
+    const struct layout *layout = need->layout;
+    struct staging staging = staging_of(need->trace);
+    need->host_bytes = staging.bytes;
+    need->model_bytes = staging.bytes;
+    staging_clear(&staging);
+    for (uint32_t a = 0; a < need->accesses->count; a++)
+        if (need->accesses->items[a].flags & ACCESS_ON_HOST)
+            need->on_host[need->accesses->items[a].chunk] = 1;
+    for (uint32_t c = 0; c < layout->chunk_count; c++) {
+        const struct chunk *chunk = &layout->chunks[c];
+        need->host_bytes += need->on_host[c] ? chunk->copy_bytes : 0;
+        need->model_bytes += chunk->list == TRACE_ACTIVATION ? 0 : chunk->copy_bytes;
+    }
+}
+
+static struct memory_need memory_need_of(const struct trace *trace, const struct platform *platform)
+{
+    struct memory_need need = {.placed = placement_is_possible(trace, platform)};
+    struct layout_spec spec = {.order = NULL};
+    g_autofree uint8_t *nowhere = g_new0(uint8_t, trace->tensor_count);
+    for (int list = 0; list < TRACE_LISTS; list++)
+        spec.chunk_bytes[list] = LAYOUT_ALIGNMENT;
+    need.trace = need.placed ? model_place_updates(trace, nowhere, platform, NULL)
+                             : trace_copy(trace);
+    need.layout = layout_pack(need.trace, &spec, NULL);
+    struct non_model *non_model = non_model_place(need.trace);
+    need.accesses = accesses_new(need.trace, need.layout, non_model->extent);
+    need.on_host = g_new0(uint8_t, need.layout->chunk_count);
+    non_model_free(non_model);
+    sum_bytes(&need);
+    return need;
+}
+
+static void memory_need_clear(struct memory_need *need)
+{
+    accesses_free(need->accesses);
+    layout_free(need->layout);
+    trace_free(need->trace);
+    g_free(need->on_host);
+}
+
+/* Returns the bytes that the device holds at least at this moment, if `at_home` bytes of model data
+ * live there. The operator's own may be among them, unless they have a slot on the host. */
+static uint64_t bytes_at(const struct memory_need *need, moment_id moment, uint64_t at_home)
+{
+    const struct accesses *accesses = need->accesses;
+    uint64_t homeless = accesses->non_model[moment], any = 0;
+    for (uint32_t a = accesses->first[moment]; a < accesses->first[moment + 1]; a++) {
+        const struct chunk_access *access = &accesses->items[a];
+        const struct chunk *chunk = &need->layout->chunks[access->chunk];
+        if (access->flags & ACCESS_ON_HOST)
+            continue;
+        if (need->on_host[access->chunk] || chunk->list == TRACE_ACTIVATION)
+            homeless += chunk->slot_bytes;
+        else
+            any += chunk->slot_bytes;
+    }
+    return homeless + MAX(any, at_home);
+}
+
+bool bound_excludes(const struct trace *trace, const struct platform *platform,
+                    uint64_t device_budget, uint64_t host_budget)
+{
+    struct memory_need need = memory_need_of(trace, platform);
+    uint64_t at_home = need.model_bytes > host_budget ? need.model_bytes - host_budget : 0;
+    bool excluded = need.host_bytes > host_budget;
+    for (uint32_t m = 0; m < need.trace->operator_count && !excluded; m++)
+        if (!need.placed || need.trace->operators[m].phase != TRACE_UPDATE_PHASE)
+            excluded = bytes_at(&need, m, at_home) > device_budget;
+    memory_need_clear(&need);
+    return excluded;
+}
+
+/* ---- traffic ---- */
 
 /* Bytes times BOUND_PRICE_SCALE. Sums of prices stay below 2^64 and bytes below 2^61. */
 __extension__ typedef __int128 scaled_bytes;

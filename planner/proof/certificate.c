@@ -16,7 +16,8 @@ static uint64_t achieved_ns(const struct plan *plan)
     return (uint64_t)llround(plan->predicted.iteration_seconds * 1e9);
 }
 
-/* The bound does not cover a group whose updates the plan has on both sides. */
+/* The bound for either side does not cover updates within backward, nor a group whose updates the
+ * plan has on both sides. */
 static bool groups_are_whole(const struct plan *plan)
 {
     const struct layout *layout = plan->layout;
@@ -34,7 +35,8 @@ static bool covers_either_side(const struct time_proof_job *job)
 {
     const struct plan *plan = job->plan;
     return plan->choices && plan->choices->tensor_count == job->traced->tensor_count &&
-           placement_is_possible(job->traced, job->platform) && groups_are_whole(plan);
+           !run_updates_early(plan->choices) && placement_is_possible(job->traced, job->platform) &&
+           groups_are_whole(plan);
 }
 
 static struct trace *all_on(const struct time_proof_job *job, int on_host)
@@ -154,6 +156,8 @@ static bool time_proof_check(const struct time_proof_job *job, GError **error)
         wrong = "the lower bound of the time does not follow from the prices";
     else if (achieved != time->achieved)
         wrong = "the time is not that of the plan";
+    else if (achieved < bound)
+        wrong = "the plan takes less than the lower bound of the time";
     if (wrong)
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
                     "certificate: %s (time %" G_GUINT64_FORMAT " ns, at least %" G_GUINT64_FORMAT
@@ -246,6 +250,7 @@ bool certificate_make(struct plan *plan, const struct trace *trace,
     struct traffic_proof proof = {.plan = plan, .trace = trace};
     certificate_free(plan->certificate);
     struct certificate *certificate = plan->certificate = g_new0(struct certificate, 1);
+    certificate->objective = g_strdup(source->objective);
     certificate->trace_sha256 = g_strdup(source->trace_sha256);
     certificate->platform = g_strdup(source->platform);
     certificate->link = g_strdup(source->link);
@@ -299,8 +304,15 @@ static bool check_traffic(const struct plan *plan, const struct trace *trace, GE
                     "certificate: a price names a moment that the run does not have");
         return false;
     }
-    return same("the lower bound of the traffic", traffic->bound, bound, error) &&
-           same("the traffic that the plan achieves", traffic->achieved, traffic_of(plan), error);
+    if (!same("the lower bound of the traffic", traffic->bound, bound, error) ||
+        !same("the traffic that the plan achieves", traffic->achieved, traffic_of(plan), error))
+        return false;
+    if (traffic->achieved < bound)
+        g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                    "certificate: the plan moves %" G_GUINT64_FORMAT
+                    " bytes, less than their lower bound of %" G_GUINT64_FORMAT,
+                    traffic->achieved, bound);
+    return traffic->achieved >= bound;
 }
 
 bool certificate_check(const struct plan *plan, const struct trace *trace,

@@ -8,6 +8,7 @@
 
 /* The inputs that a certificate records. Strings may be NULL. */
 struct certificate_source {
+    const char *objective;      /* of the search; see struct certificate */
     const char *trace_sha256;   /* hash of the trace file */
     const char *platform;       /* contents of the platform file that times were predicted for */
     const char *link;           /* the value of --link */

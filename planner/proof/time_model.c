@@ -16,12 +16,25 @@ static bool is_placed(const struct trace_operator *op)
     return op->phase == TRACE_UPDATE_PHASE && op->access_count > 0;
 }
 
+/* The clock of threads that share cores ends a piece of work up to a thousandth of a nanosecond
+ * early (sim/cores.c), and then rounds the iteration. So a piece counts one nanosecond less. The
+ * times of the other clocks are whole, and no piece takes less than these. */
+static uint64_t at_least(const struct time_job *job, uint64_t ns)
+{
+    return job->costs->threads.known && ns ? ns - 1 : ns;
+}
+
+static uint64_t copy_ns(const struct time_job *job, const struct cost *cost, uint64_t bytes)
+{
+    return at_least(job, costs_ns(cost, bytes));
+}
+
 /* Adds what the computing thread of some devices does between two operators. */
 static uint64_t device_ns(const struct time_job *job, const struct trace_operator *op)
 {
     const struct costs_threads *threads = &job->costs->threads;
-    return op->duration_ns +
-           (threads->known ? (uint64_t)(threads->constants.gap_seconds * 1e9) : 0);
+    uint64_t gap_ns = threads->known ? (uint64_t)(threads->constants.gap_seconds * 1e9) : 0;
+    return at_least(job, op->duration_ns + gap_ns);
 }
 
 /* Returns the number of windows from the window of moment `m` to the window of moment `next`, which
@@ -49,26 +62,50 @@ static uint32_t next_device_operator(const struct trace *trace, uint32_t m)
     return m + trace->operator_count;
 }
 
-/* Returns the moment at which an operator of the host must be over, perhaps in the next cycle: the
- * device then uses what it wrote or sent. */
-static uint32_t own_deadline(const struct trace *trace, const struct accesses *accesses, uint32_t m)
+/* The traces of both sides, or of the only one, with their accesses. */
+struct side_accesses {
+    const struct time_job *job;
+    struct accesses *of[TIME_SIDES];
+    uint32_t count;
+};
+
+/* Returns the moment at which the device needs what access `i` of moment `m` wrote, or one cycle
+ * later if it never does. If the operator is on the host in any case, other updates may run on
+ * either side, so the later moment of both counts. */
+static uint32_t next_need(const struct side_accesses *accesses, int side, uint32_t m, uint32_t i)
 {
-    uint32_t moments = trace->operator_count, deadline = m + moments;
+    const struct trace *trace = accesses->job->sides[side];
+    bool any_side = !is_placed(&trace->operators[m]);
+    uint32_t moments = trace->operator_count, latest = m + 1;
+    for (int s = 0; s < (int)accesses->count; s++) {
+        const struct accesses *of_side = accesses->of[s];
+        if (s != side && !any_side)
+            continue;
+        uint32_t next = accesses_next_need(of_side, of_side->first[m] + i);
+        latest = MAX(latest, MIN(next, m + moments));
+    }
+    return latest;
+}
+
+/* Returns the moment at which an operator of the host must be over, perhaps in the next cycle: the
+ * device then uses what it wrote or sent. Nobody waits for what is dead. */
+static uint32_t own_deadline(const struct side_accesses *accesses, int side, uint32_t m)
+{
+    const struct trace *trace = accesses->job->sides[side];
+    const struct accesses *of_side = accesses->of[side];
+    uint32_t deadline = m + trace->operator_count;
     if (trace->operators[m].h2d_bytes)
         deadline = next_device_operator(trace, m);
-    for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
-        uint32_t next = accesses->next_device_use[a];
-        if (accesses->items[a].flags & ACCESS_WRITES && next != NO_INDEX)
-            deadline = MIN(deadline, next > m ? next : next + moments);
-    }
+    for (uint32_t i = 0; i < of_side->first[m + 1] - of_side->first[m]; i++)
+        deadline = MIN(deadline, next_need(accesses, side, m, i));
     return deadline;
 }
 
 /* Returns the deadline of each operator of the host. They run in order, so each is over before the
  * deadline of the next one that is there in any case. */
-static uint32_t *find_deadlines(const struct time_model *model, const struct trace *trace,
-                                const struct accesses *accesses)
+static uint32_t *find_deadlines(const struct side_accesses *accesses, int side)
 {
+    const struct trace *trace = accesses->job->sides[side];
     uint32_t moments = trace->operator_count, later = NO_INDEX;
     uint32_t *deadline = g_new0(uint32_t, moments);
     for (uint32_t p = 2 * moments; p-- > 0;) {
@@ -76,9 +113,9 @@ static uint32_t *find_deadlines(const struct time_model *model, const struct tra
         const struct trace_operator *op = &trace->operators[m];
         if (op->place != TRACE_ON_HOST)
             continue;
-        uint32_t over = MIN(later, cycle + own_deadline(trace, accesses, m));
+        uint32_t over = MIN(later, cycle + own_deadline(accesses, side, m));
         deadline[m] = over - cycle;
-        if (model->side_count == 1 || !is_placed(op))
+        if (accesses->count == 1 || !is_placed(op))
             later = over;
     }
     return deadline;
@@ -87,9 +124,9 @@ static uint32_t *find_deadlines(const struct time_model *model, const struct tra
 static struct time_work host_work(const struct time_job *job, const struct trace_operator *op,
                                   const struct time_windows *windows, uint32_t m, uint32_t deadline)
 {
-    return (struct time_work){.host_ns = op->duration_ns,
-                              .h2d_ns = costs_ns(&job->costs->h2d, op->h2d_bytes),
-                              .d2h_ns = costs_ns(&job->costs->d2h, op->d2h_bytes),
+    return (struct time_work){.host_ns = at_least(job, op->duration_ns),
+                              .h2d_ns = copy_ns(job, &job->costs->h2d, op->h2d_bytes),
+                              .d2h_ns = copy_ns(job, &job->costs->d2h, op->d2h_bytes),
                               .window = windows->of_moment[m],
                               .span = span_to(windows, m, deadline)};
 }
@@ -110,21 +147,8 @@ static struct time_block *add_block(GArray *blocks)
     return &g_array_index(blocks, struct time_block, blocks->len - 1);
 }
 
-/* An operator that is on the host in any case is the same work on both sides, but the device may
- * use its result later on one side. It has until then on both sides. `block` is its own block. */
-static void add_host_work(GArray *blocks, uint32_t block, int side, struct time_work work)
-{
-    if (block == blocks->len)
-        add_block(blocks);
-    struct time_block *own = &g_array_index(blocks, struct time_block, block);
-    if (side > 0) {
-        struct time_work *other = &g_array_index(own->work[0], struct time_work, 0);
-        work.span = other->span = MAX(work.span, other->span);
-    }
-    g_array_append_val(own->work[side], work);
-}
-
-/* `next` is the block of the next operator that is on the host in any case. */
+/* `next` is the block of the next operator that is on the host in any case. It is the same work on
+ * both sides. */
 static void add_operator(struct time_model *model, const struct time_job *job, GArray *blocks,
                          const uint32_t *deadline, int side, uint32_t m, uint32_t *next)
 {
@@ -139,25 +163,39 @@ static void add_operator(struct time_model *model, const struct time_job *job, G
         uint32_t group = group_of(trace, job->plan->layout, op);
         g_array_append_val(g_array_index(blocks, struct time_block, group).work[side], work);
     } else if (op->place == TRACE_ON_HOST) {
-        add_host_work(blocks, (*next)++, side, work);
+        if (*next == blocks->len)
+            add_block(blocks);
+        g_array_append_val(g_array_index(blocks, struct time_block, (*next)++).work[side], work);
     } else if (side == 0) {
         model->compute_ns[window] += work.compute_ns;
     }
 }
 
-static void add_side(struct time_model *model, const struct time_job *job, GArray *blocks,
-                     const uint64_t *non_model, int side)
+static void add_side(struct time_model *model, const struct side_accesses *accesses, GArray *blocks,
+                     int side)
 {
+    const struct time_job *job = accesses->job;
     const struct trace *trace = job->sides[side];
-    struct accesses *accesses = accesses_new(trace, job->plan->layout, non_model);
-    g_autofree uint32_t *deadline = find_deadlines(model, trace, accesses);
+    g_autofree uint32_t *deadline = find_deadlines(accesses, side);
     uint32_t next = job->plan->layout->group_count;
     for (uint32_t m = 0; m < trace->operator_count; m++)
         add_operator(model, job, blocks, deadline, side, m, &next);
-    model->routes[side] = routes_new(accesses, model->windows);
+    model->routes[side] = routes_new(accesses->of[side], model->windows);
     for (uint32_t c = 0; c < model->chunk_count; c++)
         model->longest = MAX(model->longest, model->routes[side][c].count);
-    accesses_free(accesses);
+}
+
+static void add_sides(struct time_model *model, const struct time_job *job, GArray *blocks)
+{
+    struct non_model *non_model = non_model_place(job->sides[0]);
+    struct side_accesses accesses = {.job = job, .count = model->side_count};
+    for (uint32_t side = 0; side < model->side_count; side++)
+        accesses.of[side] = accesses_new(job->sides[side], job->plan->layout, non_model->extent);
+    for (uint32_t side = 0; side < model->side_count; side++)
+        add_side(model, &accesses, blocks, (int)side);
+    for (uint32_t side = 0; side < model->side_count; side++)
+        accesses_free(accesses.of[side]);
+    non_model_free(non_model);
 }
 
 static void add_groups(struct time_model *model, const struct time_job *job, GArray *blocks)
@@ -167,8 +205,8 @@ static void add_groups(struct time_model *model, const struct time_job *job, GAr
         add_block(blocks);
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
         const struct chunk *chunk = &layout->chunks[c];
-        model->chunks[c] = (struct route_chunk){costs_ns(&job->costs->h2d, chunk->copy_bytes),
-                                                costs_ns(&job->costs->d2h, chunk->copy_bytes),
+        model->chunks[c] = (struct route_chunk){copy_ns(job, &job->costs->h2d, chunk->copy_bytes),
+                                                copy_ns(job, &job->costs->d2h, chunk->copy_bytes),
                                                 chunk->slot_bytes};
         g_array_append_val(g_array_index(blocks, struct time_block, chunk->group).chunks, c);
     }
@@ -178,7 +216,6 @@ struct time_model *time_model_new(const struct time_job *job, const struct reuse
                                   const uint32_t *moments, uint32_t count)
 {
     struct time_model *model = g_new0(struct time_model, 1);
-    struct non_model *non_model = non_model_place(job->sides[0]);
     GArray *blocks = g_array_new(FALSE, FALSE, sizeof(struct time_block));
     model->windows = time_windows_new(job->sides[0], reuses, moments, count);
     model->compute_ns = g_new0(uint64_t, count);
@@ -186,11 +223,9 @@ struct time_model *time_model_new(const struct time_job *job, const struct reuse
     model->chunk_count = job->plan->layout->chunk_count;
     model->chunks = g_new(struct route_chunk, model->chunk_count);
     add_groups(model, job, blocks);
-    for (uint32_t side = 0; side < model->side_count; side++)
-        add_side(model, job, blocks, non_model->extent, (int)side);
+    add_sides(model, job, blocks);
     model->block_count = blocks->len;
     model->blocks = (struct time_block *)(void *)g_array_free(blocks, FALSE);
-    non_model_free(non_model);
     return model;
 }
 

@@ -1,5 +1,8 @@
 #include "planner/schedule/intervals.h"
 
+#include "planner/schedule/dispatch.h"
+#include "planner/schedule/prefetch.h"
+
 static int32_t moments(const struct intervals *intervals)
 {
     return (int32_t)intervals->reuses->moment_count;
@@ -8,184 +11,6 @@ static int32_t moments(const struct intervals *intervals)
 static struct interval *interval_at(const struct intervals *intervals, guint index)
 {
     return &g_array_index(intervals->items, struct interval, index);
-}
-
-/* ---- when copies must begin and end ---- */
-
-/* A copy from device to host. */
-struct write_back_issue {
-    int32_t issue;
-    chunk_id chunk;
-    struct interval *interval; /* the interval that it ends; NULL if the chunk stays */
-};
-
-static int by_issue(const void *left, const void *right)
-{
-    const struct write_back_issue *a = left, *b = right;
-    if (a->issue != b->issue)
-        return a->issue < b->issue ? -1 : 1;
-    return a->chunk < b->chunk ? -1 : a->chunk > b->chunk;
-}
-
-static int32_t issue_of(const struct interval *interval)
-{
-    return interval->flush != INTERVAL_NEVER ? interval->flush : interval->leave;
-}
-
-/* Lists the write-backs by their moments within an iteration. */
-static GArray *list_write_backs(const struct intervals *intervals)
-{
-    GArray *write_backs = g_array_new(FALSE, FALSE, sizeof(struct write_back_issue));
-    for (guint i = 0; i < intervals->items->len; i++) {
-        struct interval *interval = interval_at(intervals, i);
-        const struct write_back_issue item = {
-            (int32_t)intervals_moment(intervals, issue_of(interval)), interval->chunk, interval};
-        if (interval->flush != INTERVAL_NEVER || interval->write_back)
-            g_array_append_val(write_backs, item);
-    }
-    for (guint i = 0; i < intervals->flushes->len; i++) {
-        const struct interval_flush *flush = &g_array_index(intervals->flushes,
-                                                            struct interval_flush, i);
-        const struct write_back_issue item = {(int32_t)flush->moment, flush->chunk, NULL};
-        g_array_append_val(write_backs, item);
-    }
-    g_array_sort(write_backs, by_issue);
-    return write_backs;
-}
-
-/* Sets `vacated` of every interval that is written back. The first pass finds how late the link is
- * at the end of an iteration. */
-static void find_vacated(struct intervals *intervals, const struct interval_options *options)
-{
-    const struct moment_times *times = options->times;
-    g_autoptr(GArray) write_backs = list_write_backs(intervals);
-    int64_t link_ns = -(int64_t)times->period_ns;
-    for (int pass = 0; pass < 2; pass++) {
-        for (guint i = 0; i < write_backs->len; i++) {
-            const struct write_back_issue *item = &g_array_index(write_backs,
-                                                                 struct write_back_issue, i);
-            struct interval *interval = item->interval;
-            link_ns = MAX(link_ns, moment_times_ns(times, item->issue)) +
-                      (int64_t)options->copy_ns[1][item->chunk];
-            if (!interval)
-                continue;
-            int32_t over = moment_times_find(times, link_ns) + 1 + issue_of(interval) - item->issue;
-            interval->vacated = CLAMP(over, interval->leave,
-                                      interval->leave + moments(intervals) / 2);
-        }
-        link_ns -= (int64_t)times->period_ns;
-    }
-}
-
-/* Returns for each interval when its fetch must begin for all later uses to be in time. */
-static int64_t *find_latest(const struct intervals *intervals,
-                            const struct interval_options *options)
-{
-    int64_t *latest = g_new0(int64_t, intervals->items->len);
-    int64_t period = (int64_t)options->times->period_ns, next = 2 * period;
-    for (int pass = 0; pass < 2; pass++) {
-        for (guint i = intervals->items->len; i-- > 0;) {
-            const struct interval *interval = interval_at(intervals, i);
-            if (!interval->fetch)
-                continue;
-            next = MIN(next, moment_times_ns(options->times, interval->first_use)) -
-                   (int64_t)options->copy_ns[0][interval->chunk];
-            next = MAX(next, -period);
-            latest[i] = next;
-        }
-        next += period;
-    }
-    return latest;
-}
-
-/* ---- room ---- */
-
-static int64_t bytes_of(const struct intervals *intervals, const struct interval *interval)
-{
-    return (int64_t)intervals->reuses->slot_bytes[interval->chunk];
-}
-
-static void take_headroom(const struct intervals *intervals, const struct interval *interval,
-                          int32_t from, int32_t to, int64_t *headroom)
-{
-    for (int32_t m = from; m < to; m++)
-        headroom[intervals_moment(intervals, m)] -= bytes_of(intervals, interval);
-}
-
-/* Returns the earliest moment, not before `limit`, from which there is room until the first use. */
-static int32_t find_entry(const struct intervals *intervals, const struct interval *interval,
-                          int32_t limit, const int64_t *headroom)
-{
-    int32_t enter = interval->first_use;
-    while (enter > limit &&
-           headroom[intervals_moment(intervals, enter - 1)] >= bytes_of(intervals, interval))
-        enter--;
-    return enter;
-}
-
-static void begin_headroom(const struct intervals *intervals, const struct retention *retention,
-                           int64_t *headroom)
-{
-    for (uint32_t m = 0; m < intervals->reuses->moment_count; m++)
-        headroom[m] = headroom_at(retention->headroom, m) + (int64_t)retention->reserve;
-    for (guint i = 0; i < intervals->items->len; i++) {
-        const struct interval *interval = interval_at(intervals, i);
-        take_headroom(intervals, interval, interval->leave, interval->vacated, headroom);
-    }
-}
-
-/* ---- prefetches ---- */
-
-/* The progress of the fetches so far. */
-struct prefetch_front {
-    int32_t moment; /* in which the last fetch was issued */
-    int64_t ns;     /* when the link has finished them */
-};
-
-static int32_t earliest_entry(const struct interval *interval,
-                              const struct interval_options *options,
-                              const struct prefetch_front *front, int32_t depth, int64_t latest)
-{
-    int32_t limit = MAX(MAX(interval->ready, interval->first_use - depth), front->moment);
-    if (options->times)
-        limit = MAX(limit, moment_times_find(options->times,
-                                             MAX(front->ns, latest - (int64_t)options->margin_ns)));
-    return MIN(limit, interval->first_use);
-}
-
-/* Sets `enter` of every interval that is fetched. In the order of the uses, each fetch is issued as
- * early as there is room until the use, but at most options->look_ahead moments ahead. With moment
- * times it is not issued before the link has finished the earlier fetches, nor more than the margin
- * before its latest start: until then it would only take room.
- * The first pass finds how far the last fetch of an iteration reaches back, since the first fetch
- * of the next one is not issued before it. */
-static void prefetch_issue(struct intervals *intervals, const struct retention *retention,
-                           const struct interval_options *options)
-{
-    const struct moment_times *times = options->times;
-    g_autofree int64_t *headroom = g_new(int64_t, intervals->reuses->moment_count);
-    g_autofree int64_t *latest = times ? find_latest(intervals, options) : NULL;
-    int32_t depth = (int32_t)MIN(options->look_ahead, intervals->reuses->moment_count - 1);
-    struct prefetch_front front = {-depth, times ? -(int64_t)times->period_ns : 0};
-    if (times)
-        find_vacated(intervals, options);
-    for (int pass = 0; pass < 2; pass++) {
-        begin_headroom(intervals, retention, headroom);
-        for (guint i = 0; i < intervals->items->len; i++) {
-            struct interval *interval = interval_at(intervals, i);
-            if (!interval->fetch)
-                continue;
-            int32_t limit = earliest_entry(interval, options, &front, depth, times ? latest[i] : 0);
-            interval->enter = find_entry(intervals, interval, limit, headroom);
-            take_headroom(intervals, interval, interval->enter, interval->first_use, headroom);
-            front.moment = interval->enter;
-            if (times)
-                front.ns = MAX(front.ns, moment_times_ns(times, interval->enter)) +
-                           (int64_t)options->copy_ns[0][interval->chunk];
-        }
-        front.moment -= moments(intervals);
-        front.ns -= times ? (int64_t)times->period_ns : 0;
-    }
 }
 
 /* State while the reuse intervals of one chunk are visited. */
@@ -221,8 +46,11 @@ static void use(struct interval_builder *builder, uint32_t g, int32_t moment)
         flush_for_host(builder, reuse);
 }
 
-static void close_interval(struct interval_builder *builder, int32_t moment)
+/* `reuse` is the interval in which the chunk is absent. */
+static void close_interval(struct interval_builder *builder, const struct reuse *reuse,
+                           int32_t moment)
 {
+    uint32_t n = builder->intervals->reuses->moment_count;
     struct interval *interval = &builder->interval;
     interval->last_use = moment;
     interval->leave = moment + 1;
@@ -232,6 +60,10 @@ static void close_interval(struct interval_builder *builder, int32_t moment)
         interval->flush = builder->last_write + 1;
         interval->write_back = false;
     }
+    uint32_t next = reuse->to > reuse->from ? reuse->to : reuse->to + n;
+    uint32_t wanted = reuse->flags & REUSE_FLUSH ? reuse->host_first : next;
+    interval->release = interval->flush != INTERVAL_NEVER ? interval->flush : interval->leave;
+    interval->deadline = moment + (int32_t)(wanted - reuse->from);
     g_array_append_val(builder->intervals->items, *interval);
 }
 
@@ -294,7 +126,7 @@ static void build_chunk(struct interval_builder *builder)
             open_interval(builder, &reuses->items[before], moment);
         use(builder, g, moment);
         if (!builder->retained[g])
-            close_interval(builder, moment);
+            close_interval(builder, &reuses->items[g], moment);
     }
 }
 
@@ -302,7 +134,7 @@ static void build_chunk(struct interval_builder *builder)
 static void normalise(struct intervals *intervals)
 {
     for (guint i = 0; i < intervals->items->len; i++) {
-        struct interval *interval = &g_array_index(intervals->items, struct interval, i);
+        struct interval *interval = interval_at(intervals, i);
         int32_t shift = interval->first_use >= moments(intervals) ? moments(intervals) : 0;
         interval->enter -= shift;
         interval->first_use -= shift;
@@ -310,6 +142,8 @@ static void normalise(struct intervals *intervals)
         interval->leave -= shift;
         interval->vacated = interval->leave;
         interval->ready -= shift;
+        interval->release -= shift;
+        interval->deadline -= shift;
         if (interval->flush != INTERVAL_NEVER)
             interval->flush -= shift;
     }
@@ -328,8 +162,9 @@ uint32_t intervals_moment(const struct intervals *intervals, int32_t moment)
     return (uint32_t)((moment + MOMENT_TIMES_CYCLES * moments(intervals)) % moments(intervals));
 }
 
-struct intervals *intervals_new(const struct retention *retention,
-                                const struct interval_options *options)
+/* Returns the intervals before any fetch is issued. */
+static struct intervals *build(const struct retention *retention,
+                               const struct interval_options *options)
 {
     struct intervals *intervals = g_new0(struct intervals, 1);
     intervals->reuses = retention->reuses;
@@ -346,8 +181,36 @@ struct intervals *intervals_new(const struct retention *retention,
         }
     normalise(intervals);
     g_array_sort(intervals->items, by_first_use);
-    prefetch_issue(intervals, retention, options);
     return intervals;
+}
+
+struct intervals *intervals_new(const struct retention *retention,
+                                const struct interval_options *options)
+{
+    struct intervals *intervals = build(retention, options);
+    prefetch(intervals, retention, options);
+    return intervals;
+}
+
+struct intervals *intervals_new_dispatched(const struct retention *retention,
+                                           const struct dispatch_job *job)
+{
+    const struct interval_options options = {.flush_early = true};
+    struct intervals *intervals = build(retention, &options);
+    struct moment_times *times = dispatch(intervals, retention, job);
+    intervals->period_ns = times->period_ns;
+    prefetch_fit(intervals, retention, times, job->copy_ns[1]);
+    moment_times_free(times);
+    return intervals;
+}
+
+struct intervals *intervals_copy(const struct intervals *intervals)
+{
+    struct intervals *copy = g_memdup2(intervals, sizeof *intervals);
+    copy->items = g_array_copy(intervals->items);
+    copy->flushes = g_array_copy(intervals->flushes);
+    copy->permanent = g_memdup2(intervals->permanent, intervals->reuses->chunk_count);
+    return copy;
 }
 
 void intervals_free(struct intervals *intervals)
@@ -401,8 +264,9 @@ static void append_interval(const struct intervals *intervals, const struct inte
     append(timed, intervals_moment(intervals, interval->enter), 2, interval->first_use,
            interval->fetch ? PLAN_FETCH : PLAN_ALLOCATE, interval->chunk);
     if (interval->flush != INTERVAL_NEVER)
-        append(timed, ending(intervals, interval->flush), 1, 0, PLAN_FLUSH, interval->chunk);
-    append(timed, ending(intervals, interval->leave), 0, 0,
+        append(timed, ending(intervals, interval->flush), 1, interval->turn, PLAN_FLUSH,
+               interval->chunk);
+    append(timed, ending(intervals, interval->leave), 0, interval->turn,
            interval->write_back ? PLAN_WRITE_BACK : PLAN_DROP, interval->chunk);
 }
 
@@ -410,7 +274,7 @@ uint32_t intervals_look_ahead(const struct intervals *intervals)
 {
     int32_t most = 0;
     for (guint i = 0; i < intervals->items->len; i++) {
-        const struct interval *interval = &g_array_index(intervals->items, struct interval, i);
+        const struct interval *interval = interval_at(intervals, i);
         most = MAX(most, interval->fetch ? interval->first_use - interval->enter : 0);
     }
     return (uint32_t)most;
@@ -435,7 +299,7 @@ struct decisions *intervals_decisions(const struct intervals *intervals, const s
     decisions->first = g_new0(uint32_t, n + 2);
     decisions->actions = g_array_new(FALSE, FALSE, sizeof(struct plan_action));
     for (guint i = 0; i < intervals->items->len; i++) {
-        const struct interval *interval = &g_array_index(intervals->items, struct interval, i);
+        const struct interval *interval = interval_at(intervals, i);
         append_interval(intervals, interval, timed);
         decisions->initial[interval->chunk] |= intervals_is_initial(intervals, interval);
     }

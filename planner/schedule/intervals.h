@@ -1,9 +1,10 @@
 /* Turns retention into a schedule: when each chunk arrives, leaves and is written back.
  *
- * A residency interval is the time that a chunk spends on the device between two departures. A
- * chunk leaves as soon as its last use is over. Dirty bytes are written back as soon as they were
- * last written. Prefetches are issued ahead of the first use. None of this changes which bytes
- * move. */
+ * A residency interval is the time that a chunk spends on the device between two departures. Copies
+ * are scheduled in one of two ways. By the moment times of an earlier replay: a chunk leaves as
+ * soon as its last use is over, dirty bytes are written back as soon as they were last written, and
+ * fetches are issued ahead of the first use (prefetch.h). Or by dispatch.h, where write-backs may
+ * also wait for more urgent ones. None of this changes which bytes move. */
 #ifndef PSTAR_PLANNER_SCHEDULE_INTERVALS_H
 #define PSTAR_PLANNER_SCHEDULE_INTERVALS_H
 
@@ -26,14 +27,20 @@ struct interval {
     int32_t ready; /* the earliest `enter`: the previous interval is over, and the host has written
                       the chunk */
     int32_t flush; /* written back before this moment, ahead of leaving; or INTERVAL_NEVER */
-    bool fetch;    /* otherwise allocated without a copy */
-    bool write_back; /* dirty when it leaves, and not flushed before */
+    int32_t release;  /* the earliest moment of its write-back: what it writes is written */
+    int32_t deadline; /* the moment that wants what it writes: on the host, or its next use */
+    int32_t turn;     /* orders the write-backs of a moment */
+    int64_t begin_ns; /* when its slot is first written, from the iteration's start */
+    int64_t lasts_ns; /* from then until the end of the last use or write-back */
+    bool fetch;       /* otherwise allocated without a copy */
+    bool write_back;  /* dirty when it leaves, and not flushed before */
 };
 
 struct intervals {
     const struct reuses *reuses;
-    GArray *items;   /* struct interval, by first use */
-    GArray *flushes; /* struct interval_flush: for host operators that read resident chunks */
+    uint64_t period_ns; /* in which begin_ns lies; 0 if begin_ns and lasts_ns are unknown */
+    GArray *items;      /* struct interval, by first use */
+    GArray *flushes;    /* struct interval_flush: for host operators that read resident chunks */
     uint8_t
         *permanent; /* [chunk_count] nonzero for chunks that never leave; they have no interval */
 };
@@ -51,8 +58,15 @@ struct interval_options {
     const uint64_t *copy_ns[2]; /* H2D and D2H: [chunk_count]; with times */
 };
 
+struct dispatch_job;
+
+/* Return a schedule by moment times, and one by dispatch(). Both reach into `retention`, which
+ * outlives them. Free them with intervals_free. */
 struct intervals *intervals_new(const struct retention *retention,
                                 const struct interval_options *options);
+struct intervals *intervals_new_dispatched(const struct retention *retention,
+                                           const struct dispatch_job *job);
+struct intervals *intervals_copy(const struct intervals *intervals);
 void intervals_free(struct intervals *intervals);
 
 /* Returns the actions of the schedule, without addresses. */
@@ -72,9 +86,11 @@ bool intervals_is_initial(const struct intervals *intervals, const struct interv
 struct offsets;
 
 /* Places every interval below the non-model data of all its moments. Chunks that never leave lie at
- * the bottom. An interval that finds no room for its whole prefetch is fetched later, and its
- * `enter` changes. Returns NULL if no such addresses are found, although there may be some. The
- * arguments outlive the result; free it with offsets_free. */
+ * the bottom. If the schedule knows its times, a chunk comes to an address, if possible, after the
+ * write-back of the chunk before it there, and otherwise soon before. An interval that finds no
+ * room for its whole prefetch is fetched later, and its `enter` changes. Returns NULL if no such
+ * addresses are found, although there may be some. The arguments outlive the result; free it with
+ * offsets_free. */
 struct offsets *offsets_find(const struct intervals *intervals, const struct homes *homes,
                              const struct accesses *accesses, uint64_t device_budget);
 void offsets_free(struct offsets *offsets);

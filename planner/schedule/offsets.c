@@ -10,7 +10,8 @@ enum { ATTEMPTS = 12, INTERVALS_MOST = 4000, PAIRS_MOST = 20000000 };
 
 /* The fields of an interval that the overlap test needs, close together. */
 struct live_range {
-    uint32_t enter, length; /* moments */
+    uint32_t enter, length;      /* moments */
+    uint64_t begin_ns, lasts_ns; /* cyclic in the period, if that is known */
     uint64_t bytes;
 };
 
@@ -33,6 +34,10 @@ struct offsets {
     uint64_t
         *permanent;  /* [chunk_count] address of chunks that never leave, NO_ADDRESS for others */
     uint64_t bottom; /* end of the chunks that never leave */
+    uint64_t *time_parts;    /* [placed_count] masks of `placed` in time; 0 without times */
+    uint64_t period_ns;      /* 0 if times are unknown */
+    bool by_time;            /* intervals that share an address must not overlap in time either */
+    uint64_t tolerance_ns;   /* by which they may: the later one waits so long */
     bool hold_until_vacated; /* intervals keep their slot until their write-back is over, if they
                                 can */
 };
@@ -50,9 +55,10 @@ static uint64_t bytes_of(const struct offsets *o, uint32_t index)
 static void set_range(struct offsets *o, uint32_t index, int32_t end)
 {
     const struct interval *interval = interval_at(o, index);
-    o->ranges[index] = (struct live_range){intervals_moment(o->intervals, interval->enter),
-                                           (uint32_t)(end - interval->enter),
-                                           o->intervals->reuses->slot_bytes[interval->chunk]};
+    o->ranges[index] = (struct live_range){
+        intervals_moment(o->intervals, interval->enter), (uint32_t)(end - interval->enter),
+        (uint64_t)interval->begin_ns, (uint64_t)interval->lasts_ns,
+        o->intervals->reuses->slot_bytes[interval->chunk]};
 }
 
 static bool begins_within(uint32_t enter, const struct live_range *range, uint32_t moment_count)
@@ -62,11 +68,22 @@ static bool begins_within(uint32_t enter, const struct live_range *range, uint32
     return after < range->length;
 }
 
-/* Returns whether both hold their slots at some moment. */
+/* Returns whether a chunk that comes at `begin_ns` would wait too long for this one to leave. */
+static bool waits(const struct offsets *o, uint64_t begin_ns, const struct live_range *range)
+{
+    uint64_t after = begin_ns >= range->begin_ns ? begin_ns - range->begin_ns
+                                                 : begin_ns + o->period_ns - range->begin_ns;
+    return after + o->tolerance_ns < range->lasts_ns;
+}
+
+/* Returns whether both hold their slots at some moment or, by time, one would wait for the other.
+ */
 static bool overlap(const struct offsets *o, const struct live_range *a, const struct live_range *b)
 {
     uint32_t n = o->intervals->reuses->moment_count;
-    return begins_within(b->enter, a, n) || begins_within(a->enter, b, n);
+    if (begins_within(b->enter, a, n) || begins_within(a->enter, b, n))
+        return true;
+    return o->by_time && (waits(o, b->begin_ns, a) || waits(o, a->begin_ns, b));
 }
 
 /* Returns the mask of the parts from the part of moment `first` to the part of moment `last`. */
@@ -88,22 +105,43 @@ static uint64_t parts_of(const struct offsets *o, const struct live_range *range
                     : bits_between(o, range->enter, n - 1) | bits_between(o, 0, last - n);
 }
 
-/* Returns the address at which the interval must end at the latest. */
-static uint64_t limit_of(const struct offsets *o, uint32_t index)
+static uint32_t time_part(const struct offsets *o, uint64_t ns)
+{
+    return (uint32_t)((unsigned __int128)(ns % o->period_ns) * PARTS / o->period_ns);
+}
+
+/* Does the same with parts of the period. */
+static uint64_t time_parts_of(const struct offsets *o, const struct live_range *range)
+{
+    if (!o->period_ns)
+        return 0;
+    if (range->lasts_ns >= o->period_ns)
+        return UINT64_MAX;
+    uint64_t end_ns = range->begin_ns + range->lasts_ns;
+    uint64_t from = UINT64_MAX << time_part(o, range->begin_ns);
+    uint64_t to = UINT64_MAX >> (PARTS - 1 - time_part(o, end_ns));
+    return end_ns < o->period_ns ? from & to : from | to;
+}
+
+/* Returns the address at which the interval must end at the latest: below the non-model data until
+ * it has left or, by time, until its write-back is over. */
+static uint64_t limit_of(const struct offsets *o, uint32_t index, bool by_time)
 {
     const struct live_range *range = &o->ranges[index];
-    uint32_t length = MIN(range->length, o->intervals->reuses->moment_count);
+    const struct interval *interval = interval_at(o, index);
+    uint32_t length = by_time ? (uint32_t)(interval->vacated - interval->enter) : range->length;
+    length = MIN(length, o->intervals->reuses->moment_count);
     return (uint64_t)headroom_least(o->limit, range->enter, length);
 }
 
-/* Returns the lowest address that is free throughout the range, whose mask is `parts`. If no such
- * address is at most `most`, returns any address above it. */
+/* Returns the lowest address that is free throughout the range, whose masks are `parts` and
+ * `time_parts`. If no such address is at most `most`, returns any address above it. */
 static uint64_t find_address(const struct offsets *o, const struct live_range *range,
-                             uint64_t parts, uint64_t most)
+                             uint64_t parts, uint64_t time_parts, uint64_t most)
 {
     uint64_t address = o->bottom;
     for (uint32_t i = 0; i < o->placed_count && address <= most; i++) {
-        if (!(o->parts[i] & parts))
+        if (!(o->parts[i] & parts) && !(o->by_time && o->time_parts[i] & time_parts))
             continue;
         uint32_t index = o->placed[i];
         uint64_t begin = o->address[index], end = begin + bytes_of(o, index);
@@ -133,10 +171,11 @@ static uint32_t place_of(const struct offsets *o, uint64_t address)
 static bool place_at(struct offsets *o, uint32_t index)
 {
     const struct live_range *range = &o->ranges[index];
-    uint64_t parts = parts_of(o, range), limit = limit_of(o, index);
+    uint64_t parts = parts_of(o, range), time_parts = time_parts_of(o, range),
+             limit = limit_of(o, index, o->by_time);
     if (range->bytes > limit)
         return false;
-    uint64_t address = find_address(o, range, parts, limit - range->bytes);
+    uint64_t address = find_address(o, range, parts, time_parts, limit - range->bytes);
 
     if (address + range->bytes > limit)
         return false;
@@ -146,6 +185,8 @@ static bool place_at(struct offsets *o, uint32_t index)
     memmove(o->parts + place + 1, o->parts + place, above * sizeof *o->parts);
     o->placed[place] = index;
     o->parts[place] = parts;
+    memmove(o->time_parts + place + 1, o->time_parts + place, above * sizeof *o->time_parts);
+    o->time_parts[place] = time_parts;
     return true;
 }
 
@@ -154,6 +195,24 @@ static bool place_from(struct offsets *o, uint32_t index, int32_t enter, int32_t
     interval_at(o, index)->enter = enter;
     set_range(o, index, end);
     return place_at(o, index);
+}
+
+/* Lets the interval wait for the one before it at the address: a 256th of the period, more, or, if
+ * nothing else is found, however long it takes. */
+static bool place_tolerantly(struct offsets *o, uint32_t index, int32_t enter, int32_t end)
+{
+    bool placed = false;
+    for (int level = 8; level >= 2 && !placed; level--) {
+        o->tolerance_ns = o->period_ns >> level;
+        placed = place_from(o, index, enter, end);
+    }
+    o->tolerance_ns = 0;
+    if (!placed) {
+        o->by_time = false;
+        placed = place_from(o, index, enter, end);
+        o->by_time = true;
+    }
+    return placed;
 }
 
 /* Shortens the prefetch until the interval fits. If possible the interval keeps its slot until its
@@ -165,7 +224,8 @@ static bool place_one(struct offsets *o, uint32_t index)
         int32_t enter = interval.first_use - ahead;
         if ((o->hold_until_vacated && interval.vacated > interval.leave &&
              place_from(o, index, enter, interval.vacated)) ||
-            place_from(o, index, enter, interval.leave))
+            place_from(o, index, enter, interval.leave) ||
+            (o->by_time && place_tolerantly(o, index, enter, interval.leave)))
             return true;
         if (!ahead)
             return false;
@@ -257,7 +317,8 @@ static uint64_t arena_bytes(const struct offsets *o)
     for (uint32_t m = 0; m < o->accesses->moment_count; m++)
         arena = MAX(arena, o->bottom + o->accesses->non_model[m]);
     for (uint32_t i = 0; i < o->count; i++)
-        arena = MAX(arena, o->address[i] + bytes_of(o, i) + o->device_budget - limit_of(o, i));
+        arena = MAX(arena,
+                    o->address[i] + bytes_of(o, i) + o->device_budget - limit_of(o, i, false));
     return arena;
 }
 
@@ -266,7 +327,8 @@ static bool find_all(struct offsets *o)
     uint32_t pairs = MAX(o->count * o->count / 2, 1);
     uint32_t attempts = CLAMP(PAIRS_MOST / pairs, 1, ATTEMPTS);
     for (uint32_t attempt = 0; attempt < attempts; attempt++) {
-        o->hold_until_vacated = attempt < attempts / 2;
+        o->by_time = o->period_ns != 0;
+        o->hold_until_vacated = !o->by_time && attempt < attempts / 2;
         uint32_t failed = place_all(o);
         if (failed == o->count)
             return true;
@@ -296,6 +358,8 @@ struct offsets *offsets_find(const struct intervals *intervals, const struct hom
     o->order = g_new(uint32_t, o->count);
     o->placed = g_new(uint32_t, o->count);
     o->parts = g_new(uint64_t, o->count);
+    o->time_parts = g_new(uint64_t, o->count);
+    o->period_ns = intervals->period_ns;
     o->limit = limit_new(accesses, device_budget);
     o->ranges = g_new(struct live_range, o->count);
     for (uint32_t i = 0; i < o->count; i++) {
@@ -305,8 +369,9 @@ struct offsets *offsets_find(const struct intervals *intervals, const struct hom
     }
     g_qsort_with_data(o->order, (gint)o->count, sizeof *o->order, longest_first, o);
     place_permanent(o, homes);
-    if (o->count <= INTERVALS_MOST && find_all(o))
+    if (o->count <= INTERVALS_MOST && find_all(o)) {
         return o;
+    }
     for (uint32_t i = 0; i < o->count; i++)
         interval_at(o, i)->enter = o->wanted[i];
     offsets_free(o);
@@ -322,6 +387,7 @@ void offsets_free(struct offsets *offsets)
     g_free(offsets->order);
     g_free(offsets->placed);
     g_free(offsets->parts);
+    g_free(offsets->time_parts);
     headroom_free(offsets->limit);
     g_free(offsets->ranges);
     g_free(offsets->permanent);

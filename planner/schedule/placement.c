@@ -193,11 +193,15 @@ struct trace *placement_of_plan(const struct plan *plan, const struct trace *tra
 {
     if (!plan->choices || plan->choices->tensor_count != trace->tensor_count)
         return trace_copy(trace);
-    /* a tensor that is updated on both sides is where it was traced, not where the choices say */
-    struct run_choices *traced = run_choices_of(trace);
-    bool same = run_choices_equal(plan->choices, traced);
-    run_choices_free(traced);
-    return same && !are_apart(trace)
-               ? trace_copy(trace)
-               : model_place_updates(trace, plan->choices->host_update, platform, error);
+    return model_place_updates_after(trace, plan->choices->host_update, plan->choices->update_after,
+                                     platform, error);
+}
+
+struct trace *trace_of_plan(const struct plan *plan, const struct trace *recorded,
+                            const struct platform *platform, GError **error)
+{
+    struct trace *derived = derived_for_plan(plan, recorded, platform, error);
+    struct trace *placed = derived ? placement_of_plan(plan, derived, platform, error) : NULL;
+    trace_free(derived);
+    return placed;
 }

@@ -54,4 +54,9 @@ struct trace *placement_of_plan(const struct plan *plan, const struct trace *tra
 struct trace *derived_for_plan(const struct plan *plan, const struct trace *trace,
                                const struct platform *platform, GError **error);
 
+/* Returns the trace that the plan is for, from the recorded one: derived_for_plan, then
+ * placement_of_plan. Fails as they do. Free the result with trace_free. */
+struct trace *trace_of_plan(const struct plan *plan, const struct trace *recorded,
+                            const struct platform *platform, GError **error);
+
 #endif

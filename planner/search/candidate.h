@@ -21,6 +21,7 @@ struct candidate_job {
                            the digest of their trace */
     uint64_t device_budget; /* of the arena */
     uint64_t host_budget;   /* budget */
+    bool unclipped;         /* as in struct search_options */
 };
 
 struct candidate {
@@ -53,16 +54,19 @@ struct plan *candidate_plan_still(const struct candidate *candidate,
                                   const struct interval_options *options,
                                   struct moment_times **times);
 
-/* Returns a lower bound of the objective for any schedule of what is retained, much faster than a
- * schedule. The bytes are known. The time is at least each of these sums: the device's operators;
- * the copies in either direction; the host's operators; backward with the host's operators that
- * follow it and whose results the next forward uses. The search skips candidates whose bound is
- * poor. */
-double candidate_lower_bound(const struct candidate *candidate, enum objective objective);
+/* Returns a schedule by dispatch() of what is retained. Its period is the duration of an iteration
+ * if addresses cause no waits. Fetches ahead leave `slack_bytes` free. Free the result with
+ * intervals_free. */
+struct intervals *candidate_dispatch(const struct candidate *candidate, uint64_t slack_bytes);
 
-/* Returns a lower bound for a plan without prefetches: the device computes nothing while it fetches
- * the chunks of an operator. */
-double on_demand_lower_bound(const struct replay_view *view, const struct plan *plan,
-                             enum objective objective);
+/* Returns the replayed plan of that schedule, with `times` as above. Addresses are shared by the
+ * times of the schedule or by its moments; which is better differs. */
+struct plan *candidate_plan_dispatched(const struct candidate *candidate,
+                                       const struct intervals *dispatched, bool by_time,
+                                       struct moment_times **times);
+
+/* Returns a lower bound of the objective for any schedule of what is retained (busy_lower_bound),
+ * much faster than a schedule. The search skips candidates whose bound is poor. */
+double candidate_lower_bound(const struct candidate *candidate, enum objective objective);
 
 #endif

@@ -155,6 +155,16 @@ struct layout_choices *layout_choices_new(const struct trace *trace, const GPtrA
     return choices;
 }
 
+uint32_t layout_choices_find(struct layout_choices *choices, const struct layout *layout)
+{
+    for (guint i = 0; i < choices->items->len; i++)
+        if (layout_same_chunks(g_array_index(choices->items, struct layout_choice, i).spec.given,
+                               layout))
+            return i;
+    add_choice(choices, layout_copy(layout), false);
+    return choices->items->len - 1;
+}
+
 void layout_choices_free(struct layout_choices *choices)
 {
     if (!choices)

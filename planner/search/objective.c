@@ -1,8 +1,14 @@
 #include "planner/search/objective.h"
 
+static const char *const names[OBJECTIVES] = {"time", "traffic", "memory"};
+
+const char *objective_name(enum objective objective)
+{
+    return names[objective];
+}
+
 bool objective_parse(const char *name, enum objective *objective, GError **error)
 {
-    static const char *const names[OBJECTIVES] = {"time", "traffic", "memory"};
     for (int i = 0; i < OBJECTIVES; i++) {
         *objective = i;
         if (g_str_equal(name, names[i]))

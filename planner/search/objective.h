@@ -13,6 +13,7 @@ enum objective {
 
 /* Parses "time", "traffic" or "memory". Fails with PLAN_ERROR_INVALID. */
 bool objective_parse(const char *name, enum objective *objective, GError **error);
+const char *objective_name(enum objective objective);
 
 /* Returns whether `plan` is better than `than` by their predicted figures; any plan is better than
  * NULL. With OBJECTIVE_MEMORY both have the same budget, and time decides. */

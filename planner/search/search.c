@@ -350,18 +350,21 @@ static uint32_t count_layouts(const struct search *search)
     return count;
 }
 
+static struct search_baseline describe_baseline(const struct plan *plan, const char *name)
+{
+    return (struct search_baseline){g_strdup(name), plan->layout->chunk_bytes[TRACE_PARAM],
+                                    plan->policy ? plan->look_ahead : 0, plan->predicted};
+}
+
 static void describe(struct search *search, struct search_result *result)
 {
     enum objective objective = search->options.objective;
     const struct plan *policy = trials_best_policy(search->trials, objective);
     const struct plan *strategy = trials_best_strategy(search->trials, objective);
     if (policy)
-        result->policy = (struct search_baseline){
-            g_strdup(policy->policy), policy->layout->chunk_bytes[TRACE_PARAM], policy->predicted};
+        result->policy = describe_baseline(policy, policy->policy);
     if (strategy)
-        result->strategy = (struct search_baseline){g_strdup(strategy->made_by),
-                                                    strategy->layout->chunk_bytes[TRACE_PARAM],
-                                                    strategy->predicted};
+        result->strategy = describe_baseline(strategy, strategy->made_by);
     result->layouts_tried = count_layouts(search);
     for (guint i = search->described; i < search->trials->len; i++)
         result->plans_tried += search_trial(search, i)->plans;
@@ -410,6 +413,7 @@ static void search_deep(struct search *search)
         try_spread(search);
     try_again(search, EFFORT_2, FINALISTS_2);
     try_again(search, EFFORT_3, FINALISTS_3);
+    search_sweep_baselines(search);
 }
 
 static void limit_time(struct search *search, double seconds)
@@ -429,12 +433,13 @@ struct search *search_new(const struct trace *trace, const struct search_options
                                          .costs = options->costs,
                                          .platform = options->platform,
                                          .device_budget = options->device_budget,
-                                         .host_budget = options->host_budget};
+                                         .host_budget = options->host_budget,
+                                         .unclipped = options->unclipped};
     search->choices = layout_choices_new(trace, options->layouts, options->start);
     search->trials = trials_new();
     search->mixes = g_ptr_array_new_with_free_func(g_free);
     if (placement_is_possible(trace, options->platform))
-        search->strategies = strategy_parse_list("all", NULL);
+        search_list_strategies(search);
     search->context = (struct trial_context){.job = &search->job,
                                              .objective = options->objective,
                                              .strategies = search->strategies,
@@ -451,6 +456,7 @@ void search_free(struct search *search)
     g_array_unref(search->trials);
     g_ptr_array_unref(search->mixes);
     g_clear_pointer(&search->strategies, g_ptr_array_unref);
+    g_clear_pointer(&search->tuned, g_ptr_array_unref);
     layout_choices_free(search->choices);
     non_model_free(search->non_model);
     g_free(search);

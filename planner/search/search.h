@@ -2,8 +2,9 @@
  * The simulator times every plan.
  *
  * The result is the best plan that was tried, by the objective. Baselines are tried too, with the
- * chunk sizes of a sweep: every eviction policy and, if updates can be placed, every strategy of
- * other systems. */
+ * chunk sizes of a sweep and with the best plan's layout: every eviction policy with several
+ * look-aheads and, if updates can be placed, all on the host; and then every strategy of other
+ * systems. */
 #ifndef PSTAR_PLANNER_SEARCH_SEARCH_H
 #define PSTAR_PLANNER_SEARCH_SEARCH_H
 
@@ -22,7 +23,9 @@ struct search_options {
     const struct costs *costs;
     const struct platform *platform; /* for updates that move to the other side; if NULL, they take
                                         as long as the trace's own updates there, if it has any */
-    bool alone;                      /* skip the baselines */
+    bool unclipped;                  /* the run does not clip gradients, so that baselines may have
+                                        updates within backward */
+    bool alone;                      /* skip the baselines with which a search begins */
     uint32_t seed; /* the same seed gives the same plan, unless time or a person stops the search */
     double time_limit; /* seconds; 0 is no limit */
     uint32_t threads;  /* 0 is one for each processor */
@@ -36,6 +39,7 @@ struct search_options {
 struct search_baseline {
     char *name; /* NULL if none was tried that fits */
     uint64_t chunk_bytes;
+    uint32_t look_ahead; /* moments; of policies */
     struct plan_figures figures;
 };
 

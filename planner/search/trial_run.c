@@ -8,6 +8,17 @@
 #define PRUNE_RATIO 1.05
 #define VARY_RATIO  1.15
 
+/* Candidates whose schedule by dispatch() takes this much longer than the incumbent get no
+ * addresses. Addresses are good enough if the plan takes at most 0.2 % longer than its schedule,
+ * and schedules of other kinds are not tried if it takes at most 1 % longer. */
+#define DISPATCH_RATIO  1.05
+#define ADDRESSES_RATIO 1.002
+#define CLOSE_RATIO     1.01
+
+/* In iterations of so many operators all kinds of schedules are tried, because that is quick and
+ * each is better for some. */
+enum { SMALL = 500 };
+
 /* The number of moments ahead to fetch if moment times are unknown. If they are known, margins are
  * these fractions of an iteration. */
 enum { LOOK_AHEAD = 64, FIRST_MARGIN = 16, LAST_MARGIN = 64, TIMED_MOST = 6 };
@@ -22,75 +33,6 @@ static const struct effort_budget {
     uint32_t stages, rounds; /* of the first */
 } effort_budgets[] = {
     [EFFORT_0] = {1, 40}, [EFFORT_1] = {1, 40}, [EFFORT_2] = {2, 150}, [EFFORT_3] = {4, 150}};
-
-void trial_open_baselines(const struct candidate_job *job, const struct layout *layout,
-                          struct baselines *baselines)
-{
-    *baselines = (struct baselines){.trace = job->trace,
-                                    .digest = job->digest,
-                                    .layout = layout,
-                                    .non_model = job->non_model->extent,
-                                    .costs = job->costs,
-                                    .platform = job->platform};
-    baselines_open(baselines);
-}
-
-struct plan *trial_plan_policy(const struct candidate_job *job, const struct baselines *baselines,
-                               const struct pstar_policy_ops *policy, enum objective objective,
-                               double most)
-{
-    const struct dry_run_options options = {
-        .device_budget = job->device_budget, .host_budget = job->host_budget, .policy = policy};
-    const struct replay_view view = {job->trace, baselines->accesses, job->costs};
-    struct plan *plan = baselines_policy(baselines, &options, NULL);
-    if (plan && on_demand_lower_bound(&view, plan, objective) > most)
-        g_clear_pointer(&plan, plan_free);
-    if (plan)
-        baselines_time(baselines, plan, NULL);
-    return plan;
-}
-
-struct plan *trial_plan_strategy(const struct candidate_job *job, const struct baselines *baselines,
-                                 const struct strategy *strategy)
-{
-    uint64_t needed;
-    return baselines_strategy(baselines, strategy, job->device_budget, job->host_budget, NULL,
-                              &needed, NULL);
-}
-
-/* Returns the figure that the next policy's plan has to beat. */
-static double best_policy(const struct trial_context *context, const struct trial *trial)
-{
-    double incumbent = trial->policy ? objective_of_plan(context->objective, trial->policy)
-                                     : INFINITY;
-    return context->policy ? fmin(incumbent, objective_of_plan(context->objective, context->policy))
-                           : incumbent;
-}
-
-void trial_run_baselines(const struct trial_context *context, const struct layout_spec *spec,
-                         struct trial *trial)
-{
-    const struct candidate_job *job = context->job;
-    struct layout *layout = layout_pack(job->trace, spec, NULL);
-    struct baselines baselines;
-    g_assert(layout);
-    trial_open_baselines(job, layout, &baselines);
-    for (guint i = 0; context->strategies && i < context->strategies->len; i++) {
-        const struct strategy *strategy = g_ptr_array_index(context->strategies, i);
-        trials_take_better(context->objective, &trial->strategy,
-                           trial_plan_strategy(job, &baselines, strategy));
-        trial->plans++;
-    }
-    for (const struct pstar_policy_ops *const *p = policy_all; *p; p++) {
-        trials_take_better(context->objective, &trial->policy,
-                           trial_plan_policy(job, &baselines, *p, context->objective,
-                                             best_policy(context, trial)));
-        trial->plans++;
-    }
-    trial->done = true;
-    baselines_close(&baselines);
-    layout_free(layout);
-}
 
 /* Takes ownership of `plan` and its times. Returns whether it is better than those before. */
 static bool take_plan(const struct trial_context *context, struct plan *plan,
@@ -176,11 +118,66 @@ static void try_reserves(const struct trial_context *context, const struct candi
     }
 }
 
+/* Returns whether the trial's best plan takes no longer, and moves nothing within the device. */
+static bool is_reached(const struct trial *trial, double seconds)
+{
+    return trial->plan && !trial->plan->predicted.moves &&
+           trial->plan->predicted.iteration_seconds <= seconds;
+}
+
+/* Finds addresses for the schedule, in one way and, unless that costs nothing, in the other. */
+static void try_addresses(const struct trial_context *context, const struct candidate *candidate,
+                          const struct intervals *dispatched, double seconds, struct trial *trial)
+{
+    for (int by_time = 0; by_time < 2 && !is_reached(trial, ADDRESSES_RATIO * seconds); by_time++) {
+        struct moment_times *times;
+        struct plan *plan = candidate_plan_dispatched(candidate, dispatched, by_time, &times);
+        take_plan(context, plan, times, trial);
+    }
+}
+
+/* Returns whether a schedule by dispatch() with so long an iteration may lead to a better plan. */
+static bool may_lead(const struct trial_context *context, const struct trial *trial, double seconds)
+{
+    bool searched = trial->effort > EFFORT_1 || context->objective != OBJECTIVE_TIME ||
+                    !context->incumbent;
+    if (!searched &&
+        seconds > DISPATCH_RATIO * context->incumbent->plan->predicted.iteration_seconds)
+        return false;
+    return !trial->plan || seconds < trial->plan->predicted.iteration_seconds;
+}
+
+/* Schedules copies by dispatch(), with more and more slack, until addresses cost next to nothing.
+ * Returns whether other schedules may be better. */
+static bool try_dispatched(const struct trial_context *context, const struct candidate *candidate,
+                           struct trial *trial)
+{
+    static const uint32_t slack_chunks[] = {0, 1, 4};
+    uint64_t largest = largest_chunk(candidate);
+    double least = INFINITY;
+    for (size_t i = 0; i < G_N_ELEMENTS(slack_chunks); i++) {
+        struct intervals *dispatched = candidate_dispatch(candidate, slack_chunks[i] * largest);
+        double seconds = (double)dispatched->period_ns * 1e-9;
+        bool leads = may_lead(context, trial, seconds);
+        least = fmin(least, seconds);
+        if (leads)
+            try_addresses(context, candidate, dispatched, seconds, trial);
+        intervals_free(dispatched);
+        if (!trial->plan)
+            return candidate->trace->operator_count <= SMALL;
+        if (!leads || trial->effort == EFFORT_0 || is_reached(trial, ADDRESSES_RATIO * seconds))
+            break;
+    }
+    return candidate->trace->operator_count <= SMALL || !is_reached(trial, CLOSE_RATIO * least);
+}
+
 /* Each schedule shows how fast the next may be. A fetch that is issued early is in time, but
  * another chunk may need its room. Margins are halved when they do not help. */
 static void try_schedules(const struct trial_context *context, const struct candidate *candidate,
                           struct trial *trial)
 {
+    if (!try_dispatched(context, candidate, trial))
+        return;
     try_reserves(context, candidate, trial);
     if (trial->effort == EFFORT_0)
         return;

@@ -141,7 +141,21 @@ void search_run_baselines(void *data, uint32_t index)
 {
     struct search *search = data;
     struct trial *trial = search_trial(search, search->begin + index);
-    trial_run_baselines(&search->context, &search_layout(search, trial)->spec, trial);
+    trial_run_baselines(&search->context, search_layout(search, trial), trial);
+}
+
+void search_run_sweep(void *data, uint32_t index)
+{
+    struct search *search = data;
+    struct trial *trial = search_trial(search, search->begin + index);
+    trial_sweep(&search->context, search_layout(search, trial), trial);
+}
+
+void search_run_whole_sweep(void *data, uint32_t index)
+{
+    struct search *search = data;
+    struct trial *trial = search_trial(search, search->begin + index);
+    trial_sweep_wholly(&search->context, search_layout(search, trial), trial);
 }
 
 void search_run_plans(void *data, uint32_t index)
@@ -196,6 +210,7 @@ static void find_best(struct search *search)
                                     ? search_trial(search, best)
                                     : NULL;
     search->context.policy = trials_best_policy(search->trials, search->options.objective);
+    search->context.strategy = trials_best_strategy(search->trials, search->options.objective);
 }
 
 bool search_is_over(const struct search *search)

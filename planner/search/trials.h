@@ -22,6 +22,7 @@ struct layout_choice {
     bool swept;              /* tried first: a given layout, or a size of a sweep in every list */
     bool duplicate; /* swept, but with the chunks of an earlier one: only strategies try it, which
                    may depend on the requested chunk size */
+    bool done;      /* all policies and strategies were tried with it after the search */
 };
 
 struct layout_choices {
@@ -39,6 +40,10 @@ struct layout_choices {
 struct layout_choices *layout_choices_new(const struct trace *trace, const GPtrArray *given,
                                           const struct layout *start);
 void layout_choices_free(struct layout_choices *choices);
+
+/* Returns the index of the choice with the chunks and slots of `layout`, which is added if there is
+ * none. */
+uint32_t layout_choices_find(struct layout_choices *choices, const struct layout *layout);
 
 /* The effort of a trial. With 0 it makes only the first schedule; trials of baselines also have 0.
  */
@@ -84,17 +89,18 @@ void trials_refuse(const GArray *trials, GError **error);
 /* Returns a GArray of struct trial. g_array_unref frees it and what its trials own. */
 GArray *trials_new(void);
 
-/* Opens the baselines of the job with the layout, which outlives them: the plans of policies and
- * strategies that the search is compared with. They are the rows of a sweep, to the byte and the
+/* Opens the baselines of the job with the layout, and with the trace or one whose updates are
+ * placed otherwise; both outlive them. They are the plans of policies and strategies that the
+ * search is compared with. They are the rows of a sweep, to the byte and the
  * nanosecond, so that a search that knows them is never worse than any row. */
-void trial_open_baselines(const struct candidate_job *job, const struct layout *layout,
-                          struct baselines *baselines);
+void trial_open_baselines(const struct candidate_job *job, const struct trace *trace,
+                          const struct layout *layout, struct baselines *baselines);
 
-/* Returns the replayed plan of a policy that fetches on demand. Returns NULL if it does not fit, or
- * is known before the replay to be worse than `most` (an objective_of_plan; INFINITY for all). */
+/* Returns the replayed plan of a policy. Returns NULL if it does not fit, or is known before its
+ * chunks get addresses to be worse than `most` (an objective_of_plan; INFINITY for all). */
 struct plan *trial_plan_policy(const struct candidate_job *job, const struct baselines *baselines,
-                               const struct pstar_policy_ops *policy, enum objective objective,
-                               double most);
+                               const struct pstar_policy_ops *policy, uint32_t look_ahead,
+                               enum objective objective, double most);
 
 /* Returns the replayed plan of a strategy, or NULL if it does not fit. */
 struct plan *trial_plan_strategy(const struct candidate_job *job, const struct baselines *baselines,
@@ -104,18 +110,29 @@ struct plan *trial_plan_strategy(const struct candidate_job *job, const struct b
 struct trial_context {
     const struct candidate_job *job;
     enum objective objective;
-    const GPtrArray *strategies; /* of other systems; NULL if updates cannot be placed */
-    const gint *stop;            /* atomic */
+    const GPtrArray *strategies;       /* of other systems; NULL if updates cannot be placed */
+    const GPtrArray *sweep_strategies; /* those of the sweeps; NULL if none may pay */
+    const gint *stop;                  /* atomic */
 
     /* Results of the rounds before: */
     const struct trial *incumbent; /* with the best plan; may be NULL */
     const struct plan *policy;     /* the best plan of a policy; may be NULL */
+    const struct plan *strategy;   /* the best plan of a strategy; may be NULL */
 };
 
-/* Tries every policy that may beat the best policy, and every strategy. The trial has the traced
- * placement. */
-void trial_run_baselines(const struct trial_context *context, const struct layout_spec *spec,
+/* Tries every policy that may beat the best policy, without look-ahead, and every strategy. The
+ * trial has the traced placement. */
+void trial_run_baselines(const struct trial_context *context, const struct layout_choice *choice,
                          struct trial *trial);
+
+/* Tries the strategies of the sweeps and, with the trial's placement, the policies that may beat
+ * the incumbent with any look-ahead. If the iteration has more than a few operators, policies are
+ * only tried if one of a few comes near the incumbent. trial_sweep_wholly does without that
+ * condition. */
+void trial_sweep(const struct trial_context *context, const struct layout_choice *choice,
+                 struct trial *trial);
+void trial_sweep_wholly(const struct trial_context *context, const struct layout_choice *choice,
+                        struct trial *trial);
 
 /* Finds the best schedule of what local search retains, with the trial's effort. Finds none if the
  * candidate does not fit or, at low effort, if its lower bound is clearly worse than the incumbent.
@@ -129,6 +146,7 @@ struct search {
     struct candidate_job job;
     struct layout_choices *choices;
     GPtrArray *strategies; /* struct strategy, to compare with; NULL if updates cannot be placed */
+    GPtrArray *tuned;      /* struct strategy, with other parameters; NULL as for `strategies` */
     GArray *trials;        /* struct trial */
     guint described;       /* trials that are part of a result */
     guint begin;           /* first trial of the running round */
@@ -155,9 +173,19 @@ void search_add_once(struct search *search, uint32_t layout, struct placement pl
  * incumbent. */
 void search_run(struct search *search, void (*task)(void *data, uint32_t index));
 
-/* Tasks for search_run: baselines, and plans. */
+/* Tasks for search_run: baselines, sweeps of them, and plans. */
 void search_run_baselines(void *data, uint32_t index);
+void search_run_sweep(void *data, uint32_t index);
+void search_run_whole_sweep(void *data, uint32_t index);
 void search_run_plans(void *data, uint32_t index);
+
+/* Lists the strategies that the baselines and the sweeps try. */
+void search_list_strategies(struct search *search);
+
+/* Tries the baselines with any look-ahead, with updates as traced and all on the host, and with
+ * other parameters: with the best plan's layout and with the sizes of a sweep. Comes after the
+ * search, because most are known to be worse than its plan without a replay. */
+void search_sweep_baselines(struct search *search);
 
 /* Returns whether the search was stopped, or has a plan that is good enough. */
 bool search_is_over(const struct search *search);

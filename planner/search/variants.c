@@ -1,4 +1,5 @@
 #include "planner/search/variants.h"
+#include "planner/proof/bound.h"
 #include "planner/schedule/placement.h"
 #include "planner/search/search.h"
 #include "planner/search/variant.h"
@@ -12,6 +13,15 @@ enum {
     HALVINGS = 3, /* of a share, around the best */
 };
 
+/* Returns the outcome of a variant for which no plan was found within the budgets. If host memory
+ * is limited, this need not prove that there is none. */
+static uint8_t memory_outcome(const struct trace *trace, const struct search_options *options)
+{
+    return bound_excludes(trace, options->platform, options->device_budget, options->host_budget)
+               ? CERTIFICATE_DOES_NOT_FIT
+               : CERTIFICATE_SEARCHED;
+}
+
 static void judge_by_time(struct variant_search *c, struct variant *variant)
 {
     uint8_t *outcome = &variant->alternative.outcome;
@@ -19,7 +29,7 @@ static void judge_by_time(struct variant_search *c, struct variant *variant)
         variant->alternative.bound >= variants_nanoseconds(c->best->plan))
         *outcome = CERTIFICATE_BOUNDED;
     else if (!requirement_is_met(variant->trace, c->options, NULL))
-        *outcome = CERTIFICATE_DOES_NOT_FIT;
+        *outcome = memory_outcome(variant->trace, c->options);
     else
         variants_plan_quickly(c, variant);
 }
@@ -30,7 +40,7 @@ static void judge_by_memory(struct variant_search *c, struct variant *variant)
     struct search_options options = variants_remaining(c, 1);
     options.device_budget = c->best->plan->device_budget;
     if (!requirement_is_met(variant->trace, &options, NULL)) {
-        variant->alternative.outcome = CERTIFICATE_DOES_NOT_FIT;
+        variant->alternative.outcome = memory_outcome(variant->trace, &options);
         return;
     }
     struct search_result *result = variants_search_fully(variant->trace, c->trace, &options, NULL);
@@ -273,7 +283,7 @@ static bool search_first(struct variant_search *c, struct trace *trace, GError *
     if (!c->full) {
         g_clear_pointer(&variant->search, search_free);
         if (!requirement_is_met(trace, &options, NULL))
-            variant->alternative.outcome = CERTIFICATE_DOES_NOT_FIT;
+            variant->alternative.outcome = memory_outcome(trace, &options);
         return false;
     }
     c->stopped |= c->full->stopped && !c->deadline;

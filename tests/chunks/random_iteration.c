@@ -1,6 +1,7 @@
 #include "tests/chunks/random_iteration.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct builder {
     struct trace *trace;
@@ -140,7 +141,7 @@ static void build_iteration(struct builder *b, uint32_t tensors)
             add_update(b, t);
 }
 
-struct trace *random_iteration(GRand *random)
+static struct builder begin_trace(GRand *random)
 {
     struct builder b = {.trace = g_new0(struct trace, 1),
                         .random = random,
@@ -154,21 +155,113 @@ struct trace *random_iteration(GRand *random)
     trace->precision = g_strdup("bf16");
     trace->batch = trace->sequence = trace->micro_batches = 1;
     describe_lists(&b);
-    trace->tensor_count = (uint32_t)g_rand_int_range(random, 1, 16);
-    trace->tensors = g_new0(struct trace_tensor, trace->tensor_count);
-    for (uint32_t t = 0; t < trace->tensor_count; t++) {
+    return b;
+}
+
+static void add_tensors(struct builder *b, uint32_t count)
+{
+    struct trace *trace = b->trace;
+    trace->tensor_count = count;
+    trace->tensors = g_new0(struct trace_tensor, count);
+    for (uint32_t t = 0; t < count; t++) {
         trace->tensors[t].name = g_strdup_printf("t%u", t);
-        trace->tensors[t].elements = (uint64_t)g_rand_int_range(random, 1, 1500);
+        trace->tensors[t].elements = (uint64_t)g_rand_int_range(b->random, 1, 1500);
     }
-    build_iteration(&b, trace->tensor_count);
-    trace->operator_count = b.operators->len;
-    trace->access_count = b.accesses->len;
-    trace->buffer_count = b.buffers->len;
-    trace->operators = (void *)g_array_free(b.operators, FALSE);
-    trace->accesses = (void *)g_array_free(b.accesses, FALSE);
-    trace->buffers = (void *)g_array_free(b.buffers, FALSE);
+}
+
+static struct trace *end_trace(struct builder *b)
+{
+    struct trace *trace = b->trace;
+    trace->operator_count = b->operators->len;
+    trace->access_count = b->accesses->len;
+    trace->buffer_count = b->buffers->len;
+    trace->operators = (void *)g_array_free(b->operators, FALSE);
+    trace->accesses = (void *)g_array_free(b->accesses, FALSE);
+    trace->buffers = (void *)g_array_free(b->buffers, FALSE);
     trace_sum_buffers(trace);
     return trace;
+}
+
+struct trace *random_iteration(GRand *random)
+{
+    struct builder b = begin_trace(random);
+    add_tensors(&b, (uint32_t)g_rand_int_range(random, 1, 16));
+    build_iteration(&b, b.trace->tensor_count);
+    return end_trace(&b);
+}
+
+/* ---- any accesses ---- */
+
+/* Accesses some lists of the tensor, as chance has it. */
+static void access_wildly(struct builder *b, uint32_t tensor)
+{
+    for (int list = 0; list < TRACE_LISTS; list++)
+        if (b->trace->list_element_bytes[list] && g_rand_boolean(b->random))
+            access_tensor(b, tensor, (enum trace_list)list,
+                          (enum trace_mode)g_rand_int_range(b->random, 0, 3));
+}
+
+static void add_wild_operator(struct builder *b, enum trace_phase phase)
+{
+    static const char *const verbs[] = {"forward", "backward", "update"};
+    uint32_t tensors = b->trace->tensor_count;
+    uint32_t tensor = (uint32_t)g_rand_int_range(b->random, 0, (gint32)tensors);
+    bool on_host = g_rand_int_range(b->random, 0, 3) == 0;
+    begin_operator(b, verbs[phase], tensor, phase, on_host ? TRACE_ON_HOST : TRACE_ON_DEVICE);
+    access_wildly(b, tensor);
+    if (tensors > 1 && phase != TRACE_UPDATE_PHASE && g_rand_boolean(b->random))
+        access_wildly(b, (tensor + 1) % tensors);
+    if (!on_host && g_rand_boolean(b->random))
+        add_buffer(b, b->operators->len - 1, b->operators->len - 1);
+}
+
+struct trace *wild_iteration(GRand *random)
+{
+    struct builder b = begin_trace(random);
+    add_tensors(&b, (uint32_t)g_rand_int_range(random, 1, 4));
+    for (int phase = TRACE_FORWARD; phase <= TRACE_UPDATE_PHASE; phase++)
+        for (int i = g_rand_int_range(random, phase == TRACE_FORWARD, 6); i > 0; i--)
+            add_wild_operator(&b, (enum trace_phase)phase);
+    return end_trace(&b);
+}
+
+/* Puts the operators from `first` on in this order, with their accesses. */
+static void reorder(struct trace *trace, uint32_t first, const struct trace_operator *order)
+{
+    g_autofree struct trace_access *accesses = g_memdup2(trace->accesses,
+                                                         trace->access_count * sizeof *accesses);
+    uint32_t next = trace->operators[first].first_access;
+    for (uint32_t m = first; m < trace->operator_count; m++) {
+        struct trace_operator *op = &trace->operators[m];
+        *op = order[m - first];
+        memcpy(trace->accesses + next, accesses + op->first_access,
+               op->access_count * sizeof *accesses);
+        op->first_access = next;
+        next += op->access_count;
+    }
+}
+
+void shuffle_updates(struct trace *trace, GRand *random)
+{
+    uint32_t first = trace->operator_count;
+    while (first > 0 && trace->operators[first - 1].phase == TRACE_UPDATE_PHASE)
+        first--;
+    uint32_t count = trace->operator_count - first;
+    g_autofree struct trace_operator *order = g_memdup2(trace->operators + first,
+                                                        count * sizeof *order);
+    for (uint32_t i = 0; i < count / 2 && !random; i++) {
+        struct trace_operator op = order[i];
+        order[i] = order[count - 1 - i];
+        order[count - 1 - i] = op;
+    }
+    for (uint32_t i = count; i > 1 && random; i--) {
+        uint32_t with = (uint32_t)g_rand_int_range(random, 0, (gint32)i);
+        struct trace_operator op = order[i - 1];
+        order[i - 1] = order[with];
+        order[with] = op;
+    }
+    if (count)
+        reorder(trace, first, order);
 }
 
 const struct pstar_policy_ops *random_policy(GRand *random)

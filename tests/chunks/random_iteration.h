@@ -10,6 +10,15 @@
  * and oversized tensors, drawn from `random`. The trace passes trace_check. */
 struct trace *random_iteration(GRand *random);
 
+/* Operators in the order of the phases that read, update and overwrite lists of a few tensors as
+ * chance has it, on either side. So the host may write what nobody reads. The trace passes
+ * trace_check. */
+struct trace *wild_iteration(GRand *random);
+
+/* Puts the updates at the end of the iteration into a random order; if `random` is NULL, reverses
+ * them. */
+void shuffle_updates(struct trace *trace, GRand *random);
+
 /* Any of policy_all. */
 const struct pstar_policy_ops *random_policy(GRand *random);
 

@@ -45,6 +45,16 @@ static uint32_t slow_next_device_use(const struct accesses *accesses, uint32_t c
     return NO_INDEX;
 }
 
+/* Returns whether the next use on the device waits for what this access wrote. */
+static bool slow_is_needed(const struct trace *trace, const struct layout *layout,
+                           const struct accesses *accesses, uint32_t access)
+{
+    const struct chunk_access *item = &accesses->items[access];
+    uint32_t next = accesses->next_device_use[access];
+    return item->flags & ACCESS_WRITES && next != NO_INDEX &&
+           !chunk_is_dead(trace, layout, item->chunk, next % accesses->moment_count);
+}
+
 static void check_moment(const struct trace *trace, const struct layout *layout,
                          const struct accesses *accesses, uint32_t m)
 {
@@ -58,6 +68,9 @@ static void check_moment(const struct trace *trace, const struct layout *layout,
                         trace->operators[m].place == TRACE_ON_HOST);
         g_assert_cmpuint(accesses->next_device_use[a], ==,
                          slow_next_device_use(accesses, access->chunk, m));
+        g_assert_cmpuint(accesses_next_need(accesses, a), ==,
+                         slow_is_needed(trace, layout, accesses, a) ? accesses->next_device_use[a]
+                                                                    : NO_INDEX);
         for (uint32_t b = accesses->first[m]; b < a; b++)
             g_assert_cmpuint(accesses->items[b].chunk, !=, access->chunk);
     }
@@ -67,7 +80,7 @@ static void test_random(void)
 {
     GRand *random = g_rand_new_with_seed(random_seed());
     for (int i = 0; i < TRIALS; i++) {
-        struct trace *trace = random_iteration(random);
+        struct trace *trace = i % 2 ? random_iteration(random) : wild_iteration(random);
         struct layout *layout =
             layout_pack_uniform(trace, 256 * (uint64_t)g_rand_int_range(random, 1, 60), NULL);
         struct non_model *non_model = non_model_place(trace);

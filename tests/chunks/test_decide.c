@@ -287,7 +287,7 @@ static void job_draw(struct job *job, GRand *random)
                                    ? 0
                                    : 256 * (uint64_t)g_rand_int_range(random, 1, 200);
     job->options.look_ahead = (uint32_t)(g_rand_boolean(random) ? 0
-                                                                : g_rand_int_range(random, 1, 7));
+                                                                : g_rand_int_range(random, 1, 60));
 }
 
 static void job_clear(struct job *job)

@@ -74,8 +74,11 @@ static void test_arena(void)
         uint64_t above = at;
         while (above < G_N_ELEMENTS(cells) && cells[above] < 0)
             above++;
-        g_assert_cmpuint(arena_first_above(arena, at), ==,
-                         above < G_N_ELEMENTS(cells) ? (uint32_t)cells[above] : BLOCKS);
+        uint32_t first = above < G_N_ELEMENTS(cells) ? (uint32_t)cells[above] : BLOCKS;
+        g_assert_cmpuint(arena_first_above(arena, at, BLOCKS), ==, first);
+        for (uint32_t from = 0; from < BLOCKS; from++)
+            if (arena->address[from] != NO_ADDRESS && arena->address[from] + bytes[from] <= at)
+                g_assert_cmpuint(arena_first_above(arena, at, from), ==, first);
     }
     arena_free(arena);
 }

@@ -1,5 +1,6 @@
 /* Certificates: what is written is read back, every byte of plan and trace is sealed, and bounds
  * are recomputed from their prices. */
+#include "planner/answers/requests.h"
 #include "planner/answers/verify.h"
 #include "planner/proof/certificate.h"
 #include "planner/schedule/placement.h"
@@ -9,6 +10,7 @@
 #include "traces/trace_file.h"
 
 #include <glib/gstdio.h>
+#include <string.h>
 
 enum { CASES = 8, FLIPS = 200 };
 
@@ -20,12 +22,12 @@ struct fixture {
     struct plan *plan;            /* as it was read back */
 };
 
-static struct plan *search(const struct trace *trace, GRand *random, struct trace **placed)
+static struct plan *search(const struct trace *trace, const char *share, GRand *random,
+                           struct trace **placed)
 {
     struct costs *costs = costs_new(NULL, LINK, NULL);
     struct search_options options = {
         .host_budget = UINT64_MAX, .costs = costs, .seed = g_rand_int(random), .threads = 1};
-    g_autofree char *share = g_strdup_printf("%d%%", g_rand_int_range(random, 20, 90));
     g_assert_true(sizes_parse_budget(share, trace, &options.device_budget, NULL));
     struct search_result *result = search_plan(trace, &options, NULL);
     struct plan *plan = result ? g_steal_pointer(&result->plan) : NULL;
@@ -42,11 +44,13 @@ static void set_up(struct fixture *f, GRand *random)
     f->folder = g_dir_make_tmp("pstar-certificate-XXXXXX", NULL);
     f->trace_path = g_build_filename(f->folder, "run.pstar", NULL);
     f->plan_path = g_build_filename(f->folder, "plan.json", NULL);
-    while (f->traced = random_iteration(random), !(plan = search(f->traced, random, &f->trace)))
+    g_autofree char *share = g_strdup_printf("%d%%", g_rand_int_range(random, 20, 90));
+    while (f->traced = random_iteration(random),
+           !(plan = search(f->traced, share, random, &f->trace)))
         trace_free(f->traced);
     g_assert_true(trace_write(f->traced, f->trace_path, NULL));
     g_autofree char *hash = certificate_hash_file(f->trace_path, NULL);
-    const struct certificate_source source = {hash, NULL, LINK, f->traced};
+    const struct certificate_source source = {"time", hash, NULL, LINK, f->traced};
     g_assert_true(certificate_make(plan, f->trace, &source, NULL));
     g_assert_true(plan_write(plan, f->plan_path, NULL));
     plan_free(plan);
@@ -156,11 +160,154 @@ static void test_figures_are_recomputed(void)
     }
 }
 
+static void check_below_bound(struct fixture *f, bool of_time)
+{
+    struct certificate *certificate = f->plan->certificate;
+    g_autoptr(GError) error = NULL;
+    const struct plan_figures before = f->plan->predicted;
+    uint64_t time = certificate->time.achieved, traffic = certificate->traffic.achieved;
+    if (of_time) {
+        certificate->time.achieved = certificate->time.bound - 1;
+        f->plan->predicted.iteration_seconds = (double)certificate->time.achieved * 1e-9;
+    } else {
+        certificate->traffic.achieved = certificate->traffic.bound - 1;
+        f->plan->predicted.h2d_bytes = certificate->traffic.achieved;
+        f->plan->predicted.d2h_bytes = 0;
+    }
+    g_assert_false(certificate_check(f->plan, f->trace, f->traced, &error));
+    g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_INVALID));
+    g_assert_nonnull(strstr(error->message, "less than"));
+    g_assert_true(plan_write(f->plan, f->plan_path, NULL));
+    g_clear_error(&error);
+    g_assert_null(plan_read(f->plan_path, &error));
+    g_assert_nonnull(strstr(error->message, "lower bound is above"));
+    certificate->time.achieved = time;
+    certificate->traffic.achieved = traffic;
+    f->plan->predicted = before;
+}
+
+/* A plan that is better than its bound is refused, although bound and plan are as stated. */
+static void test_below_bound(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    int below = 0;
+    for (int i = 0; i < CASES; i++) {
+        struct fixture f;
+        set_up(&f, random);
+        for (int of_time = 0; of_time < 2; of_time++) {
+            uint64_t bound = of_time ? f.plan->certificate->time.bound
+                                     : f.plan->certificate->traffic.bound;
+            if (!bound)
+                continue;
+            check_below_bound(&f, of_time);
+            below++;
+        }
+        tear_down(&f);
+    }
+    g_assert_cmpint(below, >, 0);
+}
+
+static void add_operator(struct trace *trace, const char *name, enum trace_phase phase,
+                         enum trace_place place, uint64_t ms, struct trace_access access)
+{
+    uint32_t m = trace->operator_count++;
+    trace->accesses[m] = access;
+    trace->access_count = m + 1;
+    trace->operators[m] = (struct trace_operator){.name = g_strdup(name),
+                                                  .phase = (uint8_t)phase,
+                                                  .place = (uint8_t)place,
+                                                  .layer = -1,
+                                                  .first_access = m,
+                                                  .access_count = 1,
+                                                  .duration_ns = ms * 1000000};
+}
+
+/* The host clears, and may then read, a gradient that the device overwrites in the next iteration.
+ * So the device never waits for the host. */
+static struct trace *trace_with_dead_writes(bool is_read)
+{
+    struct trace *trace = g_new0(struct trace, 1);
+    const struct trace_access gradient = {0, TRACE_GRAD, TRACE_OVERWRITE},
+                              cleared = {0, TRACE_GRAD, TRACE_UPDATE},
+                              read = {0, TRACE_GRAD, TRACE_READ},
+                              parameter = {0, TRACE_PARAM, TRACE_READ};
+    trace->producer = g_strdup("a test");
+    trace->precision = g_strdup("fp32");
+    trace->batch = trace->sequence = trace->micro_batches = 1;
+    trace->list_element_bytes[TRACE_PARAM] = trace->list_element_bytes[TRACE_GRAD] = 4;
+    trace->tensor_count = 1;
+    trace->tensors = g_new0(struct trace_tensor, 1);
+    trace->tensors[0] = (struct trace_tensor){g_strdup("t"), 1024};
+    trace->operators = g_new0(struct trace_operator, 4);
+    trace->accesses = g_new0(struct trace_access, 4);
+    add_operator(trace, "make", TRACE_FORWARD, TRACE_ON_DEVICE, 1, gradient);
+    add_operator(trace, "use", TRACE_BACKWARD, TRACE_ON_DEVICE, 5, parameter);
+    add_operator(trace, "clear", TRACE_UPDATE_PHASE, TRACE_ON_HOST, 5, cleared);
+    if (is_read)
+        add_operator(trace, "look", TRACE_UPDATE_PHASE, TRACE_ON_HOST, 1, read);
+    trace_sum_buffers(trace);
+    return trace;
+}
+
+static void test_dead_writes(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    for (int is_read = 0; is_read < 2; is_read++) {
+        g_autoptr(GError) error = NULL;
+        struct trace *trace = trace_with_dead_writes(is_read), *placed;
+        g_assert_true(trace_check(trace, "the test's", &error));
+        struct plan *plan = search(trace, "200%", random, &placed);
+        const struct certificate_source source = {"time", NULL, NULL, LINK, trace};
+        g_assert_true(certificate_make(plan, placed, &source, &error));
+        const struct certificate_time *time = &plan->certificate->time;
+        g_assert_cmpuint(time->bound, <=, time->achieved);
+        g_assert_cmpuint(time->bound, >=, 6000000);
+        g_assert_cmpuint(time->achieved, <, 7000000);
+        plan_free(plan);
+        trace_free(placed);
+        trace_free(trace);
+    }
+}
+
+/* A plan that does not verify when it was found is not written. */
+static void test_faults_are_not_written(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    g_autoptr(GError) error = NULL;
+    struct fixture f;
+    set_up(&f, random);
+    struct costs *costs = costs_new(NULL, LINK, NULL);
+    const struct search_options options = {.device_budget = f.plan->device_budget,
+                                           .host_budget = UINT64_MAX,
+                                           .costs = costs,
+                                           .threads = 1};
+    const struct plan_paths paths = {.plan = f.plan_path, .trace = f.trace_path, .link = LINK};
+    struct variants_result *result = variants_search(f.traced, &options, 0, NULL);
+    g_assert_nonnull(result);
+    g_assert_cmpint(g_unlink(f.plan_path), ==, 0);
+    result->best->plan->predicted.evictions++;
+    g_assert_false(request_write(&paths, f.traced, &options, result, &error));
+    g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_INVALID));
+    g_assert_nonnull(strstr(error->message, "fault of pstar"));
+    g_assert_false(g_file_test(f.plan_path, G_FILE_TEST_EXISTS));
+    g_clear_error(&error);
+    result->best->plan->predicted.evictions--;
+    request_write(&paths, f.traced, &options, result, &error);
+    g_assert_no_error(error);
+    g_assert_true(verify_files(&f, NULL));
+    variants_result_free(result);
+    costs_free(costs);
+    tear_down(&f);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/certificate/what_is_written_is_verified", test_what_is_written_is_verified);
     g_test_add_func("/certificate/changed_bytes_are_caught", test_changed_bytes_are_caught);
     g_test_add_func("/certificate/figures_are_recomputed", test_figures_are_recomputed);
+    g_test_add_func("/certificate/below_bound", test_below_bound);
+    g_test_add_func("/certificate/dead_writes", test_dead_writes);
+    g_test_add_func("/certificate/faults_are_not_written", test_faults_are_not_written);
     return g_test_run();
 }

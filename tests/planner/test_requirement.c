@@ -1,10 +1,11 @@
 /* The reported memory requirement is enough, and no layout needs less. */
+#include "planner/proof/bound.h"
 #include "planner/search/candidate.h"
 #include "planner/search/search.h"
 #include "planner/search/trials.h"
 #include "tests/chunks/random_iteration.h"
 
-enum { TRIALS = 6, LAYOUT_TRIALS = 60 };
+enum { TRIALS = 6, LAYOUT_TRIALS = 60, EXCLUDED_TRIALS = 200 };
 
 static uint64_t needed_by(const struct candidate_job *job, const struct layout_spec *spec,
                           struct placement placement)
@@ -84,10 +85,50 @@ static void test_enough(void)
     g_rand_free(random);
 }
 
+/* If host memory is plentiful, what does not fit is excluded. If it is limited, what is excluded
+ * does not fit, and is not found. */
+static void test_excluded(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    struct platform *platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
+    struct costs *costs = costs_new(platform, NULL, NULL);
+    int limited = 0, proved = 0, unmet = 0;
+    for (int trial = 0; trial < EXCLUDED_TRIALS; trial++) {
+        struct trace *trace = random_iteration(random);
+        struct search_options options = {.platform = g_rand_boolean(random) ? platform : NULL,
+                                         .costs = costs,
+                                         .host_budget = UINT64_MAX,
+                                         .threads = 1};
+        double bytes = (double)trace_model_bytes(trace);
+        if (trial % 2)
+            options.host_budget = (uint64_t)(g_rand_double(random) * 1.2 * bytes);
+        options.device_budget = (uint64_t)(g_rand_double(random) * bytes);
+        bool met = requirement_is_met(trace, &options, NULL);
+        bool excluded = bound_excludes(trace, options.platform, options.device_budget,
+                                       options.host_budget);
+        if (options.host_budget == UINT64_MAX)
+            g_assert_cmpint(excluded, ==, !met);
+        if (excluded) {
+            g_assert_false(met);
+            g_assert_null(search_plan(trace, &options, NULL));
+        }
+        limited += trial % 2;
+        unmet += trial % 2 && !met;
+        proved += trial % 2 && excluded;
+        trace_free(trace);
+    }
+    g_test_message("of %d limits of the host, %d were too low, %d of them by proof", limited, unmet,
+                   proved);
+    g_assert_cmpint(proved, >, 0);
+    costs_free(costs);
+    platform_free(platform);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/requirement/no-layout-needs-less", test_no_layout_needs_less);
     g_test_add_func("/requirement/enough", test_enough);
+    g_test_add_func("/requirement/excluded", test_excluded);
     return g_test_run();
 }

@@ -4,6 +4,7 @@
 #include "planner/answers/verify.h"
 #include "planner/proof/bound.h"
 #include "planner/proof/prices.h"
+#include "planner/search/busy.h"
 #include "planner/search/candidate.h"
 #include "planner/search/trials.h"
 #include "tests/chunks/random_iteration.h"
@@ -113,20 +114,38 @@ static void check_lower_bound(const struct plan *plan, double bytes, double seco
     g_assert_cmpfloat(seconds, <=, plan->predicted.iteration_seconds * (1 + 1e-9));
 }
 
-static void check_policies(const struct fixture *f)
+static double lower_bound(const struct replay_view *view, const struct plan *plan,
+                          enum objective objective)
+{
+    const struct busy_actions actions = {plan->layout, plan->actions, plan->first_action,
+                                         plan->look_ahead};
+    return busy_policy_lower_bound(view, &actions, objective);
+}
+
+static void check_policy(const struct fixture *f, const struct baselines *baselines,
+                         const struct pstar_policy_ops *policy, uint32_t look_ahead)
 {
     const struct replay_view view = {f->trace, f->candidate->accesses, f->costs};
+    const struct busy_times busy = busy_count(&view);
+    double operators = busy_lower_bound(&busy, OBJECTIVE_TIME);
+    struct plan *plan = trial_plan_policy(&f->job, baselines, policy, look_ahead, OBJECTIVE_TIME,
+                                          INFINITY);
+    check_plan(f, plan);
+    check_lower_bound(plan, lower_bound(&view, plan, OBJECTIVE_TRAFFIC),
+                      lower_bound(&view, plan, OBJECTIVE_TIME));
+    if (operators > 0)
+        g_assert_null(trial_plan_policy(&f->job, baselines, policy, look_ahead, OBJECTIVE_TIME,
+                                        operators * (1 - 1e-9)));
+    plan_free(plan);
+}
+
+static void check_policies(const struct fixture *f)
+{
     struct baselines baselines;
-    trial_open_baselines(&f->job, f->candidate->layout, &baselines);
+    trial_open_baselines(&f->job, f->trace, f->candidate->layout, &baselines);
     for (const struct pstar_policy_ops *const *p = policy_all; *p; p++) {
-        struct plan *plan = trial_plan_policy(&f->job, &baselines, *p, OBJECTIVE_TIME, INFINITY);
-        check_plan(f, plan);
-        double least = on_demand_lower_bound(&view, plan, OBJECTIVE_TIME);
-        check_lower_bound(plan, on_demand_lower_bound(&view, plan, OBJECTIVE_TRAFFIC), least);
-        if (least > 0)
-            g_assert_null(
-                trial_plan_policy(&f->job, &baselines, *p, OBJECTIVE_TIME, least * (1 - 1e-9)));
-        plan_free(plan);
+        check_policy(f, &baselines, *p, 0);
+        check_policy(f, &baselines, *p, 3);
     }
     baselines_close(&baselines);
 }
@@ -143,6 +162,17 @@ static struct interval_options random_options(GRand *random, const struct moment
     if (g_rand_boolean(random))
         options.look_ahead = UINT32_MAX;
     return options;
+}
+
+static struct plan *plan_dispatched(const struct fixture *f, GRand *random,
+                                    struct moment_times **times)
+{
+    uint64_t slack = (uint64_t)g_rand_int_range(random, 0, 1 << 14);
+    struct intervals *dispatched = candidate_dispatch(f->candidate, slack);
+    struct plan *plan = candidate_plan_dispatched(f->candidate, dispatched, g_rand_boolean(random),
+                                                  times);
+    intervals_free(dispatched);
+    return plan;
 }
 
 static void check_times(const struct moment_times *times, const struct plan *plan)
@@ -190,7 +220,8 @@ static void test_plans_move_what_is_reckoned(void)
         for (int round = 0; f.candidate && round < ROUNDS; round++) {
             struct moment_times *next = NULL;
             struct interval_options options = random_options(random, times);
-            struct plan *plan = candidate_plan(f.candidate, &options, &next);
+            struct plan *plan = round % 2 ? plan_dispatched(&f, random, &next)
+                                          : candidate_plan(f.candidate, &options, &next);
             check_headroom(f.candidate->retention);
             check_plan(&f, plan);
             check_times(next, plan);

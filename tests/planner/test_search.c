@@ -1,6 +1,9 @@
-/* The search is never worse than any policy or strategy with any size of the default sweep, gives
- * the same plan for the same seed, and says what would fit if nothing does. */
+/* The search is never worse than any policy or strategy with any size of the default sweep and any
+ * look-ahead that it tries, with updates as traced and all on the host, and with its own layout. It
+ * gives the same plan for the same seed, and says what would fit if nothing does. */
+#include "models/derive.h"
 #include "planner/answers/verify.h"
+#include "planner/schedule/placement.h"
 #include "planner/search/search.h"
 #include "sim/sizes.h"
 #include "sim/sweep.h"
@@ -47,25 +50,23 @@ static uint64_t traffic(const struct plan_figures *figures)
     return figures->h2d_bytes + figures->d2h_bytes;
 }
 
-/* Makes the rows of the default sweep at the search's budget, with a platform also those of all
+/* Makes the rows of all policies with several look-aheads at the search's budget, and of the
  * strategies. */
-static struct sweep *default_sweep(const struct fixture *f)
+static struct sweep *sweep_of(const struct fixture *f, const struct trace *trace,
+                              GPtrArray *layouts, GPtrArray *strategies)
 {
-    g_autoptr(GPtrArray) layouts = layout_list_parse(NULL, NULL, f->trace, NULL);
-    g_autoptr(GArray) look_aheads = sizes_parse_counts(NULL, NULL);
+    g_autoptr(GArray) look_aheads = sizes_parse_counts("0,1,4,16,64,256", NULL);
     g_autoptr(GArray) budgets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
-    g_autoptr(GPtrArray) strategies = strategy_parse_list("all", NULL);
     uint64_t budget = f->options.device_budget + f->trace->library_bytes;
     g_array_append_val(budgets, budget);
-    return sweep_run(f->trace,
-                     &(struct sweep_options){.layouts = layouts,
-                                             .budgets = budgets,
-                                             .look_aheads = look_aheads,
-                                             .policies = policy_all,
-                                             .strategies = f->options.platform ? strategies : NULL,
-                                             .platform = f->options.platform,
-                                             .host_budget = UINT64_MAX,
-                                             .costs = f->costs});
+    return sweep_run(trace, &(struct sweep_options){.layouts = layouts,
+                                                    .budgets = budgets,
+                                                    .look_aheads = look_aheads,
+                                                    .policies = policy_all,
+                                                    .strategies = strategies,
+                                                    .platform = f->options.platform,
+                                                    .host_budget = UINT64_MAX,
+                                                    .costs = f->costs});
 }
 
 static bool is_better(enum objective objective, const struct plan_figures *a,
@@ -75,16 +76,39 @@ static bool is_better(enum objective objective, const struct plan_figures *a,
                                           : a->iteration_seconds < b->iteration_seconds;
 }
 
-static void check_against_sweep(const struct fixture *f, const struct plan *plan)
+static void check_against_sweep(const struct fixture *f, const struct plan *plan,
+                                const struct trace *trace, GPtrArray *layouts, bool strategies)
 {
-    struct sweep *sweep = default_sweep(f);
+    g_autoptr(GPtrArray) all = strategy_parse_list("all", NULL);
+    struct sweep *sweep = sweep_of(f, trace, layouts, strategies ? all : NULL);
     for (uint32_t r = 0; r < sweep->row_count; r++)
         if (sweep->rows[r].fits &&
             is_better(f->options.objective, &sweep->rows[r].figures, &plan->predicted))
-            g_error("%s is better than the plan", sweep->rows[r].policy
-                                                      ? sweep->rows[r].policy->name
-                                                      : sweep->rows[r].strategy->name);
+            g_error("%s, %u moments ahead, is better than the plan",
+                    sweep->rows[r].policy ? sweep->rows[r].policy->name
+                                          : sweep->rows[r].strategy->name,
+                    sweep->rows[r].look_ahead);
     sweep_free(sweep);
+}
+
+static void check_against_sweeps(const struct fixture *f, const struct plan *plan)
+{
+    g_autoptr(GPtrArray) layouts = layout_list_parse(NULL, NULL, f->trace, NULL);
+    g_autoptr(GPtrArray) own = g_ptr_array_new();
+    g_autofree uint8_t *on_host = g_new(uint8_t, f->trace->tensor_count);
+    struct named_layout named = {.layout = plan->layout};
+    struct trace *host = NULL;
+    g_ptr_array_add(own, &named);
+    memset(on_host, 1, f->trace->tensor_count);
+    if (placement_is_possible(f->trace, f->options.platform))
+        host = model_place_updates(f->trace, on_host, f->options.platform, NULL);
+    check_against_sweep(f, plan, f->trace, layouts, f->options.platform);
+    check_against_sweep(f, plan, f->trace, own, f->options.platform);
+    if (host) {
+        check_against_sweep(f, plan, host, layouts, false);
+        check_against_sweep(f, plan, host, own, false);
+    }
+    trace_free(host);
 }
 
 static void test_never_worse_than_any(void)
@@ -98,7 +122,7 @@ static void test_never_worse_than_any(void)
         if (result) {
             g_assert_false(result->stopped);
             verify_plan(result->plan, result->trace, f.costs, NULL, &error);
-            check_against_sweep(&f, result->plan);
+            check_against_sweeps(&f, result->plan);
         } else {
             g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
             g_clear_error(&error);

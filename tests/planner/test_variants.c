@@ -133,11 +133,13 @@ static void tear_down(struct fixture *f)
 }
 
 /* Does what request_plan does, without files. */
-static void certify(struct variants_result *result)
+static void certify(const struct fixture *f, struct variants_result *result)
 {
     struct plan *plan = result->best->plan;
     struct certificate *certificate = plan->certificate = g_new0(struct certificate, 1);
     variants_list(result, certificate);
+    certificate->objective = g_strdup(objective_name(f->options.objective));
+    certificate->traffic.achieved = objective_traffic(plan);
     certificate->time.achieved = (uint64_t)llround(plan->predicted.iteration_seconds * 1e9);
 }
 
@@ -197,10 +199,28 @@ static void check_alternatives(const struct fixture *f, const struct plan *plan)
 static bool passes(const struct fixture *f, const struct plan *plan)
 {
     g_autoptr(GError) error = NULL;
-    bool ok = verify_alternatives(plan, f->trace, f->costs, f->options.platform, &error);
+    bool ok = verify_alternatives(plan, f->trace, f->options.platform, &error);
     g_assert_true(ok || g_error_matches(error, PLAN_ERROR, PLAN_ERROR_INVALID) ||
                   g_error_matches(error, TRACE_ERROR, TRACE_ERROR_INVALID));
     return ok;
+}
+
+/* An alternative must not be better by the objective. */
+static void check_better(const struct fixture *f, const struct plan *plan,
+                         struct certificate_alternative *a)
+{
+    const struct certificate *certificate = plan->certificate;
+    const struct certificate_alternative as_it_was = *a;
+    if (certificate->time.achieved <= a->bound || certificate->traffic.achieved == 0)
+        return;
+    a->achieved = certificate->time.achieved - 1;
+    a->achieved_traffic = certificate->traffic.achieved;
+    g_assert_cmpint(passes(f, plan), ==, f->options.objective != OBJECTIVE_TIME);
+    a->achieved++;
+    g_assert_true(passes(f, plan));
+    a->achieved_traffic--;
+    g_assert_cmpint(passes(f, plan), ==, f->options.objective != OBJECTIVE_TRAFFIC);
+    *a = as_it_was;
 }
 
 /* A changed figure of any alternative is found. */
@@ -214,6 +234,7 @@ static void check_lies(const struct fixture *f, struct plan *plan)
         a->bound++;
         g_assert_false(passes(f, plan));
         *a = as_it_was;
+        check_better(f, plan, a);
         a->choices->layer_count--;
         g_assert_false(passes(f, plan));
         *a->choices = as_chosen;
@@ -250,7 +271,7 @@ static void test_property(void)
         struct variants_result *result = variants_search(f.trace, &f.options, f.scope, &error);
         if (result) {
             check_plan(&f, result);
-            certify(result);
+            certify(&f, result);
             check_alternatives(&f, result->best->plan);
             check_lies(&f, result->best->plan);
         } else {
@@ -377,9 +398,8 @@ static void test_split_masters(void)
     g_assert_true(result->best->plan->choices->second_backward);
     verify_plan(result->best->plan, result->best->trace, f.costs, NULL, &error);
     g_assert_no_error(error);
-    certify(result);
-    g_assert_true(
-        verify_alternatives(result->best->plan, whole, f.costs, f.options.platform, &error));
+    certify(&f, result);
+    g_assert_true(verify_alternatives(result->best->plan, whole, f.options.platform, &error));
     variants_result_free(result);
     trace_free(split);
     trace_free(whole);
@@ -417,8 +437,8 @@ static void test_offload_only(void)
     g_assert_cmpuint(back, >, 0);
     verify_plan(plan, result->best->trace, f.costs, NULL, &error);
     g_assert_no_error(error);
-    certify(result);
-    g_assert_true(verify_alternatives(plan, retained, f.costs, f.options.platform, &error));
+    certify(&f, result);
+    g_assert_true(verify_alternatives(plan, retained, f.options.platform, &error));
     variants_result_free(result);
     trace_free(held);
     trace_free(retained);

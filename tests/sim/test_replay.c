@@ -7,7 +7,7 @@
 #include "tests/chunks/check_figures.h"
 #include "tests/chunks/random_iteration.h"
 
-enum { CASES = 300 };
+enum { CASES = 300, WILD_CASES = 3000 };
 
 struct fixture {
     struct trace *trace;
@@ -17,15 +17,25 @@ struct fixture {
     struct costs *costs;
 };
 
-static void set_up(struct fixture *f, GRand *random)
+/* The fixture owns the trace and the costs. */
+static void set_up_with(struct fixture *f, struct trace *trace, struct costs *costs, GRand *random)
 {
-    static const char *const links[] = {NULL, "h2d=1MB/s,d2h=2MB/s", "h2d=1GB/s", "d2h=300MB/s"};
     uint64_t chunk_bytes = LAYOUT_ALIGNMENT * (uint64_t)g_rand_int_range(random, 1, 40);
-    f->trace = random_iteration(random);
+    g_assert_nonnull(costs);
+    f->trace = trace;
+    f->costs = costs;
     f->layout = layout_pack_uniform(f->trace, chunk_bytes, NULL);
     f->non_model = non_model_place(f->trace);
     f->accesses = accesses_new(f->trace, f->layout, f->non_model->extent);
-    f->costs = costs_new(NULL, links[g_rand_int_range(random, 0, G_N_ELEMENTS(links))], NULL);
+}
+
+static void set_up(struct fixture *f, GRand *random)
+{
+    static const char *const links[] = {NULL, "h2d=1MB/s,d2h=2MB/s", "h2d=1GB/s", "d2h=300MB/s"};
+    struct trace *trace = random_iteration(random);
+    set_up_with(f, trace,
+                costs_new(NULL, links[g_rand_int_range(random, 0, G_N_ELEMENTS(links))], NULL),
+                random);
 }
 
 static void tear_down(struct fixture *f)
@@ -104,6 +114,73 @@ static void test_random_plans(void)
     }
     g_test_message("%d of %d plans fit", fitting, CASES);
     g_assert_cmpint(fitting, >, CASES / 2);
+}
+
+/* A queue, or the host's memory, cannot do more work in an iteration than an iteration takes, even
+ * if nobody waits for that work: it would fall behind more and more. */
+static void check_queues(const struct fixture *f, const struct plan_figures *figures)
+{
+    uint64_t device_ns = 0, host_ns = 0, rounding = f->trace->operator_count;
+    uint64_t host_bytes = figures->h2d_bytes + figures->d2h_bytes;
+    for (uint32_t m = 0; m < f->trace->operator_count; m++) {
+        const struct trace_operator *op = &f->trace->operators[m];
+        *(op->place == TRACE_ON_HOST ? &host_ns : &device_ns) += op->duration_ns;
+        host_bytes += op->place == TRACE_ON_HOST ? op->bytes : 0;
+    }
+    double ns = figures->iteration_seconds * 1e9 + (double)rounding;
+    g_assert_cmpfloat(ns, >=, (double)device_ns);
+    g_assert_cmpfloat(ns, >=, (double)host_ns);
+    g_assert_cmpfloat(ns * f->costs->host_rate * 1e-9, >=,
+                      f->costs->host_rate > 0 ? (double)host_bytes : 0);
+}
+
+#define RATE(ns) "{\"source\": \"a test\", \"points\": [[1, " ns "e-9]]}"
+#define MACHINE                                                                                 \
+    "{\"name\": \"a test's\", \"source\": \"a test\", \"device_bytes\": 1, \"host_bytes\": 1, " \
+    "\"h2d\": " RATE("1") ", \"d2h\": " RATE("0.5") ", \"memory\": " RATE(                      \
+        "0.1") ", \"compute_fp32\": " RATE("1") ", \"compute_bf16\": " RATE("1") ", "           \
+                                                                                 "\"host_"      \
+                                                                                 "update\":"    \
+                                                                                 " " RATE("1")
+
+enum { CLOCKS = 4 };
+
+/* The costs of queues, of directions that slow each other, of threads, and of memory that is
+ * shared. */
+static struct costs *costs_of_clock(int clock)
+{
+    static const char *const machines[] = {
+        MACHINE "}", MACHINE ", \"h2d_both\": " RATE("2") ", \"d2h_both\": " RATE("1") "}",
+        MACHINE ", \"threads\": {\"source\": \"a test\", \"host_cores\": 1, \"put_seconds\": 1e-8, "
+                "\"wake_seconds\": 3e-8, \"late_seconds\": 5e-8, \"gap_seconds\": 2e-8, "
+                "\"slow_down\": [[0.1, 0.2, 0], [0, 0.1, 0.3], [0.5, 0.4, 0.1]]}}",
+        MACHINE ", \"host\": {\"source\": \"a test\", \"bytes_per_second\": 1.5e9}}"};
+    g_autoptr(GError) error = NULL;
+    struct platform *platform = platform_parse(machines[clock], "the test's platform", &error);
+    g_assert_no_error(error);
+    struct costs *costs = costs_new(platform, clock == 2 ? "h2d=1GB/s,d2h=2GB/s" : NULL, NULL);
+    g_assert_cmpint(costs->threads.known, ==, clock == 2);
+    g_assert_cmpint(costs_is_shared(costs), ==, clock == 1 || clock == 3);
+    platform_free(platform);
+    return costs;
+}
+
+/* Replays wild iterations under each of the clocks. */
+static void test_no_queue_falls_behind(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    for (int i = 0; i < WILD_CASES; i++) {
+        struct fixture f;
+        set_up_with(&f, wild_iteration(random), costs_of_clock(i % CLOCKS), random);
+        struct plan *plan = random_plan(&f, random);
+        if (plan) {
+            struct replay_view view = {f.trace, f.accesses, f.costs};
+            const struct plan_figures steady = replay(plan, &view).steady;
+            check_queues(&f, &steady);
+        }
+        plan_free(plan);
+        tear_down(&f);
+    }
 }
 
 static void assert_same_times(const struct plan_figures *a, const struct plan_figures *b)
@@ -197,6 +274,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/replay/random_plans", test_random_plans);
+    g_test_add_func("/replay/no_queue_falls_behind", test_no_queue_falls_behind);
     g_test_add_func("/replay/laps_that_repeat", test_laps_that_repeat);
     g_test_add_func("/replay/everything_resident", test_everything_resident);
     return g_test_run();

@@ -1,0 +1,495 @@
+#include "planner/schedule/dispatch.h"
+#include "planner/schedule/deadlines.h"
+
+/* Laps of the walk. The first ones only find the state in which an iteration begins. */
+enum { LAPS = 3 };
+
+/* Fetches that are considered when those before them cannot begin yet. */
+enum { WINDOW = 24 };
+
+/* A chunk that holds its slot until its write-back is over. */
+struct leaving {
+    int64_t end_ns, bytes;
+};
+
+/* Intervals by a moment of the iteration. */
+struct agenda {
+    uint32_t *first; /* [moment_count + 1] into items */
+    uint32_t *items;
+};
+
+/* Moments and times count on from lap to lap. */
+struct dispatcher {
+    struct intervals *intervals;
+    const struct dispatch_job *job;
+    int64_t moment_count;
+    int64_t now;         /* moment */
+    int64_t device_ns;   /* when the device has done its work of the moments before */
+    int64_t link_ns[2];  /* H2D, D2H: when the copies so far are over */
+    int64_t host_ns;     /* when the host's operators so far are over */
+    int64_t received_ns; /* when the activations of host operators have arrived */
+    int64_t *valid_ns;   /* [chunk_count] when the host's copy is up to date */
+    int64_t *arrival_ns; /* [chunk_count] when the device's copy is there */
+    uint32_t *unsent;    /* [chunk_count] the interval whose write-back waits, or NO_INDEX */
+
+    struct headroom *headroom; /* beside what is retained, and what was fetched ahead or waits */
+    GArray *waiting;           /* deadlines of write-backs; some may have been issued already */
+    uint8_t *unused;           /* [intervals] whether a waiting chunk has seen its last use */
+    int64_t unused_bytes;      /* of those */
+    GArray *leaving;           /* struct leaving, by end */
+    guint left;                /* of `leaving`: these are over */
+    int64_t leaving_bytes;     /* of the others */
+
+    struct agenda fetched, allocated; /* by first use */
+    struct agenda written;            /* by the moment from which they may be written back */
+    struct agenda over;               /* by the moment after their last use */
+    uint32_t fetch_count;
+    uint8_t *issued; /* [fetch_count] parity of the times that the fetch was issued */
+    uint64_t next;   /* the first fetch that may not be issued yet; counts on from lap to lap */
+
+    int64_t *begin_ns, *end_ns; /* [intervals] when the slot was last held */
+    int64_t *issue_ns;          /* [moment_count] of this lap */
+    int64_t lap_ns, period_ns;  /* begin of this lap; duration of the last */
+    int32_t turn;
+};
+
+static struct interval *interval_at(const struct dispatcher *w, uint32_t index)
+{
+    return &g_array_index(w->intervals->items, struct interval, index);
+}
+
+static int64_t slot_bytes(const struct dispatcher *w, const struct interval *interval)
+{
+    return (int64_t)w->intervals->reuses->slot_bytes[interval->chunk];
+}
+
+/* Wraps a moment into the iteration. It may lie up to one iteration before the walk. */
+static uint32_t wrap(const struct dispatcher *w, int64_t moment)
+{
+    return (uint32_t)((moment + w->moment_count) % w->moment_count);
+}
+
+static int64_t idle_from(const struct dispatcher *w, int direction)
+{
+    return MAX(w->link_ns[direction], w->device_ns);
+}
+
+/* ---- write-backs ---- */
+
+static bool is_written_back(const struct interval *interval)
+{
+    return interval->flush != INTERVAL_NEVER || interval->write_back;
+}
+
+/* The chunk leaves now, `waited` moments after its last use. */
+static void leave(struct dispatcher *w, uint32_t index, int64_t waited, int64_t end_ns)
+{
+    struct interval *interval = interval_at(w, index);
+    const struct leaving leaving = {end_ns, slot_bytes(w, interval)};
+    interval->flush = INTERVAL_NEVER;
+    interval->write_back = true;
+    interval->leave = interval->last_use + 1 + (int32_t)waited;
+    headroom_take(w->headroom, wrap(w, w->now - waited), (uint32_t)waited, leaving.bytes);
+    w->unused[index] = 0;
+    w->unused_bytes -= leaving.bytes;
+    g_array_append_val(w->leaving, leaving);
+    w->leaving_bytes += leaving.bytes;
+}
+
+static void write_back(struct dispatcher *w, uint32_t index)
+{
+    struct interval *interval = interval_at(w, index);
+    chunk_id chunk = interval->chunk;
+    int64_t end_ns = MAX(idle_from(w, 1), w->valid_ns[chunk]) + (int64_t)w->job->copy_ns[1][chunk];
+    uint32_t last_use = intervals_moment(w->intervals, interval->last_use);
+    w->link_ns[1] = w->valid_ns[chunk] = w->end_ns[index] = end_ns;
+    w->unsent[chunk] = NO_INDEX;
+    interval->turn = ++w->turn;
+    if (w->unused[index]) {
+        leave(w, index, wrap(w, w->now - 1 - last_use), end_ns);
+    } else {
+        uint32_t before = wrap(w, last_use - w->now % w->moment_count);
+        interval->write_back = false;
+        interval->flush = interval->last_use - (int32_t)before;
+        interval->leave = interval->last_use + 1;
+    }
+}
+
+/* Returns whether a write-back waits, and forgets those that have been issued out of turn. */
+static bool any_waits(struct dispatcher *w)
+{
+    while (w->waiting->len) {
+        uint32_t index = deadlines_first(w->waiting);
+        if (w->unsent[interval_at(w, index)->chunk] == index)
+            return true;
+        deadlines_take(w->waiting);
+    }
+    return false;
+}
+
+static void begin_waiting(struct dispatcher *w, uint32_t index)
+{
+    const struct interval *interval = interval_at(w, index);
+    int64_t laps = w->now - interval->release; /* a multiple of the iteration */
+    w->unsent[interval->chunk] = index;
+    w->unused[index] = 0;
+    deadlines_add(w->waiting, (struct deadline){interval->deadline + laps, index});
+}
+
+/* After the last use, the chunk leaves as soon as it is written back. */
+static void end_use(struct dispatcher *w, uint32_t index)
+{
+    struct interval *interval = interval_at(w, index);
+    int32_t waited = interval->leave - interval->last_use - 1; /* in the lap before */
+    w->end_ns[index] = MAX(w->end_ns[index], w->device_ns);
+    if (waited > 0)
+        headroom_take(w->headroom, wrap(w, w->now), (uint32_t)waited, -slot_bytes(w, interval));
+    interval->leave = interval->last_use + 1;
+    if (w->unsent[interval->chunk] == index) {
+        w->unused[index] = 1;
+        w->unused_bytes += slot_bytes(w, interval);
+    }
+}
+
+/* Chunks that were used for the last time may wait for the link as long as nothing else needs their
+ * room. */
+static void make_room(struct dispatcher *w)
+{
+    int64_t bytes = headroom_at(w->headroom, wrap(w, w->now)) - w->job->slack_bytes;
+    while (w->unused_bytes > MAX(bytes, 0) && any_waits(w))
+        write_back(w, deadlines_take(w->waiting));
+}
+
+static void end_uses(struct dispatcher *w)
+{
+    uint32_t m = wrap(w, w->now);
+    for (uint32_t i = w->written.first[m]; i < w->written.first[m + 1]; i++)
+        begin_waiting(w, w->written.items[i]);
+    for (uint32_t i = w->over.first[m]; i < w->over.first[m + 1]; i++)
+        end_use(w, w->over.items[i]);
+    make_room(w);
+}
+
+/* ---- fetches ---- */
+
+/* Returns when so much room is free, as far as that depends on write-backs that are under way. */
+static int64_t room_ns(struct dispatcher *w, int64_t bytes)
+{
+    const struct leaving *leaving = &g_array_index(w->leaving, struct leaving, 0);
+    for (; w->left < w->leaving->len && leaving[w->left].end_ns <= w->device_ns; w->left++)
+        w->leaving_bytes -= leaving[w->left].bytes;
+    int64_t free_bytes = headroom_at(w->headroom, wrap(w, w->now)) - w->unused_bytes -
+                         w->leaving_bytes;
+    int64_t ns = w->device_ns;
+    for (guint i = w->left; free_bytes < bytes && i < w->leaving->len; i++) {
+        free_bytes += leaving[i].bytes;
+        ns = leaving[i].end_ns;
+    }
+    return ns;
+}
+
+static uint32_t fetched_interval(const struct dispatcher *w, uint64_t fetch)
+{
+    return w->fetched.items[fetch % w->fetch_count];
+}
+
+static bool is_issued(const struct dispatcher *w, uint64_t fetch)
+{
+    return w->issued[fetch % w->fetch_count] == ((fetch / w->fetch_count + 1) & 1);
+}
+
+static int64_t use_of(const struct dispatcher *w, uint64_t fetch)
+{
+    int64_t lap = (int64_t)(fetch / w->fetch_count);
+    return interval_at(w, fetched_interval(w, fetch))->first_use + lap * w->moment_count;
+}
+
+static int64_t start_of(struct dispatcher *w, const struct interval *interval)
+{
+    return MAX(MAX(idle_from(w, 0), w->valid_ns[interval->chunk]),
+               room_ns(w, slot_bytes(w, interval)));
+}
+
+/* Issues the fetch, `ahead` moments before its use. */
+static void issue(struct dispatcher *w, uint64_t fetch, int64_t start, int64_t ahead)
+{
+    uint32_t index = fetched_interval(w, fetch);
+    struct interval *interval = interval_at(w, index);
+    w->begin_ns[index] = start;
+    w->link_ns[0] = w->arrival_ns[interval->chunk] = start +
+                                                     (int64_t)w->job->copy_ns[0][interval->chunk];
+    w->issued[fetch % w->fetch_count] ^= 1;
+    interval->enter = interval->first_use - (int32_t)ahead;
+    headroom_take(w->headroom, wrap(w, w->now), (uint32_t)ahead, slot_bytes(w, interval));
+}
+
+/* Fetches what the device uses now and does not have. What was fetched ahead has served its time.
+ */
+static void fetch_used(struct dispatcher *w)
+{
+    uint32_t m = wrap(w, w->now);
+    uint64_t lap = (uint64_t)(w->now / w->moment_count);
+    for (uint32_t i = w->fetched.first[m]; i < w->fetched.first[m + 1]; i++) {
+        const struct interval *interval = interval_at(w, w->fetched.items[i]);
+        uint64_t fetch = lap * w->fetch_count + i;
+        int32_t ahead = interval->first_use - interval->enter;
+        if (is_issued(w, fetch))
+            headroom_take(w->headroom, wrap(w, w->now - ahead), (uint32_t)ahead,
+                          -slot_bytes(w, interval));
+        else
+            issue(w, fetch, start_of(w, interval), 0);
+    }
+}
+
+static bool has_room(const struct dispatcher *w, int64_t bytes, int64_t ahead)
+{
+    uint32_t m = wrap(w, w->now);
+    return headroom_at(w->headroom, m) - w->unused_bytes >= bytes &&
+           headroom_least(w->headroom, m, (uint32_t)ahead) >= bytes;
+}
+
+static bool is_ready(const struct dispatcher *w, const struct interval *interval, int64_t lap)
+{
+    return w->now >= interval->ready + lap * w->moment_count &&
+           w->unsent[interval->chunk] == NO_INDEX;
+}
+
+/* Issues the first fetch that can begin before `limit_ns`; returns whether there is one. A fetch
+ * that waits for the host lets others pass, but keeps its room. */
+static bool fetch_ahead(struct dispatcher *w, int64_t limit_ns)
+{
+    int64_t best_ns = limit_ns, reserved = w->job->slack_bytes;
+    uint64_t best = 0;
+    while (is_issued(w, w->next) || use_of(w, w->next) <= w->now)
+        w->next++;
+    for (uint64_t f = w->next, seen = 0; seen < WINDOW && best_ns > idle_from(w, 0); f++) {
+        int64_t ahead = use_of(w, f) - w->now;
+        if (ahead >= w->moment_count)
+            break;
+        if (is_issued(w, f))
+            continue;
+        const struct interval *interval = interval_at(w, fetched_interval(w, f));
+        seen++;
+        reserved += slot_bytes(w, interval);
+        if (!has_room(w, reserved, ahead))
+            break;
+        if (!is_ready(w, interval, (int64_t)(f / w->fetch_count)))
+            continue;
+        int64_t start = start_of(w, interval);
+        best = start < best_ns ? f : best;
+        best_ns = MIN(start, best_ns);
+    }
+    if (best_ns == limit_ns)
+        return false;
+    issue(w, best, best_ns, use_of(w, best) - w->now);
+    return true;
+}
+
+/* Gives both directions of the link work until then. */
+static void feed_link(struct dispatcher *w, int64_t limit_ns)
+{
+    while (idle_from(w, 1) < limit_ns && any_waits(w))
+        write_back(w, deadlines_take(w->waiting));
+    while (w->fetch_count && idle_from(w, 0) < limit_ns && fetch_ahead(w, limit_ns))
+        continue;
+}
+
+/* ---- operators ---- */
+
+/* Writes back what the operator needs: on the host, or again on the device. */
+static void write_back_used(struct dispatcher *w)
+{
+    const struct accesses *accesses = w->job->accesses;
+    uint32_t m = wrap(w, w->now);
+    for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
+        const struct chunk_access *access = &accesses->items[a];
+        uint32_t index = w->unsent[access->chunk];
+        if (index != NO_INDEX && (access->flags & ACCESS_ON_HOST || w->unused[index]))
+            write_back(w, index);
+    }
+}
+
+static void run_on_host(struct dispatcher *w, const struct trace_operator *op)
+{
+    const struct accesses *accesses = w->job->accesses;
+    uint32_t m = wrap(w, w->now);
+    int64_t start = MAX(w->host_ns, w->device_ns);
+    if (op->d2h_bytes) {
+        w->link_ns[1] = idle_from(w, 1) + (int64_t)w->job->activations_ns[1][m];
+        start = MAX(start, w->link_ns[1]);
+    }
+    for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
+        start = MAX(start, w->valid_ns[accesses->items[a].chunk]);
+    w->host_ns = start + (int64_t)op->duration_ns;
+    for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
+        w->valid_ns[accesses->items[a].chunk] = w->host_ns;
+    if (op->h2d_bytes) {
+        feed_link(w, w->host_ns);
+        w->link_ns[0] = MAX(w->link_ns[0], w->host_ns) + (int64_t)w->job->activations_ns[0][m];
+        w->received_ns = w->link_ns[0];
+    }
+}
+
+static void run_on_device(struct dispatcher *w, const struct trace_operator *op)
+{
+    const struct accesses *accesses = w->job->accesses;
+    uint32_t m = wrap(w, w->now);
+    int64_t start = MAX(w->device_ns, w->received_ns);
+    for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
+        start = MAX(start, w->arrival_ns[accesses->items[a].chunk]);
+    for (uint32_t i = w->allocated.first[m]; i < w->allocated.first[m + 1]; i++)
+        w->begin_ns[w->allocated.items[i]] = start;
+    int64_t end = start + (int64_t)op->duration_ns;
+    feed_link(w, end);
+    w->device_ns = end;
+}
+
+static void step(struct dispatcher *w)
+{
+    uint32_t m = wrap(w, w->now);
+    const struct trace_operator *op = &w->job->trace->operators[m];
+    w->issue_ns[m] = w->device_ns;
+    end_uses(w);
+    write_back_used(w);
+    fetch_used(w);
+    if (op->place == TRACE_ON_HOST)
+        run_on_host(w, op);
+    else
+        run_on_device(w, op);
+    w->now++;
+}
+
+/* ---- the walk ---- */
+
+static struct agenda agenda_new(const struct dispatcher *w,
+                                bool (*belongs)(const struct interval *),
+                                int32_t (*moment)(const struct interval *))
+{
+    uint32_t count = w->intervals->items->len, n = (uint32_t)w->moment_count;
+    struct agenda agenda = {g_new0(uint32_t, n + 1), g_new(uint32_t, count + 1)};
+    for (uint32_t i = 0; i < count; i++)
+        if (belongs(interval_at(w, i)))
+            agenda.first[intervals_moment(w->intervals, moment(interval_at(w, i))) + 1]++;
+    for (uint32_t m = 0; m < n; m++)
+        agenda.first[m + 1] += agenda.first[m];
+    g_autofree uint32_t *next = g_memdup2(agenda.first, (n + 1) * sizeof *agenda.first);
+    for (uint32_t i = 0; i < count; i++)
+        if (belongs(interval_at(w, i)))
+            agenda.items[next[intervals_moment(w->intervals, moment(interval_at(w, i)))]++] = i;
+    return agenda;
+}
+
+static void agenda_clear(struct agenda *agenda)
+{
+    g_free(agenda->first);
+    g_free(agenda->items);
+}
+
+static bool is_fetched(const struct interval *interval)
+{
+    return interval->fetch;
+}
+
+static bool is_allocated(const struct interval *interval)
+{
+    return !interval->fetch;
+}
+
+static bool is_any(G_GNUC_UNUSED const struct interval *interval)
+{
+    return true;
+}
+
+static int32_t first_use_of(const struct interval *interval)
+{
+    return interval->first_use;
+}
+
+static int32_t release_of(const struct interval *interval)
+{
+    return interval->release;
+}
+
+static int32_t end_of(const struct interval *interval)
+{
+    return interval->last_use + 1;
+}
+
+static void walk_open(struct dispatcher *w, struct intervals *intervals,
+                      const struct retention *retention, const struct dispatch_job *job)
+{
+    uint32_t n = intervals->reuses->moment_count, chunks = intervals->reuses->chunk_count,
+             count = intervals->items->len;
+    g_autofree int64_t *bytes = g_new(int64_t, n);
+    *w = (struct dispatcher){.intervals = intervals, .job = job, .moment_count = n};
+    w->valid_ns = g_new0(int64_t, chunks);
+    w->arrival_ns = g_new0(int64_t, chunks);
+    w->unsent = g_new(uint32_t, chunks);
+    for (uint32_t c = 0; c < chunks; c++)
+        w->unsent[c] = NO_INDEX;
+    for (uint32_t m = 0; m < n; m++)
+        bytes[m] = headroom_at(retention->headroom, m) + (int64_t)retention->reserve;
+    w->headroom = headroom_new(bytes, n);
+    w->waiting = deadlines_new();
+    w->unused = g_new0(uint8_t, count + 1);
+    w->leaving = g_array_new(FALSE, FALSE, sizeof(struct leaving));
+    w->fetched = agenda_new(w, is_fetched, first_use_of);
+    w->allocated = agenda_new(w, is_allocated, first_use_of);
+    w->written = agenda_new(w, is_written_back, release_of);
+    w->over = agenda_new(w, is_any, end_of);
+    w->fetch_count = w->fetched.first[n];
+    w->issued = g_new0(uint8_t, count + 1);
+    w->begin_ns = g_new0(int64_t, count + 1);
+    w->end_ns = g_new0(int64_t, count + 1);
+    w->issue_ns = g_new0(int64_t, n);
+}
+
+static void walk_close(struct dispatcher *w)
+{
+    g_free(w->valid_ns);
+    g_free(w->arrival_ns);
+    g_free(w->unsent);
+    headroom_free(w->headroom);
+    g_array_unref(w->waiting);
+    g_free(w->unused);
+    g_array_unref(w->leaving);
+    agenda_clear(&w->fetched);
+    agenda_clear(&w->allocated);
+    agenda_clear(&w->written);
+    agenda_clear(&w->over);
+    g_free(w->issued);
+    g_free(w->begin_ns);
+    g_free(w->end_ns);
+    g_free(w->issue_ns);
+}
+
+/* Tells every interval when it held its slot in the last lap. */
+static void note_times(struct dispatcher *w)
+{
+    int64_t period = w->period_ns;
+    for (guint i = 0; i < w->intervals->items->len; i++) {
+        struct interval *interval = interval_at(w, i);
+        interval->begin_ns = ((w->begin_ns[i] - w->lap_ns) % period + period) % period;
+        interval->lasts_ns = ((w->end_ns[i] - w->begin_ns[i]) % period + period) % period;
+    }
+}
+
+struct moment_times *dispatch(struct intervals *intervals, const struct retention *retention,
+                              const struct dispatch_job *job)
+{
+    struct dispatcher w;
+    walk_open(&w, intervals, retention, job);
+    for (int lap = 0; lap < LAPS; lap++) {
+        w.lap_ns = w.device_ns;
+        for (int64_t m = 0; m < w.moment_count; m++)
+            step(&w);
+        w.period_ns = MAX(w.device_ns - w.lap_ns, 1);
+    }
+    note_times(&w);
+    uint64_t *issue_ns = g_new(uint64_t, (size_t)w.moment_count);
+    for (int64_t m = 0; m < w.moment_count; m++)
+        issue_ns[m] = (uint64_t)w.issue_ns[m];
+    struct moment_times *times = moment_times_new(issue_ns, job->trace, (double)w.period_ns * 1e-9);
+    walk_close(&w);
+    return times;
+}

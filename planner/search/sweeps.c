@@ -1,0 +1,76 @@
+/* Sweeps of baselines, after a search. */
+#include "planner/search/trials.h"
+
+/* Strategies are swept with other parameters if the best one is at most 25 % slower than the plan.
+ */
+#define NEAR_RATIO 1.25
+enum { OWN_LAYOUTS_MOST = 3 };
+
+#define TUNED                                                                            \
+    "gemini-static:0.25,gemini-static:0.75,gemini-auto:4,gemini-auto:16,gemini-auto:64," \
+    "twinflow:0.1,twinflow:0.25,twinflow:0.75,twinflow:0.9,"                             \
+    "interleave:3,interleave:4,interleave:5,interleave:6"
+
+void search_list_strategies(struct search *search)
+{
+    search->strategies = strategy_parse_list("all", NULL);
+    search->tuned = strategy_parse_list("all," TUNED, NULL);
+}
+
+static struct layout_choice *choice_at(const struct search *search, guint index)
+{
+    return &g_array_index(search->choices->items, struct layout_choice, index);
+}
+
+/* Adds the layout with updates as traced and, if that differs, all on the host. */
+static void add_both_sides(struct search *search, uint32_t layout)
+{
+    static const struct placement as_traced = {PLACEMENT_TRACED, 0, 0, NULL};
+    static const struct placement all_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS, 0, NULL};
+    search_add(search, layout, as_traced, EFFORT_0);
+    if (search->strategies && !choice_at(search, layout)->duplicate)
+        search_add(search, layout, all_on_host, EFFORT_0);
+}
+
+static void choose_strategies(struct search *search)
+{
+    enum objective objective = search->options.objective;
+    const struct trial *best = search->context.incumbent;
+    const struct plan *strategy = trials_best_strategy(search->trials, objective);
+    bool near = !best || (strategy && objective_of_plan(objective, strategy) <=
+                                          NEAR_RATIO * objective_of_plan(objective, best->plan));
+    search->context.sweep_strategies = near ? search->tuned : NULL;
+}
+
+/* Tries everything with the layout of the best plan so far. Returns false if that was done. */
+static bool sweep_own_layout(struct search *search)
+{
+    struct plan *best = trials_choose(search->trials, search->options.objective);
+    uint32_t layout = best ? layout_choices_find(search->choices, best->layout) : 0;
+    plan_free(best);
+    if (!best || choice_at(search, layout)->done)
+        return false;
+    choice_at(search, layout)->done = true;
+    search->context.sweep_strategies = search->tuned;
+    add_both_sides(search, layout);
+    search_run(search, search_run_whole_sweep);
+    return true;
+}
+
+static void sweep_sizes(struct search *search)
+{
+    choose_strategies(search);
+    for (guint i = 0; i < search->choices->items->len; i++)
+        if (choice_at(search, i)->swept)
+            add_both_sides(search, i);
+    search_run(search, search_run_sweep);
+}
+
+void search_sweep_baselines(struct search *search)
+{
+    search->bound = 0; /* a plan that is close to it may still be beaten by a little */
+    sweep_own_layout(search);
+    sweep_sizes(search);
+    for (int i = 0; i < OWN_LAYOUTS_MOST && sweep_own_layout(search); i++)
+        continue;
+}

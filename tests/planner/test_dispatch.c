@@ -1,0 +1,151 @@
+/* Schedules by dispatch(): a replay takes what the walk saw, and on a slow link the host gets what
+ * it updates first before what it updates last. */
+#include "models/synth.h"
+#include "planner/answers/verify.h"
+#include "planner/schedule/deadlines.h"
+#include "planner/search/candidate.h"
+#include "tests/chunks/random_iteration.h"
+
+enum { CASES = 20, DEADLINES = 300, REPLAYS = 4 };
+
+static void test_the_earliest_deadline_comes_first(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    g_autoptr(GArray) deadlines = deadlines_new();
+    g_autofree int64_t *moment = g_new(int64_t, DEADLINES);
+    for (uint32_t i = 0; i < DEADLINES; i++) {
+        moment[i] = g_rand_int_range(random, 0, DEADLINES / 4);
+        deadlines_add(deadlines, (struct deadline){moment[i], i});
+    }
+    struct deadline before = {-1, 0};
+    for (uint32_t i = 0; i < DEADLINES; i++) {
+        uint32_t first = deadlines_first(deadlines);
+        g_assert_cmpuint(deadlines_take(deadlines), ==, first);
+        g_assert_cmpuint(first, <, DEADLINES);
+        g_assert_true(before.moment < moment[first] ||
+                      (before.moment == moment[first] && before.index < first));
+        before = (struct deadline){moment[first], first};
+    }
+    g_assert_cmpuint(deadlines->len, ==, 0);
+}
+
+struct fixture {
+    struct platform *platform;
+    struct trace *trace;
+    struct non_model *non_model;
+    struct costs *costs;
+    struct candidate_job job;
+    struct candidate *candidate;
+};
+
+/* All updates run on the host, behind a link that takes longer than everything else. */
+static void set_up(struct fixture *f, GRand *random)
+{
+    const struct model_config config = {.name = "small",
+                                        .layers = 6,
+                                        .width = 384,
+                                        .heads = 6,
+                                        .inner = 1536,
+                                        .positions = 256,
+                                        .vocabulary = 256,
+                                        .tied = true};
+    const struct model_job job = {
+        .choices = {.batch = 2, .micro_batches = 1}, .sequence = 128, .precision = MODEL_BF16};
+    const struct placement on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS, 0, NULL};
+    g_autofree char *link = g_strdup_printf("h2d=%dMB/s,d2h=%dMB/s",
+                                            g_rand_int_range(random, 100, 200),
+                                            g_rand_int_range(random, 100, 200));
+    struct layout_spec spec = {.order = NULL};
+    uint64_t needed;
+    for (int list = 0; list < TRACE_LISTS; list++)
+        spec.chunk_bytes[list] = (uint64_t)g_rand_int_range(random, 2, 5) << 20;
+    f->platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
+    f->trace = model_synthesise(&config, &job, f->platform, NULL);
+    f->non_model = non_model_place(f->trace);
+    f->costs = costs_new(f->platform, link, NULL);
+    f->job = (struct candidate_job){.trace = f->trace,
+                                    .non_model = f->non_model,
+                                    .costs = f->costs,
+                                    .platform = f->platform,
+                                    .device_budget = 160u << 20,
+                                    .host_budget = UINT64_MAX};
+    f->candidate = candidate_new(&f->job, &spec, &on_host, &needed, NULL);
+    g_assert_nonnull(f->candidate);
+    retention_choose(f->candidate->retention, &(struct retention_bias){0, false});
+}
+
+static void tear_down(struct fixture *f)
+{
+    candidate_free(f->candidate);
+    costs_free(f->costs);
+    non_model_free(f->non_model);
+    trace_free(f->trace);
+    platform_free(f->platform);
+}
+
+/* Returns the least seconds of schedules in the order of the last uses. */
+static double seconds_in_order_of_use(const struct fixture *f)
+{
+    struct interval_options options = {.look_ahead = 64, .flush_early = true};
+    struct moment_times *times = NULL;
+    double least = G_MAXDOUBLE;
+    for (int replay = 0; replay < REPLAYS; replay++) {
+        struct moment_times *next;
+        struct plan *plan = candidate_plan(f->candidate, &options, &next);
+        least = MIN(least, plan->predicted.iteration_seconds);
+        plan_free(plan);
+        moment_times_free(times);
+        times = next;
+        options = (struct interval_options){.look_ahead = UINT32_MAX,
+                                            .flush_early = true,
+                                            .times = times,
+                                            .margin_ns = times->period_ns / 16};
+    }
+    moment_times_free(times);
+    return least;
+}
+
+/* Checks the plan of a schedule. Returns its seconds. */
+static double check_plan(const struct fixture *f, const struct intervals *dispatched, bool by_time)
+{
+    g_autoptr(GError) error = NULL;
+    struct moment_times *times;
+    struct plan *plan = candidate_plan_dispatched(f->candidate, dispatched, by_time, &times);
+    double seconds = plan->predicted.iteration_seconds;
+    verify_plan(plan, f->candidate->trace, f->costs, NULL, &error);
+    g_assert_no_error(error);
+    g_assert_cmpuint(plan->predicted.h2d_bytes + plan->predicted.d2h_bytes, ==,
+                     f->candidate->retention->traffic);
+    g_assert_cmpfloat(seconds * 1e9, >=, (double)dispatched->period_ns * (1 - 1e-6));
+    plan_free(plan);
+    moment_times_free(times);
+    return seconds;
+}
+
+static void test_a_slow_link_serves_the_host_first(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    int exact = 0;
+    for (int i = 0; i < CASES; i++) {
+        struct fixture f;
+        set_up(&f, random);
+        struct intervals *dispatched = candidate_dispatch(f.candidate, 0);
+        double by_moment = check_plan(&f, dispatched, false);
+        double by_time = check_plan(&f, dispatched, true), seconds = MIN(by_moment, by_time);
+        g_test_message("%.4f s, in the order of use %.4f s", seconds, seconds_in_order_of_use(&f));
+        g_assert_cmpfloat(seconds, <, 0.8 * seconds_in_order_of_use(&f));
+        exact += seconds * 1e9 <= (double)dispatched->period_ns * (1 + 1e-6);
+        intervals_free(dispatched);
+        tear_down(&f);
+    }
+    g_test_message("%d of %d plans take exactly what the walk saw", exact, CASES);
+    g_assert_cmpint(exact * 2, >=, CASES);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/dispatch/deadlines", test_the_earliest_deadline_comes_first);
+    g_test_add_func("/dispatch/slow-link", test_a_slow_link_serves_the_host_first);
+    return g_test_run();
+}
