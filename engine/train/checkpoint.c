@@ -1,19 +1,20 @@
 #include "engine/train/checkpoint.h"
 
+#include "engine/train/checkpoint_folder.h"
+#include "traces/files.h"
 #include "traces/output_file.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <glib/gstdio.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
+#define CONFIG_FILE           "config.json"
+#define OPTIMIZER_FILE        "optimizer.safetensors"
 #define CHECKPOINT_STATE_FILE "trainer.json"
+
+static const char *const files[] = {CONFIG_FILE, WEIGHTS_FILE, OPTIMIZER_FILE,
+                                    CHECKPOINT_STATE_FILE, NULL};
 
 /* ---- the state of training ---- */
 
@@ -178,23 +179,34 @@ static bool parse(const char *path, const json_t *root, struct checkpoint_state 
     return true;
 }
 
-bool checkpoint_read_state(const char *folder, struct checkpoint_state *state, GError **error)
+/* Returns the JSON of a file, or NULL with an error that names it. */
+static json_t *read_json(const char *path, GError **error)
 {
-    char *path = g_build_filename(folder, CHECKPOINT_STATE_FILE, NULL);
     json_error_t problem;
+    if (!input_file_check(path, error))
+        return NULL;
+    if (g_file_test(path, G_FILE_TEST_IS_DIR)) {
+        g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID, "%s: is a folder", path);
+        return NULL;
+    }
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
-    *state = (struct checkpoint_state){0};
-    bool read = false;
-    if (!root) {
+    if (!root)
         g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID, "%s: %s", path,
                     problem.text);
-    } else {
-        read = parse(path, root, state, error);
-    }
+    return root;
+}
+
+bool checkpoint_read_state(const char *folder, struct checkpoint_state *state, GError **error)
+{
+    g_autofree char *path = g_build_filename(folder, CHECKPOINT_STATE_FILE, NULL);
+    *state = (struct checkpoint_state){0};
+    if (!checkpoint_folder_recover(folder, files, error))
+        return false;
+    json_t *root = read_json(path, error);
+    bool read = root && parse(path, root, state, error);
     if (!read)
         checkpoint_state_clear(state);
     json_decref(root);
-    g_free(path);
     return read;
 }
 
@@ -213,18 +225,7 @@ static bool checkpoint_match_config(const char *folder, const struct model_confi
 
 /* ---- the folder ---- */
 
-#define CONFIG_FILE    "config.json"
-#define OPTIMIZER_FILE "optimizer.safetensors"
-
-static const char *const files[] = {CONFIG_FILE, WEIGHTS_FILE, OPTIMIZER_FILE,
-                                    CHECKPOINT_STATE_FILE};
 static const enum trace_list moments[] = {TRACE_EXP_AVG, TRACE_EXP_AVG_SQ};
-
-static bool fail(const char *path, GError **error)
-{
-    g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_IO, "%s: %s", path, g_strerror(errno));
-    return false;
-}
 
 static char *moment_name(const struct trace *trace, tensor_id tensor, enum trace_list list)
 {
@@ -272,103 +273,52 @@ static bool write_all(const char *folder, const struct checkpoint_state *state,
     return written;
 }
 
-static bool is_ours(const char *name)
-{
-    for (size_t i = 0; i < G_N_ELEMENTS(files); i++)
-        if (strcmp(files[i], name) == 0)
-            return true;
-    return false;
-}
-
-/* Removes a folder of a checkpoint. Other files in it move to the folder `heir`; if it is NULL,
- * there must be none. */
-static bool remove_folder(const char *folder, const char *heir, GError **error)
-{
-    GDir *directory = g_dir_open(folder, 0, error);
-    if (!directory)
-        return false;
-    bool removed = true;
-    for (const char *name; removed && (name = g_dir_read_name(directory));) {
-        char *path = g_build_filename(folder, name, NULL);
-        if (!heir || is_ours(name)) {
-            removed = g_unlink(path) == 0 || fail(path, error);
-        } else {
-            char *new_path = g_build_filename(heir, name, NULL);
-            removed = g_rename(path, new_path) == 0 || fail(path, error);
-            g_free(new_path);
-        }
-        g_free(path);
-    }
-    g_dir_close(directory);
-    return removed && (g_rmdir(folder) == 0 || fail(folder, error));
-}
-
-/* Replaces the old folder by the new one, so that there is a complete folder at any time. */
-static bool put_in_place(const char *fresh, const char *folder, GError **error)
-{
-    if (g_rename(fresh, folder) == 0) /* nothing was there, or an empty folder */
-        return true;
-    if (renameat2(AT_FDCWD, fresh, AT_FDCWD, folder, RENAME_EXCHANGE) != 0) {
-        fail(folder, error);
-        remove_folder(fresh, NULL, NULL);
-        return false;
-    }
-    return remove_folder(fresh, folder, error);
-}
-
 bool checkpoint_may_save(const char *folder, GError **error)
 {
-    char *state_path = g_build_filename(folder, CHECKPOINT_STATE_FILE, NULL);
-    bool ours = g_file_test(state_path, G_FILE_TEST_EXISTS);
-    g_free(state_path);
-    if (ours || !g_file_test(folder, G_FILE_TEST_EXISTS))
-        return true;
-    GDir *directory = g_dir_open(folder, 0, error);
-    if (!directory)
+    g_autoptr(GError) unreadable = NULL;
+    struct checkpoint_state saved;
+    if (!*folder) {
+        g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_IO, "the folder's name is empty");
         return false;
-    bool empty = g_dir_read_name(directory) == NULL;
-    g_dir_close(directory);
-    if (!empty) {
+    }
+    if (checkpoint_folder_is_empty(folder, &unreadable))
+        return true;
+    if (unreadable) {
+        g_propagate_error(error, g_steal_pointer(&unreadable));
+        return false;
+    }
+    bool ours = checkpoint_read_state(folder, &saved, NULL);
+    checkpoint_state_clear(&saved);
+    if (!ours)
         g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_IO,
                     "%s: the directory is neither empty nor a checkpoint", folder);
-    }
-    return empty;
+    return ours;
 }
 
-/* Returns the name without slashes at its end. With them, the temporary folder would lie inside the
- * folder. */
-static char *plain_name(const char *folder)
+bool checkpoint_try(const char *folder, const struct trace *trace, GError **error)
 {
-    char *name = g_strdup(folder);
-    for (size_t length = strlen(name); length > 1 && name[length - 1] == '/'; length--)
-        name[length - 1] = '\0';
-    return name;
+    uint64_t elements = 0;
+    for (uint32_t i = 0; i < trace->tensor_count; i++)
+        elements += trace->tensors[i].elements;
+    return checkpoint_may_save(folder, error) &&
+           checkpoint_folder_try(folder, elements * (1 + G_N_ELEMENTS(moments)) * sizeof(float),
+                                 error);
 }
 
 bool checkpoint_save(const char *folder, const struct checkpoint_state *state,
                      const struct model_config *config, const struct trace *trace,
                      const struct weights_store *store, GError **error)
 {
-    char *name = plain_name(folder);
-    char *parent = g_path_get_dirname(name);
-    char *fresh = g_strconcat(name, ".tmp-XXXXXX", NULL);
-    bool saved = false;
-    if (!checkpoint_may_save(name, error))
-        goto out;
-    if (g_mkdir_with_parents(parent, 0777) != 0 || !g_mkdtemp_full(fresh, 0777)) {
-        fail(name, error);
-        goto out;
-    }
-    if (!write_all(fresh, state, config, trace, store, error)) {
-        remove_folder(fresh, NULL, NULL);
-        goto out;
-    }
-    saved = put_in_place(fresh, name, error);
-out:
-    g_free(fresh);
-    g_free(parent);
-    g_free(name);
-    return saved;
+    if (!checkpoint_may_save(folder, error) || !checkpoint_folder_recover(folder, files, error))
+        return false;
+    g_autofree char *fresh = checkpoint_folder_begin(folder, error);
+    if (!fresh)
+        return false;
+    if (write_all(fresh, state, config, trace, store, error) &&
+        checkpoint_folder_replace(folder, files, error))
+        return true;
+    checkpoint_folder_abandon(folder);
+    return false;
 }
 
 static bool check_moments(const struct safetensors *file, const struct model_config *config,

@@ -3,7 +3,7 @@
  * A checkpoint is a folder of four files: config.json and model.safetensors, which transformers
  * loads; optimizer.safetensors, the moments, each tensor's name followed by ".exp_avg" or
  * ".exp_avg_sq"; and trainer.json, the state of training. It appears whole or not at all: a save
- * that is interrupted leaves the checkpoint before it in place. */
+ * that is interrupted leaves the checkpoint before it, or the new one (checkpoint_folder.h). */
 #ifndef PSTAR_ENGINE_TRAIN_CHECKPOINT_H
 #define PSTAR_ENGINE_TRAIN_CHECKPOINT_H
 
@@ -36,13 +36,19 @@ GQuark checkpoint_error_quark(void);
 /* Returns whether checkpoint_save would accept the folder: it is missing, empty or a checkpoint. */
 bool checkpoint_may_save(const char *folder, GError **error);
 
-/* Creates the folder, or replaces the checkpoint in it; other files in it stay. The numbers of
- * `state` must be finite and below 2^63. */
+/* Fails if a checkpoint of the trace's tensors cannot be saved to the folder: if checkpoint_save
+ * would not accept it, if nothing can be written there, or if there is too little room. */
+bool checkpoint_try(const char *folder, const struct trace *trace, GError **error);
+
+/* Creates the folder, or replaces the checkpoint in it; other files in it stay. The folder may be a
+ * symbolic link or a mount point. Every file is synced before the old checkpoint is given up. The
+ * numbers of `state` must be finite and below 2^63. */
 bool checkpoint_save(const char *folder, const struct checkpoint_state *state,
                      const struct model_config *config, const struct trace *trace,
                      const struct weights_store *store, GError **error);
 
-/* Reads only trainer.json, which a run that goes on from here must match. Overwrites `state`. */
+/* Finishes a save that was interrupted while it replaced files, then reads only trainer.json, which
+ * a run that goes on from here must match. Overwrites `state`. */
 bool checkpoint_read_state(const char *folder, struct checkpoint_state *state, GError **error);
 
 /* Fails if `run` would not continue `saved`, naming the difference and both values. The numbers of

@@ -196,8 +196,10 @@ static bool training_open(struct training *training, const struct run_options *o
                           const struct run_plan *run, GError **error)
 {
     *training = (struct training){.options = options, .run = run};
-    if (options->save && !checkpoint_may_save(options->save, error))
+    if (options->save && !checkpoint_try(options->save, run->iteration->trace, error)) {
+        g_prefix_error(error, "--save: ");
         return false;
+    }
     training->data = open_data(training, options->data, options->held_out, error);
     if (!training->data)
         return false;

@@ -1,5 +1,6 @@
 /* Checkpoints: whole or not at all, and only for the run that they continue. */
 #include "engine/train/checkpoint.h"
+#include "engine/train/checkpoint_folder.h"
 #include "small_model.h"
 
 #include <glib/gstdio.h>
@@ -190,6 +191,48 @@ static void test_other_files(struct fixture *fixture, const void *unused)
     g_free(file);
 }
 
+/* A process that dies before the new files count leaves them to the next save. One that dies while
+ * it moves them has replaced the checkpoint. */
+static void test_interrupted_replacement(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    static const char *const moved_later[] = {"optimizer.safetensors", "trainer.json"};
+    struct small_model *later = small_model_new(true, MODEL_FP32, 5);
+    g_autofree char *partial = g_build_filename(fixture->folder, "next.partial", NULL);
+    g_autofree char *half = g_build_filename(partial, "model.safetensors.0badcafe.tmp", NULL);
+    g_autofree char *next = g_build_filename(fixture->folder, "next", NULL);
+    g_assert_true(save(fixture, fixture->model, 7, NULL));
+    g_assert_cmpint(g_mkdir(partial, 0777), ==, 0);
+    g_assert_true(g_file_set_contents(half, "half", -1, NULL));
+    expect_saved(fixture, fixture->model, 7);
+    g_assert_true(save(fixture, later, 8, NULL));
+    expect_saved(fixture, later, 8);
+    g_assert_cmpuint(count_entries(fixture->folder), ==, 4);
+
+    g_assert_cmpint(g_mkdir(next, 0777), ==, 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(moved_later); i++) {
+        g_autofree char *from = g_build_filename(fixture->folder, moved_later[i], NULL);
+        g_autofree char *to = g_build_filename(next, moved_later[i], NULL);
+        g_assert_cmpint(g_rename(from, to), ==, 0);
+        g_assert_true(g_file_set_contents(from, "of the checkpoint before", -1, NULL));
+    }
+    expect_saved(fixture, later, 8);
+    g_assert_cmpuint(count_entries(fixture->folder), ==, 4);
+    small_model_free(later);
+}
+
+static void test_tried(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    GError *error = NULL;
+    g_assert_true(checkpoint_folder_try(fixture->folder, 1, &error));
+    g_assert_false(g_file_test(fixture->folder, G_FILE_TEST_EXISTS));
+    g_assert_false(checkpoint_folder_try(fixture->folder, UINT64_MAX, &error));
+    g_assert_error(error, G_FILE_ERROR, G_FILE_ERROR_NOSPC);
+    g_assert_false(g_file_test(fixture->folder, G_FILE_TEST_EXISTS));
+    g_error_free(error);
+}
+
 static void test_mismatch_by_name(struct fixture *fixture, const void *unused)
 {
     (void)fixture;
@@ -348,6 +391,8 @@ int main(int argc, char **argv)
     ADD("failed-save", test_failed_save);
     ADD("killed-save", test_killed_save);
     ADD("other-files", test_other_files);
+    ADD("tried", test_tried);
+    ADD("interrupted-replacement", test_interrupted_replacement);
     ADD("mismatch-by-name", test_mismatch_by_name);
     ADD("other-model", test_other_model);
     ADD("damaged", test_damaged);

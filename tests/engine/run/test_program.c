@@ -1,117 +1,19 @@
 /* pstar-run from outside: what it writes, when it stops, and how it ends. */
-#include <glib.h>
+#include "run_folder.h"
+
 #include <glib/gstdio.h>
-#include <jansson.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
 
-#define CONFIG                                                                                    \
-    "{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 32, \"n_head\": 2, \"n_positions\": " \
-    "32,"                                                                                         \
-    " \"vocab_size\": 256, \"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1, \"attn_pdrop\": 0.1}"
-
-struct folder {
-    char *path;
-};
-
-static char *in_folder(const struct folder *folder, const char *name)
-{
-    return g_build_filename(folder->path, name, NULL);
-}
-
-static void write_file(const struct folder *folder, const char *name, const char *text)
-{
-    g_autofree char *path = in_folder(folder, name);
-    g_assert_true(g_file_set_contents(path, text, -1, NULL));
-}
-
-static void set_up(struct folder *folder, gconstpointer data)
-{
-    (void)data;
-    folder->path = g_dir_make_tmp("pstar-run-XXXXXX", NULL);
-    g_autoptr(GString) text = g_string_new(NULL);
-    for (int i = 0; i < 400; i++)
-        g_string_append_printf(text, "%d bottles of beer on the wall, ", i);
-    write_file(folder, "config.json", CONFIG);
-    write_file(folder, "text.txt", text->str);
-}
-
-static void remove_all(const char *path)
-{
-    GDir *dir = g_dir_open(path, 0, NULL);
-    const char *name;
-    while (dir && (name = g_dir_read_name(dir))) {
-        g_autofree char *child = g_build_filename(path, name, NULL);
-        remove_all(child);
-    }
-    if (dir)
-        g_dir_close(dir);
-    g_remove(path);
-}
-
-static void tear_down(struct folder *folder, gconstpointer data)
-{
-    (void)data;
-    remove_all(folder->path);
-    g_free(folder->path);
-}
-
-static char **command_of(const char *options)
-{
-    g_autofree char *line = g_strconcat(
-        PROGRAM_DIR
-        "/pstar-run --model config.json --data text.txt --batch 2 --seq 16 --threads 1 ",
-        options, NULL);
-    char **command = NULL;
-    g_assert_true(g_shell_parse_argv(line, NULL, &command, NULL));
-    return command;
-}
-
 /* Its exit status; *out (may be NULL) is what it printed. */
-static int run(const struct folder *folder, const char *options, char **out)
+static int run(const struct run_folder *folder, const char *options, char **out)
 {
-    g_auto(GStrv) command = command_of(options);
-    g_autofree char *errors = NULL, *output = NULL;
-    int status = -1;
-    g_assert_true(g_spawn_sync(folder->path, command, NULL, G_SPAWN_DEFAULT, NULL, NULL, &output,
-                               &errors, &status, NULL));
-    g_test_message("%s: %s", options, errors);
-    if (out)
-        *out = g_steal_pointer(&output);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-/* One key of every step's object, in order. */
-static GArray *read_log(const struct folder *folder, const char *name, const char *key)
-{
-    g_autofree char *path = in_folder(folder, name), *text = NULL;
-    GArray *values = g_array_new(FALSE, FALSE, sizeof(double));
-    g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
-    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
-    for (char **line = lines; **line; line++) {
-        json_t *object = json_loads(*line, 0, NULL);
-        double value = json_number_value(json_object_get(object, key));
-        g_assert_nonnull(json_object_get(object, key));
-        g_array_append_val(values, value);
-        json_decref(object);
-    }
-    return values;
-}
-
-static void check_same_log(const struct folder *folder, const char *a, const char *b,
-                           const char *key)
-{
-    GArray *left = read_log(folder, a, key), *right = read_log(folder, b, key);
-    g_assert_cmpmem(left->data, left->len * sizeof(double), right->data,
-                    right->len * sizeof(double));
-    g_assert_cmpuint(left->len, >, 0);
-    g_array_unref(left);
-    g_array_unref(right);
+    return run_folder_run(folder, options, out, NULL);
 }
 
 /* A plan that was written makes the same run as the policy that it came from. */
-static void test_plan(struct folder *folder, gconstpointer data)
+static void test_plan(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
     g_assert_cmpint(run(folder,
@@ -123,27 +25,27 @@ static void test_plan(struct folder *folder, gconstpointer data)
     const char *const keys[] = {"step",      "loss",       "gradient_norm",     "learning_rate",
                                 "h2d_bytes", "d2h_copies", "peak_device_bytes", "evictions"};
     for (size_t i = 0; i < G_N_ELEMENTS(keys); i++)
-        check_same_log(folder, "policy.jsonl", "plan.jsonl", keys[i]);
+        run_folder_same_log(folder, "policy.jsonl", "plan.jsonl", keys[i]);
     g_assert_cmpint(run(folder, "--steps 3 --plan plan.json --precision bf16", NULL), ==, 2);
     g_assert_cmpint(run(folder, "--steps 3 --plan plan.json --device-memory 100KiB", NULL), ==, 3);
     g_assert_cmpint(run(folder, "--steps 3 --plan plan.json --policy fifo", NULL), ==, 2);
 }
 
-static void test_resume(struct folder *folder, gconstpointer data)
+static void test_resume(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
     g_assert_cmpint(run(folder, "--steps 6 --log whole.jsonl", NULL), ==, 0);
     g_assert_cmpint(run(folder, "--steps 6 --save-every 4 --save saved --log x.jsonl", NULL), ==,
                     0);
-    check_same_log(folder, "whole.jsonl", "x.jsonl", "loss");
+    run_folder_same_log(folder, "whole.jsonl", "x.jsonl", "loss");
     g_assert_cmpint(run(folder, "--steps 4 --schedule-steps 6 --save half", NULL), ==, 0);
     g_assert_cmpint(run(folder,
                         "--steps 6 --resume half --device-memory 300KiB --chunk-size 4KiB "
                         "--log rest.jsonl",
                         NULL),
                     ==, 0);
-    GArray *whole = read_log(folder, "whole.jsonl", "loss");
-    GArray *rest = read_log(folder, "rest.jsonl", "loss");
+    GArray *whole = run_folder_log(folder, "whole.jsonl", "loss");
+    GArray *rest = run_folder_log(folder, "rest.jsonl", "loss");
     g_assert_cmpmem(whole->data + 4 * sizeof(double), 2 * sizeof(double), rest->data,
                     rest->len * sizeof(double));
     g_array_unref(whole);
@@ -152,19 +54,9 @@ static void test_resume(struct folder *folder, gconstpointer data)
     g_assert_cmpint(run(folder, "--steps 9 --resume half", NULL), ==, 2);
 }
 
-static void check_same_file(const struct folder *folder, const char *a, const char *b)
-{
-    g_autofree char *path_a = in_folder(folder, a), *path_b = in_folder(folder, b);
-    g_autofree char *text_a = NULL, *text_b = NULL;
-    gsize length_a, length_b;
-    g_assert_true(g_file_get_contents(path_a, &text_a, &length_a, NULL));
-    g_assert_true(g_file_get_contents(path_b, &text_b, &length_b, NULL));
-    g_assert_cmpmem(text_a, length_a, text_b, length_b);
-}
-
 /* Split masters train alike and leave the same files, from which either goes on; without clipping,
  * and with a second backward where it clips: data is --clip's. */
-static void test_bytes_per_parameter(struct folder *folder, gconstpointer data)
+static void test_bytes_per_parameter(struct run_folder *folder, gconstpointer data)
 {
     g_autofree char *job = g_strdup_printf("--precision bf16 --clip %s", (const char *)data);
     g_autofree char *whole = g_strdup_printf("--steps 6 %s --save 14 --log 14.jsonl", job);
@@ -174,10 +66,10 @@ static void test_bytes_per_parameter(struct folder *folder, gconstpointer data)
                         job);
     g_assert_cmpint(run(folder, whole, NULL), ==, 0);
     g_assert_cmpint(run(folder, split, NULL), ==, 0);
-    check_same_log(folder, "14.jsonl", "12.jsonl", "loss");
-    check_same_log(folder, "14.jsonl", "12.jsonl", "gradient_norm");
-    check_same_file(folder, "14/model.safetensors", "12/model.safetensors");
-    check_same_file(folder, "14/optimizer.safetensors", "12/optimizer.safetensors");
+    run_folder_same_log(folder, "14.jsonl", "12.jsonl", "loss");
+    run_folder_same_log(folder, "14.jsonl", "12.jsonl", "gradient_norm");
+    run_folder_same_file(folder, "14/model.safetensors", "12/model.safetensors");
+    run_folder_same_file(folder, "14/optimizer.safetensors", "12/optimizer.safetensors");
     const char *const halves[] = {"", "--bytes-per-parameter 12"};
     for (int first = 0; first < 2; first++) {
         g_autofree char *begin = g_strdup_printf("--steps 3 --schedule-steps 6 %s --save half %s",
@@ -186,12 +78,12 @@ static void test_bytes_per_parameter(struct folder *folder, gconstpointer data)
                                                halves[!first]);
         g_assert_cmpint(run(folder, begin, NULL), ==, 0);
         g_assert_cmpint(run(folder, end, NULL), ==, 0);
-        check_same_file(folder, "14/model.safetensors", "both/model.safetensors");
-        check_same_file(folder, "14/optimizer.safetensors", "both/optimizer.safetensors");
+        run_folder_same_file(folder, "14/model.safetensors", "both/model.safetensors");
+        run_folder_same_file(folder, "14/optimizer.safetensors", "both/optimizer.safetensors");
     }
 }
 
-static void test_bytes_per_parameter_refused(struct folder *folder, gconstpointer data)
+static void test_bytes_per_parameter_refused(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
     static const char *const refused[] = {
@@ -219,11 +111,11 @@ static void test_bytes_per_parameter_refused(struct folder *folder, gconstpointe
 }
 
 /* Ctrl-C ends with a whole step, a log of as many, and a checkpoint to go on from. */
-static void test_interrupt(struct folder *folder, gconstpointer data)
+static void test_interrupt(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
-    g_auto(GStrv) command = command_of("--steps 1000000 --save saved --log log.jsonl");
-    g_autofree char *log = in_folder(folder, "log.jsonl");
+    g_auto(GStrv) command = run_folder_command("--steps 1000000 --save saved --log log.jsonl");
+    g_autofree char *log = run_folder_path(folder, "log.jsonl");
     GPid child;
     g_assert_true(g_spawn_async(folder->path, command, NULL,
                                 G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL,
@@ -237,7 +129,7 @@ static void test_interrupt(struct folder *folder, gconstpointer data)
     g_assert_true(WIFEXITED(status));
     g_assert_cmpint(WEXITSTATUS(status), ==, 0);
 
-    GArray *steps = read_log(folder, "log.jsonl", "step");
+    GArray *steps = run_folder_log(folder, "log.jsonl", "step");
     double last = g_array_index(steps, double, steps->len - 1);
     g_assert_cmpfloat(last, ==, steps->len);
     g_autofree char *state = g_build_filename(folder->path, "saved", "trainer.json", NULL);
@@ -247,7 +139,7 @@ static void test_interrupt(struct folder *folder, gconstpointer data)
     g_array_unref(steps);
 }
 
-static void test_dry_run(struct folder *folder, gconstpointer data)
+static void test_dry_run(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
     g_autofree char *text = NULL;
@@ -264,19 +156,19 @@ static void test_dry_run(struct folder *folder, gconstpointer data)
     g_autofree char *fits = g_strdup_printf("--steps 2 --device-memory %lld", (long long)least);
     g_autofree char *too_small = g_strdup_printf("--steps 2 --device-memory %lld --log none.jsonl",
                                                  (long long)least - 1);
-    g_autofree char *log = in_folder(folder, "none.jsonl");
+    g_autofree char *log = run_folder_path(folder, "none.jsonl");
     g_assert_cmpint(run(folder, fits, NULL), ==, 0);
     g_assert_cmpint(run(folder, too_small, NULL), ==, 3);
     g_assert_false(g_file_test(log, G_FILE_TEST_EXISTS));
 }
 
-static void test_evaluation(struct folder *folder, gconstpointer data)
+static void test_evaluation(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
     g_autofree char *text = NULL;
     g_assert_cmpint(run(folder, "--steps 4 --held-out 0.2 --eval-every 1 --log held.jsonl", NULL),
                     ==, 0);
-    GArray *losses = read_log(folder, "held.jsonl", "eval_loss");
+    GArray *losses = run_folder_log(folder, "held.jsonl", "eval_loss");
     g_assert_cmpuint(losses->len, ==, 4);
     g_array_unref(losses);
     g_assert_cmpint(run(folder,
@@ -294,16 +186,21 @@ static void test_evaluation(struct folder *folder, gconstpointer data)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    g_test_add("/program/plan", struct folder, NULL, set_up, test_plan, tear_down);
-    g_test_add("/program/resume", struct folder, NULL, set_up, test_resume, tear_down);
-    g_test_add("/program/bytes-per-parameter", struct folder, "0", set_up, test_bytes_per_parameter,
-               tear_down);
-    g_test_add("/program/bytes-per-parameter/clipped", struct folder, "0.05", set_up,
-               test_bytes_per_parameter, tear_down);
-    g_test_add("/program/bytes-per-parameter/refused", struct folder, NULL, set_up,
-               test_bytes_per_parameter_refused, tear_down);
-    g_test_add("/program/interrupt", struct folder, NULL, set_up, test_interrupt, tear_down);
-    g_test_add("/program/dry-run", struct folder, NULL, set_up, test_dry_run, tear_down);
-    g_test_add("/program/evaluation", struct folder, NULL, set_up, test_evaluation, tear_down);
+    g_test_add("/program/plan", struct run_folder, NULL, run_folder_set_up, test_plan,
+               run_folder_tear_down);
+    g_test_add("/program/resume", struct run_folder, NULL, run_folder_set_up, test_resume,
+               run_folder_tear_down);
+    g_test_add("/program/bytes-per-parameter", struct run_folder, "0", run_folder_set_up,
+               test_bytes_per_parameter, run_folder_tear_down);
+    g_test_add("/program/bytes-per-parameter/clipped", struct run_folder, "0.05", run_folder_set_up,
+               test_bytes_per_parameter, run_folder_tear_down);
+    g_test_add("/program/bytes-per-parameter/refused", struct run_folder, NULL, run_folder_set_up,
+               test_bytes_per_parameter_refused, run_folder_tear_down);
+    g_test_add("/program/interrupt", struct run_folder, NULL, run_folder_set_up, test_interrupt,
+               run_folder_tear_down);
+    g_test_add("/program/dry-run", struct run_folder, NULL, run_folder_set_up, test_dry_run,
+               run_folder_tear_down);
+    g_test_add("/program/evaluation", struct run_folder, NULL, run_folder_set_up, test_evaluation,
+               run_folder_tear_down);
     return g_test_run();
 }

@@ -1,0 +1,175 @@
+#include "engine/train/checkpoint_folder.h"
+
+#include "traces/size.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gstdio.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define PARTIAL "next.partial"
+#define NEXT    "next"
+
+static bool fail(const char *path, GError **error)
+{
+    int code = errno;
+    g_set_error(error, G_FILE_ERROR, (gint)g_file_error_from_errno(code), "%s: %s", path,
+                g_strerror(code));
+    return false;
+}
+
+/* Makes the names in a folder, or the bytes of a file, survive a loss of power. File systems that
+ * cannot sync a folder say EINVAL. */
+static bool sync_path(const char *path, GError **error)
+{
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    bool ok = descriptor >= 0 && (fsync(descriptor) == 0 || errno == EINVAL);
+    if (!ok)
+        fail(path, error);
+    if (descriptor >= 0)
+        close(descriptor);
+    return ok;
+}
+
+/* Removes a folder of ours with its files. */
+static bool remove_folder(const char *path, GError **error)
+{
+    GDir *directory = g_dir_open(path, 0, NULL);
+    bool ok = true;
+    for (const char *name; ok && directory && (name = g_dir_read_name(directory));) {
+        g_autofree char *file = g_build_filename(path, name, NULL);
+        ok = g_unlink(file) == 0 || fail(file, error);
+    }
+    if (directory)
+        g_dir_close(directory);
+    return ok && (g_rmdir(path) == 0 || errno == ENOENT || fail(path, error));
+}
+
+bool checkpoint_folder_is_empty(const char *folder, GError **error)
+{
+    if (!g_file_test(folder, G_FILE_TEST_EXISTS))
+        return true;
+    GDir *directory = g_dir_open(folder, 0, error);
+    bool empty = directory != NULL;
+    for (const char *name; empty && (name = g_dir_read_name(directory));)
+        empty = strcmp(name, PARTIAL) == 0 || strcmp(name, NEXT) == 0;
+    if (directory)
+        g_dir_close(directory);
+    return empty;
+}
+
+/* Returns the folder to which a symbolic link points that has no target yet, else the path. */
+static char *target_of(const char *path)
+{
+    g_autofree char *target = g_file_test(path, G_FILE_TEST_EXISTS) ? NULL
+                                                                    : g_file_read_link(path, NULL);
+    g_autofree char *parent = g_path_get_dirname(path);
+    if (!target || g_path_is_absolute(target))
+        return g_strdup(target ? target : path);
+    return g_build_filename(parent, target, NULL);
+}
+
+static bool create(const char *folder, GError **error)
+{
+    g_autofree char *target = target_of(folder);
+    if (g_mkdir_with_parents(target, 0777) != 0)
+        return fail(folder, error);
+    g_autofree char *parent = g_path_get_dirname(target);
+    return sync_path(parent, error);
+}
+
+/* ---- saving ---- */
+
+char *checkpoint_folder_begin(const char *folder, GError **error)
+{
+    char *partial = g_build_filename(folder, PARTIAL, NULL);
+    if (create(folder, error) && remove_folder(partial, error) &&
+        (g_mkdir(partial, 0777) == 0 || fail(partial, error)))
+        return partial;
+    g_free(partial);
+    return NULL;
+}
+
+void checkpoint_folder_abandon(const char *folder)
+{
+    g_autofree char *partial = g_build_filename(folder, PARTIAL, NULL);
+    remove_folder(partial, NULL);
+}
+
+/* A file that is not in `next` has been moved before. */
+static bool put_in_place(const char *folder, const char *next, const char *const *names,
+                         GError **error)
+{
+    for (const char *const *name = names; *name; name++) {
+        g_autofree char *from = g_build_filename(next, *name, NULL);
+        g_autofree char *to = g_build_filename(folder, *name, NULL);
+        if (g_rename(from, to) != 0 && errno != ENOENT)
+            return fail(to, error);
+    }
+    if (!sync_path(folder, error))
+        return false;
+    return g_rmdir(next) == 0 || errno == ENOENT || fail(next, error);
+}
+
+bool checkpoint_folder_replace(const char *folder, const char *const *names, GError **error)
+{
+    g_autofree char *partial = g_build_filename(folder, PARTIAL, NULL);
+    g_autofree char *next = g_build_filename(folder, NEXT, NULL);
+    for (const char *const *name = names; *name; name++) {
+        g_autofree char *file = g_build_filename(partial, *name, NULL);
+        if (!sync_path(file, error))
+            return false;
+    }
+    return sync_path(partial, error) && (g_rename(partial, next) == 0 || fail(next, error)) &&
+           sync_path(folder, error) && put_in_place(folder, next, names, error);
+}
+
+bool checkpoint_folder_recover(const char *folder, const char *const *names, GError **error)
+{
+    g_autofree char *next = g_build_filename(folder, NEXT, NULL);
+    return !g_file_test(next, G_FILE_TEST_IS_DIR) || put_in_place(folder, next, names, error);
+}
+
+/* ---- trying ---- */
+
+static bool has_room(const char *folder, uint64_t bytes, GError **error)
+{
+    struct statvfs system;
+    if (statvfs(folder, &system) != 0 || system.f_blocks == 0)
+        return true;
+    uint64_t room = (uint64_t)system.f_bavail * system.f_frsize;
+    if (room >= bytes)
+        return true;
+    g_autofree char *needed = size_format(bytes), *there = size_format(room);
+    g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_NOSPC,
+                "%s: a checkpoint takes %s, but the file system has only %s free", folder, needed,
+                there);
+    return false;
+}
+
+static bool try_to_write(const char *folder, uint64_t bytes, GError **error)
+{
+    g_autofree char *partial = checkpoint_folder_begin(folder, error);
+    g_autofree char *next = g_build_filename(folder, NEXT, NULL);
+    if (!partial)
+        return false;
+    g_autofree char *file = g_build_filename(partial, "try", NULL);
+    bool ok = has_room(folder, bytes, error) && g_file_set_contents(file, "try", -1, error) &&
+              sync_path(file, error) && (g_unlink(file) == 0 || fail(file, error)) &&
+              (g_rename(partial, next) == 0 || fail(next, error)) &&
+              (g_rmdir(next) == 0 || fail(next, error));
+    if (!ok)
+        checkpoint_folder_abandon(folder);
+    return ok;
+}
+
+bool checkpoint_folder_try(const char *folder, uint64_t bytes, GError **error)
+{
+    bool was_there = g_file_test(folder, G_FILE_TEST_EXISTS);
+    bool ok = try_to_write(folder, bytes, error);
+    if (!was_there)
+        g_rmdir(folder); /* a symbolic link stays, with an empty folder as its target */
+    return ok;
+}

@@ -1,0 +1,37 @@
+/* Replaces the files of a folder all at once, on any file system.
+ *
+ * New files are written to the folder "next.partial" within the folder, synced, and "next.partial"
+ * is renamed to "next": from then on they count. Then each is renamed over the file of its name. A
+ * process that dies before "next" leaves the old files; one that dies after it leaves what
+ * checkpoint_folder_recover finishes. The folder itself is never renamed, so it may be a symbolic
+ * link, a mount point, or on a file system that cannot swap folders; other files in it are not
+ * touched. */
+#ifndef PSTAR_ENGINE_TRAIN_CHECKPOINT_FOLDER_H
+#define PSTAR_ENGINE_TRAIN_CHECKPOINT_FOLDER_H
+
+#include <glib.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Returns whether the folder is missing or holds nothing besides what an interrupted save left. If
+ * it is there but cannot be read, returns false with a G_FILE_ERROR. */
+bool checkpoint_folder_is_empty(const char *folder, GError **error);
+
+/* Writes to the folder as a save does, and removes what it wrote. Fails with a G_FILE_ERROR that
+ * names the folder if that does not work, or if its file system has less than `bytes` free. */
+bool checkpoint_folder_try(const char *folder, uint64_t bytes, GError **error);
+
+/* Creates the folder if it is missing, and returns the path of an empty folder for the new files.
+ * Free it with g_free after checkpoint_folder_replace or checkpoint_folder_abandon. */
+char *checkpoint_folder_begin(const char *folder, GError **error);
+
+/* Removes the new files, after an error in writing them. */
+void checkpoint_folder_abandon(const char *folder);
+
+/* Syncs the new files, whose names end with NULL, and puts them into place. */
+bool checkpoint_folder_replace(const char *folder, const char *const *names, GError **error);
+
+/* Finishes a replacement that was interrupted, if there is one. */
+bool checkpoint_folder_recover(const char *folder, const char *const *names, GError **error);
+
+#endif

@@ -1,0 +1,216 @@
+/* Where pstar-run saves: through links, onto mount points, on file systems that cannot swap
+ * folders, and at places that cannot work, which are refused before the first step. */
+#include "run_folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gstdio.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* The user and the group of a new process in its name space. */
+struct mount_maps {
+    const char *users, *groups;
+};
+
+#define EVERY "--steps 3 --save-every 1 "
+
+static int64_t saved_step(const struct run_folder *folder, const char *name)
+{
+    g_autofree char *file = g_build_filename(name, "trainer.json", NULL);
+    json_t *state = run_folder_json(folder, file);
+    int64_t step = json_integer_value(json_object_get(state, "step"));
+    json_decref(state);
+    return step;
+}
+
+static void test_link(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *link = run_folder_path(folder, "link");
+    g_assert_cmpint(run_folder_run(folder, "--steps 1 --save real", NULL, NULL), ==, 0);
+    run_folder_write(folder, "real/notes.txt", "mine");
+    g_assert_cmpint(symlink("real", link), ==, 0);
+    g_assert_cmpint(run_folder_run(folder, EVERY "--save link", NULL, NULL), ==, 0);
+    g_assert_true(g_file_test(link, G_FILE_TEST_IS_SYMLINK));
+    g_assert_true(run_folder_has(folder, "real/notes.txt"));
+    g_assert_cmpint(saved_step(folder, "real"), ==, 3);
+    g_assert_cmpint(
+        run_folder_run(folder, "--resume link --steps 4 --schedule-steps 3", NULL, NULL), ==, 0);
+
+    g_autofree char *dangling = run_folder_path(folder, "dangling");
+    g_assert_cmpint(symlink("later", dangling), ==, 0);
+    g_assert_cmpint(run_folder_run(folder, EVERY "--save dangling", NULL, NULL), ==, 0);
+    g_assert_true(g_file_test(dangling, G_FILE_TEST_IS_SYMLINK));
+    g_assert_cmpint(saved_step(folder, "later"), ==, 3);
+}
+
+/* NFS, 9p and others answer a swap of two names so. */
+static void refuse_swaps(gpointer data)
+{
+    (void)data;
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_renameat2, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {G_N_ELEMENTS(code), code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        _exit(77);
+}
+
+static void test_no_swaps(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_auto(GStrv) command = run_folder_command(EVERY "--save saved");
+    int status = run_folder_spawn(folder, command, refuse_swaps, NULL, NULL, NULL);
+    if (status == 77) {
+        g_test_skip("system calls cannot be filtered here");
+        return;
+    }
+    g_assert_cmpint(status, ==, 0);
+    g_assert_cmpint(saved_step(folder, "saved"), ==, 3);
+}
+
+static bool write_text(const char *path, const char *text)
+{
+    int file = open(path, O_WRONLY | O_CLOEXEC);
+    bool ok = file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text);
+    if (file >= 0)
+        close(file);
+    return ok;
+}
+
+/* Mounts an empty file system on the folder "saved", which only the new process sees. */
+static void mount_saved(gpointer data)
+{
+    const struct mount_maps *maps = data;
+    if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0 || !write_text("/proc/self/setgroups", "deny") ||
+        !write_text("/proc/self/uid_map", maps->users) ||
+        !write_text("/proc/self/gid_map", maps->groups) ||
+        mount("none", "saved", "tmpfs", 0, "size=16m") != 0)
+        _exit(77);
+}
+
+/* Runs a shell's command with an empty file system of its own on the folder "saved". Returns 77 if
+ * nothing can be mounted here. */
+static int run_mounted(const struct run_folder *folder, const char *shell_command, char **err)
+{
+    g_autofree char *mounted = run_folder_path(folder, "saved");
+    g_autofree char *users = g_strdup_printf("0 %u 1", (unsigned)getuid());
+    g_autofree char *groups = g_strdup_printf("0 %u 1", (unsigned)getgid());
+    g_autofree char *line = g_strdup(shell_command);
+    struct mount_maps maps = {users, groups};
+    char *command[] = {(char *)"/bin/sh", (char *)"-c", line, NULL};
+    g_assert_cmpint(g_mkdir(mounted, 0777), ==, 0);
+    return run_folder_spawn(folder, command, mount_saved, &maps, NULL, err);
+}
+
+#define RUN_HERE \
+    PROGRAM_DIR "/pstar-run --model config.json --data text.txt --batch 2 --seq 16 --threads 1 "
+
+static void test_mount_point(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    int status = run_mounted(folder, RUN_HERE EVERY "--save saved && cp -r saved copy", NULL);
+    if (status == 77) {
+        g_test_skip("nothing can be mounted here");
+        return;
+    }
+    g_assert_cmpint(status, ==, 0);
+    g_assert_cmpint(saved_step(folder, "copy"), ==, 3);
+}
+
+/* No step is taken, so the log has none. */
+static void expect_refused(const struct run_folder *folder, const char *save, const char *reason)
+{
+    g_autofree char *options = g_strdup_printf("--steps 3 --log log.jsonl --save '%s'", save);
+    g_autofree char *errors = NULL;
+    g_assert_cmpint(run_folder_run(folder, options, NULL, &errors), ==, 2);
+    run_folder_expect(errors, "--save: ");
+    run_folder_expect(errors, reason);
+    g_assert_false(run_folder_has(folder, "log.jsonl"));
+}
+
+static void test_impossible_places(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *long_name = g_strnfill(300, 'x'),
+                    *made = run_folder_path(folder, "empty-state");
+    expect_refused(folder, "text.txt/saved", "Not a directory");
+    expect_refused(folder, "text.txt", "Not a directory");
+    expect_refused(folder, ".", "neither empty nor a checkpoint");
+    expect_refused(folder, "", "empty");
+    expect_refused(folder, long_name, "File name too long");
+    expect_refused(folder, "/proc/self/saved", "No such file or directory");
+    /* A file of the name trainer.json alone makes no checkpoint. */
+    g_assert_cmpint(g_mkdir(made, 0777), ==, 0);
+    run_folder_write(folder, "empty-state/trainer.json", "{}");
+    run_folder_write(folder, "empty-state/config.json", "mine");
+    expect_refused(folder, "empty-state", "neither empty nor a checkpoint");
+    g_assert_true(run_folder_has(folder, "empty-state/config.json"));
+    /* What is refused leaves no folder. */
+    g_assert_cmpint(run_folder_run(folder, "--save fresh --resume none --steps 1", NULL, NULL), ==,
+                    2);
+    g_assert_false(run_folder_has(folder, "fresh"));
+}
+
+static void test_too_little_room(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *errors = NULL;
+    int status = run_mounted(folder,
+                             "mount -o remount,size=64k saved && exec " RUN_HERE
+                             "--steps 3 --log log.jsonl --save saved",
+                             &errors);
+    if (status == 77) {
+        g_test_skip("nothing can be mounted here");
+        return;
+    }
+    g_assert_cmpint(status, ==, 2);
+    run_folder_expect(errors, "a checkpoint takes");
+    g_assert_false(run_folder_has(folder, "log.jsonl"));
+}
+
+/* A state that is a pipe or a folder is refused, not waited for. */
+static void test_odd_states(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_assert_cmpint(run_folder_run(folder, "--steps 1 --save saved", NULL, NULL), ==, 0);
+    g_autofree char *state = run_folder_path(folder, "saved/trainer.json"), *errors = NULL;
+    g_autofree char *others = NULL;
+    g_assert_cmpint(g_unlink(state), ==, 0);
+    g_assert_cmpint(mkfifo(state, 0666), ==, 0);
+    g_assert_cmpint(run_folder_run(folder, "--resume saved --steps 2", NULL, &errors), ==, 2);
+    run_folder_expect(errors, "saved/trainer.json: not a regular file");
+    g_assert_cmpint(g_unlink(state), ==, 0);
+    g_assert_cmpint(g_mkdir(state, 0777), ==, 0);
+    g_assert_cmpint(run_folder_run(folder, "--resume saved --steps 2", NULL, &others), ==, 2);
+    run_folder_expect(others, "saved/trainer.json: is a folder");
+}
+
+#define ADD(path, function)                                                           \
+    g_test_add("/saving/" path, struct run_folder, NULL, run_folder_set_up, function, \
+               run_folder_tear_down)
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    ADD("link", test_link);
+    ADD("no-swaps", test_no_swaps);
+    ADD("mount-point", test_mount_point);
+    ADD("impossible-places", test_impossible_places);
+    ADD("too-little-room", test_too_little_room);
+    ADD("odd-states", test_odd_states);
+    return g_test_run();
+}
