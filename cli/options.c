@@ -21,7 +21,7 @@ static const struct {
     [OPTION_DEVICE_MEMORY] = {"device-memory", "Budget of device memory", "SIZE", 0},
     [OPTION_EMIT_PLAN] = {"emit-plan", "Write the plan, for pstar-run --plan", "PLAN", 0},
     [OPTION_HOST_EMBEDDING] = {"host-embedding", "Run the embedding on the host", NULL, 0},
-    [OPTION_HOST_MEMORY] = {"host-memory", "Budget of host memory; default: unlimited", "SIZE", 0},
+    [OPTION_HOST_MEMORY] = {"host-memory", "Budget of host memory", "SIZE", 0},
     [OPTION_HOST_UPDATE] = {"host-update", "Run the optimizer on the host", NULL, 0},
     [OPTION_JSON] = {"json", "Write the results as JSON", NULL, 0},
     [OPTION_LAYOUT] = {"layout",

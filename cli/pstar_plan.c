@@ -1,4 +1,5 @@
 /* pstar-plan: the best plan found for a traced iteration and a memory budget. */
+#include "cli/budgets.h"
 #include "cli/program.h"
 #include "cli/progress.h"
 #include "models/derive.h"
@@ -18,10 +19,9 @@
 enum freedom { FREE, AS_TRACED, FREEDOM_DEFAULT };
 
 struct plan_arguments {
-    char *device_memory, *link, *platform, *output, *explain, *verify, *objective, *chunk_size,
-        *layout, *emit, *timeline;
+    char *device_memory, *host_memory, *link, *platform, *output, *explain, *verify, *objective,
+        *chunk_size, *layout, *emit, *timeline;
     char **files;
-    uint64_t host_memory; /* UINT64_MAX: not given */
     uint8_t recompute, offload, embedding, bytes_per_parameter, micro_batch; /* enum freedom */
     double time_limit;
     uint32_t seed, threads;
@@ -50,16 +50,19 @@ static struct plan_paths paths_of(const struct plan_arguments *a, const char *pl
                                .emit = a->emit};
 }
 
-/* A question takes the budgets that are not given from the platform. */
 static bool read_budgets(const struct plan_arguments *a, struct search_inputs *in, GError **error)
 {
-    bool whole = in->platform && question_count(&a->question);
-    in->device_budget = whole ? in->platform->device_capacity : 0;
-    in->host_budget = whole && a->host_memory == UINT64_MAX ? in->platform->host_capacity
-                                                            : a->host_memory;
-    return !a->device_memory ||
-           (in->trace ? sizes_parse_budget(a->device_memory, in->trace, &in->device_budget, error)
-                      : size_parse(a->device_memory, &in->device_budget, error));
+    const struct budget_request request = {.program = "pstar-plan",
+                                           .device_memory = a->device_memory,
+                                           .host_memory = a->host_memory,
+                                           .platform = in->platform,
+                                           .trace = in->trace};
+    g_autoptr(GArray) budgets = budgets_read(&request, &in->host_budget, error);
+    if (!budgets)
+        return false;
+    in->device_budget = g_array_index(budgets, uint64_t, 0);
+    return budgets->len == 1 ||
+           options_refuse(error, "--device-memory %s: must be one budget", a->device_memory);
 }
 
 static bool read_inputs(const struct plan_arguments *a, struct search_inputs *in, GError **error)
@@ -158,8 +161,6 @@ static bool ask(const struct plan_arguments *a, GError **error)
         return options_refuse(error, "--max-model and --max-batch take a --platform and no TRACE");
     if (!models && (!a->files || a->files[1]))
         return options_refuse(error, "--min-memory and --sensitivity take one TRACE");
-    if (!a->platform && !a->device_memory)
-        return options_refuse(error, "--device-memory or --platform is needed");
     return make(a, error);
 }
 
@@ -211,8 +212,8 @@ static bool choose(const struct plan_arguments *a, GError **error)
         return options_refuse(error, "one TRACE is needed");
     if (a->verify)
         return request_verify(&paths, error);
-    if (!a->device_memory || !a->output)
-        return options_refuse(error, "--device-memory and -o are needed");
+    if (!a->output)
+        return options_refuse(error, "-o is needed");
     return make(a, error);
 }
 
@@ -223,8 +224,7 @@ static int run(void *data, GError **error)
 
 int main(int argc, char **argv)
 {
-    struct plan_arguments a = {.host_memory = UINT64_MAX,
-                               .recompute = FREEDOM_DEFAULT,
+    struct plan_arguments a = {.recompute = FREEDOM_DEFAULT,
                                .offload = FREEDOM_DEFAULT,
                                .embedding = FREEDOM_DEFAULT,
                                .bytes_per_parameter = FREEDOM_DEFAULT,
@@ -234,8 +234,12 @@ int main(int argc, char **argv)
     const struct option options[] = {
         {.shared = OPTION_DEVICE_MEMORY,
          .text = &a.device_memory,
-         .help = "30% is a share of the model data, on top of all activations"},
-        {.shared = OPTION_HOST_MEMORY, .size = &a.host_memory},
+         .help = "30% is a share of the model data, on top of all activations; default: the "
+                 "platform's"},
+        {.shared = OPTION_HOST_MEMORY,
+         .text = &a.host_memory,
+         .help = "default: the platform's, or unlimited without one",
+         .value = "SIZE|unlimited"},
         {.shared = OPTION_LINK, .text = &a.link, .help = "default: the platform's"},
         {.shared = OPTION_PLATFORM,
          .file = &a.platform,

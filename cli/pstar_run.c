@@ -123,7 +123,7 @@ int main(int argc, char **argv)
         {.shared = OPTION_DEVICE_MEMORY,
          .size = &o->device_budget,
          .help = "default: what holds everything"},
-        {.shared = OPTION_HOST_MEMORY, .size = &o->host_budget},
+        {.shared = OPTION_HOST_MEMORY, .size = &o->host_budget, .help = "default: unlimited"},
         {.shared = OPTION_CHUNK_SIZE,
          .text = &a.chunk_size,
          .help = "default: chosen for the model"},

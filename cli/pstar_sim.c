@@ -1,4 +1,5 @@
 /* pstar-sim: what every chunk size, policy and budget would move, and how long it would take. */
+#include "cli/budgets.h"
 #include "cli/program.h"
 #include "cli/progress.h"
 #include "policies/plugin.h"
@@ -10,10 +11,11 @@
 #include <stdio.h>
 
 struct sim_arguments {
-    char *device_memory, *chunk_size, *layout, *policy, *strategy, *look_ahead, *link, *platform;
+    char *device_memory, *host_memory, *chunk_size, *layout, *policy, *strategy, *look_ahead, *link,
+        *platform;
     char *json, *csv, *emit_plan, *timeline;
     char **files;
-    uint64_t host_memory, pinned_memory; /* UINT64_MAX: not given */
+    uint64_t pinned_memory; /* UINT64_MAX: not given */
     uint32_t threads, stalls;
     bool fits, phases, no_clip;
 };
@@ -24,7 +26,8 @@ struct sim_inputs {
     struct costs *costs;
     GArray *budgets, *look_aheads;
     GPtrArray *layouts, *policies, *strategies; /* strategies: NULL if none are wanted */
-    struct platform *platform;
+    struct platform *platform;                  /* NULL if none is given */
+    uint64_t host_budget;
 };
 
 /* "all", "" or a list of names and plug-ins. Returns an array that ends with NULL. */
@@ -54,25 +57,38 @@ static bool read_policies(const struct sim_arguments *a, struct sim_inputs *in, 
     const char *policies = a->policy ? a->policy : a->strategy ? "" : "all";
     if (a->policy && !*a->policy)
         return options_refuse(error, "--policy '': must name a policy");
-    if (!(in->policies = parse_policies(policies, error)) ||
-        (a->strategy && !(in->strategies = strategy_parse_list(a->strategy, error))))
-        return false;
-    if (!a->strategy || !a->platform)
+    return (in->policies = parse_policies(policies, error)) &&
+           (!a->strategy || (in->strategies = strategy_parse_list(a->strategy, error)));
+}
+
+static bool read_platform(const struct sim_arguments *a, struct sim_inputs *in, GError **error)
+{
+    if (!a->platform)
         return true;
     if ((in->platform = platform_read(a->platform, error)) && a->link)
         platform_keep_apart(in->platform);
     return in->platform;
 }
 
+static bool read_budgets(const struct sim_arguments *a, struct sim_inputs *in, GError **error)
+{
+    const struct budget_request request = {.program = "pstar-sim",
+                                           .device_memory = a->device_memory,
+                                           .host_memory = a->host_memory,
+                                           .platform = in->platform,
+                                           .trace = in->trace};
+    return (in->budgets = budgets_read(&request, &in->host_budget, error));
+}
+
 static bool read_inputs(const struct sim_arguments *a, struct sim_inputs *in, GError **error)
 {
     return (in->look_aheads = sizes_parse_counts(a->look_ahead, error)) &&
-           read_policies(a, in, error) && (in->costs = costs_read(a->platform, a->link, error)) &&
+           read_policies(a, in, error) && read_platform(a, in, error) &&
+           (in->costs = costs_read(a->platform, a->link, error)) &&
            (a->pinned_memory == UINT64_MAX ||
             costs_set_pinned(in->costs, a->pinned_memory, error)) &&
            (in->trace = trace_read(a->files[0], error)) &&
-           replay_check_trace(in->trace, a->files[0], error) &&
-           (in->budgets = sizes_parse_budgets(a->device_memory, in->trace, error)) &&
+           replay_check_trace(in->trace, a->files[0], error) && read_budgets(a, in, error) &&
            (in->layouts = layout_list_parse(a->chunk_size, a->layout, in->trace, error));
 }
 
@@ -101,7 +117,7 @@ static bool simulate(const struct sim_arguments *a, const struct sim_inputs *in,
                   .strategies = in->strategies,
                   .platform = in->platform,
                   .unclipped = a->no_clip,
-                  .host_budget = a->host_memory,
+                  .host_budget = in->host_budget,
                   .phases = a->phases,
                   .costs = in->costs,
                   .threads = a->threads,
@@ -127,8 +143,8 @@ static int run(void *data, GError **error)
 {
     const struct sim_arguments *a = data;
     struct sim_inputs in = {0};
-    if (!a->files || a->files[1] || !a->device_memory)
-        return options_refuse(error, "one TRACE and --device-memory are needed");
+    if (!a->files || a->files[1])
+        return options_refuse(error, "one TRACE is needed");
     if (read_inputs(a, &in, error))
         simulate(a, &in, error);
     inputs_clear(&in);
@@ -152,11 +168,12 @@ static char *describe_policies(void)
 
 int main(int argc, char **argv)
 {
-    struct sim_arguments a = {.host_memory = UINT64_MAX, .pinned_memory = UINT64_MAX};
+    struct sim_arguments a = {.pinned_memory = UINT64_MAX};
     const struct option options[] = {
         {.shared = OPTION_DEVICE_MEMORY,
          .text = &a.device_memory,
-         .help = "30% is a share of the model data, on top of all activations",
+         .help = "30% is a share of the model data, on top of all activations; default: the "
+                 "platform's",
          .value = "SIZE[,..]"},
         {.shared = OPTION_CHUNK_SIZE,
          .text = &a.chunk_size,
@@ -173,7 +190,10 @@ int main(int argc, char **argv)
          .value = "NAME,..|all"},
         {.shared = OPTION_NO_CLIP, .flag = &a.no_clip},
         {.shared = OPTION_LOOK_AHEAD, .text = &a.look_ahead, .value = "N[,..]"},
-        {.shared = OPTION_HOST_MEMORY, .size = &a.host_memory},
+        {.shared = OPTION_HOST_MEMORY,
+         .text = &a.host_memory,
+         .help = "default: the platform's, or unlimited without one",
+         .value = "SIZE|unlimited"},
         {.shared = OPTION_LINK, .text = &a.link, .help = "default: the platform's"},
         {.name = "pinned-memory",
          .size = &a.pinned_memory,

@@ -30,6 +30,7 @@ void platform_free(struct platform *platform)
         curve_clear(&platform->extra[i]);
     g_free(platform->threads.source);
     g_free(platform->host.source);
+    g_free(platform->reserved.source);
     g_free(platform->products);
     g_free(platform);
 }
@@ -91,6 +92,22 @@ double platform_host_rate(const struct platform *platform)
 {
     const struct platform_host *host = &platform->host;
     return host->source ? host->bytes_per_second / host->ranks / far_memory(platform) : 0;
+}
+
+static uint64_t less(uint64_t bytes, uint64_t taken)
+{
+    return bytes > taken ? bytes - taken : 0;
+}
+
+uint64_t platform_device_room(const struct platform *platform, uint64_t library_bytes)
+{
+    return less(platform->device_capacity, less(platform->reserved.device_bytes, library_bytes));
+}
+
+uint64_t platform_host_room(const struct platform *platform)
+{
+    uint64_t ranks = platform->host.source ? platform->host.ranks : 1;
+    return less(platform->host_capacity, platform->reserved.host_bytes) / ranks;
 }
 
 static void exchange(struct platform_curve *curve, struct platform_curve *apart)
@@ -317,6 +334,15 @@ static bool read_host(const json_t *root, const char *path, struct platform_host
                  "at least 1");
 }
 
+static bool read_reserved(const json_t *root, const char *path, struct platform_reserved *reserved,
+                          GError **error)
+{
+    const json_t *object = json_object_get(root, "reserved");
+    return !object || (read_string(object, path, "source", &reserved->source, error) &&
+                       read_bytes(object, path, "device_bytes", &reserved->device_bytes, error) &&
+                       read_bytes(object, path, "host_bytes", &reserved->host_bytes, error));
+}
+
 static bool read_product(const json_t *object, struct platform_product *product)
 {
     const char *precision = NULL;
@@ -367,6 +393,7 @@ static bool read_platform(const json_t *root, const char *path, struct platform 
     return read_extras(root, path, platform, error) &&
            read_threads(root, path, &platform->threads, error) &&
            read_host(root, path, &platform->host, error) &&
+           read_reserved(root, path, &platform->reserved, error) &&
            read_products(root, path, platform, error);
 }
 
@@ -430,6 +457,13 @@ static json_t *host_to_json(const struct platform_host *host)
                      "binding_speed_up", host->binding_speed_up);
 }
 
+static json_t *reserved_to_json(const struct platform_reserved *reserved)
+{
+    return json_pack("{s:s, s:I, s:I}", "source", reserved->source, "device_bytes",
+                     (json_int_t)reserved->device_bytes, "host_bytes",
+                     (json_int_t)reserved->host_bytes);
+}
+
 static json_t *products_to_json(const struct platform *platform)
 {
     json_t *list = json_array();
@@ -461,6 +495,8 @@ bool platform_write(const struct platform *platform, const char *path, GError **
         json_object_set_new(root, "threads", threads_to_json(&platform->threads));
     if (platform->host.source)
         json_object_set_new(root, "host", host_to_json(&platform->host));
+    if (platform->reserved.source)
+        json_object_set_new(root, "reserved", reserved_to_json(&platform->reserved));
     if (platform->product_count > 0)
         json_object_set_new(root, "products", products_to_json(platform));
     bool done = output_file_write_json(path, root, JSON_INDENT(2) | JSON_REAL_PRECISION(10), error);

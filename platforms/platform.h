@@ -75,6 +75,13 @@ struct platform_host {
         binding_speed_up; /* how many times as fast bound ranks use the host's memory, and update */
 };
 
+/* Memory that no plan may take. All is 0 if the file does not say. */
+struct platform_reserved {
+    char *source;          /* NULL if the file does not say */
+    uint64_t device_bytes; /* for the driver's context and its libraries */
+    uint64_t host_bytes;   /* for the system and other programs */
+};
+
 struct platform {
     char *name;
     char *source; /* where most of the figures come from */
@@ -86,6 +93,7 @@ struct platform {
     struct platform_curve extra[PLATFORM_EXTRAS]; /* count is 0 if it is not in the file */
     struct platform_threads threads;
     struct platform_host host;
+    struct platform_reserved reserved;
     struct platform_product *products; /* may be absent: NULL, 0 */
     uint32_t product_count;
 };
@@ -113,6 +121,14 @@ double platform_update_seconds(const struct platform *platform, double elements)
 
 /* Returns the bytes a second of the host's memory for one rank, or 0 if nothing limits it. */
 double platform_host_rate(const struct platform *platform);
+
+/* Returns the bytes of device memory that a step may take, with the `library_bytes` that its trace
+ * counts for the driver and its libraries: the capacity less what is reserved beyond these. */
+uint64_t platform_device_room(const struct platform *platform, uint64_t library_bytes);
+
+/* Returns the bytes of host memory that the step of one rank may take: its share of the capacity
+ * less what is reserved. */
+uint64_t platform_host_room(const struct platform *platform);
 
 /* Replaces the curves of compute and the optimizer by those measured on the cores that --link
  * leaves to each, where the file has them. */

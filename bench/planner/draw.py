@@ -196,7 +196,7 @@ class Instance:
 
     def budgets(self):
         return ["--device-memory", str(self.device), "--platform", "platform.json", "--link", self.step.link,
-                *(["--host-memory", str(self.host)] if self.host else [])]
+                "--host-memory", str(self.host) if self.host else "unlimited"]
 
     def names(self):
         """Returns the columns that say what the instance is."""

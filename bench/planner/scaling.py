@@ -35,7 +35,7 @@ def measure(programs, width, machine, memory, options, layers, micro_batches):
                   "--precision", "bf16", "--micro-batches", micro_batches, *options.split(), *platform,
                   "-o", "run.pstar")
     info = json.loads(programs.call("pstar-trace", "info", "run.pstar", "--json").stdout)
-    certificate, seconds, verified = plan(programs, "time", ["--device-memory", memory, *platform])
+    certificate, seconds, verified = plan(programs, "time", ["--device-memory", memory, "--host-memory", "unlimited", *platform])
     return dict(width=width, machine=machine, layers=layers, micro_batches=micro_batches,
                 operators=info["operators"], gap=certificate["gap"]["time"], cpu_seconds=seconds,
                 verified=verified)

@@ -117,6 +117,8 @@ static void test_round_trip(void)
 
 #define H2D        ",\"h2d\":" CURVE
 #define HOST(more) "\"host\":{\"source\":\"s\",\"bytes_per_second\":6e9" more "}"
+#define RESERVED(device) \
+    "\"reserved\":{\"source\":\"r\",\"device_bytes\":" device ",\"host_bytes\":80}"
 #define THREADS                                                            \
     "\"threads\":{\"source\":\"t\",\"host_cores\":2,\"put_seconds\":1e-5," \
     "\"wake_seconds\":2e-5,\"late_seconds\":3e-5,\"gap_seconds\":0,"       \
@@ -131,6 +133,8 @@ static void test_extras(void)
         "\"threads\":{\"source\":\"t\",\"host_cores\":1,\"put_seconds\":-1}",
         "\"products\":[{\"rows\":1}]",
         "\"host\":{\"source\":\"s\"}",
+        "\"reserved\":{\"source\":\"s\"}",
+        RESERVED("0"),
         HOST(",\"ranks\":0"),
         HOST(",\"bound\":1"),
         HOST(",\"binding_speed_up\":0.5"),
@@ -140,15 +144,17 @@ static void test_extras(void)
     g_assert_no_error(error);
     g_assert_cmpuint(without->extra[PLATFORM_MOVE].count, ==, 0);
     g_assert_null(without->threads.source);
+    g_assert_cmpuint(platform_device_room(without, 60), ==, 100);
+    g_assert_cmpuint(platform_host_room(without), ==, 200);
     platform_free(without);
 
     struct platform *platform = read_text(
-        "{" HEAD "," CURVES H2D "," THREADS
-        "," HOST(",\"ranks\":4,\"bound\":false") ",\"move_within\":" CURVE
-                                                 ",\"host_update_apart\":{\"source\":\"a\","
-                                                 "\"points\":[[5,7]]},\"products\":[{\"rows\":1,"
-                                                 "\"inputs\":2,\"outputs\":3,\"threads\":4,"
-                                                 "\"precision\":\"bf16\",\"seconds\":0.5}]}",
+        "{" HEAD "," CURVES H2D "," THREADS "," RESERVED("30") "," HOST(
+            ",\"ranks\":4,\"bound\":false") ",\"move_within\":" CURVE
+                                            ",\"host_update_apart\":{\"source\":\"a\","
+                                            "\"points\":[[5,7]]},\"products\":[{\"rows\":1,"
+                                            "\"inputs\":2,\"outputs\":3,\"threads\":4,"
+                                            "\"precision\":\"bf16\",\"seconds\":0.5}]}",
         &error);
     g_assert_no_error(error);
     g_autofree char *folder = g_dir_make_tmp("platform-XXXXXX", NULL);
@@ -165,6 +171,10 @@ static void test_extras(void)
     g_assert_cmpuint(platform->host.ranks, ==, 4);
     g_assert_cmpfloat(platform->host.bytes_per_second, ==, 6e9);
     g_assert_false(platform->host.bound);
+    g_assert_cmpuint(platform_device_room(platform, 0), ==, 70);
+    g_assert_cmpuint(platform_device_room(platform, 20), ==, 90); /* 10 beyond the trace's */
+    g_assert_cmpuint(platform_device_room(platform, 60), ==, 100);
+    g_assert_cmpuint(platform_host_room(platform), ==, 30); /* of each of 4 ranks */
     g_assert_cmpuint(platform->product_count, ==, 1);
     g_assert_cmpuint(platform->products[0].outputs, ==, 3);
     g_assert_true(platform->products[0].bf16);
