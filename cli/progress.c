@@ -2,69 +2,135 @@
 
 #include <glib.h>
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
+
+/* Between two lines without a terminal. */
+#define LINE_MICROSECONDS (5 * G_USEC_PER_SEC)
 
 struct progress {
     const char *what;
-    bool terminal, catches, interrupted;
-    gint64 begun; /* microseconds, monotonic */
+    bool terminal;
+    gint64 begun, shown; /* microseconds, monotonic; shown: the last line */
     sigset_t signals, before;
+    GThread *listener;      /* NULL if signals are not caught */
+    int incoming, finished; /* descriptors: of the signals, and to end the listener */
+    gint signal;            /* atomic: the first signal, or 0 */
 };
 
-bool progress_is_shown(void)
+/* ---- signals ---- */
+
+/* Ends the program as if the signal had never been caught. */
+static void end_by(int number)
 {
-    return isatty(STDERR_FILENO);
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, number);
+    signal(number, SIG_DFL);
+    raise(number);
+    pthread_sigmask(SIG_UNBLOCK, &one, NULL);
 }
 
-/* The signal is blocked in every thread and taken in is_interrupted, so that no handler runs. */
-struct progress *progress_begin(const char *what, bool catch_interrupts)
+/* The signals are blocked in every thread and read here, so that no handler runs, and a second one
+ * is heard whatever the others do. */
+static gpointer listen_to_signals(gpointer data)
+{
+    struct progress *progress = data;
+    struct pollfd sources[] = {{.fd = progress->incoming, .events = POLLIN},
+                               {.fd = progress->finished, .events = POLLIN}};
+    struct signalfd_siginfo received;
+    while (poll(sources, G_N_ELEMENTS(sources), -1) < 0 || !sources[1].revents)
+        if (sources[0].revents &&
+            read(progress->incoming, &received, sizeof received) == sizeof received &&
+            !g_atomic_int_compare_and_exchange(&progress->signal, 0, (gint)received.ssi_signo))
+            end_by((int)received.ssi_signo);
+    return NULL;
+}
+
+static bool is_ignored(int number)
+{
+    struct sigaction action;
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+static void catch_all(struct progress *progress)
+{
+    sigemptyset(&progress->signals);
+    sigaddset(&progress->signals, SIGINT);
+    sigaddset(&progress->signals, SIGTERM);
+    if (!is_ignored(SIGHUP))
+        sigaddset(&progress->signals, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &progress->signals, &progress->before);
+    progress->incoming = signalfd(-1, &progress->signals, SFD_CLOEXEC);
+    progress->finished = eventfd(0, EFD_CLOEXEC);
+    if (progress->incoming < 0 || progress->finished < 0)
+        g_error("signals cannot be read: no descriptor is free");
+    progress->listener = g_thread_new("signals", listen_to_signals, progress);
+}
+
+static void stop_listening(struct progress *progress)
+{
+    if (!progress->listener)
+        return;
+    eventfd_write(progress->finished, 1);
+    g_thread_join(progress->listener);
+    close(progress->incoming);
+    close(progress->finished);
+    pthread_sigmask(SIG_SETMASK, &progress->before, NULL);
+}
+
+int progress_signal(const struct progress *progress)
+{
+    return g_atomic_int_get(&progress->signal);
+}
+
+/* ---- the line ---- */
+
+struct progress *progress_begin(const char *what, bool catch_signals)
 {
     struct progress *progress = g_new0(struct progress, 1);
     progress->what = what;
-    progress->terminal = progress_is_shown();
-    progress->catches = catch_interrupts;
-    progress->begun = g_get_monotonic_time();
-    sigemptyset(&progress->signals);
-    sigaddset(&progress->signals, SIGINT);
-    if (catch_interrupts)
-        pthread_sigmask(SIG_BLOCK, &progress->signals, &progress->before);
+    progress->terminal = isatty(STDERR_FILENO);
+    progress->begun = progress->shown = g_get_monotonic_time();
+    if (catch_signals)
+        catch_all(progress);
     return progress;
 }
 
-static bool is_interrupted(struct progress *progress)
-{
-    if (progress->catches && !progress->interrupted &&
-        sigtimedwait(&progress->signals, NULL, &(struct timespec){0}) == SIGINT) {
-        progress->interrupted = true;
-        pthread_sigmask(SIG_SETMASK, &progress->before, NULL);
-    }
-    return progress->interrupted;
-}
-
-static void draw_time(double seconds)
+static char *format_time(double seconds)
 {
     unsigned long long s = (unsigned long long)llround(fmin(fmax(0, seconds), 1e9));
-    if (s >= 3600)
-        fprintf(stderr, ", %llu:%02llu:%02llu left", s / 3600, s / 60 % 60, s % 60);
-    else
-        fprintf(stderr, ", %llu:%02llu left", s / 60, s % 60);
+    if (!isfinite(seconds))
+        return g_strdup("");
+    return s >= 3600 ? g_strdup_printf(", %llu:%02llu:%02llu left", s / 3600, s / 60 % 60, s % 60)
+                     : g_strdup_printf(", %llu:%02llu left", s / 60, s % 60);
+}
+
+static bool is_line_due(struct progress *progress)
+{
+    gint64 now = g_get_monotonic_time();
+    if (!progress->terminal && now - progress->shown < LINE_MICROSECONDS)
+        return false;
+    progress->shown = now;
+    return true;
 }
 
 bool progress_show(struct progress *progress, uint64_t done, uint64_t total, const char *detail,
                    double seconds_left)
 {
-    if (progress->terminal) {
-        fprintf(stderr, "\r%llu of %llu %s%s%s", (unsigned long long)done,
-                (unsigned long long)total, progress->what, detail ? ", " : "",
-                detail ? detail : "");
-        if (isfinite(seconds_left))
-            draw_time(seconds_left);
-        fputs("\033[K", stderr);
+    if (is_line_due(progress)) {
+        g_autofree char *left = format_time(seconds_left);
+        fprintf(stderr, "%s%llu of %llu %s%s%s%s%s", progress->terminal ? "\r" : "",
+                (unsigned long long)done, (unsigned long long)total, progress->what,
+                detail ? ", " : "", detail ? detail : "", left,
+                progress->terminal ? "\033[K" : "\n");
         fflush(stderr);
     }
-    return !is_interrupted(progress);
+    return !progress_signal(progress);
 }
 
 bool progress_update(void *data, uint32_t done, uint32_t total)
@@ -75,13 +141,17 @@ bool progress_update(void *data, uint32_t done, uint32_t total)
                          done ? seconds / done * (total - done) : INFINITY);
 }
 
+void progress_clear(struct progress *progress)
+{
+    if (progress && progress->terminal)
+        fputs("\r\033[K", stderr);
+}
+
 void progress_end(struct progress *progress)
 {
+    progress_clear(progress);
     if (!progress)
         return;
-    if (progress->terminal)
-        fputs("\r\033[K", stderr);
-    if (progress->catches)
-        pthread_sigmask(SIG_SETMASK, &progress->before, NULL);
+    stop_listening(progress);
     g_free(progress);
 }

@@ -1,4 +1,4 @@
-/* Shows the progress of long work on a terminal, and handles Ctrl-C. */
+/* Shows the progress of long work, and handles the signals that ask a program to end. */
 #ifndef PSTAR_CLI_PROGRESS_H
 #define PSTAR_CLI_PROGRESS_H
 
@@ -7,25 +7,29 @@
 
 struct progress;
 
-/* `what` names the pieces of work: "configurations". With `catch_interrupts`, from now on an
- * interrupt (SIGINT) does not end the program: progress_update and progress_show report it. A
- * second interrupt ends the program. Call this before threads are made. */
-struct progress *progress_begin(const char *what, bool catch_interrupts);
+/* `what` names the pieces of work: "configurations". With `catch_signals`, from now on SIGINT,
+ * SIGTERM and SIGHUP do not end the program: progress_update, progress_show and progress_signal
+ * report the first one, and a second one ends the program at once. A SIGHUP that is ignored, as
+ * under nohup, stays ignored. Call this before threads are made. */
+struct progress *progress_begin(const char *what, bool catch_signals);
 
-/* Returns whether stderr is a terminal. */
-bool progress_is_shown(void);
+/* Returns the signal that has come, or 0. */
+int progress_signal(const struct progress *progress);
 
 /* Draws how many pieces of work are done, and the time that is left if the rest goes on at the same
- * rate. Returns false when an interrupt has come: the work should stop and keep what it has. `data`
- * is the struct progress, so that this function serves as a callback. */
+ * rate. Returns false when a signal has come: the work should stop and keep what it has. `data` is
+ * the struct progress, so that this function serves as a callback. */
 bool progress_update(void *data, uint32_t done, uint32_t total);
 
-/* Draws the line with this time left. `detail` may be NULL. Returns false as progress_update does.
- */
+/* Draws the line with this time left; without a terminal, prints it as a line of its own every few
+ * seconds. `detail` may be NULL. Returns false as progress_update does. */
 bool progress_show(struct progress *progress, uint64_t done, uint64_t total, const char *detail,
                    double seconds_left);
 
-/* Clears the line, and lets interrupts end the program again. `progress` may be NULL. */
+/* Clears the line, so that a message can be printed. `progress` may be NULL. */
+void progress_clear(struct progress *progress);
+
+/* Clears the line, and lets signals end the program again. `progress` may be NULL. */
 void progress_end(struct progress *progress);
 
 #endif

@@ -6,7 +6,6 @@
 #include "engine/train/trainer.h"
 #include "traces/size.h"
 
-#include <math.h>
 #include <stdio.h>
 
 struct train_arguments {
@@ -16,12 +15,11 @@ struct train_arguments {
     bool probe;
 };
 
-/* ---- what is shown on a terminal ---- */
+/* ---- what is shown meanwhile ---- */
 
 struct watch {
     struct progress *progress;
-    double seconds;    /* of a step: mean of the last ones, recent ones counting more */
-    double peak_flops; /* a second; a faster step raises it */
+    int signal; /* that has come; kept after the end */
 };
 
 static void begin_steps(void *data)
@@ -33,23 +31,53 @@ static void begin_steps(void *data)
 static void end_steps(void *data)
 {
     struct watch *watch = data;
+    if (watch->progress)
+        watch->signal = progress_signal(watch->progress);
     g_clear_pointer(&watch->progress, progress_end);
 }
 
-static bool show_step(void *data, const struct trainer_step *step)
+static bool is_stopped(void *data)
 {
-    struct watch *watch = data;
-    g_autofree char *share = NULL, *detail = NULL;
-    double rate = step->flops / step->seconds;
-    watch->peak_flops = fmax(fmax(watch->peak_flops, step->peak_flops), rate);
-    watch->seconds = watch->seconds > 0 ? 0.9 * watch->seconds + 0.1 * step->seconds
-                                        : step->seconds;
-    if (step->peak_flops > 0)
-        share = g_strdup_printf(", %.0f %% of peak", 100 * rate / watch->peak_flops);
-    detail = g_strdup_printf("loss %.4f, %.0f tokens/s%s", step->loss, step->tokens_per_second,
-                             share ? share : "");
-    return progress_show(watch->progress, step->step, step->steps, detail,
-                         (double)(step->steps - step->step) * watch->seconds);
+    const struct watch *watch = data;
+    return progress_signal(watch->progress) != 0;
+}
+
+static void warn(void *data, const char *message)
+{
+    const struct watch *watch = data;
+    progress_clear(watch->progress);
+    fprintf(stderr, "pstar-run: %s\n", message);
+}
+
+static void show_training(void *data, const struct trainer_progress *at)
+{
+    const struct watch *watch = data;
+    g_autofree char *share = at->peak_share > 0
+                                 ? g_strdup_printf(", %.0f %% of peak", 100 * at->peak_share)
+                                 : g_strdup("");
+    g_autofree char *work =
+        at->evaluations ? g_strdup_printf("evaluating %u of %u", at->evaluated, at->evaluations)
+                        : g_strdup_printf("%.0f tokens/s%s", at->tokens_per_second, share);
+    g_autofree char *detail = g_strdup_printf("loss %.4f, %s", at->loss, work);
+    progress_show(watch->progress, at->step, at->steps, detail, at->seconds_left);
+}
+
+/* Returns the exit status of a run that a signal may have stopped: the shell's for the signal. */
+static int say_how_it_ended(const struct run_options *options, const struct trainer_end *end,
+                            int signal)
+{
+    enum { KILLED = 128 };
+    if (!end->interrupted)
+        return STATUS_DONE;
+    fprintf(stderr,
+            "pstar-run: interrupted at %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " steps",
+            end->step, end->steps);
+    if (end->saved)
+        fprintf(stderr, "; --resume %s goes on", options->save);
+    else if (end->step)
+        fputs("; nothing was saved", stderr);
+    fputc('\n', stderr);
+    return KILLED + signal;
 }
 
 static void show_measurement(void *data, const struct probe_step *step)
@@ -85,10 +113,12 @@ static int run(void *data, GError **error)
                   progress, error);
         progress_end(progress);
     } else if (run_options_complete(&a->options, error)) {
-        struct watch watch = {NULL, 0, 0};
-        const struct trainer_watch watched = {progress_is_shown(), begin_steps, show_step,
-                                              end_steps, &watch};
-        trainer_run(&a->options, &watched, error);
+        struct watch watch = {NULL, 0};
+        const struct trainer_watch watched = {begin_steps, show_training, is_stopped,
+                                              warn,        end_steps,     &watch};
+        struct trainer_end end;
+        if (trainer_run(&a->options, &watched, &end, error))
+            return say_how_it_ended(&a->options, &end, watch.signal);
     }
     return STATUS_DONE;
 }
@@ -223,7 +253,7 @@ int main(int argc, char **argv)
          .value = "N"},
         {.name = "save",
          .file = &o->save,
-         .help = "Write a checkpoint at the end, or when interrupted",
+         .help = "Write a checkpoint at the end, or after SIGINT, SIGTERM or SIGHUP",
          .value = "DIR"},
         {.name = "save-every",
          .count = &o->save_every,

@@ -141,6 +141,10 @@ static void print_summary_json(const struct run_plan *run, const struct run_summ
     json_t *figures = figures_to_json(&s->last.figures);
     json_object_update(root, figures);
     json_decref(figures);
+    if (s->peak_flops > 0)
+        json_object_update_new(root,
+                               json_pack("{s:f, s:f}", "flops_per_second", s->flops_per_second,
+                                         "peak_flops_per_second", s->peak_flops));
     for (uint32_t i = 0; s->sample && i < s->sample->len; i++) {
         if (i == 0)
             json_object_set_new(root, "sample", json_array());
@@ -177,9 +181,14 @@ void run_report_print(const struct run_plan *run, const struct run_summary *s, b
            s->first_loss, s->unigram_entropy);
     if (!isnan(s->eval_loss))
         printf("%-28s %12.4f\n", "loss in evaluation", s->eval_loss);
-    printf("%-28s %12.3f s\n", "step", figures->iteration_seconds);
+    printf("%-28s %12.3f s   %s\n", "step", figures->iteration_seconds,
+           s->steps > 1 ? "median of the steps after the first" : "the only one");
     printf("%-28s %12.3f s\n", "of it stalled", figures->stall_seconds);
     printf("%-28s %12.0f\n", "tokens a second", s->last.tokens_per_second);
+    if (s->peak_flops > 0)
+        printf("%-28s %12.1f %% of %.4g Gflop/s, the fastest %s\n", "share of the device's peak",
+               100 * s->flops_per_second / s->peak_flops, s->peak_flops / 1e9,
+               s->peak_by_step ? "step" : "large product measured at the start");
     print_size("device memory at its peak", figures->peak_device_bytes, NULL);
     print_size("host memory", figures->peak_host_bytes, NULL);
     print_traffic(figures);

@@ -5,6 +5,7 @@
 #include "engine/random.h"
 #include "engine/train/checkpoint.h"
 #include "engine/train/data.h"
+#include "engine/train/pace.h"
 #include "engine/train/run_report.h"
 #include "traces/failure.h"
 
@@ -52,10 +53,11 @@ static uint32_t fill_window(const GArray *text, uint32_t sequence, uint32_t *tok
     return used;
 }
 
-/* Appends `count` tokens (uint32_t) to `text`, which holds at least one to begin with. The random
- * draws depend only on `seed`. */
+/* Appends `count` tokens (uint32_t) to `text`, which holds at least one to begin with; fewer if the
+ * run is stopped. The random draws depend only on `seed`. */
 static bool sampling_continue(struct engine *engine, const struct model_iteration *iteration,
-                              uint64_t seed, uint32_t count, GArray *text, GError **error)
+                              uint64_t seed, uint32_t count, const struct trainer_watch *watch,
+                              GArray *text, GError **error)
 {
     const struct model_job *job = &iteration->job;
     uint32_t V = iteration->config->vocabulary;
@@ -63,7 +65,7 @@ static bool sampling_continue(struct engine *engine, const struct model_iteratio
     g_autofree uint32_t *tokens = g_new0(uint32_t, 2 * (size_t)job->choices.batch * job->sequence);
     g_autofree float *logits = g_new(float, V);
     g_assert(text->len > 0);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count && !watch->is_stopped(watch->data); i++) {
         uint32_t used = fill_window(text, job->sequence, tokens);
         if (!engine_logits(engine, tokens, used - 1, 1, logits, error))
             return false;
@@ -286,33 +288,10 @@ static bool training_can_evaluate(const struct training *training)
     return training->eval || data_sequences(training->data, DATA_HELD_OUT) > 0;
 }
 
-/* Computes the mean loss over the evaluation data, of which it uses at most 64 micro-batches. */
-static bool training_evaluate(struct training *training, double *loss, GError **error)
-{
-    enum { MOST_BATCHES = 64 };
-    const struct data *data = training->eval ? training->eval : training->data;
-    enum data_share share = training->eval ? DATA_TRAINING : DATA_HELD_OUT;
-    uint64_t sequences = data_sequences(data, share), batch = job_of(training)->choices.batch;
-    uint64_t batches = CLAMP(sequences / batch, 1, MOST_BATCHES);
-    uint32_t T = job_of(training)->sequence;
-    uint32_t *targets = training->tokens + rows(training);
-    double sum = 0;
-    for (uint64_t b = 0; b < batches; b++) {
-        for (uint64_t row = 0; row < batch; row++)
-            data_read(data, share, (b * batch + row) % sequences, 1, training->tokens + row * T,
-                      targets + row * T);
-        double mean;
-        if (!engine_forward(training->engine, training->tokens, &mean, error))
-            return false;
-        sum += mean;
-    }
-    *loss = sum / (double)batches;
-    return true;
-}
-
 /* Returns the first tokens of the data, followed by --sample tokens (uint32_t) that the model
  * generates, or NULL on error. The caller frees them with g_array_unref. */
-static GArray *training_sample(struct training *training, GError **error)
+static GArray *training_sample(struct training *training, const struct trainer_watch *watch,
+                               GError **error)
 {
     enum { PROMPT = 16 };
     uint32_t T = job_of(training)->sequence;
@@ -321,7 +300,7 @@ static GArray *training_sample(struct training *training, GError **error)
     data_read(training->data, DATA_TRAINING, 0, 1, prompt, prompt + T);
     g_array_append_vals(text, prompt, MIN(T, PROMPT));
     if (!sampling_continue(training->engine, training->run->iteration, training->state.seed,
-                           training->options->sample, text, error))
+                           training->options->sample, watch, text, error))
         g_clear_pointer(&text, g_array_unref);
     return text;
 }
@@ -342,7 +321,10 @@ struct loop {
     struct training *training;
     struct run_log *log;
     const struct trainer_watch *watch;
-    double step_flops, peak_flops; /* 0 if the run is not watched */
+    struct trainer_end *end;
+    struct pace pace;
+    uint64_t evaluations_left, saves_left; /* that are planned */
+    double step_flops, peak_flops;         /* peak_flops: a second; 0 if unknown */
     struct run_summary summary;
 };
 
@@ -358,10 +340,15 @@ static void measure_peak(struct loop *loop)
 {
     const struct training *training = loop->training;
     struct device *device = engine_device(training->engine);
-    if (!loop->watch->shown)
-        return;
     loop->step_flops = step_flops(training->run->iteration->trace);
     loop->peak_flops = device->ops->peak_flops(device, training->run->iteration->job.precision);
+}
+
+/* Returns whether the run was asked to stop, before work that it leaves out for that. */
+static bool is_cut(struct loop *loop)
+{
+    loop->end->interrupted |= loop->watch->is_stopped(loop->watch->data);
+    return loop->end->interrupted;
 }
 
 static bool is_due(uint64_t step, uint64_t every, bool last)
@@ -369,81 +356,225 @@ static bool is_due(uint64_t step, uint64_t every, bool last)
     return last || (every && step % every == 0);
 }
 
+/* Returns how many of the steps in (first, last] are followed by work that is due `every` so many
+ * steps and after the last. */
+static uint64_t count_due(uint64_t first, uint64_t last, uint64_t every)
+{
+    return every ? (last - 1) / every - first / every + 1 : 1;
+}
+
+static double tokens_per_step(const struct training *training)
+{
+    return (double)rows(training) * job_of(training)->choices.micro_batches;
+}
+
+/* Shows where the run is, `evaluated` micro-batches into an evaluation of so many. */
+static void show(struct loop *loop, uint32_t evaluated, uint32_t evaluations)
+{
+    const struct training *training = loop->training;
+    const struct plan_figures *figures = &loop->summary.last.figures;
+    double rate = loop->step_flops / figures->iteration_seconds;
+    const uint64_t left[PACE_WORKS] = {loop->end->steps - training->state.step,
+                                       loop->evaluations_left, loop->saves_left};
+    if (loop->peak_flops > 0 && rate > loop->peak_flops) {
+        loop->peak_flops = rate;
+        loop->summary.peak_by_step = true;
+    }
+    const struct trainer_progress progress = {
+        .step = training->state.step,
+        .steps = loop->end->steps,
+        .loss = loop->summary.last.loss,
+        .tokens_per_second = loop->summary.last.tokens_per_second,
+        .peak_share = loop->peak_flops > 0 ? rate / loop->peak_flops : 0,
+        .seconds_left = pace_left(&loop->pace, left),
+        .evaluated = evaluated,
+        .evaluations = evaluations};
+    loop->watch->show(loop->watch->data, &progress);
+}
+
+static double seconds_since(gint64 start)
+{
+    return (double)(g_get_monotonic_time() - start) * 1e-6;
+}
+
+static uint32_t evaluation_batches(const struct training *training)
+{
+    enum { MOST_BATCHES = 64 };
+    const struct data *data = training->eval ? training->eval : training->data;
+    enum data_share share = training->eval ? DATA_TRAINING : DATA_HELD_OUT;
+    return (uint32_t)CLAMP(data_sequences(data, share) / job_of(training)->choices.batch, 1,
+                           MOST_BATCHES);
+}
+
+/* Computes the mean loss over the evaluation data, of which it uses at most 64 micro-batches.
+ * Leaves it at NaN if the run is stopped meanwhile. */
+static bool evaluate(struct loop *loop, double *loss, GError **error)
+{
+    struct training *training = loop->training;
+    const struct data *data = training->eval ? training->eval : training->data;
+    enum data_share share = training->eval ? DATA_TRAINING : DATA_HELD_OUT;
+    uint64_t sequences = data_sequences(data, share), batch = job_of(training)->choices.batch;
+    uint32_t T = job_of(training)->sequence, batches = evaluation_batches(training);
+    uint32_t *targets = training->tokens + rows(training);
+    gint64 start = g_get_monotonic_time();
+    double sum = 0, mean;
+    for (uint32_t b = 0; b < batches; b++) {
+        show(loop, b, batches);
+        if (is_cut(loop))
+            return true;
+        for (uint64_t row = 0; row < batch; row++)
+            data_read(data, share, (b * batch + row) % sequences, 1, training->tokens + row * T,
+                      targets + row * T);
+        if (!engine_forward(training->engine, training->tokens, &mean, error))
+            return false;
+        sum += mean;
+    }
+    *loss = sum / batches;
+    loop->evaluations_left--;
+    pace_add(&loop->pace, PACE_EVALUATION, seconds_since(start));
+    return true;
+}
+
 static void summarise(struct run_summary *summary, const struct run_log_entry *entry)
 {
     if (summary->steps++ == 0)
         summary->first_loss = entry->loss;
     summary->last = *entry;
-    if (!isnan(entry->eval_loss))
-        summary->eval_loss = entry->eval_loss;
 }
 
-static bool take_step(struct loop *loop, bool *last, GError **error)
+/* Before the first evaluation, estimates it as the forward passes, a third of a step's work. */
+static void note_step(struct loop *loop, double elapsed)
+{
+    const struct plan_figures *figures = &loop->summary.last.figures;
+    const struct training *training = loop->training;
+    pace_add_step(&loop->pace, figures->iteration_seconds, figures->stall_seconds, elapsed);
+    if (loop->evaluations_left && !loop->pace.mean[PACE_EVALUATION])
+        loop->pace.mean[PACE_EVALUATION] = figures->iteration_seconds *
+                                           evaluation_batches(training) /
+                                           (3.0 * job_of(training)->choices.micro_batches);
+    show(loop, 0, 0);
+}
+
+static bool take_step(struct loop *loop, struct run_log_entry *entry, GError **error)
 {
     struct training *training = loop->training;
-    const struct run_options *options = training->options;
-    struct run_log_entry entry = {
+    struct engine_result result;
+    gint64 start = g_get_monotonic_time();
+    *entry = (struct run_log_entry){
         .learning_rate = schedule_learning_rate(&training->state.schedule, training->state.step),
         .eval_loss = NAN};
-    struct engine_result result;
     if (!training_step(training, &result, error))
         return false;
-    uint64_t step = training->state.step;
-    const struct model_job *job = &training->run->iteration->job;
-    double seconds = result.figures.iteration_seconds;
-    entry.step = step;
-    entry.loss = result.loss;
-    entry.gradient_norm = result.gradient_norm;
-    entry.tokens_per_second = (double)job->choices.micro_batches * job->choices.batch *
-                              job->sequence / seconds;
-    entry.figures = result.figures;
-    const struct trainer_step done = {.step = step,
-                                      .steps = options->steps,
-                                      .seconds = seconds,
-                                      .loss = entry.loss,
-                                      .tokens_per_second = entry.tokens_per_second,
-                                      .flops = loop->step_flops,
-                                      .peak_flops = loop->peak_flops};
-    bool go_on = loop->watch->step(loop->watch->data, &done);
-    *last = step == options->steps || !go_on;
-    if (training_can_evaluate(training) && is_due(step, options->eval_every, *last) &&
-        !training_evaluate(training, &entry.eval_loss, error))
+    entry->step = training->state.step;
+    entry->loss = result.loss;
+    entry->gradient_norm = result.gradient_norm;
+    entry->tokens_per_second = tokens_per_step(training) / result.figures.iteration_seconds;
+    entry->figures = result.figures;
+    loop->end->step = entry->step;
+    loop->end->saved = false;
+    summarise(&loop->summary, entry);
+    note_step(loop, seconds_since(start));
+    return true;
+}
+
+/* Saves after a step. A checkpoint that cannot be written ends the run only after the last step:
+ * the one before it is still there, and there may be room later. */
+static bool save(struct loop *loop, bool last, GError **error)
+{
+    gint64 start = g_get_monotonic_time();
+    g_autoptr(GError) failure = NULL;
+    loop->end->saved = training_save(loop->training, &failure);
+    if (failure && last) {
+        g_propagate_error(error, g_steal_pointer(&failure));
         return false;
-    summarise(&loop->summary, &entry);
-    if (!run_log_write(loop->log, &entry, error))
+    }
+    if (failure) {
+        g_autofree char *message = g_strdup_printf("%s; the run goes on without this checkpoint",
+                                                   failure->message);
+        loop->watch->warn(loop->watch->data, message);
+    }
+    loop->saves_left -= loop->saves_left > 0;
+    pace_add(&loop->pace, PACE_SAVE, seconds_since(start));
+    return true;
+}
+
+/* Evaluates, logs and saves what is due after a step. If the log cannot be written, saves before
+ * the run ends. */
+static bool follow_step(struct loop *loop, struct run_log_entry *entry, bool *last, GError **error)
+{
+    const struct run_options *options = loop->training->options;
+    bool finished = entry->step == loop->end->steps;
+    if (training_can_evaluate(loop->training) &&
+        is_due(entry->step, options->eval_every, finished) &&
+        !evaluate(loop, &entry->eval_loss, error))
         return false;
-    return !options->save || !is_due(step, options->save_every, *last) ||
-           training_save(training, error);
+    if (!isnan(entry->eval_loss))
+        loop->summary.eval_loss = entry->eval_loss;
+    bool logged = run_log_write(loop->log, entry, error);
+    *last = finished || !logged || is_cut(loop);
+    bool saved = !options->save || !is_due(entry->step, options->save_every, *last) ||
+                 save(loop, *last, logged ? error : NULL);
+    return logged && saved;
 }
 
 static bool take_steps(struct loop *loop, GError **error)
 {
-    bool last = false, ok = true;
-    while (ok && !last)
-        ok = take_step(loop, &last, error);
+    bool last = is_cut(loop), ok = true;
+    while (ok && !last) {
+        struct run_log_entry entry;
+        ok = take_step(loop, &entry, error) && follow_step(loop, &entry, &last, error);
+    }
     return ok;
+}
+
+/* Replaces what the last step took by what a step takes. */
+static void summarise_pace(struct loop *loop)
+{
+    struct run_summary *summary = &loop->summary;
+    struct plan_figures *figures = &summary->last.figures;
+    figures->iteration_seconds = pace_median_seconds(&loop->pace);
+    figures->stall_seconds = pace_median_stall(&loop->pace);
+    summary->last.tokens_per_second = tokens_per_step(loop->training) / figures->iteration_seconds;
+    summary->peak_flops = loop->peak_flops;
+    summary->flops_per_second = loop->step_flops / figures->iteration_seconds;
+}
+
+static void plan_work(struct loop *loop)
+{
+    const struct run_options *o = loop->training->options;
+    uint64_t first = loop->training->state.step;
+    loop->end->step = first;
+    loop->end->steps = o->steps;
+    if (training_can_evaluate(loop->training))
+        loop->evaluations_left = count_due(first, o->steps, o->eval_every);
+    if (o->save)
+        loop->saves_left = count_due(first, o->steps, o->save_every);
+}
+
+static bool sample(struct loop *loop, GError **error)
+{
+    if (!loop->training->options->sample || is_cut(loop))
+        return true;
+    loop->summary.sample = training_sample(loop->training, loop->watch, error);
+    is_cut(loop);
+    return loop->summary.sample;
 }
 
 static bool train(struct loop *loop, GError **error)
 {
     struct training *training = loop->training;
-    const struct run_options *options = training->options;
-    GArray *sample = NULL;
     loop->summary.unigram_entropy = data_unigram_entropy(training->data);
     run_log_describe(loop->log, training->run->plan, training->run->capacity.library_bytes,
                      loop->summary.unigram_entropy);
+    plan_work(loop);
     measure_peak(loop);
-    bool ok = take_steps(loop, error);
+    bool ok = take_steps(loop, error) && sample(loop, error);
     loop->watch->end(loop->watch->data);
-    if (!ok)
-        return false;
-    if (options->sample && !(sample = training_sample(training, error)))
-        return false;
+    if (!ok || loop->summary.steps == 0)
+        return ok;
     g_assert(engine_counts_agree(training->engine));
-    loop->summary.sample = sample;
-    run_report_print(training->run, &loop->summary, options->json);
-    if (sample)
-        g_array_unref(sample);
+    summarise_pace(loop);
+    run_report_print(training->run, &loop->summary, training->options->json);
     return true;
 }
 
@@ -453,10 +584,15 @@ static bool emit_plan(const struct run_options *options, const struct run_plan *
 }
 
 static bool open_and_train(const struct run_options *options, const struct run_plan *run,
-                           const struct trainer_watch *watch, GError **error)
+                           const struct trainer_watch *watch, struct trainer_end *end,
+                           GError **error)
 {
     struct training training = {0};
-    struct loop loop = {.training = &training, .watch = watch, .summary = {.eval_loss = NAN}};
+    struct loop loop = {.training = &training,
+                        .watch = watch,
+                        .end = end,
+                        .pace = pace_new(),
+                        .summary = {.eval_loss = NAN}};
     watch->begin(watch->data);
     bool ok = training_open(&training, options, run, error) &&
               (loop.log = run_log_open(options->log, error)) && emit_plan(options, run, error);
@@ -464,25 +600,28 @@ static bool open_and_train(const struct run_options *options, const struct run_p
         ok = failure_mark(error, FAILURE_RUNNING);
     watch->end(watch->data);
     run_log_close(loop.log);
+    g_clear_pointer(&loop.summary.sample, g_array_unref);
+    pace_clear(&loop.pace);
     training_clear(&training);
     return ok;
 }
 
-static bool show(const struct run_options *options, const struct run_plan *run, GError **error)
+static bool show_plan(const struct run_options *options, const struct run_plan *run, GError **error)
 {
     run_report_print_dry(run, options->json);
     return emit_plan(options, run, error);
 }
 
 bool trainer_run(const struct run_options *options, const struct trainer_watch *watch,
-                 GError **error)
+                 struct trainer_end *end, GError **error)
 {
     struct run_plan run;
     GError *problem = NULL;
+    *end = (struct trainer_end){0};
     bool ok = run_plan_prepare(&run, options, &problem);
     if (ok) {
-        ok = options->dry_run ? show(options, &run, &problem)
-                              : open_and_train(options, &run, watch, &problem);
+        ok = options->dry_run ? show_plan(options, &run, &problem)
+                              : open_and_train(options, &run, watch, end, &problem);
         run_plan_clear(&run);
     }
     if (g_error_matches(problem, DEVICE_ERROR, DEVICE_ERROR_MEMORY))

@@ -4,30 +4,43 @@
 
 #include "engine/train/run_options.h"
 
-/* A step that is done. */
-struct trainer_step {
-    uint64_t step, steps; /* its number, from 1, and how many there are */
-    double seconds, loss, tokens_per_second;
-    double flops;      /* of any step */
-    double peak_flops; /* a second, which the device reaches; 0 if unknown */
+/* Where a run is. */
+struct trainer_progress {
+    uint64_t step, steps; /* the steps done, and how many there are */
+    double loss;          /* of the last step */
+    double tokens_per_second;
+    double peak_share; /* of the device's peak, in [0, 1]; 0 if the peak is unknown */
+    double seconds_left;
+    uint32_t evaluated, evaluations; /* micro-batches, while it evaluates; otherwise 0 */
 };
 
 /* The callbacks through which a program watches a run. */
 struct trainer_watch {
-    bool shown; /* whether the steps are shown; the device's peak is then measured */
     /* Called once before the run makes threads. */
     void (*begin)(void *data);
-    /* Called after each step. Returns false to make it the last one. */
-    bool (*step)(void *data, const struct trainer_step *step);
+    /* Called after each step, and after each micro-batch of an evaluation. */
+    void (*show)(void *data, const struct trainer_progress *progress);
+    /* Returns true if the run shall stop as soon as it can. */
+    bool (*is_stopped)(void *data);
+    /* Receives what went wrong without ending the run. */
+    void (*warn)(void *data, const char *message);
     /* Called after the last step, before anything is printed. */
     void (*end)(void *data);
     void *data;
 };
 
+/* How a run ended. */
+struct trainer_end {
+    uint64_t step, steps; /* done, and asked for */
+    bool interrupted;     /* stopped before all was done */
+    bool saved;           /* a checkpoint has the last step */
+};
+
 /* Prepares the run and refuses impossible options. Then takes memory and trains, or, with
- * --dry-run, only prints how much memory it would take. Prints results to standard output. An error
- * is marked (traces/failure.h) if it came while training, or if a memory is too small. */
+ * --dry-run, only prints how much memory it would take. Prints results to standard output. A run
+ * that is stopped finishes its step, and saves if it may. An error is marked (traces/failure.h) if
+ * it came while training, or if a memory is too small. */
 bool trainer_run(const struct run_options *options, const struct trainer_watch *watch,
-                 GError **error);
+                 struct trainer_end *end, GError **error);
 
 #endif

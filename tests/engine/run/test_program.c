@@ -2,7 +2,6 @@
 #include "run_folder.h"
 
 #include <glib/gstdio.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
 
@@ -110,35 +109,6 @@ static void test_bytes_per_parameter_refused(struct run_folder *folder, gconstpo
     }
 }
 
-/* Ctrl-C ends with a whole step, a log of as many, and a checkpoint to go on from. */
-static void test_interrupt(struct run_folder *folder, gconstpointer data)
-{
-    (void)data;
-    g_auto(GStrv) command = run_folder_command("--steps 1000000 --save saved --log log.jsonl");
-    g_autofree char *log = run_folder_path(folder, "log.jsonl");
-    GPid child;
-    g_assert_true(g_spawn_async(folder->path, command, NULL,
-                                G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL,
-                                &child, NULL));
-    GStatBuf file;
-    while (g_stat(log, &file) != 0 || file.st_size < 2000)
-        g_usleep(20000);
-    g_assert_cmpint(kill(child, SIGINT), ==, 0);
-    int status;
-    g_assert_cmpint(waitpid(child, &status, 0), ==, child);
-    g_assert_true(WIFEXITED(status));
-    g_assert_cmpint(WEXITSTATUS(status), ==, 0);
-
-    GArray *steps = run_folder_log(folder, "log.jsonl", "step");
-    double last = g_array_index(steps, double, steps->len - 1);
-    g_assert_cmpfloat(last, ==, steps->len);
-    g_autofree char *state = g_build_filename(folder->path, "saved", "trainer.json", NULL);
-    json_t *saved = json_load_file(state, 0, NULL);
-    g_assert_cmpfloat(json_number_value(json_object_get(saved, "step")), ==, last);
-    json_decref(saved);
-    g_array_unref(steps);
-}
-
 static void test_dry_run(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
@@ -183,6 +153,40 @@ static void test_evaluation(struct run_folder *folder, gconstpointer data)
     json_decref(summary);
 }
 
+static int compare(gconstpointer a, gconstpointer b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+    return left < right ? -1 : left > right;
+}
+
+/* What is said of a step is the median of the steps after the first, and of which peak it is a
+ * share. */
+static void test_summary(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *text = NULL, *table = NULL;
+    g_assert_cmpint(run(folder, "--steps 6 --log log.jsonl --json", &text), ==, 0);
+    json_t *summary = json_loads(text, 0, NULL);
+    g_assert_nonnull(summary);
+    GArray *seconds = run_folder_log(folder, "log.jsonl", "iteration_seconds");
+    g_array_remove_index(seconds, 0);
+    g_array_sort(seconds, compare);
+    double median = g_array_index(seconds, double, 2);
+    g_assert_cmpfloat(json_number_value(json_object_get(summary, "iteration_seconds")), ==, median);
+    g_assert_cmpfloat_with_epsilon(json_number_value(json_object_get(summary, "tokens_per_second")),
+                                   2 * 16 / median, 1e-6);
+    double rate = json_number_value(json_object_get(summary, "flops_per_second"));
+    g_assert_cmpfloat(rate, >, 0);
+    g_assert_cmpfloat(rate, <=,
+                      json_number_value(json_object_get(summary, "peak_flops_per_second")));
+    json_decref(summary);
+    g_array_unref(seconds);
+    g_assert_cmpint(run(folder, "--steps 3", &table), ==, 0);
+    run_folder_expect(table, "median of the steps after the first");
+    run_folder_expect(table, "share of the device's peak");
+    run_folder_expect(table, "Gflop/s, the fastest ");
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -196,11 +200,11 @@ int main(int argc, char **argv)
                test_bytes_per_parameter, run_folder_tear_down);
     g_test_add("/program/bytes-per-parameter/refused", struct run_folder, NULL, run_folder_set_up,
                test_bytes_per_parameter_refused, run_folder_tear_down);
-    g_test_add("/program/interrupt", struct run_folder, NULL, run_folder_set_up, test_interrupt,
-               run_folder_tear_down);
     g_test_add("/program/dry-run", struct run_folder, NULL, run_folder_set_up, test_dry_run,
                run_folder_tear_down);
     g_test_add("/program/evaluation", struct run_folder, NULL, run_folder_set_up, test_evaluation,
+               run_folder_tear_down);
+    g_test_add("/program/summary", struct run_folder, NULL, run_folder_set_up, test_summary,
                run_folder_tear_down);
     return g_test_run();
 }

@@ -1,0 +1,167 @@
+/* Signals end pstar-run with a whole step, a log of as many, a checkpoint to go on from, and the
+ * shell's status for the signal. */
+#include "run_folder.h"
+
+#include <glib/gstdio.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum { POLL_MICROSECONDS = 10000, LOG_BYTES = 2000 };
+
+static GPid start(const struct run_folder *folder, const char *options, GSpawnChildSetupFunc setup,
+                  int *err)
+{
+    g_auto(GStrv) command = run_folder_command(options);
+    GPid child;
+    GError *error = NULL;
+    g_spawn_async_with_pipes(folder->path, command, NULL,
+                             G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDOUT_TO_DEV_NULL, setup, NULL,
+                             &child, NULL, NULL, err, &error);
+    g_assert_no_error(error);
+    return child;
+}
+
+static gsize log_bytes(const struct run_folder *folder)
+{
+    g_autofree char *path = run_folder_path(folder, "log.jsonl");
+    GStatBuf file;
+    return g_stat(path, &file) == 0 ? (gsize)file.st_size : 0;
+}
+
+static void await_log(const struct run_folder *folder, GPid child, gsize bytes)
+{
+    int status;
+    while (log_bytes(folder) < bytes) {
+        g_assert_cmpint(waitpid(child, &status, WNOHANG), ==, 0);
+        g_usleep(POLL_MICROSECONDS);
+    }
+}
+
+/* Returns what the process printed until its end, and its status. */
+static char *await_end(GPid child, int err, int *status)
+{
+    char *text = NULL;
+    GIOChannel *channel = g_io_channel_unix_new(err);
+    g_io_channel_set_close_on_unref(channel, TRUE);
+    g_assert_cmpint(g_io_channel_read_to_end(channel, &text, NULL, NULL), ==, G_IO_STATUS_NORMAL);
+    g_io_channel_unref(channel);
+    g_assert_cmpint(waitpid(child, status, 0), ==, child);
+    g_test_message("%s", text);
+    return text;
+}
+
+static double last_step(const struct run_folder *folder)
+{
+    GArray *steps = run_folder_log(folder, "log.jsonl", "step");
+    double last = g_array_index(steps, double, steps->len - 1);
+    g_assert_cmpfloat(last, ==, steps->len);
+    g_array_unref(steps);
+    return last;
+}
+
+static void test_saves(struct run_folder *folder, gconstpointer data)
+{
+    int number = GPOINTER_TO_INT(data), status, err;
+    GPid child = start(folder, "--steps 1000000 --save saved --log log.jsonl", NULL, &err);
+    await_log(folder, child, LOG_BYTES);
+    g_assert_cmpint(kill(child, number), ==, 0);
+    g_autofree char *text = await_end(child, err, &status);
+    g_assert_true(WIFEXITED(status));
+    g_assert_cmpint(WEXITSTATUS(status), ==, 128 + number);
+
+    double last = last_step(folder);
+    g_autofree char *said = g_strdup_printf("interrupted at %.0f of 1000000 steps; --resume saved",
+                                            last);
+    run_folder_expect(text, said);
+    json_t *state = run_folder_json(folder, "saved/trainer.json");
+    g_assert_cmpfloat(json_number_value(json_object_get(state, "step")), ==, last);
+    json_decref(state);
+}
+
+static void test_nothing_saved(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    int status, err;
+    GPid child = start(folder, "--steps 1000000 --log log.jsonl", NULL, &err);
+    await_log(folder, child, LOG_BYTES);
+    g_assert_cmpint(kill(child, SIGINT), ==, 0);
+    g_autofree char *text = await_end(child, err, &status);
+    g_assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGINT);
+    run_folder_expect(text, "nothing was saved");
+}
+
+/* One step takes many seconds, and the second signal comes within it. */
+static void test_second_signal(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    int status, err;
+    GPid child = start(folder, "--steps 2 --batch 256 --seq 32 --micro-batches 400 --save saved",
+                       NULL, &err);
+    g_usleep(G_USEC_PER_SEC);
+    gint64 begun = g_get_monotonic_time();
+    g_assert_cmpint(kill(child, SIGTERM), ==, 0);
+    g_usleep(G_USEC_PER_SEC / 4);
+    g_assert_cmpint(waitpid(child, &status, WNOHANG), ==, 0);
+    g_assert_cmpint(kill(child, SIGTERM), ==, 0);
+    g_free(await_end(child, err, &status));
+    g_assert_true(WIFSIGNALED(status));
+    g_assert_cmpint(WTERMSIG(status), ==, SIGTERM);
+    g_assert_cmpint(g_get_monotonic_time() - begun, <, 3 * G_USEC_PER_SEC);
+}
+
+static void ignore_hangups(gpointer data)
+{
+    (void)data;
+    signal(SIGHUP, SIG_IGN);
+}
+
+/* As under nohup. */
+static void test_ignored_hangup(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    int status, err;
+    GPid child = start(folder, "--steps 1000000 --log log.jsonl", ignore_hangups, &err);
+    await_log(folder, child, LOG_BYTES);
+    g_assert_cmpint(kill(child, SIGHUP), ==, 0);
+    await_log(folder, child, log_bytes(folder) + 4 * LOG_BYTES);
+    g_assert_cmpint(kill(child, SIGTERM), ==, 0);
+    g_free(await_end(child, err, &status));
+    g_assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGTERM);
+}
+
+/* Without a terminal, lines say from time to time where the run is, evaluations included. */
+static void test_progress_lines(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    enum { SEEN = 512 };
+    char seen[SEEN] = "";
+    int status, err;
+    GPid child = start(folder, "--steps 1000000 --eval text.txt --eval-every 1 --log log.jsonl",
+                       NULL, &err);
+    ssize_t length = read(err, seen, SEEN - 1);
+    g_assert_cmpint(length, >, 0);
+    run_folder_expect(seen, " of 1000000 steps, loss ");
+    run_folder_expect(seen, ", evaluating ");
+    run_folder_expect(seen, " left\n");
+    g_assert_cmpint(kill(child, SIGTERM), ==, 0);
+    g_free(await_end(child, err, &status));
+    last_step(folder);
+}
+
+#define ADD(path, data, function)                                                             \
+    g_test_add("/signals/" path, struct run_folder, GINT_TO_POINTER(data), run_folder_set_up, \
+               function, run_folder_tear_down)
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    ADD("interrupt", SIGINT, test_saves);
+    ADD("terminate", SIGTERM, test_saves);
+    ADD("hang-up", SIGHUP, test_saves);
+    ADD("nothing-saved", 0, test_nothing_saved);
+    ADD("second", 0, test_second_signal);
+    ADD("ignored-hang-up", 0, test_ignored_hangup);
+    ADD("progress-lines", 0, test_progress_lines);
+    return g_test_run();
+}
