@@ -36,6 +36,7 @@ static const struct {
                         "The run does not clip gradients: superoffload updates before the norm of "
                         "all is known",
                         NULL, 0},
+    [OPTION_OBJECTIVE] = {"objective", "What to minimize", "time|traffic|memory", 0},
     [OPTION_OFFLOAD_ACTIVATIONS] = {"offload-activations",
                                     "Layers whose activations may leave the device",
                                     "all|none|0,2,5-7", 0},

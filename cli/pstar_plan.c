@@ -19,9 +19,10 @@
 enum freedom { FREE, AS_TRACED, FREEDOM_DEFAULT };
 
 struct plan_arguments {
-    char *device_memory, *host_memory, *link, *platform, *output, *explain, *verify, *objective,
-        *chunk_size, *layout, *emit, *timeline;
+    char *device_memory, *host_memory, *link, *platform, *output, *explain, *verify, *chunk_size,
+        *layout, *emit, *timeline;
     char **files;
+    uint8_t objective; /* enum objective; OBJECTIVES if not given */
     uint8_t recompute, offload, embedding, bytes_per_parameter, micro_batch; /* enum freedom */
     double time_limit;
     uint32_t seed, threads;
@@ -68,8 +69,8 @@ static bool read_budgets(const struct plan_arguments *a, struct search_inputs *i
 static bool read_inputs(const struct plan_arguments *a, struct search_inputs *in, GError **error)
 {
     const struct plan_paths paths = paths_of(a, NULL);
-    return objective_parse(a->objective ? a->objective : "time", &in->objective, error) &&
-           request_platform(&paths, NULL, &in->platform, error) &&
+    in->objective = a->objective < OBJECTIVES ? (enum objective)a->objective : OBJECTIVE_TIME;
+    return request_platform(&paths, NULL, &in->platform, error) &&
            (in->costs = costs_read(a->platform, a->link, error)) &&
            (!a->files || ((in->trace = model_updates_last(trace_read(a->files[0], error))) &&
                           replay_check_trace(in->trace, a->files[0], error))) &&
@@ -152,9 +153,10 @@ static bool make(const struct plan_arguments *a, GError **error)
 static bool ask(const struct plan_arguments *a, GError **error)
 {
     bool models = question_is_about_models(&a->question);
-    if (a->explain || a->verify || a->emit || a->timeline || a->output || a->objective ||
-        a->chunk_size || a->layout || a->recompute != FREEDOM_DEFAULT ||
-        a->offload != FREEDOM_DEFAULT || a->micro_batch != FREEDOM_DEFAULT || a->time_limit > 0)
+    if (a->explain || a->verify || a->emit || a->timeline || a->output ||
+        a->objective < OBJECTIVES || a->chunk_size || a->layout ||
+        a->recompute != FREEDOM_DEFAULT || a->offload != FREEDOM_DEFAULT ||
+        a->micro_batch != FREEDOM_DEFAULT || a->time_limit > 0)
         return options_refuse(error, "a question goes with budgets, --platform, --link, --seed and "
                                      "--threads only");
     if (models && (a->files || !a->platform))
@@ -224,7 +226,8 @@ static int run(void *data, GError **error)
 
 int main(int argc, char **argv)
 {
-    struct plan_arguments a = {.recompute = FREEDOM_DEFAULT,
+    struct plan_arguments a = {.objective = OBJECTIVES,
+                               .recompute = FREEDOM_DEFAULT,
                                .offload = FREEDOM_DEFAULT,
                                .embedding = FREEDOM_DEFAULT,
                                .bytes_per_parameter = FREEDOM_DEFAULT,
@@ -273,10 +276,7 @@ int main(int argc, char **argv)
                  "(default)",
          .value = "any|traced"},
         {.shared = OPTION_NO_CLIP, .flag = &a.no_clip},
-        {.name = "objective",
-         .text = &a.objective,
-         .help = "What to minimize; default: time",
-         .value = "time|traffic|memory"},
+        {.shared = OPTION_OBJECTIVE, .choice = &a.objective, .help = "default: time"},
         {.shared = OPTION_OUTPUT, .file = &a.output, .value = "PLAN"},
         {.name = "time-limit",
          .real = &a.time_limit,

@@ -6,9 +6,11 @@
 #include "sim/replay.h"
 #include "sim/simulation.h"
 #include "sim/sizes.h"
+#include "sim/sweep_report.h"
 #include "traces/trace_file.h"
 
 #include <stdio.h>
+#include <string.h>
 
 struct sim_arguments {
     char *device_memory, *host_memory, *chunk_size, *layout, *policy, *strategy, *look_ahead, *link,
@@ -16,7 +18,9 @@ struct sim_arguments {
     char *json, *csv, *emit_plan, *timeline;
     char **files;
     uint64_t pinned_memory; /* UINT64_MAX: not given */
+    char *top;
     uint32_t threads, stalls;
+    uint8_t objective; /* enum objective; OBJECTIVES if not given */
     bool fits, phases, no_clip;
 };
 
@@ -28,6 +32,7 @@ struct sim_inputs {
     GPtrArray *layouts, *policies, *strategies; /* strategies: NULL if none are wanted */
     struct platform *platform;                  /* NULL if none is given */
     uint64_t host_budget;
+    uint32_t top; /* rows to print */
 };
 
 /* "all", "" or a list of names and plug-ins. Returns an array that ends with NULL. */
@@ -80,9 +85,31 @@ static bool read_budgets(const struct sim_arguments *a, struct sim_inputs *in, G
     return (in->budgets = budgets_read(&request, &in->host_budget, error));
 }
 
+static bool read_top(const char *text, uint32_t *top, GError **error)
+{
+    enum { DEFAULT = 10 };
+    guint64 count = DEFAULT;
+    *top = SWEEP_ALL;
+    if (text && strcmp(text, "all") == 0)
+        return true;
+    if (text && !g_ascii_string_to_unsigned(text, 10, 1, G_MAXINT32, &count, NULL))
+        return options_refuse(error, "--top %s: must be all, or an integer above 0", text);
+    *top = (uint32_t)count;
+    return true;
+}
+
+/* Rows are ranked by what they are known to differ in. */
+static enum objective objective_of(const struct sim_arguments *a, const struct trace *trace)
+{
+    if (a->objective < OBJECTIVES)
+        return (enum objective)a->objective;
+    return replay_is_timed(trace) ? OBJECTIVE_TIME : OBJECTIVE_TRAFFIC;
+}
+
 static bool read_inputs(const struct sim_arguments *a, struct sim_inputs *in, GError **error)
 {
-    return (in->look_aheads = sizes_parse_counts(a->look_ahead, error)) &&
+    return read_top(a->top, &in->top, error) &&
+           (in->look_aheads = sizes_parse_counts(a->look_ahead, error)) &&
            read_policies(a, in, error) && read_platform(a, in, error) &&
            (in->costs = costs_read(a->platform, a->link, error)) &&
            (a->pinned_memory == UINT64_MAX ||
@@ -119,6 +146,7 @@ static bool simulate(const struct sim_arguments *a, const struct sim_inputs *in,
                   .unclipped = a->no_clip,
                   .host_budget = in->host_budget,
                   .phases = a->phases,
+                  .objective = objective_of(a, in->trace),
                   .costs = in->costs,
                   .threads = a->threads,
                   .progress = progress_update,
@@ -127,6 +155,7 @@ static bool simulate(const struct sim_arguments *a, const struct sim_inputs *in,
         .csv = a->csv,
         .emit_plan = a->emit_plan,
         .timeline = a->timeline,
+        .top = in->top,
         .stalls = a->stalls,
         .fits = a->fits};
     bool ok = in->budgets->len == 1 || !simulation_looks_at_best(&simulation)
@@ -168,7 +197,7 @@ static char *describe_policies(void)
 
 int main(int argc, char **argv)
 {
-    struct sim_arguments a = {.pinned_memory = UINT64_MAX};
+    struct sim_arguments a = {.pinned_memory = UINT64_MAX, .objective = OBJECTIVES};
     const struct option options[] = {
         {.shared = OPTION_DEVICE_MEMORY,
          .text = &a.device_memory,
@@ -202,6 +231,13 @@ int main(int argc, char **argv)
         {.shared = OPTION_PLATFORM,
          .file = &a.platform,
          .help = "default: 8 GB/s each way, 16 GB/s of device memory"},
+        {.shared = OPTION_OBJECTIVE,
+         .choice = &a.objective,
+         .help = "default: time, or traffic if the trace has no durations"},
+        {.name = "top",
+         .text = &a.top,
+         .help = "How many of the best configurations of each budget to print; default: 10",
+         .value = "N|all"},
         {.shared = OPTION_THREADS, .count32 = &a.threads, .least = 1},
         {.shared = OPTION_JSON, .file = &a.json, .value = "FILE"},
         {.name = "csv", .file = &a.csv, .help = "Write the results as CSV", .value = "FILE"},

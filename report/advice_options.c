@@ -96,8 +96,10 @@ static void add_chunk_size(struct contents *contents, const struct sweep_file *s
                            const struct configuration *configuration)
 {
     const struct sweep_file_entry *used = entry_like(sweep, configuration);
-    const struct sweep_file_entry *best =
-        used ? sweep_file_best(sweep, configuration->device_budget, configuration->maker) : NULL;
+    const struct sweep_file_entry *best = used ? sweep_file_best(sweep, OBJECTIVE_TRAFFIC,
+                                                                 configuration->device_budget,
+                                                                 configuration->maker)
+                                               : NULL;
     if (!best || (double)figures_traffic(&best->figures) >
                      (1 - WORTH) * (double)figures_traffic(&used->figures))
         return;

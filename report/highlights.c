@@ -36,7 +36,7 @@ static char *compare_with_sweeps(const struct contents *contents, const struct i
     const struct sweep_file_entry *best = NULL;
     for (guint s = 0; s < contents->inputs->sweeps->len; s++) {
         const struct sweep_file_entry *entry =
-            sweep_file_best(g_ptr_array_index(contents->inputs->sweeps, s),
+            sweep_file_best(g_ptr_array_index(contents->inputs->sweeps, s), OBJECTIVE_TRAFFIC,
                             plan->configuration.device_budget, NULL);
         if (entry && (!best || figures_traffic(&entry->figures) < figures_traffic(&best->figures)))
             best = entry;
@@ -70,7 +70,9 @@ static void add_traffic(struct contents *contents)
         return;
     }
     const struct sweep_file_entry *best =
-        inputs->sweeps->len ? sweep_file_best(g_ptr_array_index(inputs->sweeps, 0), 0, NULL) : NULL;
+        inputs->sweeps->len
+            ? sweep_file_best(g_ptr_array_index(inputs->sweeps, 0), OBJECTIVE_TRAFFIC, 0, NULL)
+            : NULL;
     if (best)
         add(contents, "Least traffic in the sweep", size_format(figures_traffic(&best->figures)),
             configuration_label(&best->configuration));

@@ -2,6 +2,7 @@
 #ifndef PSTAR_REPORT_INPUTS_H
 #define PSTAR_REPORT_INPUTS_H
 
+#include "chunks/objective.h"
 #include "platforms/platform.h"
 #include "report/configuration.h"
 #include "report/tracks.h"
@@ -48,10 +49,11 @@ struct sweep_file_entry {
 };
 
 struct sweep_file {
-    char *origin;        /* the name of the file */
-    char *trace;         /* as the file names it; may be NULL */
-    double link_rate[2]; /* H2D and D2H, bytes per second; 0 if unknown */
-    GArray *entries;     /* struct sweep_file_entry, in the order of the file */
+    char *origin;             /* the name of the file */
+    char *trace;              /* as the file names it; may be NULL */
+    double link_rate[2];      /* H2D and D2H, bytes per second; 0 if unknown */
+    enum objective objective; /* by which it was ranked */
+    GArray *entries;          /* struct sweep_file_entry, in the order of the file */
 };
 
 /* Reads a sweep that pstar-sim --json wrote. `root` is the JSON of the file. Errors
@@ -67,10 +69,11 @@ bool sweep_file_is_slower(const struct sweep_file *sweep, const struct sweep_fil
 const struct sweep_file_entry *sweep_file_fastest(const struct sweep_file *sweep,
                                                   uint64_t device_budget, const char *maker);
 
-/* Returns the entry of least traffic that fits and has this budget (0 for any) and this maker (NULL
- * for any). Of equal entries the first is returned. May return NULL. */
+/* Returns the best entry that fits and has this budget (0 for any) and this maker (NULL for any).
+ * Of equal entries the first is returned. May return NULL. */
 const struct sweep_file_entry *sweep_file_best(const struct sweep_file *sweep,
-                                               uint64_t device_budget, const char *maker);
+                                               enum objective objective, uint64_t device_budget,
+                                               const char *maker);
 
 /* Return the distinct budgets and chunk sizes (uint64_t, ascending), and the distinct makers in
  * order of appearance (const char *, owned by the sweep). Free with g_array_unref and

@@ -78,6 +78,16 @@ static bool read_entry(const json_t *object, const char *origin, size_t number,
     return false;
 }
 
+/* Sweeps from before there were objectives were ranked by traffic. */
+static enum objective objective_of(const json_t *root)
+{
+    const char *name = json_string_value(json_object_get(root, "objective"));
+    enum objective objective = OBJECTIVE_TRAFFIC;
+    if (name)
+        objective_find(name, &objective);
+    return objective;
+}
+
 struct sweep_file *sweep_file_read(const json_t *root, const char *origin, GError **error)
 {
     struct sweep_file *sweep = g_new0(struct sweep_file, 1);
@@ -85,6 +95,7 @@ struct sweep_file *sweep_file_read(const json_t *root, const char *origin, GErro
     sweep->trace = g_strdup(json_string_value(json_object_get(root, "trace")));
     sweep->link_rate[0] = json_number_value(json_object_get(root, "h2d_rate"));
     sweep->link_rate[1] = json_number_value(json_object_get(root, "d2h_rate"));
+    sweep->objective = objective_of(root);
     sweep->entries = g_array_new(FALSE, TRUE, sizeof(struct sweep_file_entry));
     g_array_set_clear_func(sweep->entries, clear_entry);
 
@@ -149,7 +160,8 @@ const struct sweep_file_entry *sweep_file_fastest(const struct sweep_file *sweep
 }
 
 const struct sweep_file_entry *sweep_file_best(const struct sweep_file *sweep,
-                                               uint64_t device_budget, const char *maker)
+                                               enum objective objective, uint64_t device_budget,
+                                               const char *maker)
 {
     const struct sweep_file_entry *best = NULL;
     for (guint i = 0; i < sweep->entries->len; i++) {
@@ -159,7 +171,7 @@ const struct sweep_file_entry *sweep_file_best(const struct sweep_file *sweep,
             (device_budget && entry->configuration.device_budget != device_budget) ||
             (maker && g_strcmp0(entry->configuration.maker, maker)))
             continue;
-        if (!best || figures_traffic(&entry->figures) < figures_traffic(&best->figures))
+        if (!best || objective_compare(objective, &entry->figures, &best->figures) < 0)
             best = entry;
     }
     return best;

@@ -250,10 +250,12 @@ struct text_table *table_best(const struct sweep_file *sweep)
     GPtrArray *makers = sweep_file_makers(sweep);
     for (guint b = 0; b < budgets->len; b++) {
         uint64_t budget = g_array_index(budgets, uint64_t, b);
-        const struct sweep_file_entry *best = sweep_file_best(sweep, budget, NULL);
+        const struct sweep_file_entry *best = sweep_file_best(sweep, sweep->objective, budget,
+                                                              NULL);
         for (guint m = 0; m < makers->len; m++) {
             const char *maker = g_ptr_array_index(makers, m);
-            const struct sweep_file_entry *entry = sweep_file_best(sweep, budget, maker);
+            const struct sweep_file_entry *entry = sweep_file_best(sweep, sweep->objective, budget,
+                                                                   maker);
             if (!entry) {
                 table_add(table, size_format(budget), g_strdup(maker), g_strdup("does not fit"),
                           g_strdup("–"), g_strdup("–"), g_strdup("–"), g_strdup("–"),
@@ -263,7 +265,7 @@ struct text_table *table_best(const struct sweep_file *sweep)
             const struct plan_figures *figures = &entry->figures;
             bool timed = figures->iteration_seconds > 0;
             table_add(table, size_format(budget),
-                      g_strconcat(maker, entry == best ? " ★" : "", NULL),
+                      g_strconcat(maker, entry == best ? " *" : "", NULL),
                       size_format(entry->configuration.chunk_bytes),
                       size_format(figures_traffic(figures)), size_format(figures->h2d_bytes),
                       size_format(figures->d2h_bytes),
@@ -271,8 +273,11 @@ struct text_table *table_best(const struct sweep_file *sweep)
                       timed ? text_seconds(figures->iteration_seconds) : g_strdup("–"));
         }
     }
-    table->note = g_strdup("The chunk size with the least traffic for each policy. ★ marks the "
-                           "least with this device memory.");
+    table->note = g_strdup_printf("The chunk size with the least %s for each policy and strategy. "
+                                  "* marks the least with this device memory, as in pstar-sim.",
+                                  sweep->objective == OBJECTIVE_TIME      ? "time"
+                                  : sweep->objective == OBJECTIVE_TRAFFIC ? "traffic"
+                                                                          : "device memory");
     g_array_unref(budgets);
     g_ptr_array_unref(makers);
     return table;

@@ -126,7 +126,7 @@ static void print_fits(const struct costs *costs)
 bool simulation_run(const struct simulation *s, GError **error)
 {
     struct sweep *sweep = sweep_run(s->trace, &s->sweep);
-    sweep_print(sweep, stdout);
+    sweep_print(sweep, s->top, stdout);
     bool ok = (!simulation_looks_at_best(s) || !is_complete(sweep) || show_best(s, sweep, error)) &&
               (!s->json ||
                sweep_write_json(sweep, s->trace, s->trace_path, s->sweep.costs, s->json, error)) &&

@@ -11,6 +11,7 @@ struct simulation {
 
     /* Files to write; each may be NULL. The last two are of the best configuration. */
     const char *json, *csv, *emit_plan, *timeline;
+    uint32_t top;    /* how many rows of a budget are printed, or SWEEP_ALL */
     uint32_t stalls; /* of the best: how many of its longest are printed */
     bool fits;       /* print how well the platform's copies fit latency and rate */
 };

@@ -243,6 +243,7 @@ struct sweep *sweep_run(const struct trace *trace, const struct sweep_options *o
                             .digest = digest,
                             .layouts = g_new0(struct shared_layout, sizes),
                             .sweep = sweep};
+    sweep->objective = options->objective;
     list_rows(sweep, options);
     workers_run(&(struct workers_job){
         .task = make_layout, .data = &job, .count = sizes, .threads = options->threads});
@@ -282,15 +283,11 @@ static int by_rank(const void *left, const void *right, void *data)
     uint32_t l = *(const uint32_t *)left, r = *(const uint32_t *)right;
     const struct sweep *sweep = data;
     const struct sweep_row *a = &sweep->rows[l], *b = &sweep->rows[r];
-    const struct plan_figures *x = &a->figures, *y = &b->figures;
     int order = compare(a->device_budget, b->device_budget);
     if (!order)
         order = b->fits - a->fits;
     if (!order)
-        order = compare(x->h2d_bytes + x->d2h_bytes, y->h2d_bytes + y->d2h_bytes);
-    if (!order)
-        order = (x->iteration_seconds > y->iteration_seconds) -
-                (x->iteration_seconds < y->iteration_seconds);
+        order = objective_compare(sweep->objective, &a->figures, &b->figures);
     if (!order)
         order = compare(a->chunk_bytes, b->chunk_bytes);
     return order ? order : compare(l, r);

@@ -3,6 +3,7 @@
 #ifndef PSTAR_SIM_SWEEP_H
 #define PSTAR_SIM_SWEEP_H
 
+#include "chunks/objective.h"
 #include "chunks/plan.h"
 #include "policies/policy.h"
 #include "sim/costs.h"
@@ -20,6 +21,7 @@ struct sweep_options {
     bool unclipped;                  /* as in struct strategy_job */
     uint64_t host_budget;            /* budget; UINT64_MAX: unlimited */
     bool phases;                     /* whether rows have them */
+    enum objective objective;        /* by which rows are ranked */
     const struct costs *costs;
     uint32_t threads; /* 0 for all processors */
 
@@ -48,6 +50,7 @@ struct sweep_row {
 };
 
 struct sweep {
+    enum objective objective; /* of the options */
     uint32_t row_count;
     struct sweep_row *rows; /* by budget and layout: by policy and look-ahead, then the
                                strategies; each in the order given */
@@ -63,8 +66,8 @@ void sweep_free(struct sweep *sweep);
 struct plan *sweep_plan(const struct trace *trace, const struct sweep_options *options,
                         const struct sweep_row *row, struct timeline *timeline);
 
-/* Returns the indices of the rows that are done, budget by budget. Rows that fit come first, by
- * bytes over the link, then time, then chunk size; the first of a budget is its best. */
+/* Returns the indices of the rows that are done, budget by budget. Rows that fit come first, by the
+ * objective, then chunk size; the first of a budget is its best. */
 GArray *sweep_rank(const struct sweep *sweep);
 
 #endif

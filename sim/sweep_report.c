@@ -56,22 +56,113 @@ static void print_refused(const struct sweep_row *row, FILE *out)
     end_row(row, out);
 }
 
-void sweep_print(const struct sweep *sweep, FILE *out)
+/* The rows of one budget that are not printed. */
+struct sweep_rest {
+    uint32_t worse;            /* that fit */
+    GHashTable *named;         /* policies and strategies that have a row or stand in `others` */
+    GString *others;           /* the best row of each other policy and strategy, in short */
+    uint32_t on_device, other; /* that do not fit, for want of device memory or another reason */
+    uint64_t least_device_bytes;
+    const char *reason; /* of the first with another */
+};
+
+static void append_figure(GString *text, enum objective objective, const struct plan_figures *f)
 {
-    g_autoptr(GArray) ranked = sweep_rank(sweep);
-    const struct sweep_row *before = NULL;
-    for (guint i = 0; i < ranked->len; i++) {
-        const struct sweep_row *row = &sweep->rows[g_array_index(ranked, uint32_t, i)];
-        bool first = !before || before->device_budget != row->device_budget;
-        if (first)
-            print_heading(row->device_budget, out);
-        if (row->fits)
-            print_fitting(row, first, out);
-        else
-            print_refused(row, out);
-        before = row;
+    g_autofree char *size = size_format(objective == OBJECTIVE_TRAFFIC ? figures_traffic(f)
+                                                                       : f->peak_device_bytes);
+    if (objective == OBJECTIVE_TIME)
+        g_string_append_printf(text, "%.4f s", f->iteration_seconds);
+    else
+        g_string_append(text, size);
+}
+
+/* Counts a row that fits but is not printed. */
+static void count_worse(struct sweep_rest *rest, const struct sweep_row *row,
+                        enum objective objective)
+{
+    rest->worse++;
+    if (!g_hash_table_add(rest->named, (char *)way(row)))
+        return;
+    g_string_append_printf(rest->others, "%s%s ", rest->others->len ? ", " : "", way(row));
+    append_figure(rest->others, objective, &row->figures);
+}
+
+static void count_refused(struct sweep_rest *rest, const struct sweep_row *row)
+{
+    if (row->device_budget < row->least_device_bytes) {
+        rest->least_device_bytes = rest->on_device
+                                       ? MIN(rest->least_device_bytes, row->least_device_bytes)
+                                       : row->least_device_bytes;
+        rest->on_device++;
+    } else {
+        rest->reason = rest->reason ? rest->reason : row->reason;
+        rest->other++;
     }
-    fputs("\n* moves the fewest bytes; among equals, takes the least time\n", out);
+}
+
+static void print_rest(const struct sweep_rest *rest, uint32_t rows, FILE *out)
+{
+    uint32_t refused = rest->on_device + rest->other;
+    if (rest->worse)
+        fprintf(out, "  %u more fit; --top all shows them\n", rest->worse);
+    if (rest->others->len)
+        fprintf(out, "  the best of other policies and strategies: %s\n", rest->others->str);
+    if (!refused)
+        return;
+    fprintf(out, "  %u of %u do not fit:", refused, rows);
+    if (rest->on_device) {
+        g_autofree char *least = size_format(rest->least_device_bytes);
+        fprintf(out, " %u need more device memory, at least %s", rest->on_device, least);
+    }
+    if (rest->other)
+        fprintf(out, "%s %u for another reason (%s)", rest->on_device ? ";" : "", rest->other,
+                rest->reason);
+    fputc('\n', out);
+}
+
+static bool same_budget(const struct sweep *sweep, const GArray *ranked, guint a, guint b)
+{
+    return b < ranked->len && sweep->rows[g_array_index(ranked, uint32_t, a)].device_budget ==
+                                  sweep->rows[g_array_index(ranked, uint32_t, b)].device_budget;
+}
+
+/* Prints the rows of one budget. Returns the index in `ranked` after the last. */
+static guint print_budget(const struct sweep *sweep, const GArray *ranked, guint begin,
+                          uint32_t top, FILE *out)
+{
+    struct sweep_rest rest = {.named = g_hash_table_new(g_str_hash, g_str_equal),
+                              .others = g_string_new(NULL)};
+    guint i = begin;
+    print_heading(sweep->rows[g_array_index(ranked, uint32_t, begin)].device_budget, out);
+    for (; same_budget(sweep, ranked, begin, i); i++) {
+        const struct sweep_row *row = &sweep->rows[g_array_index(ranked, uint32_t, i)];
+        if (row->fits && i - begin < top) {
+            print_fitting(row, i == begin, out);
+            g_hash_table_add(rest.named, (char *)way(row));
+        } else if (row->fits)
+            count_worse(&rest, row, sweep->objective);
+        else if (row->failed || top == SWEEP_ALL)
+            print_refused(row, out);
+        else
+            count_refused(&rest, row);
+    }
+    print_rest(&rest, i - begin, out);
+    g_hash_table_unref(rest.named);
+    g_string_free(rest.others, TRUE);
+    return i;
+}
+
+void sweep_print(const struct sweep *sweep, uint32_t top, FILE *out)
+{
+    static const char *const legends[OBJECTIVES] = {
+        [OBJECTIVE_TIME] = "takes the least time; among equals, moves the fewest bytes",
+        [OBJECTIVE_TRAFFIC] = "moves the fewest bytes; among equals, takes the least time",
+        [OBJECTIVE_MEMORY] = "has the lowest peak of device memory; among equals, takes the least "
+                             "time"};
+    g_autoptr(GArray) ranked = sweep_rank(sweep);
+    for (guint i = 0; i < ranked->len;)
+        i = print_budget(sweep, ranked, i, top, out);
+    fprintf(out, "\n* %s\n", legends[sweep->objective]);
 }
 
 static json_t *row_json(const struct sweep_row *row)
@@ -103,8 +194,9 @@ bool sweep_write_json(const struct sweep *sweep, const struct trace *trace, cons
     for (uint32_t r = 0; r < sweep->row_count; r++)
         if (sweep->rows[r].done)
             json_array_append_new(results, row_json(&sweep->rows[r]));
-    json_t *root = json_pack("{ss ss? ss? sf sf so}", "trace", trace_path, "model", trace->model,
-                             "precision", trace->precision, "h2d_rate",
+    json_t *root = json_pack("{ss ss? ss? ss sf sf so}", "trace", trace_path, "model", trace->model,
+                             "precision", trace->precision, "objective",
+                             objective_name(sweep->objective), "h2d_rate",
                              costs_link_rate(costs, MOVER_H2D), "d2h_rate",
                              costs_link_rate(costs, MOVER_D2H), "results", results);
     bool ok = output_file_write_json(path, root, JSON_INDENT(1) | JSON_REAL_PRECISION(12), error);

@@ -6,9 +6,13 @@
 
 #include <stdio.h>
 
-/* Prints the rows that are done in one block per budget, the best first and marked. Rows that do
- * not fit come last, with the least device memory that would fit. */
-void sweep_print(const struct sweep *sweep, FILE *out);
+#define SWEEP_ALL UINT32_MAX
+
+/* Prints the best `top` rows that are done in one block per budget, the best first and marked. One
+ * line each names the policies and strategies that have no such row, with the figure of their best,
+ * and says how many rows do not fit, and why. With SWEEP_ALL their rows come last, each with the
+ * least device memory that would fit. Rows whose policy failed are always printed. */
+void sweep_print(const struct sweep *sweep, uint32_t top, FILE *out);
 
 /* Writes the JSON of docs/formats.md, "Sweep JSON". `trace_path` is how the trace was named,
  * `costs` what the sweep was replayed with. */

@@ -2,18 +2,8 @@
 #ifndef PSTAR_PLANNER_SEARCH_OBJECTIVE_H
 #define PSTAR_PLANNER_SEARCH_OBJECTIVE_H
 
+#include "chunks/objective.h"
 #include "chunks/plan.h"
-
-enum objective {
-    OBJECTIVE_TIME,    /* predicted seconds an iteration; ties by traffic */
-    OBJECTIVE_TRAFFIC, /* bytes over the link an iteration; ties by time */
-    OBJECTIVE_MEMORY,  /* the least device memory that fits; then time */
-    OBJECTIVES
-};
-
-/* Parses "time", "traffic" or "memory". Fails with PLAN_ERROR_INVALID. */
-bool objective_parse(const char *name, enum objective *objective, GError **error);
-const char *objective_name(enum objective objective);
 
 /* Returns whether `plan` is better than `than` by their predicted figures; any plan is better than
  * NULL. With OBJECTIVE_MEMORY both have the same budget, and time decides. */

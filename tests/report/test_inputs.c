@@ -300,12 +300,13 @@ static void test_best_of_sweep(void)
     GArray *budgets = sweep_file_budgets(sweep);
     g_assert_cmpuint(budgets->len, ==, 2);
     g_assert_cmpuint(g_array_index(budgets, uint64_t, 1), ==, 20000);
-    const struct sweep_file_entry *best = sweep_file_best(sweep, SAMPLE_DEVICE_BYTES, NULL);
+    const struct sweep_file_entry *best = sweep_file_best(sweep, OBJECTIVE_TRAFFIC,
+                                                          SAMPLE_DEVICE_BYTES, NULL);
     g_assert_cmpstr(best->configuration.maker, ==, "policy opt");
     g_assert_cmpuint(best->configuration.chunk_bytes, ==, SAMPLE_CHUNK_BYTES);
-    best = sweep_file_best(sweep, SAMPLE_DEVICE_BYTES, "policy fifo");
+    best = sweep_file_best(sweep, OBJECTIVE_TRAFFIC, SAMPLE_DEVICE_BYTES, "policy fifo");
     g_assert_cmpstr(best->configuration.maker, ==, "policy fifo");
-    g_assert_null(sweep_file_best(sweep, 20000, "policy fifo"));
+    g_assert_null(sweep_file_best(sweep, OBJECTIVE_TRAFFIC, 20000, "policy fifo"));
     g_array_unref(budgets);
     inputs_free(inputs);
     sample_free(sample);

@@ -198,6 +198,7 @@ static void test_json(void)
     json_t *root = json_load_file(path, 0, NULL), *results = json_object_get(root, "results"), *row;
     size_t index;
     g_assert_cmpstr(json_string_value(json_object_get(root, "trace")), ==, "a.pstar");
+    g_assert_cmpstr(json_string_value(json_object_get(root, "objective")), ==, "time");
     g_assert_cmpfloat_with_epsilon(json_number_value(json_object_get(root, "d2h_rate")),
                                    costs_link_rate(f.options.costs, MOVER_D2H), 1);
     g_assert_cmpuint(json_array_size(results), ==, sweep->row_count);

@@ -107,6 +107,7 @@ static void test_rank(void)
     } while (true);
     g_array_unref(f.budgets);
     f.options.budgets = f.budgets = sizes_parse_budgets("400%", f.trace, NULL);
+    f.options.objective = OBJECTIVE_TRAFFIC;
     struct sweep *sweep = sweep_run(f.trace, &f.options);
     GArray *ranked = sweep_rank(sweep);
     const struct plan_figures *best = &sweep->rows[g_array_index(ranked, uint32_t, 0)].figures;
