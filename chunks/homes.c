@@ -1,6 +1,7 @@
 #include "chunks/homes.h"
 
 #include "chunks/plan.h"
+#include "traces/size.h"
 
 struct home_candidate {
     uint32_t chunk, uses;
@@ -125,11 +126,11 @@ struct homes *homes_choose(const struct trace *trace, const struct layout *layou
         need -= layout->chunks[chunk].copy_bytes;
     }
     if (need > host_budget) {
+        g_autofree char *size = size_format(need), *budget = size_format(host_budget);
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
-                    "host memory: what operators use there takes %" G_GUINT64_FORMAT
-                    " bytes, %" G_GUINT64_FORMAT " more than its budget; %" G_GUINT64_FORMAT
-                    " bytes would fit",
-                    need, need - host_budget, need);
+                    "host memory: what operators use there takes %s, and the budget is %s; "
+                    "%" G_GUINT64_FORMAT " bytes would fit",
+                    size, budget, need);
         return NULL;
     }
     return homes_assign(trace, layout, on_device);

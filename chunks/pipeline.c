@@ -2,6 +2,7 @@
 
 #include "chunks/place.h"
 #include "chunks/slots.h"
+#include "traces/size.h"
 
 /* Room for one chunk is kept free, but not more than this share of the budget. */
 #define SPARE_SHARE 64
@@ -12,17 +13,12 @@ static bool check_device_budget(const struct plan_inputs *inputs, GError **error
     uint64_t least = decide_least_bytes(inputs, &moment), budget = inputs->device_budget;
     if (least <= budget)
         return true;
+    g_autofree char *size = size_format(inputs->homes->device_slot_bytes);
     g_autofree char *homed =
         inputs->homes->device_slot_bytes
-            ? g_strdup_printf(" (%" G_GUINT64_FORMAT
-                              " of them for chunks that do not fit into the host's budget)",
-                              inputs->homes->device_slot_bytes)
+            ? g_strdup_printf(" (%s of it for chunks that do not fit into the host's budget)", size)
             : g_strdup("");
-    g_set_error(
-        error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
-        "device memory: moment %u (%s) needs %" G_GUINT64_FORMAT " bytes%s, %" G_GUINT64_FORMAT
-        " more than the budget of %" G_GUINT64_FORMAT "; %" G_GUINT64_FORMAT " bytes would fit",
-        moment, inputs->trace->operators[moment].name, least, homed, least - budget, budget, least);
+    plan_lacks_memory(error, inputs->trace, moment, least, homed, budget);
     return false;
 }
 

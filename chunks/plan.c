@@ -1,8 +1,20 @@
 #include "chunks/plan.h"
 
 #include "chunks/place.h"
+#include "traces/size.h"
 
 G_DEFINE_QUARK(pstar_plan_error, plan_error)
+
+void plan_lacks_memory(GError **error, const struct trace *trace, moment_id moment,
+                       uint64_t need_bytes, const char *remark, uint64_t budget)
+{
+    g_autofree char *need = size_format(need_bytes), *given = size_format(budget);
+    g_autofree char *more = size_format(need_bytes - budget);
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
+                "device memory: moment %u (%s) needs %s%s, %s more than the budget of %s; "
+                "%" G_GUINT64_FORMAT " bytes would fit",
+                moment, trace->operators[moment].name, need, remark, more, given, need_bytes);
+}
 
 void plan_free(struct plan *plan)
 {

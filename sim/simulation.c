@@ -3,6 +3,7 @@
 #include "sim/replay.h"
 #include "sim/sweep_report.h"
 #include "sim/timeline.h"
+#include "traces/choices.h"
 #include "traces/failure.h"
 #include "traces/size.h"
 
@@ -33,17 +34,41 @@ static const struct sweep_row *row_of_least_need(const struct sweep *sweep)
     return least;
 }
 
-static bool refuse(const struct sweep *sweep, GError **error)
+/* Returns what else may lower the need, for the end of a message. */
+static char *levers(const struct trace *trace)
 {
+    struct run_choices *choices = run_choices_of(trace);
+    uint32_t recomputed = 0, updated = 0;
+    for (uint32_t l = 0; l < choices->layer_count; l++)
+        recomputed += choices->recompute[l];
+    for (uint32_t t = 0; t < choices->tensor_count; t++)
+        updated += choices->host_update[t];
+    GString *text = g_string_new(NULL);
+    if (updated < choices->tensor_count)
+        g_string_append(text, ", updates on the host (a trace of --host-update, or --strategy "
+                              "zero-offload)");
+    if (recomputed < choices->layer_count)
+        g_string_append(text, ", recomputed layers (a trace of --recompute all)");
+    g_string_prepend(text, "; less may do with smaller chunks");
+    g_string_append(text, ", or with a plan of pstar-plan, which chooses all of these");
+    run_choices_free(choices);
+    return g_string_free(text, FALSE);
+}
+
+static bool refuse(const struct sweep *sweep, const struct trace *trace, GError **error)
+{
+    g_autofree char *less = levers(trace);
     const struct sweep_row *least = row_of_least_need(sweep);
     if (least->least_device_bytes <= least->device_budget) { /* it is not the device */
-        g_set_error(error, FAILURE, FAILURE_DOES_NOT_FIT, "nothing fits; %s", least->reason);
+        g_set_error(error, FAILURE, FAILURE_DOES_NOT_FIT, "nothing fits; %s%s", least->reason,
+                    less);
         return false;
     }
     g_autofree char *device = size_format(least->least_device_bytes);
     g_autofree char *chunk = size_format(least->chunk_bytes);
     g_set_error(error, FAILURE, FAILURE_DOES_NOT_FIT,
-                "nothing fits; the least device memory is %s, with chunks of %s", device, chunk);
+                "nothing fits; the least device memory is %s, with chunks of %s%s", device, chunk,
+                less);
     return false;
 }
 
@@ -63,7 +88,7 @@ static bool any_fits(const struct sweep *sweep)
     return false;
 }
 
-static bool check(const struct sweep *sweep, GError **error)
+static bool check(const struct sweep *sweep, const struct trace *trace, GError **error)
 {
     const char *failure = find_failure(sweep);
     if (failure) {
@@ -74,7 +99,7 @@ static bool check(const struct sweep *sweep, GError **error)
         g_set_error(error, FAILURE, FAILURE_RUNNING, "interrupted; what was done is above");
         return false;
     }
-    return any_fits(sweep) || refuse(sweep, error);
+    return any_fits(sweep) || refuse(sweep, trace, error);
 }
 
 /* ---- what is shown ---- */
@@ -135,7 +160,7 @@ bool simulation_run(const struct simulation *s, GError **error)
         failure_mark(error, FAILURE_RUNNING);
     if (ok && s->fits)
         print_fits(s->sweep.costs);
-    ok = ok && check(sweep, error);
+    ok = ok && check(sweep, s->trace, error);
     sweep_free(sweep);
     return ok;
 }

@@ -2,6 +2,7 @@
 
 #include "chunks/place.h"
 #include "models/derive.h"
+#include "traces/size.h"
 
 #include <math.h>
 #include <string.h>
@@ -95,12 +96,7 @@ void strategy_refuse(const struct strategy_context *context, moment_id moment, u
                      GError **error)
 {
     uint64_t in_all = needed + context->beside;
-    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
-                "device memory: moment %u (%s) needs %" G_GUINT64_FORMAT
-                " bytes, %" G_GUINT64_FORMAT " more than the budget of %" G_GUINT64_FORMAT
-                "; %" G_GUINT64_FORMAT " bytes would fit",
-                moment, context->trace->operators[moment].name, in_all,
-                in_all - context->given_budget, context->given_budget, in_all);
+    plan_lacks_memory(error, context->trace, moment, in_all, "", context->given_budget);
 }
 
 static struct trace *place_updates(const struct strategy *strategy, const struct strategy_job *job,
@@ -195,11 +191,12 @@ static bool check_host(const struct strategy_context *context, const struct home
 {
     if (homes->host_pool_bytes <= context->host_budget)
         return true;
+    g_autofree char *need = size_format(homes->host_pool_bytes);
+    g_autofree char *budget = size_format(context->host_budget);
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
-                "host memory: the plan needs %" G_GUINT64_FORMAT " bytes, %" G_GUINT64_FORMAT
-                " more than the budget; %" G_GUINT64_FORMAT " bytes would fit",
-                homes->host_pool_bytes, homes->host_pool_bytes - context->host_budget,
-                homes->host_pool_bytes);
+                "host memory: the plan needs %s, and the budget is %s; %" G_GUINT64_FORMAT
+                " bytes would fit",
+                need, budget, homes->host_pool_bytes);
     return false;
 }
 

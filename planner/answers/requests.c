@@ -120,8 +120,10 @@ bool request_plan(const struct plan_paths *paths, const struct trace *trace,
                   const struct search_options *options, unsigned scope, GError **error)
 {
     struct variants_result *result = variants_search(trace, options, scope, error);
-    if (!result)
+    if (!result) {
+        least_explain(trace, options, scope, error);
         return false;
+    }
     bool ok = request_write(paths, trace, options, result, error);
     if (ok)
         explain_result(result->best, stdout);

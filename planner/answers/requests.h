@@ -30,6 +30,13 @@ bool request_write(const struct plan_paths *paths, const struct trace *recorded,
                    const struct search_options *options, struct variants_result *result,
                    GError **error);
 
+/* Replaces the message of *error, with which a search in `scope` (variants_search) found that
+ * nothing fits, by one for people: the least device memory with which the search would find a plan
+ * and the choices that this takes, what the step needs as traced, and which options may lower it.
+ * Sizes are in MiB, rounded up, so that they can be given back. Other errors stay as they are. */
+void least_explain(const struct trace *trace, const struct search_options *options, unsigned scope,
+                   GError **error);
+
 /* Reads the platform that the paths name or, if they name none, the certificate's (may be NULL).
  * *platform stays NULL if there is neither. */
 bool request_platform(const struct plan_paths *paths, const struct certificate *certificate,

@@ -16,12 +16,7 @@ static bool check_room(const struct candidate *candidate, uint64_t *needed, GErr
     *needed = (uint64_t)((int64_t)job->device_budget - room[worst]);
     if (*needed <= job->device_budget)
         return true;
-    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
-                "device memory: moment %u (%s) needs %" G_GUINT64_FORMAT
-                " bytes, %" G_GUINT64_FORMAT " more than the budget of %" G_GUINT64_FORMAT
-                "; %" G_GUINT64_FORMAT " bytes would fit",
-                worst, candidate->trace->operators[worst].name, *needed,
-                *needed - job->device_budget, job->device_budget, *needed);
+    plan_lacks_memory(error, candidate->trace, worst, *needed, "", job->device_budget);
     return false;
 }
 

@@ -1,0 +1,165 @@
+#include "planner/answers/requests.h"
+
+#include "models/derive.h"
+#include "planner/schedule/placement.h"
+#include "sim/replay.h"
+
+#include <string.h>
+
+/* The variant of a run that needs the least device memory of those tried. */
+struct least {
+    const struct trace *trace;
+    const struct search_options *options;
+    struct recognised *recognised; /* NULL if no variants can be derived */
+    struct run_choices *traced;
+    uint64_t bytes; /* of the arena; UINT64_MAX if host memory lacks */
+    char *choices;  /* in words */
+};
+
+/* Takes ownership of `run`. */
+static void consider(struct least *least, struct run_choices *run)
+{
+    struct trace *trace = model_derive(least->recognised, least->trace, run,
+                                       least->options->platform, NULL);
+    uint64_t bytes = trace ? requirement_device_bytes(trace, least->options, NULL) : UINT64_MAX;
+    if (bytes < least->bytes) {
+        g_autofree char *recompute = run_layers_format(run->recompute, run->layer_count);
+        g_autofree char *offload = run_layers_format(run->offload, run->layer_count);
+        least->bytes = bytes;
+        g_free(least->choices);
+        least->choices = g_strdup_printf("recomputed layers: %s, offloaded layers: %s%s", recompute,
+                                         offload,
+                                         run->second_backward ? ", 12 bytes a parameter" : "");
+        if (run->batch != least->traced->batch) {
+            g_autofree char *rest = g_steal_pointer(&least->choices);
+            least->choices = g_strdup_printf("%s, micro-batches of %u", rest, run->batch);
+        }
+    }
+    trace_free(trace);
+    run_choices_free(run);
+}
+
+static struct run_choices *lean(const struct least *least, bool offload, bool twice)
+{
+    struct run_choices *run = run_choices_copy(least->traced);
+    memset(run->recompute, 1, run->layer_count);
+    if (offload)
+        memset(run->offload, 1, run->layer_count);
+    run->host_embedding &= !twice;
+    model_choose_backward(run, least->traced, twice);
+    return run;
+}
+
+/* Considers what the search tries where the traced run does not fit. */
+static void consider_lean(struct least *least, unsigned scope)
+{
+    bool twice = least->traced->second_backward;
+    for (int offload = 0; offload <= !!(scope & RUN_OFFLOAD); offload++) {
+        consider(least, lean(least, offload, twice));
+        if (scope & RUN_MASTERS && !least->recognised->iteration->job.unfused &&
+            (twice || !least->traced->split_masters))
+            consider(least, lean(least, offload, true));
+    }
+    if (scope & RUN_MICRO_BATCHES) {
+        struct run_choices *run = lean(least, scope & RUN_OFFLOAD,
+                                       twice && least->traced->batch == 1);
+        run->micro_batches *= run->batch;
+        run->batch = 1;
+        consider(least, run);
+    }
+}
+
+static struct least least_in(const struct trace *trace, const struct search_options *options,
+                             unsigned scope)
+{
+    struct least least = {.trace = trace,
+                          .options = options,
+                          .traced = run_choices_of(trace),
+                          .bytes = requirement_device_bytes(trace, options, NULL),
+                          .choices = g_strdup("as traced")};
+    if (scope & RUN_RECOMPUTE && replay_is_timed(trace))
+        least.recognised = recognise(trace, NULL);
+    if (least.recognised)
+        consider_lean(&least, scope);
+    recognised_free(least.recognised);
+    run_choices_free(least.traced);
+    return least;
+}
+
+static uint64_t least_bytes_in(const struct trace *trace, const struct search_options *options,
+                               unsigned scope)
+{
+    struct least least = least_in(trace, options, scope);
+    g_free(least.choices);
+    return least.bytes;
+}
+
+/* Returns device memory, which includes what libraries hold, in whole MiB, or GiB if it is large,
+ * rounded up. */
+static char *round_up(const struct trace *trace, uint64_t bytes)
+{
+    enum { MANY_GIB = 100 };
+    const uint64_t mib = UINT64_C(1) << 20, gib = mib << 10;
+    bytes += trace->library_bytes;
+    return bytes < MANY_GIB * gib
+               ? g_strdup_printf("%" G_GUINT64_FORMAT " MiB", (bytes + mib - 1) / mib)
+               : g_strdup_printf("%" G_GUINT64_FORMAT " GiB", (bytes + gib - 1) / gib);
+}
+
+/* Appends what an option would lower the need to, if it would. */
+static void append_lever(GString *text, const struct trace *trace, const char *lever,
+                         uint64_t bytes, uint64_t than)
+{
+    if (bytes >= than)
+        return;
+    g_autofree char *size = round_up(trace, bytes);
+    g_string_append_printf(text, "; with %s %s would fit", lever, size);
+}
+
+static void append_levers(GString *text, const struct trace *trace,
+                          const struct search_options *options, unsigned scope, uint64_t least)
+{
+    const unsigned usual = RUN_RECOMPUTE | RUN_OFFLOAD | RUN_EMBEDDING | RUN_MASTERS;
+    struct search_options unlimited = *options;
+    unlimited.host_budget = UINT64_MAX;
+    if ((scope & usual) != usual)
+        append_lever(
+            text, trace,
+            "--recompute, --offload-activations, --embedding and --bytes-per-parameter any",
+            least_bytes_in(trace, options, scope | usual), least);
+    if (!(scope & RUN_MICRO_BATCHES) && trace->batch > 1)
+        append_lever(text, trace, "--micro-batch any",
+                     least_bytes_in(trace, options, scope | RUN_MICRO_BATCHES), least);
+    if (options->host_budget != UINT64_MAX)
+        append_lever(text, trace, "--host-memory unlimited",
+                     least_bytes_in(trace, &unlimited, scope), least);
+    if (!placement_is_possible(trace, options->platform))
+        g_string_append(text, "; with a --platform, or a trace of --host-update, the optimizer may "
+                              "run on the host");
+    if (!replay_is_timed(trace))
+        g_string_append(text, "; of a trace with durations, other layers may be recomputed");
+}
+
+void least_explain(const struct trace *trace, const struct search_options *options, unsigned scope,
+                   GError **error)
+{
+    if (!error || !g_error_matches(*error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT))
+        return;
+    struct least least = least_in(trace, options, scope);
+    if (least.bytes != UINT64_MAX && least.bytes > options->device_budget) {
+        uint64_t traced = requirement_device_bytes(trace, options, NULL);
+        g_autofree char *budget = round_up(trace, options->device_budget);
+        g_autofree char *fits = round_up(trace, least.bytes);
+        g_autofree char *as_traced = round_up(trace, traced);
+        g_autoptr(GString) text = g_string_new(NULL);
+        g_string_printf(text,
+                        "nothing fits: %s of device memory would fit (%s), and the budget is %s",
+                        fits, least.choices, budget);
+        if (least.bytes < traced)
+            g_string_append_printf(text, "; as traced, %s", as_traced);
+        append_levers(text, trace, options, scope, least.bytes);
+        g_clear_error(error);
+        g_set_error_literal(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT, text->str);
+    }
+    g_free(least.choices);
+}

@@ -1,0 +1,122 @@
+/* What pstar-sim and pstar-plan say where nothing fits: in units for people, what would fit under
+ * the choices that the planner may take, and which options would lower it. What they say does fit.
+ */
+#include "workshop.h"
+
+#include <stdint.h>
+#include <string.h>
+
+enum { DONE = 0, DOES_NOT_FIT = 3 };
+
+#define PLATFORM "--platform " PROJECT_DIR "/platforms/a100-40gb.json "
+
+static struct workshop *open_workshop(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_write(workshop, "larger.json",
+                   "{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2LMHeadModel\"],\n"
+                   " \"vocab_size\": 1024, \"n_positions\": 128, \"n_embd\": 256, \"n_layer\": 2,\n"
+                   " \"n_head\": 4, \"activation_function\": \"gelu_new\", \"resid_pdrop\": 0.0,\n"
+                   " \"embd_pdrop\": 0.0, \"attn_pdrop\": 0.0, \"layer_norm_epsilon\": 1e-05,\n"
+                   " \"initializer_range\": 0.02}\n");
+    workshop_must_run(workshop, "pstar-trace synth --model larger.json --batch 8 --seq 128 "
+                                "--precision bf16 " PLATFORM "-o run.pstar");
+    return workshop;
+}
+
+static char *plan_with(const struct workshop *workshop, unsigned mebibytes, const char *options,
+                       int status)
+{
+    g_autofree char *command = g_strdup_printf(
+        "pstar-plan run.pstar --device-memory %uMiB %s -o plan.json", mebibytes, options);
+    struct outcome outcome = workshop_run(workshop, command);
+    if (outcome.status != status)
+        g_error("%s\nstatus %d\n%s%s", command, outcome.status, outcome.out, outcome.err);
+    g_free(outcome.out);
+    return outcome.err;
+}
+
+/* The MiB after `label`. */
+static unsigned size_after(const char *text, const char *label)
+{
+    const char *at = strstr(text, label);
+    char *end;
+    if (!at)
+        g_error("'%s' is not in: %s", label, text);
+    guint64 size = g_ascii_strtoull(at + strlen(label), &end, 10);
+    g_assert_true(g_str_has_prefix(end, " MiB would fit") ||
+                  g_str_has_prefix(end, " MiB of device memory would fit"));
+    return (unsigned)size;
+}
+
+static void test_least(void)
+{
+    static const struct {
+        const char *options, *choices;
+        const char *lever, *with_lever; /* options with it; NULL if nothing lowers the need */
+    } cases[] = {
+        {PLATFORM, "(recomputed layers: all, offloaded layers: all", "with --micro-batch any ",
+         PLATFORM "--micro-batch any"},
+        {PLATFORM "--micro-batch any", "micro-batches of 1)", NULL, NULL},
+        {PLATFORM "--recompute traced", "(as traced)",
+         "with --recompute, --offload-activations, --embedding and --bytes-per-parameter any ",
+         PLATFORM},
+        {PLATFORM "--host-memory 6MiB", "(recomputed layers: all", "with --host-memory unlimited ",
+         PLATFORM "--host-memory unlimited"},
+        {"", "(recomputed layers: all", "", NULL}};
+    struct workshop *workshop = open_workshop();
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *message = plan_with(workshop, 1, cases[i].options, DOES_NOT_FIT);
+        unsigned least = size_after(message, "nothing fits: ");
+        g_assert_nonnull(strstr(message, cases[i].choices));
+        g_free(plan_with(workshop, least, cases[i].options, DONE));
+        g_free(plan_with(workshop, least - 1, cases[i].options, DOES_NOT_FIT));
+        if (!cases[i].with_lever)
+            continue;
+        unsigned less = size_after(message, cases[i].lever);
+        g_assert_cmpuint(less, <, least);
+        g_free(plan_with(workshop, less, cases[i].with_lever, DONE));
+    }
+    g_autofree char *message = plan_with(workshop, 1, "", DOES_NOT_FIT);
+    g_assert_nonnull(strstr(message, "with a --platform, or a trace of --host-update, the "
+                                     "optimizer may run on the host"));
+    workshop_free(workshop);
+}
+
+static void expect_in_error(const struct workshop *workshop, const char *command, const char *text)
+{
+    struct outcome outcome = workshop_run(workshop, command);
+    g_assert_cmpint(outcome.status, ==, DOES_NOT_FIT);
+    if (!strstr(outcome.err, text))
+        g_error("%s\nnot '%s', but:\n%s", command, text, outcome.err);
+    outcome_clear(&outcome);
+}
+
+static void test_simulated(void)
+{
+    struct workshop *workshop = open_workshop();
+    expect_in_error(workshop, "pstar-sim run.pstar --device-memory 1MiB",
+                    "updates on the host (a trace of --host-update, or --strategy zero-offload), "
+                    "recomputed layers (a trace of --recompute all), or with a plan of pstar-plan");
+    expect_in_error(workshop,
+                    "pstar-sim run.pstar --device-memory 25MiB --host-memory 1MiB --policy opt",
+                    " MiB more than the budget of 25 MiB; ");
+    expect_in_error(workshop,
+                    "pstar-sim run.pstar --device-memory 1GiB --host-memory 1MiB --strategy "
+                    "fsdp-offload --chunk-size 1MiB " PLATFORM,
+                    " MiB, and the budget is 1 MiB; ");
+    workshop_must_run(workshop,
+                      "pstar-trace synth --model larger.json --batch 8 --seq 128 "
+                      "--precision bf16 --recompute all --host-update " PLATFORM "-o run.pstar");
+    expect_in_error(workshop, "pstar-sim run.pstar --device-memory 1MiB",
+                    "less may do with smaller chunks, or with a plan of pstar-plan");
+    workshop_free(workshop);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/refusals/least", test_least);
+    g_test_add_func("/refusals/simulated", test_simulated);
+    return g_test_run();
+}
