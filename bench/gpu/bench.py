@@ -198,8 +198,8 @@ class Bench:
 
     def job(self, model, *options, batch=4, sequence=1024, precision="bf16"):
         batch, sequence = self.scaled(batch, sequence)
-        return ["--device", self.device, "--model", model, "--data", "data.txt", "--batch", batch, "--seq",
-                sequence, "--precision", precision, *options]
+        return ["--device", self.device, "--model", model, "--data", "data.txt", "--tokens", "bytes", "--batch",
+                batch, "--seq", sequence, "--precision", precision, *options]
 
     def steps(self, job, steps=10, uncounted=3):
         """Returns the log of each counted step."""

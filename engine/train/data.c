@@ -1,6 +1,7 @@
 #include "engine/train/data.h"
 
 #include "engine/random.h"
+#include "engine/train/data_kind.h"
 #include "traces/files.h"
 
 #include <math.h>
@@ -9,10 +10,7 @@
 G_DEFINE_QUARK(pstar_data_error, data_error)
 
 #define TEXT_VOCABULARY  256
-#define BIN_MAGIC        20240520
-#define BIN_VERSION      1
 #define BIN_HEADER_BYTES (256 * sizeof(int32_t))
-#define BIN_VALUES       65536
 #define DATA_SITE        UINT32_MAX /* site of the random stream, which no operator and no tensor uses */
 
 struct data {
@@ -20,8 +18,8 @@ struct data {
     GMappedFile *file;
     const uint8_t *map; /* of the file's bytes */
     size_t map_bytes;
-    const uint8_t *text;      /* [tokens], or NULL */
-    const uint16_t *numbered; /* [tokens], or NULL */
+    const uint8_t *tokens_at; /* within map: [tokens], each of token_bytes */
+    uint32_t token_bytes;     /* 1, 2 or 4 */
     uint64_t tokens;          /* of the whole file */
     uint64_t training;        /* of the training share, which comes first in the file */
     struct data_options options;
@@ -44,6 +42,8 @@ static bool fail(const struct data *data, enum data_error code, GError **error, 
 static bool map_file(struct data *data, GError **error)
 {
     GError *problem = NULL;
+    if (g_file_test(data->path, G_FILE_TEST_IS_DIR))
+        return fail(data, DATA_ERROR_KIND, error, "is a folder; give one file of text or tokens");
     data->file = g_mapped_file_new(data->path, FALSE, &problem);
     if (!data->file) {
         fail(data, DATA_ERROR_IO, error, "%s", problem->message);
@@ -62,52 +62,122 @@ static int32_t header_field(const struct data *data, size_t index)
     return (int32_t)GINT32_FROM_LE(value);
 }
 
-static bool check_tokens(const struct data *data, GError **error)
+static uint32_t token_at(const struct data *data, uint64_t place)
 {
+    const uint8_t *at = data->tokens_at + place * data->token_bytes;
+    uint32_t token = 0;
+    memcpy(&token, at, data->token_bytes);
+    return GUINT32_FROM_LE(token);
+}
+
+static bool take_tokens(struct data *data, size_t begin, uint32_t token_bytes, GError **error)
+{
+    data->tokens_at = data->map + begin;
+    data->token_bytes = token_bytes;
+    data->tokens = (data->map_bytes - begin) / token_bytes;
+    if ((data->map_bytes - begin) % token_bytes)
+        return fail(data, DATA_ERROR_INVALID, error,
+                    "is not a whole number of tokens of %u bytes each", token_bytes);
     for (uint64_t i = 0; i < data->tokens; i++) {
-        if (data->numbered[i] >= data->options.vocabulary) {
+        if (token_at(data, i) >= data->options.vocabulary) {
             return fail(data, DATA_ERROR_TOKENS, error,
                         "token %" G_GUINT64_FORMAT " is %u, outside the model's vocabulary of %u",
-                        i, data->numbered[i], data->options.vocabulary);
+                        i, token_at(data, i), data->options.vocabulary);
         }
     }
     return true;
 }
 
-static bool read_numbered(struct data *data, GError **error)
+/* Reads a token file of llm.c. */
+static bool read_headed(struct data *data, int32_t version, uint32_t token_bytes, GError **error)
 {
     if (data->map_bytes < BIN_HEADER_BYTES)
         return fail(data, DATA_ERROR_INVALID, error, "the header of the token file is truncated");
-    if (header_field(data, 1) != BIN_VERSION) {
+    if (header_field(data, 1) != version) {
         return fail(data, DATA_ERROR_INVALID, error, "the token file has version %d; it must be %d",
-                    header_field(data, 1), BIN_VERSION);
+                    header_field(data, 1), version);
     }
     int64_t declared = header_field(data, 2);
-    uint64_t there = (data->map_bytes - BIN_HEADER_BYTES) / sizeof(uint16_t);
+    uint64_t there = (data->map_bytes - BIN_HEADER_BYTES) / token_bytes;
     if (declared < 0 || (uint64_t)declared != there ||
-        (data->map_bytes - BIN_HEADER_BYTES) % sizeof(uint16_t) != 0) {
+        (data->map_bytes - BIN_HEADER_BYTES) % token_bytes != 0) {
         return fail(data, DATA_ERROR_INVALID, error,
                     "token file says that it holds %" G_GINT64_FORMAT
                     " tokens, but has %" G_GUINT64_FORMAT ": truncated or damaged",
                     declared, there);
     }
-    data->tokens = there;
-    data->numbered = (const uint16_t *)(const void *)(data->map + BIN_HEADER_BYTES);
-    return check_tokens(data, error);
+    return take_tokens(data, BIN_HEADER_BYTES, token_bytes, error);
 }
 
-static bool recognise(struct data *data, GError **error)
+static bool read_bytes(struct data *data, GError **error)
 {
-    if (data->map_bytes >= sizeof(int32_t) && header_field(data, 0) == BIN_MAGIC)
-        return read_numbered(data, error);
     if (data->options.vocabulary < TEXT_VOCABULARY) {
         return fail(data, DATA_ERROR_TOKENS, error,
-                    "the text has %d distinct bytes, more than the model's vocabulary of %u",
+                    "a text has %d distinct bytes, more than the model's vocabulary of %u",
                     TEXT_VOCABULARY, data->options.vocabulary);
     }
-    data->text = data->map;
-    data->tokens = data->map_bytes;
-    return true;
+    return take_tokens(data, 0, 1, error);
+}
+
+/* Bytes are the tokens only of a model that has a token for each byte and no other. */
+static bool read_text(struct data *data, GError **error)
+{
+    if (data->options.vocabulary <= TEXT_VOCABULARY)
+        return read_bytes(data, error);
+    g_autofree char *model = g_shell_quote(data->options.model ? data->options.model : "DIR");
+    g_autofree char *text = g_shell_quote(data->path);
+    return fail(
+        data, DATA_ERROR_KIND, error,
+        "is text, but the model's vocabulary of %u is not bytes. pstar-tokens --model %s %s "
+        "-o tokens.bin makes a token file of it; --tokens bytes trains on its bytes instead",
+        data->options.vocabulary, model, text);
+}
+
+/* Reads what the first bytes say. */
+static bool recognise(struct data *data, const struct data_kind *kind, GError **error)
+{
+    switch (kind->form) {
+    case DATA_FORM_GPT2:
+        return read_headed(data, 1, sizeof(uint16_t), error);
+    case DATA_FORM_LLAMA:
+        return read_headed(data, 7, sizeof(uint32_t), error);
+    case DATA_FORM_TEXT:
+        return read_text(data, error);
+    case DATA_FORM_JSON:
+        return fail(data, DATA_ERROR_KIND, error,
+                    "is JSON; write its texts to a text file first (for JSON lines: jq -r .text "
+                    "FILE), or train on its bytes with --tokens bytes");
+    case DATA_FORM_BINARY:
+        return fail(data, DATA_ERROR_KIND, error,
+                    "is no text; if it holds bare token numbers, as nanoGPT's .bin files do, give "
+                    "--tokens uint16 (or uint32); --tokens bytes trains on its bytes");
+    case DATA_FORM_OTHER:
+        return fail(data, DATA_ERROR_KIND, error, "is %s; %s", kind->name, kind->advice);
+    }
+    g_assert_not_reached();
+}
+
+static bool read_tokens(struct data *data, GError **error)
+{
+    const struct data_kind kind = data_kind_of(data->map, data->map_bytes);
+    bool headed = kind.form == DATA_FORM_GPT2 || kind.form == DATA_FORM_LLAMA;
+    if (data->options.tokens == DATA_TOKENS_AUTO || kind.form == DATA_FORM_OTHER)
+        return recognise(data, &kind, error);
+    if (headed)
+        return fail(data, DATA_ERROR_KIND, error,
+                    "is %s, which says itself how it is read; leave out --tokens", kind.name);
+    bool numbers = data->options.tokens != DATA_TOKENS_BYTES;
+    if (numbers && data->map_bytes && kind.form != DATA_FORM_BINARY)
+        return fail(data, DATA_ERROR_KIND, error, "is %s, not bare numbers; leave out --tokens",
+                    kind.name);
+    switch ((enum data_tokens)data->options.tokens) {
+    case DATA_TOKENS_UINT16:
+        return take_tokens(data, 0, sizeof(uint16_t), error);
+    case DATA_TOKENS_UINT32:
+        return take_tokens(data, 0, sizeof(uint32_t), error);
+    default:
+        return read_bytes(data, error);
+    }
 }
 
 static bool divide(struct data *data, GError **error)
@@ -136,7 +206,7 @@ struct data *data_open(const char *path, const struct data_options *options, GEr
     struct data *data = g_new0(struct data, 1);
     data->path = g_strdup(path);
     data->options = *options;
-    if (!input_file_check(path, error) || !map_file(data, error) || !recognise(data, error) ||
+    if (!input_file_check(path, error) || !map_file(data, error) || !read_tokens(data, error) ||
         !divide(data, error)) {
         data_close(data);
         return NULL;
@@ -159,9 +229,9 @@ uint64_t data_tokens(const struct data *data, enum data_share share)
     return share == DATA_TRAINING ? data->training : data->tokens - data->training;
 }
 
-static uint32_t token_at(const struct data *data, uint64_t place)
+bool data_is_text(const struct data *data)
 {
-    return data->text ? data->text[place] : data->numbered[place];
+    return data->token_bytes == 1;
 }
 
 static void read_sequence(const struct data *data, uint64_t start, uint32_t *tokens,
@@ -221,11 +291,11 @@ void data_batch(const struct data *data, uint64_t step, uint32_t micro_batch,
 
 double data_unigram_entropy(const struct data *data)
 {
-    uint64_t *times = g_new0(uint64_t, BIN_VALUES);
+    uint64_t *times = g_new0(uint64_t, data->options.vocabulary);
     for (uint64_t i = 0; i < data->training; i++)
         times[token_at(data, i)]++;
     double entropy = 0;
-    for (size_t value = 0; value < BIN_VALUES; value++) {
+    for (size_t value = 0; value < data->options.vocabulary; value++) {
         if (times[value] > 0) {
             double share = (double)times[value] / (double)data->training;
             entropy -= share * log(share);

@@ -1,7 +1,8 @@
 /* Cuts the tokens of a file into batches.
  *
- * Any file is text whose bytes are the tokens, except llm.c's token files, which begin with a
- * header of 256 int32 (magic 20240520, version 1, number of tokens, ...), then uint16 tokens. The
+ * A file is a token file of llm.c, which begins with a header of 256 int32 (magic, version, number
+ * of tokens, ...) and holds uint16 tokens (magic 20240520, version 1) or uint32 tokens (20240801,
+ * 7); or bare numbers; or text, whose bytes are the tokens of a model with a vocabulary of 256. The
  * file is mapped, never copied. A batch is a pure function of its place in the run, so a resumed
  * run sees the same data as an uninterrupted one. */
 #ifndef PSTAR_ENGINE_TRAIN_DATA_H
@@ -18,9 +19,18 @@ enum data_order {
     DATA_SEQUENTIAL /* one after the other; from the start again when no whole sequence is left */
 };
 
+/* How a file is read. */
+enum data_tokens {
+    DATA_TOKENS_AUTO, /* as its first bytes say; text only if the vocabulary is 256 */
+    DATA_TOKENS_BYTES,
+    DATA_TOKENS_UINT16, /* bare little-endian numbers */
+    DATA_TOKENS_UINT32
+};
+
 enum data_error {
     DATA_ERROR_IO,
     DATA_ERROR_INVALID, /* a damaged token file */
+    DATA_ERROR_KIND,    /* neither text nor tokens, or text for a model of other tokens */
     DATA_ERROR_TOKENS,  /* a token outside the vocabulary */
     DATA_ERROR_SHORT    /* shorter than one sequence and its last target */
 };
@@ -28,11 +38,13 @@ enum data_error {
 GQuark data_error_quark(void);
 
 struct data_options {
-    uint32_t vocabulary; /* every token must be below; text needs 256 */
+    uint32_t vocabulary; /* every token must be below */
     uint32_t sequence;   /* T: tokens a sequence */
     double held_out; /* in [0, 1): the share of the tokens, at the end, that is never trained on */
     uint64_t seed;   /* of DATA_RANDOM */
     uint8_t order;   /* enum data_order */
+    uint8_t tokens;  /* enum data_tokens */
+    const char *model; /* its folder or file, for messages; must outlive data_open */
 };
 
 struct data;
@@ -44,6 +56,9 @@ void data_close(struct data *data); /* NULL is allowed */
 /* Returns the number of tokens of a share. A share that is not empty holds at least one sequence
  * and its last target. */
 uint64_t data_tokens(const struct data *data, enum data_share share);
+
+/* Returns whether the tokens are the bytes of a text. */
+bool data_is_text(const struct data *data);
 
 /* Copies one micro-batch of the training share. tokens and targets are [batch, sequence]; a target
  * is the token that follows. `micro_batches` is their number a step. */

@@ -56,6 +56,9 @@ bool run_options_complete(struct run_options *o, GError **error)
         return refuse(error, "--plan", o->plan,
                       "already sets the policy, the chunks and the look-ahead; leave out the "
                       "options for them");
+    if (o->prompt && !o->sample)
+        return refuse(error, "--prompt", o->prompt,
+                      "needs --sample, the number of tokens to write");
     if (o->layout && o->sized)
         return refuse(error, "--layout", o->layout,
                       "already sets the chunks; leave out --chunk-size");

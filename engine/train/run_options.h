@@ -14,6 +14,7 @@ struct run_options {
     char *model, *data, *eval;
     char *plan, *emit_plan, *policy, *layout;
     char *log, *save, *resume;
+    char *prompt;    /* of the sample: text, or numbers of tokens; NULL for the data's beginning */
     char *recompute; /* "all", "none", or layers: "0,2,5-7" */
     char *offload;   /* the same */
     const struct device_ops *device;
@@ -27,6 +28,7 @@ struct run_options {
     uint32_t look_ahead, threads, sample;
     uint8_t precision;  /* enum model_precision */
     uint8_t data_order; /* enum data_order */
+    uint8_t tokens;     /* enum data_tokens */
     double learning_rate, least_learning_rate, weight_decay, beta1, beta2, epsilon, clip, held_out;
     bool host_embedding, host_update;
     bool dry_run, json;

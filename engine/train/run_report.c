@@ -130,6 +130,18 @@ static json_t *real_or_null(double value)
 
 /* ---- after training ---- */
 
+/* Returns the text whose bytes are the tokens, without what would disturb a terminal. */
+static char *text_of(const GArray *sample)
+{
+    g_autoptr(GString) bytes = g_string_new(NULL);
+    for (uint32_t i = 0; i < sample->len; i++) {
+        uint32_t token = g_array_index(sample, uint32_t, i);
+        bool shown = token >= ' ' ? token != 0x7f : token == '\n' || token == '\t';
+        g_string_append_c(bytes, shown && token <= UINT8_MAX ? (char)token : '?');
+    }
+    return g_utf8_make_valid(bytes->str, (gssize)bytes->len);
+}
+
 static void print_summary_json(const struct run_plan *run, const struct run_summary *s)
 {
     json_t *root = json_pack(
@@ -151,20 +163,22 @@ static void print_summary_json(const struct run_plan *run, const struct run_summ
         json_array_append_new(json_object_get(root, "sample"),
                               json_integer(g_array_index(s->sample, uint32_t, i)));
     }
+    if (s->sample && s->sample_is_text) {
+        g_autofree char *text = text_of(s->sample);
+        json_object_set_new(root, "sample_text", json_string(text));
+    }
     print_json(root);
 }
 
-/* Prints the tokens as text if a token is a byte, else as numbers. */
-static void print_sample(const GArray *sample, uint32_t vocabulary)
+static void print_sample(const struct run_summary *s)
 {
     putchar('\n');
-    for (uint32_t i = 0; i < sample->len; i++) {
-        uint32_t token = g_array_index(sample, uint32_t, i);
-        if (vocabulary <= 256)
-            putchar((int)token);
-        else
-            printf("%u ", token);
+    if (s->sample_is_text) {
+        g_autofree char *text = text_of(s->sample);
+        fputs(text, stdout);
     }
+    for (uint32_t i = 0; !s->sample_is_text && i < s->sample->len; i++)
+        printf("%u ", g_array_index(s->sample, uint32_t, i));
     putchar('\n');
 }
 
@@ -193,7 +207,7 @@ void run_report_print(const struct run_plan *run, const struct run_summary *s, b
     print_size("host memory", figures->peak_host_bytes, NULL);
     print_traffic(figures);
     if (s->sample)
-        print_sample(s->sample, run->config->vocabulary);
+        print_sample(s);
 }
 
 /* ---- before ---- */

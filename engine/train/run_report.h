@@ -51,7 +51,8 @@ struct run_summary {
     bool peak_by_step;      /* a step was faster than the products that were measured */
     double eval_loss;       /* of the last evaluation; NaN: none */
     double unigram_entropy; /* of the training text, in nats */
-    GArray *sample;         /* tokens (uint32_t) that the model wrote; may be NULL */
+    const GArray *sample;   /* tokens (uint32_t) that the model wrote; may be NULL */
+    bool sample_is_text;    /* the tokens are bytes */
 };
 
 void run_report_print(const struct run_plan *run, const struct run_summary *summary, bool json);

@@ -20,6 +20,7 @@ struct training {
     struct engine *engine;
     struct checkpoint_state state; /* state.step: steps done */
     uint32_t *tokens;              /* [micro_batches][2, N] */
+    GArray *text;                  /* uint32_t: the prompt, which the sample continues; or NULL */
 };
 
 /* ---- sampling ---- */
@@ -91,6 +92,59 @@ static size_t rows(const struct training *training)
     return (size_t)job_of(training)->choices.batch * job_of(training)->sequence;
 }
 
+/* ---- the prompt ---- */
+
+/* Reads "15496, 11". Fails if a word is not a token of the model. */
+static bool parse_tokens(const char *text, uint32_t vocabulary, GArray *tokens, GError **error)
+{
+    g_auto(GStrv) words = g_strsplit_set(text, ", ", -1);
+    for (char **word = words; *word; word++) {
+        guint64 number;
+        if (!**word)
+            continue;
+        if (!g_ascii_string_to_unsigned(*word, 10, 0, vocabulary - 1, &number, NULL)) {
+            g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                        "--prompt %s: the model's tokens are not bytes; give numbers in [0, %u], "
+                        "which pstar-tokens makes of a text",
+                        text, vocabulary - 1);
+            return false;
+        }
+        uint32_t token = (uint32_t)number;
+        g_array_append_val(tokens, token);
+    }
+    return true;
+}
+
+/* Returns the tokens (uint32_t) of --prompt, or without it the first of the data. Returns NULL on
+ * error. The caller frees them with g_array_unref. */
+static GArray *read_prompt(const struct training *training, GError **error)
+{
+    enum { PROMPT = 16 };
+    const char *prompt = training->options->prompt;
+    uint32_t T = job_of(training)->sequence;
+    GArray *text = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    bool ok = true;
+    if (!prompt) {
+        g_autofree uint32_t *first = g_new(uint32_t, 2 * (size_t)T);
+        data_read(training->data, DATA_TRAINING, 0, 1, first, first + T);
+        g_array_append_vals(text, first, MIN(T, PROMPT));
+    } else if (data_is_text(training->data)) {
+        for (const char *at = prompt; *at; at++) {
+            uint32_t token = (unsigned char)*at;
+            g_array_append_val(text, token);
+        }
+    } else {
+        ok = parse_tokens(prompt, training->run->config->vocabulary, text, error);
+    }
+    if (ok && text->len == 0) {
+        g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--prompt '': is empty");
+        ok = false;
+    }
+    if (!ok)
+        g_clear_pointer(&text, g_array_unref);
+    return text;
+}
+
 /* ---- opening ---- */
 
 static struct data *open_data(const struct training *training, const char *path, double held_out,
@@ -100,7 +154,9 @@ static struct data *open_data(const struct training *training, const char *path,
                                          .sequence = job_of(training)->sequence,
                                          .held_out = held_out,
                                          .seed = training->options->seed,
-                                         .order = training->options->data_order};
+                                         .order = training->options->data_order,
+                                         .tokens = training->options->tokens,
+                                         .model = training->options->model};
     return data_open(path, &options, error);
 }
 
@@ -205,6 +261,8 @@ static bool training_open(struct training *training, const struct run_options *o
     training->data = open_data(training, options->data, options->held_out, error);
     if (!training->data)
         return false;
+    if (options->sample && !(training->text = read_prompt(training, error)))
+        return false;
     if (options->eval && !(training->eval = open_data(training, options->eval, 0, error)))
         return false;
     training->state = state_of(training);
@@ -235,6 +293,7 @@ static void training_clear(struct training *training)
     data_close(training->eval);
     checkpoint_state_clear(&training->state);
     g_free(training->tokens);
+    g_clear_pointer(&training->text, g_array_unref);
     *training = (struct training){0};
 }
 
@@ -286,23 +345,6 @@ static bool training_step(struct training *training, struct engine_result *resul
 static bool training_can_evaluate(const struct training *training)
 {
     return training->eval || data_sequences(training->data, DATA_HELD_OUT) > 0;
-}
-
-/* Returns the first tokens of the data, followed by --sample tokens (uint32_t) that the model
- * generates, or NULL on error. The caller frees them with g_array_unref. */
-static GArray *training_sample(struct training *training, const struct trainer_watch *watch,
-                               GError **error)
-{
-    enum { PROMPT = 16 };
-    uint32_t T = job_of(training)->sequence;
-    g_autofree uint32_t *prompt = g_new(uint32_t, 2 * (size_t)T);
-    GArray *text = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-    data_read(training->data, DATA_TRAINING, 0, 1, prompt, prompt + T);
-    g_array_append_vals(text, prompt, MIN(T, PROMPT));
-    if (!sampling_continue(training->engine, training->run->iteration, training->state.seed,
-                           training->options->sample, watch, text, error))
-        g_clear_pointer(&text, g_array_unref);
-    return text;
 }
 
 /* Writes the checkpoint to --save. */
@@ -551,13 +593,18 @@ static void plan_work(struct loop *loop)
         loop->saves_left = count_due(first, o->steps, o->save_every);
 }
 
+/* Continues the prompt, unless the run was stopped. */
 static bool sample(struct loop *loop, GError **error)
 {
-    if (!loop->training->options->sample || is_cut(loop))
+    struct training *training = loop->training;
+    if (!training->text || is_cut(loop))
         return true;
-    loop->summary.sample = training_sample(loop->training, loop->watch, error);
+    bool ok = sampling_continue(training->engine, training->run->iteration, training->state.seed,
+                                training->options->sample, loop->watch, training->text, error);
     is_cut(loop);
-    return loop->summary.sample;
+    loop->summary.sample = training->text;
+    loop->summary.sample_is_text = data_is_text(training->data);
+    return ok;
 }
 
 static bool train(struct loop *loop, GError **error)
@@ -600,7 +647,6 @@ static bool open_and_train(const struct run_options *options, const struct run_p
         ok = failure_mark(error, FAILURE_RUNNING);
     watch->end(watch->data);
     run_log_close(loop.log);
-    g_clear_pointer(&loop.summary.sample, g_array_unref);
     pace_clear(&loop.pace);
     training_clear(&training);
     return ok;

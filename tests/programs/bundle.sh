@@ -26,9 +26,9 @@ clean() {
     env -i PATH=/usr/bin:/bin "$@"
 }
 clean bin/pstar-collect -o run.pstar --iterations 1:3 -- bin/pstar-run \
-    --model share/pstar/models/demo-11m.json --data bin/pstar-run --batch 1 --seq 16 --steps 4 >/dev/null
+    --model share/pstar/models/demo-11m.json --data bin/pstar-run --tokens bytes --batch 1 --seq 16 --steps 4 >/dev/null
 clean bin/pstar-trace check run.pstar >/dev/null
 clean bin/pstar-sim run.pstar --device-memory 50% --policy opt >/dev/null
 clean bin/pstar-plan run.pstar --device-memory 50% -o plan.json >/dev/null
-clean bin/pstar-run --model share/pstar/models/demo-11m.json --data bin/pstar-run --batch 1 --seq 16 \
+clean bin/pstar-run --model share/pstar/models/demo-11m.json --data bin/pstar-run --tokens bytes --batch 1 --seq 16 \
     --steps 2 --plan plan.json >/dev/null

@@ -63,6 +63,6 @@ cc -std=c11 -Wall -Wextra -Werror -shared -fPIC "${flags[@]}" "$examples/policy/
 "$prefix/bin/pstar-sim" synthesised.pstar --device-memory 30% --policy opt,./mru.so | grep -q mru
 
 "$prefix/bin/pstar-collect" -o run.pstar --iterations 0:1 -- "$prefix/bin/pstar-run" \
-    --model "$prefix/share/pstar/models/demo-11m.json" --data "$prefix/bin/pstar-run" \
+    --model "$prefix/share/pstar/models/demo-11m.json" --data "$prefix/bin/pstar-run" --tokens bytes \
     --batch 1 --seq 16 --steps 2 >/dev/null
 "$prefix/bin/pstar-trace" check run.pstar >/dev/null

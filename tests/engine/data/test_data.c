@@ -1,5 +1,6 @@
 /* Token files, their batches, and what is refused. */
 #include "engine/train/data.h"
+#include "engine/train/data_kind.h"
 
 #include <glib/gstdio.h>
 #include <math.h>
@@ -7,7 +8,9 @@
 
 enum { SEQUENCE = 4, BATCH = 3 };
 
-static const struct data_options text_options = {.vocabulary = 256, .sequence = SEQUENCE};
+static const struct data_options text_options = {
+    .vocabulary = 256, .sequence = SEQUENCE, .tokens = DATA_TOKENS_BYTES};
+static const struct data_options auto_options = {.vocabulary = 256, .sequence = SEQUENCE};
 
 struct fixture {
     char *folder, *path;
@@ -216,21 +219,119 @@ static void test_bad_token_files(struct fixture *fixture, const void *unused)
     (void)unused;
     const uint16_t tokens[] = {1, 2, 3, 4, 5, 256};
     write_bin(fixture->path, 1, 6, tokens, sizeof(tokens));
-    expect_refused(fixture, &text_options, DATA_ERROR_TOKENS, "token 5 is 256");
+    expect_refused(fixture, &auto_options, DATA_ERROR_TOKENS, "token 5 is 256");
     write_bin(fixture->path, 2, 6, tokens, sizeof(tokens));
-    expect_refused(fixture, &text_options, DATA_ERROR_INVALID, "version 2");
+    expect_refused(fixture, &auto_options, DATA_ERROR_INVALID, "version 2");
     write_bin(fixture->path, 1, 7, tokens, sizeof(tokens));
-    expect_refused(fixture, &text_options, DATA_ERROR_INVALID, "7 tokens, but has 6");
+    expect_refused(fixture, &auto_options, DATA_ERROR_INVALID, "7 tokens, but has 6");
     write_bin(fixture->path, 1, -1, tokens, sizeof(tokens));
-    expect_refused(fixture, &text_options, DATA_ERROR_INVALID, "-1 tokens");
+    expect_refused(fixture, &auto_options, DATA_ERROR_INVALID, "-1 tokens");
     write_bin(fixture->path, 1, 5, tokens, sizeof(tokens) - 1);
-    expect_refused(fixture, &text_options, DATA_ERROR_INVALID, "truncated");
+    expect_refused(fixture, &auto_options, DATA_ERROR_INVALID, "truncated");
     write_bin(fixture->path, 1, 4, tokens, 4 * sizeof(*tokens));
-    expect_refused(fixture, &text_options, DATA_ERROR_SHORT, "holds 4 tokens");
+    expect_refused(fixture, &auto_options, DATA_ERROR_SHORT, "holds 4 tokens");
+    write_bin(fixture->path, 1, 6, tokens, sizeof(tokens));
+    expect_refused(fixture, &text_options, DATA_ERROR_KIND, "leave out --tokens");
     const int32_t magic = 20240520;
     g_assert_true(g_file_set_contents(fixture->path, (const char *)&magic, sizeof(magic), NULL));
-    expect_refused(fixture, &text_options, DATA_ERROR_INVALID,
+    expect_refused(fixture, &auto_options, DATA_ERROR_INVALID,
                    "header of the token file is truncated");
+}
+
+/* llm.c's files for Llama, and bare numbers. */
+static void test_wide_tokens(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    struct data_options options = {.vocabulary = 128256, .sequence = 3, .order = DATA_SEQUENTIAL};
+    const uint32_t there[] = {128000, 70000, 3, 1};
+    const uint16_t narrow[] = {300, 2, 3, 1};
+    int32_t file[256 + 4] = {20240801, 7, 4};
+    uint32_t tokens[3], targets[3];
+    memcpy(file + 256, there, sizeof(there));
+    g_assert_true(g_file_set_contents(fixture->path, (char *)file, sizeof(file), NULL));
+    struct data *data = open_data(fixture, &options);
+    g_assert_false(data_is_text(data));
+    data_batch(data, 0, 0, 1, 1, tokens, targets);
+    g_assert_cmpmem(tokens, sizeof(tokens), there, sizeof(tokens));
+    g_assert_cmpmem(targets, sizeof(targets), there + 1, sizeof(targets));
+    g_assert_cmpfloat_with_epsilon(data_unigram_entropy(data), log(4), 1e-12);
+    data_close(data);
+    options.vocabulary = 128000;
+    expect_refused(fixture, &options, DATA_ERROR_TOKENS, "token 0 is 128000");
+
+    options.vocabulary = 128256;
+    g_assert_true(g_file_set_contents(fixture->path, (char *)there, sizeof(there), NULL));
+    expect_refused(fixture, &options, DATA_ERROR_KIND, "give --tokens uint16 (or uint32)");
+    options.tokens = DATA_TOKENS_UINT32;
+    data_close(open_data(fixture, &options));
+    g_assert_true(g_file_set_contents(fixture->path, (char *)there, sizeof(there) - 2, NULL));
+    expect_refused(fixture, &options, DATA_ERROR_INVALID, "whole number of tokens of 4 bytes");
+    options.tokens = DATA_TOKENS_UINT16;
+    g_assert_true(g_file_set_contents(fixture->path, (char *)narrow, sizeof(narrow), NULL));
+    data = open_data(fixture, &options);
+    data_batch(data, 0, 0, 1, 1, tokens, targets);
+    g_assert_cmpuint(tokens[0], ==, 300);
+    g_assert_cmpuint(targets[2], ==, 1);
+    data_close(data);
+}
+
+static void test_text_of_other_tokens(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    struct data_options options = {.vocabulary = 50257, .sequence = SEQUENCE, .model = "gpt2"};
+    g_autofree char *command = g_strdup_printf("pstar-tokens --model 'gpt2' '%s' -o tokens.bin",
+                                               fixture->path);
+    g_assert_true(g_file_set_contents(fixture->path, "hello, world", -1, NULL));
+    expect_refused(fixture, &options, DATA_ERROR_KIND, "vocabulary of 50257 is not bytes");
+    expect_refused(fixture, &options, DATA_ERROR_KIND, command);
+    options.tokens = DATA_TOKENS_BYTES;
+    struct data *data = open_data(fixture, &options);
+    g_assert_true(data_is_text(data));
+    data_close(data);
+    options.tokens = DATA_TOKENS_UINT16;
+    expect_refused(fixture, &options, DATA_ERROR_KIND, "is text, not bare numbers");
+    options.vocabulary = 256;
+    options.tokens = DATA_TOKENS_AUTO;
+    data_close(open_data(fixture, &options));
+}
+
+/* No file of another format is trained as if its bytes were text. */
+static void test_other_formats(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    static const struct {
+        const char *bytes;
+        gssize count;
+        const char *reason;
+    } files[] = {
+        {"\x93NUMPY\1\0v\0{'descr': '<u2'}", -1, "is a NumPy array; write its tokens"},
+        {"PAR1\25\4\25", -1, "is a Parquet file"},
+        {"ARROW1..", -1, "is an Arrow file"},
+        {"\xff\xff\xff\xff\x20", -1, "is an Arrow stream"},
+        {"MMIDIDX..", -1, "is the index of a Megatron data set"},
+        {"\x1f\x8b\x08..", -1, "is a gzip file; unpack it first"},
+        {"\x28\xb5\x2f\xfd..", -1, "is a Zstandard file"},
+        {"PK\3\4..", -1, "is a zip archive"},
+        {"%PDF-1.7", -1, "is a PDF file"},
+        {"\xff\xfeT\0b\0", 6, "is text in UTF-16"},
+        {"{\"text\": \"one\"}\n{\"text\": \"two\"}\n", -1, "is JSON; write its texts"},
+        {"\n[\n  {\"text\": \"one\"}\n]\n", -1, "is JSON; write its texts"},
+        {"hell\0 world", 11, "is no text; if it holds bare token numbers"},
+    };
+    g_assert_cmpint(data_kind_of((const uint8_t *)"a text", 6).form, ==, DATA_FORM_TEXT);
+    g_assert_cmpint(data_kind_of(NULL, 0).form, ==, DATA_FORM_TEXT);
+    for (size_t i = 0; i < G_N_ELEMENTS(files); i++) {
+        g_assert_true(g_file_set_contents(fixture->path, files[i].bytes, files[i].count, NULL));
+        expect_refused(fixture, &auto_options, DATA_ERROR_KIND, files[i].reason);
+    }
+    g_assert_true(g_file_set_contents(fixture->path, "{ is the begin of a text }", -1, NULL));
+    data_close(open_data(fixture, &auto_options));
+    g_assert_true(g_file_set_contents(fixture->path, "{\"text\": \"one\"}", -1, NULL));
+    data_close(open_data(fixture, &text_options));
+    g_unlink(fixture->path);
+    g_assert_cmpint(g_mkdir(fixture->path, 0777), ==, 0);
+    expect_refused(fixture, &auto_options, DATA_ERROR_KIND, "is a folder");
+    g_rmdir(fixture->path);
 }
 
 static void test_bad_text(struct fixture *fixture, const void *unused)
@@ -292,6 +393,9 @@ int main(int argc, char **argv)
     ADD("entropy", test_entropy);
     ADD("token-file", test_token_file);
     ADD("bad-token-files", test_bad_token_files);
+    ADD("wide-tokens", test_wide_tokens);
+    ADD("text-of-other-tokens", test_text_of_other_tokens);
+    ADD("other-formats", test_other_formats);
     ADD("bad-text", test_bad_text);
     ADD("digest", test_digest);
     return g_test_run();

@@ -1,0 +1,127 @@
+/* pstar-tokens: turns a text into the tokens of a model, as pstar-run --data reads them. */
+#include "cli/program.h"
+#include "models/tokenizer.h"
+#include "traces/files.h"
+#include "traces/output_file.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct tokens_arguments {
+    char *model, *output, *decode;
+    char **files;
+};
+
+/* The files of llm.c: 256 int32 and the tokens. */
+static const struct token_format {
+    int32_t magic, version;
+    size_t bytes; /* a token */
+} gpt2_format = {20240520, 1, sizeof(uint16_t)}, llama_format = {20240801, 7, sizeof(uint32_t)};
+
+static bool write_tokens(const char *path, const GArray *tokens, uint32_t vocabulary,
+                         GError **error)
+{
+    const struct token_format *format = vocabulary <= 1 << 16 ? &gpt2_format : &llama_format;
+    const int32_t header[256] = {GINT32_TO_LE(format->magic), GINT32_TO_LE(format->version),
+                                 GINT32_TO_LE((gint32)tokens->len)};
+    struct output_file file;
+    if (tokens->len > G_MAXINT32) {
+        g_set_error(error, TOKENIZER_ERROR, TOKENIZER_ERROR_TEXT,
+                    "%s: a token file holds at most %d tokens; divide the text", path, G_MAXINT32);
+        return false;
+    }
+    if (!output_file_open(&file, path, error))
+        return false;
+    fwrite(header, sizeof header, 1, file.stream);
+    for (guint i = 0; i < tokens->len; i++) {
+        uint32_t token = GUINT32_TO_LE(g_array_index(tokens, uint32_t, i));
+        fwrite(&token, format->bytes, 1, file.stream); /* its low bytes come first */
+    }
+    return output_file_close(&file, error);
+}
+
+static bool encode(const struct tokenizer *tokenizer, const char *path, const char *output,
+                   GError **error)
+{
+    if (!output_file_has_place(output, error) || !input_file_check(path, error))
+        return false;
+    g_autoptr(GMappedFile) text = g_mapped_file_new(path, FALSE, error);
+    if (!text)
+        return false;
+    g_autoptr(GArray) tokens = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    const char *bytes = g_mapped_file_get_contents(text);
+    if (!tokenizer_encode(tokenizer, bytes ? bytes : "", g_mapped_file_get_length(text), tokens,
+                          error)) {
+        g_prefix_error(error, "%s: ", path);
+        return false;
+    }
+    if (!write_tokens(output, tokens, tokenizer_vocabulary(tokenizer), error))
+        return false;
+    printf("%s: %u tokens of %zu bytes\n", output, tokens->len, g_mapped_file_get_length(text));
+    return true;
+}
+
+static bool decode(const struct tokenizer *tokenizer, const char *numbers, GError **error)
+{
+    g_autoptr(GArray) tokens = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    g_auto(GStrv) words = g_strsplit_set(numbers, " ,\n", -1);
+    for (char **word = words; *word; word++) {
+        guint64 token;
+        if (!**word)
+            continue;
+        if (!g_ascii_string_to_unsigned(*word, 10, 0, UINT32_MAX, &token, NULL))
+            return options_refuse(error, "--decode: '%s' is no token", *word);
+        g_array_append_val(tokens, *(uint32_t[]){(uint32_t)token});
+    }
+    g_autofree char *text = tokenizer_decode(tokenizer, &g_array_index(tokens, uint32_t, 0),
+                                             tokens->len, error);
+    if (text)
+        puts(text);
+    return text;
+}
+
+static int run(void *data, GError **error)
+{
+    const struct tokens_arguments *a = data;
+    bool one_file = a->files && !a->files[1];
+    if (!a->model || (a->decode ? a->files || a->output : !one_file || !a->output))
+        options_refuse(error, "--model, one TEXT and -o are needed, or --model and --decode");
+    else {
+        struct tokenizer *tokenizer = tokenizer_read(a->model, error);
+        if (tokenizer && a->decode)
+            decode(tokenizer, a->decode, error);
+        else if (tokenizer)
+            encode(tokenizer, a->files[0], a->output, error);
+        tokenizer_free(tokenizer);
+    }
+    return STATUS_DONE;
+}
+
+int main(int argc, char **argv)
+{
+    struct tokens_arguments a = {NULL, NULL, NULL, NULL};
+    const struct option options[] = {
+        {.name = "model",
+         .file = &a.model,
+         .help = "A model's folder with its tokenizer.json, or its vocab.json and merges.txt",
+         .value = "DIR"},
+        {.name = "decode",
+         .text = &a.decode,
+         .help = "Print the text of these tokens instead",
+         .value = "N N .."},
+        {.shared = OPTION_OUTPUT, .file = &a.output},
+        {.arguments = &a.files},
+    };
+    const struct option_group group = {.options = options, .count = G_N_ELEMENTS(options)};
+    const struct program program = {
+        .name = "pstar-tokens",
+        .usage = "TEXT - write the tokens of a text for pstar-run --data",
+        .summary = "The tokenizer is GPT-2's byte-level BPE with the model's own vocabulary. The "
+                   "file is llm.c's: 256 int32,\nthen uint16 tokens, or uint32 tokens if the "
+                   "vocabulary has more than 65,536.",
+        .groups = &group,
+        .group_count = 1,
+        .run = run,
+        .data = &a};
+    return program_main(&program, argc, argv);
+}

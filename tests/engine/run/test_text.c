@@ -1,0 +1,117 @@
+/* Text and tokens as a user has them: a model of other tokens does not train on bytes unawares,
+ * pstar-tokens makes what it trains on, and samples are text. */
+#include "run_folder.h"
+
+#include <glib/gstdio.h>
+#include <string.h>
+
+#define TOKENIZER PROJECT_DIR "/tests/models/tokenizer"
+#define WIDE                                                                                      \
+    "{\"model_type\": \"gpt2\", \"n_layer\": 1, \"n_embd\": 32, \"n_head\": 2, \"n_positions\": " \
+    "32, \"vocab_size\": 320}"
+
+/* A folder of a model whose tokens are not bytes, with its tokenizer. */
+static void write_model(const struct run_folder *folder)
+{
+    static const char *const names[] = {"vocab.json", "merges.txt"};
+    g_autofree char *path = run_folder_path(folder, "wide model");
+    g_assert_cmpint(g_mkdir(path, 0777), ==, 0);
+    run_folder_write(folder, "wide model/config.json", WIDE);
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_autofree char *from = g_build_filename(TOKENIZER, names[i], NULL), *text = NULL;
+        g_autofree char *to = g_build_filename("wide model", names[i], NULL);
+        g_assert_true(g_file_get_contents(from, &text, NULL, NULL));
+        run_folder_write(folder, to, text);
+    }
+}
+
+/* The refusal names a command, which works as it is printed, and its file trains. */
+static void test_named_command(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *errors = NULL, *first = NULL;
+    write_model(folder);
+    g_assert_cmpint(run_folder_run(folder, "--model 'wide model' --steps 1", NULL, &errors), ==, 2);
+    run_folder_expect(errors, "is text, but the model's vocabulary of 320 is not bytes");
+    const char *command = strstr(errors, "pstar-tokens "), *end = strstr(errors, " makes a token");
+    g_assert_true(command && end && command < end);
+    g_autofree char *line = g_strndup(command, (gsize)(end - command));
+    g_autofree char *named = g_strconcat(PROGRAM_DIR "/", line, NULL);
+    g_auto(GStrv) arguments = NULL;
+    g_assert_true(g_shell_parse_argv(named, NULL, &arguments, NULL));
+    g_assert_cmpint(run_folder_spawn(folder, arguments, NULL, NULL, &first, NULL), ==, 0);
+    run_folder_expect(first, "tokens.bin: ");
+
+    g_assert_cmpint(run_folder_run(folder,
+                                   "--model 'wide model' --data tokens.bin --steps 2 --sample 3 "
+                                   "--prompt '40, 41' --json",
+                                   &first, NULL),
+                    ==, 0);
+    json_t *summary = json_loads(first, 0, NULL);
+    const json_t *sample = json_object_get(summary, "sample");
+    g_assert_cmpuint(json_array_size(sample), ==, 2 + 3);
+    g_assert_cmpint(json_integer_value(json_array_get(sample, 0)), ==, 40);
+    g_assert_null(json_object_get(summary, "sample_text"));
+    json_decref(summary);
+    g_assert_cmpint(run_folder_run(folder,
+                                   "--model 'wide model' --data tokens.bin --steps 1 --sample 3 "
+                                   "--prompt hello",
+                                   NULL, &errors),
+                    ==, 2);
+    run_folder_expect(errors, "--prompt hello: the model's tokens are not bytes");
+    /* What is evaluated on is looked at as well. */
+    g_assert_cmpint(run_folder_run(folder, "--model 'wide model' --data tokens.bin --eval text.txt",
+                                   NULL, &errors),
+                    ==, 2);
+    run_folder_expect(errors, "text.txt: is text");
+}
+
+static void test_bytes_on_demand(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *out = NULL;
+    write_model(folder);
+    g_assert_cmpint(run_folder_run(folder,
+                                   "--model 'wide model' --tokens bytes --steps 2 --sample 20 "
+                                   "--prompt 'beer on'",
+                                   &out, NULL),
+                    ==, 0);
+    run_folder_expect(out, "\nbeer on");
+}
+
+/* A sample is a text that a terminal can show. */
+static void test_sample(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *out = NULL, *errors = NULL, *table = NULL;
+    g_assert_cmpint(
+        run_folder_run(folder, "--steps 2 --sample 200 --prompt 'two bottles' --json", &out, NULL),
+        ==, 0);
+    json_t *summary = json_loads(out, 0, NULL);
+    const char *text = json_string_value(json_object_get(summary, "sample_text"));
+    g_assert_true(g_str_has_prefix(text, "two bottles"));
+    g_assert_cmpuint(json_array_size(json_object_get(summary, "sample")), ==, 11 + 200);
+    json_decref(summary);
+    g_assert_cmpint(run_folder_run(folder, "--steps 1 --sample 300", &table, NULL), ==, 0);
+    g_assert_true(g_utf8_validate(table, -1, NULL));
+    for (const char *at = table; *at; at++)
+        g_assert_true((unsigned char)*at >= ' ' || *at == '\n' || *at == '\t');
+    g_assert_cmpint(run_folder_run(folder, "--steps 1 --prompt x", NULL, &errors), ==, 2);
+    run_folder_expect(errors, "--prompt x: needs --sample");
+    g_assert_cmpint(run_folder_run(folder, "--steps 1 --sample 1 --prompt ''", NULL, &errors), ==,
+                    2);
+    run_folder_expect(errors, "--prompt '': is empty");
+}
+
+#define ADD(path, function)                                                         \
+    g_test_add("/text/" path, struct run_folder, NULL, run_folder_set_up, function, \
+               run_folder_tear_down)
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    ADD("named-command", test_named_command);
+    ADD("bytes-on-demand", test_bytes_on_demand);
+    ADD("sample", test_sample);
+    return g_test_run();
+}
