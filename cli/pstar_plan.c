@@ -6,6 +6,7 @@
 #include "planner/answers/emit.h"
 #include "planner/answers/questions.h"
 #include "planner/answers/requests.h"
+#include "sim/operator_times.h"
 #include "sim/replay.h"
 #include "sim/sizes.h"
 #include "traces/failure.h"
@@ -112,6 +113,9 @@ static bool plan(const struct plan_arguments *a, const struct search_inputs *in,
                      (a->bytes_per_parameter == AS_TRACED ? 0 : RUN_MASTERS) |
                      (a->micro_batch == FREE ? RUN_MICRO_BATCHES : 0);
     bool ok = request_plan(&paths, in->trace, options, scope, error);
+    g_autofree char *note = operator_times_note(in->trace, in->platform);
+    if (ok && note)
+        fprintf(stderr, "pstar-plan: %s\n", note);
     if (ok && !replay_is_timed(in->trace))
         fputs("pstar-plan: the trace has no durations: times are those of copies alone\n", stderr);
     return ok;

@@ -3,6 +3,7 @@
 #include "cli/program.h"
 #include "cli/progress.h"
 #include "policies/plugin.h"
+#include "sim/operator_times.h"
 #include "sim/replay.h"
 #include "sim/simulation.h"
 #include "sim/sizes.h"
@@ -163,6 +164,9 @@ static bool simulate(const struct sim_arguments *a, const struct sim_inputs *in,
                   : options_refuse(error, "--emit-plan, --timeline, --stalls and --phases take one "
                                           "budget");
     progress_end(progress);
+    g_autofree char *note = operator_times_note(in->trace, in->platform);
+    if (note)
+        fprintf(stderr, "pstar-sim: %s\n", note);
     if (!replay_is_timed(in->trace))
         fputs("pstar-sim: the trace has no durations: times are those of copies alone\n", stderr);
     return ok;

@@ -1,5 +1,6 @@
 #include "sim/simulation.h"
 
+#include "sim/operator_times.h"
 #include "sim/replay.h"
 #include "sim/sweep_report.h"
 #include "sim/timeline.h"
@@ -104,6 +105,23 @@ static bool check(const struct sweep *sweep, const struct trace *trace, GError *
 
 /* ---- what is shown ---- */
 
+/* Says that operators' times are nominal, and how long the best takes if they are too short. Rates
+ * of copies are not part of it. */
+static void print_band(const struct simulation *s, const struct sweep *sweep)
+{
+    g_autoptr(GArray) ranked = sweep_rank(sweep);
+    const struct sweep_row *best = &sweep->rows[g_array_index(ranked, uint32_t, 0)];
+    if (!best->fits || !operator_times_are_nominal(s->trace, s->sweep.platform))
+        return;
+    struct trace *slow = operator_times_slow(s->trace);
+    struct plan *plan = sweep_plan(slow, &s->sweep, best, NULL);
+    if (plan)
+        printf(OPERATOR_TIMES_BAND "\n", OPERATOR_TIMES_LEAST_SHARE * 100,
+               best->figures.iteration_seconds, plan->predicted.iteration_seconds);
+    plan_free(plan);
+    trace_free(slow);
+}
+
 /* The best configuration's plan, and what it does in time; nothing if it does not fit. */
 static bool show_best(const struct simulation *s, const struct sweep *sweep, GError **error)
 {
@@ -152,6 +170,8 @@ bool simulation_run(const struct simulation *s, GError **error)
 {
     struct sweep *sweep = sweep_run(s->trace, &s->sweep);
     sweep_print(sweep, s->top, stdout);
+    if (is_complete(sweep) && sweep->row_count)
+        print_band(s, sweep);
     bool ok = (!simulation_looks_at_best(s) || !is_complete(sweep) || show_best(s, sweep, error)) &&
               (!s->json ||
                sweep_write_json(sweep, s->trace, s->trace_path, s->sweep.costs, s->json, error)) &&

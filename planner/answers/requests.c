@@ -5,6 +5,8 @@
 #include "planner/answers/verify.h"
 #include "planner/proof/certificate.h"
 #include "planner/schedule/placement.h"
+#include "sim/operator_times.h"
+#include "sim/replay.h"
 #include "traces/failure.h"
 #include "traces/trace_file.h"
 
@@ -116,6 +118,24 @@ bool request_write(const struct plan_paths *paths, const struct trace *recorded,
             plan_replay_write(plan, trace, options->costs, paths->timeline, error));
 }
 
+/* Says that operators' times are nominal, and how long the plan takes if they are too short. */
+static void print_band(const struct search_result *best, const struct trace *recorded,
+                       const struct search_options *options)
+{
+    if (!operator_times_are_nominal(recorded, options->platform))
+        return;
+    struct trace *slow = operator_times_slow(best->trace);
+    struct non_model *non_model = non_model_place(slow);
+    struct accesses *accesses = accesses_new(slow, best->plan->layout, non_model->extent);
+    const struct replay_view view = {slow, accesses, options->costs};
+    printf(OPERATOR_TIMES_BAND "\n", OPERATOR_TIMES_LEAST_SHARE * 100,
+           best->plan->predicted.iteration_seconds,
+           replay(best->plan, &view).steady.iteration_seconds);
+    accesses_free(accesses);
+    non_model_free(non_model);
+    trace_free(slow);
+}
+
 bool request_plan(const struct plan_paths *paths, const struct trace *trace,
                   const struct search_options *options, unsigned scope, GError **error)
 {
@@ -127,6 +147,8 @@ bool request_plan(const struct plan_paths *paths, const struct trace *trace,
     bool ok = request_write(paths, trace, options, result, error);
     if (ok)
         explain_result(result->best, stdout);
+    if (ok)
+        print_band(result->best, trace, options);
     if (ok && paths->emit)
         ok = emit_beside(paths->plan, paths->emit, result->best->plan, result->best->trace, stdout,
                          error);

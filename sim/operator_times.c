@@ -1,0 +1,56 @@
+#include "sim/operator_times.h"
+
+#include "sim/replay.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The collector names processors as "..., 8 processors", a probe as "CPU, 8 cores, ...". */
+static bool is_processor(const char *machine)
+{
+    return g_str_has_prefix(machine, "CPU") || g_str_has_suffix(machine, " processors");
+}
+
+/* A recording may name a GPU with its maker: "NVIDIA A100-SXM4-40GB". */
+static bool same_device(const char *machine, const char *platform)
+{
+    if (is_processor(machine) || is_processor(platform))
+        return is_processor(machine) && is_processor(platform);
+    return strstr(machine, platform) || strstr(platform, machine);
+}
+
+char *operator_times_note(const struct trace *trace, const struct platform *platform)
+{
+    if (!platform || !trace->machine || !replay_is_timed(trace) ||
+        same_device(trace->machine, platform->name))
+        return NULL;
+    return g_strdup_printf(
+        "operators' times are the trace's, %s %s: %s changes those of copies and "
+        "of updates that move",
+        trace->estimated ? "computed for" : "measured on", trace->machine, platform->name);
+}
+
+static bool is_nominal(const struct platform_curve *curve)
+{
+    return curve->source && g_str_has_prefix(curve->source, "nominal");
+}
+
+bool operator_times_are_nominal(const struct trace *trace, const struct platform *platform)
+{
+    return platform && trace->estimated && trace->machine &&
+           strcmp(trace->machine, platform->name) == 0 &&
+           (is_nominal(&platform->compute[0]) || is_nominal(&platform->compute[1]) ||
+            is_nominal(&platform->memory));
+}
+
+struct trace *operator_times_slow(const struct trace *trace)
+{
+    struct trace *slow = trace_copy(trace);
+    for (uint32_t m = 0; m < slow->operator_count; m++) {
+        struct trace_operator *operator= & slow->operators[m];
+        if (operator->place == TRACE_ON_DEVICE)
+            operator->duration_ns =(uint64_t)
+                llround((double)operator->duration_ns / OPERATOR_TIMES_LEAST_SHARE);
+    }
+    return slow;
+}

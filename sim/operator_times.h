@@ -1,0 +1,31 @@
+/* Where the times of operators come from, which limits what a prediction is worth. */
+#ifndef PSTAR_SIM_OPERATOR_TIMES_H
+#define PSTAR_SIM_OPERATOR_TIMES_H
+
+#include "platforms/platform.h"
+#include "traces/trace.h"
+
+/* The least share of nominal rates that a published run reached (docs/papers.md). */
+#define OPERATOR_TIMES_LEAST_SHARE 0.63
+
+/* Says what nominal times mean, with that share in percent, and the seconds of a step at nominal
+ * rates and at that share of them. */
+#define OPERATOR_TIMES_BAND                                                                        \
+    "Operators' times are nominal (data sheet). Published runs reached %.0f %% of such rates and " \
+    "more: a step takes %.4g to %.4g s."
+
+/* Returns a sentence if the operators' times are of another device than the platform's: they are
+ * the trace's, measured or computed, and the platform does not change them. Returns NULL if they
+ * are the platform's, if the trace has no times, or if one of the two is not known (`platform` may
+ * be NULL). Two processors count as the same device. The caller frees the result. */
+char *operator_times_note(const struct trace *trace, const struct platform *platform);
+
+/* Returns whether the operators' times were computed from nominal rates of the platform, which may
+ * be NULL. */
+bool operator_times_are_nominal(const struct trace *trace, const struct platform *platform);
+
+/* Returns a copy in which the device's operators take as long as at the least share of their rates.
+ * Free it with trace_free. */
+struct trace *operator_times_slow(const struct trace *trace);
+
+#endif

@@ -1,0 +1,134 @@
+/* What pstar-sim and pstar-plan say of where operators' times come from: of another device than the
+ * platform's, or of a data sheet, which a band then allows for. */
+#include "workshop.h"
+
+#include <string.h>
+
+#define A100       PROJECT_DIR "/platforms/a100-40gb.json"
+#define H100       PROJECT_DIR "/platforms/h100-80gb.json"
+#define CPU        PROJECT_DIR "/platforms/cpu-2core.json"
+#define SYNTHESISE "pstar-trace synth --model model --batch 4 --seq 64 --precision bf16 --platform "
+#define SIMULATE   "pstar-sim run.pstar --device-memory 40% --policy opt --chunk-size 64KiB "
+
+enum { SHARE = 63 }; /* of nominal rates, in percent */
+
+static struct outcome must_run(const struct workshop *workshop, const char *command)
+{
+    struct outcome outcome = workshop_run(workshop, command);
+    if (outcome.status != 0)
+        g_error("%s\n%s%s", command, outcome.out, outcome.err);
+    return outcome;
+}
+
+/* Runs a command that prints the note, or none if it is NULL. */
+static void expect_note(const struct workshop *workshop, const char *command, const char *note)
+{
+    struct outcome outcome = must_run(workshop, command);
+    const char *found = strstr(outcome.err, "operators' times are the trace's, ");
+    g_test_message("%s\n%s", command, outcome.err);
+    g_assert_cmpint(found != NULL, ==, note != NULL);
+    if (note)
+        g_assert_true(g_str_has_prefix(found + strlen("operators' times are the trace's, "), note));
+    outcome_clear(&outcome);
+}
+
+static void test_other_device(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, "pstar-collect -o run.pstar -- pstar-run --model model --data "
+                                "text.txt --batch 2 --seq 32 --steps 3");
+    expect_note(workshop, SIMULATE "--platform " CPU, NULL);
+    expect_note(workshop, SIMULATE, NULL);
+    expect_note(workshop, SIMULATE "--platform " A100, "measured on ");
+    expect_note(workshop,
+                "pstar-plan run.pstar --device-memory 40% --platform " A100 " -o plan.json",
+                "measured on ");
+    workshop_must_run(workshop, SYNTHESISE A100 " -o run.pstar");
+    expect_note(workshop, SIMULATE "--platform " A100, NULL);
+    expect_note(workshop, SIMULATE "--platform " H100,
+                "computed for A100-SXM4-40GB: H100-SXM5-80GB changes those of copies");
+    workshop_free(workshop);
+}
+
+/* Returns the two ends of the band, or 0 and 0 if there is none. */
+static void read_band(const char *text, double *from, double *to)
+{
+    const char *at = strstr(text,
+                            "Operators' times are nominal (data sheet). Published runs reached "
+                            "63 % of such rates and more: a step takes ");
+    char *end = NULL;
+    *from = *to = 0;
+    if (!at)
+        return;
+    *from = g_ascii_strtod(strstr(at, "takes ") + strlen("takes "), &end);
+    g_assert_true(g_str_has_prefix(end, " to "));
+    *to = g_ascii_strtod(end + strlen(" to "), NULL);
+}
+
+static double step_of(const struct workshop *workshop, const char *command)
+{
+    workshop_must_run(workshop, command);
+    json_t *sweep = workshop_read_json(workshop, "sweep.json");
+    const json_t *row = json_array_get(json_object_get(sweep, "results"), 0);
+    double seconds = json_number_value(json_object_get(row, "iteration_seconds"));
+    json_decref(sweep);
+    return seconds;
+}
+
+/* Writes an A100 whose operators run at that share of its rates. */
+static void write_slower(const struct workshop *workshop)
+{
+    static const char *const curves[] = {"compute_fp32", "compute_bf16", "memory"};
+    json_t *machine = json_load_file(A100, 0, NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(curves); i++) {
+        json_t *points = json_object_get(json_object_get(machine, curves[i]), "points"), *point;
+        size_t p;
+        json_array_foreach (points, p, point)
+            json_array_set_new(
+                point, 1, json_real(json_number_value(json_array_get(point, 1)) * 100 / SHARE));
+    }
+    g_autofree char *path = workshop_path(workshop, "slower.json");
+    g_assert_cmpint(json_dump_file(machine, path, 0), ==, 0);
+    json_decref(machine);
+}
+
+static void test_band(void)
+{
+    struct workshop *workshop = workshop_new();
+    double from, to, other;
+    workshop_must_run(workshop, SYNTHESISE A100 " -o run.pstar");
+    double nominal = step_of(workshop, SIMULATE "--json sweep.json --platform " A100);
+    struct outcome simulated = must_run(workshop, SIMULATE "--platform " A100);
+    read_band(simulated.out, &from, &to);
+    g_assert_cmpfloat_with_epsilon(from / nominal, 1, 1e-3); /* printed with four digits */
+    struct outcome planned = must_run(workshop,
+                                      "pstar-plan run.pstar --device-memory 40% "
+                                      "--recompute traced --platform " A100 " -o plan.json");
+    double planned_to;
+    read_band(planned.out, &other, &planned_to);
+    g_assert_cmpfloat(other, >, 0);
+    g_assert_cmpfloat(planned_to, >, other);
+
+    write_slower(workshop);
+    workshop_must_run(workshop, SYNTHESISE "slower.json -o run.pstar");
+    double slower = step_of(workshop, SIMULATE "--json sweep.json --platform " A100);
+    g_assert_cmpfloat(slower, >, nominal);
+    g_assert_cmpfloat_with_epsilon(to / slower, 1, 2e-3);
+
+    workshop_must_run(workshop, SYNTHESISE CPU " -o run.pstar"); /* which was measured */
+    struct outcome measured = must_run(workshop, SIMULATE "--platform " CPU);
+    read_band(measured.out, &from, &to);
+    g_assert_cmpfloat(to, ==, 0);
+    outcome_clear(&simulated);
+    outcome_clear(&planned);
+    outcome_clear(&measured);
+    workshop_free(workshop);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/operator-times/other-device", test_other_device);
+    g_test_add_func("/operator-times/band", test_band);
+    return g_test_run();
+}
