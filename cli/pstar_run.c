@@ -172,7 +172,8 @@ int main(int argc, char **argv)
         {.shared = OPTION_THREADS, .count32 = &o->threads, .least = 1, .most = 1024},
         {.name = "steps",
          .count = &o->steps,
-         .help = "Steps of training, including those before --resume; default: 100",
+         .help = "Steps of training, including those before --resume; default: 100, or the resumed "
+                 "run's",
          .value = "N",
          .least = 1},
         {.shared = OPTION_BATCH,
@@ -274,7 +275,8 @@ int main(int argc, char **argv)
          .value = "N"},
         {.name = "resume",
          .file = &o->resume,
-         .help = "Continue from a checkpoint",
+         .help = "Continue from a checkpoint, with its data, batches, schedule and precision "
+                 "unless other options are given",
          .value = "DIR"},
         {.name = "dry-run",
          .flag = &o->dry_run,

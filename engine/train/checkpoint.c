@@ -8,6 +8,7 @@
 #include <jansson.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define CONFIG_FILE           "config.json"
 #define OPTIMIZER_FILE        "optimizer.safetensors"
@@ -24,52 +25,70 @@ G_DEFINE_QUARK(pstar_checkpoint_error, checkpoint_error)
 
 enum kind { UNSIGNED64, UNSIGNED32, REAL, FLAG, TEXT };
 
+/* Whether a run that goes on may have another value. */
+enum fixed { FREE, FIXED, FIXED_IN_ORDER /* if the data is read in its order */ };
+
 struct field {
     const char *name;
-    uint8_t kind; /* enum kind */
+    const char *option; /* that sets it; NULL for the name */
+    uint8_t kind;       /* enum kind */
+    uint8_t fixed;      /* enum fixed */
+    bool optional;      /* checkpoints of earlier versions lack it */
     size_t offset;
 };
 
-#define FIELD(structure, kind, member)                    \
-    {                                                     \
-#member, kind, offsetof(struct structure, member) \
+#define STATE(kind, member, option, fixed)                                             \
+    {                                                                                  \
+#member, option, kind, fixed, false, offsetof(struct checkpoint_state, member) \
+    }
+#define LATER(kind, member)                                                        \
+    {                                                                              \
+#member, NULL, kind, FREE, true, offsetof(struct checkpoint_state, member) \
     }
 
 /* The keys of trainer.json. The first is the progress of the run, the others are its settings. */
 static const struct field state_fields[] = {
-    FIELD(checkpoint_state, UNSIGNED64, step),
-    FIELD(checkpoint_state, UNSIGNED64, seed),
-    FIELD(checkpoint_state, TEXT, precision),
-    FIELD(checkpoint_state, UNSIGNED32, batch),
-    FIELD(checkpoint_state, UNSIGNED32, sequence),
-    FIELD(checkpoint_state, UNSIGNED32, micro_batches),
-    FIELD(checkpoint_state, REAL, schedule.peak),
-    FIELD(checkpoint_state, REAL, schedule.floor),
-    FIELD(checkpoint_state, UNSIGNED64, schedule.warm_up),
-    FIELD(checkpoint_state, UNSIGNED64, schedule.steps),
-    FIELD(checkpoint_state, REAL, beta1),
-    FIELD(checkpoint_state, REAL, beta2),
-    FIELD(checkpoint_state, REAL, epsilon),
-    FIELD(checkpoint_state, REAL, weight_decay),
-    FIELD(checkpoint_state, REAL, clip),
-    FIELD(checkpoint_state, TEXT, data_order),
-    FIELD(checkpoint_state, TEXT, data_digest),
-    FIELD(checkpoint_state, REAL, held_out),
+    STATE(UNSIGNED64, step, NULL, FREE),
+    STATE(UNSIGNED64, seed, "--seed", FIXED),
+    STATE(TEXT, precision, "--precision", FREE),
+    STATE(UNSIGNED32, batch, "--batch", FIXED_IN_ORDER),
+    STATE(UNSIGNED32, sequence, "--seq", FIXED_IN_ORDER),
+    STATE(UNSIGNED32, micro_batches, "--micro-batches", FIXED_IN_ORDER),
+    STATE(REAL, schedule.peak, "--lr", FREE),
+    STATE(REAL, schedule.floor, "--min-lr", FREE),
+    STATE(UNSIGNED64, schedule.warm_up, "--warmup-steps", FREE),
+    STATE(UNSIGNED64, schedule.steps, "--schedule-steps", FREE),
+    STATE(REAL, beta1, "--beta1", FREE),
+    STATE(REAL, beta2, "--beta2", FREE),
+    STATE(REAL, epsilon, "--epsilon", FREE),
+    STATE(REAL, weight_decay, "--weight-decay", FREE),
+    STATE(REAL, clip, "--clip", FREE),
+    STATE(TEXT, data_order, "--data-order", FIXED),
+    STATE(TEXT, data_digest, "the digest of --data", FIXED),
+    STATE(REAL, held_out, "--held-out", FIXED),
+    LATER(UNSIGNED64, steps),
+    LATER(TEXT, data),
+    LATER(TEXT, tokens),
 };
+
+#define CONFIG(kind, member)                                                     \
+    {                                                                            \
+#member, NULL, kind, FIXED, false, offsetof(struct model_config, member) \
+    }
 
 /* The keys that must be equal if two configs describe the same model. */
 static const struct field config_fields[] = {
-    FIELD(model_config, UNSIGNED32, layers),
-    FIELD(model_config, UNSIGNED32, width),
-    FIELD(model_config, UNSIGNED32, heads),
-    FIELD(model_config, UNSIGNED32, inner),
-    FIELD(model_config, UNSIGNED32, positions),
-    FIELD(model_config, UNSIGNED32, vocabulary),
-    FIELD(model_config, FLAG, tied),
-    FIELD(model_config, REAL, embedding_dropout),
-    FIELD(model_config, REAL, attention_dropout),
-    FIELD(model_config, REAL, residual_dropout),
-    FIELD(model_config, REAL, norm_epsilon),
+    CONFIG(UNSIGNED32, layers),
+    CONFIG(UNSIGNED32, width),
+    CONFIG(UNSIGNED32, heads),
+    CONFIG(UNSIGNED32, inner),
+    CONFIG(UNSIGNED32, positions),
+    CONFIG(UNSIGNED32, vocabulary),
+    CONFIG(FLAG, tied),
+    CONFIG(REAL, embedding_dropout),
+    CONFIG(REAL, attention_dropout),
+    CONFIG(REAL, residual_dropout),
+    CONFIG(REAL, norm_epsilon),
 };
 
 void checkpoint_state_clear(struct checkpoint_state *state)
@@ -77,6 +96,8 @@ void checkpoint_state_clear(struct checkpoint_state *state)
     g_clear_pointer(&state->precision, g_free);
     g_clear_pointer(&state->data_order, g_free);
     g_clear_pointer(&state->data_digest, g_free);
+    g_clear_pointer(&state->data, g_free);
+    g_clear_pointer(&state->tokens, g_free);
 }
 
 static json_t *field_write(const void *structure, const struct field *field)
@@ -124,26 +145,32 @@ static bool field_read(struct checkpoint_state *state, const struct field *field
     g_assert_not_reached();
 }
 
-static bool match(const char *folder, const struct field *fields, size_t count, const void *saved,
-                  const void *run, GError **error)
+/* Appends "NAME is VALUE in the checkpoint, but VALUE in this run" if they differ. */
+static void add_difference(GString *differences, const struct field *field, const void *saved,
+                           const void *run)
 {
-    bool same = true;
-    for (size_t i = 0; same && i < count; i++) {
-        json_t *before = field_write(saved, &fields[i]), *now = field_write(run, &fields[i]);
-        same = json_equal(before, now);
-        if (!same) {
-            char *before_text = json_dumps(before, JSON_ENCODE_ANY);
-            char *now_text = json_dumps(now, JSON_ENCODE_ANY);
-            g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_OTHER_RUN,
-                        "%s: %s is %s in the checkpoint, but %s in this run", folder,
-                        fields[i].name, before_text, now_text);
-            free(before_text);
-            free(now_text);
-        }
-        json_decref(before);
-        json_decref(now);
+    json_t *before = field_write(saved, field), *now = field_write(run, field);
+    if (!json_equal(before, now)) {
+        char *before_text = json_dumps(before, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+        char *now_text = json_dumps(now, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+        g_string_append_printf(differences, "%s%s is %s in the checkpoint, but %s in this run",
+                               differences->len ? "; " : "",
+                               field->option ? field->option : field->name, before_text, now_text);
+        free(before_text);
+        free(now_text);
     }
-    return same;
+    json_decref(before);
+    json_decref(now);
+}
+
+static bool refuse_differences(const char *folder, const GString *differences, GError **error)
+{
+    if (differences->len)
+        g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_OTHER_RUN,
+                    "%s: %s. Give what the checkpoint has, or leave it out; --model %s without "
+                    "--resume begins a new training from these weights",
+                    folder, differences->str, folder);
+    return !differences->len;
 }
 
 static bool checkpoint_write_state(const char *folder, const struct checkpoint_state *state,
@@ -170,6 +197,8 @@ static bool parse(const char *path, const json_t *root, struct checkpoint_state 
     }
     for (size_t i = 0; i < G_N_ELEMENTS(state_fields); i++) {
         const json_t *value = json_object_get(root, state_fields[i].name);
+        if (!value && state_fields[i].optional)
+            continue;
         if (!field_read(state, &state_fields[i], value)) {
             g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID, "%s: %s: %s", path,
                         state_fields[i].name, !value ? "is missing" : "has an invalid value");
@@ -210,17 +239,49 @@ bool checkpoint_read_state(const char *folder, struct checkpoint_state *state, G
     return read;
 }
 
+static bool is_fixed(const struct field *field, const struct checkpoint_state *run)
+{
+    return field->fixed == FIXED ||
+           (field->fixed == FIXED_IN_ORDER && strcmp(run->data_order, "sequential") == 0);
+}
+
+/* Lists the settings that differ and are fixed, or those that are free. */
+static GString *list_differences(const struct checkpoint_state *saved,
+                                 const struct checkpoint_state *run, bool fixed)
+{
+    GString *differences = g_string_new(NULL);
+    for (size_t i = 1; i < G_N_ELEMENTS(state_fields); i++)
+        if (!state_fields[i].optional && is_fixed(&state_fields[i], run) == fixed)
+            add_difference(differences, &state_fields[i], saved, run);
+    return differences;
+}
+
 bool checkpoint_match(const char *folder, const struct checkpoint_state *saved,
                       const struct checkpoint_state *run, GError **error)
 {
-    const struct field *after_step = state_fields + 1;
-    return match(folder, after_step, G_N_ELEMENTS(state_fields) - 1, saved, run, error);
+    GString *differences = list_differences(saved, run, true);
+    bool same = refuse_differences(folder, differences, error);
+    g_string_free(differences, TRUE);
+    return same;
+}
+
+char *checkpoint_changes(const struct checkpoint_state *saved, const struct checkpoint_state *run)
+{
+    GString *differences = list_differences(saved, run, false);
+    bool any = differences->len > 0;
+    char *text = g_string_free(differences, !any);
+    return any ? text : NULL;
 }
 
 static bool checkpoint_match_config(const char *folder, const struct model_config *saved,
                                     const struct model_config *run, GError **error)
 {
-    return match(folder, config_fields, G_N_ELEMENTS(config_fields), saved, run, error);
+    GString *differences = g_string_new(NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(config_fields); i++)
+        add_difference(differences, &config_fields[i], saved, run);
+    bool same = refuse_differences(folder, differences, error);
+    g_string_free(differences, TRUE);
+    return same;
 }
 
 /* ---- the folder ---- */

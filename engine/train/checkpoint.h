@@ -22,6 +22,11 @@ struct checkpoint_state {
     char *data_order;  /* "random", "sequential" */
     char *data_digest; /* data_digest of the tokens */
     double held_out;
+
+    /* What was asked for; earlier versions did not save it. */
+    uint64_t steps; /* of training; 0 if unknown */
+    char *data;     /* path; NULL if unknown */
+    char *tokens;   /* "auto", "bytes", "uint16", "uint32"; NULL if unknown */
 };
 void checkpoint_state_clear(struct checkpoint_state *state); /* frees its strings */
 
@@ -51,10 +56,15 @@ bool checkpoint_save(const char *folder, const struct checkpoint_state *state,
  * a run that goes on from here must match. Overwrites `state`. */
 bool checkpoint_read_state(const char *folder, struct checkpoint_state *state, GError **error);
 
-/* Fails if `run` would not continue `saved`, naming the difference and both values. The numbers of
- * steps done are not compared. */
+/* Fails if `run` cannot continue `saved`, naming all differences and their values. A run may have
+ * another precision, learning rate and optimizer; other batches too if the data is read in random
+ * order. The numbers of steps done are not compared. */
 bool checkpoint_match(const char *folder, const struct checkpoint_state *saved,
                       const struct checkpoint_state *run, GError **error);
+
+/* Returns the differences that checkpoint_match allows, or NULL if there are none. Free with
+ * g_free. */
+char *checkpoint_changes(const struct checkpoint_state *saved, const struct checkpoint_state *run);
 
 /* Copies weights and moments to the store. config.json and both files are checked against the model
  * first; if one of them is of another model, nothing is written. */

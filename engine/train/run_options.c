@@ -1,6 +1,9 @@
 #include "engine/train/run_options.h"
 
 #include "engine/devices.h"
+#include "engine/train/checkpoint.h"
+
+#include <math.h>
 
 struct run_options run_options_default(void)
 {
@@ -8,16 +11,90 @@ struct run_options run_options_default(void)
         .device = &device_cpu,
         .device_budget = RUN_UNLIMITED,
         .host_budget = RUN_UNLIMITED,
-        .steps = 100,
-        .warm_up_steps = 10,
-        .learning_rate = 6e-4,
-        .least_learning_rate = -1,
-        .weight_decay = 0.1,
-        .beta1 = 0.9,
-        .beta2 = 0.95,
-        .epsilon = 1e-8,
-        .clip = 1,
+        .steps = UINT64_MAX,
+        .schedule_steps = UINT64_MAX,
+        .warm_up_steps = UINT64_MAX,
+        .seed = UINT64_MAX,
+        .precision = UINT8_MAX,
+        .data_order = UINT8_MAX,
+        .tokens = UINT8_MAX,
+        .learning_rate = NAN,
+        .least_learning_rate = NAN,
+        .weight_decay = NAN,
+        .beta1 = NAN,
+        .beta2 = NAN,
+        .epsilon = NAN,
+        .clip = NAN,
+        .held_out = NAN,
     };
+}
+
+/* Returns the settings of a run for which nothing is given and which resumes nothing. */
+static struct checkpoint_state default_state(void)
+{
+    return (struct checkpoint_state){.precision = g_strdup("fp32"),
+                                     .schedule = {.peak = 6e-4, .floor = NAN, .warm_up = 10},
+                                     .weight_decay = 0.1,
+                                     .beta1 = 0.9,
+                                     .beta2 = 0.95,
+                                     .epsilon = 1e-8,
+                                     .clip = 1,
+                                     .data_order = g_strdup("random"),
+                                     .steps = 100};
+}
+
+static void take_real(double *option, double otherwise)
+{
+    if (isnan(*option))
+        *option = otherwise;
+}
+
+static void take_count(uint64_t *option, uint64_t otherwise)
+{
+    if (*option == UINT64_MAX)
+        *option = otherwise;
+}
+
+/* Takes the place of the word among the words, or 0 if it is not there. */
+static void take_choice(uint8_t *option, const char *const *words, const char *word)
+{
+    if (*option != UINT8_MAX)
+        return;
+    *option = 0;
+    for (uint8_t i = 0; words[i]; i++)
+        if (g_strcmp0(words[i], word) == 0)
+            *option = i;
+}
+
+const char *const run_options_orders[] = {"random", "sequential", NULL};
+const char *const run_options_tokens[] = {"auto", "bytes", "uint16", "uint32", NULL};
+static const char *const precisions[] = {"fp32", "bf16", NULL};
+
+/* Takes what is not given from a checkpoint, or from the defaults. */
+static void take_rest(struct run_options *o, const struct checkpoint_state *from)
+{
+    take_count(&o->seed, from->seed);
+    take_count(&o->steps, from->steps ? from->steps : from->schedule.steps);
+    take_count(&o->warm_up_steps, from->schedule.warm_up);
+    take_count(&o->schedule_steps, from->schedule.steps ? from->schedule.steps : o->steps);
+    take_real(&o->learning_rate, from->schedule.peak);
+    take_real(&o->least_learning_rate,
+              isnan(from->schedule.floor) ? o->learning_rate / 10 : from->schedule.floor);
+    take_real(&o->weight_decay, from->weight_decay);
+    take_real(&o->beta1, from->beta1);
+    take_real(&o->beta2, from->beta2);
+    take_real(&o->epsilon, from->epsilon);
+    take_real(&o->clip, from->clip);
+    take_real(&o->held_out, from->held_out);
+    take_choice(&o->precision, precisions, from->precision);
+    take_choice(&o->data_order, run_options_orders, from->data_order);
+    take_choice(&o->tokens, run_options_tokens, from->tokens);
+    if (!o->data)
+        o->data = g_strdup(from->data);
+    o->saved_batch = from->batch;
+    o->saved_sequence = from->sequence;
+    o->saved_micro_batches = from->micro_batches;
+    o->warm_up_steps = MIN(o->warm_up_steps, o->schedule_steps);
 }
 
 static bool refuse(GError **error, const char *option, const char *value, const char *why)
@@ -34,14 +111,15 @@ static bool is_missing(GError **error, const char *option)
 
 bool run_options_complete(struct run_options *o, GError **error)
 {
-    if (!o->schedule_steps)
-        o->schedule_steps = o->steps;
-    o->warm_up_steps = MIN(o->warm_up_steps, o->schedule_steps);
-    if (o->least_learning_rate < 0)
-        o->least_learning_rate = o->learning_rate / 10;
+    struct checkpoint_state from = {0};
+    if (o->resume && !checkpoint_read_state(o->resume, &from, error))
+        return false;
+    if (!o->resume)
+        from = default_state();
+    take_rest(o, &from);
+    checkpoint_state_clear(&from);
     if (!o->model)
         o->model = g_strdup(o->resume);
-
     if (!o->model)
         return is_missing(error, "--model");
     if (!o->data && !o->dry_run)

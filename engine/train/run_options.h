@@ -10,6 +10,8 @@
 
 #define RUN_UNLIMITED UINT64_MAX
 
+/* Until run_options_complete, a value that was not given is UINT64_MAX, UINT8_MAX or NaN, and 0 for
+ * batch, sequence and micro_batches, which a plan may set afterwards. */
 struct run_options {
     char *model, *data, *eval;
     char *plan, *emit_plan, *policy, *layout;
@@ -25,6 +27,7 @@ struct run_options {
     uint64_t steps, schedule_steps, warm_up_steps, eval_every, save_every;
     uint64_t seed;
     uint32_t batch, sequence, micro_batches, bytes_per_parameter; /* 0 if not given */
+    uint32_t saved_batch, saved_sequence, saved_micro_batches;    /* the checkpoint's; 0 if none */
     uint32_t look_ahead, threads, sample;
     uint8_t precision;  /* enum model_precision */
     uint8_t data_order; /* enum data_order */
@@ -34,12 +37,15 @@ struct run_options {
     bool dry_run, json;
 };
 
+/* The words of enum data_order and enum data_tokens, ending with NULL. */
+extern const char *const run_options_orders[], *const run_options_tokens[];
+
 /* Returns the options of a run for which nothing is given. */
 struct run_options run_options_default(void);
 
-/* Fills in what follows from other options: the model of a resumed run, the length of the schedule,
- * the least learning rate. Fails with G_OPTION_ERROR if an option is missing, or contradicts
- * another. The strings belong to the caller. */
+/* Fills in what is not given: what a resumed checkpoint says, what follows from other options, or
+ * the default. Fails with G_OPTION_ERROR if an option is missing, or contradicts another, or if the
+ * checkpoint cannot be read. The strings belong to the caller. */
 bool run_options_complete(struct run_options *options, GError **error);
 
 #endif

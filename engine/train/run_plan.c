@@ -102,11 +102,11 @@ enum { DEFAULT_BATCH = 4, DEFAULT_SEQUENCE = 256 };
 
 /* ---- model ---- */
 
-/* Returns the option's value, else the plan's, else the default. 0 means that a value is not given.
- */
-static uint32_t first_given(uint32_t option, uint32_t plan, uint32_t otherwise)
+/* Returns the option's value, else the plan's, else the checkpoint's, else the default. 0 means
+ * that a value is not given. */
+static uint32_t first_given(uint32_t option, uint32_t plan, uint32_t saved, uint32_t otherwise)
 {
-    return option ? option : plan ? plan : otherwise;
+    return option ? option : plan ? plan : saved ? saved : otherwise;
 }
 
 /* Takes the plan's choice of split masters if there is one. A plan with two backward passes is also
@@ -154,10 +154,13 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
     if (!choices)
         return false;
     const struct plan *plan = run->plan;
-    choices->batch = first_given(options->batch, plan ? plan->batch : 0, DEFAULT_BATCH);
-    choices->micro_batches = first_given(options->micro_batches, plan ? plan->micro_batches : 0, 1);
+    choices->batch = first_given(options->batch, plan ? plan->batch : 0, options->saved_batch,
+                                 DEFAULT_BATCH);
+    choices->micro_batches = first_given(options->micro_batches, plan ? plan->micro_batches : 0,
+                                         options->saved_micro_batches, 1);
     struct model_job job = {.choices = *choices,
                             .sequence = first_given(options->sequence, plan ? plan->sequence : 0,
+                                                    options->saved_sequence,
                                                     MIN(run->config->positions, DEFAULT_SEQUENCE)),
                             .precision = options->precision};
     if (choose_masters(options, plan, &job, error))

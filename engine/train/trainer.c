@@ -162,8 +162,6 @@ static struct data *open_data(const struct training *training, const char *path,
 
 static struct checkpoint_state state_of(const struct training *training)
 {
-    static const char *const orders[] = {
-        [DATA_RANDOM] = "random", [DATA_SEQUENTIAL] = "sequential"};
     const struct run_options *o = training->options;
     const struct model_job *job = job_of(training);
     return (struct checkpoint_state){
@@ -181,15 +179,19 @@ static struct checkpoint_state state_of(const struct training *training)
         .epsilon = o->epsilon,
         .weight_decay = o->weight_decay,
         .clip = o->clip,
-        .data_order = g_strdup(orders[o->data_order]),
+        .data_order = g_strdup(run_options_orders[o->data_order]),
         .data_digest = data_digest(training->data),
         .held_out = o->held_out,
+        .steps = o->steps,
+        .data = g_canonicalize_filename(o->data, NULL),
+        .tokens = g_strdup(run_options_tokens[o->tokens]),
     };
 }
 
-/* Reads the number of steps done by the checkpoint from which the run resumes. Fails if the run may
- * not resume from it. */
-static bool read_position(struct training *training, GError **error)
+/* Takes the number of steps done from the checkpoint from which the run resumes, and says what the
+ * run changes. Fails if the run may not resume from it. */
+static bool read_position(struct training *training, const struct trainer_watch *watch,
+                          GError **error)
 {
     const char *folder = training->options->resume;
     struct checkpoint_state saved;
@@ -198,15 +200,19 @@ static bool read_position(struct training *training, GError **error)
     if (!checkpoint_read_state(folder, &saved, error))
         return false;
     bool same = checkpoint_match(folder, &saved, &training->state, error);
+    g_autofree char *changes = checkpoint_changes(&saved, &training->state);
     training->state.step = saved.step;
     checkpoint_state_clear(&saved);
     if (same && training->state.step >= training->options->steps) {
         g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
                     "--steps %" G_GUINT64_FORMAT
-                    ": the checkpoint %s has already done %" G_GUINT64_FORMAT " steps",
+                    ": the checkpoint %s has already done %" G_GUINT64_FORMAT
+                    " steps; more --steps train longer",
                     training->options->steps, folder, training->state.step);
         return false;
     }
+    if (same && changes)
+        watch->warn(watch->data, changes);
     return same;
 }
 
@@ -251,7 +257,8 @@ static bool open_engine(struct training *training, GError **error)
 /* Opens the data, checks a checkpoint or a weight file against the run, takes all memory, and fills
  * it. The caller clears the result in either case. */
 static bool training_open(struct training *training, const struct run_options *options,
-                          const struct run_plan *run, GError **error)
+                          const struct run_plan *run, const struct trainer_watch *watch,
+                          GError **error)
 {
     *training = (struct training){.options = options, .run = run};
     if (options->save && !checkpoint_try(options->save, run->iteration->trace, error)) {
@@ -266,7 +273,7 @@ static bool training_open(struct training *training, const struct run_options *o
     if (options->eval && !(training->eval = open_data(training, options->eval, 0, error)))
         return false;
     training->state = state_of(training);
-    if (!read_position(training, error))
+    if (!read_position(training, watch, error))
         return false;
 
     GError *refused = NULL;
@@ -641,7 +648,7 @@ static bool open_and_train(const struct run_options *options, const struct run_p
                         .pace = pace_new(),
                         .summary = {.eval_loss = NAN}};
     watch->begin(watch->data);
-    bool ok = training_open(&training, options, run, error) &&
+    bool ok = training_open(&training, options, run, watch, error) &&
               (loop.log = run_log_open(options->log, error)) && emit_plan(options, run, error);
     if (ok && !train(&loop, error))
         ok = failure_mark(error, FAILURE_RUNNING);

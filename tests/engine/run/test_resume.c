@@ -1,0 +1,139 @@
+/* --resume takes what is not given from the checkpoint, takes what is given where that makes sense,
+ * and refuses the rest in one message. */
+#include "run_folder.h"
+
+#include <string.h>
+
+#define JOB                                                                                        \
+    "--batch 3 --seq 12 --micro-batches 2 --precision bf16 --lr 0.001 --min-lr 0.0002 --clip 0.5 " \
+    "--data-order sequential --held-out 0.1 --seed 7 --warmup-steps 2 --beta1 0.8 "
+
+/* Runs pstar-run with these options alone. */
+static int run_alone(const struct run_folder *folder, const char *options, char **err)
+{
+    g_autofree char *line = g_strconcat(PROGRAM_DIR "/pstar-run --threads 1 ", options, NULL);
+    g_auto(GStrv) command = NULL;
+    g_assert_true(g_shell_parse_argv(line, NULL, &command, NULL));
+    return run_folder_spawn(folder, command, NULL, NULL, NULL, err);
+}
+
+/* Replaces a text in the checkpoint's state. */
+static void edit_state(const struct run_folder *folder, const char *from, const char *to)
+{
+    g_autofree char *path = run_folder_path(folder, "half/trainer.json"), *text = NULL;
+    g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
+    GString *edited = g_string_new(text);
+    g_assert_cmpuint(g_string_replace(edited, from, to, 1), ==, 1);
+    g_assert_true(g_file_set_contents(path, edited->str, -1, NULL));
+    g_string_free(edited, TRUE);
+}
+
+static void expect_rest(const struct run_folder *folder)
+{
+    GArray *whole = run_folder_log(folder, "whole.jsonl", "loss");
+    GArray *rest = run_folder_log(folder, "rest.jsonl", "loss");
+    g_assert_cmpuint(rest->len, ==, 3);
+    g_assert_cmpmem(whole->data + 3 * sizeof(double), 3 * sizeof(double), rest->data,
+                    rest->len * sizeof(double));
+    g_array_unref(whole);
+    g_array_unref(rest);
+}
+
+static void test_takes_all(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *errors = NULL;
+    g_assert_cmpint(run_folder_run(folder, JOB "--steps 6 --log whole.jsonl", NULL, NULL), ==, 0);
+    g_assert_cmpint(
+        run_folder_run(folder, JOB "--steps 3 --schedule-steps 6 --save half", NULL, NULL), ==, 0);
+    g_assert_cmpint(run_alone(folder, "--resume half", &errors), ==, 2);
+    run_folder_expect(errors, "has already done 3 steps; more --steps train longer");
+    g_assert_cmpint(run_alone(folder, "--resume half --steps 6 --log rest.jsonl", NULL), ==, 0);
+    expect_rest(folder);
+    /* As after a run of 6 steps that was interrupted. */
+    edit_state(folder, "\"steps\": 3", "\"steps\": 6");
+    g_assert_cmpint(run_alone(folder, "--resume half --log rest.jsonl", NULL), ==, 0);
+    expect_rest(folder);
+    /* After the schedule's end the least learning rate holds. */
+    g_assert_cmpint(run_alone(folder, "--resume half --steps 8 --log longer.jsonl", NULL), ==, 0);
+    GArray *rates = run_folder_log(folder, "longer.jsonl", "learning_rate");
+    g_assert_cmpfloat(g_array_index(rates, double, 4), ==, 0.0002);
+    g_array_unref(rates);
+}
+
+/* A checkpoint of an earlier version does not know its data. */
+static void test_earlier_version(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *errors = NULL;
+    g_assert_cmpint(run_folder_run(folder, JOB "--steps 6 --log whole.jsonl", NULL, NULL), ==, 0);
+    g_assert_cmpint(
+        run_folder_run(folder, JOB "--steps 3 --schedule-steps 6 --save half", NULL, NULL), ==, 0);
+    edit_state(folder, "\"steps\":", "\"other\":");
+    edit_state(folder, "\"data\":", "\"another\":");
+    edit_state(folder, "\"tokens\":", "\"yet_another\":");
+    g_assert_cmpint(run_alone(folder, "--resume half", &errors), ==, 2);
+    run_folder_expect(errors, "--data is missing");
+    g_assert_cmpint(run_alone(folder, "--resume half --data text.txt --log rest.jsonl", NULL), ==,
+                    0);
+    expect_rest(folder);
+}
+
+static void test_overrides(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *errors = NULL;
+    g_assert_cmpint(run_folder_run(folder, "--steps 3 --save half", NULL, NULL), ==, 0);
+    g_assert_cmpint(run_alone(folder,
+                              "--resume half --steps 4 --lr 0.01 --batch 5 --clip 2 "
+                              "--precision bf16 --log log.jsonl",
+                              &errors),
+                    ==, 0);
+    run_folder_expect(errors, "--lr is 0.0006 in the checkpoint, but 0.01 in this run");
+    run_folder_expect(errors, "--batch is 2 in the checkpoint, but 5 in this run");
+    run_folder_expect(errors, "--clip is 1.0 in the checkpoint, but 2.0 in this run");
+    run_folder_expect(errors,
+                      "--precision is \"fp32\" in the checkpoint, but \"bf16\" in this run");
+    g_autofree char *log = run_folder_path(folder, "log.jsonl"), *text = NULL;
+    g_assert_true(g_file_get_contents(log, &text, NULL, NULL));
+    run_folder_expect(text, "\"batch\":5");
+    run_folder_expect(text, "\"sequence\":16");
+}
+
+/* All that is wrong is said at once, and before the first step. */
+static void test_refusals(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *errors = NULL, *order = NULL;
+    g_assert_cmpint(run_folder_run(folder, "--steps 3 --save half", NULL, NULL), ==, 0);
+    run_folder_write(folder, "other.txt",
+                     "This is another text than the one that was trained on. It is long enough for "
+                     "several sequences of 16 tokens and their last targets.");
+    g_assert_cmpint(run_alone(folder,
+                              "--resume half --steps 4 --seed 9 --held-out 0.3 --data other.txt "
+                              "--log log.jsonl",
+                              &errors),
+                    ==, 2);
+    run_folder_expect(errors, "--seed is 0 in the checkpoint, but 9 in this run");
+    run_folder_expect(errors, "--held-out is 0.0 in the checkpoint, but ");
+    run_folder_expect(errors, "the digest of --data is ");
+    run_folder_expect(errors, "--model half without --resume begins a new training");
+    g_assert_false(run_folder_has(folder, "log.jsonl"));
+    g_assert_cmpint(run_folder_run(folder, JOB "--steps 3 --save half", NULL, NULL), ==, 0);
+    g_assert_cmpint(run_alone(folder, "--resume half --steps 4 --batch 5 --seq 8", &order), ==, 2);
+    run_folder_expect(order, "--batch is 3 in the checkpoint, but 5 in this run; --seq is 12");
+}
+
+#define ADD(path, function)                                                           \
+    g_test_add("/resume/" path, struct run_folder, NULL, run_folder_set_up, function, \
+               run_folder_tear_down)
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    ADD("takes-all", test_takes_all);
+    ADD("earlier-version", test_earlier_version);
+    ADD("overrides", test_overrides);
+    ADD("refusals", test_refusals);
+    return g_test_run();
+}
