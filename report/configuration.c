@@ -8,6 +8,7 @@ struct configuration configuration_of_plan(const struct plan *plan)
         .maker = g_strdup(plan->made_by),
         .digest = g_strdup(plan->digest),
         .chunk_bytes = plan->layout->chunk_bytes[TRACE_PARAM],
+        .chunks = chunk_spread_of(plan->layout, TRACE_PARAM),
         .device_budget = plan->device_budget,
         .look_ahead = plan->look_ahead,
     };
@@ -43,6 +44,7 @@ struct configuration configuration_of_json(const json_t *object)
         .maker = maker,
         .digest = g_strdup(json_string_value(json_object_get(object, "digest"))),
         .chunk_bytes = (uint64_t)integer_of(object, "chunk_bytes", 0),
+        .chunks = chunk_spread_from_json(object),
         .device_budget = budget_of(object),
         .look_ahead = integer_of(object, "look_ahead", -1),
     };
@@ -69,10 +71,8 @@ bool configuration_same(const struct configuration *a, const struct configuratio
 char *configuration_short_label(const struct configuration *configuration)
 {
     const char *maker = configuration->maker ? configuration->maker : "unknown";
-    if (!configuration->chunk_bytes)
-        return g_strdup(maker);
-    g_autofree char *chunk = size_format(configuration->chunk_bytes);
-    return g_strdup_printf("%s, %s chunks", maker, chunk);
+    g_autofree char *sizes = chunk_spread_format(&configuration->chunks);
+    return sizes ? g_strdup_printf("%s, %s chunks", maker, sizes) : g_strdup(maker);
 }
 
 char *configuration_label(const struct configuration *configuration)

@@ -2,16 +2,18 @@
 #ifndef PSTAR_REPORT_CONFIGURATION_H
 #define PSTAR_REPORT_CONFIGURATION_H
 
+#include "chunks/chunk_spread.h"
 #include "chunks/plan.h"
 
 #include <jansson.h>
 
 struct configuration {
-    char *maker;            /* who decides what moves, "policy opt" or "planner"; may be NULL */
-    char *digest;           /* of the trace; may be NULL */
-    uint64_t chunk_bytes;   /* of the parameter list; 0 if unknown */
-    uint64_t device_budget; /* UINT64_MAX if unlimited */
-    int64_t look_ahead;     /* in moments; -1 if unknown */
+    char *maker;                /* who decides what moves, "policy opt" or "planner"; may be NULL */
+    char *digest;               /* of the trace; may be NULL */
+    uint64_t chunk_bytes;       /* as asked for, of the parameter list; 0 if unknown */
+    struct chunk_spread chunks; /* of the parameter list; the range of a sweep's entry is unknown */
+    uint64_t device_budget;     /* UINT64_MAX if unlimited */
+    int64_t look_ahead;         /* in moments; -1 if unknown */
 };
 
 /* Return copies; configuration_clear frees them. A JSON object (an entry of a sweep, the header of
@@ -25,8 +27,8 @@ void configuration_clear(struct configuration *configuration);
  * both state. */
 bool configuration_same(const struct configuration *a, const struct configuration *b);
 
-/* Returns "policy opt, 4 MiB chunks, 512 MiB device memory". The short form omits the memory. Free
- * with g_free. */
+/* Returns "policy opt, 4 MiB chunks, 512 MiB device memory", or "planner, 768 B to 9 MiB chunks" if
+ * no one size says how large chunks are. The short form omits the memory. Free with g_free. */
 char *configuration_label(const struct configuration *configuration);
 char *configuration_short_label(const struct configuration *configuration);
 

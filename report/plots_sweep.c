@@ -114,7 +114,8 @@ static void append_plans(GString *data, const struct sweep_grid *grid, const GPt
         double value = grid->measure->value(&input->plan->predicted);
         if (input->configuration.device_budget != budget || (grid->measure->seconds && value <= 0))
             continue;
-        g_string_append_printf(data, "%" G_GUINT64_FORMAT " ", input->configuration.chunk_bytes);
+        g_string_append_printf(data, "%" G_GUINT64_FORMAT " ",
+                               chunk_spread_size(&input->configuration.chunks));
         axis_append(data, value);
         g_string_append(data, " 1\n");
     }
@@ -391,7 +392,10 @@ static void describe_sweep(struct plot *plot, const struct sweep_file *sweep,
                             : "Bytes that one iteration moves over the link, in both directions,",
                         sweep->entries->len, sweep->origin, least,
                         looks_ahead(sweep) ? " The best look-ahead is drawn." : "",
-                        marks->plans ? " The star is the plan, at its parameter chunk size." : "",
+                        marks->plans ? " The star is the plan, at the typical size of its "
+                                       "parameter chunks: half of the bytes "
+                                       "lie in larger ones."
+                                     : "",
                         marks->bounds ? " The dashed line is a lower bound: the certificate of the "
                                         "plan proves that no plan with its layout is below it."
                                       : "",
@@ -471,7 +475,7 @@ static void append_heat_plans(GString *data, const struct sweep_grid *grid, cons
     g_string_append(data, "\n\n# plans, in the same columns\nNaN NaN\n");
     for (guint p = 0; p < plans->len; p++) {
         const struct input_plan *input = g_ptr_array_index(plans, p);
-        uint64_t size = input->configuration.chunk_bytes;
+        uint64_t size = chunk_spread_size(&input->configuration.chunks);
         guint place = 0;
         while (place + 1 < grid->sizes->len &&
                g_array_index(grid->sizes, uint64_t, place + 1) <= size)
@@ -551,10 +555,10 @@ struct plot *plot_heat(const struct sweep_file *sweep, const struct sweep_measur
     plot->alt = g_strdup_printf("A grid of %u chunk sizes by %u device memories. Cells are darker "
                                 "where %s is less, and empty where nothing fits.",
                                 grid.sizes->len, grid.budgets->len, measure->name);
-    plot->caption =
-        g_strdup_printf("The best of all policies and strategies of %s. Darker is less. Cells are "
-                        "empty where nothing fits. The star is the plan.",
-                        sweep->origin);
+    plot->caption = g_strdup_printf(
+        "The best of all policies and strategies of %s. Darker is less. Cells are "
+        "empty where nothing fits. The star is the plan, at its typical chunk size.",
+        sweep->origin);
     sweep_grid_clear(&grid);
     return plot;
 }

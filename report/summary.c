@@ -152,8 +152,7 @@ static json_t *predictions_of(const struct contents *contents)
                                                              struct prediction, i);
         json_t *object = json_object();
         json_object_set_new(object, "made_by", string_of(prediction->configuration->maker));
-        json_object_set_new(object, "chunk_bytes",
-                            json_integer((json_int_t)prediction->configuration->chunk_bytes));
+        chunk_spread_to_json(&prediction->configuration->chunks, object);
         json_object_set_new(object, "device_memory_bytes",
                             budget_of(prediction->configuration->device_budget));
         json_object_set_new(object, "predictor", string_of(prediction->predictor));

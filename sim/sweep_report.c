@@ -1,5 +1,6 @@
 #include "sim/sweep_report.h"
 
+#include "chunks/chunk_spread.h"
 #include "traces/output_file.h"
 #include "traces/size.h"
 
@@ -27,10 +28,19 @@ static void end_row(const struct sweep_row *row, FILE *out)
     fputc('\n', out);
 }
 
+/* Of a layout that is given, the typical size. */
+static char *chunk_column(const struct sweep_row *row)
+{
+    const struct chunk_spread spread = chunk_spread_of(row->layout->layout, TRACE_PARAM);
+    bool given = row->layout->name && chunk_spread_size(&spread) != row->chunk_bytes;
+    g_autofree char *size = size_format(given ? spread.typical : row->chunk_bytes);
+    return g_strconcat(given ? "~" : "", size, NULL);
+}
+
 static void print_fitting(const struct sweep_row *row, bool best, FILE *out)
 {
     const struct plan_figures *f = &row->figures;
-    g_autofree char *chunk = size_format(row->chunk_bytes);
+    g_autofree char *chunk = chunk_column(row);
     g_autofree char *h2d = size_format(f->h2d_bytes), *d2h = size_format(f->d2h_bytes);
     g_autofree char *traffic = size_format(f->h2d_bytes + f->d2h_bytes);
     g_autofree char *peak = size_format(f->peak_device_bytes);
@@ -43,7 +53,7 @@ static void print_fitting(const struct sweep_row *row, bool best, FILE *out)
 
 static void print_refused(const struct sweep_row *row, FILE *out)
 {
-    g_autofree char *chunk = size_format(row->chunk_bytes);
+    g_autofree char *chunk = chunk_column(row);
     g_autofree char *least = size_format(row->least_device_bytes);
     if (row->failed)
         fprintf(out, "  %10s  %-17s %5u failed: %s", chunk, way(row), row->look_ahead, row->reason);

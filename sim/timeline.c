@@ -1,5 +1,6 @@
 #include "sim/timeline.h"
 
+#include "chunks/chunk_spread.h"
 #include "sim/timing.h"
 #include "traces/output_file.h"
 
@@ -197,13 +198,15 @@ static void name_row(json_t *events, int row, const char *name)
 static json_t *made_of(const struct plan *plan, const struct costs *costs)
 {
     const struct plan_figures *f = &plan->predicted;
-    return json_pack("{s:s?, s:s?, s:s?, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "digest",
-                     plan->digest, "model", plan->model, "made_by", plan->made_by, "chunk_bytes",
-                     (json_int_t)plan->layout->chunk_bytes[TRACE_PARAM], "device_memory_bytes",
-                     (json_int_t)plan->device_budget, "look_ahead", (json_int_t)plan->look_ahead,
-                     "stall_seconds", f->stall_seconds, "iteration_seconds", f->iteration_seconds,
-                     "h2d_rate", costs_link_rate(costs, MOVER_H2D), "d2h_rate",
-                     costs_link_rate(costs, MOVER_D2H));
+    const struct chunk_spread spread = chunk_spread_of(plan->layout, TRACE_PARAM);
+    json_t *object = json_pack(
+        "{s:s?, s:s?, s:s?, s:I, s:I, s:f, s:f, s:f, s:f}", "digest", plan->digest, "model",
+        plan->model, "made_by", plan->made_by, "device_memory_bytes",
+        (json_int_t)plan->device_budget, "look_ahead", (json_int_t)plan->look_ahead,
+        "stall_seconds", f->stall_seconds, "iteration_seconds", f->iteration_seconds, "h2d_rate",
+        costs_link_rate(costs, MOVER_H2D), "d2h_rate", costs_link_rate(costs, MOVER_D2H));
+    chunk_spread_to_json(&spread, object);
+    return object;
 }
 
 bool timeline_write(const struct timeline *timeline, const struct plan *plan,

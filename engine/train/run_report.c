@@ -1,5 +1,6 @@
 #include "engine/train/run_report.h"
 
+#include "chunks/chunk_spread.h"
 #include "traces/size.h"
 
 #include <errno.h>
@@ -43,15 +44,15 @@ static json_t *real(double value)
 void run_log_describe(struct run_log *log, const struct plan *plan, uint64_t library_bytes,
                       double unigram_entropy)
 {
+    const struct chunk_spread spread = chunk_spread_of(plan->layout, TRACE_PARAM);
     json_decref(log->about);
-    log->about = json_pack("{s:s*, s:s*, s:I, s:I, s:I, s:s*, s:s*, s:I, s:I, s:I, s:o}", "model",
-                           plan->model, "precision", plan->precision, "batch",
-                           (json_int_t)plan->batch, "sequence", (json_int_t)plan->sequence,
-                           "micro_batches", (json_int_t)plan->micro_batches, "made_by",
-                           plan->made_by, "digest", plan->digest, "chunk_bytes",
-                           (json_int_t)plan->layout->chunk_bytes[TRACE_PARAM], "look_ahead",
-                           (json_int_t)plan->look_ahead, "library_bytes", (json_int_t)library_bytes,
-                           "unigram_entropy", real(unigram_entropy));
+    log->about = json_pack(
+        "{s:s*, s:s*, s:I, s:I, s:I, s:s*, s:s*, s:I, s:I, s:o}", "model", plan->model, "precision",
+        plan->precision, "batch", (json_int_t)plan->batch, "sequence", (json_int_t)plan->sequence,
+        "micro_batches", (json_int_t)plan->micro_batches, "made_by", plan->made_by, "digest",
+        plan->digest, "look_ahead", (json_int_t)plan->look_ahead, "library_bytes",
+        (json_int_t)library_bytes, "unigram_entropy", real(unigram_entropy));
+    chunk_spread_to_json(&spread, log->about);
     if (plan->device_budget != UINT64_MAX)
         json_object_set_new(log->about, "device_memory_bytes",
                             json_integer((json_int_t)(plan->device_budget + library_bytes)));

@@ -71,23 +71,27 @@ static void print_lists(const struct plan *plan, FILE *out)
 {
     struct list_sums sums[TRACE_ACCESS_LISTS] = {{0}};
     sum_lists(plan, sums);
-    fprintf(out, "\n  %-11s %11s %7s %7s %11s %10s %11s %8s %11s %11s\n", "list", "chunk size",
-            "chunks", "filled", "bytes", "throughout", "bytes", "at home", "H2D", "D2H");
+    fprintf(out, "\n  %-11s %7s %11s %11s %11s %7s %11s %10s %11s %8s %11s %11s\n", "list",
+            "chunks", "smallest", "typical", "largest", "filled", "bytes", "throughout", "bytes",
+            "at home", "H2D", "D2H");
     for (int list = 0; list < TRACE_ACCESS_LISTS; list++) {
         const struct list_sums *s = &sums[list];
         if (!s->chunks)
             continue;
-        g_autofree char *size = list < TRACE_LISTS ? size_format(plan->layout->chunk_bytes[list])
-                                                   : g_strdup("each");
+        const struct chunk_spread spread = chunk_spread_of(plan->layout, (uint8_t)list);
+        g_autofree char *least = size_format(spread.least), *most = size_format(spread.most);
+        g_autofree char *typical = size_format(spread.typical);
         g_autofree char *bytes = size_format(s->slot_bytes);
         g_autofree char *throughout = size_format(s->throughout_bytes);
         g_autofree char *h2d = size_format(s->h2d_bytes), *d2h = size_format(s->d2h_bytes);
-        fprintf(out, "  %-11s %11s %7u %6.1f%% %11s %10u %11s %8u %11s %11s\n",
-                trace_list_name((enum trace_list)list), size, s->chunks,
+        fprintf(out, "  %-11s %7u %11s %11s %11s %6.1f%% %11s %10u %11s %8u %11s %11s\n",
+                trace_list_name((enum trace_list)list), s->chunks, least, typical, most,
                 100.0 * (double)s->copy_bytes / (double)s->slot_bytes, bytes, s->throughout,
                 throughout, s->at_home, h2d, d2h);
     }
-    fputs("  throughout: never leaves the device; at home: needs no host memory\n", out);
+    fputs("  typical: half of the bytes lie in chunks of at most this size; throughout: never "
+          "leaves the device; at home: needs no host memory\n",
+          out);
 }
 
 static void print_figures(const struct plan_figures *f, FILE *out)
@@ -273,11 +277,11 @@ static void print_row(const char *name, const struct plan_figures *figures, cons
 
 static void print_baseline(const struct search_baseline *baseline, FILE *out)
 {
-    g_autofree char *chunk = size_format(baseline->chunk_bytes);
+    g_autofree char *chunk = chunk_spread_format(&baseline->chunks);
     g_autofree char *ahead = baseline->look_ahead ? g_strdup_printf(", fetched %u moments ahead",
                                                                     baseline->look_ahead)
                                                   : g_strdup("");
-    g_autofree char *remark = g_strdup_printf("chunks of %s%s", chunk, ahead);
+    g_autofree char *remark = g_strdup_printf("chunks of %s%s", chunk ? chunk : "any size", ahead);
     if (baseline->name)
         print_row(baseline->name, &baseline->figures, remark, out);
 }

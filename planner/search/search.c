@@ -352,7 +352,7 @@ static uint32_t count_layouts(const struct search *search)
 
 static struct search_baseline describe_baseline(const struct plan *plan, const char *name)
 {
-    return (struct search_baseline){g_strdup(name), plan->layout->chunk_bytes[TRACE_PARAM],
+    return (struct search_baseline){g_strdup(name), chunk_spread_of(plan->layout, TRACE_PARAM),
                                     plan->policy ? plan->look_ahead : 0, plan->predicted};
 }
 

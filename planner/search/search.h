@@ -8,6 +8,7 @@
 #ifndef PSTAR_PLANNER_SEARCH_SEARCH_H
 #define PSTAR_PLANNER_SEARCH_SEARCH_H
 
+#include "chunks/chunk_spread.h"
 #include "chunks/plan.h"
 #include "planner/search/objective.h"
 #include "platforms/platform.h"
@@ -37,9 +38,9 @@ struct search_options {
 
 /* The best baseline of one kind, by the objective. */
 struct search_baseline {
-    char *name; /* NULL if none was tried that fits */
-    uint64_t chunk_bytes;
-    uint32_t look_ahead; /* moments; of policies */
+    char *name;                 /* NULL if none was tried that fits */
+    struct chunk_spread chunks; /* of the parameter list */
+    uint32_t look_ahead;        /* moments; of policies */
     struct plan_figures figures;
 };
 

@@ -154,9 +154,71 @@ static void test_ways(void)
     workshop_free(workshop);
 }
 
+/* Returns what a command prints. Free with g_free. */
+static char *printed(const struct workshop *workshop, const char *command)
+{
+    struct outcome outcome = workshop_run(workshop, command);
+    if (outcome.status != 0)
+        g_error("%s\n%s%s", command, outcome.out, outcome.err);
+    g_free(outcome.err);
+    return outcome.out;
+}
+
+static void expect_in(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        g_error("'%s' is not in:\n%s", part, text);
+}
+
+/* The x of the first plan in the data of a plot, after a line of NaN. */
+static double star_of(const struct workshop *workshop, const char *name)
+{
+    g_autofree char *path = workshop_path(workshop, name), *text = NULL;
+    g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
+    const char *at = strstr(text, ", plans: chunk_bytes");
+    g_assert_nonnull(at);
+    at = strstr(at, "NaN NaN 1\n");
+    g_assert_nonnull(at);
+    return g_ascii_strtod(at + strlen("NaN NaN 1\n"), NULL);
+}
+
+/* The plan's chunks are the tensors: of 64 to 16384 elements of 2 bytes, aligned. Half of the bytes
+ * of parameters lie in the products' weights of 32 KiB, and none is as small as the chunk size
+ * would have it. */
+static void test_one_chunk_a_tensor(void)
+{
+    struct workshop *workshop = workshop_new();
+    run(workshop, "pstar-trace synth --model model " JOB " -o run.pstar");
+    run(workshop, "pstar-sim run.pstar --device-memory 40%% --policy opt --json sweep.json");
+    g_autofree char *found = printed(workshop, "pstar-plan run.pstar --device-memory 40% "
+                                               "--chunk-size 256 -o plan.json");
+    expect_in(found, "chunks of 256 B to 32 KiB");
+    g_autofree char *explained = printed(workshop, "pstar-plan --explain plan.json");
+    expect_in(explained, "smallest     typical     largest");
+    expect_in(explained, "  param            28       256 B      32 KiB      32 KiB ");
+    g_autofree char *swept = printed(workshop, "pstar-sim run.pstar --device-memory 40% "
+                                               "--layout plan.json --policy opt");
+    expect_in(swept, "~32 KiB  opt");
+    run(workshop,
+        "pstar-run --model model --data text.txt " JOB " --steps %d --plan plan.json "
+        "--log plan.jsonl",
+        STEPS);
+    g_autofree char *report = printed(workshop, "pstar-report run.pstar sweep.json plan.json "
+                                                "plan.jsonl --text");
+    expect_in(report, "Predicted beside measured: planner, 256 B to 32 KiB chunks");
+    g_assert_null(strstr(report, " 256 B chunks"));
+    g_autofree char *gnuplot = g_find_program_in_path("gnuplot");
+    if (gnuplot) {
+        run(workshop, "pstar-report run.pstar sweep.json plan.json -o report");
+        g_assert_cmpfloat(star_of(workshop, "report/figures/sweep.dat"), ==, 32768);
+    }
+    workshop_free(workshop);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/layouts/ways", test_ways);
+    g_test_add_func("/layouts/one-chunk-a-tensor", test_one_chunk_a_tensor);
     return g_test_run();
 }

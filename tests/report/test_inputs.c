@@ -135,7 +135,11 @@ static void test_pairs(void)
 
 static void test_configurations(void)
 {
-    struct configuration a = {"policy opt", "d1", 1024, 9000, 0}, b = a;
+    struct configuration a = {.maker = "policy opt",
+                              .digest = "d1",
+                              .chunk_bytes = 1024,
+                              .device_budget = 9000},
+                         b = a;
     g_assert_true(configuration_same(&a, &b));
     b.digest = NULL;
     b.look_ahead = -1;
@@ -154,7 +158,7 @@ static void test_configurations(void)
     a.device_budget = UINT64_MAX;
     b = a;
     g_assert_true(configuration_same(&a, &b));
-    struct configuration unknown = {NULL, NULL, 0, 0, -1}, other = unknown;
+    struct configuration unknown = {.look_ahead = -1}, other = unknown;
     g_assert_false(configuration_same(&unknown, &other));
 }
 
