@@ -2,6 +2,7 @@
 
 #include "traces/files.h"
 #include "traces/output_file.h"
+#include "traces/size.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -198,6 +199,17 @@ static bool read_bytes(const json_t *object, const char *path, const char *key, 
     return true;
 }
 
+/* Reads an amount of memory: a number of bytes, or a text as options take it, such as "40GB". */
+static bool read_size(const json_t *object, const char *path, const char *key, uint64_t *bytes,
+                      GError **error)
+{
+    const json_t *value = json_object_get(object, key);
+    if (!json_is_string(value))
+        return read_bytes(object, path, key, bytes, error);
+    return (size_parse(json_string_value(value), bytes, NULL) && *bytes > 0) ||
+           wrong(error, path, key, value, "a size such as 40GB, or an integer above 0");
+}
+
 static bool positive(const json_t *value)
 {
     return json_is_number(value) && json_number_value(value) > 0 &&
@@ -339,8 +351,8 @@ static bool read_reserved(const json_t *root, const char *path, struct platform_
 {
     const json_t *object = json_object_get(root, "reserved");
     return !object || (read_string(object, path, "source", &reserved->source, error) &&
-                       read_bytes(object, path, "device_bytes", &reserved->device_bytes, error) &&
-                       read_bytes(object, path, "host_bytes", &reserved->host_bytes, error));
+                       read_size(object, path, "device_bytes", &reserved->device_bytes, error) &&
+                       read_size(object, path, "host_bytes", &reserved->host_bytes, error));
 }
 
 static bool read_product(const json_t *object, struct platform_product *product)
@@ -384,8 +396,8 @@ static bool read_platform(const json_t *root, const char *path, struct platform 
     }
     if (!read_string(root, path, "name", &platform->name, error) ||
         !read_string(root, path, "source", &platform->source, error) ||
-        !read_bytes(root, path, "device_bytes", &platform->device_capacity, error) ||
-        !read_bytes(root, path, "host_bytes", &platform->host_capacity, error))
+        !read_size(root, path, "device_bytes", &platform->device_capacity, error) ||
+        !read_size(root, path, "host_bytes", &platform->host_capacity, error))
         return false;
     for (int i = 0; i < CURVES; i++)
         if (!read_curve(root, path, &named[i], error))

@@ -11,11 +11,17 @@ struct unit {
 static const struct unit units[] = {
     {"", 1},
     {"B", 1},
+    {"k", 1000},
+    {"K", 1000},
     {"kB", 1000},
     {"KB", 1000},
+    {"M", UINT64_C(1000000)},
     {"MB", UINT64_C(1000000)},
+    {"G", UINT64_C(1000000000)},
     {"GB", UINT64_C(1000000000)},
+    {"T", UINT64_C(1000000000000)},
     {"TB", UINT64_C(1000000000000)},
+    {"P", UINT64_C(1000000000000000)},
     {"PB", UINT64_C(1000000000000000)},
     {"KiB", UINT64_C(1) << 10},
     {"MiB", UINT64_C(1) << 20},
@@ -27,6 +33,8 @@ static const struct unit units[] = {
 /* A quantity taken apart: digits [text, whole_end), and [fraction, fraction_end) after a point. */
 struct quantity {
     const char *whole_end, *fraction, *fraction_end;
+    bool has_exponent; /* 2e9 */
+    bool has_unit;
     uint64_t unit;
 };
 
@@ -49,6 +57,16 @@ static bool find_unit(const char *name, size_t length, uint64_t *bytes)
     return false;
 }
 
+/* Returns the end of an exponent such as e9, or `text` if there is none. */
+static const char *skip_exponent(const char *text)
+{
+    const char *digits = text + (*text == 'e' || *text == 'E');
+    if (digits > text && (*digits == '+' || *digits == '-'))
+        digits++;
+    const char *end = skip_digits(digits);
+    return digits > text && end > digits ? end : text;
+}
+
 /* `suffix` must end the text, after the unit. */
 static bool take_apart(const char *text, const char *suffix, struct quantity *quantity)
 {
@@ -61,12 +79,23 @@ static bool take_apart(const char *text, const char *suffix, struct quantity *qu
         if (quantity->fraction_end == quantity->fraction)
             return false;
     }
-    const char *unit = quantity->fraction_end;
+    const char *unit = skip_exponent(quantity->fraction_end);
+    quantity->has_exponent = unit > quantity->fraction_end;
     if (unit[0] == ' ' && g_ascii_isalpha(unit[1]))
         unit++;
     if (!g_str_has_suffix(unit, suffix))
         return false;
+    quantity->has_unit = strlen(unit) > strlen(suffix);
     return find_unit(unit, strlen(unit) - strlen(suffix), &quantity->unit);
+}
+
+/* A number without a unit is bytes, but nobody means ten bytes or half a byte. */
+static bool lacks_unit(const char *text, const struct quantity *quantity)
+{
+    enum { LEAST = 1024 };
+    double number = g_ascii_strtod(text, NULL);
+    bool is_fraction = quantity->fraction_end > quantity->whole_end && !quantity->has_exponent;
+    return !quantity->has_unit && (is_fraction || (number > 0 && number < LEAST));
 }
 
 static bool whole_bytes(const char *text, const struct quantity *quantity, uint64_t *bytes)
@@ -84,6 +113,16 @@ static bool whole_bytes(const char *text, const struct quantity *quantity, uint6
            g_uint64_checked_add(bytes, whole, fraction);
 }
 
+/* Rounds down to whole bytes. Doubles of 2^64 and more do not fit. */
+static bool exponent_bytes(const char *text, const struct quantity *quantity, uint64_t *bytes)
+{
+    double value = g_ascii_strtod(text, NULL) * (double)quantity->unit;
+    if (!(value < 0x1p64))
+        return false;
+    *bytes = (uint64_t)value;
+    return true;
+}
+
 bool size_parse(const char *text, uint64_t *bytes, GError **error)
 {
     struct quantity quantity;
@@ -92,8 +131,15 @@ bool size_parse(const char *text, uint64_t *bytes, GError **error)
                     "'%s' is not a size: write it like 64MiB or 1.5GB", text);
         return false;
     }
+    if (lacks_unit(text, &quantity)) {
+        g_set_error(error, SIZE_ERROR, SIZE_ERROR_SYNTAX,
+                    "'%s' has no unit: write it like %sGB or %sMiB, or %sB for bytes", text, text,
+                    text, text);
+        return false;
+    }
     uint64_t parsed = 0;
-    if (!whole_bytes(text, &quantity, &parsed)) {
+    if (!(quantity.has_exponent ? exponent_bytes(text, &quantity, &parsed)
+                                : whole_bytes(text, &quantity, &parsed))) {
         g_set_error(error, SIZE_ERROR, SIZE_ERROR_RANGE,
                     "'%s' is too large: a size must fit into 64 bits", text);
         return false;
@@ -105,7 +151,7 @@ bool size_parse(const char *text, uint64_t *bytes, GError **error)
 bool rate_parse(const char *text, double *bytes_per_second, GError **error)
 {
     struct quantity quantity;
-    if (!take_apart(text, "/s", &quantity)) {
+    if (!take_apart(text, "/s", &quantity) || lacks_unit(text, &quantity)) {
         g_set_error(error, SIZE_ERROR, SIZE_ERROR_SYNTAX,
                     "'%s' is not a rate: write it like 12GB/s or 800MiB/s", text);
         return false;

@@ -13,10 +13,12 @@ enum size_error {
 #define SIZE_ERROR size_error_quark()
 GQuark size_error_quark(void);
 
-/* A decimal number ("64", "1.5"), then a unit: B, kB, MB, GB, TB, PB (powers of 1000; KB is kB),
- * KiB, MiB, GiB, TiB, PiB (powers of 1024); without a unit: bytes. One space may stand before the
- * unit, so that what size_format prints can be given back. A fraction of a byte is dropped. On
- * error *bytes is left alone and the message quotes the text. */
+/* A decimal number ("64", "1.5", "2e9"), then a unit: B, kB, MB, GB, TB, PB (powers of 1000; KB is
+ * kB, and the B may be left out: 2G), KiB, MiB, GiB, TiB, PiB (powers of 1024). One space may stand
+ * before the unit, so that what size_format prints can be given back. Without a unit the number is
+ * bytes, and must be 0 or at least 1024, without a point unless it has an exponent: who writes 10
+ * or 0.5 means something else. A fraction of a byte is dropped. On error *bytes is left alone and
+ * the message quotes the text. */
 bool size_parse(const char *text, uint64_t *bytes, GError **error);
 
 /* Parses a size followed by "/s", which must be greater than zero. */

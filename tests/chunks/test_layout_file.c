@@ -74,13 +74,13 @@ static void test_sizes(struct fixture *f, gconstpointer data)
         struct chunk_sizes sizes;
         uint64_t others = some_size(f->random);
         g_autoptr(GString) text = g_string_new(NULL);
-        g_string_printf(text, "%" G_GUINT64_FORMAT, others - 100); /* is rounded up */
+        g_string_printf(text, "%" G_GUINT64_FORMAT "B", others - 100); /* is rounded up */
         for (int list = 0; list < TRACE_LISTS; list++) {
             spec.chunk_bytes[list] = others;
             if (!trace->list_element_bytes[list] || g_rand_boolean(f->random))
                 continue;
             spec.chunk_bytes[list] = some_size(f->random);
-            g_string_append_printf(text, ",%s=%" G_GUINT64_FORMAT, trace_list_name(list),
+            g_string_append_printf(text, ",%s=%" G_GUINT64_FORMAT "B", trace_list_name(list),
                                    spec.chunk_bytes[list]);
         }
         GError *error = NULL;

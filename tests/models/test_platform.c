@@ -1,5 +1,6 @@
 /* Platform files: every one in the project reads, what is wrong is named, curves interpolate. */
 #include "platforms/platform.h"
+#include "traces/size.h"
 
 #include <glib/gstdio.h>
 #include <string.h>
@@ -54,7 +55,8 @@ static void test_refused(void)
         {"{}", {"name", "missing"}},
         {"{\"name\":\"\"}", {"name", "\"\""}},
         {"{\"name\":\"n\",\"source\":\"s\",\"device_bytes\":-5}", {"device_bytes", "-5"}},
-        {"{\"name\":\"n\",\"source\":\"s\",\"device_bytes\":\"8GB\"}", {"device_bytes", "8GB"}},
+        {"{\"name\":\"n\",\"source\":\"s\",\"device_bytes\":\"8\"}", {"device_bytes", "8"}},
+        {"{\"name\":\"n\",\"source\":\"s\",\"device_bytes\":\"0GB\"}", {"device_bytes", "0GB"}},
         {"{\"name\":\"n\",\"source\":\"s\",\"device_bytes\":1}", {"host_bytes", "missing"}},
         {"{" HEAD "," CURVES "}", {"h2d", "missing"}},
         {"{" HEAD "," CURVES ",\"h2d\":3}", {"h2d", "3"}},
@@ -85,6 +87,26 @@ static void test_refused(void)
     g_assert_error(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID);
     g_assert_nonnull(strstr(error->message, "/nowhere/machine.json"));
     g_error_free(error);
+}
+
+/* 40GB of a file and of an option are one number. */
+static void test_sizes(void)
+{
+    static const char *const texts[] = {"40GB", "40G", "40e9", "37.25GiB", "40000000000"};
+    for (size_t i = 0; i < G_N_ELEMENTS(texts); i++) {
+        GError *error = NULL;
+        uint64_t option = 0;
+        g_autofree char *text = g_strdup_printf("{\"name\":\"n\",\"source\":\"s\",\"device_bytes\":"
+                                                "\"%s\",\"host_bytes\":\"2TiB\"," CURVES
+                                                ",\"h2d\":{\"source\":\"s\",\"points\":[[1,1]]}}",
+                                                texts[i]);
+        struct platform *platform = read_text(text, &error);
+        g_assert_no_error(error);
+        g_assert_true(size_parse(texts[i], &option, &error));
+        g_assert_cmpuint(platform->device_capacity, ==, option);
+        g_assert_cmpuint(platform->host_capacity, ==, UINT64_C(2) << 40);
+        platform_free(platform);
+    }
 }
 
 static void test_round_trip(void)
@@ -249,5 +271,6 @@ int main(int argc, char **argv)
     g_test_add_func("/platform/extras", test_extras);
     g_test_add_func("/platform/host", test_host);
     g_test_add_func("/platform/seconds", test_seconds);
+    g_test_add_func("/platform/sizes", test_sizes);
     return g_test_run();
 }

@@ -335,7 +335,7 @@ static void test_only_way(void)
     struct recognised *recognised = recognise(f.trace, NULL);
     struct trace *retained = derive(recognised, f.trace, NULL, NULL, false);
     struct trace *again = derive(recognised, f.trace, every, NULL, false);
-    g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, retained, &error);
+    g_autoptr(GPtrArray) a_tensor = layout_list_parse("256B", NULL, retained, &error);
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;
     f.options.device_budget = requirement_device_bytes(again, &f.options, &error);
@@ -417,7 +417,7 @@ static void test_offload_only(void)
     set_up(&f, random);
     struct trace *retained = synthesise(&f, 8, 1, NULL, NULL);
     struct trace *held = synthesise(&f, 8, 1, every, every);
-    g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, retained, &error);
+    g_autoptr(GPtrArray) a_tensor = layout_list_parse("256B", NULL, retained, &error);
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;
     f.options.device_budget = requirement_device_bytes(held, &f.options, &error);
@@ -456,7 +456,7 @@ static void test_micro_batches(void)
     set_up(&f, random);
     struct trace *whole = synthesise(&f, 8, 1, every, NULL);
     struct trace *parts = synthesise(&f, 2, 4, every, NULL);
-    g_autoptr(GPtrArray) a_tensor = layout_list_parse("256", NULL, whole, &error);
+    g_autoptr(GPtrArray) a_tensor = layout_list_parse("256B", NULL, whole, &error);
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;
     f.options.platform = f.platform;

@@ -7,7 +7,17 @@ static void test_sizes(void)
         uint64_t bytes;
     } cases[] = {
         {"0", 0},
-        {"64", 64},
+        {"1024", 1024},
+        {"2G", UINT64_C(2000000000)},
+        {"2GB", UINT64_C(2000000000)},
+        {"2e9", UINT64_C(2000000000)},
+        {"2E+9", UINT64_C(2000000000)},
+        {"1.5e9", UINT64_C(1500000000)},
+        {"1.5e3MB", UINT64_C(1500000000)},
+        {"1.5T", UINT64_C(1500000000000)},
+        {"512k", 512000},
+        {"64M", 64000000},
+        {"10B", 10},
         {"64B", 64},
         {"64MiB", 67108864},
         {"64 MiB", 67108864},
@@ -50,7 +60,15 @@ static void test_bad_sizes(void)
         {"1.MB", SIZE_ERROR_SYNTAX},
         {".5MB", SIZE_ERROR_SYNTAX},
         {"1.2.3MB", SIZE_ERROR_SYNTAX},
-        {"1e3", SIZE_ERROR_SYNTAX},
+        {"1e", SIZE_ERROR_SYNTAX},
+        {"1e+", SIZE_ERROR_SYNTAX},
+        {"e9", SIZE_ERROR_SYNTAX},
+        {"10", SIZE_ERROR_SYNTAX},
+        {"1023", SIZE_ERROR_SYNTAX},
+        {"0.5", SIZE_ERROR_SYNTAX},
+        {"40.0", SIZE_ERROR_SYNTAX},
+        {"1e2", SIZE_ERROR_SYNTAX},
+        {"2g", SIZE_ERROR_SYNTAX},
         {"0x10", SIZE_ERROR_SYNTAX},
         {"1mb", SIZE_ERROR_SYNTAX},
         {"1MBB", SIZE_ERROR_SYNTAX},
@@ -61,6 +79,8 @@ static void test_bad_sizes(void)
         {"16384PiB", SIZE_ERROR_RANGE},
         {"18446744073709551616", SIZE_ERROR_RANGE},
         {"99999999999999999999", SIZE_ERROR_RANGE},
+        {"1e20", SIZE_ERROR_RANGE},
+        {"1e999", SIZE_ERROR_RANGE},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         GError *error = NULL;
@@ -80,10 +100,14 @@ static void test_rates(void)
     g_assert_cmpfloat(rate, ==, 12e9);
     g_assert_true(rate_parse("0.5 MiB/s", &rate, NULL));
     g_assert_cmpfloat(rate, ==, 524288);
-    g_assert_true(rate_parse("100/s", &rate, NULL));
+    g_assert_true(rate_parse("12e9/s", &rate, NULL));
+    g_assert_cmpfloat(rate, ==, 12e9);
+    g_assert_true(rate_parse("12G/s", &rate, NULL));
+    g_assert_cmpfloat(rate, ==, 12e9);
+    g_assert_true(rate_parse("100B/s", &rate, NULL));
     g_assert_cmpfloat(rate, ==, 100);
-    static const char *const bad[] = {"",   "12GB",     "12GB/", "12GB/S",
-                                      "/s", "12GB/s/s", "0GB/s", "0.0/s"};
+    static const char *const bad[] = {"",         "12GB",  "12GB/", "12GB/S", "/s",
+                                      "12GB/s/s", "0GB/s", "0.0/s", "12/s"};
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
         GError *error = NULL;
         g_assert_false(rate_parse(bad[i], &rate, &error));
