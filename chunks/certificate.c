@@ -39,6 +39,7 @@ void certificate_free(struct certificate *certificate)
     g_free(certificate->link);
     g_free(certificate->traffic.prices);
     g_free(certificate->time.windows);
+    g_free(certificate->time.chains);
     certificate_alternatives_free(certificate->alternatives, certificate->alternative_count);
     g_free(certificate);
 }
@@ -119,6 +120,18 @@ static json_t *traffic_json(const struct certificate_traffic *traffic)
                      "lower_bound_bytes", (json_int_t)traffic->bound, "room_prices", prices);
 }
 
+static json_t *chains_json(const struct certificate_time *time)
+{
+    json_t *chains = json_array();
+    for (uint32_t i = 0; i < time->chain_count; i++) {
+        const struct certificate_chain *c = &time->chains[i];
+        json_array_append_new(chains, json_pack("[I,I,I,I,I]", (json_int_t)c->from,
+                                                (json_int_t)c->first, (json_int_t)c->last,
+                                                (json_int_t)c->to, (json_int_t)c->price));
+    }
+    return chains;
+}
+
 static json_t *time_json(const struct certificate_time *time)
 {
     json_t *windows = json_array();
@@ -128,9 +141,9 @@ static json_t *time_json(const struct certificate_time *time)
                                                  (json_int_t)w->h2d, (json_int_t)w->d2h,
                                                  (json_int_t)w->host, (json_int_t)w->room));
     }
-    return json_pack("{s:I,s:I,s:b,s:o}", "achieved_ns", (json_int_t)time->achieved,
+    return json_pack("{s:I,s:I,s:b,s:o,s:o}", "achieved_ns", (json_int_t)time->achieved,
                      "lower_bound_ns", (json_int_t)time->bound, "either_side", time->either_side,
-                     "window_prices", windows);
+                     "window_prices", windows, "chain_prices", chains_json(time));
 }
 
 static json_t *number_if(bool there, uint64_t value)
@@ -251,6 +264,26 @@ static struct certificate_window read_window(struct certificate_reader *reader, 
         .room = read_number(reader, json_array_get(entry, 4), CERTIFICATE_ROOM_PRICE_MOST)};
 }
 
+static void read_chains(struct certificate_reader *reader, const json_t *chains,
+                        struct certificate_time *time)
+{
+    if (!chains) /* files of earlier versions lack it */
+        return;
+    if (!json_is_array(chains) || json_array_size(chains) > UINT16_MAX)
+        fault(reader, "chain_prices must be an array of at most 65535 entries");
+    time->chain_count = (uint32_t)json_array_size(chains);
+    time->chains = g_new0(struct certificate_chain, time->chain_count);
+    for (uint32_t i = 0; i < time->chain_count && !reader->reason; i++) {
+        const json_t *entry = json_array_get(chains, i);
+        time->chains[i] = (struct certificate_chain){
+            .from = (uint32_t)read_number(reader, json_array_get(entry, 0), UINT32_MAX / 4),
+            .first = (uint32_t)read_number(reader, json_array_get(entry, 1), UINT32_MAX / 4),
+            .last = (uint32_t)read_number(reader, json_array_get(entry, 2), UINT32_MAX / 4),
+            .to = (uint32_t)read_number(reader, json_array_get(entry, 3), UINT32_MAX / 4),
+            .price = read_number(reader, json_array_get(entry, 4), UINT32_MAX)};
+    }
+}
+
 static void read_time(struct certificate_reader *reader, const json_t *root,
                       struct certificate_time *time)
 {
@@ -267,6 +300,7 @@ static void read_time(struct certificate_reader *reader, const json_t *root,
     time->windows = g_new0(struct certificate_window, time->window_count);
     for (uint32_t i = 0; i < time->window_count && !reader->reason; i++)
         time->windows[i] = read_window(reader, json_array_get(windows, i));
+    read_chains(reader, json_object_get(object, "chain_prices"), time);
 }
 
 static uint8_t read_outcome(struct certificate_reader *reader, const json_t *entry)

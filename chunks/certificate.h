@@ -27,6 +27,16 @@ struct certificate_window {
     uint64_t room;
 };
 
+/* A chain of work from an operator of the device to another one, perhaps in the next iteration.
+ * Copies to the host count up to the operator of the host `first`, operators of the host from there
+ * to `last`, copies to the device from `last` on. Moments of the next iteration are counted on. The
+ * price is a share of the time of the windows that contain the chain, in units of 1 /
+ * BOUND_PRICE_SCALE. */
+struct certificate_chain {
+    moment_id from, first, last, to;
+    uint64_t price;
+};
+
 struct certificate_traffic {
     uint64_t achieved, bound;         /* bytes */
     struct certificate_price *prices; /* [price_count] moments ascending; 0 at all others */
@@ -39,6 +49,8 @@ struct certificate_time {
                          only for the plan's */
     struct certificate_window *windows; /* [window_count] moments ascending */
     uint32_t window_count; /* 0 if nothing ever runs on the device; then the bound is 0 */
+    struct certificate_chain *chains; /* [chain_count] */
+    uint32_t chain_count;
 };
 
 enum certificate_outcome {

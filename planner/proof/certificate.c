@@ -52,8 +52,11 @@ static struct time_model *make_model(const struct time_proof_job *job, const str
 {
     struct trace *device = either_side ? all_on(job, 0) : NULL;
     struct trace *host = either_side ? all_on(job, 1) : NULL;
-    const struct time_job sides = {
-        job->plan, {either_side ? device : job->trace, host}, job->costs};
+    const struct time_job sides = {.plan = job->plan,
+                                   .sides = {either_side ? device : job->trace, host},
+                                   .costs = job->costs,
+                                   .in_order = !either_side ||
+                                               time_updates_in_order(job->traced, device, host)};
     struct time_model *model = time_model_new(&sides, reuses, moments, count);
     trace_free(device);
     trace_free(host);
@@ -61,10 +64,31 @@ static struct time_model *make_model(const struct time_proof_job *job, const str
 }
 
 /* Rounds down to whole nanoseconds: the times of a schedule are whole but sums of roundings. */
-static uint64_t bound_ns(const struct time_model *model, const struct certificate_window *prices)
+static uint64_t bound_ns(const struct time_model *model, const struct time_prices *prices)
 {
     scaled_ns bound = time_model_bound(model, prices, NULL);
     return bound > 0 ? (uint64_t)(bound / BOUND_PRICE_SCALE) : 0;
+}
+
+static void set_chains(const GArray *chains, struct certificate_time *time)
+{
+    time->chain_count = chains->len;
+    time->chains = g_new(struct certificate_chain, chains->len);
+    for (guint r = 0; r < chains->len; r++)
+        time->chains[r] = g_array_index(chains, struct time_chain, r).ends;
+}
+
+/* Finds prices, and sets them and the bound. */
+static void find_prices(const struct time_model *model, struct certificate_time *time)
+{
+    g_autoptr(GArray) chains = g_array_new(FALSE, FALSE, sizeof(struct time_chain));
+    g_array_set_clear_func(chains, chain_clear);
+    time->windows = time_prices_find(model, TIME_PRICES_CLOSE, chains, NULL);
+    time->window_count = model->windows->count;
+    set_chains(chains, time);
+    const struct time_prices prices = {
+        time->windows, (const struct time_chain *)(void *)chains->data, chains->len};
+    time->bound = bound_ns(model, &prices);
 }
 
 /* Chooses windows, finds prices and fills *time. The bound holds for any placement of the groups'
@@ -79,9 +103,7 @@ static void time_proof_make(const struct time_proof_job *job, struct certificate
         time->either_side = covers_either_side(job);
         struct time_model *model = make_model(job, reuses, (const uint32_t *)(void *)moments->data,
                                               moments->len, time->either_side);
-        time->windows = time_prices_find(model, TIME_PRICES_CLOSE, NULL);
-        time->window_count = moments->len;
-        time->bound = bound_ns(model, time->windows);
+        find_prices(model, time);
         time_model_free(model);
     }
     reuses_free(reuses);
@@ -98,8 +120,9 @@ double *time_proof_mix(const struct time_proof_job *job, uint64_t *bound)
         struct time_model *model = make_model(job, reuses, (const uint32_t *)(void *)moments->data,
                                               moments->len, true);
         g_autofree double *of_block = g_new(double, model->block_count);
-        g_autofree struct certificate_window *prices = time_prices_find(model, MIX_CLOSE, of_block);
-        *bound = bound_ns(model, prices);
+        g_autofree struct certificate_window *windows = time_prices_find(model, MIX_CLOSE, NULL,
+                                                                         of_block);
+        *bound = bound_ns(model, &(struct time_prices){.windows = windows});
         time_model_free(model);
         mix = g_new(double, job->traced->tensor_count);
         for (uint32_t t = 0; t < job->traced->tensor_count; t++)
@@ -111,32 +134,63 @@ double *time_proof_mix(const struct time_proof_job *job, uint64_t *bound)
 
 /* ---- the check ---- */
 
-static bool prices_are_possible(const struct certificate_time *time)
+/* Returns whether no window has prices that exceed its time. */
+static bool prices_are_possible(const struct time_model *model, const struct time_prices *prices)
 {
-    for (uint32_t w = 0; w < time->window_count; w++) {
-        const struct certificate_window *price = &time->windows[w];
-        if (price->h2d + price->d2h + price->host > BOUND_PRICE_SCALE)
-            return false;
-    }
-    return true;
+    uint32_t count = model->windows->count;
+    g_autofree uint64_t *sum = g_new(uint64_t, count);
+    bool possible = true;
+    for (uint32_t w = 0; w < count; w++)
+        sum[w] = prices->windows[w].h2d + prices->windows[w].d2h + prices->windows[w].host;
+    for (uint32_t r = 0; r < prices->chain_count; r++)
+        for (uint32_t i = 0; i < prices->chains[r].span; i++)
+            sum[(prices->chains[r].window + i) % count] += prices->chains[r].ends.price;
+    for (uint32_t w = 0; w < count; w++)
+        possible &= sum[w] <= BOUND_PRICE_SCALE;
+    return possible;
 }
 
-/* Returns UINT64_MAX if the windows do not belong to this run. */
-static uint64_t recompute(const struct time_proof_job *job, const struct certificate_time *time)
+/* Sets the bound of these prices. Returns what is wrong with them, or NULL. */
+static const char *recompute_with(const struct time_model *model,
+                                  const struct certificate_time *time, uint64_t *bound)
 {
+    g_autoptr(GArray) chains = g_array_new(FALSE, FALSE, sizeof(struct time_chain));
+    g_array_set_clear_func(chains, chain_clear);
+    for (uint32_t r = 0; r < time->chain_count; r++) {
+        struct time_chain chain;
+        if (!chain_make(model->chain_operators, model->windows, &time->chains[r], &chain))
+            return "chains begin or end at invalid moments";
+        g_array_append_val(chains, chain);
+    }
+    const struct time_prices prices = {
+        time->windows, (const struct time_chain *)(void *)chains->data, chains->len};
+    if (!prices_are_possible(model, &prices))
+        return "the prices of a window exceed its time";
+    *bound = bound_ns(model, &prices);
+    return NULL;
+}
+
+/* Sets the bound that follows from the certificate's prices. Returns what is wrong with them, or
+ * NULL. */
+static const char *recompute(const struct time_proof_job *job, const struct certificate_time *time,
+                             uint64_t *bound)
+{
+    const char *wrong = "windows begin at invalid moments";
+    *bound = 0;
+    if (!time->window_count)
+        return time->chain_count ? "there are chains, but no windows" : NULL;
     struct reuses *reuses = bound_reuses(job->trace, job->plan);
-    g_autofree uint32_t *moments = g_new(uint32_t, MAX(time->window_count, 1));
-    uint64_t bound = UINT64_MAX;
+    g_autofree uint32_t *moments = g_new(uint32_t, time->window_count);
     for (uint32_t w = 0; w < time->window_count; w++)
         moments[w] = time->windows[w].moment;
     if (time_windows_are_possible(job->trace, moments, time->window_count)) {
         struct time_model *model = make_model(job, reuses, moments, time->window_count,
                                               time->either_side);
-        bound = bound_ns(model, time->windows);
+        wrong = recompute_with(model, time, bound);
         time_model_free(model);
     }
     reuses_free(reuses);
-    return bound;
+    return wrong;
 }
 
 /* Recomputes the time bound from the prices in the plan's certificate. PLAN_ERROR_INVALID names
@@ -146,12 +200,10 @@ static bool time_proof_check(const struct time_proof_job *job, GError **error)
     const struct certificate_time *time = &job->plan->certificate->time;
     uint64_t achieved = achieved_ns(job->plan), bound = 0;
     const char *wrong = NULL;
-    if (!prices_are_possible(time))
-        wrong = "the prices of a window exceed its time";
-    else if (time->either_side && !covers_either_side(job))
+    if (time->either_side && !covers_either_side(job))
         wrong = "the optimizer cannot be placed on either side";
-    else if (time->window_count && (bound = recompute(job, time)) == UINT64_MAX)
-        wrong = "windows begin at invalid moments";
+    else if ((wrong = recompute(job, time, &bound)))
+        ;
     else if (bound != time->bound)
         wrong = "the lower bound of the time does not follow from the prices";
     else if (achieved != time->achieved)

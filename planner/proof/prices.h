@@ -7,6 +7,7 @@
 #define PSTAR_PLANNER_PROOF_PRICES_H
 
 #include "chunks/plan.h"
+#include "planner/proof/chains.h"
 #include "planner/proof/routes.h"
 #include "planner/schedule/reuse.h"
 #include "sim/costs.h"
@@ -25,8 +26,9 @@ struct time_work {
 /* A unit of placement: the chunks of a group with their updates on each side, or one operator
  * without chunks that always runs on the host. */
 struct time_block {
-    GArray *chunks;           /* uint32_t */
-    GArray *work[TIME_SIDES]; /* struct time_work */
+    GArray *chunks;            /* uint32_t */
+    GArray *work[TIME_SIDES];  /* struct time_work */
+    bool excluded[TIME_SIDES]; /* an update there needs more memory than there is */
 };
 
 struct time_model {
@@ -35,8 +37,9 @@ struct time_model {
     uint32_t side_count, chunk_count, block_count;
     struct route_chunk *chunks; /* [chunk_count] */
     struct route *routes[TIME_SIDES];
-    struct time_block *blocks; /* [block_count] */
-    uint32_t longest;          /* most steps of a route */
+    struct time_block *blocks;               /* [block_count] */
+    uint32_t longest;                        /* most steps of a route */
+    struct chain_operators *chain_operators; /* NULL if the order of updates is unknown */
 };
 
 struct time_job {
@@ -44,19 +47,48 @@ struct time_job {
     const struct trace *sides[TIME_SIDES]; /* with every update on the device, and on the host; or
                                               the plan's own and NULL, if updates stay there */
     const struct costs *costs;
+    bool in_order; /* the updates of each side run in one order wherever others run
+                      (time_updates_in_order), or stay where the plan has them */
 };
+
+/* Returns whether the operator is an update, which may be placed. */
+bool time_is_placed(const struct trace_operator *op);
+/* Returns whether the updates of each side run in one order wherever others run. The traces have
+ * updates as traced, all on the device and all on the host. */
+bool time_updates_in_order(const struct trace *traced, const struct trace *on_device,
+                           const struct trace *on_host);
+/* Returns the group of the update at moment `m`, or NO_INDEX for other operators. */
+uint32_t time_group_of(const struct trace *trace, const struct layout *layout, moment_id m);
+
+/* The nanoseconds that a piece of work takes at least: of `ns` nanoseconds, a copy, an operator of
+ * the device. */
+uint64_t time_job_at_least(const struct time_job *job, uint64_t ns);
+uint64_t time_job_copy_ns(const struct time_job *job, const struct cost *cost, uint64_t bytes);
+uint64_t time_job_device_ns(const struct time_job *job, const struct trace_operator *op);
 
 /* `moments` satisfy time_windows_are_possible. */
 struct time_model *time_model_new(const struct time_job *job, const struct reuses *reuses,
                                   const uint32_t *moments, uint32_t count);
 void time_model_free(struct time_model *model);
 
+/* Prices of windows and of chains. In each window, the prices of the resources and those of the
+ * chains that contain it sum to at most BOUND_PRICE_SCALE. */
+struct time_prices {
+    const struct certificate_window *windows; /* [window count] */
+    const struct time_chain *chains;          /* [chain_count] with a price each */
+    uint32_t chain_count;
+};
+
+/* What each block takes on its cheapest routes. */
+struct time_use {
+    uint64_t (*windows)[WINDOW_USES]; /* [block_count * window count] */
+    uint8_t *side;                    /* [block_count] enum time_side */
+};
+
 /* Returns the lower bound for these prices in nanoseconds times BOUND_PRICE_SCALE, exact in
- * integers. In each window the prices of the resources sum to at most BOUND_PRICE_SCALE. `use`
- * [block_count * window count] (may be NULL) receives what each block takes on its cheapest routes.
- */
-scaled_ns time_model_bound(const struct time_model *model, const struct certificate_window *prices,
-                           uint64_t (*use)[WINDOW_USES]);
+ * integers. `use` may be NULL. */
+scaled_ns time_model_bound(const struct time_model *model, const struct time_prices *prices,
+                           const struct time_use *use);
 
 /* How far the bound of a certificate may stay below the master program's optimum, as a share of it.
  */
@@ -65,11 +97,12 @@ scaled_ns time_model_bound(const struct time_model *model, const struct certific
 /* Solves the time bound by Dantzig-Wolfe decomposition. A master program, solved with GLPK, mixes
  * the routes of the blocks found so far and proposes prices; each block answers with its cheapest
  * routes for them. This repeats until the bound is within `close` of the mix. Returns the best
- * prices found, for time_model_bound: [window count], freed by the caller. `on_host` [block_count]
- * (may be NULL) receives the share of each block that runs on the host in the last mix. Must not
- * run in two threads at once. */
+ * prices found, for time_model_bound: [window count], freed by the caller. `chains` (may be NULL)
+ * is an array that receives the chains (struct time_chain) that the mix breaks, with their prices;
+ * it clears them. `on_host` [block_count] (may be NULL) receives the share of each block that runs
+ * on the host in the last mix. Must not run in two threads at once. */
 struct certificate_window *time_prices_find(const struct time_model *model, double close,
-                                            double *on_host);
+                                            GArray *chains, double *on_host);
 
 /* Returns the dual values of the room in the traffic program, for bound_traffic: [moment_count],
  * freed by the caller. All are 0 if the solver finds no solution, which is still valid. Must not

@@ -112,6 +112,7 @@ enum route_event_kind {
     OVERWRITE,
     HOST_READ,
     HOST_WRITE,
+    HOST_OVER, /* an operator of the host that used the chunk is over */
     KINDS,
     LAST = 16 /* flag: nothing in the chunk is alive afterwards */
 };
@@ -129,6 +130,7 @@ static const uint8_t becomes[KINDS][STATES] = {
     [OVERWRITE] = {DEVICE, DEVICE, DEVICE, NONE, NONE},
     [HOST_READ] = {HOST, BOTH, WANTED, WANTED, STALE},
     [HOST_WRITE] = {HOST, HOST, STALE, STALE, STALE},
+    [HOST_OVER] = {HOST, BOTH, DEVICE, NONE, NONE},
 };
 
 /* The state after copies within a window, and the number of copies in each direction. */
@@ -160,13 +162,76 @@ static uint8_t kind_of(uint32_t flags)
 }
 
 struct route_event {
-    uint32_t position; /* counted from the beginning of the first window */
+    uint32_t key; /* twice the position, counted from the beginning of the first window */
     uint16_t window;
     uint8_t kind;
-    bool begins; /* its operator begins the window */
+    bool begins;   /* its operator begins the window */
+    uint32_t span; /* of an operator of the host: from its key to that at which it is over */
 };
 
-static GArray **sort_events(const struct accesses *accesses, const struct time_windows *windows)
+/* Returns the event that an operator of the host is over. It is over before the operator of its
+ * deadline begins, and so before the window that begins with that operator. */
+static struct route_event over(const struct route_event *host, const struct time_windows *windows)
+{
+    uint32_t moments = windows->moment_count;
+    uint32_t position = (host->key + host->span) / 2 % moments;
+    uint32_t m = time_windows_moment(windows, position);
+    uint32_t before = time_windows_moment(windows, position + moments - 1);
+    const struct time_window *window = &windows->items[windows->of_moment[m]];
+    bool in_update = window->moment == m && window->of_update;
+    return (struct route_event){.key = 2 * ((position + moments - 1) % moments) + 1,
+                                .window = windows->of_moment[in_update ? m : before],
+                                .kind = HOST_OVER};
+}
+
+static int by_key(const void *left, const void *right)
+{
+    const struct route_event *a = left, *b = right;
+    return a->key < b->key ? -1 : a->key > b->key;
+}
+
+static bool writes_on_device(const struct route_event *event)
+{
+    uint8_t kind = event->kind & (uint8_t)~LAST;
+    return kind == WRITE || kind == OVERWRITE;
+}
+
+/* Returns whether the device does not write the chunk before event `i`, of an operator of the host,
+ * is over. */
+static bool is_clean_until_over(const GArray *events, guint i, uint32_t cycle)
+{
+    const struct route_event *host = &g_array_index(events, struct route_event, i);
+    for (guint k = 1; k < events->len; k++) {
+        const struct route_event *event = &g_array_index(events, struct route_event,
+                                                         (i + k) % events->len);
+        if ((event->key + cycle - host->key) % cycle >= host->span)
+            return true;
+        if (writes_on_device(event))
+            return false;
+    }
+    return true;
+}
+
+/* Adds when operators of the host are over, if the chunk that they found on the device only must
+ * have been copied by then. */
+static void add_ends(GArray *events, const struct time_windows *windows)
+{
+    uint32_t cycle = 2 * windows->moment_count;
+    g_autoptr(GArray) ends = g_array_new(FALSE, FALSE, sizeof(struct route_event));
+    for (guint i = 0; i < events->len; i++) {
+        const struct route_event *event = &g_array_index(events, struct route_event, i);
+        if (event->span == 0 || event->span >= cycle || !is_clean_until_over(events, i, cycle))
+            continue;
+        const struct route_event end = over(event, windows);
+        g_array_append_val(ends, end);
+    }
+    g_array_append_vals(events, ends->data, ends->len);
+    if (ends->len)
+        g_array_sort(events, by_key);
+}
+
+static GArray **sort_events(const struct accesses *accesses, const struct time_windows *windows,
+                            const uint32_t *deadline)
 {
     GArray **events = g_new(GArray *, accesses->chunk_count);
     for (uint32_t c = 0; c < accesses->chunk_count; c++)
@@ -176,10 +241,14 @@ static GArray **sort_events(const struct accesses *accesses, const struct time_w
         uint16_t window = windows->of_moment[m];
         bool begins = windows->items[window].moment == m && !windows->items[window].of_update;
         for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
-            const struct route_event event = {p, window, kind_of(accesses->items[a].flags), begins};
+            uint32_t flags = accesses->items[a].flags;
+            uint32_t span = flags & ACCESS_ON_HOST ? 2 * (deadline[m] - m) : 0;
+            const struct route_event event = {2 * p, window, kind_of(flags), begins, span};
             g_array_append_val(events[accesses->items[a].chunk], event);
         }
     }
+    for (uint32_t c = 0; c < accesses->chunk_count; c++)
+        add_ends(events[c], windows);
     return events;
 }
 
@@ -262,9 +331,10 @@ static struct route build(const GArray *events, const struct time_windows *windo
     return route;
 }
 
-struct route *routes_new(const struct accesses *accesses, const struct time_windows *windows)
+struct route *routes_new(const struct accesses *accesses, const struct time_windows *windows,
+                         const uint32_t *deadline)
 {
-    GArray **events = sort_events(accesses, windows);
+    GArray **events = sort_events(accesses, windows, deadline);
     struct route *routes = g_new(struct route, accesses->chunk_count);
     for (uint32_t c = 0; c < accesses->chunk_count; c++) {
         routes[c] = build(events[c], windows);

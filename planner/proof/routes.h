@@ -81,8 +81,11 @@ struct route_chunk {
     uint64_t h2d_ns, d2h_ns, bytes;
 };
 
-/* Returns the routes of all chunks: [chunk_count], freed with routes_free. */
-struct route *routes_new(const struct accesses *accesses, const struct time_windows *windows);
+/* Returns the routes of all chunks: [chunk_count], freed with routes_free. `deadline`
+ * [moment_count] is the moment before which an operator of the host is over, perhaps in the next
+ * cycle. So are the copies that it waited for. */
+struct route *routes_new(const struct accesses *accesses, const struct time_windows *windows,
+                         const uint32_t *deadline);
 void routes_free(struct route *routes, uint32_t chunk_count);
 
 /* Returns the cost of the cheapest route. `from` [route->count + 1][ROUTE_STATES] (may be NULL)

@@ -4,50 +4,83 @@
 
 #include <string.h>
 
-static uint64_t compute_price(const struct certificate_window *price)
-{
-    return BOUND_PRICE_SCALE - price->h2d - price->d2h - price->host;
-}
-
 /* ---- building ---- */
 
-static bool is_placed(const struct trace_operator *op)
+bool time_is_placed(const struct trace_operator *op)
 {
     return op->phase == TRACE_UPDATE_PHASE && op->access_count > 0;
+}
+
+static bool tensors_ascend(const struct trace *trace)
+{
+    int64_t last[] = {[TRACE_ON_DEVICE] = -1, [TRACE_ON_HOST] = -1};
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        if (!time_is_placed(op))
+            continue;
+        int64_t tensor = trace->accesses[op->first_access].tensor;
+        if (tensor <= last[op->place])
+            return false;
+        last[op->place] = tensor;
+    }
+    return true;
+}
+
+static bool same_updates(const struct trace *a, const struct trace *b)
+{
+    for (uint32_t m = 0; m < a->operator_count; m++) {
+        const struct trace_operator *of_a = &a->operators[m], *of_b = &b->operators[m];
+        if (time_is_placed(of_a) != time_is_placed(of_b) ||
+            (time_is_placed(of_a) &&
+             a->accesses[of_a->first_access].tensor != b->accesses[of_b->first_access].tensor))
+            return false;
+    }
+    return true;
+}
+
+/* Placing sorts all updates by tensor, or none (models/derive.h). If both sides have the traced
+ * order, and it does not ascend, none are sorted. */
+bool time_updates_in_order(const struct trace *traced, const struct trace *on_device,
+                           const struct trace *on_host)
+{
+    return (tensors_ascend(traced) && tensors_ascend(on_device) && tensors_ascend(on_host)) ||
+           (same_updates(traced, on_device) && same_updates(traced, on_host));
 }
 
 /* The clock of threads that share cores ends a piece of work up to a thousandth of a nanosecond
  * early (sim/cores.c), and then rounds the iteration. So a piece counts one nanosecond less. The
  * times of the other clocks are whole, and no piece takes less than these. */
-static uint64_t at_least(const struct time_job *job, uint64_t ns)
+uint64_t time_job_at_least(const struct time_job *job, uint64_t ns)
 {
     return job->costs->threads.known && ns ? ns - 1 : ns;
 }
 
-static uint64_t copy_ns(const struct time_job *job, const struct cost *cost, uint64_t bytes)
+uint64_t time_job_copy_ns(const struct time_job *job, const struct cost *cost, uint64_t bytes)
 {
-    return at_least(job, costs_ns(cost, bytes));
+    return time_job_at_least(job, costs_ns(cost, bytes));
 }
 
 /* Adds what the computing thread of some devices does between two operators. */
-static uint64_t device_ns(const struct time_job *job, const struct trace_operator *op)
+uint64_t time_job_device_ns(const struct time_job *job, const struct trace_operator *op)
 {
     const struct costs_threads *threads = &job->costs->threads;
     uint64_t gap_ns = threads->known ? (uint64_t)(threads->constants.gap_seconds * 1e9) : 0;
-    return at_least(job, op->duration_ns + gap_ns);
+    return time_job_at_least(job, op->duration_ns + gap_ns);
 }
 
-/* Returns the number of windows from the window of moment `m` to the window of moment `next`, which
- * is at or after `m`. Time is cyclic. */
+/* Returns the number of windows from the window of moment `m` to the last one that begins before
+ * the operator of moment `next`, which is after `m`. Time is cyclic. */
 static uint16_t span_to(const struct time_windows *windows, uint32_t m, uint32_t next)
 {
     uint32_t to = windows->of_moment[next % windows->moment_count], from = windows->of_moment[m];
     uint32_t begin = windows->items[0].moment, moments = windows->moment_count;
     uint32_t position = (m + moments - begin) % moments;
     uint32_t next_position = (next % moments + moments - begin) % moments;
+    const struct time_window *last = &windows->items[to];
+    bool begins = last->moment == next % moments && !last->of_update;
     if (next_position <= position)
         to += windows->count;
-    return (uint16_t)MIN(to - from, windows->count - 1);
+    return (uint16_t)MIN(to - from - begins, windows->count - 1);
 }
 
 /* Returns the first moment after `m` whose operator always runs on the device, or `m` one cycle
@@ -56,7 +89,7 @@ static uint32_t next_device_operator(const struct trace *trace, uint32_t m)
 {
     for (uint32_t i = 1; i < trace->operator_count; i++) {
         const struct trace_operator *op = &trace->operators[(m + i) % trace->operator_count];
-        if (op->place == TRACE_ON_DEVICE && !is_placed(op))
+        if (op->place == TRACE_ON_DEVICE && !time_is_placed(op))
             return m + i;
     }
     return m + trace->operator_count;
@@ -75,7 +108,7 @@ struct side_accesses {
 static uint32_t next_need(const struct side_accesses *accesses, int side, uint32_t m, uint32_t i)
 {
     const struct trace *trace = accesses->job->sides[side];
-    bool any_side = !is_placed(&trace->operators[m]);
+    bool any_side = !time_is_placed(&trace->operators[m]);
     uint32_t moments = trace->operator_count, latest = m + 1;
     for (int s = 0; s < (int)accesses->count; s++) {
         const struct accesses *of_side = accesses->of[s];
@@ -101,9 +134,30 @@ static uint32_t own_deadline(const struct side_accesses *accesses, int side, uin
     return deadline;
 }
 
+uint32_t time_group_of(const struct trace *trace, const struct layout *layout, moment_id m)
+{
+    const struct trace_operator *op = &trace->operators[m];
+    if (!time_is_placed(op))
+        return NO_INDEX;
+    const struct trace_access *access = &trace->accesses[op->first_access];
+    return layout->chunks[layout->places[access->list][access->tensor].chunk].group;
+}
+
+/* Returns whether the operator of the host is there wherever updates run. */
+static bool is_there_in_any_case(const struct side_accesses *accesses, const GArray *blocks,
+                                 int side, uint32_t m)
+{
+    const struct time_job *job = accesses->job;
+    if (accesses->count == 1 || !time_is_placed(&job->sides[side]->operators[m]))
+        return true;
+    uint32_t group = time_group_of(job->sides[side], job->plan->layout, m);
+    return job->in_order && g_array_index(blocks, struct time_block, group).excluded[TIME_DEVICE];
+}
+
 /* Returns the deadline of each operator of the host. They run in order, so each is over before the
  * deadline of the next one that is there in any case. */
-static uint32_t *find_deadlines(const struct side_accesses *accesses, int side)
+static uint32_t *find_deadlines(const struct side_accesses *accesses, const GArray *blocks,
+                                int side)
 {
     const struct trace *trace = accesses->job->sides[side];
     uint32_t moments = trace->operator_count, later = NO_INDEX;
@@ -115,7 +169,7 @@ static uint32_t *find_deadlines(const struct side_accesses *accesses, int side)
             continue;
         uint32_t over = MIN(later, cycle + own_deadline(accesses, side, m));
         deadline[m] = over - cycle;
-        if (accesses->count == 1 || !is_placed(op))
+        if (is_there_in_any_case(accesses, blocks, side, m))
             later = over;
     }
     return deadline;
@@ -124,18 +178,11 @@ static uint32_t *find_deadlines(const struct side_accesses *accesses, int side)
 static struct time_work host_work(const struct time_job *job, const struct trace_operator *op,
                                   const struct time_windows *windows, uint32_t m, uint32_t deadline)
 {
-    return (struct time_work){.host_ns = at_least(job, op->duration_ns),
-                              .h2d_ns = copy_ns(job, &job->costs->h2d, op->h2d_bytes),
-                              .d2h_ns = copy_ns(job, &job->costs->d2h, op->d2h_bytes),
+    return (struct time_work){.host_ns = time_job_at_least(job, op->duration_ns),
+                              .h2d_ns = time_job_copy_ns(job, &job->costs->h2d, op->h2d_bytes),
+                              .d2h_ns = time_job_copy_ns(job, &job->costs->d2h, op->d2h_bytes),
                               .window = windows->of_moment[m],
                               .span = span_to(windows, m, deadline)};
-}
-
-static uint32_t group_of(const struct trace *trace, const struct layout *layout,
-                         const struct trace_operator *op)
-{
-    const struct trace_access *access = &trace->accesses[op->first_access];
-    return layout->chunks[layout->places[access->list][access->tensor].chunk].group;
 }
 
 static struct time_block *add_block(GArray *blocks)
@@ -155,12 +202,12 @@ static void add_operator(struct time_model *model, const struct time_job *job, G
     const struct trace *trace = job->sides[side];
     const struct trace_operator *op = &trace->operators[m];
     uint16_t window = model->windows->of_moment[m];
-    bool placed = model->side_count > 1 && is_placed(op);
-    struct time_work work = {.window = window, .compute_ns = device_ns(job, op)};
+    bool placed = model->side_count > 1 && time_is_placed(op);
+    struct time_work work = {.window = window, .compute_ns = time_job_device_ns(job, op)};
     if (op->place == TRACE_ON_HOST)
         work = host_work(job, op, model->windows, m, deadline[m]);
     if (placed) {
-        uint32_t group = group_of(trace, job->plan->layout, op);
+        uint32_t group = time_group_of(trace, job->plan->layout, m);
         g_array_append_val(g_array_index(blocks, struct time_block, group).work[side], work);
     } else if (op->place == TRACE_ON_HOST) {
         if (*next == blocks->len)
@@ -176,13 +223,36 @@ static void add_side(struct time_model *model, const struct side_accesses *acces
 {
     const struct time_job *job = accesses->job;
     const struct trace *trace = job->sides[side];
-    g_autofree uint32_t *deadline = find_deadlines(accesses, side);
+    g_autofree uint32_t *deadline = find_deadlines(accesses, blocks, side);
     uint32_t next = job->plan->layout->group_count;
     for (uint32_t m = 0; m < trace->operator_count; m++)
         add_operator(model, job, blocks, deadline, side, m, &next);
-    model->routes[side] = routes_new(accesses->of[side], model->windows);
+    model->routes[side] = routes_new(accesses->of[side], model->windows, deadline);
     for (uint32_t c = 0; c < model->chunk_count; c++)
         model->longest = MAX(model->longest, model->routes[side][c].count);
+    if (job->in_order && side + 1 == (int)model->side_count)
+        model->chain_operators = chain_operators_new(job, trace, accesses->of[side], deadline,
+                                                     blocks->len);
+}
+
+/* Excludes the sides on which an update's chunks alone exceed the device. */
+static void exclude_sides(const struct time_model *model, const struct side_accesses *accesses,
+                          GArray *blocks)
+{
+    const struct time_job *job = accesses->job;
+    for (int side = 0; side < (int)accesses->count && accesses->count > 1; side++) {
+        const struct trace *trace = job->sides[side];
+        const struct accesses *of_side = accesses->of[side];
+        for (uint32_t m = 0; m < trace->operator_count; m++) {
+            uint64_t bytes = 0;
+            for (uint32_t a = of_side->first[m]; a < of_side->first[m + 1]; a++)
+                bytes += model->chunks[of_side->items[a].chunk].bytes;
+            if (time_is_placed(&trace->operators[m]) &&
+                trace->operators[m].place == TRACE_ON_DEVICE && bytes > job->plan->device_budget)
+                g_array_index(blocks, struct time_block, time_group_of(trace, job->plan->layout, m))
+                    .excluded[side] = true;
+        }
+    }
 }
 
 static void add_sides(struct time_model *model, const struct time_job *job, GArray *blocks)
@@ -191,6 +261,7 @@ static void add_sides(struct time_model *model, const struct time_job *job, GArr
     struct side_accesses accesses = {.job = job, .count = model->side_count};
     for (uint32_t side = 0; side < model->side_count; side++)
         accesses.of[side] = accesses_new(job->sides[side], job->plan->layout, non_model->extent);
+    exclude_sides(model, &accesses, blocks);
     for (uint32_t side = 0; side < model->side_count; side++)
         add_side(model, &accesses, blocks, (int)side);
     for (uint32_t side = 0; side < model->side_count; side++)
@@ -205,9 +276,9 @@ static void add_groups(struct time_model *model, const struct time_job *job, GAr
         add_block(blocks);
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
         const struct chunk *chunk = &layout->chunks[c];
-        model->chunks[c] = (struct route_chunk){copy_ns(job, &job->costs->h2d, chunk->copy_bytes),
-                                                copy_ns(job, &job->costs->d2h, chunk->copy_bytes),
-                                                chunk->slot_bytes};
+        model->chunks[c] = (struct route_chunk){
+            time_job_copy_ns(job, &job->costs->h2d, chunk->copy_bytes),
+            time_job_copy_ns(job, &job->costs->d2h, chunk->copy_bytes), chunk->slot_bytes};
         g_array_append_val(g_array_index(blocks, struct time_block, chunk->group).chunks, c);
     }
 }
@@ -243,6 +314,7 @@ void time_model_free(struct time_model *model)
     g_free(model->blocks);
     g_free(model->chunks);
     g_free(model->compute_ns);
+    chain_operators_free(model->chain_operators);
     time_windows_free(model->windows);
     g_free(model);
 }
@@ -251,9 +323,24 @@ void time_model_free(struct time_model *model)
 
 struct bound_evaluation {
     const struct time_model *model;
-    const struct certificate_window *prices;
-    uint8_t (*from)[ROUTE_STATES]; /* [longest]; NULL if routes are not needed */
+    const struct time_prices *prices;
+    uint64_t *compute_price;       /* [window count] what other prices leave */
+    uint8_t (*from)[ROUTE_STATES]; /* [longest] */
 };
+
+static void set_compute_prices(const struct bound_evaluation *e)
+{
+    uint32_t count = e->model->windows->count;
+    for (uint32_t w = 0; w < count; w++) {
+        const struct certificate_window *price = &e->prices->windows[w];
+        e->compute_price[w] = BOUND_PRICE_SCALE - price->h2d - price->d2h - price->host;
+    }
+    for (uint32_t r = 0; r < e->prices->chain_count; r++) {
+        const struct time_chain *chain = &e->prices->chains[r];
+        for (uint32_t i = 0; i < chain->span; i++)
+            e->compute_price[(chain->window + i) % count] -= chain->ends.price;
+    }
+}
 
 /* Returns the price of a resource other than the device's compute. */
 static uint64_t price_of(const struct certificate_window *price, enum window_resource use)
@@ -266,21 +353,22 @@ static scaled_ns place_work(const struct bound_evaluation *e, const struct time_
                             enum window_resource resource, uint64_t ns,
                             uint64_t (*use)[WINDOW_USES])
 {
+    const struct certificate_window *prices = e->prices->windows;
     uint32_t count = e->model->windows->count, best = work->window;
     for (uint32_t i = 1; i <= work->span; i++) {
         uint32_t w = (work->window + i) % count;
-        if (price_of(&e->prices[w], resource) < price_of(&e->prices[best], resource))
+        if (price_of(&prices[w], resource) < price_of(&prices[best], resource))
             best = w;
     }
     if (use)
         use[best][resource] += ns;
-    return (scaled_ns)price_of(&e->prices[best], resource) * ns;
+    return (scaled_ns)price_of(&prices[best], resource) * ns;
 }
 
 static scaled_ns work_cost(const struct bound_evaluation *e, const struct time_work *work,
                            uint64_t (*use)[WINDOW_USES])
 {
-    scaled_ns cost = (scaled_ns)compute_price(&e->prices[work->window]) * work->compute_ns;
+    scaled_ns cost = (scaled_ns)e->compute_price[work->window] * work->compute_ns;
     if (use)
         use[work->window][WINDOW_COMPUTE] += work->compute_ns;
     cost += place_work(e, work, WINDOW_HOST, work->host_ns, use);
@@ -288,51 +376,72 @@ static scaled_ns work_cost(const struct bound_evaluation *e, const struct time_w
     return cost + place_work(e, work, WINDOW_D2H, work->d2h_ns, use);
 }
 
-static scaled_ns side_cost(const struct bound_evaluation *e, const struct time_block *block,
-                           int side, uint64_t (*use)[WINDOW_USES])
+/* Returns the price of the block's part in chains, if its updates run on the host. */
+static scaled_ns chains_cost(const struct bound_evaluation *e, uint32_t block)
 {
     scaled_ns cost = 0;
+    for (uint32_t r = 0; r < e->prices->chain_count; r++) {
+        const struct time_chain *chain = &e->prices->chains[r];
+        cost += (scaled_ns)chain->ends.price * chain->host_ns[block];
+    }
+    return cost;
+}
+
+static scaled_ns side_cost(const struct bound_evaluation *e, uint32_t b, int side,
+                           uint64_t (*use)[WINDOW_USES])
+{
+    const struct time_block *block = &e->model->blocks[b];
+    scaled_ns cost = side == TIME_HOST ? chains_cost(e, b) : 0;
     for (guint i = 0; i < block->work[side]->len; i++)
         cost += work_cost(e, &g_array_index(block->work[side], struct time_work, i), use);
     for (guint i = 0; i < block->chunks->len; i++) {
         uint32_t c = g_array_index(block->chunks, uint32_t, i);
         const struct route *route = &e->model->routes[side][c];
         const struct route_chunk *chunk = &e->model->chunks[c];
-        cost += route_cheapest(route, chunk, e->prices, use ? e->from : NULL);
+        cost += route_cheapest(route, chunk, e->prices->windows, use ? e->from : NULL);
         if (use)
             route_follow(route, chunk, e->from, use);
     }
     return cost;
 }
 
-static scaled_ns block_cost(const struct bound_evaluation *e, const struct time_block *block,
-                            uint64_t (*use)[WINDOW_USES])
+static scaled_ns block_cost(const struct bound_evaluation *e, uint32_t b,
+                            const struct time_use *use)
 {
-    scaled_ns least = side_cost(e, block, TIME_DEVICE, NULL);
-    int best = TIME_DEVICE;
-    if (e->model->side_count > 1) {
-        scaled_ns other = side_cost(e, block, TIME_HOST, NULL);
-        best = other < least ? TIME_HOST : TIME_DEVICE;
-        least = MIN(least, other);
+    const bool *excluded = e->model->blocks[b].excluded;
+    scaled_ns least = side_cost(e, b, TIME_DEVICE, NULL);
+    uint8_t best = TIME_DEVICE;
+    if (e->model->side_count > 1 && !excluded[TIME_HOST]) {
+        scaled_ns other = side_cost(e, b, TIME_HOST, NULL);
+        if (other < least || excluded[TIME_DEVICE]) {
+            best = TIME_HOST;
+            least = other;
+        }
     }
-    if (use)
-        side_cost(e, block, best, use);
+    if (use) {
+        side_cost(e, b, best, use->windows + (size_t)b * e->model->windows->count);
+        use->side[b] = best;
+    }
     return least;
 }
 
-scaled_ns time_model_bound(const struct time_model *model, const struct certificate_window *prices,
-                           uint64_t (*use)[WINDOW_USES])
+scaled_ns time_model_bound(const struct time_model *model, const struct time_prices *prices,
+                           const struct time_use *use)
 {
     uint32_t count = model->windows->count;
     g_autofree uint8_t(*from)[ROUTE_STATES] = g_malloc0(MAX(model->longest, 1) * sizeof *from);
-    const struct bound_evaluation evaluation = {model, prices, from};
+    g_autofree uint64_t *compute_price = g_new(uint64_t, count);
+    const struct bound_evaluation evaluation = {model, prices, compute_price, from};
     scaled_ns bound = 0;
     if (use)
-        memset(use, 0, (size_t)model->block_count * count * sizeof *use);
+        memset(use->windows, 0, (size_t)model->block_count * count * sizeof *use->windows);
+    set_compute_prices(&evaluation);
     for (uint32_t w = 0; w < count; w++)
-        bound += (scaled_ns)compute_price(&prices[w]) * model->compute_ns[w] -
-                 (scaled_ns)prices[w].room * model->windows->items[w].room;
+        bound += (scaled_ns)compute_price[w] * model->compute_ns[w] -
+                 (scaled_ns)prices->windows[w].room * model->windows->items[w].room;
+    for (uint32_t r = 0; r < prices->chain_count; r++)
+        bound += (scaled_ns)prices->chains[r].ends.price * prices->chains[r].always_ns;
     for (uint32_t b = 0; b < model->block_count; b++)
-        bound += block_cost(&evaluation, &model->blocks[b], use ? use + (size_t)b * count : NULL);
+        bound += block_cost(&evaluation, b, use);
     return bound;
 }

@@ -8,27 +8,54 @@
 
 enum { ROUNDS_MOST = 600 };
 
+/* .. if a few do not, and there are few blocks. Then optimal prices of the master program, of which
+ * there are many, are taken from the middle of them, by an interior point. With many blocks this
+ * takes too long, and is not needed. */
+enum { IDLE_STEPS = 3, FEW_BLOCKS = 64 };
+
+/* Chains are added to the program at most so often, and at most so many at a time, if they are
+ * longer than their windows in the mix, by more than this share of all of it. */
+enum { CHAIN_ROUNDS = 8, CHAINS_AT_A_TIME = 4, CHAINS_MOST = CHAIN_ROUNDS * CHAINS_AT_A_TIME };
+#define CHAIN_BREACH 5e-4
+
 /* The step from the best prices towards the prices of the master program, which jump. */
 #define SMOOTHING   0.9
+#define SHORTER     0.8 /* times as long after each step that does not improve the prices, .. */
+#define SHORTEST    0.1
 #define FIRST_SHARE 0.3 /* of each direction of the link */
 
 /* Rows: for each window and resource, the window's length less what blocks take is at least what is
- * always there. Then the room of each window. Then each block takes one route. Columns: lengths of
- * the windows, whose sum is minimised, then shares of routes. */
+ * always there. Then the room of each window. Then each block takes one route. Then the windows
+ * that contain a chain are at least as long. Columns: lengths of the windows, whose sum is
+ * minimised, then shares of routes. */
 struct time_master {
     const struct time_model *model;
     glp_prob *lp;
     double ns_unit, byte_unit;
-    uint64_t (*use)[WINDOW_USES]; /* [block_count * window count] of the routes found last */
+    struct time_use use; /* of the routes found last */
+    GArray *ways;        /* struct time_way of the columns after those of the windows */
+    GArray *chains;      /* struct time_chain of the rows, with the prices at hand */
     struct certificate_window *best, *dual;
+    uint64_t *best_chains, *dual_chains; /* [CHAINS_MOST] */
     scaled_ns best_bound;
-    int *rows; /* scratch space for a column */
+    bool is_central; /* the duals at hand are those of the interior point */
+    int *rows;       /* scratch space for a column */
     double *values;
+};
+
+struct time_way {
+    uint32_t block;
+    uint8_t side; /* enum time_side */
 };
 
 static uint32_t window_count(const struct time_master *m)
 {
     return m->model->windows->count;
+}
+
+static double row_dual(const struct time_master *m, int row)
+{
+    return m->is_central ? glp_ipt_row_dual(m->lp, row) : glp_get_row_dual(m->lp, row);
 }
 
 static int row_of(uint32_t window, enum window_resource use)
@@ -39,6 +66,11 @@ static int row_of(uint32_t window, enum window_resource use)
 static int row_of_block(const struct time_master *m, uint32_t block)
 {
     return (int)(window_count(m) * WINDOW_USES + block) + 1;
+}
+
+static int row_of_chain(const struct time_master *m, uint32_t chain)
+{
+    return row_of_block(m, m->model->block_count) + (int)chain;
 }
 
 static void choose_units(struct time_master *m)
@@ -78,6 +110,11 @@ static void add_rows(struct time_master *m)
         glp_set_row_bnds(m->lp, row_of_block(m, b), GLP_FX, 1, 1);
 }
 
+static const struct time_chain *chain_at(const struct time_master *m, uint32_t r)
+{
+    return &g_array_index(m->chains, struct time_chain, r);
+}
+
 /* Writes the route of the block found last as a column; returns its number of entries. */
 static int fill_column(struct time_master *m, uint32_t block)
 {
@@ -86,21 +123,29 @@ static int fill_column(struct time_master *m, uint32_t block)
     m->values[1] = 1;
     for (uint32_t w = 0; w < window_count(m); w++)
         for (int use = 0; use < WINDOW_USES; use++) {
-            uint64_t amount = m->use[(size_t)block * window_count(m) + w][use];
+            uint64_t amount = m->use.windows[(size_t)block * window_count(m) + w][use];
             if (!amount)
                 continue;
             m->rows[++count] = row_of(w, use);
             m->values[count] = use == WINDOW_ROOM ? (double)amount / m->byte_unit
                                                   : -(double)amount / m->ns_unit;
         }
+    for (uint32_t r = 0; m->use.side[block] == TIME_HOST && r < m->chains->len; r++)
+        if (chain_at(m, r)->host_ns[block]) {
+            m->rows[++count] = row_of_chain(m, r);
+            m->values[count] = -(double)chain_at(m, r)->host_ns[block] / m->ns_unit;
+        }
     return count;
 }
 
-static void append_column(struct time_master *m, int entries)
+static void append_column(struct time_master *m, uint32_t block)
 {
+    const struct time_way way = {block, m->use.side[block]};
+    int entries = fill_column(m, block);
     int column = glp_add_cols(m->lp, 1);
     glp_set_col_bnds(m->lp, column, GLP_LO, 0, 0);
     glp_set_mat_col(m->lp, column, entries, m->rows, m->values);
+    g_array_append_val(m->ways, way);
 }
 
 /* Adds routes that would shorten the mix at the master's prices; returns how many. */
@@ -111,9 +156,9 @@ static int add_ways(struct time_master *m)
         int entries = fill_column(m, b);
         double worth = 0;
         for (int i = 1; i <= entries; i++)
-            worth += m->values[i] * glp_get_row_dual(m->lp, m->rows[i]);
+            worth += m->values[i] * row_dual(m, m->rows[i]);
         if (worth > 1e-9) {
-            append_column(m, entries);
+            append_column(m, b);
             added++;
         }
     }
@@ -128,10 +173,30 @@ static uint64_t share_of(double dual)
 }
 
 /* Rounding may have made the prices of a window exceed their sum. */
-static void cut_shares(struct certificate_window *price)
+static void cut_shares(struct certificate_window *price, uint64_t rest)
 {
-    price->d2h = MIN(price->d2h, BOUND_PRICE_SCALE - price->h2d);
-    price->host = MIN(price->host, BOUND_PRICE_SCALE - price->h2d - price->d2h);
+    price->h2d = MIN(price->h2d, rest);
+    price->d2h = MIN(price->d2h, rest - price->h2d);
+    price->host = MIN(price->host, rest - price->h2d - price->d2h);
+}
+
+/* Lowers prices of windows, and then of chains, until those of no window exceed their sum. */
+static void cut_prices(const struct time_master *m, struct certificate_window *prices,
+                       uint64_t *chains)
+{
+    uint32_t count = window_count(m);
+    g_autofree uint64_t *rest = g_new(uint64_t, count);
+    for (uint32_t w = 0; w < count; w++)
+        rest[w] = BOUND_PRICE_SCALE;
+    for (uint32_t r = 0; r < m->chains->len; r++) {
+        const struct time_chain *chain = chain_at(m, r);
+        for (uint32_t i = 0; i < chain->span; i++)
+            chains[r] = MIN(chains[r], rest[(chain->window + i) % count]);
+        for (uint32_t i = 0; i < chain->span; i++)
+            rest[(chain->window + i) % count] -= chains[r];
+    }
+    for (uint32_t w = 0; w < count; w++)
+        cut_shares(&prices[w], rest[w]);
 }
 
 static void read_duals(struct time_master *m)
@@ -139,13 +204,15 @@ static void read_duals(struct time_master *m)
     double room_unit = m->ns_unit / m->byte_unit * BOUND_PRICE_SCALE;
     for (uint32_t w = 0; w < window_count(m); w++) {
         struct certificate_window *price = &m->dual[w];
-        price->h2d = share_of(glp_get_row_dual(m->lp, row_of(w, WINDOW_H2D)));
-        price->d2h = share_of(glp_get_row_dual(m->lp, row_of(w, WINDOW_D2H)));
-        price->host = share_of(glp_get_row_dual(m->lp, row_of(w, WINDOW_HOST)));
-        double room = -glp_get_row_dual(m->lp, row_of(w, WINDOW_ROOM)) * room_unit;
+        price->h2d = share_of(row_dual(m, row_of(w, WINDOW_H2D)));
+        price->d2h = share_of(row_dual(m, row_of(w, WINDOW_D2H)));
+        price->host = share_of(row_dual(m, row_of(w, WINDOW_HOST)));
+        double room = -row_dual(m, row_of(w, WINDOW_ROOM)) * room_unit;
         price->room = (uint64_t)CLAMP(room, 0, (double)CERTIFICATE_ROOM_PRICE_MOST);
-        cut_shares(price);
     }
+    for (uint32_t r = 0; r < m->chains->len; r++)
+        m->dual_chains[r] = share_of(row_dual(m, row_of_chain(m, r)));
+    cut_prices(m, m->dual, m->dual_chains);
 }
 
 static uint64_t between(uint64_t a, uint64_t b, double share)
@@ -154,24 +221,35 @@ static uint64_t between(uint64_t a, uint64_t b, double share)
 }
 
 /* Goes part of the way from the best prices to the master's. */
-static void mix_prices(const struct time_master *m, double share, struct certificate_window *mixed)
+static void mix_prices(const struct time_master *m, double share, struct certificate_window *mixed,
+                       uint64_t *chains)
 {
     for (uint32_t w = 0; w < window_count(m); w++) {
         const struct certificate_window *from = &m->best[w], *to = &m->dual[w];
         mixed[w] = (struct certificate_window){
             from->moment, between(from->h2d, to->h2d, share), between(from->d2h, to->d2h, share),
             between(from->host, to->host, share), between(from->room, to->room, share)};
-        cut_shares(&mixed[w]);
     }
+    for (uint32_t r = 0; r < m->chains->len; r++)
+        chains[r] = between(m->best_chains[r], m->dual_chains[r], share);
+    cut_prices(m, mixed, chains);
 }
 
-static void try_prices(struct time_master *m, const struct certificate_window *prices)
+/* Returns whether these are the best prices so far. */
+static bool try_prices(struct time_master *m, const struct certificate_window *prices,
+                       const uint64_t *chains)
 {
-    scaled_ns bound = time_model_bound(m->model, prices, m->use);
-    if (bound > m->best_bound) {
-        m->best_bound = bound;
-        memcpy(m->best, prices, window_count(m) * sizeof *prices);
-    }
+    for (uint32_t r = 0; r < m->chains->len; r++)
+        g_array_index(m->chains, struct time_chain, r).ends.price = chains[r];
+    const struct time_prices all = {prices, (struct time_chain *)(void *)m->chains->data,
+                                    m->chains->len};
+    scaled_ns bound = time_model_bound(m->model, &all, &m->use);
+    if (bound <= m->best_bound)
+        return false;
+    m->best_bound = bound;
+    memcpy(m->best, prices, window_count(m) * sizeof *prices);
+    memcpy(m->best_chains, chains, m->chains->len * sizeof *chains);
+    return true;
 }
 
 /* ---- rounds ---- */
@@ -179,85 +257,237 @@ static void try_prices(struct time_master *m, const struct certificate_window *p
 /* Adds routes that take no room, so that there is always a mix, and those for the first prices. */
 static void begin(struct time_master *m, struct certificate_window *prices)
 {
+    const uint64_t no_chains[1] = {0};
     for (uint32_t w = 0; w < window_count(m); w++)
         m->best[w] = prices[w] = m->dual[w] = (struct certificate_window){
             .moment = m->model->windows->items[w].moment, .room = CERTIFICATE_ROOM_PRICE_MOST};
-    time_model_bound(m->model, prices, m->use);
+    try_prices(m, prices, no_chains);
     for (uint32_t b = 0; b < m->model->block_count; b++)
-        append_column(m, fill_column(m, b));
+        append_column(m, b);
     for (uint32_t w = 0; w < window_count(m); w++) {
         prices[w].room = 0;
         prices[w].h2d = prices[w].d2h = share_of(FIRST_SHARE);
     }
     m->best_bound = -1;
     memcpy(m->best, prices, window_count(m) * sizeof *prices);
-    try_prices(m, prices);
+    try_prices(m, prices, no_chains);
     for (uint32_t b = 0; b < m->model->block_count; b++)
-        append_column(m, fill_column(m, b));
+        append_column(m, b);
 }
 
-static void improve(struct time_master *m, double close, struct certificate_window *prices)
+/* Solves the program. Returns false if there is no solution. */
+static bool solve(struct time_master *m, int idle)
 {
-    glp_smcp options;
+    glp_smcp simplex;
+    glp_iptcp interior;
+    glp_init_smcp(&simplex);
+    glp_init_iptcp(&interior);
+    simplex.msg_lev = interior.msg_lev = GLP_MSG_OFF;
+    if (glp_simplex(m->lp, &simplex) != 0 || glp_get_status(m->lp) != GLP_OPT)
+        return false;
+    m->is_central = idle >= IDLE_STEPS && m->model->block_count <= FEW_BLOCKS &&
+                    glp_interior(m->lp, &interior) == 0 && glp_ipt_status(m->lp) == GLP_OPT;
+    return true;
+}
+
+/* Returns the step towards the master's prices after so many that improved nothing. */
+static double step_after(const struct time_master *m, int idle)
+{
+    if (idle < IDLE_STEPS || m->model->block_count > FEW_BLOCKS)
+        return SMOOTHING;
+    return fmax(SMOOTHING * pow(SHORTER, idle - IDLE_STEPS), SHORTEST);
+}
+
+/* Returns whether the program was solved. */
+static bool improve(struct time_master *m, double close, struct certificate_window *prices)
+{
+    uint64_t chains[CHAINS_MOST];
     double share = SMOOTHING;
-    glp_init_smcp(&options);
-    options.msg_lev = GLP_MSG_OFF;
+    int idle = 0;
     for (int round = 0; round < ROUNDS_MOST; round++) {
-        if (glp_simplex(m->lp, &options) != 0 || glp_get_status(m->lp) != GLP_OPT)
-            return;
+        if (!solve(m, idle))
+            return false;
         double optimum = glp_get_obj_val(m->lp) * m->ns_unit * BOUND_PRICE_SCALE;
         if (optimum - (double)m->best_bound <= close * optimum)
-            return;
+            return true;
         read_duals(m);
-        mix_prices(m, share, prices);
-        try_prices(m, prices);
+        mix_prices(m, share, prices, chains);
+        idle = try_prices(m, prices, chains) ? 0 : idle + 1;
         bool more = add_ways(m) > 0;
         if (!more && share == 1)
-            return;
-        share = more ? SMOOTHING : 1;
+            return true;
+        share = more ? step_after(m, idle) : 1;
+    }
+    return true;
+}
+
+static double share_at(const struct time_master *m, guint way)
+{
+    return glp_get_col_prim(m->lp, (int)(window_count(m) + way) + 1);
+}
+
+/* ---- chains ---- */
+
+/* Returns the share of each block that the mix has on the host. */
+static double *host_shares(const struct time_master *m)
+{
+    double *shares = g_new0(double, m->model->block_count);
+    for (guint i = 0; i < m->ways->len; i++) {
+        const struct time_way *way = &g_array_index(m->ways, struct time_way, i);
+        shares[way->block] += way->side == TIME_HOST ? share_at(m, i) : 0;
+    }
+    return shares;
+}
+
+/* Returns by how much the chain is longer than its windows in the mix, in units of the program. */
+static double breach_of(const struct time_master *m, const struct time_chain *chain,
+                        const double *shares)
+{
+    double length = (double)chain->always_ns, windows = 0;
+    for (uint32_t b = 0; b < m->model->block_count; b++)
+        length += (double)chain->host_ns[b] * shares[b];
+    for (uint32_t i = 0; i < chain->span; i++)
+        windows += glp_get_col_prim(m->lp, (int)((chain->window + i) % window_count(m)) + 1);
+    return length / m->ns_unit - windows;
+}
+
+/* Makes the chain a row; *chain passes to the program. */
+static void add_row(struct time_master *m, struct time_chain *chain)
+{
+    int row = glp_add_rows(m->lp, 1), count = 0;
+    g_autofree int *columns = g_new(int, window_count(m) + m->ways->len + 1);
+    g_autofree double *values = g_new(double, window_count(m) + m->ways->len + 1);
+    for (uint32_t i = 0; i < chain->span; i++) {
+        columns[++count] = (int)((chain->window + i) % window_count(m)) + 1;
+        values[count] = 1;
+    }
+    for (guint i = 0; i < m->ways->len; i++) {
+        const struct time_way *way = &g_array_index(m->ways, struct time_way, i);
+        if (way->side != TIME_HOST || !chain->host_ns[way->block])
+            continue;
+        columns[++count] = (int)(window_count(m) + i) + 1;
+        values[count] = -(double)chain->host_ns[way->block] / m->ns_unit;
+    }
+    glp_set_row_bnds(m->lp, row, GLP_LO, (double)chain->always_ns / m->ns_unit, 0);
+    glp_set_mat_row(m->lp, row, count, columns, values);
+    m->best_chains[m->chains->len] = 0;
+    g_array_append_val(m->chains, *chain);
+    chain->host_ns = NULL;
+}
+
+/* Adds the proposed chains that the mix breaks the most. Returns whether there are any. */
+static bool add_chains(struct time_master *m, GArray *proposed)
+{
+    g_autofree double *shares = host_shares(m);
+    double least = CHAIN_BREACH * glp_get_obj_val(m->lp);
+    bool added = false;
+    for (int i = 0; i < CHAINS_AT_A_TIME; i++) {
+        struct time_chain *worst = NULL;
+        double most = least;
+        for (guint r = 0; r < proposed->len; r++) {
+            struct time_chain *chain = &g_array_index(proposed, struct time_chain, r);
+            double breach = chain->host_ns ? breach_of(m, chain, shares) : 0;
+            worst = breach > most ? chain : worst;
+            most = fmax(most, breach);
+        }
+        if (!worst)
+            break;
+        add_row(m, worst);
+        added = true;
+    }
+    return added;
+}
+
+/* Tries shares of the chain's windows as its price, which the best prices leave to it. */
+static void try_chain(struct time_master *m, uint32_t r, struct certificate_window *prices)
+{
+    const struct time_chain *chain = chain_at(m, r);
+    uint64_t chains[CHAINS_MOST];
+    for (int eighths = 8; eighths > 0; eighths /= 2) {
+        double rest = 1 - eighths / 8.0;
+        memcpy(prices, m->best, window_count(m) * sizeof *prices);
+        memcpy(chains, m->best_chains, m->chains->len * sizeof *chains);
+        for (uint32_t i = 0; i < chain->span; i++) {
+            struct certificate_window *price = &prices[(chain->window + i) % window_count(m)];
+            price->h2d = between(0, price->h2d, rest);
+            price->d2h = between(0, price->d2h, rest);
+            price->host = between(0, price->host, rest);
+        }
+        for (uint32_t other = 0; other < m->chains->len; other++)
+            chains[other] = between(0, chains[other], rest);
+        chains[r] += (uint64_t)(BOUND_PRICE_SCALE / 8 * eighths);
+        cut_prices(m, prices, chains);
+        if (!try_prices(m, prices, chains))
+            continue;
+        for (uint32_t b = 0; b < m->model->block_count; b++)
+            append_column(m, b);
     }
 }
 
-static void read_shares(struct time_master *m, double *on_host)
+static void improve_with_chains(struct time_master *m, double close,
+                                struct certificate_window *prices)
 {
-    memset(on_host, 0, m->model->block_count * sizeof *on_host);
-    for (int column = (int)window_count(m) + 1; column <= glp_get_num_cols(m->lp); column++) {
-        double share = glp_get_col_prim(m->lp, column);
-        int entries = share > 0 ? glp_get_mat_col(m->lp, column, m->rows, m->values) : 0;
-        int block = 0;
-        bool host = false;
-        for (int i = 1; i <= entries; i++) {
-            block = MAX(block, m->rows[i] - row_of_block(m, 0));
-            host |= m->rows[i] < row_of_block(m, 0) &&
-                    (m->rows[i] - 1) % WINDOW_USES == WINDOW_HOST;
-        }
-        on_host[block] += host ? share : 0;
+    GArray *proposed = chains_propose(m->model->chain_operators, m->model->windows);
+    for (int round = 0; round < CHAIN_ROUNDS; round++) {
+        uint32_t before = m->chains->len;
+        if (!add_chains(m, proposed))
+            break;
+        for (uint32_t r = before; r < m->chains->len; r++)
+            try_chain(m, r, prices);
+        if (!improve(m, close, prices))
+            break;
+    }
+    g_array_unref(proposed);
+}
+
+/* Gives the chains the best prices found, and removes those without a price. */
+static void keep_chains(struct time_master *m)
+{
+    for (guint r = m->chains->len; r-- > 0;) {
+        g_array_index(m->chains, struct time_chain, r).ends.price = m->best_chains[r];
+        if (!m->best_chains[r])
+            g_array_remove_index(m->chains, r);
     }
 }
 
 struct certificate_window *time_prices_find(const struct time_model *model, double close,
-                                            double *on_host)
+                                            GArray *chains, double *on_host)
 {
     uint32_t count = model->windows->count;
     g_autofree struct certificate_window *prices = g_new0(struct certificate_window, count);
     struct time_master master = {
         .model = model,
         .lp = glp_create_prob(),
-        .use = g_malloc_n((size_t)model->block_count * count, sizeof *master.use),
+        .use = {g_malloc_n((size_t)model->block_count * count, sizeof *master.use.windows),
+                g_new0(uint8_t, model->block_count)},
+        .ways = g_array_new(FALSE, FALSE, sizeof(struct time_way)),
+        .chains = chains ? g_array_ref(chains)
+                         : g_array_new(FALSE, FALSE, sizeof(struct time_chain)),
         .best = g_new0(struct certificate_window, count),
         .dual = g_new0(struct certificate_window, count),
-        .rows = g_new(int, (size_t)count *WINDOW_USES + 2),
-        .values = g_new(double, (size_t)count *WINDOW_USES + 2)};
+        .best_chains = g_new0(uint64_t, CHAINS_MOST),
+        .dual_chains = g_new0(uint64_t, CHAINS_MOST),
+        .rows = g_new(int, (size_t)count *WINDOW_USES + CHAINS_MOST + 2),
+        .values = g_new(double, (size_t)count *WINDOW_USES + CHAINS_MOST + 2)};
     choose_units(&master);
     add_rows(&master);
     begin(&master, prices);
-    improve(&master, close, prices);
-    if (on_host)
-        read_shares(&master, on_host);
+    if (improve(&master, close, prices) && chains)
+        improve_with_chains(&master, close, prices);
+    keep_chains(&master);
+    if (on_host) {
+        g_autofree double *shares = host_shares(&master);
+        memcpy(on_host, shares, model->block_count * sizeof *on_host);
+    }
     glp_delete_prob(master.lp);
     glp_free_env(); /* frees this thread's */
-    g_free(master.use);
+    g_array_unref(master.ways);
+    g_array_unref(master.chains);
+    g_free(master.use.windows);
+    g_free(master.use.side);
     g_free(master.dual);
+    g_free(master.best_chains);
+    g_free(master.dual_chains);
     g_free(master.rows);
     g_free(master.values);
     return master.best;

@@ -269,6 +269,67 @@ static void test_dead_writes(void)
     }
 }
 
+/* The device waits for the host: nothing overlaps, from the gradient over the update to the
+ * parameter. */
+static struct trace *trace_with_chain(void)
+{
+    struct trace *trace = g_new0(struct trace, 1);
+    const struct trace_access read = {0, TRACE_PARAM, TRACE_READ},
+                              made = {0, TRACE_GRAD, TRACE_OVERWRITE},
+                              updated = {0, TRACE_PARAM, TRACE_UPDATE};
+    trace->producer = g_strdup("a test");
+    trace->precision = g_strdup("fp32");
+    trace->batch = trace->sequence = trace->micro_batches = 1;
+    trace->list_element_bytes[TRACE_PARAM] = trace->list_element_bytes[TRACE_GRAD] = 4;
+    trace->tensor_count = 1;
+    trace->tensors = g_new0(struct trace_tensor, 1);
+    trace->tensors[0] = (struct trace_tensor){g_strdup("t"), 1000000};
+    trace->operators = g_new0(struct trace_operator, 3);
+    trace->accesses = g_new0(struct trace_access, 4);
+    add_operator(trace, "use", TRACE_FORWARD, TRACE_ON_DEVICE, 1, read);
+    add_operator(trace, "make", TRACE_BACKWARD, TRACE_ON_DEVICE, 2, made);
+    add_operator(trace, "update", TRACE_UPDATE_PHASE, TRACE_ON_HOST, 5, updated);
+    trace->accesses[trace->access_count++] = (struct trace_access){0, TRACE_GRAD, TRACE_READ};
+    trace->operators[2].access_count = 2;
+    trace_sum_buffers(trace);
+    return trace;
+}
+
+static void test_chains(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    g_autoptr(GError) error = NULL;
+    struct trace *trace = trace_with_chain(), *placed;
+    g_assert_true(trace_check(trace, "the test's", &error));
+    struct plan *plan = search(trace, "200%", random, &placed);
+    const struct certificate_source source = {"time", NULL, NULL, LINK, trace};
+    g_assert_true(certificate_make(plan, placed, &source, &error));
+    struct certificate_time *time = &plan->certificate->time;
+    /* 1 + 2 + 5 ms, and 4 MB each way, but for the padding of chunks. */
+    g_assert_cmpuint(time->achieved, >=, 18158000);
+    g_assert_cmpuint(time->bound, <=, time->achieved);
+    g_assert_cmpuint(time->bound, >=, time->achieved - time->achieved / 1000);
+    g_assert_cmpuint(time->chain_count, >, 0);
+    g_assert_true(certificate_check(plan, placed, trace, &error));
+
+    struct certificate_chain *chain = &time->chains[0];
+    const struct certificate_chain before = *chain;
+    for (int change = 0; change < 5; change++) {
+        uint32_t *const moments[] = {&chain->from, &chain->first, &chain->last, &chain->to};
+        if (change < 4)
+            *moments[change] += 1000;
+        else
+            chain->price++;
+        g_assert_false(certificate_check(plan, placed, trace, &error));
+        g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_INVALID));
+        g_clear_error(&error);
+        *chain = before;
+    }
+    plan_free(plan);
+    trace_free(placed);
+    trace_free(trace);
+}
+
 /* A plan that does not verify when it was found is not written. */
 static void test_faults_are_not_written(void)
 {
@@ -308,6 +369,7 @@ int main(int argc, char **argv)
     g_test_add_func("/certificate/figures_are_recomputed", test_figures_are_recomputed);
     g_test_add_func("/certificate/below_bound", test_below_bound);
     g_test_add_func("/certificate/dead_writes", test_dead_writes);
+    g_test_add_func("/certificate/chains", test_chains);
     g_test_add_func("/certificate/faults_are_not_written", test_faults_are_not_written);
     return g_test_run();
 }
