@@ -311,7 +311,8 @@ static void open_view(struct run *run)
                                            .iteration = &run->iteration,
                                            .ahead = run->ahead,
                                            .capacity = run->capacity,
-                                           .incoming = &run->incoming};
+                                           .incoming = &run->incoming,
+                                           .values = run->ops->values};
     run->policy = run->ops->open(&run->view);
 }
 

@@ -184,11 +184,18 @@ static int run(void *data, GError **error)
     return STATUS_DONE;
 }
 
+static void append_policy(GString *text, const struct pstar_policy_ops *policy)
+{
+    g_string_append_printf(text, "  %-12s %s\n", policy->name, policy->summary);
+    for (const struct pstar_policy_parameter *p = policy->parameters; p && p->name; p++)
+        g_string_append_printf(text, "  %-14s %s=%g: %s\n", "", p->name, p->usual, p->summary);
+}
+
 static char *describe_policies(void)
 {
     GString *text = g_string_new("Policies:\n");
     for (const struct pstar_policy_ops *const *p = policy_all; *p; p++)
-        g_string_append_printf(text, "  %-12s %s\n", (*p)->name, (*p)->summary);
+        append_policy(text, *p);
     g_string_append_printf(text, "  %-12s %s\n", "./mine.so", "one of your own: docs/policies.md");
     g_string_append(text, "\nStrategies:\n");
     for (const struct strategy_ops *const *s = strategy_all; *s; s++) {

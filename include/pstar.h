@@ -181,7 +181,7 @@ uint64_t pstar_layout_least_arena_bytes(const struct pstar_layout *layout,
  *     const uint32_t pstar_policy_abi = PSTAR_POLICY_ABI;
  *     const struct pstar_policy_ops pstar_policy = {...};
  * A plug-in needs this header only, and links nothing of pstar. */
-#define PSTAR_POLICY_ABI 1u
+#define PSTAR_POLICY_ABI 2u
 
 enum {
     PSTAR_AHEAD_READ = 1,  /* the next use needs the bytes that the last one left: a chunk that does
@@ -210,6 +210,15 @@ struct pstar_policy_view {
     const uint64_t *capacity;    /* [moment_count + 1] bytes that chunks may take at each moment */
     const uint32_t *incoming;    /* the chunk that `victim` makes room for; PSTAR_NO_INDEX if the
                                     room is for non-model data */
+    const double *values;        /* of the policy's parameters, in their order; NULL if the policy
+                                    has none, or if all have their usual values */
+};
+
+/* A number that users may give with a policy: --policy s3fifo:small=0.2. */
+struct pstar_policy_parameter {
+    const char *name;    /* "small"; NULL after the last parameter */
+    const char *summary; /* a few words for --help */
+    double usual, least, most;
 };
 
 struct pstar_policy_ops {
@@ -232,10 +241,14 @@ struct pstar_policy_ops {
     /* Returns the resident chunk to leave next, which is not pinned, or PSTAR_NO_INDEX if all are
      * pinned. The policy does not remove it yet: `remove` follows. */
     uint32_t (*victim)(void *state);
+
+    const struct pstar_policy_parameter *parameters; /* ends with one without a name; may be NULL */
+    const double *values;                            /* pstar's own: NULL in a plug-in's symbol */
 };
 
 /* Returns the policy with this name, or opens the plug-in at this path if `name` has a slash or
- * ends in ".so". The result lives as long as the process. Fails with PSTAR_ERROR_INPUT. */
+ * ends in ".so". Values of parameters may follow, as in "s3fifo:small=0.2:ghosts=0.5". The result
+ * lives as long as the process. Fails with PSTAR_ERROR_INPUT. */
 const struct pstar_policy_ops *pstar_policy_find(const char *name, struct pstar_error *error);
 
 /* Returns the built-in policies in the order of tables, from 0; NULL after the last. */

@@ -1,7 +1,10 @@
 #include "policies/plugin.h"
 
 #include <dlfcn.h>
+#include <execinfo.h>
+#include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 G_DEFINE_QUARK(pstar_policy_error, policy_error)
 
@@ -59,6 +62,65 @@ static const struct pstar_policy_ops *find_exported(void *object, char **reason)
     return *reason ? NULL : ops;
 }
 
+/* ---- a plug-in that crashes ---- */
+
+enum { MOST_NAMED = 64, MOST_FRAMES = 64 };
+
+/* The loaded plug-ins. A signal's handler has no other way to know them. */
+static struct {
+    const void *base; /* of the shared object in memory */
+    char *path;       /* as it was given */
+} loaded[MOST_NAMED];
+static volatile gint loaded_count;
+
+static void say(const char *text)
+{
+    ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
+    (void)ignored;
+}
+
+/* Names the plug-in that the thread was in. The signal's default action follows, because the
+ * handler is reset before it runs. Uses only what may be called within a handler (backtrace, once
+ * it has been called before). */
+static void name_crashed(int number)
+{
+    void *frames[MOST_FRAMES];
+    int count = backtrace(frames, MOST_FRAMES);
+    for (int f = 0; f < count; f++) {
+        Dl_info info;
+        for (gint p = 0; p < loaded_count && dladdr(frames[f], &info); p++)
+            if (info.dli_fbase == loaded[p].base) {
+                say(loaded[p].path);
+                say(": the policy crashed: ");
+                say(sigdescr_np(number));
+                say("\n");
+                return;
+            }
+    }
+}
+
+static void watch(const char *path, const struct pstar_policy_ops *ops)
+{
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    struct sigaction action = {.sa_handler = name_crashed, .sa_flags = (int)SA_RESETHAND};
+    void *frame;
+    Dl_info info;
+    if (loaded_count == MOST_NAMED || !dladdr(ops, &info))
+        return;
+    loaded[loaded_count].base = info.dli_fbase;
+    loaded[loaded_count].path = g_strdup(path);
+    if (g_atomic_int_add(&loaded_count, 1) > 0)
+        return;
+    backtrace(&frame, 1); /* the first call takes memory */
+    for (size_t i = 0; i < G_N_ELEMENTS(signals); i++) {
+        struct sigaction before;
+        if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)
+            sigaction(signals[i], &action, NULL); /* a program's own handler stays */
+    }
+}
+
+/* ---- opening ---- */
+
 static const struct pstar_policy_ops *load(const char *path, GError **error)
 {
     g_autofree char *full = g_canonicalize_filename(path, NULL);
@@ -73,11 +135,80 @@ static const struct pstar_policy_ops *load(const char *path, GError **error)
     if (!ops) {
         g_set_error(error, POLICY_ERROR, POLICY_ERROR_PLUGIN, "%s: %s", path, reason);
         dlclose(object);
+    } else {
+        watch(path, ops);
     }
     return ops;
 }
 
-const struct pstar_policy_ops *policy_open(const char *name_or_path, GError **error)
+/* ---- parameters ---- */
+
+/* Sets the value of a text such as "small=0.2". */
+static bool parse_value(const char *text, const struct pstar_policy_ops *ops, double *values,
+                        GError **error)
+{
+    const char *equals = strchr(text, '=');
+    size_t length = equals ? (size_t)(equals - text) : strlen(text);
+    g_autoptr(GString) known = g_string_new(NULL);
+    for (size_t i = 0; ops->parameters && ops->parameters[i].name; i++) {
+        const struct pstar_policy_parameter *p = &ops->parameters[i];
+        char *end = NULL;
+        g_string_append_printf(known, "%s%s in [%g, %g]", i ? ", " : "", p->name, p->least,
+                               p->most);
+        if (!equals || strlen(p->name) != length || strncmp(p->name, text, length) != 0)
+            continue;
+        values[i] = g_ascii_strtod(equals + 1, &end);
+        if (end != equals + 1 && !*end && values[i] >= p->least && values[i] <= p->most)
+            return true;
+        g_set_error(error, POLICY_ERROR, POLICY_ERROR_PARAMETER,
+                    "policy %s: %s must be a number in [%g, %g], not '%s'", ops->name, p->name,
+                    p->least, p->most, equals + 1);
+        return false;
+    }
+    g_set_error(error, POLICY_ERROR, POLICY_ERROR_PARAMETER,
+                "policy %s has no parameter '%.*s'%s%s", ops->name, (int)length, text,
+                known->len ? "; it has " : "", known->str);
+    return false;
+}
+
+/* Returns the values that `texts` give, and usual ones for the rest. */
+static double *parse_values(char *const *texts, const struct pstar_policy_ops *ops, GError **error)
+{
+    size_t count = 0;
+    while (ops->parameters && ops->parameters[count].name)
+        count++;
+    double *values = g_new(double, count + 1);
+    for (size_t i = 0; i < count; i++)
+        values[i] = ops->parameters[i].usual;
+    for (; *texts; texts++)
+        if (!parse_value(*texts, ops, values, error)) {
+            g_free(values);
+            return NULL;
+        }
+    return values;
+}
+
+/* The policies with values. They live as long as the process, as plug-ins do. */
+static GHashTable *with_values;
+
+/* `given` is the whole text: what the policy is called in tables and files. */
+static const struct pstar_policy_ops *set_values(const struct pstar_policy_ops *ops,
+                                                 const char *given, char *const *texts,
+                                                 GError **error)
+{
+    double *values = parse_values(texts, ops, error);
+    if (!values)
+        return NULL;
+    struct pstar_policy_ops *own = g_memdup2(ops, sizeof *ops);
+    own->name = g_intern_string(given);
+    own->values = values;
+    if (!with_values)
+        with_values = g_hash_table_new(NULL, NULL);
+    g_hash_table_add(with_values, own);
+    return own;
+}
+
+static const struct pstar_policy_ops *open_plain(const char *name_or_path, GError **error)
 {
     if (is_path(name_or_path))
         return load(name_or_path, error);
@@ -91,4 +222,14 @@ const struct pstar_policy_ops *policy_open(const char *name_or_path, GError **er
                 "unknown policy '%s'; choose one of %sor give the path of a shared object",
                 name_or_path, names->str);
     return NULL;
+}
+
+const struct pstar_policy_ops *policy_open(const char *text, GError **error)
+{
+    const char *colon = strchr(text, ':');
+    if (!colon || !strchr(colon, '='))
+        return open_plain(text, error);
+    g_auto(GStrv) parts = g_strsplit(text, ":", -1);
+    const struct pstar_policy_ops *ops = open_plain(parts[0], error);
+    return ops ? set_values(ops, text, parts + 1, error) : NULL;
 }

@@ -3,10 +3,10 @@
 #include <glib.h>
 
 /* S3-FIFO (Yang et al., SOSP 2023), three FIFO queues. A new chunk enters SMALL, which has a tenth
- * of the room. The oldest chunk of SMALL moves to MAIN if it was used at least twice more.
- * Otherwise it leaves and is remembered in GHOST; if it comes back, it enters MAIN. The oldest
- * chunk of MAIN is reinserted once for each of its uses, at most three times. Victims come from
- * SMALL, unless MAIN has more than its share.
+ * of the room (`small`). The oldest chunk of SMALL moves to MAIN if it was used at least twice
+ * more. Otherwise it leaves and is remembered in GHOST; if it comes back, it enters MAIN. The
+ * oldest chunk of MAIN is reinserted once for each of its uses, at most three times. Victims come
+ * from SMALL, unless MAIN has more than its share.
  *
  * Adapted: sizes are bytes, and the capacity is the current moment's. Pinned chunks are skipped and
  * keep their places; if one queue has only pinned chunks, the victim comes from the other. A chunk
@@ -17,10 +17,16 @@ enum { PROMOTION = 2, MOST_USES = 3 };
 
 struct s3fifo {
     struct policy_lists lists;
-    int8_t *reuse;      /* [chunk_count] see lists.h */
-    uint32_t victim;    /* the last answer */
-    uint32_t returning; /* the incoming chunk, if it was a ghost; NO_INDEX */
+    int8_t *reuse;        /* [chunk_count] see lists.h */
+    uint32_t victim;      /* the last answer */
+    uint32_t returning;   /* the incoming chunk, if it was a ghost; NO_INDEX */
+    double small, ghosts; /* shares of the room */
 };
+
+static const struct pstar_policy_parameter s3fifo_parameters[] = {
+    {"small", "share of the room for new chunks", 0.1, 0.001, 0.999},
+    {"ghosts", "share of the room that remembered chunks would take", 0.9, 0, 100},
+    {NULL, NULL, 0, 0, 0}};
 
 static void *s3fifo_open(const struct pstar_policy_view *view)
 {
@@ -28,6 +34,8 @@ static void *s3fifo_open(const struct pstar_policy_view *view)
     policy_lists_init(&s3->lists, view);
     s3->reuse = g_new(int8_t, view->chunk_count);
     s3->victim = s3->returning = NO_INDEX;
+    s3->small = view->values ? view->values[0] : s3fifo_parameters[0].usual;
+    s3->ghosts = view->values ? view->values[1] : s3fifo_parameters[1].usual;
     return s3;
 }
 
@@ -39,15 +47,14 @@ static void s3fifo_close(void *state)
     g_free(s3);
 }
 
-static uint64_t small_share(const struct s3fifo *s3)
+static uint64_t share_of_room(const struct s3fifo *s3, double share)
 {
-    return policy_lists_capacity(&s3->lists) / 10;
+    return (uint64_t)((double)policy_lists_capacity(&s3->lists) * share);
 }
 
-/* Ghosts may take nine tenths of the room. */
 static void forget_ghosts(struct s3fifo *s3)
 {
-    while (s3->lists.bytes[GHOST] > policy_lists_capacity(&s3->lists) * 9 / 10)
+    while (s3->lists.bytes[GHOST] > share_of_room(s3, s3->ghosts))
         policy_lists_put(&s3->lists, policy_lists_oldest(&s3->lists, GHOST), POLICY_NO_LIST);
 }
 
@@ -114,7 +121,7 @@ static uint32_t s3fifo_victim(void *state)
     if (incoming != NO_INDEX)
         recall(s3, incoming);
     s3->victim = NO_INDEX;
-    if (s3->lists.bytes[MAIN] > policy_lists_capacity(&s3->lists) - small_share(s3))
+    if (s3->lists.bytes[MAIN] > policy_lists_capacity(&s3->lists) - share_of_room(s3, s3->small))
         s3->victim = victim_of_main(s3);
     if (s3->victim == NO_INDEX)
         s3->victim = victim_of_small(s3);
@@ -132,4 +139,5 @@ const struct pstar_policy_ops policy_s3fifo = {
     .touch = s3fifo_touch,
     .remove = s3fifo_remove,
     .victim = s3fifo_victim,
+    .parameters = s3fifo_parameters,
 };

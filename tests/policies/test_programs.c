@@ -113,11 +113,68 @@ static void test_fails_in_a_sweep(void)
     workshop_free(workshop);
 }
 
+/* The program dies of the signal, as it would without a plug-in, but says whose fault it is. */
+static void test_crash(void)
+{
+    static const char *const commands[] = {
+        "pstar-sim run.pstar --chunk-size 16KiB" BUDGET " --policy lru," BROKEN_CRASH_PLUGIN,
+        "pstar-run --model model --data text.txt --batch 2 --seq 32 --chunk-size 16KiB" BUDGET
+        " --steps 2 --policy " BROKEN_CRASH_PLUGIN};
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, "pstar-trace synth --model model --batch 2 --seq 32 "
+                                "--precision fp32 -o run.pstar");
+    for (size_t i = 0; i < G_N_ELEMENTS(commands); i++) {
+        struct outcome outcome = workshop_run(workshop, commands[i]);
+#ifdef __SANITIZE_ADDRESS__
+        static const char said[] = "broken_crash.so"; /* by the sanitizer, whose handler stays */
+#else
+        static const char said[] = BROKEN_CRASH_PLUGIN ": the policy crashed: Segmentation fault\n";
+#endif
+        if (!strstr(outcome.err, said))
+            g_error("%s\nstatus %d\n%s%s", commands[i], outcome.status, outcome.out, outcome.err);
+        g_assert_cmpint(outcome.status, !=, 0);
+        outcome_clear(&outcome);
+    }
+    workshop_free(workshop);
+}
+
+/* Parameters reach the policy in every program, and stand in tables and files with its name. */
+static void test_parameters(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, "pstar-trace synth --model model --batch 2 --seq 32 "
+                                "--precision bf16 -o run.pstar");
+    workshop_must_run(workshop, "pstar-sim run.pstar --chunk-size 4KiB" BUDGET
+                                " --policy s3fifo,s3fifo:small=0.1:ghosts=0.9,s3fifo:small=0.6"
+                                " --json sweep.json");
+    workshop_must_run(workshop, "pstar-run --model model --data text.txt --batch 2 --seq 32 "
+                                "--precision bf16 --chunk-size 4KiB" BUDGET
+                                " --policy s3fifo:small=0.6 --steps 4 --log run.jsonl");
+    json_t *sweep = workshop_read_json(workshop, "sweep.json");
+    const json_t *plain = entry_of(sweep, "s3fifo"), *larger = entry_of(sweep, "s3fifo:small=0.6"),
+                 *usual = entry_of(sweep, "s3fifo:small=0.1:ghosts=0.9");
+    for (size_t f = 0; f < G_N_ELEMENTS(figures); f++)
+        g_assert_cmpint(figure(usual, figures[f]), ==, figure(plain, figures[f]));
+    g_assert_cmpint(figure(larger, "h2d_bytes"), !=, figure(plain, "h2d_bytes"));
+    assert_steady_steps(workshop, larger);
+    refuses(workshop, "pstar-sim run.pstar" BUDGET " --policy s3fifo:large=1",
+            "policy s3fifo has no parameter 'large'; it has small in [0.001, 0.999], ghosts in "
+            "[0, 100]");
+    refuses(workshop, "pstar-sim run.pstar" BUDGET " --policy s3fifo:small=2",
+            "policy s3fifo: small must be a number in [0.001, 0.999], not '2'");
+    refuses(workshop, "pstar-sim run.pstar" BUDGET " --policy lru:small=0.2",
+            "policy lru has no parameter 'small'");
+    json_decref(sweep);
+    workshop_free(workshop);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/policies/programs/example", test_example);
     g_test_add_func("/policies/programs/refused", test_refused);
     g_test_add_func("/policies/programs/fails_in_a_sweep", test_fails_in_a_sweep);
+    g_test_add_func("/policies/programs/crash", test_crash);
+    g_test_add_func("/policies/programs/parameters", test_parameters);
     return g_test_run();
 }

@@ -10,7 +10,12 @@
 
 static void *broken_open(const struct pstar_policy_view *view)
 {
+#ifdef BROKEN_CRASH
+    (void)view;
+    return NULL;
+#else
     return (void *)view;
+#endif
 }
 
 static void broken_close(void *state)
@@ -27,6 +32,9 @@ static void broken_admit(void *state, uint32_t chunk)
 #ifndef BROKEN_NO_VICTIM
 static uint32_t broken_victim(void *state)
 {
+#ifdef BROKEN_CRASH
+    *(volatile uint32_t *)state = 0; /* NULL */
+#endif
     (void)state;
     return NO_INDEX - 1;
 }
