@@ -1,9 +1,13 @@
 #include "cli/options.h"
 
+#include "traces/failure.h"
+#include "traces/output_file.h"
 #include "traces/size.h"
 
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static const struct {
     const char *name, *help, *value;
@@ -248,6 +252,102 @@ bool options_parse(GOptionContext *context, const struct option_group *groups, s
     }
     g_string_chunk_free(strings);
     return ok;
+}
+
+/* ---- outputs ---- */
+
+static bool is_output(const struct option *option)
+{
+    return option->file && *option->file && option->use != OPTION_READS;
+}
+
+static bool is_standard_output(const char *path)
+{
+    return strcmp(path, "-") == 0 || strcmp(path, "/dev/stdout") == 0;
+}
+
+/* Returns whether both are one regular file, or will be. */
+static bool are_same(const char *a, const char *b)
+{
+    struct stat left, right;
+    g_autofree char *a_path = g_canonicalize_filename(a, NULL);
+    g_autofree char *b_path = g_canonicalize_filename(b, NULL);
+    if (stat(a, &left) != 0 || stat(b, &right) != 0)
+        return strcmp(a_path, b_path) == 0;
+    return S_ISREG(left.st_mode) && left.st_dev == right.st_dev && left.st_ino == right.st_ino;
+}
+
+/* Compares an output with what another option names. */
+static bool check_pair(const struct option *output, const struct option *other, GError **error)
+{
+    const char *path = *output->file;
+    char **arguments = other->arguments && other->use != OPTION_RUNS ? *other->arguments : NULL;
+    if (other == output)
+        return true;
+    for (char **argument = arguments; argument && *argument; argument++)
+        if (are_same(path, *argument))
+            return options_refuse(error, "--%s %s: would replace an input", name_of(output), path);
+    if (!other->file || !*other->file || !are_same(path, *other->file))
+        return true;
+    return options_refuse(error, "--%s %s: is also the file of --%s", name_of(output), path,
+                          name_of(other));
+}
+
+static bool check_place(const struct option *option, GError **error)
+{
+    const char *path = *option->file;
+    bool ok = option->use == OPTION_WRITES_FOLDER ? output_folder_has_place(path, error)
+                                                  : output_file_has_place(path, error);
+    if (!ok) {
+        g_prefix_error(error, "--%s: ", name_of(option));
+        failure_mark(error, FAILURE_RUNNING);
+    }
+    return ok;
+}
+
+static bool check_output(const struct option *output, const struct option_group *groups,
+                         size_t group_count, GError **error)
+{
+    if (is_standard_output(*output->file))
+        return output->use == OPTION_WRITES ||
+               options_refuse(error, "--%s %s: cannot go to standard output", name_of(output),
+                              *output->file);
+    for (size_t g = 0; g < group_count; g++)
+        for (size_t i = 0; i < groups[g].count; i++)
+            if (!check_pair(output, &groups[g].options[i], error))
+                return false;
+    return check_place(output, error);
+}
+
+static void redirect(const struct option *output)
+{
+    int descriptor = dup(STDOUT_FILENO);
+    if (descriptor < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
+        return; /* standard output is closed; writing to it fails as it should */
+    g_free(*output->file);
+    *output->file = g_strdup_printf("/dev/fd/%d", descriptor);
+}
+
+bool options_check_outputs(const struct option_group *groups, size_t group_count, GError **error)
+{
+    const struct option *printed = NULL;
+    for (size_t g = 0; g < group_count; g++)
+        for (size_t i = 0; i < groups[g].count; i++) {
+            const struct option *option = &groups[g].options[i];
+            if (!is_output(option))
+                continue;
+            if (!check_output(option, groups, group_count, error))
+                return false;
+            if (!is_standard_output(*option->file))
+                continue;
+            if (printed)
+                return options_refuse(error, "--%s and --%s cannot both go to standard output",
+                                      name_of(printed), name_of(option));
+            printed = option;
+        }
+    if (printed)
+        redirect(printed);
+    return true;
 }
 
 void options_clear(const struct option_group *groups, size_t group_count)

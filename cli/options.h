@@ -41,6 +41,15 @@ enum shared_option {
     SHARED_OPTIONS
 };
 
+/* What a program does with the file that an option names. */
+enum option_use {
+    OPTION_READS,         /* or it is no file, or the program checks it itself */
+    OPTION_WRITES,        /* - is standard output */
+    OPTION_WRITES_FILE,   /* which cannot be standard output */
+    OPTION_WRITES_FOLDER, /* which is made if it is missing */
+    OPTION_RUNS           /* arguments: a command */
+};
+
 struct option {
     enum shared_option shared; /* the row of the shared table that this one completes */
     const char *name;          /* a shared option has its table's */
@@ -60,6 +69,7 @@ struct option {
     double *real;
     uint8_t *choice; /* the place of the text among the words of `value`: "fp32|bf16" */
 
+    uint8_t use;        /* enum option_use */
     double least, most; /* of a count, inclusive; `most` 0 means the target type's maximum */
     double below; /* of a real number, which is at least `least`; 0 allows any finite number */
 };
@@ -75,6 +85,13 @@ struct option_group {
  * option and its value. Free the targets with options_clear, after errors too. */
 bool options_parse(GOptionContext *context, const struct option_group *groups, size_t group_count,
                    int argc, char **argv, bool *version, GError **error);
+
+/* Checks, before the work, every file that the options say to write: whether it can be written, and
+ * whether it is also read or written by another option. Replaces "-" by the path of a duplicate of
+ * standard output, which from then on goes to standard error, so that messages do not get between.
+ * The error names the option; a file that cannot be written is a marked error (traces/failure.h).
+ */
+bool options_check_outputs(const struct option_group *groups, size_t group_count, GError **error);
 
 /* Frees the texts and arguments that the options' targets hold. */
 void options_clear(const struct option_group *groups, size_t group_count);

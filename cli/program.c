@@ -53,7 +53,7 @@ int program_main(const struct program *program, int argc, char **argv)
         status = STATUS_BAD_INPUT;
     else if (version)
         printf("%s %s\n", program->name, PSTAR_VERSION);
-    else
+    else if (options_check_outputs(program->groups, program->group_count, &error))
         status = program->run(program->data, &error);
     if (error) {
         fprintf(stderr, "%s: %s\n", program->name, error->message);

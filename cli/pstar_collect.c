@@ -120,6 +120,7 @@ int main(int argc, char **argv)
     const struct option options[] = {
         {.shared = OPTION_OUTPUT,
          .file = &a.output,
+         .use = OPTION_WRITES_FILE,
          .help = "default: run.pstar; %p in the name stands for the process's id, %r for its rank",
          .value = "FILE.pstar"},
         {.name = "iterations",
@@ -133,7 +134,7 @@ int main(int argc, char **argv)
         {.name = "visible-tensors",
          .flag = &a.visible_tensors,
          .help = "Switch PyTorch to the allocator that shows each tensor to CUPTI"},
-        {.arguments = &a.command, .value = "-- COMMAND ..."},
+        {.arguments = &a.command, .use = OPTION_RUNS, .value = "-- COMMAND ..."},
     };
     const struct option_group group = {.options = options, .count = G_N_ELEMENTS(options)};
     const struct program program = {

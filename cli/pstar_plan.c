@@ -281,7 +281,7 @@ int main(int argc, char **argv)
          .value = "any|traced"},
         {.shared = OPTION_NO_CLIP, .flag = &a.no_clip},
         {.shared = OPTION_OBJECTIVE, .choice = &a.objective, .help = "default: time"},
-        {.shared = OPTION_OUTPUT, .file = &a.output, .value = "PLAN"},
+        {.shared = OPTION_OUTPUT, .file = &a.output, .use = OPTION_WRITES, .value = "PLAN"},
         {.name = "time-limit",
          .real = &a.time_limit,
          .help = "Stop after this time with the best plan so far; default: none",
@@ -300,7 +300,7 @@ int main(int argc, char **argv)
          .text = &a.emit,
          .help = "Also write the nearest settings of another system beside the plan",
          .value = "deepspeed|fsdp"},
-        {.shared = OPTION_TIMELINE, .file = &a.timeline},
+        {.shared = OPTION_TIMELINE, .file = &a.timeline, .use = OPTION_WRITES},
         {.arguments = &a.files, .value = "TRACE"},
     };
     const struct option questions[] = {
@@ -320,6 +320,7 @@ int main(int argc, char **argv)
          .value = "PERCENT"},
         {.name = "sensitivity",
          .file = &q->sensitivity,
+         .use = OPTION_WRITES_FILE,
          .help = "What more device memory or a faster link would gain for the TRACE, with a "
                  "picture",
          .value = "SVG"},

@@ -42,7 +42,11 @@ int main(int argc, char **argv)
 {
     struct report_arguments a = {0};
     const struct option options[] = {
-        {.shared = OPTION_OUTPUT, .file = &a.folder, .help = "a folder", .value = "DIR"},
+        {.shared = OPTION_OUTPUT,
+         .file = &a.folder,
+         .use = OPTION_WRITES_FOLDER,
+         .help = "a folder",
+         .value = "DIR"},
         {.shared = OPTION_JSON, .flag = &a.json, .help = "to standard output, instead of tables"},
         {.name = "text",
          .flag = &a.text,

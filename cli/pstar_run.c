@@ -150,7 +150,7 @@ int main(int argc, char **argv)
          .value = "X",
          .below = 1},
         {.name = "plan", .file = &o->plan, .help = "Train with this plan", .value = "PLAN"},
-        {.shared = OPTION_EMIT_PLAN, .file = &o->emit_plan},
+        {.shared = OPTION_EMIT_PLAN, .file = &o->emit_plan, .use = OPTION_WRITES},
         {.name = "device",
          .text = &a.device,
          .help = "Device to train on; default: cpu",
@@ -246,6 +246,7 @@ int main(int argc, char **argv)
          .help = "weights, order of the data, dropout; default: 0"},
         {.name = "log",
          .file = &o->log,
+         .use = OPTION_WRITES,
          .help = "Write one JSON object per step",
          .value = "FILE.jsonl"},
         {.name = "eval",
@@ -285,7 +286,10 @@ int main(int argc, char **argv)
         {.name = "probe",
          .flag = &a.probe,
          .help = "Measure this machine instead of training, and write a platform file"},
-        {.shared = OPTION_OUTPUT, .file = &a.output, .help = "with --probe; default: machine.json"},
+        {.shared = OPTION_OUTPUT,
+         .file = &a.output,
+         .use = OPTION_WRITES,
+         .help = "with --probe; default: machine.json"},
     };
     const struct option_group group = {.options = options, .count = G_N_ELEMENTS(options)};
     const struct program program = {.name = "pstar-run",

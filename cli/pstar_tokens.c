@@ -109,7 +109,7 @@ int main(int argc, char **argv)
          .text = &a.decode,
          .help = "Print the text of these tokens instead",
          .value = "N N .."},
-        {.shared = OPTION_OUTPUT, .file = &a.output},
+        {.shared = OPTION_OUTPUT, .file = &a.output, .use = OPTION_WRITES},
         {.arguments = &a.files},
     };
     const struct option_group group = {.options = options, .count = G_N_ELEMENTS(options)};

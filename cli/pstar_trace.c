@@ -181,7 +181,10 @@ static int export(int argc, char **argv)
          .choice = &a.format,
          .help = "JSON lines (default), or Chrome trace events, which Perfetto opens",
          .value = "jsonl|chrome"},
-        {.shared = OPTION_OUTPUT, .file = &a.output, .help = "default: standard output"},
+        {.shared = OPTION_OUTPUT,
+         .file = &a.output,
+         .use = OPTION_WRITES,
+         .help = "default: standard output"},
         {.arguments = &a.files, .value = "TRACE"},
     };
     return pstar_trace_command("export", "Writes a trace for other tools.", options,

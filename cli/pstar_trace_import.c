@@ -99,7 +99,7 @@ int pstar_trace_import(int argc, char **argv)
          .file = &a.times,
          .help = "With an execution trace: the profiler's JSON of the same run, for its times",
          .value = "FILE"},
-        {.shared = OPTION_OUTPUT, .file = &a.output, .value = "TRACE"},
+        {.shared = OPTION_OUTPUT, .file = &a.output, .use = OPTION_WRITES_FILE, .value = "TRACE"},
         {.arguments = &a.files, .value = "FILE"},
     };
     return pstar_trace_command("import",

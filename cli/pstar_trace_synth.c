@@ -106,7 +106,10 @@ int pstar_trace_synth(int argc, char **argv)
          .flag = &a.unfused,
          .help = "As in frameworks that fuse no operators: attention scores lie in memory"},
         {.shared = OPTION_PLATFORM, .file = &a.platform, .help = "durations are estimated for it"},
-        {.shared = OPTION_OUTPUT, .file = &a.output, .value = "FILE.pstar"},
+        {.shared = OPTION_OUTPUT,
+         .file = &a.output,
+         .use = OPTION_WRITES_FILE,
+         .value = "FILE.pstar"},
     };
     return pstar_trace_command("synth",
                                "Writes the trace of one iteration of a model that never ran, by "

@@ -1,8 +1,11 @@
 #include "traces/output_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <glib/gstdio.h>
+#include <limits.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,8 +16,45 @@ static bool fail(const char *path, int code, GError **error)
     return false;
 }
 
+/* Returns the descriptor N of "/dev/fd/N", or -1. */
+static int descriptor_of(const char *path)
+{
+    guint64 number;
+    if (!g_str_has_prefix(path, "/dev/fd/") ||
+        !g_ascii_string_to_unsigned(path + strlen("/dev/fd/"), 10, 0, INT_MAX, &number, NULL))
+        return -1;
+    return (int)number;
+}
+
+FILE *output_stream_open(const char *path)
+{
+    int descriptor = descriptor_of(path);
+    if (descriptor < 0)
+        return fopen(path, "we");
+    int copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+    FILE *stream = copy < 0 ? NULL : fdopen(copy, "w");
+    if (!stream && copy >= 0)
+        close(copy);
+    return stream;
+}
+
+bool output_folder_has_place(const char *path, GError **error)
+{
+    g_autofree char *folder = g_strdup(path);
+    while (*folder && !g_file_test(folder, G_FILE_TEST_EXISTS)) {
+        char *parent = g_path_get_dirname(folder);
+        g_free(folder);
+        folder = parent;
+    }
+    if (!g_file_test(folder, G_FILE_TEST_IS_DIR))
+        return fail(path, *folder ? ENOTDIR : ENOENT, error);
+    return g_access(folder, W_OK | X_OK) == 0 || fail(path, errno, error);
+}
+
 bool output_file_has_place(const char *path, GError **error)
 {
+    if (descriptor_of(path) >= 0)
+        return true;
     g_autofree char *parent = g_path_get_dirname(path);
     g_autofree char *folder = g_build_filename(parent, ".", NULL); /* fails below if it is a file */
     bool is_there = g_file_test(path, G_FILE_TEST_EXISTS);
@@ -30,18 +70,19 @@ bool output_file_has_place(const char *path, GError **error)
 static char *temporary_of(const char *path)
 {
     struct stat status;
-    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
+    if (descriptor_of(path) >= 0 || (stat(path, &status) == 0 && !S_ISREG(status.st_mode)))
         return NULL;
     return g_strdup_printf("%s.%08x.tmp", path, g_random_int());
 }
 
 bool output_file_open(struct output_file *file, const char *path, GError **error)
 {
-    char *target = realpath(path, NULL); /* NULL where nothing is there yet */
+    bool follow = descriptor_of(path) < 0;
+    char *target = follow ? realpath(path, NULL) : NULL; /* NULL where nothing is there yet */
     *file = (struct output_file){.path = g_strdup(target ? target : path)};
     free(target);
     file->temporary = temporary_of(file->path);
-    file->stream = fopen(file->temporary ? file->temporary : file->path, "we");
+    file->stream = output_stream_open(file->temporary ? file->temporary : file->path);
     if (file->stream)
         return true;
     fail(path, errno, error);

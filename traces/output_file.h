@@ -15,6 +15,12 @@ struct output_file {
 /* Checks early, before hours of computing its contents, whether an output can be created or
  * replaced. Returns false with a G_FILE_ERROR if not. */
 bool output_file_has_place(const char *path, GError **error);
+/* The same for a folder, which may be there, or is made with the folders above it. */
+bool output_folder_has_place(const char *path, GError **error);
+
+/* Opens a file for writing at once, without a temporary file. "/dev/fd/N" writes to the descriptor
+ * as it is, without replacing what it is open on. Returns NULL, with errno set, if that fails. */
+FILE *output_stream_open(const char *path);
 
 /* Opens what is to become `path`. It is written beside its place and moved there when complete, so
  * that a file that was there stays whole where writing fails; symbolic links stay links. What is no

@@ -1,6 +1,7 @@
 #include "engine/train/run_report.h"
 
 #include "chunks/chunk_spread.h"
+#include "traces/output_file.h"
 #include "traces/size.h"
 
 #include <errno.h>
@@ -25,7 +26,7 @@ static bool fail(const char *path, GError **error)
 
 struct run_log *run_log_open(const char *path, GError **error)
 {
-    FILE *file = path ? fopen(path, "we") : NULL;
+    FILE *file = path ? output_stream_open(path) : NULL;
     if (path && !file) {
         fail(path, error);
         return NULL;

@@ -263,7 +263,7 @@ static bool training_open(struct training *training, const struct run_options *o
     *training = (struct training){.options = options, .run = run};
     if (options->save && !checkpoint_try(options->save, run->iteration->trace, error)) {
         g_prefix_error(error, "--save: ");
-        return false;
+        return failure_mark(error, FAILURE_RUNNING);
     }
     training->data = open_data(training, options->data, options->held_out, error);
     if (!training->data)
@@ -649,7 +649,7 @@ static bool open_and_train(const struct run_options *options, const struct run_p
                         .summary = {.eval_loss = NAN}};
     watch->begin(watch->data);
     bool ok = training_open(&training, options, run, watch, error) &&
-              (loop.log = run_log_open(options->log, error)) && emit_plan(options, run, error);
+              emit_plan(options, run, error) && (loop.log = run_log_open(options->log, error));
     if (ok && !train(&loop, error))
         ok = failure_mark(error, FAILURE_RUNNING);
     watch->end(watch->data);

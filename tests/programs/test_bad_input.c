@@ -189,7 +189,7 @@ static const struct bad table[] = {
      {"newest"}},
     {"precision", RUN BUDGET "--precision fp8 --log out.jsonl", 2, {"fp8"}},
     {"recompute", RUN "--recompute 7 --log out.jsonl", 2, {"--recompute 7"}},
-    {"log", RUN "--log none/out.jsonl", 2, {"none/out.jsonl", "No such file"}},
+    {"log", RUN "--log none/out.jsonl", 1, {"none/out.jsonl", "No such file"}},
     {"resume", "pstar-run --resume none --data text.txt --log out.jsonl", 2, {"none"}},
     {"synth/positions",
      "pstar-trace synth --model model --batch 1 --seq 4096 --precision fp32 -o out.pstar",

@@ -222,7 +222,6 @@ static void test_usage(void)
         "pstar-plan run.pstar --min-memory 5%",
         "pstar-plan run.pstar --min-memory five " PLATFORM,
         "pstar-plan run.pstar --sensitivity s.svg --seq 4 " PLATFORM,
-        "pstar-plan run.pstar --sensitivity missing/s.svg " PLATFORM,
         "pstar-plan run.pstar --batch 4 --device-memory 1MiB -o plan.json",
         "pstar-plan run.pstar --time-limit nan --device-memory 1MiB -o plan.json",
         "pstar-plan run.pstar --verify plan.json --explain plan.json",

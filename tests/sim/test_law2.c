@@ -130,10 +130,11 @@ static char *placement_options(const struct draw *d)
     else
         g_string_append_printf(text,
                                "--chunk-size %" G_GUINT64_FORMAT
-                               " --policy %s --look-ahead %u --device-memory %" G_GUINT64_FORMAT,
+                               "B --policy %s --look-ahead %u --device-memory %" G_GUINT64_FORMAT
+                               "B",
                                d->chunk_bytes, d->policy->name, d->look_ahead, d->device_budget);
     if (!d->planned && d->host_budget != UINT64_MAX)
-        g_string_append_printf(text, " --host-memory %" G_GUINT64_FORMAT, d->host_budget);
+        g_string_append_printf(text, " --host-memory %" G_GUINT64_FORMAT "B", d->host_budget);
     if (d->link)
         g_string_append_printf(text, " --link %s", d->link);
     return g_strdup(text->str);

@@ -1,0 +1,133 @@
+/* Outputs of all programs: that they cannot be written is found before the work, they replace no
+ * input, and "-" is standard output. */
+#include "workshop.h"
+
+#include <string.h>
+
+#define PLATFORM "--platform " PROJECT_DIR "/platforms/a100-40gb.json"
+#define BUDGET   " --device-memory 10MiB " PLATFORM " "
+#define RUN      "pstar-run --model model --data text.txt --batch 2 --seq 32 --steps 2 --threads 1 "
+
+static struct workshop *set_up(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(
+        workshop, "pstar-trace synth --model model --batch 2 --seq 32 --precision fp32 " PLATFORM
+                  " -o good.pstar");
+    return workshop;
+}
+
+static void expect(const struct workshop *workshop, const char *command, int status,
+                   const char *says)
+{
+    g_autofree char *before = workshop_listing(workshop);
+    struct outcome outcome = workshop_run(workshop, command);
+    g_autofree char *after = workshop_listing(workshop);
+    g_test_message("%s\nstatus %d: %s", command, outcome.status, outcome.err);
+    g_assert_cmpint(outcome.status, ==, status);
+    g_assert_nonnull(strstr(outcome.err, says));
+    g_assert_cmpstr(after, ==, before);
+    outcome_clear(&outcome);
+}
+
+/* The inputs are missing, so a program that looked at them first would say so. */
+static void test_no_place(void)
+{
+    static const char *const commands[][2] = {
+        {"pstar-run --model none --data none --log", "nowhere/x"},
+        {"pstar-run --model none --data none --emit-plan", "nowhere/x"},
+        {"pstar-run --probe -o", "nowhere/x"},
+        {"pstar-sim none.pstar --device-memory 10MiB --json", "nowhere/x"},
+        {"pstar-sim none.pstar --device-memory 10MiB --csv", "text.txt/x"},
+        {"pstar-sim none.pstar --device-memory 10MiB --timeline", "model"},
+        {"pstar-sim none.pstar --device-memory 10MiB --emit-plan", "nowhere/x"},
+        {"pstar-plan none.pstar --device-memory 10MiB -o", "nowhere/x"},
+        {"pstar-plan none.pstar --device-memory 10MiB -o y --timeline", "nowhere/x"},
+        {"pstar-plan none.pstar --device-memory 10MiB --sensitivity", "nowhere/x.svg"},
+        {"pstar-trace export none.pstar --format jsonl -o", "nowhere/x"},
+        {"pstar-trace import none.json -o", "nowhere/x"},
+        {"pstar-trace synth --model none -o", "nowhere/x"},
+        {"pstar-report none.pstar -o", "text.txt/x"},
+        {"pstar-tokens --model none none.txt -o", "nowhere/x"},
+    };
+    struct workshop *workshop = set_up();
+    for (size_t i = 0; i < G_N_ELEMENTS(commands); i++) {
+        g_autofree char *command = g_strjoin(" ", commands[i][0], commands[i][1], NULL);
+        g_autofree char *says = g_strconcat(": ", commands[i][1], ": cannot be written", NULL);
+        expect(workshop, command, 1, says);
+    }
+    expect(workshop, "pstar-collect -o nowhere/x -- sh -c 'echo > ran'", 1, "--output: nowhere/x");
+    workshop_write(workshop, "log.jsonl", "old");
+    expect(workshop, RUN "--emit-plan nowhere/p.json --log log.jsonl", 1, "--emit-plan: nowhere");
+    workshop_free(workshop);
+}
+
+static void test_same(void)
+{
+    struct workshop *workshop = set_up();
+    workshop_must_run(workshop, "ln -s text.txt link.txt");
+    workshop_must_run(workshop, "pstar-plan good.pstar" BUDGET "-o plan.json");
+    expect(workshop, RUN "--log text.txt", 2, "--log text.txt: is also the file of --data");
+    expect(workshop, RUN "--log link.txt", 2, "--log link.txt: is also the file of --data");
+    expect(workshop, RUN "--log x --emit-plan ./x", 2, "--emit-plan ./x");
+    expect(workshop, RUN "--plan plan.json --log plan.json", 2, "is also the file of --plan");
+    expect(workshop, "pstar-plan good.pstar" BUDGET "-o good.pstar", 2, "would replace an input");
+    expect(workshop, "pstar-sim good.pstar" BUDGET "--json good.pstar", 2,
+           "would replace an input");
+    expect(workshop, "pstar-sim good.pstar" BUDGET "--json x --csv x", 2, "is also the file of");
+    expect(workshop, "pstar-trace import good.pstar -o good.pstar", 2, "would replace an input");
+    workshop_free(workshop);
+}
+
+static json_t *printed(const struct workshop *workshop, const char *command)
+{
+    struct outcome outcome = workshop_run(workshop, command);
+    g_test_message("%s: %s", command, outcome.err);
+    g_assert_cmpint(outcome.status, ==, 0);
+    json_t *json = json_loads(outcome.out, 0, NULL);
+    g_assert_nonnull(json);
+    outcome_clear(&outcome);
+    return json;
+}
+
+static void test_standard_output(void)
+{
+    struct workshop *workshop = set_up();
+    json_t *sweep = printed(workshop, "pstar-sim good.pstar" BUDGET "--policy opt --json -");
+    json_t *plan = printed(workshop, "pstar-plan good.pstar" BUDGET "-o -");
+    json_t *timeline = printed(workshop, "pstar-sim good.pstar" BUDGET
+                                         "--policy opt --chunk-size 64KiB --timeline /dev/stdout");
+    g_assert_nonnull(json_object_get(sweep, "results"));
+    g_assert_nonnull(json_object_get(plan, "moments"));
+    json_decref(sweep);
+    json_decref(plan);
+    json_decref(timeline);
+
+    struct outcome log = workshop_run(workshop, RUN "--log -");
+    g_assert_cmpint(log.status, ==, 0);
+    g_auto(GStrv) lines = g_strsplit(g_strchomp(log.out), "\n", -1);
+    g_assert_cmpuint(g_strv_length(lines), ==, 2);
+    g_assert_true(g_str_has_prefix(lines[1], "{\"step\":2,"));
+    g_assert_nonnull(strstr(log.err, "tokens a second"));
+    outcome_clear(&log);
+    /* What a shell appends to stays. */
+    workshop_must_run(workshop,
+                      "sh -c 'echo first > all; " RUN "--log - >> all; wc -l < all > count'");
+    struct outcome count = workshop_run(workshop, "cat count");
+    g_assert_cmpstr(g_strstrip(count.out), ==, "3");
+    outcome_clear(&count);
+    expect(workshop, "pstar-trace synth --model model --batch 1 --seq 8 -o -", 2,
+           "--output -: cannot go to standard output");
+    expect(workshop, "pstar-sim good.pstar" BUDGET "--json - --csv -", 2,
+           "cannot both go to standard output");
+    workshop_free(workshop);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/outputs/no-place", test_no_place);
+    g_test_add_func("/outputs/same", test_same);
+    g_test_add_func("/outputs/standard-output", test_standard_output);
+    return g_test_run();
+}
