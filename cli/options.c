@@ -59,7 +59,20 @@ static const struct {
                          "Write when each operator and copy runs, for pstar-report and "
                          "chrome://tracing",
                          "FILE", 0},
+    [OPTION_TOP] = {"top", "How many of the best to print", "N|all", 0},
 };
+
+bool options_parse_top(const char *text, uint32_t usual, uint32_t *top, GError **error)
+{
+    guint64 count = usual;
+    *top = UINT32_MAX;
+    if (text && strcmp(text, "all") == 0)
+        return true;
+    if (text && !g_ascii_string_to_unsigned(text, 10, 1, G_MAXINT32, &count, NULL))
+        return options_refuse(error, "--top %s: must be all, or an integer above 0", text);
+    *top = (uint32_t)count;
+    return true;
+}
 
 static const char *name_of(const struct option *option)
 {

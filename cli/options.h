@@ -38,6 +38,7 @@ enum shared_option {
     OPTION_SEQUENCE,
     OPTION_THREADS,
     OPTION_TIMELINE,
+    OPTION_TOP,
     SHARED_OPTIONS
 };
 
@@ -95,6 +96,9 @@ bool options_check_outputs(const struct option_group *groups, size_t group_count
 
 /* Frees the texts and arguments that the options' targets hold. */
 void options_clear(const struct option_group *groups, size_t group_count);
+
+/* Parses the value of --top: "all" becomes UINT32_MAX, NULL `usual`. */
+bool options_parse_top(const char *text, uint32_t usual, uint32_t *top, GError **error);
 
 /* Sets a G_OPTION_ERROR with the message and a hint at --help; returns false. */
 G_GNUC_PRINTF(2, 3)

@@ -21,7 +21,7 @@ enum freedom { FREE, AS_TRACED, FREEDOM_DEFAULT };
 
 struct plan_arguments {
     char *device_memory, *host_memory, *link, *platform, *output, *explain, *verify, *chunk_size,
-        *layout, *emit, *timeline;
+        *layout, *emit, *timeline, *json, *top;
     char **files;
     uint8_t objective; /* enum objective; OBJECTIVES if not given */
     uint8_t recompute, offload, embedding, bytes_per_parameter, micro_batch; /* enum freedom */
@@ -49,6 +49,7 @@ static struct plan_paths paths_of(const struct plan_arguments *a, const char *pl
                                .platform = a->platform,
                                .link = a->link,
                                .timeline = a->timeline,
+                               .json = a->json,
                                .emit = a->emit};
 }
 
@@ -106,7 +107,9 @@ static bool answer(const struct plan_arguments *a, const struct search_inputs *i
 static bool plan(const struct plan_arguments *a, const struct search_inputs *in,
                  const struct search_options *options, GError **error)
 {
-    const struct plan_paths paths = paths_of(a, a->output);
+    struct plan_paths paths = paths_of(a, a->output);
+    if (!options_parse_top(a->top, 0, &paths.top, error))
+        return false;
     unsigned scope = (a->recompute == AS_TRACED ? 0 : RUN_RECOMPUTE) |
                      (a->offload == AS_TRACED ? 0 : RUN_OFFLOAD) |
                      (a->embedding == AS_TRACED ? 0 : RUN_EMBEDDING) |
@@ -157,7 +160,7 @@ static bool make(const struct plan_arguments *a, GError **error)
 static bool ask(const struct plan_arguments *a, GError **error)
 {
     bool models = question_is_about_models(&a->question);
-    if (a->explain || a->verify || a->emit || a->timeline || a->output ||
+    if (a->explain || a->verify || a->emit || a->timeline || a->json || a->top || a->output ||
         a->objective < OBJECTIVES || a->chunk_size || a->layout ||
         a->recompute != FREEDOM_DEFAULT || a->offload != FREEDOM_DEFAULT ||
         a->micro_batch != FREEDOM_DEFAULT || a->time_limit > 0)
@@ -205,6 +208,8 @@ static bool choose(const struct plan_arguments *a, GError **error)
         return false;
     if (a->explain && a->verify)
         return options_refuse(error, "--explain and --verify exclude each other");
+    if ((a->explain || a->verify) && (a->json || a->top))
+        return options_refuse(error, "--json and --top go with -o");
     if (a->explain && a->timeline)
         return options_refuse(error, "--timeline goes with -o or --verify");
     if (a->explain && a->emit && !one)
@@ -301,6 +306,14 @@ int main(int argc, char **argv)
          .help = "Also write the nearest settings of another system beside the plan",
          .value = "deepspeed|fsdp"},
         {.shared = OPTION_TIMELINE, .file = &a.timeline, .use = OPTION_WRITES},
+        {.shared = OPTION_JSON,
+         .file = &a.json,
+         .help = "of the search: figures, bounds and runners-up",
+         .value = "FILE",
+         .use = OPTION_WRITES},
+        {.shared = OPTION_TOP,
+         .text = &a.top,
+         .help = "runners-up, and why they lost; default: none"},
         {.arguments = &a.files, .value = "TRACE"},
     };
     const struct option questions[] = {

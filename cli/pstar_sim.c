@@ -11,7 +11,6 @@
 #include "traces/trace_file.h"
 
 #include <stdio.h>
-#include <string.h>
 
 struct sim_arguments {
     char *device_memory, *host_memory, *chunk_size, *layout, *policy, *strategy, *look_ahead, *link,
@@ -24,6 +23,8 @@ struct sim_arguments {
     uint8_t objective; /* enum objective; OBJECTIVES if not given */
     bool fits, phases, no_clip;
 };
+
+enum { USUAL_TOP = 10 };
 
 /* The files and values that the arguments name. */
 struct sim_inputs {
@@ -86,19 +87,6 @@ static bool read_budgets(const struct sim_arguments *a, struct sim_inputs *in, G
     return (in->budgets = budgets_read(&request, &in->host_budget, error));
 }
 
-static bool read_top(const char *text, uint32_t *top, GError **error)
-{
-    enum { DEFAULT = 10 };
-    guint64 count = DEFAULT;
-    *top = SWEEP_ALL;
-    if (text && strcmp(text, "all") == 0)
-        return true;
-    if (text && !g_ascii_string_to_unsigned(text, 10, 1, G_MAXINT32, &count, NULL))
-        return options_refuse(error, "--top %s: must be all, or an integer above 0", text);
-    *top = (uint32_t)count;
-    return true;
-}
-
 /* Rows are ranked by what they are known to differ in. */
 static enum objective objective_of(const struct sim_arguments *a, const struct trace *trace)
 {
@@ -109,7 +97,7 @@ static enum objective objective_of(const struct sim_arguments *a, const struct t
 
 static bool read_inputs(const struct sim_arguments *a, struct sim_inputs *in, GError **error)
 {
-    return read_top(a->top, &in->top, error) &&
+    return options_parse_top(a->top, USUAL_TOP, &in->top, error) &&
            (in->look_aheads = sizes_parse_counts(a->look_ahead, error)) &&
            read_policies(a, in, error) && read_platform(a, in, error) &&
            (in->costs = costs_read(a->platform, a->link, error)) &&
@@ -245,10 +233,9 @@ int main(int argc, char **argv)
         {.shared = OPTION_OBJECTIVE,
          .choice = &a.objective,
          .help = "default: time, or traffic if the trace has no durations"},
-        {.name = "top",
+        {.shared = OPTION_TOP,
          .text = &a.top,
-         .help = "How many of the best configurations of each budget to print; default: 10",
-         .value = "N|all"},
+         .help = "configurations of each budget; default: 10"},
         {.shared = OPTION_THREADS, .count32 = &a.threads, .least = 1},
         {.shared = OPTION_JSON, .file = &a.json, .use = OPTION_WRITES, .value = "FILE"},
         {.name = "csv",

@@ -147,8 +147,12 @@ bool request_plan(const struct plan_paths *paths, const struct trace *trace,
     bool ok = request_write(paths, trace, options, result, error);
     if (ok)
         explain_result(result->best, stdout);
+    if (ok && paths->top)
+        explain_rivals(result->best, options->objective, paths->top, stdout);
     if (ok)
         print_band(result->best, trace, options);
+    ok = ok && (!paths->json || explain_write_json(result->best, options->objective, paths->plan,
+                                                   paths->json, error));
     if (ok && paths->emit)
         ok = emit_beside(paths->plan, paths->emit, result->best->plan, result->best->trace, stdout,
                          error);

@@ -8,7 +8,8 @@
 struct plan_paths {
     const char *plan, *trace;
     const char *platform, *link; /* of a plan that is read: default, its certificate's */
-    const char *timeline;        /* to write */
+    const char *timeline, *json; /* to write; `json` has the result of a search */
+    uint32_t top;                /* how many runners-up of a search to print */
     const char *emit;            /* the other system whose settings to write beside the plan */
 };
 

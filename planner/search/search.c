@@ -356,6 +356,17 @@ static struct search_baseline describe_baseline(const struct plan *plan, const c
                                     plan->policy ? plan->look_ahead : 0, plan->predicted};
 }
 
+static void describe_layouts(struct search *search, struct search_result *result)
+{
+    uint32_t best[SEARCH_LAYOUTS];
+    uint32_t count = trials_rank(search->trials, search->options.objective, true, best,
+                                 SEARCH_LAYOUTS);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct plan *plan = search_trial(search, best[i])->plan;
+        result->layouts[i] = describe_baseline(plan, plan->made_by ? plan->made_by : "planner");
+    }
+}
+
 static void describe(struct search *search, struct search_result *result)
 {
     enum objective objective = search->options.objective;
@@ -365,6 +376,7 @@ static void describe(struct search *search, struct search_result *result)
         result->policy = describe_baseline(policy, policy->policy);
     if (strategy)
         result->strategy = describe_baseline(strategy, strategy->made_by);
+    describe_layouts(search, result);
     result->layouts_tried = count_layouts(search);
     for (guint i = search->described; i < search->trials->len; i++)
         result->plans_tried += search_trial(search, i)->plans;
@@ -495,5 +507,7 @@ void search_result_free(struct search_result *result)
     trace_free(result->trace);
     g_free(result->policy.name);
     g_free(result->strategy.name);
+    for (int i = 0; i < SEARCH_LAYOUTS; i++)
+        g_free(result->layouts[i].name);
     g_free(result);
 }

@@ -44,10 +44,14 @@ struct search_baseline {
     struct plan_figures figures;
 };
 
+enum { SEARCH_LAYOUTS = 16 };
+
 struct search_result {
     struct plan *plan;
     struct trace *trace; /* with the updates where the plan has them */
     struct search_baseline policy, strategy;
+    struct search_baseline layouts[SEARCH_LAYOUTS]; /* the best plans of the search with different
+                                                       layouts, best first; fewer have names */
     uint32_t layouts_tried, plans_tried; /* plans: since the last result of the same search */
     bool stopped;                        /* before its end */
 };
