@@ -168,7 +168,7 @@ class Instance:
 
     def need_of(self, trace, host):
         budget = [] if host is None else ["--host-memory", host]
-        self.programs.call("pstar-sim", trace, "--device-memory", 1, "--chunk-size", 256, "--policy", "fifo",
+        self.programs.call("pstar-sim", trace, "--device-memory", "1B", "--chunk-size", "256B", "--policy", "fifo",
                            *budget, "--json", "need.json", allowed=(3,))
         reason = json.loads((self.programs.folder / "need.json").read_text())["results"][0]["reason"]
         if not reason.startswith("device memory"):

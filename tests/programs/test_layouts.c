@@ -191,7 +191,7 @@ static void test_one_chunk_a_tensor(void)
     run(workshop, "pstar-trace synth --model model " JOB " -o run.pstar");
     run(workshop, "pstar-sim run.pstar --device-memory 40%% --policy opt --json sweep.json");
     g_autofree char *found = printed(workshop, "pstar-plan run.pstar --device-memory 40% "
-                                               "--chunk-size 256 -o plan.json");
+                                               "--chunk-size 256B -o plan.json");
     expect_in(found, "chunks of 256 B to 32 KiB");
     g_autofree char *explained = printed(workshop, "pstar-plan --explain plan.json");
     expect_in(explained, "smallest     typical     largest");
