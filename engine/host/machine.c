@@ -22,21 +22,90 @@ static uint64_t free_bytes(void)
     return kilobytes * 1024;
 }
 
-/* Returns what a container may have in all, or UINT64_MAX outside of a container. */
-static uint64_t allowed_bytes(void)
+/* ---- control groups ---- */
+
+/* The files of one version of the kernel's interface. */
+struct group_files {
+    const char *limit, *usage;
+    const char *cache; /* the key in memory.stat of the bytes that the kernel can take back */
+};
+
+static const struct group_files unified_files = {"memory.max", "memory.current", "inactive_file"};
+static const struct group_files separate_files = {"memory.limit_in_bytes", "memory.usage_in_bytes",
+                                                  "total_inactive_file"};
+
+/* Reads the number at the beginning of a file, or returns false if there is none. */
+static bool read_number(const char *folder, const char *name, uint64_t *number)
 {
-    FILE *file = fopen("/sys/fs/cgroup/memory.max", "re");
-    uint64_t bytes;
-    if (!file || fscanf(file, "%" G_GUINT64_FORMAT, &bytes) != 1)
-        bytes = UINT64_MAX;
-    if (file)
-        fclose(file);
-    return bytes;
+    g_autofree char *path = g_build_filename(folder, name, NULL), *text = NULL;
+    char *end;
+    if (!g_file_get_contents(path, &text, NULL, NULL))
+        return false;
+    *number = g_ascii_strtoull(text, &end, 10);
+    return end > text;
+}
+
+static uint64_t read_cache(const char *folder, const char *key)
+{
+    g_autofree char *path = g_build_filename(folder, "memory.stat", NULL), *text = NULL;
+    if (!g_file_get_contents(path, &text, NULL, NULL))
+        return 0;
+    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+    for (char **line = lines; *line; line++) {
+        size_t length = strlen(key);
+        if (g_str_has_prefix(*line, key) && (*line)[length] == ' ')
+            return g_ascii_strtoull(*line + length, NULL, 10);
+    }
+    return 0;
+}
+
+static uint64_t left_in_group(const char *folder, const struct group_files *files)
+{
+    uint64_t limit, usage;
+    if (!read_number(folder, files->limit, &limit) || !read_number(folder, files->usage, &usage))
+        return UINT64_MAX;
+    uint64_t cache = MIN(usage, read_cache(folder, files->cache));
+    return limit > usage - cache ? limit - (usage - cache) : 0;
+}
+
+/* Returns the least of a group and the groups above it. A container sees other paths than the
+ * kernel's, and finds no files until the root. */
+static uint64_t left_in_groups(const char *mount, const char *group,
+                               const struct group_files *files)
+{
+    g_autofree char *path = g_strdup(group);
+    uint64_t least = UINT64_MAX;
+    for (char *end = path + strlen(path); end; end = strrchr(path, '/')) {
+        *end = '\0';
+        g_autofree char *folder = g_build_filename(mount, path, NULL);
+        least = MIN(least, left_in_group(folder, files));
+    }
+    return least;
+}
+
+uint64_t machine_group_bytes(const char *membership, const char *mount)
+{
+    g_auto(GStrv) lines = g_strsplit(membership, "\n", -1);
+    g_autofree char *separate = g_build_filename(mount, "memory", NULL);
+    uint64_t least = UINT64_MAX;
+    for (char **line = lines; *line; line++) {
+        g_auto(GStrv) parts = g_strsplit(*line, ":", 3); /* number:controllers:path */
+        if (g_strv_length(parts) != 3)
+            continue;
+        g_auto(GStrv) controllers = g_strsplit(parts[1], ",", -1);
+        if (*parts[1] == '\0')
+            least = MIN(least, left_in_groups(mount, parts[2], &unified_files));
+        else if (g_strv_contains((const char *const *)controllers, "memory"))
+            least = MIN(least, left_in_groups(separate, parts[2], &separate_files));
+    }
+    return least;
 }
 
 uint64_t available_bytes(void)
 {
-    return MIN(free_bytes(), allowed_bytes());
+    g_autofree char *membership = NULL;
+    g_file_get_contents("/proc/self/cgroup", &membership, NULL, NULL);
+    return MIN(free_bytes(), machine_group_bytes(membership ? membership : "", "/sys/fs/cgroup"));
 }
 
 /* Returns the processor's name as the kernel knows it, like "Intel(R) Xeon(R) Processor". */
