@@ -76,6 +76,11 @@ static void test_refused(void)
     workshop_must_run(workshop, "pstar-trace synth --model model --batch 2 --seq 32 "
                                 "--precision bf16 -o run.pstar");
     refuses(workshop, "pstar-sim run.pstar" BUDGET " --policy ./none.so", "./none.so: ");
+    workshop_must_run(workshop, "mkfifo pipe.so");
+    refuses(workshop, "pstar-sim run.pstar" BUDGET " --policy ./pipe.so", "not a regular file");
+    workshop_must_run(workshop, "sh -c 'head -c 9000 " BROKEN_NO_VICTIM_PLUGIN " > cut.so'");
+    refuses(workshop, "pstar-sim run.pstar" BUDGET " --policy ./cut.so",
+            "./cut.so: the shared object is truncated");
     refuses(workshop, "pstar-sim run.pstar" BUDGET " --policy lru," BROKEN_OTHER_ABI_PLUGIN,
             "version 99");
     refuses(workshop, "pstar-run --model model --data text.txt --policy " BROKEN_NO_VICTIM_PLUGIN,

@@ -181,6 +181,46 @@ static void test_too_little_room(struct run_folder *folder, gconstpointer data)
     g_assert_false(run_folder_has(folder, "log.jsonl"));
 }
 
+/* A checkpoint that finds no room is left out; the run goes on, and the next one may find some. */
+static void test_full_meanwhile(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    static const char script[] = RUN_HERE
+        "--steps 1000000 --save-every 1 --save saved 2> errors & "
+        "until [ -e saved/trainer.json ]; do sleep 0.05; done; "
+        "head -c 15M /dev/zero > saved/ballast; head -c 2M /dev/zero > saved/more; "
+        "until grep -q 'goes on without this checkpoint' errors; do sleep 0.05; done; "
+        "rm saved/ballast saved/more; sleep 0.2; kill -TERM $!; wait $!; echo $? > status; "
+        "cp -r saved copy";
+    int status = run_mounted(folder, script, NULL);
+    if (status == 77) {
+        g_test_skip("nothing can be mounted here");
+        return;
+    }
+    g_autofree char *path = run_folder_path(folder, "status"), *ended = NULL;
+    g_assert_true(g_file_get_contents(path, &ended, NULL, NULL));
+    g_assert_cmpstr(g_strchomp(ended), ==, "143");
+    g_assert_cmpint(run_folder_run(folder, "--resume copy --steps 1000000 --dry-run", NULL, NULL),
+                    ==, 0);
+    g_assert_cmpint(saved_step(folder, "copy"), >, 1);
+    g_assert_false(run_folder_has(folder, "copy/next.partial"));
+}
+
+/* A log that cannot be written ends the run, but not without a checkpoint. */
+static void test_full_log(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *errors = NULL;
+    if (access("/dev/full", W_OK) != 0) {
+        g_test_skip("no /dev/full here");
+        return;
+    }
+    g_assert_cmpint(run_folder_run(folder, "--steps 9 --log /dev/full --save saved", NULL, &errors),
+                    ==, 1);
+    run_folder_expect(errors, "/dev/full: No space left on device");
+    g_assert_cmpint(saved_step(folder, "saved"), ==, 1);
+}
+
 /* A state that is a pipe or a folder is refused, not waited for. */
 static void test_odd_states(struct run_folder *folder, gconstpointer data)
 {
@@ -210,6 +250,8 @@ int main(int argc, char **argv)
     ADD("mount-point", test_mount_point);
     ADD("impossible-places", test_impossible_places);
     ADD("too-little-room", test_too_little_room);
+    ADD("full-meanwhile", test_full_meanwhile);
+    ADD("full-log", test_full_log);
     ADD("odd-states", test_odd_states);
     return g_test_run();
 }
