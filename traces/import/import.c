@@ -144,11 +144,29 @@ static bool import_write_profile(const char *from, const char *to, const struct 
     return ok;
 }
 
+/* Without shapes nobody knows how large the parameters of a training step are, so that nothing can
+ * be simulated or planned. */
+static bool check_shapes(const struct kineto *kineto, const char *from, GError **error)
+{
+    const char *marked_by;
+    g_autoptr(GPtrArray) steps = kineto_steps(kineto, &marked_by);
+    if (kineto->shapes || steps->len == 0)
+        return true;
+    g_set_error(
+        error, TRACE_ERROR, TRACE_ERROR_INVALID,
+        "%s: the profile has no shapes, so the sizes of parameters are unknown: record again "
+        "with profile(record_shapes=True, profile_memory=True)",
+        from);
+    return false;
+}
+
 bool import_kineto(const char *from, const char *to, GPtrArray *unknown, GError **error)
 {
     struct kineto *kineto = kineto_read(from, error);
-    if (!kineto)
+    if (!kineto || !check_shapes(kineto, from, error)) {
+        kineto_free(kineto);
         return false;
+    }
     struct trace *trace = kineto_iteration(kineto, unknown);
     bool ok = import_write_profile(from, to, trace, kineto, unknown, error);
     trace_free(trace);
