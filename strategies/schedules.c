@@ -275,19 +275,31 @@ static void enter_buffers(struct scripting *s)
     }
 }
 
+/* Adds the interval's bytes to the change of what is taken from the moment before to each moment.
+ * Returns the bytes that it takes before moment 0. */
+static int64_t take_slot(const struct scripting *s, const struct script_interval *interval,
+                         int64_t *change)
+{
+    int64_t bytes = slot(s, interval->chunk), length = interval->last_use + 1 - interval->enter;
+    uint32_t enter = wrap(s, interval->enter), leave = wrap(s, interval->last_use + 1);
+    change[enter] += bytes;
+    change[leave] -= bytes;
+    return ((int64_t)enter + length) / s->moments * bytes;
+}
+
 static void take_room(struct scripting *s)
 {
     int64_t always = 0;
     for (uint32_t c = 0; c < s->context->layout->chunk_count; c++)
         always += s->intervals->always[c] || s->homes->on_device[c] ? slot(s, c) : 0;
-    for (int64_t m = 0; m < s->moments; m++)
-        s->room[m] = (int64_t)s->context->device_budget - always -
+    g_autofree int64_t *change = g_new0(int64_t, (size_t)s->moments);
+    for (guint i = 0; i < s->intervals->items->len; i++)
+        always += take_slot(s, &g_array_index(s->intervals->items, struct script_interval, i),
+                            change);
+    for (int64_t m = 0, taken = always; m < s->moments; m++) {
+        taken += change[m];
+        s->room[m] = (int64_t)s->context->device_budget - taken -
                      (int64_t)s->context->accesses->non_model[m];
-    for (guint i = 0; i < s->intervals->items->len; i++) {
-        const struct script_interval *interval = &g_array_index(s->intervals->items,
-                                                                struct script_interval, i);
-        for (int64_t m = interval->enter; m <= interval->last_use; m++)
-            s->room[wrap(s, m)] -= slot(s, interval->chunk);
     }
 }
 
@@ -312,6 +324,18 @@ static gint by_first_use(gconstpointer left, gconstpointer right)
     return a->chunk < b->chunk ? -1 : a->chunk > b->chunk;
 }
 
+/* Moves the fetch ahead, but not before `from`, as long as there is room. */
+static void enter_ahead(struct scripting *s, struct script_interval *interval, int64_t from)
+{
+    int64_t bytes = slot(s, interval->chunk);
+    uint32_t m = wrap(s, interval->enter - 1);
+    while (interval->enter > from && s->room[m] >= bytes) {
+        interval->enter--;
+        s->room[m] -= bytes;
+        m = (m ? m : (uint32_t)s->moments) - 1;
+    }
+}
+
 /* Moves each fetch ahead of its use, as far as its rule allows and there is room throughout. */
 static void fetch_ahead(struct scripting *s)
 {
@@ -321,11 +345,8 @@ static void fetch_ahead(struct scripting *s)
                                                           struct script_interval, i);
         bool early = s->script->rules[interval->chunk].early;
         int64_t from = early ? interval->earliest : fetch_from(s, interval);
-        while (interval->fetch && interval->enter > from &&
-               s->room[wrap(s, interval->enter - 1)] >= slot(s, interval->chunk)) {
-            interval->enter--;
-            s->room[wrap(s, interval->enter)] -= slot(s, interval->chunk);
-        }
+        if (interval->fetch)
+            enter_ahead(s, interval, from);
     }
 }
 

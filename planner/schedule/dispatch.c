@@ -241,11 +241,10 @@ static void fetch_used(struct dispatcher *w)
     }
 }
 
-static bool has_room(const struct dispatcher *w, int64_t bytes, int64_t ahead)
+/* Returns the least room at the moments from `from` moments ahead until `to` moments ahead. */
+static int64_t least_room(const struct dispatcher *w, int64_t from, int64_t to)
 {
-    uint32_t m = wrap(w, w->now);
-    return headroom_at(w->headroom, m) - w->unused_bytes >= bytes &&
-           headroom_least(w->headroom, m, (uint32_t)ahead) >= bytes;
+    return headroom_least(w->headroom, wrap(w, w->now + from), (uint32_t)(to - from));
 }
 
 static bool is_ready(const struct dispatcher *w, const struct interval *interval, int64_t lap)
@@ -258,7 +257,8 @@ static bool is_ready(const struct dispatcher *w, const struct interval *interval
  * that waits for the host lets others pass, but keeps its room. */
 static bool fetch_ahead(struct dispatcher *w, int64_t limit_ns)
 {
-    int64_t best_ns = limit_ns, reserved = w->job->slack_bytes;
+    int64_t best_ns = limit_ns, reserved = w->job->slack_bytes, reached = 0;
+    int64_t room = headroom_at(w->headroom, wrap(w, w->now)) - w->unused_bytes;
     uint64_t best = 0;
     while (is_issued(w, w->next) || use_of(w, w->next) <= w->now)
         w->next++;
@@ -271,7 +271,9 @@ static bool fetch_ahead(struct dispatcher *w, int64_t limit_ns)
         const struct interval *interval = interval_at(w, fetched_interval(w, f));
         seen++;
         reserved += slot_bytes(w, interval);
-        if (!has_room(w, reserved, ahead))
+        room = MIN(room, least_room(w, reached, ahead));
+        reached = ahead;
+        if (room < reserved)
             break;
         if (!is_ready(w, interval, (int64_t)(f / w->fetch_count)))
             continue;

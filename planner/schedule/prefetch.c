@@ -105,22 +105,47 @@ static int64_t bytes_of(const struct intervals *intervals, const struct interval
     return (int64_t)intervals->reuses->slot_bytes[interval->chunk];
 }
 
+/* Returns how many of the moments before `to`, and not before `from`, follow each other within an
+ * iteration: at least one if there is any. */
+static int32_t unbroken(const struct intervals *intervals, int32_t from, int32_t to)
+{
+    return MIN(to - from, (int32_t)intervals_moment(intervals, to - 1) + 1);
+}
+
 static void take_headroom(const struct intervals *intervals, const struct interval *interval,
                           int32_t from, int32_t to, int64_t *headroom)
 {
-    for (int32_t m = from; m < to; m++)
-        headroom[intervals_moment(intervals, m)] -= bytes_of(intervals, interval);
+    int64_t bytes = bytes_of(intervals, interval);
+    while (from < to) {
+        int32_t count = unbroken(intervals, from, to);
+        int64_t *last = &headroom[intervals_moment(intervals, to - 1)];
+        for (int32_t i = 0; i < count; i++)
+            last[-i] -= bytes;
+        to -= count;
+    }
 }
 
-/* Returns the earliest moment, not before `limit`, from which there is room until the first use. */
+/* Returns the earliest moment, not before `limit`, from which there is room until `before`. */
+static int32_t find_room(const struct intervals *intervals, const struct interval *interval,
+                         int32_t limit, int32_t before, const int64_t *headroom)
+{
+    int64_t bytes = bytes_of(intervals, interval);
+    while (before > limit) {
+        int32_t count = unbroken(intervals, limit, before), free_count = 0;
+        const int64_t *last = &headroom[intervals_moment(intervals, before - 1)];
+        while (free_count < count && last[-free_count] >= bytes)
+            free_count++;
+        before -= free_count;
+        if (free_count < count)
+            break;
+    }
+    return before;
+}
+
 static int32_t find_entry(const struct intervals *intervals, const struct interval *interval,
                           int32_t limit, const int64_t *headroom)
 {
-    int32_t enter = interval->first_use;
-    while (enter > limit &&
-           headroom[intervals_moment(intervals, enter - 1)] >= bytes_of(intervals, interval))
-        enter--;
-    return enter;
+    return find_room(intervals, interval, limit, interval->first_use, headroom);
 }
 
 static void begin_headroom(const struct intervals *intervals, const struct retention *retention,
@@ -203,15 +228,6 @@ static void await_departures(struct intervals *intervals)
     }
 }
 
-static bool has_headroom(const struct intervals *intervals, const struct interval *interval,
-                         int32_t from, int32_t to, const int64_t *headroom)
-{
-    for (int32_t m = from; m < to; m++)
-        if (headroom[intervals_moment(intervals, m)] < bytes_of(intervals, interval))
-            return false;
-    return true;
-}
-
 void prefetch_fit(struct intervals *intervals, const struct retention *retention,
                   const struct moment_times *times, const uint64_t *d2h_ns)
 {
@@ -220,7 +236,8 @@ void prefetch_fit(struct intervals *intervals, const struct retention *retention
         headroom[m] = headroom_at(retention->headroom, m) + (int64_t)retention->reserve;
     for (guint i = 0; i < intervals->items->len; i++) {
         struct interval *interval = interval_at(intervals, i);
-        if (!has_headroom(intervals, interval, interval->last_use + 1, interval->leave, headroom))
+        if (find_room(intervals, interval, interval->last_use + 1, interval->leave, headroom) >
+            interval->last_use + 1)
             interval->leave = interval->last_use + 1;
         take_headroom(intervals, interval, interval->last_use + 1, interval->leave, headroom);
         interval->vacated = interval->leave;
