@@ -6,6 +6,11 @@
 
 enum { BETWEEN = 4 /* sizes an octave */, COMMON_TENSORS = 4 };
 
+/* In iterations of more operators, layouts of one kind whose numbers of chunks differ by less than
+ * this share of them count as one. */
+enum { LONG = 1000 };
+#define ALIKE_SHARE 0.03
+
 /* Smaller tensors, in mean tensors, are packed together. */
 #define SMALL_SHARE 0.125
 
@@ -19,9 +24,10 @@ static uint8_t widest(const struct trace *trace)
 
 /* Takes ownership of `layout`. If another one has the same chunks, it is only of use to strategies
  * that depend on the requested chunk size. */
-static void add_choice(struct layout_choices *choices, struct layout *layout, bool swept)
+static void add_choice(struct layout_choices *choices, struct layout *layout, uint8_t kind,
+                       bool swept)
 {
-    struct layout_choice choice = {.spec = {.given = layout}, .swept = swept};
+    struct layout_choice choice = {.spec = {.given = layout}, .kind = kind, .swept = swept};
     for (guint i = 0; i < choices->items->len && !choice.duplicate; i++) {
         struct layout_choice *other = &g_array_index(choices->items, struct layout_choice, i);
         choice.duplicate = layout_same_chunks(other->spec.given, layout);
@@ -33,6 +39,20 @@ static void add_choice(struct layout_choices *choices, struct layout *layout, bo
     }
     g_ptr_array_add(choices->layouts, layout);
     g_array_append_val(choices->items, choice);
+}
+
+/* Returns whether a layout of this kind with about as many chunks is listed. */
+static bool has_alike(const struct layout_choices *choices, const struct layout *layout,
+                      uint8_t kind)
+{
+    double count = layout->chunk_count;
+    for (guint i = 0; i < choices->items->len; i++) {
+        const struct layout_choice *other = &g_array_index(choices->items, struct layout_choice, i);
+        if (other->kind == kind &&
+            fabs(other->spec.given->chunk_count - count) < ALIKE_SHARE * count)
+            return true;
+    }
+    return false;
 }
 
 /* Adds chunks of `bytes` in the widest list, and in the others of equal bytes or equal elements. */
@@ -48,8 +68,13 @@ static void add_size(const struct trace *trace, struct layout_choices *choices, 
                 spec.chunk_bytes[list] = scaled ? layout_align(bytes / widest(trace) * width)
                                                 : bytes;
             }
-            add_choice(choices, layout_pack(trace, &spec, NULL),
-                       swept && !same_elements && !reordered);
+            struct layout *layout = layout_pack(trace, &spec, NULL);
+            bool swept_as_is = swept && !same_elements && !reordered;
+            uint8_t kind = (uint8_t)(1 + same_elements + 2 * reordered);
+            if (!swept_as_is && trace->operator_count > LONG && has_alike(choices, layout, kind))
+                layout_free(layout);
+            else
+                add_choice(choices, layout, kind, swept_as_is);
         }
 }
 
@@ -132,7 +157,7 @@ static void add_given(const struct trace *trace, struct layout_choices *choices,
     for (guint i = 0; i < given->len; i++) {
         const struct named_layout *named = g_ptr_array_index(given, i);
         const struct layout_spec spec = {.given = named->layout};
-        add_choice(choices, layout_pack(trace, &spec, NULL), swept);
+        add_choice(choices, layout_pack(trace, &spec, NULL), 0, swept);
     }
 }
 
@@ -144,7 +169,7 @@ struct layout_choices *layout_choices_new(const struct trace *trace, const GPtrA
     choices->layouts = g_ptr_array_new_with_free_func((GDestroyNotify)layout_free);
     choices->matrices_first = order_matrices_first(trace);
     if (start)
-        add_choice(choices, layout_copy(start), true);
+        add_choice(choices, layout_copy(start), 0, true);
     if (given) {
         add_given(trace, choices, given, !start);
     } else {
@@ -161,7 +186,7 @@ uint32_t layout_choices_find(struct layout_choices *choices, const struct layout
         if (layout_same_chunks(g_array_index(choices->items, struct layout_choice, i).spec.given,
                                layout))
             return i;
-    add_choice(choices, layout_copy(layout), false);
+    add_choice(choices, layout_copy(layout), 0, false);
     return choices->items->len - 1;
 }
 

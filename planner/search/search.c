@@ -298,7 +298,6 @@ static void try_mix(struct search *search)
  * sweep find a place for the optimizer; with that, all layouts are tried. */
 static void place_optimizer(struct search *search)
 {
-    uint32_t best;
     add_swept(search, half_on_host);
     search_run(search, search_run_plans);
     if (!found_any(search))
@@ -313,6 +312,12 @@ static void place_optimizer(struct search *search)
         if (step == COARSE_PARTS / 4)
             try_biases(search, PLACED_LAYOUTS, 2, BIAS_PARTS);
     }
+}
+
+/* Tries all layouts with the best place of the optimizer. */
+static void try_layouts_placed(struct search *search)
+{
+    uint32_t best;
     if (trials_rank(search->trials, search->options.objective, false, &best, 1))
         try_layouts(search, search_trial(search, best)->placement);
 }
@@ -418,6 +423,8 @@ static void search_broad(struct search *search)
 /* Searches around the best of those. */
 static void search_deep(struct search *search)
 {
+    if (search->context.strategies)
+        try_layouts_placed(search);
     for (int step = COARSE_PARTS / 8; search->context.strategies && step > 0; step /= 4)
         refine_placements(search, REFINED_LAYOUTS, step);
     try_biases(search, REFINED_LAYOUTS, 1, 2);

@@ -19,6 +19,7 @@
 
 struct layout_choice {
     struct layout_spec spec; /* given by the list that holds the choice */
+    uint8_t kind;            /* of its sizes and order; 0 if it was given */
     bool swept;              /* tried first: a given layout, or a size of a sweep in every list */
     bool duplicate; /* swept, but with the chunks of an earlier one: only strategies try it, which
                    may depend on the requested chunk size */
