@@ -4,8 +4,10 @@
 #include "engine/train/data_kind.h"
 #include "traces/files.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 G_DEFINE_QUARK(pstar_data_error, data_error)
 
@@ -18,6 +20,7 @@ struct data {
     GMappedFile *file;
     const uint8_t *map; /* of the file's bytes */
     size_t map_bytes;
+    struct stat status;       /* of the file, when it was mapped */
     const uint8_t *tokens_at; /* within map: [tokens], each of token_bytes */
     uint32_t token_bytes;     /* 1, 2 or 4 */
     uint64_t tokens;          /* of the whole file */
@@ -50,6 +53,8 @@ static bool map_file(struct data *data, GError **error)
         g_error_free(problem);
         return false;
     }
+    if (stat(data->path, &data->status) != 0)
+        return fail(data, DATA_ERROR_IO, error, "%s", g_strerror(errno));
     data->map = (const uint8_t *)g_mapped_file_get_contents(data->file);
     data->map_bytes = g_mapped_file_get_length(data->file);
     return true;
@@ -227,6 +232,15 @@ void data_close(struct data *data)
 uint64_t data_tokens(const struct data *data, enum data_share share)
 {
     return share == DATA_TRAINING ? data->training : data->tokens - data->training;
+}
+
+bool data_check(const struct data *data, GError **error)
+{
+    struct stat now;
+    if (stat(data->path, &now) != 0 || now.st_dev != data->status.st_dev ||
+        now.st_ino != data->status.st_ino || (uint64_t)now.st_size >= data->map_bytes)
+        return true; /* a file that is replaced or removed stays mapped */
+    return fail(data, DATA_ERROR_IO, error, "has become shorter while it is read");
 }
 
 bool data_is_text(const struct data *data)

@@ -57,6 +57,10 @@ void data_close(struct data *data); /* NULL is allowed */
  * and its last target. */
 uint64_t data_tokens(const struct data *data, enum data_share share);
 
+/* Fails if the file has become shorter since it was opened, because what is missing cannot be read.
+ */
+bool data_check(const struct data *data, GError **error);
+
 /* Returns whether the tokens are the bytes of a text. */
 bool data_is_text(const struct data *data);
 

@@ -566,12 +566,24 @@ static bool follow_step(struct loop *loop, struct run_log_entry *entry, bool *la
     return logged && saved;
 }
 
+/* Saves before the run ends if the data cannot be read any more. */
+static bool check_data(struct loop *loop, GError **error)
+{
+    const struct training *training = loop->training;
+    if (data_check(training->data, error) && (!training->eval || data_check(training->eval, error)))
+        return true;
+    if (training->options->save && loop->summary.steps > 0)
+        save(loop, true, NULL);
+    return false;
+}
+
 static bool take_steps(struct loop *loop, GError **error)
 {
     bool last = is_cut(loop), ok = true;
     while (ok && !last) {
         struct run_log_entry entry;
-        ok = take_step(loop, &entry, error) && follow_step(loop, &entry, &last, error);
+        ok = check_data(loop, error) && take_step(loop, &entry, error) &&
+             follow_step(loop, &entry, &last, error);
     }
     return ok;
 }

@@ -203,6 +203,14 @@ static const struct bad table[] = {
      {"3:1"}},
 
     /* configs and texts */
+    {"config/sparse",
+     "pstar-run --model sparse.json --data text.txt",
+     2,
+     {"sparse.json: has 4 GiB; a file of this kind has at most 64 MiB"}},
+    {"platform/sparse",
+     "pstar-sim good.pstar --device-memory 1MiB --platform sparse.json",
+     2,
+     {"sparse.json: has 4 GiB"}},
     {"config/missing", "pstar-run --model none --data text.txt", 2, {"none", "No such file"}},
     {"config/not-json", "pstar-run --model text.txt --data text.txt", 2, {"text.txt:1:"}},
     {"config/no-layers",
@@ -389,6 +397,7 @@ static void write_files(void)
     workshop_must_run(workshop, "pstar-trace synth --model model --batch 2 --seq 32 "
                                 "--precision fp32 -o good.pstar");
     alter_database("good.pstar", "UPDATE operators SET duration_ns = 1000");
+    workshop_must_run(workshop, "truncate -s 4G sparse.json");
     workshop_must_run(workshop, "pstar-plan good.pstar --device-memory 1MiB -o good.json");
     write_part("good.pstar", "truncated.pstar", 0.5);
     write_part("good.pstar", "version.pstar", 1.0);

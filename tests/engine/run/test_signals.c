@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 enum { POLL_MICROSECONDS = 10000, LOG_BYTES = 2000 };
 
@@ -110,6 +111,34 @@ static void test_second_signal(struct run_folder *folder, gconstpointer data)
     g_assert_cmpint(g_get_monotonic_time() - begun, <, 3 * G_USEC_PER_SEC);
 }
 
+/* A sample may take long. */
+static void test_sampling(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    int status, err;
+    GPid child = start(folder, "--steps 1 --sample 100000000 --log log.jsonl", NULL, &err);
+    await_log(folder, child, 1);
+    g_usleep(G_USEC_PER_SEC / 4);
+    g_assert_cmpint(kill(child, SIGINT), ==, 0);
+    g_free(await_end(child, err, &status));
+    g_assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGINT);
+}
+
+/* Data that is cut off ends the run with a message and a checkpoint, not with SIGBUS. */
+static void test_shorter_data(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    int status, err;
+    g_autofree char *path = run_folder_path(folder, "text.txt");
+    GPid child = start(folder, "--steps 1000000 --save saved --log log.jsonl", NULL, &err);
+    await_log(folder, child, LOG_BYTES);
+    g_assert_cmpint(truncate(path, 100), ==, 0);
+    g_autofree char *text = await_end(child, err, &status);
+    g_assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+    run_folder_expect(text, "text.txt: has become shorter while it is read");
+    g_assert_true(run_folder_has(folder, "saved/trainer.json"));
+}
+
 static void ignore_hangups(gpointer data)
 {
     (void)data;
@@ -161,6 +190,8 @@ int main(int argc, char **argv)
     ADD("hang-up", SIGHUP, test_saves);
     ADD("nothing-saved", 0, test_nothing_saved);
     ADD("second", 0, test_second_signal);
+    ADD("sampling", 0, test_sampling);
+    ADD("shorter-data", 0, test_shorter_data);
     ADD("ignored-hang-up", 0, test_ignored_hangup);
     ADD("progress-lines", 0, test_progress_lines);
     return g_test_run();
