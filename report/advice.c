@@ -6,55 +6,6 @@
 
 #include <math.h>
 
-char *command_trace(const struct report_inputs *inputs)
-{
-    if (inputs->traces->len)
-        return text_shell(((const struct input_trace *)g_ptr_array_index(inputs->traces, 0))->path);
-    for (guint s = 0; s < inputs->sweeps->len; s++) {
-        const struct sweep_file *sweep = g_ptr_array_index(inputs->sweeps, s);
-        if (sweep->trace)
-            return text_shell(sweep->trace);
-    }
-    return g_strdup("run.pstar");
-}
-
-char *command_platform(const struct report_inputs *inputs)
-{
-    return inputs->platform_path ? text_shell(inputs->platform_path) : g_strdup("machine.json");
-}
-
-char *command_plan(const struct report_inputs *inputs)
-{
-    if (!inputs->plans->len)
-        return g_strdup("plan.json");
-    return text_shell(((const struct input_plan *)g_ptr_array_index(inputs->plans, 0))->path);
-}
-
-/* Returns 0 if the memory is unknown or unlimited. */
-static uint64_t limited(uint64_t bytes)
-{
-    return bytes == UINT64_MAX ? 0 : bytes;
-}
-
-static uint64_t device_memory_of(const struct report_inputs *inputs)
-{
-    if (inputs->plans->len)
-        return limited(((const struct input_plan *)g_ptr_array_index(inputs->plans, 0))
-                           ->configuration.device_budget);
-    for (guint i = 0; i < inputs->tracks->len; i++) {
-        const struct tracks *tracks = g_ptr_array_index(inputs->tracks, i);
-        if (!tracks->measured)
-            return limited(tracks->configuration.device_budget);
-    }
-    return 0;
-}
-
-char *command_memory(const struct report_inputs *inputs)
-{
-    uint64_t bytes = device_memory_of(inputs);
-    return bytes ? g_strdup_printf("%" G_GUINT64_FORMAT, bytes) : g_strdup("SIZE");
-}
-
 /* Waits below this share of a step are not reported. */
 #define WORTH 0.03
 
@@ -66,8 +17,8 @@ struct advised_step {
     const struct tracks *tracks;
     guint number; /* of the tracks among the inputs */
     struct track_sums phases[TRACK_NO_PHASE], all;
-    const char *trace, *memory, *platform; /* words of command lines */
-    const char *busy, *link;               /* names of plots */
+    const char *trace, *machine; /* words of command lines */
+    const char *busy, *link;     /* names of plots */
 };
 
 static char *percent(double part, double whole)
@@ -78,8 +29,7 @@ static char *percent(double part, double whole)
 
 static char *plan_command(const struct advised_step *step)
 {
-    return g_strdup_printf("pstar-plan %s --device-memory %s --platform %s -o plan.json",
-                           step->trace, step->memory, step->platform);
+    return g_strdup_printf("pstar-plan %s %s -o plan.json", step->trace, step->machine);
 }
 
 /* Returns the phases in which the device waits for a cause: "backward (0.9 s), update (12 ms)". */
@@ -170,14 +120,13 @@ static void add_to_device(const struct advised_step *step)
     if (seconds < WORTH * step->tracks->seconds)
         return;
     g_autofree char *phases = where(step, TRACK_H2D);
-    struct advice *advice =
-        advice_append(step->contents, seconds, step->busy,
-                      claim_of(step, "The device waits for copies to the device", TRACK_H2D),
-                      g_strdup_printf("This happens in %s. Fetch chunks ahead of the operators, or "
-                                      "keep the chunks that are used next on the device.",
-                                      phases),
-                      g_strdup_printf("pstar-sim %s --device-memory %s --look-ahead 0,1,2,4,8",
-                                      step->trace, step->memory));
+    struct advice *advice = advice_append(
+        step->contents, seconds, step->busy,
+        claim_of(step, "The device waits for copies to the device", TRACK_H2D),
+        g_strdup_printf("This happens in %s. Fetch chunks ahead of the operators, or "
+                        "keep the chunks that are used next on the device.",
+                        phases),
+        g_strdup_printf("pstar-sim %s %s --look-ahead 0,1,2,4,8", step->trace, step->machine));
     show_longest(step, TRACK_H2D, advice);
 }
 
@@ -215,8 +164,7 @@ static void add_unknown(const struct advised_step *step)
                                  "program itself launches its work too late."
                                : "The trace has no copies. A simulation of the same step shows "
                                  "what the device waits for."),
-        g_strdup_printf("pstar-sim %s --device-memory %s --timeline step.json", step->trace,
-                        step->memory));
+        g_strdup_printf("pstar-sim %s %s --timeline step.json", step->trace, step->machine));
     show_longest(step, TRACK_UNKNOWN, advice);
 }
 
@@ -244,9 +192,9 @@ static void add_idle_link(const struct advised_step *step)
             "For %s, H2D carries %s and D2H carries %s, of %s that %s. Optimizer states could "
             "cross the link at this time, so that the device updates a part of the groups.",
             length, up, down, most, said > 0 ? "the link can carry" : "it reached in this step"),
-        g_strdup_printf("pstar-sim %s --device-memory %s --platform %s "
-                        "--strategy interleave,twinflow --timeline step.json",
-                        step->trace, step->memory, step->platform));
+        g_strdup_printf(
+            "pstar-sim %s %s --policy opt --strategy interleave,twinflow --timeline step.json",
+            step->trace, step->machine));
 }
 
 /* Returns the first tracks that know what the device waits for, or else the first. */
@@ -265,16 +213,14 @@ static void advice_add_waits(struct contents *contents)
     if (!all->len || ((const struct tracks *)all->pdata[0])->operators_only)
         return;
     g_autofree char *trace = command_trace(contents->inputs);
-    g_autofree char *memory = command_memory(contents->inputs);
-    g_autofree char *platform = command_platform(contents->inputs);
+    g_autofree char *machine = command_machine(contents->inputs, 0);
     guint number = telling(all);
     g_autofree char *busy = plot_name("busy", number), *link = plot_name("link", number);
     struct advised_step step = {.contents = contents,
                                 .tracks = g_ptr_array_index(all, number),
                                 .number = number,
                                 .trace = trace,
-                                .memory = memory,
-                                .platform = platform,
+                                .machine = machine,
                                 .busy = busy,
                                 .link = link};
     step.all = tracks_sum_all(step.tracks);
@@ -321,8 +267,7 @@ static void add_freed(struct contents *contents, const struct room *room, bool p
         (double)(room->before - room->update) < WORTH_BYTES * (double)room->before)
         return;
     g_autofree char *trace = command_trace(contents->inputs);
-    g_autofree char *memory = command_memory(contents->inputs);
-    g_autofree char *platform = command_platform(contents->inputs);
+    g_autofree char *machine = command_machine(contents->inputs, 0);
     g_autofree char *freed = size_format(room->before - room->update);
     g_autofree char *before = size_format(room->before), *update = size_format(room->update);
     advice_append(
@@ -332,9 +277,8 @@ static void add_freed(struct contents *contents, const struct room *room, bool p
             "Before the update up to %s are in use%s, during it up to %s. Optimizer states need no "
             "copy in the update if they arrive during backward, or stay on the device.",
             before, planned ? "" : " by activations and workspaces", update),
-        g_strdup_printf("pstar-sim %s --device-memory %s --platform %s "
-                        "--strategy interleave,twinflow,gemini-static",
-                        trace, memory, platform));
+        g_strdup_printf("pstar-sim %s %s --policy opt --strategy interleave,twinflow,gemini-static",
+                        trace, machine));
 }
 
 static void add_peak(struct contents *contents, const struct trace *trace, const struct room *room)
@@ -349,9 +293,10 @@ static void add_peak(struct contents *contents, const struct trace *trace, const
         contents, 0, "memory",
         g_strdup_printf("%s sets the peak of device memory", trace->operators[room->peak].name),
         g_strdup_printf("Of the %s in use, %s (%s %%) are activations and workspaces. Recomputing "
-                        "the activations of some layers leaves this room to chunks.",
+                        "the activations of some layers leaves this room to chunks: --recompute of "
+                        "pstar-run, or what pstar-plan chooses.",
                         peak, activations, share),
-        g_strdup("pstar-run --model CONFIG --data FILE --recompute all --dry-run"));
+        NULL);
 }
 
 static void advice_add_memory(struct contents *contents)

@@ -27,16 +27,17 @@ static void add_plan(struct contents *contents)
     double planned = input ? input->plan->predicted.iteration_seconds : 0;
     if (!given || planned <= 0 || planned > (1 - WORTH) * given->seconds)
         return;
-    g_autofree char *plan = command_plan(inputs);
     g_autofree char *length = text_seconds(planned), *less = advice_gain(planned, given->seconds);
     g_autofree char *stall = text_seconds(input->plan->predicted.stall_seconds);
     advice_append(
         contents, given->seconds - planned, "bars",
         g_strdup_printf("With the plan a step takes %s, which is %s less", length, less),
-        g_strdup_printf("Under %s the device is predicted to wait for %s of this time. Device "
-                        "memory stays the same, and the losses are equal bit for bit.",
-                        input->path, stall),
-        g_strdup_printf("pstar-run --model CONFIG --data FILE --plan %s", plan));
+        g_strdup_printf(
+            "Under %s the device is predicted to wait for %s of this time. Device "
+            "memory stays the same, and the losses are equal bit for bit. pstar-run trains "
+            "with it if it is given --plan.",
+            input->path, stall),
+        NULL);
 }
 
 /* Reports the fastest entry of the sweep that the planner did not make. Breakdowns are ordered by
@@ -54,18 +55,17 @@ static void add_strategy(struct contents *contents)
         else
             best = best ? best : breakdown;
     }
-    g_autofree char *trace = command_trace(inputs), *memory = command_memory(inputs);
-    g_autofree char *platform = command_platform(inputs);
+    g_autofree char *trace = command_trace(inputs), *machine = command_machine(inputs, 0);
     if (!best || (!plan && !given))
         return;
     g_autofree char *length = text_seconds(best->seconds);
     if (plan) {
         g_autofree char *more = text_difference(best->seconds, plan->seconds);
-        advice_append(contents, fabs(best->seconds - plan->seconds) * 1e-3, "bars",
-                      g_strdup_printf("The next best way, %s, would take %s", best->label, length),
-                      g_strdup_printf("This is %s relative to the plan.", more),
-                      g_strdup_printf("pstar-sim %s --device-memory %s --policy all --strategy all",
-                                      trace, memory));
+        advice_append(
+            contents, fabs(best->seconds - plan->seconds) * 1e-3, "bars",
+            g_strdup_printf("The next best way, %s, would take %s", best->label, length),
+            g_strdup_printf("This is %s relative to the plan.", more),
+            g_strdup_printf("pstar-sim %s %s --policy all --strategy all", trace, machine));
     } else if (best->seconds < (1 - WORTH) * given->seconds) {
         g_autofree char *less = advice_gain(best->seconds, given->seconds);
         advice_append(contents, given->seconds - best->seconds, "bars",
@@ -73,9 +73,7 @@ static void add_strategy(struct contents *contents)
                                       length, less),
                       g_strdup("It is the fastest entry of the sweep. The planner is never slower "
                                "than any of its entries."),
-                      g_strdup_printf("pstar-plan %s --device-memory %s --platform %s "
-                                      "-o plan.json",
-                                      trace, memory, platform));
+                      g_strdup_printf("pstar-plan %s %s -o plan.json", trace, machine));
     }
 }
 
@@ -116,10 +114,9 @@ static void add_chunk_size(struct contents *contents, const struct sweep_file *s
         g_strdup_printf("Chunks of %s waste %s of the traffic; chunks of %s do not", now, less,
                         then),
         g_strdup_printf("With %s the step moves %s. Of the sizes in the sweep, %s moves the least. "
-                        "The step time changes by: %s.",
+                        "The step time changes by: %s. pstar-run takes the size as --chunk-size.",
                         configuration->maker, moved, then, step),
-        g_strdup_printf("pstar-run --model CONFIG --data FILE --chunk-size %" G_GUINT64_FORMAT,
-                        best->configuration.chunk_bytes));
+        NULL);
 }
 
 /* Compares chunk sizes for the first run or step that a sweep has an entry for. */
@@ -176,16 +173,14 @@ static void add_memory(struct contents *contents, const struct sweep_file *sweep
     g_autofree char *length = text_seconds(more->figures.iteration_seconds);
     g_autofree char *gained = advice_gain(more->figures.iteration_seconds, slow);
     g_autofree char *trace = command_trace(contents->inputs);
-    g_autofree char *platform = command_platform(contents->inputs);
+    g_autofree char *machine = command_machine(contents->inputs, less->configuration.device_budget);
     advice_append(
         contents, AFTER * (slow - more->figures.iteration_seconds), "sensitivity",
         g_strdup_printf(
             "With %s of device memory instead of %s a step would take %s, which is %s less", to,
             from, length, gained),
         g_strdup_printf("The fastest entry of the sweep takes %s with %s.", now, from),
-        g_strdup_printf("pstar-plan %s --sensitivity more.svg --device-memory "
-                        "%" G_GUINT64_FORMAT " --platform %s",
-                        trace, less->configuration.device_budget, platform));
+        g_strdup_printf("pstar-plan %s --sensitivity more.svg %s", trace, machine));
 }
 
 static double slower_way(const struct sweep_file *sweep)
@@ -207,16 +202,16 @@ static void add_link(struct contents *contents, const struct sweep_file *sweep,
     g_autofree char *was = text_seconds(now), *trace = command_trace(contents->inputs);
     g_autofree char *memory = size_format(slow->configuration.device_budget);
     g_autofree char *gained = advice_gain(fast->figures.iteration_seconds, now);
+    g_autofree char *exact = size_exact(slow->configuration.device_budget);
     advice_append(
         contents, AFTER * (now - fast->figures.iteration_seconds), "sensitivity",
         g_strdup_printf("With a link of %s instead of %s a step would take %s, which is %s less",
                         after, before, length, gained),
         g_strdup_printf("The fastest entry of the sweep takes %s with %s of device memory.", was,
                         memory),
-        g_strdup_printf("pstar-plan %s --device-memory %" G_GUINT64_FORMAT
-                        " --link h2d=%.4gGB/s,d2h=%.4gGB/s -o plan.json",
-                        trace, slow->configuration.device_budget, other->link_rate[0] * 1e-9,
-                        other->link_rate[1] * 1e-9));
+        g_strdup_printf("pstar-plan %s --device-memory %s --link h2d=%.4gGB/s,d2h=%.4gGB/s "
+                        "-o plan.json",
+                        trace, exact, other->link_rate[0] * 1e-9, other->link_rate[1] * 1e-9));
 }
 
 void advice_add_hardware(struct contents *contents)

@@ -17,7 +17,7 @@ struct highlight {
 struct advice {
     char *claim;     /* one sentence that names what is slow */
     char *detail;    /* sentences that explain it and say what helps */
-    char *command;   /* a command line that applies the change or investigates further */
+    char *command;   /* a command line that applies the change or investigates further, or NULL */
     char *plot;      /* the id of the section of the page that shows it */
     double seconds;  /* the part of the step that could be saved; 0 for advice about memory */
     char *timeline;  /* the timeline that shows the longest wait; may be NULL */
@@ -28,7 +28,7 @@ struct advice {
 struct missing {
     const char *plot; /* the title of the figure */
     char *reason;
-    char *command; /* a command line that makes the missing file */
+    char *command; /* a command line that makes the missing file, or NULL */
 };
 
 /* A plan's schedule replayed over its trace. */
@@ -74,15 +74,16 @@ char *advice_gain(double less, double more);
 struct advice *advice_append(struct contents *contents, double seconds, const char *plot,
                              char *claim, char *detail, char *command);
 
-/* Return the name of a file, quoted for a shell: one of the given files, or the name that it would
- * have. Free with g_free. */
-char *command_platform(const struct report_inputs *inputs);
+/* Returns the trace's file, quoted for a shell: a given one, or the sweep's. Free with g_free. */
 char *command_trace(const struct report_inputs *inputs);
-char *command_plan(const struct report_inputs *inputs);
 
-/* Returns the device memory of the files in bytes, "131608576", or "SIZE" where they do not state
- * one. Free with g_free. */
-char *command_memory(const struct report_inputs *inputs);
+/* Returns the options that say on what machine the step ran: "--device-memory 40MiB --platform
+ * a100.json", and --link if it had another one than the platform. `device_budget` 0 stands for that
+ * of the step, or 50% if no file states it. Free with g_free. */
+char *command_machine(const struct report_inputs *inputs, uint64_t device_budget);
+
+/* Returns the commands for sweeps of two budgets and of two links. Free with g_free. */
+char *command_sensitivity(const struct report_inputs *inputs, const char *trace);
 
 /* Make the tables of a report. The first describes the runs, with one row per property and one
  * column per trace. Each function returns NULL if the files have nothing to show. Free tables with

@@ -169,7 +169,7 @@ static bool has_plot(const struct contents *contents, const char *name)
     return false;
 }
 
-static void add_memory(struct contents *contents, const char *trace)
+static void add_memory(struct contents *contents, const char *trace, const char *machine)
 {
     const struct report_inputs *inputs = contents->inputs;
     const char *plot = "Device memory over one iteration";
@@ -177,55 +177,52 @@ static void add_memory(struct contents *contents, const char *trace)
         return;
     if (!inputs->traces->len)
         add_missing(contents, plot,
-                    g_strdup(inputs->plans->len ? "needs the trace that the plan was made from"
-                                                : "needs a trace and a plan made from it"),
-                    g_strdup("pstar-collect -o run.pstar --iterations 1:2 -- "
-                             "pstar-run --model CONFIG --data FILE"));
+                    g_strdup(inputs->plans->len ? "needs the trace that the plan was made from; "
+                                                  "pstar-collect -o run.pstar records one"
+                                                : "needs a trace (pstar-collect -o run.pstar "
+                                                  "records one) and a plan made from it"),
+                    NULL);
     else
         add_missing(contents, plot,
                     g_strdup(inputs->plans->len ? "none of the given plans was made from this trace"
                                                 : "needs a plan"),
-                    g_strdup_printf("pstar-plan %s --device-memory SIZE -o plan.json", trace));
+                    g_strdup_printf("pstar-plan %s %s -o plan.json", trace, machine));
 }
 
 void missing_add(struct contents *contents)
 {
     const struct report_inputs *inputs = contents->inputs;
     g_autofree char *trace = command_trace(inputs);
-    g_autofree char *plan = command_plan(inputs);
-    add_memory(contents, trace);
+    g_autofree char *machine = command_machine(inputs, 0);
+    g_autofree char *sensitivity = command_sensitivity(inputs, trace);
+    add_memory(contents, trace, machine);
     if (!inputs->tracks->len || ((const struct tracks *)inputs->tracks->pdata[0])->operators_only)
-        add_missing(
-            contents, "How busy each resource is, and the link",
-            g_strdup("needs a timeline, or a trace with recorded times"),
-            g_strdup_printf("pstar-sim %s --device-memory SIZE --timeline timeline.json", trace));
+        add_missing(contents, "How busy each resource is, and the link",
+                    g_strdup("needs a timeline, or a trace with recorded times"),
+                    g_strdup_printf("pstar-sim %s %s --timeline timeline.json", trace, machine));
     if (!inputs->sweeps->len)
-        add_missing(contents, "Traffic by chunk size and policy", g_strdup("needs a sweep"),
-                    g_strdup_printf(
-                        "pstar-sim %s --device-memory SIZE --policy all --json sweep.json", trace));
-    if (!has_plot(contents, "sensitivity"))
         add_missing(
-            contents, "What more device memory or a faster link would buy",
-            g_strdup("needs sweeps of several budgets, or with several links"),
-            g_strdup_printf("pstar-sim %s --device-memory SIZE,LARGER --json sweep.json && "
-                            "pstar-sim %s --device-memory SIZE,LARGER --link h2d=RATE,d2h=RATE "
-                            "--json faster.json",
-                            trace, trace));
+            contents, "Traffic by chunk size and policy", g_strdup("needs a sweep"),
+            g_strdup_printf("pstar-sim %s %s --policy all --json sweep.json", trace, machine));
+    if (!has_plot(contents, "sensitivity"))
+        add_missing(contents, "What more device memory or a faster link would buy",
+                    g_strdup("needs sweeps of several budgets, or with several links"),
+                    g_steal_pointer(&sensitivity));
     if (!contents->predictions->len) {
         bool predicted = inputs->plans->len || inputs->sweeps->len;
         add_missing(
             contents, "Predicted beside measured",
-            g_strdup(!inputs->runs->len ? "needs the log of a run"
+            g_strdup(!inputs->runs->len
+                         ? "needs the log of a run: pstar-run writes one with --log run.jsonl"
                      : predicted ? "no run log has the policy, chunk size and device memory of a "
                                    "plan or of an entry of a sweep"
                                  : "needs a plan or a sweep of the same configuration"),
             inputs->runs->len && !predicted
-                ? g_strdup_printf("pstar-plan %s --device-memory SIZE -o plan.json", trace)
-                : g_strdup_printf("pstar-run --model CONFIG --data FILE --plan %s --log run.jsonl",
-                                  plan));
+                ? g_strdup_printf("pstar-plan %s %s -o plan.json", trace, machine)
+                : NULL);
     }
     if (!inputs->runs->len)
-        add_missing(contents, "Loss", g_strdup("needs the log of a run"),
-                    g_strdup_printf(
-                        "pstar-run --model CONFIG --data FILE --plan %s --log run.jsonl", plan));
+        add_missing(contents, "Loss",
+                    g_strdup("needs the log of a run: pstar-run writes one with --log run.jsonl"),
+                    NULL);
 }

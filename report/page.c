@@ -157,6 +157,14 @@ static void append_zoom(GString *html, const struct advice *advice)
                            advice->timeline, advice->timeline, from, to);
 }
 
+/* Ends an item of a list with its command, which may be NULL. */
+static void append_command(GString *html, const char *command)
+{
+    if (command)
+        append_element(html, "<code>", command, "</code>");
+    g_string_append(html, "</li>\n");
+}
+
 /* Advice comes first, because readers look for it first. */
 static void append_advice(GString *html, const GPtrArray *all)
 {
@@ -170,7 +178,7 @@ static void append_advice(GString *html, const GPtrArray *all)
         append_element(html, "", advice->detail, "");
         g_string_append_printf(html, " <a href=\"#%s\">Show</a>", advice->plot);
         append_zoom(html, advice);
-        append_element(html, "<code>", advice->command, "</code></li>\n");
+        append_command(html, advice->command);
         if (i + 1 == ADVICE_FIRST && i + 1 < all->len)
             g_string_append_printf(html,
                                    "</ol>\n<details><summary>%u more</summary>\n<ol "
@@ -232,7 +240,7 @@ static void append_missing(GString *html, const GArray *missing)
         const struct missing *item = &g_array_index(missing, struct missing, i);
         append_element(html, "<li>", item->plot, ": ");
         append_element(html, "", item->reason, ".");
-        append_element(html, "<code>", item->command, "</code></li>\n");
+        append_command(html, item->command);
     }
     g_string_append(html, "</ul>\n</section>\n");
 }

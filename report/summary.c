@@ -15,8 +15,10 @@ static void append_advice(GString *text, guint number, const struct advice *advi
     append_printable(text, advice->claim);
     g_string_append(text, ".\n   ");
     append_printable(text, advice->detail);
-    g_string_append(text, "\n       ");
-    append_printable(text, advice->command);
+    if (advice->command) {
+        g_string_append(text, "\n       ");
+        append_printable(text, advice->command);
+    }
     g_string_append_c(text, '\n');
 }
 
@@ -41,9 +43,11 @@ char *summary_text(const struct contents *contents, const char *folder)
     }
     for (guint i = 0; i < contents->missing->len; i++) {
         const struct missing *missing = &g_array_index(contents->missing, struct missing, i);
-        g_string_append_printf(text, "Not shown: %s: %s. To make it:\n    ", missing->plot,
-                               missing->reason);
-        append_printable(text, missing->command);
+        g_string_append_printf(text, "Not shown: %s: %s.", missing->plot, missing->reason);
+        if (missing->command) {
+            g_string_append(text, " To make it:\n    ");
+            append_printable(text, missing->command);
+        }
         g_string_append_c(text, '\n');
     }
     if (!folder)
@@ -56,9 +60,11 @@ char *summary_text(const struct contents *contents, const char *folder)
     return g_string_free(text, FALSE);
 }
 
-/* Names come from files, and JSON needs valid UTF-8. */
+/* Names come from files, and JSON needs valid UTF-8. NULL is null. */
 static json_t *string_of(const char *text)
 {
+    if (!text)
+        return json_null();
     g_autofree char *printable = text_printable(text);
     return json_string(printable);
 }

@@ -201,3 +201,18 @@ char *size_format(uint64_t bytes)
         return g_strdup_printf("%.0f %s", value, names[unit]);
     return g_strdup_printf("%.2f %s", value, names[unit]);
 }
+
+char *size_exact(uint64_t bytes)
+{
+    static const struct {
+        const char *name;
+        uint64_t bytes;
+    } exact[] = {{"GiB", UINT64_C(1) << 30}, {"GB", UINT64_C(1000000000)},
+                 {"MiB", UINT64_C(1) << 20}, {"MB", UINT64_C(1000000)},
+                 {"KiB", UINT64_C(1) << 10}, {"kB", UINT64_C(1000)}};
+    for (size_t i = 0; i < G_N_ELEMENTS(exact) && bytes; i++)
+        if (bytes % exact[i].bytes == 0)
+            return g_strdup_printf("%" G_GUINT64_FORMAT "%s", bytes / exact[i].bytes,
+                                   exact[i].name);
+    return g_strdup_printf("%" G_GUINT64_FORMAT "B", bytes);
+}

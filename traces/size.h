@@ -32,4 +32,8 @@ bool link_parse(const char *text, double *h2d, double *d2h, GError **error);
  * least 1. It has two digits after the point unless both are exactly zero. Free with g_free. */
 char *size_format(uint64_t bytes);
 
+/* Returns exactly this size as a person would give it to an option: in the largest unit of which it
+ * is a whole number, "40GB", "1200MiB", "3B". Free with g_free. */
+char *size_exact(uint64_t bytes);
+
 #endif

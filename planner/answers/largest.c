@@ -372,14 +372,18 @@ static void print_commands(const struct question *question, const char *config,
     g_autofree char *model = g_shell_quote(config);
     g_autofree char *platform = g_shell_quote(question->platform_path);
     g_autofree char *link = question->link ? g_shell_quote(question->link) : NULL;
-    fprintf(out,
-            "Its plan: pstar-trace synth --model %s --batch %u --seq %u --precision %s%s "
-            "--platform %s -o largest.pstar\n"
-            "          pstar-plan largest.pstar --device-memory %" G_GUINT64_FORMAT
-            " --host-memory %" G_GUINT64_FORMAT " --platform %s%s%s -o plan.json\n",
-            model, largest->trace->batch, largest->trace->sequence, precision_of(question),
-            ways[largest->way].options, platform, budget->device_budget, budget->host_budget,
-            platform, link ? " --link " : "", link ? link : "");
+    g_autofree char *device = size_exact(budget->device_budget);
+    g_autofree char *host = budget->host_budget == UINT64_MAX ? g_strdup("unlimited")
+                                                              : size_exact(budget->host_budget);
+    fprintf(
+        out,
+        "Its plan: pstar-trace synth --model %s --batch %u --seq %u --precision %s%s "
+        "--platform %s -o largest.pstar\n"
+        "          pstar-plan largest.pstar --device-memory %s --host-memory %s --platform %s%s%s "
+        "-o plan.json\n",
+        model, largest->trace->batch, largest->trace->sequence, precision_of(question),
+        ways[largest->way].options, platform, device, host, platform, link ? " --link " : "",
+        link ? link : "");
 }
 
 bool question_max_model(const struct question *question, FILE *out, bool *stopped, GError **error)

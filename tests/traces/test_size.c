@@ -159,6 +159,31 @@ static void test_round_trip(void)
     }
 }
 
+/* In the largest unit that is exact, and the same number again. */
+static void test_exact(void)
+{
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } sizes[] = {{0, "0B"},
+                 {3, "3B"},
+                 {1024, "1KiB"},
+                 {1000, "1kB"},
+                 {UINT64_C(1200) << 20, "1200MiB"},
+                 {UINT64_C(40000000000), "40GB"},
+                 {UINT64_C(40) << 30, "40GiB"},
+                 {1500000, "1500kB"},
+                 {UINT64_C(1) << 63, "8589934592GiB"},
+                 {UINT64_MAX, "18446744073709551615B"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++) {
+        uint64_t again;
+        g_autofree char *text = size_exact(sizes[i].bytes);
+        g_assert_cmpstr(text, ==, sizes[i].text);
+        g_assert_true(size_parse(text, &again, NULL));
+        g_assert_cmpuint(again, ==, sizes[i].bytes);
+    }
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -167,5 +192,6 @@ int main(int argc, char **argv)
     g_test_add_func("/size/rates", test_rates);
     g_test_add_func("/size/format", test_format);
     g_test_add_func("/size/round-trip", test_round_trip);
+    g_test_add_func("/size/exact", test_exact);
     return g_test_run();
 }
