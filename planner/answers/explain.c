@@ -317,8 +317,9 @@ void explain_result(const struct search_result *result, FILE *out)
     g_autofree char *host = size_format(f->peak_host_bytes);
     g_autofree char *remark = g_strdup_printf("device %s, host %s, %.0f %% of the optimizer there",
                                               peak, host, host_share(result->plan, result->trace));
-    fprintf(out, "%u layouts, %u plans%s\n", result->layouts_tried, result->plans_tried,
-            result->stopped ? ", stopped early" : "");
+    fprintf(out, "%u layouts, %u plans%s%s\n", result->layouts_tried, result->plans_tried,
+            result->stopped ? ", stopped early while it " : "",
+            result->stopped ? result->stage : "");
     fprintf(out, "  %-14s %11s %10s %10s\n", "", "traffic", "stall s", "step s");
     print_baseline(&result->policy, out);
     print_baseline(&result->strategy, out);

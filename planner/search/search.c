@@ -393,6 +393,7 @@ static struct search_result *result_of(struct search *search, GError **error)
     struct search_result *result = g_new0(struct search_result, 1);
     describe(search, result);
     result->stopped = g_atomic_int_get(&search->stop);
+    result->stage = search->stage;
     result->plan = trials_choose(search->trials, search->options.objective);
     if (!result->plan) {
         trials_refuse(search->trials, error);
@@ -405,6 +406,13 @@ static struct search_result *result_of(struct search *search, GError **error)
     return result;
 }
 
+/* Begins a stage, unless the search was stopped before. */
+static void begin_stage(struct search *search, const char *stage)
+{
+    if (!g_atomic_int_get(&search->stop))
+        search->stage = stage;
+}
+
 /* Finds a place for the optimizer, and a layout. */
 static void search_broad(struct search *search)
 {
@@ -413,6 +421,7 @@ static void search_broad(struct search *search)
         tighten_budget(search);
     if (!search->options.alone)
         try_baselines(search);
+    begin_stage(search, search->context.strategies ? "placed the optimizer" : "compared layouts");
     search->bias.parameter_share = traffic ? 0 : BIAS_PARTS / 2;
     if (search->context.strategies)
         place_optimizer(search);
@@ -423,8 +432,10 @@ static void search_broad(struct search *search)
 /* Searches around the best of those. */
 static void search_deep(struct search *search)
 {
+    begin_stage(search, "compared layouts");
     if (search->context.strategies)
         try_layouts_placed(search);
+    begin_stage(search, "improved the best plans");
     for (int step = COARSE_PARTS / 8; search->context.strategies && step > 0; step /= 4)
         refine_placements(search, REFINED_LAYOUTS, step);
     try_biases(search, REFINED_LAYOUTS, 1, 2);
@@ -432,6 +443,7 @@ static void search_deep(struct search *search)
         try_spread(search);
     try_again(search, EFFORT_2, FINALISTS_2);
     try_again(search, EFFORT_3, FINALISTS_3);
+    begin_stage(search, "timed policies and strategies with the plan's chunks");
     search_sweep_baselines(search);
 }
 
@@ -456,6 +468,7 @@ struct search *search_new(const struct trace *trace, const struct search_options
                                          .unclipped = options->unclipped};
     search->choices = layout_choices_new(trace, options->layouts, options->start);
     search->trials = trials_new();
+    search->stage = "timed policies and strategies";
     search->mixes = g_ptr_array_new_with_free_func(g_free);
     if (placement_is_possible(trace, options->platform))
         search_list_strategies(search);

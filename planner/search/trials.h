@@ -153,6 +153,7 @@ struct search {
     guint begin;           /* first trial of the running round */
     struct trial_context context; /* of the running round */
     struct retention_bias bias;   /* of trials that are added */
+    const char *stage;            /* as in struct search_result */
     bool certain;                 /* the running trials finish even if the search is stopped */
     GPtrArray *mixes;             /* [tensor_count] each, of placements */
     double bound;                 /* seconds; practically no plan is faster */

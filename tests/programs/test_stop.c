@@ -57,7 +57,7 @@ static void test_time_limit(void)
     struct outcome outcome = workshop_run(workshop, "pstar-plan run.pstar " BUDGET
                                                     " --time-limit 0.001 -o plan.json");
     g_assert_cmpint(outcome.status, ==, 0);
-    g_assert_nonnull(strstr(outcome.out, "stopped early"));
+    g_assert_nonnull(strstr(outcome.out, "stopped early while it timed policies and strategies\n"));
     outcome_clear(&outcome);
     check_plan(workshop);
     workshop_free(workshop);
@@ -106,7 +106,7 @@ static void test_interrupt(void)
     g_io_channel_unref(channel);
     g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
     g_assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    g_assert_nonnull(strstr(out, "stopped early"));
+    g_assert_nonnull(strstr(out, "stopped early while it "));
     check_plan(workshop);
     workshop_free(workshop);
 }
