@@ -30,6 +30,21 @@ static GOptionContext *context_of(const struct program *program)
     return context;
 }
 
+/* Prints an error as one line. Names and values of files stand in it, and must not command the
+ * terminal: control characters become question marks, and ends of lines spaces. */
+static void print_error(const struct program *program, const char *message)
+{
+    g_autofree char *valid = g_utf8_make_valid(message, -1);
+    g_autoptr(GString) line = g_string_new(NULL);
+    for (const char *at = valid; *at; at = g_utf8_next_char(at)) {
+        gunichar letter = g_utf8_get_char(at);
+        g_string_append_unichar(line, letter == '\n'              ? ' '
+                                      : g_unichar_iscntrl(letter) ? '?'
+                                                                  : letter);
+    }
+    fprintf(stderr, "%s: %s\n", program->name, line->str);
+}
+
 /* A program whose output is lost has failed, even if all else went well. */
 static int end_output(const struct program *program, int status)
 {
@@ -56,7 +71,7 @@ int program_main(const struct program *program, int argc, char **argv)
     else if (options_check_outputs(program->groups, program->group_count, &error))
         status = program->run(program->data, &error);
     if (error) {
-        fprintf(stderr, "%s: %s\n", program->name, error->message);
+        print_error(program, error->message);
         status = exit_status_of(error);
     }
     g_option_context_free(context);

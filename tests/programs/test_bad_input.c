@@ -211,6 +211,7 @@ static const struct bad table[] = {
      "pstar-sim good.pstar --device-memory 1MiB --platform sparse.json",
      2,
      {"sparse.json: has 4 GiB"}},
+    {"text/terminal", "pstar-run --model model --data 'x\033[31m\ny\302\233'", 2, {"x?[31m y?: "}},
     {"config/missing", "pstar-run --model none --data text.txt", 2, {"none", "No such file"}},
     {"config/not-json", "pstar-run --model text.txt --data text.txt", 2, {"text.txt:1:"}},
     {"config/no-layers",
