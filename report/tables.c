@@ -264,13 +264,14 @@ struct text_table *table_best(const struct sweep_file *sweep)
             }
             const struct plan_figures *figures = &entry->figures;
             bool timed = figures->iteration_seconds > 0;
-            table_add(table, size_format(budget),
-                      g_strconcat(maker, entry == best ? " *" : "", NULL),
-                      size_format(entry->configuration.chunk_bytes),
-                      size_format(figures_traffic(figures)), size_format(figures->h2d_bytes),
-                      size_format(figures->d2h_bytes),
-                      timed ? text_seconds(figures->stall_seconds) : g_strdup("–"),
-                      timed ? text_seconds(figures->iteration_seconds) : g_strdup("–"));
+            g_autofree char *sizes = chunk_spread_format(&entry->configuration.chunks);
+            table_add(
+                table, size_format(budget), g_strconcat(maker, entry == best ? " *" : "", NULL),
+                sizes ? g_steal_pointer(&sizes) : size_format(entry->configuration.chunk_bytes),
+                size_format(figures_traffic(figures)), size_format(figures->h2d_bytes),
+                size_format(figures->d2h_bytes),
+                timed ? text_seconds(figures->stall_seconds) : g_strdup("–"),
+                timed ? text_seconds(figures->iteration_seconds) : g_strdup("–"));
         }
     }
     table->note = g_strdup_printf("The chunk size with the least %s for each policy and strategy. "

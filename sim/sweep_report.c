@@ -183,6 +183,11 @@ static json_t *row_json(const struct sweep_row *row)
                   "strategy", row->strategy ? row->strategy->name : NULL, "device_memory_bytes",
                   (json_int_t)row->device_budget, "look_ahead", (json_int_t)row->look_ahead, "fits",
                   row->fits, "least_device_memory_bytes", (json_int_t)row->least_device_bytes);
+    if (row->layout->name) {
+        struct chunk_spread spread = chunk_spread_of(row->layout->layout, TRACE_PARAM);
+        spread.asked = row->chunk_bytes;
+        chunk_spread_to_json(&spread, object);
+    }
     if (row->failed)
         json_object_set_new(object, "failed", json_true());
     if (!row->fits) {

@@ -199,6 +199,10 @@ static void test_one_chunk_a_tensor(void)
     g_autofree char *swept = printed(workshop, "pstar-sim run.pstar --device-memory 40% "
                                                "--layout plan.json --policy opt");
     expect_in(swept, "~32 KiB  opt");
+    run(workshop, "pstar-sim run.pstar --device-memory 40%% --layout plan.json --policy opt "
+                  "--json given.json");
+    g_autofree char *table = printed(workshop, "pstar-report run.pstar given.json --text");
+    expect_in(table, "policy opt *  256 B to 32 KiB  ");
     run(workshop,
         "pstar-run --model model --data text.txt " JOB " --steps %d --plan plan.json "
         "--log plan.jsonl",
