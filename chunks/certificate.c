@@ -29,6 +29,13 @@ const char *certificate_outcome_name(enum certificate_outcome outcome)
     return names[outcome];
 }
 
+void certificate_prices_clear(struct certificate_prices *prices)
+{
+    g_free(prices->windows);
+    g_free(prices->chains);
+    *prices = (struct certificate_prices){0};
+}
+
 void certificate_free(struct certificate *certificate)
 {
     if (!certificate)
@@ -38,8 +45,8 @@ void certificate_free(struct certificate *certificate)
     g_free(certificate->platform);
     g_free(certificate->link);
     g_free(certificate->traffic.prices);
-    g_free(certificate->time.windows);
-    g_free(certificate->time.chains);
+    for (int i = 0; i < 1 << CERTIFICATE_BRANCHES_MOST; i++)
+        certificate_prices_clear(&certificate->time.cases[i]);
     certificate_alternatives_free(certificate->alternatives, certificate->alternative_count);
     g_free(certificate);
 }
@@ -120,11 +127,25 @@ static json_t *traffic_json(const struct certificate_traffic *traffic)
                      "lower_bound_bytes", (json_int_t)traffic->bound, "room_prices", prices);
 }
 
-static json_t *chains_json(const struct certificate_time *time)
+static json_t *windows_json(const struct certificate_prices *prices)
+{
+    json_t *windows = json_array();
+    for (uint32_t i = 0; i < prices->window_count; i++) {
+        const struct certificate_window *w = &prices->windows[i];
+        json_t *entry = json_pack("[I,I,I,I,I]", (json_int_t)w->moment, (json_int_t)w->h2d,
+                                  (json_int_t)w->d2h, (json_int_t)w->host, (json_int_t)w->room);
+        if (w->begins != WINDOW_AT_OPERATOR)
+            json_array_append_new(entry, json_integer(w->begins));
+        json_array_append_new(windows, entry);
+    }
+    return windows;
+}
+
+static json_t *chains_json(const struct certificate_prices *prices)
 {
     json_t *chains = json_array();
-    for (uint32_t i = 0; i < time->chain_count; i++) {
-        const struct certificate_chain *c = &time->chains[i];
+    for (uint32_t i = 0; i < prices->chain_count; i++) {
+        const struct certificate_chain *c = &prices->chains[i];
         json_array_append_new(chains, json_pack("[I,I,I,I,I]", (json_int_t)c->from,
                                                 (json_int_t)c->first, (json_int_t)c->last,
                                                 (json_int_t)c->to, (json_int_t)c->price));
@@ -132,18 +153,36 @@ static json_t *chains_json(const struct certificate_time *time)
     return chains;
 }
 
+static void set_prices(json_t *object, const struct certificate_prices *prices)
+{
+    json_object_set_new(object, "window_prices", windows_json(prices));
+    json_object_set_new(object, "chain_prices", chains_json(prices));
+}
+
+static void set_cases(json_t *object, const struct certificate_time *time)
+{
+    json_t *branches = json_array(), *cases = json_array();
+    for (uint32_t k = 0; k < time->branch_count; k++)
+        json_array_append_new(branches, json_integer((json_int_t)time->branches[k]));
+    for (uint32_t i = 0; i < 1u << time->branch_count; i++) {
+        json_t *entry = json_object();
+        set_prices(entry, &time->cases[i]);
+        json_array_append_new(cases, entry);
+    }
+    json_object_set_new(object, "branches", branches);
+    json_object_set_new(object, "cases", cases);
+}
+
 static json_t *time_json(const struct certificate_time *time)
 {
-    json_t *windows = json_array();
-    for (uint32_t i = 0; i < time->window_count; i++) {
-        const struct certificate_window *w = &time->windows[i];
-        json_array_append_new(windows, json_pack("[I,I,I,I,I]", (json_int_t)w->moment,
-                                                 (json_int_t)w->h2d, (json_int_t)w->d2h,
-                                                 (json_int_t)w->host, (json_int_t)w->room));
-    }
-    return json_pack("{s:I,s:I,s:b,s:o,s:o}", "achieved_ns", (json_int_t)time->achieved,
-                     "lower_bound_ns", (json_int_t)time->bound, "either_side", time->either_side,
-                     "window_prices", windows, "chain_prices", chains_json(time));
+    json_t *object = json_pack("{s:I,s:I,s:b}", "achieved_ns", (json_int_t)time->achieved,
+                               "lower_bound_ns", (json_int_t)time->bound, "either_side",
+                               time->either_side);
+    if (time->branch_count)
+        set_cases(object, time);
+    else
+        set_prices(object, &time->cases[0]);
+    return object;
 }
 
 static json_t *number_if(bool there, uint64_t value)
@@ -256,8 +295,10 @@ static void read_traffic(struct certificate_reader *reader, const json_t *root,
 
 static struct certificate_window read_window(struct certificate_reader *reader, const json_t *entry)
 {
+    const json_t *begins = json_array_get(entry, 5);
     return (struct certificate_window){
         .moment = (uint32_t)read_number(reader, json_array_get(entry, 0), UINT32_MAX - 1),
+        .begins = begins ? (uint8_t)read_number(reader, begins, WINDOW_BEGINS - 1) : 0,
         .h2d = read_number(reader, json_array_get(entry, 1), UINT32_MAX),
         .d2h = read_number(reader, json_array_get(entry, 2), UINT32_MAX),
         .host = read_number(reader, json_array_get(entry, 3), UINT32_MAX),
@@ -265,17 +306,17 @@ static struct certificate_window read_window(struct certificate_reader *reader, 
 }
 
 static void read_chains(struct certificate_reader *reader, const json_t *chains,
-                        struct certificate_time *time)
+                        struct certificate_prices *prices)
 {
     if (!chains) /* files of earlier versions lack it */
         return;
     if (!json_is_array(chains) || json_array_size(chains) > UINT16_MAX)
         fault(reader, "chain_prices must be an array of at most 65535 entries");
-    time->chain_count = (uint32_t)json_array_size(chains);
-    time->chains = g_new0(struct certificate_chain, time->chain_count);
-    for (uint32_t i = 0; i < time->chain_count && !reader->reason; i++) {
+    prices->chain_count = (uint32_t)json_array_size(chains);
+    prices->chains = g_new0(struct certificate_chain, prices->chain_count);
+    for (uint32_t i = 0; i < prices->chain_count && !reader->reason; i++) {
         const json_t *entry = json_array_get(chains, i);
-        time->chains[i] = (struct certificate_chain){
+        prices->chains[i] = (struct certificate_chain){
             .from = (uint32_t)read_number(reader, json_array_get(entry, 0), UINT32_MAX / 4),
             .first = (uint32_t)read_number(reader, json_array_get(entry, 1), UINT32_MAX / 4),
             .last = (uint32_t)read_number(reader, json_array_get(entry, 2), UINT32_MAX / 4),
@@ -284,23 +325,50 @@ static void read_chains(struct certificate_reader *reader, const json_t *chains,
     }
 }
 
+static void read_prices(struct certificate_reader *reader, const json_t *object,
+                        struct certificate_prices *prices)
+{
+    const json_t *windows = json_object_get(object, "window_prices");
+    if (!json_is_array(windows) || json_array_size(windows) > UINT16_MAX)
+        fault(reader, "window_prices must be an array of at most 65535 entries");
+    prices->window_count = (uint32_t)json_array_size(windows);
+    prices->windows = g_new0(struct certificate_window, prices->window_count);
+    for (uint32_t i = 0; i < prices->window_count && !reader->reason; i++)
+        prices->windows[i] = read_window(reader, json_array_get(windows, i));
+    read_chains(reader, json_object_get(object, "chain_prices"), prices);
+}
+
+static void read_cases(struct certificate_reader *reader, const json_t *object,
+                       struct certificate_time *time)
+{
+    const json_t *branches = json_object_get(object, "branches");
+    const json_t *cases = json_object_get(object, "cases");
+    size_t count = json_array_size(branches);
+    if (count > CERTIFICATE_BRANCHES_MOST || json_array_size(cases) != (size_t)1 << count) {
+        fault(reader, "cases must say for each of at most 3 branches what holds on either side");
+        return;
+    }
+    time->branch_count = (uint32_t)count;
+    for (size_t k = 0; k < count; k++)
+        time->branches[k] = (uint32_t)read_number(reader, json_array_get(branches, k),
+                                                  UINT32_MAX - 1);
+    for (size_t i = 0; i < (size_t)1 << count; i++)
+        read_prices(reader, json_array_get(cases, i), &time->cases[i]);
+}
+
 static void read_time(struct certificate_reader *reader, const json_t *root,
                       struct certificate_time *time)
 {
     const json_t *object = json_object_get(root, "time");
-    const json_t *windows = json_object_get(object, "window_prices");
     time->achieved = read_number(reader, json_object_get(object, "achieved_ns"), INT64_MAX);
     time->bound = read_number(reader, json_object_get(object, "lower_bound_ns"), INT64_MAX);
     time->either_side = json_is_true(json_object_get(object, "either_side"));
     read_gap(reader, json_object_get(json_object_get(root, "gap"), "time"), time->achieved,
              time->bound);
-    if (!json_is_array(windows) || json_array_size(windows) > UINT16_MAX)
-        fault(reader, "window_prices must be an array of at most 65535 entries");
-    time->window_count = (uint32_t)json_array_size(windows);
-    time->windows = g_new0(struct certificate_window, time->window_count);
-    for (uint32_t i = 0; i < time->window_count && !reader->reason; i++)
-        time->windows[i] = read_window(reader, json_array_get(windows, i));
-    read_chains(reader, json_object_get(object, "chain_prices"), time);
+    if (json_object_get(object, "branches"))
+        read_cases(reader, object, time);
+    else
+        read_prices(reader, object, &time->cases[0]);
 }
 
 static uint8_t read_outcome(struct certificate_reader *reader, const json_t *entry)

@@ -17,12 +17,19 @@ struct certificate_price {
     uint64_t price;
 };
 
+/* When a window begins: with its operator, or when the device has finished all before the update if
+ * the operator is the first update; when the device begins the update of that moment; when it has
+ * finished it. If that update runs on the host, when the device has finished those before. */
+enum window_begin { WINDOW_AT_OPERATOR, WINDOW_AT_UPDATE, WINDOW_AFTER_UPDATE, WINDOW_BEGINS };
+
 /* Prices in a window of the iteration. h2d, d2h and host are shares of the window's time, in units
  * of 1 / BOUND_PRICE_SCALE; the rest is the share of the device's compute. room is the price of a
  * byte that is on the device when the window begins, in nanoseconds times BOUND_PRICE_SCALE. */
 #define CERTIFICATE_ROOM_PRICE_MOST ((uint64_t)1 << 48)
+
 struct certificate_window {
     moment_id moment; /* of its first operator */
+    uint8_t begins;   /* enum window_begin */
     uint64_t h2d, d2h, host;
     uint64_t room;
 };
@@ -43,15 +50,29 @@ struct certificate_traffic {
     uint32_t price_count;
 };
 
-struct certificate_time {
-    uint64_t achieved, bound; /* nanoseconds */
-    bool either_side; /* whether the bound holds for any placement of the groups' optimizers, or
-                         only for the plan's */
-    struct certificate_window *windows; /* [window_count] moments ascending */
+/* The prices of a bound of the time. */
+struct certificate_prices {
+    struct certificate_window *windows; /* [window_count] ascending by time */
     uint32_t window_count; /* 0 if nothing ever runs on the device; then the bound is 0 */
     struct certificate_chain *chains; /* [chain_count] */
     uint32_t chain_count;
 };
+
+enum { CERTIFICATE_BRANCHES_MOST = 3 };
+
+struct certificate_time {
+    uint64_t achieved, bound; /* nanoseconds */
+    bool either_side; /* whether the bound holds for any placement of the groups' optimizers, or
+                         only for the plan's */
+    /* The bound is the least of several cases. In case i, the updates of the group branches[k] run
+     * on the host if bit k of i is set, and on the device if not. Without branches there is one
+     * case. */
+    uint32_t branches[CERTIFICATE_BRANCHES_MOST], branch_count;
+    struct certificate_prices cases[1 << CERTIFICATE_BRANCHES_MOST];
+};
+
+/* Frees the arrays. */
+void certificate_prices_clear(struct certificate_prices *prices);
 
 enum certificate_outcome {
     CERTIFICATE_SEARCHED,    /* no plan that was found is better */

@@ -11,6 +11,12 @@
 enum { MIX_WINDOWS = 24 };
 #define MIX_CLOSE 5e-3
 
+/* Branches are of groups that are at least this part of the model, and of which either side has at
+ * least this share in the mix, if the plan takes longer than the bound by this factor. */
+enum { LARGE_PART = 10, CASE_WINDOWS = 12 };
+#define DIVIDED 0.02
+#define WIDE    1.02
+
 static uint64_t achieved_ns(const struct plan *plan)
 {
     return (uint64_t)llround(plan->predicted.iteration_seconds * 1e9);
@@ -46,21 +52,31 @@ static struct trace *all_on(const struct time_proof_job *job, int on_host)
     return model_place_updates(job->traced, where, job->platform, NULL);
 }
 
-/* Makes the model of these windows; with `either_side`, updates may run on either side. */
-static struct time_model *make_model(const struct time_proof_job *job, const struct reuses *reuses,
-                                     const uint32_t *moments, uint32_t count, bool either_side)
+/* The traces of the sides for a bound. The job's own trace is of its only side if updates stay. */
+static struct time_job begin_sides(const struct time_proof_job *job, bool either_side)
 {
-    struct trace *device = either_side ? all_on(job, 0) : NULL;
-    struct trace *host = either_side ? all_on(job, 1) : NULL;
-    const struct time_job sides = {.plan = job->plan,
-                                   .sides = {either_side ? device : job->trace, host},
-                                   .costs = job->costs,
-                                   .in_order = !either_side ||
-                                               time_updates_in_order(job->traced, device, host)};
-    struct time_model *model = time_model_new(&sides, reuses, moments, count);
-    trace_free(device);
-    trace_free(host);
-    return model;
+    struct time_job sides = {.plan = job->plan, .sides = {job->trace}, .costs = job->costs};
+    if (either_side) {
+        sides.sides[TIME_DEVICE] = all_on(job, 0);
+        sides.sides[TIME_HOST] = all_on(job, 1);
+    }
+    time_job_set_order(&sides, job->traced);
+    return sides;
+}
+
+static void end_sides(const struct time_job *sides)
+{
+    if (!sides->sides[TIME_HOST])
+        return;
+    trace_free((struct trace *)sides->sides[TIME_DEVICE]);
+    trace_free((struct trace *)sides->sides[TIME_HOST]);
+}
+
+static struct time_model *make_model(const struct time_job *sides, const struct reuses *reuses,
+                                     const GArray *starts)
+{
+    return time_model_new(sides, reuses, (const struct window_start *)(void *)starts->data,
+                          starts->len);
 }
 
 /* Rounds down to whole nanoseconds: the times of a schedule are whole but sums of roundings. */
@@ -70,25 +86,109 @@ static uint64_t bound_ns(const struct time_model *model, const struct time_price
     return bound > 0 ? (uint64_t)(bound / BOUND_PRICE_SCALE) : 0;
 }
 
-static void set_chains(const GArray *chains, struct certificate_time *time)
-{
-    time->chain_count = chains->len;
-    time->chains = g_new(struct certificate_chain, chains->len);
-    for (guint r = 0; r < chains->len; r++)
-        time->chains[r] = g_array_index(chains, struct time_chain, r).ends;
-}
-
-/* Finds prices, and sets them and the bound. */
-static void find_prices(const struct time_model *model, struct certificate_time *time)
+/* Finds prices; returns their bound. `on_host` is as for time_prices_find. */
+static uint64_t find_prices(const struct time_model *model, uint64_t enough_ns,
+                            struct certificate_prices *found, double *on_host)
 {
     g_autoptr(GArray) chains = g_array_new(FALSE, FALSE, sizeof(struct time_chain));
     g_array_set_clear_func(chains, chain_clear);
-    time->windows = time_prices_find(model, TIME_PRICES_CLOSE, chains, NULL);
-    time->window_count = model->windows->count;
-    set_chains(chains, time);
+    found->windows = time_prices_find(model, TIME_PRICES_CLOSE, enough_ns, chains, on_host);
+    found->window_count = model->windows->count;
+    found->chain_count = chains->len;
+    found->chains = g_new(struct certificate_chain, chains->len);
+    for (guint r = 0; r < chains->len; r++)
+        found->chains[r] = g_array_index(chains, struct time_chain, r).ends;
     const struct time_prices prices = {
-        time->windows, (const struct time_chain *)(void *)chains->data, chains->len};
-    time->bound = bound_ns(model, &prices);
+        found->windows, (const struct time_chain *)(void *)chains->data, chains->len};
+    return bound_ns(model, &prices);
+}
+
+/* Returns the bytes of the groups that branches may be of: large ones that the mix divides between
+ * the sides. Others have 0. */
+static uint64_t *weigh_groups(const struct time_job *sides, const double *on_host)
+{
+    const struct layout *layout = sides->plan->layout;
+    uint64_t *bytes = g_new0(uint64_t, layout->group_count), total = 0;
+    for (uint32_t c = 0; c < layout->chunk_count; c++) {
+        bytes[layout->chunks[c].group] += layout->chunks[c].slot_bytes;
+        total += layout->chunks[c].slot_bytes;
+    }
+    for (uint32_t g = 0; g < layout->group_count; g++)
+        if (bytes[g] < total / LARGE_PART || on_host[g] < DIVIDED || on_host[g] > 1 - DIVIDED)
+            bytes[g] = 0;
+    return bytes;
+}
+
+/* Chooses the largest of these groups. */
+static void choose_branches(const struct time_job *sides, const double *on_host,
+                            struct certificate_time *time)
+{
+    g_autofree uint64_t *bytes = weigh_groups(sides, on_host);
+    while (time->branch_count < CERTIFICATE_BRANCHES_MOST) {
+        uint32_t largest = 0;
+        for (uint32_t g = 1; g < sides->plan->layout->group_count; g++)
+            largest = bytes[g] > bytes[largest] ? g : largest;
+        if (!bytes[largest])
+            break;
+        time->branches[time->branch_count++] = largest;
+        bytes[largest] = 0;
+    }
+}
+
+static uint64_t prove_case(const struct time_job *sides, const struct reuses *reuses,
+                           const GArray *starts, uint64_t enough_ns,
+                           struct certificate_prices *found, double *on_host)
+{
+    struct time_model *model = make_model(sides, reuses, starts);
+    uint64_t bound = find_prices(model, enough_ns, found, on_host);
+    time_model_free(model);
+    return bound;
+}
+
+/* Proves each case of the branches, and returns the least bound. */
+static uint64_t prove_cases(struct time_job *sides, const struct reuses *reuses,
+                            const GArray *starts, struct certificate_time *time)
+{
+    uint64_t least = UINT64_MAX;
+    sides->branches = time->branches;
+    sides->branch_count = time->branch_count;
+    for (uint32_t i = 0; i < 1u << time->branch_count; i++) {
+        sides->branches_on_host = i;
+        least = MIN(least, prove_case(sides, reuses, starts, MIN(least, time->achieved),
+                                      &time->cases[i], NULL));
+    }
+    return least;
+}
+
+/* Chooses windows. */
+static GArray *choose_starts(const struct time_job *sides, const struct reuses *reuses,
+                             uint32_t most)
+{
+    GArray *starts = g_array_new(FALSE, FALSE, sizeof(struct window_start));
+    time_windows_choose(sides->sides[0], reuses, most, starts);
+    time_windows_choose_updates(sides, starts);
+    return starts;
+}
+
+/* Proves a bound, and tries branches if the mix divides large groups. */
+static void prove(struct time_job *sides, const struct reuses *reuses, const GArray *starts,
+                  struct certificate_time *time)
+{
+    struct certificate_time branched = *time;
+    g_autoptr(GArray) fewer = choose_starts(sides, reuses, CASE_WINDOWS);
+    g_autofree double *on_host = g_new(double, reuses->chunk_count + reuses->moment_count);
+    time->bound = prove_case(sides, reuses, starts, UINT64_MAX, &time->cases[0], on_host);
+    if (!time->either_side || (double)time->achieved <= WIDE * (double)time->bound)
+        return;
+    choose_branches(sides, on_host, &branched);
+    if (!branched.branch_count)
+        return;
+    branched.bound = prove_cases(sides, reuses, fewer, &branched);
+    struct certificate_time *worse = branched.bound > time->bound ? time : &branched;
+    for (uint32_t i = 0; i < 1u << worse->branch_count; i++)
+        certificate_prices_clear(&worse->cases[i]);
+    if (worse == time)
+        *time = branched;
 }
 
 /* Chooses windows, finds prices and fills *time. The bound holds for any placement of the groups'
@@ -96,16 +196,15 @@ static void find_prices(const struct time_model *model, struct certificate_time 
 static void time_proof_make(const struct time_proof_job *job, struct certificate_time *time)
 {
     struct reuses *reuses = bound_reuses(job->trace, job->plan);
-    g_autoptr(GArray) moments = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    bool either_side = covers_either_side(job);
+    struct time_job sides = begin_sides(job, either_side);
+    g_autoptr(GArray) starts = choose_starts(&sides, reuses, TIME_WINDOWS_MOST);
     time->achieved = achieved_ns(job->plan);
-    time_windows_choose(job->trace, reuses, TIME_WINDOWS_MOST, moments);
-    if (moments->len) {
-        time->either_side = covers_either_side(job);
-        struct time_model *model = make_model(job, reuses, (const uint32_t *)(void *)moments->data,
-                                              moments->len, time->either_side);
-        find_prices(model, time);
-        time_model_free(model);
+    if (starts->len) {
+        time->either_side = either_side;
+        prove(&sides, reuses, starts, time);
     }
+    end_sides(&sides);
     reuses_free(reuses);
 }
 
@@ -113,17 +212,18 @@ double *time_proof_mix(const struct time_proof_job *job, uint64_t *bound)
 {
     const struct layout *layout = job->plan->layout;
     struct reuses *reuses = bound_reuses(job->trace, job->plan);
-    g_autoptr(GArray) moments = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    g_autoptr(GArray) starts = g_array_new(FALSE, FALSE, sizeof(struct window_start));
     double *mix = NULL;
-    time_windows_choose(job->trace, reuses, MIX_WINDOWS, moments);
-    if (moments->len && covers_either_side(job)) {
-        struct time_model *model = make_model(job, reuses, (const uint32_t *)(void *)moments->data,
-                                              moments->len, true);
+    time_windows_choose(job->trace, reuses, MIX_WINDOWS, starts);
+    if (starts->len && covers_either_side(job)) {
+        const struct time_job sides = begin_sides(job, true);
+        struct time_model *model = make_model(&sides, reuses, starts);
         g_autofree double *of_block = g_new(double, model->block_count);
-        g_autofree struct certificate_window *windows = time_prices_find(model, MIX_CLOSE, NULL,
-                                                                         of_block);
+        g_autofree struct certificate_window *windows =
+            time_prices_find(model, MIX_CLOSE, UINT64_MAX, NULL, of_block);
         *bound = bound_ns(model, &(struct time_prices){.windows = windows});
         time_model_free(model);
+        end_sides(&sides);
         mix = g_new(double, job->traced->tensor_count);
         for (uint32_t t = 0; t < job->traced->tensor_count; t++)
             mix[t] = of_block[layout->chunks[layout->places[TRACE_PARAM][t].chunk].group];
@@ -152,22 +252,50 @@ static bool prices_are_possible(const struct time_model *model, const struct tim
 
 /* Sets the bound of these prices. Returns what is wrong with them, or NULL. */
 static const char *recompute_with(const struct time_model *model,
-                                  const struct certificate_time *time, uint64_t *bound)
+                                  const struct certificate_prices *stated, uint64_t *bound)
 {
     g_autoptr(GArray) chains = g_array_new(FALSE, FALSE, sizeof(struct time_chain));
     g_array_set_clear_func(chains, chain_clear);
-    for (uint32_t r = 0; r < time->chain_count; r++) {
+    for (uint32_t r = 0; r < stated->chain_count; r++) {
         struct time_chain chain;
-        if (!chain_make(model->chain_operators, model->windows, &time->chains[r], &chain))
+        if (!chain_make(model->chain_operators, model->windows, &stated->chains[r], &chain))
             return "chains begin or end at invalid moments";
         g_array_append_val(chains, chain);
     }
     const struct time_prices prices = {
-        time->windows, (const struct time_chain *)(void *)chains->data, chains->len};
+        stated->windows, (const struct time_chain *)(void *)chains->data, chains->len};
     if (!prices_are_possible(model, &prices))
         return "the prices of a window exceed its time";
     *bound = bound_ns(model, &prices);
     return NULL;
+}
+
+static const char *recompute_case(const struct time_job *sides, const struct reuses *reuses,
+                                  const struct certificate_prices *prices, uint64_t *bound)
+{
+    g_autoptr(GArray) starts = g_array_new(FALSE, FALSE, sizeof(struct window_start));
+    for (uint32_t w = 0; w < prices->window_count; w++) {
+        const struct window_start start = {prices->windows[w].moment, prices->windows[w].begins};
+        g_array_append_val(starts, start);
+    }
+    *bound = 0;
+    if (!prices->window_count)
+        return prices->chain_count ? "there are chains, but no windows" : NULL;
+    if (!time_job_may_begin(sides, (const struct window_start *)(void *)starts->data, starts->len))
+        return "windows begin at invalid moments";
+    struct time_model *model = make_model(sides, reuses, starts);
+    const char *wrong = recompute_with(model, prices, bound);
+    time_model_free(model);
+    return wrong;
+}
+
+static bool branches_are_possible(const struct time_proof_job *job,
+                                  const struct certificate_time *time)
+{
+    for (uint32_t k = 0; k < time->branch_count; k++)
+        if (!time->either_side || time->branches[k] >= job->plan->layout->group_count)
+            return false;
+    return time->branch_count <= CERTIFICATE_BRANCHES_MOST;
 }
 
 /* Sets the bound that follows from the certificate's prices. Returns what is wrong with them, or
@@ -175,20 +303,21 @@ static const char *recompute_with(const struct time_model *model,
 static const char *recompute(const struct time_proof_job *job, const struct certificate_time *time,
                              uint64_t *bound)
 {
-    const char *wrong = "windows begin at invalid moments";
+    const char *wrong = NULL;
     *bound = 0;
-    if (!time->window_count)
-        return time->chain_count ? "there are chains, but no windows" : NULL;
+    if (!branches_are_possible(job, time))
+        return "branches are of groups that cannot be placed";
     struct reuses *reuses = bound_reuses(job->trace, job->plan);
-    g_autofree uint32_t *moments = g_new(uint32_t, time->window_count);
-    for (uint32_t w = 0; w < time->window_count; w++)
-        moments[w] = time->windows[w].moment;
-    if (time_windows_are_possible(job->trace, moments, time->window_count)) {
-        struct time_model *model = make_model(job, reuses, moments, time->window_count,
-                                              time->either_side);
-        wrong = recompute_with(model, time, bound);
-        time_model_free(model);
+    struct time_job sides = begin_sides(job, time->either_side);
+    sides.branches = time->branches;
+    sides.branch_count = time->branch_count;
+    for (uint32_t i = 0; i < 1u << time->branch_count && !wrong; i++) {
+        uint64_t of_case;
+        sides.branches_on_host = i;
+        wrong = recompute_case(&sides, reuses, &time->cases[i], &of_case);
+        *bound = i ? MIN(*bound, of_case) : of_case;
     }
+    end_sides(&sides);
     reuses_free(reuses);
     return wrong;
 }

@@ -51,7 +51,8 @@ static void find_windows(const struct chain_operators *operators,
 {
     uint32_t moments = windows->moment_count, from = chain->ends.from, to = chain->ends.to;
     uint32_t first = windows->of_moment[from], next = (first + 1) % windows->count;
-    uint32_t begin = from - (from + moments - windows->items[first].moment) % moments + moments;
+    uint32_t begin = from - (from + moments - time_window_first(&windows->items[first])) % moments +
+                     moments;
     uint32_t last = windows->of_moment[to % moments], end;
     if (is_last_before_update(operators, &windows->items[next], from)) {
         first = next;
@@ -59,12 +60,13 @@ static void find_windows(const struct chain_operators *operators,
     } else {
         chain->always_ns += device_between(operators, begin, from + moments + 1);
     }
-    end = to + moments - (to + moments - windows->items[last].moment) % moments;
-    if (end < to + moments || windows->items[last].of_update) {
+    end = to + moments - (to + moments - time_window_first(&windows->items[last])) % moments;
+    if (!time_windows_begin(windows, to % moments)) {
         uint32_t after = (last + 1) % windows->count;
-        uint32_t length = (windows->items[after].moment + moments - windows->items[last].moment) %
+        uint32_t length = (time_window_first(&windows->items[after]) + moments -
+                           time_window_first(&windows->items[last])) %
                           moments;
-        end += length ? length : moments;
+        end += length || windows->count > 1 ? length : moments;
         last = after;
     }
     chain->window = (uint16_t)first;
@@ -207,9 +209,9 @@ static bool may_matter(const struct chain_proposals *p, const struct time_chain 
         length += chain->host_ns[b];
     for (uint32_t i = 0; i < chain->span; i++) {
         uint32_t w = (chain->window + i) % p->windows->count;
-        uint32_t begin = p->windows->items[w].moment;
-        uint32_t end = p->windows->items[(w + 1) % p->windows->count].moment;
-        uint32_t cycle = end <= begin ? p->operators->moment_count : 0;
+        uint32_t begin = time_window_first(&p->windows->items[w]);
+        uint32_t end = time_window_first(&p->windows->items[(w + 1) % p->windows->count]);
+        uint32_t cycle = w + 1 == p->windows->count ? p->operators->moment_count : 0;
         work += device_between(p->operators, begin, end + cycle);
     }
     return length > work;

@@ -32,7 +32,8 @@ struct time_block {
 };
 
 struct time_model {
-    struct time_windows *windows;
+    struct time_windows *windows, *host_windows; /* the latter, if not NULL, for updates on the host
+                                                    that may run in any order with the device's */
     uint64_t *compute_ns; /* [window count] of operators that are on the device in any case */
     uint32_t side_count, chunk_count, block_count;
     struct route_chunk *chunks; /* [chunk_count] */
@@ -47,16 +48,20 @@ struct time_job {
     const struct trace *sides[TIME_SIDES]; /* with every update on the device, and on the host; or
                                               the plan's own and NULL, if updates stay there */
     const struct costs *costs;
-    bool in_order; /* the updates of each side run in one order wherever others run
-                      (time_updates_in_order), or stay where the plan has them */
+    bool in_order; /* the updates of each side run in one order wherever others run, or stay where
+                      the plan has them */
+    /* Groups that are on one side in this case: on the host if the bit of `branches_on_host` is
+     * set. */
+    const uint32_t *branches;
+    uint32_t branch_count, branches_on_host;
+    bool sorts; /* in_order, and placing may sort updates: the host's come first, and those of
+                   each side ascend by tensor */
 };
 
 /* Returns whether the operator is an update, which may be placed. */
 bool time_is_placed(const struct trace_operator *op);
-/* Returns whether the updates of each side run in one order wherever others run. The traces have
- * updates as traced, all on the device and all on the host. */
-bool time_updates_in_order(const struct trace *traced, const struct trace *on_device,
-                           const struct trace *on_host);
+/* Sets in_order and sorts; `traced` has updates where they were traced. */
+void time_job_set_order(struct time_job *job, const struct trace *traced);
 /* Returns the group of the update at moment `m`, or NO_INDEX for other operators. */
 uint32_t time_group_of(const struct trace *trace, const struct layout *layout, moment_id m);
 
@@ -66,9 +71,16 @@ uint64_t time_job_at_least(const struct time_job *job, uint64_t ns);
 uint64_t time_job_copy_ns(const struct time_job *job, const struct cost *cost, uint64_t bytes);
 uint64_t time_job_device_ns(const struct time_job *job, const struct trace_operator *op);
 
-/* `moments` satisfy time_windows_are_possible. */
+/* Adds the starts of windows at and after large updates of the device to others, and sorts them. */
+void time_windows_choose_updates(const struct time_job *job, GArray *starts);
+
+/* Returns whether windows can begin so, with the trace of the device's side. */
+bool time_job_may_begin(const struct time_job *job, const struct window_start *starts,
+                        uint32_t count);
+
+/* `starts` satisfy time_job_may_begin. */
 struct time_model *time_model_new(const struct time_job *job, const struct reuses *reuses,
-                                  const uint32_t *moments, uint32_t count);
+                                  const struct window_start *starts, uint32_t count);
 void time_model_free(struct time_model *model);
 
 /* Prices of windows and of chains. In each window, the prices of the resources and those of the
@@ -100,9 +112,10 @@ scaled_ns time_model_bound(const struct time_model *model, const struct time_pri
  * prices found, for time_model_bound: [window count], freed by the caller. `chains` (may be NULL)
  * is an array that receives the chains (struct time_chain) that the mix breaks, with their prices;
  * it clears them. `on_host` [block_count] (may be NULL) receives the share of each block that runs
- * on the host in the last mix. Must not run in two threads at once. */
+ * on the host in the last mix. A bound of `enough_ns` is not improved any more. Must not run in two
+ * threads at once. */
 struct certificate_window *time_prices_find(const struct time_model *model, double close,
-                                            GArray *chains, double *on_host);
+                                            uint64_t enough_ns, GArray *chains, double *on_host);
 
 /* Returns the dual values of the room in the traffic program, for bound_traffic: [moment_count],
  * freed by the caller. All are 0 if the solver finds no solution, which is still valid. Must not

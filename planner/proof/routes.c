@@ -5,8 +5,7 @@ static bool may_begin(const struct trace_operator *op)
     return op->place == TRACE_ON_DEVICE && op->phase != TRACE_UPDATE_PHASE;
 }
 
-/* Returns the first moment of the update if it ends the iteration, otherwise operator_count. */
-static uint32_t find_update(const struct trace *trace)
+moment_id time_find_update(const struct trace *trace)
 {
     uint32_t m = trace->operator_count;
     while (m > 0 && trace->operators[m - 1].phase == TRACE_UPDATE_PHASE)
@@ -15,7 +14,7 @@ static uint32_t find_update(const struct trace *trace)
 }
 
 void time_windows_choose(const struct trace *trace, const struct reuses *reuses, uint32_t most,
-                         GArray *moments)
+                         GArray *starts)
 {
     uint32_t operators = 0, seen = 0, part = NO_INDEX;
     for (uint32_t m = 0; m < trace->operator_count; m++)
@@ -24,26 +23,43 @@ void time_windows_choose(const struct trace *trace, const struct reuses *reuses,
         if (!may_begin(&trace->operators[m]))
             continue;
         uint32_t now = (uint32_t)((uint64_t)seen++ * MIN(operators, most) / operators);
+        const struct window_start start = {m, WINDOW_AT_OPERATOR};
         if (now != part)
-            g_array_append_val(moments, m);
+            g_array_append_val(starts, start);
         part = now;
-        uint32_t *chosen = &g_array_index(moments, uint32_t, moments->len - 1);
-        if (reuses->room[m] < reuses->room[*chosen])
-            *chosen = m;
+        struct window_start *chosen = &g_array_index(starts, struct window_start, starts->len - 1);
+        if (reuses->room[m] < reuses->room[chosen->moment])
+            chosen->moment = m;
     }
-    uint32_t update = find_update(trace);
-    if (moments->len && update < trace->operator_count)
-        g_array_append_val(moments, update);
+    const struct window_start update = {time_find_update(trace), WINDOW_AT_OPERATOR};
+    if (starts->len && update.moment < trace->operator_count)
+        g_array_append_val(starts, update);
 }
 
-bool time_windows_are_possible(const struct trace *trace, const uint32_t *moments, uint32_t count)
+int window_start_compare(const void *left, const void *right)
 {
-    uint32_t update = find_update(trace);
-    for (uint32_t w = 0; w < count; w++)
-        if (moments[w] >= trace->operator_count ||
-            !(may_begin(&trace->operators[moments[w]]) || (w > 0 && moments[w] == update)) ||
-            (w > 0 && moments[w] <= moments[w - 1]))
+    const struct window_start *a = left, *b = right;
+    if (a->moment != b->moment)
+        return a->moment < b->moment ? -1 : 1;
+    return a->begins < b->begins ? -1 : a->begins > b->begins;
+}
+
+bool time_windows_are_possible(const struct trace *trace, const struct window_start *starts,
+                               uint32_t count)
+{
+    uint32_t update = time_find_update(trace);
+    for (uint32_t w = 0; w < count; w++) {
+        if (starts[w].moment >= trace->operator_count || starts[w].begins >= WINDOW_BEGINS ||
+            (w > 0 && window_start_compare(&starts[w - 1], &starts[w]) >= 0))
             return false;
+        const struct trace_operator *op = &trace->operators[starts[w].moment];
+        bool possible = may_begin(op) || (w > 0 && starts[w].moment == update);
+        if (starts[w].begins != WINDOW_AT_OPERATOR)
+            possible = w > 0 && op->place == TRACE_ON_DEVICE && op->phase == TRACE_UPDATE_PHASE &&
+                       op->access_count > 0;
+        if (!possible)
+            return false;
+    }
     return count > 0 && count <= UINT16_MAX;
 }
 
@@ -56,8 +72,13 @@ static uint64_t all_bytes(const struct reuses *reuses)
     return bytes;
 }
 
+uint32_t time_window_first(const struct time_window *window)
+{
+    return window->moment + (window->begins == WINDOW_AFTER_UPDATE);
+}
+
 struct time_windows *time_windows_new(const struct trace *trace, const struct reuses *reuses,
-                                      const uint32_t *moments, uint32_t count)
+                                      const struct window_start *starts, uint32_t count)
 {
     struct time_windows *windows = g_new0(struct time_windows, 1);
     uint32_t w = count - 1;
@@ -66,16 +87,43 @@ struct time_windows *time_windows_new(const struct trace *trace, const struct re
     windows->items = g_new(struct time_window, count);
     windows->of_moment = g_new(uint16_t, reuses->moment_count);
     for (uint32_t i = 0; i < count; i++) {
-        bool of_update = trace->operators[moments[i]].phase == TRACE_UPDATE_PHASE;
-        uint64_t room = of_update ? all_bytes(reuses) : (uint64_t)MAX(reuses->room[moments[i]], 0);
-        windows->items[i] = (struct time_window){moments[i], room, of_update};
+        uint32_t m = starts[i].moment;
+        bool of_update = trace->operators[m].phase == TRACE_UPDATE_PHASE &&
+                         starts[i].begins == WINDOW_AT_OPERATOR;
+        uint64_t room = trace->operators[m].phase == TRACE_UPDATE_PHASE
+                            ? all_bytes(reuses)
+                            : (uint64_t)MAX(reuses->room[m], 0);
+        windows->items[i] = (struct time_window){m, starts[i].begins, of_update, room};
     }
     for (uint32_t m = 0; m < reuses->moment_count; m++) {
-        if (m == moments[(w + 1) % count])
+        for (uint32_t i = 0; i < count && m == time_window_first(&windows->items[(w + 1) % count]);
+             i++)
             w = (w + 1) % count;
         windows->of_moment[m] = (uint16_t)w;
     }
     return windows;
+}
+
+struct time_windows *time_windows_with_updates_first(const struct time_windows *windows,
+                                                     moment_id update)
+{
+    struct time_windows *copy = g_memdup2(windows, sizeof *windows);
+    copy->items = g_memdup2(windows->items, windows->count * sizeof *windows->items);
+    copy->of_moment = g_memdup2(windows->of_moment,
+                                windows->moment_count * sizeof *windows->of_moment);
+    for (uint32_t m = update; m < windows->moment_count; m++) {
+        copy->of_moment[m] = update > 0 ? copy->of_moment[update - 1] : 0;
+        for (uint32_t w = 0; w < copy->count; w++)
+            if (copy->items[w].of_update && copy->items[w].moment == update)
+                copy->of_moment[m] = (uint16_t)w;
+    }
+    return copy;
+}
+
+bool time_windows_begin(const struct time_windows *windows, moment_id m)
+{
+    const struct time_window *window = &windows->items[windows->of_moment[m]];
+    return window->moment == m && !window->of_update && window->begins != WINDOW_AFTER_UPDATE;
 }
 
 void time_windows_free(struct time_windows *windows)
@@ -107,6 +155,8 @@ enum route_event_kind {
     BEGINS,       /* a window, for chunks on the device */
     BEGINS_USED,  /* a window, with an operator that uses the chunk, whose room is free */
     BEGINS_FRESH, /* a window, with an operator that overwrites the chunk */
+    BEGINS_OWN,   /* a window, with an update of the device that uses the chunk, or after one */
+    BEGINS_MADE,  /* a window, after an update of the device that writes the chunk */
     READ,
     WRITE,
     OVERWRITE,
@@ -125,6 +175,8 @@ static const uint8_t becomes[KINDS][STATES] = {
     [BEGINS] = {HOST, BOTH, DEVICE, WANTED, STALE},
     [BEGINS_USED] = {NONE, BOTH, DEVICE, WANTED, NONE},
     [BEGINS_FRESH] = {HOST, BOTH, DEVICE, WANTED, STALE},
+    [BEGINS_OWN] = {NONE, BOTH, DEVICE, WANTED, NONE},
+    [BEGINS_MADE] = {NONE, NONE, DEVICE, NONE, NONE},
     [READ] = {NONE, BOTH, DEVICE, WANTED, NONE},
     [WRITE] = {NONE, DEVICE, DEVICE, NONE, NONE},
     [OVERWRITE] = {DEVICE, DEVICE, DEVICE, NONE, NONE},
@@ -166,6 +218,7 @@ struct route_event {
     uint16_t window;
     uint8_t kind;
     bool begins;   /* its operator begins the window */
+    bool ends;     /* when its operator is over, the next window begins */
     uint32_t span; /* of an operator of the host: from its key to that at which it is over */
 };
 
@@ -173,14 +226,12 @@ struct route_event {
  * deadline begins, and so before the window that begins with that operator. */
 static struct route_event over(const struct route_event *host, const struct time_windows *windows)
 {
-    uint32_t moments = windows->moment_count;
+    uint32_t moments = windows->moment_count, count = windows->count;
     uint32_t position = (host->key + host->span) / 2 % moments;
     uint32_t m = time_windows_moment(windows, position);
-    uint32_t before = time_windows_moment(windows, position + moments - 1);
-    const struct time_window *window = &windows->items[windows->of_moment[m]];
-    bool in_update = window->moment == m && window->of_update;
+    uint32_t window = windows->of_moment[m] + (time_windows_begin(windows, m) ? count - 1 : 0);
     return (struct route_event){.key = 2 * ((position + moments - 1) % moments) + 1,
-                                .window = windows->of_moment[in_update ? m : before],
+                                .window = (uint16_t)(window % count),
                                 .kind = HOST_OVER};
 }
 
@@ -239,11 +290,15 @@ static GArray **sort_events(const struct accesses *accesses, const struct time_w
     for (uint32_t p = 0; p < accesses->moment_count; p++) {
         uint32_t m = time_windows_moment(windows, p);
         uint16_t window = windows->of_moment[m];
-        bool begins = windows->items[window].moment == m && !windows->items[window].of_update;
+        const struct time_window *next = &windows->items[(window + 1) % windows->count];
+        bool begins = time_windows_begin(windows, m);
+        bool ends = next->begins == WINDOW_AFTER_UPDATE && next->moment == m;
         for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
             uint32_t flags = accesses->items[a].flags;
             uint32_t span = flags & ACCESS_ON_HOST ? 2 * (deadline[m] - m) : 0;
-            const struct route_event event = {2 * p, window, kind_of(flags), begins, span};
+            bool device = !(flags & ACCESS_ON_HOST);
+            const struct route_event event = {
+                2 * p, window, kind_of(flags), begins && device, ends && device, span};
             g_array_append_val(events[accesses->items[a].chunk], event);
         }
     }
@@ -287,17 +342,41 @@ static void add_step(GArray *steps, uint32_t window, uint8_t kind)
     g_array_append_val(steps, step);
 }
 
-/* Appends the windows after `window` up to the event's window, then the event. */
-static void add_event(GArray *steps, const struct route_event *event, uint32_t window,
-                      uint32_t until, uint32_t count)
+/* Returns how a window begins with the operator of the event. */
+static uint8_t kind_with(const struct route_event *event, const struct time_windows *windows)
 {
     static const uint8_t with[] = {
         [READ] = BEGINS_USED, [WRITE] = BEGINS_USED, [OVERWRITE] = BEGINS_FRESH};
-    for (uint32_t w = window + 1; w <= until; w++) {
-        bool its_own = w == until && event->begins;
-        add_step(steps, w % count, its_own ? with[event->kind & ~LAST] : BEGINS);
+    uint8_t kind = with[event->kind & ~LAST];
+    if (windows->items[event->window].begins != WINDOW_AT_UPDATE)
+        return kind;
+    return kind == BEGINS_USED ? BEGINS_OWN : BEGINS;
+}
+
+/* Returns how a window begins after the operator of the event. */
+static uint8_t kind_after(const struct route_event *event)
+{
+    if (event->kind & LAST)
+        return BEGINS;
+    return event->kind == READ ? BEGINS_OWN : BEGINS_MADE;
+}
+
+/* Appends the windows after that of the event before, up to the event's, `count` later if it is in
+ * the next cycle, then the event. */
+static void add_event(GArray *steps, const struct route_event *before,
+                      const struct route_event *event, bool is_next_cycle,
+                      const struct time_windows *windows)
+{
+    uint32_t until = event->window + (is_next_cycle ? windows->count : 0);
+    for (uint32_t w = before->window + 1; w <= until; w++) {
+        uint8_t kind = BEGINS;
+        if (before->ends && w == before->window + 1u)
+            kind = kind_after(before);
+        else if (w == until && event->begins)
+            kind = kind_with(event, windows);
+        add_step(steps, w % windows->count, kind);
     }
-    add_step(steps, until % count, event->kind);
+    add_step(steps, event->window, event->kind);
 }
 
 static struct route build(const GArray *events, const struct time_windows *windows)
@@ -316,13 +395,10 @@ static struct route build(const GArray *events, const struct time_windows *windo
         return route;
     GArray *steps = g_array_new(FALSE, FALSE, sizeof(struct route_step));
     const struct route_event *start = &g_array_index(events, struct route_event, first);
-    uint32_t window = start->window;
-    for (guint i = 1; i <= events->len; i++) {
-        guint index = (first + i) % events->len;
-        const struct route_event *event = &g_array_index(events, struct route_event, index);
-        uint32_t until = event->window + (index <= first ? windows->count : 0);
-        add_event(steps, event, window, until, windows->count);
-        window = until;
+    for (guint i = 0; i < events->len; i++) {
+        guint before = (first + i) % events->len, index = (first + i + 1) % events->len;
+        add_event(steps, &g_array_index(events, struct route_event, before),
+                  &g_array_index(events, struct route_event, index), index <= before, windows);
     }
     route.first_window = start->window;
     route.start = state_after(start->kind);
@@ -372,6 +448,11 @@ static void copy(const struct route_chunk *chunk, const struct certificate_windo
         cost[s] = next[s];
 }
 
+static bool pays_room(uint8_t kind)
+{
+    return kind == BEGINS || kind == BEGINS_OWN || kind == BEGINS_MADE;
+}
+
 /* Applies an event; `from` receives the state before it for each state after it. */
 static void happen(const struct route_step *step, scaled_ns room, scaled_ns cost[STATES],
                    uint8_t *from)
@@ -379,7 +460,7 @@ static void happen(const struct route_step *step, scaled_ns room, scaled_ns cost
     scaled_ns next[STATES] = {IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE};
     for (uint8_t s = 0; s < STATES; s++) {
         uint8_t to = after_event(step->kind, s);
-        scaled_ns total = cost[s] + (step->kind == BEGINS && s != HOST ? room : 0);
+        scaled_ns total = cost[s] + (pays_room(step->kind) && s != HOST ? room : 0);
         if (to != NONE && total < next[to]) {
             next[to] = total;
             from[to] = s;
@@ -433,7 +514,7 @@ void route_follow(const struct route *route, const struct route_chunk *chunk,
         uint8_t middle = from[i][state] / STATES, before = from[i][state] % STATES;
         if (i + 1 < route->count)
             count_copies(middle, state, chunk, use[step->window]);
-        if (step->kind == BEGINS && before != HOST)
+        if (pays_room(step->kind) && before != HOST)
             use[step->window][WINDOW_ROOM] += chunk->bytes;
         state = before;
     }

@@ -27,34 +27,61 @@ enum window_resource {
 };
 
 struct time_window {
-    moment_id moment; /* of the operator that begins it, or of the first update */
-    uint64_t room;    /* beside non-model data and the chunks of that operator; at the update, the
-                         bytes of all chunks */
+    moment_id moment; /* of the operator that begins it, or of an update */
+    uint8_t begins;   /* enum window_begin */
     bool of_update;   /* begins at the update, before its operator has what it needs */
+    uint64_t room;    /* beside non-model data and the chunks of that operator; at the update, the
+                         bytes of all chunks; at and after an update of the device, with its chunks */
+};
+
+/* Where a window begins. */
+struct window_start {
+    moment_id moment;
+    uint8_t begins; /* enum window_begin */
 };
 
 struct time_windows {
     uint32_t count, moment_count;
     struct time_window *items;
-    uint16_t *of_moment; /* [moment_count]; moments before the first window belong to the last */
+    uint16_t *of_moment; /* [moment_count] the window in which the operator begins; moments before
+                            the first window belong to the last */
 };
 
 #define TIME_WINDOWS_MOST 60 /* of a certificate */
 
-/* Appends the moments at which windows should begin to `moments` (uint32_t), ascending. Forward and
+/* Appends where windows should begin to `starts` (struct window_start), ascending. Forward and
  * backward are cut into at most `most` equal parts; in each, the window begins with the device
  * operator that leaves the least room. The first update follows if only updates come after it.
  * Appends nothing if forward and backward have no device operator. */
 void time_windows_choose(const struct trace *trace, const struct reuses *reuses, uint32_t most,
-                         GArray *moments);
+                         GArray *starts);
 
-/* Returns whether windows can begin at these moments: they ascend, time_windows_choose could choose
- * each of them, and the first lies in forward or backward. */
-bool time_windows_are_possible(const struct trace *trace, const uint32_t *moments, uint32_t count);
+/* Returns whether windows can begin so: they ascend, time_windows_choose could choose each of them
+ * that is not at or after an update, and the first lies in forward or backward. Those at and after
+ * updates are updates of the device. */
+bool time_windows_are_possible(const struct trace *trace, const struct window_start *starts,
+                               uint32_t count);
+
+/* Sorts by time. */
+int window_start_compare(const void *left, const void *right);
 
 struct time_windows *time_windows_new(const struct trace *trace, const struct reuses *reuses,
-                                      const uint32_t *moments, uint32_t count);
+                                      const struct window_start *starts, uint32_t count);
+
+/* Returns a copy for a trace whose updates, from `update` on, begin in any order when the device
+ * has finished all before. */
+struct time_windows *time_windows_with_updates_first(const struct time_windows *windows,
+                                                     moment_id update);
 void time_windows_free(struct time_windows *windows);
+
+/* Returns whether a window begins with the operator of moment `m`. */
+bool time_windows_begin(const struct time_windows *windows, moment_id m);
+
+/* Returns the moment whose operator is the first that begins in the window, or moment_count. */
+uint32_t time_window_first(const struct time_window *window);
+
+/* Returns the first moment of the update if it ends the iteration, otherwise operator_count. */
+moment_id time_find_update(const struct trace *trace);
 
 /* Returns the moment at a position counted from the beginning of the first window. */
 uint32_t time_windows_moment(const struct time_windows *windows, uint32_t position);

@@ -4,6 +4,10 @@
 
 #include <string.h>
 
+/* Windows begin at and after the updates of the device that need at least this part of it, those
+ * that need the most. */
+enum { LEAST_PART = 3, RUNS_MOST = 6 };
+
 /* ---- building ---- */
 
 bool time_is_placed(const struct trace_operator *op)
@@ -40,11 +44,12 @@ static bool same_updates(const struct trace *a, const struct trace *b)
 
 /* Placing sorts all updates by tensor, or none (models/derive.h). If both sides have the traced
  * order, and it does not ascend, none are sorted. */
-bool time_updates_in_order(const struct trace *traced, const struct trace *on_device,
-                           const struct trace *on_host)
+void time_job_set_order(struct time_job *job, const struct trace *traced)
 {
-    return (tensors_ascend(traced) && tensors_ascend(on_device) && tensors_ascend(on_host)) ||
-           (same_updates(traced, on_device) && same_updates(traced, on_host));
+    const struct trace *device = job->sides[TIME_DEVICE], *host = job->sides[TIME_HOST];
+    bool ascend = host && tensors_ascend(traced) && tensors_ascend(device) && tensors_ascend(host);
+    job->sorts = ascend;
+    job->in_order = !host || ascend || (same_updates(traced, device) && same_updates(traced, host));
 }
 
 /* The clock of threads that share cores ends a piece of work up to a thousandth of a nanosecond
@@ -76,8 +81,7 @@ static uint16_t span_to(const struct time_windows *windows, uint32_t m, uint32_t
     uint32_t begin = windows->items[0].moment, moments = windows->moment_count;
     uint32_t position = (m + moments - begin) % moments;
     uint32_t next_position = (next % moments + moments - begin) % moments;
-    const struct time_window *last = &windows->items[to];
-    bool begins = last->moment == next % moments && !last->of_update;
+    bool begins = time_windows_begin(windows, next % moments);
     if (next_position <= position)
         to += windows->count;
     return (uint16_t)MIN(to - from - begins, windows->count - 1);
@@ -194,6 +198,11 @@ static struct time_block *add_block(GArray *blocks)
     return &g_array_index(blocks, struct time_block, blocks->len - 1);
 }
 
+static const struct time_windows *windows_of(const struct time_model *model, int side)
+{
+    return side == TIME_HOST && model->host_windows ? model->host_windows : model->windows;
+}
+
 /* `next` is the block of the next operator that is on the host in any case. It is the same work on
  * both sides. */
 static void add_operator(struct time_model *model, const struct time_job *job, GArray *blocks,
@@ -201,11 +210,12 @@ static void add_operator(struct time_model *model, const struct time_job *job, G
 {
     const struct trace *trace = job->sides[side];
     const struct trace_operator *op = &trace->operators[m];
-    uint16_t window = model->windows->of_moment[m];
+    const struct time_windows *windows = windows_of(model, side);
+    uint16_t window = windows->of_moment[m];
     bool placed = model->side_count > 1 && time_is_placed(op);
     struct time_work work = {.window = window, .compute_ns = time_job_device_ns(job, op)};
     if (op->place == TRACE_ON_HOST)
-        work = host_work(job, op, model->windows, m, deadline[m]);
+        work = host_work(job, op, windows, m, deadline[m]);
     if (placed) {
         uint32_t group = time_group_of(trace, job->plan->layout, m);
         g_array_append_val(g_array_index(blocks, struct time_block, group).work[side], work);
@@ -227,7 +237,7 @@ static void add_side(struct time_model *model, const struct side_accesses *acces
     uint32_t next = job->plan->layout->group_count;
     for (uint32_t m = 0; m < trace->operator_count; m++)
         add_operator(model, job, blocks, deadline, side, m, &next);
-    model->routes[side] = routes_new(accesses->of[side], model->windows, deadline);
+    model->routes[side] = routes_new(accesses->of[side], windows_of(model, side), deadline);
     for (uint32_t c = 0; c < model->chunk_count; c++)
         model->longest = MAX(model->longest, model->routes[side][c].count);
     if (job->in_order && side + 1 == (int)model->side_count)
@@ -262,11 +272,109 @@ static void add_sides(struct time_model *model, const struct time_job *job, GArr
     for (uint32_t side = 0; side < model->side_count; side++)
         accesses.of[side] = accesses_new(job->sides[side], job->plan->layout, non_model->extent);
     exclude_sides(model, &accesses, blocks);
+    for (uint32_t k = 0; k < job->branch_count; k++) {
+        int other = job->branches_on_host >> k & 1 ? TIME_DEVICE : TIME_HOST;
+        g_array_index(blocks, struct time_block, job->branches[k]).excluded[other] = true;
+    }
     for (uint32_t side = 0; side < model->side_count; side++)
         add_side(model, &accesses, blocks, (int)side);
     for (uint32_t side = 0; side < model->side_count; side++)
         accesses_free(accesses.of[side]);
     non_model_free(non_model);
+}
+
+/* At an update of the device, and after it, all chunks share the room beside non-model data. If
+ * placing sorts updates, there is none then, or it is not known. */
+static void set_room(struct time_model *model, const struct time_job *job)
+{
+    struct non_model *non_model = non_model_place(job->sides[0]);
+    for (uint32_t w = 0; w < model->windows->count; w++) {
+        struct time_window *window = &model->windows->items[w];
+        uint64_t other = job->sorts ? 0 : non_model->extent[window->moment];
+        if (window->begins != WINDOW_AT_OPERATOR)
+            window->room = job->plan->device_budget - MIN(other, job->plan->device_budget);
+    }
+    non_model_free(non_model);
+}
+
+static void add_windows(struct time_model *model, const struct time_job *job,
+                        const struct reuses *reuses, const struct window_start *starts,
+                        uint32_t count)
+{
+    model->windows = time_windows_new(job->sides[0], reuses, starts, count);
+    set_room(model, job);
+    if (job->sorts)
+        model->host_windows = time_windows_with_updates_first(model->windows,
+                                                              time_find_update(job->sides[0]));
+}
+
+/* Updates of a group that follow each other, and need much of the device. */
+struct update_run {
+    moment_id first, last;
+    uint32_t group;
+    uint64_t bytes;
+};
+
+static int by_bytes(const void *left, const void *right)
+{
+    const struct update_run *a = left, *b = right;
+    return a->bytes > b->bytes ? -1 : a->bytes < b->bytes;
+}
+
+static GArray *find_runs(const struct time_job *job)
+{
+    GArray *runs = g_array_new(FALSE, FALSE, sizeof(struct update_run));
+    const struct trace *trace = job->sides[0];
+    struct non_model *non_model = non_model_place(trace);
+    struct accesses *accesses = accesses_new(trace, job->plan->layout, non_model->extent);
+    uint32_t begin = job->sorts ? time_find_update(trace) : 0;
+    for (uint32_t m = begin; m < trace->operator_count; m++) {
+        struct update_run run = {m, m, time_group_of(trace, job->plan->layout, m), 0};
+        for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
+            run.bytes += job->plan->layout->chunks[accesses->items[a].chunk].slot_bytes;
+        if (run.group == NO_INDEX || trace->operators[m].place != TRACE_ON_DEVICE ||
+            run.bytes < job->plan->device_budget / LEAST_PART ||
+            run.bytes > job->plan->device_budget)
+            continue;
+        struct update_run *last = runs->len ? &g_array_index(runs, struct update_run, runs->len - 1)
+                                            : NULL;
+        if (last && last->group == run.group && last->last + 1 == m)
+            last->last = m;
+        else
+            g_array_append_val(runs, run);
+    }
+    accesses_free(accesses);
+    non_model_free(non_model);
+    return runs;
+}
+
+void time_windows_choose_updates(const struct time_job *job, GArray *starts)
+{
+    if (!starts->len || !job->in_order)
+        return;
+    moment_id first = g_array_index(starts, struct window_start, 0).moment;
+    g_autoptr(GArray) runs = find_runs(job);
+    g_array_sort(runs, by_bytes);
+    for (guint i = 0; i < MIN(runs->len, RUNS_MOST); i++) {
+        const struct update_run *run = &g_array_index(runs, struct update_run, i);
+        const struct window_start before = {run->first, WINDOW_AT_UPDATE},
+                                  after = {run->last, WINDOW_AFTER_UPDATE};
+        if (run->first < first)
+            continue;
+        g_array_append_val(starts, before);
+        g_array_append_val(starts, after);
+    }
+    g_array_sort(starts, window_start_compare);
+}
+
+bool time_job_may_begin(const struct time_job *job, const struct window_start *starts,
+                        uint32_t count)
+{
+    uint32_t update = job->sorts ? time_find_update(job->sides[0]) : 0;
+    for (uint32_t w = 0; w < count; w++)
+        if (starts[w].begins != WINDOW_AT_OPERATOR && (!job->in_order || starts[w].moment < update))
+            return false;
+    return time_windows_are_possible(job->sides[0], starts, count);
 }
 
 static void add_groups(struct time_model *model, const struct time_job *job, GArray *blocks)
@@ -284,11 +392,11 @@ static void add_groups(struct time_model *model, const struct time_job *job, GAr
 }
 
 struct time_model *time_model_new(const struct time_job *job, const struct reuses *reuses,
-                                  const uint32_t *moments, uint32_t count)
+                                  const struct window_start *starts, uint32_t count)
 {
     struct time_model *model = g_new0(struct time_model, 1);
     GArray *blocks = g_array_new(FALSE, FALSE, sizeof(struct time_block));
-    model->windows = time_windows_new(job->sides[0], reuses, moments, count);
+    add_windows(model, job, reuses, starts, count);
     model->compute_ns = g_new0(uint64_t, count);
     model->side_count = job->sides[TIME_HOST] ? 2 : 1;
     model->chunk_count = job->plan->layout->chunk_count;
@@ -316,6 +424,7 @@ void time_model_free(struct time_model *model)
     g_free(model->compute_ns);
     chain_operators_free(model->chain_operators);
     time_windows_free(model->windows);
+    time_windows_free(model->host_windows);
     g_free(model);
 }
 

@@ -13,6 +13,9 @@ enum { ROUNDS_MOST = 600 };
  * takes too long, and is not needed. */
 enum { IDLE_STEPS = 3, FEW_BLOCKS = 64 };
 
+/* With few blocks, so many steps without better prices end the search. */
+enum { IDLE_MOST = 20 };
+
 /* Chains are added to the program at most so often, and at most so many at a time, if they are
  * longer than their windows in the mix, by more than this share of all of it. */
 enum { CHAIN_ROUNDS = 8, CHAINS_AT_A_TIME = 4, CHAINS_MOST = CHAIN_ROUNDS * CHAINS_AT_A_TIME };
@@ -37,7 +40,7 @@ struct time_master {
     GArray *chains;      /* struct time_chain of the rows, with the prices at hand */
     struct certificate_window *best, *dual;
     uint64_t *best_chains, *dual_chains; /* [CHAINS_MOST] */
-    scaled_ns best_bound;
+    scaled_ns best_bound, enough;
     bool is_central; /* the duals at hand are those of the interior point */
     int *rows;       /* scratch space for a column */
     double *values;
@@ -226,9 +229,12 @@ static void mix_prices(const struct time_master *m, double share, struct certifi
 {
     for (uint32_t w = 0; w < window_count(m); w++) {
         const struct certificate_window *from = &m->best[w], *to = &m->dual[w];
-        mixed[w] = (struct certificate_window){
-            from->moment, between(from->h2d, to->h2d, share), between(from->d2h, to->d2h, share),
-            between(from->host, to->host, share), between(from->room, to->room, share)};
+        mixed[w] = (struct certificate_window){from->moment,
+                                               from->begins,
+                                               between(from->h2d, to->h2d, share),
+                                               between(from->d2h, to->d2h, share),
+                                               between(from->host, to->host, share),
+                                               between(from->room, to->room, share)};
     }
     for (uint32_t r = 0; r < m->chains->len; r++)
         chains[r] = between(m->best_chains[r], m->dual_chains[r], share);
@@ -259,8 +265,10 @@ static void begin(struct time_master *m, struct certificate_window *prices)
 {
     const uint64_t no_chains[1] = {0};
     for (uint32_t w = 0; w < window_count(m); w++)
-        m->best[w] = prices[w] = m->dual[w] = (struct certificate_window){
-            .moment = m->model->windows->items[w].moment, .room = CERTIFICATE_ROOM_PRICE_MOST};
+        m->best[w] = prices[w] = m->dual[w] =
+            (struct certificate_window){.moment = m->model->windows->items[w].moment,
+                                        .begins = m->model->windows->items[w].begins,
+                                        .room = CERTIFICATE_ROOM_PRICE_MOST};
     try_prices(m, prices, no_chains);
     for (uint32_t b = 0; b < m->model->block_count; b++)
         append_column(m, b);
@@ -298,7 +306,7 @@ static double step_after(const struct time_master *m, int idle)
     return fmax(SMOOTHING * pow(SHORTER, idle - IDLE_STEPS), SHORTEST);
 }
 
-/* Returns whether the program was solved. */
+/* Returns whether the program was solved, and more is wanted. */
 static bool improve(struct time_master *m, double close, struct certificate_window *prices)
 {
     uint64_t chains[CHAINS_MOST];
@@ -308,13 +316,15 @@ static bool improve(struct time_master *m, double close, struct certificate_wind
         if (!solve(m, idle))
             return false;
         double optimum = glp_get_obj_val(m->lp) * m->ns_unit * BOUND_PRICE_SCALE;
+        if (m->best_bound >= m->enough)
+            return false;
         if (optimum - (double)m->best_bound <= close * optimum)
             return true;
         read_duals(m);
         mix_prices(m, share, prices, chains);
         idle = try_prices(m, prices, chains) ? 0 : idle + 1;
         bool more = add_ways(m) > 0;
-        if (!more && share == 1)
+        if ((!more && share == 1) || (idle > IDLE_MOST && m->model->block_count <= FEW_BLOCKS))
             return true;
         share = more ? step_after(m, idle) : 1;
     }
@@ -451,12 +461,13 @@ static void keep_chains(struct time_master *m)
 }
 
 struct certificate_window *time_prices_find(const struct time_model *model, double close,
-                                            GArray *chains, double *on_host)
+                                            uint64_t enough_ns, GArray *chains, double *on_host)
 {
     uint32_t count = model->windows->count;
     g_autofree struct certificate_window *prices = g_new0(struct certificate_window, count);
     struct time_master master = {
         .model = model,
+        .enough = (scaled_ns)enough_ns * BOUND_PRICE_SCALE,
         .lp = glp_create_prob(),
         .use = {g_malloc_n((size_t)model->block_count * count, sizeof *master.use.windows),
                 g_new0(uint8_t, model->block_count)},

@@ -309,10 +309,10 @@ static void test_chains(void)
     g_assert_cmpuint(time->achieved, >=, 18158000);
     g_assert_cmpuint(time->bound, <=, time->achieved);
     g_assert_cmpuint(time->bound, >=, time->achieved - time->achieved / 1000);
-    g_assert_cmpuint(time->chain_count, >, 0);
+    g_assert_cmpuint(time->cases[0].chain_count, >, 0);
     g_assert_true(certificate_check(plan, placed, trace, &error));
 
-    struct certificate_chain *chain = &time->chains[0];
+    struct certificate_chain *chain = &time->cases[0].chains[0];
     const struct certificate_chain before = *chain;
     for (int change = 0; change < 5; change++) {
         uint32_t *const moments[] = {&chain->from, &chain->first, &chain->last, &chain->to};
@@ -325,9 +325,87 @@ static void test_chains(void)
         g_clear_error(&error);
         *chain = before;
     }
+    time->branch_count = 1; /* but updates stay where they are */
+    g_assert_false(certificate_check(plan, placed, trace, &error));
+    g_clear_error(&error);
+    time->branch_count = 0;
+    time->cases[0].windows[1].begins = WINDOW_AFTER_UPDATE; /* of none */
+    g_assert_false(certificate_check(plan, placed, trace, &error));
     plan_free(plan);
     trace_free(placed);
     trace_free(trace);
+}
+
+/* The device updates two tensors, and has room for one of them. */
+static struct trace *trace_with_large_updates(void)
+{
+    struct trace *trace = g_new0(struct trace, 1);
+    const struct trace_access read = {0, TRACE_PARAM, TRACE_READ},
+                              first = {0, TRACE_PARAM, TRACE_UPDATE},
+                              second = {1, TRACE_PARAM, TRACE_UPDATE};
+    trace->producer = g_strdup("a test");
+    trace->precision = g_strdup("fp32");
+    trace->batch = trace->sequence = trace->micro_batches = 1;
+    trace->list_element_bytes[TRACE_PARAM] = 4;
+    trace->tensor_count = 2;
+    trace->tensors = g_new0(struct trace_tensor, 2);
+    trace->tensors[0] = (struct trace_tensor){g_strdup("t"), 1000000};
+    trace->tensors[1] = (struct trace_tensor){g_strdup("u"), 1000000};
+    trace->operators = g_new0(struct trace_operator, 3);
+    trace->accesses = g_new0(struct trace_access, 3);
+    add_operator(trace, "use", TRACE_FORWARD, TRACE_ON_DEVICE, 1, read);
+    add_operator(trace, "update t", TRACE_UPDATE_PHASE, TRACE_ON_DEVICE, 5, first);
+    add_operator(trace, "update u", TRACE_UPDATE_PHASE, TRACE_ON_DEVICE, 5, second);
+    trace_sum_buffers(trace);
+    return trace;
+}
+
+/* Between two updates one tensor leaves and the other one comes. Neither overlaps an update. */
+static void test_large_updates(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    g_autoptr(GError) error = NULL;
+    struct trace *trace = trace_with_large_updates(), *placed;
+    g_assert_true(trace_check(trace, "the test's", &error));
+    struct plan *plan = search(trace, "51%", random, &placed);
+    const struct certificate_source source = {"time", NULL, NULL, LINK, trace};
+    g_assert_true(certificate_make(plan, placed, &source, &error));
+    const struct certificate_time *time = &plan->certificate->time;
+    /* 1 + 5 + 5 ms, and nearly twice the 4 MB to the host: 2 % of a tensor may stay. */
+    g_assert_cmpuint(time->bound, <=, time->achieved);
+    g_assert_cmpuint(time->bound, >=, 22000000);
+    g_assert_true(certificate_check(plan, placed, trace, &error));
+    plan_free(plan);
+    trace_free(placed);
+    trace_free(trace);
+}
+
+static void test_cases_are_read_back(void)
+{
+    struct certificate_window windows[] = {{.moment = 1, .h2d = 5},
+                                           {.moment = 2, .begins = WINDOW_AFTER_UPDATE}};
+    struct certificate_chain chain = {1, 2, 3, 4, 5};
+    struct certificate certificate = {
+        .time = {.branches = {7},
+                 .branch_count = 1,
+                 .cases = {{windows, 2, NULL, 0}, {windows, 1, &chain, 1}}}};
+    const char *reason = NULL;
+    json_t *json = certificate_to_json(&certificate);
+    struct certificate *read = certificate_from_json(json, 1, &reason);
+    g_assert_null(reason);
+    g_assert_cmpuint(read->time.branch_count, ==, 1);
+    g_assert_cmpuint(read->time.branches[0], ==, 7);
+    g_assert_cmpuint(read->time.cases[0].window_count, ==, 2);
+    g_assert_cmpuint(read->time.cases[0].windows[0].h2d, ==, 5);
+    g_assert_cmpuint(read->time.cases[0].windows[1].begins, ==, WINDOW_AFTER_UPDATE);
+    g_assert_cmpuint(read->time.cases[0].chain_count, ==, 0);
+    g_assert_cmpuint(read->time.cases[1].window_count, ==, 1);
+    g_assert_cmpuint(read->time.cases[1].chains[0].to, ==, 4);
+    certificate_free(read);
+    json_array_remove(json_object_get(json_object_get(json, "time"), "cases"), 1);
+    g_assert_null(certificate_from_json(json, 1, &reason));
+    g_assert_nonnull(strstr(reason, "cases"));
+    json_decref(json);
 }
 
 /* A plan that does not verify when it was found is not written. */
@@ -370,6 +448,8 @@ int main(int argc, char **argv)
     g_test_add_func("/certificate/below_bound", test_below_bound);
     g_test_add_func("/certificate/dead_writes", test_dead_writes);
     g_test_add_func("/certificate/chains", test_chains);
+    g_test_add_func("/certificate/large_updates", test_large_updates);
+    g_test_add_func("/certificate/cases_are_read_back", test_cases_are_read_back);
     g_test_add_func("/certificate/faults_are_not_written", test_faults_are_not_written);
     return g_test_run();
 }

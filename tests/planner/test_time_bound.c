@@ -113,38 +113,67 @@ static uint64_t chain_bound(const struct time_model *model)
 
 /* Makes the model of a certificate for the trace's own layout and budget, or returns NULL if no
  * window can begin. */
-static struct time_model *new_model(const struct fixture *f)
+static struct time_model *new_model(const struct fixture *f, const uint32_t *branches,
+                                    uint32_t branch_count, uint32_t on_host)
 {
     struct plan plan = {.layout = f->layout, .device_budget = f->device_budget};
     struct reuses *reuses = bound_reuses(f->trace, &plan);
-    g_autoptr(GArray) moments = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-    const struct time_job job = {
-        .plan = &plan,
-        .sides = {f->sides[0], f->sides[1]},
-        .costs = f->costs,
-        .in_order = !f->either_side || time_updates_in_order(f->trace, f->sides[0], f->sides[1])};
+    g_autoptr(GArray) starts = g_array_new(FALSE, FALSE, sizeof(struct window_start));
+    struct time_job job = {.plan = &plan,
+                           .sides = {f->sides[0], f->sides[1]},
+                           .costs = f->costs,
+                           .branches = branches,
+                           .branch_count = branch_count,
+                           .branches_on_host = on_host};
     struct time_model *model = NULL;
-    time_windows_choose(f->trace, reuses, TIME_WINDOWS_MOST, moments);
-    if (moments->len)
-        model = time_model_new(&job, reuses, (uint32_t *)(void *)moments->data, moments->len);
+    time_job_set_order(&job, f->trace);
+    time_windows_choose(f->trace, reuses, TIME_WINDOWS_MOST, starts);
+    time_windows_choose_updates(&job, starts);
+    if (starts->len) {
+        const struct window_start *at = (const struct window_start *)(void *)starts->data;
+        g_assert_true(time_job_may_begin(&job, at, starts->len));
+        model = time_model_new(&job, reuses, at, starts->len);
+    }
     reuses_free(reuses);
     return model;
 }
 
+/* Returns the best bound of a model, and of some other prices. */
+static uint64_t best_bound(const struct time_model *model, GRand *random, bool *chained)
+{
+    g_autoptr(GArray) chains = new_chains();
+    g_autofree struct certificate_window *prices = time_prices_find(model, TIME_PRICES_CLOSE,
+                                                                    UINT64_MAX, chains, NULL);
+    uint64_t bound = MAX(bound_of(model, prices, chains), chain_bound(model));
+    *chained = chains->len > 0;
+    for (int i = 0; i < 5; i++)
+        bound = MAX(bound, random_bound(model, random));
+    return bound;
+}
+
+/* Returns the lesser bound of the two cases of a branch. */
+static uint64_t branch_bound(const struct fixture *f, GRand *random)
+{
+    uint32_t group = (uint32_t)g_rand_int_range(random, 0, (gint32)f->layout->group_count);
+    uint64_t bound = UINT64_MAX;
+    bool chained;
+    for (uint32_t on_host = 0; on_host < 2; on_host++) {
+        struct time_model *model = new_model(f, &group, 1, on_host);
+        bound = MIN(bound, best_bound(model, random, &chained));
+        time_model_free(model);
+    }
+    return bound;
+}
+
 static void find_bound(struct fixture *f, GRand *random)
 {
-    struct time_model *model = new_model(f);
+    struct time_model *model = new_model(f, NULL, 0, 0);
     f->bound_ns = 0;
     if (!model)
         return;
-    g_autoptr(GArray) chains = new_chains();
-    g_autofree struct certificate_window *prices = time_prices_find(model, TIME_PRICES_CLOSE,
-                                                                    chains, NULL);
-    f->bound_ns = bound_of(model, prices, chains);
-    f->chained = chains->len > 0;
-    f->bound_ns = MAX(f->bound_ns, chain_bound(model));
-    for (int i = 0; i < 5; i++)
-        f->bound_ns = MAX(f->bound_ns, random_bound(model, random));
+    f->bound_ns = best_bound(model, random, &f->chained);
+    if (f->either_side)
+        f->bound_ns = MAX(f->bound_ns, branch_bound(f, random));
     time_model_free(model);
 }
 
@@ -443,7 +472,7 @@ static void test_host_operators_count(void)
         struct fixture f;
         set_up(&f, random_iteration(random), random);
         f.device_budget = f.device_budget * 2 / 3; /* into which some updates do not fit */
-        struct time_model *model = new_model(&f);
+        struct time_model *model = new_model(&f, NULL, 0, 0);
         if (f.either_side && model && fixed_host_ns(&f, &updates)) {
             g_autofree struct certificate_window *prices = g_new0(struct certificate_window,
                                                                   model->windows->count);
