@@ -54,7 +54,7 @@ static struct run_choices *lean(const struct least *least, bool offload, bool tw
 static void consider_lean(struct least *least, unsigned scope)
 {
     bool twice = least->traced->second_backward;
-    for (int offload = 0; offload <= !!(scope & RUN_OFFLOAD); offload++) {
+    for (int offload = 0; offload < (scope & RUN_OFFLOAD ? 2 : 1); offload++) {
         consider(least, lean(least, offload, twice));
         if (scope & RUN_MASTERS && !least->recognised->iteration->job.unfused &&
             (twice || !least->traced->split_masters))

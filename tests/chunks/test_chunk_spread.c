@@ -68,7 +68,7 @@ static void test_sizes(void)
 
 static void test_unknown(void)
 {
-    struct layout *layout = layout_of(256, NULL, 0);
+    struct layout *layout = layout_of(256, &(const uint64_t){0}, 0);
     const struct chunk_spread none = chunk_spread_of(layout, TRACE_PARAM);
     g_assert_cmpuint(chunk_spread_size(&none), ==, 0);
     g_assert_null(chunk_spread_format(&none));

@@ -83,9 +83,10 @@ static void write_slower(const struct workshop *workshop)
     for (size_t i = 0; i < G_N_ELEMENTS(curves); i++) {
         json_t *points = json_object_get(json_object_get(machine, curves[i]), "points"), *point;
         size_t p;
-        json_array_foreach (points, p, point)
+        json_array_foreach (points, p, point) {
             json_array_set_new(
                 point, 1, json_real(json_number_value(json_array_get(point, 1)) * 100 / SHARE));
+        }
     }
     g_autofree char *path = workshop_path(workshop, "slower.json");
     g_assert_cmpint(json_dump_file(machine, path, 0), ==, 0);

@@ -60,8 +60,9 @@ static void expect_same(const json_t *figures, json_t *expected)
 {
     const char *name;
     json_t *value;
-    json_object_foreach (expected, name, value)
+    json_object_foreach (expected, name, value) {
         g_assert_cmpfloat_with_epsilon(number(figures, name), json_number_value(value), 1e-9);
+    }
     g_assert_cmpuint(json_object_size(figures), ==, json_object_size(expected));
 }
 
