@@ -6,9 +6,8 @@
 
 enum { BETWEEN = 4 /* sizes an octave */, COMMON_TENSORS = 4 };
 
-/* In iterations of more operators, layouts of one kind whose numbers of chunks differ by less than
- * this share of them count as one. */
-enum { LONG = 1000 };
+/* In long iterations, layouts of one kind whose numbers of chunks differ by less than this share of
+ * them count as one. */
 #define ALIKE_SHARE 0.03
 
 /* Smaller tensors, in mean tensors, are packed together. */
@@ -71,7 +70,8 @@ static void add_size(const struct trace *trace, struct layout_choices *choices, 
             struct layout *layout = layout_pack(trace, &spec, NULL);
             bool swept_as_is = swept && !same_elements && !reordered;
             uint8_t kind = (uint8_t)(1 + same_elements + 2 * reordered);
-            if (!swept_as_is && trace->operator_count > LONG && has_alike(choices, layout, kind))
+            if (!swept_as_is && trace->operator_count > LONG_ITERATION &&
+                has_alike(choices, layout, kind))
                 layout_free(layout);
             else
                 add_choice(choices, layout, kind, swept_as_is);

@@ -294,6 +294,19 @@ static void try_mix(struct search *search)
     search_run(search, search_run_plans);
 }
 
+static bool is_long(const struct search *search)
+{
+    return search->job.trace->operator_count > LONG_ITERATION;
+}
+
+/* Tries all layouts with the best place of the optimizer. */
+static void try_layouts_placed(struct search *search)
+{
+    uint32_t best;
+    if (trials_rank(search->trials, search->options.objective, false, &best, 1))
+        try_layouts(search, search_trial(search, best)->placement);
+}
+
 /* The best layout depends on where the optimizer runs, and the other way round. The sizes of a
  * sweep find a place for the optimizer; with that, all layouts are tried. */
 static void place_optimizer(struct search *search)
@@ -312,14 +325,8 @@ static void place_optimizer(struct search *search)
         if (step == COARSE_PARTS / 4)
             try_biases(search, PLACED_LAYOUTS, 2, BIAS_PARTS);
     }
-}
-
-/* Tries all layouts with the best place of the optimizer. */
-static void try_layouts_placed(struct search *search)
-{
-    uint32_t best;
-    if (trials_rank(search->trials, search->options.objective, false, &best, 1))
-        try_layouts(search, search_trial(search, best)->placement);
+    if (!is_long(search))
+        try_layouts_placed(search);
 }
 
 /* Only finds what a layout needs. */
@@ -433,7 +440,7 @@ static void search_broad(struct search *search)
 static void search_deep(struct search *search)
 {
     begin_stage(search, "compared layouts");
-    if (search->context.strategies)
+    if (search->context.strategies && is_long(search))
         try_layouts_placed(search);
     begin_stage(search, "improved the best plans");
     for (int step = COARSE_PARTS / 8; search->context.strategies && step > 0; step /= 4)

@@ -15,6 +15,10 @@
 #include "policies/policy.h"
 #include "sim/baselines.h"
 
+/* In iterations of more operators, all layouts are tried only for the variant that wins, and only
+ * one of those that are alike. */
+enum { LONG_ITERATION = 1000 };
+
 /* A layout to try. */
 
 struct layout_choice {
