@@ -78,7 +78,8 @@ static uint64_t left_in_groups(const char *mount, const char *group,
     for (char *end = path + strlen(path); end; end = strrchr(path, '/')) {
         *end = '\0';
         g_autofree char *folder = g_build_filename(mount, path, NULL);
-        least = MIN(least, left_in_group(folder, files));
+        uint64_t left = left_in_group(folder, files);
+        least = MIN(least, left);
     }
     return least;
 }
@@ -93,10 +94,12 @@ uint64_t machine_group_bytes(const char *membership, const char *mount)
         if (g_strv_length(parts) != 3)
             continue;
         g_auto(GStrv) controllers = g_strsplit(parts[1], ",", -1);
+        uint64_t left = UINT64_MAX;
         if (*parts[1] == '\0')
-            least = MIN(least, left_in_groups(mount, parts[2], &unified_files));
+            left = left_in_groups(mount, parts[2], &unified_files);
         else if (g_strv_contains((const char *const *)controllers, "memory"))
-            least = MIN(least, left_in_groups(separate, parts[2], &separate_files));
+            left = left_in_groups(separate, parts[2], &separate_files);
+        least = MIN(least, left);
     }
     return least;
 }
@@ -105,7 +108,9 @@ uint64_t available_bytes(void)
 {
     g_autofree char *membership = NULL;
     g_file_get_contents("/proc/self/cgroup", &membership, NULL, NULL);
-    return MIN(free_bytes(), machine_group_bytes(membership ? membership : "", "/sys/fs/cgroup"));
+    uint64_t unused = free_bytes();
+    uint64_t left = machine_group_bytes(membership ? membership : "", "/sys/fs/cgroup");
+    return MIN(unused, left);
 }
 
 /* Returns the processor's name as the kernel knows it, like "Intel(R) Xeon(R) Processor". */

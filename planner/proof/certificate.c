@@ -154,8 +154,9 @@ static uint64_t prove_cases(struct time_job *sides, const struct reuses *reuses,
     sides->branch_count = time->branch_count;
     for (uint32_t i = 0; i < 1u << time->branch_count; i++) {
         sides->branches_on_host = i;
-        least = MIN(least, prove_case(sides, reuses, starts, MIN(least, time->achieved),
-                                      &time->cases[i], NULL));
+        uint64_t enough = MIN(least, time->achieved);
+        uint64_t bound = prove_case(sides, reuses, starts, enough, &time->cases[i], NULL);
+        least = MIN(least, bound);
     }
     return least;
 }

@@ -271,7 +271,8 @@ static bool fetch_ahead(struct dispatcher *w, int64_t limit_ns)
         const struct interval *interval = interval_at(w, fetched_interval(w, f));
         seen++;
         reserved += slot_bytes(w, interval);
-        room = MIN(room, least_room(w, reached, ahead));
+        int64_t least = least_room(w, reached, ahead);
+        room = MIN(room, least);
         reached = ahead;
         if (room < reserved)
             break;

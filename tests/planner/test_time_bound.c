@@ -105,7 +105,8 @@ static uint64_t chain_bound(const struct time_model *model)
         chain->ends.price = BOUND_PRICE_SCALE;
         g_array_append_val(one, *chain);
         chain->host_ns = NULL;
-        bound = MAX(bound, bound_of(model, nothing, one));
+        uint64_t of_one = bound_of(model, nothing, one);
+        bound = MAX(bound, of_one);
         g_array_set_size(one, 0);
     }
     return bound;
@@ -144,10 +145,13 @@ static uint64_t best_bound(const struct time_model *model, GRand *random, bool *
     g_autoptr(GArray) chains = new_chains();
     g_autofree struct certificate_window *prices = time_prices_find(model, TIME_PRICES_CLOSE,
                                                                     UINT64_MAX, chains, NULL);
-    uint64_t bound = MAX(bound_of(model, prices, chains), chain_bound(model));
+    uint64_t bound = bound_of(model, prices, chains), of_chains = chain_bound(model);
+    bound = MAX(bound, of_chains);
     *chained = chains->len > 0;
-    for (int i = 0; i < 5; i++)
-        bound = MAX(bound, random_bound(model, random));
+    for (int i = 0; i < 5; i++) {
+        uint64_t of_random = random_bound(model, random);
+        bound = MAX(bound, of_random);
+    }
     return bound;
 }
 
@@ -159,7 +163,8 @@ static uint64_t branch_bound(const struct fixture *f, GRand *random)
     bool chained;
     for (uint32_t on_host = 0; on_host < 2; on_host++) {
         struct time_model *model = new_model(f, &group, 1, on_host);
-        bound = MIN(bound, best_bound(model, random, &chained));
+        uint64_t of_case = best_bound(model, random, &chained);
+        bound = MIN(bound, of_case);
         time_model_free(model);
     }
     return bound;
@@ -172,8 +177,10 @@ static void find_bound(struct fixture *f, GRand *random)
     if (!model)
         return;
     f->bound_ns = best_bound(model, random, &f->chained);
-    if (f->either_side && g_rand_int_range(random, 0, 4) == 0) /* it takes twice as long */
-        f->bound_ns = MAX(f->bound_ns, branch_bound(f, random));
+    if (f->either_side && g_rand_int_range(random, 0, 4) == 0) { /* it takes twice as long */
+        uint64_t of_branches = branch_bound(f, random);
+        f->bound_ns = MAX(f->bound_ns, of_branches);
+    }
     time_model_free(model);
 }
 
