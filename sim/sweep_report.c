@@ -167,8 +167,8 @@ void sweep_print(const struct sweep *sweep, uint32_t top, FILE *out)
     static const char *const legends[OBJECTIVES] = {
         [OBJECTIVE_TIME] = "takes the least time; among equals, moves the fewest bytes",
         [OBJECTIVE_TRAFFIC] = "moves the fewest bytes; among equals, takes the least time",
-        [OBJECTIVE_MEMORY] = "has the lowest peak of device memory; among equals, takes the least "
-                             "time"};
+        [OBJECTIVE_MEMORY] = ("has the lowest peak of device memory; among equals, takes the least "
+                              "time")};
     g_autoptr(GArray) ranked = sweep_rank(sweep);
     for (guint i = 0; i < ranked->len;)
         i = print_budget(sweep, ranked, i, top, out);

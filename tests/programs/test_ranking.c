@@ -142,6 +142,7 @@ static void test_top(void)
     g_assert_nonnull(strstr(ten.out, more));
     g_autofree char *refused = line_with(ten.out, "  13 of 65 do not fit: 13 need more device "
                                                   "memory, at least ");
+    g_assert_nonnull(refused);
     g_assert_nonnull(strstr(ten.out, "  the best of other policies and strategies: "));
     g_assert_cmpuint(count_lines(ten.out, "does not fit"), ==, 0);
 
