@@ -222,24 +222,33 @@ static void add_operator(struct trace *trace, const char *name, enum trace_phase
                                                   .duration_ns = ms * 1000000};
 }
 
-/* The host clears, and may then read, a gradient that the device overwrites in the next iteration.
- * So the device never waits for the host. */
-static struct trace *trace_with_dead_writes(bool is_read)
+/* In fp32, of `tensor_count` tensors `elements` long, with room for operators and accesses. */
+static struct trace *trace_of(uint32_t tensor_count, uint64_t elements, uint32_t operators,
+                              uint32_t accesses)
 {
     struct trace *trace = g_new0(struct trace, 1);
-    const struct trace_access gradient = {0, TRACE_GRAD, TRACE_OVERWRITE},
-                              cleared = {0, TRACE_GRAD, TRACE_UPDATE},
-                              read = {0, TRACE_GRAD, TRACE_READ},
-                              parameter = {0, TRACE_PARAM, TRACE_READ};
     trace->producer = g_strdup("a test");
     trace->precision = g_strdup("fp32");
     trace->batch = trace->sequence = trace->micro_batches = 1;
     trace->list_element_bytes[TRACE_PARAM] = trace->list_element_bytes[TRACE_GRAD] = 4;
-    trace->tensor_count = 1;
-    trace->tensors = g_new0(struct trace_tensor, 1);
-    trace->tensors[0] = (struct trace_tensor){g_strdup("t"), 1024};
-    trace->operators = g_new0(struct trace_operator, 4);
-    trace->accesses = g_new0(struct trace_access, 4);
+    trace->tensor_count = tensor_count;
+    trace->tensors = g_new0(struct trace_tensor, tensor_count);
+    for (uint32_t t = 0; t < tensor_count; t++)
+        trace->tensors[t] = (struct trace_tensor){g_strdup_printf("t%u", t), elements};
+    trace->operators = g_new0(struct trace_operator, operators);
+    trace->accesses = g_new0(struct trace_access, accesses);
+    return trace;
+}
+
+/* The host clears, and may then read, a gradient that the device overwrites in the next iteration.
+ * So the device never waits for the host. */
+static struct trace *trace_with_dead_writes(bool is_read)
+{
+    const struct trace_access gradient = {0, TRACE_GRAD, TRACE_OVERWRITE},
+                              cleared = {0, TRACE_GRAD, TRACE_UPDATE},
+                              read = {0, TRACE_GRAD, TRACE_READ},
+                              parameter = {0, TRACE_PARAM, TRACE_READ};
+    struct trace *trace = trace_of(1, 1024, 4, 4);
     add_operator(trace, "make", TRACE_FORWARD, TRACE_ON_DEVICE, 1, gradient);
     add_operator(trace, "use", TRACE_BACKWARD, TRACE_ON_DEVICE, 5, parameter);
     add_operator(trace, "clear", TRACE_UPDATE_PHASE, TRACE_ON_HOST, 5, cleared);
@@ -273,19 +282,10 @@ static void test_dead_writes(void)
  * parameter. */
 static struct trace *trace_with_chain(void)
 {
-    struct trace *trace = g_new0(struct trace, 1);
     const struct trace_access read = {0, TRACE_PARAM, TRACE_READ},
                               made = {0, TRACE_GRAD, TRACE_OVERWRITE},
                               updated = {0, TRACE_PARAM, TRACE_UPDATE};
-    trace->producer = g_strdup("a test");
-    trace->precision = g_strdup("fp32");
-    trace->batch = trace->sequence = trace->micro_batches = 1;
-    trace->list_element_bytes[TRACE_PARAM] = trace->list_element_bytes[TRACE_GRAD] = 4;
-    trace->tensor_count = 1;
-    trace->tensors = g_new0(struct trace_tensor, 1);
-    trace->tensors[0] = (struct trace_tensor){g_strdup("t"), 1000000};
-    trace->operators = g_new0(struct trace_operator, 3);
-    trace->accesses = g_new0(struct trace_access, 4);
+    struct trace *trace = trace_of(1, 1000000, 3, 4);
     add_operator(trace, "use", TRACE_FORWARD, TRACE_ON_DEVICE, 1, read);
     add_operator(trace, "make", TRACE_BACKWARD, TRACE_ON_DEVICE, 2, made);
     add_operator(trace, "update", TRACE_UPDATE_PHASE, TRACE_ON_HOST, 5, updated);
@@ -339,23 +339,14 @@ static void test_chains(void)
 /* The device updates two tensors, and has room for one of them. */
 static struct trace *trace_with_large_updates(void)
 {
-    struct trace *trace = g_new0(struct trace, 1);
     const struct trace_access read = {0, TRACE_PARAM, TRACE_READ},
                               first = {0, TRACE_PARAM, TRACE_UPDATE},
                               second = {1, TRACE_PARAM, TRACE_UPDATE};
-    trace->producer = g_strdup("a test");
-    trace->precision = g_strdup("fp32");
-    trace->batch = trace->sequence = trace->micro_batches = 1;
-    trace->list_element_bytes[TRACE_PARAM] = 4;
-    trace->tensor_count = 2;
-    trace->tensors = g_new0(struct trace_tensor, 2);
-    trace->tensors[0] = (struct trace_tensor){g_strdup("t"), 1000000};
-    trace->tensors[1] = (struct trace_tensor){g_strdup("u"), 1000000};
-    trace->operators = g_new0(struct trace_operator, 3);
-    trace->accesses = g_new0(struct trace_access, 3);
+    struct trace *trace = trace_of(2, 1000000, 3, 3);
+    trace->list_element_bytes[TRACE_GRAD] = 0;
     add_operator(trace, "use", TRACE_FORWARD, TRACE_ON_DEVICE, 1, read);
-    add_operator(trace, "update t", TRACE_UPDATE_PHASE, TRACE_ON_DEVICE, 5, first);
-    add_operator(trace, "update u", TRACE_UPDATE_PHASE, TRACE_ON_DEVICE, 5, second);
+    add_operator(trace, "update t0", TRACE_UPDATE_PHASE, TRACE_ON_DEVICE, 5, first);
+    add_operator(trace, "update t1", TRACE_UPDATE_PHASE, TRACE_ON_DEVICE, 5, second);
     trace_sum_buffers(trace);
     return trace;
 }

@@ -32,16 +32,6 @@ static const struct job jobs[] = {
      PLATFORM "--link h2d=60MB/s,d2h=60MB/s"},
 };
 
-G_GNUC_PRINTF(2, 3)
-static void run(const struct workshop *workshop, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    g_autofree char *command = g_strdup_vprintf(format, arguments);
-    va_end(arguments);
-    workshop_must_run(workshop, command);
-}
-
 static json_t *steps_of(const struct workshop *workshop, const char *log)
 {
     json_t *objects = workshop_read_json_lines(workshop, log), *steps = json_array(), *object;
@@ -116,16 +106,19 @@ static void assert_embedding_weighed(const json_t *plan)
 static json_t *plan_and_run(const struct workshop *workshop, const struct job *job)
 {
     workshop_write(workshop, "model/config.json", model);
-    run(workshop,
+    workshop_must_run_format(
+        workshop,
         "pstar-collect -o run.pstar --iterations 1:3 -- pstar-run --model model --data text.txt "
         "--steps %d %s --recompute %s --log recorded.jsonl",
         STEPS, job->options, job->recorded);
-    run(workshop, "pstar-plan run.pstar --device-memory 25%% %s " CHUNKS " -o plan.json",
-        job->search);
-    run(workshop, "pstar-plan --verify plan.json run.pstar");
-    run(workshop, "pstar-plan --explain plan.json run.pstar");
+    workshop_must_run_format(workshop,
+                             "pstar-plan run.pstar --device-memory 25%% %s " CHUNKS " -o plan.json",
+                             job->search);
+    workshop_must_run_format(workshop, "pstar-plan --verify plan.json run.pstar");
+    workshop_must_run_format(workshop, "pstar-plan --explain plan.json run.pstar");
     /* An option that says otherwise is what a run without a plan would do. */
-    run(workshop,
+    workshop_must_run_format(
+        workshop,
         "pstar-run --model model --data text.txt --steps %d %s --recompute %s --plan plan.json "
         "--log planned.jsonl",
         STEPS, job->options, job->recorded);
@@ -154,9 +147,10 @@ static void test_job(gconstpointer data)
     if (!strcmp(job->search, "--objective memory"))
         g_assert_cmpuint(count_layers(plan, "offload"), ==, LAYERS);
 
-    run(workshop,
-        "pstar-plan run.pstar --device-memory 25%% %s " CHUNKS " --recompute traced -o kept.json",
-        job->search);
+    workshop_must_run_format(workshop,
+                             "pstar-plan run.pstar --device-memory 25%% %s " CHUNKS
+                             " --recompute traced -o kept.json",
+                             job->search);
     json_t *kept = workshop_read_json(workshop, "kept.json");
     json_t *info = workshop_must_print_json(workshop, "pstar-trace info --json run.pstar");
     g_assert_true(json_equal(json_object_get(json_object_get(kept, "choices"), "recompute"),
@@ -185,12 +179,15 @@ static void test_micro_batches(void)
 {
     struct workshop *workshop = workshop_new();
     workshop_write(workshop, "model/config.json", model);
-    run(workshop, "pstar-trace synth --model model --batch 8 --seq 64 --precision bf16 " PLATFORM
+    workshop_must_run_format(
+        workshop, "pstar-trace synth --model model --batch 8 --seq 64 --precision bf16 " PLATFORM
                   " -o made.pstar");
-    run(workshop, "pstar-plan made.pstar --device-memory 1200KiB " PLATFORM CHUNKS
-                  " --micro-batch any -o plan.json");
-    run(workshop, "pstar-plan --verify plan.json made.pstar");
-    run(workshop,
+    workshop_must_run_format(workshop,
+                             "pstar-plan made.pstar --device-memory 1200KiB " PLATFORM CHUNKS
+                             " --micro-batch any -o plan.json");
+    workshop_must_run_format(workshop, "pstar-plan --verify plan.json made.pstar");
+    workshop_must_run_format(
+        workshop,
         "pstar-run --model model --data text.txt --steps %d --precision bf16 --plan plan.json "
         "--log planned.jsonl",
         STEPS);
@@ -198,7 +195,8 @@ static void test_micro_batches(void)
     json_int_t batch = count(plan, "batch"), micro_batches = count(plan, "micro_batches");
     g_assert_cmpint(batch, <, 8);
     g_assert_cmpint(batch * micro_batches, ==, 8);
-    run(workshop,
+    workshop_must_run_format(
+        workshop,
         "pstar-run --model model --data text.txt --steps %d --precision bf16 --seq 64 "
         "--batch %d --micro-batches %d --log resident.jsonl",
         STEPS, (int)batch, (int)micro_batches);
@@ -222,7 +220,8 @@ static void test_micro_batches(void)
 static void test_measured(void)
 {
     struct workshop *workshop = workshop_new();
-    run(workshop, "pstar-collect -o run.pstar --iterations 1:2 -- pstar-run --model model --data "
+    workshop_must_run_format(
+        workshop, "pstar-collect -o run.pstar --iterations 1:2 -- pstar-run --model model --data "
                   "text.txt --steps 3 --batch 4");
     struct outcome outcome = workshop_run(workshop, "pstar-plan run.pstar --device-memory 2MiB "
                                                     "--micro-batch any " PLATFORM "-o plan.json");

@@ -36,16 +36,6 @@ static void write_layout(const struct workshop *workshop)
     trace_free(trace);
 }
 
-G_GNUC_PRINTF(2, 3)
-static void run(const struct workshop *workshop, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    g_autofree char *command = g_strdup_vprintf(format, arguments);
-    va_end(arguments);
-    workshop_must_run(workshop, command);
-}
-
 /* The losses of a log's steps, and its last line in *last. */
 static void read_log(const struct workshop *workshop, const char *log, double losses[STEPS],
                      json_t **last)
@@ -101,7 +91,8 @@ static void check_way(const struct workshop *workshop, const char *way, const do
 {
     double losses[STEPS];
     json_t *step;
-    run(workshop,
+    workshop_must_run_format(
+        workshop,
         "pstar-sim run.pstar --device-memory 30%% --policy opt %s --json sim.json "
         "--emit-plan next.json",
         way);
@@ -112,10 +103,11 @@ static void check_way(const struct workshop *workshop, const char *way, const do
     g_assert_nonnull(name);
     g_assert_true(g_str_has_suffix(way, name));
 
-    run(workshop,
-        "pstar-run --model model --data text.txt " JOB " --steps %d --policy opt "
-        "--device-memory %lld %s --log run.jsonl --emit-plan run.json",
-        STEPS, budget, way);
+    workshop_must_run_format(workshop,
+                             "pstar-run --model model --data text.txt " JOB
+                             " --steps %d --policy opt "
+                             "--device-memory %lld %s --log run.jsonl --emit-plan run.json",
+                             STEPS, budget, way);
     read_log(workshop, "run.jsonl", losses, &step);
     assert_losses(losses, resident);
     assert_measured(entry, step);
@@ -123,18 +115,20 @@ static void check_way(const struct workshop *workshop, const char *way, const do
     assert_same_layout(workshop, "next.json", "run.json", "tensors");
     assert_same_layout(workshop, "next.json", "run.json", "chunks");
 
-    run(workshop, "pstar-plan run.pstar --device-memory %lld %s --time-limit 5 -o plan.json",
+    workshop_must_run_format(
+        workshop, "pstar-plan run.pstar --device-memory %lld %s --time-limit 5 -o plan.json",
         budget, way);
-    run(workshop, "pstar-plan --verify plan.json run.pstar");
+    workshop_must_run_format(workshop, "pstar-plan --verify plan.json run.pstar");
     assert_same_layout(workshop, "next.json", "plan.json", "tensors");
-    run(workshop,
-        "pstar-run --model model --data text.txt " JOB " --steps %d --plan plan.json "
-        "--log plan.jsonl",
-        STEPS);
+    workshop_must_run_format(workshop,
+                             "pstar-run --model model --data text.txt " JOB
+                             " --steps %d --plan plan.json "
+                             "--log plan.jsonl",
+                             STEPS);
     read_log(workshop, "plan.jsonl", losses, &step);
     assert_losses(losses, resident);
     json_decref(step);
-    run(workshop, "cp next.json swept.json");
+    workshop_must_run_format(workshop, "cp next.json swept.json");
     json_decref(swept);
 }
 
@@ -143,25 +137,16 @@ static void test_ways(void)
     struct workshop *workshop = workshop_new();
     double resident[STEPS];
     json_t *step;
-    run(workshop, "pstar-trace synth --model model " JOB " -o run.pstar");
+    workshop_must_run_format(workshop, "pstar-trace synth --model model " JOB " -o run.pstar");
     write_layout(workshop);
-    run(workshop, "pstar-run --model model --data text.txt " JOB " --steps %d --log resident.jsonl",
+    workshop_must_run_format(
+        workshop, "pstar-run --model model --data text.txt " JOB " --steps %d --log resident.jsonl",
         STEPS);
     read_log(workshop, "resident.jsonl", resident, &step);
     json_decref(step);
     for (size_t i = 0; i < G_N_ELEMENTS(ways); i++)
         check_way(workshop, ways[i], resident);
     workshop_free(workshop);
-}
-
-/* Returns what a command prints. Free with g_free. */
-static char *printed(const struct workshop *workshop, const char *command)
-{
-    struct outcome outcome = workshop_run(workshop, command);
-    if (outcome.status != 0)
-        g_error("%s\n%s%s", command, outcome.out, outcome.err);
-    g_free(outcome.err);
-    return outcome.out;
 }
 
 static void expect_in(const char *text, const char *part)
@@ -188,32 +173,39 @@ static double star_of(const struct workshop *workshop, const char *name)
 static void test_one_chunk_a_tensor(void)
 {
     struct workshop *workshop = workshop_new();
-    run(workshop, "pstar-trace synth --model model " JOB " -o run.pstar");
-    run(workshop, "pstar-sim run.pstar --device-memory 40%% --policy opt --json sweep.json");
-    g_autofree char *found = printed(workshop, "pstar-plan run.pstar --device-memory 40% "
-                                               "--chunk-size 256B -o plan.json");
+    workshop_must_run_format(workshop, "pstar-trace synth --model model " JOB " -o run.pstar");
+    workshop_must_run_format(
+        workshop, "pstar-sim run.pstar --device-memory 40%% --policy opt --json sweep.json");
+    g_autofree char *found = workshop_must_print(workshop,
+                                                 "pstar-plan run.pstar --device-memory 40% "
+                                                 "--chunk-size 256B -o plan.json");
     expect_in(found, "chunks of 256 B to 32 KiB");
-    g_autofree char *explained = printed(workshop, "pstar-plan --explain plan.json");
+    g_autofree char *explained = workshop_must_print(workshop, "pstar-plan --explain plan.json");
     expect_in(explained, "smallest     typical     largest");
     expect_in(explained, "  param            28       256 B      32 KiB      32 KiB ");
-    g_autofree char *swept = printed(workshop, "pstar-sim run.pstar --device-memory 40% "
-                                               "--layout plan.json --policy opt");
+    g_autofree char *swept = workshop_must_print(workshop,
+                                                 "pstar-sim run.pstar --device-memory 40% "
+                                                 "--layout plan.json --policy opt");
     expect_in(swept, "~32 KiB  opt");
-    run(workshop, "pstar-sim run.pstar --device-memory 40%% --layout plan.json --policy opt "
+    workshop_must_run_format(
+        workshop, "pstar-sim run.pstar --device-memory 40%% --layout plan.json --policy opt "
                   "--json given.json");
-    g_autofree char *table = printed(workshop, "pstar-report run.pstar given.json --text");
+    g_autofree char *table = workshop_must_print(workshop,
+                                                 "pstar-report run.pstar given.json --text");
     expect_in(table, "policy opt *  256 B to 32 KiB  ");
-    run(workshop,
-        "pstar-run --model model --data text.txt " JOB " --steps %d --plan plan.json "
-        "--log plan.jsonl",
-        STEPS);
-    g_autofree char *report = printed(workshop, "pstar-report run.pstar sweep.json plan.json "
-                                                "plan.jsonl --text");
+    workshop_must_run_format(workshop,
+                             "pstar-run --model model --data text.txt " JOB
+                             " --steps %d --plan plan.json "
+                             "--log plan.jsonl",
+                             STEPS);
+    g_autofree char *report = workshop_must_print(workshop,
+                                                  "pstar-report run.pstar sweep.json plan.json "
+                                                  "plan.jsonl --text");
     expect_in(report, "Predicted beside measured: planner, 256 B to 32 KiB chunks");
     g_assert_null(strstr(report, " 256 B chunks"));
     g_autofree char *gnuplot = g_find_program_in_path("gnuplot");
     if (gnuplot) {
-        run(workshop, "pstar-report run.pstar sweep.json plan.json -o report");
+        workshop_must_run_format(workshop, "pstar-report run.pstar sweep.json plan.json -o report");
         g_assert_cmpfloat(star_of(workshop, "report/figures/sweep.dat"), ==, 32768);
     }
     workshop_free(workshop);

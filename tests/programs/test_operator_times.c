@@ -12,18 +12,10 @@
 
 enum { SHARE = 63 }; /* of nominal rates, in percent */
 
-static struct outcome must_run(const struct workshop *workshop, const char *command)
-{
-    struct outcome outcome = workshop_run(workshop, command);
-    if (outcome.status != 0)
-        g_error("%s\n%s%s", command, outcome.out, outcome.err);
-    return outcome;
-}
-
 /* Runs a command that prints the note, or none if it is NULL. */
 static void expect_note(const struct workshop *workshop, const char *command, const char *note)
 {
-    struct outcome outcome = must_run(workshop, command);
+    struct outcome outcome = workshop_run_well(workshop, command);
     const char *found = strstr(outcome.err, "operators' times are the trace's, ");
     g_test_message("%s\n%s", command, outcome.err);
     g_assert_cmpint(found != NULL, ==, note != NULL);
@@ -99,12 +91,12 @@ static void test_band(void)
     double from, to, other;
     workshop_must_run(workshop, SYNTHESISE A100 " -o run.pstar");
     double nominal = step_of(workshop, SIMULATE "--json sweep.json --platform " A100);
-    struct outcome simulated = must_run(workshop, SIMULATE "--platform " A100);
+    struct outcome simulated = workshop_run_well(workshop, SIMULATE "--platform " A100);
     read_band(simulated.out, &from, &to);
     g_assert_cmpfloat_with_epsilon(from / nominal, 1, 1e-3); /* printed with four digits */
-    struct outcome planned = must_run(workshop,
-                                      "pstar-plan run.pstar --device-memory 40% "
-                                      "--recompute traced --platform " A100 " -o plan.json");
+    struct outcome planned = workshop_run_well(workshop, "pstar-plan run.pstar --device-memory 40% "
+                                                         "--recompute traced --platform " A100
+                                                         " -o plan.json");
     double planned_to;
     read_band(planned.out, &other, &planned_to);
     g_assert_cmpfloat(other, >, 0);
@@ -117,7 +109,7 @@ static void test_band(void)
     g_assert_cmpfloat_with_epsilon(to / slower, 1, 2e-3);
 
     workshop_must_run(workshop, SYNTHESISE CPU " -o run.pstar"); /* which was measured */
-    struct outcome measured = must_run(workshop, SIMULATE "--platform " CPU);
+    struct outcome measured = workshop_run_well(workshop, SIMULATE "--platform " CPU);
     read_band(measured.out, &from, &to);
     g_assert_cmpfloat(to, ==, 0);
     outcome_clear(&simulated);

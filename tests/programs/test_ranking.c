@@ -69,14 +69,6 @@ static char *line_with(const char *text, const char *start)
     g_error("no line begins with '%s':\n%s", start, text);
 }
 
-static struct outcome must_run(const struct workshop *workshop, const char *command)
-{
-    struct outcome outcome = workshop_run(workshop, command);
-    if (outcome.status != 0)
-        g_error("%s\n%s%s", command, outcome.out, outcome.err);
-    return outcome;
-}
-
 static struct workshop *open_workshop(void)
 {
     struct workshop *workshop = workshop_new();
@@ -102,7 +94,7 @@ static void test_objectives(void)
         g_autofree char *command = g_strconcat(SIMULATE "--json sweep.json --emit-plan plan.json "
                                                         "--timeline step.json ",
                                                objectives[i].option, NULL);
-        struct outcome outcome = must_run(workshop, command);
+        struct outcome outcome = workshop_run_well(workshop, command);
         unsigned fitting;
         struct result best = best_by(workshop, objectives[i].figure, &fitting);
         g_autofree char *marked = line_with(outcome.out, "* "), *of_maker = NULL;
@@ -116,7 +108,8 @@ static void test_objectives(void)
                                        1, 1e-9);
         json_decref(plan);
 
-        struct outcome report = must_run(workshop, "pstar-report run.pstar sweep.json --text");
+        struct outcome report = workshop_run_well(workshop,
+                                                  "pstar-report run.pstar sweep.json --text");
         of_maker = g_strconcat(best.maker, " *", NULL);
         g_assert_cmpuint(count_lines(report.out, of_maker), ==, 1);
         seconds[i] = planned.seconds;
@@ -133,7 +126,7 @@ static void test_objectives(void)
 static void test_top(void)
 {
     struct workshop *workshop = open_workshop();
-    struct outcome ten = must_run(workshop, SIMULATE "--json sweep.json");
+    struct outcome ten = workshop_run_well(workshop, SIMULATE "--json sweep.json");
     unsigned fitting;
     struct result best = best_by(workshop, offsetof(struct result, seconds), &fitting);
     g_assert_cmpuint(fitting, >, 10);
@@ -146,11 +139,11 @@ static void test_top(void)
     g_assert_nonnull(strstr(ten.out, "  the best of other policies and strategies: "));
     g_assert_cmpuint(count_lines(ten.out, "does not fit"), ==, 0);
 
-    struct outcome all = must_run(workshop, SIMULATE "--top all");
+    struct outcome all = workshop_run_well(workshop, SIMULATE "--top all");
     g_assert_cmpuint(count_lines(all.out, "resident "), ==, 13);
     g_assert_cmpuint(count_lines(all.out, "does not fit: needs "), ==, 13);
     g_assert_null(strstr(all.out, "more fit"));
-    struct outcome two = must_run(workshop, SIMULATE "--top 2");
+    struct outcome two = workshop_run_well(workshop, SIMULATE "--top 2");
     /* three lines above the rows; every row of the shorter table is one of the longer */
     g_auto(GStrv) few = g_strsplit(two.out, "\n", -1);
     g_auto(GStrv) many = g_strsplit(ten.out, "\n", -1);
@@ -173,7 +166,7 @@ static void test_untimed(void)
     struct workshop *workshop = workshop_new();
     workshop_must_run(workshop, "pstar-trace synth --model model --batch 2 --seq 32 --precision "
                                 "bf16 -o run.pstar");
-    struct outcome outcome = must_run(workshop, "pstar-sim run.pstar --device-memory 40%");
+    struct outcome outcome = workshop_run_well(workshop, "pstar-sim run.pstar --device-memory 40%");
     g_assert_nonnull(strstr(outcome.out, "* moves the fewest bytes"));
     outcome_clear(&outcome);
     workshop_free(workshop);

@@ -29,15 +29,6 @@ static struct workshop *open_workshop(void)
     return workshop;
 }
 
-static char *printed(const struct workshop *workshop, const char *command)
-{
-    struct outcome outcome = workshop_run(workshop, command);
-    if (outcome.status != 0)
-        g_error("%s\n%s%s", command, outcome.out, outcome.err);
-    g_free(outcome.err);
-    return outcome.out;
-}
-
 /* Returns the lines below "Runners-up" and its heading that name one. */
 static unsigned count_rows(const char *text, const json_t *list)
 {
@@ -69,7 +60,7 @@ static void expect_same(const json_t *figures, json_t *expected)
 static void test_result(void)
 {
     struct workshop *workshop = open_workshop();
-    g_autofree char *three = printed(workshop, PLAN "--top 3 --json result.json");
+    g_autofree char *three = workshop_must_print(workshop, PLAN "--top 3 --json result.json");
     json_t *result = workshop_read_json(workshop, "result.json"),
            *plan = workshop_read_json(workshop, "plan.json");
     const json_t *list = json_object_get(result, "runners_up"), *rival;
@@ -104,10 +95,10 @@ static void test_result(void)
                                             json_array_size(list) - 3);
     g_assert_nonnull(strstr(three, more));
 
-    g_autofree char *all = printed(workshop, PLAN "--top all");
+    g_autofree char *all = workshop_must_print(workshop, PLAN "--top all");
     g_assert_cmpuint(count_rows(all, list), ==, json_array_size(list));
     g_assert_nonnull(strstr(all, " s longer"));
-    g_autofree char *none = printed(workshop, PLAN);
+    g_autofree char *none = workshop_must_print(workshop, PLAN);
     g_assert_null(strstr(none, "Runners-up"));
     json_decref(result);
     json_decref(plan);

@@ -25,30 +25,21 @@ static void reorder(const struct workshop *workshop, GRand *random)
     trace_free(trace);
 }
 
-G_GNUC_PRINTF(2, 3)
-static void run(const struct workshop *workshop, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    g_autofree char *command = g_strdup_vprintf(format, arguments);
-    va_end(arguments);
-    workshop_must_run(workshop, command);
-}
-
 /* Plans for the trace, and emits plans of a policy and of strategies. All must verify. */
 static void check(const struct workshop *workshop, const char *machine)
 {
     static const char *const simulated[] = {"--policy opt", "--strategy zero-offload",
                                             "--strategy interleave:2"};
-    run(workshop, "pstar-plan run.pstar --device-memory 30%% --chunk-size 64KiB %s -o plan.json",
+    workshop_must_run_format(
+        workshop, "pstar-plan run.pstar --device-memory 30%% --chunk-size 64KiB %s -o plan.json",
         machine);
-    run(workshop, "pstar-plan --verify plan.json run.pstar");
+    workshop_must_run_format(workshop, "pstar-plan --verify plan.json run.pstar");
     for (size_t i = 0; i < G_N_ELEMENTS(simulated); i++) {
-        run(workshop,
-            "pstar-sim run.pstar --device-memory 90%% %s --chunk-size 64KiB "
-            "%s --emit-plan swept.json",
-            simulated[i], machine);
-        run(workshop, "pstar-plan --verify swept.json run.pstar %s", machine);
+        workshop_must_run_format(workshop,
+                                 "pstar-sim run.pstar --device-memory 90%% %s --chunk-size 64KiB "
+                                 "%s --emit-plan swept.json",
+                                 simulated[i], machine);
+        workshop_must_run_format(workshop, "pstar-plan --verify swept.json run.pstar %s", machine);
     }
 }
 
@@ -58,7 +49,7 @@ static void test_any_order(void)
     struct workshop *workshop = workshop_new();
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++)
         for (int shuffled = 0; shuffled < 2; shuffled++) {
-            run(workshop, SYNTH "%s%s", jobs[i].step, i % 2 ? PLATFORM : "");
+            workshop_must_run_format(workshop, SYNTH "%s%s", jobs[i].step, i % 2 ? PLATFORM : "");
             reorder(workshop, shuffled ? random : NULL);
             check(workshop, jobs[i].machine);
         }

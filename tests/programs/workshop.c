@@ -93,7 +93,7 @@ void outcome_clear(struct outcome *outcome)
     g_free(outcome->err);
 }
 
-static struct outcome run_well(const struct workshop *workshop, const char *command_line)
+struct outcome workshop_run_well(const struct workshop *workshop, const char *command_line)
 {
     struct outcome outcome = workshop_run(workshop, command_line);
     if (outcome.status != 0)
@@ -103,13 +103,29 @@ static struct outcome run_well(const struct workshop *workshop, const char *comm
 
 void workshop_must_run(const struct workshop *workshop, const char *command_line)
 {
-    struct outcome outcome = run_well(workshop, command_line);
+    struct outcome outcome = workshop_run_well(workshop, command_line);
     outcome_clear(&outcome);
+}
+
+void workshop_must_run_format(const struct workshop *workshop, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    g_autofree char *command_line = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    workshop_must_run(workshop, command_line);
+}
+
+char *workshop_must_print(const struct workshop *workshop, const char *command_line)
+{
+    struct outcome outcome = workshop_run_well(workshop, command_line);
+    g_free(outcome.err);
+    return outcome.out;
 }
 
 json_t *workshop_must_print_json(const struct workshop *workshop, const char *command_line)
 {
-    struct outcome outcome = run_well(workshop, command_line);
+    struct outcome outcome = workshop_run_well(workshop, command_line);
     json_error_t problem;
     json_t *value = json_loads(outcome.out, 0, &problem);
     if (!value)

@@ -24,10 +24,15 @@ void workshop_free(struct workshop *workshop);
 struct outcome workshop_run(const struct workshop *workshop, const char *command_line);
 void outcome_clear(struct outcome *outcome);
 
-/* Runs it and fails the test, with what it printed, unless it exits 0. */
+/* The same, but fails the test, with what was printed, unless it exits 0. */
+struct outcome workshop_run_well(const struct workshop *workshop, const char *command_line);
 void workshop_must_run(const struct workshop *workshop, const char *command_line);
+void workshop_must_run_format(const struct workshop *workshop, const char *format, ...)
+    G_GNUC_PRINTF(2, 3);
 
-/* Runs it as workshop_must_run does, and returns its output as one JSON value. */
+/* Run it as workshop_must_run does, and return its output: as text, to be freed with g_free, or as
+ * one JSON value. */
+char *workshop_must_print(const struct workshop *workshop, const char *command_line);
 json_t *workshop_must_print_json(const struct workshop *workshop, const char *command_line);
 
 /* A file's path in the folder; free with g_free. */
