@@ -57,20 +57,39 @@ static json_t *found_in(const char *dump)
     return found;
 }
 
-/* Checks the browser's log for requests. */
-static void check_network(const char *log)
+/* Returns the address that a line of the browser's log says a page has asked for, or NULL. The
+ * browser also asks for things by itself, for example the time. Such requests have no page as
+ * initiator. */
+static char *asked_by_page(const char *line)
 {
-    g_autofree char *text = sample_read(log);
-    static const char *const absent[] = {"\"url\":\"http:", "\"url\":\"https:", "\"url\":\"ws"};
-    for (size_t i = 0; i < G_N_ELEMENTS(absent); i++)
-        if (strstr(text, absent[i]))
-            g_error("the browser has asked for something: %s", strstr(text, absent[i]));
+    size_t length = strlen(line);
+    json_t *event = json_loadb(line, length - g_str_has_suffix(line, ","), 0, NULL);
+    const json_t *what = json_object_get(event, "params");
+    const char *url = json_string_value(json_object_get(what, "url"));
+    const char *initiator = json_string_value(json_object_get(what, "initiator"));
+    bool net = url && (g_str_has_prefix(url, "http") || g_str_has_prefix(url, "ws"));
+    char *asked = net && initiator && strcmp(initiator, "not an origin") ? g_strdup(url) : NULL;
+    json_decref(event);
+    return asked;
 }
 
-static json_t *look(const struct sample *sample, const char *browser, int width, bool dark)
+/* Returns the first address that a page has asked for, or NULL. `log` has an event in each line. */
+static char *asked_in(const char *log)
 {
-    g_autofree char *harness = write_harness(sample, width);
-    g_autofree char *url = g_strconcat("file://", harness, NULL);
+    g_autofree char *text = sample_read(log);
+    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+    char *asked = NULL;
+    for (size_t i = 0; lines[i] && !asked; i++)
+        asked = asked_by_page(lines[i]);
+    return asked;
+}
+
+/* Opens a file. Returns its DOM afterwards, and in *asked the address that a page has asked for, or
+ * NULL. */
+static char *browse(const struct sample *sample, const char *browser, const char *file, bool dark,
+                    char **asked)
+{
+    g_autofree char *url = g_strconcat("file://", file, NULL);
     g_autofree char *profile_path = sample_path(sample, "profile");
     g_autofree char *profile = g_strconcat("--user-data-dir=", profile_path, NULL);
     g_autofree char *log = sample_path(sample, "net.json");
@@ -81,8 +100,12 @@ static json_t *look(const struct sample *sample, const char *browser, int width,
                                    "--no-sandbox",
                                    "--disable-gpu",
                                    "--disable-dev-shm-usage",
+                                   "--no-first-run",
                                    "--disable-background-networking",
                                    "--disable-component-update",
+                                   "--disable-default-apps",
+                                   "--disable-sync",
+                                   "--host-resolver-rules=MAP * ~NOTFOUND",
                                    "--allow-file-access-from-files",
                                    "--window-size=1100,900",
                                    "--virtual-time-budget=5000",
@@ -93,7 +116,8 @@ static json_t *look(const struct sample *sample, const char *browser, int width,
                                    "--dump-dom",
                                    url,
                                    NULL};
-    g_autofree char *out = NULL, *err = NULL;
+    g_autofree char *err = NULL;
+    char *out = NULL;
     int status;
     GError *error = NULL;
     g_spawn_sync(NULL, (char **)command, NULL, G_SPAWN_DEFAULT, NULL, NULL, &out, &err, &status,
@@ -101,7 +125,16 @@ static json_t *look(const struct sample *sample, const char *browser, int width,
     g_assert_no_error(error);
     if (!g_spawn_check_wait_status(status, NULL))
         g_error("%s: %s", browser, err);
-    check_network(log);
+    *asked = asked_in(log);
+    return out;
+}
+
+static json_t *look(const struct sample *sample, const char *browser, int width, bool dark)
+{
+    g_autofree char *harness = write_harness(sample, width), *asked = NULL;
+    g_autofree char *out = browse(sample, browser, harness, dark, &asked);
+    if (asked)
+        g_error("the page has asked for %s", asked);
     return found_in(out);
 }
 
@@ -210,9 +243,48 @@ static void test_browser(void)
     sample_free(sample);
 }
 
+/* What the browser asks for by itself is no request of a page, but what a page asks for is found.
+ */
+static void test_requests(void)
+{
+    g_autofree char *browser = find_browser();
+    if (!browser)
+        return;
+    struct sample *sample = sample_new("");
+    g_autofree char *quiet = sample_file(sample, "quiet.html", "<!DOCTYPE html><p>nothing");
+    g_autofree char *asks = sample_file(
+        sample, "asks.html", "<!DOCTYPE html><img src=\"http://127.0.0.1:9/picture.png\">");
+    char *asked;
+    g_free(browse(sample, browser, quiet, false, &asked));
+    g_assert_null(asked);
+    g_free(browse(sample, browser, asks, false, &asked));
+    g_assert_cmpstr(asked, ==, "http://127.0.0.1:9/picture.png");
+    g_free(asked);
+    sample_free(sample);
+}
+
+/* Requests of the browser itself (an update, the time) and of a page. */
+static void test_log(void)
+{
+    static const char own[] =
+        "{\"params\":{\"initiator\":\"not an origin\",\"url\":\"http://clients2.google.com/time\"},"
+        "\"type\":136},";
+    static const char start[] = "{\"params\":{\"priority\":\"LOW\",\"url\":\"http://a.test/\"}},";
+    static const char page[] =
+        "{\"params\":{\"initiator\":\"null\",\"url\":\"https://a.test/\"},\"type\":136}";
+    g_autofree char *asked = asked_by_page(page);
+    g_assert_null(asked_by_page(own));
+    g_assert_null(asked_by_page(start));
+    g_assert_null(asked_by_page("\"events\": ["));
+    g_assert_null(asked_by_page(""));
+    g_assert_cmpstr(asked, ==, "https://a.test/");
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    g_test_add_func("/report/browser", test_browser);
+    g_test_add_func("/report/browser/log", test_log);
+    g_test_add_func("/report/browser/requests", test_requests);
+    g_test_add_func("/report/browser/page", test_browser);
     return g_test_run();
 }
