@@ -4,7 +4,6 @@
 #include "sim/sizes.h"
 #include "traces/size.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* One of the platform's two memories. */
@@ -36,27 +35,27 @@ static struct platform_memory host_of(const struct budget_request *request)
 static void note_default(const struct budget_request *request, const struct platform_memory *memory)
 {
     g_autofree char *room = size_format(memory->room), *capacity = size_format(memory->capacity);
-    fprintf(stderr, "%s: budget of %s memory: %s. %s has %s", request->program, memory->name, room,
-            request->platform->name, capacity);
+    g_autoptr(GString) how = g_string_new(NULL);
     uint64_t reserved = memory->capacity - memory->room * memory->ranks;
     if (reserved >= memory->ranks) { /* more than the division left over */
         g_autofree char *less = size_format(reserved);
-        fprintf(stderr, ", less %s for %s", less, memory->reserved_for);
+        g_string_append_printf(how, ", less %s for %s", less, memory->reserved_for);
     }
     if (memory->ranks > 1)
-        fprintf(stderr, ", for %u ranks", memory->ranks);
-    fputc('\n', stderr);
+        g_string_append_printf(how, ", for %u ranks", memory->ranks);
+    console_note(request->console, "budget of %s memory: %s. %s has %s%s", memory->name, room,
+                 request->platform->name, capacity, how->str);
 }
 
-static void note_excess(const struct budget_request *request, const struct platform_memory *memory,
-                        uint64_t budget)
+static void warn_of_excess(const struct budget_request *request,
+                           const struct platform_memory *memory, uint64_t budget)
 {
     if (budget <= memory->room)
         return;
     g_autofree char *room = size_format(memory->room);
     g_autofree char *asked = budget == UINT64_MAX ? g_strdup("unlimited") : size_format(budget);
-    fprintf(stderr, "%s: --%s-memory %s is more than the %s that %s has for a step\n",
-            request->program, memory->name, asked, room, request->platform->name);
+    console_warn(request->console, "--%s-memory %s is more than the %s that %s has for a step",
+                 memory->name, asked, room, request->platform->name);
 }
 
 static GArray *parse_device(const struct budget_request *request, GError **error)
@@ -89,7 +88,7 @@ static GArray *read_device(const struct budget_request *request, GError **error)
         most = MAX(most, g_array_index(budgets, uint64_t, i));
     if (budgets && request->platform) {
         const struct platform_memory memory = device_of(request);
-        note_excess(request, &memory, most);
+        warn_of_excess(request, &memory, most);
     }
     return budgets;
 }
@@ -112,7 +111,7 @@ static bool read_host(const struct budget_request *request, uint64_t *budget, GE
         return false;
     }
     if (request->platform)
-        note_excess(request, &memory, *budget);
+        warn_of_excess(request, &memory, *budget);
     return true;
 }
 

@@ -3,11 +3,12 @@
 #ifndef PSTAR_CLI_BUDGETS_H
 #define PSTAR_CLI_BUDGETS_H
 
+#include "cli/console.h"
 #include "platforms/platform.h"
 #include "traces/trace.h"
 
 struct budget_request {
-    const char *program;                     /* begins the notes */
+    const struct console *console;           /* for the notes */
     const char *device_memory, *host_memory; /* as given; NULL if they are not */
     const struct platform *platform;         /* may be NULL */
     const struct trace *trace;               /* of which "30%" is a share; may be NULL */

@@ -205,12 +205,27 @@ static GOptionEntry entry_of(const struct option *option, struct raw *raw, GStri
     return entry;
 }
 
+/* The values that GOption sets for the options of every program. */
+struct raw_common {
+    gboolean version, quiet, verbose;
+};
+
+static void append_common(GArray *entries, struct raw_common *common)
+{
+    const GOptionEntry added[] = {
+        {"quiet", 'q', 0, G_OPTION_ARG_NONE, &common->quiet,
+         "Print errors and warnings only, and results that no file receives", NULL},
+        {"verbose", 'v', 0, G_OPTION_ARG_NONE, &common->verbose,
+         "Also print files read and written, progress every second, time and memory", NULL},
+        {"version", 0, 0, G_OPTION_ARG_NONE, &common->version, "Print the version", NULL},
+    };
+    g_array_append_vals(entries, added, G_N_ELEMENTS(added));
+}
+
 static void add_group(GOptionContext *context, const struct option_group *group, struct raw *raw,
-                      gboolean *version, GStringChunk *strings)
+                      struct raw_common *common, GStringChunk *strings)
 {
     GArray *entries = g_array_new(TRUE, TRUE, sizeof(GOptionEntry));
-    const GOptionEntry print_version = {"version",           0,   0, G_OPTION_ARG_NONE, version,
-                                        "Print the version", NULL};
     for (size_t i = 0; i < group->count; i++) {
         GOptionEntry entry = entry_of(&group->options[i], &raw[i], strings);
         g_array_append_val(entries, entry);
@@ -221,7 +236,7 @@ static void add_group(GOptionContext *context, const struct option_group *group,
         g_option_group_add_entries(added, (const GOptionEntry *)(void *)entries->data);
         g_option_context_add_group(context, added);
     } else {
-        g_array_append_val(entries, print_version);
+        append_common(entries, common);
         g_option_context_add_main_entries(context, (const GOptionEntry *)(void *)entries->data,
                                           NULL);
     }
@@ -241,23 +256,25 @@ static bool take_values(const struct option_group *group, const struct raw *raw,
 }
 
 bool options_parse(GOptionContext *context, const struct option_group *groups, size_t group_count,
-                   int argc, char **argv, bool *version, GError **error)
+                   int argc, char **argv, struct common_options *common, GError **error)
 {
     enum { CHUNK_BYTES = 1024 };
     GStringChunk *strings = g_string_chunk_new(CHUNK_BYTES);
     g_autofree struct raw **raw = g_new(struct raw *, group_count);
     g_autofree char **rest = g_memdup2(argv, ((gsize)argc + 1) * sizeof *argv);
-    gboolean asked = FALSE;
+    struct raw_common asked = {0};
     for (size_t g = 0; g < group_count; g++) {
         raw[g] = g_new0(struct raw, groups[g].count);
         add_group(context, &groups[g], raw[g], &asked, strings);
     }
     bool ok = g_option_context_parse(context, &argc, &rest, error);
-    if (ok && !asked && argc > 1)
+    if (ok && !asked.version && argc > 1)
         ok = options_refuse(error, "unexpected argument '%s'", rest[1]);
-    for (size_t g = 0; ok && !asked && g < group_count; g++)
+    if (ok && asked.quiet && asked.verbose)
+        ok = options_refuse(error, "--quiet and --verbose exclude each other");
+    for (size_t g = 0; ok && !asked.version && g < group_count; g++)
         ok = take_values(&groups[g], raw[g], error);
-    *version = asked;
+    *common = (struct common_options){asked.version, asked.quiet, asked.verbose};
     for (size_t g = 0; g < group_count; g++) {
         for (size_t i = 0; i < groups[g].count; i++)
             g_free(raw[g][i].text);
@@ -269,9 +286,15 @@ bool options_parse(GOptionContext *context, const struct option_group *groups, s
 
 /* ---- outputs ---- */
 
+bool option_writes(const struct option *option)
+{
+    return option->use == OPTION_WRITES || option->use == OPTION_WRITES_FILE ||
+           option->use == OPTION_WRITES_FOLDER;
+}
+
 static bool is_output(const struct option *option)
 {
-    return option->file && *option->file && option->use != OPTION_READS;
+    return option->file && *option->file && option_writes(option);
 }
 
 static bool is_standard_output(const char *path)
@@ -361,6 +384,33 @@ bool options_check_outputs(const struct option_group *groups, size_t group_count
     if (printed)
         redirect(printed);
     return true;
+}
+
+/* Returns whether the option was given and asks for text on standard output. */
+static bool prints(const struct option *option)
+{
+    if (option->use != OPTION_PRINTS)
+        return false;
+    return (option->flag && *option->flag) || (option->count32 && *option->count32) ||
+           (option->text && *option->text) || (option->file && *option->file);
+}
+
+static bool is_checked(const struct option *option)
+{
+    return option->use == OPTION_CHECKS && (option->arguments || *option->file);
+}
+
+bool options_need_no_output(const struct option_group *groups, size_t group_count)
+{
+    bool said = false;
+    for (size_t g = 0; g < group_count; g++)
+        for (size_t i = 0; i < groups[g].count; i++) {
+            const struct option *option = &groups[g].options[i];
+            if (prints(option) || option->use == OPTION_RUNS)
+                return false;
+            said |= is_output(option) || is_checked(option);
+        }
+    return said;
 }
 
 void options_clear(const struct option_group *groups, size_t group_count)

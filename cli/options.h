@@ -48,7 +48,9 @@ enum option_use {
     OPTION_WRITES,        /* - is standard output */
     OPTION_WRITES_FILE,   /* which cannot be standard output */
     OPTION_WRITES_FOLDER, /* which is made if it is missing */
-    OPTION_RUNS           /* arguments: a command */
+    OPTION_RUNS,          /* arguments: a command */
+    OPTION_CHECKS,        /* the exit status says what was asked about the file or the arguments */
+    OPTION_PRINTS         /* it asks for text on standard output */
 };
 
 struct option {
@@ -81,11 +83,16 @@ struct option_group {
     size_t count;
 };
 
-/* Adds the options to the context, parses the command line, and fills the targets. With --version,
- * sets *version and fills nothing else. Errors are G_OPTION_ERROR and SIZE_ERROR, and name the
+/* The options that every program has. */
+struct common_options {
+    bool version, quiet, verbose;
+};
+
+/* Adds the options to the context, parses the command line, and fills the targets and *common. With
+ * --version, fills no targets. Errors are G_OPTION_ERROR and SIZE_ERROR, and name the
  * option and its value. Free the targets with options_clear, after errors too. */
 bool options_parse(GOptionContext *context, const struct option_group *groups, size_t group_count,
-                   int argc, char **argv, bool *version, GError **error);
+                   int argc, char **argv, struct common_options *common, GError **error);
 
 /* Checks, before the work, every file that the options say to write: whether it can be written, and
  * whether it is also read or written by another option. Replaces "-" by the path of a duplicate of
@@ -93,6 +100,13 @@ bool options_parse(GOptionContext *context, const struct option_group *groups, s
  * The error names the option; a file that cannot be written is a marked error (traces/failure.h).
  */
 bool options_check_outputs(const struct option_group *groups, size_t group_count, GError **error);
+
+/* Returns whether the option names a file or folder that the program writes. */
+bool option_writes(const struct option *option);
+
+/* Returns whether files and the exit status say everything that the options ask for, so that
+ * nothing is missing if standard output is closed. Call it after options_check_outputs. */
+bool options_need_no_output(const struct option_group *groups, size_t group_count);
 
 /* Frees the texts and arguments that the options' targets hold. */
 void options_clear(const struct option_group *groups, size_t group_count);

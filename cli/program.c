@@ -2,10 +2,15 @@
 
 #include "chunks/plan.h"
 #include "traces/failure.h"
+#include "traces/size.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <locale.h>
 #include <stdio.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 enum exit_status exit_status_of(const GError *error)
 {
@@ -30,51 +35,109 @@ static GOptionContext *context_of(const struct program *program)
     return context;
 }
 
-/* Prints an error as one line. Names and values of files stand in it, and must not command the
- * terminal: control characters become question marks, and ends of lines spaces. */
-static void print_error(const struct program *program, const char *message)
-{
-    g_autofree char *valid = g_utf8_make_valid(message, -1);
-    g_autoptr(GString) line = g_string_new(NULL);
-    for (const char *at = valid; *at; at = g_utf8_next_char(at)) {
-        gunichar letter = g_utf8_get_char(at);
-        g_string_append_unichar(line, letter == '\n'              ? ' '
-                                      : g_unichar_iscntrl(letter) ? '?'
-                                                                  : letter);
-    }
-    fprintf(stderr, "%s: %s\n", program->name, line->str);
-}
-
 /* A program whose output is lost has failed, even if all else went well. */
-static int end_output(const struct program *program, int status)
+static int end_output(const struct console *console, int status)
 {
     bool ok = !ferror(stdout);
     if ((fflush(stdout) == 0 && ok) || status != STATUS_DONE)
         return status;
-    fprintf(stderr, "%s: standard output: cannot be written: %s\n", program->name,
-            g_strerror(errno));
+    g_autofree char *message = g_strdup_printf("standard output: cannot be written: %s",
+                                               g_strerror(errno));
+    console_error(console, message);
     return STATUS_FAILED;
+}
+
+/* Results that files receive need no summary. */
+static void silence_output(void)
+{
+    int nothing = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (nothing < 0)
+        return;
+    fflush(stdout);
+    dup2(nothing, STDOUT_FILENO);
+    close(nothing);
+}
+
+/* ---- --verbose ---- */
+
+static void tell_file(const struct console *console, const char *what, const char *path)
+{
+    struct stat status;
+    bool known = stat(path, &status) == 0 && S_ISREG(status.st_mode);
+    g_autofree char *size = known ? size_format((uint64_t)status.st_size) : NULL;
+    if (g_str_has_prefix(path, "/dev/fd/"))
+        console_detail(console, "%s standard output", what);
+    else
+        console_detail(console, "%s %s%s%s", what, path, size ? ", " : "", size ? size : "");
+}
+
+/* Tells of the files that the options name: those that are written, or the others. */
+static void tell_files(const struct program *program, const struct console *console, bool written)
+{
+    const char *what = written ? "wrote" : "reads";
+    for (size_t g = 0; g < program->group_count; g++)
+        for (size_t i = 0; i < program->groups[g].count; i++) {
+            const struct option *option = &program->groups[g].options[i];
+            if (option->file && *option->file && option_writes(option) == written)
+                tell_file(console, what, *option->file);
+            char **files = !written && option->arguments && option->use != OPTION_RUNS
+                               ? *option->arguments
+                               : NULL;
+            for (; files && *files; files++)
+                tell_file(console, what, *files);
+        }
+}
+
+static double seconds_of(struct timeval time)
+{
+    return (double)time.tv_sec + (double)time.tv_usec * 1e-6;
+}
+
+static void tell_cost(const struct console *console, gint64 begun)
+{
+    struct rusage used;
+    if (getrusage(RUSAGE_SELF, &used) != 0)
+        return;
+    g_autofree char *memory = size_format((uint64_t)used.ru_maxrss * 1024);
+    console_detail(console, "took %.2f s, %.2f s of processor time, and %s of memory",
+                   (double)(g_get_monotonic_time() - begun) * 1e-6,
+                   seconds_of(used.ru_utime) + seconds_of(used.ru_stime), memory);
+}
+
+/* ---- main ---- */
+
+static int run(const struct program *program, const struct console *console, GError **error)
+{
+    gint64 begun = g_get_monotonic_time();
+    if (console->quiet && options_need_no_output(program->groups, program->group_count))
+        silence_output();
+    tell_files(program, console, false);
+    int status = program->run(program->data, console, error);
+    if (!*error && status == STATUS_DONE)
+        tell_files(program, console, true);
+    tell_cost(console, begun);
+    return status;
 }
 
 int program_main(const struct program *program, int argc, char **argv)
 {
     g_autoptr(GError) error = NULL;
-    bool version = false;
+    struct common_options common = {false, false, false};
     int status = STATUS_DONE;
     setlocale(LC_CTYPE, "");
     GOptionContext *context = context_of(program);
-    if (!options_parse(context, program->groups, program->group_count, argc, argv, &version,
-                       &error))
-        status = STATUS_BAD_INPUT;
-    else if (version)
+    bool ok = options_parse(context, program->groups, program->group_count, argc, argv, &common,
+                            &error);
+    const struct console console = {program->name, common.quiet, common.verbose};
+    if (ok && common.version)
         printf("%s %s\n", program->name, PSTAR_VERSION);
-    else if (options_check_outputs(program->groups, program->group_count, &error))
-        status = program->run(program->data, &error);
+    else if (ok && options_check_outputs(program->groups, program->group_count, &error))
+        status = run(program, &console, &error);
     if (error) {
-        print_error(program, error->message);
+        console_error(&console, error->message);
         status = exit_status_of(error);
     }
     g_option_context_free(context);
     options_clear(program->groups, program->group_count);
-    return end_output(program, status);
+    return end_output(&console, status);
 }

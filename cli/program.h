@@ -2,6 +2,7 @@
 #ifndef PSTAR_CLI_PROGRAM_H
 #define PSTAR_CLI_PROGRAM_H
 
+#include "cli/console.h"
 #include "cli/options.h"
 
 enum exit_status {
@@ -16,6 +17,10 @@ enum exit_status {
  * STATUS_BAD_INPUT for all others. */
 enum exit_status exit_status_of(const GError *error);
 
+/* Called after the options' targets are filled. Returns the exit status, which is used if no error
+ * is set. The console is valid until it returns. */
+typedef int program_run(void *data, const struct console *console, GError **error);
+
 struct program {
     const char *name;                  /* "pstar-sim": begins each message */
     const char *command;               /* "info" in a program with commands; otherwise NULL */
@@ -24,10 +29,7 @@ struct program {
     const struct option_group *groups; /* the first is the main one */
     size_t group_count;
     bool strict_posix; /* the first argument that is not an option ends the options */
-
-    /* Called after the options' targets are filled. Returns the exit status, which is used if no
-     * error is set. */
-    int (*run)(void *data, GError **error);
+    program_run *run;
     void *data;
 };
 

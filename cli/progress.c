@@ -1,5 +1,7 @@
 #include "cli/progress.h"
 
+#include "traces/terminal.h"
+
 #include <glib.h>
 #include <math.h>
 #include <poll.h>
@@ -9,12 +11,14 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-/* Between two lines without a terminal. */
-#define LINE_MICROSECONDS (5 * G_USEC_PER_SEC)
+/* Between two lines that stay. */
+#define LINE_MICROSECONDS         (5 * G_USEC_PER_SEC)
+#define VERBOSE_LINE_MICROSECONDS G_USEC_PER_SEC
 
 struct progress {
+    const struct console *console;
     const char *what;
-    bool terminal;
+    bool redrawn;        /* the line is drawn again in its place, as terminals can */
     gint64 begun, shown; /* microseconds, monotonic; shown: the last line */
     sigset_t signals, before;
     GThread *listener;      /* NULL if signals are not caught */
@@ -90,11 +94,12 @@ int progress_signal(const struct progress *progress)
 
 /* ---- the line ---- */
 
-struct progress *progress_begin(const char *what, bool catch_signals)
+struct progress *progress_begin(const struct console *console, const char *what, bool catch_signals)
 {
     struct progress *progress = g_new0(struct progress, 1);
+    progress->console = console;
     progress->what = what;
-    progress->terminal = isatty(STDERR_FILENO);
+    progress->redrawn = !console->quiet && !console->verbose && terminal_is_smart(stderr);
     progress->begun = progress->shown = g_get_monotonic_time();
     if (catch_signals)
         catch_all(progress);
@@ -112,8 +117,10 @@ static char *format_time(double seconds)
 
 static bool is_line_due(struct progress *progress)
 {
+    const struct console *console = progress->console;
     gint64 now = g_get_monotonic_time();
-    if (!progress->terminal && now - progress->shown < LINE_MICROSECONDS)
+    gint64 pause = console->verbose ? VERBOSE_LINE_MICROSECONDS : LINE_MICROSECONDS;
+    if (console->quiet || (!progress->redrawn && now - progress->shown < pause))
         return false;
     progress->shown = now;
     return true;
@@ -124,10 +131,10 @@ bool progress_show(struct progress *progress, uint64_t done, uint64_t total, con
 {
     if (is_line_due(progress)) {
         g_autofree char *left = format_time(seconds_left);
-        fprintf(stderr, "%s%llu of %llu %s%s%s%s%s", progress->terminal ? "\r" : "",
+        fprintf(stderr, "%s%llu of %llu %s%s%s%s%s", progress->redrawn ? "\r" : "",
                 (unsigned long long)done, (unsigned long long)total, progress->what,
                 detail ? ", " : "", detail ? detail : "", left,
-                progress->terminal ? "\033[K" : "\n");
+                progress->redrawn ? "\033[K" : "\n");
         fflush(stderr);
     }
     return !progress_signal(progress);
@@ -143,7 +150,7 @@ bool progress_update(void *data, uint32_t done, uint32_t total)
 
 void progress_clear(struct progress *progress)
 {
-    if (progress && progress->terminal)
+    if (progress && progress->redrawn)
         fputs("\r\033[K", stderr);
 }
 

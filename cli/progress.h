@@ -2,16 +2,21 @@
 #ifndef PSTAR_CLI_PROGRESS_H
 #define PSTAR_CLI_PROGRESS_H
 
-#include <stdbool.h>
+#include "cli/console.h"
+
 #include <stdint.h>
 
 struct progress;
 
-/* `what` names the pieces of work: "configurations". With `catch_signals`, from now on SIGINT,
- * SIGTERM and SIGHUP do not end the program: progress_update, progress_show and progress_signal
- * report the first one, and a second one ends the program at once. A SIGHUP that is ignored, as
- * under nohup, stays ignored. Call this before threads are made. */
-struct progress *progress_begin(const char *what, bool catch_signals);
+/* `what` names the pieces of work: "configurations". A terminal shows one line that changes;
+ * without a terminal there is a line every few seconds. With --verbose there is one every second
+ * that stays, and with --quiet there is none. The console must outlive the progress. With
+ * `catch_signals`, from now on SIGINT, SIGTERM and SIGHUP do not end the program: progress_update,
+ * progress_show and progress_signal report the first one, and a second one ends the program at
+ * once. A SIGHUP that is ignored, as under nohup, stays ignored. Call this before threads are made.
+ */
+struct progress *progress_begin(const struct console *console, const char *what,
+                                bool catch_signals);
 
 /* Returns the signal that has come, or 0. */
 int progress_signal(const struct progress *progress);
@@ -21,8 +26,8 @@ int progress_signal(const struct progress *progress);
  * the struct progress, so that this function serves as a callback. */
 bool progress_update(void *data, uint32_t done, uint32_t total);
 
-/* Draws the line with this time left; without a terminal, prints it as a line of its own every few
- * seconds. `detail` may be NULL. Returns false as progress_update does. */
+/* Draws the line with this time left. `detail` may be NULL. Returns false as progress_update does.
+ */
 bool progress_show(struct progress *progress, uint64_t done, uint64_t total, const char *detail,
                    double seconds_left);
 

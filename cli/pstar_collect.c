@@ -73,24 +73,24 @@ static enum written written_since(const char *output, int64_t launch_ns, char **
     return written;
 }
 
-/* Returns whether there is a whole trace, and prints what is missing if there is not. */
-static bool is_whole(const char *output, int64_t launch_ns)
+/* Returns whether there is a whole trace, and says what is missing if there is not. */
+static bool is_whole(const char *output, int64_t launch_ns, const struct console *console)
 {
     g_autofree char *path = NULL;
     g_autoptr(GError) error = NULL;
     enum written written = written_since(output, launch_ns, &path, &error);
     if (written == WRITTEN_NOTHING)
-        fprintf(stderr,
-                "pstar-collect: %s was not written; if no reason is given above, the command makes "
-                "no NVTX annotations and uses no CUDA device\n",
-                output);
+        console_warn(console,
+                     "%s was not written; if no reason is given above, the command makes no NVTX "
+                     "annotations and uses no CUDA device",
+                     output);
     else if (written == WRITTEN_PARTIAL)
-        fprintf(stderr, "pstar-collect: %s%s\n", error ? error->message : path,
-                error ? "" : ": the trace is partial");
+        console_warn(console, "%s%s", error ? error->message : path,
+                     error ? "" : ": the trace is partial");
     return written == WRITTEN_WHOLE;
 }
 
-static int run(void *data, GError **error)
+static int run(void *data, const struct console *console, GError **error)
 {
     const struct collect_arguments *a = data;
     const char *output = a->output ? a->output : "run.pstar";
@@ -109,7 +109,7 @@ static int run(void *data, GError **error)
         g_propagate_error(error, problem);
         return STATUS_BAD_INPUT;
     }
-    if (!is_whole(output, launch_ns) && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+    if (!is_whole(output, launch_ns, console) && WIFEXITED(status) && WEXITSTATUS(status) == 0)
         return STATUS_FAILED;
     return pass_on(status);
 }

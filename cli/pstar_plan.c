@@ -53,9 +53,10 @@ static struct plan_paths paths_of(const struct plan_arguments *a, const char *pl
                                .emit = a->emit};
 }
 
-static bool read_budgets(const struct plan_arguments *a, struct search_inputs *in, GError **error)
+static bool read_budgets(const struct plan_arguments *a, const struct console *console,
+                         struct search_inputs *in, GError **error)
 {
-    const struct budget_request request = {.program = "pstar-plan",
+    const struct budget_request request = {.console = console,
                                            .device_memory = a->device_memory,
                                            .host_memory = a->host_memory,
                                            .platform = in->platform,
@@ -68,7 +69,8 @@ static bool read_budgets(const struct plan_arguments *a, struct search_inputs *i
            options_refuse(error, "--device-memory %s: must be one budget", a->device_memory);
 }
 
-static bool read_inputs(const struct plan_arguments *a, struct search_inputs *in, GError **error)
+static bool read_inputs(const struct plan_arguments *a, const struct console *console,
+                        struct search_inputs *in, GError **error)
 {
     const struct plan_paths paths = paths_of(a, NULL);
     in->objective = a->objective < OBJECTIVES ? (enum objective)a->objective : OBJECTIVE_TIME;
@@ -76,7 +78,7 @@ static bool read_inputs(const struct plan_arguments *a, struct search_inputs *in
            (in->costs = costs_read(a->platform, a->link, error)) &&
            (!a->files || ((in->trace = model_updates_last(trace_read(a->files[0], error))) &&
                           replay_check_trace(in->trace, a->files[0], error))) &&
-           read_budgets(a, in, error) &&
+           read_budgets(a, console, in, error) &&
            ((!a->chunk_size && !a->layout) ||
             (in->layouts = layout_list_parse(a->chunk_size, a->layout, in->trace, error)));
 }
@@ -104,8 +106,9 @@ static bool answer(const struct plan_arguments *a, const struct search_inputs *i
     return ok || (stopped && failure_mark(error, FAILURE_RUNNING));
 }
 
-static bool plan(const struct plan_arguments *a, const struct search_inputs *in,
-                 const struct search_options *options, GError **error)
+static bool plan(const struct plan_arguments *a, const struct console *console,
+                 const struct search_inputs *in, const struct search_options *options,
+                 GError **error)
 {
     struct plan_paths paths = paths_of(a, a->output);
     if (!options_parse_top(a->top, 0, &paths.top, error))
@@ -118,22 +121,22 @@ static bool plan(const struct plan_arguments *a, const struct search_inputs *in,
     bool ok = request_plan(&paths, in->trace, options, scope, error);
     g_autofree char *note = operator_times_note(in->trace, in->platform);
     if (ok && note)
-        fprintf(stderr, "pstar-plan: %s\n", note);
+        console_note(console, "%s", note);
     if (ok && !replay_is_timed(in->trace))
-        fputs("pstar-plan: the trace has no durations: times are those of copies alone\n", stderr);
+        console_note(console, "the trace has no durations: times are those of copies alone");
     return ok;
 }
 
 /* Makes a plan or, if a question is asked, answers it. */
-static bool make(const struct plan_arguments *a, GError **error)
+static bool make(const struct plan_arguments *a, const struct console *console, GError **error)
 {
     struct search_inputs in = {0};
-    bool ok = read_inputs(a, &in, error);
+    bool ok = read_inputs(a, console, &in, error);
     if (ok && ((a->output && !output_file_has_place(a->output, error)) ||
                (a->timeline && !output_file_has_place(a->timeline, error))))
         ok = failure_mark(error, FAILURE_RUNNING);
     if (ok) {
-        struct progress *progress = progress_begin("candidates", true);
+        struct progress *progress = progress_begin(console, "candidates", true);
         const struct search_options options = {
             .objective = in.objective,
             .layouts = in.layouts,
@@ -148,7 +151,7 @@ static bool make(const struct plan_arguments *a, GError **error)
             .progress = progress_update,
             .progress_data = progress};
         ok = question_count(&a->question) ? answer(a, &in, &options, error)
-                                          : plan(a, &in, &options, error);
+                                          : plan(a, console, &in, &options, error);
         progress_end(progress);
     }
     inputs_clear(&in);
@@ -157,7 +160,7 @@ static bool make(const struct plan_arguments *a, GError **error)
 
 /* ---- which options go together ---- */
 
-static bool ask(const struct plan_arguments *a, GError **error)
+static bool ask(const struct plan_arguments *a, const struct console *console, GError **error)
 {
     bool models = question_is_about_models(&a->question);
     if (a->explain || a->verify || a->emit || a->timeline || a->json || a->top || a->output ||
@@ -170,7 +173,7 @@ static bool ask(const struct plan_arguments *a, GError **error)
         return options_refuse(error, "--max-model and --max-batch take a --platform and no TRACE");
     if (!models && (!a->files || a->files[1]))
         return options_refuse(error, "--min-memory and --sensitivity take one TRACE");
-    return make(a, error);
+    return make(a, console, error);
 }
 
 static bool check_freedoms(const struct plan_arguments *a, GError **error)
@@ -194,14 +197,14 @@ static bool check_freedoms(const struct plan_arguments *a, GError **error)
     return true;
 }
 
-static bool choose(const struct plan_arguments *a, GError **error)
+static bool choose(const struct plan_arguments *a, const struct console *console, GError **error)
 {
     bool one = a->files && !a->files[1];
     const char *wrong = question_usage(&a->question);
     if (wrong)
         return options_refuse(error, "%s", wrong);
     if (question_count(&a->question))
-        return ask(a, error);
+        return ask(a, console, error);
     if (a->emit && !emit_knows(a->emit))
         return options_refuse(error, "--emit %s: must be deepspeed or fsdp", a->emit);
     if (!check_freedoms(a, error))
@@ -225,12 +228,12 @@ static bool choose(const struct plan_arguments *a, GError **error)
         return request_verify(&paths, error);
     if (!a->output)
         return options_refuse(error, "-o is needed");
-    return make(a, error);
+    return make(a, console, error);
 }
 
-static int run(void *data, GError **error)
+static int run(void *data, const struct console *console, GError **error)
 {
-    return choose(data, error) ? STATUS_DONE : STATUS_BAD_INPUT;
+    return choose(data, console, error) ? STATUS_DONE : STATUS_BAD_INPUT;
 }
 
 int main(int argc, char **argv)
@@ -295,10 +298,12 @@ int main(int argc, char **argv)
         {.shared = OPTION_THREADS, .count32 = &a.threads},
         {.name = "explain",
          .file = &a.explain,
+         .use = OPTION_PRINTS,
          .help = "Print a plan for a person; with its TRACE, more",
          .value = "PLAN"},
         {.name = "verify",
          .file = &a.verify,
+         .use = OPTION_CHECKS,
          .help = "Check a plan against its TRACE, and that it moves what it predicts",
          .value = "PLAN"},
         {.name = "emit",
@@ -313,6 +318,7 @@ int main(int argc, char **argv)
          .use = OPTION_WRITES},
         {.shared = OPTION_TOP,
          .text = &a.top,
+         .use = OPTION_PRINTS,
          .help = "runners-up, and why they lost; default: none"},
         {.arguments = &a.files, .value = "TRACE"},
     };

@@ -23,7 +23,7 @@ static char *make_report(const struct report_arguments *a, bool folder, GError *
     return report_text(files, error);
 }
 
-static int run(void *data, GError **error)
+static int run(void *data, G_GNUC_UNUSED const struct console *console, GError **error)
 {
     const struct report_arguments *a = data;
     bool folder = a->folder && *a->folder;
@@ -47,9 +47,13 @@ int main(int argc, char **argv)
          .use = OPTION_WRITES_FOLDER,
          .help = "a folder",
          .value = "DIR"},
-        {.shared = OPTION_JSON, .flag = &a.json, .help = "to standard output, instead of tables"},
+        {.shared = OPTION_JSON,
+         .flag = &a.json,
+         .use = OPTION_PRINTS,
+         .help = "to standard output, instead of tables"},
         {.name = "text",
          .flag = &a.text,
+         .use = OPTION_PRINTS,
          .help = "Print the figures as well, drawn with characters; -o may be left out"},
         {.arguments = &a.files, .value = "FILES..."},
     };

@@ -18,6 +18,7 @@ struct train_arguments {
 /* ---- what is shown meanwhile ---- */
 
 struct watch {
+    const struct console *console;
     struct progress *progress;
     int signal; /* that has come; kept after the end */
 };
@@ -25,7 +26,7 @@ struct watch {
 static void begin_steps(void *data)
 {
     struct watch *watch = data;
-    watch->progress = progress_begin("steps", true);
+    watch->progress = progress_begin(watch->console, "steps", true);
 }
 
 static void end_steps(void *data)
@@ -46,7 +47,7 @@ static void warn(void *data, const char *message)
 {
     const struct watch *watch = data;
     progress_clear(watch->progress);
-    fprintf(stderr, "pstar-run: %s\n", message);
+    console_warn(watch->console, "%s", message);
 }
 
 static void show_training(void *data, const struct trainer_progress *at)
@@ -64,20 +65,18 @@ static void show_training(void *data, const struct trainer_progress *at)
 
 /* Returns the exit status of a run that a signal may have stopped: the shell's for the signal. */
 static int say_how_it_ended(const struct run_options *options, const struct trainer_end *end,
-                            int signal)
+                            const struct watch *watch)
 {
     enum { KILLED = 128 };
     if (!end->interrupted)
         return STATUS_DONE;
-    fprintf(stderr,
-            "pstar-run: interrupted at %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " steps",
-            end->step, end->steps);
-    if (end->saved)
-        fprintf(stderr, "; --resume %s goes on", options->save);
-    else if (end->step)
-        fputs("; nothing was saved", stderr);
-    fputc('\n', stderr);
-    return KILLED + signal;
+    g_autofree char *rest = end->saved  ? g_strdup_printf("; --resume %s goes on", options->save)
+                            : end->step ? g_strdup("; nothing was saved")
+                                        : g_strdup("");
+    console_warn(watch->console,
+                 "interrupted at %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " steps%s", end->step,
+                 end->steps, rest);
+    return KILLED + watch->signal;
 }
 
 static void show_measurement(void *data, const struct probe_step *step)
@@ -102,23 +101,23 @@ static bool read_texts(struct train_arguments *a, GError **error)
     return !a->link || link_parse(a->link, &o->h2d_rate, &o->d2h_rate, error);
 }
 
-static int run(void *data, GError **error)
+static int run(void *data, const struct console *console, GError **error)
 {
     struct train_arguments *a = data;
     if (!read_texts(a, error))
         return STATUS_BAD_INPUT;
     if (a->probe) {
-        struct progress *progress = progress_begin("measurements", false);
+        struct progress *progress = progress_begin(console, "measurements", false);
         probe_run(a->options.device, a->output ? a->output : "machine.json", show_measurement,
                   progress, error);
         progress_end(progress);
     } else if (run_options_complete(&a->options, error)) {
-        struct watch watch = {NULL, 0};
+        struct watch watch = {.console = console};
         const struct trainer_watch watched = {begin_steps, show_training, is_stopped,
                                               warn,        end_steps,     &watch};
         struct trainer_end end;
         if (trainer_run(&a->options, &watched, &end, error))
-            return say_how_it_ended(&a->options, &end, watch.signal);
+            return say_how_it_ended(&a->options, &end, &watch);
     }
     return STATUS_DONE;
 }
@@ -259,6 +258,7 @@ int main(int argc, char **argv)
          .value = "N"},
         {.name = "sample",
          .count32 = &o->sample,
+         .use = OPTION_PRINTS,
          .help = "Number of tokens to write after training; as text if tokens are bytes",
          .value = "N"},
         {.name = "prompt",
@@ -281,8 +281,12 @@ int main(int argc, char **argv)
          .value = "DIR"},
         {.name = "dry-run",
          .flag = &o->dry_run,
+         .use = OPTION_PRINTS,
          .help = "Print the memory and the traffic of the run without training"},
-        {.shared = OPTION_JSON, .flag = &o->json, .help = "to standard output, as one object"},
+        {.shared = OPTION_JSON,
+         .flag = &o->json,
+         .use = OPTION_PRINTS,
+         .help = "to standard output, as one object"},
         {.name = "probe",
          .flag = &a.probe,
          .help = "Measure this machine instead of training, and write a platform file"},

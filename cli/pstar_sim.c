@@ -77,9 +77,10 @@ static bool read_platform(const struct sim_arguments *a, struct sim_inputs *in, 
     return in->platform;
 }
 
-static bool read_budgets(const struct sim_arguments *a, struct sim_inputs *in, GError **error)
+static bool read_budgets(const struct sim_arguments *a, const struct console *console,
+                         struct sim_inputs *in, GError **error)
 {
-    const struct budget_request request = {.program = "pstar-sim",
+    const struct budget_request request = {.console = console,
                                            .device_memory = a->device_memory,
                                            .host_memory = a->host_memory,
                                            .platform = in->platform,
@@ -95,7 +96,8 @@ static enum objective objective_of(const struct sim_arguments *a, const struct t
     return replay_is_timed(trace) ? OBJECTIVE_TIME : OBJECTIVE_TRAFFIC;
 }
 
-static bool read_inputs(const struct sim_arguments *a, struct sim_inputs *in, GError **error)
+static bool read_inputs(const struct sim_arguments *a, const struct console *console,
+                        struct sim_inputs *in, GError **error)
 {
     return options_parse_top(a->top, USUAL_TOP, &in->top, error) &&
            (in->look_aheads = sizes_parse_counts(a->look_ahead, error)) &&
@@ -104,7 +106,8 @@ static bool read_inputs(const struct sim_arguments *a, struct sim_inputs *in, GE
            (a->pinned_memory == UINT64_MAX ||
             costs_set_pinned(in->costs, a->pinned_memory, error)) &&
            (in->trace = trace_read(a->files[0], error)) &&
-           replay_check_trace(in->trace, a->files[0], error) && read_budgets(a, in, error) &&
+           replay_check_trace(in->trace, a->files[0], error) &&
+           read_budgets(a, console, in, error) &&
            (in->layouts = layout_list_parse(a->chunk_size, a->layout, in->trace, error));
 }
 
@@ -120,9 +123,10 @@ static void inputs_clear(struct sim_inputs *in)
     platform_free(in->platform);
 }
 
-static bool simulate(const struct sim_arguments *a, const struct sim_inputs *in, GError **error)
+static bool simulate(const struct sim_arguments *a, const struct console *console,
+                     const struct sim_inputs *in, GError **error)
 {
-    struct progress *progress = progress_begin("configurations", true);
+    struct progress *progress = progress_begin(console, "configurations", true);
     const struct simulation simulation = {
         .trace = in->trace,
         .trace_path = a->files[0],
@@ -154,20 +158,20 @@ static bool simulate(const struct sim_arguments *a, const struct sim_inputs *in,
     progress_end(progress);
     g_autofree char *note = operator_times_note(in->trace, in->platform);
     if (note)
-        fprintf(stderr, "pstar-sim: %s\n", note);
+        console_note(console, "%s", note);
     if (!replay_is_timed(in->trace))
-        fputs("pstar-sim: the trace has no durations: times are those of copies alone\n", stderr);
+        console_note(console, "the trace has no durations: times are those of copies alone");
     return ok;
 }
 
-static int run(void *data, GError **error)
+static int run(void *data, const struct console *console, GError **error)
 {
     const struct sim_arguments *a = data;
     struct sim_inputs in = {0};
     if (!a->files || a->files[1])
         return options_refuse(error, "one TRACE is needed");
-    if (read_inputs(a, &in, error))
-        simulate(a, &in, error);
+    if (read_inputs(a, console, &in, error))
+        simulate(a, console, &in, error);
     inputs_clear(&in);
     return STATUS_DONE;
 }
@@ -253,15 +257,18 @@ int main(int argc, char **argv)
          .help = "of the best configuration; takes one budget"},
         {.name = "stalls",
          .count32 = &a.stalls,
+         .use = OPTION_PRINTS,
          .help = "Print the longest stalls of the best configuration: where, for which chunk, on "
                  "which resource",
          .value = "N"},
         {.name = "phases",
          .flag = &a.phases,
+         .use = OPTION_PRINTS,
          .help = "Print forward, backward and update of the best configuration: time, busy shares, "
                  "link rates, peaks"},
         {.name = "fits",
          .flag = &a.fits,
+         .use = OPTION_PRINTS,
          .help = "Print how well latency and rate fit the platform's copies"},
         {.arguments = &a.files, .value = "TRACE"},
     };

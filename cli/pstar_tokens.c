@@ -80,7 +80,7 @@ static bool decode(const struct tokenizer *tokenizer, const char *numbers, GErro
     return text;
 }
 
-static int run(void *data, GError **error)
+static int run(void *data, G_GNUC_UNUSED const struct console *console, GError **error)
 {
     const struct tokens_arguments *a = data;
     bool one_file = a->files && !a->files[1];
@@ -107,6 +107,7 @@ int main(int argc, char **argv)
          .value = "DIR"},
         {.name = "decode",
          .text = &a.decode,
+         .use = OPTION_PRINTS,
          .help = "Print the text of these tokens instead",
          .value = "N N .."},
         {.shared = OPTION_OUTPUT, .file = &a.output, .use = OPTION_WRITES},

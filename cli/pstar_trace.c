@@ -9,8 +9,7 @@
 #include <string.h>
 
 int pstar_trace_command(const char *command, const char *summary, const struct option *options,
-                        size_t option_count, int (*run)(void *data, GError **error), void *data,
-                        int argc, char **argv)
+                        size_t option_count, program_run *run, void *data, int argc, char **argv)
 {
     const struct option_group group = {.options = options, .count = option_count};
     const struct program program = {.name = "pstar-trace",
@@ -57,7 +56,7 @@ struct info_arguments {
     char **files;
 };
 
-static int run_info(void *data, GError **error)
+static int run_info(void *data, G_GNUC_UNUSED const struct console *console, GError **error)
 {
     const struct info_arguments *a = data;
     const char *path = only_file(a->files, error);
@@ -81,7 +80,10 @@ static int info(int argc, char **argv)
 {
     struct info_arguments a = {0};
     const struct option options[] = {
-        {.shared = OPTION_JSON, .flag = &a.json, .help = "to standard output, as one object"},
+        {.shared = OPTION_JSON,
+         .flag = &a.json,
+         .use = OPTION_PRINTS,
+         .help = "to standard output, as one object"},
         {.arguments = &a.files, .value = "TRACE"},
     };
     return pstar_trace_command("info",
@@ -110,7 +112,7 @@ static bool check_file(const char *path, GError **error)
 }
 
 /* Checks all files, whatever is wrong with the ones before. */
-static int run_check(void *data, GError **error)
+static int run_check(void *data, const struct console *console, GError **error)
 {
     char ***files = data;
     int status = STATUS_DONE;
@@ -120,7 +122,7 @@ static int run_check(void *data, GError **error)
         g_autoptr(GError) problem = NULL;
         if (check_file(*file, &problem))
             continue;
-        fprintf(stderr, "pstar-trace: %s\n", problem->message);
+        console_error(console, problem->message);
         status = STATUS_BAD_INPUT;
     }
     return status;
@@ -129,7 +131,8 @@ static int run_check(void *data, GError **error)
 static int check(int argc, char **argv)
 {
     char **files = NULL;
-    const struct option options[] = {{.arguments = &files, .value = "TRACE..."}};
+    const struct option options[] = {
+        {.arguments = &files, .use = OPTION_CHECKS, .value = "TRACE..."}};
     return pstar_trace_command("check",
                                "Reads whole traces and checks them. Ends with status 2 if one is "
                                "damaged or contradicts itself.",
@@ -160,7 +163,7 @@ static bool export_to(const struct trace *trace, const struct records *records,
     return output_file_close(&file, error) || failure_mark(error, FAILURE_RUNNING);
 }
 
-static int run_export(void *data, GError **error)
+static int run_export(void *data, G_GNUC_UNUSED const struct console *console, GError **error)
 {
     const struct export_arguments *a = data;
     const char *path = only_file(a->files, error);

@@ -69,7 +69,7 @@ struct import_arguments {
     char *format, *times, *output, **files;
 };
 
-static int run(void *data, GError **error)
+static int run(void *data, G_GNUC_UNUSED const struct console *console, GError **error)
 {
     const struct import_arguments *a = data;
     if (a->format && !find_format(a->format))

@@ -69,7 +69,7 @@ static bool synthesise(const struct synth_arguments *a, const struct model_confi
     return ok;
 }
 
-static int run(void *data, GError **error)
+static int run(void *data, G_GNUC_UNUSED const struct console *console, GError **error)
 {
     const struct synth_arguments *a = data;
     if (!a->model || !a->output)

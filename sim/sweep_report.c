@@ -3,6 +3,7 @@
 #include "chunks/chunk_spread.h"
 #include "traces/output_file.h"
 #include "traces/size.h"
+#include "traces/terminal.h"
 
 #include <jansson.h>
 
@@ -45,9 +46,13 @@ static void print_fitting(const struct sweep_row *row, bool best, FILE *out)
     g_autofree char *traffic = size_format(f->h2d_bytes + f->d2h_bytes);
     g_autofree char *peak = size_format(f->peak_device_bytes);
     g_autofree char *host = size_format(f->peak_host_bytes);
+    if (best)
+        fputs(terminal_begin(out, TERMINAL_BEST), out);
     fprintf(out, "%c %10s  %-17s %5u %11s %11s %11s %11s %11s %9.4f %9.4f", best ? '*' : ' ', chunk,
             way(row), row->look_ahead, h2d, d2h, traffic, peak, host, f->stall_seconds,
             f->iteration_seconds);
+    if (best)
+        fputs(terminal_end(out), out);
     end_row(row, out);
 }
 

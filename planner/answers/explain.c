@@ -1,5 +1,6 @@
 #include "planner/answers/explain.h"
 #include "traces/size.h"
+#include "traces/terminal.h"
 
 enum { EXCERPT_MOMENTS = 8 };
 
@@ -267,12 +268,14 @@ void explain_plan(const struct plan *plan, const struct trace *trace, FILE *out)
     print_excerpt(plan, trace, out);
 }
 
+/* `style` begins the row: terminal_begin's, or empty. */
 static void print_row(const char *name, const struct plan_figures *figures, const char *remark,
-                      FILE *out)
+                      const char *style, FILE *out)
 {
     g_autofree char *moved = size_format(figures->h2d_bytes + figures->d2h_bytes);
-    fprintf(out, "  %-14s %11s %10.4f %10.4f   %s\n", name, moved, figures->stall_seconds,
-            figures->iteration_seconds, remark);
+    fprintf(out, "%s  %-14s %11s %10.4f %10.4f   %s%s\n", style, name, moved,
+            figures->stall_seconds, figures->iteration_seconds, remark,
+            *style ? terminal_end(out) : "");
 }
 
 static void print_baseline(const struct search_baseline *baseline, FILE *out)
@@ -283,7 +286,7 @@ static void print_baseline(const struct search_baseline *baseline, FILE *out)
                                                   : g_strdup("");
     g_autofree char *remark = g_strdup_printf("chunks of %s%s", chunk ? chunk : "any size", ahead);
     if (baseline->name)
-        print_row(baseline->name, &baseline->figures, remark, out);
+        print_row(baseline->name, &baseline->figures, remark, "", out);
 }
 
 /* Returns the share of elements that the host updates, in percent. */
@@ -323,7 +326,7 @@ void explain_result(const struct search_result *result, FILE *out)
     fprintf(out, "  %-14s %11s %10s %10s\n", "", "traffic", "stall s", "step s");
     print_baseline(&result->policy, out);
     print_baseline(&result->strategy, out);
-    print_row("plan", f, remark, out);
+    print_row("plan", f, remark, terminal_begin(out, TERMINAL_BEST), out);
     print_run_choices(result->plan, out);
     explain_certificate(result->plan->certificate, out);
 }
