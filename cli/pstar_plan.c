@@ -339,7 +339,7 @@ int main(int argc, char **argv)
          .value = "PERCENT"},
         {.name = "sensitivity",
          .file = &q->sensitivity,
-         .use = OPTION_WRITES_FILE,
+         .use = OPTION_WRITES,
          .help = "What more device memory or a faster link would gain for the TRACE, with a "
                  "picture",
          .value = "SVG"},

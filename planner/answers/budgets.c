@@ -2,6 +2,7 @@
 #include "chunks/plan.h"
 #include "planner/search/search.h"
 #include "sim/sizes.h"
+#include "traces/failure.h"
 #include "traces/output_file.h"
 #include "traces/size.h"
 
@@ -200,12 +201,10 @@ static char *title(uint32_t link)
                 : g_strdup("the link as it is");
 }
 
-static GString *script(const struct sensitivity *s, uint64_t device_budget, const char *path)
+static GString *script(const struct sensitivity *s, uint64_t device_budget)
 {
     GString *text = g_string_new(style);
-    g_autoptr(GString) quoted = g_string_new(path);
-    g_string_replace(quoted, "'", "''", 0); /* for gnuplot's single quotes */
-    g_string_append_printf(text, "set output '%s'\n$times << END\n", quoted->str);
+    g_string_append(text, "$times << END\n");
     for (uint32_t m = 0; m < SENSITIVITY_MEMORIES; m++) {
         g_string_append_printf(text, "%.6f", (double)(device_budget + s->more[m]) / 0x1p30);
         for (uint32_t l = 0; l < SENSITIVITY_LINKS; l++)
@@ -223,40 +222,59 @@ static GString *script(const struct sensitivity *s, uint64_t device_budget, cons
     return g_string_append_c(text, '\n');
 }
 
-static bool run_gnuplot(const char *file, GError **error)
+static bool fail(GError **error, const char *what, const char *why)
+{
+    g_set_error(error, FAILURE, FAILURE_RUNNING, "gnuplot: %s%s%s", what, *why ? ": " : "", why);
+    return false;
+}
+
+/* Returns what gnuplot prints: the picture. Our script tells it no file's name, in which there
+ * might be commands, and it does not notice if a disk is full. Free with g_free. NULL on error. */
+static char *run_gnuplot(const char *file, GError **error)
 {
     g_autofree char *program = g_find_program_in_path("gnuplot"), *complaint = NULL;
-    char *command[] = {program, (char *)file, NULL};
+    char *command[] = {program, (char *)file, NULL}, *picture = NULL;
     g_autoptr(GError) inner = NULL;
     int status = 0;
     if (!program) {
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
                     "gnuplot is not in PATH: install it (Debian, Ubuntu: apt install gnuplot-nox)");
-        return false;
+        return NULL;
     }
-    if (g_spawn_sync(NULL, command, NULL, G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL, NULL, &complaint,
-                     &status, &inner) &&
-        g_spawn_check_wait_status(status, &inner))
-        return true;
-    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID, "gnuplot: %s%s%s", inner->message,
-                complaint && *complaint ? ": " : "", complaint ? g_strstrip(complaint) : "");
-    return false;
+    bool ran = g_spawn_sync(NULL, command, NULL, G_SPAWN_DEFAULT, NULL, NULL, &picture, &complaint,
+                            &status, &inner) &&
+               g_spawn_check_wait_status(status, &inner);
+    if (ran && g_str_has_suffix(g_strchomp(picture), "</svg>"))
+        return picture;
+    fail(error, ran ? "its picture is incomplete" : inner->message,
+         complaint ? g_strstrip(complaint) : "");
+    g_free(picture);
+    return NULL;
+}
+
+static char *draw(const GString *text, GError **error)
+{
+    g_autofree char *file = NULL;
+    int fd = g_file_open_tmp("pstar-XXXXXX.gp", &file, error);
+    if (fd < 0) {
+        failure_mark(error, FAILURE_RUNNING);
+        return NULL;
+    }
+    close(fd);
+    char *picture = NULL;
+    if (g_file_set_contents(file, text->str, (gssize)text->len, error))
+        picture = run_gnuplot(file, error);
+    else
+        failure_mark(error, FAILURE_RUNNING);
+    g_remove(file);
+    return picture;
 }
 
 bool sensitivity_draw(const struct sensitivity *sensitivity, uint64_t device_budget,
                       const char *path, GError **error)
 {
-    g_autoptr(GString) text = script(sensitivity, device_budget, path);
-    g_autofree char *file = NULL;
-    int fd;
-    if (!output_file_has_place(path, error)) /* gnuplot would say so in several lines */
-        return false;
-    fd = g_file_open_tmp("pstar-XXXXXX.gp", &file, error);
-    if (fd < 0)
-        return false;
-    close(fd);
-    bool drawn = g_file_set_contents(file, text->str, (gssize)text->len, error) &&
-                 run_gnuplot(file, error);
-    g_remove(file);
-    return drawn;
+    g_autoptr(GString) text = script(sensitivity, device_budget);
+    g_autofree char *picture = draw(text, error);
+    return picture &&
+           (output_file_write(path, picture, error) || failure_mark(error, FAILURE_RUNNING));
 }

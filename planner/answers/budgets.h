@@ -40,7 +40,7 @@ bool sensitivity_find(const struct trace *trace, const struct search_options *op
                       struct sensitivity *sensitivity);
 
 /* Draws times over device memory with gnuplot, as SVG. Fails with PLAN_ERROR_INVALID if gnuplot is
- * not in PATH or fails. */
+ * not in PATH, and with FAILURE_RUNNING if it fails or the file cannot be written. */
 bool sensitivity_draw(const struct sensitivity *sensitivity, uint64_t device_budget,
                       const char *path, GError **error);
 

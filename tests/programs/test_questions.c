@@ -9,7 +9,7 @@
 
 #define PLATFORM "--platform " PROJECT_DIR "/platforms/cpu-2core.json"
 
-enum { DONE = 0, USAGE = 2, DOES_NOT_FIT = 3 };
+enum { DONE = 0, FAILED = 1, USAGE = 2, DOES_NOT_FIT = 3 };
 
 G_GNUC_PRINTF(2, 3)
 static struct outcome run(const struct workshop *workshop, const char *format, ...)
@@ -203,6 +203,18 @@ static void test_sensitivity(void)
     g_assert_nonnull(strstr(picture, "</svg>"));
     g_assert_nonnull(strstr(picture, "a link 2 times as fast"));
     outcome_clear(&answer);
+
+    /* A name is no command of gnuplot's. */
+    workshop_must_run(workshop, "pstar-plan run.pstar --device-memory 10% --sensitivity "
+                                "'a\nsystem(\"touch planted\")\n.svg' " PLATFORM);
+    g_autofree char *planted = workshop_path(workshop, "planted");
+    g_assert_false(g_file_test(planted, G_FILE_TEST_EXISTS));
+    expect(run(workshop,
+               "pstar-plan run.pstar --device-memory 10%% --sensitivity /dev/full " PLATFORM),
+           FAILED, "/dev/full: cannot be written: No space left");
+    g_autofree char *printed = workshop_must_print(
+        workshop, "pstar-plan run.pstar --device-memory 10% --sensitivity - " PLATFORM);
+    g_assert_true(g_str_has_prefix(printed, "<?xml"));
     workshop_free(workshop);
 }
 
