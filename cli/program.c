@@ -135,7 +135,8 @@ int program_main(const struct program *program, int argc, char **argv)
         status = run(program, &console, &error);
     if (error) {
         console_error(&console, error->message);
-        status = exit_status_of(error);
+        if (status <= STATUS_SIGNALLED)
+            status = exit_status_of(error);
     }
     g_option_context_free(context);
     options_clear(program->groups, program->group_count);

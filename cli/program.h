@@ -7,9 +7,10 @@
 
 enum exit_status {
     STATUS_DONE = 0,
-    STATUS_FAILED = 1,      /* while running */
-    STATUS_BAD_INPUT = 2,   /* or bad usage */
-    STATUS_DOES_NOT_FIT = 3 /* into a memory */
+    STATUS_FAILED = 1,       /* while running */
+    STATUS_BAD_INPUT = 2,    /* or bad usage */
+    STATUS_DOES_NOT_FIT = 3, /* into a memory */
+    STATUS_SIGNALLED = 128   /* plus the number of the signal that ended the work */
 };
 
 /* Returns the exit status of a program for `error`, which may be NULL. It is STATUS_DOES_NOT_FIT
@@ -18,7 +19,7 @@ enum exit_status {
 enum exit_status exit_status_of(const GError *error);
 
 /* Called after the options' targets are filled. Returns the exit status, which is used if no error
- * is set. The console is valid until it returns. */
+ * is set, or if a signal ended the work. The console is valid until it returns. */
 typedef int program_run(void *data, const struct console *console, GError **error);
 
 struct program {

@@ -127,8 +127,10 @@ static bool plan(const struct plan_arguments *a, const struct console *console,
     return ok;
 }
 
-/* Makes a plan or, if a question is asked, answers it. */
-static bool make(const struct plan_arguments *a, const struct console *console, GError **error)
+/* Makes a plan or, if a question is asked, answers it. *signal becomes the one that ended it, or 0.
+ */
+static bool make(const struct plan_arguments *a, const struct console *console, int *signal,
+                 GError **error)
 {
     struct search_inputs in = {0};
     bool ok = read_inputs(a, console, &in, error);
@@ -152,6 +154,7 @@ static bool make(const struct plan_arguments *a, const struct console *console, 
             .progress_data = progress};
         ok = question_count(&a->question) ? answer(a, &in, &options, error)
                                           : plan(a, console, &in, &options, error);
+        *signal = progress_signal(progress);
         progress_end(progress);
     }
     inputs_clear(&in);
@@ -160,7 +163,8 @@ static bool make(const struct plan_arguments *a, const struct console *console, 
 
 /* ---- which options go together ---- */
 
-static bool ask(const struct plan_arguments *a, const struct console *console, GError **error)
+static bool ask(const struct plan_arguments *a, const struct console *console, int *signal,
+                GError **error)
 {
     bool models = question_is_about_models(&a->question);
     if (a->explain || a->verify || a->emit || a->timeline || a->json || a->top || a->output ||
@@ -173,7 +177,7 @@ static bool ask(const struct plan_arguments *a, const struct console *console, G
         return options_refuse(error, "--max-model and --max-batch take a --platform and no TRACE");
     if (!models && (!a->files || a->files[1]))
         return options_refuse(error, "--min-memory and --sensitivity take one TRACE");
-    return make(a, console, error);
+    return make(a, console, signal, error);
 }
 
 static bool check_freedoms(const struct plan_arguments *a, GError **error)
@@ -197,14 +201,15 @@ static bool check_freedoms(const struct plan_arguments *a, GError **error)
     return true;
 }
 
-static bool choose(const struct plan_arguments *a, const struct console *console, GError **error)
+static bool choose(const struct plan_arguments *a, const struct console *console, int *signal,
+                   GError **error)
 {
     bool one = a->files && !a->files[1];
     const char *wrong = question_usage(&a->question);
     if (wrong)
         return options_refuse(error, "%s", wrong);
     if (question_count(&a->question))
-        return ask(a, console, error);
+        return ask(a, console, signal, error);
     if (a->emit && !emit_knows(a->emit))
         return options_refuse(error, "--emit %s: must be deepspeed or fsdp", a->emit);
     if (!check_freedoms(a, error))
@@ -228,12 +233,14 @@ static bool choose(const struct plan_arguments *a, const struct console *console
         return request_verify(&paths, error);
     if (!a->output)
         return options_refuse(error, "-o is needed");
-    return make(a, console, error);
+    return make(a, console, signal, error);
 }
 
 static int run(void *data, const struct console *console, GError **error)
 {
-    return choose(data, console, error) ? STATUS_DONE : STATUS_BAD_INPUT;
+    int signal = 0;
+    bool ok = choose(data, console, &signal, error);
+    return signal ? STATUS_SIGNALLED + signal : ok ? STATUS_DONE : STATUS_BAD_INPUT;
 }
 
 int main(int argc, char **argv)

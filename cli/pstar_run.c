@@ -67,7 +67,6 @@ static void show_training(void *data, const struct trainer_progress *at)
 static int say_how_it_ended(const struct run_options *options, const struct trainer_end *end,
                             const struct watch *watch)
 {
-    enum { KILLED = 128 };
     if (!end->interrupted)
         return STATUS_DONE;
     g_autofree char *rest = end->saved  ? g_strdup_printf("; --resume %s goes on", options->save)
@@ -76,7 +75,7 @@ static int say_how_it_ended(const struct run_options *options, const struct trai
     console_warn(watch->console,
                  "interrupted at %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " steps%s", end->step,
                  end->steps, rest);
-    return KILLED + watch->signal;
+    return STATUS_SIGNALLED + watch->signal;
 }
 
 static void show_measurement(void *data, const struct probe_step *step)

@@ -123,8 +123,9 @@ static void inputs_clear(struct sim_inputs *in)
     platform_free(in->platform);
 }
 
-static bool simulate(const struct sim_arguments *a, const struct console *console,
-                     const struct sim_inputs *in, GError **error)
+/* Returns the exit status if no error is set, or if a signal came. */
+static int simulate(const struct sim_arguments *a, const struct console *console,
+                    const struct sim_inputs *in, GError **error)
 {
     struct progress *progress = progress_begin(console, "configurations", true);
     const struct simulation simulation = {
@@ -151,29 +152,31 @@ static bool simulate(const struct sim_arguments *a, const struct console *consol
         .top = in->top,
         .stalls = a->stalls,
         .fits = a->fits};
-    bool ok = in->budgets->len == 1 || !simulation_looks_at_best(&simulation)
-                  ? simulation_run(&simulation, error)
-                  : options_refuse(error, "--emit-plan, --timeline, --stalls and --phases take one "
-                                          "budget");
+    if (in->budgets->len == 1 || !simulation_looks_at_best(&simulation))
+        simulation_run(&simulation, error);
+    else
+        options_refuse(error, "--emit-plan, --timeline, --stalls and --phases take one budget");
+    int signal = progress_signal(progress);
     progress_end(progress);
     g_autofree char *note = operator_times_note(in->trace, in->platform);
     if (note)
         console_note(console, "%s", note);
     if (!replay_is_timed(in->trace))
         console_note(console, "the trace has no durations: times are those of copies alone");
-    return ok;
+    return signal ? STATUS_SIGNALLED + signal : STATUS_DONE;
 }
 
 static int run(void *data, const struct console *console, GError **error)
 {
     const struct sim_arguments *a = data;
     struct sim_inputs in = {0};
+    int status = STATUS_BAD_INPUT;
     if (!a->files || a->files[1])
         return options_refuse(error, "one TRACE is needed");
     if (read_inputs(a, console, &in, error))
-        simulate(a, console, &in, error);
+        status = simulate(a, console, &in, error);
     inputs_clear(&in);
-    return STATUS_DONE;
+    return status;
 }
 
 static void append_policy(GString *text, const struct pstar_policy_ops *policy)

@@ -75,20 +75,13 @@ static bool blocks_interrupts(GPid pid)
     return g_ascii_strtoull(blocked + strlen("SigBlk:"), NULL, 16) & (1ull << (SIGINT - 1));
 }
 
-static void test_interrupt(void)
+/* Sends the signal as soon as the program handles it. The program must end with the shell's status
+ * for it. Returns what it printed. */
+static char *interrupt(const struct workshop *workshop, const char *command_line, int number)
 {
-    struct workshop *workshop = set_up();
-    char *command[] = {PROGRAM_DIR "/pstar-plan",
-                       "run.pstar",
-                       "--device-memory",
-                       "20%",
-                       "--platform",
-                       PLATFORM,
-                       "-o",
-                       "plan.json",
-                       NULL};
-    g_autofree char *out = NULL;
+    g_auto(GStrv) command = g_strsplit(command_line, " ", -1);
     GError *error = NULL;
+    char *out = NULL;
     GPid pid;
     int status, from_out;
     g_spawn_async_with_pipes(workshop->folder, command, NULL, G_SPAWN_DO_NOT_REAP_CHILD, NULL, NULL,
@@ -98,16 +91,49 @@ static void test_interrupt(void)
         g_assert_cmpint(waitpid(pid, &status, WNOHANG), ==, 0);
         g_usleep(POLL_US);
     }
-    g_assert_cmpint(kill(pid, SIGINT), ==, 0);
+    g_assert_cmpint(kill(pid, number), ==, 0);
     GIOChannel *channel = g_io_channel_unix_new(from_out);
     g_io_channel_read_to_end(channel, &out, NULL, &error);
     g_assert_no_error(error);
     g_io_channel_shutdown(channel, FALSE, NULL);
     g_io_channel_unref(channel);
     g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
-    g_assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    g_assert_true(WIFEXITED(status));
+    g_assert_cmpint(WEXITSTATUS(status), ==, 128 + number);
+    return out;
+}
+
+static void test_search(gconstpointer data)
+{
+    struct workshop *workshop = set_up();
+    g_autofree char *out = interrupt(workshop,
+                                     PROGRAM_DIR "/pstar-plan run.pstar " BUDGET " -o plan.json",
+                                     GPOINTER_TO_INT(data));
     g_assert_nonnull(strstr(out, "stopped early while it "));
     check_plan(workshop);
+    workshop_free(workshop);
+}
+
+static void test_question(gconstpointer data)
+{
+    struct workshop *workshop = set_up();
+    g_free(interrupt(workshop, PROGRAM_DIR "/pstar-plan --max-batch " MODEL " --platform " PLATFORM,
+                     GPOINTER_TO_INT(data)));
+    workshop_free(workshop);
+}
+
+/* A sweep of many configurations holds those that were done. */
+static void test_sweep(gconstpointer data)
+{
+    struct workshop *workshop = set_up();
+    g_free(interrupt(workshop,
+                     PROGRAM_DIR "/pstar-sim run.pstar " BUDGET
+                                 " --chunk-size 1MiB:512MiB --look-ahead 0,1,2,3,4,5,6,7,8,9 "
+                                 "--json sweep.json",
+                     GPOINTER_TO_INT(data)));
+    json_t *sweep = workshop_read_json(workshop, "sweep.json");
+    g_assert_true(json_is_array(json_object_get(sweep, "results")));
+    json_decref(sweep);
     workshop_free(workshop);
 }
 
@@ -115,6 +141,8 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/stop/time_limit", test_time_limit);
-    g_test_add_func("/stop/interrupt", test_interrupt);
+    g_test_add_data_func("/stop/search/terminate", GINT_TO_POINTER(SIGTERM), test_search);
+    g_test_add_data_func("/stop/question/hang-up", GINT_TO_POINTER(SIGHUP), test_question);
+    g_test_add_data_func("/stop/sweep/interrupt", GINT_TO_POINTER(SIGINT), test_sweep);
     return g_test_run();
 }
