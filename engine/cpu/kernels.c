@@ -139,6 +139,7 @@ static void weight_gradient(const struct cpu_context *cpu, struct matmul_shape s
     uint64_t elements = (uint64_t)shape.M * shape.N;
     shape.transposed_a = true;
     shape.out = MODEL_FP32;
+    shape.panels = !workspace;
     shape.add = gradient == KERNEL_GRADIENT_ADD;
     matmul_run(cpu->matmul, &shape, a, b, NULL, workspace ? workspace : dweight);
     if (workspace) {

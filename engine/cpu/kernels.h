@@ -22,9 +22,10 @@ unsigned cpu_context_threads(const struct cpu_context *cpu);
 /* Returns the best vector extension that was compiled and that this machine has: "avx512", "avx2",
  * "neon" or "generic". */
 const char *cpu_context_simd(const struct cpu_context *cpu);
-/* Returns the bytes that the context holds for its bf16 matrix products. They grow with the first
- * use of a shape and never after: about 2 MiB for GPT-2. They count as memory of libraries, not of
- * an arena. In fp32 the library takes and frees at most 10 MiB a thread during a product. */
+/* Returns the bytes that the context holds for its matrix products: in bf16 about 2 MiB for GPT-2,
+ * and where gradients are added about 4 MiB (engine/cpu/matmul.h). They grow with the first use of
+ * a shape and never after. They count as memory of libraries, not of an arena. In fp32 the library
+ * takes and frees at most 10 MiB a thread during a product. */
 uint64_t cpu_context_scratch_bytes(const struct cpu_context *cpu);
 
 extern const struct kernels cpu_kernels;

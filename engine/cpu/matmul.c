@@ -53,11 +53,6 @@ static dnnl_memory_t onednn_memory(dnnl_engine_t engine, const dnnl_memory_desc_
     return memory;
 }
 
-static dnnl_status_t append_sum(dnnl_post_ops_t post_ops)
-{
-    return dnnl_post_ops_append_sum(post_ops, 1, 0, dnnl_data_type_undef);
-}
-
 static dnnl_status_t create_matmul(dnnl_engine_t engine, const dnnl_memory_desc_t *a,
                                    const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *bias,
                                    const dnnl_memory_desc_t *c, dnnl_primitive_attr_t attributes,
@@ -90,11 +85,6 @@ static dnnl_memory_t onednn_memory(dnnl_engine_t engine, const dnnl_memory_desc_
     return memory;
 }
 
-static dnnl_status_t append_sum(dnnl_post_ops_t post_ops)
-{
-    return dnnl_post_ops_append_sum(post_ops, 1);
-}
-
 static dnnl_status_t create_matmul(dnnl_engine_t engine, const dnnl_memory_desc_t *a,
                                    const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *bias,
                                    const dnnl_memory_desc_t *c, dnnl_primitive_attr_t attributes,
@@ -119,28 +109,21 @@ static dnnl_memory_desc_t onednn_matrix(uint32_t rows, uint32_t columns, uint32_
     return matrix;
 }
 
-static dnnl_primitive_attr_t matmul_attributes(bool add)
+static dnnl_primitive_attr_t matmul_attributes(void)
 {
     dnnl_primitive_attr_t attributes;
     onednn_check(dnnl_primitive_attr_create(&attributes));
     onednn_check(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user));
-    if (add) {
-        dnnl_post_ops_t sum;
-        onednn_check(dnnl_post_ops_create(&sum));
-        onednn_check(append_sum(sum));
-        onednn_check(dnnl_primitive_attr_set_post_ops(attributes, sum));
-        onednn_check(dnnl_post_ops_destroy(sum));
-    }
     return attributes;
 }
 
-/* Prepares c = a b + bias, or c += a b; `bias` may be NULL. The caller provides the scratch.
+/* Prepares c = a b + bias; `bias` may be NULL. The caller provides the scratch.
  * Returns false if oneDNN has no such product on this machine. */
 static bool onednn_matmul(dnnl_engine_t engine, const dnnl_memory_desc_t *a,
                           const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *bias,
-                          const dnnl_memory_desc_t *c, bool add, dnnl_primitive_desc_t *matmul)
+                          const dnnl_memory_desc_t *c, dnnl_primitive_desc_t *matmul)
 {
-    dnnl_primitive_attr_t attributes = matmul_attributes(add);
+    dnnl_primitive_attr_t attributes = matmul_attributes();
     dnnl_status_t status = create_matmul(engine, a, b, bias, c, attributes, matmul);
     onednn_check(dnnl_primitive_attr_destroy(attributes));
     if (status == dnnl_unimplemented)
@@ -244,13 +227,19 @@ struct matmul_product {
 
 enum { ARGUMENT_A, ARGUMENT_B, ARGUMENT_C, ARGUMENT_SCRATCH, ARGUMENT_BIAS };
 
+/* Memory that grows with the first use of a shape. */
+struct matmul_memory {
+    void *memory;
+    uint64_t bytes;
+};
+
 struct matmul_library {
     unsigned threads;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     GHashTable *products; /* struct matmul_shape -> struct matmul_product */
-    void *scratch;
-    uint64_t scratch_bytes;
+    struct matmul_memory scratch;
+    struct matmul_memory sums; /* a panel that is added to c */
 };
 
 static guint shape_hash(gconstpointer key)
@@ -301,24 +290,25 @@ void matmul_library_free(struct matmul_library *library)
     g_hash_table_destroy(library->products);
     onednn_check(dnnl_stream_destroy(library->stream));
     onednn_check(dnnl_engine_destroy(library->engine));
-    free(library->scratch);
+    free(library->scratch.memory);
+    free(library->sums.memory);
     g_free(library);
 }
 
 uint64_t matmul_library_bytes(const struct matmul_library *library)
 {
-    return library->scratch_bytes;
+    return library->scratch.bytes + library->sums.bytes;
 }
 
-static void reserve_scratch(struct matmul_library *library, uint64_t bytes)
+static void reserve(struct matmul_memory *memory, uint64_t bytes)
 {
-    if (bytes <= library->scratch_bytes)
+    if (bytes <= memory->bytes)
         return;
-    free(library->scratch);
+    free(memory->memory);
     bytes = (bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
-    library->scratch = aligned_alloc(SCRATCH_ALIGNMENT, bytes);
-    g_assert(library->scratch);
-    library->scratch_bytes = bytes;
+    memory->memory = aligned_alloc(SCRATCH_ALIGNMENT, bytes);
+    g_assert(memory->memory);
+    memory->bytes = bytes;
 }
 
 static dnnl_data_type_t type_of(uint8_t precision)
@@ -332,15 +322,15 @@ static void add_argument(struct matmul_product *product, int id, dnnl_memory_t m
 }
 
 /* `bias` is NULL if the shape has none. */
-static void make_product(struct matmul_library *library, bool add, const dnnl_memory_desc_t *a,
+static void make_product(struct matmul_library *library, const dnnl_memory_desc_t *a,
                          const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *bias,
                          const dnnl_memory_desc_t *c, struct matmul_product *product)
 {
     dnnl_primitive_desc_t matmul;
     dnnl_memory_t scratch;
-    if (!onednn_matmul(library->engine, a, b, bias, c, add, &matmul))
+    if (!onednn_matmul(library->engine, a, b, bias, c, &matmul))
         return;
-    reserve_scratch(library, onednn_scratch(library->engine, matmul, &scratch));
+    reserve(&library->scratch, onednn_scratch(library->engine, matmul, &scratch));
     add_argument(product, DNNL_ARG_SRC, onednn_memory(library->engine, a));
     add_argument(product, DNNL_ARG_WEIGHTS, onednn_memory(library->engine, b));
     add_argument(product, DNNL_ARG_DST, onednn_memory(library->engine, c));
@@ -362,7 +352,7 @@ static struct matmul_product *product_new(struct matmul_library *library,
                                          shape->transposed_b, in);
     dnnl_memory_desc_t c = onednn_matrix(shape->M, shape->N, matmul_c_row(shape), false, out);
     dnnl_memory_desc_t bias = onednn_matrix(1, shape->N, shape->N, false, in);
-    make_product(library, shape->add, &a, &b, shape->bias ? &bias : NULL, &c, product);
+    make_product(library, &a, &b, shape->bias ? &bias : NULL, &c, product);
     onednn_matrix_free(&a);
     onednn_matrix_free(&b);
     onednn_matrix_free(&c);
@@ -402,8 +392,8 @@ static void run_fp32(const struct matmul_shape *s, const float *a, const float *
     if (s->bias)
         fill_rows(s->M, matmul_c_row(s), s->N, bias, c);
     onednn_check(dnnl_sgemm(s->transposed_a ? 'T' : 'N', s->transposed_b ? 'T' : 'N', s->M, s->N,
-                            s->K, 1, a, matmul_a_row(s), b, matmul_b_row(s),
-                            s->add || s->bias ? 1 : 0, c, matmul_c_row(s)));
+                            s->K, 1, a, matmul_a_row(s), b, matmul_b_row(s), s->bias ? 1 : 0, c,
+                            matmul_c_row(s)));
 }
 
 static void run_primitive(struct matmul_library *library, struct matmul_product *product,
@@ -412,7 +402,7 @@ static void run_primitive(struct matmul_library *library, struct matmul_product 
     set_argument(product, ARGUMENT_A, a);
     set_argument(product, ARGUMENT_B, b);
     set_argument(product, ARGUMENT_C, c);
-    set_argument(product, ARGUMENT_SCRATCH, library->scratch);
+    set_argument(product, ARGUMENT_SCRATCH, library->scratch.memory);
     if (bias)
         set_argument(product, ARGUMENT_BIAS, bias);
     onednn_check(dnnl_primitive_execute(product->primitive, library->stream, product->count,
@@ -420,19 +410,81 @@ static void run_primitive(struct matmul_library *library, struct matmul_product 
     onednn_check(dnnl_stream_wait(library->stream));
 }
 
+/* Returns false if the library cannot multiply bf16 on this machine. */
+static bool run_whole(struct matmul_library *library, const struct matmul_shape *shape,
+                      const void *a, const void *b, const void *bias, void *c)
+{
+    if (shape->in == MODEL_FP32) {
+        run_fp32(shape, a, b, bias, c);
+        return true;
+    }
+    struct matmul_product *product = find_product(library, shape);
+    if (product->primitive)
+        run_primitive(library, product, a, b, bias, c);
+    return product->primitive != NULL;
+}
+
+/* ---- products in panels of rows ---- */
+
+/* A panel has as many rows as fit PANEL_BYTES, in steps that keep panels aligned as tensors are. */
+enum { PANEL_BYTES = 4 << 20, PANEL_STEP = 64 };
+
+static uint32_t panel_rows(const struct matmul_shape *shape)
+{
+    uint64_t rows = PANEL_BYTES / (shape->N * sizeof(float)) / PANEL_STEP * PANEL_STEP;
+    return rows ? (uint32_t)rows : PANEL_STEP;
+}
+
+static void add_to(uint64_t elements, const float *sums, float *c)
+{
+#pragma omp parallel for simd
+    for (uint64_t i = 0; i < elements; i++)
+        c[i] += sums[i];
+}
+
+/* Runs a panel into `sums`, or if that is NULL into c. */
+static bool run_panel(struct matmul_library *library, const struct matmul_shape *shape,
+                      uint32_t first, uint32_t rows, const void *a, const void *b, float *sums,
+                      float *c)
+{
+    struct matmul_shape panel = *shape;
+    uint64_t element = shape->in == MODEL_BF16 ? 2 : 4, a_row = matmul_a_row(shape);
+    uint64_t offset = shape->transposed_a ? first : first * a_row;
+    float *to = c + (uint64_t)first * shape->N;
+    panel.M = rows;
+    panel.a_row = (uint32_t)a_row;
+    panel.panels = panel.add = false;
+    if (!run_whole(library, &panel, (const char *)a + offset * element, b, NULL, sums ? sums : to))
+        return false;
+    if (sums)
+        add_to((uint64_t)rows * shape->N, sums, to);
+    return true;
+}
+
+/* The panels are the same whether they are added or stored, so that a sum of products has the bits
+ * of products that were stored and then added. */
+static bool run_panels(struct matmul_library *library, const struct matmul_shape *shape,
+                       const void *a, const void *b, float *c)
+{
+    uint32_t high = panel_rows(shape);
+    g_assert(shape->out == MODEL_FP32 && !shape->bias && !shape->c_row);
+    if (shape->add)
+        reserve(&library->sums, (uint64_t)least(high, shape->M) * shape->N * sizeof(float));
+    for (uint32_t first = 0; first < shape->M; first += high)
+        if (!run_panel(library, shape, first, least(high, shape->M - first), a, b,
+                       shape->add ? library->sums.memory : NULL, c))
+            return false;
+    return true;
+}
+
 void matmul_run(struct matmul_library *library, const struct matmul_shape *shape, const void *a,
                 const void *b, const void *bias, void *c)
 {
+    g_assert(!shape->add || shape->panels);
     use_threads(library);
-    if (shape->in == MODEL_FP32) {
-        run_fp32(shape, a, b, bias, c);
+    if (shape->panels ? run_panels(library, shape, a, b, c)
+                      : run_whole(library, shape, a, b, bias, c))
         return;
-    }
-    struct matmul_product *product = find_product(library, shape);
-    if (product->primitive) {
-        run_primitive(library, product, a, b, bias, c);
-    } else {
-        reserve_scratch(library, WIDENED_MATMUL_BYTES);
-        widened_matmul(shape, a, b, bias, c, library->scratch);
-    }
+    reserve(&library->scratch, WIDENED_MATMUL_BYTES);
+    widened_matmul(shape, a, b, bias, c, library->scratch.memory);
 }

@@ -13,7 +13,9 @@ struct matmul_shape {
     uint8_t transposed_a, transposed_b; /* a is stored as [K,M], b as [N,K] */
     uint8_t in, out; /* enum model_precision: of a, b and bias; of c, which is fp32 if `in` is */
     uint8_t bias;    /* whether there is one */
-    uint8_t add;     /* whether to add to c; not with a bias */
+    uint8_t panels;  /* c is computed in panels of rows, the same ones with and without `add`. Only
+                        for contiguous c in fp32, without a bias */
+    uint8_t add;     /* whether to add the product to c, after it is computed; needs `panels` */
 };
 
 struct matmul_library;
@@ -22,8 +24,9 @@ struct matmul_library;
 struct matmul_library *matmul_library_new(unsigned threads);
 void matmul_library_free(struct matmul_library *library);
 
-/* Returns the bytes of the scratch that the bf16 products share. sgemm takes and frees its own
- * scratch, at most 10 MiB a thread. */
+/* Returns the bytes of the scratch that the bf16 products share, and of the panel that is added to
+ * c: about 4 MiB, or 64 rows of c if these are more. sgemm takes and frees its own scratch, at most
+ * 10 MiB a thread. */
 uint64_t matmul_library_bytes(const struct matmul_library *library);
 
 /* `bias` is NULL if the shape has none. c overlaps no other operand. Where the library cannot

@@ -148,6 +148,35 @@ static void products_repeat(enum model_precision precision)
     tensor_free(again);
 }
 
+/* The gradient that a micro-batch adds is what it would have stored. Rows of 600 and more terms are
+ * summed in blocks; the first weight is larger than a panel. */
+static void gradients_add_as_stored(enum model_precision precision)
+{
+    static const uint32_t sizes[][3] = {{600, 700, 2000}, {1000, 65, 130}, {17, 33, 5}};
+    for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++) {
+        uint32_t N = sizes[i][0], I = sizes[i][1], O = sizes[i][2];
+        struct cpu_context *cpu = cpu_context_new(2);
+        struct tensor *x = tensor_random(precision, (uint64_t)N * I, 1);
+        struct tensor *dy = tensor_random(precision, (uint64_t)N * O, 1);
+        struct tensor *stored = tensor_unset(MODEL_FP32, (uint64_t)I * O);
+        struct tensor *sum = tensor_random(MODEL_FP32, (uint64_t)I * O, 1);
+        float *expected = g_memdup2(sum->data, tensor_bytes(sum));
+        cpu_linear_backward_weight(cpu, precision, N, I, O, x->data, dy->data, KERNEL_GRADIENT_SET,
+                                   NULL, stored->data, NULL);
+        cpu_linear_backward_weight(cpu, precision, N, I, O, x->data, dy->data, KERNEL_GRADIENT_ADD,
+                                   NULL, sum->data, NULL);
+        for (uint64_t e = 0; e < sum->elements; e++)
+            expected[e] += ((const float *)stored->data)[e];
+        g_assert_cmpmem(sum->data, tensor_bytes(sum), expected, tensor_bytes(sum));
+        g_free(expected);
+        tensor_free(x);
+        tensor_free(dy);
+        tensor_free(stored);
+        tensor_free(sum);
+        cpu_context_free(cpu);
+    }
+}
+
 static void check_widened(struct matmul_shape shape)
 {
     uint64_t a_elements = (uint64_t)shape.M * shape.K, b_elements = (uint64_t)shape.K * shape.N;
@@ -232,6 +261,7 @@ int main(int argc, char **argv)
     add_precision_test("/linear/layer", linear_layers);
     add_precision_test("/linear/classifier", classifiers);
     add_precision_test("/linear/repeat", products_repeat);
+    add_precision_test("/linear/sums", gradients_add_as_stored);
     add_precision_test("/linear/bias", bias_gradients);
     g_test_add_func("/linear/widened", widened_products);
     return g_test_run();
