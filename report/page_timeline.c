@@ -178,10 +178,12 @@ void timeline_append_html(GString *html, const struct tracks *tracks, unsigned n
                                              {"all", "whole step", "The whole step"}};
     g_autoptr(GString) row_names = g_string_new(NULL);
     g_autofree char *name = timeline_name(number), *title = tracks_title("Timeline", tracks);
+    g_string_append_printf(html, "<section id=\"%s\">\n<h2>", name);
+    text_append_html(html, title);
     g_string_append_printf(html,
-                           "<section id=\"%s\">\n<h2>%s</h2>\n<figure>\n"
+                           "</h2>\n<figure>\n"
                            "<div class=\"timeline\" id=\"%s-box\" data-seconds=\"",
-                           name, title, name);
+                           name);
     char seconds[G_ASCII_DTOSTR_BUF_SIZE];
     g_string_append(html, g_ascii_dtostr(seconds, sizeof seconds, tracks->seconds));
     g_string_append(html, "\">\n<p class=\"buttons\">");

@@ -64,17 +64,16 @@ void text_append_html(GString *html, const char *text)
     }
 }
 
+/* gnuplot 5.4 misreads two single quotes in a row at the start of a string and after each other, so
+ * a single quote becomes a string of its own in double quotes. */
 char *text_gnuplot(const char *text)
 {
-    GString *quoted = g_string_new("'");
     g_autofree char *printable = text_printable(text);
-    for (const char *at = printable; *at; at++) {
-        if (*at == '\'')
-            g_string_append_c(quoted, '\'');
-        g_string_append_c(quoted, *at);
-    }
-    g_string_append_c(quoted, '\'');
-    return g_string_free(quoted, FALSE);
+    g_auto(GStrv) parts = g_strsplit(printable, "'", -1);
+    if (!parts[0] || !parts[1])
+        return g_strdup_printf("'%s'", printable);
+    g_autofree char *joined = g_strjoinv("'.\"'\".'", parts);
+    return g_strdup_printf("('%s')", joined);
 }
 
 char *text_shell(const char *text)

@@ -92,6 +92,40 @@ static void test_hostile_names(void)
     sample_free(sample);
 }
 
+static char *write_renamed(const struct sample *sample, const char *path, const char *name)
+{
+    g_autofree char *text = sample_read(path);
+    return sample_file(sample, name, text);
+}
+
+/* Names of files are shown as text, in the page and by gnuplot. */
+static void test_hostile_files(void)
+{
+    if (!drawn_has_gnuplot())
+        return;
+    struct sample *sample = sample_new("");
+    g_autofree char *markup = write_renamed(sample, sample->timeline,
+                                            "<form action=x><button>Click<h1>");
+    g_autofree char *attribute = write_renamed(sample, sample->timeline, "\"><img src=x>.json");
+    g_autofree char *quotes = write_renamed(sample, sample->timeline, "'tl''x'.json");
+    g_autofree char *run = write_renamed(sample, sample->run, "''run''.jsonl");
+    g_autofree char *text = sample_read(sample->sweep);
+    GString *sweep = g_string_new(text);
+    g_string_replace(sweep, "\"fifo\"", "\"'mine'\"", 0);
+    g_autofree char *mine = sample_file(sample, "mine.json", sweep->str);
+    g_string_free(sweep, TRUE);
+    const char *const files[] = {sample->trace, markup, attribute, quotes, run, mine, NULL};
+    g_free(drawn_report(sample, files, REPORT_TEXT));
+    g_autofree char *page = drawn_page(sample), *path = drawn_path(sample, "sweep", ".svg");
+    g_autofree char *svg = sample_read(path);
+    static const char *const absent[] = {"<form", "<img", "<button>Click"};
+    for (size_t i = 0; i < G_N_ELEMENTS(absent); i++)
+        g_assert_null(strstr(page, absent[i]));
+    g_assert_nonnull(strstr(page, "&lt;form action=x&gt;"));
+    g_assert_nonnull(strstr(svg, "'mine'"));
+    sample_free(sample);
+}
+
 /* Each script draws the same picture again. */
 static void test_redraw(void)
 {
@@ -151,6 +185,7 @@ int main(int argc, char **argv)
     g_test_add_func("/report/report/all_figures", test_all_figures);
     g_test_add_func("/report/report/page", test_page);
     g_test_add_func("/report/report/hostile_names", test_hostile_names);
+    g_test_add_func("/report/report/hostile_files", test_hostile_files);
     g_test_add_func("/report/report/redraw", test_redraw);
     g_test_add_func("/report/report/json", test_json);
     return g_test_run();

@@ -34,12 +34,44 @@ static void test_html(void)
 
 static void test_quotes(void)
 {
-    check(text_gnuplot("it's `id` @x"), "'it''s `id` @x'");
+    check(text_gnuplot("it's `id` @x"), "('it'.\"'\".'s `id` @x')");
+    check(text_gnuplot(""), "''");
     check(text_gnuplot("two\nlines"), "'two\uFFFDlines'");
     check(text_shell("runs/a-1.pstar"), "runs/a-1.pstar");
     check(text_shell("a b"), "'a b'");
     check(text_shell("$(id)"), "'$(id)'");
     check(text_shell(""), "''");
+}
+
+/* Returns what gnuplot prints for an expression. */
+static char *said_by_gnuplot(const char *expression)
+{
+    g_autofree char *script = g_strdup_printf("set print '-'; print %s", expression);
+    char *command[] = {(char *)"gnuplot", (char *)"-e", script, NULL};
+    char *out = NULL;
+    GError *error = NULL;
+    g_spawn_sync(NULL, command, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, &out, NULL, NULL, &error);
+    g_assert_no_error(error);
+    return out;
+}
+
+/* Names begin and end with quotes, and have several in a row. gnuplot reads what was written. */
+static void test_gnuplot_reads(void)
+{
+    static const char letters[] = "''''a\"`$\\ @";
+    g_autofree char *gnuplot = g_find_program_in_path("gnuplot");
+    if (!gnuplot) {
+        g_test_skip("no gnuplot");
+        return;
+    }
+    for (unsigned i = 0; i < 60; i++) {
+        char name[8] = "";
+        for (int at = 0, length = g_test_rand_int_range(1, 7); at < length; at++)
+            name[at] = letters[g_test_rand_int_range(0, (int)sizeof letters - 1)];
+        g_autofree char *quoted = text_gnuplot(name), *said = said_by_gnuplot(quoted);
+        g_autofree char *expected = g_strconcat(name, "\n", NULL);
+        g_assert_cmpstr(said, ==, expected);
+    }
 }
 
 static void test_figures(void)
@@ -118,6 +150,7 @@ int main(int argc, char **argv)
     g_test_add_func("/report/text/printable", test_printable);
     g_test_add_func("/report/text/html", test_html);
     g_test_add_func("/report/text/quotes", test_quotes);
+    g_test_add_func("/report/text/gnuplot_reads", test_gnuplot_reads);
     g_test_add_func("/report/text/figures", test_figures);
     g_test_add_func("/report/text/numbers_for_gnuplot", test_numbers_for_gnuplot);
     g_test_add_func("/report/text/size_tics", test_size_tics);
