@@ -4,11 +4,12 @@
 
 #include <string.h>
 
-/* Replaces all matches of a valid pattern. */
+/* Replaces all matches of a valid pattern, which matches bytes: with UTF-8, GLib looks at the whole
+ * text again for each match. */
 static void replace(char **text, const char *pattern, const char *by)
 {
     GError *error = NULL;
-    GRegex *regex = g_regex_new(pattern, 0, 0, &error);
+    GRegex *regex = g_regex_new(pattern, G_REGEX_RAW | G_REGEX_OPTIMIZE, 0, &error);
     g_assert_no_error(error);
     char *result = g_regex_replace(regex, *text, -1, 0, by, 0, &error);
     g_assert_no_error(error);

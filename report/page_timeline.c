@@ -133,6 +133,8 @@ static void append_phases(GString *html, const struct tracks *tracks)
     g_string_append(html, "<g data-row=\"phase\" fill=\"var(--muted)\">\n");
     for (guint i = 0; i < tracks->phases->len; i++) {
         const struct track_phase *phase = &g_array_index(tracks->phases, struct track_phase, i);
+        if (tracks->phases->len > FEW && phase->end - phase->start < tracks->seconds / RESOLUTION)
+            continue;
         g_autofree char *length = text_seconds(phase->end - phase->start);
         g_string_append(html, "<rect");
         append_number(html, "x", phase->start * scale);

@@ -392,6 +392,9 @@ int palette_maker_point(const char *maker)
     return style_of(maker)->point;
 }
 
+/* Bands below this part of the width cannot be seen. */
+#define NARROWEST 1000
+
 /* Labels a phase in its middle if it is wide enough. The last phase is always labelled, at its end
  * if it is narrow. */
 static void append_name(GString *drawing, const struct track_phase *phase, double share, bool last)
@@ -411,6 +414,9 @@ void phase_bands_append(GString *drawing, const GArray *phases, double duration)
     static const char *const shade[] = {"0.05", "0.16", "0.09"};
     for (guint i = 0; i < phases->len; i++) {
         const struct track_phase *phase = &g_array_index(phases, struct track_phase, i);
+        bool last = i + 1 == phases->len;
+        if (phase->end - phase->start < duration / NARROWEST && !last)
+            continue;
         g_string_append(drawing, "    set object rectangle from ");
         axis_append(drawing, phase->start);
         g_string_append(drawing, "/second, graph 0 to ");
@@ -420,7 +426,7 @@ void phase_bands_append(GString *drawing, const GArray *phases, double duration)
                                "noborder\n",
                                shade[phase->phase]);
         append_name(drawing, phase, (phase->end - phase->start) / (duration > 0 ? duration : 1),
-                    i + 1 == phases->len);
+                    last);
     }
 }
 

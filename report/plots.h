@@ -20,13 +20,17 @@ extern const struct sweep_measure sweep_traffic, sweep_time;
 
 struct sweep_grid {
     const struct sweep_measure *measure;
-    GArray *budgets;   /* uint64_t, ascending; one panel each */
-    GPtrArray *makers; /* const char *, owned by the sweep; one line each in every panel */
-    GArray *sizes;     /* uint64_t, ascending chunk sizes */
+    GArray *budgets;          /* uint64_t, ascending; one panel each */
+    GPtrArray *makers;        /* const char *, owned by the sweep; one line each in every panel */
+    GArray *sizes;            /* uint64_t, ascending chunk sizes */
+    char *left_out;           /* a sentence, or "" if everything is drawn */
+    struct sweep_cell *cells; /* [budgets][makers + 1][sizes]; the last row is for any maker */
 };
 
-/* Lays a sweep out for drawing: a panel per budget, a line per maker, a point per chunk size. The
- * sweep must outlive it; sweep_grid_clear frees what it holds. */
+/* Lays a sweep out for drawing: a panel per budget, a line per maker, a point per chunk size. Of
+ * more budgets, makers and sizes than can be seen, budgets and sizes are left out at equal
+ * distances, and of the makers the best stay. The sweep must outlive it; sweep_grid_clear frees
+ * what it holds. */
 struct sweep_grid sweep_grid_new(const struct sweep_file *sweep,
                                  const struct sweep_measure *measure);
 void sweep_grid_clear(struct sweep_grid *grid);
@@ -35,14 +39,12 @@ void sweep_grid_clear(struct sweep_grid *grid);
  * measure (NaN where it does not fit) and 1 or 0 for fits. Then each budget has a block of its
  * plans (GPtrArray of struct input_plan) in the same columns, and then a block of the bounds that
  * their certificates prove. Every block begins with a row of NaN, so that no block is empty. */
-void sweep_grid_append_data(GString *data, const struct sweep_file *sweep,
-                            const struct sweep_grid *grid, const GPtrArray *plans);
+void sweep_grid_append_data(GString *data, const struct sweep_grid *grid, const GPtrArray *plans);
 
-/* Returns the best entry with this budget, maker (NULL for any) and chunk size, or NULL if none
- * fits. *known says whether the sweep has such entries. */
-const struct sweep_file_entry *sweep_grid_best(const struct sweep_file *sweep,
-                                               const struct sweep_grid *grid, uint64_t budget,
-                                               const char *maker, uint64_t size, bool *known);
+/* Returns the best entry with this budget, maker (grid->makers->len for any) and chunk size, all by
+ * their index, or NULL if none fits. *known says whether the sweep has such entries. */
+const struct sweep_file_entry *sweep_grid_best(const struct sweep_grid *grid, guint budget,
+                                               guint maker, guint size, bool *known);
 
 /* Device memory over one iteration. */
 struct plot *plot_memory(const struct input_plan *plan, const struct memory *memory,

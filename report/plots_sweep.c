@@ -41,11 +41,122 @@ const struct sweep_measure sweep_time = {.stem = "sweep-time",
                                          .value = step_time,
                                          .bound = time_bound};
 
+/* More panels, lines and points cannot be told apart. */
+enum { MOST_PANELS = 12, MOST_LINES = 24, MOST_SIZES = 64 };
+
+struct sweep_cell {
+    const struct sweep_file_entry *best; /* NULL if none fits */
+    bool known;
+};
+
+/* Leaves at most `most` values, at equal distances. The first and the last stay. */
+static guint thin_out(GArray *values, guint most)
+{
+    guint all = values->len;
+    for (guint i = 0; all > most && i < most; i++)
+        g_array_index(values, uint64_t, i) = g_array_index(values, uint64_t,
+                                                           (guint64)i * (all - 1) / (most - 1));
+    g_array_set_size(values, MIN(all, most));
+    return all;
+}
+
+/* Returns the index of a value in an ascending array, or its length. */
+static guint place_of(const GArray *values, uint64_t value)
+{
+    guint low = 0, high = values->len;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        if (g_array_index(values, uint64_t, middle) < value)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < values->len && g_array_index(values, uint64_t, low) == value ? low : values->len;
+}
+
+static int by_value(const void *left, const void *right, void *best)
+{
+    const double *a = g_hash_table_lookup(best, *(const char *const *)left);
+    const double *b = g_hash_table_lookup(best, *(const char *const *)right);
+    return (!a - !b) ? !a - !b : a ? (*a > *b) - (*a < *b) : 0;
+}
+
+/* Leaves the MOST_LINES makers with the least values. Returns how many there were. */
+static guint leave_best(GPtrArray *makers, const struct sweep_file *sweep,
+                        const struct sweep_measure *measure)
+{
+    guint all = makers->len;
+    if (all <= MOST_LINES)
+        return all;
+    g_autoptr(GHashTable) best = g_hash_table_new_full(g_str_hash, g_str_equal, NULL, g_free);
+    for (guint i = 0; i < sweep->entries->len; i++) {
+        const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
+                                                              struct sweep_file_entry, i);
+        const double value = entry->fits ? measure->value(&entry->figures) : INFINITY;
+        const double *least = g_hash_table_lookup(best, entry->configuration.maker);
+        if (entry->fits && (!least || value < *least))
+            g_hash_table_insert(best, entry->configuration.maker, g_memdup2(&value, sizeof value));
+    }
+    g_ptr_array_sort_with_data(makers, by_value, best);
+    g_ptr_array_set_size(makers, MOST_LINES);
+    return all;
+}
+
+static struct sweep_cell *cell_of(const struct sweep_grid *grid, guint budget, guint maker,
+                                  guint size)
+{
+    size_t row = (size_t)budget * (grid->makers->len + 1) + maker;
+    return &grid->cells[row * grid->sizes->len + size];
+}
+
+static void offer(const struct sweep_grid *grid, struct sweep_cell *cell,
+                  const struct sweep_file_entry *entry)
+{
+    double (*value)(const struct plan_figures *) = grid->measure->value;
+    cell->known = true;
+    if (entry->fits && (!cell->best || value(&entry->figures) < value(&cell->best->figures)))
+        cell->best = entry;
+}
+
+static void fill(struct sweep_grid *grid, const struct sweep_file *sweep)
+{
+    g_autoptr(GHashTable) lines = g_hash_table_new(g_str_hash, g_str_equal);
+    for (guint m = 0; m < grid->makers->len; m++)
+        g_hash_table_insert(lines, g_ptr_array_index(grid->makers, m), GUINT_TO_POINTER(m + 1));
+    grid->cells = g_new0(struct sweep_cell,
+                         (size_t)grid->budgets->len * (grid->makers->len + 1) * grid->sizes->len);
+    for (guint i = 0; i < sweep->entries->len; i++) {
+        const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
+                                                              struct sweep_file_entry, i);
+        guint budget = place_of(grid->budgets, entry->configuration.device_budget);
+        guint size = place_of(grid->sizes, entry->configuration.chunk_bytes);
+        guint line = GPOINTER_TO_UINT(g_hash_table_lookup(lines, entry->configuration.maker));
+        if (budget == grid->budgets->len || size == grid->sizes->len)
+            continue;
+        offer(grid, cell_of(grid, budget, grid->makers->len, size), entry);
+        if (line)
+            offer(grid, cell_of(grid, budget, line - 1, size), entry);
+    }
+}
+
 struct sweep_grid sweep_grid_new(const struct sweep_file *sweep,
                                  const struct sweep_measure *measure)
 {
-    return (struct sweep_grid){measure, sweep_file_budgets(sweep), sweep_file_makers(sweep),
-                               sweep_file_sizes(sweep)};
+    struct sweep_grid grid = {.measure = measure,
+                              .budgets = sweep_file_budgets(sweep),
+                              .makers = sweep_file_makers(sweep),
+                              .sizes = sweep_file_sizes(sweep)};
+    guint budgets = thin_out(grid.budgets, MOST_PANELS), sizes = thin_out(grid.sizes, MOST_SIZES);
+    guint makers = leave_best(grid.makers, sweep, measure);
+    bool all = budgets == grid.budgets->len && sizes == grid.sizes->len &&
+               makers == grid.makers->len;
+    grid.left_out = all ? g_strdup("")
+                        : g_strdup_printf(" Of %u memories, %u policies and %u sizes, %u, the best "
+                                          "%u and %u are drawn.",
+                                          budgets, makers, sizes, grid.budgets->len,
+                                          grid.makers->len, grid.sizes->len);
+    fill(&grid, sweep);
+    return grid;
 }
 
 void sweep_grid_clear(struct sweep_grid *grid)
@@ -53,27 +164,16 @@ void sweep_grid_clear(struct sweep_grid *grid)
     g_array_unref(grid->budgets);
     g_ptr_array_unref(grid->makers);
     g_array_unref(grid->sizes);
+    g_free(grid->left_out);
+    g_free(grid->cells);
 }
 
-const struct sweep_file_entry *sweep_grid_best(const struct sweep_file *sweep,
-                                               const struct sweep_grid *grid, uint64_t budget,
-                                               const char *maker, uint64_t size, bool *known)
+const struct sweep_file_entry *sweep_grid_best(const struct sweep_grid *grid, guint budget,
+                                               guint maker, guint size, bool *known)
 {
-    double (*value)(const struct plan_figures *) = grid->measure->value;
-    const struct sweep_file_entry *least = NULL;
-    *known = false;
-    for (guint i = 0; i < sweep->entries->len; i++) {
-        const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
-                                                              struct sweep_file_entry, i);
-        if (entry->configuration.device_budget != budget ||
-            entry->configuration.chunk_bytes != size ||
-            (maker && strcmp(entry->configuration.maker, maker) != 0))
-            continue;
-        *known = true;
-        if (entry->fits && (!least || value(&entry->figures) < value(&least->figures)))
-            least = entry;
-    }
-    return least;
+    const struct sweep_cell *cell = cell_of(grid, budget, maker, size);
+    *known = cell->known;
+    return cell->best;
 }
 
 /* gnuplot counts blocks, so an empty block still needs a row. */
@@ -88,18 +188,17 @@ static void begin_block(GString *data, const struct sweep_grid *grid, uint64_t b
                            grid->measure->seconds ? "iteration_seconds" : "h2d_bytes + d2h_bytes");
 }
 
-static void append_line(GString *data, const struct sweep_file *sweep,
-                        const struct sweep_grid *grid, uint64_t budget, const char *maker)
+static void append_line(GString *data, const struct sweep_grid *grid, guint budget, guint maker)
 {
-    begin_block(data, grid, budget, maker);
+    begin_block(data, grid, g_array_index(grid->budgets, uint64_t, budget),
+                g_ptr_array_index(grid->makers, maker));
     for (guint s = 0; s < grid->sizes->len; s++) {
-        uint64_t size = g_array_index(grid->sizes, uint64_t, s);
         bool known;
-        const struct sweep_file_entry *entry = sweep_grid_best(sweep, grid, budget, maker, size,
-                                                               &known);
+        const struct sweep_file_entry *entry = sweep_grid_best(grid, budget, maker, s, &known);
         if (!known)
             continue;
-        g_string_append_printf(data, "%" G_GUINT64_FORMAT " ", size);
+        g_string_append_printf(data, "%" G_GUINT64_FORMAT " ",
+                               g_array_index(grid->sizes, uint64_t, s));
         axis_append(data, entry ? grid->measure->value(&entry->figures) : NAN);
         g_string_append(data, entry ? " 1\n" : " 0\n");
     }
@@ -141,13 +240,11 @@ static void append_bounds(GString *data, const struct sweep_grid *grid, const GP
     }
 }
 
-void sweep_grid_append_data(GString *data, const struct sweep_file *sweep,
-                            const struct sweep_grid *grid, const GPtrArray *plans)
+void sweep_grid_append_data(GString *data, const struct sweep_grid *grid, const GPtrArray *plans)
 {
     for (guint b = 0; b < grid->budgets->len; b++)
         for (guint m = 0; m < grid->makers->len; m++)
-            append_line(data, sweep, grid, g_array_index(grid->budgets, uint64_t, b),
-                        g_ptr_array_index(grid->makers, m));
+            append_line(data, grid, b, m);
     for (guint b = 0; b < grid->budgets->len; b++)
         append_plans(data, grid, plans, g_array_index(grid->budgets, uint64_t, b));
     for (guint b = 0; b < grid->budgets->len; b++)
@@ -386,7 +483,7 @@ static void describe_sweep(struct plot *plot, const struct sweep_file *sweep,
                                 grid->budgets->len == 1 ? "" : "s",
                                 marks->plans ? ", with the plan marked" : "", least);
     plot->caption =
-        g_strdup_printf("%s in the %u configurations of %s. %s%s%s%s%s",
+        g_strdup_printf("%s in the %u configurations of %s. %s%s%s%s%s%s",
                         grid->measure->seconds
                             ? "The time of one iteration"
                             : "Bytes that one iteration moves over the link, in both directions,",
@@ -399,7 +496,7 @@ static void describe_sweep(struct plot *plot, const struct sweep_file *sweep,
                         marks->bounds ? " The dashed line is a lower bound: the certificate of the "
                                         "plan proves that no plan with its layout is below it."
                                       : "",
-                        cut ? " The axis does not begin at 0." : "");
+                        cut ? " The axis does not begin at 0." : "", grid->left_out);
 }
 
 static struct marks marks_of(const struct sweep_file *sweep, const struct sweep_grid *grid,
@@ -427,7 +524,7 @@ struct plot *plot_sweep(const struct sweep_file *sweep, const struct sweep_measu
     struct plot *plot = plot_new(plot_name(measure->stem, number), g_strdup(measure->title));
     struct sweep_grid grid = sweep_grid_new(sweep, measure);
     const struct marks marks = marks_of(sweep, &grid, plans);
-    sweep_grid_append_data(plot->data, sweep, &grid, plans);
+    sweep_grid_append_data(plot->data, &grid, plans);
     append_names(plot->setup, &grid);
     double greatest = greatest_of(sweep, measure, plans);
     double floor = floor_of(sweep, measure, plans, greatest);
@@ -444,8 +541,7 @@ struct plot *plot_sweep(const struct sweep_file *sweep, const struct sweep_measu
 static const char colours[] = "    set palette defined (0 '#00224e', 1 '#35456c', 2 '#666970', "
                               "3 '#948e77', 4 '#c8b866', 5 '#fee838')\n";
 
-static void append_heat_data(GString *data, const struct sweep_file *sweep,
-                             const struct sweep_grid *grid)
+static void append_heat_data(GString *data, const struct sweep_grid *grid)
 {
     g_string_append_printf(data,
                            "# chunk size and device memory, by number; %s of the best policy, "
@@ -454,9 +550,8 @@ static void append_heat_data(GString *data, const struct sweep_file *sweep,
     for (guint b = 0; b < grid->budgets->len; b++)
         for (guint s = 0; s < grid->sizes->len; s++) {
             bool known;
-            const struct sweep_file_entry *best =
-                sweep_grid_best(sweep, grid, g_array_index(grid->budgets, uint64_t, b), NULL,
-                                g_array_index(grid->sizes, uint64_t, s), &known);
+            const struct sweep_file_entry *best = sweep_grid_best(grid, b, grid->makers->len, s,
+                                                                  &known);
             if (!best)
                 continue;
             double value = grid->measure->value(&best->figures);
@@ -538,7 +633,7 @@ struct plot *plot_heat(const struct sweep_file *sweep, const struct sweep_measur
                  g_strdup_printf("The best %s by chunk size and device memory", measure->name));
     struct sweep_grid grid = sweep_grid_new(sweep, measure);
     double least = INFINITY, most = 0;
-    append_heat_data(plot->data, sweep, &grid);
+    append_heat_data(plot->data, &grid);
     append_heat_plans(plot->data, &grid, plans);
     for (guint i = 0; i < sweep->entries->len; i++) {
         const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
@@ -557,8 +652,8 @@ struct plot *plot_heat(const struct sweep_file *sweep, const struct sweep_measur
                                 grid.sizes->len, grid.budgets->len, measure->name);
     plot->caption = g_strdup_printf(
         "The best of all policies and strategies of %s. Darker is less. Cells are "
-        "empty where nothing fits. The star is the plan, at its typical chunk size.",
-        sweep->origin);
+        "empty where nothing fits. The star is the plan, at its typical chunk size.%s",
+        sweep->origin, grid.left_out);
     sweep_grid_clear(&grid);
     return plot;
 }

@@ -217,9 +217,10 @@ GArray *sweep_file_sizes(const struct sweep_file *sweep)
 GPtrArray *sweep_file_makers(const struct sweep_file *sweep)
 {
     GPtrArray *makers = g_ptr_array_new();
+    g_autoptr(GHashTable) seen = g_hash_table_new(g_str_hash, g_str_equal);
     for (guint i = 0; i < sweep->entries->len; i++) {
         char *maker = g_array_index(sweep->entries, struct sweep_file_entry, i).configuration.maker;
-        if (!g_ptr_array_find_with_equal_func(makers, maker, g_str_equal, NULL))
+        if (g_hash_table_add(seen, maker))
             g_ptr_array_add(makers, maker);
     }
     return makers;

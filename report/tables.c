@@ -241,46 +241,124 @@ struct text_table *table_traffic(const struct report_inputs *inputs)
     return NULL;
 }
 
+#define MOST_BEST 200 /* rows; nobody reads more */
+
+/* The best entry of one budget and maker. */
+struct best_row {
+    uint64_t budget;
+    guint maker; /* in the order of appearance */
+    const char *name;
+    const struct sweep_file_entry *entry; /* NULL if none fits */
+};
+
+static guint hash_row(const void *data)
+{
+    const struct best_row *row = data;
+    return g_int64_hash(&row->budget) * 31 + row->maker;
+}
+
+static gboolean same_row(const void *left, const void *right)
+{
+    const struct best_row *a = left, *b = right;
+    return a->budget == b->budget && a->maker == b->maker;
+}
+
+static int by_budget(const void *left, const void *right)
+{
+    const struct best_row *a = *(struct best_row *const *)left,
+                          *b = *(struct best_row *const *)right;
+    if (a->budget != b->budget)
+        return a->budget < b->budget ? -1 : 1;
+    return (a->maker > b->maker) - (a->maker < b->maker);
+}
+
+/* Returns a row (struct best_row) for each budget and maker of the sweep, in this order. */
+static GPtrArray *best_rows(const struct sweep_file *sweep)
+{
+    GPtrArray *rows = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(GPtrArray) makers = sweep_file_makers(sweep);
+    g_autoptr(GHashTable) numbers = g_hash_table_new(g_str_hash, g_str_equal);
+    g_autoptr(GHashTable) known = g_hash_table_new(hash_row, same_row);
+    for (guint m = 0; m < makers->len; m++)
+        g_hash_table_insert(numbers, g_ptr_array_index(makers, m), GUINT_TO_POINTER(m));
+    for (guint i = 0; i < sweep->entries->len; i++) {
+        const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
+                                                              struct sweep_file_entry, i);
+        const char *maker = entry->configuration.maker;
+        const struct best_row key = {entry->configuration.device_budget,
+                                     GPOINTER_TO_UINT(g_hash_table_lookup(numbers, maker)), maker,
+                                     NULL};
+        struct best_row *row = g_hash_table_lookup(known, &key);
+        if (!row) {
+            row = g_memdup2(&key, sizeof key);
+            g_hash_table_add(known, row);
+            g_ptr_array_add(rows, row);
+        }
+        if (entry->fits && (!row->entry || objective_compare(sweep->objective, &entry->figures,
+                                                             &row->entry->figures) < 0))
+            row->entry = entry;
+    }
+    g_ptr_array_sort(rows, by_budget);
+    return rows;
+}
+
+static void add_best(struct text_table *table, const struct best_row *row, bool best)
+{
+    if (!row->entry) {
+        table_add(table, size_format(row->budget), g_strdup(row->name), g_strdup("does not fit"),
+                  g_strdup("–"), g_strdup("–"), g_strdup("–"), g_strdup("–"), g_strdup("–"));
+        return;
+    }
+    const struct plan_figures *figures = &row->entry->figures;
+    bool timed = figures->iteration_seconds > 0;
+    g_autofree char *sizes = chunk_spread_format(&row->entry->configuration.chunks);
+    table_add(table, size_format(row->budget), g_strconcat(row->name, best ? " *" : "", NULL),
+              sizes ? g_steal_pointer(&sizes) : size_format(row->entry->configuration.chunk_bytes),
+              size_format(figures_traffic(figures)), size_format(figures->h2d_bytes),
+              size_format(figures->d2h_bytes),
+              timed ? text_seconds(figures->stall_seconds) : g_strdup("–"),
+              timed ? text_seconds(figures->iteration_seconds) : g_strdup("–"));
+}
+
+/* Returns the best of the rows of one budget, which begin at `first`. May return NULL. */
+static const struct best_row *best_of(const GPtrArray *rows, guint first, enum objective objective)
+{
+    const struct best_row *best = NULL, *begin = g_ptr_array_index(rows, first);
+    for (guint i = first; i < rows->len; i++) {
+        const struct best_row *row = g_ptr_array_index(rows, i);
+        if (row->budget != begin->budget)
+            break;
+        if (row->entry && (!best || objective_compare(objective, &row->entry->figures,
+                                                      &best->entry->figures) < 0))
+            best = row;
+    }
+    return best;
+}
+
 struct text_table *table_best(const struct sweep_file *sweep)
 {
     g_autofree char *title = g_strconcat("Best of the sweep, ", sweep->origin, NULL);
     struct text_table *table =
         table_new(title, "Device memory|Decided by|Chunk size|Traffic|H2D|D2H|Stall|Step time");
-    GArray *budgets = sweep_file_budgets(sweep);
-    GPtrArray *makers = sweep_file_makers(sweep);
-    for (guint b = 0; b < budgets->len; b++) {
-        uint64_t budget = g_array_index(budgets, uint64_t, b);
-        const struct sweep_file_entry *best = sweep_file_best(sweep, sweep->objective, budget,
-                                                              NULL);
-        for (guint m = 0; m < makers->len; m++) {
-            const char *maker = g_ptr_array_index(makers, m);
-            const struct sweep_file_entry *entry = sweep_file_best(sweep, sweep->objective, budget,
-                                                                   maker);
-            if (!entry) {
-                table_add(table, size_format(budget), g_strdup(maker), g_strdup("does not fit"),
-                          g_strdup("–"), g_strdup("–"), g_strdup("–"), g_strdup("–"),
-                          g_strdup("–"));
-                continue;
-            }
-            const struct plan_figures *figures = &entry->figures;
-            bool timed = figures->iteration_seconds > 0;
-            g_autofree char *sizes = chunk_spread_format(&entry->configuration.chunks);
-            table_add(
-                table, size_format(budget), g_strconcat(maker, entry == best ? " *" : "", NULL),
-                sizes ? g_steal_pointer(&sizes) : size_format(entry->configuration.chunk_bytes),
-                size_format(figures_traffic(figures)), size_format(figures->h2d_bytes),
-                size_format(figures->d2h_bytes),
-                timed ? text_seconds(figures->stall_seconds) : g_strdup("–"),
-                timed ? text_seconds(figures->iteration_seconds) : g_strdup("–"));
-        }
+    g_autoptr(GPtrArray) rows = best_rows(sweep);
+    const struct best_row *best = NULL, *before = NULL;
+    for (guint i = 0; i < MIN(rows->len, MOST_BEST); i++) {
+        const struct best_row *row = g_ptr_array_index(rows, i);
+        if (!before || before->budget != row->budget)
+            best = best_of(rows, i, sweep->objective);
+        add_best(table, row, row == best);
+        before = row;
     }
+    g_autofree char *cut = rows->len > MOST_BEST
+                               ? g_strdup_printf(" The first %d of %u rows are shown.", MOST_BEST,
+                                                 rows->len)
+                               : g_strdup("");
     table->note = g_strdup_printf("The chunk size with the least %s for each policy and strategy. "
-                                  "* marks the least with this device memory, as in pstar-sim.",
+                                  "* marks the least with this device memory, as in pstar-sim.%s",
                                   sweep->objective == OBJECTIVE_TIME      ? "time"
                                   : sweep->objective == OBJECTIVE_TRAFFIC ? "traffic"
-                                                                          : "device memory");
-    g_array_unref(budgets);
-    g_ptr_array_unref(makers);
+                                                                          : "device memory",
+                                  cut);
     return table;
 }
 

@@ -21,8 +21,8 @@ char *text_shortened(const char *text, size_t length);
  * quoted attributes. */
 void text_append_html(GString *html, const char *text);
 
-/* Returns printable text as a gnuplot expression of strings in which gnuplot expands nothing. Labels
- * must be drawn "noenhanced", so that _ ^ { } are shown as they are. */
+/* Returns printable text as a gnuplot expression of strings in which gnuplot expands nothing.
+ * Labels must be drawn "noenhanced", so that _ ^ { } are shown as they are. */
 char *text_gnuplot(const char *text);
 
 /* Returns printable text as a word of a POSIX shell, quoted only if necessary. */

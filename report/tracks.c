@@ -36,7 +36,7 @@ struct tracks *tracks_new(const char *origin)
     tracks->origin = g_strdup(origin);
     for (int s = 0; s < TRACKS; s++) {
         tracks->spans[s] = g_array_new(FALSE, FALSE, sizeof(struct track_span));
-        tracks->reach[s] = g_array_new(FALSE, FALSE, sizeof(double));
+        tracks->profiles[s] = g_array_new(FALSE, FALSE, sizeof(struct track_point));
     }
     for (int c = 0; c < CURVES; c++)
         tracks->curves[c] = g_array_new(FALSE, FALSE, sizeof(struct curve_point));
@@ -54,7 +54,7 @@ void tracks_free(struct tracks *tracks)
     configuration_clear(&tracks->configuration);
     for (int s = 0; s < TRACKS; s++) {
         g_array_unref(tracks->spans[s]);
-        g_array_unref(tracks->reach[s]);
+        g_array_unref(tracks->profiles[s]);
     }
     for (int c = 0; c < CURVES; c++)
         g_array_unref(tracks->curves[c]);
@@ -152,23 +152,100 @@ static void begin_with_first_operator(struct tracks *tracks)
     }
 }
 
-static void find_reach(struct tracks *tracks, enum track track)
+/* The start or the end of a span. */
+struct track_edge {
+    double time, rate; /* of its bytes a second; an end takes away what its start adds */
+    int spans;         /* 1 or -1 */
+};
+
+static int by_time(const void *left, const void *right)
 {
-    double until = 0;
-    g_array_set_size(tracks->reach[track], 0);
-    for (guint i = 0; i < tracks->spans[track]->len; i++) {
-        until = MAX(until, g_array_index(tracks->spans[track], struct track_span, i).end);
-        g_array_append_val(tracks->reach[track], until);
+    const struct track_edge *a = left, *b = right;
+    return (a->time > b->time) - (a->time < b->time);
+}
+
+static GArray *edges_of(const GArray *spans)
+{
+    GArray *edges = g_array_sized_new(FALSE, FALSE, sizeof(struct track_edge), 2 * spans->len);
+    for (guint i = 0; i < spans->len; i++) {
+        const struct track_span *span = &g_array_index(spans, struct track_span, i);
+        if (span->end <= span->start)
+            continue;
+        double rate = (double)span->bytes / (span->end - span->start);
+        const struct track_edge both[] = {{span->start, rate, 1}, {span->end, -rate, -1}};
+        g_array_append_vals(edges, both, 2);
+    }
+    g_array_sort(edges, by_time);
+    return edges;
+}
+
+/* Copies of one direction may overlap, and so may operators of several streams. */
+static void make_profile(struct tracks *tracks, enum track track)
+{
+    g_autoptr(GArray) edges = edges_of(tracks->spans[track]);
+    GArray *profile = tracks->profiles[track];
+    struct track_point point = {0};
+    double rate = 0;
+    int open = 0;
+    g_array_set_size(profile, 0);
+    for (guint i = 0; i < edges->len; i++) {
+        const struct track_edge *edge = &g_array_index(edges, struct track_edge, i);
+        double passed = edge->time - point.time;
+        point = (struct track_point){edge->time, point.busy + (open ? passed : 0),
+                                     point.bytes + (open ? passed * rate : 0)};
+        open += edge->spans;
+        rate = open ? rate + edge->rate : 0; /* rounding errors end with the last open span */
+        g_array_append_val(profile, point);
     }
 }
 
-/* Returns the first span that ends after `start`, or the number of spans. */
-static guint first_reaching(const struct tracks *tracks, enum track track, double start)
+/* Returns the sums from the start of the step to `time`. */
+static struct track_point sums_until(const struct tracks *tracks, enum track track, double time)
 {
-    guint low = 0, high = tracks->reach[track]->len;
+    const GArray *profile = tracks->profiles[track];
+    guint low = 0, high = profile->len;
     while (low < high) {
         guint middle = low + (high - low) / 2;
-        if (g_array_index(tracks->reach[track], double, middle) <= start)
+        if (g_array_index(profile, struct track_point, middle).time <= time)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (!low)
+        return (struct track_point){time, 0, 0};
+    const struct track_point *before = &g_array_index(profile, struct track_point, low - 1);
+    if (low == profile->len)
+        return *before;
+    double share = (time - before->time) / (before[1].time - before->time);
+    return (struct track_point){time, before->busy + share * (before[1].busy - before->busy),
+                                before->bytes + share * (before[1].bytes - before->bytes)};
+}
+
+/* Shortens each wait that begins before the one before it ends, and removes those that nothing is
+ * left of. */
+static void separate_waits(GArray *waits)
+{
+    double until = 0;
+    guint kept = 0;
+    for (guint i = 0; i < waits->len; i++) {
+        struct track_span wait = g_array_index(waits, struct track_span, i);
+        wait.start = MAX(wait.start, until);
+        if (wait.end <= wait.start)
+            continue;
+        until = wait.end;
+        g_array_index(waits, struct track_span, kept++) = wait;
+    }
+    g_array_set_size(waits, kept);
+}
+
+/* Returns the first wait that ends after `start`, or the number of waits. */
+static guint first_wait(const struct tracks *tracks, double start)
+{
+    const GArray *waits = tracks->spans[TRACK_WAIT];
+    guint low = 0, high = waits->len;
+    while (low < high) {
+        guint middle = low + (high - low) / 2;
+        if (g_array_index(waits, struct track_span, middle).end <= start)
             low = middle + 1;
         else
             high = middle;
@@ -259,35 +336,23 @@ void tracks_complete(struct tracks *tracks)
     }
     if (!tracks->measured)
         begin_with_first_operator(tracks);
-    for (int s = 0; s < TRACKS; s++)
-        find_reach(tracks, (enum track)s);
+    for (int s = 0; s < TRACK_WAIT; s++)
+        make_profile(tracks, (enum track)s);
     if (!tracks->phases->len)
         make_phases(tracks);
     if (!tracks->known[TRACK_WAIT])
         wait_in_gaps(tracks);
+    separate_waits(tracks->spans[TRACK_WAIT]);
     for (guint i = 0; i < tracks->spans[TRACK_WAIT]->len; i++)
         find_cause(tracks, &g_array_index(tracks->spans[TRACK_WAIT], struct track_span, i));
-    find_reach(tracks, TRACK_WAIT);
+    make_profile(tracks, TRACK_WAIT);
 }
 
 /* ---- sums ---- */
 
-/* Copies of one direction may overlap, and so may operators of several streams. */
 double tracks_busy(const struct tracks *tracks, enum track track, double start, double end)
 {
-    const GArray *spans = tracks->spans[track];
-    double busy = 0, until = start;
-    for (guint i = first_reaching(tracks, track, start); i < spans->len; i++) {
-        const struct track_span *span = &g_array_index(spans, struct track_span, i);
-        if (span->start >= end)
-            break;
-        double from = MAX(span->start, until), to = MIN(span->end, end);
-        if (to > from) {
-            busy += to - from;
-            until = to;
-        }
-    }
-    return busy;
+    return sums_until(tracks, track, end).busy - sums_until(tracks, track, start).busy;
 }
 
 /* Adds `amount_a_second` over [start, end) to the columns that it touches. */
@@ -332,17 +397,7 @@ void tracks_byte_columns(const struct tracks *tracks, enum track track, double *
 
 double tracks_bytes(const struct tracks *tracks, enum track track, double start, double end)
 {
-    const GArray *spans = tracks->spans[track];
-    double bytes = 0;
-    for (guint i = first_reaching(tracks, track, start); i < spans->len; i++) {
-        const struct track_span *span = &g_array_index(spans, struct track_span, i);
-        double from = MAX(span->start, start), to = MIN(span->end, end);
-        if (span->start >= end)
-            break;
-        if (to > from)
-            bytes += (double)span->bytes * (to - from) / (span->end - span->start);
-    }
-    return bytes;
+    return sums_until(tracks, track, end).bytes - sums_until(tracks, track, start).bytes;
 }
 
 double tracks_peak_rate(const struct tracks *tracks, enum track track)
@@ -383,9 +438,11 @@ static void add_part(const struct tracks *tracks, double start, double end, stru
     for (int s = TRACK_H2D; s <= TRACK_D2H; s++)
         sums->bytes[s] += tracks_bytes(tracks, (enum track)s, start, end);
     const GArray *waits = tracks->spans[TRACK_WAIT];
-    for (guint i = 0; i < waits->len; i++) {
+    for (guint i = first_wait(tracks, start); i < waits->len; i++) {
         const struct track_span *wait = &g_array_index(waits, struct track_span, i);
         double from = MAX(wait->start, start), to = MIN(wait->end, end);
+        if (wait->start >= end)
+            break;
         if (to > from)
             add_wait(tracks, from, to, wait->cause, sums);
     }

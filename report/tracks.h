@@ -46,6 +46,12 @@ struct track_span {
     uint8_t phase;     /* enum trace_phase of an operator, or TRACK_NO_PHASE if unknown */
 };
 
+/* Where spans of a track begin or end: the busy seconds and the bytes up to this time. Between two
+ * points both are linear, so that sums over any part of the step need no pass over its spans. */
+struct track_point {
+    double time, busy, bytes;
+};
+
 #define TRACK_NO_PHASE (TRACE_UPDATE_PHASE + 1)
 
 /* Phases cover the iteration without gaps. */
@@ -66,7 +72,7 @@ struct tracks {
     struct configuration configuration; /* of a simulation */
     double seconds;                     /* of the iteration */
     GArray *spans[TRACKS];              /* struct track_span, by start */
-    GArray *reach[TRACKS];              /* double; the latest end among all spans up to this one */
+    GArray *profiles[TRACKS];           /* struct track_point, by time */
     bool known[TRACKS];                 /* the file can tell; otherwise there are no spans */
     GArray *curves[CURVES];             /* struct curve_point */
     GStringChunk *names;
@@ -80,9 +86,10 @@ void tracks_free(struct tracks *tracks);
 struct track_span *tracks_add(struct tracks *tracks, enum track track, double start, double end,
                               const char *name);
 
-/* Must be called when all spans are added. Sorts them and clips them to the iteration. Makes the
- * phases, if there are none, from the spans of device and host. Makes waits of the gaps in the
- * device's compute, if the waits are unknown. */
+/* Must be called when all spans are added. Sorts them and clips them to the iteration. Shortens
+ * waits that overlap, because the device waits once at a time. Makes the phases, if there are none,
+ * from the spans of device and host. Makes waits of the gaps in the device's compute, if the waits
+ * are unknown. */
 void tracks_complete(struct tracks *tracks);
 
 /* Returns the seconds within [start, end) in which the track has at least one span. */

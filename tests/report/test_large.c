@@ -1,5 +1,5 @@
 /* A recording of a million kernels gives a page that a phone can load. The size of the page does
- * not grow with the recording. */
+ * not grow with the recording, and neither the time with the square of what a file holds. */
 #include "tests/report/drawn.h"
 #include "traces/records.h"
 
@@ -143,9 +143,88 @@ static void test_million(void)
     sample_free(sample);
 }
 
+/* Checks that a report of one file is made in time and has a page of bounded size. */
+static void check_fast(const struct sample *sample, const char *path)
+{
+    const char *const files[] = {path, NULL};
+    double begin = cpu_seconds();
+    g_free(drawn_report(sample, files, REPORT_TEXT));
+    double seconds = cpu_seconds() - begin;
+    g_autofree char *page = drawn_page(sample);
+    g_test_message("%.2f s of CPU time, %zu bytes", seconds, strlen(page));
+    if (FAST)
+        g_assert_cmpfloat(seconds, <, CPU_SECONDS / 2);
+    g_assert_cmpuint(strlen(page), <, PAGE_BYTES);
+}
+
+/* Short spans below one that lasts as long as the step, with phases that change at each of them. */
+static char *write_timeline(const struct sample *sample, unsigned spans)
+{
+    static const char *const rows[] = {"compute", "H2D", "D2H", "host", "stalls"};
+    static const char *const phases[] = {"forward", "backward", "update"};
+    GString *text = g_string_new("{\"otherData\": {\"iteration_seconds\": ");
+    g_string_append_printf(text, "%u.001}, \"traceEvents\": [{\"ph\": \"M\"}", spans / 1000);
+    for (unsigned row = 0; row < G_N_ELEMENTS(rows); row++)
+        g_string_append_printf(text,
+                               ",\n{\"ph\": \"M\", \"name\": \"thread_name\", \"tid\": %u, "
+                               "\"args\": {\"name\": \"%s\"}},\n{\"ph\": \"X\", \"tid\": %u, "
+                               "\"name\": \"long\", \"ts\": 0, \"dur\": %u000, \"args\": "
+                               "{\"phase\": \"forward\"}}",
+                               row, rows[row], row, row < 4 ? spans : 1);
+    for (unsigned i = 0; i < spans; i++)
+        g_string_append_printf(text,
+                               ",\n{\"ph\": \"X\", \"tid\": %u, \"name\": \"op\", \"ts\": "
+                               "%u000, \"dur\": 900, \"args\": {\"phase\": \"%s\", "
+                               "\"waits_for\": \"%s\", \"bytes\": 4096}}",
+                               i % 5, i + 1, phases[i % 3], rows[1 + i % 3]);
+    g_string_append(text, "]}\n");
+    char *path = sample_file(sample, "spans.json", text->str);
+    g_string_free(text, TRUE);
+    return path;
+}
+
+static void test_spans(void)
+{
+    if (!drawn_has_gnuplot())
+        return;
+    struct sample *sample = sample_new("");
+    g_autofree char *path = write_timeline(sample, FAST ? 200000 : 20000);
+    check_fast(sample, path);
+    sample_free(sample);
+}
+
+/* Each result has its own size, budget and policy. */
+static void test_results(void)
+{
+    if (!drawn_has_gnuplot())
+        return;
+    struct sample *sample = sample_new("");
+    GString *text = g_string_new("{\"trace\": null, \"results\": [");
+    for (unsigned i = 0; i < 2000; i++)
+        g_string_append_printf(
+            text,
+            "%s\n{\"policy\": \"p%u\", \"chunk_bytes\": %u, \"device_memory_bytes\": %u, "
+            "\"fits\": true, \"h2d_bytes\": 1, \"d2h_bytes\": 1, \"h2d_copies\": 1, "
+            "\"d2h_copies\": 1, \"evictions\": 1, \"moves\": 0, \"moved_bytes\": 0, "
+            "\"peak_device_bytes\": 1, \"peak_live_device_bytes\": 1, \"peak_host_bytes\": 1, "
+            "\"stall_seconds\": 0.1, \"iteration_seconds\": %u}",
+            i ? "," : "", i, 1024 + 64 * i, 1000000 + 4096 * i, 10 + i * 7 % 2000);
+    g_string_append(text, "]}\n");
+    g_autofree char *path = sample_file(sample, "results.json", text->str);
+    g_string_free(text, TRUE);
+    check_fast(sample, path);
+    g_autofree char *page = drawn_page(sample);
+    g_assert_nonnull(strstr(page, "Of 2000 memories, 2000 policies and 2000 sizes, 12, the best 24 "
+                                  "and 64 are drawn."));
+    g_assert_nonnull(strstr(page, "The first 200 of 2000 rows are shown."));
+    sample_free(sample);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/report/large/million", test_million);
+    g_test_add_func("/report/large/spans", test_spans);
+    g_test_add_func("/report/large/results", test_results);
     return g_test_run();
 }

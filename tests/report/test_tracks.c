@@ -393,6 +393,46 @@ static void test_names(void)
     sample_free(sample);
 }
 
+enum { SPANS = 40, PARTS = 50 };
+
+/* Slow and obvious: looks at every span. */
+static double slow_bytes(const GArray *spans, double start, double end)
+{
+    double bytes = 0;
+    for (guint i = 0; i < spans->len; i++) {
+        const struct track_span *span = &g_array_index(spans, struct track_span, i);
+        double from = MAX(span->start, start), to = MIN(span->end, end);
+        if (to > from)
+            bytes += (double)span->bytes * (to - from) / (span->end - span->start);
+    }
+    return bytes;
+}
+
+/* Spans of drawn lengths that overlap. Busy seconds and bytes of drawn parts are those that a look
+ * at every span gives, and waits never add up to more than the step. */
+static void test_parts(void)
+{
+    struct tracks *tracks = tracks_new("drawn");
+    tracks->seconds = 100;
+    tracks->known[TRACK_WAIT] = true;
+    for (unsigned i = 0; i < SPANS; i++) {
+        double start = g_test_rand_int_range(0, 100),
+               length = g_test_rand_int_range(0, i % 7 ? 8 : 60);
+        tracks_add(tracks, TRACK_H2D, start, start + length, "copy")->bytes = 1000;
+        tracks_add(tracks, TRACK_WAIT, start, start + length, "wait")->cause = TRACK_H2D;
+    }
+    tracks_complete(tracks);
+    for (unsigned i = 0; i < PARTS; i++) {
+        double start = g_test_rand_double_range(0, 100), end = g_test_rand_double_range(start, 100);
+        const GArray *spans = tracks->spans[TRACK_H2D];
+        CLOSE(tracks_bytes(tracks, TRACK_H2D, start, end), slow_bytes(spans, start, end));
+    }
+    const struct track_sums all = tracks_sum_all(tracks);
+    CLOSE(all.busy[TRACK_WAIT], all.busy[TRACK_H2D]);
+    CLOSE(all.wait_for[TRACK_H2D], all.busy[TRACK_H2D]);
+    tracks_free(tracks);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -403,5 +443,6 @@ int main(int argc, char **argv)
     g_test_add_func("/report/tracks/copies", test_copies);
     g_test_add_func("/report/tracks/device", test_device);
     g_test_add_func("/report/tracks/names", test_names);
+    g_test_add_func("/report/tracks/parts", test_parts);
     return g_test_run();
 }
