@@ -1,5 +1,6 @@
 #include "cli/console.h"
 
+#include "traces/printable.h"
 #include "traces/terminal.h"
 
 #include <stdarg.h>
@@ -7,16 +8,11 @@
 
 static void say(const struct console *console, enum terminal_style style, const char *message)
 {
-    g_autofree char *valid = g_utf8_make_valid(message, -1);
-    g_autoptr(GString) line = g_string_new(NULL);
-    for (const char *at = valid; *at; at = g_utf8_next_char(at)) {
-        gunichar letter = g_utf8_get_char(at);
-        g_string_append_unichar(line, letter == '\n'              ? ' '
-                                      : g_unichar_iscntrl(letter) ? '?'
-                                                                  : letter);
-    }
+    enum { MOST = 1000 };
+    g_autofree char *spaced = g_strdelimit(g_strdup(message), "\n", ' ');
+    g_autofree char *line = text_shortened(spaced, MOST);
     fprintf(stderr, "%s%s:%s %s\n", terminal_begin(stderr, style), console->program,
-            terminal_end(stderr), line->str);
+            terminal_end(stderr), line);
 }
 
 static void say_formatted(const struct console *console, enum terminal_style style,

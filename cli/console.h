@@ -1,7 +1,7 @@
 /* What a program says on standard error. Each message is one line that begins with the program's
  * name, which is coloured on a terminal (traces/terminal.h). Names and values of files stand in
- * messages and must not command the terminal: control characters become question marks, and ends
- * of lines spaces. */
+ * messages, so each is made printable (traces/printable.h), with spaces for ends of lines, and cut
+ * in the middle if it is longer than 1,000 characters. */
 #ifndef PSTAR_CLI_CONSOLE_H
 #define PSTAR_CLI_CONSOLE_H
 

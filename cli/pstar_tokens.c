@@ -3,9 +3,11 @@
 #include "models/tokenizer.h"
 #include "traces/files.h"
 #include "traces/output_file.h"
+#include "traces/printable.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 struct tokens_arguments {
     char *model, *output, *decode;
@@ -57,7 +59,8 @@ static bool encode(const struct tokenizer *tokenizer, const char *path, const ch
     }
     if (!write_tokens(output, tokens, tokenizer_vocabulary(tokenizer), error))
         return false;
-    printf("%s: %u tokens of %zu bytes\n", output, tokens->len, g_mapped_file_get_length(text));
+    text_print_line(stdout, "%s: %u tokens of %zu bytes", output, tokens->len,
+                    g_mapped_file_get_length(text));
     return true;
 }
 
@@ -75,8 +78,9 @@ static bool decode(const struct tokenizer *tokenizer, const char *numbers, GErro
     }
     g_autofree char *text = tokenizer_decode(tokenizer, &g_array_index(tokens, uint32_t, 0),
                                              tokens->len, error);
+    g_autofree char *shown = isatty(STDOUT_FILENO) ? text_printable_lines(text) : g_strdup(text);
     if (text)
-        puts(text);
+        puts(shown);
     return text;
 }
 

@@ -3,6 +3,7 @@
 #include "traces/export.h"
 #include "traces/failure.h"
 #include "traces/output_file.h"
+#include "traces/printable.h"
 #include "traces/summary.h"
 #include "traces/trace_file.h"
 
@@ -101,9 +102,10 @@ static bool check_file(const char *path, GError **error)
     if (records && !records->has_iteration)
         ok = pstar_trace_check_records(records, path, error);
     else if (records && (trace = trace_read(path, error))) {
-        printf("%s: a valid%s trace of %u tensors, %u operators, %u accesses and %u buffers\n",
-               path, trace->partial ? ", partial" : "", trace->tensor_count, trace->operator_count,
-               trace->access_count, trace->buffer_count);
+        text_print_line(
+            stdout, "%s: a valid%s trace of %u tensors, %u operators, %u accesses and %u buffers",
+            path, trace->partial ? ", partial" : "", trace->tensor_count, trace->operator_count,
+            trace->access_count, trace->buffer_count);
         ok = true;
     }
     trace_free(trace);

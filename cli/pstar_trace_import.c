@@ -3,6 +3,7 @@
 #include "traces/failure.h"
 #include "traces/files.h"
 #include "traces/import/import.h"
+#include "traces/printable.h"
 #include "traces/trace_file.h"
 
 #include <stdio.h>
@@ -20,12 +21,14 @@ static bool print_imported(const char *path, const GPtrArray *unknown, GError **
     struct trace *trace = NULL;
     bool ok = records && (!records->has_iteration || (trace = trace_read(path, error)));
     if (ok && !trace)
-        printf("%s: %u ranges, no iteration\n", path, records->event_count);
+        text_print_line(stdout, "%s: %u ranges, no iteration", path, records->event_count);
     else if (ok)
-        printf("%s: %u tensors, %u operators, %u accesses, %u buffers\n", path, trace->tensor_count,
-               trace->operator_count, trace->access_count, trace->buffer_count);
+        text_print_line(stdout, "%s: %u tensors, %u operators, %u accesses, %u buffers", path,
+                        trace->tensor_count, trace->operator_count, trace->access_count,
+                        trace->buffer_count);
     for (guint i = 0; ok && i < unknown->len; i++)
-        printf("%-10s %s\n", i == 0 ? "unknown:" : "", (char *)g_ptr_array_index(unknown, i));
+        text_print_line(stdout, "%-10s %s", i == 0 ? "unknown:" : "",
+                        (char *)g_ptr_array_index(unknown, i));
     records_free(records);
     trace_free(trace);
     return ok || failure_mark(error, FAILURE_RUNNING);

@@ -3,6 +3,7 @@
 #include "cli/pstar_trace.h"
 #include "traces/activity/activity_summary.h"
 #include "traces/activity/guess.h"
+#include "traces/printable.h"
 #include "traces/summary.h"
 #include "traces/trace_file.h"
 
@@ -47,17 +48,18 @@ static void print(const struct records *records, const struct activity_summary *
                   const char *path)
 {
     g_autoptr(GArray) iterations = summary_iterations(records);
-    printf("%s\n", path);
+    text_print_line(stdout, "%s", path);
     activity_summary_print(summary, stdout);
     if (guessed)
         guess_print(guessed, stdout);
     summary_print_iterations(iterations, stdout);
     if (records->iterations_by)
-        printf("%-18s %s\n", "steps found by", records->iterations_by);
+        text_print_line(stdout, "%-18s %s", "steps found by", records->iterations_by);
     printf("%-18s %u NVTX events, %u samples\n", "recorded", records->event_count,
            records->sample_count);
     for (guint i = 0; i < missing->len; i++)
-        printf("%-18s %s\n", i == 0 ? "missing" : "", (const char *)g_ptr_array_index(missing, i));
+        text_print_line(stdout, "%-18s %s", i == 0 ? "missing" : "",
+                        (const char *)g_ptr_array_index(missing, i));
 }
 
 void pstar_trace_info_records(const struct records *records, const struct activity *activity,
@@ -80,9 +82,11 @@ bool pstar_trace_check_records(const struct records *records, const char *path, 
     bool partial = false;
     bool ok = activity && trace_is_partial(path, &partial, error);
     if (ok)
-        printf("%s: a valid%s trace without an iteration: %u NVTX events, %u kernels, %u copies\n",
-               path, partial ? ", partial" : "", records->event_count, activity->kernel_count,
-               activity->copy_count);
+        text_print_line(
+            stdout,
+            "%s: a valid%s trace without an iteration: %u NVTX events, %u kernels, %u copies", path,
+            partial ? ", partial" : "", records->event_count, activity->kernel_count,
+            activity->copy_count);
     activity_free(activity);
     return ok;
 }

@@ -3,6 +3,7 @@
 #include "models/synth.h"
 #include "traces/choices.h"
 #include "traces/failure.h"
+#include "traces/printable.h"
 #include "traces/size.h"
 #include "traces/trace_file.h"
 
@@ -32,8 +33,8 @@ static bool write_trace(const struct trace *trace, const char *output, GError **
     if (!trace_write(trace, output, error))
         return failure_mark(error, FAILURE_RUNNING);
     g_autofree char *bytes = size_format(trace_model_bytes(trace));
-    printf("%s: %s of model data, %u tensors, %u operators\n", output, bytes, trace->tensor_count,
-           trace->operator_count);
+    text_print_line(stdout, "%s: %s of model data, %u tensors, %u operators", output, bytes,
+                    trace->tensor_count, trace->operator_count);
     return true;
 }
 

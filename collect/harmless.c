@@ -1,5 +1,7 @@
 #include "collect/harmless.h"
 
+#include "traces/printable.h"
+
 #include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -39,7 +41,7 @@ void harmless_say(const char *format, ...)
     g_autofree char *text = g_strdup_vprintf(format, arguments);
     va_end(arguments);
     harmless_begin(&before);
-    fprintf(stderr, "pstar-collect: %s\n", text);
+    text_print_line(stderr, "pstar-collect: %s", text);
     harmless_end(&before);
 }
 

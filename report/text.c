@@ -7,37 +7,6 @@
 #include <stdbool.h>
 #include <string.h>
 
-char *text_printable(const char *text)
-{
-    if (!text)
-        return g_strdup("");
-    g_autofree char *valid = g_utf8_make_valid(text, -1);
-    GString *result = g_string_sized_new(strlen(valid));
-    for (const char *at = valid; *at; at = g_utf8_next_char(at)) {
-        gunichar c = g_utf8_get_char(at);
-        GUnicodeType type = g_unichar_type(c);
-        /* Format characters would reverse or hide the text around them. */
-        bool hidden = type == G_UNICODE_CONTROL || type == G_UNICODE_FORMAT ||
-                      type == G_UNICODE_LINE_SEPARATOR || type == G_UNICODE_PARAGRAPH_SEPARATOR;
-        g_string_append_unichar(result, hidden ? 0xFFFD : c);
-    }
-    return g_string_free(result, FALSE);
-}
-
-char *text_shortened(const char *text, size_t length)
-{
-    char *whole = text_printable(text);
-    size_t count = (size_t)g_utf8_strlen(whole, -1);
-    if (count <= length)
-        return whole;
-    size_t head = (length - 1) / 2, tail = length - 1 - head;
-    g_autofree char *start = g_utf8_substring(whole, 0, (glong)head);
-    const char *end = g_utf8_offset_to_pointer(whole, (glong)(count - tail));
-    char *result = g_strconcat(start, "…", end, NULL);
-    g_free(whole);
-    return result;
-}
-
 void text_append_html(GString *html, const char *text)
 {
     g_autofree char *printable = text_printable(text);

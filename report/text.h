@@ -4,18 +4,11 @@
 #define PSTAR_REPORT_TEXT_H
 
 #include "chunks/figures.h"
+#include "traces/printable.h"
 
 #include <glib.h>
 #include <stdbool.h>
 #include <stdint.h>
-
-/* Returns valid UTF-8 without control characters; bad bytes and control characters become U+FFFD.
- * NULL gives "". */
-char *text_printable(const char *text);
-
-/* Returns printable text cut in the middle to at most `length` characters (>= 3), with "…" for the
- * rest. */
-char *text_shortened(const char *text, size_t length);
 
 /* Appends printable text to HTML with & < > " ' escaped. The result is safe in content and in
  * quoted attributes. */

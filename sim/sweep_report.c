@@ -2,10 +2,13 @@
 
 #include "chunks/chunk_spread.h"
 #include "traces/output_file.h"
+#include "traces/printable.h"
 #include "traces/size.h"
 #include "traces/terminal.h"
 
 #include <jansson.h>
+
+enum { WIDEST = 400 }; /* characters of a name or a reason */
 
 static const char *way(const struct sweep_row *row)
 {
@@ -24,8 +27,9 @@ static void print_heading(uint64_t device_budget, FILE *out)
 /* The chunk size of the parameter list says little of a layout that has a name. */
 static void end_row(const struct sweep_row *row, FILE *out)
 {
-    if (row->layout->name)
-        fprintf(out, "  %s", row->layout->name);
+    g_autofree char *name = text_shortened(row->layout->name, WIDEST);
+    if (*name)
+        fprintf(out, "  %s", name);
     fputc('\n', out);
 }
 
@@ -60,14 +64,15 @@ static void print_refused(const struct sweep_row *row, FILE *out)
 {
     g_autofree char *chunk = chunk_column(row);
     g_autofree char *least = size_format(row->least_device_bytes);
+    g_autofree char *reason = text_shortened(row->reason, WIDEST);
     if (row->failed)
-        fprintf(out, "  %10s  %-17s %5u failed: %s", chunk, way(row), row->look_ahead, row->reason);
+        fprintf(out, "  %10s  %-17s %5u failed: %s", chunk, way(row), row->look_ahead, reason);
     else if (row->device_budget < row->least_device_bytes)
         fprintf(out, "  %10s  %-17s %5u does not fit: needs %s", chunk, way(row), row->look_ahead,
                 least);
     else
         fprintf(out, "  %10s  %-17s %5u does not fit: %s", chunk, way(row), row->look_ahead,
-                row->reason);
+                reason);
     end_row(row, out);
 }
 
@@ -129,9 +134,11 @@ static void print_rest(const struct sweep_rest *rest, uint32_t rows, FILE *out)
         g_autofree char *least = size_format(rest->least_device_bytes);
         fprintf(out, " %u need more device memory, at least %s", rest->on_device, least);
     }
-    if (rest->other)
+    if (rest->other) {
+        g_autofree char *reason = text_shortened(rest->reason, WIDEST);
         fprintf(out, "%s %u for another reason (%s)", rest->on_device ? ";" : "", rest->other,
-                rest->reason);
+                reason);
+    }
     fputc('\n', out);
 }
 

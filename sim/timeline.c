@@ -3,6 +3,7 @@
 #include "chunks/chunk_spread.h"
 #include "sim/timing.h"
 #include "traces/output_file.h"
+#include "traces/printable.h"
 
 #include <jansson.h>
 
@@ -265,7 +266,8 @@ void timeline_print_stalls(const struct timeline *timeline, const struct plan *p
     for (guint i = 0; i < MIN(stalls->len, most); i++) {
         const struct timeline_stall *stall = &g_array_index(stalls, struct timeline_stall, i);
         g_autofree char *chunk = waited_for(stall, plan, trace);
-        fprintf(out, "%7u %10.3f  %-8s  %-36s %s\n", stall->moment, (double)stall->wait_ns * 1e-6,
-                timing_resources[stall->queue].name, operator_name(timeline, stall->moment), chunk);
+        text_print_line(out, "%7u %10.3f  %-8s  %-36s %s", stall->moment,
+                        (double)stall->wait_ns * 1e-6, timing_resources[stall->queue].name,
+                        operator_name(timeline, stall->moment), chunk);
     }
 }

@@ -2,6 +2,7 @@
 
 #include "traces/annotations.h"
 #include "traces/choices.h"
+#include "traces/printable.h"
 #include "traces/size.h"
 
 #include <string.h>
@@ -243,7 +244,7 @@ json_t *summary_to_json(const struct summary *summary, const struct trace *trace
 static void print_size(FILE *out, const char *label, uint64_t bytes, const char *rest)
 {
     char *size = size_format(bytes);
-    fprintf(out, "%-18s %12s%s\n", label, size, rest);
+    text_print_line(out, "%-18s %12s%s", label, size, rest);
     g_free(size);
 }
 
@@ -261,12 +262,12 @@ char *summary_format_time(uint64_t ns)
 
 static void print_text(FILE *out, const char *label, const char *text)
 {
-    fprintf(out, "%-18s %s\n", label, !text ? "unknown" : text);
+    text_print_line(out, "%-18s %s", label, !text ? "unknown" : text);
 }
 
 static void print_origin(const struct trace *trace, const char *path, FILE *out)
 {
-    fprintf(out, "%s%s\n", path, trace->partial ? " (partial)" : "");
+    text_print_line(out, "%s%s", path, trace->partial ? " (partial)" : "");
     print_text(out, "model", trace->model);
     print_text(out, "precision", trace->precision);
     fprintf(out, "%-18s %u x %u tokens, %u micro-batch%s a step\n", "batch", trace->batch,
@@ -364,8 +365,8 @@ static void print_longest(const struct summary *summary, const struct trace *tra
         moment_id moment = summary->longest[i];
         const struct trace_operator *op = &trace->operators[moment];
         char *time = summary_format_time(op->duration_ns);
-        fprintf(out, "  moment %-9u %12s %6.1f%%  %s\n", moment, time,
-                share(summary, op->duration_ns), op->name);
+        text_print_line(out, "  moment %-9u %12s %6.1f%%  %s", moment, time,
+                        share(summary, op->duration_ns), op->name);
         g_free(time);
     }
     fputc('\n', out);
@@ -384,6 +385,6 @@ void summary_print(const struct summary *summary, const struct trace *trace,
     if (summary->missing->len == 0)
         fprintf(out, "%-18s nothing\n", "missing");
     for (guint i = 0; i < summary->missing->len; i++)
-        fprintf(out, "%-18s %s\n", i == 0 ? "missing" : "",
-                (const char *)g_ptr_array_index(summary->missing, i));
+        text_print_line(out, "%-18s %s", i == 0 ? "missing" : "",
+                        (const char *)g_ptr_array_index(summary->missing, i));
 }

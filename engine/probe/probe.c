@@ -5,6 +5,7 @@
 #include "engine/probe/probe_steps.h"
 #include "traces/failure.h"
 #include "traces/output_file.h"
+#include "traces/printable.h"
 
 #include <stdio.h>
 
@@ -79,7 +80,7 @@ bool probe_run(const struct device_ops *ops, const char *path,
     if (ok)
         ok = platform_write(platform, path, error) || failure_mark(error, FAILURE_RUNNING);
     if (ok)
-        printf("%s: %s\n", path, platform->name);
+        text_print_line(stdout, "%s: %s", path, platform->name);
     platform_free(platform);
     return ok;
 }

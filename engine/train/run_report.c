@@ -2,6 +2,7 @@
 
 #include "chunks/chunk_spread.h"
 #include "traces/output_file.h"
+#include "traces/printable.h"
 #include "traces/size.h"
 
 #include <errno.h>
@@ -132,16 +133,15 @@ static json_t *real_or_null(double value)
 
 /* ---- after training ---- */
 
-/* Returns the text whose bytes are the tokens, without what would disturb a terminal. */
+/* Returns the printable text whose bytes are the tokens. */
 static char *text_of(const GArray *sample)
 {
     g_autoptr(GString) bytes = g_string_new(NULL);
     for (uint32_t i = 0; i < sample->len; i++) {
         uint32_t token = g_array_index(sample, uint32_t, i);
-        bool shown = token >= ' ' ? token != 0x7f : token == '\n' || token == '\t';
-        g_string_append_c(bytes, shown && token <= UINT8_MAX ? (char)token : '?');
+        g_string_append_c(bytes, token && token <= UINT8_MAX ? (char)token : '?');
     }
-    return g_utf8_make_valid(bytes->str, (gssize)bytes->len);
+    return text_printable_lines(bytes->str);
 }
 
 static void print_summary_json(const struct run_plan *run, const struct run_summary *s)
@@ -191,7 +191,8 @@ void run_report_print(const struct run_plan *run, const struct run_summary *s, b
         print_summary_json(run, s);
         return;
     }
-    printf("%s, %s, %s\n", run->config->name, run->iteration->trace->precision, run->plan->made_by);
+    text_print_line(stdout, "%s, %s, %s", run->config->name, run->iteration->trace->precision,
+                    run->plan->made_by);
     printf("%-28s %12" G_GUINT64_FORMAT "\n", "steps", s->last.step);
     printf("%-28s %12.4f   from %.4f; unigram entropy of the text %.4f\n", "loss", s->last.loss,
            s->first_loss, s->unigram_entropy);
@@ -313,7 +314,7 @@ void run_report_print_dry(const struct run_plan *run, bool json)
     struct non_model_peak peak = find_non_model_peak(trace);
     uint32_t tightest = 0;
     uint64_t least = run_plan_least_device_bytes(run, &tightest);
-    printf("%s, %s, %s\n", run->config->name, trace->precision, plan->made_by);
+    text_print_line(stdout, "%s, %s, %s", run->config->name, trace->precision, plan->made_by);
     print_lists(run);
     print_with_moment("activations and workspaces", peak.bytes, trace, peak.moment);
     print_size("device memory", plan->arena_bytes, "taken at the start");

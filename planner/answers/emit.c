@@ -1,5 +1,6 @@
 #include "planner/answers/emit.h"
 #include "traces/output_file.h"
+#include "traces/printable.h"
 #include "traces/size.h"
 
 #include <jansson.h>
@@ -376,10 +377,10 @@ bool emit_beside(const char *plan_path, const char *format, const struct plan *p
     g_autofree char *path = g_build_filename(folder, emitted->file_name, NULL);
     bool ok = output_file_write(path, emitted->text, error);
     if (ok)
-        fprintf(out, "%s has the settings that come closest to the plan. They cannot express:\n",
-                path);
+        text_print_line(
+            out, "%s has the settings that come closest to the plan. They cannot express:", path);
     for (guint i = 0; ok && i < emitted->lost->len; i++)
-        fprintf(out, "  - %s\n", (const char *)g_ptr_array_index(emitted->lost, i));
+        text_print_line(out, "  - %s", (const char *)g_ptr_array_index(emitted->lost, i));
     emitted_free(emitted);
     return ok;
 }

@@ -1,4 +1,5 @@
 #include "planner/answers/explain.h"
+#include "traces/printable.h"
 #include "traces/size.h"
 #include "traces/terminal.h"
 
@@ -12,13 +13,13 @@ static void print_size(FILE *out, const char *label, uint64_t bytes)
 
 static void print_purpose(const struct plan *plan, FILE *out)
 {
-    fprintf(out, "Plan for %s, %s, batch %u, sequence %u, %u micro-batch%s a step\n",
-            plan->model ? plan->model : "an unnamed model",
-            plan->precision ? plan->precision : "unknown precision", plan->batch, plan->sequence,
-            plan->micro_batches, plan->micro_batches == 1 ? "" : "es");
-    fprintf(out, "  %-28s %s%s%s\n", "made by", plan->made_by, plan->policy ? ", eviction by " : "",
-            plan->policy ? plan->policy : "");
-    fprintf(out, "  %-28s %.16s...\n", "digest of the run", plan->digest);
+    text_print_line(out, "Plan for %s, %s, batch %u, sequence %u, %u micro-batch%s a step",
+                    plan->model ? plan->model : "an unnamed model",
+                    plan->precision ? plan->precision : "unknown precision", plan->batch,
+                    plan->sequence, plan->micro_batches, plan->micro_batches == 1 ? "" : "es");
+    text_print_line(out, "  %-28s %s%s%s", "made by", plan->made_by,
+                    plan->policy ? ", eviction by " : "", plan->policy ? plan->policy : "");
+    text_print_line(out, "  %-28s %.16s...", "digest of the run", plan->digest);
     print_size(out, "device budget", plan->device_budget);
     print_size(out, "device arena", plan->arena_bytes);
     if (plan->host_budget == UINT64_MAX)
@@ -195,7 +196,7 @@ static void print_excerpt(const struct plan *plan, const struct trace *trace, FI
         const char *name = "the end of the iteration";
         if (m < plan->moment_count)
             name = trace ? trace->operators[m].name : "";
-        fprintf(out, "  before moment %u%s%s\n", m, *name ? ": " : "", name);
+        text_print_line(out, "  before moment %u%s%s", m, *name ? ": " : "", name);
         for (uint32_t i = plan->first_action[m]; i < plan->first_action[m + 1]; i++)
             print_action(plan, &plan->actions[i], out);
         shown++;

@@ -3,6 +3,7 @@
 #include "planner/answers/budgets.h"
 #include "planner/answers/questions.h"
 #include "planner/search/search.h"
+#include "traces/printable.h"
 #include "traces/size.h"
 
 #include <string.h>
@@ -354,9 +355,10 @@ static void print_plan(const struct question *question, const struct model_confi
     g_autofree char *host = size_format(min_memory_taken(plan, MIN_HOST_MEMORY));
     g_autofree char *of_device = size_format(budget->device_budget);
     g_autofree char *of_host = size_format(budget->host_budget);
-    fprintf(out, "  %s, %.3g billion parameters, micro-batch %u, sequence %u, %s, %s\n",
-            config->name, (double)model_config_parameters(config) * 1e-9, largest->trace->batch,
-            largest->trace->sequence, precision_of(question), ways[largest->way].in_words);
+    text_print_line(out, "  %s, %.3g billion parameters, micro-batch %u, sequence %u, %s, %s",
+                    config->name, (double)model_config_parameters(config) * 1e-9,
+                    largest->trace->batch, largest->trace->sequence, precision_of(question),
+                    ways[largest->way].in_words);
     fprintf(out, "  takes %s of %s on the device, %s of %s on the host\n", device, of_device, host,
             of_host);
     fprintf(out, "  a step takes %.4g s, %.4g s of it stalled: %.4g tokens a second\n",
@@ -364,14 +366,21 @@ static void print_plan(const struct question *question, const struct model_confi
             tokens / plan->predicted.iteration_seconds);
 }
 
+/* Returns a word of a command, for a person to copy. */
+static char *word(const char *text)
+{
+    g_autofree char *quoted = g_shell_quote(text);
+    return text_printable(quoted);
+}
+
 /* Prints the commands that make the plan. */
 static void print_commands(const struct question *question, const char *config,
                            const struct largest *largest, FILE *out)
 {
     const struct search_options *budget = question->search;
-    g_autofree char *model = g_shell_quote(config);
-    g_autofree char *platform = g_shell_quote(question->platform_path);
-    g_autofree char *link = question->link ? g_shell_quote(question->link) : NULL;
+    g_autofree char *model = word(config);
+    g_autofree char *platform = word(question->platform_path);
+    g_autofree char *link = question->link ? word(question->link) : NULL;
     g_autofree char *device = size_exact(budget->device_budget);
     g_autofree char *host = budget->host_budget == UINT64_MAX ? g_strdup("unlimited")
                                                               : size_exact(budget->host_budget);
@@ -399,11 +408,11 @@ bool question_max_model(const struct question *question, FILE *out, bool *stoppe
     *stopped = largest.stopped;
     if (ok) {
         struct family_member *member = family_take(family, largest.value - 1);
-        fprintf(out, "The largest model that fits: %s\n", member->name);
+        text_print_line(out, "The largest model that fits: %s", member->name);
         print_plan(question, member->config, &largest, out);
         if (largest.beyond) {
             struct family_member *next = family_take(family, largest.value);
-            fprintf(out, "%s would not fit: %s\n", next->name, largest.beyond->message);
+            text_print_line(out, "%s would not fit: %s", next->name, largest.beyond->message);
             family_member_free(next);
         } else if (!family->members) {
             fprintf(out, "Deeper models are not tried\n");
@@ -431,7 +440,8 @@ bool question_max_batch(const struct question *question, FILE *out, bool *stoppe
         fprintf(out, "The largest micro-batch that fits: %u\n", largest.value);
         print_plan(question, config, &largest, out);
         if (largest.beyond)
-            fprintf(out, "%u would not fit: %s\n", largest.value + 1, largest.beyond->message);
+            text_print_line(out, "%u would not fit: %s", largest.value + 1,
+                            largest.beyond->message);
         print_commands(question, question->asked->max_batch, &largest, out);
     }
     largest_clear(&largest);

@@ -8,6 +8,7 @@
 #include "sim/operator_times.h"
 #include "sim/replay.h"
 #include "traces/failure.h"
+#include "traces/printable.h"
 #include "traces/trace_file.h"
 
 #include <stdio.h>
@@ -81,9 +82,11 @@ bool request_verify(const struct plan_paths *paths, GError **error)
               (!plan->certificate ||
                verify_certificate(plan, paths->plan, trace, paths->trace, error));
     if (ok)
-        printf("%s: valid, and moves the bytes that it predicts; a step takes %.4f s, %.4f s of it "
-               "stalled\n",
-               paths->plan, figures.iteration_seconds, figures.stall_seconds);
+        text_print_line(
+            stdout,
+            "%s: valid, and moves the bytes that it predicts; a step takes %.4f s, %.4f s of it "
+            "stalled",
+            paths->plan, figures.iteration_seconds, figures.stall_seconds);
     if (ok && plan->certificate)
         explain_certificate(plan->certificate, stdout);
     else if (ok)

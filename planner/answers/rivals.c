@@ -1,5 +1,6 @@
 #include "planner/answers/explain.h"
 #include "traces/output_file.h"
+#include "traces/printable.h"
 #include "traces/size.h"
 
 #include <math.h>
@@ -146,7 +147,7 @@ void explain_rivals(const struct search_result *result, enum objective objective
                                          : g_strdup("-");
         g_autofree char *seconds = found ? g_strdup_printf("%.4f", rival->figures.iteration_seconds)
                                          : g_strdup("-");
-        fprintf(out, "  %10s %11s  %-66s %s\n", seconds, traffic, rival->what, rival->why);
+        text_print_line(out, "  %10s %11s  %-66s %s", seconds, traffic, rival->what, rival->why);
     }
     if (rivals->len > top)
         fprintf(out, "  %u more; --top all shows them\n", rivals->len - top);

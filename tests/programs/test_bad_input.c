@@ -1,7 +1,6 @@
 /* Bad input gets one clear line that names file, place and reason; nothing is written. */
-#include "workshop.h"
+#include "database.h"
 
-#include <sqlite3.h>
 #include <string.h>
 
 #define RUN     "pstar-run --model model --data text.txt --batch 2 --seq 32 --steps 1 "
@@ -211,7 +210,10 @@ static const struct bad table[] = {
      "pstar-sim good.pstar --device-memory 1MiB --platform sparse.json",
      2,
      {"sparse.json: has 4 GiB"}},
-    {"text/terminal", "pstar-run --model model --data 'x\033[31m\ny\302\233'", 2, {"x?[31m y?: "}},
+    {"text/terminal",
+     "pstar-run --model model --data 'x\033[31m\ny\302\233'",
+     2,
+     {"x\xEF\xBF\xBD[31m y\xEF\xBF\xBD: "}},
     {"config/missing", "pstar-run --model none --data text.txt", 2, {"none", "No such file"}},
     {"config/not-json", "pstar-run --model text.txt --data text.txt", 2, {"text.txt:1:"}},
     {"config/no-layers",
@@ -339,16 +341,6 @@ static void write_part(const char *from, const char *to, double share)
     g_free(bytes);
 }
 
-static void alter_database(const char *name, const char *sql)
-{
-    char *path = workshop_path(workshop, name);
-    sqlite3 *database = NULL;
-    g_assert_cmpint(sqlite3_open(path, &database), ==, SQLITE_OK);
-    g_assert_cmpint(sqlite3_exec(database, sql, NULL, NULL, NULL), ==, SQLITE_OK);
-    g_assert_cmpint(sqlite3_close(database), ==, SQLITE_OK);
-    g_free(path);
-}
-
 /* The good plan with its first fetch aimed where nothing may lie. */
 static void write_impossible_plan(void)
 {
@@ -397,23 +389,23 @@ static void write_files(void)
 {
     workshop_must_run(workshop, "pstar-trace synth --model model --batch 2 --seq 32 "
                                 "--precision fp32 -o good.pstar");
-    alter_database("good.pstar", "UPDATE operators SET duration_ns = 1000");
+    workshop_alter(workshop, "good.pstar", "UPDATE operators SET duration_ns = 1000");
     workshop_must_run(workshop, "truncate -s 4G sparse.json");
     workshop_must_run(workshop, "pstar-plan good.pstar --device-memory 1MiB -o good.json");
     write_part("good.pstar", "truncated.pstar", 0.5);
     write_part("good.pstar", "version.pstar", 1.0);
-    alter_database("version.pstar", "PRAGMA user_version = 99");
+    workshop_alter(workshop, "version.pstar", "PRAGMA user_version = 99");
     write_part("good.pstar", "broken.pstar", 1.0);
-    alter_database("broken.pstar", "UPDATE accesses SET tensor = 100000 WHERE id = 3");
+    workshop_alter(workshop, "broken.pstar", "UPDATE accesses SET tensor = 100000 WHERE id = 3");
     write_part("good.pstar", "memset.pstar", 1.0);
-    alter_database("memset.pstar", MEMSETS("9, 1"));
+    workshop_alter(workshop, "memset.pstar", MEMSETS("9, 1"));
     write_part("good.pstar", "call.pstar", 1.0);
-    alter_database("call.pstar",
+    workshop_alter(workshop, "call.pstar",
                    MEMSETS("1, 9") "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start, end, "
                                    "globalTid, correlationId, eventClass, nameId, returnValue);"
                                    "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (1, 2, 0, 8, 0, "
                                    "1, 0)");
-    alter_database("other.db", "CREATE TABLE guests (name TEXT)");
+    workshop_alter(workshop, "other.db", "CREATE TABLE guests (name TEXT)");
     write_part("good.json", "truncated.json", 0.5);
     write_impossible_plan();
 

@@ -1,4 +1,5 @@
 #include "traces/activity/activity_summary.h"
+#include "traces/printable.h"
 #include "traces/size.h"
 #include "traces/summary.h"
 
@@ -37,10 +38,10 @@ static void print_device(const struct activity_summary *summary,
 {
     g_autofree char *label = g_strdup_printf("device %u", device->device);
     g_autofree char *size = size_format(device->gpu ? device->gpu->memory_bytes : 0);
-    fprintf(out, "%-18s %s%s%s\n", label,
-            device->gpu && device->gpu->name ? device->gpu->name : "not described",
-            device->gpu && device->gpu->memory_bytes > 0 ? ", " : "",
-            device->gpu && device->gpu->memory_bytes > 0 ? size : "");
+    text_print_line(out, "%-18s %s%s%s", label,
+                    device->gpu && device->gpu->name ? device->gpu->name : "not described",
+                    device->gpu && device->gpu->memory_bytes > 0 ? ", " : "",
+                    device->gpu && device->gpu->memory_bytes > 0 ? size : "");
     if (device->first_ns <= device->last_ns) {
         g_autofree char *busy = summary_format_time(device->busy_ns);
         g_autofree char *whole = summary_format_time(device->last_ns - device->first_ns);
@@ -87,11 +88,9 @@ static void print_kernels(const struct activity_summary *summary, FILE *out)
                                                              struct kernel_summary, i);
         g_autofree char *time = summary_format_time(kernel->total_ns);
         g_autofree char *longest = summary_format_time(kernel->longest_ns);
-        bool cut = g_utf8_strlen(kernel->name, -1) > WIDEST_NAME;
-        g_autofree char *name = cut ? g_utf8_substring(kernel->name, 0, WIDEST_NAME) : NULL;
-        fprintf(out, "%-18s %12s %6.1f%% %7u %12s   %s%s\n", "", time,
-                percent(kernel->total_ns, summary->kernel_ns), kernel->count, longest,
-                cut ? name : kernel->name, cut ? "..." : "");
+        g_autofree char *name = text_shortened(kernel->name, WIDEST_NAME);
+        fprintf(out, "%-18s %12s %6.1f%% %7u %12s   %s\n", "", time,
+                percent(kernel->total_ns, summary->kernel_ns), kernel->count, longest, name);
     }
 }
 
