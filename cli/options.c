@@ -1,5 +1,6 @@
 #include "cli/options.h"
 
+#include "cli/suggest.h"
 #include "traces/failure.h"
 #include "traces/output_file.h"
 #include "traces/size.h"
@@ -24,6 +25,7 @@ static const struct {
                            "SIZE|LIST=SIZE,..", 0},
     [OPTION_DEVICE_MEMORY] = {"device-memory", "Budget of device memory", "SIZE", 0},
     [OPTION_EMIT_PLAN] = {"emit-plan", "Write the plan, for pstar-run --plan", "PLAN", 0},
+    [OPTION_HELP] = {"help", "Print the options", NULL, 'h'},
     [OPTION_HOST_EMBEDDING] = {"host-embedding", "Run the embedding on the host", NULL, 0},
     [OPTION_HOST_MEMORY] = {"host-memory", "Budget of host memory", "SIZE", 0},
     [OPTION_HOST_UPDATE] = {"host-update", "Run the optimizer on the host", NULL, 0},
@@ -50,6 +52,8 @@ static const struct {
                          0},
     [OPTION_POLICY] = {"policy", "Eviction policy", "NAME|./MINE.so", 0},
     [OPTION_PRECISION] = {"precision", "Precision of parameters and activations", "fp32|bf16", 0},
+    [OPTION_QUIET] = {"quiet", "Print errors and warnings only, and results that no file receives",
+                      NULL, 'q'},
     [OPTION_RECOMPUTE] = {"recompute", "Layers that compute their activations again",
                           "all|none|0,2,5-7", 0},
     [OPTION_SEED] = {"seed", "Seed of all random choices", "N", 0},
@@ -60,7 +64,16 @@ static const struct {
                          "chrome://tracing",
                          "FILE", 0},
     [OPTION_TOP] = {"top", "How many of the best to print", "N|all", 0},
+    [OPTION_VERBOSE] = {"verbose",
+                        "Also print files read and written, progress every second, time and memory",
+                        NULL, 'v'},
+    [OPTION_VERSION] = {"version", "Print the version", NULL, 0},
 };
+
+const struct option options_common[COMMON_OPTIONS] = {{.shared = OPTION_HELP},
+                                                      {.shared = OPTION_QUIET},
+                                                      {.shared = OPTION_VERBOSE},
+                                                      {.shared = OPTION_VERSION}};
 
 bool options_parse_top(const char *text, uint32_t usual, uint32_t *top, GError **error)
 {
@@ -74,16 +87,28 @@ bool options_parse_top(const char *text, uint32_t usual, uint32_t *top, GError *
     return true;
 }
 
-static const char *name_of(const struct option *option)
+const char *option_name(const struct option *option)
 {
     return option->arguments ? G_OPTION_REMAINING
            : option->shared  ? table[option->shared].name
                              : option->name;
 }
 
-static const char *value_of(const struct option *option)
+char option_letter(const struct option *option)
+{
+    return option->shared ? table[option->shared].letter : option->letter;
+}
+
+const char *option_value(const struct option *option)
 {
     return option->value || !option->shared ? option->value : table[option->shared].value;
+}
+
+char *option_help(const struct option *option)
+{
+    const char *shared = option->shared ? table[option->shared].help : NULL;
+    return shared && option->help ? g_strconcat(shared, "; ", option->help, NULL)
+                                  : g_strdup(shared ? shared : option->help);
 }
 
 static bool refuse(const struct option *option, const char *text, GError **error,
@@ -95,7 +120,7 @@ static bool refuse(const struct option *option, const char *text, GError **error
     va_start(arguments, format);
     g_autofree char *why = g_strdup_vprintf(format, arguments);
     va_end(arguments);
-    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--%s %s: %s", name_of(option),
+    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--%s %s: %s", option_name(option),
                 text, why);
     return false;
 }
@@ -144,19 +169,19 @@ static bool parse_size(const struct option *option, const char *text, GError **e
 {
     if (size_parse(text, option->size, error))
         return true;
-    g_prefix_error(error, "--%s: ", name_of(option));
+    g_prefix_error(error, "--%s: ", option_name(option));
     return false;
 }
 
 static bool parse_choice(const struct option *option, const char *text, GError **error)
 {
-    g_auto(GStrv) words = g_strsplit(value_of(option), "|", -1);
+    g_auto(GStrv) words = g_strsplit(option_value(option), "|", -1);
     for (uint8_t i = 0; words[i]; i++)
         if (strcmp(words[i], text) == 0) {
             *option->choice = i;
             return true;
         }
-    return refuse(option, text, error, "must be one of %s", value_of(option));
+    return refuse(option, text, error, "must be one of %s", option_value(option));
 }
 
 static bool parse_text(const struct option *option, const char *text, GError **error)
@@ -177,18 +202,13 @@ struct raw {
 
 static GOptionEntry entry_of(const struct option *option, struct raw *raw, GStringChunk *strings)
 {
-    const char *help = option->shared ? table[option->shared].help : option->help;
-    if (option->shared && option->help) {
-        g_autofree char *both = g_strconcat(help, "; ", option->help, NULL);
-        help = g_string_chunk_insert(strings, both);
-    }
-    GOptionEntry entry = {.long_name = name_of(option),
-                          .short_name = option->shared ? table[option->shared].letter
-                                                       : option->letter,
+    g_autofree char *help = option_help(option);
+    GOptionEntry entry = {.long_name = option_name(option),
+                          .short_name = option_letter(option),
                           .arg = G_OPTION_ARG_STRING,
                           .arg_data = &raw->text,
-                          .description = help,
-                          .arg_description = value_of(option)};
+                          .description = help ? g_string_chunk_insert(strings, help) : NULL,
+                          .arg_description = option_value(option)};
     if (option->flag) {
         entry.arg = G_OPTION_ARG_NONE;
         entry.arg_data = &raw->flag;
@@ -205,25 +225,8 @@ static GOptionEntry entry_of(const struct option *option, struct raw *raw, GStri
     return entry;
 }
 
-/* The values that GOption sets for the options of every program. */
-struct raw_common {
-    gboolean version, quiet, verbose;
-};
-
-static void append_common(GArray *entries, struct raw_common *common)
-{
-    const GOptionEntry added[] = {
-        {"quiet", 'q', 0, G_OPTION_ARG_NONE, &common->quiet,
-         "Print errors and warnings only, and results that no file receives", NULL},
-        {"verbose", 'v', 0, G_OPTION_ARG_NONE, &common->verbose,
-         "Also print files read and written, progress every second, time and memory", NULL},
-        {"version", 0, 0, G_OPTION_ARG_NONE, &common->version, "Print the version", NULL},
-    };
-    g_array_append_vals(entries, added, G_N_ELEMENTS(added));
-}
-
 static void add_group(GOptionContext *context, const struct option_group *group, struct raw *raw,
-                      struct raw_common *common, GStringChunk *strings)
+                      GStringChunk *strings)
 {
     GArray *entries = g_array_new(TRUE, TRUE, sizeof(GOptionEntry));
     for (size_t i = 0; i < group->count; i++) {
@@ -236,7 +239,6 @@ static void add_group(GOptionContext *context, const struct option_group *group,
         g_option_group_add_entries(added, (const GOptionEntry *)(void *)entries->data);
         g_option_context_add_group(context, added);
     } else {
-        append_common(entries, common);
         g_option_context_add_main_entries(context, (const GOptionEntry *)(void *)entries->data,
                                           NULL);
     }
@@ -255,32 +257,77 @@ static bool take_values(const struct option_group *group, const struct raw *raw,
     return true;
 }
 
-bool options_parse(GOptionContext *context, const struct option_group *groups, size_t group_count,
-                   int argc, char **argv, struct common_options *common, GError **error)
+/* Appends the option that the first unknown one of the command line may stand for. */
+static void suggest_option(const struct option_group *groups, size_t group_count, char **argv,
+                           GError **error)
+{
+    g_autoptr(GPtrArray) names = g_ptr_array_new();
+    for (size_t g = 0; g < group_count; g++)
+        for (size_t i = 0; i < groups[g].count; i++)
+            if (!groups[g].options[i].arguments)
+                g_ptr_array_add(names, (char *)option_name(&groups[g].options[i]));
+    for (; *argv; argv++) {
+        g_autofree char *word = g_str_has_prefix(*argv, "--")
+                                    ? g_strndup(*argv + 2, strcspn(*argv + 2, "="))
+                                    : NULL;
+        if (!word || !*word || g_ptr_array_find_with_equal_func(names, word, g_str_equal, NULL))
+            continue;
+        const char *meant = suggest(word, names);
+        g_autofree char *hint = meant ? g_strdup_printf("; did you mean --%s?", meant)
+                                      : g_strdup("; see --help");
+        g_autofree char *message = g_strconcat((*error)->message, hint, NULL);
+        g_clear_error(error);
+        g_set_error_literal(error, G_OPTION_ERROR, G_OPTION_ERROR_UNKNOWN_OPTION, message);
+        return;
+    }
+}
+
+/* Parses the command line into the groups' raw values. *extra becomes the first argument that no
+ * option takes, or NULL. */
+static bool parse_raw(GOptionContext *context, const struct option_group *groups,
+                      size_t group_count, struct raw **raw, int argc, char **argv,
+                      const char **extra, GError **error)
 {
     enum { CHUNK_BYTES = 1024 };
     GStringChunk *strings = g_string_chunk_new(CHUNK_BYTES);
-    g_autofree struct raw **raw = g_new(struct raw *, group_count);
     g_autofree char **rest = g_memdup2(argv, ((gsize)argc + 1) * sizeof *argv);
-    struct raw_common asked = {0};
     for (size_t g = 0; g < group_count; g++) {
         raw[g] = g_new0(struct raw, groups[g].count);
-        add_group(context, &groups[g], raw[g], &asked, strings);
+        add_group(context, &groups[g], raw[g], strings);
     }
     bool ok = g_option_context_parse(context, &argc, &rest, error);
-    if (ok && !asked.version && argc > 1)
-        ok = options_refuse(error, "unexpected argument '%s'", rest[1]);
-    if (ok && asked.quiet && asked.verbose)
-        ok = options_refuse(error, "--quiet and --verbose exclude each other");
-    for (size_t g = 0; ok && !asked.version && g < group_count; g++)
+    if (!ok && g_error_matches(*error, G_OPTION_ERROR, G_OPTION_ERROR_UNKNOWN_OPTION))
+        suggest_option(groups, group_count, argv, error);
+    *extra = argc > 1 ? rest[1] : NULL;
+    g_string_chunk_free(strings);
+    return ok;
+}
+
+bool options_parse(GOptionContext *context, const struct option_group *groups, size_t group_count,
+                   int argc, char **argv, struct common_options *common, GError **error)
+{
+    const struct option rows[] = {{.shared = OPTION_QUIET, .flag = &common->quiet},
+                                  {.shared = OPTION_VERBOSE, .flag = &common->verbose},
+                                  {.shared = OPTION_VERSION, .flag = &common->version}};
+    size_t count = group_count + 1;
+    g_autofree struct option_group *all = g_new(struct option_group, count);
+    g_autofree struct raw **raw = g_new(struct raw *, count);
+    memcpy(all, groups, group_count * sizeof *groups);
+    all[group_count] = (struct option_group){.options = rows, .count = G_N_ELEMENTS(rows)};
+    const char *extra = NULL;
+    bool ok = parse_raw(context, all, count, raw, argc, argv, &extra, error) &&
+              take_values(&all[group_count], raw[group_count], error);
+    if (ok && extra && !common->version)
+        ok = options_refuse(error, "unexpected argument '%s'", extra);
+    for (size_t g = 0; ok && !common->version && g < group_count; g++)
         ok = take_values(&groups[g], raw[g], error);
-    *common = (struct common_options){asked.version, asked.quiet, asked.verbose};
-    for (size_t g = 0; g < group_count; g++) {
-        for (size_t i = 0; i < groups[g].count; i++)
+    if (ok && common->quiet && common->verbose)
+        ok = options_refuse(error, "--quiet and --verbose exclude each other");
+    for (size_t g = 0; g < count; g++) {
+        for (size_t i = 0; i < all[g].count; i++)
             g_free(raw[g][i].text);
         g_free(raw[g]);
     }
-    g_string_chunk_free(strings);
     return ok;
 }
 
@@ -322,11 +369,12 @@ static bool check_pair(const struct option *output, const struct option *other, 
         return true;
     for (char **argument = arguments; argument && *argument; argument++)
         if (are_same(path, *argument))
-            return options_refuse(error, "--%s %s: would replace an input", name_of(output), path);
+            return options_refuse(error, "--%s %s: would replace an input", option_name(output),
+                                  path);
     if (!other->file || !*other->file || !are_same(path, *other->file))
         return true;
-    return options_refuse(error, "--%s %s: is also the file of --%s", name_of(output), path,
-                          name_of(other));
+    return options_refuse(error, "--%s %s: is also the file of --%s", option_name(output), path,
+                          option_name(other));
 }
 
 static bool check_place(const struct option *option, GError **error)
@@ -335,7 +383,7 @@ static bool check_place(const struct option *option, GError **error)
     bool ok = option->use == OPTION_WRITES_FOLDER ? output_folder_has_place(path, error)
                                                   : output_file_has_place(path, error);
     if (!ok) {
-        g_prefix_error(error, "--%s: ", name_of(option));
+        g_prefix_error(error, "--%s: ", option_name(option));
         failure_mark(error, FAILURE_RUNNING);
     }
     return ok;
@@ -346,7 +394,7 @@ static bool check_output(const struct option *output, const struct option_group 
 {
     if (is_standard_output(*output->file))
         return output->use == OPTION_WRITES ||
-               options_refuse(error, "--%s %s: cannot go to standard output", name_of(output),
+               options_refuse(error, "--%s %s: cannot go to standard output", option_name(output),
                               *output->file);
     for (size_t g = 0; g < group_count; g++)
         for (size_t i = 0; i < groups[g].count; i++)
@@ -378,7 +426,7 @@ bool options_check_outputs(const struct option_group *groups, size_t group_count
                 continue;
             if (printed)
                 return options_refuse(error, "--%s and --%s cannot both go to standard output",
-                                      name_of(printed), name_of(option));
+                                      option_name(printed), option_name(option));
             printed = option;
         }
     if (printed)

@@ -17,6 +17,7 @@ enum shared_option {
     OPTION_CHUNK_SIZE,
     OPTION_DEVICE_MEMORY,
     OPTION_EMIT_PLAN,
+    OPTION_HELP,
     OPTION_HOST_EMBEDDING,
     OPTION_HOST_MEMORY,
     OPTION_HOST_UPDATE,
@@ -33,12 +34,15 @@ enum shared_option {
     OPTION_PLATFORM,
     OPTION_POLICY,
     OPTION_PRECISION,
+    OPTION_QUIET,
     OPTION_RECOMPUTE,
     OPTION_SEED,
     OPTION_SEQUENCE,
     OPTION_THREADS,
     OPTION_TIMELINE,
     OPTION_TOP,
+    OPTION_VERBOSE,
+    OPTION_VERSION,
     SHARED_OPTIONS
 };
 
@@ -59,6 +63,8 @@ struct option {
     char letter;               /* 'o' for -o; 0 if it has no short name */
     const char *help;          /* of a shared option: appended to the table's help; may be NULL */
     const char *value;         /* the value's name in --help; NULL for the table's name */
+    char **(*words)(void);     /* returns names that the value may have, for completion, to be freed
+                                * with g_strfreev; may be NULL */
 
     /* Pointers to the target. Exactly one is set, and its type decides how the text is parsed. If
      * the option is not given, the target keeps its value. */
@@ -83,7 +89,20 @@ struct option_group {
     size_t count;
 };
 
-/* The options that every program has. */
+/* The options that every program has, for lists of options. They have no targets. */
+enum { COMMON_OPTIONS = 4 };
+extern const struct option options_common[COMMON_OPTIONS];
+
+/* Return the option's name without dashes, its letter (0 if it has none), and its value's name
+ * (NULL if it takes no value). */
+const char *option_name(const struct option *option);
+char option_letter(const struct option *option);
+const char *option_value(const struct option *option);
+
+/* Returns the option's help; free with g_free. */
+char *option_help(const struct option *option);
+
+/* What was given of options_common. */
 struct common_options {
     bool version, quiet, verbose;
 };

@@ -1,6 +1,8 @@
 #include "cli/program.h"
 
 #include "chunks/plan.h"
+#include "cli/completion.h"
+#include "cli/manual.h"
 #include "traces/failure.h"
 #include "traces/size.h"
 
@@ -8,6 +10,7 @@
 #include <fcntl.h>
 #include <locale.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,9 +27,17 @@ enum exit_status exit_status_of(const GError *error)
 
 static GOptionContext *context_of(const struct program *program)
 {
-    GOptionContext *context = g_option_context_new(program->usage);
+    g_autofree char *purpose = program->purpose ? g_strconcat("- ", program->purpose, NULL) : NULL;
+    GOptionContext *context = g_option_context_new(purpose);
+    g_autoptr(GString) end = g_string_new(program->description);
+    for (size_t i = 0; i < program->example_count; i++)
+        g_string_append_printf(end, "%s  %s\n    %s\n",
+                               i          ? ""
+                               : end->len ? "\nExamples:\n"
+                                          : "Examples:\n",
+                               program->examples[i].what, program->examples[i].command);
     g_option_context_set_summary(context, program->summary);
-    g_option_context_set_description(context, program->description);
+    g_option_context_set_description(context, end->str);
     g_option_context_set_strict_posix(context, program->strict_posix);
     if (program->command) {
         g_autofree char *name = g_strconcat(program->name, " ", program->command, NULL);
@@ -125,6 +136,14 @@ int program_main(const struct program *program, int argc, char **argv)
     struct common_options common = {false, false, false};
     int status = STATUS_DONE;
     setlocale(LC_CTYPE, "");
+    if (argc > 1 && strcmp(argv[1], COMPLETION_ARGUMENT) == 0) {
+        completion_print(program, argc - 2, argv + 2);
+        return STATUS_DONE;
+    }
+    if (argc == 2 && strcmp(argv[1], MANUAL_ARGUMENT) == 0) {
+        manual_print(program);
+        return STATUS_DONE;
+    }
     GOptionContext *context = context_of(program);
     bool ok = options_parse(context, program->groups, program->group_count, argc, argv, &common,
                             &error);

@@ -22,11 +22,18 @@ enum exit_status exit_status_of(const GError *error);
  * is set, or if a signal ended the work. The console is valid until it returns. */
 typedef int program_run(void *data, const struct console *console, GError **error);
 
+/* A command line that works, for --help and the manual page. */
+struct example {
+    const char *what, *command; /* what it does, as a sentence */
+};
+
 struct program {
     const char *name;                  /* "pstar-sim": begins each message */
     const char *command;               /* "info" in a program with commands; otherwise NULL */
-    const char *usage;                 /* the parameter string for GOption; may be NULL */
+    const char *purpose;               /* "search for the best plan"; NULL of a command */
     const char *summary, *description; /* of --help; description may be NULL */
+    const struct example *examples;
+    size_t example_count;
     const struct option_group *groups; /* the first is the main one */
     size_t group_count;
     bool strict_posix; /* the first argument that is not an option ends the options */

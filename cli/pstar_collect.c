@@ -136,9 +136,20 @@ int main(int argc, char **argv)
          .help = "Switch PyTorch to the allocator that shows each tensor to CUPTI"},
         {.arguments = &a.command, .use = OPTION_RUNS, .value = "-- COMMAND ..."},
     };
+    static const struct example examples[] = {
+        {"Record the second iteration of a training.",
+         "pstar-collect -o run.pstar -- pstar-run --model models/configs/demo-11m.json --data "
+         "text.txt --steps 3"},
+        {"Record every iteration from the third to the fifth, in a file for each process.",
+         "pstar-collect --iterations 2:5 -o run-%p.pstar -- pstar-run --model "
+         "models/configs/demo-11m.json --data text.txt --steps 6"},
+    };
     const struct option_group group = {.options = options, .count = G_N_ELEMENTS(options)};
     const struct program program = {
         .name = "pstar-collect",
+        .purpose = "record a training step of any program that is annotated with NVTX",
+        .examples = examples,
+        .example_count = G_N_ELEMENTS(examples),
         .summary =
             "Runs COMMAND and records what it annotates with NVTX: tensors, operators, accesses\n"
             "and buffers of the chosen iterations, with the operators' durations. Also records\n"

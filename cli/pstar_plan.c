@@ -358,6 +358,16 @@ int main(int argc, char **argv)
          .text = &q->precision,
          .help = "with --max-model, --max-batch; default: bf16"},
     };
+    static const struct example examples[] = {
+        {"Search for a plan.",
+         "pstar-plan run.pstar --device-memory 80MiB --platform machine.json -o plan.json"},
+        {"Check the plan, and the proof of how far it is from the optimum.",
+         "pstar-plan --verify plan.json run.pstar --platform machine.json"},
+        {"Print the plan for a person.", "pstar-plan --explain plan.json run.pstar"},
+        {"Find the largest batch with which a model fits a machine.",
+         "pstar-plan --max-batch models/configs/gpt2.json --seq 256 --platform "
+         "platforms/a100-40gb.json"},
+    };
     const struct option_group groups[] = {
         {.options = options, .count = G_N_ELEMENTS(options)},
         {.name = "questions",
@@ -368,6 +378,9 @@ int main(int argc, char **argv)
     };
     const struct program program = {
         .name = "pstar-plan",
+        .purpose = "search for the best plan, explain plans and verify them",
+        .examples = examples,
+        .example_count = G_N_ELEMENTS(examples),
         .summary =
             "Searches for the plan with which pstar-run trains fastest: chunk sizes, tensor\n"
             "orders, homes of chunks, where the optimizer runs, which layers are computed again,\n"

@@ -57,9 +57,17 @@ int main(int argc, char **argv)
          .help = "Print the figures as well, drawn with characters; -o may be left out"},
         {.arguments = &a.files, .value = "FILES..."},
     };
+    static const struct example examples[] = {
+        {"Write a page about a step, a sweep and a plan.",
+         "pstar-report run.pstar sweep.json plan.json -o report"},
+        {"Print what a run took, without a page.", "pstar-report run.pstar run.jsonl --text"},
+    };
     const struct option_group group = {.options = options, .count = G_N_ELEMENTS(options)};
     const struct program program = {
         .name = "pstar-report",
+        .purpose = "say and draw why a step takes as long as it does, and what to change",
+        .examples = examples,
+        .example_count = G_N_ELEMENTS(examples),
         .summary =
             "Explains why a training step is slow and what to change. Reads traces (*.pstar),\n"
             "timelines (pstar-sim --timeline), plans (plan.json), sweeps (pstar-sim --json) and\n"

@@ -294,9 +294,23 @@ int main(int argc, char **argv)
          .use = OPTION_WRITES,
          .help = "with --probe; default: machine.json"},
     };
+    static const struct example examples[] = {
+        {"Train with room for 200 MiB on the device, and log every step.",
+         "pstar-run --model models/configs/demo-11m.json --data text.txt --device-memory 200MiB "
+         "--steps 3 --log run.jsonl"},
+        {"Train with a plan.", "pstar-run --model models/configs/demo-11m.json --data text.txt "
+                               "--plan plan.json --steps 3"},
+        {"Print how much a run would move, without training.",
+         "pstar-run --model models/configs/demo-11m.json --data text.txt --device-memory 200MiB "
+         "--dry-run"},
+    };
     const struct option_group group = {.options = options, .count = G_N_ELEMENTS(options)};
     const struct program program = {.name = "pstar-run",
-                                    .usage = "- train a model that may exceed the device's memory",
+                                    .purpose = "train a model that may exceed the device's memory",
+                                    .summary = "Trains a model of the GPT-2 family by a plan, or "
+                                               "by an eviction policy.",
+                                    .examples = examples,
+                                    .example_count = G_N_ELEMENTS(examples),
                                     .groups = &group,
                                     .group_count = 1,
                                     .run = run,

@@ -186,6 +186,15 @@ static void append_policy(GString *text, const struct pstar_policy_ops *policy)
         g_string_append_printf(text, "  %-14s %s=%g: %s\n", "", p->name, p->usual, p->summary);
 }
 
+static char **strategy_names(void)
+{
+    GPtrArray *names = g_ptr_array_new();
+    for (const struct strategy_ops *const *s = strategy_all; *s; s++)
+        g_ptr_array_add(names, g_strdup((*s)->name));
+    g_ptr_array_add(names, NULL);
+    return (char **)g_ptr_array_free(names, FALSE);
+}
+
 static char *describe_policies(void)
 {
     GString *text = g_string_new("Policies:\n");
@@ -221,6 +230,7 @@ int main(int argc, char **argv)
          .value = "NAME,..|all"},
         {.name = "strategy",
          .text = &a.strategy,
+         .words = strategy_names,
          .help = "Strategies of other systems, such as zero-offload,twinflow:0.3",
          .value = "NAME,..|all"},
         {.shared = OPTION_NO_CLIP, .flag = &a.no_clip},
@@ -275,10 +285,20 @@ int main(int argc, char **argv)
          .help = "Print how well latency and rate fit the platform's copies"},
         {.arguments = &a.files, .value = "TRACE"},
     };
+    static const struct example examples[] = {
+        {"Compare two policies at five chunk sizes.",
+         "pstar-sim run.pstar --device-memory 200MiB --policy opt,lru --chunk-size 1MiB:4MiB"},
+        {"Compare other systems' strategies at two budgets, on a measured machine.",
+         "pstar-sim run.pstar --device-memory 30%,50% --platform machine.json --strategy all "
+         "--json sweep.json"},
+    };
     const struct option_group group = {.options = options, .count = G_N_ELEMENTS(options)};
     g_autofree char *description = describe_policies();
     const struct program program = {
         .name = "pstar-sim",
+        .purpose = "replay a step for any chunk size, policy, strategy, budget and link",
+        .examples = examples,
+        .example_count = G_N_ELEMENTS(examples),
         .summary =
             "Replays one training iteration under every combination of chunk size, eviction\n"
             "policy and memory budget, and prints what each would move and take.",

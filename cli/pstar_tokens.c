@@ -115,15 +115,24 @@ int main(int argc, char **argv)
          .help = "Print the text of these tokens instead",
          .value = "N N .."},
         {.shared = OPTION_OUTPUT, .file = &a.output, .use = OPTION_WRITES},
-        {.arguments = &a.files},
+        {.arguments = &a.files, .value = "TEXT"},
+    };
+    static const struct example examples[] = {
+        {"Write the tokens of a text for a model whose tokenizer lies in the folder gpt2.",
+         "pstar-tokens --model gpt2 text.txt -o text.bin"},
+        {"Print the text of three tokens.", "pstar-tokens --model gpt2 --decode '72 101 108'"},
     };
     const struct option_group group = {.options = options, .count = G_N_ELEMENTS(options)};
     const struct program program = {
         .name = "pstar-tokens",
-        .usage = "TEXT - write the tokens of a text for pstar-run --data",
-        .summary = "The tokenizer is GPT-2's byte-level BPE with the model's own vocabulary. The "
-                   "file is llm.c's: 256 int32,\nthen uint16 tokens, or uint32 tokens if the "
-                   "vocabulary has more than 65,536.",
+        .purpose = "turn a text into the tokens of a model",
+        .summary =
+            "Writes the tokens of a text for pstar-run --data. The tokenizer is GPT-2's "
+            "byte-level\n"
+            "BPE with the model's own vocabulary. The file is llm.c's: 256 int32, then uint16\n"
+            "tokens, or uint32 tokens if the vocabulary has more than 65,536.",
+        .examples = examples,
+        .example_count = G_N_ELEMENTS(examples),
         .groups = &group,
         .group_count = 1,
         .run = run,

@@ -1,5 +1,7 @@
 /* pstar-trace: looks at traces, exports them, and synthesises them. */
 #include "cli/pstar_trace.h"
+
+#include "cli/commands.h"
 #include "traces/export.h"
 #include "traces/failure.h"
 #include "traces/output_file.h"
@@ -9,13 +11,16 @@
 
 #include <string.h>
 
-int pstar_trace_command(const char *command, const char *summary, const struct option *options,
-                        size_t option_count, program_run *run, void *data, int argc, char **argv)
+int pstar_trace_command(const char *command, const char *summary, const struct example *example,
+                        const struct option *options, size_t option_count, program_run *run,
+                        void *data, int argc, char **argv)
 {
     const struct option_group group = {.options = options, .count = option_count};
     const struct program program = {.name = "pstar-trace",
                                     .command = command,
                                     .summary = summary,
+                                    .examples = example,
+                                    .example_count = 1,
                                     .groups = &group,
                                     .group_count = 1,
                                     .run = run,
@@ -87,9 +92,10 @@ static int info(int argc, char **argv)
          .help = "to standard output, as one object"},
         {.arguments = &a.files, .value = "TRACE"},
     };
-    return pstar_trace_command("info",
-                               "Prints what ran, the memory it takes, and where its time goes.",
-                               options, G_N_ELEMENTS(options), run_info, &a, argc, argv);
+    return pstar_trace_command(
+        "info", "Prints what ran, the memory it takes, and where its time goes.",
+        &(struct example){"Look at a recorded step.", "pstar-trace info run.pstar"}, options,
+        G_N_ELEMENTS(options), run_info, &a, argc, argv);
 }
 
 /* ---- check ---- */
@@ -138,6 +144,7 @@ static int check(int argc, char **argv)
     return pstar_trace_command("check",
                                "Reads whole traces and checks them. Ends with status 2 if one is "
                                "damaged or contradicts itself.",
+                               &(struct example){"Check a trace.", "pstar-trace check run.pstar"},
                                options, G_N_ELEMENTS(options), run_check, &files, argc, argv);
 }
 
@@ -192,53 +199,31 @@ static int export(int argc, char **argv)
          .help = "default: standard output"},
         {.arguments = &a.files, .value = "TRACE"},
     };
-    return pstar_trace_command("export", "Writes a trace for other tools.", options,
-                               G_N_ELEMENTS(options), run_export, &a, argc, argv);
+    return pstar_trace_command(
+        "export", "Writes a trace for other tools.",
+        &(struct example){"Write a trace that chrome://tracing and Perfetto open.",
+                          "pstar-trace export run.pstar --format chrome -o run.json"},
+        options, G_N_ELEMENTS(options), run_export, &a, argc, argv);
 }
 
 /* ---- the program ---- */
 
-static const struct {
-    const char *name;
-    int (*run)(int argc, char **argv);
-} commands[] = {{"info", info},
-                {"check", check},
-                {"export", export},
-                {"import", pstar_trace_import},
-                {"synth", pstar_trace_synth}};
-
-static const char help[] =
-    "Usage: pstar-trace COMMAND [OPTIONS] ...\n\n"
-    "  info TRACE       print what ran, the memory it takes, where its time goes (--json)\n"
-    "  check TRACE...   check whether traces are whole and consistent\n"
-    "  export TRACE     write a trace for other tools: --format jsonl|chrome, -o FILE\n"
-    "  import FILE      read a recording of PyTorch, Chakra or Nsight Systems: -o TRACE\n"
-    "  synth            write the trace of a model that never ran: --model CONFIG --batch B\n"
-    "                   --seq T --precision fp32|bf16 -o FILE\n\n"
-    "pstar-trace COMMAND --help lists the options of a command. --version prints the version.\n";
-
 int main(int argc, char **argv)
 {
-    if (argc < 2) {
-        fputs(help, stderr);
-        return STATUS_BAD_INPUT;
-    }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        fputs(help, stdout);
-        return STATUS_DONE;
-    }
-    if (strcmp(argv[1], "--version") == 0) {
-        puts("pstar-trace " PSTAR_VERSION);
-        return STATUS_DONE;
-    }
-    for (size_t i = 0; i < G_N_ELEMENTS(commands); i++)
-        if (strcmp(argv[1], commands[i].name) == 0) {
-            argv[1] = argv[0];
-            return commands[i].run(argc - 1, argv + 1);
-        }
-    fprintf(stderr,
-            "pstar-trace: there is no command '%s': use info, check, export, import or "
-            "synth\n",
-            argv[1]);
-    return STATUS_BAD_INPUT;
+    static const struct command commands[] = {
+        {"info", "TRACE", "print what ran, the memory it takes, where its time goes", info},
+        {"check", "TRACE...", "check whether traces are whole and consistent", check},
+        {"export", "TRACE", "write a trace for other tools", export},
+        {"import", "FILE", "read a recording of PyTorch, Chakra or Nsight Systems",
+         pstar_trace_import},
+        {"synth", "", "write the trace of a model that never ran", pstar_trace_synth},
+    };
+    const struct command_set set = {
+        .name = "pstar-trace",
+        .purpose = "show, check, import, export and synthesise traces",
+        .description = "A trace says what one training step did, operator by operator. "
+                       "pstar-collect records traces.",
+        .commands = commands,
+        .count = G_N_ELEMENTS(commands)};
+    return commands_main(&set, argc, argv);
 }

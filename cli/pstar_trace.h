@@ -13,8 +13,9 @@ int pstar_trace_import(int argc, char **argv);
 int pstar_trace_synth(int argc, char **argv);
 
 /* Calls program_main for the command of this name. */
-int pstar_trace_command(const char *command, const char *summary, const struct option *options,
-                        size_t option_count, program_run *run, void *data, int argc, char **argv);
+int pstar_trace_command(const char *command, const char *summary, const struct example *example,
+                        const struct option *options, size_t option_count, program_run *run,
+                        void *data, int argc, char **argv);
 
 /* Prints the JSON to standard output and releases it. */
 void pstar_trace_print_json(json_t *json);

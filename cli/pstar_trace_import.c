@@ -105,8 +105,11 @@ int pstar_trace_import(int argc, char **argv)
         {.shared = OPTION_OUTPUT, .file = &a.output, .use = OPTION_WRITES_FILE, .value = "TRACE"},
         {.arguments = &a.files, .value = "FILE"},
     };
-    return pstar_trace_command("import",
-                               "Makes a trace from what another tool has recorded, and prints what "
-                               "the recording leaves unknown.",
-                               options, G_N_ELEMENTS(options), run, &a, argc, argv);
+    return pstar_trace_command(
+        "import",
+        "Makes a trace from what another tool has recorded, and prints what "
+        "the recording leaves unknown.",
+        &(struct example){"Read a file of PyTorch's profiler.",
+                          "pstar-trace import profile.json -o profile.pstar"},
+        options, G_N_ELEMENTS(options), run, &a, argc, argv);
 }

@@ -112,8 +112,12 @@ int pstar_trace_synth(int argc, char **argv)
          .use = OPTION_WRITES_FILE,
          .value = "FILE.pstar"},
     };
-    return pstar_trace_command("synth",
-                               "Writes the trace of one iteration of a model that never ran, by "
-                               "counting operations and bytes.",
-                               options, G_N_ELEMENTS(options), run, &a, argc, argv);
+    return pstar_trace_command(
+        "synth",
+        "Writes the trace of one iteration of a model that never ran, by "
+        "counting operations and bytes.",
+        &(struct example){"Describe a step of a model with a machine's data sheet.",
+                          "pstar-trace synth --model models/configs/gpt2.json --batch 4 --seq 1024 "
+                          "--precision bf16 --platform platforms/a100-40gb.json -o gpt2.pstar"},
+        options, G_N_ELEMENTS(options), run, &a, argc, argv);
 }

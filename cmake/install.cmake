@@ -23,5 +23,20 @@ foreach(package pstar pstar-core)
   install(FILES ${PROJECT_BINARY_DIR}/${package}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endforeach()
 
+# Completion. bash and fish load the file that has the name of the command.
+get_property(programs GLOBAL PROPERTY PSTAR_PROGRAMS)
+list(JOIN programs " " PSTAR_PROGRAMS)
+foreach(shell bash zsh fish)
+  configure_file(cli/completion/pstar.${shell}.in ${PROJECT_BINARY_DIR}/completion/pstar.${shell} @ONLY)
+endforeach()
+foreach(program ${programs})
+  install(FILES ${PROJECT_BINARY_DIR}/completion/pstar.bash RENAME ${program}
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${PROJECT_BINARY_DIR}/completion/pstar.fish RENAME ${program}.fish
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+endforeach()
+install(FILES ${PROJECT_BINARY_DIR}/completion/pstar.zsh RENAME _pstar
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+
 install(FILES README.md LICENSE TYPE DOC)
 install(DIRECTORY docs examples TYPE DOC FILES_MATCHING PATTERN "*.c" PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png")

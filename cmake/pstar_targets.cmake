@@ -7,7 +7,8 @@ function(pstar_library name)
   target_link_libraries(pstar_${name} PUBLIC PkgConfig::GLIB ${ARG_LINK} PRIVATE m)
 endfunction()
 
-# pstar_program(NAME MAIN.c LINK targets...): an installed program in the root of the build folder.
+# pstar_program(NAME MAIN.c LINK targets...): an installed program in the root of the build folder, with the
+# manual page that it prints about itself.
 function(pstar_program name main)
   cmake_parse_arguments(ARG "" "" "LINK" ${ARGN})
   add_executable(${name} ${main})
@@ -15,6 +16,14 @@ function(pstar_program name main)
   target_link_libraries(${name} PRIVATE ${ARG_LINK} m)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
   install(TARGETS ${name} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  set_property(GLOBAL APPEND PROPERTY PSTAR_PROGRAMS ${name})
+
+  set(page ${PROJECT_BINARY_DIR}/man/${name}.1)
+  add_custom_command(OUTPUT ${page} DEPENDS ${name} VERBATIM
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${PROJECT_BINARY_DIR}/man
+    COMMAND ${name} --man-page > ${page})
+  add_custom_target(${name}-page ALL DEPENDS ${page})
+  install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endfunction()
 
 # pstar_whole(PROGRAM FOLDERS...): the program and the libraries of these folders are optimised together,

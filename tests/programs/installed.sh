@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks that what `cmake --install` leaves works on its own: the programs run, pstar.h compiles by
-# itself, pkg-config builds programs and policies with it. Usage: installed.sh BUILD_DIR
+# itself, pkg-config builds programs and policies with it; manual pages and completion are where man and
+# shells look for them. Usage: installed.sh BUILD_DIR
 set -euo pipefail
 
 build_dir=$1
@@ -13,12 +14,21 @@ PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name pstar.pc)")
 version=$(pkg-config --modversion pstar)
 
 cd "$prefix" # nothing of the source tree is found by chance
-for program in "$build_dir"/pstar-*; do
+for program in "$build_dir"/pstar "$build_dir"/pstar-*; do
     [ -f "$program" ] && [ -x "$program" ] || continue
-    installed=$prefix/bin/$(basename "$program")
+    name=$(basename "$program")
+    installed=$prefix/bin/$name
     "$installed" --version | grep -qF "$version"
     "$installed" --help >/dev/null
+    "$installed" --man-page | cmp - "$prefix/share/man/man1/$name.1"
+    bash -c 'source "$0"; complete -p "$1"' "$prefix/share/bash-completion/completions/$name" "$name" >/dev/null
+    grep -q "^for program in.* $name" "$prefix/share/fish/vendor_completions.d/$name.fish"
+    grep -qE "^#compdef.* $name( |\$)" "$prefix/share/zsh/site-functions/_pstar"
 done
+"$prefix/bin/pstar" plan --version | grep -qF "pstar-plan $version"
+if command -v man >/dev/null; then
+    MANPATH=$prefix/share/man man pstar-plan | grep -q 'search for the best plan'
+fi
 
 # One header, which needs nothing else, in C and in C++.
 [ "$(find "$prefix/include" -type f)" = "$prefix/include/pstar.h" ]
