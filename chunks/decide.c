@@ -377,21 +377,7 @@ static void close_run(struct run *run)
 
 uint64_t decide_least_bytes(const struct plan_inputs *inputs, uint32_t *moment)
 {
-    const struct accesses *accesses = inputs->accesses;
-    uint64_t least = 0;
-    for (uint32_t m = 0; m < accesses->moment_count; m++) {
-        uint64_t bytes = accesses->non_model[m] + inputs->homes->device_slot_bytes;
-        for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
-            const struct chunk_access *access = &accesses->items[a];
-            if (!(access->flags & ACCESS_ON_HOST) && !inputs->homes->on_device[access->chunk])
-                bytes += inputs->layout->chunks[access->chunk].slot_bytes;
-        }
-        if (bytes > least) {
-            least = bytes;
-            *moment = m;
-        }
-    }
-    return least;
+    return homes_least_device_bytes(inputs->homes, inputs->layout, inputs->accesses, moment);
 }
 
 struct decisions *decisions_new(const struct accesses *accesses)

@@ -3,6 +3,8 @@
 #include "chunks/plan.h"
 #include "traces/size.h"
 
+#include <string.h>
+
 struct home_candidate {
     uint32_t chunk, uses;
     uint64_t bytes;
@@ -111,29 +113,107 @@ struct homes *homes_assign(const struct trace *trace, const struct layout *layou
     return homes;
 }
 
-struct homes *homes_choose(const struct trace *trace, const struct layout *layout,
-                           const struct accesses *accesses, uint64_t host_budget, GError **error)
+/* Returns the least device memory with which every operator finds its chunks there, beside its
+ * non-model data and the chunks of `on_device`. *moment becomes the operator that needs it. */
+static uint64_t least_device_bytes(const struct layout *layout, const struct accesses *accesses,
+                                   const uint8_t *on_device, moment_id *moment)
 {
-    uint64_t need = staging_bytes(trace);
+    uint64_t least = 0, at_home = 0;
     for (uint32_t c = 0; c < layout->chunk_count; c++)
-        need += layout->chunks[c].copy_bytes;
+        at_home += on_device[c] ? layout->chunks[c].slot_bytes : 0;
+    for (uint32_t m = 0; m < accesses->moment_count; m++) {
+        uint64_t bytes = accesses->non_model[m] + at_home;
+        for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
+            const struct chunk_access *access = &accesses->items[a];
+            if (!(access->flags & ACCESS_ON_HOST) && !on_device[access->chunk])
+                bytes += layout->chunks[access->chunk].slot_bytes;
+        }
+        if (bytes > least) {
+            least = bytes;
+            *moment = m;
+        }
+    }
+    return least;
+}
 
+uint64_t homes_least_device_bytes(const struct homes *homes, const struct layout *layout,
+                                  const struct accesses *accesses, moment_id *moment)
+{
+    return least_device_bytes(layout, accesses, homes->on_device, moment);
+}
+
+/* A choice that depends on the host's budget. */
+struct home_choice {
+    const struct layout *layout;
+    const struct accesses *accesses;
+    GArray *order;      /* of candidates */
+    uint64_t all_bytes; /* that the host would hold if every chunk lived there */
+    uint8_t *on_device; /* [chunk_count] */
+};
+
+/* Marks the chunks that live on the device, and returns what the host holds: more than
+ * `host_budget` if what operators use there exceeds it. */
+static uint64_t choose(const struct home_choice *choice, uint64_t host_budget)
+{
+    uint64_t held = choice->all_bytes;
+    memset(choice->on_device, 0, choice->layout->chunk_count);
+    for (uint32_t i = 0; i < choice->order->len && held > host_budget; i++) {
+        chunk_id chunk = g_array_index(choice->order, struct home_candidate, i).chunk;
+        choice->on_device[chunk] = 1;
+        held -= choice->layout->chunks[chunk].copy_bytes;
+    }
+    return held;
+}
+
+static uint64_t device_bytes_with(const struct home_choice *choice, uint64_t host_budget)
+{
+    moment_id moment;
+    choose(choice, host_budget);
+    return least_device_bytes(choice->layout, choice->accesses, choice->on_device, &moment);
+}
+
+/* Says what would fit. A larger budget of the host leaves fewer chunks to the device. */
+static void refuse(const struct home_choice *choice, uint64_t device_budget, uint64_t host_budget,
+                   uint64_t held, GError **error)
+{
+    uint64_t low = held, high = choice->all_bytes;
+    uint64_t device = device_bytes_with(choice, high);
+    while (device <= device_budget && low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (device_bytes_with(choice, middle) <= device_budget)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    g_autofree char *size = size_format(held), *budget = size_format(host_budget);
+    g_autofree char *beside =
+        device > device_budget
+            ? g_strdup_printf(", with %" G_GUINT64_FORMAT " bytes of device memory", device)
+            : g_strdup("");
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
+                "host memory: what operators use there takes %s, and the budget is %s; "
+                "%" G_GUINT64_FORMAT " bytes would fit%s",
+                size, budget, high, beside);
+}
+
+struct homes *homes_choose(const struct trace *trace, const struct layout *layout,
+                           const struct accesses *accesses, uint64_t device_budget,
+                           uint64_t host_budget, GError **error)
+{
     g_autofree uint8_t *on_device = g_new0(uint8_t, layout->chunk_count);
-    g_autoptr(GArray) order = need > host_budget ? candidates(layout, accesses) : NULL;
-    for (uint32_t i = 0; order && i < order->len && need > host_budget; i++) {
-        chunk_id chunk = g_array_index(order, struct home_candidate, i).chunk;
-        on_device[chunk] = 1;
-        need -= layout->chunks[chunk].copy_bytes;
-    }
-    if (need > host_budget) {
-        g_autofree char *size = size_format(need), *budget = size_format(host_budget);
-        g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
-                    "host memory: what operators use there takes %s, and the budget is %s; "
-                    "%" G_GUINT64_FORMAT " bytes would fit",
-                    size, budget, need);
-        return NULL;
-    }
-    return homes_assign(trace, layout, on_device);
+    uint64_t all = staging_bytes(trace);
+    for (uint32_t c = 0; c < layout->chunk_count; c++)
+        all += layout->chunks[c].copy_bytes;
+    if (all <= host_budget)
+        return homes_assign(trace, layout, on_device);
+
+    g_autoptr(GArray) order = candidates(layout, accesses);
+    const struct home_choice choice = {layout, accesses, order, all, on_device};
+    uint64_t held = choose(&choice, host_budget);
+    if (held <= host_budget)
+        return homes_assign(trace, layout, on_device);
+    refuse(&choice, device_budget, host_budget, held, error);
+    return NULL;
 }
 
 void homes_free(struct homes *homes)

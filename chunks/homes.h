@@ -16,9 +16,18 @@ struct homes {
 
 /* Puts the home of every chunk on the host if `host_budget` allows it. Otherwise the chunks that
  * are used most often for their size live on the device, except chunks that host operators use.
- * Fails with PLAN_ERROR_DOES_NOT_FIT. The caller frees the result with homes_free. */
+ * Fails with PLAN_ERROR_DOES_NOT_FIT if these exceed the host's budget, and names the least budget
+ * with which the chunks at home on the device leave room for every operator in `device_budget`. The
+ * caller frees the result with homes_free. */
 struct homes *homes_choose(const struct trace *trace, const struct layout *layout,
-                           const struct accesses *accesses, uint64_t host_budget, GError **error);
+                           const struct accesses *accesses, uint64_t device_budget,
+                           uint64_t host_budget, GError **error);
+
+/* Returns the least device memory with which every operator finds its chunks there, beside its
+ * non-model data and the chunks at home on the device. *moment becomes the operator that needs it.
+ */
+uint64_t homes_least_device_bytes(const struct homes *homes, const struct layout *layout,
+                                  const struct accesses *accesses, moment_id *moment);
 
 /* The places in the host pool where activations of operators on the host are staged. Consecutive
  * operators that receive activations alternate between two places, so that a copy need not wait

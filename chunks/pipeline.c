@@ -49,7 +49,8 @@ static struct plan *plan_in(const struct trace *trace, const struct layout *layo
                             const struct accesses *accesses, const struct dry_run_options *options,
                             bool *refused, GError **error)
 {
-    struct homes *homes = homes_choose(trace, layout, accesses, options->host_budget, error);
+    struct homes *homes = homes_choose(trace, layout, accesses, options->device_budget,
+                                       options->host_budget, error);
     const struct plan_inputs inputs = {.trace = trace,
                                        .layout = layout,
                                        .accesses = accesses,

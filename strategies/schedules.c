@@ -513,8 +513,8 @@ struct decisions *budget_decide(const struct strategy_context *context, const st
     struct accesses reserved = *context->accesses;
     moment_id moment = 0;
     reserved.non_model = (uint64_t *)budget->reserve;
-    *homes = homes_choose(context->trace, context->layout, context->accesses, context->host_budget,
-                          error);
+    *homes = homes_choose(context->trace, context->layout, &reserved, budget->bytes,
+                          context->host_budget, error);
     if (!*homes)
         return NULL;
     const struct plan_inputs inputs = {.trace = context->trace,

@@ -147,7 +147,7 @@ static struct rate_job job_of(const uint32_t *chunks, uint32_t count)
     struct rate_job job = {.layout = layout_pack_uniform(trace, UNIT, NULL)};
     g_assert(job.layout->chunk_count == CHUNKS);
     job.accesses = accesses_new(trace, job.layout, trace->non_model_bytes);
-    job.homes = homes_choose(trace, job.layout, job.accesses, UINT64_MAX, NULL);
+    job.homes = homes_choose(trace, job.layout, job.accesses, UINT64_MAX, UINT64_MAX, NULL);
     trace_free(trace);
     return job;
 }

@@ -43,7 +43,7 @@ struct candidate *candidate_new(const struct candidate_job *job, const struct la
                                             job->non_model->extent)
                     : accesses_new(candidate->trace, candidate->layout, job->non_model->extent);
     candidate->homes = homes_choose(candidate->trace, candidate->layout, candidate->accesses,
-                                    job->host_budget, error);
+                                    job->device_budget, job->host_budget, error);
     if (candidate->homes) {
         candidate->reuses = reuses_new(candidate->trace, candidate->layout, candidate->accesses,
                                        candidate->homes, job->device_budget);

@@ -271,7 +271,7 @@ static void job_draw(struct job *job, GRand *random)
     job->accesses = accesses_new(job->trace, job->layout, job->non_model->extent);
     uint64_t all = layout_slot_bytes(job->layout),
              host = g_rand_boolean(random) ? UINT64_MAX : all / 2;
-    job->homes = homes_choose(job->trace, job->layout, job->accesses, host, NULL);
+    job->homes = homes_choose(job->trace, job->layout, job->accesses, UINT64_MAX, host, NULL);
     if (!job->homes)
         return;
     uint64_t least = accesses_least_arena_bytes(job->accesses, job->layout, NULL) +

@@ -7,6 +7,8 @@
 #include "tests/chunks/check_figures.h"
 #include "tests/chunks/random_iteration.h"
 
+#include <string.h>
+
 static void check_actions(const struct plan *a, const struct plan *b)
 {
     g_assert_cmpuint(a->action_count, ==, b->action_count);
@@ -42,7 +44,7 @@ static void test_every_step(void)
         struct layout *layout = layout_pack_uniform(trace, 2048, NULL);
         struct non_model *non_model = non_model_place(trace);
         struct accesses *accesses = accesses_new(trace, layout, non_model->extent);
-        struct homes *homes = homes_choose(trace, layout, accesses, UINT64_MAX, NULL);
+        struct homes *homes = homes_choose(trace, layout, accesses, UINT64_MAX, UINT64_MAX, NULL);
         uint64_t budget = accesses_least_arena_bytes(accesses, layout, NULL);
         const struct plan_inputs inputs = {.trace = trace,
                                            .layout = layout,
@@ -133,6 +135,53 @@ static void test_does_not_fit(void)
     g_rand_free(random);
 }
 
+/* Reads "N bytes would fit" and, if it is there, ", with M bytes of device memory". Returns whether
+ * N is the least of host memory. */
+static bool take_advice(struct dry_run_options *options, const char *message)
+{
+    const char *what = strrchr(message, ';'), *beside = strstr(message, ", with ");
+    bool host = g_str_has_prefix(message, "host memory");
+    g_assert_nonnull(what);
+    *(host ? &options->host_budget : &options->device_budget) = g_ascii_strtoull(what + 2, NULL,
+                                                                                 10);
+    if (beside)
+        options->device_budget = g_ascii_strtoull(beside + strlen(", with "), NULL, 10);
+    return host && !beside;
+}
+
+/* Whatever lacks, what the message says does fit, with the other budget as it was, and one byte
+ * less of host memory does not. */
+static void test_host_does_not_fit(void)
+{
+    GRand *random = g_rand_new_with_seed(random_seed());
+    int refused = 0;
+    for (int i = 0; i < 500; i++) {
+        struct trace *trace = i % 2 ? random_iteration(random) : wild_iteration(random);
+        struct layout *layout = layout_pack_uniform(trace, 2048, NULL);
+        uint64_t all = layout_slot_bytes(layout);
+        struct dry_run_options options = {
+            .device_budget = (uint64_t)(g_rand_double(random) * 1.5 * (double)all),
+            .host_budget = (uint64_t)(g_rand_double(random) * (double)all),
+            .policy = random_policy(random)};
+        g_autoptr(GError) error = NULL;
+        struct plan *plan = dry_run(trace, layout, &options, &error);
+        if (!plan) {
+            bool least = take_advice(&options, error->message);
+            g_clear_error(&error);
+            plan = dry_run(trace, layout, &options, &error);
+            g_assert_no_error(error);
+            options.host_budget -= least;
+            g_assert_true(!least || !dry_run(trace, layout, &options, NULL));
+            refused += least;
+        }
+        plan_free(plan);
+        layout_free(layout);
+        trace_free(trace);
+    }
+    g_assert_cmpint(refused, >, 0);
+    g_rand_free(random);
+}
+
 /* If the host is too small for everything, some chunks live on the device, and the host pool stays
  * within its budget. */
 static void test_host_budget(void)
@@ -184,6 +233,7 @@ int main(int argc, char **argv)
     g_test_add_func("/pipeline/every-step", test_every_step);
     g_test_add_func("/dry-run/resident", test_resident);
     g_test_add_func("/dry-run/does-not-fit", test_does_not_fit);
+    g_test_add_func("/dry-run/host-does-not-fit", test_host_does_not_fit);
     g_test_add_func("/dry-run/host-budget", test_host_budget);
     g_test_add_func("/dry-run/deterministic", test_deterministic);
     return g_test_run();

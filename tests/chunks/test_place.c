@@ -145,7 +145,7 @@ static struct extra place_one(enum place_effort effort, GRand *random)
         trace, LAYOUT_ALIGNMENT * (uint64_t)g_rand_int_range(random, 1, 40), NULL);
     struct non_model *non_model = non_model_place(trace);
     struct accesses *accesses = accesses_new(trace, layout, non_model->extent);
-    struct homes *homes = homes_choose(trace, layout, accesses, UINT64_MAX, NULL);
+    struct homes *homes = homes_choose(trace, layout, accesses, UINT64_MAX, UINT64_MAX, NULL);
     uint64_t least = accesses_least_arena_bytes(accesses, layout, NULL);
     uint64_t all = MAX(least, layout_slot_bytes(layout) + non_model->peak_bytes);
     uint64_t budget = least + (uint64_t)(g_rand_double(random) * (double)(all - least));
