@@ -173,8 +173,8 @@ static uint64_t device_bytes_with(const struct home_choice *choice, uint64_t hos
 }
 
 /* Says what would fit. A larger budget of the host leaves fewer chunks to the device. */
-static void refuse(const struct home_choice *choice, uint64_t device_budget, uint64_t host_budget,
-                   uint64_t held, GError **error)
+static void refuse(const struct home_choice *choice, uint64_t library_bytes, uint64_t device_budget,
+                   uint64_t host_budget, uint64_t held, GError **error)
 {
     uint64_t low = held, high = choice->all_bytes;
     uint64_t device = device_bytes_with(choice, high);
@@ -186,10 +186,10 @@ static void refuse(const struct home_choice *choice, uint64_t device_budget, uin
             low = middle + 1;
     }
     g_autofree char *size = size_format(held), *budget = size_format(host_budget);
-    g_autofree char *beside =
-        device > device_budget
-            ? g_strdup_printf(", with %" G_GUINT64_FORMAT " bytes of device memory", device)
-            : g_strdup("");
+    g_autofree char *beside = device > device_budget ? g_strdup_printf(", with %" G_GUINT64_FORMAT
+                                                                       " bytes of device memory",
+                                                                       device + library_bytes)
+                                                     : g_strdup("");
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
                 "host memory: what operators use there takes %s, and the budget is %s; "
                 "%" G_GUINT64_FORMAT " bytes would fit%s",
@@ -212,7 +212,7 @@ struct homes *homes_choose(const struct trace *trace, const struct layout *layou
     uint64_t held = choose(&choice, host_budget);
     if (held <= host_budget)
         return homes_assign(trace, layout, on_device);
-    refuse(&choice, device_budget, host_budget, held, error);
+    refuse(&choice, trace->library_bytes, device_budget, host_budget, held, error);
     return NULL;
 }
 

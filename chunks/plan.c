@@ -10,10 +10,14 @@ void plan_lacks_memory(GError **error, const struct trace *trace, moment_id mome
 {
     g_autofree char *need = size_format(need_bytes), *given = size_format(budget);
     g_autofree char *more = size_format(need_bytes - budget);
+    g_autofree char *held = size_format(trace->library_bytes);
+    g_autofree char *excess =
+        trace->library_bytes ? g_strdup_printf(" beside %s that driver and libraries hold", held)
+                             : g_strdup_printf(", %s more than the budget of %s", more, given);
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
-                "device memory: moment %u (%s) needs %s%s, %s more than the budget of %s; "
-                "%" G_GUINT64_FORMAT " bytes would fit",
-                moment, trace->operators[moment].name, need, remark, more, given, need_bytes);
+                "device memory: moment %u (%s) needs %s%s%s; %" G_GUINT64_FORMAT " bytes would fit",
+                moment, trace->operators[moment].name, need, remark, excess,
+                need_bytes + trace->library_bytes);
 }
 
 void plan_free(struct plan *plan)

@@ -66,9 +66,9 @@ enum plan_error {
 #define PLAN_ERROR plan_error_quark()
 GQuark plan_error_quark(void);
 
-/* Sets PLAN_ERROR_DOES_NOT_FIT: the moment needs more device memory than the budget. Sizes are for
- * people, but the message ends with the exact need: "...; N bytes would fit". `remark` follows the
- * need. */
+/* Sets PLAN_ERROR_DOES_NOT_FIT: the moment needs more device memory than the budget, both without
+ * what libraries hold there. Sizes are for people, but the message ends with the exact need, with
+ * what libraries hold: "...; N bytes would fit". `remark` follows the need. */
 void plan_lacks_memory(GError **error, const struct trace *trace, moment_id moment,
                        uint64_t need_bytes, const char *remark, uint64_t budget);
 

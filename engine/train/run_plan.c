@@ -344,10 +344,7 @@ static bool prepare_policy(struct run_plan *run, const struct run_options *optio
     if (!describe(run, options, error) || !measure_device(run, options, error) ||
         !find_arena(run, options, &arena, error))
         return false;
-    uint64_t held = run->capacity.library_bytes;
     run->plan = plan_of_policy(run, options, policy, arena, error);
-    if (!run->plan && held && g_error_matches(*error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT))
-        g_prefix_error(error, "beside %" G_GUINT64_FORMAT " bytes of driver and libraries: ", held);
     return run->plan != NULL;
 }
 

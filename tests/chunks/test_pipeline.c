@@ -137,15 +137,19 @@ static void test_does_not_fit(void)
 
 /* Reads "N bytes would fit" and, if it is there, ", with M bytes of device memory". Returns whether
  * N is the least of host memory. */
-static bool take_advice(struct dry_run_options *options, const char *message)
+static bool take_advice(struct dry_run_options *options, const struct trace *trace,
+                        const char *message)
 {
     const char *what = strrchr(message, ';'), *beside = strstr(message, ", with ");
     bool host = g_str_has_prefix(message, "host memory");
     g_assert_nonnull(what);
-    *(host ? &options->host_budget : &options->device_budget) = g_ascii_strtoull(what + 2, NULL,
-                                                                                 10);
+    uint64_t first = g_ascii_strtoull(what + 2, NULL, 10), device = first;
     if (beside)
-        options->device_budget = g_ascii_strtoull(beside + strlen(", with "), NULL, 10);
+        device = g_ascii_strtoull(beside + strlen(", with "), NULL, 10);
+    if (host)
+        options->host_budget = first;
+    if (!host || beside)
+        options->device_budget = device - trace->library_bytes;
     return host && !beside;
 }
 
@@ -159,6 +163,7 @@ static void test_host_does_not_fit(void)
         struct trace *trace = i % 2 ? random_iteration(random) : wild_iteration(random);
         struct layout *layout = layout_pack_uniform(trace, 2048, NULL);
         uint64_t all = layout_slot_bytes(layout);
+        trace->library_bytes = i % 3 ? 0 : 1000;
         struct dry_run_options options = {
             .device_budget = (uint64_t)(g_rand_double(random) * 1.5 * (double)all),
             .host_budget = (uint64_t)(g_rand_double(random) * (double)all),
@@ -166,7 +171,7 @@ static void test_host_does_not_fit(void)
         g_autoptr(GError) error = NULL;
         struct plan *plan = dry_run(trace, layout, &options, &error);
         if (!plan) {
-            bool least = take_advice(&options, error->message);
+            bool least = take_advice(&options, trace, error->message);
             g_clear_error(&error);
             plan = dry_run(trace, layout, &options, &error);
             g_assert_no_error(error);
