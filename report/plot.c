@@ -18,6 +18,7 @@ struct plot *plot_new(char *name, char *title)
     plot->data = g_string_new(NULL);
     plot->setup = g_string_new(NULL);
     plot->drawing = g_string_new(NULL);
+    plot->text = g_string_new(NULL);
     return plot;
 }
 
@@ -32,6 +33,7 @@ void plot_free(struct plot *plot)
     g_string_free(plot->data, TRUE);
     g_string_free(plot->setup, TRUE);
     g_string_free(plot->drawing, TRUE);
+    g_string_free(plot->text, TRUE);
     g_free(plot->svg);
     g_free(plot->phone_svg);
     g_free(plot);
@@ -219,25 +221,40 @@ bool plot_draw(struct plot *plot, const char *folder, const char *gnuplot, GErro
     return plot->svg && plot->phone_svg;
 }
 
-bool plot_draw_text(const struct plot *plot, const char *folder, const char *gnuplot, GString *text,
-                    GError **error)
+/* Returns what gnuplot draws, without empty lines. Free with g_free. */
+static char *drawn_as_text(const struct plot *plot, const char *folder, const char *gnuplot,
+                           GError **error)
 {
-    GString *script = text_script_of(plot);
-    g_autofree char *drawn = NULL, *title = text_printable(plot->title);
-    g_autofree char *caption = text_printable(plot->caption);
+    GString *script = text_script_of(plot), *text = g_string_new(NULL);
+    g_autofree char *drawn = NULL;
     bool ok = write_file(folder, plot->name, ".dat", plot->data, error) &&
               write_file(folder, plot->name, ".gp", script, error) &&
               run_gnuplot(gnuplot, folder, plot->name, &drawn, error);
     g_string_free(script, TRUE);
-    if (!ok)
-        return false;
-    g_string_append_printf(text, "%s\n", title);
-    g_auto(GStrv) lines = g_strsplit(drawn, "\n", -1);
+    g_auto(GStrv) lines = g_strsplit(ok ? drawn : "", "\n", -1);
     for (size_t i = 0; lines[i]; i++)
         if (*g_strchomp(lines[i]))
             g_string_append_printf(text, "%s\n", lines[i]);
-    g_string_append_printf(text, "%s\n\n", caption);
-    return true;
+    return g_string_free(text, !ok);
+}
+
+bool plot_draw_text(const struct plot *plot, const char *folder, const char *gnuplot, GString *text,
+                    GError **error)
+{
+    g_autofree char *title = text_printable(plot->title);
+    g_autofree char *caption = text_printable(plot->caption);
+    g_autofree char *drawn = plot->text->len ? g_strdup(plot->text->str)
+                                             : drawn_as_text(plot, folder, gnuplot, error);
+    if (drawn)
+        g_string_append_printf(text, "%s\n%s%s\n\n", title, drawn, caption);
+    return drawn != NULL;
+}
+
+void text_append_shade(GString *text, double share)
+{
+    static const char shades[] = " .:-=+*#%@";
+    int last = (int)sizeof shades - 2;
+    g_string_append_c(text, shades[CLAMP((int)ceil(share * last - 1e-9), 0, last)]);
 }
 
 struct axis_unit axis_bytes(double greatest)
@@ -280,21 +297,32 @@ void axis_append_variable(GString *script, const char *name, double value)
     g_string_append(script, ")\n");
 }
 
-void axis_append_size_tics(GString *script, const GArray *sizes, guint most)
+char *axis_size(uint64_t size)
 {
-    guint step = sizes->len > most ? (sizes->len + most - 1) / most : 1;
-    g_string_append(script, "set xtics (");
-    const char *separator = "";
-    for (guint i = 0; i < sizes->len; i++) {
-        if ((sizes->len - 1 - i) % step)
-            continue;
+    struct axis_unit unit = axis_bytes(2 * (double)size); /* the largest that is not larger */
+    g_autofree char *digits = text_number((double)size < 999.5 * unit.size ? "%.3g" : "%.0f",
+                                          (double)size / unit.size);
+    return g_strdup_printf("%s %s", digits, unit.name);
+}
+
+void axis_append_size_tics(GString *script, const GArray *sizes, double pixels, double letter)
+{
+    double least = (double)g_array_index(sizes, uint64_t, 0);
+    double octaves = log2((double)g_array_index(sizes, uint64_t, sizes->len - 1) / least);
+    double octave = octaves > 0 ? pixels / octaves : pixels, from = INFINITY;
+    g_autoptr(GString) tics = g_string_new(NULL);
+    for (guint i = sizes->len; i-- > 0;) {
         uint64_t size = g_array_index(sizes, uint64_t, i);
-        g_autofree char *label = size_format(size);
-        g_autofree char *quoted = text_gnuplot(label);
-        g_string_append_printf(script, "%s%s %" G_GUINT64_FORMAT, separator, quoted, size);
-        separator = ", ";
+        g_autofree char *label = axis_size(size);
+        double half = letter * (double)strlen(label) / 2, at = octave * log2((double)size / least);
+        if (at + half + letter > from)
+            continue;
+        from = at - half;
+        g_autofree char *tic = g_strdup_printf("%s'%s' %" G_GUINT64_FORMAT, tics->len ? ", " : "",
+                                               label, size);
+        g_string_append(tics, tic);
     }
-    g_string_append(script, ")\n");
+    g_string_append_printf(script, "set xtics (%s)\n", tics->str);
 }
 
 struct maker_style {

@@ -22,10 +22,11 @@ struct plot {
     GString *data;                 /* contents of NAME.dat */
     GString *setup;                /* gnuplot definitions, executed once */
     GString *drawing; /* gnuplot commands, executed for each drawing; `phone` says which it is */
+    GString *text;    /* the plot as characters; if it is empty, gnuplot draws them */
     char *svg, *phone_svg; /* the text of the drawn files, set by plot_draw */
 };
 
-/* Takes ownership of the strings. Data, setup and drawing are empty. */
+/* Takes ownership of the strings. Data, setup, drawing and text are empty. */
 struct plot *plot_new(char *name, char *title);
 void plot_free(struct plot *plot);
 
@@ -43,6 +44,9 @@ bool plot_draw(struct plot *plot, const char *folder, const char *gnuplot, GErro
 bool plot_draw_text(const struct plot *plot, const char *folder, const char *gnuplot, GString *text,
                     GError **error);
 
+/* Appends a character for a share in [0, 1]: the greater, the denser. */
+void text_append_shade(GString *text, double share);
+
 struct axis_unit {
     const char *name; /* "GiB", "ms" */
     double size;      /* in bytes, in seconds */
@@ -52,6 +56,9 @@ struct axis_unit {
 struct axis_unit axis_bytes(double greatest);
 struct axis_unit axis_seconds(double greatest);
 
+/* Returns a size with at most three digits, "140 KiB". Free with g_free. */
+char *axis_size(uint64_t size);
+
 /* Appends a number to gnuplot data or to a script, with all its digits and a point in any locale.
  * NAN becomes "NaN", which gnuplot leaves out. */
 void axis_append(GString *text, double value);
@@ -60,9 +67,10 @@ void axis_append(GString *text, double value);
  * divides integers as C does. */
 void axis_append_variable(GString *script, const char *name, double value);
 
-/* Appends "set xtics (...)" with at most `most` chunk sizes (uint64_t, ascending) as labels. The
- * last size is always labelled. */
-void axis_append_size_tics(GString *script, const GArray *sizes, guint most);
+/* Appends "set xtics (...)" for a logarithmic axis that is `pixels` wide: chunk sizes (uint64_t,
+ * ascending) with three digits, as many as do not touch each other where a letter is `letter`
+ * pixels wide. The last size is always labelled. */
+void axis_append_size_tics(GString *script, const GArray *sizes, double pixels, double letter);
 
 /* The colours follow Okabe and Ito: people with any colour vision can tell them apart. Each kind of
  * data has one colour in all plots. All are "#rrggbb". The first four are lines and text, secondary

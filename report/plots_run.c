@@ -117,15 +117,28 @@ static double entropy_of(const GPtrArray *runs)
     return NAN;
 }
 
+/* Returns the distance of at most `most` labels below the axis: 1, 2 or 5 times a power of ten. */
+static uint64_t tic_step(uint64_t steps, uint64_t most)
+{
+    static const uint64_t factors[] = {1, 2, 5};
+    uint64_t power = 1;
+    for (;; power *= 10)
+        for (size_t i = 0; i < G_N_ELEMENTS(factors); i++)
+            if (steps / (factors[i] * power) <= most || power > UINT64_MAX / 100)
+                return factors[i] * power;
+}
+
 static void append_axes(GString *drawing, const struct loss_extent *extent)
 {
     uint64_t last = MAX(extent->last_step, extent->first_step + 1);
-    g_string_append_printf(drawing,
-                           "    set xlabel 'step' textcolor rgb ink\n"
-                           "    set ylabel 'loss, nats a token' textcolor rgb ink\n"
-                           "    set xrange [%" G_GUINT64_FORMAT ":%" G_GUINT64_FORMAT "]\n%s",
-                           extent->first_step, last,
-                           extent->drawable ? "" : "    set yrange [0:1]\n");
+    g_string_append_printf(
+        drawing,
+        "    set xlabel 'step' textcolor rgb ink\n"
+        "    set ylabel 'loss, nats a token' textcolor rgb ink\n"
+        "    set xrange [%" G_GUINT64_FORMAT ":%" G_GUINT64_FORMAT "]\n"
+        "    set xtics (phone ? %" G_GUINT64_FORMAT " : %" G_GUINT64_FORMAT ")\n%s",
+        extent->first_step, last, tic_step(last - extent->first_step, 4),
+        tic_step(last - extent->first_step, 10), extent->drawable ? "" : "    set yrange [0:1]\n");
 }
 
 /* Returns how many earlier runs have the same colour. */
@@ -370,6 +383,38 @@ static const char drawing[] =
     "        NaN with boxes lc rgb muted fs solid border title 'measured'\n"
     "    unset multiplot\n";
 
+#define BAR_COLUMNS 60
+
+static void append_bar_text(GString *text, const char *what, double value, double greatest,
+                            const char *number)
+{
+    g_string_append_printf(text, "   %-10s", what);
+    for (int i = 0; !isnan(value) && i < (int)(BAR_COLUMNS * value / greatest + 0.5); i++)
+        g_string_append_c(text, *what == 'p' ? '=' : '#');
+    g_string_append_printf(text, " %s\n", number);
+}
+
+/* Appends two bars for each configuration and panel, each with its number behind it. */
+static void append_text(GString *text, const GArray *predictions, guint count)
+{
+    for (guint i = 0; i < count; i++) {
+        const struct prediction *prediction = &g_array_index(predictions, struct prediction, i);
+        g_autofree char *label = configuration_label(prediction->configuration);
+        g_autofree char *shown = text_printable(label);
+        g_string_append_printf(text, " %s\n", shown);
+        for (size_t p = 0; p < G_N_ELEMENTS(panels); p++) {
+            double predicted = predicted_value(&panels[p], prediction);
+            double measured = panels[p].value(&prediction->measured);
+            double greatest = isnan(predicted) ? measured : MAX(predicted, measured);
+            g_autofree char *before = value_label(&panels[p], predicted);
+            g_autofree char *after = value_label(&panels[p], measured);
+            g_string_append_printf(text, "  %s\n", panels[p].title);
+            append_bar_text(text, "predicted", predicted, greatest > 0 ? greatest : 1, before);
+            append_bar_text(text, "measured", measured, greatest > 0 ? greatest : 1, after);
+        }
+    }
+}
+
 static void describe_predicted(struct plot *plot, const GArray *predictions, guint count)
 {
     unsigned equal = 0, of = 0, unsteady = 0;
@@ -406,6 +451,7 @@ struct plot *plot_predicted(const GArray *predictions)
     g_string_append_printf(plot->drawing, "    height = phone ? %d. : %d.\n", plot->phone_height,
                            plot->wide_height);
     g_string_append(plot->drawing, drawing);
+    append_text(plot->text, predictions, count);
     describe_predicted(plot, predictions, count);
     return plot;
 }

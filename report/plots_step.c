@@ -22,6 +22,19 @@ static const char *const part_names[PARTS] = {
     [4 + TRACK_UNKNOWN] = "waits",
 };
 
+/* What stands for the parts in a terminal. */
+static const char part_letters[PARTS] = {
+    [0] = 'f',
+    [1] = 'b',
+    [2] = 'u',
+    [3] = 'c',
+    [4 + TRACK_H2D] = '>',
+    [4 + TRACK_D2H] = '<',
+    [4 + TRACK_HOST] = 'h',
+    [4 + TRACK_NETWORK] = 'n',
+    [4 + TRACK_UNKNOWN] = '.',
+};
+
 static double part_of(const struct breakdown *breakdown, int part)
 {
     if (part <= TRACK_NO_PHASE)
@@ -106,6 +119,41 @@ static void append_plot(GString *drawing, const GPtrArray *breakdowns, guint bar
                            separator);
 }
 
+#define BAR_COLUMNS (PLOT_COLUMNS - 12) /* of the longest bar; its number follows */
+
+/* Appends the bar of a step and its number, without anything over each other. */
+static void append_bar_text(GString *text, const struct breakdown *breakdown, double longest)
+{
+    g_autofree char *label = text_shortened(breakdown->label, PLOT_COLUMNS - 2);
+    g_autofree char *length = text_seconds(breakdown->seconds);
+    double end = 0;
+    int drawn = 0;
+    g_string_append_printf(text, " %s\n ", label);
+    for (int part = 0; part < PARTS; part++) {
+        end += part_of(breakdown, part);
+        for (; drawn < (int)(BAR_COLUMNS * end / longest + 0.5); drawn++)
+            g_string_append_c(text, part_letters[part]);
+    }
+    g_string_append_printf(text, " %s\n", length);
+}
+
+static void append_bars_text(GString *text, const GPtrArray *breakdowns, guint bars, double longest)
+{
+    gsize line = 0;
+    for (guint b = 0; b < bars; b++)
+        append_bar_text(text, g_ptr_array_index(breakdowns, b), longest > 0 ? longest : 1);
+    for (int part = 0; part < PARTS; part++) {
+        if (!part_names[part] || !is_used(breakdowns, bars, part))
+            continue;
+        gsize length = strlen(part_names[part]) + 4;
+        bool wraps = line + length > PLOT_COLUMNS;
+        g_string_append_printf(text, "%s  %c %s", wraps ? "\n" : "", part_letters[part],
+                               part_names[part]);
+        line = wraps ? length : line + length;
+    }
+    g_string_append_c(text, '\n');
+}
+
 static void describe_bars(struct plot *plot, const GPtrArray *breakdowns, guint bars)
 {
     GString *alt = g_string_new("Stacked bars of a step's time, compute and waiting:");
@@ -156,6 +204,7 @@ struct plot *plot_bars(const GPtrArray *breakdowns)
         "left textcolor rgb ink }\n",
         second.name);
     append_plot(plot->drawing, breakdowns, bars);
+    append_bars_text(plot->text, breakdowns, bars, longest);
     describe_bars(plot, breakdowns, bars);
     return plot;
 }
@@ -202,6 +251,9 @@ static void append_busy_data(GString *data, const struct tracks *tracks,
     g_string_append_c(data, '\n');
 }
 
+#define TEXT_NAME    25 /* characters of the name of a track and its share */
+#define TEXT_COLUMNS (PLOT_COLUMNS - TEXT_NAME)
+
 static char *share_text(double part, double whole)
 {
     g_autofree char *percent = text_number("%.0f", whole > 0 ? 100 * part / whole : 0);
@@ -246,6 +298,48 @@ static void append_axes(struct plot *plot, const struct tracks *tracks, unsigned
                            bands, second.name);
 }
 
+/* Appends a line with the names of the phases above the columns in which they begin. */
+static void append_phase_names(GString *text, const struct tracks *tracks)
+{
+    GString *line = g_string_new(NULL);
+    for (guint i = 0; i < tracks->phases->len; i++) {
+        const struct track_phase *phase = &g_array_index(tracks->phases, struct track_phase, i);
+        gsize at = TEXT_NAME + (gsize)(TEXT_COLUMNS * phase->start / tracks->seconds);
+        const char *name = trace_phase_name(phase->phase);
+        gsize end = TEXT_NAME + (gsize)(TEXT_COLUMNS * phase->end / tracks->seconds);
+        if (line->len > at || at + 1 + strlen(name) > end)
+            continue;
+        g_string_append_printf(line, "%*s|%s", (int)(at - line->len), "", name);
+    }
+    if (line->len)
+        g_string_append_printf(text, "%s\n", line->str);
+    g_string_free(line, TRUE);
+}
+
+static void append_text_axis(GString *text, const struct tracks *tracks)
+{
+    g_autofree char *length = text_seconds(tracks->seconds);
+    g_string_append_printf(text, "%*s0%*s\n", TEXT_NAME, "", TEXT_COLUMNS - 1, length);
+}
+
+/* Appends a line of characters for each track: the denser, the busier. */
+static void append_busy_text(GString *text, const struct tracks *tracks,
+                             const struct shown_tracks *known, const struct track_sums *sums)
+{
+    double busy[TEXT_COLUMNS], width = tracks->seconds / TEXT_COLUMNS;
+    append_phase_names(text, tracks);
+    for (unsigned k = 0; k < known->count; k++) {
+        enum track track = known->tracks[k];
+        g_autofree char *share = share_text(sums->busy[track], tracks->seconds);
+        g_string_append_printf(text, " %-16s %5s |", track_label(track), share);
+        tracks_busy_columns(tracks, track, busy, TEXT_COLUMNS);
+        for (int c = 0; c < TEXT_COLUMNS - 1; c++)
+            text_append_shade(text, busy[c] / width);
+        g_string_append(text, "|\n");
+    }
+    append_text_axis(text, tracks);
+}
+
 static void describe_busy(struct plot *plot, const struct tracks *tracks,
                           const struct shown_tracks *known, const struct track_sums *sums)
 {
@@ -282,6 +376,7 @@ struct plot *plot_busy(const struct tracks *tracks, unsigned number)
     append_axes(plot, tracks, known.count);
     phase_bands_append(plot->drawing, tracks->phases, tracks->seconds);
     append_bands(plot, tracks, &known, &sums);
+    append_busy_text(plot->text, tracks, &known, &sums);
     describe_busy(plot, tracks, &known, &sums);
     return plot;
 }
@@ -307,9 +402,11 @@ static void append_rate_data(GString *data, const struct tracks *tracks)
         }
 }
 
+/* Above each panel stand its name and, on the right, its peak, where no line and no name of a phase
+ * is. */
 static const char panels[] =
     "    set multiplot\n"
-    "    set lmargin at screen (phone ? 0.14 : 0.075); set rmargin at screen 0.985\n"
+    "    set lmargin at screen (phone ? 0.12 : 0.06); set rmargin at screen 0.985\n"
     "    set xrange [0:duration/second]\n"
     "    set yrange [0:1.35*highest/rate]\n"
     "    array colour[2] = ['%s', '%s']\n"
@@ -317,12 +414,13 @@ static const char panels[] =
     "    array peak[2] = [h2d_peak, d2h_peak]\n"
     "    array peak_label[2] = [h2d_label, d2h_label]\n"
     "    do for [way = 1:2] {\n"
-    "        set tmargin at screen (way == 1 ? 0.99 : 0.545)\n"
-    "        set bmargin at screen (way == 1 ? 0.585 : 0.14)\n"
+    "        set tmargin at screen (way == 1 ? 0.93 : 0.48)\n"
+    "        set bmargin at screen (way == 1 ? 0.57 : 0.13)\n"
     "        set format x (way == 1 ? '' : '%%g')\n"
     "        set xlabel (way == 1 ? '' : x_label) offset 0,0.6 textcolor rgb ink\n"
-    "        set ylabel name[way].', '.rate_name offset (phone ? 1.5 : 0),0 textcolor rgb ink\n"
-    "        set label 99 peak_label[way] at graph 0.99, first 1.15*peak[way]/rate right "
+    "        set label 98 name[way].', '.rate_name at graph 0, graph 1 left offset 0,0.6 "
+    "textcolor rgb ink\n"
+    "        set label 99 peak_label[way] at graph 1, graph 1 right offset 0,0.6 "
     "textcolor rgb ink\n"
     "        plot data index 0 using ($1/second):(column(way+1)/rate) with filledcurves y1=0 "
     "lc rgb colour[way] fs solid noborder notitle, \\\n"
@@ -365,8 +463,26 @@ static void append_rates(struct plot *plot, const double *peaks, double fastest)
         g_autofree char *label = text_rate(peaks[way]);
         axis_append_variable(plot->setup, variable, peaks[way]);
         g_string_append_printf(plot->setup, "%s_label = '%s%s'\n", names[way],
-                               peaks[way] > 0 ? "peak " : "no copies", peaks[way] > 0 ? label : "");
+                               peaks[way] > 0 ? "dashed: peak " : "no copies",
+                               peaks[way] > 0 ? label : "");
     }
+}
+
+/* Appends a line of characters for each direction: the denser, the nearer to the peak. */
+static void append_link_text(GString *text, const struct tracks *tracks, const double *peaks)
+{
+    static const char *const names[] = {"H2D", "D2H"};
+    append_phase_names(text, tracks);
+    for (int way = 0; way < 2; way++) {
+        double bytes[TEXT_COLUMNS], width = tracks->seconds / TEXT_COLUMNS;
+        g_autofree char *peak = text_rate(peaks[way]);
+        tracks_byte_columns(tracks, way ? TRACK_D2H : TRACK_H2D, bytes, TEXT_COLUMNS);
+        g_string_append_printf(text, " %s of %-15s |", names[way], peak);
+        for (int c = 0; c < TEXT_COLUMNS - 1; c++)
+            text_append_shade(text, peaks[way] > 0 ? bytes[c] / width / peaks[way] : 0);
+        g_string_append(text, "|\n");
+    }
+    append_text_axis(text, tracks);
 }
 
 static void describe_link(struct plot *plot, const struct tracks *tracks, const double *peaks)
@@ -400,8 +516,8 @@ struct plot *plot_link(const struct tracks *tracks, unsigned number)
                            curve_most(tracks->curves[CURVE_D2H]));
     double fastest = MAX(tracks_peak_rate(tracks, TRACK_H2D), tracks_peak_rate(tracks, TRACK_D2H));
     struct axis_unit second = axis_seconds(tracks->seconds);
-    plot->wide_height = 400;
-    plot->phone_height = 360;
+    plot->wide_height = 440;
+    plot->phone_height = 380;
     append_rate_data(plot->data, tracks);
     append_rates(plot, peaks, MAX(nvml_most, fastest));
     axis_append_variable(plot->setup, "second", second.size);
@@ -416,6 +532,7 @@ struct plot *plot_link(const struct tracks *tracks, unsigned number)
                                 : "");
     if (nvml)
         append_nvml(plot, tracks);
+    append_link_text(plot->text, tracks, peaks);
     describe_link(plot, tracks, peaks);
     return plot;
 }

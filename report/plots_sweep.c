@@ -251,15 +251,15 @@ void sweep_grid_append_data(GString *data, const struct sweep_grid *grid, const 
         append_bounds(data, grid, plans, g_array_index(grid->budgets, uint64_t, b));
 }
 
-/* The number of chunk sizes that can be labelled below a panel: on a phone, and on a page with one,
- * two or three panels in a row. */
-static const guint tics_phone = 4, tics_wide[] = {0, 9, 6, 4};
-
 /* Returns the number of panels in a row on a page. */
 static guint columns_of(const struct sweep_grid *grid)
 {
     return grid->budgets->len == 4 ? 2 : MIN(grid->budgets->len, 3);
 }
+
+/* The width of a letter in pixels, on a page and on a phone. */
+#define WIDE_LETTER  8.4
+#define PHONE_LETTER 7.2
 
 /* Characters of a name in the key. */
 enum { NAME_LENGTH = 24 };
@@ -334,6 +334,7 @@ static void append_axes(struct plot *plot, const struct sweep_grid *grid, double
                         double floor)
 {
     struct axis_unit byte = grid->measure->seconds ? axis_seconds(greatest) : axis_bytes(greatest);
+    guint columns = columns_of(grid);
     axis_append_variable(plot->setup, "byte", byte.size);
     axis_append_variable(plot->setup, "greatest", greatest > 0 ? greatest : 1);
     axis_append_variable(plot->setup, "floor_at", floor);
@@ -347,9 +348,10 @@ static void append_axes(struct plot *plot, const struct sweep_grid *grid, double
                     "    set xrange [least_size/1.3:most_size*1.3]\n"
                     "    set yrange [floor_at/byte:(greatest+0.08*(greatest-floor_at))/byte]\n"
                     "    if (phone) {\n        ");
-    axis_append_size_tics(plot->drawing, grid->sizes, tics_phone);
+    axis_append_size_tics(plot->drawing, grid->sizes, 0.7 * PLOT_PHONE, PHONE_LETTER);
     g_string_append(plot->drawing, "    } else {\n        ");
-    axis_append_size_tics(plot->drawing, grid->sizes, tics_wide[columns_of(grid)]);
+    axis_append_size_tics(plot->drawing, grid->sizes,
+                          (0.88 - 0.075 * (columns - 1)) / columns * PLOT_WIDE, WIDE_LETTER);
     g_string_append_printf(plot->drawing,
                            "    }\n"
                            "    measure = '%s, %s'\n",
@@ -387,9 +389,9 @@ static void append_key(GString *drawing, const struct marks *marks)
 /* Earlier lines are wider, so that equal lines can be seen. */
 static const char panel_drawing[] =
     "    set multiplot layout rows, columns \\\n"
-    "        margins screen (phone ? 0.16 : 0.075), screen (phone ? 0.97 : 0.985), \\\n"
+    "        margins screen (phone ? 0.16 : 0.075), screen (phone ? 0.9 : 0.965), \\\n"
     "        screen bottom/height, screen 1 - 30/height \\\n"
-    "        spacing screen 0.05, screen 75/height\n"
+    "        spacing screen 0.075, screen 75/height\n"
     "    unset key\n"
     "    do for [b = 1:panels] {\n"
     "        first = columns == 1 || b % columns == 1\n"
@@ -430,8 +432,8 @@ static void append_panels(struct plot *plot, const struct sweep_grid *grid,
     guint panels = grid->budgets->len;
     guint names = grid->makers->len + marks->misfits + marks->plans + marks->bounds;
     guint columns = columns_of(grid), rows = (panels + columns - 1) / columns;
-    guint wide_bottom = 75 + 20 * key_rows(grid, names, PLOT_WIDE, 8.4);
-    guint phone_bottom = 60 + 20 * key_rows(grid, names, PLOT_PHONE, 7.2);
+    guint wide_bottom = 75 + 20 * key_rows(grid, names, PLOT_WIDE, WIDE_LETTER);
+    guint phone_bottom = 60 + 20 * key_rows(grid, names, PLOT_PHONE, PHONE_LETTER);
     plot->wide_height = (int)(wide_bottom + 300 * rows);
     plot->phone_height = (int)(phone_bottom + 230 * panels);
     g_string_append_printf(plot->drawing,
@@ -531,129 +533,6 @@ struct plot *plot_sweep(const struct sweep_file *sweep, const struct sweep_measu
     append_axes(plot, &grid, greatest, floor);
     append_panels(plot, &grid, &marks);
     describe_sweep(plot, sweep, &grid, &marks, floor > 0);
-    sweep_grid_clear(&grid);
-    return plot;
-}
-
-#define MOST_LABELS 120 /* labels do not fit into more cells */
-
-/* Cividis: people with any colour vision see its order. The best is dark. */
-static const char colours[] = "    set palette defined (0 '#00224e', 1 '#35456c', 2 '#666970', "
-                              "3 '#948e77', 4 '#c8b866', 5 '#fee838')\n";
-
-static void append_heat_data(GString *data, const struct sweep_grid *grid)
-{
-    g_string_append_printf(data,
-                           "# chunk size and device memory, by number; %s of the best policy, "
-                           "as text\nNaN NaN NaN \"\"\n",
-                           grid->measure->seconds ? "seconds" : "bytes");
-    for (guint b = 0; b < grid->budgets->len; b++)
-        for (guint s = 0; s < grid->sizes->len; s++) {
-            bool known;
-            const struct sweep_file_entry *best = sweep_grid_best(grid, b, grid->makers->len, s,
-                                                                  &known);
-            if (!best)
-                continue;
-            double value = grid->measure->value(&best->figures);
-            g_autofree char *text = grid->measure->seconds ? text_seconds(value)
-                                                           : size_format((uint64_t)value);
-            g_string_append_printf(data, "%u %u ", s + 1, b + 1);
-            axis_append(data, value);
-            g_string_append_printf(data, " \"%s\"\n", text);
-        }
-}
-
-/* Marks each plan in the row of its budget. A plan whose chunk size is between two sizes is drawn
- * between their columns. */
-static void append_heat_plans(GString *data, const struct sweep_grid *grid, const GPtrArray *plans)
-{
-    g_string_append(data, "\n\n# plans, in the same columns\nNaN NaN\n");
-    for (guint p = 0; p < plans->len; p++) {
-        const struct input_plan *input = g_ptr_array_index(plans, p);
-        uint64_t size = chunk_spread_size(&input->configuration.chunks);
-        guint place = 0;
-        while (place + 1 < grid->sizes->len &&
-               g_array_index(grid->sizes, uint64_t, place + 1) <= size)
-            place++;
-        bool between = place + 1 < grid->sizes->len &&
-                       size > g_array_index(grid->sizes, uint64_t, place);
-        for (guint b = 0; b < grid->budgets->len; b++)
-            if (g_array_index(grid->budgets, uint64_t, b) == input->configuration.device_budget)
-                g_string_append_printf(data, "%u%s %u\n", place + 1, between ? ".5" : "", b + 1);
-    }
-}
-
-static void append_tics(GString *drawing, const char *axis, const GArray *sizes, guint most)
-{
-    guint step = (sizes->len + most - 1) / most;
-    g_string_append_printf(drawing, "set %stics (", axis);
-    for (guint i = 0; i < sizes->len; i += step) {
-        g_autofree char *size = size_format(g_array_index(sizes, uint64_t, i));
-        g_string_append_printf(drawing, "%s'%s' %u", i ? ", " : "", size, i + 1);
-    }
-    g_string_append(drawing, ")\n");
-}
-
-static void append_drawing(struct plot *plot, const struct sweep_grid *grid)
-{
-    GString *drawing = plot->drawing;
-    bool labels = grid->sizes->len * grid->budgets->len <= MOST_LABELS && grid->sizes->len <= 12;
-    g_string_append(drawing, "    if (phone) { ");
-    append_tics(drawing, "x", grid->sizes, 4);
-    g_string_append(drawing, "    } else { ");
-    append_tics(drawing, "x", grid->sizes, 10);
-    g_string_append(drawing, "    }\n    ");
-    append_tics(drawing, "y", grid->budgets, 12);
-    g_string_append(drawing, colours);
-    g_string_append_printf(
-        drawing,
-        "    unset grid; unset colorbox; set border 0; set tics scale 0\n"
-        "    set xrange [0.5:%u.5]; set yrange [0.5:%u.5]\n"
-        "    set xlabel 'chunk size' offset 0,0.3 textcolor rgb ink\n"
-        "    set ylabel 'device memory' textcolor rgb ink\n"
-        "    plot data index 0 using 1:2:($1-0.49):($1+0.49):($2-0.48):($2+0.48):3 with boxxyerror "
-        "lc palette fs solid noborder notitle",
-        grid->sizes->len, grid->budgets->len);
-    if (labels)
-        g_string_append(
-            drawing, ", \\\n        data index 0 using (phone || $3 > middle ? NaN : $1):2:4 with "
-                     "labels textcolor rgb '#ffffff' notitle, \\\n"
-                     "        data index 0 using (phone || $3 <= middle ? NaN : $1):2:4 with "
-                     "labels textcolor rgb '#101418' notitle");
-    g_string_append(drawing,
-                    ", \\\n        data index 1 using 1:2 with points pt 3 ps 2 lw 3 lc rgb "
-                    "'" PALETTE_PLAN "' notitle\n");
-}
-
-struct plot *plot_heat(const struct sweep_file *sweep, const struct sweep_measure *measure,
-                       const GPtrArray *plans, unsigned number)
-{
-    struct plot *plot =
-        plot_new(plot_name("heat", number),
-                 g_strdup_printf("The best %s by chunk size and device memory", measure->name));
-    struct sweep_grid grid = sweep_grid_new(sweep, measure);
-    double least = INFINITY, most = 0;
-    append_heat_data(plot->data, &grid);
-    append_heat_plans(plot->data, &grid, plans);
-    for (guint i = 0; i < sweep->entries->len; i++) {
-        const struct sweep_file_entry *entry = &g_array_index(sweep->entries,
-                                                              struct sweep_file_entry, i);
-        if (entry->fits) {
-            least = MIN(least, measure->value(&entry->figures));
-            most = MAX(most, measure->value(&entry->figures));
-        }
-    }
-    axis_append_variable(plot->setup, "middle", isinf(least) ? 0 : (least + most) / 2);
-    plot->wide_height = 120 + 48 * (int)grid.budgets->len;
-    plot->phone_height = plot->wide_height;
-    append_drawing(plot, &grid);
-    plot->alt = g_strdup_printf("A grid of %u chunk sizes by %u device memories. Cells are darker "
-                                "where %s is less, and empty where nothing fits.",
-                                grid.sizes->len, grid.budgets->len, measure->name);
-    plot->caption = g_strdup_printf(
-        "The best of all policies and strategies of %s. Darker is less. Cells are "
-        "empty where nothing fits. The star is the plan, at its typical chunk size.%s",
-        sweep->origin, grid.left_out);
     sweep_grid_clear(&grid);
     return plot;
 }

@@ -67,8 +67,81 @@ static void check_svg(const struct sample *sample, const char *name, const char 
     g_assert_true(strstr(text, "<path") || strstr(text, "<polygon"));
 }
 
+/* A text of a picture, in pixels. */
+struct text_box {
+    double left, right, top, bottom;
+    char *text;
+};
+
+static void clear_box(void *data)
+{
+    g_free(((struct text_box *)data)->text);
+}
+
+/* A letter is assumed to be half as wide as the font is high, which most are. */
+static struct text_box box_of(const GMatchInfo *match)
+{
+    g_autofree char *x = g_match_info_fetch(match, 1), *y = g_match_info_fetch(match, 2);
+    g_autofree char *turned = g_match_info_fetch(match, 3), *font = g_match_info_fetch(match, 4);
+    g_autofree char *anchor = g_match_info_fetch(match, 5), *raw = g_match_info_fetch(match, 6);
+    char *text = g_strdup(g_strstrip(raw));
+    double size = g_ascii_strtod(font, NULL), high = 0.7 * size;
+    double wide = 0.5 * size * (double)g_utf8_strlen(text, -1);
+    double before = !strcmp(anchor, "end") ? wide : !strcmp(anchor, "middle") ? wide / 2 : 0;
+    double at = g_ascii_strtod(x, NULL), base = g_ascii_strtod(y, NULL);
+    if (*turned) /* upwards */
+        return (struct text_box){at - high, at, base - wide + before, base + before, text};
+    return (struct text_box){at - before, at - before + wide, base - high, base, text};
+}
+
+static GArray *boxes_of(const char *svg)
+{
+    GArray *boxes = g_array_new(FALSE, FALSE, sizeof(struct text_box));
+    g_autoptr(GRegex) regex = g_regex_new(
+        "<g transform=\"translate\\(([-0-9.]+),([-0-9.]+)\\)( rotate\\([-0-9.]+\\))?\"[^>]*"
+        "font-size=\"([0-9.]+)\"\\s+text-anchor=\"(\\w+)\">\\s*<text>([^<]*)</text>",
+        0, 0, NULL);
+    g_autoptr(GMatchInfo) match = NULL;
+    g_array_set_clear_func(boxes, clear_box);
+    for (g_regex_match(regex, svg, 0, &match); g_match_info_matches(match);
+         g_match_info_next(match, NULL)) {
+        struct text_box box = box_of(match);
+        if (*box.text)
+            g_array_append_val(boxes, box);
+        else
+            g_free(box.text);
+    }
+    return boxes;
+}
+
+/* No text of a picture is cut, and none is over another. */
+static void check_texts(const struct sample *sample, const char *name, const char *suffix)
+{
+    g_autofree char *path = drawn_path(sample, name, suffix), *svg = sample_read(path);
+    const char *size = strstr(svg, "viewBox=\"0 0 ");
+    g_assert_nonnull(size);
+    char *end;
+    double width = g_ascii_strtod(size + strlen("viewBox=\"0 0 "), &end);
+    double height = g_ascii_strtod(end, NULL);
+    g_autoptr(GArray) boxes = boxes_of(svg);
+    g_assert_cmpuint(boxes->len, >, 0);
+    for (guint i = 0; i < boxes->len; i++) {
+        const struct text_box *a = &g_array_index(boxes, struct text_box, i);
+        if (a->left < -1 || a->right > width + 1 || a->top < -1 || a->bottom > height + 1)
+            g_error("%s%s: \"%s\" is cut", name, suffix, a->text);
+        for (guint j = 0; j < i; j++) {
+            const struct text_box *b = &g_array_index(boxes, struct text_box, j);
+            if (MIN(a->right, b->right) - MAX(a->left, b->left) > 1 &&
+                MIN(a->bottom, b->bottom) - MAX(a->top, b->top) > 1)
+                g_error("%s%s: \"%s\" is over \"%s\"", name, suffix, a->text, b->text);
+        }
+    }
+}
+
 void drawn_check(const struct sample *sample, const char *name)
 {
+    check_texts(sample, name, ".svg");
+    check_texts(sample, name, "-phone.svg");
     check_png(sample, name);
     check_svg(sample, name, ".svg");
     check_svg(sample, name, "-phone.svg");

@@ -5,6 +5,19 @@
 
 #include <string.h>
 
+/* A number stands alone at the end of each bar: nothing is drawn over it. */
+static void check_numbers(const char *text)
+{
+    g_autoptr(GRegex) bar = g_regex_new("^ (f*b*u*c*>*<*h*n*\\.*) ([0-9.]+ (s|ms|µs))$",
+                                        G_REGEX_MULTILINE, 0, NULL);
+    g_autoptr(GMatchInfo) match = NULL;
+    guint bars = 0;
+    for (g_regex_match(bar, text, 0, &match); g_match_info_matches(match);
+         g_match_info_next(match, NULL))
+        bars++;
+    g_assert_cmpuint(bars, ==, 3); /* the timeline, the plan's policy and fifo */
+}
+
 static void test_text(void)
 {
     if (!drawn_has_gnuplot())
@@ -35,12 +48,61 @@ static void test_text(void)
         if (!at)
             g_error("no \"%s\", or not in order, in %s", shown[i], text);
     }
-    g_assert_nonnull(strstr(text, "device waits  70 %"));
-    g_assert_nonnull(strstr(text, "XXXXXXXXXX"));                    /* an area */
-    g_assert_nonnull(strstr(text, "\n policy opt, 1 KiB chunks\n")); /* the label of a bar */
-    g_assert_nonnull(strstr(text, " operator time, ms\n"));          /* above the key */
+    g_assert_nonnull(strstr(text, " device waits      70 % |"));
+    g_assert_nonnull(strstr(text, " H2D of 1.02 MB/s       |   "));
+    g_assert_nonnull(strstr(text, "XXXXXXXXXX"));                        /* an area */
+    g_assert_nonnull(strstr(text, "\n policy opt, 1 KiB chunks\n ccc")); /* a bar */
+    g_assert_nonnull(strstr(text, "c......... 16.0 ms\n"));              /* and its number */
+    check_numbers(text);
+    g_assert_nonnull(strstr(text, " operator time, ms\n")); /* above the key */
     g_assert_null(strchr(text, '\x1b'));
     g_assert_null(strchr(text, '\f'));
+    sample_free(sample);
+}
+
+static void append_result(GString *sweep, unsigned chunk, unsigned budget, unsigned ms)
+{
+    g_string_append_printf(
+        sweep,
+        "%s{\"policy\": \"opt\", \"chunk_bytes\": %u, \"device_memory_bytes\": %u, \"fits\": "
+        "%s, \"h2d_bytes\": 1, \"d2h_bytes\": 1, \"h2d_copies\": 1, \"d2h_copies\": 1, "
+        "\"evictions\": 1, \"moves\": 0, \"moved_bytes\": 0, \"peak_device_bytes\": 1, "
+        "\"peak_live_device_bytes\": 1, \"peak_host_bytes\": 1, \"stall_seconds\": 0.01, "
+        "\"iteration_seconds\": %g}",
+        g_str_has_suffix(sweep->str, "[") ? "" : ", ", chunk, budget, ms ? "true" : "false",
+        ms * 1e-3);
+}
+
+/* The map is shaded by characters, has its numbers, and a scale. The largest chunks do not fit the
+ * smallest memory. */
+static void test_heat(void)
+{
+    if (!drawn_has_gnuplot())
+        return;
+    struct sample *sample = sample_new("");
+    g_autoptr(GString) sweep = g_string_new("{\"results\": [");
+    append_result(sweep, 1024, 10240, 180);
+    append_result(sweep, 2048, 10240, 0);
+    append_result(sweep, 1024, 20480, 140);
+    append_result(sweep, 2048, 20480, 100);
+    g_string_append(sweep, "]}");
+    g_autofree char *path = sample_file(sample, "map.json", sweep->str);
+    const char *const files[] = {path, NULL};
+    g_autofree char *text = report_text(files, NULL);
+    static const char *const shown[] = {"\n       20 KiB +++++",
+                                        "+ 140 ms +++++",
+                                        "@@@@@ 100 ms @@@@@",
+                                        "\n       10 KiB ....",
+                                        ".... 180 ms .....",
+                                        "1 KiB                ",
+                                        "              @ 100 ms  % 110 ms  # 120 ms  * 130 ms  + "
+                                        "140 ms  = 150 ms  - 160 ms  . 170 ms\n"};
+    for (size_t i = 0; i < G_N_ELEMENTS(shown); i++)
+        if (!strstr(text, shown[i]))
+            g_error("no \"%s\" in %s", shown[i], text);
+    g_free(drawn_report(sample, files, REPORT_TEXT));
+    g_autofree char *drawn = drawn_path(sample, "heat", ".svg"), *svg = sample_read(drawn);
+    g_assert_nonnull(strstr(svg, "<text>step time, ms</text>")); /* of the scale */
     sample_free(sample);
 }
 
@@ -108,6 +170,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/report/terminal/text", test_text);
+    g_test_add_func("/report/terminal/heat", test_heat);
     g_test_add_func("/report/terminal/compare", test_compare);
     g_test_add_func("/report/terminal/alone", test_alone);
     return g_test_run();

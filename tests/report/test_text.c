@@ -117,8 +117,8 @@ static void test_size_tics(void)
     for (uint64_t size = 1024; size <= 16384; size *= 2)
         g_array_append_val(sizes, size);
     GString *script = g_string_new(NULL);
-    axis_append_size_tics(script, sizes, 3);
-    g_assert_cmpstr(script->str, ==, "set xtics ('1 KiB' 1024, '4 KiB' 4096, '16 KiB' 16384)\n");
+    axis_append_size_tics(script, sizes, 160, 8);
+    g_assert_cmpstr(script->str, ==, "set xtics ('16 KiB' 16384, '4 KiB' 4096, '1 KiB' 1024)\n");
     g_string_free(script, TRUE);
     g_array_unref(sizes);
 }
