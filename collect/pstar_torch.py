@@ -5,7 +5,8 @@
 
     pstar-collect -o run.pstar -- python3 train.py
 
-One file that depends only on torch. Without pstar-collect annotate() does nothing. With it, the
+One file that depends only on torch; `pip install ./collect` installs it. Without pstar-collect
+annotate() does nothing, so that the loop can keep the two lines. With it, the
 iteration before the recorded ones is observed: a dispatch mode sees every ATen operator, and
 identifies by storages which parameters, gradients and optimizer states each one touches, and when
 activations come and go. This becomes the declarations of docs/formats.md. The recorded iterations
