@@ -1,6 +1,8 @@
 /* Reads a trace, replays every policy at two budgets of device memory, then searches for a plan.
+ * These commands work where pstar is installed:
  *     cc -O2 replay.c $(pkg-config --cflags --libs pstar) -o replay
- *     pstar-trace synth --model gpt2.json --batch 1 --seq 64 --precision bf16 -o run.pstar
+ *     pstar-trace synth --model $(pkg-config --variable=models pstar)/demo-11m.json --batch 1 \
+ *         --seq 64 --precision bf16 -o run.pstar
  *     ./replay run.pstar */
 #include <pstar.h>
 #include <stdio.h>

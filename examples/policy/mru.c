@@ -1,6 +1,10 @@
 /* A policy of one's own: the chunk used last leaves first. docs/policies.md says how to write one.
- *     cc -O2 -shared -fPIC $(pkg-config --cflags pstar) mru.c -o mru.so
- *     pstar-sim run.pstar --device-memory 30% --policy opt,./mru.so */
+ * These commands compile it in pstar's folder, describe a training step, and compare it there:
+ *     cc -O2 -shared -fPIC -Iinclude examples/policy/mru.c -o mru.so
+ *     pstar-trace synth --model models/configs/demo-11m.json --batch 4 --seq 64 --precision fp32 \
+ *         -o run.pstar
+ *     pstar-sim run.pstar --device-memory 30% --policy opt,lru,./mru.so
+ * Where pstar is installed, $(pkg-config --cflags pstar) replaces -Iinclude. */
 #include <pstar.h>
 #include <stdlib.h>
 

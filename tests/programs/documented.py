@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Runs the commands that a page of the documentation prints.
 
-usage: documented.py BUILD_DIR PAGE.md [ready]
+usage: documented.py BUILD_DIR PAGE.md|EXAMPLE.c [ready]
 
 Every block of the page that is marked "sh" is run, in the order of the page, by one shell that stops at
 the first command that fails. It runs in an empty folder with the project's models, platforms and
 other folders in it, and the programs on the PATH. If the next block is marked "output", its lines must
-be printed, in their order. Blocks with other marks are not run.
+be printed, in their order. Blocks with other marks are not run. Of a C file the indented lines of its
+first comment are run.
 
 With "ready" the folder first gets text.txt, run.pstar, sweep.json, machine.json, plan.json and
 run.jsonl of a small model, which the reference pages assume.
@@ -22,7 +23,7 @@ import sys
 import tempfile
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
-LINKED = ("models", "platforms", "collect", "examples", "tools")
+LINKED = ("models", "platforms", "collect", "examples", "include", "tools")
 READY = """
 cat /usr/include/*.h > text.txt
 shape="--model models/configs/demo-11m.json --data text.txt --batch 4 --seq 64 --steps 3"
@@ -36,6 +37,9 @@ pstar-plan run.pstar --device-memory 80MiB --platform machine.json -o plan.json
 def blocks(page):
     """Returns (line number, commands, lines that they print) of each block marked sh."""
     text = page.read_text(encoding="utf-8")
+    if page.suffix == ".c":
+        lines = re.findall(r"^ \*     (.*?)(?: \*/)?$", text[:text.index("*/") + 2], re.MULTILINE)
+        return [(1, "\n".join(lines), [])] if lines else []
     pattern = r"^```sh\n(.*?)^```$(?:\n\n```output\n(.*?)^```$)?"
     return [(text.count("\n", 0, match.start()) + 2, match.group(1),
              (match.group(2) or "").splitlines())

@@ -42,7 +42,11 @@ examples=$(dirname "$(find "$prefix" -name replay.c)")
 "$prefix/bin/pstar-trace" synth --model "$prefix/share/pstar/models/demo-11m.json" --batch 1 \
     --seq 32 --precision bf16 -o synthesised.pstar >/dev/null
 
-# The example, with everything.
+# The example, with everything: by the commands in its comment, then with all warnings.
+sed -n '1,/\*\/$/s/^ \*     //p' "$examples/replay.c" | sed 's, \*/$,,' >commands.sh
+grep -q '^cc .*replay.c' commands.sh
+(cd "$examples" && PATH=$prefix/bin:$PATH bash -euo pipefail "$prefix/commands.sh") |
+    grep -q 'the plan .* over the link'
 read -ra libraries < <(pkg-config --libs pstar)
 cc -std=c11 -Wall -Wextra -Werror "$examples/replay.c" "${flags[@]}" "${libraries[@]}" -o replay
 ./replay synthesised.pstar | grep -q 'the plan .* over the link'
