@@ -54,9 +54,9 @@ char *plot_find_gnuplot(GError **error)
 }
 
 /* Shared by all plots, so that they look alike. */
-static const char style[] = "set encoding utf8\n"
-                            "ink = '" PALETTE_INK "'; muted = '" PALETTE_MUTED
-                            "'; grid = '" PALETTE_GRID "'\n";
+static const char style[] = TEXT_GNUPLOT_SETUP "set encoding utf8\n"
+                                               "ink = '" PALETTE_INK "'; muted = '" PALETTE_MUTED
+                                               "'; grid = '" PALETTE_GRID "'\n";
 
 static const char page_style[] = "    reset\n"
                                  "    phone = page == 3\n"

@@ -86,6 +86,8 @@ static void append_drawing(struct plot *plot, const struct sweep_grid *grid,
     g_string_append(drawing, "    }\n    ");
     append_tics(drawing, "y", grid->budgets, 12);
     g_string_append(drawing, colours);
+    if (scale->least >= scale->most)
+        g_string_append(drawing, "    set cbrange [0:*]\n");
     g_string_append_printf(
         drawing,
         "    unset grid; set border 0; set tics scale 0\n"

@@ -33,16 +33,22 @@ void text_append_html(GString *html, const char *text)
     }
 }
 
-/* gnuplot 5.4 misreads two single quotes in a row at the start of a string and after each other, so
- * a single quote becomes a string of its own in double quotes. */
+/* gnuplot 5.4 misreads two single quotes in a row, also those of an empty string. In double quotes
+ * a single quote ends what protects the rest from its macros. So a variable holds it. */
 char *text_gnuplot(const char *text)
 {
     g_autofree char *printable = text_printable(text);
     g_auto(GStrv) parts = g_strsplit(printable, "'", -1);
-    if (!parts[0] || !parts[1])
-        return g_strdup_printf("'%s'", printable);
-    g_autofree char *joined = g_strjoinv("'.\"'\".'", parts);
-    return g_strdup_printf("('%s')", joined);
+    GString *joined = g_string_new(NULL);
+    for (size_t i = 0; parts[i]; i++) {
+        if (i)
+            g_string_append(joined, joined->len ? "." TEXT_APOSTROPHE : TEXT_APOSTROPHE);
+        if (*parts[i])
+            g_string_append_printf(joined, "%s'%s'", joined->len ? "." : "", parts[i]);
+    }
+    char *quoted = joined->len ? g_strdup_printf("(%s)", joined->str) : g_strdup("''");
+    g_string_free(joined, TRUE);
+    return quoted;
 }
 
 char *text_shell(const char *text)

@@ -14,6 +14,10 @@
  * quoted attributes. */
 void text_append_html(GString *html, const char *text);
 
+/* The variable that holds a single quote. Every script begins with TEXT_GNUPLOT_SETUP. */
+#define TEXT_APOSTROPHE    "apostrophe"
+#define TEXT_GNUPLOT_SETUP TEXT_APOSTROPHE " = \"\\047\"\n"
+
 /* Returns printable text as a gnuplot expression of strings in which gnuplot expands nothing.
  * Labels must be drawn "noenhanced", so that _ ^ { } are shown as they are. */
 char *text_gnuplot(const char *text);

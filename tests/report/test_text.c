@@ -34,9 +34,9 @@ static void test_html(void)
 
 static void test_quotes(void)
 {
-    check(text_gnuplot("it's `id` @x"), "('it'.\"'\".'s `id` @x')");
+    check(text_gnuplot("it's `id` @x"), "('it'.apostrophe.'s `id` @x')");
     check(text_gnuplot(""), "''");
-    check(text_gnuplot("two\nlines"), "'two\uFFFDlines'");
+    check(text_gnuplot("two\nlines"), "('two\uFFFDlines')");
     check(text_shell("runs/a-1.pstar"), "runs/a-1.pstar");
     check(text_shell("a b"), "'a b'");
     check(text_shell("$(id)"), "'$(id)'");
@@ -46,8 +46,9 @@ static void test_quotes(void)
 /* Returns what gnuplot prints for an expression. */
 static char *said_by_gnuplot(const char *expression)
 {
-    g_autofree char *script = g_strdup_printf("set print '-'; print %s", expression);
-    char *command[] = {(char *)"gnuplot", (char *)"-e", script, NULL};
+    g_autofree char *script = g_strdup_printf("a = 'b'; set print '-'; print %s", expression);
+    char *command[] = {(char *)"gnuplot", (char *)"-e", (char *)TEXT_GNUPLOT_SETUP,
+                       (char *)"-e",      script,       NULL};
     char *out = NULL;
     GError *error = NULL;
     g_spawn_sync(NULL, command, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, &out, NULL, NULL, &error);
@@ -58,7 +59,7 @@ static char *said_by_gnuplot(const char *expression)
 /* Names begin and end with quotes, and have several in a row. gnuplot reads what was written. */
 static void test_gnuplot_reads(void)
 {
-    static const char letters[] = "''''a\"`$\\ @";
+    static const char letters[] = "''''a\"`$\\ @@";
     g_autofree char *gnuplot = g_find_program_in_path("gnuplot");
     if (!gnuplot) {
         g_test_skip("no gnuplot");
