@@ -7,20 +7,21 @@ set(PSTAR_GPL_LIBRARIES api planner sim)
 set(PSTAR_CORE_LIBS)
 set(PSTAR_LIBS)
 foreach(folder ${PSTAR_GPL_LIBRARIES} ${PSTAR_CORE_LIBRARIES})
-  install(TARGETS pstar_${folder} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/pstar)
+  install(TARGETS pstar_${folder} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/pstar COMPONENT development)
   if(folder IN_LIST PSTAR_GPL_LIBRARIES)
     string(APPEND PSTAR_LIBS " -lpstar_${folder}")
   else()
     string(APPEND PSTAR_CORE_LIBS " -lpstar_${folder}")
   endif()
 endforeach()
-install(FILES include/pstar.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES include/pstar.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
 
 # Paths are relative to the file, so that `cmake --install --prefix` and moved folders work.
 file(RELATIVE_PATH PSTAR_PC_TO_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 foreach(package pstar pstar-core)
   configure_file(cmake/${package}.pc.in ${PROJECT_BINARY_DIR}/${package}.pc @ONLY)
-  install(FILES ${PROJECT_BINARY_DIR}/${package}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+  install(FILES ${PROJECT_BINARY_DIR}/${package}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig
+    COMPONENT development)
 endforeach()
 
 # Completion. bash and fish load the file that has the name of the command.
