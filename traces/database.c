@@ -4,6 +4,7 @@
 #include "traces/trace_file.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,13 +25,18 @@ static uint32_t big_endian_32(const uint8_t *bytes)
     return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
 }
 
+/* Returns whether there is a file of this name, with that ending, that is not empty. */
+static bool has_beside(const char *path, const char *ending)
+{
+    g_autofree char *name = g_strconcat(path, ending, NULL);
+    struct stat status;
+    return stat(name, &status) == 0 && status.st_size > 0;
+}
+
 /* Returns whether a killed writer left a journal. SQLite rolls it back when it opens the file. */
 static bool has_journal(const char *path)
 {
-    char *journal = g_strconcat(path, "-journal", NULL);
-    bool exists = access(journal, F_OK) == 0;
-    g_free(journal);
-    return exists;
+    return has_beside(path, "-journal");
 }
 
 static bool check_bytes(const char *path, uint64_t file_bytes, const uint8_t *header,
@@ -93,15 +99,22 @@ static bool check_file(const char *path, GError **error)
            check_bytes(path, (uint64_t)file_bytes, header, error);
 }
 
-/* Opens `temporary`, which it takes, or `path` if that is NULL. */
-static struct database *open_file(const char *path, char *temporary, int flags, GError **error)
+/* SQLite takes some relative names for URIs or for databases in memory. */
+static char *absolute(const char *path)
+{
+    g_autofree char *folder = g_path_is_absolute(path) ? NULL : g_get_current_dir();
+    return folder ? g_build_filename(folder, path, NULL) : g_strdup(path);
+}
+
+/* Opens `name`, a file or a URI, which becomes the database at `path`. Takes `temporary`. */
+static struct database *open_as(const char *path, const char *name, char *temporary, int flags,
+                                GError **error)
 {
     struct database *database = g_new0(struct database, 1);
     database->path = g_strdup(path);
     database->temporary = temporary;
     database->descriptor = -1;
-    const char *file = temporary ? temporary : path;
-    if (sqlite3_open_v2(file, &database->handle, flags, NULL) != SQLITE_OK) {
+    if (sqlite3_open_v2(name, &database->handle, flags | SQLITE_OPEN_URI, NULL) != SQLITE_OK) {
         database_set_error(database, error);
         database_close(database);
         return NULL;
@@ -116,13 +129,114 @@ static struct database *open_file(const char *path, char *temporary, int flags, 
     return database;
 }
 
+/* Opens `temporary`, which it takes, or `path` if that is NULL. */
+static struct database *open_file(const char *path, char *temporary, int flags, GError **error)
+{
+    g_autofree char *name = absolute(temporary ? temporary : path);
+    return open_as(path, name, temporary, flags, error);
+}
+
+/* Databases that are written with a log ahead get files beside them when they are read, unless
+ * SQLite is told that nobody changes them. */
+static bool has_log(const char *path)
+{
+    enum { AT_WRITE_VERSION = 18, LOGGED = 2 };
+    uint8_t header[HEADER_BYTES] = {0};
+    FILE *file = fopen(path, "rbe");
+    if (!file)
+        return false;
+    bool ok = fread(header, 1, sizeof header, file) == sizeof header;
+    fclose(file);
+    return ok && header[AT_WRITE_VERSION] == LOGGED;
+}
+
+/* Returns whether a program has begun to change the file: it locks one byte then. */
+static bool is_being_written(const char *path)
+{
+    enum { RESERVED_BYTE = 0x40000001 };
+    struct flock lock = {.l_type = F_WRLCK, .l_start = RESERVED_BYTE, .l_len = 1};
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    bool written = descriptor >= 0 && fcntl(descriptor, F_GETLK, &lock) == 0 &&
+                   lock.l_type != F_UNLCK;
+    if (descriptor >= 0)
+        close(descriptor);
+    return written;
+}
+
+static void refuse_unfinished(const char *path, const char *ending, GError **error)
+{
+    g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO,
+                "%s: another program is still writing it, or was killed: see %s%s", path, path,
+                ending);
+}
+
+char *database_uri(const char *path, GError **error)
+{
+    const char *unfinished = has_journal(path)          ? "-journal"
+                             : has_beside(path, "-wal") ? "-wal"
+                                                        : NULL;
+    if (unfinished) {
+        refuse_unfinished(path, unfinished, error);
+        return NULL;
+    }
+    g_autofree char *whole = absolute(path);
+    g_autofree char *uri = g_filename_to_uri(whole, NULL, NULL);
+    return g_strconcat(uri, has_log(path) ? "?immutable=1" : "?mode=ro", NULL);
+}
+
+static bool copy_into(const char *folder, const char *path, const char *ending, GError **error)
+{
+    g_autofree char *from = g_strconcat(path, ending, NULL);
+    g_autofree char *name = g_strconcat("copy", ending, NULL);
+    g_autofree char *to = g_build_filename(folder, name, NULL);
+    g_autoptr(GMappedFile) file = g_mapped_file_new(from, FALSE, error);
+    return file && g_file_set_contents(to, g_mapped_file_get_contents(file),
+                                       (gssize)g_mapped_file_get_length(file), error);
+}
+
+static void remove_copy(const char *folder)
+{
+    static const char *const endings[] = {"", "-journal"};
+    for (size_t i = 0; i < G_N_ELEMENTS(endings); i++) {
+        g_autofree char *name = g_strconcat(folder, "/copy", endings[i], NULL);
+        unlink(name);
+    }
+    rmdir(folder);
+}
+
+/* Opens a copy, so that the journal is not played into the file. */
+static struct database *open_copy(const char *path, GError **error)
+{
+    struct database *database = NULL;
+    if (is_being_written(path)) {
+        refuse_unfinished(path, "-journal", error);
+        return NULL;
+    }
+    char *folder = g_dir_make_tmp("pstar-XXXXXX", error);
+    if (folder && copy_into(folder, path, "", error) &&
+        copy_into(folder, path, "-journal", error)) {
+        g_autofree char *copy = g_build_filename(folder, "copy", NULL);
+        database = open_as(path, copy, NULL, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, error);
+    }
+    if (database) {
+        database->folder = folder;
+        return database;
+    }
+    if (folder)
+        remove_copy(folder);
+    g_free(folder);
+    return NULL;
+}
+
 struct database *database_open(const char *path, GError **error)
 {
     if (!check_file(path, error))
         return NULL;
-    int flags = has_journal(path) ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY;
+    if (has_journal(path))
+        return open_copy(path, error);
+    g_autofree char *uri = database_uri(path, error);
     /* Readers use one thread; locking each value would cost a sixth of the time. */
-    return open_file(path, NULL, flags | SQLITE_OPEN_NOMUTEX, error);
+    return uri ? open_as(path, uri, NULL, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, error) : NULL;
 }
 
 /* Searches for the descriptor, because SQLite does not tell it. */
@@ -237,7 +351,10 @@ void database_close(struct database *database)
         sqlite3_close(database->handle);
     if (database->temporary)
         unlink(database->temporary);
+    if (database->folder)
+        remove_copy(database->folder);
     g_free(database->temporary);
+    g_free(database->folder);
     g_free(database->path);
     g_free(database);
 }

@@ -15,14 +15,21 @@ struct database {
     sqlite3 *handle;
     char *path;      /* path of the trace */
     char *temporary; /* path of a new file until it is published; NULL if published */
+    char *folder;    /* with a copy of the file and its journal; NULL if there is none */
     int descriptor;  /* of a file opened for writing; -1 if unknown */
     dev_t device;    /* identifies the file, together with the inode */
     ino_t inode;
 };
 
-/* Opens an existing trace for reading. Fails, naming the reason, if the file is not an SQLite
- * database, is shorter than its header says, is not a trace, or has another schema version. */
+/* Opens an existing trace for reading, which changes nothing: if a killed writer left a journal, it
+ * is rolled back in a copy. Fails, naming the reason, if the file is not an SQLite database, is
+ * shorter than its header says, is not a trace, or has another schema version. */
 struct database *database_open(const char *path, GError **error);
+
+/* Returns the URI under which SQLite reads a database of another program without changing it or
+ * leaving files beside it. Free with g_free. Returns NULL, with an error, if its last writer did
+ * not end. */
+char *database_uri(const char *path, GError **error);
 
 /* Opens an existing trace for adding to it, with the checks of database_open. */
 struct database *database_open_for_writing(const char *path, GError **error);

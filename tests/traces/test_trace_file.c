@@ -6,8 +6,10 @@
 #include <glib/gstdio.h>
 #include <signal.h>
 #include <sqlite3.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 struct fixture {
@@ -292,6 +294,94 @@ static void test_stale_journal(struct fixture *fixture, gconstpointer data)
     g_free(journal);
 }
 
+static char *contents(const char *path)
+{
+    gsize length = 0;
+    g_autofree char *bytes = NULL;
+    g_assert_true(g_file_get_contents(path, &bytes, &length, NULL));
+    return g_compute_checksum_for_data(G_CHECKSUM_SHA256, (const guchar *)bytes, length);
+}
+
+/* Kills a writer in the middle of a transaction whose first pages are in the file already. */
+static void kill_writer(const char *path)
+{
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        sqlite3 *database;
+        sqlite3_open(path, &database);
+        sqlite3_exec(database,
+                     "PRAGMA cache_size = 1; BEGIN;"
+                     "UPDATE operators SET name = 'half' || hex(zeroblob(5000))",
+                     NULL, NULL, NULL);
+        raise(SIGKILL);
+    }
+    g_assert_cmpint(waitpid(child, &status, 0), ==, child);
+}
+
+/* Reading rolls a journal back without changing the file: whoever put it there. */
+static void test_hot_journal(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    struct trace *trace = random_trace(fixture->random, 60);
+    g_autofree char *journal = g_strconcat(fixture->path, "-journal", NULL);
+    g_assert_true(trace_write(trace, fixture->path, NULL));
+    kill_writer(fixture->path);
+    g_autofree char *before = contents(fixture->path), *log = contents(journal);
+    GError *error = NULL;
+    struct trace *back = trace_read(fixture->path, &error);
+    g_assert_no_error(error);
+    assert_traces_equal(trace, back);
+    g_autofree char *after = contents(fixture->path), *log_after = contents(journal);
+    g_assert_cmpstr(before, ==, after);
+    g_assert_cmpstr(log, ==, log_after);
+    g_unlink(journal);
+    trace_free(back);
+    trace_free(trace);
+}
+
+/* Reading leaves no files beside a database with a log ahead; one with changes in it is refused. */
+static void test_log_ahead(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    struct trace *trace = random_trace(fixture->random, 20);
+    g_autofree char *log = g_strconcat(fixture->path, "-wal", NULL);
+    sqlite3 *database = NULL;
+    GError *error = NULL;
+    g_assert_true(trace_write(trace, fixture->path, NULL));
+    g_assert_cmpint(sqlite3_open(fixture->path, &database), ==, SQLITE_OK);
+    sqlite3_exec(database, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
+    sqlite3_close(database);
+    struct trace *back = trace_read(fixture->path, &error);
+    g_assert_no_error(error); /* tear_down finds no other files in the folder */
+    assert_traces_equal(trace, back);
+    g_assert_true(g_file_set_contents(log, "unfinished", -1, NULL));
+    g_assert_null(trace_read(fixture->path, &error));
+    g_assert_nonnull(strstr(error->message, "another program is still writing it"));
+    g_clear_error(&error);
+    g_unlink(log);
+    trace_free(back);
+    trace_free(trace);
+}
+
+/* A name that SQLite takes for a URI is a file's name as any other. */
+static void test_odd_name(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    struct trace *trace = random_trace(fixture->random, 5);
+    g_autofree char *folder = g_get_current_dir();
+    GError *error = NULL;
+    g_assert_cmpint(g_chdir(fixture->folder), ==, 0);
+    g_assert_true(trace_write(trace, "file:x?mode=memory", &error));
+    struct trace *back = trace_read("file:x?mode=memory", &error);
+    g_assert_no_error(error);
+    assert_traces_equal(trace, back);
+    g_assert_cmpint(g_unlink("file:x?mode=memory"), ==, 0);
+    g_assert_cmpint(g_chdir(folder), ==, 0);
+    trace_free(back);
+    trace_free(trace);
+}
+
 /* A million accesses and as many buffers as operators, as in a model of 175B parameters with many
  * micro-batches. */
 static void test_large(struct fixture *fixture, gconstpointer data)
@@ -346,6 +436,9 @@ int main(int argc, char **argv)
     ADD("/trace-file/unwritable", test_unwritable);
     ADD("/trace-file/full-disk", test_full_disk);
     ADD("/trace-file/stale-journal", test_stale_journal);
+    ADD("/trace-file/hot-journal", test_hot_journal);
+    ADD("/trace-file/log-ahead", test_log_ahead);
+    ADD("/trace-file/odd-name", test_odd_name);
     ADD("/trace-file/large", test_large);
     return g_test_run();
 }
