@@ -141,6 +141,29 @@ static void test_texts(struct import_fixture *f, gconstpointer data)
     activity_free(made);
 }
 
+/* Another tool's table may promise nothing of its columns. */
+#define LOOSE(table)                                                       \
+    "CREATE TABLE loose AS SELECT * FROM " table "; DROP TABLE " table ";" \
+    "ALTER TABLE loose RENAME TO " table ";"
+
+/* Neither what is read nor what is written leaves or changes other files. */
+static void test_untouched(struct import_fixture *f, gconstpointer data)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed((guint32)g_test_rand_int());
+    struct activity *made = random_activity(random, 5);
+    g_autofree char *log = g_strconcat(f->from, "-wal", NULL);
+    (void)data;
+    write_export(f, made);
+    execute(f->from, "PRAGMA journal_mode = WAL");
+    g_assert_true(import_nsys(f->from, f->to, f->unknown, &f->error));
+    g_assert_no_error(f->error); /* tear_down finds no other files in the folder */
+    g_unlink(f->to);
+    g_assert_true(g_file_set_contents(log, "unfinished", -1, NULL));
+    import_check_refused(f, import_nsys, "another program is still writing it, or was killed");
+    g_unlink(log);
+    activity_free(made);
+}
+
 static void test_refused(struct import_fixture *f, gconstpointer data)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed((guint32)g_test_rand_int());
@@ -162,6 +185,13 @@ static void test_refused(struct import_fixture *f, gconstpointer data)
         {"UPDATE NVTX_EVENTS SET start = end + 1 WHERE end IS NOT NULL", "ends before it begins"},
         {"UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET shortName = 4000000000", "names string 4000000000"},
         {"UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = 'soon'", "CUPTI_ACTIVITY_KIND_KERNEL"},
+        {LOOSE("CUPTI_ACTIVITY_KIND_KERNEL") "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET start = NULL "
+                                             "WHERE rowid = 1",
+         "/recorded: CUPTI_ACTIVITY_KIND_KERNEL: row 1: start is empty"},
+        {LOOSE("StringIds") "INSERT INTO StringIds SELECT id, 'other' FROM StringIds WHERE id = 1",
+         "/recorded: StringIds: row "},
+        {"ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL DROP COLUMN gridX",
+         "/recorded: CUPTI_ACTIVITY_KIND_KERNEL: there is no column gridX"},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(damages); i++) {
         g_unlink(f->from);
@@ -178,6 +208,7 @@ int main(int argc, char **argv)
     IMPORT_TEST("/import_nsys/copied", test_copied);
     IMPORT_TEST("/import_nsys/run", test_run);
     IMPORT_TEST("/import_nsys/texts", test_texts);
+    IMPORT_TEST("/import_nsys/untouched", test_untouched);
     IMPORT_TEST("/import_nsys/refused", test_refused);
     return g_test_run();
 }

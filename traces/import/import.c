@@ -1,6 +1,7 @@
 #include "traces/import/import.h"
 
 #include "traces/database.h"
+#include "traces/failure.h"
 #include "traces/import/kineto.h"
 #include "traces/trace_file.h"
 
@@ -39,30 +40,38 @@ static bool complete(const char *path, const GPtrArray *unknown, GError **error)
     return ok;
 }
 
+char *import_temporary(const char *to)
+{
+    return g_strdup_printf("%s.%08x.tmp", to, g_random_int());
+}
+
 bool import_publish(const char *from, const char *path, const char *to, const GPtrArray *unknown,
                     GError **error)
 {
     GError *fault = NULL;
     if (!complete(path, unknown, &fault) || !trace_verify(path, &fault)) {
-        import_blame(from, path, fault, error);
+        import_blame(from, path, to, fault, error);
         return false;
     }
     if (g_rename(path, to) == 0)
         return true;
     g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO, "%s: cannot be written: %s", to,
                 g_strerror(errno));
-    return false;
+    return failure_mark(error, FAILURE_RUNNING);
 }
 
-void import_blame(const char *from, const char *path, GError *fault, GError **error)
+void import_blame(const char *from, const char *path, const char *to, GError *fault, GError **error)
 {
-    if (fault->domain != TRACE_ERROR || fault->code == TRACE_ERROR_IO ||
-        !g_str_has_prefix(fault->message, path)) {
+    if (fault->domain != TRACE_ERROR || !g_str_has_prefix(fault->message, path)) {
         g_propagate_error(error, fault);
         return;
     }
+    bool written = fault->code == TRACE_ERROR_IO;
     g_autofree char *line = g_strdup(fault->message + strlen(path));
-    g_set_error(error, TRACE_ERROR, fault->code, "%s%s", from, g_strdelimit(line, "\n", ' '));
+    g_set_error(error, TRACE_ERROR, fault->code, "%s%s%s", written ? to : from,
+                written ? ": cannot be written" : "", g_strdelimit(line, "\n", ' '));
+    if (written)
+        failure_mark(error, FAILURE_RUNNING);
     g_error_free(fault);
 }
 
@@ -90,9 +99,12 @@ static bool store(const char *path, const struct trace *trace, const struct reco
 bool import_write(const char *from, const char *to, const struct trace *trace,
                   const struct records *records, const GPtrArray *unknown, GError **error)
 {
-    g_autofree char *temporary = g_strconcat(to, ".import", NULL);
-    bool ok = store(temporary, trace, records, error) &&
-              import_publish(from, temporary, to, unknown, error);
+    g_autofree char *temporary = import_temporary(to);
+    GError *fault = NULL;
+    bool ok = store(temporary, trace, records, &fault);
+    if (!ok)
+        import_blame(from, temporary, to, fault, error);
+    ok = ok && import_publish(from, temporary, to, unknown, error);
     if (!ok)
         g_unlink(temporary);
     return ok;

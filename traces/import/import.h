@@ -27,13 +27,18 @@ importer import_nsys;
 bool import_write(const char *from, const char *to, const struct trace *trace,
                   const struct records *records, const GPtrArray *unknown, GError **error);
 
+/* Returns the name of a file beside `to` that is not there yet, for what becomes `to`. Free it with
+ * g_free. */
+char *import_temporary(const char *to);
+
 /* Completes the imported trace at `path`, verifies it (traces/trace_file.h) and moves it to `to`.
  */
 bool import_publish(const char *from, const char *path, const char *to, const GPtrArray *unknown,
                     GError **error);
 
 /* Takes `fault`, an error in the trace at `path`, and reports it as an error of the imported file
- * `from`, unless the trace could not be read or written. */
-void import_blame(const char *from, const char *path, GError *fault, GError **error);
+ * `from`, or of the output `to` if the trace could not be written. */
+void import_blame(const char *from, const char *path, const char *to, GError *fault,
+                  GError **error);
 
 #endif

@@ -53,6 +53,42 @@ static char *shared_columns(const struct database *database, const char *table, 
     return g_strjoinv(", ", (char **)names->pdata);
 }
 
+/* Returns the first number that the statement finds, or -1. */
+static int64_t find_row(const struct database *database, const char *sql)
+{
+    sqlite3_stmt *row = database_prepare(database, sql, NULL);
+    int64_t number = row && sqlite3_step(row) == SQLITE_ROW ? sqlite3_column_int64(row, 0) : -1;
+    sqlite3_finalize(row);
+    return number;
+}
+
+/* After a row could not be inserted, says which one of the export it is, and why. Returns false. */
+static bool blame_row(const struct database *database, const char *table, GError **error)
+{
+    int code = sqlite3_extended_errcode(database->handle);
+    /* SQLite says "NOT NULL constraint failed: TABLE.COLUMN". */
+    const char *dot = strrchr(sqlite3_errmsg(database->handle), '.');
+    g_autofree char *column = g_strdup(dot ? dot + 1 : "");
+    bool empty = code == SQLITE_CONSTRAINT_NOTNULL;
+    if (!empty && code != SQLITE_CONSTRAINT_PRIMARYKEY && code != SQLITE_CONSTRAINT_UNIQUE)
+        return false;
+    g_autofree char *sql =
+        empty
+            ? g_strdup_printf("SELECT rowid FROM source.%s WHERE %s IS NULL LIMIT 1", table, column)
+            : g_strdup_printf("SELECT max(rowid) FROM source.%s GROUP BY %s HAVING count(*) > 1",
+                              table, column);
+    int64_t row = find_row(database, sql);
+    g_clear_error(error);
+    if (row < 0)
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID, "%s: %s: there is no column %s",
+                    database->path, table, column);
+    else
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
+                    "%s: %s: row %" G_GINT64_FORMAT ": %s %s", database->path, table, row, column,
+                    empty ? "is empty" : "is that of another row");
+    return false;
+}
+
 /* Copies a table. `columns` is NULL if the table exists already. */
 static bool copy(const struct database *database, const char *table, const char *columns,
                  const char *condition, GError **error)
@@ -66,7 +102,8 @@ static bool copy(const struct database *database, const char *table, const char 
         return false;
     g_autofree char *sql = g_strdup_printf("INSERT INTO main.%s (%s) SELECT %s FROM source.%s %s",
                                            table, shared, shared, table, condition);
-    return *shared == '\0' || database_execute(database, sql, error);
+    return *shared == '\0' || database_execute(database, sql, error) ||
+           blame_row(database, table, error);
 }
 
 static bool has(const GPtrArray *tables, const char *table)
@@ -129,10 +166,11 @@ static void note_tables(const GPtrArray *tables, GPtrArray *unknown)
 
 static bool attach(const struct database *database, const char *from, GError **error)
 {
-    sqlite3_stmt *row = database_prepare(database, "ATTACH ? AS source", error);
+    g_autofree char *uri = database_uri(from, error);
+    sqlite3_stmt *row = uri ? database_prepare(database, "ATTACH ? AS source", error) : NULL;
     bool ok = row != NULL;
     if (ok) {
-        sqlite3_bind_text(row, 1, from, -1, SQLITE_STATIC);
+        sqlite3_bind_text(row, 1, uri, -1, SQLITE_STATIC);
         ok = database_insert(database, row, error);
     }
     sqlite3_finalize(row);
@@ -189,7 +227,7 @@ static bool is_sqlite(const char *path, GError **error)
 
 bool import_nsys(const char *from, const char *to, GPtrArray *unknown, GError **error)
 {
-    g_autofree char *temporary = g_strconcat(to, ".import", NULL);
+    g_autofree char *temporary = import_temporary(to);
     GError *fault = NULL;
     if (!is_sqlite(from, error))
         return false;
@@ -198,7 +236,7 @@ bool import_nsys(const char *from, const char *to, GPtrArray *unknown, GError **
     record_file_free(file);
     ok = ok && fill(temporary, from, unknown, &fault);
     if (!ok)
-        import_blame(from, temporary, fault, error);
+        import_blame(from, temporary, to, fault, error);
     ok = ok && import_publish(from, temporary, to, unknown, error);
     if (!ok)
         g_unlink(temporary);
