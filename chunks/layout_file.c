@@ -218,7 +218,7 @@ static struct layout *read_plan_layout(const struct reading *reading)
 
 struct layout *layout_read(const char *path, const struct trace *trace, GError **error)
 {
-    if (!input_text_check(path, error))
+    if (!input_text_check(path, INPUT_LARGE, error))
         return NULL;
     struct reading reading = {.path = path, .trace = trace, .error = error};
     struct layout *layout = NULL;

@@ -12,7 +12,7 @@ static bool plan_refuse(GError **error, const char *format, ...)
     va_start(arguments, format);
     g_autofree char *reason = g_strdup_vprintf(format, arguments);
     va_end(arguments);
-    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID, "plan: %s", reason);
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID, "%s", reason);
     return false;
 }
 

@@ -359,7 +359,7 @@ static bool read_plan(struct plan_reader *reader, const json_t *root, struct pla
 
 struct plan *plan_read(const char *path, GError **error)
 {
-    if (!input_file_check(path, error))
+    if (!input_text_check(path, INPUT_LARGE, error))
         return NULL;
     GError *own = NULL;
     struct plan_reader reader = {.path = path, .error = &own};

@@ -311,7 +311,7 @@ struct model_config *model_config_read(const char *path, GError **error)
     char *text = NULL;
     gsize length;
     GError *unreadable = NULL;
-    if (!input_text_check(file, error))
+    if (!input_text_check(file, INPUT_SMALL, error))
         goto out;
     if (!g_file_get_contents(file, &text, &length, &unreadable)) {
         g_set_error_literal(error, MODEL_ERROR, MODEL_ERROR_CONFIG, unreadable->message);

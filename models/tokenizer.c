@@ -145,7 +145,8 @@ static void add_special(struct tokenizer *t, const char *text, uint32_t token)
 static json_t *load(const char *path, GError **error)
 {
     json_error_t problem;
-    json_t *root = input_text_check(path, error) ? json_load_file(path, 0, &problem) : NULL;
+    json_t *root = input_text_check(path, INPUT_SMALL, error) ? json_load_file(path, 0, &problem)
+                                                              : NULL;
     if (!root && error && !*error)
         refuse(path, error, "line %d: %s", problem.line, problem.text);
     return root;
@@ -228,7 +229,8 @@ static bool read_whole(struct tokenizer *t, const char *path, GError **error)
 static bool read_merge_file(struct tokenizer *t, const char *path, GError **error)
 {
     g_autofree char *text = NULL;
-    bool ok = input_text_check(path, error) && g_file_get_contents(path, &text, NULL, error);
+    bool ok = input_text_check(path, INPUT_SMALL, error) &&
+              g_file_get_contents(path, &text, NULL, error);
     g_auto(GStrv) lines = ok ? g_strsplit(text, "\n", -1) : NULL;
     for (char **line = lines; ok && *line; line++) {
         g_strchomp(*line);

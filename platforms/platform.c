@@ -431,7 +431,7 @@ struct platform *platform_read(const char *path, GError **error)
 {
     g_autofree char *text = NULL;
     GError *unreadable = NULL;
-    if (!input_text_check(path, error))
+    if (!input_text_check(path, INPUT_SMALL, error))
         return NULL;
     if (g_file_get_contents(path, &text, NULL, &unreadable))
         return platform_parse(text, path, error);

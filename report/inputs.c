@@ -116,6 +116,8 @@ static enum kind kind_of_text(const char *path, FILE *file, json_t **root, GErro
 {
     char *line = NULL;
     size_t capacity = 0;
+    if (!input_text_check(path, INPUT_LARGE, error))
+        return KIND_UNKNOWN;
     ssize_t length = getline(&line, &capacity, file);
     bool lines = length > 0 && is_json_lines(line, (size_t)length, file);
     free(line);

@@ -15,17 +15,21 @@ bool input_file_check(const char *path, GError **error)
     return false;
 }
 
-bool input_text_check(const char *path, GError **error)
+bool input_text_check(const char *path, uint64_t most_bytes, GError **error)
 {
-    enum { MOST_BYTES = 64 << 20 };
     struct stat status;
     if (!input_file_check(path, error))
         return false;
-    if (stat(path, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size <= MOST_BYTES)
+    if (stat(path, &status) != 0)
         return true;
-    g_autofree char *size = size_format((uint64_t)status.st_size);
-    g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_FAILED,
-                "%s: has %s; a file of this kind has at most 64 MiB", path, size);
+    g_autofree char *size = size_format((uint64_t)status.st_size), *most = size_format(most_bytes);
+    if (S_ISDIR(status.st_mode))
+        g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_ISDIR, "%s: is a folder, not a file", path);
+    else if ((uint64_t)status.st_size > most_bytes)
+        g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_FAILED,
+                    "%s: has %s; a file of this kind has at most %s", path, size, most);
+    else
+        return true;
     return false;
 }
 

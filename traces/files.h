@@ -4,14 +4,18 @@
 
 #include <glib.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 /* Fails with G_FILE_ERROR_INVAL if `path` is not a regular file, because a device or a pipe may
  * never end. Accepts missing files and folders: opening them fails with a better message. */
 bool input_file_check(const char *path, GError **error);
 
-/* The same for a text that is read whole, such as a model's configuration: also fails if it has
- * more than 64 MiB, which no such text has. */
-bool input_text_check(const char *path, GError **error);
+/* The most bytes of a text that is read whole: of a configuration, and of a plan or a timeline. */
+#define INPUT_SMALL (UINT64_C(64) << 20)
+#define INPUT_LARGE (UINT64_C(1) << 30)
+
+/* The same for such a text: also fails if it is a folder, or has more than `most_bytes`. */
+bool input_text_check(const char *path, uint64_t most_bytes, GError **error);
 
 /* Returns the path of one of our libraries that are loaded at run time: beside this program in a
  * build folder, or in the installed folder. Free with g_free. Returns NULL with a G_FILE_ERROR that

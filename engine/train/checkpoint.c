@@ -212,12 +212,8 @@ static bool parse(const char *path, const json_t *root, struct checkpoint_state 
 static json_t *read_json(const char *path, GError **error)
 {
     json_error_t problem;
-    if (!input_text_check(path, error))
+    if (!input_text_check(path, INPUT_SMALL, error))
         return NULL;
-    if (g_file_test(path, G_FILE_TEST_IS_DIR)) {
-        g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID, "%s: is a folder", path);
-        return NULL;
-    }
     json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
     if (!root)
         g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID, "%s: %s", path,

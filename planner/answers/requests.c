@@ -15,6 +15,14 @@
 
 /* ---- what a plan was made from ---- */
 
+/* Names the plan's file in an error about what it says. Returns `ok`. */
+static bool of_plan(const struct plan_paths *paths, bool ok, GError **error)
+{
+    if (!ok)
+        g_prefix_error(error, "%s: ", paths->plan);
+    return ok;
+}
+
 bool request_platform(const struct plan_paths *paths, const struct certificate *certificate,
                       struct platform **platform, GError **error)
 {
@@ -23,6 +31,7 @@ bool request_platform(const struct plan_paths *paths, const struct certificate *
         *platform = platform_read(paths->platform, error);
     } else if (certificate && certificate->platform) {
         *platform = certificate_platform(certificate, error);
+        of_plan(paths, *platform, error);
         link = certificate->link;
     } else {
         return true;
@@ -38,7 +47,9 @@ static struct costs *read_costs(const struct plan_paths *paths,
 {
     if (!certificate || paths->platform || paths->link)
         return costs_read(paths->platform, paths->link, error);
-    return certificate_costs(certificate, error);
+    struct costs *costs = certificate_costs(certificate, error);
+    of_plan(paths, costs, error);
+    return costs;
 }
 
 static struct trace *read_trace_of(const struct plan *plan, const struct plan_paths *paths,
@@ -46,8 +57,10 @@ static struct trace *read_trace_of(const struct plan *plan, const struct plan_pa
 {
     struct platform *platform = NULL;
     struct trace *recorded = model_updates_last(trace_read(paths->trace, error)), *trace = NULL;
-    if (recorded && request_platform(paths, plan->certificate, &platform, error))
+    if (recorded && request_platform(paths, plan->certificate, &platform, error)) {
         trace = trace_of_plan(plan, recorded, platform, error);
+        of_plan(paths, trace, error);
+    }
     platform_free(platform);
     trace_free(recorded);
     return trace;
@@ -60,7 +73,7 @@ bool request_explain(const struct plan_paths *paths, GError **error)
     struct trace *trace = NULL;
     struct plan *plan = plan_read(paths->plan, error);
     bool ok = plan && (!paths->trace || ((trace = read_trace_of(plan, paths, error)) &&
-                                         plan_check(plan, trace, error)));
+                                         of_plan(paths, plan_check(plan, trace, error), error)));
     if (ok)
         explain_plan(plan, trace, stdout);
     if (ok && paths->emit)
@@ -78,7 +91,7 @@ bool request_verify(const struct plan_paths *paths, GError **error)
     struct plan *plan = plan_read(paths->plan, error);
     bool ok = plan && (trace = read_trace_of(plan, paths, error)) &&
               (costs = read_costs(paths, plan->certificate, error)) &&
-              verify_plan(plan, trace, costs, &figures, error) &&
+              of_plan(paths, verify_plan(plan, trace, costs, &figures, error), error) &&
               (!plan->certificate ||
                verify_certificate(plan, paths->plan, trace, paths->trace, error));
     if (ok)

@@ -120,8 +120,7 @@ static bool same_figures(const struct plan_figures *of_plan, const struct plan_f
     const struct plan_figure *figure = figures_first_difference(of_plan, replayed);
     if (figure)
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
-                    "plan: %s is %" G_GUINT64_FORMAT " in the plan, %" G_GUINT64_FORMAT
-                    " when replayed",
+                    "%s is %" G_GUINT64_FORMAT " in the plan, %" G_GUINT64_FORMAT " when replayed",
                     figure->name, figures_count(of_plan, figure), figures_count(replayed, figure));
     return !figure;
 }
@@ -160,7 +159,7 @@ static bool same_times(const struct plan_figures *of_plan, const struct plan_fig
         if (figure->unit != FIGURE_SECONDS || fabs(a - b) <= SAME_SECONDS * fmax(a, b))
             continue;
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
-                    "plan: %s is %.9f in the plan, %.9f when replayed", figure->name, a, b);
+                    "%s is %.9f in the plan, %.9f when replayed", figure->name, a, b);
         return false;
     }
     return true;
@@ -219,6 +218,8 @@ bool verify_certificate(const struct plan *plan, const char *plan_path, const st
     struct trace *recorded = model_updates_last(trace_read(trace_path, error));
     bool ok = recorded && check_times(plan, trace, error) &&
               check_bounds(plan, trace, recorded, error);
+    if (recorded && !ok)
+        g_prefix_error(error, "%s: ", plan_path);
     trace_free(recorded);
     return ok;
 }

@@ -210,6 +210,8 @@ static const struct bad table[] = {
      "pstar-sim good.pstar --device-memory 1MiB --platform sparse.json",
      2,
      {"sparse.json: has 4 GiB"}},
+    {"plan/sparse", "pstar-plan --explain sparse.json", 2, {"sparse.json: has 4 GiB"}},
+    {"report/sparse", "pstar-report sparse.json -o out", 2, {"sparse.json: has 4 GiB"}},
     {"text/terminal",
      "pstar-run --model model --data 'x\033[31m\ny\302\233'",
      2,
@@ -277,6 +279,27 @@ static const struct bad table[] = {
      PLANNED "impossible.json --model model --data text.txt",
      2,
      {"impossible.json"}},
+
+    {"planned/explained",
+     "pstar-plan --explain shorter.json good.pstar",
+     2,
+     {"pstar-plan: shorter.json: the plan has"}},
+    {"planned/verified",
+     "pstar-plan --verify shorter.json good.pstar",
+     2,
+     {"pstar-plan: shorter.json: the plan has"}},
+    {"planned/other-figures",
+     "pstar-plan --verify figures.json good.pstar",
+     2,
+     {"pstar-plan: figures.json: h2d_copies is"}},
+    /* folders where files should be */
+    {"folder/plan", "pstar-plan --explain model", 2, {"model: is a folder"}},
+    {"folder/planned", PLANNED "model --model model --data text.txt", 2, {"model: is a folder"}},
+    {"folder/platform", SIM "--platform model", 2, {"model: is a folder"}},
+    {"folder/layout", SIM "--layout model", 2, {"model: is a folder"}},
+    {"folder/trace", "pstar-trace info model", 2, {"model: ", "directory"}},
+    {"folder/profile", "pstar-trace import model -o out.pstar", 2, {"model: ", "directory"}},
+    {"folder/data", "pstar-run --model model --data model", 2, {"model: is a folder"}},
 
     /* a full disk */
     {"full/timeline", SIM "--timeline /dev/full", 1, {"/dev/full", "No space left"}},
@@ -354,6 +377,27 @@ static void write_impossible_plan(void)
     json_decref(plan);
 }
 
+/* The good plan with another value of a key of `object`, or of the plan if that is NULL. */
+static void write_changed_plan(const char *name, const char *object, const char *key, json_t *value)
+{
+    json_t *plan = workshop_read_json(workshop, "good.json");
+    json_object_set_new(object ? json_object_get(plan, object) : plan, key, value);
+    char *path = workshop_path(workshop, name);
+    g_assert_cmpint(json_dump_file(plan, path, 0), ==, 0);
+    g_free(path);
+    json_decref(plan);
+}
+
+static void write_broken_plans(void)
+{
+    json_t *plan = workshop_read_json(workshop, "good.json");
+    json_t *moments = json_deep_copy(json_object_get(plan, "moments"));
+    json_array_remove(moments, json_array_size(moments) - 1);
+    write_changed_plan("shorter.json", NULL, "moments", moments);
+    write_changed_plan("figures.json", "predicted", "h2d_copies", json_integer(123456));
+    json_decref(plan);
+}
+
 static void write_config(const char *name, const char *key, json_t *value)
 {
     json_t *config = workshop_read_json(workshop, "model/config.json");
@@ -408,6 +452,7 @@ static void write_files(void)
     workshop_alter(workshop, "other.db", "CREATE TABLE guests (name TEXT)");
     write_part("good.json", "truncated.json", 0.5);
     write_impossible_plan();
+    write_broken_plans();
 
     workshop_write(workshop, "short.json", "{\"pstar_layout\": 1, \"chunks\": [[\"wte.weight\"]]}");
     workshop_write(workshop, "twice.json",
