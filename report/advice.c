@@ -18,7 +18,7 @@ struct advised_step {
     guint number; /* of the tracks among the inputs */
     struct track_sums phases[TRACK_NO_PHASE], all;
     const char *trace, *machine; /* words of command lines */
-    const char *busy, *link;     /* names of plots */
+    const char *busy, *link;     /* sections of the page */
 };
 
 static char *percent(double part, double whole)
@@ -215,7 +215,7 @@ static void advice_add_waits(struct contents *contents)
     g_autofree char *trace = command_trace(contents->inputs);
     g_autofree char *machine = command_machine(contents->inputs, 0);
     guint number = telling(all);
-    g_autofree char *busy = plot_name("busy", number), *link = plot_name("link", number);
+    g_autofree char *busy = timeline_name(number), *link = plot_name("link", number);
     struct advised_step step = {.contents = contents,
                                 .tracks = g_ptr_array_index(all, number),
                                 .number = number,

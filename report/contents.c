@@ -118,7 +118,7 @@ static void add_plots(struct contents *contents)
         const struct replayed *replayed = &g_array_index(contents->replays, struct replayed, i);
         g_ptr_array_add(contents->plots, plot_memory(replayed->plan, replayed->memory, i));
         if (replayed->memory->host_pool_bytes)
-            g_ptr_array_add(contents->plots, plot_host(replayed->plan, replayed->memory, i));
+            add_plot(contents, plot_host(replayed->plan, replayed->memory, i));
     }
     add_non_model(contents);
     for (guint s = 0, drawn = 0; s < inputs->sweeps->len; s++)
@@ -150,6 +150,7 @@ static void add_tables(struct contents *contents)
         add_table(contents, table_best(g_ptr_array_index(inputs->sweeps, s)));
     add_table(contents, table_traffic(inputs));
     add_table(contents, table_peaks(contents));
+    add_table(contents, table_host(contents));
     for (guint t = 0; t < inputs->traces->len; t++)
         add_table(contents, table_phases(g_ptr_array_index(inputs->traces, t)));
     for (guint i = 0; i < contents->replays->len; i++)

@@ -108,6 +108,10 @@ struct text_table *table_phase_traffic(const struct replayed *replayed);
 /* Peaks of each kind of memory, for every plan and run. */
 struct text_table *table_peaks(const struct contents *contents);
 
+/* Host memory by kind: the slots of each plan's pinned pool by list, and what recordings counted.
+ */
+struct text_table *table_host(const struct contents *contents);
+
 /* Traffic per iteration, for every plan and run. */
 struct text_table *table_traffic(const struct report_inputs *inputs);
 

@@ -20,9 +20,17 @@ void svg_append_inline(GString *html, const char *svg, const char *prefix, const
  * ... Free with g_free. */
 char *timeline_name(unsigned number);
 
+/* Returns the heading of a timeline. Free with g_free. */
+char *timeline_title(const struct tracks *tracks);
+
 /* Appends a section with an inline SVG. Spans that are too narrow to see are joined with their
- * neighbours, so that the size of the page stays bounded. */
-void timeline_append_html(GString *html, const struct tracks *tracks, unsigned number);
+ * neighbours, so that the size of the page stays bounded. `plot` shows the same as a picture, which
+ * the caption links to; it may be NULL. */
+void timeline_append_html(GString *html, const struct tracks *tracks, unsigned number,
+                          const struct plot *plot);
+
+/* Appends links to the files of a plot. */
+void files_append_html(GString *html, const struct plot *plot);
 
 /* Writes all spans as Chrome trace events for Perfetto, in figures/NAME.json.gz. */
 bool timeline_write(const struct tracks *tracks, const char *folder, unsigned number,

@@ -205,6 +205,17 @@ static void append_highlights(GString *html, const GPtrArray *highlights)
 }
 
 /* The name is a stem and a number, so it needs no escaping. */
+void files_append_html(GString *html, const struct plot *plot)
+{
+    static const char *const files[][2] = {
+        {"png", "PNG"}, {"svg", "SVG"}, {"gp", "gnuplot script"}, {"dat", "data"}};
+    g_string_append(html, " <span class=\"files\">");
+    for (size_t i = 0; i < G_N_ELEMENTS(files); i++)
+        g_string_append_printf(html, "%s<a href=\"figures/%s.%s\">%s</a>", i ? " · " : "",
+                               plot->name, files[i][0], files[i][1]);
+    g_string_append(html, "</span>");
+}
+
 static void append_figure(GString *html, const struct plot *plot)
 {
     g_autofree char *phone = g_strconcat(plot->name, "-phone", NULL);
@@ -213,13 +224,30 @@ static void append_figure(GString *html, const struct plot *plot)
     svg_append_inline(html, plot->svg, plot->name, plot->alt);
     g_string_append(html, "</div>\n<div class=\"phone\">");
     svg_append_inline(html, plot->phone_svg, phone, plot->alt);
-    append_element(html, "</div>\n<figcaption>", plot->caption, " <span class=\"files\">");
-    static const char *const files[][2] = {
-        {"png", "PNG"}, {"svg", "SVG"}, {"gp", "gnuplot script"}, {"dat", "data"}};
-    for (size_t i = 0; i < G_N_ELEMENTS(files); i++)
-        g_string_append_printf(html, "%s<a href=\"figures/%s.%s\">%s</a>", i ? " · " : "",
-                               plot->name, files[i][0], files[i][1]);
-    g_string_append(html, "</span></figcaption>\n</figure>\n</section>\n");
+    append_element(html, "</div>\n<figcaption>", plot->caption, "");
+    files_append_html(html, plot);
+    g_string_append(html, "</figcaption>\n</figure>\n</section>\n");
+}
+
+/* Appends the figures. A timeline stands where the picture of the same rows would be, so that the
+ * page shows them once. Timelines without such a picture come last. */
+static void append_figures(GString *html, const struct contents *contents)
+{
+    const GPtrArray *all = contents->inputs->tracks;
+    g_autofree bool *shown = g_new0(bool, all->len + 1);
+    for (guint i = 0; i < contents->plots->len; i++) {
+        const struct plot *plot = g_ptr_array_index(contents->plots, i);
+        if (plot->timeline < 0) {
+            append_figure(html, plot);
+            continue;
+        }
+        shown[plot->timeline] = true;
+        timeline_append_html(html, g_ptr_array_index(all, plot->timeline), (unsigned)plot->timeline,
+                             plot);
+    }
+    for (guint i = 0; i < all->len; i++)
+        if (!shown[i])
+            timeline_append_html(html, g_ptr_array_index(all, i), i, NULL);
 }
 
 static void append_tables(GString *html, const GPtrArray *tables)
@@ -227,8 +255,11 @@ static void append_tables(GString *html, const GPtrArray *tables)
     if (!tables->len)
         return;
     g_string_append(html, "<section id=\"tables\">\n<h2>Tables</h2>\n");
-    for (guint i = 0; i < tables->len; i++)
+    for (guint i = 0; i < tables->len; i++) {
+        g_string_append_printf(html, "<div id=\"table-%u\">\n", i + 1);
         table_append_html(g_ptr_array_index(tables, i), html);
+        g_string_append(html, "</div>\n");
+    }
     g_string_append(html, "</section>\n");
 }
 
@@ -244,6 +275,41 @@ static void append_missing(GString *html, const GArray *missing)
         append_command(html, item->command);
     }
     g_string_append(html, "</ul>\n</section>\n");
+}
+
+static void append_link(GString *html, const char *id, const char *title)
+{
+    g_string_append_printf(html, "<li><a href=\"#%s\">", id);
+    append_element(html, "", title, "</a></li>\n");
+}
+
+/* Appends a link to each section, in their order. Tables are listed by name. */
+static void append_contents(GString *html, const struct contents *contents)
+{
+    const GPtrArray *all = contents->inputs->tracks;
+    g_string_append(html, "<nav aria-label=\"Contents\">\n<ul>\n");
+    for (guint i = 0; i < contents->plots->len; i++) {
+        const struct plot *plot = g_ptr_array_index(contents->plots, i);
+        g_autofree char *timeline = plot->timeline < 0 ? NULL
+                                                       : timeline_name((unsigned)plot->timeline);
+        g_autofree char *title = plot->timeline < 0
+                                     ? g_strdup(plot->title)
+                                     : timeline_title(g_ptr_array_index(all, plot->timeline));
+        append_link(html, timeline ? timeline : plot->name, title);
+    }
+    for (guint i = 0; i < all->len; i++) {
+        const struct tracks *tracks = g_ptr_array_index(all, i);
+        g_autofree char *name = timeline_name(i), *title = timeline_title(tracks);
+        if (tracks->operators_only)
+            append_link(html, name, title);
+    }
+    if (contents->missing->len)
+        append_link(html, "missing", "Not shown");
+    for (guint i = 0; i < contents->tables->len; i++) {
+        g_autofree char *id = g_strdup_printf("table-%u", i + 1);
+        append_link(html, id, ((const struct text_table *)contents->tables->pdata[i])->title);
+    }
+    g_string_append(html, "</ul>\n</nav>\n");
 }
 
 static void append_files(GString *html, const struct report_inputs *inputs)
@@ -297,10 +363,8 @@ GString *page_new(const struct contents *contents)
         append_element(html, "<p class=\"comparison\">", contents->comparison, "</p>\n");
     append_advice(html, contents->advice);
     append_highlights(html, contents->highlights);
-    for (guint i = 0; i < contents->plots->len; i++)
-        append_figure(html, g_ptr_array_index(contents->plots, i));
-    for (guint i = 0; i < contents->inputs->tracks->len; i++)
-        timeline_append_html(html, g_ptr_array_index(contents->inputs->tracks, i), i);
+    append_contents(html, contents);
+    append_figures(html, contents);
     append_missing(html, contents->missing);
     append_tables(html, contents->tables);
     g_string_append(html, "</main>\n");

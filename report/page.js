@@ -10,7 +10,9 @@ for (const box of document.querySelectorAll('.timeline')) {
   const spans = [...svg.querySelectorAll('rect')].filter(r => r.firstElementChild)
     .map(r => ({x: r.x.baseVal.value, w: r.width.baseVal.value, y: r.y.baseVal.value,
       row: r.parentNode.dataset.row + ' ' + r.getAttribute('class'),
-      text: r.textContent}));
+      text: r.textContent, rect: r}));
+  const field = box.querySelector('input');
+  let found = [], at_found = -1;
   const touches = new Map();
   let from = 0, to = whole;
   const time = s => !s ? '0' : s >= 1 ? +s.toPrecision(4) + ' s'
@@ -55,6 +57,31 @@ for (const box of document.querySelectorAll('.timeline')) {
   const acts = {in: () => zoom(2, (from + to) / 2), out: () => zoom(0.5, (from + to) / 2),
     all: () => show(0, whole), left: () => move(-0.5), right: () => move(0.5)};
   for (const b of box.querySelectorAll('button')) b.onclick = acts[b.dataset.act];
+  /* Marks the bars whose name has the text, and says how many they are. */
+  function find() {
+    const text = field.value.trim().toLowerCase();
+    found = spans.filter(s => text && s.text.split(' · ')[0].toLowerCase().includes(text));
+    at_found = -1;
+    box.classList.toggle('finding', text !== '');
+    for (const s of spans) s.rect.classList.remove('found');
+    for (const s of found) s.rect.classList.add('found');
+    const all = found.reduce((sum, s) => sum + s.w, 0) / whole * seconds;
+    said.textContent = !text ? unsaid : !found.length ? 'Nothing has this in its name.'
+      : found.length + ' found, ' + time(all) + ' in all. Enter shows the next.';
+  }
+  function show_next(step) {
+    if (!found.length) return;
+    at_found = (at_found + step + found.length) % found.length;
+    const s = found[at_found], margin = 2 * s.w;
+    show(s.x - margin, s.x + s.w + margin);
+    said.textContent = (at_found + 1) + ' of ' + found.length + ': ' + s.text;
+  }
+  field.oninput = find;
+  field.onkeydown = e => {
+    if (e.key !== 'Enter') return;
+    e.preventDefault();
+    show_next(e.shiftKey ? -1 : 1);
+  };
   svg.addEventListener('wheel', e => {
     if (!e.ctrlKey && !e.metaKey) return;
     e.preventDefault();
@@ -73,7 +100,7 @@ for (const box of document.querySelectorAll('.timeline')) {
   svg.onpointerup = svg.onpointercancel = e => touches.delete(e.pointerId);
   svg.onpointermove = e => {
     const span = e.target.firstElementChild && e.target.textContent;
-    said.textContent = span || unsaid;
+    if (span || !found.length) said.textContent = span || unsaid;
     if (!touches.has(e.pointerId)) return;
     const held = touches.get(e.pointerId), now = at(e.clientX);
     const other = [...touches].find(([id]) => id !== e.pointerId);

@@ -21,6 +21,11 @@ char *timeline_name(unsigned number)
     return number ? g_strdup_printf("timeline-%u", number + 1) : g_strdup("timeline");
 }
 
+char *timeline_title(const struct tracks *tracks)
+{
+    return tracks_title("What each resource does when", tracks);
+}
+
 /* One or more spans that are drawn as one bar. */
 struct timeline_bar {
     double start, end, busy;
@@ -163,15 +168,47 @@ static void append_svg(GString *html, const struct tracks *tracks, GString *row_
     for (int s = 0; s < TRACKS; s++) {
         if (!tracks->spans[s]->len)
             continue;
-        g_string_append_printf(row_names, "<span style=\"top:%upx\">%s</span>", top,
+        g_string_append_printf(row_names, "<span style=\"top:%upx\">%s", top,
                                track_label((enum track)s));
+        if (!tracks->operators_only)
+            g_string_append_printf(row_names, " %.0f %%",
+                                   100 * tracks_busy(tracks, (enum track)s, 0, tracks->seconds) /
+                                       tracks->seconds);
+        g_string_append(row_names, "</span>");
         append_track(html, tracks, (enum track)s, top);
         top += ROW;
     }
     g_string_append(html, "</svg>\n");
 }
 
-void timeline_append_html(GString *html, const struct tracks *tracks, unsigned number)
+/* Appends what the rows mean, and the links to the files. */
+static void append_caption(GString *html, const struct tracks *tracks, const char *name,
+                           const struct plot *plot)
+{
+    g_string_append(html, tracks->operators_only
+                              ? "Operators one after another, each with its own duration, "
+                          : tracks->measured ? "Measured, "
+                                             : "Simulated, ");
+    text_append_html(html, tracks->origin);
+    g_string_append(html, ". ");
+    if (!tracks->operators_only)
+        g_string_append(html,
+                        "Percentages are the share of the step in which the resource is busy. "
+                        "While the device waits, it waits for the row that is busy then. ");
+    g_string_append_printf(
+        html,
+        "Drag to move. Double-click, pinch, or turn the wheel with Ctrl to zoom. The field finds "
+        "operators, kernels and tensors by a part of their name; Enter goes from one to the next. "
+        "Narrow bars are joined with their neighbours and drawn paler where there are gaps. "
+        "<a href=\"figures/%s.json.gz\">The Chrome trace</a> has all of them, for "
+        "<span class=\"where\">ui.perfetto.dev</span>.",
+        name);
+    if (plot)
+        files_append_html(html, plot);
+}
+
+void timeline_append_html(GString *html, const struct tracks *tracks, unsigned number,
+                          const struct plot *plot)
 {
     static const char *const buttons[][3] = {{"in", "+", "Zoom in"},
                                              {"out", "−", "Zoom out"},
@@ -179,7 +216,7 @@ void timeline_append_html(GString *html, const struct tracks *tracks, unsigned n
                                              {"right", "▶", "Later"},
                                              {"all", "whole step", "The whole step"}};
     g_autoptr(GString) row_names = g_string_new(NULL);
-    g_autofree char *name = timeline_name(number), *title = tracks_title("Timeline", tracks);
+    g_autofree char *name = timeline_name(number), *title = timeline_title(tracks);
     g_string_append_printf(html, "<section id=\"%s\">\n<h2>", name);
     text_append_html(html, title);
     g_string_append_printf(html,
@@ -194,27 +231,17 @@ void timeline_append_html(GString *html, const struct tracks *tracks, unsigned n
                                "<button type=\"button\" data-act=\"%s\" title=\"%s\" "
                                "aria-label=\"%s\">%s</button>",
                                buttons[i][0], buttons[i][2], buttons[i][2], buttons[i][1]);
-    g_string_append(html, "</p>\n<div class=\"rows\">");
+    g_string_append(html, "<input type=\"search\" placeholder=\"Find by name\" aria-label=\"Find "
+                          "operators, kernels and tensors by name\"></p>\n<div class=\"rows\">");
     append_svg(html, tracks, row_names);
     g_string_append_printf(html,
                            "<div class=\"row-names\">%s</div><div class=\"names\"></div></div>\n"
                            "<div class=\"axis\"></div>\n"
                            "<output>Point at a bar to see what it is.</output>\n</div>\n"
-                           "<figcaption>%s, ",
-                           row_names->str,
-                           tracks->operators_only
-                               ? "Operators one after another, each with its own duration"
-                           : tracks->measured ? "Measured"
-                                              : "Simulated");
-    text_append_html(html, tracks->origin);
-    g_string_append_printf(
-        html,
-        ". Drag to move. Double-click, pinch, or turn the wheel with Ctrl to zoom. Narrow bars "
-        "are joined with their neighbours and drawn paler where there are gaps. "
-        "<a href=\"figures/%s.json.gz\">The Chrome trace</a> has all of them, for "
-        "<span class=\"where\">ui.perfetto.dev</span>.</figcaption>\n"
-        "</figure>\n</section>\n",
-        name);
+                           "<figcaption>",
+                           row_names->str);
+    append_caption(html, tracks, name, plot);
+    g_string_append(html, "</figcaption>\n</figure>\n</section>\n");
 }
 
 /* Returns the name in quotes. Equal names are one string (struct tracks), so each is quoted once.

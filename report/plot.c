@@ -19,6 +19,7 @@ struct plot *plot_new(char *name, char *title)
     plot->setup = g_string_new(NULL);
     plot->drawing = g_string_new(NULL);
     plot->text = g_string_new(NULL);
+    plot->timeline = -1;
     return plot;
 }
 

@@ -22,6 +22,7 @@ struct plot {
     GString *data;                 /* contents of NAME.dat */
     GString *setup;                /* gnuplot definitions, executed once */
     GString *drawing; /* gnuplot commands, executed for each drawing; `phone` says which it is */
+    int timeline;     /* the number of the timeline that shows the same in the page, or -1 */
     GString *text;    /* the plot as characters; if it is empty, gnuplot draws them */
     char *svg, *phone_svg; /* the text of the drawn files, set by plot_draw */
 };

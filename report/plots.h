@@ -50,15 +50,16 @@ const struct sweep_file_entry *sweep_grid_best(const struct sweep_grid *grid, gu
 struct plot *plot_memory(const struct input_plan *plan, const struct memory *memory,
                          unsigned number);
 
-/* Memory over a recorded step, from allocations and counters. Return NULL if nothing was recorded.
- */
+/* Memory over a recorded step, from allocations and counters. Return NULL if nothing was recorded,
+ * or if it stays the same over the step; table_host has its bytes then, too. */
 struct plot *plot_allocated(const struct tracks *tracks, unsigned number);
 struct plot *plot_host_measured(const struct tracks *tracks, unsigned number);
 
 /* Non-model data of a trace that has no plan. The trace must have some. */
 struct plot *plot_non_model(const struct input_trace *input, unsigned number);
 
-/* Host slots over one iteration. The plan's pool must not be empty. */
+/* Host slots over one iteration. The plan's pool must not be empty. Returns NULL if the chunks that
+ * are only in host memory stay nearly the same; table_host has their bytes then, too. */
 struct plot *plot_host(const struct input_plan *plan, const struct memory *memory, unsigned number);
 
 /* Traffic or time by chunk size: a panel per budget, a line per policy. Plans (GPtrArray of struct

@@ -267,8 +267,27 @@ static void describe_host(struct plot *plot, const struct input_plan *input,
         input->path, pool, twice);
 }
 
+/* Bytes that change by less than this share of their most make a flat picture. */
+#define FLAT 0.1
+
+/* Returns whether what is only in host memory stays the same over the iteration. */
+static bool is_flat(const struct memory *memory)
+{
+    uint64_t least = UINT64_MAX, most = 0;
+    for (uint32_t m = 0; m < memory->moment_count; m++) {
+        uint64_t bytes = 0;
+        for (int list = 0; list < TRACE_ACCESS_LISTS; list++)
+            bytes += memory->moments[m].host_slot_bytes[list];
+        least = MIN(least, bytes);
+        most = MAX(most, bytes);
+    }
+    return (double)(most - MIN(least, most)) <= FLAT * (double)memory->host_pool_bytes;
+}
+
 struct plot *plot_host(const struct input_plan *plan, const struct memory *memory, unsigned number)
 {
+    if (is_flat(memory))
+        return NULL;
     struct plot *plot = plot_new(plot_name("host", number),
                                  g_strdup("Host memory over one iteration"));
     struct host_parts host_parts = host_parts_of(plan->plan);
@@ -435,6 +454,20 @@ static double most_of(const struct tracks *tracks, const struct level *levels)
     return most;
 }
 
+/* Returns whether all curves stay the same over the step. */
+static bool all_flat(const struct tracks *tracks, const struct level *levels)
+{
+    for (; levels->label; levels++) {
+        const GArray *curve = tracks->curves[levels->curve];
+        double least = curve_most(curve), most = least;
+        for (guint i = 0; i < curve->len; i++)
+            least = MIN(least, g_array_index(curve, struct curve_point, i).value);
+        if (most - least > FLAT * most)
+            return false;
+    }
+    return true;
+}
+
 /* All areas begin at 0. The greatest is drawn first, so that its parts lie on it. */
 static void append_plot(struct plot *plot, const struct tracks *tracks, const struct level *levels,
                         GString *said)
@@ -463,7 +496,7 @@ static struct plot *plot_levels(const struct tracks *tracks, const struct level 
                                 const char *stem, const char *what, unsigned number)
 {
     double most = most_of(tracks, levels);
-    if (!(most > 0))
+    if (!(most > 0) || all_flat(tracks, levels))
         return NULL;
     struct plot *plot = plot_new(plot_name(stem, number),
                                  g_strdup_printf("%s memory over a step: measured", what));

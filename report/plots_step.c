@@ -370,6 +370,7 @@ struct plot *plot_busy(const struct tracks *tracks, unsigned number)
                                  tracks_title("How busy each resource is", tracks));
     struct shown_tracks known = known_of(tracks);
     struct track_sums sums = tracks_sum_all(tracks);
+    plot->timeline = (int)number;
     plot->wide_height = 75 + 58 * (int)known.count;
     plot->phone_height = 75 + 52 * (int)known.count;
     append_busy_data(plot->data, tracks, &known);

@@ -1,6 +1,7 @@
 #include "chunks/figures.h"
 #include "report/analysis.h"
 #include "report/contents.h"
+#include "report/plot.h"
 #include "report/text.h"
 #include "traces/size.h"
 
@@ -206,6 +207,66 @@ struct text_table *table_peaks(const struct contents *contents)
             add_peaks(table, g_strdup_printf("%s, measured", run->origin), &measured,
                       run->configuration.maker ? run->configuration.device_budget : 0, 0);
     }
+    if (table->rows->len)
+        return table;
+    table_free(table);
+    return NULL;
+}
+
+/* Returns the bytes of the host slots of one list. */
+static uint64_t slots_of(const struct plan *plan, int list)
+{
+    uint64_t bytes = 0;
+    for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
+        if (plan->layout->chunks[c].list == list && plan->host_address[c] != NO_ADDRESS)
+            bytes += plan->layout->chunks[c].slot_bytes;
+    return bytes;
+}
+
+static void add_pool(struct text_table *table, const struct input_plan *input)
+{
+    uint64_t left = input->plan->host_pool_bytes;
+    for (int list = 0; list < TRACE_ACCESS_LISTS; list++) {
+        uint64_t bytes = slots_of(input->plan, list);
+        if (bytes)
+            table_add(table, g_strdup(input->path), g_strdup("pinned"),
+                      g_strdup(trace_list_name((enum trace_list)list)), size_format(bytes));
+        left -= MIN(left, bytes);
+    }
+    if (left)
+        table_add(table, g_strdup(input->path), g_strdup("pinned"), g_strdup("staging and gaps"),
+                  size_format(left));
+    table_add(table, g_strdup(input->path), g_strdup("pageable"), g_strdup("–"), size_format(0));
+}
+
+/* Adds the most of each counter of the host. What is resident and not pinned is pageable. */
+static void add_counted(struct text_table *table, const struct tracks *tracks)
+{
+    static const struct {
+        enum curve curve;
+        const char *kind;
+    } kinds[] = {
+        {CURVE_PINNED, "pinned"}, {CURVE_MANAGED, "managed"}, {CURVE_RESIDENT, "resident"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
+        double most = curve_most(tracks->curves[kinds[i].curve]);
+        if (most > 0)
+            table_add(table, g_strdup(tracks->origin), g_strdup(kinds[i].kind),
+                      g_strdup(kinds[i].curve == CURVE_RESIDENT ? "pageable and pinned" : "–"),
+                      size_format((uint64_t)most));
+    }
+}
+
+struct text_table *table_host(const struct contents *contents)
+{
+    const struct report_inputs *inputs = contents->inputs;
+    struct text_table *table = table_new("Host memory by kind", "|Kind|Of|Most bytes");
+    for (guint p = 0; p < inputs->plans->len; p++) {
+        const struct input_plan *input = g_ptr_array_index(inputs->plans, p);
+        if (input->plan->host_pool_bytes)
+            add_pool(table, input);
+    }
+    for (guint i = 0; i < inputs->tracks->len; i++)
+        add_counted(table, g_ptr_array_index(inputs->tracks, i));
     if (table->rows->len)
         return table;
     table_free(table);

@@ -73,6 +73,26 @@ function zoom(page) {
   return {seen, said: box.querySelector('output').textContent};
 }
 
+// Looks for a name, goes to the first, looks for what nothing has, and stops looking.
+function search(page) {
+  const box = page.querySelector('.timeline'), field = box.querySelector('input');
+  const view = page.defaultView, said = () => box.querySelector('output').textContent;
+  const type = text => {
+    field.value = text;
+    field.dispatchEvent(new view.Event('input', {bubbles: true}));
+  };
+  box.querySelector('[data-act=all]').click();
+  type('LAYER.3');
+  const found = {said: said(), marked: box.querySelectorAll('rect.found').length};
+  field.dispatchEvent(new view.KeyboardEvent('keydown', {key: 'Enter', cancelable: true}));
+  Object.assign(found, {next: said(), from: +box.dataset.from, to: +box.dataset.to});
+  type('no such name');
+  found.nothing = said();
+  type('');
+  found.left = box.querySelectorAll('.finding, rect.found').length;
+  return found;
+}
+
 function look() {
   const page = frame.contentDocument, view = frame.contentWindow;
   const found = {
@@ -80,6 +100,7 @@ function look() {
     width: view.innerWidth, scrollWidth: page.documentElement.scrollWidth,
     fetched: view.performance.getEntriesByType('resource').map(entry => entry.name),
     figures: figures(page), texts: texts(page), zoom: zoom(page),
+    search: search(page),
   };
   document.getElementById('found').textContent = JSON.stringify(found);
 }

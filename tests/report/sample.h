@@ -12,6 +12,9 @@
  * beside them. */
 #define SAMPLE_DEVICE_BYTES 9000
 
+/* With this budget host memory changes over the step. */
+#define SAMPLE_LITTLE_BYTES 6500
+
 /* A name that would break out of HTML, a gnuplot string, a shell and a terminal. */
 #define SAMPLE_EVIL "</script><script>alert('1')</script>&\"`id`$(id)\x1b[31m\\n{/*0 x}"
 

@@ -8,9 +8,9 @@
 #define PHONE 360
 #define WIDE  1000
 
-static const char *const figures[] = {
-    "bars",       "busy", "link",      "memory", "host",     "sensitivity", "sweep",
-    "sweep-time", "heat", "predicted", "loss",   "timeline", NULL};
+static const char *const figures[] = {"bars",        "timeline",  "link",       "memory",
+                                      "sensitivity", "sweep",     "sweep-time", "heat",
+                                      "loss",        "predicted", NULL};
 
 static char *find_browser(void)
 {
@@ -217,6 +217,18 @@ static void check_zoom(const json_t *found)
     g_assert_nonnull(strstr(string_of(zoom, "said"), "forward"));
 }
 
+/* "layer.3" names an operator of forward, of backward and of the update: three of 1, 2 and 5 ms. */
+static void check_search(const json_t *found)
+{
+    const json_t *search = json_object_get(found, "search");
+    g_assert_cmpstr(string_of(search, "said"), ==, "3 found, 8 ms in all. Enter shows the next.");
+    g_assert_cmpfloat(number_of(search, "marked"), ==, 3);
+    g_assert_true(g_str_has_prefix(string_of(search, "next"), "1 of 3: "));
+    g_assert_cmpfloat_with_epsilon(number_of(search, "to") - number_of(search, "from"), 5e-3, 1e-4);
+    g_assert_cmpstr(string_of(search, "nothing"), ==, "Nothing has this in its name.");
+    g_assert_cmpfloat(number_of(search, "left"), ==, 0);
+}
+
 static void check_page(const struct sample *sample, const char *browser, int width, bool dark)
 {
     json_t *found = look(sample, browser, width, dark);
@@ -227,6 +239,7 @@ static void check_page(const struct sample *sample, const char *browser, int wid
     check_figures(found, width);
     check_texts(found);
     check_zoom(found);
+    check_search(found);
     json_decref(found);
 }
 

@@ -1,5 +1,6 @@
 /* The replay of a plan gives the figures that the plan states. */
 #include "report/memory.h"
+#include "report/plots.h"
 #include "tests/report/sample.h"
 
 static uint64_t sum_of(const uint64_t *by_phase)
@@ -105,11 +106,44 @@ static void test_time(void)
     trace_free(trace);
 }
 
+static bool is_drawn(struct plot *plot)
+{
+    bool drawn = plot != NULL;
+    plot_free(plot);
+    return drawn;
+}
+
+/* Host memory that stays the same over the step is no picture. */
+static void test_flat(void)
+{
+    struct trace *trace = sample_trace("");
+    struct plan *plan = sample_plan(trace, SAMPLE_LITTLE_BYTES);
+    struct memory *memory = memory_replay(trace, plan);
+    const struct input_plan input = {.path = (char *)"plan.json", .plan = plan};
+    g_assert_true(is_drawn(plot_host(&input, memory, 0)));
+    for (uint32_t m = 1; m < memory->moment_count; m++)
+        memory->moments[m] = memory->moments[0];
+    g_assert_false(is_drawn(plot_host(&input, memory, 0)));
+    memory_free(memory);
+    plan_free(plan);
+    trace_free(trace);
+
+    struct tracks *tracks = tracks_new("run.pstar");
+    const struct curve_point points[] = {{0, 1e9}, {1, 1.001e9}, {2, 2e9}};
+    tracks->seconds = 3;
+    g_array_append_vals(tracks->curves[CURVE_RESIDENT], points, 2);
+    g_assert_false(is_drawn(plot_host_measured(tracks, 0)));
+    g_array_append_vals(tracks->curves[CURVE_RESIDENT], points + 2, 1);
+    g_assert_true(is_drawn(plot_host_measured(tracks, 0)));
+    tracks_free(tracks);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/report/memory/everything_resident", test_everything_resident);
     g_test_add_func("/report/memory/little_room", test_little_room);
     g_test_add_func("/report/memory/time", test_time);
+    g_test_add_func("/report/memory/flat", test_flat);
     return g_test_run();
 }

@@ -5,9 +5,37 @@
 #include <jansson.h>
 #include <string.h>
 
-static const char *const figures[] = {"bars", "busy",        "link",  "memory",
-                                      "host", "sensitivity", "sweep", "sweep-time",
-                                      "heat", "predicted",   "loss"};
+static const char *const figures[] = {"bars",  "busy",       "link", "memory",    "sensitivity",
+                                      "sweep", "sweep-time", "heat", "predicted", "loss"};
+
+/* The page has the section once, and its contents have a link to it. */
+static void check_section(const char *page, const char *name)
+{
+    g_autofree char *section = g_strdup_printf("<section id=\"%s\">", name);
+    g_autofree char *link = g_strdup_printf("<li><a href=\"#%s\">", name);
+    const char *contents = strstr(page, "<nav "), *first = strstr(page, section);
+    g_assert_nonnull(contents);
+    g_assert_nonnull(strstr(contents, link));
+    g_assert_true(first && contents < first && !strstr(first + 1, section));
+}
+
+static unsigned count(const char *text, const char *part)
+{
+    unsigned found = 0;
+    for (const char *at = text; (at = strstr(at, part)); at++)
+        found++;
+    return found;
+}
+
+/* The rows of a step stand in the page once, with their shares and a field to find names. */
+static void check_rows(const char *page)
+{
+    g_assert_cmpuint(count(page, ">device waits"), ==, 1);
+    g_assert_nonnull(strstr(page, "\">device waits 70 %</span>"));
+    g_assert_null(strstr(page, "<section id=\"busy\">"));
+    g_assert_nonnull(strstr(page, "<a href=\"figures/busy.png\">PNG</a>"));
+    g_assert_nonnull(strstr(page, "<input type=\"search\""));
+}
 
 static void test_all_figures(void)
 {
@@ -18,13 +46,16 @@ static void test_all_figures(void)
     g_autofree char *page = drawn_page(sample);
     for (size_t i = 0; i < G_N_ELEMENTS(figures); i++) {
         drawn_check(sample, figures[i]);
-        g_autofree char *section = g_strdup_printf("<section id=\"%s\">", figures[i]);
-        g_assert_nonnull(strstr(page, section));
+        check_section(page, strcmp(figures[i], "busy") ? figures[i] : "timeline");
     }
-    static const char *const shown[] = {
-        "Best of the sweep", "Phases",
-        "Peaks by memory",   "Traffic per iteration",
-        "Configuration",     "Predicted beside measured: policy opt, 1 KiB chunks"};
+    check_rows(page);
+    static const char *const shown[] = {"Best of the sweep",
+                                        "Phases",
+                                        "Host memory by kind",
+                                        "Peaks by memory",
+                                        "Traffic per iteration",
+                                        "Configuration",
+                                        "Predicted beside measured: policy opt, 1 KiB chunks"};
     for (size_t i = 0; i < G_N_ELEMENTS(shown); i++) {
         g_assert_nonnull(strstr(page, shown[i]));
         g_assert_nonnull(strstr(summary, shown[i]));
@@ -32,6 +63,25 @@ static void test_all_figures(void)
     g_assert_nonnull(strstr(page, "20 of 20 counts and peaks are equal"));
     g_assert_nonnull(strstr(page, "below the text&#39;s unigram entropy (3) since step 2"));
     g_assert_null(strstr(page, "id=\"missing\""));
+    sample_free(sample);
+}
+
+/* Host memory is drawn if it changes over the step. */
+static void test_host(void)
+{
+    if (!drawn_has_gnuplot())
+        return;
+    struct sample *sample = sample_new("");
+    struct trace *trace = sample_trace("");
+    struct plan *plan = sample_plan(trace, SAMPLE_LITTLE_BYTES);
+    GError *error = NULL;
+    plan_write(plan, sample->plan, &error);
+    g_assert_no_error(error);
+    const char *const files[] = {sample->trace, sample->plan, NULL};
+    g_free(drawn_report(sample, files, REPORT_TEXT));
+    drawn_check(sample, "host");
+    plan_free(plan);
+    trace_free(trace);
     sample_free(sample);
 }
 
@@ -43,13 +93,9 @@ static void test_page(void)
     g_free(drawn_report(sample, NULL, REPORT_TEXT));
     g_autofree char *page = drawn_page(sample);
     drawn_check_page(page);
-    unsigned pictures = 0, alternatives = 0;
-    for (const char *at = page; (at = strstr(at, "<svg ")); at++)
-        pictures++;
-    for (const char *at = page; (at = strstr(at, "role=\"img\" aria-label=\"")); at++)
-        alternatives++;
-    g_assert_cmpuint(pictures, ==, 2 * G_N_ELEMENTS(figures) + 1); /* and the timeline */
-    g_assert_cmpuint(alternatives, ==, pictures);
+    /* The timeline stands for the picture of the same rows. */
+    g_assert_cmpuint(count(page, "<svg "), ==, 2 * (G_N_ELEMENTS(figures) - 1) + 1);
+    g_assert_cmpuint(count(page, "role=\"img\" aria-label=\""), ==, count(page, "<svg "));
     g_assert_nonnull(strstr(page, "prefers-color-scheme: dark"));
     g_assert_nonnull(strstr(page, "width=device-width"));
     /* Every link leads to a file of the report or to a part of the page. */
@@ -183,6 +229,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/report/report/all_figures", test_all_figures);
+    g_test_add_func("/report/report/host", test_host);
     g_test_add_func("/report/report/page", test_page);
     g_test_add_func("/report/report/hostile_names", test_hostile_names);
     g_test_add_func("/report/report/hostile_files", test_hostile_files);
