@@ -99,8 +99,9 @@ static int run(void *data, const struct console *console, GError **error)
     struct window window;
     if (!a->command)
         return options_refuse(error, "no command given: pstar-collect [OPTIONS] -- COMMAND ...");
-    if (a->visible_tensors)
-        allocator_show_tensors();
+    g_autofree char *note = a->visible_tensors ? allocator_show_tensors() : NULL;
+    if (note)
+        console_note(console, "%s", note);
     if (!window_parse(iterations, &window, error) || !output_file_has_place(output, error))
         return STATUS_BAD_INPUT;
     GError *problem = NULL;

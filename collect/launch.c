@@ -7,7 +7,6 @@
 #include <glib.h>
 #include <signal.h>
 #include <spawn.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -113,7 +112,7 @@ static char *with_backend(const char *options)
     return g_string_free(text, FALSE);
 }
 
-void allocator_show_tensors(void)
+char *allocator_show_tensors(void)
 {
     /* The newer name has priority; older versions know only the older name. */
     const char *names[] = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"};
@@ -121,9 +120,8 @@ void allocator_show_tensors(void)
     g_autofree char *options = with_backend(newer ? newer : older);
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++)
         g_setenv(names[i], options, TRUE);
-    fprintf(stderr,
-            "pstar-collect: PyTorch's allocator on CUDA devices is set to cudaMallocAsync "
-            "(%s=%s): each tensor is visible; times and fragmentation are not those of the native "
-            "allocator\n",
-            names[0], options);
+    return g_strdup_printf("PyTorch's allocator on CUDA devices is set to cudaMallocAsync (%s=%s): "
+                           "each tensor is visible; times and fragmentation are not those of the "
+                           "native allocator",
+                           names[0], options);
 }

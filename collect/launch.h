@@ -19,8 +19,8 @@ int launch(char **command, const char *output, const char *iterations, const cha
            gint64 launch_ns, GError **error);
 
 /* Sets the environment so that PyTorch in the command allocates each tensor from the driver
- * (cudaMallocAsync), where a profiler sees it. Keeps the user's other settings and prints a note on
- * stderr. Not thread-safe. */
-void allocator_show_tensors(void);
+ * (cudaMallocAsync), where a profiler sees it. Keeps the user's other settings. Returns a note
+ * about it, to be freed with g_free. Not thread-safe. */
+char *allocator_show_tensors(void);
 
 #endif

@@ -80,6 +80,8 @@ static void test_progress(void)
     g_assert_nonnull(strstr(shown, "\r2 of 2 steps"));
     g_autofree char *plain = on_terminal(workshop, "TERM=dumb", RUN);
     g_assert_null(strchr(plain, '\033'));
+    g_autofree char *verbose = on_terminal(workshop, "TERM=xterm", RUN " --verbose");
+    g_assert_null(strstr(verbose, "\033[K")); /* its lines stay */
     g_autofree char *quiet = on_terminal(workshop, "TERM=xterm", RUN " --quiet");
     g_assert_null(strchr(quiet, '\033'));
     g_assert_null(strstr(quiet, "of 2 steps"));
@@ -145,8 +147,9 @@ static void test_quiet_failures(void)
     g_assert_cmpstr(outcome.out, ==, "");
     g_assert_true(g_str_has_prefix(outcome.err, "pstar-sim: --host-memory 1000 GiB is more"));
     outcome_clear(&outcome);
-    outcome = workshop_run(workshop, "pstar-collect -q -o run.pstar -- " RUN);
+    outcome = workshop_run(workshop, "pstar-collect -q --visible-tensors -o run.pstar -- " RUN);
     g_assert_cmpint(outcome.status, ==, 0);
+    g_assert_null(strstr(outcome.err, "pstar-collect"));
     g_assert_nonnull(strstr(outcome.out, "tokens a second"));
     outcome_clear(&outcome);
     workshop_free(workshop);
