@@ -5,7 +5,7 @@ G_DEFINE_QUARK(pstar_layout_error, layout_error)
 /* A list while it is being packed. */
 struct packing {
     uint8_t list;
-    uint8_t width; /* bytes per element */
+    double width; /* bytes per element of the model: a shard's are divided by the ranks */
     uint64_t chunk_bytes;
     GArray *chunks; /* struct chunk */
     bool open;      /* the last chunk may take more */
@@ -41,6 +41,12 @@ static bool check_order(const struct trace *trace, const uint32_t *order, GError
     return true;
 }
 
+static double width_of(const struct trace *trace, int list)
+{
+    bool shards = list != TRACE_PARAM && trace->ranks > 1;
+    return (double)trace->list_element_bytes[list] / (shards ? trace->ranks : 1);
+}
+
 static uint32_t open_lists(const struct trace *trace, const struct layout_spec *spec,
                            struct packing *packings, GError **error)
 {
@@ -57,17 +63,17 @@ static uint32_t open_lists(const struct trace *trace, const struct layout_spec *
             return 0;
         }
         packings[count++] = (struct packing){
-            .list = (uint8_t)list, .width = trace->list_element_bytes[list], .chunk_bytes = bytes};
+            .list = (uint8_t)list, .width = width_of(trace, list), .chunk_bytes = bytes};
     }
     qsort(packings, count, sizeof *packings, by_coverage);
     return count;
 }
 
 /* Puts one tensor into a list. Returns whether it opened a chunk there. */
-static bool add_tensor(struct packing *packing, uint64_t elements, uint32_t group,
+static bool add_tensor(struct packing *packing, uint64_t tensor_bytes, uint32_t group,
                        struct layout_place *place)
 {
-    uint64_t bytes = layout_align(elements * packing->width);
+    uint64_t bytes = layout_align(tensor_bytes);
     struct chunk *last = packing->chunks->len ? &g_array_index(packing->chunks, struct chunk,
                                                                packing->chunks->len - 1)
                                               : NULL;
@@ -92,7 +98,8 @@ static void pack_tensors(const struct trace *trace, const uint32_t *order, struc
         tensor_id tensor = order ? order[i] : i;
         for (uint32_t p = 0; p < count; p++) {
             struct layout_place *place = &layout->places[packings[p].list][tensor];
-            bool opened = add_tensor(&packings[p], trace->tensors[tensor].elements, group, place);
+            uint64_t bytes = trace_list_bytes(trace, packings[p].list, tensor);
+            bool opened = add_tensor(&packings[p], bytes, group, place);
             if (opened && p == 0) {
                 group = layout->group_count++;
                 g_array_index(packings[0].chunks, struct chunk, place->chunk).group = group;

@@ -42,8 +42,7 @@ static bool add_tensor(struct reading *reading, int list, const char *name)
     if (place->chunk != NO_INDEX)
         return refuse(reading, "list %s: tensor %s appears twice", trace_list_name(list), name);
     *place = (struct layout_place){.chunk = reading->chunks->len - 1, .offset = chunk->copy_bytes};
-    chunk->copy_bytes += layout_align(reading->trace->tensors[found - 1].elements *
-                                      reading->trace->list_element_bytes[list]);
+    chunk->copy_bytes += layout_align(trace_list_bytes(reading->trace, list, found - 1));
     chunk->slot_bytes = chunk->copy_bytes;
     return true;
 }

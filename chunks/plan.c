@@ -93,6 +93,7 @@ struct plan *plan_make(const struct plan_inputs *inputs, struct addresses *addre
     plan->batch = trace->batch;
     plan->sequence = trace->sequence;
     plan->micro_batches = trace->micro_batches;
+    plan->ranks = trace->ranks;
     plan->choices = run_choices_of(trace);
     plan->device_budget = inputs->device_budget;
     plan->host_budget = inputs->host_budget;

@@ -36,6 +36,7 @@ struct plan {
     char *model;  /* from the trace, for people */
     char *precision;
     uint32_t batch, sequence, micro_batches;
+    uint32_t ranks;                      /* that share the micro-batches; 0 stands for 1 */
     struct run_choices *choices;         /* of the trace; NULL if the file does not say */
     char *made_by;                       /* "policy opt", "planner", a strategy's name */
     char *policy;                        /* of the dry run that made it, or NULL */

@@ -35,7 +35,7 @@ static bool check_place(const struct layout *layout, const struct trace *trace, 
                         tensor_id tensor, struct extent *extent, GError **error)
 {
     const struct layout_place *place = &layout->places[list][tensor];
-    uint64_t bytes = trace->tensors[tensor].elements * trace->list_element_bytes[list];
+    uint64_t bytes = trace_list_bytes(trace, list, tensor);
     if (place->chunk >= layout->chunk_count || layout->chunks[place->chunk].list != list ||
         place->offset % LAYOUT_ALIGNMENT ||
         place->offset > layout->chunks[place->chunk].copy_bytes ||
@@ -388,7 +388,8 @@ static bool check_head(const struct plan *plan, const struct trace *trace, GErro
            same_number(error, "the batch", plan->batch, trace->batch) &&
            same_number(error, "the sequence", plan->sequence, trace->sequence) &&
            same_number(error, "the number of micro-batches", plan->micro_batches,
-                       trace->micro_batches);
+                       trace->micro_batches) &&
+           same_number(error, "the number of ranks", MAX(plan->ranks, 1), MAX(trace->ranks, 1));
 }
 
 static bool check_run(const struct plan *plan, const struct trace *trace, GError **error)

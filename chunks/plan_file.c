@@ -298,6 +298,8 @@ static bool read_head(struct plan_reader *reader, const json_t *root, struct pla
     return read_u32(reader, made_for, "batch", &plan->batch) &&
            read_u32(reader, made_for, "sequence", &plan->sequence) &&
            read_u32(reader, made_for, "micro_batches", &plan->micro_batches) &&
+           (!json_object_get(made_for, "ranks") ||
+            read_u32(reader, made_for, "ranks", &plan->ranks)) &&
            read_choices(reader, root, plan) &&
            read_u32(reader, root, "look_ahead", &plan->look_ahead) &&
            read_number_or_null(reader, json_object_get(root, "device_budget_bytes"),
@@ -509,6 +511,8 @@ static json_t *plan_json(const struct plan *plan)
                                  (json_int_t)plan->batch, "sequence", (json_int_t)plan->sequence,
                                  "micro_batches", (json_int_t)plan->micro_batches);
     uint32_t chunks = plan->layout->chunk_count;
+    if (plan->ranks > 1)
+        json_object_set_new(made_for, "ranks", json_integer(plan->ranks));
     return json_pack("{s:i,s:o,s:o,s:o,s:o,s:I,s:o,s:o,s:I,s:I,s:I,s:o,s:o,s:o,s:o,s:o}",
                      "pstar_plan", PLAN_FORMAT, "made_for", made_for, "choices",
                      choices_json(plan->choices), "made_by", text(plan->made_by), "policy",

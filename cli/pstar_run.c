@@ -3,9 +3,12 @@
 #include "cli/progress.h"
 #include "engine/devices.h"
 #include "engine/probe/probe.h"
+#include "engine/ranks.h"
+#include "engine/train/together.h"
 #include "engine/train/trainer.h"
 #include "traces/size.h"
 
+#include <signal.h>
 #include <stdio.h>
 
 struct train_arguments {
@@ -67,15 +70,18 @@ static void show_training(void *data, const struct trainer_progress *at)
 static int say_how_it_ended(const struct run_options *options, const struct trainer_end *end,
                             const struct watch *watch)
 {
+    int signal = watch->signal ? watch->signal : SIGTERM; /* another rank's */
     if (!end->interrupted)
         return STATUS_DONE;
+    if (options->ranks && options->ranks->rank > 0)
+        return STATUS_SIGNALLED + signal;
     g_autofree char *rest = end->saved  ? g_strdup_printf("; --resume %s goes on", options->save)
                             : end->step ? g_strdup("; nothing was saved")
                                         : g_strdup("");
     console_warn(watch->console,
                  "interrupted at %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " steps%s", end->step,
                  end->steps, rest);
-    return STATUS_SIGNALLED + watch->signal;
+    return STATUS_SIGNALLED + signal;
 }
 
 static void show_measurement(void *data, const struct probe_step *step)
@@ -100,6 +106,49 @@ static bool read_texts(struct train_arguments *a, GError **error)
     return !a->link || link_parse(a->link, &o->h2d_rate, &o->d2h_rate, error);
 }
 
+static int status_number(const GError *error)
+{
+    return (int)exit_status_of(error);
+}
+
+/* Reports an error and clears it. A launcher ends all ranks when one ends with another status than
+ * 0, so this must be done before the others end. */
+static int report(const struct ranks *ranks, const struct console *console, GError **error)
+{
+    int status = status_number(*error);
+    if (ranks->rank > 0)
+        g_prefix_error(error, "rank %u on %s: ", ranks->rank, ranks->hosts[ranks->rank]);
+    console_error(console, (*error)->message);
+    g_clear_error(error);
+    fflush(stdout);
+    return status;
+}
+
+/* With several ranks, one of them says how the run ended, and the others end with its status. */
+static int train(struct run_options *options, const struct console *console, GError **error)
+{
+    struct watch watch = {.console = console};
+    const struct trainer_watch watched = {.begin = begin_steps,
+                                          .show = show_training,
+                                          .is_stopped = is_stopped,
+                                          .warn = warn,
+                                          .end = end_steps,
+                                          .status_of = status_number,
+                                          .data = &watch};
+    struct trainer_end end = {0};
+    int status = STATUS_DONE;
+    options->version = PSTAR_VERSION;
+    if (together_begin(options, status_number, &end.elsewhere, error) &&
+        trainer_run(options, &watched, &end, error))
+        status = say_how_it_ended(options, &end, &watch);
+    if (end.elsewhere)
+        status = end.elsewhere;
+    else if (options->ranks && *error)
+        status = report(options->ranks, console, error);
+    together_end(options);
+    return status;
+}
+
 static int run(void *data, const struct console *console, GError **error)
 {
     struct train_arguments *a = data;
@@ -110,15 +159,9 @@ static int run(void *data, const struct console *console, GError **error)
         probe_run(a->options.device, a->output ? a->output : "machine.json", show_measurement,
                   progress, error);
         progress_end(progress);
-    } else if (run_options_complete(&a->options, error)) {
-        struct watch watch = {.console = console};
-        const struct trainer_watch watched = {begin_steps, show_training, is_stopped,
-                                              warn,        end_steps,     &watch};
-        struct trainer_end end;
-        if (trainer_run(&a->options, &watched, &end, error))
-            return say_how_it_ended(&a->options, &end, &watch);
+        return STATUS_DONE;
     }
-    return STATUS_DONE;
+    return train(&a->options, console, error);
 }
 
 int main(int argc, char **argv)
@@ -184,7 +227,8 @@ int main(int argc, char **argv)
          .least = 1},
         {.shared = OPTION_MICRO_BATCHES,
          .count32 = &o->micro_batches,
-         .help = "or the plan's; their gradients are summed",
+         .help =
+             "or the plan's; their gradients are summed. Several ranks (mpirun, srun) share them",
          .least = 1},
         {.shared = OPTION_PRECISION, .choice = &o->precision, .help = "default: fp32"},
         {.shared = OPTION_BYTES_PER_PARAMETER,

@@ -1,5 +1,4 @@
-# Reports what this build leaves out. Nothing uses MPI and liburing yet: training runs on one rank, and
-# host memory is the last tier.
+# Reports what this build leaves out. Nothing uses liburing yet: host memory is the last tier.
 find_package(CUDAToolkit QUIET)
 find_package(MPI QUIET COMPONENTS C)
 pkg_check_modules(LIBURING QUIET liburing)
@@ -17,7 +16,11 @@ if(PSTAR_CUPTI)
 else()
   message(STATUS "Left out: recording of CUDA devices in pstar-collect (there are no headers of CUPTI 13)")
 endif()
-pstar_left_out("several ranks" "MPI" "${MPI_C_FOUND}")
+if(MPI_C_FOUND)
+  message(STATUS "pstar-run trains on several ranks with MPI (${MPI_C_LIBRARIES})")
+else()
+  message(STATUS "Left out: several ranks (MPI is not installed)")
+endif()
 pstar_left_out("the NVMe tier" "liburing" "${LIBURING_FOUND}")
 if(NOT GNUPLOT)
   message(STATUS "gnuplot is not installed: pstar-report needs it at run time")

@@ -16,8 +16,10 @@
 enum device_memory { DEVICE_ARENA, DEVICE_HOST_POOL };
 
 struct annotate;
+struct ranks;
 
 struct device_options {
+    struct ranks *ranks; /* NULL: the process trains alone. Must outlive the device */
     uint64_t arena_bytes, host_pool_bytes;
     double h2d_rate, d2h_rate; /* bytes a second; 0 for the speed of memory */
     uint32_t threads;          /* for operators on the device; 0 for all that may be used */
@@ -60,6 +62,7 @@ GQuark device_error_quark(void);
 
 struct device_ops {
     const char *name; /* as in --device */
+    bool ranks;       /* whether several may train together */
 
     /* Returns whether the device has operators for the model. Fails with DEVICE_ERROR_MODEL if not.
      */

@@ -3,6 +3,7 @@
 #include "engine/bf16.h"
 #include "engine/chunk_mover.h"
 #include "engine/executor.h"
+#include "engine/shards.h"
 
 #include <math.h>
 #include <time.h>
@@ -36,7 +37,8 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
     const struct plan *plan = options->plan;
     const struct trace *trace = options->iteration->trace;
     g_autoptr(GArray) cuts = pool_cuts(plan);
-    const struct device_options device = {.arena_bytes = plan->arena_bytes,
+    const struct device_options device = {.ranks = options->ranks,
+                                          .arena_bytes = plan->arena_bytes,
                                           .host_pool_bytes = plan->host_pool_bytes,
                                           .host_cuts = (const uint64_t *)(const void *)cuts->data,
                                           .host_cut_count = cuts->len,
@@ -61,6 +63,7 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
     engine->residency = residency_new(plan, engine->accesses, trace, &chunk_mover_ops,
                                       &engine->mover);
     engine->executor = (struct executor){
+        .ranks = options->ranks,
         .iteration = options->iteration,
         .plan = plan,
         .staging = staging_of(trace),
@@ -136,6 +139,7 @@ static void begin_step(struct engine *engine, const struct engine_step *step)
         .seed = step->seed,
         .first_pass = (uint32_t)(step->step * micro_batches),
         .training = true,
+        .stop = step->stop,
         .adamw = {.learning_rate = step->learning_rate,
                   .beta1 = step->beta1,
                   .beta2 = step->beta2,
@@ -174,9 +178,17 @@ bool engine_step(struct engine *engine, const struct engine_step *step,
     g_assert(step->clip <= 0 || knows_norm(&engine->executor.iteration->job));
     *result = (struct engine_result){0};
     begin_step(engine, step);
+    struct ranks *ranks = engine->executor.ranks;
+    uint64_t sent = ranks ? ranks->sent_bytes : 0, received = ranks ? ranks->received_bytes : 0;
     engine->mover.figures = &result->figures;
     annotate_iteration_begin(engine->executor.annotate, step->step);
     bool done = run_moments(engine, engine->executor.iteration->trace->operator_count, error);
+    if (ranks) { /* what the step exchanges is counted in it */
+        ops->drain(engine->device);
+        result->sent_bytes = ranks->sent_bytes - sent;
+        result->received_bytes = ranks->received_bytes - received;
+        result->stop = engine->executor.stop;
+    }
     annotate_iteration_end(engine->executor.annotate);
     engine->mover.figures = &engine->outside;
 
@@ -216,7 +228,7 @@ bool engine_forward(struct engine *engine, const uint32_t *tokens, double *loss,
 {
     if (!forward(engine, tokens, error))
         return false;
-    *loss = engine->executor.losses[0];
+    *loss = engine->executor.losses[executor_micro_batch(&engine->executor, 0)];
     rewind_iteration(engine);
     return true;
 }
@@ -289,20 +301,88 @@ static struct place locate(const struct engine *engine, tensor_id tensor, enum t
     return (struct place){DEVICE_ARENA, residency_address(engine->residency, at->chunk) + offset};
 }
 
-static void read_at(struct engine *engine, tensor_id tensor, enum trace_list list, uint64_t first,
-                    uint64_t count, void *to)
+/* Whether this rank has only its shard of the list's tensors. */
+static bool is_shared(const struct engine *engine, enum trace_list list)
 {
-    struct place place = locate(engine, tensor, list, first);
+    return engine->executor.ranks && list != TRACE_PARAM;
+}
+
+/* Returns where an element lies in this rank's part of the list. */
+static uint64_t index_of(const struct engine *engine, tensor_id tensor, enum trace_list list,
+                         uint64_t element)
+{
+    const struct trace *trace = engine->executor.iteration->trace;
+    if (!is_shared(engine, list))
+        return element;
+    return element -
+           shard_of(trace->tensors[tensor].elements, trace->ranks, engine->executor.ranks->rank)
+               .first;
+}
+
+static void read_here(struct engine *engine, tensor_id tensor, enum trace_list list, uint64_t first,
+                      uint64_t count, void *to)
+{
+    struct place place = locate(engine, tensor, list, index_of(engine, tensor, list, first));
     uint64_t element = engine->executor.iteration->trace->list_element_bytes[list];
     engine->device->ops->read(engine->device, place.memory, place.address, count * element, to);
 }
 
+static void read_own(void *self, const struct shard_request *request, void *to)
+{
+    read_here(self, request->tensor, (enum trace_list)request->list, request->first, request->count,
+              to);
+}
+
+static void read_at(struct engine *engine, tensor_id tensor, enum trace_list list, uint64_t first,
+                    uint64_t count, void *to)
+{
+    const struct shard_request request = {tensor, list, first, count};
+    if (is_shared(engine, list))
+        shard_store_read(engine->executor.ranks, engine->executor.iteration->trace, &request,
+                         read_own, engine, to);
+    else
+        read_here(engine, tensor, list, first, count, to);
+}
+
+/* Writes what this rank has of the elements. */
 static void write_at(struct engine *engine, tensor_id tensor, enum trace_list list, uint64_t first,
                      uint64_t count, const void *from)
 {
-    struct place place = locate(engine, tensor, list, first);
-    uint64_t element = engine->executor.iteration->trace->list_element_bytes[list];
-    engine->device->ops->write(engine->device, place.memory, place.address, count * element, from);
+    const struct trace *trace = engine->executor.iteration->trace;
+    uint64_t element = trace->list_element_bytes[list];
+    struct shard_request own = {tensor, list, first, count};
+    if (is_shared(engine, list))
+        own = shard_request_of(trace, &own, engine->executor.ranks->rank);
+    if (!own.count)
+        return;
+    struct place place = locate(engine, tensor, list, index_of(engine, tensor, list, own.first));
+    engine->device->ops->write(engine->device, place.memory, place.address, own.count * element,
+                               (const uint8_t *)from + (own.first - first) * element);
+}
+
+void engine_share_begin(struct engine *engine)
+{
+    struct ranks *ranks = engine->executor.ranks;
+    if (ranks)
+        ranks_begin(ranks, ranks_issue(ranks));
+}
+
+void engine_share_end(struct engine *engine, bool well)
+{
+    struct ranks *ranks = engine->executor.ranks;
+    if (!ranks)
+        return;
+    shard_store_end(ranks, well);
+    ranks_end(ranks);
+}
+
+bool engine_share_serve(struct engine *engine)
+{
+    struct ranks *ranks = engine->executor.ranks;
+    ranks_begin(ranks, ranks_issue(ranks));
+    bool well = shard_store_serve(ranks, engine->executor.iteration->trace, read_own, engine);
+    ranks_end(ranks);
+    return well;
 }
 
 static bool is_split(const struct engine *engine, enum trace_list list)
@@ -430,9 +510,12 @@ char *divergence_describe(const struct model_iteration *iteration, const double 
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct model_operator *op = &iteration->operators[m];
         const char *name = trace->operators[m].name;
-        if (op->kind == MODEL_LOSS && !isfinite(losses[op->micro_batch]))
-            return g_strdup_printf("'%s' of micro-batch %u left %g", name, op->micro_batch,
-                                   losses[op->micro_batch]);
+        for (uint32_t r = 0; op->kind == MODEL_LOSS && r < model_ranks(&iteration->job); r++) {
+            uint32_t micro_batch = op->micro_batch * model_ranks(&iteration->job) + r;
+            if (!isfinite(losses[micro_batch]))
+                return g_strdup_printf("'%s' of micro-batch %u left %g", name, micro_batch,
+                                       losses[micro_batch]);
+        }
         for (int i = 0; i < 2; i++)
             if (op->norms[i] && !isfinite(norms[op->t[i]]))
                 return g_strdup_printf("'%s' left a gradient of '%s' whose norm is %g", name,

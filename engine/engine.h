@@ -18,6 +18,7 @@
 #include "engine/weights.h"
 
 struct engine_options {
+    struct ranks *ranks; /* NULL with one; outlives the engine */
     const struct model_iteration *iteration;
     const struct plan *plan; /* has passed plan_check against the iteration's trace */
     const struct device_ops *device;
@@ -42,8 +43,9 @@ void engine_start(struct engine *engine);
 
 struct engine_step {
     uint64_t step;          /* from 0 */
-    const uint32_t *tokens; /* [micro_batches][2, N]: inputs, then targets */
+    const uint32_t *tokens; /* [the rank's micro-batches][2, N]: inputs, then targets */
     uint64_t seed;          /* of dropout */
+    bool stop;              /* this rank wants to stop after the step */
     double learning_rate, beta1, beta2, epsilon, weight_decay;
     double clip; /* greatest norm of the gradient; 0 for no clipping. Must be 0 if updates are
                     within backward, unless a first backward finds the norm */
@@ -57,6 +59,10 @@ struct engine_result {
     double loss;          /* mean over the micro-batches */
     double gradient_norm; /* before clipping */
     struct plan_figures figures;
+    /* Several ranks: the bytes that this one sent and received in the step, and whether a rank
+     * wants to stop. */
+    uint64_t sent_bytes, received_bytes;
+    bool stop;
 };
 
 /* Runs one iteration. Fails with USAGE_ERROR_BUDGET (engine/usage.h) if memory runs out; the engine
@@ -78,6 +84,14 @@ bool engine_logits(struct engine *engine, const uint32_t *tokens, uint32_t first
 /* Writes back all chunks that are newer on the device than on the host, where the store reads. */
 void engine_flush(struct engine *engine);
 
+/* With several ranks, reading the shards of other ranks through the store needs all of them. After
+ * engine_flush rank 0 calls engine_share_begin, reads, and calls engine_share_end with whether all
+ * went well. The others call engine_share_serve, which returns this. With one rank the first two do
+ * nothing. */
+void engine_share_begin(struct engine *engine);
+void engine_share_end(struct engine *engine, bool well);
+bool engine_share_serve(struct engine *engine);
+
 /* Returns the engine's device, for its name and peak_flops. */
 struct device *engine_device(const struct engine *engine);
 
@@ -91,7 +105,8 @@ bool engine_counts_agree(const struct engine *engine);
 GArray *pool_cuts(const struct plan *plan);
 
 /* Names the first operator of the step that left a loss, or a complete gradient, that is infinite
- * or not a number, with the micro-batch or the gradient's tensor. Losses are [micro_batches];
+ * or not a number, with the micro-batch or the gradient's tensor. Losses are [micro_batches] of all
+ * ranks;
  * `norms` [tensor_count] are the sums of squares of the gradients before clipping. Backward goes
  * from the end of the model to its beginning, so the fault began at this operator or at the one
  * before. Returns NULL if all are finite. The caller frees the text with g_free. */

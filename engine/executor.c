@@ -48,7 +48,8 @@ static uint64_t gradient_address(const struct executor *x, moment_id moment, int
 {
     switch (model_gradient_layout(&x->iteration->job)) {
     case MODEL_GRADIENT_LIST:
-        return tensor->address[TRACE_GRAD];
+        return x->ranks ? buffer_address(x, x->iteration->operators[moment].gradient[i])
+                        : tensor->address[TRACE_GRAD];
     case MODEL_GRADIENT_OVER_PARAM:
         return tensor->address[TRACE_PARAM];
     case MODEL_GRADIENT_BUFFER:
@@ -116,12 +117,14 @@ static struct operation describe(struct executor *x, moment_id moment, bool on_h
         .job = &x->iteration->job,
         .tokens = x->step.tokens + 2 * rows(x) * op->micro_batch,
         .seed = x->step.seed,
-        .pass = x->step.first_pass + op->micro_batch,
+        .pass = x->step.first_pass + executor_micro_batch(x, op->micro_batch),
         .training = x->step.training,
-        .loss = &x->losses[op->micro_batch],
+        .loss = &x->losses[executor_micro_batch(x, op->micro_batch)],
         .adamw = x->adamw,
         .gradient_scale = x->step.clip > 0 ? x->gradient_scale : NULL,
     };
+    if (x->ranks && (op->kind == MODEL_REDUCE || op->kind == MODEL_UPDATE))
+        operation.turn = ranks_issue(x->ranks);
     resolve_tensors(x, moment, &operation);
     if (on_host)
         stage_buffers(x, moment, &operation);
@@ -141,11 +144,36 @@ static void send_tokens(struct executor *x, const struct model_operator *op,
                       x->step.tokens + 2 * rows(x) * op->micro_batch, after);
 }
 
+/* Gives every rank the losses of all, and whether one of them wants to stop. Every forward pass has
+ * ended. */
+static void share_losses(struct executor *x)
+{
+    struct ranks *ranks = x->ranks;
+    uint32_t each = model_rank_micro_batches(&x->iteration->job), block = each + 1;
+    g_autofree double *blocks = g_new0(double, (size_t)ranks->count *block);
+    double *own = blocks + (size_t)ranks->rank * block;
+    executor_wait(x);
+    own[each] = x->step.stop;
+    for (uint32_t i = 0; i < each; i++)
+        own[i] = x->losses[executor_micro_batch(x, i)];
+    ranks_begin(ranks, ranks_issue(ranks));
+    ranks_share(ranks, block * sizeof *blocks, blocks);
+    ranks_end(ranks);
+    x->stop = false;
+    for (uint32_t r = 0; r < ranks->count; r++) {
+        x->stop |= blocks[(size_t)r * block + each] != 0;
+        for (uint32_t i = 0; i < each; i++)
+            x->losses[r + i * ranks->count] = blocks[(size_t)r * block + i];
+    }
+}
+
 /* Must be called before the first update. The device waits for the norm, so that later work can be
  * queued without waiting. */
 static void begin_update(struct executor *x)
 {
     struct device *device = device_of(x);
+    if (x->ranks)
+        share_losses(x);
     if (x->step.clip > 0)
         x->clipped = device->ops->clip(device, x->norms, x->iteration->trace->tensor_count,
                                        x->step.clip, x->gradient_scale, &x->computed);
@@ -269,6 +297,11 @@ mover_ticket executor_run(void *executor, moment_id moment, const struct mover_a
                                   : run_on_device(x, moment, after);
     end(x, moment);
     return ticket;
+}
+
+uint32_t executor_micro_batch(const struct executor *x, uint32_t of_rank)
+{
+    return x->ranks ? x->ranks->rank + of_rank * x->ranks->count : of_rank;
 }
 
 double executor_gradient_norm(const struct executor *x)

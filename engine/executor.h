@@ -9,6 +9,7 @@
 #include "engine/activations.h"
 #include "engine/annotate.h"
 #include "engine/chunk_mover.h"
+#include "engine/ranks.h"
 #include "engine/tensor_use.h"
 
 /* The inputs of an iteration or a forward pass besides the model. */
@@ -17,6 +18,7 @@ struct executor_step {
     uint64_t seed;          /* of dropout */
     uint32_t first_pass;    /* micro-batches since the start of training */
     bool training;          /* if false, only forward runs, without dropout */
+    bool stop;              /* this rank wants to stop after the step */
     struct adamw_options
         adamw;       /* its gradient_scale is 1, because clipping has a factor of its own */
     uint64_t update; /* AdamW's steps, this one included */
@@ -24,6 +26,7 @@ struct executor_step {
 };
 
 struct executor {
+    struct ranks *ranks; /* NULL with one */
     const struct model_iteration *iteration;
     const struct plan *plan;
     struct staging staging; /* from the plan's staging_address */
@@ -35,7 +38,9 @@ struct executor {
 
     struct executor_step step;
     double *norms;  /* [tensor_count] sums of squares of finished gradients; the device owns them */
-    double *losses; /* [micro_batches]; the device owns them */
+    double *losses; /* [micro_batches] of all ranks, which share them before the first update; the
+                       device owns them */
+    bool stop;      /* a rank wants to stop after the step */
     struct adamw_step adamw;
     double *gradient_scale;      /* of clipping; the device owns it */
     mover_ticket clipped;        /* when it is complete, gradient_scale is this step's */
@@ -47,6 +52,9 @@ struct executor {
 /* Implements chunk_mover.run; `executor` is a struct executor. */
 mover_ticket executor_run(void *executor, moment_id moment, const struct mover_after *after,
                           mover_ticket *received);
+
+/* Returns the number in the step of one of the rank's micro-batches. */
+uint32_t executor_micro_batch(const struct executor *executor, uint32_t of_rank);
 
 /* Returns the norm of the whole gradient, summed over tensors in the model's order. Every operator
  * that finishes a gradient must have been waited for. */

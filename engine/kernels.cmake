@@ -37,7 +37,7 @@ pstar_library(engine_kernels
   random.c
   cpu/context.c cpu/kernels.c cpu/matmul.c
   ${simd_objects}
-  LINK pstar_engine_host DNNL::dnnl OpenMP::OpenMP_C)
+  LINK pstar_engine_host pstar_traces DNNL::dnnl OpenMP::OpenMP_C)
 target_compile_definitions(pstar_engine_kernels PRIVATE ${simd_definition})
 
 foreach(name kernels optimizer)

@@ -23,6 +23,7 @@
 #include "engine/host_device.h"
 #include "engine/random.h"
 #include "models/iteration.h"
+#include "traces/shard.h"
 
 /* The ways in which a kernel stores a parameter's gradient. */
 enum kernel_gradient {
@@ -52,7 +53,7 @@ struct kernel_dropout {
 
 /* Squares of a gradient are summed in fp64, in at most this many blocks. The blocks depend on the
  * number of elements alone. A GPU gives each of them to one warp and sums in the same order. */
-enum { KERNEL_SQUARES_BLOCKS = 1024 };
+enum { KERNEL_SQUARES_BLOCKS = SHARD_BLOCKS };
 
 /* A tensor for AdamW, or a piece of one. A pointer that the layout does not have is NULL.
  *   fp32:                      param fp32, gradient fp32
@@ -219,6 +220,15 @@ typedef void kernel_loss_backward(const void *context, enum model_precision prec
 typedef void kernel_sum_squares(const void *context, enum model_precision precision,
                                 uint64_t elements, const void *gradient, double *sum);
 
+/* Sums the squares of the blocks of `block` elements each of an fp32 gradient, or of a shard of
+ * one: sums[i] is block i's. The last block may have fewer elements. */
+typedef void kernel_block_squares(const void *context, uint64_t elements, uint64_t block,
+                                  const float *gradient, double *sums);
+
+/* Returns what kernel_sum_squares gives for a tensor with these sums[KERNEL_SQUARES_BLOCKS], where
+ * blocks that the tensor does not have are 0. Overwrites the sums. */
+typedef double kernel_total_squares(double *sums);
+
 /* *scale: adamw_clip of the sum of squares[count], in order. */
 typedef void kernel_clip(const void *context, uint32_t count, const double *squares, double clip,
                          double *scale);
@@ -256,6 +266,8 @@ struct kernels {
     kernel_loss *loss;
     kernel_loss_backward *loss_backward;
     kernel_sum_squares *sum_squares;
+    kernel_block_squares *block_squares; /* NULL: the device trains on one rank */
+    kernel_total_squares *total_squares; /* NULL: the same */
     kernel_clip *clip;
     kernel_adamw *adamw;
 };

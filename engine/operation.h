@@ -8,7 +8,8 @@
 /* A tensor's address in each list that the operator accesses; NO_ADDRESS elsewhere. */
 struct operation_tensor {
     uint64_t address[TRACE_LISTS];
-    uint64_t gradient; /* in TRACE_GRAD, over the parameter, or a buffer: see model_gradient */
+    uint64_t gradient; /* in TRACE_GRAD, over the parameter, or a buffer: see model_gradient. With
+                          several ranks a buffer with this rank's micro-batch */
     uint64_t elements;
     double *norm; /* where the sum of the squares of its finished gradient goes; NULL if it is not
                      due */
@@ -35,6 +36,7 @@ struct operation {
     /* MODEL_UPDATE: the gradient's factor, which the device's `clip` writes and the operator reads
      * when it runs. If this is NULL, the factor is in `adamw`. */
     const double *gradient_scale;
+    uint64_t turn; /* MODEL_REDUCE, and MODEL_UPDATE with several ranks: of its collectives */
 };
 
 #endif

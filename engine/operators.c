@@ -104,15 +104,20 @@ static uint64_t *order_of_tokens(const struct call *call)
 static void embed_backward(const struct call *call)
 {
     /* With tied weights the classifier's gradient is there already. */
-    bool add_tokens = call->op->accumulate || call->config->tied;
+    bool add = call->op->accumulate, add_tokens = add || call->config->tied;
     uint64_t *order = order_of_tokens(call);
+    if (call->operators->reduction) {
+        add = add_tokens = true;
+        for (int i = 0; i < 2; i++)
+            reduction_clear(call->operation->tensor[i].elements, gradient(call, i));
+    }
     call->kernels->embed_order(call->context, call->N, tokens(call, 1), order);
     call->kernels->embed_tokens(call->context, call->precision, call->N, call->H,
                                 call->config->vocabulary, order, in(call, 0), call->dropout,
                                 gradient_kind(call, add_tokens), gradient(call, 0));
     call->kernels->embed_positions(call->context, call->precision, call->B, call->T, call->H,
                                    call->config->positions, in(call, 0), call->dropout,
-                                   gradient_kind(call, call->op->accumulate), gradient(call, 1));
+                                   gradient_kind(call, add), gradient(call, 1));
     sum_squares(call, 0);
     sum_squares(call, 1);
 }
@@ -263,14 +268,79 @@ static void loss(const struct call *call)
                             operation->loss);
 }
 
+/* ---- several ranks ---- */
+
+static struct shard shard_of_tensor(const struct call *call, int i)
+{
+    const struct reduction *reduction = call->operators->reduction;
+    const struct ranks *ranks = reduction ? reduction_ranks(reduction) : NULL;
+    return shard_of(call->operation->tensor[i].elements, ranks ? ranks->count : 1,
+                    ranks ? ranks->rank : 0);
+}
+
+static void begin_turn(const struct call *call)
+{
+    ranks_begin(reduction_ranks(call->operators->reduction), call->operation->turn);
+}
+
+static void end_turn(const struct call *call)
+{
+    ranks_end(reduction_ranks(call->operators->reduction));
+}
+
+static void reduce_tensor(const struct call *call, int i)
+{
+    struct reduction *reduction = call->operators->reduction;
+    const struct operation_tensor *tensor = &call->operation->tensor[i];
+    const float *of_classifier = i == 0 ? in(call, 0) : NULL, *own = gradient(call, i);
+    struct shard shard = shard_of_tensor(call, i);
+    const struct reduction_sum sum = {
+        .elements = tensor->elements,
+        .gradients = {of_classifier ? of_classifier : own, of_classifier ? own : NULL},
+        .accumulate = call->op->accumulate,
+        .rows = call->op->rows && !of_classifier,
+        .sum = at(call, tensor->address[TRACE_GRAD]),
+    };
+    reduction_add(reduction, &sum);
+    if (!tensor->norm)
+        return;
+    uint64_t block = shard_block(tensor->elements);
+    double sums[SHARD_BLOCKS] = {0};
+    call->kernels->block_squares(call->context, shard.count, block, sum.sum,
+                                 sums + (shard.count ? shard.first / block : 0));
+    reduction_gather_blocks(reduction, tensor->elements, sums);
+    *tensor->norm = call->kernels->total_squares(sums);
+}
+
+static void reduce(const struct call *call)
+{
+    begin_turn(call);
+    for (int i = 0; i < 2; i++)
+        if (call->op->t[i] != NO_INDEX)
+            reduce_tensor(call, i);
+    end_turn(call);
+}
+
+/* Gives every rank the parameter, of which each has updated its shard. */
+static void gather_parameter(const struct call *call)
+{
+    uint32_t element = call->precision == MODEL_BF16 ? 2 : 4;
+    begin_turn(call);
+    reduction_gather(call->operators->reduction, call->operation->tensor[0].elements, element,
+                     parameter(call, 0));
+    end_turn(call);
+}
+
 static void update(const struct call *call)
 {
+    uint64_t element = call->precision == MODEL_BF16 ? 2 : 4;
+    struct shard shard = shard_of_tensor(call, 0);
     const struct operation_tensor *tensor = &call->operation->tensor[0];
     bool split = call->operation->job->choices.split_masters;
     void *master = at(call, tensor->address[TRACE_MASTER]);
     const struct adamw_tensor adamw = {
-        .elements = tensor->elements,
-        .param = parameter(call, 0),
+        .elements = shard.count,
+        .param = (uint8_t *)parameter(call, 0) + shard.first * element,
         .gradient = at(call, tensor->address[TRACE_GRAD]),
         .gradient_bf16 = call->layout == MODEL_GRADIENT_BUFFER ? gradient(call, 0) : NULL,
         .master = split ? NULL : master,
@@ -280,6 +350,8 @@ static void update(const struct call *call)
     };
     call->kernels->adamw(call->context, &call->operation->adamw, call->operation->gradient_scale,
                          &adamw);
+    if (call->operators->reduction)
+        gather_parameter(call);
 }
 
 /* A new operator is one line here, one function above, and a kernel on each device. */
@@ -299,6 +371,7 @@ static run_kind *const kinds[MODEL_KINDS] = {
     [MODEL_RESIDUAL_BACKWARD] = residual_backward,
     [MODEL_ATTENTION_BACKWARD] = attention_backward,
     [MODEL_EMBED_BACKWARD] = embed_backward,
+    [MODEL_REDUCE] = reduce,
     [MODEL_UPDATE] = update,
 };
 

@@ -4,14 +4,16 @@
 
 #include "engine/kernels.h"
 #include "engine/operation.h"
+#include "engine/shards.h"
 
-/* For one thread at a time. Set the first three fields and begin with zeros in the others. */
+/* For one thread at a time. Set the first four fields and begin with zeros in the others. */
 struct operators {
     const struct kernels *kernels;
-    const void *context; /* the kernels' context */
-    uint8_t *memory;     /* the arena, or the host pool for operators on the host */
-    uint64_t *order;     /* [order_rows] workspace of the embedding's backward on the host; grows
-                            with the first use. Free with g_free */
+    const void *context;         /* the kernels' context */
+    struct reduction *reduction; /* NULL with one rank */
+    uint8_t *memory;             /* the arena, or the host pool for operators on the host */
+    uint64_t *order; /* [order_rows] workspace of the embedding's backward on the host; grows
+                        with the first use. Free with g_free */
     uint32_t order_rows;
 };
 

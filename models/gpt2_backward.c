@@ -13,7 +13,8 @@ void gpt2_update_tensor(struct iteration_builder *builder, tensor_id tensor)
     struct model_operator op = model_operator_of(MODEL_UPDATE, layer_of(builder->config, tensor),
                                                  0);
     op.t[0] = tensor;
-    op.gradient[0] = iteration_builder_gradient(builder, tensor);
+    if (builder->gradient == MODEL_GRADIENT_BUFFER)
+        op.gradient[0] = iteration_builder_gradient(builder, tensor);
     const char *name = g_array_index(builder->tensors, struct trace_tensor, tensor).name;
     builder->progress[tensor] = BUILDER_UPDATED;
     iteration_builder_operator(builder, g_strdup_printf("update %s", name), TRACE_UPDATE_PHASE,
@@ -79,15 +80,17 @@ static uint32_t weight_workspace(struct iteration_builder *b, const struct model
                                     (uint64_t)op->inputs * op->outputs * sizeof(float));
 }
 
-/* A tensor's gradient is complete in the last micro-batch; tied weights wait for the embedding. */
+/* A tensor's gradient is complete in the last micro-batch, with several ranks after its reduction;
+ * tied weights wait for the embedding. */
 static struct model_operator backward_operator(struct iteration_builder *b, enum turn turn,
                                                enum model_kind kind, int32_t layer,
                                                uint32_t micro_batch, uint32_t tensor,
                                                uint32_t tensors)
 {
     struct model_operator op = model_operator_of(kind, layer, micro_batch);
-    bool last = micro_batch == b->job->choices.micro_batches - 1;
-    op.accumulate = micro_batch > 0;
+    bool reduces = iteration_builder_reduces(b);
+    bool last = micro_batch == model_rank_micro_batches(b->job) - 1 && !reduces;
+    op.accumulate = micro_batch > 0 && !reduces;
     for (uint32_t i = 0; i < tensors; i++) {
         op.t[i] = tensor + i;
         op.gradient[i] = iteration_builder_gradient(b, tensor + i);
@@ -113,10 +116,36 @@ static void update_early(struct iteration_builder *b, const struct model_operato
     add_updates(b, false, completed);
 }
 
-/* Gradients in buffers are consumed as they are finished, or dropped when they have been measured.
- */
-static void consume_gradients(struct iteration_builder *b, const struct model_operator *op)
+/* Appends the reduction of the gradients of a backward operator. `of_classifier` is the buffer of
+ * the classifier's gradient of tied weights, or NO_INDEX. */
+static void reduce(struct iteration_builder *b, const struct model_operator *op, const char *module,
+                   uint32_t of_classifier)
 {
+    struct model_operator reduction = model_operator_of(MODEL_REDUCE, op->layer, op->micro_batch);
+    bool last = op->micro_batch == model_rank_micro_batches(b->job) - 1;
+    reduction.accumulate = op->micro_batch > 0;
+    reduction.in[0] = of_classifier;
+    reduction.rows = op->kind == MODEL_EMBED_BACKWARD;
+    for (int i = 0; i < 2; i++) {
+        reduction.t[i] = op->t[i];
+        reduction.gradient[i] = op->gradient[i];
+        reduction.norms[i] = reduction.finishes[i] = last && op->t[i] != NO_INDEX;
+        if (op->t[i] != NO_INDEX)
+            iteration_builder_drop_gradient(b, op->t[i]);
+    }
+    iteration_builder_operator(b, g_strdup_printf("reduce %s", module), TRACE_BACKWARD, &reduction);
+    update_early(b, &reduction);
+}
+
+/* Gradients in buffers are consumed as they are finished, or dropped when they have been measured.
+ * Those of several ranks are reduced. */
+static void consume_gradients(struct iteration_builder *b, const struct model_operator *op,
+                              const char *module)
+{
+    if (iteration_builder_reduces(b)) {
+        reduce(b, op, module, NO_INDEX);
+        return;
+    }
     if (b->gradient != MODEL_GRADIENT_BUFFER)
         update_early(b, op);
     for (int i = 0; i < 2; i++) {
@@ -134,13 +163,11 @@ static const char *verb_of(enum turn turn)
     return turn == SECOND_TURN ? "backward again" : "backward";
 }
 
-/* `module` is taken. */
-static void append_operator(struct iteration_builder *b, enum turn turn, char *module,
+static void append_operator(struct iteration_builder *b, enum turn turn, const char *module,
                             const struct model_operator *op)
 {
     iteration_builder_operator(b, g_strdup_printf("%s %s", verb_of(turn), module), TRACE_BACKWARD,
                                op);
-    g_free(module);
 }
 
 static struct model_operator layer_operator(const struct backward_pass *pass, enum model_kind kind,
@@ -153,8 +180,10 @@ static struct model_operator layer_operator(const struct backward_pass *pass, en
 static void append(const struct backward_pass *pass, const char *module,
                    const struct model_operator *op)
 {
-    append_operator(pass->builder, pass->turn, g_strdup_printf("h.%u.%s", pass->layer, module), op);
-    consume_gradients(pass->builder, op);
+    g_autofree char *name = g_strdup_printf("h.%u.%s", pass->layer, module);
+    append_operator(pass->builder, pass->turn, name, op);
+    if (op->t[0] != NO_INDEX)
+        consume_gradients(pass->builder, op, name);
 }
 
 static void norm(const struct backward_pass *pass, const char *module, tensor_id tensor,
@@ -251,9 +280,11 @@ static uint32_t classifier(struct iteration_builder *b, const struct gpt2_activa
     op.inputs = b->config->width;
     op.outputs = model_config_classes(b->config);
     op.workspace = weight_workspace(b, &op);
-    append_operator(b, ONLY_TURN, g_strdup(gpt2_head(b->config)), &op);
-    if (!b->job->choices.second_backward)
-        consume_gradients(b, &op);
+    bool waits = b->job->choices.second_backward ||
+                 (iteration_builder_reduces(b) && b->config->tied);
+    append_operator(b, ONLY_TURN, gpt2_head(b->config), &op);
+    if (!waits)
+        consume_gradients(b, &op, gpt2_head(b->config));
     return op.out[0];
 }
 
@@ -267,13 +298,20 @@ static uint32_t final_norm(struct iteration_builder *b, const struct gpt2_activa
     op.in[2] = a->norm_stats;
     op.out[0] = gradient_buffer(b, "dresidual", b->config->width);
     op.inputs = b->config->width;
-    append_operator(b, turn, g_strdup("ln_f"), &op);
-    consume_gradients(b, &op);
+    append_operator(b, turn, "ln_f", &op);
+    consume_gradients(b, &op, "ln_f");
     return op.out[0];
 }
 
 static void embed(struct iteration_builder *b, const struct gpt2_activations *a, uint32_t stream)
 {
+    static const char module[] = "embeddings";
+    bool apart = iteration_builder_reduces(b);
+    uint32_t of_classifier = NO_INDEX;
+    if (apart && b->config->tied) {
+        of_classifier = iteration_builder_gradient(b, GPT2_WTE);
+        iteration_builder_drop_gradient(b, GPT2_WTE);
+    }
     struct model_operator op = backward_operator(b, ONLY_TURN, MODEL_EMBED_BACKWARD, -1,
                                                  a->micro_batch, GPT2_WTE, 2);
     op.in[0] = stream;
@@ -281,9 +319,11 @@ static void embed(struct iteration_builder *b, const struct gpt2_activations *a,
     op.dropout_site = b->config->embedding_dropout > 0 ? 0 : NO_INDEX;
     if (!b->job->choices.host_embedding)
         op.workspace = iteration_builder_buffer(b, "token order", b->rows * sizeof(uint64_t));
-    append_operator(b, ONLY_TURN, g_strdup("embeddings"), &op);
-    if (!b->job->choices.second_backward)
-        consume_gradients(b, &op);
+    append_operator(b, ONLY_TURN, module, &op);
+    if (apart)
+        reduce(b, &op, module, of_classifier);
+    else if (!b->job->choices.second_backward)
+        consume_gradients(b, &op, module);
 }
 
 static void update_classifier_and_embedding(struct iteration_builder *b)

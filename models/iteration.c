@@ -106,6 +106,12 @@ static bool job_check(const struct model_config *config, const struct model_job 
         return job_refused(error,
                            "updates cannot be chosen to follow other gradients with 12 bytes "
                            "per parameter: each follows its own");
+    if (job->choices.micro_batches % model_ranks(job))
+        return job_refused(error, "micro-batches %u: must be a multiple of the number of ranks, %u",
+                           job->choices.micro_batches, job->ranks);
+    if (job->choices.host_embedding && job->ranks > 1)
+        return job_refused(error, "the embedding cannot run on the host with several ranks: their "
+                                  "gradients are exchanged from the device");
     if (!counts_fit(config, job))
         return job_refused(error, "batch %u, sequence %u, micro-batches %u: the step is too large",
                            job->choices.batch, job->sequence, job->choices.micro_batches);
@@ -120,6 +126,7 @@ static struct trace *trace_of_job(const struct model_config *config, const struc
     trace->batch = job->choices.batch;
     trace->sequence = job->sequence;
     trace->micro_batches = job->choices.micro_batches;
+    trace->ranks = job->ranks;
     for (int list = 0; list < TRACE_LISTS; list++)
         trace->list_element_bytes[list] = (uint8_t)operator_list_bytes(job, list);
     return trace;
@@ -142,7 +149,7 @@ static uint32_t walk(struct iteration_builder *builder)
     struct gpt2_layer *layers = g_new0(struct gpt2_layer, builder->config->layers);
     uint32_t forward_end = 0;
     gpt2_tensors(builder);
-    for (uint32_t micro_batch = 0; micro_batch < job->choices.micro_batches; micro_batch++) {
+    for (uint32_t micro_batch = 0; micro_batch < model_rank_micro_batches(job); micro_batch++) {
         struct gpt2_activations activations = {.micro_batch = micro_batch, .layers = layers};
         gpt2_forward(builder, &activations);
         if (micro_batch == 0)

@@ -18,7 +18,9 @@ struct model_job {
                                    and the numbers of layers and tensors are the model's */
     uint32_t sequence;          /* tokens a sequence, at most the model's positions */
     enum model_precision precision;
-    bool unfused; /* like a framework that fuses nothing: attention's scores lie in
+    uint32_t ranks; /* that share the micro-batches, which must be a multiple of them; rank r
+                       computes micro-batches r, r + ranks, ... 0 stands for 1 */
+    bool unfused;   /* like a framework that fuses nothing: attention's scores lie in
                      memory, every pair of tokens is computed, the loss is computed in
                      fp32 copies of the logits, and a recomputed layer runs whole; only
                      for synthesis, the engine always fuses */
@@ -55,18 +57,27 @@ enum model_kind {
     MODEL_EMBED_BACKWARD,     /* t wte wpe; in dx tokens; workspace. Sums row by row, so that bf16
                                  needs no copy of the tables in fp32. The gradient of tied weights is
                                  added to what the classifier's backward wrote */
-    MODEL_UPDATE,             /* t tensor: AdamW on it */
+    MODEL_REDUCE,             /* several ranks: t as the backward operator before it; gradient: this
+                                 rank's micro-batch; in of_classifier or NO_INDEX. Each rank receives
+                                 its shard of the gradients of all ranks, and adds them to the list in
+                                 the order of their micro-batches. Rows of the embedding that no
+                                 token names hold -0, which adds nothing. The gradient of tied
+                                 weights consists of the classifier's, t[0], and then the
+                                 embedding's */
+    MODEL_UPDATE,             /* t tensor: AdamW on it. With several ranks on the rank's shard; then
+                                 each rank receives the other shards of the parameter */
     MODEL_KINDS
 };
 
 struct model_operator {
-    uint8_t kind;     /* enum model_kind */
-    bool accumulate;  /* its gradients are added to what earlier micro-batches left */
-    bool add;         /* NORM_BACKWARD: dx is added to */
-    bool finishes[2]; /* after it the gradient of t[i] is complete, for its update */
-    bool norms[2];    /* it takes the norm of the gradient of t[i], which is then complete */
-    int32_t layer;    /* -1 outside of layers */
-    uint32_t micro_batch;
+    uint8_t kind;         /* enum model_kind */
+    bool accumulate;      /* its gradients are added to what earlier micro-batches left */
+    bool add;             /* NORM_BACKWARD: dx is added to */
+    bool rows;            /* REDUCE: the gradients are the embedding's */
+    bool finishes[2];     /* after it the gradient of t[i] is complete, for its update */
+    bool norms[2];        /* it takes the norm of the gradient of t[i], which is then complete */
+    int32_t layer;        /* -1 outside of layers */
+    uint32_t micro_batch; /* among the rank's */
     uint32_t t[2];        /* tensors; NO_INDEX */
     uint32_t in[4];       /* buffers; NO_INDEX */
     uint32_t out[2];      /* buffers; NO_INDEX */
@@ -110,6 +121,17 @@ struct model_iteration {
 static inline uint32_t model_logits_row(uint32_t vocabulary)
 {
     return (vocabulary + 63) / 64 * 64;
+}
+
+/* Returns how many ranks share the job, and how many micro-batches each of them computes. */
+static inline uint32_t model_ranks(const struct model_job *job)
+{
+    return job->ranks > 1 ? job->ranks : 1;
+}
+
+static inline uint32_t model_rank_micro_batches(const struct model_job *job)
+{
+    return job->choices.micro_batches / model_ranks(job);
 }
 
 /* Returns the number of the model's tensors. */

@@ -35,7 +35,7 @@ static void backward_access(struct iteration_builder *builder, const struct mode
     }
     if (reads)
         append(builder, tensor, TRACE_PARAM, TRACE_READ);
-    if (builder->gradient == MODEL_GRADIENT_LIST)
+    if (builder->gradient == MODEL_GRADIENT_LIST && !iteration_builder_reduces(builder))
         append(builder, tensor, TRACE_GRAD, adds ? TRACE_UPDATE : TRACE_OVERWRITE);
 }
 
@@ -61,6 +61,9 @@ static void operator_accesses(struct iteration_builder *builder, const struct mo
             continue;
         if (op->kind == MODEL_UPDATE)
             update_accesses(builder, op->t[which]);
+        else if (op->kind == MODEL_REDUCE)
+            append(builder, op->t[which], TRACE_GRAD,
+                   op->accumulate ? TRACE_UPDATE : TRACE_OVERWRITE);
         else if (model_operator_is_forward(op))
             append(builder, op->t[which], TRACE_PARAM, TRACE_READ);
         else
@@ -144,13 +147,15 @@ uint32_t iteration_builder_buffer(struct iteration_builder *builder, const char 
 
 uint32_t iteration_builder_gradient(struct iteration_builder *builder, tensor_id tensor)
 {
-    if (builder->gradient != MODEL_GRADIENT_BUFFER)
+    bool reduces = iteration_builder_reduces(builder);
+    uint64_t element = reduces ? sizeof(float) : builder->element;
+    if (builder->gradient != MODEL_GRADIENT_BUFFER && !reduces)
         return NO_INDEX;
     const struct trace_tensor *of = &g_array_index(builder->tensors, struct trace_tensor, tensor);
     uint32_t *buffer = &g_array_index(builder->gradients, uint32_t, tensor);
     if (*buffer == NO_INDEX) {
         char *name = g_strconcat("gradient of ", of->name, NULL);
-        *buffer = iteration_builder_buffer(builder, name, of->elements * builder->element);
+        *buffer = iteration_builder_buffer(builder, name, of->elements * element);
         g_free(name);
     }
     return *buffer;

@@ -36,6 +36,12 @@ uint32_t iteration_builder_tensor(struct iteration_builder *builder, char *name,
 uint32_t iteration_builder_buffer(struct iteration_builder *builder, const char *name,
                                   uint64_t bytes);
 
+/* Returns whether each micro-batch's gradients are buffers, which ranks exchange and add. */
+static inline bool iteration_builder_reduces(const struct iteration_builder *builder)
+{
+    return model_ranks(builder->job) > 1;
+}
+
 /* Returns the buffer of a tensor's gradient, appending it the first time, or NO_INDEX if gradients
  * are not in buffers. */
 uint32_t iteration_builder_gradient(struct iteration_builder *builder, tensor_id tensor);

@@ -1,5 +1,7 @@
 #include "models/operator_cost.h"
 
+#include "traces/shard.h"
+
 /* Operations an element, counted from the formulas. */
 enum {
     NORM_FORWARD = 7,   /* sum; subtract, square, sum; subtract, scale, scale and shift */
@@ -29,6 +31,24 @@ static uint64_t attention(const struct iteration_builder *b, uint64_t products)
     uint64_t t = b->job->sequence;
     uint64_t pairs = b->job->choices.batch * (b->job->unfused ? t * t : t * (t + 1) / 2);
     return pairs * (products * 2 * b->config->width + SOFTMAX * (uint64_t)b->config->heads);
+}
+
+/* Returns the elements of a tensor that the rank has in a list. */
+static uint64_t elements_in(const struct iteration_builder *b, tensor_id tensor,
+                            enum trace_list list)
+{
+    uint64_t all = g_array_index(b->tensors, struct trace_tensor, tensor).elements;
+    return list == TRACE_PARAM ? all : shard_room(all, model_ranks(b->job));
+}
+
+/* One addition an element of the shard and rank. */
+static uint64_t reduction(const struct iteration_builder *b, const struct model_operator *op)
+{
+    uint64_t flops = 0;
+    for (int i = 0; i < 2; i++)
+        if (op->t[i] != NO_INDEX)
+            flops += elements_in(b, op->t[i], TRACE_GRAD) * model_ranks(b->job);
+    return flops;
 }
 
 uint64_t operator_flops(const struct iteration_builder *b, const struct model_operator *op)
@@ -65,8 +85,10 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
         return LOSS * n * v;
     case MODEL_CLASSIFIER_BACKWARD:
         return 4 * n * h * v;
+    case MODEL_REDUCE:
+        return reduction(b, op);
     case MODEL_UPDATE:
-        return ADAMW * g_array_index(b->tensors, struct trace_tensor, op->t[0]).elements;
+        return ADAMW * elements_in(b, op->t[0], TRACE_EXP_AVG);
     case MODEL_KINDS:
         break;
     }
@@ -96,7 +118,7 @@ uint64_t operator_list_bytes(const struct model_job *job, enum trace_list list)
 static uint64_t elements_touched(const struct iteration_builder *b, const struct model_operator *op,
                                  const struct trace_access *access)
 {
-    uint64_t all = g_array_index(b->tensors, struct trace_tensor, access->tensor).elements;
+    uint64_t all = elements_in(b, access->tensor, access->list);
     bool embeds = op->kind == MODEL_EMBED_FORWARD || op->kind == MODEL_EMBED_BACKWARD;
     if (!embeds || access->mode == TRACE_OVERWRITE)
         return all;

@@ -25,11 +25,9 @@ static void add_operators(struct summary *summary, const struct trace *trace)
 
 static void add_lists(struct summary *summary, const struct trace *trace)
 {
-    uint64_t elements = 0;
-    for (uint32_t i = 0; i < trace->tensor_count; i++)
-        elements += trace->tensors[i].elements;
     for (int list = 0; list < TRACE_LISTS; list++)
-        summary->list_bytes[list] = elements * trace->list_element_bytes[list];
+        for (uint32_t t = 0; t < trace->tensor_count; t++)
+            summary->list_bytes[list] += trace_list_bytes(trace, list, t);
     summary->model_bytes = trace_model_bytes(trace);
 }
 

@@ -1,5 +1,7 @@
 #include "traces/trace.h"
 
+#include "traces/shard.h"
+
 #include <string.h>
 
 G_DEFINE_QUARK(pstar_trace_error, trace_error)
@@ -79,14 +81,24 @@ void trace_sum_buffers(struct trace *trace)
     trace->non_model_bytes = change;
 }
 
+uint64_t trace_list_elements(const struct trace *trace, enum trace_list list, tensor_id tensor)
+{
+    uint64_t elements = trace->tensors[tensor].elements;
+    return list == TRACE_PARAM ? elements : shard_room(elements, trace->ranks);
+}
+
+uint64_t trace_list_bytes(const struct trace *trace, enum trace_list list, tensor_id tensor)
+{
+    return trace_list_elements(trace, list, tensor) * trace->list_element_bytes[list];
+}
+
 uint64_t trace_model_bytes(const struct trace *trace)
 {
-    uint64_t element_bytes = 0, elements = 0;
+    uint64_t bytes = 0;
     for (int list = 0; list < TRACE_LISTS; list++)
-        element_bytes += trace->list_element_bytes[list];
-    for (uint32_t i = 0; i < trace->tensor_count; i++)
-        elements += trace->tensors[i].elements;
-    return elements * element_bytes;
+        for (uint32_t t = 0; t < trace->tensor_count; t++)
+            bytes += trace_list_bytes(trace, list, t);
+    return bytes;
 }
 
 /* Names of enumerations for tables, files and messages. */
@@ -240,6 +252,8 @@ char *trace_digest(const struct trace *trace)
     add_number(&digester, trace->batch);
     add_number(&digester, trace->sequence);
     add_number(&digester, trace->micro_batches);
+    if (trace->ranks > 1)
+        add_number(&digester, trace->ranks);
     add_tensors(&digester, trace);
     add_operators(&digester, trace);
     add_non_model(&digester, trace);

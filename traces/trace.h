@@ -10,7 +10,8 @@
 #include <glib.h>
 #include <stdbool.h>
 
-/* The lists of model data. A tensor has the same number of elements in each list.
+/* The lists of model data. A tensor has the same number of elements in each list, unless several
+ * ranks share it.
  * list_element_bytes says which lists exist and how wide their elements are. */
 enum trace_list {
     TRACE_PARAM,      /* read by forward and backward. With one micro-batch in bf16, the gradient
@@ -81,9 +82,11 @@ struct trace {
     char *model;     /* "gpt2 12x768 vocabulary 50257" */
     char *precision; /* "fp32", "bf16" */
     char *machine;
-    uint32_t batch;                          /* sequences per micro-batch */
-    uint32_t sequence;                       /* tokens per sequence */
-    uint32_t micro_batches;                  /* micro-batches per step */
+    uint32_t batch;         /* sequences per micro-batch */
+    uint32_t sequence;      /* tokens per sequence */
+    uint32_t micro_batches; /* micro-batches per step, of all ranks */
+    uint32_t ranks; /* that share them, a multiple; gradients, masters and moments are then a rank's
+                       shards (traces/shard.h). 0 stands for 1. Not kept in files */
     uint8_t list_element_bytes[TRACE_LISTS]; /* 0 if the list does not exist */
     uint64_t library_bytes; /* device memory held by driver and libraries; subtract it from the
                                capacity */
@@ -135,6 +138,11 @@ bool trace_check(const struct trace *trace, const char *origin, GError **error);
  * accesses, buffers or their sums, precision, batch, sequence, micro-batches. Two runs of one job
  * have the same digest on any machine, whatever their times. Free with g_free. */
 char *trace_digest(const struct trace *trace);
+
+/* Returns the elements of a tensor for which a rank has room in a list: all, or a shard's. */
+uint64_t trace_list_elements(const struct trace *trace, enum trace_list list, tensor_id tensor);
+/* The same in bytes; 0 if the list does not exist. */
+uint64_t trace_list_bytes(const struct trace *trace, enum trace_list list, tensor_id tensor);
 
 /* Returns the bytes of model data in all lists, without the padding of chunks. */
 uint64_t trace_model_bytes(const struct trace *trace);

@@ -109,6 +109,10 @@ static struct device *cpu_open(const struct device_options *options, GError **er
     cpu->threads = options->threads ? options->threads : cpu->cores.compute_count;
     cpu->compute = host_operators_new(cpu->threads, cpu->memory.arena, NULL);
     cpu->host = host_operators_new(cpu->cores.host_count, cpu->memory.host, cpu->nodes);
+    if (options->ranks) {
+        host_operators_share(cpu->compute, options->ranks);
+        host_operators_share(cpu->host, options->ranks);
+    }
     cpu->scalars = g_ptr_array_new_with_free_func(g_free);
     cpu->queues = queues_new();
     queues_start(cpu->queues, MOVER_H2D, run_copy, enter_copies, cpu);
@@ -282,6 +286,7 @@ static void cpu_write(struct device *device, enum device_memory memory, uint64_t
 
 const struct device_ops device_cpu = {
     .name = "cpu",
+    .ranks = true,
     .supports = cpu_supports,
     .describe = describe,
     .open = cpu_open,

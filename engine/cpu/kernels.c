@@ -348,10 +348,9 @@ static double sum_of_blocks(const struct cpu_context *cpu, simd_loop *loop,
                             struct simd_squares arguments)
 {
     double sums[KERNEL_SQUARES_BLOCKS] = {0};
-    uint64_t tiles = (arguments.elements + SIMD_TILE - 1) / SIMD_TILE;
-    arguments.block = (tiles + KERNEL_SQUARES_BLOCKS - 1) / KERNEL_SQUARES_BLOCKS * SIMD_TILE;
+    arguments.block = shard_block(arguments.elements);
     arguments.sums = sums;
-    if (tiles == 0)
+    if (arguments.elements == 0)
         return 0;
     uint64_t blocks = (arguments.elements + arguments.block - 1) / arguments.block;
     cpu_parallel(cpu, loop, &arguments, blocks, 1);
@@ -373,6 +372,24 @@ double cpu_round_gradient(const struct cpu_context *cpu, uint64_t elements, cons
     struct simd_squares arguments = {
         .precision = MODEL_FP32, .elements = elements, .values = values, .rounded = rounded};
     return sum_of_blocks(cpu, cpu->simd->round_squares, arguments);
+}
+
+void cpu_block_squares(const void *context, uint64_t elements, uint64_t block,
+                       const float *gradient, double *sums)
+{
+    const struct cpu_context *cpu = context;
+    struct simd_squares arguments = {.precision = MODEL_FP32,
+                                     .elements = elements,
+                                     .block = block,
+                                     .values = gradient,
+                                     .sums = sums};
+    if (elements)
+        cpu_parallel(cpu, cpu->simd->squares, &arguments, (elements + block - 1) / block, 1);
+}
+
+double cpu_total_squares(double *sums)
+{
+    return pairwise_sum(KERNEL_SQUARES_BLOCKS, sums);
 }
 
 void cpu_clip(const void *context, uint32_t count, const double *squares, double clip,
@@ -435,6 +452,8 @@ const struct kernels cpu_kernels = {
     .loss = cpu_loss,
     .loss_backward = cpu_loss_backward,
     .sum_squares = cpu_sum_squares,
+    .block_squares = cpu_block_squares,
+    .total_squares = cpu_total_squares,
     .clip = cpu_clip,
     .adamw = cpu_adamw,
 };

@@ -53,6 +53,8 @@ kernel_attention_backward cpu_attention_backward;
 kernel_loss cpu_loss;
 kernel_loss_backward cpu_loss_backward;
 kernel_sum_squares cpu_sum_squares;
+kernel_block_squares cpu_block_squares;
+kernel_total_squares cpu_total_squares;
 kernel_clip cpu_clip;
 kernel_adamw cpu_adamw;
 

@@ -22,11 +22,17 @@ struct host_operators *host_operators_new(unsigned threads, uint8_t *memory,
     return host;
 }
 
+void host_operators_share(struct host_operators *host, struct ranks *ranks)
+{
+    host->operators.reduction = reduction_new(ranks);
+}
+
 void host_operators_free(struct host_operators *host)
 {
     if (!host)
         return;
     cpu_context_free(host->cpu);
+    reduction_free(host->operators.reduction);
     g_free(host->operators.order);
     g_free(host);
 }

@@ -5,6 +5,7 @@
 
 #include "engine/host/cores.h"
 #include "engine/operation.h"
+#include "engine/ranks.h"
 
 struct host_operators;
 
@@ -14,6 +15,8 @@ struct host_operators;
  * takes NULL. */
 struct host_operators *host_operators_new(unsigned threads, uint8_t *memory,
                                           const struct nodes *nodes);
+/* Lets the operators share gradients and parameters with other ranks, which outlive them. */
+void host_operators_share(struct host_operators *operators, struct ranks *ranks);
 void host_operators_free(struct host_operators *operators);
 
 void host_operators_run(struct host_operators *operators, const struct operation *operation);

@@ -13,6 +13,8 @@
 /* Until run_options_complete, a value that was not given is UINT64_MAX, UINT8_MAX or NaN, and 0 for
  * batch, sequence and micro_batches, which a plan may set afterwards. */
 struct run_options {
+    struct ranks *ranks; /* that train together; NULL: this process trains alone */
+    const char *version; /* of the program */
     char *model, *data, *eval;
     char *plan, *emit_plan, *policy, *layout;
     char *log, *save, *resume;

@@ -5,6 +5,7 @@
 #include "chunks/pipeline.h"
 #include "chunks/slots.h"
 #include "engine/device.h"
+#include "engine/ranks.h"
 #include "policies/plugin.h"
 
 #include <string.h>
@@ -157,12 +158,14 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
     choices->batch = first_given(options->batch, plan ? plan->batch : 0, options->saved_batch,
                                  DEFAULT_BATCH);
     choices->micro_batches = first_given(options->micro_batches, plan ? plan->micro_batches : 0,
-                                         options->saved_micro_batches, 1);
+                                         options->saved_micro_batches,
+                                         options->ranks ? options->ranks->count : 1);
     struct model_job job = {.choices = *choices,
                             .sequence = first_given(options->sequence, plan ? plan->sequence : 0,
                                                     options->saved_sequence,
                                                     MIN(run->config->positions, DEFAULT_SEQUENCE)),
-                            .precision = options->precision};
+                            .precision = options->precision,
+                            .ranks = options->ranks ? options->ranks->count : 1};
     if (choose_masters(options, plan, &job, error))
         run->iteration = model_iteration_new(run->config, &job, error);
     run_choices_free(choices);

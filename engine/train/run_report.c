@@ -1,6 +1,7 @@
 #include "engine/train/run_report.h"
 
 #include "chunks/chunk_spread.h"
+#include "models/rank_traffic.h"
 #include "traces/output_file.h"
 #include "traces/printable.h"
 #include "traces/size.h"
@@ -55,9 +56,17 @@ void run_log_describe(struct run_log *log, const struct plan *plan, uint64_t lib
         plan->digest, "look_ahead", (json_int_t)plan->look_ahead, "library_bytes",
         (json_int_t)library_bytes, "unigram_entropy", real(unigram_entropy));
     chunk_spread_to_json(&spread, log->about);
+    if (plan->ranks > 1)
+        json_object_set_new(log->about, "ranks", json_integer(plan->ranks));
     if (plan->device_budget != UINT64_MAX)
         json_object_set_new(log->about, "device_memory_bytes",
                             json_integer((json_int_t)(plan->device_budget + library_bytes)));
+}
+
+static json_t *exchanged(uint64_t sent, uint64_t received)
+{
+    return json_pack("{s:I, s:I}", "sent_bytes", (json_int_t)sent, "received_bytes",
+                     (json_int_t)received);
 }
 
 bool run_log_write(struct run_log *log, const struct run_log_entry *entry, GError **error)
@@ -73,6 +82,8 @@ bool run_log_write(struct run_log *log, const struct run_log_entry *entry, GErro
     json_decref(figures);
     if (!isnan(entry->eval_loss))
         json_object_set_new(line, "eval_loss", real(entry->eval_loss));
+    if (entry->sent_bytes || entry->received_bytes)
+        json_object_update_new(line, exchanged(entry->sent_bytes, entry->received_bytes));
     if (log->about)
         json_object_update(line, log->about);
     g_clear_pointer(&log->about, json_decref);
@@ -118,6 +129,14 @@ static void print_traffic(const struct plan_figures *figures)
         print_size("moved on the device, a step", figures->moved_bytes, NULL);
 }
 
+static void print_ranks(const struct ranks *ranks, uint64_t sent, uint64_t received)
+{
+    printf("%-28s %12u   %u on this host; the figures are the first one's\n", "ranks", ranks->count,
+           ranks->node_count);
+    print_size("sent to other ranks, a step", sent, NULL);
+    print_size("received, a step", received, NULL);
+}
+
 static void print_json(json_t *root)
 {
     char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
@@ -155,6 +174,10 @@ static void print_summary_json(const struct run_plan *run, const struct run_summ
     json_t *figures = figures_to_json(&s->last.figures);
     json_object_update(root, figures);
     json_decref(figures);
+    if (s->ranks) {
+        json_object_set_new(root, "ranks", json_integer(s->ranks->count));
+        json_object_update_new(root, exchanged(s->last.sent_bytes, s->last.received_bytes));
+    }
     if (s->peak_flops > 0)
         json_object_update_new(root,
                                json_pack("{s:f, s:f}", "flops_per_second", s->flops_per_second,
@@ -209,6 +232,8 @@ void run_report_print(const struct run_plan *run, const struct run_summary *s, b
     print_size("device memory at its peak", figures->peak_device_bytes, NULL);
     print_size("host memory", figures->peak_host_bytes, NULL);
     print_traffic(figures);
+    if (s->ranks)
+        print_ranks(s->ranks, s->last.sent_bytes, s->last.received_bytes);
     if (s->sample)
         print_sample(s);
 }
@@ -249,7 +274,7 @@ static struct non_model_peak find_non_model_peak(const struct trace *trace)
     return peak;
 }
 
-static void print_dry_json(const struct run_plan *run)
+static void print_dry_json(const struct run_plan *run, const struct ranks *ranks)
 {
     const struct trace *trace = run->iteration->trace;
     const struct plan *plan = run->plan;
@@ -279,6 +304,11 @@ static void print_dry_json(const struct run_plan *run)
     json_t *figures = figures_to_json(&plan->predicted);
     json_object_update(root, figures);
     json_decref(figures);
+    if (ranks) {
+        struct rank_traffic traffic = rank_traffic_of(run->iteration, ranks->rank);
+        json_object_set_new(root, "ranks", json_integer(ranks->count));
+        json_object_update_new(root, exchanged(traffic.sent_bytes, traffic.received_bytes));
+    }
     print_json(root);
 }
 
@@ -303,12 +333,12 @@ static void print_with_moment(const char *label, uint64_t bytes, const struct tr
     g_free(note);
 }
 
-void run_report_print_dry(const struct run_plan *run, bool json)
+void run_report_print_dry(const struct run_plan *run, const struct ranks *ranks, bool json)
 {
     const struct trace *trace = run->iteration->trace;
     const struct plan *plan = run->plan;
     if (json) {
-        print_dry_json(run);
+        print_dry_json(run, ranks);
         return;
     }
     struct non_model_peak peak = find_non_model_peak(trace);
@@ -325,4 +355,8 @@ void run_report_print_dry(const struct run_plan *run, bool json)
     print_size("of it staging", plan->host_pool_bytes - plan->staging_address,
                "for the activations of host operators");
     print_traffic(&plan->predicted);
+    if (ranks) {
+        struct rank_traffic traffic = rank_traffic_of(run->iteration, ranks->rank);
+        print_ranks(ranks, traffic.sent_bytes, traffic.received_bytes);
+    }
 }

@@ -3,6 +3,7 @@
 #define PSTAR_ENGINE_TRAIN_RUN_REPORT_H
 
 #include "chunks/plan.h"
+#include "engine/ranks.h"
 #include "engine/train/run_plan.h"
 
 #include <jansson.h>
@@ -16,17 +17,19 @@
  *   tokens_per_second
  *   h2d_bytes ... iteration_seconds: the step's struct plan_figures, as measured
  *   eval_loss         if an evaluation followed the step
+ *   sent_bytes, received_bytes: with several ranks, what the first exchanged with the others
  *
  * The first line also says what the run is: model, precision, batch, sequence, micro_batches,
- * made_by, digest, chunk_bytes, device_memory_bytes, look_ahead of its plan, library_bytes, which
- * the driver and libraries hold of the device's memory and which are part of device_memory_bytes,
- * and unigram_entropy of its text, in nats as the loss is.
+ * made_by, digest, chunk_bytes, device_memory_bytes, look_ahead of its plan, ranks if there are
+ * several, library_bytes, which the driver and libraries hold of the device's memory and which are
+ * part of device_memory_bytes, and unigram_entropy of its text, in nats as the loss is.
  */
 struct run_log_entry {
     uint64_t step;
     double loss, gradient_norm, learning_rate, tokens_per_second;
     struct plan_figures figures;
-    double eval_loss; /* NaN: none */
+    double eval_loss;                    /* NaN: none */
+    uint64_t sent_bytes, received_bytes; /* to and from other ranks */
 };
 
 struct run_log;
@@ -44,7 +47,8 @@ void run_log_close(struct run_log *log); /* NULL is allowed */
 /* The results that are printed, as tables or as one JSON object: the memory that a run would take,
  * and how a run went. */
 struct run_summary {
-    uint64_t steps; /* taken by this run, without the steps before a resume */
+    const struct ranks *ranks; /* NULL with one */
+    uint64_t steps;            /* taken by this run, without the steps before a resume */
     double first_loss;
     struct run_log_entry last;           /* its times: the medians of the steps after the first */
     double flops_per_second, peak_flops; /* of such a step, and the device's; 0 if unknown */
@@ -57,7 +61,8 @@ struct run_summary {
 
 void run_report_print(const struct run_plan *run, const struct run_summary *summary, bool json);
 
-/* Prints the greatest memory by list and by memory, and the traffic of an iteration. */
-void run_report_print_dry(const struct run_plan *run, bool json);
+/* Prints the greatest memory by list and by memory, and the traffic of an iteration. If there are
+ * several ranks, which `ranks` says (else NULL), these are one rank's. */
+void run_report_print_dry(const struct run_plan *run, const struct ranks *ranks, bool json);
 
 #endif

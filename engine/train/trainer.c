@@ -2,11 +2,11 @@
 
 #include "engine/device.h"
 #include "engine/engine.h"
-#include "engine/random.h"
 #include "engine/train/checkpoint.h"
 #include "engine/train/data.h"
 #include "engine/train/pace.h"
 #include "engine/train/run_report.h"
+#include "engine/train/together.h"
 #include "traces/failure.h"
 
 #include <math.h>
@@ -19,66 +19,17 @@ struct training {
     struct annotate *annotate;
     struct engine *engine;
     struct checkpoint_state state; /* state.step: steps done */
-    uint32_t *tokens;              /* [micro_batches][2, N] */
+    bool read_weights;             /* the weights were read from a file */
+    uint32_t *tokens;              /* [the rank's micro-batches][2, N] */
     GArray *text;                  /* uint32_t: the prompt, which the sample continues; or NULL */
 };
 
-/* ---- sampling ---- */
-
-/* Below 1, so that unlikely tokens, which a small model overrates, are drawn less often. */
-#define TEMPERATURE 0.8
-
-/* Draws a token from the distribution softmax(logits / TEMPERATURE). `uniform` is a random number
- * in [0, 1). */
-static uint32_t draw(const float *logits, uint32_t vocabulary, double uniform)
-{
-    double greatest = -INFINITY, sum = 0, below = 0;
-    for (uint32_t v = 0; v < vocabulary; v++)
-        greatest = logits[v] > greatest ? logits[v] : greatest;
-    for (uint32_t v = 0; v < vocabulary; v++)
-        sum += exp((logits[v] - greatest) / TEMPERATURE);
-    for (uint32_t v = 0; v < vocabulary; v++) {
-        below += exp((logits[v] - greatest) / TEMPERATURE) / sum;
-        if (uniform < below)
-            return v;
-    }
-    return vocabulary - 1;
-}
-
-/* Copies the last tokens of `text` to the first row. The other rows stay zero, because their logits
- * are not read. */
-static uint32_t fill_window(const GArray *text, uint32_t sequence, uint32_t *tokens)
-{
-    uint32_t used = MIN(text->len, sequence);
-    memcpy(tokens, &g_array_index(text, uint32_t, text->len - used), used * sizeof *tokens);
-    return used;
-}
-
-/* Appends `count` tokens (uint32_t) to `text`, which holds at least one to begin with; fewer if the
- * run is stopped. The random draws depend only on `seed`. */
-static bool sampling_continue(struct engine *engine, const struct model_iteration *iteration,
-                              uint64_t seed, uint32_t count, const struct trainer_watch *watch,
-                              GArray *text, GError **error)
-{
-    const struct model_job *job = &iteration->job;
-    uint32_t V = iteration->config->vocabulary;
-    struct random_stream stream = {.seed = seed, .pass = 0, .site = UINT32_MAX};
-    g_autofree uint32_t *tokens = g_new0(uint32_t, 2 * (size_t)job->choices.batch * job->sequence);
-    g_autofree float *logits = g_new(float, V);
-    g_assert(text->len > 0);
-    for (uint32_t i = 0; i < count && !watch->is_stopped(watch->data); i++) {
-        uint32_t used = fill_window(text, job->sequence, tokens);
-        if (!engine_logits(engine, tokens, used - 1, 1, logits, error))
-            return false;
-        uint32_t token = draw(logits, V, random_word(&stream, i) * 0x1p-32);
-        g_array_append_val(text, token);
-    }
-    return true;
-}
-
 /* ---- what a run holds ---- */
 
-enum training_error { TRAINING_ERROR_DIVERGED };
+enum training_error {
+    TRAINING_ERROR_DIVERGED,
+    TRAINING_ERROR_ELSEWHERE /* another rank says what went wrong */
+};
 #define TRAINING_ERROR training_error_quark()
 static G_DEFINE_QUARK(pstar_training_error, training_error)
 
@@ -87,62 +38,15 @@ static G_DEFINE_QUARK(pstar_training_error, training_error)
     return &training->run->iteration->job;
 }
 
+/* Returns whether this rank prints and writes: the first of several, or the only one. */
+static bool is_first(const struct run_options *options)
+{
+    return !options->ranks || options->ranks->rank == 0;
+}
+
 static size_t rows(const struct training *training)
 {
     return (size_t)job_of(training)->choices.batch * job_of(training)->sequence;
-}
-
-/* ---- the prompt ---- */
-
-/* Reads "15496, 11". Fails if a word is not a token of the model. */
-static bool parse_tokens(const char *text, uint32_t vocabulary, GArray *tokens, GError **error)
-{
-    g_auto(GStrv) words = g_strsplit_set(text, ", ", -1);
-    for (char **word = words; *word; word++) {
-        guint64 number;
-        if (!**word)
-            continue;
-        if (!g_ascii_string_to_unsigned(*word, 10, 0, vocabulary - 1, &number, NULL)) {
-            g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                        "--prompt %s: the model's tokens are not bytes; give numbers in [0, %u], "
-                        "which pstar-tokens makes of a text",
-                        text, vocabulary - 1);
-            return false;
-        }
-        uint32_t token = (uint32_t)number;
-        g_array_append_val(tokens, token);
-    }
-    return true;
-}
-
-/* Returns the tokens (uint32_t) of --prompt, or without it the first of the data. Returns NULL on
- * error. The caller frees them with g_array_unref. */
-static GArray *read_prompt(const struct training *training, GError **error)
-{
-    enum { PROMPT = 16 };
-    const char *prompt = training->options->prompt;
-    uint32_t T = job_of(training)->sequence;
-    GArray *text = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-    bool ok = true;
-    if (!prompt) {
-        g_autofree uint32_t *first = g_new(uint32_t, 2 * (size_t)T);
-        data_read(training->data, DATA_TRAINING, 0, 1, first, first + T);
-        g_array_append_vals(text, first, MIN(T, PROMPT));
-    } else if (data_is_text(training->data)) {
-        for (const char *at = prompt; *at; at++) {
-            uint32_t token = (unsigned char)*at;
-            g_array_append_val(text, token);
-        }
-    } else {
-        ok = parse_tokens(prompt, training->run->config->vocabulary, text, error);
-    }
-    if (ok && text->len == 0) {
-        g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--prompt '': is empty");
-        ok = false;
-    }
-    if (!ok)
-        g_clear_pointer(&text, g_array_unref);
-    return text;
 }
 
 /* ---- opening ---- */
@@ -211,7 +115,7 @@ static bool read_position(struct training *training, const struct trainer_watch 
                     training->options->steps, folder, training->state.step);
         return false;
     }
-    if (same && changes)
+    if (same && changes && is_first(training->options))
         watch->warn(watch->data, changes);
     return same;
 }
@@ -242,8 +146,10 @@ static bool fill(struct training *training, const struct safetensors *weights, G
 static bool open_engine(struct training *training, GError **error)
 {
     const struct run_options *o = training->options;
-    training->annotate = annotate_new(training->run->iteration->trace);
-    const struct engine_options options = {.iteration = training->run->iteration,
+    if (!o->ranks) /* traces know one rank */
+        training->annotate = annotate_new(training->run->iteration->trace);
+    const struct engine_options options = {.ranks = o->ranks,
+                                           .iteration = training->run->iteration,
                                            .plan = training->run->plan,
                                            .device = o->device,
                                            .h2d_rate = o->h2d_rate,
@@ -261,14 +167,16 @@ static bool training_open(struct training *training, const struct run_options *o
                           GError **error)
 {
     *training = (struct training){.options = options, .run = run};
-    if (options->save && !checkpoint_try(options->save, run->iteration->trace, error)) {
+    if (options->save && is_first(options) &&
+        !checkpoint_try(options->save, run->iteration->trace, error)) {
         g_prefix_error(error, "--save: ");
         return failure_mark(error, FAILURE_RUNNING);
     }
     training->data = open_data(training, options->data, options->held_out, error);
     if (!training->data)
         return false;
-    if (options->sample && !(training->text = read_prompt(training, error)))
+    if (options->sample &&
+        !(training->text = trainer_read_prompt(options, training->data, run->iteration, error)))
         return false;
     if (options->eval && !(training->eval = open_data(training, options->eval, 0, error)))
         return false;
@@ -286,9 +194,10 @@ static bool training_open(struct training *training, const struct run_options *o
     safetensors_close(weights);
     if (!opened)
         return false;
+    training->read_weights = weights || options->resume;
     engine_start(training->engine);
     training->tokens = g_new(uint32_t,
-                             2 * rows(training) * job_of(training)->choices.micro_batches);
+                             2 * rows(training) * model_rank_micro_batches(job_of(training)));
     return true;
 }
 
@@ -309,10 +218,12 @@ static void training_clear(struct training *training)
 static void read_batches(struct training *training)
 {
     const struct model_job *job = job_of(training);
+    const struct ranks *ranks = training->options->ranks;
     size_t n = rows(training);
-    for (uint32_t m = 0; m < job->choices.micro_batches; m++) {
+    for (uint32_t m = 0; m < model_rank_micro_batches(job); m++) {
         uint32_t *tokens = training->tokens + 2 * n * m;
-        data_batch(training->data, training->state.step, m, job->choices.micro_batches,
+        uint32_t micro_batch = ranks ? ranks->rank + m * ranks->count : m;
+        data_batch(training->data, training->state.step, micro_batch, job->choices.micro_batches,
                    job->choices.batch, tokens, tokens + n);
     }
 }
@@ -320,7 +231,8 @@ static void read_batches(struct training *training)
 /* Runs one step on the step's data, with the schedule's learning rate. Fails with
  * TRAINING_ERROR_DIVERGED, naming the first operator that left it, if the loss or the gradient is
  * not finite. Weights saved after that would be useless. */
-static bool training_step(struct training *training, struct engine_result *result, GError **error)
+static bool training_step(struct training *training, bool stop, struct engine_result *result,
+                          GError **error)
 {
     const struct checkpoint_state *state = &training->state;
     read_batches(training);
@@ -328,6 +240,7 @@ static bool training_step(struct training *training, struct engine_result *resul
         .step = state->step,
         .tokens = training->tokens,
         .seed = state->seed,
+        .stop = stop,
         .learning_rate = schedule_learning_rate(&state->schedule, state->step),
         .beta1 = state->beta1,
         .beta2 = state->beta2,
@@ -354,13 +267,22 @@ static bool training_can_evaluate(const struct training *training)
     return training->eval || data_sequences(training->data, DATA_HELD_OUT) > 0;
 }
 
-/* Writes the checkpoint to --save. */
+/* Writes the checkpoint to --save. The first rank writes what the others read to it. */
 static bool training_save(struct training *training, GError **error)
 {
     const struct weights_store store = engine_store(training->engine);
     engine_flush(training->engine);
-    return checkpoint_save(training->options->save, &training->state, training->run->config,
-                           training->run->iteration->trace, &store, error);
+    if (!is_first(training->options)) {
+        if (!engine_share_serve(training->engine))
+            g_set_error(error, TRAINING_ERROR, TRAINING_ERROR_ELSEWHERE,
+                        "the first rank could not save");
+        return !*error;
+    }
+    engine_share_begin(training->engine);
+    bool saved = checkpoint_save(training->options->save, &training->state, training->run->config,
+                                 training->run->iteration->trace, &store, error);
+    engine_share_end(training->engine, saved);
+    return saved;
 }
 
 /* ---- the run ---- */
@@ -374,6 +296,8 @@ struct loop {
     struct pace pace;
     uint64_t evaluations_left, saves_left; /* that are planned */
     double step_flops, peak_flops;         /* peak_flops: a second; 0 if unknown */
+    bool wants_stop; /* several ranks: this one was asked to stop; all stop after the next step */
+    GError *lost;    /* several ranks: why the log could not be written; ends the run so, too */
     struct run_summary summary;
 };
 
@@ -396,7 +320,9 @@ static void measure_peak(struct loop *loop)
 /* Returns whether the run was asked to stop, before work that it leaves out for that. */
 static bool is_cut(struct loop *loop)
 {
-    loop->end->interrupted |= loop->watch->is_stopped(loop->watch->data);
+    loop->wants_stop |= loop->watch->is_stopped(loop->watch->data);
+    if (!loop->training->options->ranks)
+        loop->end->interrupted = loop->wants_stop;
     return loop->end->interrupted;
 }
 
@@ -438,7 +364,8 @@ static void show(struct loop *loop, uint32_t evaluated, uint32_t evaluations)
         .seconds_left = pace_left(&loop->pace, left),
         .evaluated = evaluated,
         .evaluations = evaluations};
-    loop->watch->show(loop->watch->data, &progress);
+    if (is_first(training->options))
+        loop->watch->show(loop->watch->data, &progress);
 }
 
 static double seconds_since(gint64 start)
@@ -512,8 +439,11 @@ static bool take_step(struct loop *loop, struct run_log_entry *entry, GError **e
     *entry = (struct run_log_entry){
         .learning_rate = schedule_learning_rate(&training->state.schedule, training->state.step),
         .eval_loss = NAN};
-    if (!training_step(training, &result, error))
+    if (!training_step(training, loop->wants_stop, &result, error))
         return false;
+    loop->end->interrupted |= result.stop;
+    entry->sent_bytes = result.sent_bytes;
+    entry->received_bytes = result.received_bytes;
     entry->step = training->state.step;
     entry->loss = result.loss;
     entry->gradient_norm = result.gradient_norm;
@@ -537,13 +467,28 @@ static bool save(struct loop *loop, bool last, GError **error)
         g_propagate_error(error, g_steal_pointer(&failure));
         return false;
     }
-    if (failure) {
+    if (failure && is_first(loop->training->options)) {
         g_autofree char *message = g_strdup_printf("%s; the run goes on without this checkpoint",
                                                    failure->message);
         loop->watch->warn(loop->watch->data, message);
     }
     loop->saves_left -= loop->saves_left > 0;
     pace_add(&loop->pace, PACE_SAVE, seconds_since(start));
+    return true;
+}
+
+/* With several ranks, a log that cannot be written ends the run after the next step, when the
+ * others know. */
+static bool write_log(struct loop *loop, const struct run_log_entry *entry, GError **error)
+{
+    if (run_log_write(loop->log, entry, error))
+        return true;
+    if (!loop->training->options->ranks)
+        return false;
+    loop->wants_stop = true;
+    if (!loop->lost)
+        g_propagate_error(&loop->lost, g_steal_pointer(error));
+    g_clear_error(error);
     return true;
 }
 
@@ -559,7 +504,7 @@ static bool follow_step(struct loop *loop, struct run_log_entry *entry, bool *la
         return false;
     if (!isnan(entry->eval_loss))
         loop->summary.eval_loss = entry->eval_loss;
-    bool logged = run_log_write(loop->log, entry, error);
+    bool logged = write_log(loop, entry, error);
     *last = finished || !logged || is_cut(loop);
     bool saved = !options->save || !is_due(entry->step, options->save_every, *last) ||
                  save(loop, *last, logged ? error : NULL);
@@ -572,6 +517,8 @@ static bool check_data(struct loop *loop, GError **error)
     const struct training *training = loop->training;
     if (data_check(training->data, error) && (!training->eval || data_check(training->eval, error)))
         return true;
+    if (training->options->ranks) /* the others wait for this one's gradients */
+        ranks_fail(training->options->ranks, (*error)->message);
     if (training->options->save && loop->summary.steps > 0)
         save(loop, true, NULL);
     return false;
@@ -585,7 +532,9 @@ static bool take_steps(struct loop *loop, GError **error)
         ok = check_data(loop, error) && take_step(loop, &entry, error) &&
              follow_step(loop, &entry, &last, error);
     }
-    return ok;
+    if (ok && loop->lost)
+        g_propagate_error(error, g_steal_pointer(&loop->lost));
+    return ok && !*error;
 }
 
 /* Replaces what the last step took by what a step takes. */
@@ -618,8 +567,9 @@ static bool sample(struct loop *loop, GError **error)
     struct training *training = loop->training;
     if (!training->text || is_cut(loop))
         return true;
-    bool ok = sampling_continue(training->engine, training->run->iteration, training->state.seed,
-                                training->options->sample, loop->watch, training->text, error);
+    bool ok = trainer_continue_text(training->engine, training->run->iteration,
+                                    training->state.seed, training->options->sample, loop->watch,
+                                    training->text, error);
     is_cut(loop);
     loop->summary.sample = training->text;
     loop->summary.sample_is_text = data_is_text(training->data);
@@ -630,6 +580,7 @@ static bool train(struct loop *loop, GError **error)
 {
     struct training *training = loop->training;
     loop->summary.unigram_entropy = data_unigram_entropy(training->data);
+    loop->summary.ranks = training->options->ranks;
     run_log_describe(loop->log, training->run->plan, training->run->capacity.library_bytes,
                      loop->summary.unigram_entropy);
     plan_work(loop);
@@ -640,13 +591,49 @@ static bool train(struct loop *loop, GError **error)
         return ok;
     g_assert(engine_counts_agree(training->engine));
     summarise_pace(loop);
-    run_report_print(training->run, &loop->summary, training->options->json);
+    if (is_first(training->options))
+        run_report_print(training->run, &loop->summary, training->options->json);
     return true;
 }
 
 static bool emit_plan(const struct run_options *options, const struct run_plan *run, GError **error)
 {
-    return !options->emit_plan || plan_write(run->plan, options->emit_plan, error);
+    return !options->emit_plan || !is_first(options) ||
+           plan_write(run->plan, options->emit_plan, error);
+}
+
+/* An error of the device that only says that memory is too small. */
+static bool mark_memory(GError **error)
+{
+    if (g_error_matches(*error, DEVICE_ERROR, DEVICE_ERROR_MEMORY))
+        failure_mark(error, FAILURE_DOES_NOT_FIT);
+    return !*error;
+}
+
+/* Makes sure that no rank has an error; see trainer_run. */
+static bool agree(const struct run_options *options, const char *description,
+                  const struct trainer_watch *watch, struct trainer_end *end, GError **error)
+{
+    mark_memory(error);
+    return together_agree(options->ranks, description, watch->status_of, &end->elsewhere, error);
+}
+
+/* Makes sure that all ranks are about to train the same. */
+static bool agree_to_train(const struct training *training, const struct trainer_watch *watch,
+                           struct trainer_end *end, GError **error)
+{
+    g_autofree char *description =
+        *error ? NULL
+               : together_describe(training->options, training->run, &training->state,
+                                   training->read_weights ? training->engine : NULL);
+    return agree(training->options, description, watch, end, error);
+}
+
+static bool open_outputs(struct loop *loop, GError **error)
+{
+    const struct run_options *options = loop->training->options;
+    loop->log = run_log_open(is_first(options) ? options->log : NULL, error);
+    return loop->log && emit_plan(options, loop->training->run, error);
 }
 
 static bool open_and_train(const struct run_options *options, const struct run_plan *run,
@@ -660,20 +647,33 @@ static bool open_and_train(const struct run_options *options, const struct run_p
                         .pace = pace_new(),
                         .summary = {.eval_loss = NAN}};
     watch->begin(watch->data);
-    bool ok = training_open(&training, options, run, watch, error) &&
-              emit_plan(options, run, error) && (loop.log = run_log_open(options->log, error));
-    if (ok && !train(&loop, error))
-        ok = failure_mark(error, FAILURE_RUNNING);
+    training_open(&training, options, run, watch, error);
+    bool ok = agree_to_train(&training, watch, end, error);
+    if (ok) {
+        open_outputs(&loop, error);
+        ok = agree(options, "", watch, end, error);
+    }
+    if (ok) {
+        if (!train(&loop, error))
+            failure_mark(error, FAILURE_RUNNING);
+        ok = agree(options, "", watch, end, error);
+    }
     watch->end(watch->data);
     run_log_close(loop.log);
+    g_clear_error(&loop.lost);
     pace_clear(&loop.pace);
     training_clear(&training);
     return ok;
 }
 
-static bool show_plan(const struct run_options *options, const struct run_plan *run, GError **error)
+static bool show_plan(const struct run_options *options, const struct run_plan *run,
+                      const struct trainer_watch *watch, struct trainer_end *end, GError **error)
 {
-    run_report_print_dry(run, options->json);
+    g_autofree char *description = together_describe(options, run, NULL, NULL);
+    if (!agree(options, description, watch, end, error))
+        return false;
+    if (is_first(options))
+        run_report_print_dry(run, options->ranks, options->json);
     return emit_plan(options, run, error);
 }
 
@@ -682,15 +682,15 @@ bool trainer_run(const struct run_options *options, const struct trainer_watch *
 {
     struct run_plan run;
     GError *problem = NULL;
+    bool ok;
     *end = (struct trainer_end){0};
-    bool ok = run_plan_prepare(&run, options, &problem);
-    if (ok) {
-        ok = options->dry_run ? show_plan(options, &run, &problem)
+    if (run_plan_prepare(&run, options, &problem)) {
+        ok = options->dry_run ? show_plan(options, &run, watch, end, &problem)
                               : open_and_train(options, &run, watch, end, &problem);
         run_plan_clear(&run);
+    } else {
+        ok = agree(options, NULL, watch, end, &problem);
     }
-    if (g_error_matches(problem, DEVICE_ERROR, DEVICE_ERROR_MEMORY))
-        failure_mark(&problem, FAILURE_DOES_NOT_FIT);
     if (problem)
         g_propagate_error(error, problem);
     return ok;

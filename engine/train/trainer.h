@@ -2,6 +2,8 @@
 #ifndef PSTAR_ENGINE_TRAIN_TRAINER_H
 #define PSTAR_ENGINE_TRAIN_TRAINER_H
 
+#include "engine/engine.h"
+#include "engine/train/data.h"
 #include "engine/train/run_options.h"
 
 /* Where a run is. */
@@ -26,6 +28,8 @@ struct trainer_watch {
     void (*warn)(void *data, const char *message);
     /* Called after the last step, before anything is printed. */
     void (*end)(void *data);
+    /* Returns the exit status for an error. */
+    int (*status_of)(const GError *error);
     void *data;
 };
 
@@ -34,13 +38,26 @@ struct trainer_end {
     uint64_t step, steps; /* done, and asked for */
     bool interrupted;     /* stopped before all was done */
     bool saved;           /* a checkpoint has the last step */
+    int elsewhere;        /* the exit status if another rank reports an error; else 0 */
 };
 
 /* Prepares the run and refuses impossible options. Then takes memory and trains, or, with
  * --dry-run, only prints how much memory it would take. Prints results to standard output. A run
- * that is stopped finishes its step, and saves if it may. An error is marked (traces/failure.h) if
- * it came while training, or if a memory is too small. */
+ * that is stopped finishes its step, and saves if it may. With several ranks, one of them prints,
+ * and one reports an error; the others return false without an error and set end->elsewhere. An
+ * error is marked (traces/failure.h) if it came while training, or if a memory is too small. */
 bool trainer_run(const struct run_options *options, const struct trainer_watch *watch,
                  struct trainer_end *end, GError **error);
+
+/* Returns the tokens (uint32_t) of --prompt, or without it the first of the data. Returns NULL on
+ * error. The caller frees them with g_array_unref. */
+GArray *trainer_read_prompt(const struct run_options *options, const struct data *data,
+                            const struct model_iteration *iteration, GError **error);
+
+/* Appends `count` tokens (uint32_t) to `text`, which holds at least one to begin with; fewer if the
+ * run is stopped. The random draws depend only on `seed`. */
+bool trainer_continue_text(struct engine *engine, const struct model_iteration *iteration,
+                           uint64_t seed, uint32_t count, const struct trainer_watch *watch,
+                           GArray *text, GError **error);
 
 #endif

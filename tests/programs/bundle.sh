@@ -11,6 +11,7 @@ cd "$folder/pstar"
 
 for file in bin/* lib/*.so* lib/pstar/*.so; do
     LD_LIBRARY_PATH= ldd "$file" | awk '$2 == "=>" { print $1, $3 }' | while read -r library path; do
+        [[ $file != */libpstar-mpi.so || $library == libglib* ]] || continue # MPI is the machine's
         case $library in
         libc.so.* | libm.so.* | libpthread.so.* | libdl.so.* | librt.so.* | libcu*.so.*) continue ;;
         esac

@@ -67,8 +67,8 @@ int run_folder_spawn(const struct run_folder *folder, char **command, GSpawnChil
 {
     g_autofree char *errors = NULL, *output = NULL, *line = g_strjoinv(" ", command);
     int status = -1;
-    g_assert_true(g_spawn_sync(folder->path, command, NULL, G_SPAWN_DEFAULT, setup, data, &output,
-                               &errors, &status, NULL));
+    g_assert_true(g_spawn_sync(folder->path, command, NULL, G_SPAWN_SEARCH_PATH, setup, data,
+                               &output, &errors, &status, NULL));
     g_test_message("%s: %s", line, errors);
     if (out)
         *out = g_steal_pointer(&output);

@@ -1,0 +1,359 @@
+/* Ranks by MPI. One thread makes all calls of MPI, which it initialises: other threads hand their
+ * messages to it. While it waits, it tells the next rank that this one is alive, and listens to the
+ * rank before it, so that a rank that hangs, or whose host is cut off, ends the job. */
+#include "engine/ranks.h"
+
+#include <mpi.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    HOST_BYTES = 256,
+    PIECE = 1 << 30,      /* bytes of a message at most: MPI counts in int */
+    BEAT_MS = 500,        /* between two signs of life */
+    SILENCE_MS = 7000,    /* without one, after which a rank counts as hanging */
+    LONGEST_TICK_MS = 200 /* longer times between two looks are this process's own pauses */
+};
+
+enum work { WORK_NONE, WORK_TRANSFER, WORK_CLOSE, WORK_DONE };
+
+struct mpi_ranks {
+    struct ranks ranks; /* first: see mpi_of */
+    MPI_Comm data, life;
+    GThread *thread;
+    GError *error; /* of opening */
+
+    GMutex lock; /* protects the following */
+    GCond changed;
+    enum work work;
+    const struct ranks_message *sends, *receives;
+    uint32_t send_count, receive_count;
+    int failed; /* the status with which all ranks shall end; 0 if all is well */
+
+    /* Of the thread. */
+    MPI_Request beat;
+    gint64 last_beat, last_look, silent_ms;
+};
+
+static struct mpi_ranks *mpi_of(struct ranks *ranks)
+{
+    return (struct mpi_ranks *)ranks;
+}
+
+/* ---- signs of life ---- */
+
+static uint32_t neighbour(const struct mpi_ranks *mpi, uint32_t distance)
+{
+    return (mpi->ranks.rank + distance) % mpi->ranks.count;
+}
+
+static void send_beat(struct mpi_ranks *mpi, gint64 now)
+{
+    int gone = 1;
+    if (now - mpi->last_beat < BEAT_MS)
+        return;
+    if (mpi->beat != MPI_REQUEST_NULL)
+        MPI_Test(&mpi->beat, &gone, MPI_STATUS_IGNORE);
+    if (!gone)
+        return;
+    MPI_Isend(NULL, 0, MPI_BYTE, (int)neighbour(mpi, 1), 0, mpi->life, &mpi->beat);
+    mpi->last_beat = now;
+}
+
+static void hear_beats(struct mpi_ranks *mpi, gint64 now)
+{
+    int before = (int)neighbour(mpi, mpi->ranks.count - 1), heard = 0;
+    mpi->silent_ms += MIN(now - mpi->last_look, LONGEST_TICK_MS);
+    mpi->last_look = now;
+    for (MPI_Iprobe(before, 0, mpi->life, &heard, MPI_STATUS_IGNORE); heard;
+         MPI_Iprobe(before, 0, mpi->life, &heard, MPI_STATUS_IGNORE)) {
+        MPI_Recv(NULL, 0, MPI_BYTE, before, 0, mpi->life, MPI_STATUS_IGNORE);
+        mpi->silent_ms = 0;
+    }
+    if (mpi->silent_ms < SILENCE_MS)
+        return;
+    fprintf(
+        stderr,
+        "pstar-run: rank %d on %s has not answered for %d seconds: it hangs, or its host is cut "
+        "off\n",
+        before, mpi->ranks.hosts[before], SILENCE_MS / 1000);
+    MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+}
+
+/* Called again and again while the thread waits for anything. */
+static void stay_alive(struct mpi_ranks *mpi)
+{
+    gint64 now = g_get_monotonic_time() / 1000;
+    g_mutex_lock(&mpi->lock);
+    int failed = mpi->failed;
+    g_mutex_unlock(&mpi->lock);
+    if (failed)
+        MPI_Abort(MPI_COMM_WORLD, failed);
+    send_beat(mpi, now);
+    hear_beats(mpi, now);
+}
+
+/* Waits for the requests. Other ranks may share the cores, so it sleeps if that takes long. */
+static void wait_for(struct mpi_ranks *mpi, int count, MPI_Request *requests)
+{
+    enum { EAGER_TRIES = 200, SLEEP_US = 50 };
+    int complete = 0;
+    for (uint32_t tries = 0;; tries++) {
+        MPI_Testall(count, requests, &complete, MPI_STATUSES_IGNORE);
+        if (complete)
+            return;
+        if (tries < EAGER_TRIES)
+            sched_yield();
+        else
+            g_usleep(SLEEP_US);
+        if (tries % EAGER_TRIES == 0)
+            stay_alive(mpi);
+    }
+}
+
+/* ---- messages ---- */
+
+typedef int post_message(struct mpi_ranks *mpi, const struct ranks_message *message, uint64_t first,
+                         int bytes, MPI_Request *request);
+
+static int post_send(struct mpi_ranks *mpi, const struct ranks_message *message, uint64_t first,
+                     int bytes, MPI_Request *request)
+{
+    mpi->ranks.sent_bytes += (uint64_t)bytes;
+    return MPI_Isend((const char *)message->data + first, bytes, MPI_BYTE, (int)message->rank, 0,
+                     mpi->data, request);
+}
+
+static int post_receive(struct mpi_ranks *mpi, const struct ranks_message *message, uint64_t first,
+                        int bytes, MPI_Request *request)
+{
+    mpi->ranks.received_bytes += (uint64_t)bytes;
+    return MPI_Irecv((char *)message->data + first, bytes, MPI_BYTE, (int)message->rank, 0,
+                     mpi->data, request);
+}
+
+static void post_all(struct mpi_ranks *mpi, post_message *post,
+                     const struct ranks_message *messages, uint32_t count, GArray *requests)
+{
+    for (uint32_t i = 0; i < count; i++)
+        for (uint64_t first = 0; first < messages[i].bytes; first += PIECE) {
+            MPI_Request request;
+            int bytes = (int)MIN(messages[i].bytes - first, PIECE);
+            post(mpi, &messages[i], first, bytes, &request);
+            g_array_append_val(requests, request);
+        }
+}
+
+static void run_transfer(struct mpi_ranks *mpi)
+{
+    g_autoptr(GArray) requests = g_array_new(FALSE, FALSE, sizeof(MPI_Request));
+    post_all(mpi, post_receive, mpi->receives, mpi->receive_count, requests);
+    post_all(mpi, post_send, mpi->sends, mpi->send_count, requests);
+    wait_for(mpi, (int)requests->len, (MPI_Request *)(void *)requests->data);
+}
+
+/* ---- opening and closing, in the thread ---- */
+
+static bool refuse(struct mpi_ranks *mpi, const char *format, ...) G_GNUC_PRINTF(2, 3);
+
+static bool refuse(struct mpi_ranks *mpi, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    g_autofree char *why = g_strdup_vprintf(format, arguments);
+    va_end(arguments);
+    mpi->error = g_error_new_literal(RANKS_ERROR, RANKS_ERROR_LAUNCH, why);
+    return false;
+}
+
+static void find_hosts(struct mpi_ranks *mpi)
+{
+    uint32_t count = mpi->ranks.count;
+    char own[HOST_BYTES] = {0};
+    g_autofree char *all = g_malloc0((size_t)count * HOST_BYTES);
+    g_strlcpy(own, g_get_host_name(), sizeof own);
+    MPI_Allgather(own, HOST_BYTES, MPI_CHAR, all, HOST_BYTES, MPI_CHAR, MPI_COMM_WORLD);
+    mpi->ranks.hosts = g_new0(char *, count + 1);
+    for (uint32_t r = 0; r < count; r++)
+        mpi->ranks.hosts[r] = g_strdup(all + (size_t)r * HOST_BYTES);
+}
+
+static void find_node(struct mpi_ranks *mpi)
+{
+    MPI_Comm node;
+    int rank, count;
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    MPI_Comm_rank(node, &rank);
+    MPI_Comm_size(node, &count);
+    MPI_Comm_free(&node);
+    mpi->ranks.node_rank = (uint32_t)rank;
+    mpi->ranks.node_count = (uint32_t)count;
+}
+
+/* mpi->ranks.count is what the launcher says. */
+static bool join(struct mpi_ranks *mpi)
+{
+    int provided, rank, count;
+    if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
+        return refuse(mpi, "MPI could not be initialised");
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &count);
+    if (provided < MPI_THREAD_FUNNELED)
+        return refuse(mpi, "this MPI does not allow programs with threads");
+    if ((uint32_t)count != mpi->ranks.count)
+        return refuse(mpi,
+                      "the launcher started %u processes, but MPI sees %d: under Slurm, use srun "
+                      "--mpi=pmix, or mpirun",
+                      mpi->ranks.count, count);
+    mpi->ranks.rank = (uint32_t)rank;
+    MPI_Comm_dup(MPI_COMM_WORLD, &mpi->data);
+    MPI_Comm_dup(MPI_COMM_WORLD, &mpi->life);
+    mpi->beat = MPI_REQUEST_NULL;
+    find_hosts(mpi);
+    find_node(mpi);
+    mpi->last_look = g_get_monotonic_time() / 1000;
+    return true;
+}
+
+/* Leaves when every rank wants to leave. */
+static void leave(struct mpi_ranks *mpi)
+{
+    MPI_Request all;
+    MPI_Ibarrier(mpi->data, &all);
+    wait_for(mpi, 1, &all);
+    if (mpi->beat != MPI_REQUEST_NULL)
+        MPI_Request_free(&mpi->beat);
+    MPI_Finalize();
+}
+
+/* ---- the thread ---- */
+
+static enum work next_work(struct mpi_ranks *mpi)
+{
+    enum { IDLE_MS = 50 };
+    enum work work;
+    g_mutex_lock(&mpi->lock);
+    if (mpi->work == WORK_NONE || mpi->work == WORK_DONE)
+        g_cond_wait_until(&mpi->changed, &mpi->lock,
+                          g_get_monotonic_time() + (gint64)IDLE_MS * 1000);
+    work = mpi->work;
+    g_mutex_unlock(&mpi->lock);
+    return work;
+}
+
+static void finish_work(struct mpi_ranks *mpi)
+{
+    g_mutex_lock(&mpi->lock);
+    mpi->work = WORK_DONE;
+    g_cond_broadcast(&mpi->changed);
+    g_mutex_unlock(&mpi->lock);
+}
+
+static void *serve(void *data)
+{
+    struct mpi_ranks *mpi = data;
+    bool joined = join(mpi);
+    finish_work(mpi);
+    while (joined)
+        switch (next_work(mpi)) {
+        case WORK_TRANSFER:
+            run_transfer(mpi);
+            finish_work(mpi);
+            break;
+        case WORK_CLOSE:
+            leave(mpi);
+            joined = false;
+            break;
+        case WORK_NONE:
+        case WORK_DONE:
+            stay_alive(mpi);
+            break;
+        }
+    return NULL;
+}
+
+/* ---- calls of other threads ---- */
+
+static void wait_until_done(struct mpi_ranks *mpi)
+{
+    while (mpi->work != WORK_DONE)
+        g_cond_wait(&mpi->changed, &mpi->lock);
+    mpi->work = WORK_NONE;
+}
+
+static void mpi_transfer(struct ranks *ranks, const struct ranks_message *sends,
+                         uint32_t send_count, const struct ranks_message *receives,
+                         uint32_t receive_count)
+{
+    struct mpi_ranks *mpi = mpi_of(ranks);
+    g_mutex_lock(&mpi->lock);
+    g_assert(mpi->work == WORK_NONE);
+    mpi->sends = sends;
+    mpi->send_count = send_count;
+    mpi->receives = receives;
+    mpi->receive_count = receive_count;
+    mpi->work = WORK_TRANSFER;
+    g_cond_broadcast(&mpi->changed);
+    wait_until_done(mpi);
+    g_mutex_unlock(&mpi->lock);
+}
+
+static void mpi_fail(struct ranks *ranks, int status)
+{
+    struct mpi_ranks *mpi = mpi_of(ranks);
+    g_mutex_lock(&mpi->lock);
+    mpi->failed = status;
+    g_cond_broadcast(&mpi->changed);
+    for (;;) /* the thread ends the process */
+        g_cond_wait(&mpi->changed, &mpi->lock);
+}
+
+static void mpi_free(struct mpi_ranks *mpi)
+{
+    ranks_clear_turns(&mpi->ranks);
+    g_mutex_clear(&mpi->lock);
+    g_cond_clear(&mpi->changed);
+    g_strfreev(mpi->ranks.hosts);
+    g_free(mpi);
+}
+
+static void mpi_close(struct ranks *ranks)
+{
+    struct mpi_ranks *mpi = mpi_of(ranks);
+    g_mutex_lock(&mpi->lock);
+    g_assert(mpi->work == WORK_NONE);
+    mpi->work = WORK_CLOSE;
+    g_cond_broadcast(&mpi->changed);
+    g_mutex_unlock(&mpi->lock);
+    g_thread_join(mpi->thread);
+    mpi_free(mpi);
+}
+
+static const struct ranks_ops mpi_ops = {mpi_transfer, mpi_fail, mpi_close};
+
+/* The module's entry: engine/ranks.c. `count` is the number of processes that the launcher started.
+ */
+__attribute__((visibility("default"))) struct ranks *pstar_ranks_open(uint32_t count,
+                                                                      GError **error);
+
+struct ranks *pstar_ranks_open(uint32_t count, GError **error)
+{
+    struct mpi_ranks *mpi = g_new0(struct mpi_ranks, 1);
+    mpi->ranks.ops = &mpi_ops;
+    mpi->ranks.count = count;
+    g_mutex_init(&mpi->lock);
+    g_cond_init(&mpi->changed);
+    ranks_init_turns(&mpi->ranks);
+    mpi->thread = g_thread_new("mpi", serve, mpi);
+    g_mutex_lock(&mpi->lock);
+    wait_until_done(mpi);
+    g_mutex_unlock(&mpi->lock);
+    if (!mpi->error)
+        return &mpi->ranks;
+    g_thread_join(mpi->thread);
+    g_propagate_error(error, mpi->error);
+    mpi_free(mpi);
+    return NULL;
+}

@@ -1,0 +1,309 @@
+#include "engine/ranks.h"
+
+#include "traces/files.h"
+
+#include <dlfcn.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+G_DEFINE_QUARK(pstar_ranks_error, ranks_error)
+
+/* ---- opening ---- */
+
+typedef struct ranks *open_ranks(uint32_t count, GError **error);
+
+static bool refuse(GError **error, const char *why)
+{
+    g_set_error_literal(error, RANKS_ERROR, RANKS_ERROR_LAUNCH, why);
+    return false;
+}
+
+/* Returns how many processes the launcher started. Open MPI, MPICH (also under srun) and Slurm tell
+ * it in the environment. */
+static uint32_t launched(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        guint64 count;
+        const char *value = g_getenv(names[i]);
+        if (value && g_ascii_string_to_unsigned(value, 10, 1, UINT32_MAX, &count, NULL))
+            return (uint32_t)count;
+    }
+    return 1;
+}
+
+/* MPI is loaded only if it is needed, so that the program starts without it. */
+bool ranks_open(struct ranks **ranks, GError **error)
+{
+    uint32_t count = launched();
+    *ranks = NULL;
+    if (count <= 1)
+        return true;
+    g_autofree char *path = library_file_find("libpstar-mpi.so", NULL);
+    if (!path)
+        return refuse(error, "the launcher started several processes, but this build of pstar-run "
+                             "was made without MPI: it trains on one rank");
+    void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
+    void *found = library ? dlsym(library, "pstar_ranks_open") : NULL;
+    if (!found)
+        return refuse(error, dlerror());
+    open_ranks *open;
+    memcpy(&open, &found, sizeof open);
+    *ranks = open(count, error);
+    return *ranks != NULL;
+}
+
+void ranks_close(struct ranks *ranks)
+{
+    if (ranks)
+        ranks->ops->close(ranks);
+}
+
+void ranks_fail(struct ranks *ranks, const char *message)
+{
+    fprintf(stderr, "pstar-run: rank %u on %s: %s\n", ranks->rank, ranks->hosts[ranks->rank],
+            message);
+    ranks->ops->fail(ranks, EXIT_FAILURE);
+    g_assert_not_reached();
+}
+
+/* ---- cores ---- */
+
+/* Returns core number `index` of a set. */
+static int nth_core(const cpu_set_t *set, int index)
+{
+    int core = 0;
+    while (!CPU_ISSET(core, set) || index-- > 0)
+        core++;
+    return core;
+}
+
+/* Returns part `index` of `count` equal parts of a set. */
+static cpu_set_t part_of(const cpu_set_t *set, int index, int count)
+{
+    cpu_set_t part;
+    int cores = CPU_COUNT(set);
+    CPU_ZERO(&part);
+    if (cores < count)
+        CPU_SET(nth_core(set, index % cores), &part);
+    for (int core = index * cores / count; cores >= count && core < (index + 1) * cores / count;
+         core++)
+        CPU_SET(nth_core(set, core), &part);
+    return part;
+}
+
+void ranks_share_cores(struct ranks *ranks)
+{
+    g_autofree cpu_set_t *sets = g_new0(cpu_set_t, ranks->count);
+    cpu_set_t *own = &sets[ranks->rank];
+    int index = 0, sharing = 0;
+    sched_getaffinity(0, sizeof *own, own);
+    ranks_begin(ranks, ranks_issue(ranks));
+    ranks_share(ranks, sizeof *sets, sets);
+    ranks_end(ranks);
+    for (uint32_t r = 0; r < ranks->count; r++)
+        if (strcmp(ranks->hosts[r], ranks->hosts[ranks->rank]) == 0 && CPU_EQUAL(&sets[r], own)) {
+            index += r < ranks->rank;
+            sharing++;
+        }
+    cpu_set_t part = part_of(own, index, sharing);
+    if (sharing > 1 && CPU_COUNT(own) > 0)
+        sched_setaffinity(0, sizeof part, &part);
+}
+
+/* ---- turns ---- */
+
+void ranks_init_turns(struct ranks *ranks)
+{
+    g_mutex_init(&ranks->lock);
+    g_cond_init(&ranks->next);
+    ranks->issued = ranks->turn = 0;
+}
+
+void ranks_clear_turns(struct ranks *ranks)
+{
+    g_mutex_clear(&ranks->lock);
+    g_cond_clear(&ranks->next);
+}
+
+uint64_t ranks_issue(struct ranks *ranks)
+{
+    return ranks->issued++;
+}
+
+void ranks_begin(struct ranks *ranks, uint64_t turn)
+{
+    g_mutex_lock(&ranks->lock);
+    while (ranks->turn != turn)
+        g_cond_wait(&ranks->next, &ranks->lock);
+    g_mutex_unlock(&ranks->lock);
+}
+
+void ranks_end(struct ranks *ranks)
+{
+    g_mutex_lock(&ranks->lock);
+    ranks->turn++;
+    g_cond_broadcast(&ranks->next);
+    g_mutex_unlock(&ranks->lock);
+}
+
+/* ---- collectives ---- */
+
+/* Messages with every other rank. Ranks begin with their next neighbour, so that not all of them
+ * send to the same rank at first. */
+struct all_ranks {
+    struct ranks_message *sends, *receives; /* [count - 1] */
+    uint32_t sent, received;
+};
+
+static struct all_ranks begin_messages(const struct ranks *ranks)
+{
+    return (struct all_ranks){.sends = g_new(struct ranks_message, ranks->count),
+                              .receives = g_new(struct ranks_message, ranks->count)};
+}
+
+static void send_to(struct all_ranks *all, uint32_t rank, uint64_t bytes, const void *data)
+{
+    if (bytes)
+        all->sends[all->sent++] = (struct ranks_message){rank, bytes, (void *)data};
+}
+
+static void receive_from(struct all_ranks *all, uint32_t rank, uint64_t bytes, void *data)
+{
+    if (bytes)
+        all->receives[all->received++] = (struct ranks_message){rank, bytes, data};
+}
+
+static void end_messages(struct ranks *ranks, struct all_ranks *all)
+{
+    ranks->ops->transfer(ranks, all->sends, all->sent, all->receives, all->received);
+    g_free(all->sends);
+    g_free(all->receives);
+}
+
+void ranks_exchange(struct ranks *ranks, const struct ranks_part *parts, const void *whole,
+                    void *received)
+{
+    const uint8_t *from = whole;
+    const struct ranks_part *own = &parts[ranks->rank];
+    uint8_t *to = received;
+    struct all_ranks all = begin_messages(ranks);
+    for (uint32_t i = 1; i < ranks->count; i++) {
+        uint32_t next = (ranks->rank + i) % ranks->count;
+        uint32_t before = (ranks->rank + ranks->count - i) % ranks->count;
+        send_to(&all, next, parts[next].bytes, from + parts[next].first);
+        receive_from(&all, before, own->bytes, to + before * own->bytes);
+    }
+    memcpy(to + ranks->rank * own->bytes, from + own->first, own->bytes);
+    end_messages(ranks, &all);
+}
+
+void ranks_gather(struct ranks *ranks, const struct ranks_part *parts, void *whole)
+{
+    uint8_t *bytes = whole;
+    const struct ranks_part *own = &parts[ranks->rank];
+    struct all_ranks all = begin_messages(ranks);
+    for (uint32_t i = 1; i < ranks->count; i++) {
+        uint32_t next = (ranks->rank + i) % ranks->count;
+        uint32_t before = (ranks->rank + ranks->count - i) % ranks->count;
+        send_to(&all, next, own->bytes, bytes + own->first);
+        receive_from(&all, before, parts[before].bytes, bytes + parts[before].first);
+    }
+    end_messages(ranks, &all);
+}
+
+void ranks_share(struct ranks *ranks, uint64_t bytes, void *blocks)
+{
+    g_autofree struct ranks_part *parts = g_new(struct ranks_part, ranks->count);
+    for (uint32_t r = 0; r < ranks->count; r++)
+        parts[r] = (struct ranks_part){r * bytes, bytes};
+    ranks_gather(ranks, parts, blocks);
+}
+
+/* ---- agreement ---- */
+
+/* How a rank fares, and how long its description is. */
+struct report {
+    int32_t status;
+    uint32_t length;
+};
+
+static struct report *share_reports(struct ranks *ranks, const char *description, int status)
+{
+    struct report *reports = g_new0(struct report, ranks->count);
+    reports[ranks->rank] = (struct report){status, description ? (uint32_t)strlen(description) : 0};
+    ranks_share(ranks, sizeof *reports, reports);
+    return reports;
+}
+
+/* Returns the first line of `line`'s text that is not the same in `other`, as "what: value" without
+ * its end, or NULL. */
+static char *differing_line(const char *text, const char *other)
+{
+    g_auto(GStrv) lines = g_strsplit(text, "\n", -1), others = g_strsplit(other, "\n", -1);
+    for (size_t i = 0; lines[i]; i++)
+        if (!others[i] || strcmp(lines[i], others[i]) != 0)
+            return g_steal_pointer(&lines[i]);
+    return NULL;
+}
+
+/* Returns the first rank whose description is not rank 0's, or `count`. texts[count] are of
+ * `length` bytes each. */
+static uint32_t find_other(const struct ranks *ranks, const char *texts, uint32_t length)
+{
+    uint32_t rank = 1;
+    while (rank < ranks->count && memcmp(texts, texts + (size_t)rank * length, length) == 0)
+        rank++;
+    return rank;
+}
+
+static bool refuse_other(const struct ranks *ranks, uint32_t other, const char *texts,
+                         uint32_t length, GError **error)
+{
+    g_autofree char *theirs = differing_line(texts + (size_t)other * length, texts);
+    g_autofree char *ours = differing_line(texts, texts + (size_t)other * length);
+    g_set_error(error, RANKS_ERROR, RANKS_ERROR_DIFFER,
+                "rank %u on %s was started with another run than rank 0 on %s: %s, not %s", other,
+                ranks->hosts[other], ranks->hosts[0], theirs, ours);
+    return false;
+}
+
+/* Compares the descriptions when all ranks fare well. */
+static bool describe_alike(struct ranks *ranks, const char *description,
+                           const struct report *reports, int *elsewhere, GError **error)
+{
+    enum { BAD_INPUT = 2 };
+    uint32_t length = 0;
+    for (uint32_t r = 0; r < ranks->count; r++)
+        length = MAX(length, reports[r].length + 1);
+    g_autofree char *texts = g_malloc0((size_t)ranks->count * length);
+    memcpy(texts + (size_t)ranks->rank * length, description, strlen(description));
+    ranks_share(ranks, length, texts);
+    uint32_t other = find_other(ranks, texts, length);
+    if (other == ranks->count)
+        return true;
+    if (ranks->rank == 0)
+        return refuse_other(ranks, other, texts, length, error);
+    *elsewhere = BAD_INPUT;
+    return false;
+}
+
+bool ranks_agree(struct ranks *ranks, const char *description, int status, int *elsewhere,
+                 GError **error)
+{
+    g_assert(description || status);
+    *elsewhere = 0;
+    ranks_begin(ranks, ranks_issue(ranks));
+    g_autofree struct report *reports = share_reports(ranks, description, status);
+    uint32_t failed = 0;
+    while (failed < ranks->count && !reports[failed].status)
+        failed++;
+    bool well = failed == ranks->count &&
+                describe_alike(ranks, description, reports, elsewhere, error);
+    if (failed < ranks->count && failed != ranks->rank)
+        *elsewhere = reports[failed].status;
+    ranks_end(ranks);
+    return well;
+}

@@ -1,0 +1,108 @@
+/* Ranks: the processes that a launcher (mpirun, srun) started together and that train one model.
+ *
+ * A rank exchanges bytes with all others in collectives, in which every rank takes part in the same
+ * order. Several threads of a rank may need one: the thread that walks through the plan gives each
+ * collective its turn when it queues the operator, so that the order is the plan's on every rank,
+ * whatever the threads' timing. */
+#ifndef PSTAR_ENGINE_RANKS_H
+#define PSTAR_ENGINE_RANKS_H
+
+#include <glib.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum ranks_error {
+    RANKS_ERROR_LAUNCH, /* there is no MPI, or it does not see the processes */
+    RANKS_ERROR_DIFFER  /* the ranks were started with different things */
+};
+#define RANKS_ERROR ranks_error_quark()
+GQuark ranks_error_quark(void);
+
+/* Bytes for one rank, or from it. */
+struct ranks_message {
+    uint32_t rank;
+    uint64_t bytes;
+    void *data; /* is only read if it is sent */
+};
+
+/* The bytes [first, first + bytes) of an array. */
+struct ranks_part {
+    uint64_t first, bytes;
+};
+
+struct ranks;
+
+/* What carries the messages. Messages between two ranks arrive in the order in which they are sent.
+ */
+struct ranks_ops {
+    /* Returns when all messages are sent and received. Called by one thread at a time. */
+    void (*transfer)(struct ranks *ranks, const struct ranks_message *sends, uint32_t send_count,
+                     const struct ranks_message *receives, uint32_t receive_count);
+    /* Ends all ranks with the status; does not return. Any thread may call it. */
+    void (*fail)(struct ranks *ranks, int status);
+    /* Waits for all ranks and frees. */
+    void (*close)(struct ranks *ranks);
+};
+
+struct ranks {
+    const struct ranks_ops *ops;
+    uint32_t rank, count;
+    uint32_t node_rank, node_count; /* among the ranks of this host */
+    char **hosts;                   /* [count] the host of each rank, ending with NULL */
+    _Atomic uint64_t sent_bytes, received_bytes; /* without what a rank sends to itself; counted by
+                                                    the code that sends and receives */
+
+    GMutex lock;
+    GCond next;
+    uint64_t issued, turn; /* turns given, and taken back */
+};
+
+/* Joins the ranks that were started with this process. *ranks is NULL if it was started alone.
+ * Fails with RANKS_ERROR_LAUNCH. */
+bool ranks_open(struct ranks **ranks, GError **error);
+/* If ranks of one host may run on the same cores, gives each of them an equal part, and binds the
+ * calling thread to this rank's; threads inherit it. With fewer cores than ranks, ranks share a
+ * core. A launcher that binds ranks to cores of their own is left alone. */
+void ranks_share_cores(struct ranks *ranks);
+/* Every rank must call it. NULL is allowed. */
+void ranks_close(struct ranks *ranks);
+
+/* For ops: set up and free the fields from `lock` on. */
+void ranks_init_turns(struct ranks *ranks);
+void ranks_clear_turns(struct ranks *ranks);
+
+/* Ends all ranks after printing the message with the rank and its host. Does not return. */
+G_GNUC_NORETURN void ranks_fail(struct ranks *ranks, const char *message);
+
+/* ---- turns ---- */
+
+/* Gives the next turn. Called by one thread, in the same order on every rank. */
+uint64_t ranks_issue(struct ranks *ranks);
+/* Waits for the turn. Collectives come between the two calls. */
+void ranks_begin(struct ranks *ranks, uint64_t turn);
+void ranks_end(struct ranks *ranks);
+
+/* ---- collectives ---- */
+
+/* Sends parts[r] of `whole` to each rank r. received[count] of parts[rank].bytes each are the bytes
+ * of this rank's part, by the rank that sent them. parts is [count]; it is the same on all ranks.
+ */
+void ranks_exchange(struct ranks *ranks, const struct ranks_part *parts, const void *whole,
+                    void *received);
+/* Replaces parts[r] of `whole` by the bytes that rank r has there. */
+void ranks_gather(struct ranks *ranks, const struct ranks_part *parts, void *whole);
+/* Replaces blocks[r] of blocks[count] by rank r's, of `bytes` each. */
+void ranks_share(struct ranks *ranks, uint64_t bytes, void *blocks);
+
+/* ---- agreement ---- */
+
+/* Finds out whether all ranks fare well and were started alike. `status` is 0, or the exit status
+ * of the error that this rank is about to report. `description` has a line "what: value" for each
+ * thing that must be alike; it may be NULL if `status` is not 0. Returns true if all is well.
+ * Otherwise one rank has an error to report: the lowest that fares badly, or rank 0 with *error
+ * (RANKS_ERROR_DIFFER). The other ranks have none, and *elsewhere becomes the status with which
+ * they end. */
+bool ranks_agree(struct ranks *ranks, const char *description, int status, int *elsewhere,
+                 GError **error);
+
+#endif

@@ -1,0 +1,199 @@
+#include "engine/shards.h"
+
+#include <string.h>
+
+/* ---- gradients and parameters ---- */
+
+/* Elements that a rank receives from each other rank at once. */
+enum { PIECE = 1 << 16 };
+
+struct reduction {
+    struct ranks *ranks;
+    struct ranks_part *parts; /* [count] */
+    float *received;          /* [2][count][PIECE] */
+};
+
+struct reduction *reduction_new(struct ranks *ranks)
+{
+    struct reduction *reduction = g_new0(struct reduction, 1);
+    reduction->ranks = ranks;
+    reduction->parts = g_new(struct ranks_part, ranks->count);
+    reduction->received = g_new(float, 2 * (size_t)ranks->count * PIECE);
+    return reduction;
+}
+
+void reduction_free(struct reduction *reduction)
+{
+    if (!reduction)
+        return;
+    g_free(reduction->parts);
+    g_free(reduction->received);
+    g_free(reduction);
+}
+
+struct ranks *reduction_ranks(const struct reduction *reduction)
+{
+    return reduction->ranks;
+}
+
+void reduction_clear(uint64_t elements, float *gradient)
+{
+    for (uint64_t i = 0; i < elements; i++)
+        gradient[i] = -0.0f;
+}
+
+/* Sets the parts to the elements [first, first + PIECE) of every rank's shard. */
+static void cut_piece(struct reduction *reduction, uint64_t elements, uint64_t first)
+{
+    uint32_t count = reduction->ranks->count;
+    for (uint32_t r = 0; r < count; r++) {
+        struct shard shard = shard_of(elements, count, r);
+        uint64_t begin = MIN(first, shard.count), end = MIN(first + PIECE, shard.count);
+        reduction->parts[r] = (struct ranks_part){(shard.first + begin) * sizeof(float),
+                                                  (end - begin) * sizeof(float)};
+    }
+}
+
+/* A sum of embedding rows begins at 0, so that a row which no micro-batch touches is +0. */
+static void begin_sum(bool rows, uint64_t count, const float *gradient, float *sum)
+{
+    for (uint64_t i = 0; i < count; i++)
+        sum[i] = rows ? 0.0f + gradient[i] : gradient[i];
+}
+
+static void add(uint64_t count, const float *restrict gradient, float *restrict sum)
+{
+    for (uint64_t i = 0; i < count; i++)
+        sum[i] += gradient[i];
+}
+
+static void add_piece(const struct reduction *reduction, const struct reduction_sum *of,
+                      uint64_t first, uint64_t count)
+{
+    for (uint32_t r = 0; r < reduction->ranks->count; r++)
+        for (int part = 0; part < 2 && of->gradients[part]; part++) {
+            const float *from = reduction->received +
+                                ((size_t)part * reduction->ranks->count * PIECE) + r * count;
+            if (r == 0 && part == 0 && !of->accumulate)
+                begin_sum(of->rows, count, from, of->sum + first);
+            else
+                add(count, from, of->sum + first);
+        }
+}
+
+void reduction_add(struct reduction *reduction, const struct reduction_sum *of)
+{
+    struct ranks *ranks = reduction->ranks;
+    uint64_t room = shard_room(of->elements, ranks->count);
+    for (uint64_t first = 0; first < room; first += PIECE) {
+        cut_piece(reduction, of->elements, first);
+        for (int part = 0; part < 2 && of->gradients[part]; part++)
+            ranks_exchange(ranks, reduction->parts, of->gradients[part],
+                           reduction->received + (size_t)part * ranks->count * PIECE);
+        add_piece(reduction, of, first, reduction->parts[ranks->rank].bytes / sizeof(float));
+    }
+}
+
+void reduction_gather(struct reduction *reduction, uint64_t elements, uint32_t element_bytes,
+                      void *whole)
+{
+    uint32_t count = reduction->ranks->count;
+    for (uint32_t r = 0; r < count; r++) {
+        struct shard shard = shard_of(elements, count, r);
+        reduction->parts[r] = (struct ranks_part){shard.first * element_bytes,
+                                                  shard.count * element_bytes};
+    }
+    ranks_gather(reduction->ranks, reduction->parts, whole);
+}
+
+void reduction_gather_blocks(struct reduction *reduction, uint64_t elements, double *sums)
+{
+    uint32_t count = reduction->ranks->count;
+    uint64_t block = shard_block(elements);
+    for (uint32_t r = 0; r < count; r++) {
+        struct shard shard = shard_of(elements, count, r);
+        uint64_t blocks = (shard.count + block - 1) / block;
+        reduction->parts[r] = (struct ranks_part){blocks ? shard.first / block * sizeof *sums : 0,
+                                                  blocks * sizeof *sums};
+    }
+    ranks_gather(reduction->ranks, reduction->parts, sums);
+}
+
+/* ---- reading ---- */
+
+/* A request of these elements ends the service. */
+enum { END_BADLY, END_WELL };
+
+struct shard_request shard_request_of(const struct trace *trace,
+                                      const struct shard_request *request, uint32_t rank)
+{
+    struct shard shard = shard_of(trace->tensors[request->tensor].elements, trace->ranks, rank);
+    uint64_t first = MAX(request->first, shard.first);
+    uint64_t end = MIN(request->first + request->count, shard.first + shard.count);
+    struct shard_request own = *request;
+    own.first = first;
+    own.count = end > first ? end - first : 0;
+    return own;
+}
+
+static void broadcast(struct ranks *ranks, struct shard_request *request)
+{
+    g_autofree struct ranks_message *sends = g_new(struct ranks_message, ranks->count);
+    for (uint32_t r = 1; r < ranks->count; r++)
+        sends[r - 1] = (struct ranks_message){r, sizeof *request, request};
+    ranks->ops->transfer(ranks, sends, ranks->count - 1, NULL, 0);
+}
+
+void shard_store_read(struct ranks *ranks, const struct trace *trace,
+                      const struct shard_request *request, shard_read_own *read_own, void *self,
+                      void *to)
+{
+    uint64_t element = trace->list_element_bytes[request->list];
+    struct shard_request asked = *request;
+    g_autofree struct ranks_message *receives = g_new(struct ranks_message, ranks->count);
+    uint32_t received = 0;
+    broadcast(ranks, &asked);
+    for (uint32_t r = 0; r < ranks->count; r++) {
+        struct shard_request part = shard_request_of(trace, request, r);
+        uint8_t *at = (uint8_t *)to + (part.first - request->first) * element;
+        if (!part.count)
+            continue;
+        if (r == ranks->rank)
+            read_own(self, &part, at);
+        else
+            receives[received++] = (struct ranks_message){r, part.count * element, at};
+    }
+    ranks->ops->transfer(ranks, NULL, 0, receives, received);
+}
+
+void shard_store_end(struct ranks *ranks, bool well)
+{
+    struct shard_request end = {.tensor = NO_INDEX, .count = well ? END_WELL : END_BADLY};
+    broadcast(ranks, &end);
+}
+
+static void answer(struct ranks *ranks, const struct trace *trace,
+                   const struct shard_request *request, shard_read_own *read_own, void *self)
+{
+    struct shard_request part = shard_request_of(trace, request, ranks->rank);
+    uint64_t bytes = part.count * trace->list_element_bytes[request->list];
+    g_autofree uint8_t *values = g_malloc(bytes);
+    if (!bytes)
+        return;
+    read_own(self, &part, values);
+    const struct ranks_message send = {0, bytes, values};
+    ranks->ops->transfer(ranks, &send, 1, NULL, 0);
+}
+
+bool shard_store_serve(struct ranks *ranks, const struct trace *trace, shard_read_own *read_own,
+                       void *self)
+{
+    for (;;) {
+        struct shard_request request;
+        const struct ranks_message receive = {0, sizeof request, &request};
+        ranks->ops->transfer(ranks, NULL, 0, &receive, 1);
+        if (request.tensor == NO_INDEX)
+            return request.count == END_WELL;
+        answer(ranks, trace, &request, read_own, self);
+    }
+}

@@ -1,0 +1,70 @@
+/* What ranks do with their shards: sum gradients of several ranks, make tensors whole, and read the
+ * shards of others. */
+#ifndef PSTAR_ENGINE_SHARDS_H
+#define PSTAR_ENGINE_SHARDS_H
+
+#include "engine/ranks.h"
+#include "traces/shard.h"
+#include "traces/trace.h"
+
+/* ---- gradients and parameters ---- */
+
+struct reduction;
+
+/* `ranks` must outlive the result. */
+struct reduction *reduction_new(struct ranks *ranks);
+void reduction_free(struct reduction *reduction); /* NULL is allowed */
+
+/* The gradients of one tensor, of one micro-batch of each rank. */
+struct reduction_sum {
+    uint64_t elements;         /* of the tensor */
+    const float *gradients[2]; /* this rank's, [elements]: parts that are added one after the other.
+                                  The second may be NULL */
+    bool accumulate;           /* adds to `sum` instead of overwriting it */
+    bool rows;  /* rows that the micro-batch does not touch are -0 (reduction_clear) */
+    float *sum; /* this rank's shard */
+};
+
+/* Receives the shard's elements of all ranks, in pieces, and adds them: ranks in order, and a
+ * rank's parts in order. Within the caller's turn (engine/ranks.h). */
+void reduction_add(struct reduction *reduction, const struct reduction_sum *sum);
+
+/* Fills a gradient with -0, which changes no number that it is added to. */
+void reduction_clear(uint64_t elements, float *gradient);
+
+/* Gives every rank the whole tensor, of which each has its shard in place. */
+void reduction_gather(struct reduction *reduction, uint64_t elements, uint32_t element_bytes,
+                      void *whole);
+
+/* Gives every rank the sums of all blocks, sums[SHARD_BLOCKS], of which each has its shard's. */
+void reduction_gather_blocks(struct reduction *reduction, uint64_t elements, double *sums);
+
+struct ranks *reduction_ranks(const struct reduction *reduction);
+
+/* ---- reading: rank 0 asks, the others answer ---- */
+
+/* Elements [first, first + count) of a tensor in a list. */
+struct shard_request {
+    tensor_id tensor;
+    uint32_t list; /* enum trace_list */
+    uint64_t first, count;
+};
+
+/* Copies elements of this rank's own shard. */
+typedef void shard_read_own(void *self, const struct shard_request *request, void *to);
+
+/* Returns the part of a request that a rank holds; count 0 if it holds none. */
+struct shard_request shard_request_of(const struct trace *trace,
+                                      const struct shard_request *request, uint32_t rank);
+
+/* On rank 0: reads the elements from the ranks that hold them. */
+void shard_store_read(struct ranks *ranks, const struct trace *trace,
+                      const struct shard_request *request, shard_read_own *read_own, void *self,
+                      void *to);
+/* On rank 0: tells the others that nothing more will be read, and whether all went well. */
+void shard_store_end(struct ranks *ranks, bool well);
+/* On the other ranks: answers until rank 0 ends. Returns whether all went well. */
+bool shard_store_serve(struct ranks *ranks, const struct trace *trace, shard_read_own *read_own,
+                       void *self);
+
+#endif

@@ -1,0 +1,108 @@
+/* Continues a text, the prompt, with the trained model. */
+#include "engine/random.h"
+#include "engine/train/trainer.h"
+
+#include <math.h>
+
+/* ---- the prompt ---- */
+
+/* Reads "15496, 11". Fails if a word is not a token of the model. */
+static bool parse_tokens(const char *text, uint32_t vocabulary, GArray *tokens, GError **error)
+{
+    g_auto(GStrv) words = g_strsplit_set(text, ", ", -1);
+    for (char **word = words; *word; word++) {
+        guint64 number;
+        if (!**word)
+            continue;
+        if (!g_ascii_string_to_unsigned(*word, 10, 0, vocabulary - 1, &number, NULL)) {
+            g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                        "--prompt %s: the model's tokens are not bytes; give numbers in [0, %u], "
+                        "which pstar-tokens makes of a text",
+                        text, vocabulary - 1);
+            return false;
+        }
+        uint32_t token = (uint32_t)number;
+        g_array_append_val(tokens, token);
+    }
+    return true;
+}
+
+GArray *trainer_read_prompt(const struct run_options *options, const struct data *data,
+                            const struct model_iteration *iteration, GError **error)
+{
+    enum { PROMPT = 16 };
+    const char *prompt = options->prompt;
+    uint32_t T = iteration->job.sequence;
+    GArray *text = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    bool ok = true;
+    if (!prompt) {
+        g_autofree uint32_t *first = g_new(uint32_t, 2 * (size_t)T);
+        data_read(data, DATA_TRAINING, 0, 1, first, first + T);
+        g_array_append_vals(text, first, MIN(T, PROMPT));
+    } else if (data_is_text(data)) {
+        for (const char *at = prompt; *at; at++) {
+            uint32_t token = (unsigned char)*at;
+            g_array_append_val(text, token);
+        }
+    } else {
+        ok = parse_tokens(prompt, iteration->config->vocabulary, text, error);
+    }
+    if (ok && text->len == 0) {
+        g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--prompt '': is empty");
+        ok = false;
+    }
+    if (!ok)
+        g_clear_pointer(&text, g_array_unref);
+    return text;
+}
+
+/* ---- the text ---- */
+
+/* Below 1, so that unlikely tokens, which a small model overrates, are drawn less often. */
+#define TEMPERATURE 0.8
+
+/* Draws a token from the distribution softmax(logits / TEMPERATURE). `uniform` is a random number
+ * in [0, 1). */
+static uint32_t draw(const float *logits, uint32_t vocabulary, double uniform)
+{
+    double greatest = -INFINITY, sum = 0, below = 0;
+    for (uint32_t v = 0; v < vocabulary; v++)
+        greatest = logits[v] > greatest ? logits[v] : greatest;
+    for (uint32_t v = 0; v < vocabulary; v++)
+        sum += exp((logits[v] - greatest) / TEMPERATURE);
+    for (uint32_t v = 0; v < vocabulary; v++) {
+        below += exp((logits[v] - greatest) / TEMPERATURE) / sum;
+        if (uniform < below)
+            return v;
+    }
+    return vocabulary - 1;
+}
+
+/* Copies the last tokens of `text` to the first row. The other rows stay zero, because their logits
+ * are not read. */
+static uint32_t fill_window(const GArray *text, uint32_t sequence, uint32_t *tokens)
+{
+    uint32_t used = MIN(text->len, sequence);
+    memcpy(tokens, &g_array_index(text, uint32_t, text->len - used), used * sizeof *tokens);
+    return used;
+}
+
+bool trainer_continue_text(struct engine *engine, const struct model_iteration *iteration,
+                           uint64_t seed, uint32_t count, const struct trainer_watch *watch,
+                           GArray *text, GError **error)
+{
+    const struct model_job *job = &iteration->job;
+    uint32_t V = iteration->config->vocabulary;
+    struct random_stream stream = {.seed = seed, .pass = 0, .site = UINT32_MAX};
+    g_autofree uint32_t *tokens = g_new0(uint32_t, 2 * (size_t)job->choices.batch * job->sequence);
+    g_autofree float *logits = g_new(float, V);
+    g_assert(text->len > 0);
+    for (uint32_t i = 0; i < count && !watch->is_stopped(watch->data); i++) {
+        uint32_t used = fill_window(text, job->sequence, tokens);
+        if (!engine_logits(engine, tokens, used - 1, 1, logits, error))
+            return false;
+        uint32_t token = draw(logits, V, random_word(&stream, i) * 0x1p-32);
+        g_array_append_val(text, token);
+    }
+    return true;
+}

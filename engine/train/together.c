@@ -1,0 +1,186 @@
+#include "engine/train/together.h"
+
+#include "engine/ranks.h"
+
+/* ---- beginning ---- */
+
+static bool is_first(const struct run_options *options)
+{
+    return !options->ranks || options->ranks->rank == 0;
+}
+
+static bool refuse_device(const struct run_options *options, GError **error)
+{
+    if (!options->ranks || options->device->ranks)
+        return true;
+    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                "--device %s: trains on one rank only; several ranks need --device cpu",
+                options->device->name);
+    return false;
+}
+
+static bool complete(struct run_options *options, GError **error)
+{
+    if (!refuse_device(options, error) || !run_options_complete(options, error))
+        return false;
+    if (options->ranks && options->host_budget != RUN_UNLIMITED)
+        options->host_budget /= options->ranks->node_count;
+    return true;
+}
+
+bool together_begin(struct run_options *options, status_of_error *status_of, int *elsewhere,
+                    GError **error)
+{
+    *elsewhere = 0;
+    if (!ranks_open(&options->ranks, error))
+        return false;
+    if (!options->ranks)
+        return run_options_complete(options, error);
+    ranks_share_cores(options->ranks);
+    if (is_first(options))
+        complete(options, error);
+    if (!together_agree(options->ranks, "", status_of, elsewhere, error))
+        return false;
+    if (!is_first(options))
+        complete(options, error);
+    return together_agree(options->ranks, "", status_of, elsewhere, error);
+}
+
+void together_end(struct run_options *options)
+{
+    ranks_close(options->ranks);
+    options->ranks = NULL;
+}
+
+/* ---- agreement ---- */
+
+bool together_agree(struct ranks *ranks, const char *description, status_of_error *status_of,
+                    int *elsewhere, GError **error)
+{
+    *elsewhere = 0;
+    if (!ranks)
+        return !*error;
+    GError *difference = NULL;
+    bool well = ranks_agree(ranks, description, *error ? status_of(*error) : 0, elsewhere,
+                            &difference);
+    if (difference)
+        g_propagate_error(error, difference);
+    else if (*elsewhere)
+        g_clear_error(error);
+    return well;
+}
+
+/* ---- descriptions ---- */
+
+static void add_numbers(GChecksum *sum, const uint64_t *numbers, uint64_t count)
+{
+    g_checksum_update(sum, (const guchar *)numbers, (gssize)(count * sizeof *numbers));
+}
+
+static void add_layout(GChecksum *sum, const struct layout *layout)
+{
+    for (uint32_t c = 0; c < layout->chunk_count; c++) {
+        const uint64_t chunk[] = {layout->chunks[c].list, layout->chunks[c].slot_bytes,
+                                  layout->chunks[c].copy_bytes};
+        add_numbers(sum, chunk, G_N_ELEMENTS(chunk));
+    }
+    for (int list = 0; list < TRACE_LISTS; list++)
+        for (uint32_t t = 0; layout->places[list] && t < layout->tensor_count; t++) {
+            const uint64_t place[] = {layout->places[list][t].chunk,
+                                      layout->places[list][t].offset};
+            add_numbers(sum, place, G_N_ELEMENTS(place));
+        }
+}
+
+/* Returns a digest of what the plan does. Free with g_free. */
+static char *digest_of_plan(const struct plan *plan)
+{
+    GChecksum *sum = g_checksum_new(G_CHECKSUM_SHA256);
+    add_layout(sum, plan->layout);
+    add_numbers(sum, plan->host_address, plan->layout->chunk_count);
+    add_numbers(sum, plan->initial_address, plan->layout->chunk_count);
+    for (uint32_t m = 0; m < plan->moment_count; m++)
+        for (uint32_t i = plan->first_action[m]; i < plan->first_action[m + 1]; i++) {
+            const uint64_t action[] = {m, plan->actions[i].kind, plan->actions[i].chunk,
+                                       plan->actions[i].address};
+            add_numbers(sum, action, G_N_ELEMENTS(action));
+        }
+    char *digest = g_strdup(g_checksum_get_string(sum));
+    g_checksum_free(sum);
+    return digest;
+}
+
+/* A multiplication for each 8 bytes: fast, and enough against accidents. */
+static uint64_t mix(uint64_t hash, const float *values, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, values + i, sizeof bits);
+        hash = (hash ^ bits) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 29;
+    }
+    return hash;
+}
+
+/* Returns a digest of all parameters, which every rank holds. */
+static uint64_t digest_of_weights(struct engine *engine, const struct trace *trace)
+{
+    enum { PIECE = 1 << 16 };
+    const struct weights_store store = engine_store(engine);
+    g_autofree float *values = g_new(float, PIECE);
+    uint64_t hash = 0;
+    engine_flush(engine);
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        for (uint64_t first = 0; first < trace->tensors[t].elements; first += PIECE) {
+            uint64_t count = MIN(trace->tensors[t].elements - first, PIECE);
+            store.read(store.self, t, TRACE_PARAM, first, count, values, NULL);
+            hash = mix(hash, values, count);
+        }
+    return hash;
+}
+
+static void describe_state(GString *text, const struct checkpoint_state *state)
+{
+    g_string_append_printf(text, "data: %s\nheld-out share: %g\norder of the data: %s\n",
+                           state->data_digest, state->held_out, state->data_order);
+    g_string_append_printf(text, "seed: %" G_GUINT64_FORMAT "\nsteps done: %" G_GUINT64_FORMAT "\n",
+                           state->seed, state->step);
+    g_string_append_printf(text,
+                           "learning rates: %.17g to %.17g, %" G_GUINT64_FORMAT
+                           " steps of warm-up, %" G_GUINT64_FORMAT " in all\n",
+                           state->schedule.peak, state->schedule.floor, state->schedule.warm_up,
+                           state->schedule.steps);
+    g_string_append_printf(
+        text, "optimizer: betas %.17g %.17g, epsilon %.17g, decay %.17g, clip %.17g\n",
+        state->beta1, state->beta2, state->epsilon, state->weight_decay, state->clip);
+}
+
+static void describe_options(GString *text, const struct run_options *o)
+{
+    g_string_append_printf(text, "version: %s\nsteps: %" G_GUINT64_FORMAT "\n", o->version,
+                           o->steps);
+    g_string_append_printf(text,
+                           "evaluations: every %" G_GUINT64_FORMAT " steps\nsaves: every "
+                           "%" G_GUINT64_FORMAT " steps to %s\n",
+                           o->eval_every, o->save_every, o->save ? o->save : "nowhere");
+    g_string_append_printf(text, "samples: %u tokens\n", o->sample);
+}
+
+char *together_describe(const struct run_options *options, const struct run_plan *run,
+                        const struct checkpoint_state *state, struct engine *engine)
+{
+    const struct trace *trace = run->iteration->trace;
+    g_autofree char *digest = trace_digest(trace), *plan = digest_of_plan(run->plan);
+    GString *text = g_string_new(NULL);
+    describe_options(text, options);
+    g_string_append_printf(text, "model: %s\nprecision: %s\n", run->config->name, trace->precision);
+    g_string_append_printf(text, "batch: %u\nsequence: %u\nmicro-batches: %u\n", trace->batch,
+                           trace->sequence, trace->micro_batches);
+    if (state)
+        describe_state(text, state);
+    g_string_append_printf(text, "structure of the step: %s\nplan: %s\n", digest, plan);
+    if (engine)
+        g_string_append_printf(text, "weights: %016" G_GINT64_MODIFIER "x\n",
+                               digest_of_weights(engine, trace));
+    return g_string_free(text, FALSE);
+}

@@ -1,0 +1,35 @@
+/* What a training run of several ranks does beside training: it joins them, shares what their hosts
+ * have, and makes sure that all of them do the same. With one rank all of this is nothing. */
+#ifndef PSTAR_ENGINE_TRAIN_TOGETHER_H
+#define PSTAR_ENGINE_TRAIN_TOGETHER_H
+
+#include "engine/engine.h"
+#include "engine/train/checkpoint.h"
+#include "engine/train/run_plan.h"
+
+/* Returns the exit status for an error. */
+typedef int status_of_error(const GError *error);
+
+/* Joins the ranks that were started with this process (options->ranks) and gives this one its part
+ * of the host's cores. Then completes the options, rank 0 first, because that may finish an
+ * interrupted save. Each rank gets an equal part of --host-memory. Returns whether all ranks fare
+ * well; otherwise as together_agree. */
+bool together_begin(struct run_options *options, status_of_error *status_of, int *elsewhere,
+                    GError **error);
+
+/* Leaves the other ranks. */
+void together_end(struct run_options *options);
+
+/* Returns whether no rank has an error and all have the same description (engine/ranks.h), which
+ * may be NULL if *error is set. Otherwise *error is set if this rank is to report it. If not, it is
+ * cleared, and *elsewhere becomes the exit status. */
+bool together_agree(struct ranks *ranks, const char *description, status_of_error *status_of,
+                    int *elsewhere, GError **error);
+
+/* Describes what all ranks must have alike: program, model, plan, and the state of training with
+ * its data. `state`, `engine` may be NULL for a dry run. If the weights were read from files, they
+ * are compared, too. Free with g_free. */
+char *together_describe(const struct run_options *options, const struct run_plan *run,
+                        const struct checkpoint_state *state, struct engine *engine);
+
+#endif

@@ -1,0 +1,17 @@
+/* The bytes that a rank exchanges with the others in a step, as the iteration says. */
+#ifndef PSTAR_MODELS_RANK_TRAFFIC_H
+#define PSTAR_MODELS_RANK_TRAFFIC_H
+
+#include "models/iteration.h"
+
+struct rank_traffic {
+    uint64_t sent_bytes, received_bytes; /* without what a rank sends to itself */
+};
+
+/* Counts, for rank `rank` of p: of each micro-batch's gradients the shards of the other ranks,
+ * sent, and p - 1 times its own shard, received; of each complete gradient its blocks' squares,
+ * sent to all others, and theirs; the same of each parameter's shard after its update; and of its
+ * losses. All are 0 with one rank. */
+struct rank_traffic rank_traffic_of(const struct model_iteration *iteration, uint32_t rank);
+
+#endif

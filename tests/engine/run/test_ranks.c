@@ -1,0 +1,305 @@
+/* Several ranks under mpirun train with the bits of one, whatever lies where, and end together. */
+#include "run_folder.h"
+
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define STEPS "--steps 3 "
+
+/* mpirun does not run for root unless asked twice; the tests run in containers as root. */
+static void allow_root(void)
+{
+    g_setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", TRUE);
+    g_setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", TRUE);
+    /* MPI keeps memory until the end of the program. */
+    g_setenv("ASAN_OPTIONS", "detect_leaks=0", FALSE);
+}
+
+static bool can_run(void)
+{
+    g_autofree char *mpirun = g_find_program_in_path("mpirun");
+    return mpirun && g_file_test(PROGRAM_DIR "/libpstar-mpi.so", G_FILE_TEST_EXISTS);
+}
+
+static char **command_of(uint32_t ranks, const char *options)
+{
+    g_auto(GStrv) program = run_folder_command(options);
+    g_autofree char *count = g_strdup_printf("%u", ranks);
+    const char *const launcher[] = {"mpirun", "-n", count, "--oversubscribe"};
+    GStrvBuilder *builder = g_strv_builder_new();
+    for (size_t i = 0; ranks > 1 && i < G_N_ELEMENTS(launcher); i++)
+        g_strv_builder_add(builder, launcher[i]);
+    g_strv_builder_addv(builder, (const char **)program);
+    char **command = g_strv_builder_end(builder);
+    g_strv_builder_unref(builder);
+    return command;
+}
+
+static int run(const struct run_folder *folder, uint32_t ranks, const char *options, char **out,
+               char **err)
+{
+    g_auto(GStrv) command = command_of(ranks, options);
+    return run_folder_spawn(folder, command, NULL, NULL, out, err);
+}
+
+static void must_run(const struct run_folder *folder, uint32_t ranks, const char *options)
+{
+    g_autofree char *err = NULL;
+    int status = run(folder, ranks, options, NULL, &err);
+    if (status != 0)
+        g_error("%u ranks, %s: status %d: %s", ranks, options, status, err);
+}
+
+static const char *pick(const char *const *words, int count)
+{
+    return words[g_test_rand_int_range(0, count)];
+}
+#define PICK(...)                            \
+    pick((const char *const[]){__VA_ARGS__}, \
+         (int)G_N_ELEMENTS(((const char *const[]){__VA_ARGS__})))
+
+/* What a step computes, without where: any number of ranks that divides 12 may share it. */
+static char *draw_job(const struct run_folder *folder)
+{
+    g_autofree char *config = g_strdup_printf(
+        "{\"model_type\": \"gpt2\", \"n_layer\": %d, \"n_embd\": %s, \"n_head\": 2, "
+        "\"n_positions\": 32, \"vocab_size\": 256, \"tie_word_embeddings\": %s, "
+        "\"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1, \"attn_pdrop\": 0.1}",
+        g_test_rand_int_range(1, 3), PICK("32", "48", "80"), PICK("true", "false"));
+    run_folder_write(folder, "config.json", config);
+    return g_strdup_printf(
+        "%s --micro-batches 12 --clip %s %s --seed %d ", STEPS, PICK("0", "1"),
+        PICK("", "", "--precision bf16", "--precision bf16 --bytes-per-parameter 16"),
+        g_test_rand_int_range(0, 1000));
+}
+
+static char *draw_placement(void)
+{
+    return g_strdup_printf("%s %s %s --recompute %s %s ", PICK("", "--host-update"),
+                           PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
+                           PICK("--policy opt", "--policy lru", "--policy fifo"),
+                           PICK("none", "all", "0"), PICK("", "", "--offload-activations all"));
+}
+
+static json_int_t number_of(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    g_assert_true(json_is_integer(value));
+    return json_integer_value(value);
+}
+
+/* Returns what a dry run says. */
+static json_t *look(const struct run_folder *folder, uint32_t ranks, const char *job)
+{
+    g_autofree char *text = NULL, *options = g_strconcat(job, "--dry-run --json", NULL);
+    g_assert_cmpint(run(folder, ranks, options, &text, NULL), ==, 0);
+    json_t *dry = json_loads(text, 0, NULL);
+    g_assert_nonnull(dry);
+    return dry;
+}
+
+/* The bytes that the first rank sends and receives are those that the iteration says. */
+static void check_traffic(const struct run_folder *folder, const json_t *dry)
+{
+    const char *const keys[] = {"sent_bytes", "received_bytes"};
+    for (size_t k = 0; k < G_N_ELEMENTS(keys); k++) {
+        GArray *values = run_folder_log(folder, "ranks.jsonl", keys[k]);
+        for (guint i = 0; i < values->len; i++)
+            g_assert_cmpfloat(g_array_index(values, double, i), ==,
+                              (double)number_of(dry, keys[k]));
+        g_array_unref(values);
+    }
+}
+
+static void check_same(const struct run_folder *folder, const char *saved)
+{
+    const char *const files[] = {"model.safetensors", "optimizer.safetensors"};
+    for (size_t i = 0; i < G_N_ELEMENTS(files); i++) {
+        g_autofree char *one = g_build_filename("one", files[i], NULL);
+        g_autofree char *other = g_build_filename(saved, files[i], NULL);
+        run_folder_same_file(folder, one, other);
+    }
+}
+
+static void test_bits(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    for (int i = 0; i < 6; i++) {
+        uint32_t ranks = (uint32_t)g_test_rand_int_range(2, 5);
+        g_autofree char *job = draw_job(folder), *placement = draw_placement();
+        g_autofree char *placed = g_strconcat(job, placement, NULL);
+        json_t *dry = look(folder, ranks, placed);
+        json_int_t least = number_of(dry, "least_device_bytes");
+        json_int_t most = number_of(dry, "device_bytes");
+        g_autofree char *one = g_strconcat(job, "--log one.jsonl --save one", NULL);
+        g_autofree char *several = g_strdup_printf(
+            "%s --device-memory %lld --log ranks.jsonl --save ranks", placed,
+            (long long)(least + (json_int_t)(g_test_rand_double() * (double)(most - least))));
+        g_test_message("%u ranks: %s", ranks, several);
+        must_run(folder, 1, one);
+        must_run(folder, ranks, several);
+        run_folder_same_log(folder, "one.jsonl", "ranks.jsonl", "loss");
+        run_folder_same_log(folder, "one.jsonl", "ranks.jsonl", "gradient_norm");
+        check_same(folder, "ranks");
+        check_traffic(folder, dry);
+        json_decref(dry);
+    }
+}
+
+/* A checkpoint goes on with any number of ranks. */
+static void test_resume(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    must_run(folder, 1, "--steps 6 --micro-batches 6 --precision bf16 --save one");
+    must_run(folder, 2, "--steps 2 --schedule-steps 6 --micro-batches 6 --precision bf16 --save a");
+    must_run(folder, 3, "--steps 4 --resume a --save b");
+    must_run(folder, 1, "--steps 6 --resume b --save c");
+    check_same(folder, "c");
+}
+
+/* A plan that one run wrote is another's, on as many ranks. */
+static void test_plan(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *err = NULL;
+    must_run(folder, 2, STEPS "--chunk-size 8KiB --emit-plan plan.json --log one.jsonl");
+    must_run(folder, 2, STEPS "--plan plan.json --log ranks.jsonl");
+    run_folder_same_log(folder, "one.jsonl", "ranks.jsonl", "loss");
+    g_assert_cmpint(run(folder, 1, STEPS "--plan plan.json", NULL, &err), ==, 2);
+    run_folder_expect(err, "ranks");
+}
+
+static uint32_t count_messages(const char *text)
+{
+    uint32_t count = 0;
+    for (const char *at = strstr(text, "pstar-run: "); at; at = strstr(at + 1, "pstar-run: "))
+        count++;
+    return count;
+}
+
+static void refuse(const struct run_folder *folder, char **command, int status, const char *why)
+{
+    g_autofree char *err = NULL;
+    g_assert_cmpint(run_folder_spawn(folder, command, NULL, NULL, NULL, &err), ==, status);
+    g_assert_cmpuint(count_messages(err), ==, 1);
+    run_folder_expect(err, why);
+}
+
+/* Two ranks, of which the second has other options at the end. */
+static void refuse_other(const struct run_folder *folder, const char *other, int status,
+                         const char *why)
+{
+    g_auto(GStrv) program = run_folder_command(STEPS "--micro-batches 2");
+    g_autofree char *line = g_strjoinv(" ", program);
+    g_autofree char *both = g_strdup_printf("mpirun --oversubscribe -n 1 %s : -n 1 %s %s", line,
+                                            line, other);
+    g_auto(GStrv) command = NULL;
+    g_assert_true(g_shell_parse_argv(both, NULL, &command, NULL));
+    refuse(folder, command, status, why);
+}
+
+static void test_differences(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    run_folder_write(folder, "other.txt",
+                     "This is another text, long enough for sequences of sixteen tokens.");
+    refuse_other(folder, "--seed 7", 2, "another run than rank 0");
+    refuse_other(folder, "--seed 7", 2, "seed: 7, not seed: 0");
+    refuse_other(folder, "--data other.txt", 2, "data: ");
+    refuse_other(folder, "--precision bf16", 2, "precision: bf16, not precision: fp32");
+    refuse_other(folder, "--chunk-size 4KiB", 2, "plan: ");
+    refuse_other(folder, "--steps 4", 2, "steps: 4, not steps: 3");
+    refuse_other(folder, "--data missing.txt", 2, "rank 1 on ");
+    refuse_other(folder, "--device-memory 1KiB", 3, "would fit");
+}
+
+static void test_refusals(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    static const struct {
+        const char *options, *why;
+        int status;
+    } refused[] = {
+        {STEPS "--micro-batches 4", "a multiple of the number of ranks, 3", 2},
+        {STEPS "--host-embedding", "with several ranks", 2},
+        {STEPS "--device-memory 1KiB", "would fit", 3},
+        {STEPS "--lr 1e30", "training has diverged", 1},
+        {STEPS "--save text.txt", "--save", 1},
+        {STEPS "--log /dev/full", "/dev/full", 1},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(refused); i++) {
+        g_auto(GStrv) command = command_of(3, refused[i].options);
+        refuse(folder, command, refused[i].status, refused[i].why);
+    }
+}
+
+/* ---- ranks that die or hang ---- */
+
+/* Starts three ranks that tell their process numbers in files, and waits until they train. */
+static GPid start(const struct run_folder *folder, int *err)
+{
+    g_auto(GStrv) program = run_folder_command("--steps 1000000 --log log.jsonl");
+    g_autofree char *line = g_strjoinv(" ", program);
+    g_autofree char *all = g_strdup_printf(
+        "mpirun --oversubscribe -n 3 sh -c 'echo $$ >pid.$OMPI_COMM_WORLD_RANK; exec %s'", line);
+    g_auto(GStrv) command = NULL;
+    GPid child;
+    g_assert_true(g_shell_parse_argv(all, NULL, &command, NULL));
+    g_assert_true(g_spawn_async_with_pipes(folder->path, command, NULL,
+                                           G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_SEARCH_PATH |
+                                               G_SPAWN_STDOUT_TO_DEV_NULL,
+                                           NULL, NULL, &child, NULL, NULL, err, NULL));
+    g_autofree char *log = run_folder_path(folder, "log.jsonl"), *text = NULL;
+    while (!g_file_get_contents(log, &text, NULL, NULL) || !strchr(text, '\n')) {
+        g_assert_cmpint(waitpid(child, NULL, WNOHANG), ==, 0);
+        g_clear_pointer(&text, g_free);
+        g_usleep(10000);
+    }
+    return child;
+}
+
+static void test_loss_of_a_rank(struct run_folder *folder, gconstpointer data)
+{
+    int number = GPOINTER_TO_INT(data), err, status;
+    GPid child = start(folder, &err);
+    g_autofree char *path = run_folder_path(folder, "pid.1"), *pid = NULL, *text = NULL;
+    g_assert_true(g_file_get_contents(path, &pid, NULL, NULL));
+    g_assert_cmpint(kill(atoi(pid), number), ==, 0);
+    GIOChannel *channel = g_io_channel_unix_new(err);
+    g_io_channel_set_close_on_unref(channel, TRUE);
+    g_assert_cmpint(g_io_channel_read_to_end(channel, &text, NULL, NULL), ==, G_IO_STATUS_NORMAL);
+    g_io_channel_unref(channel);
+    g_assert_cmpint(waitpid(child, &status, 0), ==, child);
+    g_test_message("%s", text);
+    g_assert_true(WIFEXITED(status) && WEXITSTATUS(status) != 0);
+    run_folder_expect(text, "rank 1 ");
+    run_folder_expect(text, number == SIGSTOP ? "has not answered" : "Killed");
+}
+
+static void add(const char *path, const void *data,
+                void (*test)(struct run_folder *folder, gconstpointer data))
+{
+    g_test_add(path, struct run_folder, data, run_folder_set_up, test, run_folder_tear_down);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    if (!can_run()) {
+        g_print("1..0 # SKIP there is no mpirun, or the build has no MPI\n");
+        return 77;
+    }
+    allow_root();
+    add("/ranks/bits", NULL, test_bits);
+    add("/ranks/resume", NULL, test_resume);
+    add("/ranks/plan", NULL, test_plan);
+    add("/ranks/differences", NULL, test_differences);
+    add("/ranks/refusals", NULL, test_refusals);
+    add("/ranks/killed", GINT_TO_POINTER(SIGKILL), test_loss_of_a_rank);
+    add("/ranks/stopped", GINT_TO_POINTER(SIGSTOP), test_loss_of_a_rank);
+    return g_test_run();
+}
