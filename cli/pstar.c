@@ -11,11 +11,11 @@ static int run(G_GNUC_UNUSED int argc, char **argv)
 {
     const struct console console = {.program = "pstar"};
     g_autofree char *self = g_file_read_link("/proc/self/exe", NULL);
-    g_autofree char *folder = self ? g_path_get_dirname(self) : g_strdup(".");
+    g_autofree char *folder = self ? g_path_get_dirname(self) : NULL;
     g_autofree char *name = g_strconcat("pstar-", argv[0], NULL);
-    g_autofree char *path = g_build_filename(folder, name, NULL);
+    g_autofree char *path = folder ? g_build_filename(folder, name, NULL) : g_strdup(name);
     argv[0] = name;
-    execv(path, argv);
+    execvp(path, argv); /* without /proc, the program on the PATH */
     g_autofree char *message = g_strdup_printf("%s cannot be run: %s", path, g_strerror(errno));
     console_error(&console, message);
     return STATUS_FAILED;
