@@ -127,6 +127,7 @@ static void add_plots(struct contents *contents)
         g_ptr_array_add(contents->plots, plot_predicted(contents->predictions));
     if (inputs->runs->len)
         g_ptr_array_add(contents->plots, plot_loss(inputs->runs));
+    add_plot(contents, plot_run_time(inputs->runs));
 }
 
 static void add_table(struct contents *contents, struct text_table *table)
@@ -143,6 +144,10 @@ static void add_tables(struct contents *contents)
     for (guint i = 0; i < inputs->tracks->len; i++)
         if (!((const struct tracks *)g_ptr_array_index(inputs->tracks, i))->operators_only)
             add_table(contents, table_busy(g_ptr_array_index(inputs->tracks, i)));
+    for (guint i = 0; i < inputs->tracks->len; i++)
+        add_table(contents, table_kernels(inputs, g_ptr_array_index(inputs->tracks, i)));
+    for (guint t = 0; t < inputs->traces->len; t++)
+        add_table(contents, table_operators(inputs, g_ptr_array_index(inputs->traces, t)));
     for (guint i = 0; i < contents->predictions->len; i++)
         add_table(contents,
                   table_prediction(&g_array_index(contents->predictions, struct prediction, i)));

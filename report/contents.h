@@ -93,6 +93,12 @@ struct text_table *table_configuration(const struct report_inputs *inputs);
 /* Operators and times of one trace, by phase. */
 struct text_table *table_phases(const struct input_trace *trace);
 
+/* The device's operators of one trace that take the most time, with their share of the machine's
+ * peak; and the kernels of a recorded step. NULL if there are none. */
+struct text_table *table_operators(const struct report_inputs *inputs,
+                                   const struct input_trace *input);
+struct text_table *table_kernels(const struct report_inputs *inputs, const struct tracks *tracks);
+
 /* Time and busy shares of one step, by phase. */
 struct text_table *table_busy(const struct tracks *tracks);
 

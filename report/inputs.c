@@ -394,6 +394,7 @@ struct report_inputs *inputs_read(const char *const *paths, GError **error)
         add_operators(inputs);
     set_faster_apart(inputs);
     tell_links(inputs);
+    inputs_name_copies(inputs);
     if (ok && check_any(inputs, error))
         return inputs;
     inputs_free(inputs);

@@ -120,6 +120,10 @@ struct report_inputs *inputs_read(const char *const *paths, GError **error);
 const struct input_trace *inputs_trace_of(const struct report_inputs *inputs,
                                           const struct tracks *tracks);
 
+/* Names the copies of recordings by their chunks and tensors, where they carry the bytes of a
+ * plan's copies in the plan's order. Called by inputs_read. */
+void inputs_name_copies(const struct report_inputs *inputs);
+
 void inputs_free(struct report_inputs *inputs);
 
 #endif

@@ -84,6 +84,10 @@ struct plot *plot_predicted(const GArray *predictions);
 /* The loss of all runs (GPtrArray of struct logged_run) by step. There must be at least one run. */
 struct plot *plot_loss(const GPtrArray *runs);
 
+/* The time of each step of the runs, and how long it waited. NULL if no log has two steps' times.
+ */
+struct plot *plot_run_time(const GPtrArray *runs);
+
 /* The time of steps as bars of compute and waiting (GPtrArray of struct breakdown). There must be
  * at least one. */
 struct plot *plot_bars(const GPtrArray *breakdowns);

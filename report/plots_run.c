@@ -31,12 +31,14 @@ static struct loss_extent extent_of(const GPtrArray *runs)
     return extent;
 }
 
-/* gnuplot counts blocks, so an empty block still needs a row. */
-static void begin_block(GString *data, const struct logged_run *run, const char *what)
+/* gnuplot counts blocks, so an empty block still needs a row. `more` ends it, for a third column.
+ */
+static void begin_block(GString *data, const struct logged_run *run, const char *what,
+                        const char *more)
 {
     g_autofree char *origin = text_printable(run->origin);
-    g_string_append_printf(data, "%s# %s: step, %s\nNaN NaN\n", data->len ? "\n\n" : "", origin,
-                           what);
+    g_string_append_printf(data, "%s# %s: step, %s\nNaN NaN%s\n", data->len ? "\n\n" : "", origin,
+                           what, more);
 }
 
 static void append_point(GString *data, double step, double loss)
@@ -55,7 +57,7 @@ static guint span_of(const struct logged_run *run)
 /* Draws long runs as means over equal spans of steps. */
 static void append_losses(GString *data, const struct logged_run *run)
 {
-    begin_block(data, run, "loss");
+    begin_block(data, run, "loss", "");
     guint span = span_of(run);
     for (guint first = 0; first < run->steps->len; first += span) {
         guint count = MIN(span, run->steps->len - first);
@@ -71,7 +73,7 @@ static void append_losses(GString *data, const struct logged_run *run)
 static bool append_evaluations(GString *data, const struct logged_run *run)
 {
     bool any = false;
-    begin_block(data, run, "loss of the evaluation");
+    begin_block(data, run, "loss of the evaluation", "");
     for (guint i = 0; i < run->steps->len; i++) {
         const struct run_step *step = &g_array_index(run->steps, struct run_step, i);
         if (isnan(step->eval_loss))
@@ -131,14 +133,15 @@ static uint64_t tic_step(uint64_t steps, uint64_t most)
 static void append_axes(GString *drawing, const struct loss_extent *extent)
 {
     uint64_t last = MAX(extent->last_step, extent->first_step + 1);
-    g_string_append_printf(
-        drawing,
-        "    set xlabel 'step' textcolor rgb ink\n"
-        "    set ylabel 'loss, nats a token' textcolor rgb ink\n"
-        "    set xrange [%" G_GUINT64_FORMAT ":%" G_GUINT64_FORMAT "]\n"
-        "    set xtics (phone ? %" G_GUINT64_FORMAT " : %" G_GUINT64_FORMAT ")\n%s",
-        extent->first_step, last, tic_step(last - extent->first_step, 4),
-        tic_step(last - extent->first_step, 10), extent->drawable ? "" : "    set yrange [0:1]\n");
+    g_string_append_printf(drawing,
+                           "    set xlabel 'step' textcolor rgb ink\n"
+                           "    set ylabel 'loss, nats a token' textcolor rgb ink\n"
+                           "    set xrange [%" G_GUINT64_FORMAT ":%" G_GUINT64_FORMAT "]\n"
+                           "    distance = phone ? %" G_GUINT64_FORMAT " : %" G_GUINT64_FORMAT
+                           "\n    set xtics distance\n%s",
+                           extent->first_step, last, tic_step(last - extent->first_step, 4),
+                           tic_step(last - extent->first_step, 10),
+                           extent->drawable ? "" : "    set yrange [0:1]\n");
 }
 
 /* Returns how many earlier runs have the same colour. */
@@ -224,6 +227,118 @@ struct plot *plot_loss(const GPtrArray *runs)
     g_string_append(plot->drawing,
                     isnan(entropy) ? "notitle\n" : "title 'unigram entropy of the text'\n");
     describe_loss(plot, runs, span);
+    return plot;
+}
+
+/* Appends the steps that have figures, as means over equal spans. Returns the greatest time. */
+static double append_times(GString *data, const struct logged_run *run)
+{
+    double greatest = 0;
+    guint span = span_of(run);
+    begin_block(data, run, "seconds, of these waiting", " NaN");
+    for (guint first = 0; first < run->steps->len; first += span) {
+        guint count = 0;
+        double step = 0, seconds = 0, stall = 0;
+        for (guint i = first; i < MIN(first + span, run->steps->len); i++) {
+            const struct run_step *at = &g_array_index(run->steps, struct run_step, i);
+            if (!at->counted || !(at->figures.iteration_seconds > 0))
+                continue;
+            count++;
+            step += (double)at->step;
+            seconds += at->figures.iteration_seconds;
+            stall += at->figures.stall_seconds;
+        }
+        if (!count)
+            continue;
+        axis_append(data, step / count);
+        g_string_append_c(data, ' ');
+        append_point(data, seconds / count, stall / count);
+        greatest = MAX(greatest, seconds / count);
+    }
+    return greatest;
+}
+
+/* Appends the lines of one run: its steps, and below them its waiting. */
+static void append_run_times(GString *drawing, const GPtrArray *runs, guint index)
+{
+    const struct logged_run *run = g_ptr_array_index(runs, index);
+    const char *maker = run->configuration.maker;
+    const char *colour = palette_maker(maker ? maker : run->origin);
+    g_autofree char *label = maker ? configuration_short_label(&run->configuration)
+                                   : g_path_get_basename(run->origin);
+    g_autofree char *shortened = text_shortened(label, 32);
+    g_autofree char *waits = g_strconcat(shortened, ": waits", NULL);
+    g_autofree char *quoted = text_gnuplot(shortened), *quoted_waits = text_gnuplot(waits);
+    const char *with = run->steps->len <= FEW_POINTS ? "linespoints" : "lines";
+    g_string_append_printf(drawing,
+                           "%sdata index %u using 1:($2/second) with %s lw 2 dt %u pt 7 ps 0.5 lc "
+                           "rgb '%s' title %s, \\\n        data index %u using 1:($3/second) with "
+                           "lines lw 1 dt (3,4) lc rgb '%s' title %s",
+                           index ? ", \\\n        " : "    plot ", index, with,
+                           1 + twins_before(runs, index) % 5, colour, quoted, index, colour,
+                           quoted_waits);
+}
+
+static guint timed_steps(const struct logged_run *run)
+{
+    guint count = 0;
+    for (guint i = 0; i < run->steps->len; i++) {
+        const struct run_step *step = &g_array_index(run->steps, struct run_step, i);
+        count += step->counted && step->figures.iteration_seconds > 0;
+    }
+    return count;
+}
+
+static void describe_run_time(struct plot *plot, const GPtrArray *runs)
+{
+    GString *said = g_string_new(NULL);
+    for (guint r = 0; r < runs->len; r++) {
+        const struct logged_run *run = g_ptr_array_index(runs, r);
+        struct plan_figures measured;
+        if (!run_log_measured(run, &measured, NULL))
+            continue;
+        g_autofree char *length = text_seconds(measured.iteration_seconds);
+        g_autofree char *waits = text_seconds(measured.stall_seconds);
+        g_string_append_printf(said, " %s: %s, of which %s waiting.", run->origin, length, waits);
+    }
+    plot->alt = g_strdup_printf("Time of each step, and how much of it the device waited. Medians "
+                                "from the third step on:%s",
+                                said->str);
+    plot->caption = g_strdup_printf(
+        "The time of each step, and dotted below it how long the device waited. Medians from the "
+        "third step on:%s",
+        said->str);
+    g_string_free(said, TRUE);
+}
+
+struct plot *plot_run_time(const GPtrArray *runs)
+{
+    bool any = false;
+    for (guint r = 0; r < runs->len; r++)
+        any = any || timed_steps(g_ptr_array_index(runs, r)) > 1;
+    if (!any)
+        return NULL;
+    struct plot *plot = plot_new(plot_name("run-time", 0), g_strdup("Step time over the run"));
+    struct loss_extent extent = extent_of(runs);
+    double greatest = 0;
+    GString *lines = g_string_new(NULL);
+    for (guint r = 0; r < runs->len; r++) {
+        double most = append_times(plot->data, g_ptr_array_index(runs, r));
+        greatest = MAX(greatest, most);
+        append_run_times(lines, runs, r);
+    }
+    struct axis_unit second = axis_seconds(greatest);
+    axis_append_variable(plot->setup, "second", second.size);
+    axis_append_variable(plot->setup, "greatest", greatest);
+    append_axes(plot->drawing, &extent);
+    g_string_append_printf(plot->drawing,
+                           "    set ylabel 'time of a step, %s' textcolor rgb ink\n"
+                           "    set yrange [0:1.15*greatest/second]\n%s\n",
+                           second.name, lines->str);
+    g_string_free(lines, TRUE);
+    plot->wide_height = 380;
+    plot->phone_height = 340 + 20 * (int)MIN(2 * runs->len, 10);
+    describe_run_time(plot, runs);
     return plot;
 }
 

@@ -83,7 +83,7 @@ static bool is_figure(const char *name)
 {
     return g_regex_match_simple("^(memory|non-model|allocated|host-measured|busy|link|timeline|"
                                 "bars|sweep|sweep-time|heat|predicted|"
-                                "sensitivity|host|loss)(-[0-9]+)?(-phone)?"
+                                "sensitivity|host|loss|run-time)(-[0-9]+)?(-phone)?"
                                 "\\.(svg|png|gp|dat|json\\.gz)$",
                                 name, 0, 0);
 }

@@ -10,7 +10,7 @@
 
 static const char *const figures[] = {"bars",        "timeline",  "link",       "memory",
                                       "sensitivity", "sweep",     "sweep-time", "heat",
-                                      "loss",        "predicted", NULL};
+                                      "loss",        "predicted", "run-time",   NULL};
 
 static char *find_browser(void)
 {

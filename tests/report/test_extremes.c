@@ -19,6 +19,8 @@ static void test_extremes(void)
         const char *const files[] = {log, NULL};
         g_free(drawn_report(sample, files, REPORT_TEXT));
         drawn_check(sample, "loss");
+        g_autofree char *times = drawn_path(sample, "run-time", ".svg"); /* no log has any */
+        g_assert_false(g_file_test(times, G_FILE_TEST_EXISTS));
     }
     g_autofree char *misfit = sample_file(
         sample, "misfit",
@@ -56,6 +58,9 @@ static void test_many(void)
     g_free(drawn_report(sample, files, REPORT_TEXT));
     drawn_check(sample, "sweep");
     drawn_check(sample, "loss");
+    g_autofree char *loss = drawn_path(sample, "loss", "-phone.svg"), *svg = sample_read(loss);
+    g_assert_nonnull(strstr(svg, "<text>10000</text>"));
+    g_assert_nonnull(strstr(svg, "<text>15000</text>"));
     g_autofree char *page = drawn_page(sample);
     g_assert_cmpuint(strlen(page), <, 2000000);
     g_string_free(sweep, TRUE);

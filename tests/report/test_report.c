@@ -5,8 +5,9 @@
 #include <jansson.h>
 #include <string.h>
 
-static const char *const figures[] = {"bars",  "busy",       "link", "memory",    "sensitivity",
-                                      "sweep", "sweep-time", "heat", "predicted", "loss"};
+static const char *const figures[] = {"bars",        "busy",  "link",       "memory",
+                                      "sensitivity", "sweep", "sweep-time", "heat",
+                                      "predicted",   "loss",  "run-time"};
 
 /* The page has the section once, and its contents have a link to it. */
 static void check_section(const char *page, const char *name)

@@ -1,0 +1,86 @@
+/* Names for the copies of a recording. The engine executes a plan literally, so a recording of its
+ * run has the plan's copies in the plan's order. */
+#include "report/inputs.h"
+
+/* Longer sequences are not compared; comparing may take their square. */
+#define MOST_COPIES 20000
+
+/* Returns "fetch chunk 7 (param h.0.attn.c_proj.weight)", with the first tensor or buffer in it. */
+static char *copy_name(const struct plan *plan, const struct trace *trace, uint32_t chunk,
+                       const char *what)
+{
+    const struct layout *layout = plan->layout;
+    for (int list = 0; list < TRACE_LISTS; list++)
+        for (uint32_t t = 0; layout->places[list] && t < trace->tensor_count; t++)
+            if (layout->places[list][t].chunk == chunk)
+                return g_strdup_printf("%s chunk %u (%s %s)", what, chunk,
+                                       trace_list_name((enum trace_list)list),
+                                       trace->tensors[t].name);
+    for (uint32_t b = 0; b < layout->buffer_count; b++)
+        if (layout->places[TRACE_ACTIVATION][b].chunk == chunk)
+            return g_strdup_printf("%s chunk %u (%s %s)", what, chunk,
+                                   trace_list_name(TRACE_ACTIVATION), trace->buffers[b].name);
+    return g_strdup_printf("%s chunk %u", what, chunk);
+}
+
+/* Returns the plan's actions that copy in this direction, in their order. */
+static GPtrArray *copies_of(const struct plan *plan, const struct trace *trace, enum track track)
+{
+    GPtrArray *copies = g_ptr_array_new();
+    for (uint32_t a = 0; a < plan->first_action[trace->operator_count + 1]; a++) {
+        int kind = plan->actions[a].kind;
+        bool up = kind == PLAN_FETCH, down = kind == PLAN_WRITE_BACK || kind == PLAN_FLUSH;
+        if (track == TRACK_H2D ? up : down)
+            g_ptr_array_add(copies, &plan->actions[a]);
+    }
+    return copies;
+}
+
+/* Returns whether the spans carry the bytes of these copies, of which `first` comes first. */
+static bool matches(const GArray *spans, const GPtrArray *copies, const struct plan *plan,
+                    guint first)
+{
+    for (guint i = 0; i < spans->len; i++) {
+        const struct plan_action *copy = g_ptr_array_index(copies, (i + first) % copies->len);
+        if (g_array_index(spans, struct track_span, i).bytes !=
+            plan->layout->chunks[copy->chunk].copy_bytes)
+            return false;
+    }
+    return true;
+}
+
+static void name_track(struct tracks *tracks, enum track track, const struct plan *plan,
+                       const struct trace *trace)
+{
+    GArray *spans = tracks->spans[track];
+    g_autoptr(GPtrArray) copies = copies_of(plan, trace, track);
+    guint first = 0;
+    if (!copies->len || copies->len != spans->len || copies->len > MOST_COPIES)
+        return;
+    /* The last copies of a step may run while the next one has begun. */
+    while (first < copies->len && !matches(spans, copies, plan, first))
+        first++;
+    for (guint i = 0; first < copies->len && i < spans->len; i++) {
+        const struct plan_action *copy = g_ptr_array_index(copies, (i + first) % copies->len);
+        const char *what = track == TRACK_H2D         ? "fetch"
+                           : copy->kind == PLAN_FLUSH ? "flush"
+                                                      : "write back";
+        g_autofree char *name = copy_name(plan, trace, copy->chunk, what);
+        g_array_index(spans, struct track_span, i).name = g_string_chunk_insert_const(tracks->names,
+                                                                                      name);
+    }
+}
+
+void inputs_name_copies(const struct report_inputs *inputs)
+{
+    for (guint i = 0; i < inputs->tracks->len; i++) {
+        struct tracks *tracks = g_ptr_array_index(inputs->tracks, i);
+        for (guint p = 0; tracks->measured && p < inputs->plans->len; p++) {
+            const struct input_plan *input = g_ptr_array_index(inputs->plans, p);
+            if (!input->trace)
+                continue;
+            name_track(tracks, TRACK_H2D, input->plan, input->trace->trace);
+            name_track(tracks, TRACK_D2H, input->plan, input->trace->trace);
+        }
+    }
+}
