@@ -399,9 +399,10 @@ static bool check_run(const struct plan *plan, const struct trace *trace, GError
         return check_head(plan, trace, error);
     return same_text(error, "the model", plan->model, trace->model) &&
            check_head(plan, trace, error) &&
-           same_text(error,
-                     "the structure (recomputation, operators on the host, bytes per parameter)",
-                     plan->digest, digest);
+           same_text(
+               error,
+               "the structure (recomputation, operators on the host, bytes per parameter, --stage)",
+               plan->digest, digest);
 }
 
 static bool check_choices(const struct plan *plan, const struct trace *trace, GError **error)

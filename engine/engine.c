@@ -304,7 +304,8 @@ static struct place locate(const struct engine *engine, tensor_id tensor, enum t
 /* Whether this rank has only its shard of the list's tensors. */
 static bool is_shared(const struct engine *engine, enum trace_list list)
 {
-    return engine->executor.ranks && list != TRACE_PARAM;
+    return engine->executor.ranks &&
+           (list != TRACE_PARAM || engine->executor.iteration->trace->shared_parameters);
 }
 
 /* Returns where an element lies in this rank's part of the list. */

@@ -75,6 +75,8 @@ static void resolve_tensors(struct executor *x, moment_id moment, struct operati
             if (access->list != TRACE_ACTIVATION && access->tensor == op->t[i])
                 tensor->address[access->list] = tensor_address(x, access, on_host);
         }
+        if (op->parameter[i] != NO_INDEX)
+            tensor->address[TRACE_PARAM] = buffer_address(x, op->parameter[i]);
         tensor->gradient = gradient_address(x, moment, i, tensor);
         if (op->t[i] == NO_INDEX)
             continue;
@@ -108,6 +110,11 @@ static void stage_buffers(const struct executor *x, moment_id moment, struct ope
         operation->in[0] = staging_address(x, moment);
 }
 
+static bool has_collectives(uint8_t kind)
+{
+    return kind == MODEL_GATHER || kind == MODEL_REDUCE || kind == MODEL_UPDATE;
+}
+
 static struct operation describe(struct executor *x, moment_id moment, bool on_host)
 {
     const struct model_operator *op = &x->iteration->operators[moment];
@@ -123,7 +130,7 @@ static struct operation describe(struct executor *x, moment_id moment, bool on_h
         .adamw = x->adamw,
         .gradient_scale = x->step.clip > 0 ? x->gradient_scale : NULL,
     };
-    if (x->ranks && (op->kind == MODEL_REDUCE || op->kind == MODEL_UPDATE))
+    if (x->ranks && has_collectives(op->kind))
         operation.turn = ranks_issue(x->ranks);
     resolve_tensors(x, moment, &operation);
     if (on_host)

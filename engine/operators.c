@@ -1,6 +1,7 @@
 #include "engine/operators.h"
 
 #include <glib.h>
+#include <string.h>
 
 /* An operation with its properties from the model and the job: N rows, width H. It must not move,
  * because `dropout` points into it. */
@@ -321,26 +322,52 @@ static void reduce(const struct call *call)
     end_turn(call);
 }
 
-/* Gives every rank the parameter, of which each has updated its shard. */
-static void gather_parameter(const struct call *call)
+static uint32_t element_bytes(const struct call *call)
 {
-    uint32_t element = call->precision == MODEL_BF16 ? 2 : 4;
+    return call->precision == MODEL_BF16 ? 2 : 4;
+}
+
+/* Makes whole what has this rank's shard in its place. */
+static void gather_tensor(const struct call *call, int i, void *whole)
+{
+    reduction_gather(call->operators->reduction, call->operation->tensor[i].elements,
+                     element_bytes(call), whole);
+}
+
+static void gather(const struct call *call)
+{
     begin_turn(call);
-    reduction_gather(call->operators->reduction, call->operation->tensor[0].elements, element,
-                     parameter(call, 0));
+    for (int i = 0; i < 2; i++) {
+        if (call->op->t[i] == NO_INDEX)
+            continue;
+        struct shard shard = shard_of_tensor(call, i);
+        uint8_t *whole = out(call, i);
+        memcpy(whole + shard.first * element_bytes(call), parameter(call, i),
+               shard.count * element_bytes(call));
+        gather_tensor(call, i, whole);
+    }
+    end_turn(call);
+}
+
+/* Every rank has updated its shard of a parameter that all hold whole. */
+static void share_update(const struct call *call)
+{
+    begin_turn(call);
+    if (!model_shares_parameters(call->operation->job))
+        gather_tensor(call, 0, parameter(call, 0));
     end_turn(call);
 }
 
 static void update(const struct call *call)
 {
-    uint64_t element = call->precision == MODEL_BF16 ? 2 : 4;
     struct shard shard = shard_of_tensor(call, 0);
+    uint64_t first = model_shares_parameters(call->operation->job) ? 0 : shard.first;
     const struct operation_tensor *tensor = &call->operation->tensor[0];
     bool split = call->operation->job->choices.split_masters;
     void *master = at(call, tensor->address[TRACE_MASTER]);
     const struct adamw_tensor adamw = {
         .elements = shard.count,
-        .param = (uint8_t *)parameter(call, 0) + shard.first * element,
+        .param = (uint8_t *)parameter(call, 0) + first * element_bytes(call),
         .gradient = at(call, tensor->address[TRACE_GRAD]),
         .gradient_bf16 = call->layout == MODEL_GRADIENT_BUFFER ? gradient(call, 0) : NULL,
         .master = split ? NULL : master,
@@ -351,7 +378,7 @@ static void update(const struct call *call)
     call->kernels->adamw(call->context, &call->operation->adamw, call->operation->gradient_scale,
                          &adamw);
     if (call->operators->reduction)
-        gather_parameter(call);
+        share_update(call);
 }
 
 /* A new operator is one line here, one function above, and a kernel on each device. */
@@ -371,6 +398,7 @@ static run_kind *const kinds[MODEL_KINDS] = {
     [MODEL_RESIDUAL_BACKWARD] = residual_backward,
     [MODEL_ATTENTION_BACKWARD] = attention_backward,
     [MODEL_EMBED_BACKWARD] = embed_backward,
+    [MODEL_GATHER] = gather,
     [MODEL_REDUCE] = reduce,
     [MODEL_UPDATE] = update,
 };

@@ -127,6 +127,7 @@ static struct trace *trace_of_job(const struct model_config *config, const struc
     trace->sequence = job->sequence;
     trace->micro_batches = job->choices.micro_batches;
     trace->ranks = job->ranks;
+    trace->shared_parameters = model_shares_parameters(job);
     for (int list = 0; list < TRACE_LISTS; list++)
         trace->list_element_bytes[list] = (uint8_t)operator_list_bytes(job, list);
     return trace;

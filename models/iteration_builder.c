@@ -2,6 +2,8 @@
 
 #include "models/operator_cost.h"
 
+#include <string.h>
+
 static void append(struct iteration_builder *builder, tensor_id tensor, enum trace_list list,
                    enum trace_mode mode)
 {
@@ -28,7 +30,8 @@ static void backward_access(struct iteration_builder *builder, const struct mode
                             int which)
 {
     tensor_id tensor = op->t[which];
-    bool reads = backward_reads(op, which), adds = adds_to_gradient(builder, op, which);
+    bool reads = backward_reads(op, which) && !model_shares_parameters(builder->job);
+    bool adds = adds_to_gradient(builder, op, which);
     if (builder->gradient == MODEL_GRADIENT_OVER_PARAM) {
         append(builder, tensor, TRACE_PARAM, reads || adds ? TRACE_UPDATE : TRACE_OVERWRITE);
         return;
@@ -64,6 +67,10 @@ static void operator_accesses(struct iteration_builder *builder, const struct mo
         else if (op->kind == MODEL_REDUCE)
             append(builder, op->t[which], TRACE_GRAD,
                    op->accumulate ? TRACE_UPDATE : TRACE_OVERWRITE);
+        else if (op->kind == MODEL_GATHER)
+            append(builder, op->t[which], TRACE_PARAM, TRACE_READ);
+        else if (model_operator_is_forward(op) && model_shares_parameters(builder->job))
+            continue;
         else if (model_operator_is_forward(op))
             append(builder, op->t[which], TRACE_PARAM, TRACE_READ);
         else
@@ -180,6 +187,7 @@ struct model_operator model_operator_of(enum model_kind kind, int32_t layer, uin
         .t = {NO_INDEX, NO_INDEX},
         .in = {NO_INDEX, NO_INDEX, NO_INDEX, NO_INDEX},
         .out = {NO_INDEX, NO_INDEX},
+        .parameter = {NO_INDEX, NO_INDEX},
         .gradient = {NO_INDEX, NO_INDEX},
         .workspace = NO_INDEX,
         .masked = NO_INDEX,
@@ -235,8 +243,10 @@ static void use_buffers(struct iteration_builder *builder, const struct model_op
         use_buffer(builder, op->in[i], traced->phase, 0);
     for (size_t i = 0; i < G_N_ELEMENTS(op->out); i++)
         use_buffer(builder, op->out[i], traced->phase, flops);
-    for (size_t i = 0; i < G_N_ELEMENTS(op->gradient); i++)
+    for (size_t i = 0; i < G_N_ELEMENTS(op->gradient); i++) {
+        use_buffer(builder, op->parameter[i], traced->phase, 0);
         use_buffer(builder, op->gradient[i], traced->phase, 0);
+    }
     use_buffer(builder, op->workspace, traced->phase, 0);
     use_buffer(builder, op->masked, traced->phase, 0);
 }
@@ -272,8 +282,8 @@ static void cross_link(const struct iteration_builder *builder, const struct mod
         traced->d2h_bytes = bytes;
 }
 
-void iteration_builder_operator(struct iteration_builder *builder, char *name,
-                                enum trace_phase phase, const struct model_operator *op)
+static void append_operator(struct iteration_builder *builder, char *name, enum trace_phase phase,
+                            const struct model_operator *op)
 {
     struct trace_operator traced = {
         .name = name,
@@ -293,6 +303,45 @@ void iteration_builder_operator(struct iteration_builder *builder, char *name,
     use_buffers(builder, op, &traced);
     g_array_append_val(builder->operators, traced);
     g_array_append_val(builder->model_operators, *op);
+}
+
+/* Whether the operator reads the parameter of t[which]. */
+static bool reads_parameter(const struct model_operator *op, int which)
+{
+    bool backward = op->kind > MODEL_LOSS && op->kind < MODEL_GATHER;
+    return op->t[which] != NO_INDEX &&
+           (model_operator_is_forward(op) || (backward && backward_reads(op, which)));
+}
+
+/* Appends the gathering of the parameters that `op` reads, into buffers that live until it has run.
+ */
+static void gather_parameters(struct iteration_builder *builder, const char *name,
+                              enum trace_phase phase, struct model_operator *op)
+{
+    struct model_operator gather = model_operator_of(MODEL_GATHER, op->layer, op->micro_batch);
+    for (int i = 0; i < 2; i++) {
+        if (!reads_parameter(op, i))
+            continue;
+        const struct trace_tensor *of = &g_array_index(builder->tensors, struct trace_tensor,
+                                                       op->t[i]);
+        g_autofree char *buffer = g_strconcat("whole ", of->name, NULL);
+        gather.t[i] = op->t[i];
+        gather.out[i] = op->parameter[i] =
+            iteration_builder_buffer(builder, buffer, of->elements * builder->element);
+    }
+    if (gather.t[0] == NO_INDEX)
+        return;
+    const char *module = strchr(name, ' ');
+    append_operator(builder, g_strconcat("gather", module, NULL), phase, &gather);
+}
+
+void iteration_builder_operator(struct iteration_builder *builder, char *name,
+                                enum trace_phase phase, const struct model_operator *op)
+{
+    struct model_operator complete = *op;
+    if (model_shares_parameters(builder->job))
+        gather_parameters(builder, name, phase, &complete);
+    append_operator(builder, name, phase, &complete);
 }
 
 static gpointer take(GArray *array, uint32_t *count)

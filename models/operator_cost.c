@@ -38,7 +38,8 @@ static uint64_t elements_in(const struct iteration_builder *b, tensor_id tensor,
                             enum trace_list list)
 {
     uint64_t all = g_array_index(b->tensors, struct trace_tensor, tensor).elements;
-    return list == TRACE_PARAM ? all : shard_room(all, model_ranks(b->job));
+    bool whole = list == TRACE_PARAM && !model_shares_parameters(b->job);
+    return whole ? all : shard_room(all, model_ranks(b->job));
 }
 
 /* One addition an element of the shard and rank. */
@@ -85,6 +86,8 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
         return LOSS * n * v;
     case MODEL_CLASSIFIER_BACKWARD:
         return 4 * n * h * v;
+    case MODEL_GATHER:
+        return 0;
     case MODEL_REDUCE:
         return reduction(b, op);
     case MODEL_UPDATE:
@@ -252,7 +255,7 @@ uint64_t operator_bytes(const struct iteration_builder *b, const struct model_op
     for (size_t i = 0; i < G_N_ELEMENTS(op->out); i++)
         bytes += buffer_bytes(b, op->out[i]);
     for (int i = 0; i < 2; i++)
-        bytes += gradient_bytes(b, op, i);
+        bytes += gradient_bytes(b, op, i) + buffer_bytes(b, op->parameter[i]);
     return bytes + buffer_bytes(b, op->workspace) + buffer_bytes(b, op->masked);
 }
 

@@ -38,6 +38,14 @@ static void count_reduction(struct counting *counting, const struct model_operat
                      sizeof(double));
 }
 
+static void count_parameter(struct counting *counting, tensor_id tensor)
+{
+    const struct trace *trace = counting->iteration->trace;
+    uint64_t elements = trace->tensors[tensor].elements;
+    count_gather(counting, own_shard(counting, elements).count, elements,
+                 trace->list_element_bytes[TRACE_PARAM]);
+}
+
 struct rank_traffic rank_traffic_of(const struct model_iteration *iteration, uint32_t rank)
 {
     const struct trace *trace = iteration->trace;
@@ -50,11 +58,11 @@ struct rank_traffic rank_traffic_of(const struct model_iteration *iteration, uin
         for (int i = 0; op->kind == MODEL_REDUCE && i < 2; i++)
             if (op->t[i] != NO_INDEX)
                 count_reduction(&counting, op, i);
-        if (op->kind == MODEL_UPDATE) {
-            uint64_t elements = trace->tensors[op->t[0]].elements;
-            count_gather(&counting, own_shard(&counting, elements).count, elements,
-                         trace->list_element_bytes[TRACE_PARAM]);
-        }
+        for (int i = 0; op->kind == MODEL_GATHER && i < 2; i++)
+            if (op->t[i] != NO_INDEX)
+                count_parameter(&counting, op->t[i]);
+        if (op->kind == MODEL_UPDATE && !trace->shared_parameters)
+            count_parameter(&counting, op->t[0]);
     }
     count_gather(&counting, own_losses, own_losses * counting.ranks, sizeof(double));
     return counting.traffic;

@@ -10,8 +10,8 @@ struct rank_traffic {
 
 /* Counts, for rank `rank` of p: of each micro-batch's gradients the shards of the other ranks,
  * sent, and p - 1 times its own shard, received; of each complete gradient its blocks' squares,
- * sent to all others, and theirs; the same of each parameter's shard after its update; and of its
- * losses. All are 0 with one rank. */
+ * sent to all others, and theirs; the same of each parameter's shard after its update, or whenever
+ * a shared parameter is gathered; and of its losses. All are 0 with one rank. */
 struct rank_traffic rank_traffic_of(const struct model_iteration *iteration, uint32_t rank);
 
 #endif

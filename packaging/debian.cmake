@@ -39,4 +39,14 @@ if(TARGET pstar_cuda)
 libraries of the CUDA toolkit with which pstar was built. Debian's packages
 do not have them.")
 endif()
+if(TARGET pstar_mpi)
+  list(APPEND CPACK_COMPONENTS_ALL mpi)
+  set(CPACK_DEBIAN_MPI_PACKAGE_NAME pstar-mpi)
+  set(CPACK_DEBIAN_MPI_PACKAGE_SECTION science)
+  set(CPACK_DEBIAN_MPI_PACKAGE_SHLIBDEPS ON)
+  set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "pstar (= ${PROJECT_VERSION})")
+  set(CPACK_COMPONENT_MPI_DESCRIPTION
+"With this package several processes of pstar-run train one model under
+mpirun or srun. It needs the MPI with which pstar was built.")
+endif()
 include(CPack)

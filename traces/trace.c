@@ -84,7 +84,8 @@ void trace_sum_buffers(struct trace *trace)
 uint64_t trace_list_elements(const struct trace *trace, enum trace_list list, tensor_id tensor)
 {
     uint64_t elements = trace->tensors[tensor].elements;
-    return list == TRACE_PARAM ? elements : shard_room(elements, trace->ranks);
+    bool whole = list == TRACE_PARAM && !trace->shared_parameters;
+    return whole ? elements : shard_room(elements, trace->ranks);
 }
 
 uint64_t trace_list_bytes(const struct trace *trace, enum trace_list list, tensor_id tensor)

@@ -87,6 +87,7 @@ struct trace {
     uint32_t micro_batches; /* micro-batches per step, of all ranks */
     uint32_t ranks; /* that share them, a multiple; gradients, masters and moments are then a rank's
                        shards (traces/shard.h). 0 stands for 1. Not kept in files */
+    bool shared_parameters; /* several ranks: parameters are shards, too. Not kept in files */
     uint8_t list_element_bytes[TRACE_LISTS]; /* 0 if the list does not exist */
     uint64_t library_bytes; /* device memory held by driver and libraries; subtract it from the
                                capacity */

@@ -31,6 +31,7 @@ struct run_options {
     uint32_t batch, sequence, micro_batches, bytes_per_parameter; /* 0 if not given */
     uint32_t saved_batch, saved_sequence, saved_micro_batches;    /* the checkpoint's; 0 if none */
     uint32_t look_ahead, threads, sample;
+    uint32_t stage;     /* of ZeRO: 3 shares parameters among ranks; 0 if not given */
     uint8_t precision;  /* enum model_precision */
     uint8_t data_order; /* enum data_order */
     uint8_t tokens;     /* enum data_tokens */

@@ -165,7 +165,8 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
                                                     options->saved_sequence,
                                                     MIN(run->config->positions, DEFAULT_SEQUENCE)),
                             .precision = options->precision,
-                            .ranks = options->ranks ? options->ranks->count : 1};
+                            .ranks = options->ranks ? options->ranks->count : 1,
+                            .shared_parameters = options->stage == 3};
     if (choose_masters(options, plan, &job, error))
         run->iteration = model_iteration_new(run->config, &job, error);
     run_choices_free(choices);

@@ -97,7 +97,7 @@ bool trainer_continue_text(struct engine *engine, const struct model_iteration *
     g_autofree uint32_t *tokens = g_new0(uint32_t, 2 * (size_t)job->choices.batch * job->sequence);
     g_autofree float *logits = g_new(float, V);
     g_assert(text->len > 0);
-    for (uint32_t i = 0; i < count && !watch->is_stopped(watch->data); i++) {
+    for (uint32_t i = 0; i < count && !(watch && watch->is_stopped(watch->data)); i++) {
         uint32_t used = fill_window(text, job->sequence, tokens);
         if (!engine_logits(engine, tokens, used - 1, 1, logits, error))
             return false;

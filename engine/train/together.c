@@ -122,21 +122,24 @@ static uint64_t mix(uint64_t hash, const float *values, uint64_t count)
     return hash;
 }
 
-/* Returns a digest of all parameters, which every rank holds. */
-static uint64_t digest_of_weights(struct engine *engine, const struct trace *trace)
+static bool read_through(void *self, tensor_id tensor, enum trace_list list, uint64_t first,
+                         uint64_t count, float *values, GError **error)
 {
-    enum { PIECE = 1 << 16 };
-    const struct weights_store store = engine_store(engine);
-    g_autofree float *values = g_new(float, PIECE);
-    uint64_t hash = 0;
-    engine_flush(engine);
-    for (uint32_t t = 0; t < trace->tensor_count; t++)
-        for (uint64_t first = 0; first < trace->tensors[t].elements; first += PIECE) {
-            uint64_t count = MIN(trace->tensors[t].elements - first, PIECE);
-            store.read(store.self, t, TRACE_PARAM, first, count, values, NULL);
-            hash = mix(hash, values, count);
-        }
-    return hash;
+    const struct weights_hash *hash = self;
+    return hash->store.read(hash->store.self, tensor, list, first, count, values, error);
+}
+
+static bool write_through(void *self, tensor_id tensor, enum trace_list list, uint64_t first,
+                          uint64_t count, const float *values, GError **error)
+{
+    struct weights_hash *hash = self;
+    hash->hash = mix(hash->hash, values, count);
+    return hash->store.write(hash->store.self, tensor, list, first, count, values, error);
+}
+
+struct weights_store together_hash(struct weights_hash *hash)
+{
+    return (struct weights_store){.self = hash, .read = read_through, .write = write_through};
 }
 
 static void describe_state(GString *text, const struct checkpoint_state *state)
@@ -167,7 +170,7 @@ static void describe_options(GString *text, const struct run_options *o)
 }
 
 char *together_describe(const struct run_options *options, const struct run_plan *run,
-                        const struct checkpoint_state *state, struct engine *engine)
+                        const struct checkpoint_state *state, const struct weights_hash *weights)
 {
     const struct trace *trace = run->iteration->trace;
     g_autofree char *digest = trace_digest(trace), *plan = digest_of_plan(run->plan);
@@ -179,8 +182,7 @@ char *together_describe(const struct run_options *options, const struct run_plan
     if (state)
         describe_state(text, state);
     g_string_append_printf(text, "structure of the step: %s\nplan: %s\n", digest, plan);
-    if (engine)
-        g_string_append_printf(text, "weights: %016" G_GINT64_MODIFIER "x\n",
-                               digest_of_weights(engine, trace));
+    if (weights)
+        g_string_append_printf(text, "weights: %016" G_GINT64_MODIFIER "x\n", weights->hash);
     return g_string_free(text, FALSE);
 }

@@ -26,10 +26,16 @@ void together_end(struct run_options *options);
 bool together_agree(struct ranks *ranks, const char *description, status_of_error *status_of,
                     int *elsewhere, GError **error);
 
+/* A store that notes what is written through it to another store. */
+struct weights_hash {
+    struct weights_store store; /* the other */
+    uint64_t hash;              /* of everything written; begins with 0 */
+};
+struct weights_store together_hash(struct weights_hash *hash);
+
 /* Describes what all ranks must have alike: program, model, plan, and the state of training with
- * its data. `state`, `engine` may be NULL for a dry run. If the weights were read from files, they
- * are compared, too. Free with g_free. */
+ * its data and weights. `state` and `weights` may be NULL for a dry run. Free with g_free. */
 char *together_describe(const struct run_options *options, const struct run_plan *run,
-                        const struct checkpoint_state *state, struct engine *engine);
+                        const struct checkpoint_state *state, const struct weights_hash *weights);
 
 #endif

@@ -19,7 +19,7 @@ struct training {
     struct annotate *annotate;
     struct engine *engine;
     struct checkpoint_state state; /* state.step: steps done */
-    bool read_weights;             /* the weights were read from a file */
+    struct weights_hash weights;   /* several ranks: of weights and moments at the start */
     uint32_t *tokens;              /* [the rank's micro-batches][2, N] */
     GArray *text;                  /* uint32_t: the prompt, which the sample continues; or NULL */
 };
@@ -135,7 +135,9 @@ static bool fill(struct training *training, const struct safetensors *weights, G
 {
     const struct model_config *config = training->run->config;
     const struct trace *trace = training->run->iteration->trace;
-    const struct weights_store store = engine_store(training->engine);
+    training->weights = (struct weights_hash){.store = engine_store(training->engine)};
+    const struct weights_store store = training->options->ranks ? together_hash(&training->weights)
+                                                                : training->weights.store;
     if (training->options->resume)
         return checkpoint_load(training->options->resume, config, trace, &store, error);
     if (weights)
@@ -194,7 +196,6 @@ static bool training_open(struct training *training, const struct run_options *o
     safetensors_close(weights);
     if (!opened)
         return false;
-    training->read_weights = weights || options->resume;
     engine_start(training->engine);
     training->tokens = g_new(uint32_t,
                              2 * rows(training) * model_rank_micro_batches(job_of(training)));
@@ -567,9 +568,9 @@ static bool sample(struct loop *loop, GError **error)
     struct training *training = loop->training;
     if (!training->text || is_cut(loop))
         return true;
-    bool ok = trainer_continue_text(training->engine, training->run->iteration,
-                                    training->state.seed, training->options->sample, loop->watch,
-                                    training->text, error);
+    bool ok = trainer_continue_text(
+        training->engine, training->run->iteration, training->state.seed, training->options->sample,
+        training->options->ranks ? NULL : loop->watch, training->text, error);
     is_cut(loop);
     loop->summary.sample = training->text;
     loop->summary.sample_is_text = data_is_text(training->data);
@@ -622,10 +623,9 @@ static bool agree(const struct run_options *options, const char *description,
 static bool agree_to_train(const struct training *training, const struct trainer_watch *watch,
                            struct trainer_end *end, GError **error)
 {
-    g_autofree char *description =
-        *error ? NULL
-               : together_describe(training->options, training->run, &training->state,
-                                   training->read_weights ? training->engine : NULL);
+    g_autofree char *description = *error ? NULL
+                                          : together_describe(training->options, training->run,
+                                                              &training->state, &training->weights);
     return agree(training->options, description, watch, end, error);
 }
 

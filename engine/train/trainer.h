@@ -55,7 +55,8 @@ GArray *trainer_read_prompt(const struct run_options *options, const struct data
                             const struct model_iteration *iteration, GError **error);
 
 /* Appends `count` tokens (uint32_t) to `text`, which holds at least one to begin with; fewer if the
- * run is stopped. The random draws depend only on `seed`. */
+ * run is stopped. With several ranks all must write as many: `watch` is then NULL. The random draws
+ * depend only on `seed`. */
 bool trainer_continue_text(struct engine *engine, const struct model_iteration *iteration,
                            uint64_t seed, uint32_t count, const struct trainer_watch *watch,
                            GArray *text, GError **error);

@@ -79,7 +79,8 @@ static char *draw_job(const struct run_folder *folder)
 
 static char *draw_placement(void)
 {
-    return g_strdup_printf("%s %s %s --recompute %s %s ", PICK("", "--host-update"),
+    return g_strdup_printf("%s %s %s %s --recompute %s %s ", PICK("--stage 2", "--stage 3"),
+                           PICK("", "--host-update"),
                            PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
                            PICK("--policy opt", "--policy lru", "--policy fifo"),
                            PICK("none", "all", "0"), PICK("", "", "--offload-activations all"));
@@ -156,9 +157,28 @@ static void test_resume(struct run_folder *folder, gconstpointer data)
     (void)data;
     must_run(folder, 1, "--steps 6 --micro-batches 6 --precision bf16 --save one");
     must_run(folder, 2, "--steps 2 --schedule-steps 6 --micro-batches 6 --precision bf16 --save a");
-    must_run(folder, 3, "--steps 4 --resume a --save b");
+    must_run(folder, 3, "--steps 4 --resume a --save b --stage 3");
     must_run(folder, 1, "--steps 6 --resume b --save c");
     check_same(folder, "c");
+}
+
+/* Evaluation and sampling, in which all ranks gather parameters. */
+static void test_forward_passes(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    const char *const job = STEPS
+        "--micro-batches 4 --held-out 0.2 --eval-every 1 --sample 9 --json "
+        "--log one.jsonl";
+    g_autofree char *several = g_strconcat(job, " --log ranks.jsonl --stage 3", NULL);
+    g_autofree char *one_text = NULL, *text = NULL;
+    g_assert_cmpint(run(folder, 1, job, &one_text, NULL), ==, 0);
+    g_assert_cmpint(run(folder, 2, several, &text, NULL), ==, 0);
+    run_folder_same_log(folder, "one.jsonl", "ranks.jsonl", "eval_loss");
+    json_t *one = json_loads(one_text, 0, NULL), *other = json_loads(text, 0, NULL);
+    g_assert_cmpuint(json_array_size(json_object_get(one, "sample")), >, 9);
+    g_assert_true(json_equal(json_object_get(one, "sample"), json_object_get(other, "sample")));
+    json_decref(one);
+    json_decref(other);
 }
 
 /* A plan that one run wrote is another's, on as many ranks. */
@@ -212,6 +232,8 @@ static void test_differences(struct run_folder *folder, gconstpointer data)
     refuse_other(folder, "--data other.txt", 2, "data: ");
     refuse_other(folder, "--precision bf16", 2, "precision: bf16, not precision: fp32");
     refuse_other(folder, "--chunk-size 4KiB", 2, "plan: ");
+    must_run(folder, 1, "--steps 1 --save saved");
+    refuse_other(folder, "--model saved", 2, "weights: ");
     refuse_other(folder, "--steps 4", 2, "steps: 4, not steps: 3");
     refuse_other(folder, "--data missing.txt", 2, "rank 1 on ");
     refuse_other(folder, "--device-memory 1KiB", 3, "would fit");
@@ -296,6 +318,7 @@ int main(int argc, char **argv)
     allow_root();
     add("/ranks/bits", NULL, test_bits);
     add("/ranks/resume", NULL, test_resume);
+    add("/ranks/forward", NULL, test_forward_passes);
     add("/ranks/plan", NULL, test_plan);
     add("/ranks/differences", NULL, test_differences);
     add("/ranks/refusals", NULL, test_refusals);
