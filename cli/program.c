@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -136,6 +137,7 @@ int program_main(const struct program *program, int argc, char **argv)
     struct common_options common = {false, false, false};
     int status = STATUS_DONE;
     setlocale(LC_CTYPE, "");
+    signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error of its writer */
     if (argc > 1 && strcmp(argv[1], COMPLETION_ARGUMENT) == 0) {
         completion_print(program, argc - 2, argv + 2);
         return STATUS_DONE;

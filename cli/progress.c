@@ -61,6 +61,15 @@ static bool is_ignored(int number)
     return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
+static void stop_catching(struct progress *progress)
+{
+    if (progress->incoming >= 0)
+        close(progress->incoming);
+    if (progress->finished >= 0)
+        close(progress->finished);
+    pthread_sigmask(SIG_SETMASK, &progress->before, NULL);
+}
+
 static void catch_all(struct progress *progress)
 {
     sigemptyset(&progress->signals);
@@ -71,9 +80,10 @@ static void catch_all(struct progress *progress)
     pthread_sigmask(SIG_BLOCK, &progress->signals, &progress->before);
     progress->incoming = signalfd(-1, &progress->signals, SFD_CLOEXEC);
     progress->finished = eventfd(0, EFD_CLOEXEC);
-    if (progress->incoming < 0 || progress->finished < 0)
-        g_error("signals cannot be read: no descriptor is free");
-    progress->listener = g_thread_new("signals", listen_to_signals, progress);
+    if (progress->incoming >= 0 && progress->finished >= 0)
+        progress->listener = g_thread_try_new("signals", listen_to_signals, progress, NULL);
+    if (!progress->listener) /* signals end the program, as they always do */
+        stop_catching(progress);
 }
 
 static void stop_listening(struct progress *progress)
@@ -82,9 +92,7 @@ static void stop_listening(struct progress *progress)
         return;
     eventfd_write(progress->finished, 1);
     g_thread_join(progress->listener);
-    close(progress->incoming);
-    close(progress->finished);
-    pthread_sigmask(SIG_SETMASK, &progress->before, NULL);
+    stop_catching(progress);
 }
 
 int progress_signal(const struct progress *progress)

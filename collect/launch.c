@@ -50,12 +50,16 @@ static sigset_t watched_signals(void)
     return signals;
 }
 
-/* Starts the command with the signal mask from before we blocked signals. Returns 0 on error. */
+/* Starts the command with the signals as they were before we changed them. Returns 0 on error. */
 static pid_t start(char **command, char **environment, const sigset_t *mask, GError **error)
 {
     posix_spawnattr_t attributes;
     posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    sigset_t ignored;
+    sigemptyset(&ignored);
+    sigaddset(&ignored, SIGXFSZ);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setsigdefault(&attributes, &ignored);
     posix_spawnattr_setsigmask(&attributes, mask);
     pid_t child = 0;
     int failure = posix_spawnp(&child, command[0], NULL, &attributes, command, environment);

@@ -56,13 +56,20 @@ void workers_run(const struct workers_job *job)
 {
     uint32_t threads = MIN(job->threads ? job->threads : g_get_num_processors(), job->count);
     struct workers workers = {.job = job, .working = threads};
+    uint32_t started = 0;
     GThread **handles = g_new(GThread *, threads);
     g_mutex_init(&workers.lock);
     g_cond_init(&workers.changed);
-    for (uint32_t t = 0; t < threads; t++)
-        handles[t] = g_thread_new("worker", work, &workers);
+    while (started < threads &&
+           (handles[started] = g_thread_try_new("worker", work, &workers, NULL)))
+        started++;
+    g_mutex_lock(&workers.lock);
+    workers.working -= started ? threads - started : threads - 1;
+    g_mutex_unlock(&workers.lock);
+    if (!started && threads)
+        work(&workers); /* the system has no thread left for us */
     watch(&workers);
-    for (uint32_t t = 0; t < threads; t++)
+    for (uint32_t t = 0; t < started; t++)
         g_thread_join(handles[t]);
     g_mutex_clear(&workers.lock);
     g_cond_clear(&workers.changed);

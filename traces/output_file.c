@@ -1,5 +1,7 @@
 #include "traces/output_file.h"
 
+#include "traces/failure.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
@@ -11,8 +13,8 @@
 
 static bool fail(const char *path, int code, GError **error)
 {
-    g_set_error(error, G_FILE_ERROR, (gint)g_file_error_from_errno(code),
-                "%s: cannot be written: %s", path, g_strerror(code));
+    g_set_error(error, FAILURE, FAILURE_RUNNING, "%s: cannot be written: %s", path,
+                g_strerror(code));
     return false;
 }
 

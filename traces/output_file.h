@@ -13,7 +13,7 @@ struct output_file {
 };
 
 /* Checks early, before hours of computing its contents, whether an output can be created or
- * replaced. Returns false with a G_FILE_ERROR if not. */
+ * replaced. Returns false with FAILURE_RUNNING (traces/failure.h) if not. */
 bool output_file_has_place(const char *path, GError **error);
 /* The same for a folder, which may be there, or is made with the folders above it. */
 bool output_folder_has_place(const char *path, GError **error);
@@ -24,11 +24,11 @@ FILE *output_stream_open(const char *path);
 
 /* Opens what is to become `path`. It is written beside its place and moved there when complete, so
  * that a file that was there stays whole where writing fails; symbolic links stay links. What is no
- * regular file (a pipe, a device) is written to, never replaced. False, with a G_FILE_ERROR, where
+ * regular file (a pipe, a device) is written to, never replaced. False, with FAILURE_RUNNING, where
  * that cannot be. */
 bool output_file_open(struct output_file *file, const char *path, GError **error);
 
-/* Ends with everything in its place, or, with a G_FILE_ERROR, as if it had not been opened. */
+/* Ends with everything in its place, or, with FAILURE_RUNNING, as if it had not been opened. */
 bool output_file_close(struct output_file *file, GError **error);
 
 /* `text` as the whole of the file. */

@@ -88,6 +88,19 @@ static char *describe(struct device_capacity *capacity, GError **error)
     return cpu_describe(&capacity->bytes);
 }
 
+static void cpu_close(struct device *device)
+{
+    struct cpu_device *cpu = cpu_of(device);
+    queues_free(cpu->queues);
+    host_operators_free(cpu->compute);
+    host_operators_free(cpu->host);
+    g_ptr_array_unref(cpu->scalars);
+    cores_bind(&cpu->cores.all);
+    cpu_memory_close(&cpu->memory);
+    nodes_free(cpu->nodes);
+    g_free(cpu);
+}
+
 /* Threads inherit their creator's cores. The kernels' threads are created at the first operator. */
 static struct device *cpu_open(const struct device_options *options, GError **error)
 {
@@ -115,23 +128,12 @@ static struct device *cpu_open(const struct device_options *options, GError **er
     }
     cpu->scalars = g_ptr_array_new_with_free_func(g_free);
     cpu->queues = queues_new();
-    queues_start(cpu->queues, MOVER_H2D, run_copy, enter_copies, cpu);
-    queues_start(cpu->queues, MOVER_D2H, run_copy, enter_copies, cpu);
-    queues_start(cpu->queues, MOVER_HOST, run_on_host, enter_host, cpu);
-    return &cpu->device;
-}
-
-static void cpu_close(struct device *device)
-{
-    struct cpu_device *cpu = cpu_of(device);
-    queues_free(cpu->queues);
-    host_operators_free(cpu->compute);
-    host_operators_free(cpu->host);
-    g_ptr_array_unref(cpu->scalars);
-    cores_bind(&cpu->cores.all);
-    cpu_memory_close(&cpu->memory);
-    nodes_free(cpu->nodes);
-    g_free(cpu);
+    if (queues_start(cpu->queues, MOVER_H2D, run_copy, enter_copies, cpu, error) &&
+        queues_start(cpu->queues, MOVER_D2H, run_copy, enter_copies, cpu, error) &&
+        queues_start(cpu->queues, MOVER_HOST, run_on_host, enter_host, cpu, error))
+        return &cpu->device;
+    cpu_close(&cpu->device);
+    return NULL;
 }
 
 static mover_ticket cpu_copy(struct device *device, enum mover_queue queue, uint64_t device_address,

@@ -156,8 +156,10 @@ static struct device *cuda_open(const struct device_options *options, GError **e
     uint32_t threads = options->threads ? options->threads : g_get_num_processors();
     cuda->host = host_operators_new(threads, cuda->memory.host, cuda->nodes);
     cuda->queues = queues_new();
-    queues_start(cuda->queues, MOVER_HOST, run_on_host, enter_host, cuda);
-    return &cuda->device;
+    if (queues_start(cuda->queues, MOVER_HOST, run_on_host, enter_host, cuda, error))
+        return &cuda->device;
+    cuda_close(&cuda->device);
+    return NULL;
 }
 
 static mover_ticket cuda_copy(struct device *device, enum mover_queue queue,

@@ -174,8 +174,9 @@ void nodes_touch(const struct nodes_spread *spread, uint8_t *start, uint64_t byt
     g_autofree GThread **threads = g_new(GThread *, count);
     for (uint32_t n = 0; n < count; n++) {
         touchers[n] = (struct toucher){spread, n, start, bytes};
-        threads[n] = g_thread_new("touch", touch_shares, &touchers[n]);
+        threads[n] = g_thread_try_new("touch", touch_shares, &touchers[n], NULL);
     }
     for (uint32_t n = 0; n < count; n++)
-        g_thread_join(threads[n]);
+        if (threads[n])
+            g_thread_join(threads[n]);
 }

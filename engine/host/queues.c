@@ -1,5 +1,7 @@
 #include "engine/host/queues.h"
 
+#include "traces/failure.h"
+
 #include <stdatomic.h>
 #include <time.h>
 
@@ -88,8 +90,8 @@ static void *serve(void *data)
     return NULL;
 }
 
-void queues_start(struct work_queues *queues, enum mover_queue which, queues_run *run,
-                  void (*enter)(void *self), void *self)
+bool queues_start(struct work_queues *queues, enum mover_queue which, queues_run *run,
+                  void (*enter)(void *self), void *self, GError **error)
 {
     static const char *const names[MOVER_QUEUES] = {"compute", "h2d", "d2h", "host"};
     struct work_queue *queue = &queues->queue[which];
@@ -97,7 +99,8 @@ void queues_start(struct work_queues *queues, enum mover_queue which, queues_run
     queue->run = run;
     queue->enter = enter;
     queue->self = self;
-    queue->thread = g_thread_new(names[which], serve, queue);
+    queue->thread = g_thread_try_new(names[which], serve, queue, error);
+    return queue->thread || failure_mark(error, FAILURE_RUNNING);
 }
 
 mover_ticket queues_put(struct work_queues *queues, enum mover_queue which, const void *work,

@@ -18,9 +18,10 @@ struct work_queues *queues_new(void);
 /* Completes all work and ends the threads. */
 void queues_free(struct work_queues *queues);
 
-/* Starts a thread for `queue`. `enter` runs first in it; may be NULL. */
-void queues_start(struct work_queues *queues, enum mover_queue queue, queues_run *run,
-                  void (*enter)(void *self), void *self);
+/* Starts a thread for `queue`. `enter` runs first in it; may be NULL. Fails, with FAILURE_RUNNING,
+ * if the system has no thread left. */
+bool queues_start(struct work_queues *queues, enum mover_queue queue, queues_run *run,
+                  void (*enter)(void *self), void *self, GError **error);
 
 /* Adds a piece of work, copying `work`. Returns its ticket. */
 mover_ticket queues_put(struct work_queues *queues, enum mover_queue queue, const void *work,

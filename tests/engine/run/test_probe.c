@@ -1,6 +1,7 @@
 /* The probe's file, as any program would read it. */
 #include "engine/probe/probe.h"
 #include "platforms/platform.h"
+#include "traces/failure.h"
 
 #include <glib/gstdio.h>
 
@@ -51,7 +52,7 @@ static void test_refused(void)
 {
     GError *error = NULL;
     g_assert_false(probe_run(&device_cpu, "/nowhere/at/all/machine.json", NULL, NULL, &error));
-    g_assert_error(error, G_FILE_ERROR, G_FILE_ERROR_NOENT);
+    g_assert_error(error, FAILURE, FAILURE_RUNNING);
     g_error_free(error);
 }
 

@@ -38,7 +38,7 @@ static void test_order(void)
     struct queue_of_test of[MOVER_QUEUES] = {{&log, 0}, {&log, 50}, {&log, 200}, {&log, 10}};
     struct work_queues *queues = queues_new();
     for (int q = MOVER_H2D; q < MOVER_QUEUES; q++)
-        queues_start(queues, (enum mover_queue)q, note, NULL, &of[q]);
+        queues_start(queues, (enum mover_queue)q, note, NULL, &of[q], NULL);
 
     enum mover_queue where[PIECES];
     mover_ticket ticket[PIECES];
@@ -71,7 +71,7 @@ static void test_own_work(void)
     struct log log = {.numbers = g_array_new(FALSE, FALSE, sizeof(int))};
     struct queue_of_test of = {&log, 0};
     int number = 7;
-    queues_start(queues, MOVER_D2H, note, NULL, &of);
+    queues_start(queues, MOVER_D2H, note, NULL, &of, NULL);
     struct mover_after after = {.queue = {[MOVER_COMPUTE] = 1}};
     queues_put(queues, MOVER_D2H, &number, sizeof number, &after);
     g_usleep(20000);

@@ -188,9 +188,9 @@ static void test_full_meanwhile(struct run_folder *folder, gconstpointer data)
     static const char script[] = RUN_HERE
         "--steps 1000000 --save-every 1 --save saved 2> errors & "
         "until [ -e saved/trainer.json ]; do sleep 0.05; done; "
-        "head -c 15M /dev/zero > saved/ballast; head -c 2M /dev/zero > saved/more; "
-        "until grep -q 'goes on without this checkpoint' errors; do sleep 0.05; done; "
-        "rm saved/ballast saved/more; sleep 0.2; kill -TERM $!; wait $!; echo $? > status; "
+        "until grep -q 'goes on without this checkpoint' errors; do "
+        "head -c 15M /dev/zero >> saved/ballast; sleep 0.05; done 2> head-errors; "
+        "rm saved/ballast; sleep 0.2; kill -TERM $!; wait $!; echo $? > status; "
         "cp -r saved copy";
     int status = run_mounted(folder, script, NULL);
     if (status == 77) {

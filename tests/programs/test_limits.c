@@ -1,0 +1,89 @@
+/* Limits that the system sets (setrlimit) end programs with a message, never by a signal, and only
+ * if the work cannot be done otherwise. */
+#include "workshop.h"
+
+#include <string.h>
+
+#define PLATFORM "--platform " PROJECT_DIR "/platforms/a100-40gb.json "
+#define RUN      "pstar-run --model model --data text.txt --batch 2 --seq 32 --steps 2 --threads 1 "
+#define BUDGET   "--device-memory 1200KiB " PLATFORM
+
+enum { DONE = 0, FAILED = 1, DOES_NOT_FIT = 3 };
+
+static struct workshop *set_up(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, "pstar-trace synth --model model --batch 2 --seq 32 "
+                                "--precision fp32 " PLATFORM "-o good.pstar");
+    return workshop;
+}
+
+static void expect(const struct workshop *workshop, const char *limit, const char *command,
+                   int status, const char *says)
+{
+    g_autofree char *line = g_strdup_printf("sh -c 'ulimit %s && exec %s'", limit, command);
+    struct outcome outcome = workshop_run(workshop, line);
+    g_test_message("%s\nstatus %d: %s", line, outcome.status, outcome.err);
+    g_assert_cmpint(outcome.status, ==, status);
+    g_assert_nonnull(strstr(outcome.err, says));
+    outcome_clear(&outcome);
+}
+
+/* A thread's stack is as large as the limit of the first one's, so none can be created. */
+#define NO_THREADS "-s 1000000000000"
+
+static void test_threads(void)
+{
+    struct workshop *workshop = set_up();
+    struct outcome possible = workshop_run(workshop, "sh -c 'ulimit " NO_THREADS "'");
+    bool skip = possible.status != 0;
+    outcome_clear(&possible);
+    if (skip) {
+        g_test_skip("the hard limit of the stack is too low");
+    } else {
+        expect(workshop, NO_THREADS, RUN, FAILED, "pstar-run: Error creating thread");
+        expect(workshop, NO_THREADS, "pstar-sim good.pstar " BUDGET, DONE, "");
+        expect(workshop, NO_THREADS, "pstar-plan good.pstar -o plan.json " BUDGET, DONE, "");
+        workshop_must_run(workshop, "pstar-plan --verify plan.json good.pstar");
+    }
+    workshop_free(workshop);
+}
+
+/* In blocks of 512 bytes. */
+#define SMALL_FILES "-f 1"
+
+static void test_file_sizes(void)
+{
+    static const char *const commands[] = {
+        RUN "--log log.jsonl",
+        RUN "--save saved",
+        RUN "--emit-plan plan.json",
+        "pstar-trace synth --model model --batch 2 --seq 32 --precision fp32 -o out.pstar",
+        "pstar-trace export good.pstar -o out.json",
+        "pstar-sim good.pstar --json out.json " BUDGET,
+        "pstar-sim good.pstar --timeline out.json " BUDGET,
+        "pstar-plan good.pstar -o plan.json " BUDGET,
+        "pstar-report good.pstar -o page",
+    };
+    struct workshop *workshop = set_up();
+    for (size_t i = 0; i < G_N_ELEMENTS(commands); i++)
+        expect(workshop, SMALL_FILES, commands[i], FAILED, ": ");
+    expect(workshop, SMALL_FILES, RUN "--device-memory 1200KiB", DOES_NOT_FIT, "a host pool of");
+    workshop_free(workshop);
+}
+
+static void test_address_space(void)
+{
+    struct workshop *workshop = set_up();
+    expect(workshop, "-v 60000", RUN, DOES_NOT_FIT, "cannot allocate address space of");
+    workshop_free(workshop);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/limits/threads", test_threads);
+    g_test_add_func("/limits/file-sizes", test_file_sizes);
+    g_test_add_func("/limits/address-space", test_address_space);
+    return g_test_run();
+}
