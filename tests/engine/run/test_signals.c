@@ -92,16 +92,32 @@ static void test_nothing_saved(struct run_folder *folder, gconstpointer data)
     run_folder_expect(text, "nothing was saved");
 }
 
-/* One step takes many seconds, and the second signal comes within it. */
+/* Waits until the program handles the signal itself, so that it is blocked, or has taken note of
+ * it: until it is pending no more. */
+static void await_signal(GPid child, const char *field, int number, bool present)
+{
+    g_autofree char *path = g_strdup_printf("/proc/%d/status", (int)child);
+    bool found = !present;
+    while (found != present) {
+        g_autofree char *status = NULL;
+        g_assert_true(g_file_get_contents(path, &status, NULL, NULL));
+        const char *at = strstr(status, field);
+        g_assert_nonnull(at);
+        found = g_ascii_strtoull(at + strlen(field), NULL, 16) >> (number - 1) & 1;
+        g_usleep(POLL_MICROSECONDS);
+    }
+}
+
+/* One step takes minutes, and the second signal comes within it. */
 static void test_second_signal(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
     int status, err;
-    GPid child = start(folder, "--steps 2 --batch 256 --seq 32 --micro-batches 400 --save saved",
+    GPid child = start(folder, "--steps 2 --batch 256 --seq 32 --micro-batches 4000 --save saved",
                        NULL, &err);
-    g_usleep(3 * G_USEC_PER_SEC);
+    await_signal(child, "SigBlk:", SIGTERM, true);
     g_assert_cmpint(kill(child, SIGTERM), ==, 0);
-    g_usleep(G_USEC_PER_SEC / 4);
+    await_signal(child, "ShdPnd:", SIGTERM, false);
     g_assert_cmpint(waitpid(child, &status, WNOHANG), ==, 0);
     g_assert_cmpint(kill(child, SIGTERM), ==, 0);
     g_free(await_end(child, err, &status));
