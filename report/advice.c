@@ -5,6 +5,7 @@
 #include "traces/size.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Waits below this share of a step are not reported. */
 #define WORTH 0.03
@@ -15,9 +16,10 @@
 struct advised_step {
     struct contents *contents;
     const struct tracks *tracks;
-    guint number; /* of the tracks among the inputs */
+    guint number;   /* of the tracks among the inputs */
+    bool simulated; /* although the step that the advice is about was measured */
     struct track_sums phases[TRACK_NO_PHASE], all;
-    const char *trace, *machine; /* words of command lines */
+    const char *trace, *machine; /* words of command lines; the trace may be NULL */
     const char *busy, *link;     /* sections of the page */
 };
 
@@ -29,7 +31,26 @@ static char *percent(double part, double whole)
 
 static char *plan_command(const struct advised_step *step)
 {
-    return g_strdup_printf("pstar-plan %s %s -o plan.json", step->trace, step->machine);
+    return advice_plan_command(step->contents, 0);
+}
+
+/* Returns a command of pstar-sim with these options, or NULL without a trace to simulate. */
+static char *sim_command(const struct advised_step *step, const char *options)
+{
+    return step->trace ? g_strdup_printf("pstar-sim %s %s %s", step->trace, step->machine, options)
+                       : NULL;
+}
+
+/* Returns whether a sweep among the files has tried this strategy. */
+static bool has_tried(const struct report_inputs *inputs, const char *strategy)
+{
+    for (guint s = 0; s < inputs->sweeps->len; s++) {
+        g_autoptr(GPtrArray) makers = sweep_file_makers(g_ptr_array_index(inputs->sweeps, s));
+        for (guint m = 0; m < makers->len; m++)
+            if (g_str_has_prefix(g_ptr_array_index(makers, m), strategy))
+                return true;
+    }
+    return false;
 }
 
 /* Returns the phases in which the device waits for a cause: "backward (0.9 s), update (12 ms)". */
@@ -55,7 +76,7 @@ static char *claim_of(const struct advised_step *step, const char *what, enum tr
     g_autofree char *length = text_seconds(seconds);
     g_autofree char *share = percent(seconds, step->tracks->seconds);
     return g_strdup_printf("%s for %s, %s of the step%s", what, length, share,
-                           step->number ? ", in the simulation" : "");
+                           step->simulated ? ", in the simulation" : "");
 }
 
 /* Points the advice at the longest wait for this cause, with a margin around it. */
@@ -114,19 +135,27 @@ static void add_to_host(const struct advised_step *step)
     show_longest(step, TRACK_D2H, advice);
 }
 
+/* A plan says itself how far ahead it fetches. */
+static bool is_planned(const struct advised_step *step)
+{
+    const struct breakdown *subject = subject_of_advice(step->contents->breakdowns);
+    const char *maker = subject && subject->configuration ? subject->configuration->maker : NULL;
+    return !g_strcmp0(maker, "planner") || step->contents->inputs->plans->len;
+}
+
 static void add_to_device(const struct advised_step *step)
 {
     double seconds = step->all.wait_for[TRACK_H2D];
     if (seconds < WORTH * step->tracks->seconds)
         return;
     g_autofree char *phases = where(step, TRACK_H2D);
-    struct advice *advice = advice_append(
-        step->contents, seconds, step->busy,
-        claim_of(step, "The device waits for copies to the device", TRACK_H2D),
-        g_strdup_printf("This happens in %s. Fetch chunks ahead of the operators, or "
-                        "keep the chunks that are used next on the device.",
-                        phases),
-        g_strdup_printf("pstar-sim %s %s --look-ahead 0,1,2,4,8", step->trace, step->machine));
+    struct advice *advice =
+        advice_append(step->contents, seconds, step->busy,
+                      claim_of(step, "The device waits for copies to the device", TRACK_H2D),
+                      g_strdup_printf("This happens in %s. Fetch chunks ahead of the operators, or "
+                                      "keep the chunks that are used next on the device.",
+                                      phases),
+                      is_planned(step) ? NULL : sim_command(step, "--look-ahead 0,1,2,4,8"));
     show_longest(step, TRACK_H2D, advice);
 }
 
@@ -164,7 +193,7 @@ static void add_unknown(const struct advised_step *step)
                                  "program itself launches its work too late."
                                : "The trace has no copies. A simulation of the same step shows "
                                  "what the device waits for."),
-        g_strdup_printf("pstar-sim %s %s --timeline step.json", step->trace, step->machine));
+        sim_command(step, "--timeline step.json"));
     show_longest(step, TRACK_UNKNOWN, advice);
 }
 
@@ -176,6 +205,8 @@ static void add_idle_link(const struct advised_step *step)
     double said = tracks->link_said_by ? MAX(tracks->link_rate[0], tracks->link_rate[1]) : 0;
     double carried = MAX(tracks_peak_rate(tracks, TRACK_H2D), tracks_peak_rate(tracks, TRACK_D2H));
     double peak = said > 0 ? said : carried;
+    if (is_planned(step) || has_tried(step->contents->inputs, "interleave"))
+        return;
     if (!tracks->known[TRACK_H2D] || update->seconds < 0.1 * tracks->seconds || !(peak > 0))
         return;
     double h2d = update->bytes[TRACK_H2D] / update->seconds;
@@ -192,37 +223,72 @@ static void add_idle_link(const struct advised_step *step)
             "For %s, H2D carries %s and D2H carries %s, of %s that %s. Optimizer states could "
             "cross the link at this time, so that the device updates a part of the groups.",
             length, up, down, most, said > 0 ? "the link can carry" : "it reached in this step"),
-        g_strdup_printf(
-            "pstar-sim %s %s --policy opt --strategy interleave,twinflow --timeline step.json",
-            step->trace, step->machine));
+        sim_command(step, "--policy opt --strategy interleave,twinflow --timeline step.json"));
 }
 
-/* Returns the first tracks that know what the device waits for, or else the first. */
-static guint telling(const GPtrArray *all)
+/* Finds the tracks that say what the device waits for in the step that the advice is about: its
+ * own, or those of a simulation of it. Earlier steps have no say. Returns false if there are none.
+ */
+static bool find_telling(const struct contents *contents, guint *number, bool *simulated)
 {
-    for (guint i = 0; i < all->len; i++)
-        if (((const struct tracks *)g_ptr_array_index(all, i))->known[TRACK_H2D])
-            return i;
-    return 0;
+    const GPtrArray *all = contents->inputs->tracks;
+    const struct breakdown *subject = subject_of_advice(contents->breakdowns);
+    bool found = false;
+    *simulated = false;
+    for (guint i = 0; subject && i < all->len; i++) {
+        const struct tracks *tracks = g_ptr_array_index(all, i);
+        bool own = tracks == subject->tracks;
+        bool same = subject->run
+                        ? configuration_same(&tracks->configuration, &subject->run->configuration)
+                        : !subject->tracks->known[TRACK_H2D];
+        if (!own && (tracks->measured || !same || !tracks->known[TRACK_H2D]))
+            continue;
+        if (own && found)
+            continue;
+        *number = i;
+        *simulated = !own;
+        found = true;
+        if (tracks->known[TRACK_H2D])
+            break;
+    }
+    return found;
 }
 
-/* Adds advice about the first given step. */
+/* A run log says how long the device waits, but not for what. */
+static void add_log_waits(struct contents *contents)
+{
+    const struct breakdown *subject = subject_of_advice(contents->breakdowns);
+    if (!subject || !subject->run || subject->wait[TRACK_UNKNOWN] < WORTH * subject->seconds)
+        return;
+    double seconds = subject->wait[TRACK_UNKNOWN];
+    g_autofree char *length = text_seconds(seconds), *share = percent(seconds, subject->seconds);
+    advice_append(
+        contents, seconds, "bars",
+        g_strdup_printf("The device waits for %s, %s of the step", length, share),
+        g_strdup_printf("%s does not say for what. A recording of the run by pstar-collect "
+                        "does.",
+                        subject->run->origin),
+        NULL);
+}
+
+/* Adds advice about what the device waits for. */
 static void advice_add_waits(struct contents *contents)
 {
     const GPtrArray *all = contents->inputs->tracks;
-    if (!all->len || ((const struct tracks *)all->pdata[0])->operators_only)
+    struct advised_step step = {.contents = contents};
+    if (!find_telling(contents, &step.number, &step.simulated)) {
+        add_log_waits(contents);
         return;
-    g_autofree char *trace = command_trace(contents->inputs);
+    }
+    bool traced = command_has_trace(contents->inputs);
+    g_autofree char *trace = traced ? command_trace(contents->inputs) : NULL;
     g_autofree char *machine = command_machine(contents->inputs, 0);
-    guint number = telling(all);
-    g_autofree char *busy = timeline_name(number), *link = plot_name("link", number);
-    struct advised_step step = {.contents = contents,
-                                .tracks = g_ptr_array_index(all, number),
-                                .number = number,
-                                .trace = trace,
-                                .machine = machine,
-                                .busy = busy,
-                                .link = link};
+    g_autofree char *busy = timeline_name(step.number), *link = plot_name("link", step.number);
+    step.tracks = g_ptr_array_index(all, step.number);
+    step.trace = trace;
+    step.machine = machine;
+    step.busy = busy;
+    step.link = link;
     step.all = tracks_sum_all(step.tracks);
     for (int phase = 0; phase < TRACK_NO_PHASE; phase++)
         step.phases[phase] = tracks_sum(step.tracks, (enum trace_phase)phase);
@@ -266,17 +332,19 @@ static void add_freed(struct contents *contents, const struct room *room, bool p
     if (!room->updates || room->before < room->update ||
         (double)(room->before - room->update) < WORTH_BYTES * (double)room->before)
         return;
+    if (planned || has_tried(contents->inputs, "interleave"))
+        return;
     g_autofree char *trace = command_trace(contents->inputs);
     g_autofree char *machine = command_machine(contents->inputs, 0);
     g_autofree char *freed = size_format(room->before - room->update);
     g_autofree char *before = size_format(room->before), *update = size_format(room->update);
     advice_append(
-        contents, 0, planned ? "memory" : "non-model",
+        contents, 0, "non-model",
         g_strdup_printf("%s that backward frees stay unused during the update", freed),
         g_strdup_printf(
             "Before the update up to %s are in use%s, during it up to %s. Optimizer states need no "
             "copy in the update if they arrive during backward, or stay on the device.",
-            before, planned ? "" : " by activations and workspaces", update),
+            before, " by activations and workspaces", update),
         g_strdup_printf("pstar-sim %s %s --policy opt --strategy interleave,twinflow,gemini-static",
                         trace, machine));
 }
@@ -338,6 +406,33 @@ char *advice_gain(double less, double more)
     return g_strconcat(digits, " %", NULL);
 }
 
+bool advice_has_run(const struct contents *contents, const struct configuration *configuration)
+{
+    const struct breakdown *subject = subject_of_advice(contents->breakdowns);
+    return subject && subject->configuration &&
+           configuration_same(subject->configuration, configuration);
+}
+
+bool advice_is_torch(const struct report_inputs *inputs)
+{
+    const struct input_trace *input = inputs->traces->len ? g_ptr_array_index(inputs->traces, 0)
+                                                          : NULL;
+    g_autofree char *producer =
+        g_ascii_strdown(input && input->trace->producer ? input->trace->producer : "", -1);
+    return strstr(producer, "torch") != NULL;
+}
+
+char *advice_plan_command(const struct contents *contents, uint64_t device_budget)
+{
+    const struct report_inputs *inputs = contents->inputs;
+    if (inputs->plans->len || !command_has_trace(inputs))
+        return NULL;
+    g_autofree char *trace = command_trace(inputs);
+    g_autofree char *machine = command_machine(inputs, device_budget);
+    return g_strdup_printf("pstar-plan %s %s -o plan.json%s", trace, machine,
+                           advice_is_torch(inputs) ? " --emit fsdp" : "");
+}
+
 static int most_seconds_first(const void *left, const void *right)
 {
     const struct advice *a = *(struct advice *const *)left, *b = *(struct advice *const *)right;
@@ -357,9 +452,16 @@ static double waiting(const struct breakdown *breakdown, int *cause)
 }
 
 /* Returns one sentence about the first step: a given one or, without one, the fastest alternative.
- */
-static char *verdict_of(const struct breakdown *breakdown)
+ * It names the file if others are measured, too. */
+static char *verdict_of(const GPtrArray *breakdowns)
 {
+    const struct breakdown *breakdown = g_ptr_array_index(breakdowns, 0);
+    const struct breakdown *second = breakdowns->len > 1 ? g_ptr_array_index(breakdowns, 1) : NULL;
+    bool several = breakdown->measured && second && second->given && second->measured;
+    g_autofree char *of = several ? g_strdup_printf(" of %s", breakdown->run
+                                                                  ? breakdown->run->origin
+                                                                  : breakdown->tracks->origin)
+                                  : g_strdup("");
     static const char *const causes[TRACKS + 1] = {
         [TRACK_COMPUTE] = "",
         [TRACK_H2D] = ", mostly for copies to the device",
@@ -376,11 +478,11 @@ static char *verdict_of(const struct breakdown *breakdown)
             "The operators of a step take %s. A simulation shows how long it waits as well",
             length);
     if (waits < LITTLE * breakdown->seconds)
-        return g_strdup_printf("A step takes %s, and the device computes nearly all of the time",
-                               length);
+        return g_strdup_printf("A step%s takes %s, and the device computes nearly all of the time",
+                               of, length);
     g_autofree char *share = text_number("%.0f", 100 * waits / breakdown->seconds);
-    return g_strdup_printf("A step takes %s, and the device waits for %s %% of it%s", length, share,
-                           causes[cause]);
+    return g_strdup_printf("A step%s takes %s, and the device waits for %s %% of it%s", of, length,
+                           share, causes[cause]);
 }
 
 /* Returns "B is 131 ms (20 %) faster than A; the device waits for 127 ms less." */
@@ -389,6 +491,10 @@ static char *comparison_of(const struct report_inputs *inputs)
     const struct tracks *a, *b;
     if (!compare_steps(inputs, &a, &b))
         return NULL;
+    if (!compare_same_work(inputs, a, b))
+        return g_strdup_printf("%s and %s are steps of different models or batches, so neither is "
+                               "faster.",
+                               a->origin, b->origin);
     double more = b->seconds - a->seconds;
     double waits = tracks_sum_all(b).busy[TRACK_WAIT] - tracks_sum_all(a).busy[TRACK_WAIT];
     g_autofree char *length = text_seconds(fabs(more)), *waited = text_seconds(fabs(waits));
@@ -407,7 +513,7 @@ void advice_add(struct contents *contents)
 {
     contents->comparison = comparison_of(contents->inputs);
     if (contents->breakdowns->len)
-        contents->verdict = verdict_of(g_ptr_array_index(contents->breakdowns, 0));
+        contents->verdict = verdict_of(contents->breakdowns);
     advice_add_waits(contents);
     advice_add_choices(contents);
     advice_add_memory(contents);

@@ -5,76 +5,79 @@
 #include "traces/size.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Smaller gains are noise, or not worth the change. */
 #define WORTH 0.02
 
-/* Returns the first given step. May return NULL. */
-static const struct breakdown *given_of(const struct contents *contents)
+/* Returns the time of the fastest way that the files know: the newest step, a plan, or `seconds`.
+ */
+static double fastest_known(const struct contents *contents, double seconds)
 {
-    const struct breakdown *first = contents->breakdowns->len
-                                        ? g_ptr_array_index(contents->breakdowns, 0)
-                                        : NULL;
-    return first && first->given ? first : NULL;
+    const struct breakdown *given = subject_of_advice(contents->breakdowns);
+    double least = given ? MIN(given->seconds, seconds) : seconds;
+    for (guint p = 0; p < contents->inputs->plans->len; p++) {
+        const struct input_plan *input = g_ptr_array_index(contents->inputs->plans, p);
+        double planned = input->plan->predicted.iteration_seconds;
+        least = planned > 0 ? MIN(least, planned) : least;
+    }
+    return least;
+}
+
+/* Returns the command that prints a plan as settings for PyTorch. */
+static char *settings_command(const struct report_inputs *inputs, const struct input_plan *input)
+{
+    g_autofree char *plan = text_shell(input->path), *trace = command_trace(inputs);
+    return g_strdup_printf("pstar-plan --explain %s %s --emit fsdp", plan, trace);
 }
 
 static void add_plan(struct contents *contents)
 {
     const struct report_inputs *inputs = contents->inputs;
-    const struct breakdown *given = given_of(contents);
+    const struct breakdown *given = subject_of_advice(contents->breakdowns);
     const struct input_plan *input = inputs->plans->len ? g_ptr_array_index(inputs->plans, 0)
                                                         : NULL;
     double planned = input ? input->plan->predicted.iteration_seconds : 0;
-    if (!given || planned <= 0 || planned > (1 - WORTH) * given->seconds)
+    if (!given || planned <= 0 || planned > (1 - WORTH) * given->seconds ||
+        advice_has_run(contents, &input->configuration) ||
+        (given->model && input->plan->model && strcmp(given->model, input->plan->model) != 0))
         return;
     g_autofree char *length = text_seconds(planned), *less = advice_gain(planned, given->seconds);
     g_autofree char *stall = text_seconds(input->plan->predicted.stall_seconds);
+    bool torch = advice_is_torch(inputs);
     advice_append(
         contents, given->seconds - planned, "bars",
         g_strdup_printf("With the plan a step takes %s, which is %s less", length, less),
-        g_strdup_printf(
-            "Under %s the device is predicted to wait for %s of this time. Device "
-            "memory stays the same, and the losses are equal bit for bit. pstar-run trains "
-            "with it if it is given --plan.",
-            input->path, stall),
-        NULL);
+        g_strdup_printf("Under %s the device is predicted to wait for %s of this time. Device "
+                        "memory stays the same, and the losses are equal bit for bit. %s",
+                        input->path, stall,
+                        torch ? "DeepSpeed and FSDP take the settings that come nearest to it."
+                              : "pstar-run trains with it if it is given --plan."),
+        torch ? settings_command(inputs, input) : NULL);
 }
 
-/* Reports the fastest entry of the sweep that the planner did not make. Breakdowns are ordered by
- * time. */
+/* Reports the fastest entry of the sweep that the planner did not make, if it is faster than the
+ * newest step and than the plans, and not what that step did. Breakdowns are ordered by time. */
 static void add_strategy(struct contents *contents)
 {
-    const struct report_inputs *inputs = contents->inputs;
-    const struct breakdown *given = given_of(contents), *best = NULL, *plan = NULL;
-    for (guint i = 0; i < contents->breakdowns->len; i++) {
+    const struct breakdown *given = subject_of_advice(contents->breakdowns), *best = NULL;
+    for (guint i = 0; i < contents->breakdowns->len && !best; i++) {
         const struct breakdown *breakdown = g_ptr_array_index(contents->breakdowns, i);
-        if (breakdown->given || breakdown->operators_only)
-            continue;
-        if (!g_strcmp0(breakdown->maker, "planner"))
-            plan = plan ? plan : breakdown;
-        else
-            best = best ? best : breakdown;
+        if (!breakdown->given && !breakdown->operators_only &&
+            g_strcmp0(breakdown->maker, "planner"))
+            best = breakdown;
     }
-    g_autofree char *trace = command_trace(inputs), *machine = command_machine(inputs, 0);
-    if (!best || (!plan && !given))
+    if (!best || !given || advice_has_run(contents, best->configuration) ||
+        best->seconds > (1 - WORTH) * fastest_known(contents, given->seconds))
         return;
     g_autofree char *length = text_seconds(best->seconds);
-    if (plan) {
-        g_autofree char *more = text_difference(best->seconds, plan->seconds);
-        advice_append(
-            contents, fabs(best->seconds - plan->seconds) * 1e-3, "bars",
-            g_strdup_printf("The next best way, %s, would take %s", best->label, length),
-            g_strdup_printf("This is %s relative to the plan.", more),
-            g_strdup_printf("pstar-sim %s %s --policy all --strategy all", trace, machine));
-    } else if (best->seconds < (1 - WORTH) * given->seconds) {
-        g_autofree char *less = advice_gain(best->seconds, given->seconds);
-        advice_append(contents, given->seconds - best->seconds, "bars",
-                      g_strdup_printf("With %s a step would take %s, which is %s less", best->label,
-                                      length, less),
-                      g_strdup("It is the fastest entry of the sweep. The planner is never slower "
-                               "than any of its entries."),
-                      g_strdup_printf("pstar-plan %s %s -o plan.json", trace, machine));
-    }
+    g_autofree char *less = advice_gain(best->seconds, given->seconds);
+    advice_append(contents, given->seconds - best->seconds, "bars",
+                  g_strdup_printf("With %s a step would take %s, which is %s less", best->label,
+                                  length, less),
+                  g_strdup("It is the fastest entry of the sweep. The planner is never slower than "
+                           "any of its entries."),
+                  advice_plan_command(contents, 0));
 }
 
 /* Returns the entry of the sweep with the configuration that ran. May return NULL. */
@@ -98,8 +101,10 @@ static void add_chunk_size(struct contents *contents, const struct sweep_file *s
                                                                  configuration->device_budget,
                                                                  configuration->maker)
                                                : NULL;
-    if (!best || (double)figures_traffic(&best->figures) >
-                     (1 - WORTH) * (double)figures_traffic(&used->figures))
+    if (!best ||
+        (double)figures_traffic(&best->figures) >
+            (1 - WORTH) * (double)figures_traffic(&used->figures) ||
+        best->figures.iteration_seconds > used->figures.iteration_seconds)
         return;
     g_autofree char *now = size_format(used->configuration.chunk_bytes);
     g_autofree char *then = size_format(best->configuration.chunk_bytes);
@@ -119,22 +124,14 @@ static void add_chunk_size(struct contents *contents, const struct sweep_file *s
         NULL);
 }
 
-/* Compares chunk sizes for the first run or step that a sweep has an entry for. */
+/* Compares chunk sizes for the newest step, if a sweep has an entry for it. */
 static void add_chunks(struct contents *contents)
 {
     const struct report_inputs *inputs = contents->inputs;
+    const struct breakdown *given = subject_of_advice(contents->breakdowns);
     guint before = contents->advice->len;
-    for (guint s = 0; s < inputs->sweeps->len && contents->advice->len == before; s++) {
-        const struct sweep_file *sweep = g_ptr_array_index(inputs->sweeps, s);
-        for (guint r = 0; r < inputs->runs->len && contents->advice->len == before; r++)
-            add_chunk_size(
-                contents, sweep,
-                &((const struct logged_run *)g_ptr_array_index(inputs->runs, r))->configuration);
-        for (guint i = 0; i < inputs->tracks->len && contents->advice->len == before; i++)
-            add_chunk_size(
-                contents, sweep,
-                &((const struct tracks *)g_ptr_array_index(inputs->tracks, i))->configuration);
-    }
+    for (guint s = 0; given && s < inputs->sweeps->len && contents->advice->len == before; s++)
+        add_chunk_size(contents, g_ptr_array_index(inputs->sweeps, s), given->configuration);
 }
 
 void advice_add_choices(struct contents *contents)
@@ -166,7 +163,7 @@ static void add_memory(struct contents *contents, const struct sweep_file *sweep
 {
     const struct sweep_file_entry *more = sweep_file_fastest(sweep, budget, NULL);
     double slow = less->figures.iteration_seconds;
-    if (!more || more->figures.iteration_seconds > (1 - WORTH) * slow)
+    if (!more || more->figures.iteration_seconds > (1 - WORTH) * fastest_known(contents, slow))
         return;
     g_autofree char *from = size_format(less->configuration.device_budget);
     g_autofree char *to = size_format(budget), *now = text_seconds(slow);
@@ -195,7 +192,7 @@ static void add_link(struct contents *contents, const struct sweep_file *sweep,
     const struct sweep_file_entry *fast =
         sweep_file_fastest(other, slow->configuration.device_budget, NULL);
     double now = slow->figures.iteration_seconds;
-    if (!fast || fast->figures.iteration_seconds > (1 - WORTH) * now)
+    if (!fast || fast->figures.iteration_seconds > (1 - WORTH) * fastest_known(contents, now))
         return;
     g_autofree char *before = text_rate(slower_way(sweep)), *after = text_rate(slower_way(other));
     g_autofree char *length = text_seconds(fast->figures.iteration_seconds);

@@ -5,6 +5,8 @@
 #include "traces/size.h"
 
 #include <math.h>
+#include <string.h>
+#include <sys/stat.h>
 
 static void breakdown_free(void *data)
 {
@@ -22,6 +24,15 @@ static void add_phase(struct breakdown *breakdown, uint8_t phase, const struct t
         breakdown->wait[cause] += sums->wait_for[cause];
 }
 
+/* Returns 0 if the file is gone. */
+static int64_t modified_of(const char *path)
+{
+    struct stat status;
+    return stat(path, &status)
+               ? 0
+               : (int64_t)status.st_mtim.tv_sec * 1000000000 + status.st_mtim.tv_nsec;
+}
+
 static struct breakdown *breakdown_of_tracks(const struct tracks *tracks)
 {
     struct breakdown *breakdown = g_new0(struct breakdown, 1);
@@ -32,6 +43,11 @@ static struct breakdown *breakdown_of_tracks(const struct tracks *tracks)
     breakdown->maker = g_strdup(tracks->configuration.maker);
     breakdown->seconds = tracks->seconds;
     breakdown->given = !tracks->operators_only;
+    breakdown->measured = tracks->measured;
+    breakdown->modified_ns = modified_of(tracks->origin);
+    breakdown->model = tracks->model;
+    breakdown->configuration = &tracks->configuration;
+    breakdown->tracks = tracks;
     breakdown->operators_only = tracks->operators_only;
     if (!tracks->phases->len) {
         struct track_sums sums = tracks_sum_all(tracks);
@@ -51,10 +67,42 @@ static struct breakdown *breakdown_of_figures(const struct configuration *config
     struct breakdown *breakdown = g_new0(struct breakdown, 1);
     breakdown->label = configuration_short_label(configuration);
     breakdown->maker = g_strdup(configuration->maker);
+    breakdown->configuration = configuration;
     breakdown->seconds = figures->iteration_seconds;
     breakdown->compute[TRACK_NO_PHASE] = figures->iteration_seconds - figures->stall_seconds;
     breakdown->wait[TRACK_UNKNOWN] = figures->stall_seconds;
     return breakdown;
+}
+
+/* Returns NULL if the log has no times. */
+static struct breakdown *breakdown_of_run(const struct logged_run *run)
+{
+    struct plan_figures measured;
+    if (!run_log_measured(run, &measured, NULL) || !(measured.iteration_seconds > 0))
+        return NULL;
+    struct breakdown *breakdown = breakdown_of_figures(&run->configuration, &measured);
+    g_free(breakdown->label);
+    breakdown->label = g_strdup_printf("%s, measured", run->origin);
+    breakdown->given = breakdown->measured = true;
+    breakdown->modified_ns = modified_of(run->origin);
+    breakdown->model = run->model;
+    breakdown->run = run;
+    return breakdown;
+}
+
+/* Measured steps come first, the newest of them at the front. Others keep their order. */
+static void sort_given(GPtrArray *given)
+{
+    for (guint i = 1; i < given->len; i++)
+        for (guint at = i; at > 0; at--) {
+            const struct breakdown *a = given->pdata[at - 1], *b = given->pdata[at];
+            bool later = b->measured && (!a->measured || b->modified_ns > a->modified_ns);
+            if (!later)
+                break;
+            gpointer moved = given->pdata[at];
+            given->pdata[at] = given->pdata[at - 1];
+            given->pdata[at - 1] = moved;
+        }
 }
 
 static struct breakdown *breakdown_of_entry(const struct sweep_file_entry *entry)
@@ -122,6 +170,12 @@ GPtrArray *breakdowns_find(const struct report_inputs *inputs)
         struct breakdown *breakdown = breakdown_of_tracks(g_ptr_array_index(inputs->tracks, i));
         g_ptr_array_add(breakdown->operators_only ? alone : breakdowns, breakdown);
     }
+    for (guint r = 0; r < inputs->runs->len; r++) {
+        struct breakdown *breakdown = breakdown_of_run(g_ptr_array_index(inputs->runs, r));
+        if (breakdown)
+            g_ptr_array_add(breakdowns, breakdown);
+    }
+    sort_given(breakdowns);
     for (guint p = 0; p < inputs->plans->len; p++) {
         const struct input_plan *input = g_ptr_array_index(inputs->plans, p);
         if (input->plan->predicted.iteration_seconds > 0 && !has_timeline(inputs, input))
@@ -134,6 +188,12 @@ GPtrArray *breakdowns_find(const struct report_inputs *inputs)
     g_ptr_array_extend_and_steal(breakdowns, others);
     g_ptr_array_extend_and_steal(breakdowns, alone);
     return breakdowns;
+}
+
+const struct breakdown *subject_of_advice(const GPtrArray *breakdowns)
+{
+    const struct breakdown *first = breakdowns->len ? g_ptr_array_index(breakdowns, 0) : NULL;
+    return first && first->given ? first : NULL;
 }
 
 static bool predict_by_plan(const struct report_inputs *inputs, struct prediction *prediction)
@@ -218,6 +278,20 @@ bool compare_steps(const struct report_inputs *inputs, const struct tracks **a,
     *a = steps[0];
     *b = steps[1];
     return true;
+}
+
+bool compare_same_work(const struct report_inputs *inputs, const struct tracks *a,
+                       const struct tracks *b)
+{
+    const struct input_trace *first = inputs_trace_of(inputs, a),
+                             *second = inputs_trace_of(inputs, b);
+    if (a->model && b->model && strcmp(a->model, b->model) != 0)
+        return false;
+    if (!first || !second)
+        return true;
+    const struct trace *one = first->trace, *other = second->trace;
+    return one->batch == other->batch && one->sequence == other->sequence &&
+           one->micro_batches == other->micro_batches;
 }
 
 static void add_spans(GArray *changes, GHashTable *places, const GArray *spans, int which)

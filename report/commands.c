@@ -13,6 +13,14 @@
 /* Rates that differ by less are the same link. */
 #define SAME_LINK 0.05
 
+bool command_has_trace(const struct report_inputs *inputs)
+{
+    bool named = inputs->traces->len > 0;
+    for (guint s = 0; s < inputs->sweeps->len; s++)
+        named = named || ((const struct sweep_file *)inputs->sweeps->pdata[s])->trace;
+    return named;
+}
+
 char *command_trace(const struct report_inputs *inputs)
 {
     if (inputs->traces->len)

@@ -66,6 +66,16 @@ void advice_add(struct contents *contents);
 void advice_add_choices(struct contents *contents);
 void advice_add_hardware(struct contents *contents);
 
+/* Returns whether the plan is what the newest run did already. */
+bool advice_has_run(const struct contents *contents, const struct configuration *configuration);
+
+/* Returns whether the first trace is of PyTorch, whose users take settings of DeepSpeed or FSDP. */
+bool advice_is_torch(const struct report_inputs *inputs);
+
+/* Returns the command that plans, with settings for PyTorch if the trace is of PyTorch, or NULL if
+ * a plan is given already or no trace to plan for. Free with g_free. */
+char *advice_plan_command(const struct contents *contents, uint64_t device_budget);
+
 /* Returns how much less `less` is than `more`, as "12 %". Free with g_free. */
 char *advice_gain(double less, double more);
 
@@ -73,6 +83,9 @@ char *advice_gain(double less, double more);
  * changed until the next call. */
 struct advice *advice_append(struct contents *contents, double seconds, const char *plot,
                              char *claim, char *detail, char *command);
+
+/* Returns whether a file names a trace that commands can take. */
+bool command_has_trace(const struct report_inputs *inputs);
 
 /* Returns the trace's file, quoted for a shell: a given one, or the sweep's. Free with g_free. */
 char *command_trace(const struct report_inputs *inputs);

@@ -96,14 +96,18 @@ static void add_accuracy(struct contents *contents)
     }
     if (!of)
         return;
-    char *answer = equal == of ? g_strdup("exact") : g_strdup_printf("%u of %u", equal, of);
-    g_autofree char *percent = isnan(worst) ? NULL : text_number("%.2g", 100 * worst);
-    g_autofree char *time = percent ? g_strdup_printf("; step time within %s %%", percent)
-                                    : g_strdup("");
-    add(contents, "Predicted beside measured", answer,
-        g_strdup_printf("%u of %u counts and peaks are equal%s, in %u configuration%s", equal, of,
-                        time, contents->predictions->len,
-                        contents->predictions->len > 1 ? "s" : ""));
+    const char *many = contents->predictions->len > 1 ? "s" : "";
+    add(contents, "Predicted bytes, copies and peaks",
+        equal == of ? g_strdup("exact") : g_strdup_printf("%u of %u", equal, of),
+        g_strdup_printf("%u of %u counts and peaks are equal to the measured ones, in %u "
+                        "configuration%s",
+                        equal, of, contents->predictions->len, many));
+    if (isnan(worst))
+        return;
+    g_autofree char *percent = text_number(worst < 0.095 ? "%.2g" : "%.0f", 100 * worst);
+    add(contents, "Predicted step time", g_strdup_printf("within %s %%", percent),
+        g_strdup_printf("of the measured time, in %u configuration%s", contents->predictions->len,
+                        many));
 }
 
 /* Finds the first step from which the loss stays below the entropy. Returns false if there is none.

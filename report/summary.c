@@ -94,6 +94,19 @@ static json_t *plots_of(const struct contents *contents)
     return figures;
 }
 
+/* Returns the figure of a section of the page, in which a timeline may stand for a figure. */
+static const char *figure_of(const struct contents *contents, const char *section)
+{
+    for (guint i = 0; i < contents->plots->len; i++) {
+        const struct plot *plot = g_ptr_array_index(contents->plots, i);
+        g_autofree char *timeline = plot->timeline < 0 ? NULL
+                                                       : timeline_name((unsigned)plot->timeline);
+        if (!g_strcmp0(timeline, section))
+            return plot->name;
+    }
+    return section;
+}
+
 static json_t *advice_of(const struct contents *contents)
 {
     json_t *all = json_array();
@@ -103,7 +116,7 @@ static json_t *advice_of(const struct contents *contents)
         json_object_set_new(object, "claim", string_of(advice->claim));
         json_object_set_new(object, "detail", string_of(advice->detail));
         json_object_set_new(object, "command", string_of(advice->command));
-        json_object_set_new(object, "figure", string_of(advice->plot));
+        json_object_set_new(object, "figure", string_of(figure_of(contents, advice->plot)));
         json_array_append_new(all, object);
     }
     return all;

@@ -515,7 +515,7 @@ static double peak_of(const struct report_inputs *inputs, const struct tracks *t
 struct text_table *table_compare(const struct report_inputs *inputs)
 {
     const struct tracks *a, *b;
-    if (!compare_steps(inputs, &a, &b))
+    if (!compare_steps(inputs, &a, &b) || !compare_same_work(inputs, a, b))
         return NULL;
     struct text_table *table = table_new("Side by side", "|A|B|B beside A");
     const struct track_sums all[2] = {tracks_sum_all(a), tracks_sum_all(b)};
@@ -537,7 +537,7 @@ struct text_table *table_compare(const struct report_inputs *inputs)
 struct text_table *table_compare_operators(const struct report_inputs *inputs)
 {
     const struct tracks *a, *b;
-    if (!compare_steps(inputs, &a, &b))
+    if (!compare_steps(inputs, &a, &b) || !compare_same_work(inputs, a, b))
         return NULL;
     g_autoptr(GArray) changes = compare_names(a, b);
     struct text_table *table = table_new("Largest differences", "|A|B|Difference");

@@ -1,8 +1,11 @@
 /* Advice about a step under plain offloading that waits for every copy. */
 #include "report/contents.h"
 #include "tests/report/sample.h"
+#include "traces/trace_file.h"
 
+#include <glib/gstdio.h>
 #include <string.h>
+#include <utime.h>
 
 static const struct advice *advice_with(const struct contents *contents, const char *part)
 {
@@ -72,12 +75,176 @@ static void test_busy(void)
 static void test_choices(void)
 {
     struct sample *sample = sample_new("");
-    const char *const paths[] = {sample->timeline, sample->trace, sample->sweep, sample->run, NULL};
+    const char *const paths[] = {sample->timeline, sample->trace, sample->sweep, NULL};
     struct report_inputs *inputs;
     struct contents *contents = contents_of(paths, &inputs);
     const struct advice *best = advice_with(contents, "a step would take 16.0 ms");
     g_assert_nonnull(strstr(best->claim, "60 % less"));
     g_assert_cmpstr(best->plot, ==, "bars");
+    contents_free(contents);
+    inputs_free(inputs);
+    sample_free(sample);
+}
+
+static bool says(const struct contents *contents, const char *part)
+{
+    for (guint i = 0; i < contents->advice->len; i++)
+        if (strstr(((const struct advice *)contents->advice->pdata[i])->claim, part))
+            return true;
+    return false;
+}
+
+static void set_time(const char *path, time_t seconds)
+{
+    struct utimbuf times = {seconds, seconds};
+    g_assert_cmpint(g_utime(path, &times), ==, 0);
+}
+
+/* A plan that is predicted to take 10 ms. */
+static void write_timed_plan(const struct sample *sample)
+{
+    struct trace *trace = sample_trace("");
+    struct plan *plan = sample_plan(trace, SAMPLE_DEVICE_BYTES);
+    GError *error = NULL;
+    plan->predicted.iteration_seconds = 0.010;
+    plan_write(plan, sample->plan, &error);
+    g_assert_no_error(error);
+    plan_free(plan);
+    trace_free(trace);
+}
+
+/* The newest run is what the verdict and the advice are about, in any order of the files. What it
+ * did already is no advice: the sample's run is that of the plan. */
+static void test_newest(void)
+{
+    struct sample *sample = sample_new("");
+    const char *const paths[] = {sample->run, sample->trace, sample->policy_run, sample->plan,
+                                 NULL};
+    struct report_inputs *inputs;
+    write_timed_plan(sample);
+    set_time(sample->run, 1000);
+    set_time(sample->policy_run, 2000);
+    struct contents *contents = contents_of(paths, &inputs);
+    g_assert_nonnull(strstr(contents->verdict,
+                            "policy_run.jsonl takes 20.5 ms, and the device waits "
+                            "for 24 % of it"));
+    g_assert_true(says(contents, "With the plan a step takes 10.0 ms"));
+    contents_free(contents);
+    inputs_free(inputs);
+
+    set_time(sample->run, 3000);
+    contents = contents_of(paths, &inputs);
+    g_assert_nonnull(strstr(contents->verdict, "/run.jsonl takes 20.5 ms"));
+    g_assert_false(says(contents, "With the plan"));
+    contents_free(contents);
+    inputs_free(inputs);
+    sample_free(sample);
+}
+
+/* The log of a run alone says how long a step takes and waits. */
+static void test_log(void)
+{
+    struct sample *sample = sample_new("");
+    const char *const paths[] = {sample->run, NULL};
+    struct report_inputs *inputs;
+    struct contents *contents = contents_of(paths, &inputs);
+    g_assert_cmpstr(contents->verdict, ==,
+                    "A step takes 20.5 ms, and the device waits for 24 % of it");
+    g_assert_true(says(contents, "The device waits for 5.00 ms, 24 % of the step"));
+    contents_free(contents);
+    inputs_free(inputs);
+    sample_free(sample);
+}
+
+/* The sweep's steps take 16 ms, and those of the newest run 4 ms: no entry is advised. */
+static void test_slower(void)
+{
+    struct sample *sample = sample_new("");
+    g_autofree char *text = sample_read(sample->policy_run);
+    GString *log = g_string_new(text);
+    g_string_replace(log, "\"iteration_seconds\": 0.0", "\"iteration_seconds\": 0.00", 0);
+    g_string_replace(log, "\"policy\": \"fifo\"", "\"policy\": \"lru\"", 0);
+    g_autofree char *fast = sample_file(sample, "fast.jsonl", log->str);
+    const char *const paths[] = {fast, sample->sweep, sample->trace, NULL};
+    struct report_inputs *inputs;
+    struct contents *contents = contents_of(paths, &inputs);
+    g_assert_nonnull(strstr(contents->verdict, "A step takes 2.05 ms"));
+    g_assert_false(says(contents, "would take"));
+    g_assert_false(says(contents, "Chunks of"));
+    contents_free(contents);
+    inputs_free(inputs);
+    g_string_free(log, TRUE);
+    sample_free(sample);
+}
+
+/* Steps of two models are not compared. */
+static void test_models(void)
+{
+    struct sample *sample = sample_new("");
+    g_autofree char *text = sample_read(sample->timeline);
+    GString *timeline = g_string_new(text);
+    g_string_replace(timeline, "\"model\": \"sample\"", "\"model\": \"other\"", 0);
+    g_autofree char *other = sample_file(sample, "other.json", timeline->str);
+    const char *const paths[] = {sample->timeline, other, NULL};
+    struct report_inputs *inputs;
+    struct contents *contents = contents_of(paths, &inputs);
+    g_assert_true(g_str_has_suffix(contents->comparison,
+                                   "are steps of different models or batches, so neither is "
+                                   "faster."));
+    for (guint i = 0; i < contents->tables->len; i++)
+        g_assert_cmpstr(((const struct text_table *)contents->tables->pdata[i])->title, !=,
+                        "Side by side");
+    contents_free(contents);
+    inputs_free(inputs);
+    g_string_free(timeline, TRUE);
+    sample_free(sample);
+}
+
+/* A trace of PyTorch: the command prints settings that PyTorch's users can take. */
+static void test_torch(void)
+{
+    struct sample *sample = sample_new("");
+    struct trace *trace = sample_trace("");
+    GError *error = NULL;
+    g_free(trace->producer);
+    trace->producer = g_strdup("PyTorch profiler");
+    g_remove(sample->trace);
+    trace_write(trace, sample->trace, &error);
+    g_assert_no_error(error);
+    const char *const paths[] = {sample->timeline, sample->trace, NULL};
+    struct report_inputs *inputs;
+    struct contents *contents = contents_of(paths, &inputs);
+    const struct advice *first = g_ptr_array_index(contents->advice, 0);
+    g_assert_true(g_str_has_prefix(first->command, "pstar-plan "));
+    g_assert_true(g_str_has_suffix(first->command, " -o plan.json --emit fsdp"));
+    contents_free(contents);
+    inputs_free(inputs);
+    trace_free(trace);
+    sample_free(sample);
+}
+
+static const struct highlight *highlight_of(const struct contents *contents, const char *question)
+{
+    for (guint i = 0; i < contents->highlights->len; i++) {
+        const struct highlight *highlight = g_ptr_array_index(contents->highlights, i);
+        if (!strcmp(highlight->question, question))
+            return highlight;
+    }
+    g_error("no highlight \"%s\"", question);
+}
+
+/* Bytes are exact; the time, which is off, is said apart from them. */
+static void test_exact(void)
+{
+    struct sample *sample = sample_new("");
+    const char *const paths[] = {sample->trace, sample->plan, sample->run, NULL};
+    struct report_inputs *inputs;
+    write_timed_plan(sample);
+    struct contents *contents = contents_of(paths, &inputs);
+    const struct highlight *bytes = highlight_of(contents, "Predicted bytes, copies and peaks");
+    g_assert_cmpstr(bytes->answer, ==, "exact");
+    g_assert_null(strstr(bytes->detail, "time"));
+    g_assert_cmpstr(highlight_of(contents, "Predicted step time")->answer, ==, "within 105 %");
     contents_free(contents);
     inputs_free(inputs);
     sample_free(sample);
@@ -89,5 +256,11 @@ int main(int argc, char **argv)
     g_test_add_func("/report/advice/openings", test_openings);
     g_test_add_func("/report/advice/busy", test_busy);
     g_test_add_func("/report/advice/choices", test_choices);
+    g_test_add_func("/report/advice/newest", test_newest);
+    g_test_add_func("/report/advice/log", test_log);
+    g_test_add_func("/report/advice/slower", test_slower);
+    g_test_add_func("/report/advice/models", test_models);
+    g_test_add_func("/report/advice/torch", test_torch);
+    g_test_add_func("/report/advice/exact", test_exact);
     return g_test_run();
 }

@@ -30,7 +30,7 @@ static void test_alone(void)
     check_alone(sample->plan, sample, NULL, 0, "pstar-collect -o run.pstar");
     check_alone(sample->sweep, sample, "heat", 5 * 5, "--log run.jsonl");
     check_alone(sample->timeline, sample, "link", 3 * 5 + 1, "--json sweep.json");
-    check_alone(sample->run, sample, "loss", 2 * 5, "pstar-sim run.pstar");
+    check_alone(sample->run, sample, "loss", 3 * 5, "pstar-sim run.pstar");
     sample_free(sample);
 }
 
@@ -70,7 +70,7 @@ static void test_twice(void)
     g_autofree char *folder = sample_path(sample, "out");
     g_autofree char *drawn = sample_path(sample, "out/figures");
     g_assert_cmpuint(sample_count(folder), ==, 3); /* page, figures, notes */
-    g_assert_cmpuint(sample_count(drawn), ==, 11); /* the loss in five files, and mine */
+    g_assert_cmpuint(sample_count(drawn), ==, 16); /* bars, the loss and the times, and mine */
     g_assert_true(g_file_test(mine, G_FILE_TEST_EXISTS));
     g_assert_true(g_file_test(notes, G_FILE_TEST_EXISTS));
     sample_free(sample);

@@ -59,8 +59,8 @@ static void test_many(void)
     drawn_check(sample, "sweep");
     drawn_check(sample, "loss");
     g_autofree char *loss = drawn_path(sample, "loss", "-phone.svg"), *svg = sample_read(loss);
-    g_assert_nonnull(strstr(svg, "<text>10000</text>"));
-    g_assert_nonnull(strstr(svg, "<text>15000</text>"));
+    g_assert_nonnull(strstr(svg, "<text> 10000</text>"));
+    g_assert_nonnull(strstr(svg, "<text> 15000</text>"));
     g_autofree char *page = drawn_page(sample);
     g_assert_cmpuint(strlen(page), <, 2000000);
     g_string_free(sweep, TRUE);

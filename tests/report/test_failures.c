@@ -55,7 +55,7 @@ static void test_without_gnuplot(void)
     write_without(sample, empty, "no such terminal");
     g_autofree char *lazy = sample_file(sample, "bin/gnuplot", "#!/bin/sh\nexit 0\n");
     g_chmod(lazy, 0755);
-    write_without(sample, empty, "gnuplot did not write loss.svg");
+    write_without(sample, empty, "gnuplot did not write bars.svg");
     sample_free(sample);
 }
 

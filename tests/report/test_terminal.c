@@ -15,7 +15,7 @@ static void check_numbers(const char *text)
     for (g_regex_match(bar, text, 0, &match); g_match_info_matches(match);
          g_match_info_next(match, NULL))
         bars++;
-    g_assert_cmpuint(bars, ==, 3); /* the timeline, the plan's policy and fifo */
+    g_assert_cmpuint(bars, ==, 4); /* the run, the timeline, the policies opt and fifo */
 }
 
 static void test_text(void)
@@ -40,7 +40,7 @@ static void test_text(void)
         "Loss\n",
         "How busy each resource is, by phase: ",
         "Best of the sweep",
-        ". The device waits for the optimizer on the host",
+        ". The device waits for 5.00 ms",
     };
     const char *at = text;
     for (size_t i = 0; i < G_N_ELEMENTS(shown); i++) {
