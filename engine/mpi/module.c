@@ -4,7 +4,6 @@
 #include "engine/ranks.h"
 
 #include <mpi.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,20 +94,18 @@ static void stay_alive(struct mpi_ranks *mpi)
     hear_beats(mpi, now);
 }
 
-/* Waits for the requests. Other ranks may share the cores, so it sleeps if that takes long. */
+/* Waits for the requests. It sleeps if that takes long, because other threads may need the core;
+ * giving it away without sleeping would cost a time slice wherever others compute. */
 static void wait_for(struct mpi_ranks *mpi, int count, MPI_Request *requests)
 {
-    enum { EAGER_TRIES = 200, SLEEP_US = 50 };
+    enum { EAGER_TRIES = 100, SLEEP_US = 20, SLEEPS_A_LOOK = 100 };
     int complete = 0;
-    for (uint32_t tries = 0;; tries++) {
+    for (uint32_t tries = 0; !complete; tries++) {
         MPI_Testall(count, requests, &complete, MPI_STATUSES_IGNORE);
-        if (complete)
-            return;
-        if (tries < EAGER_TRIES)
-            sched_yield();
-        else
-            g_usleep(SLEEP_US);
-        if (tries % EAGER_TRIES == 0)
+        if (complete || tries < EAGER_TRIES)
+            continue;
+        g_usleep(SLEEP_US);
+        if (tries % SLEEPS_A_LOOK == 0)
             stay_alive(mpi);
     }
 }
