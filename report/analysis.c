@@ -149,17 +149,32 @@ static void add_sweep(const struct sweep_file *sweep, const GPtrArray *plans, GP
     }
 }
 
+/* Returns whether the timeline is of the plan. */
+static bool is_timeline_of(const struct tracks *tracks, const struct input_plan *input)
+{
+    return !tracks->measured && !tracks->operators_only &&
+           !g_strcmp0(tracks->configuration.maker, input->configuration.maker) &&
+           fabs(tracks->seconds - input->plan->predicted.iteration_seconds) < 1e-6;
+}
+
 /* Returns whether a timeline of the plan is among the files; it says more than the plan. */
 static bool has_timeline(const struct report_inputs *inputs, const struct input_plan *input)
 {
+    for (guint i = 0; i < inputs->tracks->len; i++)
+        if (is_timeline_of(g_ptr_array_index(inputs->tracks, i), input))
+            return true;
+    return false;
+}
+
+const struct tracks *tracks_of_plan(const struct report_inputs *inputs,
+                                    const struct input_plan *input)
+{
     for (guint i = 0; i < inputs->tracks->len; i++) {
         const struct tracks *tracks = g_ptr_array_index(inputs->tracks, i);
-        if (!tracks->measured && !tracks->operators_only &&
-            !g_strcmp0(tracks->configuration.maker, input->configuration.maker) &&
-            fabs(tracks->seconds - input->plan->predicted.iteration_seconds) < 1e-6)
-            return true;
+        if (is_timeline_of(tracks, input))
+            return tracks;
     }
-    return false;
+    return NULL;
 }
 
 GPtrArray *breakdowns_find(const struct report_inputs *inputs)

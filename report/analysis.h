@@ -28,6 +28,10 @@ struct breakdown {
  * at its largest memory. Steps made of operators alone come last. */
 GPtrArray *breakdowns_find(const struct report_inputs *inputs);
 
+/* Returns the tracks of a step that ran, or was simulated, with the plan. May return NULL. */
+const struct tracks *tracks_of_plan(const struct report_inputs *inputs,
+                                    const struct input_plan *input);
+
 struct prediction {
     const struct logged_run *run;
     const char *predictor;                     /* the file of the plan or of the sweep */

@@ -38,7 +38,13 @@ static void replay_plans(struct contents *contents)
         const struct input_plan *plan = g_ptr_array_index(contents->inputs->plans, p);
         if (!plan->trace || !plan->trace->trace->operator_count)
             continue;
-        struct replayed replayed = {plan, memory_replay(plan->trace->trace, plan->plan)};
+        const struct trace *trace = plan->trace->trace;
+        const struct tracks *tracks = tracks_of_plan(contents->inputs, plan);
+        struct replayed replayed = {plan, memory_replay(trace, plan->plan)};
+        if (tracks && memory_take_times(replayed.memory, trace, tracks))
+            replayed.memory->timed_by = tracks->origin;
+        else
+            memory_add_waits(replayed.memory, trace, plan->plan);
         g_array_append_val(contents->replays, replayed);
     }
 }

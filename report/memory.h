@@ -25,8 +25,10 @@ struct memory_phase {
 
 struct memory {
     uint32_t moment_count;
-    uint64_t host_pool_bytes;                   /* pinned: all slots, and staging */
-    bool timed;                                 /* the trace has durations */
+    uint64_t host_pool_bytes; /* pinned: all slots, and staging */
+    bool timed;               /* the trace has durations */
+    bool waits;               /* times include the waiting of the device */
+    const char *timed_by; /* the file whose step the times are of; NULL if they are the plan's */
     struct memory_moment *moments;              /* [moment_count] */
     GArray *phases;                             /* struct memory_phase, in order of time */
     uint32_t peak;                              /* the first moment with the most bytes */
@@ -37,6 +39,16 @@ struct memory {
 /* `plan` must have passed plan_check against `trace`. */
 struct memory *memory_replay(const struct trace *trace, const struct plan *plan);
 void memory_free(struct memory *memory);
+
+/* Gives the moments the times of a step that ran, or was simulated, with the plan. Returns false if
+ * it lacks operators; nothing changes then. */
+bool memory_take_times(struct memory *memory, const struct trace *trace,
+                       const struct tracks *tracks);
+
+/* Gives the moments times that include waiting: where the plan's copies take longer than its
+ * operators, stretched so that the step takes as long as the plan predicts. Does nothing if the
+ * plan or the trace has no times. */
+void memory_add_waits(struct memory *memory, const struct trace *trace, const struct plan *plan);
 
 /* Returns the bytes of chunks and of non-model data. */
 uint64_t memory_total(const struct memory_moment *moment);

@@ -130,7 +130,24 @@ static void append_axes(struct plot *plot, const struct memory *memory, uint64_t
                            "    set xrange [0:duration/second]\n    set yrange [0:top/byte]\n"
                            "    set ylabel 'device memory, %s' textcolor rgb ink\n"
                            "    set xlabel '%s%s' offset 0,0.6 textcolor rgb ink\n",
-                           byte.name, memory->timed ? "operator time, " : "", second.name);
+                           byte.name,
+                           memory->waits   ? "time in the step, "
+                           : memory->timed ? "operator time, "
+                                           : "",
+                           second.name);
+}
+
+/* Returns a sentence about the time axis. */
+static char *times_text(const struct memory *memory)
+{
+    if (memory->timed_by)
+        return g_strdup_printf(" The times are those of %s.", memory->timed_by);
+    return g_strdup(
+        memory->waits   ? " The time is that of the plan's prediction; its waiting is drawn "
+                          "where its copies take longer than its operators. The plan's "
+                          "timeline, if it is given, says it exactly."
+        : memory->timed ? " The time axis shows operators only, without waiting for copies."
+                        : " The trace has no durations, so all operators are equally wide.");
 }
 
 static void describe_device(struct plot *plot, const struct input_plan *input,
@@ -146,6 +163,7 @@ static void describe_device(struct plot *plot, const struct input_plan *input,
     g_autofree char *duration = memory->timed ? text_seconds(memory_duration(memory))
                                               : g_strdup("unknown time");
     g_autofree char *where = g_strdup_printf("moment %u, %s", memory->peak, busiest->name);
+    g_autofree char *times = times_text(memory);
     plot->alt = g_strdup_printf(
         "Stacked areas over one iteration of %s: the bytes of each chunk list, with non-model data "
         "on top. A dashed line is the budget of %s. The peak, %s, is at %s.",
@@ -154,9 +172,7 @@ static void describe_device(struct plot *plot, const struct input_plan *input,
         "Device memory under %s while each operator runs: chunks by list, with activations and "
         "workspaces (non-model data) on top. The peak is %s (%s in chunks, %s non-model) at "
         "%s.%s%s",
-        input->path, total, chunks, non_model, where,
-        memory->timed ? " The time axis shows operators only, without waiting for copies."
-                      : " The trace has no durations, so all operators are equally wide.",
+        input->path, total, chunks, non_model, where, times,
         budget_shown ? "" : " The budget is higher than the picture.");
 }
 
@@ -306,7 +322,11 @@ struct plot *plot_host(const struct input_plan *plan, const struct memory *memor
                            "    set xrange [0:duration/second]\n    set yrange [0:1.2*pool/byte]\n"
                            "    set ylabel 'host memory, %s' textcolor rgb ink\n"
                            "    set xlabel '%s%s' offset 0,0.6 textcolor rgb ink\n",
-                           byte.name, memory->timed ? "operator time, " : "", second.name);
+                           byte.name,
+                           memory->waits   ? "time in the step, "
+                           : memory->timed ? "operator time, "
+                                           : "",
+                           second.name);
     g_autoptr(GArray) phases = memory_phases(memory);
     phase_bands_append(plot->drawing, phases, duration);
     append_host_stack(plot->drawing, &host_parts);

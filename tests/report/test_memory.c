@@ -106,6 +106,69 @@ static void test_time(void)
     trace_free(trace);
 }
 
+static void check_moments(const struct memory *memory, const struct trace *trace, double seconds)
+{
+    double end = 0;
+    bool waits = false;
+    g_assert_true(memory->waits);
+    for (uint32_t m = 0; m < memory->moment_count; m++) {
+        const struct memory_moment *moment = &memory->moments[m];
+        double length = moment->end - moment->start;
+        double runs = (double)trace->operators[m].duration_ns * 1e-9;
+        g_assert_cmpfloat_with_epsilon(moment->start, end, 1e-12);
+        g_assert_cmpfloat(length, >=, runs - 1e-9);
+        waits = waits || length > runs + 1e-9;
+        end = moment->end;
+    }
+    g_assert_true(waits);
+    g_assert_cmpfloat_with_epsilon(memory_duration(memory), seconds, 1e-9);
+}
+
+/* The operators take 16 ms. The step takes as long as the plan says, waiting included. The first
+ * forward finds all that it needs, so it does not wait. */
+static void test_waits(void)
+{
+    struct trace *trace = sample_trace("");
+    struct plan *plan = sample_plan(trace, SAMPLE_DEVICE_BYTES);
+    struct memory *memory = memory_replay(trace, plan);
+    memory_add_waits(memory, trace, plan); /* the plan has no times */
+    g_assert_false(memory->waits);
+    g_assert_cmpfloat_with_epsilon(memory_duration(memory), 0.016, 1e-12);
+    plan->predicted.iteration_seconds = 0.040;
+    memory_add_waits(memory, trace, plan);
+    check_moments(memory, trace, 0.040);
+    g_assert_cmpfloat_with_epsilon(memory->moments[0].end, 0.001, 1e-9);
+    memory_free(memory);
+    plan_free(plan);
+    trace_free(trace);
+}
+
+/* A step in which each operator takes twice as long and waits for as long again. */
+static void test_taken(void)
+{
+    struct trace *trace = sample_trace("");
+    struct plan *plan = sample_plan(trace, SAMPLE_DEVICE_BYTES);
+    struct memory *memory = memory_replay(trace, plan);
+    struct tracks *tracks = tracks_new("timeline.json");
+    double at = 0;
+    for (uint32_t m = 0; m + 1 < trace->operator_count; m++) {
+        double runs = (double)trace->operators[m].duration_ns * 1e-9;
+        tracks_add(tracks, TRACK_COMPUTE, at, at + 2 * runs, trace->operators[m].name);
+        at += 4 * runs;
+    }
+    tracks->seconds = 0.064;
+    g_assert_false(memory_take_times(memory, trace, tracks)); /* the last operator is missing */
+    g_assert_false(memory->waits);
+    tracks_add(tracks, TRACK_COMPUTE, at, at + 0.001, trace->operators[11].name);
+    g_assert_true(memory_take_times(memory, trace, tracks));
+    check_moments(memory, trace, 0.064);
+    g_assert_cmpfloat_with_epsilon(memory->moments[5].start, 4 * 0.006, 1e-9);
+    tracks_free(tracks);
+    memory_free(memory);
+    plan_free(plan);
+    trace_free(trace);
+}
+
 static bool is_drawn(struct plot *plot)
 {
     bool drawn = plot != NULL;
@@ -144,6 +207,8 @@ int main(int argc, char **argv)
     g_test_add_func("/report/memory/everything_resident", test_everything_resident);
     g_test_add_func("/report/memory/little_room", test_little_room);
     g_test_add_func("/report/memory/time", test_time);
+    g_test_add_func("/report/memory/waits", test_waits);
+    g_test_add_func("/report/memory/taken", test_taken);
     g_test_add_func("/report/memory/flat", test_flat);
     return g_test_run();
 }

@@ -67,7 +67,7 @@ static void test_all_figures(void)
     sample_free(sample);
 }
 
-/* Host memory is drawn if it changes over the step. */
+/* Host memory is drawn if it changes over the step, and memory over the time of the step. */
 static void test_host(void)
 {
     if (!drawn_has_gnuplot())
@@ -76,11 +76,14 @@ static void test_host(void)
     struct trace *trace = sample_trace("");
     struct plan *plan = sample_plan(trace, SAMPLE_LITTLE_BYTES);
     GError *error = NULL;
+    plan->predicted.iteration_seconds = 0.040;
     plan_write(plan, sample->plan, &error);
     g_assert_no_error(error);
     const char *const files[] = {sample->trace, sample->plan, NULL};
     g_free(drawn_report(sample, files, REPORT_TEXT));
     drawn_check(sample, "host");
+    g_autofree char *path = drawn_path(sample, "memory", ".svg"), *svg = sample_read(path);
+    g_assert_nonnull(strstr(svg, "<text>time in the step, ms</text>"));
     plan_free(plan);
     trace_free(trace);
     sample_free(sample);
