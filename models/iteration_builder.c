@@ -57,6 +57,13 @@ static void update_accesses(struct iteration_builder *builder, tensor_id tensor)
     append(builder, tensor, TRACE_EXP_AVG_SQ, TRACE_UPDATE);
 }
 
+/* A forward operator reads its parameter, or what an operator before it has gathered. */
+static bool reads_list(const struct iteration_builder *builder, const struct model_operator *op)
+{
+    return op->kind == MODEL_GATHER ||
+           (model_operator_is_forward(op) && !model_shares_parameters(builder->job));
+}
+
 static void operator_accesses(struct iteration_builder *builder, const struct model_operator *op)
 {
     for (int which = 0; which < 2; which++) {
@@ -67,13 +74,9 @@ static void operator_accesses(struct iteration_builder *builder, const struct mo
         else if (op->kind == MODEL_REDUCE)
             append(builder, op->t[which], TRACE_GRAD,
                    op->accumulate ? TRACE_UPDATE : TRACE_OVERWRITE);
-        else if (op->kind == MODEL_GATHER)
+        else if (reads_list(builder, op))
             append(builder, op->t[which], TRACE_PARAM, TRACE_READ);
-        else if (model_operator_is_forward(op) && model_shares_parameters(builder->job))
-            continue;
-        else if (model_operator_is_forward(op))
-            append(builder, op->t[which], TRACE_PARAM, TRACE_READ);
-        else
+        else if (!model_operator_is_forward(op))
             backward_access(builder, op, which);
     }
 }

@@ -4,6 +4,8 @@
 #include "engine/ranks.h"
 
 #include <mpi.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -330,6 +332,16 @@ static void mpi_close(struct ranks *ranks)
 
 static const struct ranks_ops mpi_ops = {mpi_transfer, mpi_fail, mpi_close};
 
+/* Signals are for the program's own threads. MPI's inherit the mask. */
+static void start_thread(struct mpi_ranks *mpi)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    mpi->thread = g_thread_new("mpi", serve, mpi);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
 /* The module's entry: engine/ranks.c. `count` is the number of processes that the launcher started.
  */
 __attribute__((visibility("default"))) struct ranks *pstar_ranks_open(uint32_t count,
@@ -343,7 +355,7 @@ struct ranks *pstar_ranks_open(uint32_t count, GError **error)
     g_mutex_init(&mpi->lock);
     g_cond_init(&mpi->changed);
     ranks_init_turns(&mpi->ranks);
-    mpi->thread = g_thread_new("mpi", serve, mpi);
+    start_thread(mpi);
     g_mutex_lock(&mpi->lock);
     wait_until_done(mpi);
     g_mutex_unlock(&mpi->lock);

@@ -261,10 +261,12 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
 
 /* ---- ranks that die or hang ---- */
 
-/* Starts three ranks that tell their process numbers in files, and waits until they train. */
+/* Starts three ranks that tell their process numbers in files and save when they are stopped, and
+ * waits until they train. */
 static GPid start(const struct run_folder *folder, int *err)
 {
-    g_auto(GStrv) program = run_folder_command("--steps 1000000 --log log.jsonl");
+    g_auto(GStrv) program = run_folder_command("--steps 1000000 --log log.jsonl "
+                                               "--save saved");
     g_autofree char *line = g_strjoinv(" ", program);
     g_autofree char *all = g_strdup_printf(
         "mpirun --oversubscribe -n 3 sh -c 'echo $$ >pid.$OMPI_COMM_WORLD_RANK; exec %s'", line);
@@ -284,22 +286,45 @@ static GPid start(const struct run_folder *folder, int *err)
     return child;
 }
 
-static void test_loss_of_a_rank(struct run_folder *folder, gconstpointer data)
+/* Sends rank 1 a signal. Returns what all ranks printed until the end, and the status. */
+static char *signal_rank(struct run_folder *folder, int number, int *status)
 {
-    int number = GPOINTER_TO_INT(data), err, status;
+    int err;
     GPid child = start(folder, &err);
-    g_autofree char *path = run_folder_path(folder, "pid.1"), *pid = NULL, *text = NULL;
+    g_autofree char *path = run_folder_path(folder, "pid.1"), *pid = NULL;
+    char *text = NULL;
     g_assert_true(g_file_get_contents(path, &pid, NULL, NULL));
     g_assert_cmpint(kill(atoi(pid), number), ==, 0);
     GIOChannel *channel = g_io_channel_unix_new(err);
     g_io_channel_set_close_on_unref(channel, TRUE);
     g_assert_cmpint(g_io_channel_read_to_end(channel, &text, NULL, NULL), ==, G_IO_STATUS_NORMAL);
     g_io_channel_unref(channel);
-    g_assert_cmpint(waitpid(child, &status, 0), ==, child);
+    g_assert_cmpint(waitpid(child, status, 0), ==, child);
     g_test_message("%s", text);
-    g_assert_true(WIFEXITED(status) && WEXITSTATUS(status) != 0);
+    g_assert_true(WIFEXITED(*status));
+    return text;
+}
+
+static void test_loss_of_a_rank(struct run_folder *folder, gconstpointer data)
+{
+    int number = GPOINTER_TO_INT(data), status;
+    g_autofree char *text = signal_rank(folder, number, &status);
+    g_assert_cmpint(WEXITSTATUS(status), !=, 0);
+    g_assert_false(run_folder_has(folder, "saved/trainer.json"));
     run_folder_expect(text, "rank 1 ");
     run_folder_expect(text, number == SIGSTOP ? "has not answered" : "Killed");
+}
+
+/* A signal to one rank stops all after a step, and they save. */
+static void test_signal(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    int status;
+    g_autofree char *text = signal_rank(folder, SIGTERM, &status);
+    g_assert_cmpint(WEXITSTATUS(status), ==, 128 + SIGTERM);
+    g_assert_cmpuint(count_messages(text), ==, 1);
+    run_folder_expect(text, "; --resume saved goes on");
+    must_run(folder, 1, "--resume saved --steps 100000000 --dry-run");
 }
 
 static void add(const char *path, const void *data,
@@ -322,6 +347,7 @@ int main(int argc, char **argv)
     add("/ranks/plan", NULL, test_plan);
     add("/ranks/differences", NULL, test_differences);
     add("/ranks/refusals", NULL, test_refusals);
+    add("/ranks/signal", NULL, test_signal);
     add("/ranks/killed", GINT_TO_POINTER(SIGKILL), test_loss_of_a_rank);
     add("/ranks/stopped", GINT_TO_POINTER(SIGSTOP), test_loss_of_a_rank);
     return g_test_run();
