@@ -53,7 +53,8 @@ char *text_gnuplot(const char *text)
 
 char *text_shell(const char *text)
 {
-    char *printable = text_printable(text);
+    g_autofree char *whole = text_printable(text);
+    char *printable = g_strconcat(*whole == '-' ? "./" : "", whole, NULL); /* not an option */
     size_t plain = strspn(printable, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                      "0123456789_-+=./,:@%");
     if (plain > 0 && !printable[plain])

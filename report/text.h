@@ -22,7 +22,8 @@ void text_append_html(GString *html, const char *text);
  * Labels must be drawn "noenhanced", so that _ ^ { } are shown as they are. */
 char *text_gnuplot(const char *text);
 
-/* Returns printable text as a word of a POSIX shell, quoted only if necessary. */
+/* Returns a printable path as a word of a POSIX shell, quoted only if necessary. One that begins
+ * with a dash begins with ./ then. */
 char *text_shell(const char *text);
 
 /* Returns "1.46 s", "312 ms", "8.1 µs" or "0 s", with three significant digits. Infinity and NAN
