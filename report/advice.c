@@ -226,30 +226,54 @@ static void add_idle_link(const struct advised_step *step)
         sim_command(step, "--policy opt --strategy interleave,twinflow --timeline step.json"));
 }
 
-/* Finds the tracks that say what the device waits for in the step that the advice is about: its
- * own, or those of a simulation of it. Earlier steps have no say. Returns false if there are none.
- */
+/* A copy of the step before or after may be in the recording of a step. */
+#define NEARLY 0.02
+
+/* Returns whether the recording moved the bytes of each step of the run, exactly in one direction
+ * and nearly in the other: then it is of this run, or of one that did the same. */
+static bool moved_as(const struct tracks *tracks, const struct logged_run *run)
+{
+    struct plan_figures measured;
+    const struct track_sums all = tracks_sum_all(tracks);
+    if (!run_log_measured(run, &measured, NULL))
+        return false;
+    double h2d = fabs(all.bytes[TRACK_H2D] - (double)measured.h2d_bytes);
+    double d2h = fabs(all.bytes[TRACK_D2H] - (double)measured.d2h_bytes);
+    return (h2d < 1 || d2h < 1) && h2d <= NEARLY * (double)measured.h2d_bytes + 1 &&
+           d2h <= NEARLY * (double)measured.d2h_bytes + 1;
+}
+
+/* Returns whether the tracks say what the device waits for in this step, although they are not its
+ * own: a simulation of it, or a recording of the run that the log is of. */
+static bool tells(const struct tracks *tracks, const struct breakdown *subject)
+{
+    if (!tracks->known[TRACK_H2D])
+        return false;
+    if (!subject->run)
+        return !tracks->measured && !subject->tracks->known[TRACK_H2D];
+    return tracks->measured
+               ? moved_as(tracks, subject->run)
+               : configuration_same(&tracks->configuration, &subject->run->configuration);
+}
+
+/* Finds the tracks that say what the device waits for in the step that the advice is about. Earlier
+ * steps have no say. Returns false if there are none. */
 static bool find_telling(const struct contents *contents, guint *number, bool *simulated)
 {
     const GPtrArray *all = contents->inputs->tracks;
     const struct breakdown *subject = subject_of_advice(contents->breakdowns);
-    bool found = false;
-    *simulated = false;
-    for (guint i = 0; subject && i < all->len; i++) {
+    bool found = false, exact = false;
+    for (guint i = 0; subject && i < all->len && !exact; i++) {
         const struct tracks *tracks = g_ptr_array_index(all, i);
-        bool own = tracks == subject->tracks;
-        bool same = subject->run
-                        ? configuration_same(&tracks->configuration, &subject->run->configuration)
-                        : !subject->tracks->known[TRACK_H2D];
-        if (!own && (tracks->measured || !same || !tracks->known[TRACK_H2D]))
+        bool own = tracks == subject->tracks, other = !own && tells(tracks, subject);
+        if (!own && !other)
             continue;
-        if (own && found)
+        exact = tracks->known[TRACK_H2D] && (own || tracks->measured);
+        if (found && own && !exact) /* a simulation says more */
             continue;
         *number = i;
-        *simulated = !own;
+        *simulated = !tracks->measured && !own;
         found = true;
-        if (tracks->known[TRACK_H2D])
-            break;
     }
     return found;
 }
@@ -458,10 +482,11 @@ static char *verdict_of(const GPtrArray *breakdowns)
     const struct breakdown *breakdown = g_ptr_array_index(breakdowns, 0);
     const struct breakdown *second = breakdowns->len > 1 ? g_ptr_array_index(breakdowns, 1) : NULL;
     bool several = breakdown->measured && second && second->given && second->measured;
-    g_autofree char *of = several ? g_strdup_printf(" of %s", breakdown->run
-                                                                  ? breakdown->run->origin
-                                                                  : breakdown->tracks->origin)
-                                  : g_strdup("");
+    g_autofree char *file = several
+                                ? g_path_get_basename(breakdown->run ? breakdown->run->origin
+                                                                     : breakdown->tracks->origin)
+                                : NULL;
+    g_autofree char *of = several ? g_strdup_printf(" of %s", file) : g_strdup("");
     static const char *const causes[TRACKS + 1] = {
         [TRACK_COMPUTE] = "",
         [TRACK_H2D] = ", mostly for copies to the device",

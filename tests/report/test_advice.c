@@ -134,7 +134,7 @@ static void test_newest(void)
 
     set_time(sample->run, 3000);
     contents = contents_of(paths, &inputs);
-    g_assert_nonnull(strstr(contents->verdict, "/run.jsonl takes 20.5 ms"));
+    g_assert_nonnull(strstr(contents->verdict, " of run.jsonl takes 20.5 ms"));
     g_assert_false(says(contents, "With the plan"));
     contents_free(contents);
     inputs_free(inputs);
@@ -153,6 +153,46 @@ static void test_log(void)
     g_assert_true(says(contents, "The device waits for 5.00 ms, 24 % of the step"));
     contents_free(contents);
     inputs_free(inputs);
+    sample_free(sample);
+}
+
+/* Adds a recording that computes for 10 ms, moves these bytes for 5 ms, and waits for them. */
+static void add_recording(struct report_inputs *inputs, uint64_t h2d, uint64_t d2h)
+{
+    struct tracks *tracks = tracks_new("recorded.pstar");
+    tracks->measured = tracks->known[TRACK_COMPUTE] = true;
+    tracks->known[TRACK_H2D] = tracks->known[TRACK_D2H] = true;
+    tracks->seconds = 0.015;
+    tracks_add(tracks, TRACK_COMPUTE, 0, 0.010, "forward");
+    tracks_add(tracks, TRACK_H2D, 0.010, 0.015, "H2D")->bytes = h2d;
+    tracks_add(tracks, TRACK_D2H, 0, 0.001, "D2H")->bytes = d2h;
+    tracks_complete(tracks);
+    g_ptr_array_add(inputs->tracks, tracks);
+}
+
+/* A recording that moved what each step of the log moved says what the device waits for; one that
+ * moved something else is of another run. */
+static void test_recorded(void)
+{
+    struct sample *sample = sample_new("");
+    struct trace *trace = sample_trace("");
+    struct plan *plan = sample_plan(trace, SAMPLE_DEVICE_BYTES);
+    const char *const paths[] = {sample->run, NULL};
+    for (int same = 0; same < 2; same++) {
+        GError *error = NULL;
+        struct report_inputs *inputs = inputs_read(paths, &error);
+        g_assert_no_error(error);
+        add_recording(inputs, plan->predicted.h2d_bytes + (same ? 1 : 1000),
+                      plan->predicted.d2h_bytes);
+        struct contents *contents = contents_new(inputs);
+        g_assert_cmpint(says(contents, "waits for copies to the device for 5.00 ms"), ==, same);
+        g_assert_cmpint(says(contents, "The device waits for 5.00 ms"), ==, !same);
+        g_assert_false(says(contents, "in the simulation"));
+        contents_free(contents);
+        inputs_free(inputs);
+    }
+    plan_free(plan);
+    trace_free(trace);
     sample_free(sample);
 }
 
@@ -258,6 +298,7 @@ int main(int argc, char **argv)
     g_test_add_func("/report/advice/choices", test_choices);
     g_test_add_func("/report/advice/newest", test_newest);
     g_test_add_func("/report/advice/log", test_log);
+    g_test_add_func("/report/advice/recorded", test_recorded);
     g_test_add_func("/report/advice/slower", test_slower);
     g_test_add_func("/report/advice/models", test_models);
     g_test_add_func("/report/advice/torch", test_torch);

@@ -70,7 +70,8 @@ static char *asked_by_page(const char *line)
     const char *url = json_string_value(json_object_get(what, "url"));
     const char *initiator = json_string_value(json_object_get(what, "initiator"));
     bool net = url && (g_str_has_prefix(url, "http") || g_str_has_prefix(url, "ws"));
-    char *asked = net && initiator && strcmp(initiator, "not an origin") ? g_strdup(url) : NULL;
+    char *asked = net && initiator && strcmp(initiator, "not an origin") != 0 ? g_strdup(url)
+                                                                              : NULL;
     json_decref(event);
     return asked;
 }

@@ -73,6 +73,8 @@ static void append_result(GString *sweep, unsigned chunk, unsigned budget, unsig
         ms * 1e-3);
 }
 
+#define SCALE "              @ 100 ms  % 110 ms  # 120 ms  * 130 ms  + 140 ms  = 150 ms  - 160 ms"
+
 /* The map is shaded by characters, has its numbers, and a scale. The largest chunks do not fit the
  * smallest memory. */
 static void test_heat(void)
@@ -95,8 +97,7 @@ static void test_heat(void)
                                         "\n       10 KiB ....",
                                         ".... 180 ms .....",
                                         "1 KiB                ",
-                                        "              @ 100 ms  % 110 ms  # 120 ms  * 130 ms  + "
-                                        "140 ms  = 150 ms  - 160 ms  . 170 ms\n"};
+                                        SCALE};
     for (size_t i = 0; i < G_N_ELEMENTS(shown); i++)
         if (!strstr(text, shown[i]))
             g_error("no \"%s\" in %s", shown[i], text);
