@@ -83,10 +83,13 @@ static void hear_beats(struct mpi_ranks *mpi, gint64 now)
     MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
 }
 
-/* Called again and again while the thread waits for anything. */
+/* Called again and again, while the thread waits for anything and between its works. */
 static void stay_alive(struct mpi_ranks *mpi)
 {
+    enum { LOOK_MS = 20 };
     gint64 now = g_get_monotonic_time() / 1000;
+    if (now - mpi->last_look < LOOK_MS)
+        return;
     g_mutex_lock(&mpi->lock);
     int failed = mpi->failed;
     g_mutex_unlock(&mpi->lock);
@@ -100,15 +103,14 @@ static void stay_alive(struct mpi_ranks *mpi)
  * giving it away without sleeping would cost a time slice wherever others compute. */
 static void wait_for(struct mpi_ranks *mpi, int count, MPI_Request *requests)
 {
-    enum { EAGER_TRIES = 100, SLEEP_US = 20, SLEEPS_A_LOOK = 100 };
+    enum { EAGER_TRIES = 100, SLEEP_US = 20 };
     int complete = 0;
     for (uint32_t tries = 0; !complete; tries++) {
         MPI_Testall(count, requests, &complete, MPI_STATUSES_IGNORE);
         if (complete || tries < EAGER_TRIES)
             continue;
         g_usleep(SLEEP_US);
-        if (tries % SLEEPS_A_LOOK == 0)
-            stay_alive(mpi);
+        stay_alive(mpi);
     }
 }
 
@@ -258,6 +260,7 @@ static void *serve(void *data)
     while (joined)
         switch (next_work(mpi)) {
         case WORK_TRANSFER:
+            stay_alive(mpi); /* transfers may follow each other without a wait */
             run_transfer(mpi);
             finish_work(mpi);
             break;
