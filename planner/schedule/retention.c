@@ -32,6 +32,13 @@ static double place_of(chunk_id chunk)
     return turns - floor(turns);
 }
 
+static uint64_t weigh(const struct retention *retention, chunk_id chunk, struct reuse_copies copies)
+{
+    return (copies.fetches * (uint64_t)retention->weights[0] +
+            copies.writes * (uint64_t)retention->weights[1]) *
+           retention->reuses->copy_bytes[chunk];
+}
+
 /* Returns what retaining the interval saves beside the retained ones. */
 static double value_of(const struct retention *retention, uint32_t g,
                        const struct retention_bias *bias)
@@ -39,8 +46,12 @@ static double value_of(const struct retention *retention, uint32_t g,
     const double parameter_share = (double)bias->parameter_share / BIAS_PARTS;
     const struct reuse *reuse = &retention->reuses->items[g];
     bool preferred = !(reuse->flags & REUSE_DIRTIES) && place_of(reuse->chunk) < parameter_share;
-    return (double)reuses_saved(retention->reuses, g, retention->retained) *
-           (preferred ? BIAS_FACTOR : 1);
+    struct reuse_copies saved = reuses_saved(retention->reuses, g, retention->retained);
+    double value = (double)weigh(retention, reuse->chunk, saved);
+    uint32_t epoch = saved.writes ? 0 : reuses_epoch(retention->reuses, g);
+    if (epoch)
+        value += (double)weigh(retention, reuse->chunk, (struct reuse_copies){.writes = 1}) / epoch;
+    return value * (preferred ? BIAS_FACTOR : 1);
 }
 
 static int most_worth_first(const void *left, const void *right)
@@ -105,6 +116,19 @@ static void retain_nothing(struct retention *retention)
                                  !reuse_span(reuses, &reuses->items[g]);
 }
 
+/* Must follow retain_nothing. */
+static void weigh_directions(struct retention *retention, uint32_t d2h_share)
+{
+    const struct reuses *reuses = retention->reuses;
+    retention->weights[0] = BIAS_PARTS - d2h_share;
+    retention->weights[1] = d2h_share;
+    retention->cost_most = 0;
+    for (uint32_t c = 0; c < reuses->chunk_count; c++)
+        retention->cost_most += weigh(retention, c,
+                                      reuses_chunk_copies(reuses, c, retention->retained));
+    retention->cost = retention->cost_most;
+}
+
 struct retention *retention_new(const struct reuses *reuses)
 {
     struct retention *retention = g_new0(struct retention, 1);
@@ -119,8 +143,9 @@ struct retention *retention_new(const struct reuses *reuses)
     g_autofree double *price = g_new(double, reuses->moment_count);
     for (uint32_t m = 0; m < reuses->moment_count; m++)
         price[m] = 1;
-    rank_reuses(retention, price, &(struct retention_bias){0});
-    retention->traffic = retention->most = reuses_traffic(reuses, retention->retained);
+    rank_reuses(retention, price, &(struct retention_bias){.d2h_share = BIAS_PARTS / 2});
+    retention->traffic = retention->traffic_most = reuses_traffic(reuses, retention->retained);
+    weigh_directions(retention, BIAS_PARTS / 2);
     return retention;
 }
 
@@ -157,8 +182,11 @@ static void set(struct retention *retention, uint32_t g, bool retained)
     const struct reuses *reuses = retention->reuses;
     const struct reuse *reuse = &reuses->items[g];
     int64_t bytes = (int64_t)reuses->slot_bytes[reuse->chunk] * (retained ? 1 : -1);
-    uint64_t saved = reuses_saved(reuses, g, retention->retained);
-    retention->traffic = retained ? retention->traffic - saved : retention->traffic + saved;
+    struct reuse_copies saved = reuses_saved(reuses, g, retention->retained);
+    uint64_t copied = (saved.fetches + saved.writes) * reuses->copy_bytes[reuse->chunk];
+    uint64_t cost = weigh(retention, reuse->chunk, saved);
+    retention->traffic = retained ? retention->traffic - copied : retention->traffic + copied;
+    retention->cost = retained ? retention->cost - cost : retention->cost + cost;
     retention->retained[g] = retained;
     headroom_take(retention->headroom, next_moment(reuses, reuse->from), reuse_span(reuses, reuse),
                   bytes);
@@ -185,7 +213,8 @@ static void clear(struct retention *retention)
     headroom_reset(retention->headroom, retention->reuses->room);
     headroom_take(retention->headroom, 0, retention->reuses->moment_count,
                   (int64_t)retention->reserve);
-    retention->traffic = retention->most;
+    retention->traffic = retention->traffic_most;
+    retention->cost = retention->cost_most;
 }
 
 /* Retains exactly the intervals of `retained`. */
@@ -205,6 +234,26 @@ static int64_t largest_chunk(const struct reuses *reuses)
     for (uint32_t c = 0; c < reuses->chunk_count; c++)
         largest = MAX(largest, reuses->slot_bytes[c]);
     return (int64_t)largest;
+}
+
+static int larger_first(const void *left, const void *right)
+{
+    const uint64_t *a = left, *b = right;
+    return *a == *b ? 0 : *a > *b ? -1 : 1;
+}
+
+/* Half of the bytes lie in chunks of at least this size. */
+static uint64_t typical_chunk(const struct reuses *reuses)
+{
+    g_autofree uint64_t *bytes = g_memdup2(reuses->slot_bytes, reuses->chunk_count * sizeof *bytes);
+    uint64_t all = 0, larger = 0;
+    uint32_t c = 0;
+    qsort(bytes, reuses->chunk_count, sizeof *bytes, larger_first);
+    for (uint32_t i = 0; i < reuses->chunk_count; i++)
+        all += bytes[i];
+    for (; c + 1 < reuses->chunk_count && 2 * (larger + bytes[c]) < all; c++)
+        larger += bytes[c];
+    return bytes[c];
 }
 
 /* Returns the values of the intervals in `order`, 0 for others. */
@@ -231,6 +280,9 @@ void retention_choose(struct retention *retention, const struct retention_bias *
 {
     if (retention->reuses->count == 0)
         return;
+    retention->reserve = bias->reserve * typical_chunk(retention->reuses) / 2;
+    clear(retention);
+    weigh_directions(retention, bias->d2h_share);
     uint32_t moments = retention->reuses->moment_count;
     int64_t largest = largest_chunk(retention->reuses);
     g_autofree uint8_t *best = g_memdup2(retention->retained, retention->reuses->count);
@@ -377,10 +429,10 @@ void retention_improve(struct retention *retention, GRand *random, uint32_t roun
 {
     g_autoptr(GArray) changed = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     g_autofree uint8_t *best = g_memdup2(retention->retained, retention->reuses->count);
-    uint64_t least = retention->traffic;
+    uint64_t least = retention->cost;
     for (uint32_t round = 0; retention->order->len && round < rounds; round++) {
         double tolerance = 1 + TOLERANCE * (rounds - round) / rounds;
-        uint64_t before = retention->traffic;
+        uint64_t before = retention->cost;
         if (stop && g_atomic_int_get(stop))
             break;
         g_array_set_size(changed, 0);
@@ -389,10 +441,10 @@ void retention_improve(struct retention *retention, GRand *random, uint32_t roun
         else
             evict_some(retention, random, changed);
         fill_blurred(retention, random, changed);
-        if (retention->traffic > before && (double)retention->traffic > (double)least * tolerance)
+        if (retention->cost > before && (double)retention->cost > (double)least * tolerance)
             undo(retention, changed);
-        if (retention->traffic < least) {
-            least = retention->traffic;
+        if (retention->cost < least) {
+            least = retention->cost;
             memcpy(best, retention->retained, retention->reuses->count);
         }
     }

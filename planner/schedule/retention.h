@@ -13,7 +13,9 @@ struct retention {
     struct headroom *headroom; /* free bytes beside the retained chunks and the reserve; negative
                                   only if the room of `reuses`, less the reserve, is */
     uint64_t traffic;          /* bytes an iteration */
-    uint64_t most;             /* traffic if only intervals without moments are retained */
+    uint64_t cost;             /* the same, with the directions' weights: what is minimised */
+    uint64_t traffic_most, cost_most; /* if only intervals without moments are retained */
+    uint32_t weights[2];              /* of a byte from host to device, and from device to host */
     uint64_t reserve; /* bytes of the room that retained chunks may not take, at every moment */
     GArray *order;    /* uint32_t: intervals that can be retained, best value for the room first */
     uint32_t *
@@ -26,6 +28,9 @@ struct retention {
 struct retention_bias {
     uint8_t parameter_share; /* of BIAS_PARTS: share of the chunks whose intervals without a write
                                 come first */
+    uint8_t d2h_share; /* of BIAS_PARTS: the weight of a byte from device to host, beside the rest
+                          for a byte the other way; half of them weighs bytes alike */
+    uint8_t reserve;   /* room that retained chunks leave free, in halves of a typical chunk */
     bool spread; /* of the chunks that are used once, evict some here and there instead of side by
                     side */
 };

@@ -192,13 +192,33 @@ static bool need_not_return(const struct reuses *reuses, uint32_t g, const uint8
     return false;
 }
 
-uint64_t reuses_saved(const struct reuses *reuses, uint32_t g, const uint8_t *retained)
+struct reuse_copies reuses_saved(const struct reuses *reuses, uint32_t g, const uint8_t *retained)
 {
     const struct reuse *reuse = &reuses->items[g];
     bool write = !(reuse->flags & REUSE_FLUSH) && is_dirty(reuses, g, retained) &&
                  need_not_return(reuses, g, retained);
-    bool fetch = reuse->flags & REUSE_REFETCH;
-    return (uint64_t)(write + fetch) * reuses->copy_bytes[reuse->chunk];
+    return (struct reuse_copies){.fetches = (reuse->flags & REUSE_REFETCH) != 0, .writes = write};
+}
+
+uint32_t reuses_epoch(const struct reuses *reuses, uint32_t g)
+{
+    uint32_t chunk = reuses->items[g].chunk, first = reuses->first[chunk],
+             end = reuses->first[chunk + 1], begin = g, count = 0;
+    while (!(reuses->items[begin].flags & REUSE_DIRTIES)) {
+        if (reuses->items[begin].flags & REUSE_DEAD)
+            return 0;
+        begin = (begin > first ? begin : end) - 1;
+        if (begin == g)
+            return 0;
+    }
+    for (uint32_t h = begin;; count++) {
+        uint32_t flags = reuses->items[h].flags;
+        if (count && (h == begin || flags & (REUSE_DIRTIES | REUSE_DEAD)))
+            return count;
+        if (flags & (REUSE_FLUSH | REUSE_LEAVES | REUSE_DEAD))
+            return 0;
+        h = h + 1 < end ? h + 1 : first;
+    }
 }
 
 uint64_t reuses_traffic(const struct reuses *reuses, const uint8_t *retained)

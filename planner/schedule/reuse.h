@@ -64,9 +64,13 @@ struct reuse_copies reuses_chunk_copies(const struct reuses *reuses, uint32_t ch
 /* Returns the bytes that these copies move. */
 uint64_t reuses_chunk_traffic(const struct reuses *reuses, chunk_id chunk, const uint8_t *retained);
 
-/* Returns the bytes that retaining interval `g` saves beside the other retained ones; the value of
- * retained[g] is ignored. */
-uint64_t reuses_saved(const struct reuses *reuses, uint32_t g, const uint8_t *retained);
+/* Returns the copies that retaining interval `g` saves beside the other retained ones, at most one
+ * of each kind; the value of retained[g] is ignored. */
+struct reuse_copies reuses_saved(const struct reuses *reuses, uint32_t g, const uint8_t *retained);
+
+/* Returns the number of intervals from the write that makes the chunk dirty in interval `g` to the
+ * next one. Retaining all of them saves a write-back. 0 if nothing saves it. */
+uint32_t reuses_epoch(const struct reuses *reuses, uint32_t g);
 
 /* Returns the bytes of the whole iteration, including activations of host operators. */
 uint64_t reuses_traffic(const struct reuses *reuses, const uint8_t *retained);

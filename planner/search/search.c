@@ -83,21 +83,44 @@ static void try_again(struct search *search, enum effort_level effort, uint32_t 
     search_run(search, search_run_plans);
 }
 
-/* Tries other biases with the best layouts: up to `most` more and less, in steps. */
-static void try_biases(struct search *search, uint32_t layouts, int step, int most)
+/* The numbers of a bias that are searched one after the other. */
+enum bias_number { BIAS_PARAMETER_SHARE, BIAS_D2H_SHARE, BIAS_RESERVE, BIAS_NUMBERS };
+static const uint8_t bias_least[] = {0, 1, 0}, bias_most[] = {BIAS_PARTS, BIAS_PARTS - 1, 8};
+
+static uint8_t *number_of(struct retention_bias *bias, enum bias_number number)
+{
+    return number == BIAS_PARAMETER_SHARE ? &bias->parameter_share
+           : number == BIAS_D2H_SHARE     ? &bias->d2h_share
+                                          : &bias->reserve;
+}
+
+/* Tries one other number in the biases of the best layouts: up to `most` more and less, in steps.
+ */
+static void try_bias(struct search *search, enum bias_number number, uint32_t layouts, int step,
+                     int most)
 {
     g_autofree uint32_t *best = g_new(uint32_t, layouts);
     uint32_t count = trials_rank(search->trials, search->options.objective, true, best, layouts);
-    for (uint32_t i = 0; i < count && search->options.objective != OBJECTIVE_TRAFFIC; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         const struct trial trial = *search_trial(search, best[i]);
-        search->bias = trial.bias;
+        struct retention_bias bias = trial.bias;
+        int now = *number_of(&bias, number);
         for (int change = -most; change <= most; change += step) {
-            int parameter_share = trial.bias.parameter_share + change;
-            search->bias.parameter_share = (uint8_t)CLAMP(parameter_share, 0, BIAS_PARTS);
+            *number_of(&bias, number) = (uint8_t)CLAMP(now + change, bias_least[number],
+                                                       bias_most[number]);
+            search->bias = bias;
             search_add_once(search, trial.layout, trial.placement);
         }
     }
     search_run(search, search_run_plans);
+}
+
+/* Biases trade time against traffic. */
+static void try_biases(struct search *search, uint32_t layouts, int step, int most)
+{
+    for (int number = 0; number < BIAS_NUMBERS; number++)
+        if (search->options.objective != OBJECTIVE_TRAFFIC)
+            try_bias(search, (enum bias_number)number, layouts, step, most);
 }
 
 static const struct layout_choice *choice_at(const struct search *search, guint index)
@@ -147,14 +170,18 @@ static void try_baselines(struct search *search)
     search->certain = false;
 }
 
-/* Tries the best layouts with parts of the optimizer on the host. */
-static void try_placements(struct search *search)
+/* Tries the best layouts with parts of the optimizer on the host, and with this weight of copies to
+ * the host; 0 stands for that of each layout's best trial. */
+static void try_placements(struct search *search, uint8_t d2h_share)
 {
     uint32_t best[PLACED_LAYOUTS];
     uint32_t count = trials_rank(search->trials, search->options.objective, true, best,
                                  PLACED_LAYOUTS);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t layout = search_trial(search, best[i])->layout;
+        search->bias = search_trial(search, best[i])->bias;
+        if (d2h_share)
+            search->bias.d2h_share = d2h_share;
         for (uint16_t parts = COARSE_PARTS; parts < PLACEMENT_PARTS; parts += COARSE_PARTS) {
             for (uint16_t tail = 0; tail <= COARSE_PARTS; tail += COARSE_PARTS)
                 search_add_once(search, layout,
@@ -246,7 +273,8 @@ static void try_spread(struct search *search)
     for (uint32_t i = 0; i < count; i++) {
         const struct trial trial = *search_trial(search, best[i]);
         struct placement placement = trial.placement;
-        search->bias = (struct retention_bias){trial.bias.parameter_share, true};
+        search->bias = trial.bias;
+        search->bias.spread = true;
         for (int less = 0; less < SPREAD_LESS && placement.parts >= placement.tail; less++) {
             search_add_once(search, trial.layout, placement);
             placement.parts = (uint16_t)MAX(placement.parts - COARSE_PARTS / 8, 0);
@@ -318,7 +346,11 @@ static void place_optimizer(struct search *search)
     if (!found_any(search))
         try_layouts(search, all_on_host);
     try_biases(search, PLACED_LAYOUTS, 2, BIAS_PARTS);
-    try_placements(search);
+    try_placements(search, 0);
+    if (!is_long(search)) {
+        try_placements(search, 1);
+        try_placements(search, BIAS_PARTS - 1);
+    }
     try_mix(search);
     for (int step = COARSE_PARTS / 2; step > 0; step /= 2) {
         descend(search, step);
@@ -430,6 +462,7 @@ static void search_broad(struct search *search)
         try_baselines(search);
     begin_stage(search, search->context.strategies ? "placed the optimizer" : "compared layouts");
     search->bias.parameter_share = traffic ? 0 : BIAS_PARTS / 2;
+    search->bias.d2h_share = BIAS_PARTS / 2;
     if (search->context.strategies)
         place_optimizer(search);
     else

@@ -195,6 +195,8 @@ void search_add_once(struct search *search, uint32_t layout, struct placement pl
         const struct trial *trial = search_trial(search, i);
         if (trial->effort == EFFORT_1 && trial->layout == layout &&
             trial->bias.parameter_share == search->bias.parameter_share &&
+            trial->bias.d2h_share == search->bias.d2h_share &&
+            trial->bias.reserve == search->bias.reserve &&
             trial->bias.spread == search->bias.spread &&
             placement_same(&trial->placement, &placement))
             return;

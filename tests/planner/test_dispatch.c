@@ -71,7 +71,8 @@ static void set_up(struct fixture *f, GRand *random)
                                     .host_budget = UINT64_MAX};
     f->candidate = candidate_new(&f->job, &spec, &on_host, &needed, NULL);
     g_assert_nonnull(f->candidate);
-    retention_choose(f->candidate->retention, &(struct retention_bias){0, false});
+    retention_choose(f->candidate->retention,
+                     &(struct retention_bias){.d2h_share = BIAS_PARTS / 2});
 }
 
 static void tear_down(struct fixture *f)

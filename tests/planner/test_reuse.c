@@ -193,6 +193,8 @@ static struct retention_bias random_bias(GRand *random)
 {
     return (struct retention_bias){
         .parameter_share = (uint8_t)g_rand_int_range(random, 0, BIAS_PARTS + 1),
+        .d2h_share = (uint8_t)g_rand_int_range(random, 1, BIAS_PARTS),
+        .reserve = (uint8_t)g_rand_int_range(random, 0, 4),
         .spread = g_rand_boolean(random)};
 }
 
@@ -296,7 +298,9 @@ static void test_small_iterations_against_enumeration(void)
         if (f.candidate && f.candidate->retention->order->len <= REUSES_ENUMERATED) {
             uint64_t least = enumerate(f.candidate->reuses, f.candidate->retention->order);
             tight += check_bound(f.candidate->reuses, least, random) == least;
-            const struct retention_bias bias = random_bias(random);
+            struct retention_bias bias = random_bias(random);
+            bias.d2h_share = BIAS_PARTS / 2; /* traffic counts alone */
+            bias.reserve = 0;
             retention_choose(f.candidate->retention, &bias);
             retention_improve(f.candidate->retention, random, 100, NULL);
             g_assert_cmpuint(f.candidate->retention->traffic, >=, least);
@@ -313,6 +317,34 @@ static void test_small_iterations_against_enumeration(void)
 }
 
 enum { USED_ONCE = 100, RANGE = 16, UNEVEN_MOST = 2 };
+
+/* There is room for one chunk at two moments: for two chunks in turn, each of which saves a fetch,
+ * or for the third one all of the time, which saves a fetch and a write-back. */
+static void test_directions_have_weights(void)
+{
+    enum { MOMENTS = 4, CHUNKS = 3, READ_AGAIN = REUSE_REFETCH, DIRTY = REUSE_DIRTIES };
+    uint32_t first[CHUNKS + 1] = {0, 2, 4, 6};
+    struct reuse items[] = {{.chunk = 0, .from = 0, .to = 2, .flags = READ_AGAIN},
+                            {.chunk = 0, .from = 2, .to = 0, .flags = READ_AGAIN | REUSE_LEAVES},
+                            {.chunk = 1, .from = 1, .to = 3, .flags = READ_AGAIN},
+                            {.chunk = 1, .from = 3, .to = 1, .flags = READ_AGAIN | REUSE_LEAVES},
+                            {.chunk = 2, .from = 0, .to = 3, .flags = READ_AGAIN | DIRTY},
+                            {.chunk = 2, .from = 3, .to = 0, .flags = REUSE_DEAD}};
+    uint64_t bytes[CHUNKS] = {LAYOUT_ALIGNMENT, LAYOUT_ALIGNMENT, LAYOUT_ALIGNMENT};
+    int64_t room[MOMENTS] = {0, LAYOUT_ALIGNMENT, LAYOUT_ALIGNMENT, 0};
+    struct reuses reuses = {MOMENTS, CHUNKS, G_N_ELEMENTS(items), first, items, bytes, bytes,
+                            room,    0};
+    for (uint8_t d2h_share = 1; d2h_share < BIAS_PARTS; d2h_share += BIAS_PARTS - 2) {
+        struct retention *retention = retention_new(&reuses);
+        retention_choose(retention, &(struct retention_bias){.d2h_share = d2h_share});
+        bool third = d2h_share > BIAS_PARTS / 2;
+        g_assert_cmpuint(retention->retained[0], ==, !third);
+        g_assert_cmpuint(retention->retained[2], ==, !third);
+        g_assert_cmpuint(retention->retained[4], ==, third);
+        g_assert_cmpuint(retention->traffic, ==, reuses_traffic(&reuses, retention->retained));
+        retention_free(retention);
+    }
+}
 
 /* Each chunk is used once, one after the other, like optimizer states in an update. There is room
  * for `retained` of them beside the one in use. */
@@ -337,7 +369,8 @@ static void test_what_leaves_is_spread(void)
     for (uint32_t retained = 1; retained < USED_ONCE - 1; retained++) {
         use_each_once(&reuses, retained);
         struct retention *retention = retention_new(&reuses);
-        retention_choose(retention, &(struct retention_bias){.spread = true});
+        retention_choose(retention,
+                         &(struct retention_bias){.d2h_share = BIAS_PARTS / 2, .spread = true});
         g_assert_cmpuint(retention->traffic, ==,
                          (uint64_t)2 * LAYOUT_ALIGNMENT * (USED_ONCE - retained));
         for (uint32_t begin = 0; begin + RANGE <= USED_ONCE; begin++) {
@@ -357,6 +390,7 @@ int main(int argc, char **argv)
     g_test_add_func("/reuse/plans_move_what_is_reckoned", test_plans_move_what_is_reckoned);
     g_test_add_func("/reuse/small_iterations_against_enumeration",
                     test_small_iterations_against_enumeration);
+    g_test_add_func("/reuse/directions_have_weights", test_directions_have_weights);
     g_test_add_func("/reuse/what_leaves_is_spread", test_what_leaves_is_spread);
     return g_test_run();
 }

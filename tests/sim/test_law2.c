@@ -172,8 +172,10 @@ static struct plan *make_planned(const struct workshop *workshop, const struct d
         return NULL;
     struct interval_options options = {.look_ahead = d->look_ahead,
                                        .flush_early = g_rand_boolean(random)};
-    const struct retention_bias bias = {(uint8_t)g_rand_int_range(random, 0, BIAS_PARTS + 1),
-                                        g_rand_boolean(random)};
+    const struct retention_bias bias = {
+        .parameter_share = (uint8_t)g_rand_int_range(random, 0, BIAS_PARTS + 1),
+        .d2h_share = (uint8_t)g_rand_int_range(random, 0, BIAS_PARTS + 1),
+        .spread = g_rand_boolean(random)};
     retention_choose(candidate->retention, &bias);
     retention_improve(candidate->retention, random, 50, NULL);
     struct moment_times *times = NULL;
