@@ -139,6 +139,86 @@ void placing_take(struct placing *p, chunk_id chunk)
     p->live -= p->arena->slot_bytes[chunk];
 }
 
+/* ---- chunks that are leaving ---- */
+
+static void leave(struct placing *p, chunk_id chunk, uint32_t vacated)
+{
+    const struct placing_leaver leaver = {chunk, vacated, p->arena->address[chunk]};
+    p->live -= p->arena->slot_bytes[chunk];
+    p->leaving[chunk] = 1;
+    g_array_append_val(p->leavers, leaver);
+}
+
+static void vacate(struct placing *p, guint index)
+{
+    chunk_id chunk = g_array_index(p->leavers, struct placing_leaver, index).chunk;
+    arena_take(p->arena, chunk);
+    p->leaving[chunk] = 0;
+    g_array_remove_index_fast(p->leavers, index);
+}
+
+void placing_vacate_all(struct placing *p)
+{
+    while (p->leavers->len)
+        vacate(p, p->leavers->len - 1);
+}
+
+/* Gives the ranges free whose copies are over by the moment. */
+static void vacate_until(struct placing *p, moment_id moment)
+{
+    for (guint i = p->leavers->len; i-- > 0;)
+        if (g_array_index(p->leavers, struct placing_leaver, i).vacated <= moment)
+            vacate(p, i);
+}
+
+static void vacate_chunk(struct placing *p, chunk_id chunk)
+{
+    for (guint i = p->leavers->len; p->leaving[chunk]; i--)
+        if (g_array_index(p->leavers, struct placing_leaver, i - 1).chunk == chunk)
+            vacate(p, i - 1);
+}
+
+/* Gives the range free that will be soonest. Returns false if no chunk is leaving. */
+static bool vacate_next(struct placing *p)
+{
+    guint next = 0;
+    if (!p->leavers->len)
+        return false;
+    for (guint i = 1; i < p->leavers->len; i++)
+        if (g_array_index(p->leavers, struct placing_leaver, i).vacated <
+            g_array_index(p->leavers, struct placing_leaver, next).vacated)
+            next = i;
+    vacate(p, next);
+    return true;
+}
+
+/* Chunks that were leaving at the end of the iteration keep their ranges at its start. */
+static void leave_again(struct placing *p, const GArray *leavers, uint32_t moments)
+{
+    for (guint i = 0; i < leavers->len; i++) {
+        struct placing_leaver leaver = g_array_index(leavers, struct placing_leaver, i);
+        if (leaver.vacated <= moments || p->arena->address[leaver.chunk] != NO_ADDRESS ||
+            !arena_has_room(p->arena, leaver.chunk, leaver.address))
+            continue;
+        leaver.vacated -= moments;
+        arena_put(p->arena, leaver.chunk, leaver.address);
+        p->leaving[leaver.chunk] = 1;
+        g_array_append_val(p->leavers, leaver);
+    }
+}
+
+/* Returns the end of the highest chunk that is not leaving. */
+static uint64_t end_of_chunks(const struct placing *p)
+{
+    const struct arena *arena = p->arena;
+    uint32_t top = arena->below[arena->chunk_count];
+    while (top != arena->chunk_count && p->leaving[top])
+        top = arena->below[top];
+    return top == arena->chunk_count ? 0 : arena->address[top] + arena->slot_bytes[top];
+}
+
+/* ---- actions ---- */
+
 void placing_emit(struct placing *p, enum plan_action_kind kind, chunk_id chunk, uint64_t address)
 {
     if (p->action_count == p->action_room) {
@@ -190,10 +270,13 @@ static uint64_t choose_address(struct placing *p, const struct job *job, uint32_
     if (stays && start + bytes <= ceiling && arena_has_room(p->arena, chunk, start))
         return start;
     uint64_t address = placing_find(p, chunk, ceiling);
+    while (address == NO_ADDRESS && vacate_next(p))
+        address = placing_find(p, chunk, ceiling);
     return address != NO_ADDRESS ? address : placing_make_room(p, bytes, ceiling);
 }
 
-static void place_action(struct placing *p, const struct job *job, uint32_t index, uint64_t ceiling)
+static void place_action(struct placing *p, const struct job *job, uint32_t index, moment_id moment,
+                         uint64_t ceiling)
 {
     const struct plan_action *action = decided(job, index);
     chunk_id chunk = action->chunk;
@@ -202,12 +285,16 @@ static void place_action(struct placing *p, const struct job *job, uint32_t inde
     case PLAN_FETCH:
     case PLAN_ALLOCATE:
         p->ceiling[chunk] = job->ceilings->arrival[index];
+        vacate_chunk(p, chunk);
         address = choose_address(p, job, index, ceiling);
         placing_put(p, chunk, address);
         break;
     case PLAN_WRITE_BACK:
     case PLAN_DROP:
-        placing_take(p, chunk);
+        if (job->decisions->vacated && job->decisions->vacated[index] > moment)
+            leave(p, chunk, job->decisions->vacated[index]);
+        else
+            placing_take(p, chunk);
         break;
     case PLAN_FLUSH:
         address = p->arena->address[chunk];
@@ -239,15 +326,18 @@ static bool place_iteration(struct placing *p, struct job *job, double least)
     uint32_t moments = job->inputs->accesses->moment_count;
     p->action_count = 0;
     job->peak = job->peak_live = p->returned = p->moved = 0;
-    p->arena_bytes = arena_end(p->arena);
+    p->arena_bytes = end_of_chunks(p);
     for (uint32_t m = 0; m <= moments && cost_of(p) < least; m++) {
         p->non_model = m < moments ? job->inputs->accesses->non_model[m] : 0;
         uint64_t ceiling = ceiling_beside(job, p->non_model);
+        vacate_until(p, m);
         job->first[m] = p->action_count;
         for (uint32_t i = job->decisions->first[m]; i < job->decisions->first[m + 1]; i++)
-            place_action(p, job, i, ceiling);
+            place_action(p, job, i, m, ceiling);
+        if (arena_end(p->arena) > ceiling)
+            placing_vacate_all(p);
         placing_clear_above(p, ceiling);
-        uint64_t extent = arena_end(p->arena) + p->non_model;
+        uint64_t extent = end_of_chunks(p) + p->non_model;
         p->arena_bytes = MAX(p->arena_bytes, extent);
         if (m < moments) {
             job->peak = MAX(job->peak, extent);
@@ -325,14 +415,19 @@ static void keep(const struct placing *p, const struct job *job, struct addresse
     best->peak_live_device_bytes = job->peak_live;
 }
 
-/* Places an iteration that begins and ends with the chunks where they are now. Returns false if it
- * is given up. */
-static bool place_round(struct placing *p, struct job *job, double least)
+/* Places an iteration that begins and ends with the chunks where they are now, after one with these
+ * leavers at its end. Returns false if it is given up. */
+static bool place_round(struct placing *p, struct job *job, double least, GArray *leavers)
 {
     size_t addresses = job->inputs->layout->chunk_count * sizeof(uint64_t);
     memcpy(p->start, p->arena->address, addresses);
     memcpy(p->ceiling, job->ceilings->initial, addresses);
-    if (!place_iteration(p, job, least))
+    leave_again(p, leavers, job->inputs->accesses->moment_count);
+    bool placed = place_iteration(p, job, least);
+    g_array_set_size(leavers, 0);
+    g_array_append_vals(leavers, p->leavers->data, p->leavers->len);
+    placing_vacate_all(p);
+    if (!placed)
         return false;
     memcpy(p->end, p->arena->address, addresses);
     placing_go_home(p, ceiling_beside(job, 0));
@@ -345,9 +440,10 @@ static void place_rounds(struct placing *p, struct job *job, const struct effort
 {
     double little = effort->little_share * RETURN_COST / 2 * (double)job->copied;
     double least = INFINITY;
+    g_autoptr(GArray) leavers = g_array_new(FALSE, FALSE, sizeof(struct placing_leaver));
     place_start(p, job);
     for (int round = 0; round < effort->rounds && least > little; round++) {
-        if (!place_round(p, job, least))
+        if (!place_round(p, job, least, leavers))
             break;
         if (cost_of(p) < least) {
             least = cost_of(p);
@@ -391,6 +487,8 @@ static void placing_clear(struct placing *p)
     g_free(p->start);
     g_free(p->end);
     g_free(p->ceiling);
+    g_free(p->leaving);
+    g_array_unref(p->leavers);
     g_free(p->holes);
     g_free(p->chunks);
     g_free(p->targets);
@@ -416,6 +514,8 @@ struct addresses *place_decisions(const struct decisions *decisions,
                         .start = g_new(uint64_t, chunks),
                         .end = g_new(uint64_t, chunks),
                         .ceiling = g_new(uint64_t, chunks),
+                        .leaving = g_new0(uint8_t, chunks),
+                        .leavers = g_array_new(FALSE, FALSE, sizeof(struct placing_leaver)),
                         .holes = g_new(struct arena_hole, 2 * PLACING_TRIED * (chunks + 1)),
                         .chunks = g_new(uint32_t, chunks),
                         .targets = g_new(uint64_t, chunks)};

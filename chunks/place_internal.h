@@ -36,7 +36,10 @@ struct placing {
     uint64_t small;     /* chunks with fewer bytes lie together, because others cannot use the holes
                            that they leave */
     uint64_t small_end; /* small chunks lie between the floor and here, as long as they fit */
-    uint64_t non_model; /* extent at the current moment */
+    uint8_t *leaving; /* [chunk_count] nonzero if it has left, but its copy to the host is not over
+                         yet: it keeps its range in the arena until another chunk needs that */
+    GArray *leavers;  /* struct placing_leaver, in no order */
+    uint64_t non_model;   /* extent at the current moment */
     uint64_t arena_bytes; /* needed by the iteration so far */
     uint64_t live;        /* bytes of the slots on the device */
     uint64_t moved;       /* bytes moved within the device */
@@ -47,6 +50,12 @@ struct placing {
     struct arena_hole *holes;
     uint32_t *chunks;
     uint64_t *targets;
+};
+
+struct placing_leaver {
+    chunk_id chunk;
+    uint32_t vacated; /* moment */
+    uint64_t address;
 };
 
 void placing_put(struct placing *p, chunk_id chunk, uint64_t address);
@@ -63,6 +72,9 @@ uint64_t placing_find(const struct placing *p, chunk_id chunk, uint64_t ceiling)
  * short search looks for the fewest bytes to move. The holes below the ceiling must hold `bytes`
  * together. */
 uint64_t placing_make_room(struct placing *p, uint64_t bytes, uint64_t ceiling);
+
+/* Gives the ranges of all chunks that are leaving free. */
+void placing_vacate_all(struct placing *p);
 
 /* Moves all chunks below `ceiling`, above which non-model data lies. They must fit there. */
 void placing_clear_above(struct placing *p, uint64_t ceiling);

@@ -241,6 +241,7 @@ struct timed_action {
     uint8_t turn;
     int32_t use;
     struct plan_action action;
+    uint32_t vacated; /* of a departure, in struct decisions */
 };
 
 static int by_time(const void *left, const void *right)
@@ -258,7 +259,7 @@ static int by_time(const void *left, const void *right)
 static void append(GArray *timed, moment_id moment, uint8_t turn, int32_t use_moment,
                    enum plan_action_kind kind, chunk_id chunk)
 {
-    struct timed_action item = {moment, turn, use_moment, {chunk, (uint8_t)kind, NO_ADDRESS}};
+    struct timed_action item = {moment, turn, use_moment, {chunk, (uint8_t)kind, NO_ADDRESS}, 0};
     g_array_append_val(timed, item);
 }
 
@@ -280,6 +281,8 @@ static void append_interval(const struct intervals *intervals, const struct inte
                interval->chunk);
     append(timed, ending(intervals, interval->leave), 0, interval->turn,
            interval->write_back ? PLAN_WRITE_BACK : PLAN_DROP, interval->chunk);
+    g_array_index(timed, struct timed_action, timed->len - 1).vacated =
+        ending(intervals, interval->leave) + (uint32_t)(interval->vacated - interval->leave);
 }
 
 uint32_t intervals_look_ahead(const struct intervals *intervals)
@@ -321,8 +324,10 @@ struct decisions *intervals_decisions(const struct intervals *intervals, const s
         append(timed, flush->moment, 1, 0, PLAN_FLUSH, flush->chunk);
     }
     g_array_sort(timed, by_time);
+    decisions->vacated = g_new(uint32_t, timed->len);
     for (guint i = 0; i < timed->len; i++) {
         const struct timed_action *item = &g_array_index(timed, struct timed_action, i);
+        decisions->vacated[i] = item->vacated;
         decisions->first[item->moment + 1]++;
         g_array_append_val(decisions->actions, item->action);
     }

@@ -197,10 +197,101 @@ static void test_few_return_through_the_host(void)
     g_assert_cmpfloat(copies_for_returning(PLACE_QUICKLY, random), <, 0.1);
 }
 
+enum { SLOT = LAYOUT_ALIGNMENT, USED = 3 };
+
+/* Each operator reads one of as many tensors, which fill a slot each. */
+static struct trace *one_after_the_other(void)
+{
+    struct trace *trace = g_new0(struct trace, 1);
+    trace->list_element_bytes[TRACE_PARAM] = 4;
+    trace->tensor_count = trace->operator_count = trace->access_count = USED;
+    trace->tensors = g_new0(struct trace_tensor, USED);
+    trace->operators = g_new0(struct trace_operator, USED);
+    trace->accesses = g_new0(struct trace_access, USED);
+    for (uint32_t t = 0; t < USED; t++) {
+        trace->tensors[t] = (struct trace_tensor){g_strdup_printf("t%u", t), SLOT / 4};
+        trace->accesses[t] = (struct trace_access){t, TRACE_PARAM, TRACE_READ};
+        trace->operators[t] = (struct trace_operator){
+            .name = g_strdup_printf("read t%u", t), .first_access = t, .access_count = 1};
+    }
+    trace_sum_buffers(trace);
+    return trace;
+}
+
+static void decide_on(struct decisions *d, enum plan_action_kind kind, chunk_id chunk)
+{
+    const struct plan_action action = {
+        .chunk = chunk, .kind = (uint8_t)kind, .address = NO_ADDRESS};
+    g_array_append_val(d->actions, action);
+}
+
+/* Each chunk comes for its operator and leaves after it. */
+static struct decisions *come_and_leave(const struct accesses *accesses)
+{
+    struct decisions *d = decisions_new(accesses);
+    for (uint32_t m = 0; m < USED; m++) {
+        if (m > 0)
+            decide_on(d, PLAN_DROP, m - 1);
+        decide_on(d, PLAN_FETCH, m);
+        d->first[m + 1] = d->actions->len;
+    }
+    decide_on(d, PLAN_DROP, USED - 1);
+    d->first[USED + 1] = d->actions->len;
+    return d;
+}
+
+/* Places these chunks in a device of so many slots, and checks where they come. Copies to the host
+ * take `lasts` moments. */
+static void check_places(uint32_t slots, uint32_t lasts, const uint64_t places[USED])
+{
+    struct trace *trace = one_after_the_other();
+    struct layout *layout = layout_pack_uniform(trace, SLOT, NULL);
+    struct non_model *non_model = non_model_place(trace);
+    struct accesses *accesses = accesses_new(trace, layout, non_model->extent);
+    struct homes *homes = homes_choose(trace, layout, accesses, UINT64_MAX, UINT64_MAX, NULL);
+    struct decisions *d = come_and_leave(accesses);
+    const struct plan_inputs inputs = {.trace = trace,
+                                       .layout = layout,
+                                       .accesses = accesses,
+                                       .homes = homes,
+                                       .device_budget = slots * SLOT,
+                                       .host_budget = UINT64_MAX};
+    d->vacated = g_new0(uint32_t, d->actions->len);
+    for (uint32_t m = 0; m <= USED; m++)
+        for (uint32_t i = d->first[m]; i < d->first[m + 1]; i++)
+            d->vacated[i] = m + lasts;
+    struct addresses *addresses = place_decisions(d, &inputs, PLACE_WELL);
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < addresses->action_count; i++)
+        if (addresses->actions[i].kind == PLAN_FETCH)
+            g_assert_cmpuint(addresses->actions[i].address, ==, places[found++] * SLOT);
+    g_assert_cmpuint(found, ==, USED);
+    g_assert_cmpuint(addresses->peak_device_bytes, <=, slots * SLOT);
+    addresses_free(addresses);
+    decisions_free(d);
+    homes_free(homes);
+    accesses_free(accesses);
+    non_model_free(non_model);
+    layout_free(layout);
+    trace_free(trace);
+}
+
+/* A chunk that comes to a range from which a copy is still leaving waits for it. So it goes
+ * elsewhere or, if all ranges are taken, to the one that is free the soonest. */
+static void test_chunks_avoid_those_that_leave(void)
+{
+    check_places(3, 0, (const uint64_t[]){0, 0, 0});
+    check_places(3, 1, (const uint64_t[]){0, 1, 0});
+    check_places(3, 2, (const uint64_t[]){0, 1, 2});
+    check_places(2, 2, (const uint64_t[]){0, 1, 0});
+    check_places(1, 2, (const uint64_t[]){0, 0, 0});
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/place/arena", test_arena);
+    g_test_add_func("/place/chunks_avoid_those_that_leave", test_chunks_avoid_those_that_leave);
     g_test_add_func("/place/few_return_through_the_host", test_few_return_through_the_host);
     return g_test_run();
 }
