@@ -6,7 +6,7 @@
 
 /* Attempts with other orders: each moves the interval that found no room to the front. There are
  * fewer of them if many intervals make an attempt slow. */
-enum { ATTEMPTS = 12, INTERVALS_MOST = 4000, PAIRS_MOST = 20000000 };
+enum { ATTEMPTS = 6, INTERVALS_MOST = 4000, PAIRS_MOST = 4000000 };
 
 /* The fields of an interval that the overlap test needs, close together. */
 struct live_range {

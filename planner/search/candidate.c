@@ -124,16 +124,22 @@ static uint64_t *activation_times(const struct candidate *candidate, enum mover_
     return ns;
 }
 
-/* Uses addresses by which nothing moves within the device. If none are found, returns NULL or, with
- * `moves`, a plan with other addresses. */
+/* Which addresses a plan may have. */
+enum address_choice {
+    STILL,          /* nothing moves within the device; there is no plan if none are found */
+    STILL_IF_FOUND, /* .. but chunks move if none are found */
+    MOVING          /* each chunk comes when it should, and others may move for it */
+};
+
 static struct plan *schedule_plan(const struct candidate *candidate,
-                                  const struct intervals *intervals, bool moves)
+                                  const struct intervals *intervals, enum address_choice choice)
 {
     struct homes *homes = settle_homes(candidate, intervals);
-    struct offsets *offsets = offsets_find(intervals, homes, candidate->accesses,
-                                           candidate->job->device_budget);
+    struct offsets *offsets = choice == MOVING ? NULL
+                                               : offsets_find(intervals, homes, candidate->accesses,
+                                                              candidate->job->device_budget);
     struct plan *plan = NULL;
-    if (offsets || moves) {
+    if (offsets || choice != STILL) {
         struct decisions *decisions = intervals_decisions(intervals, homes);
         const struct plan_inputs inputs = {.trace = candidate->trace,
                                            .layout = candidate->layout,
@@ -153,7 +159,7 @@ static struct plan *schedule_plan(const struct candidate *candidate,
 }
 
 static struct plan *make_plan(const struct candidate *candidate,
-                              const struct interval_options *options, bool moves,
+                              const struct interval_options *options, enum address_choice choice,
                               struct moment_times **times)
 {
     struct interval_options known = *options;
@@ -162,7 +168,7 @@ static struct plan *make_plan(const struct candidate *candidate,
     known.copy_ns[0] = h2d_ns;
     known.copy_ns[1] = d2h_ns;
     struct intervals *intervals = intervals_new(candidate->retention, &known);
-    struct plan *plan = schedule_plan(candidate, intervals, moves);
+    struct plan *plan = schedule_plan(candidate, intervals, choice);
 
     intervals_free(intervals);
     if (plan && times)
@@ -187,12 +193,14 @@ struct intervals *candidate_dispatch(const struct candidate *candidate, uint64_t
 }
 
 struct plan *candidate_plan_dispatched(const struct candidate *candidate,
-                                       const struct intervals *dispatched, bool by_time,
+                                       const struct intervals *dispatched,
+                                       enum dispatch_addresses addresses,
                                        struct moment_times **times)
 {
     struct intervals *intervals = intervals_copy(dispatched);
-    intervals->period_ns = by_time ? dispatched->period_ns : 0;
-    struct plan *plan = schedule_plan(candidate, intervals, true);
+    intervals->period_ns = addresses == ADDRESSES_BY_TIME ? dispatched->period_ns : 0;
+    struct plan *plan = schedule_plan(candidate, intervals,
+                                      addresses == ADDRESSES_MOVING ? MOVING : STILL_IF_FOUND);
     intervals_free(intervals);
     *times = predict_times(candidate, plan);
     return plan;
@@ -201,14 +209,14 @@ struct plan *candidate_plan_dispatched(const struct candidate *candidate,
 struct plan *candidate_plan(const struct candidate *candidate,
                             const struct interval_options *options, struct moment_times **times)
 {
-    return make_plan(candidate, options, true, times);
+    return make_plan(candidate, options, STILL_IF_FOUND, times);
 }
 
 struct plan *candidate_plan_still(const struct candidate *candidate,
                                   const struct interval_options *options,
                                   struct moment_times **times)
 {
-    return make_plan(candidate, options, false, times);
+    return make_plan(candidate, options, STILL, times);
 }
 
 double candidate_lower_bound(const struct candidate *candidate, enum objective objective)

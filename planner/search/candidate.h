@@ -59,10 +59,16 @@ struct plan *candidate_plan_still(const struct candidate *candidate,
  * intervals_free. */
 struct intervals *candidate_dispatch(const struct candidate *candidate, uint64_t slack_bytes);
 
-/* Returns the replayed plan of that schedule, with `times` as above. Addresses are shared by the
- * times of the schedule or by its moments; which is better differs. */
+/* How the schedule's chunks get addresses. Chunks share an address by its moments or by its times,
+ * and are fetched later where there is no address for all of the time; if there are none at all,
+ * chunks move within the device. Or chunks are fetched when they should be, and move. Which is best
+ * differs. */
+enum dispatch_addresses { ADDRESSES_BY_MOMENT, ADDRESSES_BY_TIME, ADDRESSES_MOVING };
+
+/* Returns the replayed plan of that schedule, with `times` as above. */
 struct plan *candidate_plan_dispatched(const struct candidate *candidate,
-                                       const struct intervals *dispatched, bool by_time,
+                                       const struct intervals *dispatched,
+                                       enum dispatch_addresses addresses,
                                        struct moment_times **times);
 
 /* Returns a lower bound of the objective for any schedule of what is retained (busy_lower_bound),

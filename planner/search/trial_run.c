@@ -125,13 +125,17 @@ static bool is_reached(const struct trial *trial, double seconds)
            trial->plan->predicted.iteration_seconds <= seconds;
 }
 
-/* Finds addresses for the schedule, in one way and, unless that costs nothing, in the other. */
+/* Finds addresses for the schedule in one way after the other, until they cost next to nothing. If
+ * chunks must move by moments, they must by times, which ask for more. */
 static void try_addresses(const struct trial_context *context, const struct candidate *candidate,
                           const struct intervals *dispatched, double seconds, struct trial *trial)
 {
-    for (int by_time = 0; by_time < 2 && !is_reached(trial, ADDRESSES_RATIO * seconds); by_time++) {
+    bool still = true;
+    for (int how = ADDRESSES_BY_MOMENT;
+         how <= ADDRESSES_MOVING && still && !is_reached(trial, ADDRESSES_RATIO * seconds); how++) {
         struct moment_times *times;
-        struct plan *plan = candidate_plan_dispatched(candidate, dispatched, by_time, &times);
+        struct plan *plan = candidate_plan_dispatched(candidate, dispatched, how, &times);
+        still &= !plan->predicted.moves;
         take_plan(context, plan, times, trial);
     }
 }
@@ -168,7 +172,8 @@ static bool try_dispatched(const struct trial_context *context, const struct can
         if (!leads || trial->effort == EFFORT_0 || is_reached(trial, ADDRESSES_RATIO * seconds))
             break;
     }
-    return candidate->trace->operator_count <= SMALL || !is_reached(trial, CLOSE_RATIO * least);
+    return (candidate->trace->operator_count <= SMALL || trial->effort >= EFFORT_2) &&
+           !is_reached(trial, CLOSE_RATIO * least);
 }
 
 /* Each schedule shows how fast the next may be. A fetch that is issued early is in time, but
