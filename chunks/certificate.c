@@ -134,8 +134,12 @@ static json_t *windows_json(const struct certificate_prices *prices)
         const struct certificate_window *w = &prices->windows[i];
         json_t *entry = json_pack("[I,I,I,I,I]", (json_int_t)w->moment, (json_int_t)w->h2d,
                                   (json_int_t)w->d2h, (json_int_t)w->host, (json_int_t)w->room);
-        if (w->begins != WINDOW_AT_OPERATOR)
+        if (w->begins != WINDOW_AT_OPERATOR || w->unit)
             json_array_append_new(entry, json_integer(w->begins));
+        if (w->unit) {
+            json_array_append_new(entry, json_integer((json_int_t)w->unit));
+            json_array_append_new(entry, json_integer((json_int_t)w->whole));
+        }
         json_array_append_new(windows, entry);
     }
     return windows;
@@ -295,14 +299,17 @@ static void read_traffic(struct certificate_reader *reader, const json_t *root,
 
 static struct certificate_window read_window(struct certificate_reader *reader, const json_t *entry)
 {
-    const json_t *begins = json_array_get(entry, 5);
+    const json_t *begins = json_array_get(entry, 5), *unit = json_array_get(entry, 6);
     return (struct certificate_window){
         .moment = (uint32_t)read_number(reader, json_array_get(entry, 0), UINT32_MAX - 1),
         .begins = begins ? (uint8_t)read_number(reader, begins, WINDOW_BEGINS - 1) : 0,
         .h2d = read_number(reader, json_array_get(entry, 1), UINT32_MAX),
         .d2h = read_number(reader, json_array_get(entry, 2), UINT32_MAX),
         .host = read_number(reader, json_array_get(entry, 3), UINT32_MAX),
-        .room = read_number(reader, json_array_get(entry, 4), CERTIFICATE_ROOM_PRICE_MOST)};
+        .room = read_number(reader, json_array_get(entry, 4), CERTIFICATE_ROOM_PRICE_MOST),
+        .unit = unit ? read_number(reader, unit, INT64_MAX) : 0,
+        .whole = unit ? read_number(reader, json_array_get(entry, 7), CERTIFICATE_ROOM_PRICE_MOST)
+                      : 0};
 }
 
 static void read_chains(struct certificate_reader *reader, const json_t *chains,

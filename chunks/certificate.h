@@ -24,7 +24,9 @@ enum window_begin { WINDOW_AT_OPERATOR, WINDOW_AT_UPDATE, WINDOW_AFTER_UPDATE, W
 
 /* Prices in a window of the iteration. h2d, d2h and host are shares of the window's time, in units
  * of 1 / BOUND_PRICE_SCALE; the rest is the share of the device's compute. room is the price of a
- * byte that is on the device when the window begins, in nanoseconds times BOUND_PRICE_SCALE. */
+ * byte that is on the device when the window begins, in nanoseconds times BOUND_PRICE_SCALE. whole
+ * is the same for bytes in whole units: of chunks and of the room, only multiples of `unit` count.
+ */
 #define CERTIFICATE_ROOM_PRICE_MOST ((uint64_t)1 << 48)
 
 struct certificate_window {
@@ -32,6 +34,7 @@ struct certificate_window {
     uint8_t begins;   /* enum window_begin */
     uint64_t h2d, d2h, host;
     uint64_t room;
+    uint64_t unit, whole; /* bytes; both 0 if no such price is used */
 };
 
 /* A chain of work from an operator of the device to another one, perhaps in the next iteration.

@@ -484,7 +484,10 @@ scaled_ns route_cheapest(const struct route *route, const struct route_chunk *ch
     copy(chunk, &prices[route->first_window], cost, between);
     for (uint32_t i = 0; i < route->count; i++) {
         const struct certificate_window *price = &prices[route->steps[i].window];
-        happen(&route->steps[i], (scaled_ns)price->room * chunk->bytes, cost, before);
+        scaled_ns room = (scaled_ns)price->room * chunk->bytes;
+        if (price->whole)
+            room += (scaled_ns)price->whole * window_whole(price, chunk->bytes);
+        happen(&route->steps[i], room, cost, before);
         if (i + 1 < route->count)
             copy(chunk, price, cost, between);
         for (uint8_t s = 0; from && s < STATES; s++) {
@@ -506,7 +509,8 @@ static void count_copies(uint8_t before, uint8_t after, const struct route_chunk
 }
 
 void route_follow(const struct route *route, const struct route_chunk *chunk,
-                  uint8_t (*from)[ROUTE_STATES], uint64_t (*use)[WINDOW_USES])
+                  const struct certificate_window *prices, uint8_t (*from)[ROUTE_STATES],
+                  uint64_t (*use)[WINDOW_USES])
 {
     uint8_t state = route->start;
     for (uint32_t i = route->count; i-- > 0;) {
@@ -514,8 +518,10 @@ void route_follow(const struct route *route, const struct route_chunk *chunk,
         uint8_t middle = from[i][state] / STATES, before = from[i][state] % STATES;
         if (i + 1 < route->count)
             count_copies(middle, state, chunk, use[step->window]);
-        if (pays_room(step->kind) && before != HOST)
+        if (pays_room(step->kind) && before != HOST) {
             use[step->window][WINDOW_ROOM] += chunk->bytes;
+            use[step->window][WINDOW_WHOLE] += window_whole(&prices[step->window], chunk->bytes);
+        }
         state = before;
     }
     if (route->count)

@@ -23,6 +23,7 @@ enum window_resource {
     WINDOW_D2H,
     WINDOW_HOST,
     WINDOW_ROOM,
+    WINDOW_WHOLE, /* room in whole units */
     WINDOW_USES
 };
 
@@ -121,8 +122,16 @@ void routes_free(struct route *routes, uint32_t chunk_count);
 scaled_ns route_cheapest(const struct route *route, const struct route_chunk *chunk,
                          const struct certificate_window *prices, uint8_t (*from)[ROUTE_STATES]);
 
-/* Adds what the route found last takes in each window to `use` [window count][WINDOW_USES]. */
+/* Adds what the route found last for the prices takes in each window to `use` [window
+ * count][WINDOW_USES]. */
 void route_follow(const struct route *route, const struct route_chunk *chunk,
-                  uint8_t (*from)[ROUTE_STATES], uint64_t (*use)[WINDOW_USES]);
+                  const struct certificate_window *prices, uint8_t (*from)[ROUTE_STATES],
+                  uint64_t (*use)[WINDOW_USES]);
+
+/* Returns the bytes that make up whole units of the window; 0 if it has none. */
+static inline uint64_t window_whole(const struct certificate_window *window, uint64_t bytes)
+{
+    return window->unit ? bytes - bytes % window->unit : 0;
+}
 
 #endif

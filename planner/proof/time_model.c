@@ -509,7 +509,7 @@ static scaled_ns side_cost(const struct bound_evaluation *e, uint32_t b, int sid
         const struct route_chunk *chunk = &e->model->chunks[c];
         cost += route_cheapest(route, chunk, e->prices->windows, use ? e->from : NULL);
         if (use)
-            route_follow(route, chunk, e->from, use);
+            route_follow(route, chunk, e->prices->windows, e->from, use);
     }
     return cost;
 }
@@ -545,9 +545,13 @@ scaled_ns time_model_bound(const struct time_model *model, const struct time_pri
     if (use)
         memset(use->windows, 0, (size_t)model->block_count * count * sizeof *use->windows);
     set_compute_prices(&evaluation);
-    for (uint32_t w = 0; w < count; w++)
+    for (uint32_t w = 0; w < count; w++) {
+        const struct certificate_window *price = &prices->windows[w];
+        uint64_t room = model->windows->items[w].room;
         bound += (scaled_ns)compute_price[w] * model->compute_ns[w] -
-                 (scaled_ns)prices->windows[w].room * model->windows->items[w].room;
+                 (scaled_ns)price->room * room -
+                 (scaled_ns)price->whole * window_whole(price, room);
+    }
     for (uint32_t r = 0; r < prices->chain_count; r++)
         bound += (scaled_ns)prices->chains[r].ends.price * prices->chains[r].always_ns;
     for (uint32_t b = 0; b < model->block_count; b++)

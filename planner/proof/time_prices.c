@@ -8,6 +8,9 @@
 
 enum { ROUNDS_MOST = 600 };
 
+/* Room is also counted in whole units if that takes more than this part of it away. */
+enum { LEAST_LOSS = 100 };
+
 /* .. if a few do not, and there are few blocks. Then optimal prices of the master program, of which
  * there are many, are taken from the middle of them, by an interior point. With many blocks this
  * takes too long, and is not needed. */
@@ -89,6 +92,25 @@ static void choose_units(struct time_master *m)
     m->byte_unit = fmax(1, m->byte_unit);
 }
 
+/* Returns the unit of room in which chunks of about its size lose the most: what is left of the
+ * room when it is full of them. 0 if all chunks of that size fit, or nearly nothing is lost. */
+static uint64_t choose_whole(const struct time_model *model, const struct time_window *window)
+{
+    uint64_t best = 0, most = window->room / LEAST_LOSS;
+    for (uint32_t c = 0; c < model->chunk_count; c++) {
+        uint64_t unit = model->chunks[c].bytes, loss = window->room % unit, whole = 0;
+        if (loss <= most || window->of_update)
+            continue;
+        for (uint32_t other = 0; other < model->chunk_count; other++)
+            whole += model->chunks[other].bytes / unit;
+        if (whole > window->room / unit) {
+            most = loss;
+            best = unit;
+        }
+    }
+    return best;
+}
+
 static void add_rows(struct time_master *m)
 {
     const struct time_model *model = m->model;
@@ -103,8 +125,10 @@ static void add_rows(struct time_master *m)
             rows[use + 1] = row_of(w, use);
             ones[use + 1] = 1;
         }
-        glp_set_row_bnds(m->lp, row_of(w, WINDOW_ROOM), GLP_UP, 0,
-                         (double)model->windows->items[w].room / m->byte_unit);
+        uint64_t room = model->windows->items[w].room;
+        glp_set_row_bnds(m->lp, row_of(w, WINDOW_ROOM), GLP_UP, 0, (double)room / m->byte_unit);
+        glp_set_row_bnds(m->lp, row_of(w, WINDOW_WHOLE), GLP_UP, 0,
+                         (double)window_whole(&m->best[w], room) / m->byte_unit);
         glp_set_col_bnds(m->lp, (int)w + 1, GLP_LO, 0, 0);
         glp_set_obj_coef(m->lp, (int)w + 1, 1);
         glp_set_mat_col(m->lp, (int)w + 1, WINDOW_ROOM, rows, ones);
@@ -130,7 +154,7 @@ static int fill_column(struct time_master *m, uint32_t block)
             if (!amount)
                 continue;
             m->rows[++count] = row_of(w, use);
-            m->values[count] = use == WINDOW_ROOM ? (double)amount / m->byte_unit
+            m->values[count] = use >= WINDOW_ROOM ? (double)amount / m->byte_unit
                                                   : -(double)amount / m->ns_unit;
         }
     for (uint32_t r = 0; m->use.side[block] == TIME_HOST && r < m->chains->len; r++)
@@ -211,7 +235,9 @@ static void read_duals(struct time_master *m)
         price->d2h = share_of(row_dual(m, row_of(w, WINDOW_D2H)));
         price->host = share_of(row_dual(m, row_of(w, WINDOW_HOST)));
         double room = -row_dual(m, row_of(w, WINDOW_ROOM)) * room_unit;
+        double whole = price->unit ? -row_dual(m, row_of(w, WINDOW_WHOLE)) * room_unit : 0;
         price->room = (uint64_t)CLAMP(room, 0, (double)CERTIFICATE_ROOM_PRICE_MOST);
+        price->whole = (uint64_t)CLAMP(whole, 0, (double)CERTIFICATE_ROOM_PRICE_MOST);
     }
     for (uint32_t r = 0; r < m->chains->len; r++)
         m->dual_chains[r] = share_of(row_dual(m, row_of_chain(m, r)));
@@ -234,7 +260,9 @@ static void mix_prices(const struct time_master *m, double share, struct certifi
                                                between(from->h2d, to->h2d, share),
                                                between(from->d2h, to->d2h, share),
                                                between(from->host, to->host, share),
-                                               between(from->room, to->room, share)};
+                                               between(from->room, to->room, share),
+                                               from->unit,
+                                               between(from->whole, to->whole, share)};
     }
     for (uint32_t r = 0; r < m->chains->len; r++)
         chains[r] = between(m->best_chains[r], m->dual_chains[r], share);
@@ -268,7 +296,8 @@ static void begin(struct time_master *m, struct certificate_window *prices)
         m->best[w] = prices[w] = m->dual[w] =
             (struct certificate_window){.moment = m->model->windows->items[w].moment,
                                         .begins = m->model->windows->items[w].begins,
-                                        .room = CERTIFICATE_ROOM_PRICE_MOST};
+                                        .room = CERTIFICATE_ROOM_PRICE_MOST,
+                                        .unit = m->best[w].unit};
     try_prices(m, prices, no_chains);
     for (uint32_t b = 0; b < m->model->block_count; b++)
         append_column(m, b);
@@ -481,6 +510,8 @@ struct certificate_window *time_prices_find(const struct time_model *model, doub
         .rows = g_new(int, (size_t)count *WINDOW_USES + CHAINS_MOST + 2),
         .values = g_new(double, (size_t)count *WINDOW_USES + CHAINS_MOST + 2)};
     choose_units(&master);
+    for (uint32_t w = 0; w < count; w++)
+        master.best[w].unit = choose_whole(model, &model->windows->items[w]);
     add_rows(&master);
     begin(&master, prices);
     if (improve(&master, close, prices) && chains)

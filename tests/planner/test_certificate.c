@@ -371,10 +371,57 @@ static void test_large_updates(void)
     trace_free(trace);
 }
 
+/* The device uses three tensors in turn, and has room for two and a half. */
+static struct trace *trace_with_turns(void)
+{
+    struct trace *trace = trace_of(3, 1000000, 3, 3);
+    trace->list_element_bytes[TRACE_GRAD] = 0;
+    for (uint32_t t = 0; t < 3; t++)
+        add_operator(trace, "use", TRACE_FORWARD, TRACE_ON_DEVICE, 1,
+                     (struct trace_access){t, TRACE_PARAM, TRACE_READ});
+    trace_sum_buffers(trace);
+    return trace;
+}
+
+/* Beside the tensor that is used, one other stays, and not one and a half. */
+static void test_whole_units(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    g_autoptr(GError) error = NULL;
+    struct trace *trace = trace_with_turns(), *placed;
+    g_assert_true(trace_check(trace, "the test's", &error));
+    struct plan *plan = search(trace, "84%", random, &placed);
+    const struct certificate_source source = {"time", NULL, NULL, LINK, trace};
+    g_assert_true(certificate_make(plan, placed, &source, &error));
+    struct certificate_time *time = &plan->certificate->time;
+    g_assert_cmpuint(plan->predicted.h2d_bytes, >=, 8000000);
+    g_assert_cmpuint(10 * time->bound, >=, 6 * time->achieved);
+    g_assert_true(certificate_check(plan, placed, trace, &error));
+
+    struct certificate_window *priced = NULL;
+    for (uint32_t w = 0; w < time->cases[0].window_count; w++)
+        if (time->cases[0].windows[w].whole)
+            priced = &time->cases[0].windows[w];
+    g_assert_nonnull(priced);
+    uint64_t *const numbers[] = {&priced->unit, &priced->whole};
+    for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++) {
+        uint64_t before = *numbers[i];
+        *numbers[i] = before / 2;
+        g_assert_false(certificate_check(plan, placed, trace, &error));
+        g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_INVALID));
+        g_clear_error(&error);
+        *numbers[i] = before;
+    }
+    plan_free(plan);
+    trace_free(placed);
+    trace_free(trace);
+}
+
 static void test_cases_are_read_back(void)
 {
-    struct certificate_window windows[] = {{.moment = 1, .h2d = 5},
-                                           {.moment = 2, .begins = WINDOW_AFTER_UPDATE}};
+    struct certificate_window windows[] = {
+        {.moment = 1, .h2d = 5},
+        {.moment = 2, .begins = WINDOW_AFTER_UPDATE, .unit = 8, .whole = 9}};
     struct certificate_chain chain = {1, 2, 3, 4, 5};
     struct certificate certificate = {
         .time = {.branches = {7},
@@ -389,6 +436,9 @@ static void test_cases_are_read_back(void)
     g_assert_cmpuint(read->time.cases[0].window_count, ==, 2);
     g_assert_cmpuint(read->time.cases[0].windows[0].h2d, ==, 5);
     g_assert_cmpuint(read->time.cases[0].windows[1].begins, ==, WINDOW_AFTER_UPDATE);
+    g_assert_cmpuint(read->time.cases[0].windows[0].unit, ==, 0);
+    g_assert_cmpuint(read->time.cases[0].windows[1].unit, ==, 8);
+    g_assert_cmpuint(read->time.cases[0].windows[1].whole, ==, 9);
     g_assert_cmpuint(read->time.cases[0].chain_count, ==, 0);
     g_assert_cmpuint(read->time.cases[1].window_count, ==, 1);
     g_assert_cmpuint(read->time.cases[1].chains[0].to, ==, 4);
@@ -440,6 +490,7 @@ int main(int argc, char **argv)
     g_test_add_func("/certificate/dead_writes", test_dead_writes);
     g_test_add_func("/certificate/chains", test_chains);
     g_test_add_func("/certificate/large_updates", test_large_updates);
+    g_test_add_func("/certificate/whole_units", test_whole_units);
     g_test_add_func("/certificate/cases_are_read_back", test_cases_are_read_back);
     g_test_add_func("/certificate/faults_are_not_written", test_faults_are_not_written);
     return g_test_run();

@@ -87,7 +87,9 @@ static uint64_t random_bound(const struct time_model *model, GRand *random)
             .h2d = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 6),
             .d2h = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 6),
             .host = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 6),
-            .room = (uint64_t)g_rand_int(random) >> g_rand_int_range(random, 0, 32)};
+            .room = (uint64_t)g_rand_int(random) >> g_rand_int_range(random, 0, 32),
+            .unit = (uint64_t)g_rand_int(random) >> g_rand_int_range(random, 8, 32),
+            .whole = (uint64_t)g_rand_int(random) >> g_rand_int_range(random, 0, 32)};
     return bound_of(model, prices, chains);
 }
 
