@@ -134,8 +134,22 @@ static void add_chunks(struct contents *contents)
         add_chunk_size(contents, g_ptr_array_index(inputs->sweeps, s), given->configuration);
 }
 
+/* Users of PyTorch cannot run a plan, but their systems take settings that come near it. */
+static void add_settings(struct contents *contents)
+{
+    char *command = advice_is_torch(contents->inputs) ? advice_plan_command(contents, 0) : NULL;
+    if (command)
+        advice_append(contents, 0, "bars",
+                      g_strdup("A plan says what FSDP or DeepSpeed should keep on the device"),
+                      g_strdup("The command makes it for the device memory that it names, and "
+                               "prints the settings of FSDP that come nearest, with what they "
+                               "lose. --emit deepspeed prints those of DeepSpeed."),
+                      command);
+}
+
 void advice_add_choices(struct contents *contents)
 {
+    add_settings(contents);
     add_plan(contents);
     add_strategy(contents);
     add_chunks(contents);

@@ -72,6 +72,25 @@ static void test_openings(void)
     workshop_free(workshop);
 }
 
+/* A profile of PyTorch alone yields a command that prints settings for PyTorch, and that works. */
+static void test_torch(void)
+{
+    g_autofree char *gnuplot = g_find_program_in_path("gnuplot");
+    if (!gnuplot) {
+        g_test_skip("no gnuplot");
+        return;
+    }
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, "pstar-trace import " PROJECT_DIR
+                                "/tests/data/kineto/gpt.json.gz -o gpt.pstar");
+    json_t *report = workshop_must_print_json(workshop, "pstar-report gpt.pstar -o report --json");
+    const json_t *advice = advice_with(report, "A plan says what FSDP or DeepSpeed should keep");
+    g_assert_true(g_str_has_suffix(text_of(advice, "command"), "--emit fsdp"));
+    workshop_must_run(workshop, text_of(advice, "command"));
+    json_decref(report);
+    workshop_free(workshop);
+}
+
 /* How many of the bars have such a label. */
 static unsigned bars_of(struct workshop *workshop, const char *label)
 {
@@ -112,5 +131,6 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/openings", test_openings);
     g_test_add_func("/planned-step", test_planned_step);
+    g_test_add_func("/programs/openings/torch", test_torch);
     return g_test_run();
 }

@@ -257,6 +257,7 @@ static void test_torch(void)
     const struct advice *first = g_ptr_array_index(contents->advice, 0);
     g_assert_true(g_str_has_prefix(first->command, "pstar-plan "));
     g_assert_true(g_str_has_suffix(first->command, " -o plan.json --emit fsdp"));
+    g_assert_true(says(contents, "A plan says what FSDP or DeepSpeed should keep"));
     contents_free(contents);
     inputs_free(inputs);
     trace_free(trace);
