@@ -165,8 +165,8 @@ static void test_files(void)
                                         "-- -dash.pstar",
                                         "swept.json faster.json",
                                         "planned.json run.jsonl",
-                                        "torch.pstar " A100,
-                                        "run.pstar " A100,
+                                        ("torch.pstar " A100),
+                                        ("run.pstar " A100),
                                         "run.pstar untimed.pstar",
                                         "planned.json step-now.json",
                                         "run.jsonl eval.jsonl"};

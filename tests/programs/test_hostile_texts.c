@@ -92,15 +92,17 @@ static json_t *with_text(const json_t *value, const char *text)
         return json_sprintf("%s%s", json_string_value(value), text);
     if (json_is_object(value)) {
         copy = json_object();
-        json_object_foreach ((json_t *)value, key, child)
+        json_object_foreach ((json_t *)value, key, child) {
             json_object_set_new(copy, key, with_text(child, text));
+        }
         return copy;
     }
     if (!json_is_array(value))
         return json_deep_copy(value);
     copy = json_array();
-    json_array_foreach (value, i, child)
+    json_array_foreach (value, i, child) {
         json_array_append_new(copy, with_text(child, text));
+    }
     return copy;
 }
 
