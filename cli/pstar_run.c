@@ -327,7 +327,8 @@ int main(int argc, char **argv)
         {.name = "resume",
          .file = &o->resume,
          .help = "Continue from a checkpoint, with its data, batches, schedule and precision "
-                 "unless other options are given",
+                 "unless other options are given; it does not keep --save, --eval, --log and where "
+                 "the model data lies",
          .value = "DIR"},
         {.name = "dry-run",
          .flag = &o->dry_run,

@@ -117,6 +117,8 @@ static bool read_position(struct training *training, const struct trainer_watch 
     }
     if (same && changes && is_first(training->options))
         watch->warn(watch->data, changes);
+    if (same && !training->options->save && is_first(training->options))
+        watch->warn(watch->data, "nothing will be saved: --save is not kept in a checkpoint");
     return same;
 }
 

@@ -94,6 +94,7 @@ static void test_overrides(struct run_folder *folder, gconstpointer data)
     run_folder_expect(errors, "--clip is 1.0 in the checkpoint, but 2.0 in this run");
     run_folder_expect(errors,
                       "--precision is \"fp32\" in the checkpoint, but \"bf16\" in this run");
+    run_folder_expect(errors, "nothing will be saved: --save is not kept in a checkpoint");
     g_autofree char *log = run_folder_path(folder, "log.jsonl"), *text = NULL;
     g_assert_true(g_file_get_contents(log, &text, NULL, NULL));
     run_folder_expect(text, "\"batch\":5");
