@@ -360,6 +360,20 @@ static bool are_same(const char *a, const char *b)
     return S_ISREG(left.st_mode) && left.st_dev == right.st_dev && left.st_ino == right.st_ino;
 }
 
+/* Returns whether the file is one that programs read in the folder of a model or a checkpoint. */
+static bool is_read_in(const char *path, const char *folder)
+{
+    static const char *const names[] = {
+        "config.json",    "trainer.json", "model.safetensors", "optimizer.safetensors",
+        "tokenizer.json", "vocab.json",   "merges.txt"};
+    bool found = false;
+    for (size_t i = 0; i < G_N_ELEMENTS(names) && !found; i++) {
+        g_autofree char *file = g_build_filename(folder, names[i], NULL);
+        found = g_file_test(file, G_FILE_TEST_IS_REGULAR) && are_same(path, file);
+    }
+    return found;
+}
+
 /* Compares an output with what another option names. */
 static bool check_pair(const struct option *output, const struct option *other, GError **error)
 {
@@ -371,7 +385,12 @@ static bool check_pair(const struct option *output, const struct option *other, 
         if (are_same(path, *argument))
             return options_refuse(error, "--%s %s: would replace an input", option_name(output),
                                   path);
-    if (!other->file || !*other->file || !are_same(path, *other->file))
+    if (!other->file || !*other->file)
+        return true;
+    if (is_read_in(path, *other->file))
+        return options_refuse(error, "--%s %s: would replace a file of --%s", option_name(output),
+                              path, option_name(other));
+    if (!are_same(path, *other->file))
         return true;
     return options_refuse(error, "--%s %s: is also the file of --%s", option_name(output), path,
                           option_name(other));

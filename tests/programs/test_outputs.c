@@ -70,6 +70,11 @@ static void test_same(void)
     expect(workshop, RUN "--log text.txt", 2, "--log text.txt: is also the file of --data");
     expect(workshop, RUN "--log link.txt", 2, "--log link.txt: is also the file of --data");
     expect(workshop, RUN "--log x --emit-plan ./x", 2, "--emit-plan ./x");
+    expect(workshop, RUN "--log model/config.json", 2,
+           "--log model/config.json: would replace a file of --model");
+    workshop_write(workshop, "model/vocab.json", "{}");
+    expect(workshop, "pstar-tokens --model model text.txt -o model/vocab.json", 2,
+           "would replace a file of --model");
     expect(workshop, RUN "--plan plan.json --log plan.json", 2, "is also the file of --plan");
     expect(workshop, "pstar-plan good.pstar" BUDGET "-o good.pstar", 2, "would replace an input");
     expect(workshop, "pstar-sim good.pstar" BUDGET "--json good.pstar", 2,
