@@ -304,39 +304,62 @@ uint32_t tokenizer_vocabulary(const struct tokenizer *t)
 
 /* ---- encoding ---- */
 
-/* Returns the place of the neighbours whose merge comes first, and sets *merged; or -1. */
-static int find_merge(const struct tokenizer *t, const uint32_t *tokens, int count,
-                      uint32_t *merged)
+/* Returns the rank and the token of the merge of two neighbours (packed), or UINT64_MAX. */
+static uint64_t merge_of(const struct tokenizer *t, uint32_t left, uint32_t right)
 {
-    uint64_t best = UINT64_MAX;
+    gpointer value, key = GSIZE_TO_POINTER(key_of(left, right));
+    return g_hash_table_lookup_extended(t->merges, key, NULL, &value) ? GPOINTER_TO_SIZE(value)
+                                                                      : UINT64_MAX;
+}
+
+/* Returns the place of the neighbours whose merge comes first, and sets *best to it; or -1. */
+static int find_merge(const struct tokenizer *t, const uint32_t *tokens, int count, uint64_t *best)
+{
     int place = -1;
+    *best = UINT64_MAX;
     for (int i = 0; i + 1 < count; i++) {
-        gpointer value;
-        gpointer key = GSIZE_TO_POINTER(key_of(tokens[i], tokens[i + 1]));
-        if (!g_hash_table_lookup_extended(t->merges, key, NULL, &value) ||
-            GPOINTER_TO_SIZE(value) >= best)
+        uint64_t merge = merge_of(t, tokens[i], tokens[i + 1]);
+        if (merge >= *best)
             continue;
-        best = GPOINTER_TO_SIZE(value);
+        *best = merge;
         place = i;
     }
-    *merged = (uint32_t)best;
     return place;
+}
+
+/* Merges these neighbours, and the same ones after them until a merge makes neighbours whose own
+ * merge comes before. One pass for all keeps words of megabytes from taking hours. Returns how many
+ * tokens are left. */
+static int merge_from(const struct tokenizer *t, uint32_t *tokens, int count, int place,
+                      uint64_t merge)
+{
+    const uint32_t left = tokens[place], right = tokens[place + 1], merged = (uint32_t)merge;
+    bool more = true;
+    int to = place;
+    for (int from = place; from < count; to++) {
+        if (!more || from + 1 == count || tokens[from] != left || tokens[from + 1] != right) {
+            tokens[to] = tokens[from++];
+            continue;
+        }
+        tokens[to] = merged;
+        from += 2;
+        more = (to == 0 || merge_of(t, tokens[to - 1], merged) > merge) &&
+               (from == count || merge_of(t, merged, tokens[from]) > merge);
+    }
+    return to;
 }
 
 static void encode_word(const struct tokenizer *t, const char *word, int bytes, GArray *tokens)
 {
     guint first = tokens->len;
     int count = bytes, place;
-    uint32_t merged;
+    uint64_t merge;
     g_array_set_size(tokens, first + (guint)bytes);
     uint32_t *at = &g_array_index(tokens, uint32_t, first);
     for (int i = 0; i < bytes; i++)
         at[i] = t->of_byte[(unsigned char)word[i]];
-    while ((place = find_merge(t, at, count, &merged)) >= 0) {
-        at[place] = merged;
-        count--;
-        memmove(&at[place + 1], &at[place + 2], (size_t)(count - place - 1) * sizeof *at);
-    }
+    while ((place = find_merge(t, at, count, &merge)) >= 0)
+        count = merge_from(t, at, count, place, merge);
     g_array_set_size(tokens, first + (guint)count);
 }
 

@@ -120,6 +120,29 @@ static void expect_refused(const char *folder, const char *reason)
     g_error_free(error);
 }
 
+/* A word of a million letters takes as long as a text of as many, not hours. */
+static void test_long_word(struct tokenizer_folder *folder, gconstpointer data)
+{
+    (void)data;
+    enum { LETTERS = 1000000 };
+    copy(folder, "tokenizer.json", NULL, NULL);
+    GError *error = NULL;
+    struct tokenizer *tokenizer = tokenizer_read(folder->path, &error);
+    g_assert_no_error(error);
+    g_autofree char *word = g_malloc(LETTERS + 1);
+    for (int i = 0; i < LETTERS; i++)
+        word[i] = "the"[g_test_rand_int_range(0, 3)];
+    word[LETTERS] = '\0';
+    GArray *tokens = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    g_assert_true(tokenizer_encode(tokenizer, word, LETTERS, tokens, &error));
+    g_assert_cmpuint(tokens->len, <, LETTERS);
+    g_autofree char *again = tokenizer_decode(tokenizer, &g_array_index(tokens, uint32_t, 0),
+                                              tokens->len, &error);
+    g_assert_cmpstr(again, ==, word);
+    g_array_unref(tokens);
+    tokenizer_free(tokenizer);
+}
+
 static void test_refused(struct tokenizer_folder *folder, gconstpointer data)
 {
     (void)data;
@@ -170,6 +193,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     ADD("recorded", test_recorded);
     ADD("long", test_long);
+    ADD("long-word", test_long_word);
     ADD("refused", test_refused);
     ADD("bad-text", test_bad_text);
     return g_test_run();
