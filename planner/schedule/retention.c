@@ -48,7 +48,7 @@ static double value_of(const struct retention *retention, uint32_t g,
     bool preferred = !(reuse->flags & REUSE_DIRTIES) && place_of(reuse->chunk) < parameter_share;
     struct reuse_copies saved = reuses_saved(retention->reuses, g, retention->retained);
     double value = (double)weigh(retention, reuse->chunk, saved);
-    uint32_t epoch = saved.writes ? 0 : reuses_epoch(retention->reuses, g);
+    uint32_t epoch = saved.writes ? 0 : retention->epoch[g];
     if (epoch)
         value += (double)weigh(retention, reuse->chunk, (struct reuse_copies){.writes = 1}) / epoch;
     return value * (preferred ? BIAS_FACTOR : 1);
@@ -137,6 +137,9 @@ struct retention *retention_new(const struct reuses *reuses)
     retention->headroom = headroom_new(reuses->room, reuses->moment_count);
     retention->order = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     retain_nothing(retention);
+    retention->epoch = g_new(uint32_t, reuses->count);
+    for (uint32_t g = 0; g < reuses->count; g++)
+        retention->epoch[g] = reuses_epoch(reuses, g);
     retention->blocked_at = g_new(uint32_t, reuses->count);
     for (uint32_t g = 0; g < reuses->count; g++)
         retention->blocked_at[g] = next_moment(reuses, reuses->items[g].from);
@@ -156,6 +159,7 @@ void retention_free(struct retention *retention)
     g_free(retention->retained);
     headroom_free(retention->headroom);
     g_free(retention->blocked_at);
+    g_free(retention->epoch);
     g_array_unref(retention->order);
     g_free(retention);
 }
