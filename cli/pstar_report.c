@@ -1,5 +1,6 @@
 /* pstar-report: pictures, tables and a page of traces, plans, sweeps and run logs. */
 #include "cli/program.h"
+#include "cli/progress.h"
 #include "report/report.h"
 #include "traces/failure.h"
 
@@ -11,31 +12,50 @@ struct report_arguments {
 };
 
 /* Returns what to print, or NULL on error. With --text the folder's summary is part of the text. */
-static char *make_report(const struct report_arguments *a, bool folder, GError **error)
+static char *make_report(const struct report_arguments *a, bool folder,
+                         const struct report_progress *progress, GError **error)
 {
     const char *const *files = (const char *const *)a->files;
-    char *summary = folder
-                        ? report_write(files, a->folder, a->json ? REPORT_JSON : REPORT_TEXT, error)
-                        : NULL;
+    enum report_format format = a->json ? REPORT_JSON : REPORT_TEXT;
+    char *summary = folder ? report_write(files, a->folder, format, progress, error) : NULL;
     if (!a->text || (folder && !summary))
         return summary;
     g_free(summary);
-    return report_text(files, error);
+    return report_text(files, progress, error);
 }
 
-static int run(void *data, G_GNUC_UNUSED const struct console *console, GError **error)
+/* As make_report. A signal that comes leaves nothing behind; *status says which. A terminal sends
+ * its signal to gnuplot, too, whose failure then says nothing. */
+static char *make_stoppable(const struct report_arguments *a, bool folder,
+                            const struct console *console, int *status, GError **error)
+{
+    struct progress *shown = progress_begin(console, "figures", true);
+    const struct report_progress progress = {progress_update, shown};
+    char *summary = make_report(a, folder, &progress, error);
+    int signal = progress_signal(shown);
+    progress_end(shown);
+    if (signal && !summary) {
+        g_clear_error(error);
+        console_warn(console, "interrupted: no report was written");
+        *status = STATUS_SIGNALLED + signal;
+    }
+    return summary;
+}
+
+static int run(void *data, const struct console *console, GError **error)
 {
     const struct report_arguments *a = data;
     bool folder = a->folder && *a->folder;
     if (!a->files || (!folder && !a->text) || (a->json && a->text))
         return options_refuse(error, "usage: pstar-report FILES... -o DIR, or --text");
-    char *summary = make_report(a, folder, error);
+    int status = STATUS_DONE;
+    char *summary = make_stoppable(a, folder, console, &status, error);
     if (!summary && g_error_matches(*error, REPORT_ERROR, REPORT_ERROR_FAILED))
         failure_mark(error, FAILURE_RUNNING);
     if (summary)
         fputs(summary, stdout);
     g_free(summary);
-    return STATUS_DONE;
+    return status;
 }
 
 int main(int argc, char **argv)

@@ -152,13 +152,26 @@ static bool write_page(const struct contents *contents, const struct folder *fol
     return ok;
 }
 
+/* Returns false, with an error, if the caller wants no more. */
+static bool goes_on(const struct report_progress *progress, guint done, guint total, GError **error)
+{
+    if (!progress || progress->update(progress->data, done, total))
+        return true;
+    g_set_error(error, REPORT_ERROR, REPORT_ERROR_STOPPED, "stopped at figure %u of %u", done,
+                total);
+    return false;
+}
+
 static bool write_folder(const struct contents *contents, const char *path, const char *gnuplot,
-                         GError **error)
+                         const struct report_progress *progress, GError **error)
 {
     struct folder *folder = folder_begin(path, error);
+    guint plots = contents->plots->len;
     bool ok = folder != NULL;
-    for (guint i = 0; ok && i < contents->plots->len; i++)
-        ok = plot_draw(g_ptr_array_index(contents->plots, i), folder->figures, gnuplot, error);
+    for (guint i = 0; ok && i < plots; i++)
+        ok = goes_on(progress, i, plots, error) &&
+             plot_draw(g_ptr_array_index(contents->plots, i), folder->figures, gnuplot, error);
+    ok = ok && goes_on(progress, plots, plots, error);
     for (guint i = 0; ok && i < contents->inputs->tracks->len; i++)
         ok = timeline_write(g_ptr_array_index(contents->inputs->tracks, i), folder->figures, i,
                             error);
@@ -167,13 +180,16 @@ static bool write_folder(const struct contents *contents, const char *path, cons
     return ok;
 }
 
-static char *text_of(const struct contents *contents, const char *gnuplot, GError **error)
+static char *text_of(const struct contents *contents, const char *gnuplot,
+                     const struct report_progress *progress, GError **error)
 {
     g_autofree char *folder = g_dir_make_tmp("pstar-report-XXXXXX", error);
     GString *text = folder ? g_string_new(NULL) : NULL;
+    guint plots = contents->plots->len;
     bool ok = text != NULL;
-    for (guint i = 0; ok && i < contents->plots->len; i++)
-        ok = plot_draw_text(g_ptr_array_index(contents->plots, i), folder, gnuplot, text, error);
+    for (guint i = 0; ok && i < plots; i++)
+        ok = goes_on(progress, i, plots, error) &&
+             plot_draw_text(g_ptr_array_index(contents->plots, i), folder, gnuplot, text, error);
     if (ok) {
         g_autofree char *summary = summary_text(contents, NULL);
         g_string_append(text, summary);
@@ -183,21 +199,21 @@ static char *text_of(const struct contents *contents, const char *gnuplot, GErro
     return text ? g_string_free(text, !ok) : NULL;
 }
 
-char *report_text(const char *const *files, GError **error)
+char *report_text(const char *const *files, const struct report_progress *progress, GError **error)
 {
     struct report_inputs *inputs = inputs_read(files, error);
     if (!inputs)
         return NULL;
     g_autofree char *gnuplot = plot_find_gnuplot(error);
     struct contents *contents = gnuplot ? contents_new(inputs) : NULL;
-    char *text = contents ? text_of(contents, gnuplot, error) : NULL;
+    char *text = contents ? text_of(contents, gnuplot, progress, error) : NULL;
     contents_free(contents);
     inputs_free(inputs);
     return text;
 }
 
 char *report_write(const char *const *files, const char *folder, enum report_format format,
-                   GError **error)
+                   const struct report_progress *progress, GError **error)
 {
     struct report_inputs *inputs = inputs_read(files, error);
     if (!inputs)
@@ -205,7 +221,7 @@ char *report_write(const char *const *files, const char *folder, enum report_for
     g_autofree char *gnuplot = plot_find_gnuplot(error);
     struct contents *contents = gnuplot ? contents_new(inputs) : NULL;
     char *summary = NULL;
-    if (contents && write_folder(contents, folder, gnuplot, error))
+    if (contents && write_folder(contents, folder, gnuplot, progress, error))
         summary = format == REPORT_JSON ? summary_json(contents, folder)
                                         : summary_text(contents, folder);
     contents_free(contents);

@@ -2,6 +2,8 @@
  * and no strategy is faster. */
 #include "workshop.h"
 
+#include <glib/gstdio.h>
+
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -137,6 +139,55 @@ static void test_sweep(gconstpointer data)
     workshop_free(workshop);
 }
 
+/* A gnuplot that asks for the end once, while it draws. It runs in the folder that it draws into.
+ */
+static void write_gnuplot(const struct workshop *workshop, const char *gnuplot)
+{
+    g_autofree char *script = g_strdup_printf("#!/bin/sh\n"
+                                              "[ -e asked ] || { : >asked; kill -TERM $PPID; }\n"
+                                              "exec %s \"$@\"\n",
+                                              gnuplot);
+    g_autofree char *folder = workshop_path(workshop, "bin");
+    g_autofree char *path = workshop_path(workshop, "bin/gnuplot");
+    g_assert_cmpint(g_mkdir(folder, 0755), ==, 0);
+    workshop_write(workshop, "bin/gnuplot", script);
+    g_assert_cmpint(g_chmod(path, 0755), ==, 0);
+}
+
+static guint count_entries(const struct workshop *workshop)
+{
+    guint count = 0;
+    GDir *folder = g_dir_open(workshop->folder, 0, NULL);
+    while (g_dir_read_name(folder))
+        count++;
+    g_dir_close(folder);
+    return count;
+}
+
+/* A report that is interrupted leaves nothing. */
+static void test_report(void)
+{
+    g_autofree char *gnuplot = g_find_program_in_path("gnuplot");
+    if (!gnuplot) {
+        g_test_skip("gnuplot is not installed");
+        return;
+    }
+    struct workshop *workshop = set_up();
+    write_gnuplot(workshop, gnuplot);
+    guint before = count_entries(workshop);
+    g_autofree char *command =
+        g_strdup_printf("env \"PATH=%s/bin:%s:%s\" pstar-report run.pstar -o "
+                        "report",
+                        workshop->folder, PROGRAM_DIR, g_getenv("PATH"));
+    struct outcome outcome = workshop_run(workshop, command);
+    g_assert_cmpint(outcome.status, ==, 128 + SIGTERM);
+    g_assert_nonnull(strstr(outcome.err, "interrupted: no report was written"));
+    g_assert_cmpstr(outcome.out, ==, "");
+    g_assert_cmpuint(count_entries(workshop), ==, before);
+    outcome_clear(&outcome);
+    workshop_free(workshop);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -144,5 +195,6 @@ int main(int argc, char **argv)
     g_test_add_data_func("/stop/search/terminate", GINT_TO_POINTER(SIGTERM), test_search);
     g_test_add_data_func("/stop/question/hang-up", GINT_TO_POINTER(SIGHUP), test_question);
     g_test_add_data_func("/stop/sweep/interrupt", GINT_TO_POINTER(SIGINT), test_sweep);
+    g_test_add_func("/stop/report/terminate", test_report);
     return g_test_run();
 }

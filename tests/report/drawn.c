@@ -16,7 +16,7 @@ char *drawn_report(const struct sample *sample, const char *const *files, enum r
                                sample->run,   sample->policy_run, NULL};
     g_autofree char *folder = sample_path(sample, "out");
     GError *error = NULL;
-    char *summary = report_write(files ? files : all, folder, format, &error);
+    char *summary = report_write(files ? files : all, folder, format, NULL, &error);
     g_assert_no_error(error);
     g_assert_nonnull(summary);
     return summary;

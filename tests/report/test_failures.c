@@ -14,13 +14,13 @@ static void test_bad_input_writes_nothing(void)
     unsigned before = sample_count(sample->folder);
     const char *const files[] = {sample->trace, bad, NULL};
     GError *error = NULL;
-    g_assert_null(report_write(files, out, REPORT_TEXT, &error));
+    g_assert_null(report_write(files, out, REPORT_TEXT, NULL, &error));
     g_assert_error(error, REPORT_ERROR, REPORT_ERROR_INPUT);
     g_clear_error(&error);
     g_assert_cmpuint(sample_count(sample->folder), ==, before);
 
     g_assert_cmpint(g_mkdir(out, 0755), ==, 0);
-    g_assert_null(report_write(files, out, REPORT_TEXT, &error));
+    g_assert_null(report_write(files, out, REPORT_TEXT, NULL, &error));
     g_clear_error(&error);
     g_assert_cmpuint(sample_count(out), ==, 0);
     sample_free(sample);
@@ -35,7 +35,7 @@ static void write_without(const struct sample *sample, const char *path, const c
     unsigned before = sample_count(sample->folder);
     GError *error = NULL;
     g_setenv("PATH", path, TRUE);
-    g_assert_null(report_write(files, out, REPORT_TEXT, &error));
+    g_assert_null(report_write(files, out, REPORT_TEXT, NULL, &error));
     g_setenv("PATH", saved, TRUE);
     g_assert_error(error, REPORT_ERROR, REPORT_ERROR_FAILED);
     g_assert_nonnull(strstr(error->message, message));
@@ -68,13 +68,13 @@ static void test_bad_folder(void)
     g_autofree char *out = g_build_filename(sample->run, "out", NULL);
     const char *const files[] = {sample->run, NULL}, *const same[] = {sample->policy_run, NULL};
     GError *error = NULL;
-    g_assert_null(report_write(files, out, REPORT_TEXT, &error));
+    g_assert_null(report_write(files, out, REPORT_TEXT, NULL, &error));
     g_assert_error(error, REPORT_ERROR, REPORT_ERROR_FAILED);
     g_assert_nonnull(strstr(error->message, out));
     g_clear_error(&error);
     /* DIR is a file. */
     g_autofree char *before = sample_read(sample->run);
-    g_assert_null(report_write(same, sample->run, REPORT_TEXT, &error));
+    g_assert_null(report_write(same, sample->run, REPORT_TEXT, NULL, &error));
     g_assert_error(error, REPORT_ERROR, REPORT_ERROR_FAILED);
     g_clear_error(&error);
     g_autofree char *after = sample_read(sample->run);

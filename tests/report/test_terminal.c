@@ -27,7 +27,7 @@ static void test_text(void)
                                  sample->timeline, sample->run,  NULL};
     unsigned before = sample_count(sample->folder);
     GError *error = NULL;
-    g_autofree char *text = report_text(files, &error);
+    g_autofree char *text = report_text(files, NULL, &error);
     g_assert_no_error(error);
     g_assert_cmpuint(sample_count(sample->folder), ==, before);
     static const char *const shown[] = {
@@ -90,7 +90,7 @@ static void test_heat(void)
     g_string_append(sweep, "]}");
     g_autofree char *path = sample_file(sample, "map.json", sweep->str);
     const char *const files[] = {path, NULL};
-    g_autofree char *text = report_text(files, NULL);
+    g_autofree char *text = report_text(files, NULL, NULL);
     static const char *const shown[] = {"\n       20 KiB +++++",
                                         "+ 140 ms +++++",
                                         "@@@@@ 100 ms @@@@@",
