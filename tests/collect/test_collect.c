@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -176,6 +177,7 @@ static void test_killed_anywhere(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
     int found = 0;
+    g_assert_cmpint(prctl(PR_SET_CHILD_SUBREAPER, 1), ==, 0);
     for (int round = 0; round < 30; round++) {
         g_unlink(fixture->path);
         char *command[] = {(char *)COLLECT,          (char *)"--iterations",
@@ -194,7 +196,8 @@ static void test_killed_anywhere(struct fixture *fixture, gconstpointer data)
         }
         g_usleep((gulong)g_test_rand_int_range(0, 60000));
         kill(-child, SIGKILL);
-        waitpid(child, NULL, 0);
+        while (waitpid(-child, NULL, 0) > 0) /* the program, too, which may still hold the file */
+            continue;
         GError *error = NULL;
         struct trace *trace = trace_read(fixture->path, &error);
         if (trace) {
