@@ -19,6 +19,7 @@ import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "bench" / "planner"), str(ROOT / "bench")]
+import anytime  # noqa: E402
 import scaling  # noqa: E402
 
 PROGRAMS = pathlib.Path(sys.argv.pop()).resolve()
@@ -73,6 +74,17 @@ class Scaling(unittest.TestCase):
         with unittest.mock.patch.object(scaling, "FAMILIES", tiny), contextlib.redirect_stdout(text):
             scaling.run(argparse.Namespace(programs=PROGRAMS, output=None))
         self.assertIn("PASS  every plan verifies: 2 of 2", text.getvalue())
+
+
+class Anytime(unittest.TestCase):
+    def test_stopped_searches_are_compared(self):
+        text = io.StringIO()
+        tiny = [("demo-11m", "a100-40gb", "20%", "--batch 1 --seq 64 --recompute all")]
+        with unittest.mock.patch.object(anytime, "STEPS", tiny), contextlib.redirect_stdout(text), \
+                unittest.mock.patch.object(anytime, "LIMITS", (0.001,)):
+            anytime.run(argparse.Namespace(programs=PROGRAMS, output=None))
+        self.assertIn("PASS  every plan verifies: 1 of 1", text.getvalue())
+        self.assertIn("  after 0.001 s at most 10% behind the last plan: ", text.getvalue())
 
 
 if __name__ == "__main__":
