@@ -60,7 +60,8 @@ def main():
                 (folder / "stand_in" / path).write_text(text)
         environment = {key: value for key, value in os.environ.items()
                        if not key.startswith(("NVTX_", "PSTAR_"))}
-        environment["PYTHONPATH"] = f"{site}:{folder / 'stand_in'}"
+        paths = [site, folder / "stand_in", *filter(None, [os.environ.get("PYTHONPATH")])]
+        environment["PYTHONPATH"] = os.pathsep.join(map(str, paths))
         done = subprocess.run([python, "-c", LOOP], cwd="/", env=environment, check=False,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
         wanted = f"{sys.argv[1]} {site / 'pstar_torch.py'}\n"
