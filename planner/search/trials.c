@@ -166,12 +166,16 @@ void search_run_plans(void *data, uint32_t index)
               search->options.seed + search->begin + index, trial);
 }
 
+static bool is_late(const struct search *search)
+{
+    return search->deadline && g_get_monotonic_time() > search->deadline;
+}
+
 static bool watch(void *data, uint32_t done, G_GNUC_UNUSED uint32_t of_round)
 {
     struct search *search = data;
     const struct search_options *options = &search->options;
-    bool late = search->deadline && g_get_monotonic_time() > search->deadline;
-    if (late ||
+    if (is_late(search) ||
         (options->progress &&
          !options->progress(options->progress_data, search->begin + done, search->trials->len)))
         g_atomic_int_set(&search->stop, 1);
@@ -235,6 +239,8 @@ void search_run(struct search *search, void (*task)(void *data, uint32_t index))
                                           .progress = watch,
                                           .progress_data = search});
         search->begin += count;
+        if (is_late(search)) /* short rounds are not watched */
+            g_atomic_int_set(&search->stop, 1);
         find_best(search);
     }
     search->begin = search->trials->len;
