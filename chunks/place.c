@@ -157,7 +157,7 @@ static void vacate(struct placing *p, guint index)
     g_array_remove_index_fast(p->leavers, index);
 }
 
-void placing_vacate_all(struct placing *p)
+static void vacate_all(struct placing *p)
 {
     while (p->leavers->len)
         vacate(p, p->leavers->len - 1);
@@ -335,7 +335,7 @@ static bool place_iteration(struct placing *p, struct job *job, double least)
         for (uint32_t i = job->decisions->first[m]; i < job->decisions->first[m + 1]; i++)
             place_action(p, job, i, m, ceiling);
         if (arena_end(p->arena) > ceiling)
-            placing_vacate_all(p);
+            vacate_all(p);
         placing_clear_above(p, ceiling);
         uint64_t extent = end_of_chunks(p) + p->non_model;
         p->arena_bytes = MAX(p->arena_bytes, extent);
@@ -426,7 +426,7 @@ static bool place_round(struct placing *p, struct job *job, double least, GArray
     bool placed = place_iteration(p, job, least);
     g_array_set_size(leavers, 0);
     g_array_append_vals(leavers, p->leavers->data, p->leavers->len);
-    placing_vacate_all(p);
+    vacate_all(p);
     if (!placed)
         return false;
     memcpy(p->end, p->arena->address, addresses);

@@ -73,9 +73,6 @@ uint64_t placing_find(const struct placing *p, chunk_id chunk, uint64_t ceiling)
  * together. */
 uint64_t placing_make_room(struct placing *p, uint64_t bytes, uint64_t ceiling);
 
-/* Gives the ranges of all chunks that are leaving free. */
-void placing_vacate_all(struct placing *p);
-
 /* Moves all chunks below `ceiling`, above which non-model data lies. They must fit there. */
 void placing_clear_above(struct placing *p, uint64_t ceiling);
 

@@ -156,13 +156,19 @@ static guint twins_before(const GPtrArray *runs, guint index)
     return twins;
 }
 
+/* Returns who decided in the run, or its file's name. Free with g_free. */
+static char *label_of(const struct logged_run *run)
+{
+    return run->configuration.maker ? configuration_short_label(&run->configuration)
+                                    : g_path_get_basename(run->origin);
+}
+
 static void append_run(GString *drawing, const GPtrArray *runs, guint index, bool evaluated)
 {
     const struct logged_run *run = g_ptr_array_index(runs, index);
     const char *maker = run->configuration.maker;
     const char *colour = palette_maker(maker ? maker : run->origin);
-    g_autofree char *label = maker ? configuration_short_label(&run->configuration)
-                                   : g_path_get_basename(run->origin);
+    g_autofree char *label = label_of(run);
     g_autofree char *shortened = text_shortened(label, 40);
     g_autofree char *quoted = text_gnuplot(shortened);
     /* Earlier lines are wider, so that equal curves can be seen. */
@@ -264,8 +270,7 @@ static void append_run_times(GString *drawing, const GPtrArray *runs, guint inde
     const struct logged_run *run = g_ptr_array_index(runs, index);
     const char *maker = run->configuration.maker;
     const char *colour = palette_maker(maker ? maker : run->origin);
-    g_autofree char *label = maker ? configuration_short_label(&run->configuration)
-                                   : g_path_get_basename(run->origin);
+    g_autofree char *label = label_of(run);
     g_autofree char *shortened = text_shortened(label, 32);
     g_autofree char *waits = g_strconcat(shortened, ": waits", NULL);
     g_autofree char *quoted = text_gnuplot(shortened), *quoted_waits = text_gnuplot(waits);

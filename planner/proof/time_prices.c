@@ -99,7 +99,8 @@ static uint64_t choose_whole(const struct time_model *model, const struct time_w
     uint64_t best = 0, most = window->room / LEAST_LOSS;
     for (uint32_t c = 0; c < model->chunk_count; c++) {
         uint64_t unit = model->chunks[c].bytes, loss = window->room % unit, whole = 0;
-        if (loss <= most || window->of_update)
+        bool seen = c > 0 && unit == model->chunks[c - 1].bytes;
+        if (loss <= most || seen || window->of_update)
             continue;
         for (uint32_t other = 0; other < model->chunk_count; other++)
             whole += model->chunks[other].bytes / unit;
