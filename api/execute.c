@@ -85,12 +85,23 @@ static const struct mover_ops execution_ops = {
 
 /* ---- executions ---- */
 
+static bool check_ranks(const struct trace *trace, struct pstar_error *error)
+{
+    GError *failure = NULL;
+    if (trace->ranks > 1)
+        failure = g_error_new(PLAN_ERROR, PLAN_ERROR_INVALID,
+                              "the trace is of one of %u ranks; only one rank alone can execute a "
+                              "plan through callbacks",
+                              trace->ranks);
+    return api_finish(failure, PSTAR_ERROR_INPUT, error);
+}
+
 struct pstar_execution *pstar_execution_new(const struct pstar_plan *plan,
                                             const struct pstar_trace *trace,
                                             const struct pstar_mover *mover, void *self,
                                             struct pstar_error *error)
 {
-    if (!pstar_plan_check(plan, trace, error))
+    if (!check_ranks(trace->trace, error) || !pstar_plan_check(plan, trace, error))
         return NULL;
     struct pstar_execution *x = g_new0(struct pstar_execution, 1);
     x->mover = mover;

@@ -3,7 +3,9 @@
 #include "policies/policy.h"
 
 /* A tensor's bytes in a list are dead from a last read to the overwrite that follows. A chunk is
- * dead when all its tensors are. */
+ * dead when all its tensors are. Gathering reads shared parameters, so an access to a gathered
+ * tensor keeps the parameter alive as a read would, and that access decides when the parameter
+ * dies; gathered tensors themselves do not die. */
 struct liveness {
     const struct trace *trace;
     const struct layout *layout;
@@ -11,9 +13,17 @@ struct liveness {
     uint32_t *alive;          /* [chunk_count] tensors of the chunk that are alive */
 };
 
+/* Buffers are behind all lists. */
 static uint32_t key_of(const struct trace *trace, const struct trace_access *access)
 {
-    return access->list * trace->tensor_count + access->tensor; /* buffers behind all lists */
+    uint32_t list = access->list == TRACE_GATHERED ? TRACE_PARAM : access->list;
+    return list * trace->tensor_count + access->tensor;
+}
+
+/* An update ends the gathered copy, and its access to the parameter is another one. */
+static bool ends_copy(const struct trace_access *access)
+{
+    return access->list == TRACE_GATHERED && access->mode != TRACE_READ;
 }
 
 /* Visits the accesses backwards, twice: the first pass tells the second what follows the
@@ -25,6 +35,8 @@ static void look_forward(struct liveness *live)
     g_autofree uint8_t *overwrites_next = g_new0(uint8_t, keys);
     for (int round = 0; round < 2; round++) {
         for (uint32_t a = trace->access_count; a-- > 0;) {
+            if (ends_copy(&trace->accesses[a]))
+                continue;
             uint32_t key = key_of(trace, &trace->accesses[a]);
             live->next_overwrites[a] = overwrites_next[key];
             overwrites_next[key] = trace->accesses[a].mode == TRACE_OVERWRITE;
@@ -32,7 +44,7 @@ static void look_forward(struct liveness *live)
     }
     /* Counts at the start of the iteration, when no buffer is alive. A tensor that is never
      * accessed keeps its bytes. */
-    for (int list = 0; list < TRACE_LISTS; list++)
+    for (int list = 0; list < TRACE_GATHERED; list++)
         for (uint32_t t = 0; live->layout->places[list] && t < trace->tensor_count; t++)
             if (!overwrites_next[(uint32_t)list * trace->tensor_count + t])
                 live->alive[live->layout->places[list][t].chunk]++;
@@ -41,6 +53,24 @@ static void look_forward(struct liveness *live)
 static uint32_t chunk_of(const struct layout *layout, const struct trace_access *access)
 {
     return layout->places[access->list][access->tensor].chunk;
+}
+
+/* Updates what is alive. */
+static void pass_access(struct liveness *live, uint32_t index)
+{
+    const struct trace_access *access = &live->trace->accesses[index];
+    enum trace_list list = access->list == TRACE_GATHERED ? TRACE_PARAM : access->list;
+    if (ends_copy(access))
+        return;
+    bool was_alive = access->mode != TRACE_OVERWRITE;
+    bool is_alive = !live->next_overwrites[index];
+    live->alive[live->layout->places[list][access->tensor].chunk] += (uint32_t)is_alive -
+                                                                     (uint32_t)was_alive;
+}
+
+static bool is_alive(const struct liveness *live, chunk_id chunk)
+{
+    return live->alive[chunk] || live->layout->chunks[chunk].list == TRACE_GATHERED;
 }
 
 /* Appends one moment's accesses. `slot` is scratch: [chunk_count] index + 1 of the chunk's item. */
@@ -55,24 +85,20 @@ static void add_moment(struct accesses *accesses, struct liveness *live, uint32_
         const struct trace_access *access = &trace->accesses[op->first_access + i];
         chunk_id chunk = chunk_of(live->layout, access);
         if (!slot[chunk]) {
-            uint32_t fresh = live->alive[chunk] ? 0 : ACCESS_FRESH;
-            accesses->items[accesses->count] = (struct chunk_access){chunk, place_flag | fresh};
+            uint32_t fresh = is_alive(live, chunk) ? 0 : ACCESS_FRESH;
+            uint32_t on_host = ends_copy(access) ? ACCESS_ON_HOST : place_flag;
+            accesses->items[accesses->count] = (struct chunk_access){chunk, on_host | fresh};
             slot[chunk] = ++accesses->count;
         }
         if (access->mode != TRACE_READ)
             accesses->items[slot[chunk] - 1].flags |= ACCESS_WRITES;
     }
-    for (uint32_t i = 0; i < op->access_count; i++) {
-        uint32_t a = op->first_access + i;
-        chunk_id chunk = chunk_of(live->layout, &trace->accesses[a]);
-        bool was_alive = trace->accesses[a].mode != TRACE_OVERWRITE;
-        bool is_alive = !live->next_overwrites[a];
-        live->alive[chunk] += (uint32_t)is_alive - (uint32_t)was_alive;
-    }
+    for (uint32_t i = 0; i < op->access_count; i++)
+        pass_access(live, op->first_access + i);
     for (uint32_t i = begin; i < accesses->count; i++) {
         chunk_id chunk = accesses->items[i].chunk;
         slot[chunk] = 0;
-        if (!live->alive[chunk])
+        if (!is_alive(live, chunk))
             accesses->items[i].flags |= ACCESS_LAST;
     }
 }

@@ -9,7 +9,8 @@ enum {
     ACCESS_FRESH = 2,  /* nothing in the chunk is alive before, so its bytes need not be fetched */
     ACCESS_LAST =
         4, /* nothing in it is alive after, until a FRESH access: it leaves without a copy */
-    ACCESS_ON_HOST = 8, /* the operator runs on the host and uses the host's copy */
+    ACCESS_ON_HOST = 8, /* the operator uses the host's copy: it runs on the host, or it updates the
+                           shards of a gathered chunk. The latter are a moment's last accesses */
 };
 
 struct chunk_access {

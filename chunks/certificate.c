@@ -161,6 +161,9 @@ static void set_prices(json_t *object, const struct certificate_prices *prices)
 {
     json_object_set_new(object, "window_prices", windows_json(prices));
     json_object_set_new(object, "chain_prices", chains_json(prices));
+    if (prices->host_bytes)
+        json_object_set_new(object, "host_memory_price",
+                            json_integer((json_int_t)prices->host_bytes));
 }
 
 static void set_cases(json_t *object, const struct certificate_time *time)
@@ -343,6 +346,9 @@ static void read_prices(struct certificate_reader *reader, const json_t *object,
     for (uint32_t i = 0; i < prices->window_count && !reader->reason; i++)
         prices->windows[i] = read_window(reader, json_array_get(windows, i));
     read_chains(reader, json_object_get(object, "chain_prices"), prices);
+    const json_t *host_bytes = json_object_get(object, "host_memory_price");
+    if (host_bytes) /* only where it is not 0 */
+        prices->host_bytes = read_number(reader, host_bytes, CERTIFICATE_ROOM_PRICE_MOST);
 }
 
 static void read_cases(struct certificate_reader *reader, const json_t *object,

@@ -59,6 +59,7 @@ struct certificate_prices {
     uint32_t window_count; /* 0 if nothing ever runs on the device; then the bound is 0 */
     struct certificate_chain *chains; /* [chain_count] */
     uint32_t chain_count;
+    uint64_t host_bytes; /* the price of a byte of the host's memory, as that of room */
 };
 
 enum { CERTIFICATE_BRANCHES_MOST = 3 };

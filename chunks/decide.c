@@ -124,7 +124,7 @@ static inline void serve_on_device(struct run *run, const struct chunk_access *b
 
 /* Makes the host's copies valid, and removes the device's if the operator writes. Flushes of clean
  * chunks are removed later, by decisions_settle. */
-static void serve_on_host(struct run *run, const struct chunk_access *begin,
+static void bring_to_host(struct run *run, const struct chunk_access *begin,
                           const struct chunk_access *end)
 {
     for (const struct chunk_access *access = begin; access < end; access++) {
@@ -137,6 +137,11 @@ static void serve_on_host(struct run *run, const struct chunk_access *begin,
             run->dirty[access->chunk] = 0;
         }
     }
+}
+
+/* Makes room for the operator's activations. */
+static void serve_on_host(struct run *run)
+{
     if (run->used > run->capacity[run->moment])
         run_window_forget(run);
     bool made = run_make_room(run, NO_INDEX, run->capacity[run->moment]);
@@ -172,19 +177,22 @@ static inline void drop_dead(struct run *run, const struct chunk_access *begin,
 
 /* ---- the iteration ---- */
 
-/* Runs the operator of the current moment and goes on to the next moment. */
+/* Runs the operator of the current moment and goes on to the next moment. Accesses to the host's
+ * copies come last. */
 static inline void run_operator(struct run *run, const struct chunk_access *begin,
                                 const struct chunk_access *end)
 {
-    bool on_host = begin < end && begin->flags & ACCESS_ON_HOST;
-    if (on_host)
-        serve_on_host(run, begin, end);
+    const struct chunk_access *host = begin;
+    while (host < end && !(host->flags & ACCESS_ON_HOST))
+        host++;
+    bring_to_host(run, host, end);
+    if (host == begin && begin < end)
+        serve_on_host(run);
     else
-        serve_on_device(run, begin, end);
+        serve_on_device(run, begin, host);
     if (run->window.most > 0)
-        run_window_fetch(run, begin, end, on_host);
-    if (!on_host)
-        account(run, begin, end);
+        run_window_fetch(run, begin, host, end);
+    account(run, begin, host);
     run->moment++;
     if (run->record)
         run->record->first[run->moment] = run->action_count;

@@ -121,7 +121,7 @@ static bool fetch_all(struct run *run, uint64_t capacity)
 
 /* Lets the window begin at the operator of the current moment, whose chunks count as met. */
 static void move_on(struct run *run, const struct chunk_access *begin,
-                    const struct chunk_access *end, bool on_host)
+                    const struct chunk_access *host, const struct chunk_access *end)
 {
     struct run_window *window = &run->window;
     uint32_t now = (run->iteration + 1) * run->accesses->moment_count + run->moment;
@@ -134,16 +134,17 @@ static void move_on(struct run *run, const struct chunk_access *begin,
         window->lowest_count = 0;
         add_capacity(run, now);
     }
-    run_pin(run, begin, end, !on_host);
+    run_pin(run, begin, host, true);
+    run_pin(run, host, end, false);
     for (const struct chunk_access *access = begin; access < end; access++)
         window->met[access->chunk] = MAX(window->met[access->chunk], now);
 }
 
 void run_window_fetch(struct run *run, const struct chunk_access *begin,
-                      const struct chunk_access *end, bool on_host)
+                      const struct chunk_access *host, const struct chunk_access *end)
 {
     struct run_window *window = &run->window;
-    move_on(run, begin, end, on_host);
+    move_on(run, begin, host, end);
     uint64_t capacity = least_capacity(run);
     while (run->used <= capacity && window->end - window->now <= window->most) {
         capacity = MIN(capacity, capacity_at(run, window->end));

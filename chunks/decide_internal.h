@@ -71,9 +71,9 @@ void run_window_close(struct run *run);
 void run_window_forget(struct run *run);
 
 /* Fetches what the moments behind the current operator need, in their order, into the room that all
- * moments until then leave. What they need stays pinned, and so do the operator's chunks if it runs
- * on the device. Stops at the first chunk without room. */
+ * moments until then leave. What they need stays pinned, and so do the chunks that the operator
+ * uses on the device, which come before `host`. Stops at the first chunk without room. */
 void run_window_fetch(struct run *run, const struct chunk_access *begin,
-                      const struct chunk_access *end, bool on_host);
+                      const struct chunk_access *host, const struct chunk_access *end);
 
 #endif

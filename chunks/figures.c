@@ -59,14 +59,22 @@ bool figures_equal(const struct plan_figures *a, const struct plan_figures *b)
     return !figures_first_difference(a, b);
 }
 
+bool figures_lack(const struct plan_figures *a, const struct plan_figures *b,
+                  const struct plan_figure *figure)
+{
+    return figure->presence == FIGURE_OPTIONAL && figures_value(a, figure) == 0 &&
+           figures_value(b, figure) == 0;
+}
+
 json_t *figures_to_json(const struct plan_figures *figures)
 {
     json_t *object = json_object();
     for (const struct plan_figure *figure = plan_figure_table; figure->name; figure++)
-        json_object_set_new(object, figure->name,
-                            figure->unit == FIGURE_SECONDS
-                                ? json_real(figures_value(figures, figure))
-                                : json_integer((json_int_t)figures_count(figures, figure)));
+        if (!figures_lack(figures, figures, figure))
+            json_object_set_new(object, figure->name,
+                                figure->unit == FIGURE_SECONDS
+                                    ? json_real(figures_value(figures, figure))
+                                    : json_integer((json_int_t)figures_count(figures, figure)));
     return object;
 }
 

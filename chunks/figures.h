@@ -15,8 +15,8 @@
  *   label     for tables that people read
  *   unit      BYTES, COUNT or SECONDS; a field in SECONDS is a double, all others are uint64_t
  *   kind      SUM over the iteration, or its PEAK
- *   presence  REQUIRED in files; an OPTIONAL one reads as 0 from files that lack it, so that files
- *             written before a figure was introduced can still be read
+ *   presence  REQUIRED in files; an OPTIONAL one is left out if it is 0, and reads as 0 from files
+ *             that lack it, as those do that were written before a figure was introduced
  * To add a figure, add a line here and count it where it happens. */
 /* clang-format off */
 #define PLAN_FIGURES(FIGURE)                                                                       \
@@ -39,7 +39,11 @@
     FIGURE(peak_host_bytes, "Host peak", BYTES, PEAK, REQUIRED)                                    \
     /* times are 0 where no clock has predicted them; stalls are compute that waits for copies */  \
     FIGURE(stall_seconds, "Stall", SECONDS, SUM, REQUIRED)                                         \
-    FIGURE(iteration_seconds, "Step time", SECONDS, SUM, REQUIRED)
+    FIGURE(iteration_seconds, "Step time", SECONDS, SUM, REQUIRED)                                 \
+    /* several ranks: gathers of whole parameters, and what the first rank exchanges with others */ \
+    FIGURE(gathers, "Gathers", COUNT, SUM, OPTIONAL)                                               \
+    FIGURE(sent_bytes, "Sent to other ranks", BYTES, SUM, OPTIONAL)                                \
+    FIGURE(received_bytes, "Received", BYTES, SUM, OPTIONAL)
 
 #define FIGURE_TYPE_BYTES   uint64_t
 #define FIGURE_TYPE_COUNT   uint64_t
@@ -84,6 +88,10 @@ double figures_value(const struct plan_figures *figures, const struct plan_figur
 void figures_set_seconds(struct plan_figures *figures, const struct plan_figure *figure,
                          double seconds);
 
+/* Returns whether both have an optional figure that is 0: it says nothing about them. */
+bool figures_lack(const struct plan_figures *a, const struct plan_figures *b,
+                  const struct plan_figure *figure);
+
 /* Returns the bytes over the link in both directions. */
 uint64_t figures_traffic(const struct plan_figures *figures);
 
@@ -94,7 +102,7 @@ const struct plan_figure *figures_first_difference(const struct plan_figures *a,
 /* Returns whether all figures but times are the same. */
 bool figures_equal(const struct plan_figures *a, const struct plan_figures *b);
 
-/* Returns a new object with all figures in the order of the table. */
+/* Returns a new object with the figures in the order of the table. */
 json_t *figures_to_json(const struct plan_figures *figures);
 
 /* Reads all figures from an object, which may hold other members. Fails if a required one is

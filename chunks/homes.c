@@ -50,6 +50,13 @@ void staging_clear(struct staging *staging)
     g_free(staging->place);
 }
 
+/* Returns what a chunk takes at home on the host. Gathered chunks live in the shards. */
+static uint64_t host_bytes(const struct layout *layout, chunk_id chunk)
+{
+    const struct chunk *of = &layout->chunks[chunk];
+    return of->list == TRACE_GATHERED ? 0 : of->copy_bytes;
+}
+
 static uint64_t staging_bytes(const struct trace *trace)
 {
     struct staging staging = staging_of(trace);
@@ -73,7 +80,7 @@ uint64_t homes_least_host_bytes(const struct trace *trace, const struct layout *
     g_autofree uint8_t *on_host = used_on_host(layout, accesses);
     uint64_t bytes = staging_bytes(trace);
     for (uint32_t c = 0; c < layout->chunk_count; c++)
-        bytes += on_host[c] ? layout->chunks[c].copy_bytes : 0;
+        bytes += on_host[c] ? host_bytes(layout, c) : 0;
     return bytes;
 }
 
@@ -87,7 +94,7 @@ static GArray *candidates(const struct layout *layout, const struct accesses *ac
     GArray *result = g_array_new(FALSE, FALSE, sizeof(struct home_candidate));
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
         struct home_candidate candidate = {c, uses[c], layout->chunks[c].slot_bytes};
-        if (!on_host[c])
+        if (!on_host[c] && layout->chunks[c].list != TRACE_GATHERED)
             g_array_append_val(result, candidate);
     }
     g_array_sort(result, most_used_first);
@@ -104,8 +111,9 @@ struct homes *homes_assign(const struct trace *trace, const struct layout *layou
     homes->host_address = g_new(uint64_t, chunks);
     uint64_t address = 0;
     for (uint32_t c = 0; c < chunks; c++) {
-        homes->host_address[c] = on_device[c] ? NO_ADDRESS : address;
-        address += on_device[c] ? 0 : layout->chunks[c].copy_bytes;
+        bool on_host = !on_device[c] && layout->chunks[c].list != TRACE_GATHERED;
+        homes->host_address[c] = on_host ? address : NO_ADDRESS;
+        address += on_host ? layout->chunks[c].copy_bytes : 0;
         homes->device_slot_bytes += on_device[c] ? layout->chunks[c].slot_bytes : 0;
     }
     homes->staging_address = address;
@@ -186,14 +194,15 @@ static void refuse(const struct home_choice *choice, uint64_t library_bytes, uin
             low = middle + 1;
     }
     g_autofree char *size = size_format(held), *budget = size_format(host_budget);
+    g_autofree char *fits = size_format(high);
     g_autofree char *beside = device > device_budget ? g_strdup_printf(", with %" G_GUINT64_FORMAT
                                                                        " bytes of device memory",
                                                                        device + library_bytes)
                                                      : g_strdup("");
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
                 "host memory: what operators use there takes %s, and the budget is %s; "
-                "%" G_GUINT64_FORMAT " bytes would fit%s",
-                size, budget, high, beside);
+                "%" G_GUINT64_FORMAT " bytes would fit (%s)%s",
+                size, budget, high, fits, beside);
 }
 
 struct homes *homes_choose(const struct trace *trace, const struct layout *layout,
@@ -203,7 +212,7 @@ struct homes *homes_choose(const struct trace *trace, const struct layout *layou
     g_autofree uint8_t *on_device = g_new0(uint8_t, layout->chunk_count);
     uint64_t all = staging_bytes(trace);
     for (uint32_t c = 0; c < layout->chunk_count; c++)
-        all += layout->chunks[c].copy_bytes;
+        all += host_bytes(layout, c);
     if (all <= host_budget)
         return homes_assign(trace, layout, on_device);
 

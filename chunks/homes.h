@@ -7,7 +7,8 @@
 struct homes {
     uint32_t chunk_count;
     uint8_t *on_device; /* [chunk_count] nonzero if it lives on the device and has no host slot */
-    uint64_t *host_address; /* [chunk_count] slot in the host pool; NO_ADDRESS if on the device */
+    uint64_t *host_address; /* [chunk_count] slot in the host pool; NO_ADDRESS if on the device, or
+                               if the chunk is gathered: then it lives in the shards of the ranks */
     uint64_t device_slot_bytes; /* slots of device-homed chunks */
     uint64_t
         staging_address; /* end of the slots; then comes staging of host operators' activations */

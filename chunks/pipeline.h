@@ -1,5 +1,5 @@
 /* The way of the data, from a trace to bytes that move. Every line is one function; mover_ops is a
- * table of six, and plan_check makes nothing:
+ * table of seven, and plan_check makes nothing:
  *
  *   layout_pack      layout.h      trace -> layout: which chunk holds each tensor, and where
  *   slots_round      slots.h       layout -> the same chunks in slots of few sizes, optional

@@ -509,6 +509,7 @@ struct addresses *place_decisions(const struct decisions *decisions,
                       .last_leave = last_leave,
                       .first = first};
     struct placing p = {.arena = arena_new(chunks, bytes),
+                        .layout = inputs->layout,
                         .actions = g_new(struct plan_action, FIRST_ACTIONS),
                         .action_room = FIRST_ACTIONS,
                         .start = g_new(uint64_t, chunks),

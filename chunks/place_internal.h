@@ -25,6 +25,7 @@ enum { PLACING_TRIED = 4 };
 
 struct placing {
     struct arena *arena;
+    const struct layout *layout;
     struct plan_action *actions; /* [action_room] action_count of them in this iteration so far */
     uint32_t action_count, action_room;
     uint64_t *start; /* [chunk_count] where each was at the start of the iteration, and will be at

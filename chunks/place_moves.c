@@ -340,8 +340,9 @@ static void move_straight(struct placing *p, GArray *away)
 
 static void send_to_host(struct placing *p, chunk_id chunk, GArray *gone)
 {
+    bool gathered = p->layout->chunks[chunk].list == TRACE_GATHERED;
     placing_take(p, chunk);
-    placing_emit(p, PLAN_WRITE_BACK, chunk, NO_ADDRESS);
+    placing_emit(p, gathered ? PLAN_DROP : PLAN_WRITE_BACK, chunk, NO_ADDRESS);
     p->returned += p->arena->slot_bytes[chunk];
     g_array_append_val(gone, chunk);
 }
@@ -355,7 +356,8 @@ static uint64_t find_aside(const struct placing *p, chunk_id chunk, uint64_t beg
     return above != NO_ADDRESS ? above : arena_best_fit(p->arena, bytes, p->floor, begin);
 }
 
-/* Moves the chunks that lie where this chunk began. Those that fit nowhere else go to the host.
+/* Moves the chunks that lie where this chunk began. Those that fit nowhere else go to the host, or
+ * are gathered again.
  * `below` is a chunk at its start below this one's, or chunk_count. */
 static void make_way(struct placing *p, chunk_id chunk, uint32_t below, uint64_t ceiling,
                      GArray *gone)

@@ -1,5 +1,6 @@
 #include "chunks/plan.h"
 
+#include "chunks/gathering.h"
 #include "chunks/place.h"
 #include "traces/size.h"
 
@@ -11,13 +12,15 @@ void plan_lacks_memory(GError **error, const struct trace *trace, moment_id mome
     g_autofree char *need = size_format(need_bytes), *given = size_format(budget);
     g_autofree char *more = size_format(need_bytes - budget);
     g_autofree char *held = size_format(trace->library_bytes);
+    g_autofree char *fits = size_format(need_bytes + trace->library_bytes);
     g_autofree char *excess =
         trace->library_bytes ? g_strdup_printf(" beside %s that driver and libraries hold", held)
                              : g_strdup_printf(", %s more than the budget of %s", more, given);
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
-                "device memory: moment %u (%s) needs %s%s%s; %" G_GUINT64_FORMAT " bytes would fit",
+                "device memory: moment %u (%s) needs %s%s%s; %" G_GUINT64_FORMAT
+                " bytes would fit (%s)",
                 moment, trace->operators[moment].name, need, remark, excess,
-                need_bytes + trace->library_bytes);
+                need_bytes + trace->library_bytes, fits);
 }
 
 void plan_free(struct plan *plan)
@@ -58,14 +61,50 @@ const char *plan_action_name(enum plan_action_kind kind)
 
 /* ---- making a plan ---- */
 
+static void count_gather(struct plan_figures *figures, const struct trace *trace,
+                         const struct gathering *gathering, const uint8_t *on_device,
+                         chunk_id chunk)
+{
+    struct gathering_traffic traffic = {0};
+    for (uint32_t p = gathering->first[chunk]; p < gathering->first[chunk + 1]; p++)
+        gathering_count(&traffic, trace, gathering->parts[p].tensor, 0,
+                        on_device[gathering->parts[p].source]);
+    figures->gathers++;
+    figures->h2d_bytes += traffic.link_bytes;
+    figures->h2d_copies += traffic.link_bytes > 0;
+    figures->sent_bytes += traffic.exchange.sent_bytes;
+    figures->received_bytes += traffic.exchange.received_bytes;
+}
+
+/* Adds up what gathers move, which depends on where the shards are. */
+static void count_gathers(struct plan *plan, const struct trace *trace)
+{
+    struct gathering *gathering = gathering_new(plan->layout);
+    g_autofree uint8_t *on_device = g_new(uint8_t, plan->layout->chunk_count);
+    for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
+        on_device[c] = plan->initial_address[c] != NO_ADDRESS;
+    for (uint32_t i = 0; gathering && i < plan->action_count; i++) {
+        const struct plan_action *action = &plan->actions[i];
+        bool fetch = action->kind == PLAN_FETCH;
+        if (fetch && plan->layout->chunks[action->chunk].list == TRACE_GATHERED)
+            count_gather(&plan->predicted, trace, gathering, on_device, action->chunk);
+        if (fetch || action->kind == PLAN_ALLOCATE)
+            on_device[action->chunk] = 1;
+        else if (action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP)
+            on_device[action->chunk] = 0;
+    }
+    gathering_free(gathering);
+}
+
 /* Adds up what the actions and operators move. */
 static void count_traffic(struct plan *plan, const struct trace *trace)
 {
     struct plan_figures *figures = &plan->predicted;
+    count_gathers(plan, trace);
     for (uint32_t i = 0; i < plan->action_count; i++) {
         const struct plan_action *action = &plan->actions[i];
         const struct chunk *chunk = &plan->layout->chunks[action->chunk];
-        bool fetch = action->kind == PLAN_FETCH;
+        bool fetch = action->kind == PLAN_FETCH && chunk->list != TRACE_GATHERED;
         bool write = action->kind == PLAN_WRITE_BACK || action->kind == PLAN_FLUSH;
         figures->h2d_bytes += fetch ? chunk->copy_bytes : 0;
         figures->h2d_copies += fetch;
@@ -78,8 +117,44 @@ static void count_traffic(struct plan *plan, const struct trace *trace)
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         figures->h2d_bytes += trace->operators[m].h2d_bytes;
         figures->d2h_bytes += trace->operators[m].d2h_bytes;
+        struct trace_exchange exchange = trace_operator_exchange(&trace->operators[m]);
+        figures->sent_bytes += exchange.sent_bytes;
+        figures->received_bytes += exchange.received_bytes;
     }
     figures->peak_host_bytes = plan->host_pool_bytes;
+}
+
+/* Returns [chunk_count] marks of chunks that need their host slots. Gradients and activations do
+ * not if they are dead when the iteration begins and are never copied; free with g_free. */
+static uint8_t *find_slots(const struct plan *plan, const struct accesses *accesses)
+{
+    uint8_t *needed = g_new0(uint8_t, plan->layout->chunk_count);
+    for (uint32_t c = 0; c < plan->layout->chunk_count; c++) {
+        uint8_t list = plan->layout->chunks[c].list;
+        needed[c] = (list != TRACE_GRAD && list != TRACE_ACTIVATION) ||
+                    plan->initial_address[c] != NO_ADDRESS;
+    }
+    for (uint32_t i = 0; i < plan->action_count; i++) {
+        const struct plan_action *action = &plan->actions[i];
+        needed[action->chunk] |= action->kind == PLAN_FETCH || action->kind == PLAN_FLUSH ||
+                                 action->kind == PLAN_WRITE_BACK;
+    }
+    for (uint32_t a = 0; a < accesses->count; a++)
+        needed[accesses->items[a].chunk] |= (accesses->items[a].flags & ACCESS_ON_HOST) != 0;
+    return needed;
+}
+
+static void close_gaps(struct plan *plan, const struct accesses *accesses)
+{
+    g_autofree uint8_t *needed = find_slots(plan, accesses);
+    uint64_t staging_bytes = plan->host_pool_bytes - plan->staging_address, address = 0;
+    for (uint32_t c = 0; c < plan->layout->chunk_count; c++) {
+        bool kept = needed[c] && plan->host_address[c] != NO_ADDRESS;
+        plan->host_address[c] = kept ? address : NO_ADDRESS;
+        address += kept ? plan->layout->chunks[c].copy_bytes : 0;
+    }
+    plan->staging_address = address;
+    plan->host_pool_bytes = address + staging_bytes;
 }
 
 struct plan *plan_make(const struct plan_inputs *inputs, struct addresses *addresses)
@@ -110,6 +185,7 @@ struct plan *plan_make(const struct plan_inputs *inputs, struct addresses *addre
     plan->actions = g_steal_pointer(&addresses->actions);
     plan->predicted.peak_device_bytes = addresses->peak_device_bytes;
     plan->predicted.peak_live_device_bytes = addresses->peak_live_device_bytes;
+    close_gaps(plan, inputs->accesses);
     count_traffic(plan, trace);
     addresses_free(addresses);
     return plan;

@@ -1,8 +1,11 @@
 /* A plan: the layout and, for every moment of the iteration, what moves, in order.
  *
  * The schedule is cyclic: every iteration, the first included, begins and ends with the initial
- * residency. Non-model data occupies the top of an arena of exactly `arena_bytes`. Every host-homed
- * chunk has a fixed slot in the host pool. A device-homed chunk has none and never leaves. */
+ * residency. Non-model data occupies the top of an arena of exactly `arena_bytes`. Every chunk that
+ * is copied, or used by an operator on the host, has a fixed slot in the host pool. Of the others,
+ * a device-homed chunk never leaves the device. A transient one begins the iteration nowhere, and
+ * is on the device while anything in it is alive. A gathered one is dropped and gathered again
+ * (chunks/gathering.h). */
 #ifndef PSTAR_CHUNKS_PLAN_H
 #define PSTAR_CHUNKS_PLAN_H
 
@@ -14,7 +17,7 @@
 #include "traces/choices.h"
 
 enum plan_action_kind {
-    PLAN_FETCH,    /* copy host to device, into `address` */
+    PLAN_FETCH,    /* copy host to device, into `address`; a gathered chunk is gathered */
     PLAN_ALLOCATE, /* take `address` on the device without a copy: nothing in the chunk is alive */
     PLAN_WRITE_BACK, /* copy device to host, then leave the device */
     PLAN_DROP,       /* leave the device without a copy: the host's is valid, or nothing is alive */
@@ -47,7 +50,7 @@ struct plan {
     uint64_t arena_bytes;      /* size of the arena; <= device_budget */
     uint64_t host_pool_bytes;  /* size of the host pool; <= host_budget */
     uint64_t staging_address;  /* in the host pool, up to its end: activations of host operators */
-    uint64_t *host_address;    /* [chunk_count] host slot; NO_ADDRESS if device-homed */
+    uint64_t *host_address;    /* [chunk_count] host slot; NO_ADDRESS if it is never copied */
     uint64_t *initial_address; /* [chunk_count] on the device at the start, or NO_ADDRESS */
 
     uint32_t moment_count, action_count;
@@ -58,6 +61,20 @@ struct plan {
     struct certificate *certificate; /* may be NULL */
     uint32_t sharers;                /* number of owners besides the first */
 };
+
+/* Returns whether the chunk is at home on the device, which it never leaves. */
+static inline bool plan_is_homed(const struct plan *plan, chunk_id chunk)
+{
+    return plan->host_address[chunk] == NO_ADDRESS && plan->initial_address[chunk] != NO_ADDRESS &&
+           plan->layout->chunks[chunk].list != TRACE_GATHERED;
+}
+
+/* Returns whether the chunk begins the iteration nowhere. */
+static inline bool plan_is_transient(const struct plan *plan, chunk_id chunk)
+{
+    return plan->host_address[chunk] == NO_ADDRESS && plan->initial_address[chunk] == NO_ADDRESS &&
+           plan->layout->chunks[chunk].list != TRACE_GATHERED;
+}
 
 enum plan_error {
     PLAN_ERROR_INVALID,     /* damaged, contradicts itself, or not a plan */
@@ -77,7 +94,8 @@ struct plan_inputs; /* chunks/place.h */
 struct addresses;
 
 /* Makes a plan of addresses, which it frees: what the plan is for, its layout (copied), its homes
- * and its schedule, with the traffic and the peaks that these predict. The caller adds who made it.
+ * and its schedule, with the traffic and the peaks that these predict, for the first of several
+ * ranks. The caller adds who made it.
  */
 struct plan *plan_make(const struct plan_inputs *inputs, struct addresses *addresses);
 

@@ -1,6 +1,7 @@
 #include "chunks/plan.h"
 
 #include "chunks/arena.h"
+#include "chunks/gathering.h"
 #include "chunks/homes.h"
 #include "chunks/residency/residency_state.h"
 
@@ -168,6 +169,7 @@ struct check {
     const struct accesses *accesses;
     enum residency_state *state; /* [chunk_count] */
     struct arena *arena;
+    const struct gathering *gathering; /* NULL if nothing is gathered */
     moment_id moment;
 };
 
@@ -208,6 +210,23 @@ static bool settle_at(struct check *check, chunk_id chunk, uint64_t address, GEr
     return true;
 }
 
+/* A gathered chunk comes from shards that are valid somewhere, and leaves without a copy. */
+static bool check_gathered(const struct check *check, const struct plan_action *action,
+                           GError **error)
+{
+    const struct gathering *gathering = check->gathering;
+    if (action->kind == PLAN_MOVE || action->kind == PLAN_DROP)
+        return true;
+    if (action->kind != PLAN_FETCH)
+        return refuse_moment(check, error,
+                             "a gathered chunk can only be fetched, moved or dropped");
+    for (uint32_t p = gathering->first[action->chunk]; p < gathering->first[action->chunk + 1]; p++)
+        if (!residency_is_whole(check->state[gathering->parts[p].source]))
+            return refuse_moment(check, error,
+                                 "a chunk is gathered from shards that are not valid");
+    return true;
+}
+
 static bool perform(struct check *check, const struct plan_action *action, GError **error)
 {
     static const enum residency_event events[] = {
@@ -219,9 +238,16 @@ static bool perform(struct check *check, const struct plan_action *action, GErro
         return true;
     bool enters = action->kind == PLAN_FETCH || action->kind == PLAN_ALLOCATE;
     bool leaves = action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP;
-    if (check->plan->host_address[chunk] == NO_ADDRESS && action->kind != PLAN_MOVE)
+    if (check->plan->layout->chunks[chunk].list == TRACE_GATHERED &&
+        !check_gathered(check, action, error))
+        return false;
+    if (plan_is_homed(check->plan, chunk) && action->kind != PLAN_MOVE)
         return refuse_moment(check, error,
                              "a chunk without a host address cannot leave the device");
+    if (plan_is_transient(check->plan, chunk) &&
+        (action->kind == PLAN_FETCH || action->kind == PLAN_WRITE_BACK ||
+         action->kind == PLAN_FLUSH))
+        return refuse_moment(check, error, "a chunk without a host address cannot be copied");
     if (!change(check, chunk, events[action->kind], error))
         return false;
     if (leaves || action->kind == PLAN_MOVE)
@@ -299,10 +325,11 @@ static bool begin(struct check *check, GError **error)
 {
     const struct plan *plan = check->plan;
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++) {
-        bool homed = plan->host_address[c] == NO_ADDRESS;
+        bool homed = plan_is_homed(plan, c);
         uint64_t address = plan->initial_address[c];
-        check->state[c] = homed ? RESIDENCY_DEVICE : RESIDENCY_HOST;
-        if (homed && address == NO_ADDRESS)
+        uint8_t list = plan->layout->chunks[c].list;
+        check->state[c] = residency_state_initial(plan, c);
+        if (plan_is_transient(plan, c) && list != TRACE_GRAD && list != TRACE_ACTIVATION)
             return plan_refuse(error, "chunk %u has neither a host address nor a device address",
                                c);
         if (address == NO_ADDRESS)
@@ -343,7 +370,9 @@ static bool plan_check_schedule(const struct plan *plan, const struct trace *tra
     g_autofree uint64_t *slots = g_new(uint64_t, chunks);
     for (uint32_t c = 0; c < chunks; c++)
         slots[c] = plan->layout->chunks[c].slot_bytes;
+    struct gathering *gathering = gathering_new(plan->layout);
     struct check check = {.plan = plan,
+                          .gathering = gathering,
                           .trace = trace,
                           .accesses = accesses,
                           .state = g_new0(enum residency_state, chunks),
@@ -353,6 +382,7 @@ static bool plan_check_schedule(const struct plan *plan, const struct trace *tra
         ok = run_iteration(&check, error);
     arena_free(check.arena);
     g_free(check.state);
+    gathering_free(gathering);
     accesses_free(accesses);
     non_model_free(non_model);
     return ok;

@@ -27,8 +27,7 @@ static struct platform_memory host_of(const struct budget_request *request)
 {
     const struct platform *platform = request->platform;
     return (struct platform_memory){"host", "the system", platform->host_capacity,
-                                    platform_host_room(platform),
-                                    platform->host.source ? platform->host.ranks : 1};
+                                    platform_host_room(platform), platform_host_ranks(platform)};
 }
 
 /* Notes that the platform's memory is the budget, and how it comes about. */

@@ -25,6 +25,10 @@ static const struct {
                            "SIZE|LIST=SIZE,..", 0},
     [OPTION_DEVICE_MEMORY] = {"device-memory", "Budget of device memory", "SIZE", 0},
     [OPTION_EMIT_PLAN] = {"emit-plan", "Write the plan, for pstar-run --plan", "PLAN", 0},
+    [OPTION_GPUS] = {"gpus",
+                     "GPUs that train together, one a rank, each with as many micro-batches as a "
+                     "rank of the trace; default: the trace's ranks",
+                     "N", 0},
     [OPTION_HELP] = {"help", "Print the options", NULL, 'h'},
     [OPTION_HOST_EMBEDDING] = {"host-embedding", "Run the embedding on the host", NULL, 0},
     [OPTION_HOST_MEMORY] = {"host-memory", "Budget of host memory", "SIZE", 0},
@@ -38,6 +42,8 @@ static const struct {
                            0},
     [OPTION_MICRO_BATCHES] = {"micro-batches", "Micro-batches in a step; default: 1", "N", 0},
     [OPTION_MODEL] = {"model", "The model's config.json, or the folder that holds it", "CONFIG", 0},
+    [OPTION_NODES] = {"nodes", "Nodes that hold the GPUs; default: as few as the platform allows",
+                      "M", 0},
     [OPTION_NO_CLIP] = {"no-clip",
                         "The run does not clip gradients: superoffload updates before the norm of "
                         "all is known",
@@ -58,6 +64,10 @@ static const struct {
                           "all|none|0,2,5-7", 0},
     [OPTION_SEED] = {"seed", "Seed of all random choices", "N", 0},
     [OPTION_SEQUENCE] = {"seq", "Tokens in a sequence", "T", 0},
+    [OPTION_STAGE] = {"stage",
+                      "What several ranks share: 2 gradients and optimizer states, 3 parameters, "
+                      "too",
+                      "2|3", 0},
     [OPTION_THREADS] = {"threads", "Number of threads; default: all processors", "N", 0},
     [OPTION_TIMELINE] = {"timeline",
                          "Write when each operator and copy runs, for pstar-report and "
@@ -192,6 +202,13 @@ static bool parse_text(const struct option *option, const char *text, GError **e
                                               : parse_choice(option, text, error);
 }
 
+static bool check_text(const struct option *option, GError **error)
+{
+    const char *text = *option->text;
+    return !text || option->any_bytes || g_utf8_validate(text, -1, NULL) ||
+           refuse(option, text, error, "must be text in UTF-8");
+}
+
 /* ---- GOption ---- */
 
 /* The values that GOption sets for one option, before their text is parsed. */
@@ -205,7 +222,7 @@ static GOptionEntry entry_of(const struct option *option, struct raw *raw, GStri
     g_autofree char *help = option_help(option);
     GOptionEntry entry = {.long_name = option_name(option),
                           .short_name = option_letter(option),
-                          .arg = G_OPTION_ARG_STRING,
+                          .arg = G_OPTION_ARG_FILENAME, /* whatever the locale says */
                           .arg_data = &raw->text,
                           .description = help ? g_string_chunk_insert(strings, help) : NULL,
                           .arg_description = option_value(option)};
@@ -217,7 +234,6 @@ static GOptionEntry entry_of(const struct option *option, struct raw *raw, GStri
         entry.arg = G_OPTION_ARG_FILENAME_ARRAY;
         entry.arg_data = option->arguments;
     } else if (option->file) {
-        entry.arg = G_OPTION_ARG_FILENAME;
         entry.arg_data = option->file;
     } else if (option->text) {
         entry.arg_data = option->text;
@@ -251,7 +267,8 @@ static bool take_values(const struct option_group *group, const struct raw *raw,
         const struct option *option = &group->options[i];
         if (option->flag)
             *option->flag |= raw[i].flag;
-        else if (raw[i].text && !parse_text(option, raw[i].text, error))
+        else if ((option->text && !check_text(option, error)) ||
+                 (raw[i].text && !parse_text(option, raw[i].text, error)))
             return false;
     }
     return true;
@@ -408,8 +425,8 @@ static bool check_place(const struct option *option, GError **error)
     return ok;
 }
 
-static bool check_output(const struct option *output, const struct option_group *groups,
-                         size_t group_count, GError **error)
+bool options_check_output(const struct option *output, const struct option_group *groups,
+                          size_t group_count, GError **error)
 {
     if (is_standard_output(*output->file))
         return output->use == OPTION_WRITES ||
@@ -439,7 +456,7 @@ bool options_check_outputs(const struct option_group *groups, size_t group_count
             const struct option *option = &groups[g].options[i];
             if (!is_output(option))
                 continue;
-            if (!check_output(option, groups, group_count, error))
+            if (!options_check_output(option, groups, group_count, error))
                 return false;
             if (!is_standard_output(*option->file))
                 continue;

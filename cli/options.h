@@ -17,6 +17,7 @@ enum shared_option {
     OPTION_CHUNK_SIZE,
     OPTION_DEVICE_MEMORY,
     OPTION_EMIT_PLAN,
+    OPTION_GPUS,
     OPTION_HELP,
     OPTION_HOST_EMBEDDING,
     OPTION_HOST_MEMORY,
@@ -27,6 +28,7 @@ enum shared_option {
     OPTION_LOOK_AHEAD,
     OPTION_MICRO_BATCHES,
     OPTION_MODEL,
+    OPTION_NODES,
     OPTION_NO_CLIP,
     OPTION_OBJECTIVE,
     OPTION_OFFLOAD_ACTIVATIONS,
@@ -38,6 +40,7 @@ enum shared_option {
     OPTION_RECOMPUTE,
     OPTION_SEED,
     OPTION_SEQUENCE,
+    OPTION_STAGE,
     OPTION_THREADS,
     OPTION_TIMELINE,
     OPTION_TOP,
@@ -68,7 +71,7 @@ struct option {
 
     /* Pointers to the target. Exactly one is set, and its type decides how the text is parsed. If
      * the option is not given, the target keeps its value. */
-    char **text;
+    char **text;       /* in UTF-8, if not any_bytes */
     char **file;       /* a path, in the encoding of file names */
     char ***arguments; /* all other arguments, ending with NULL; the row needs no name */
     bool *flag;
@@ -79,6 +82,7 @@ struct option {
     uint8_t *choice; /* the place of the text among the words of `value`: "fp32|bf16" */
 
     uint8_t use;        /* enum option_use */
+    bool any_bytes;     /* the text may be anything */
     double least, most; /* of a count, inclusive; `most` 0 means the target type's maximum */
     double below; /* of a real number, which is at least `least`; 0 allows any finite number */
 };
@@ -119,6 +123,11 @@ bool options_parse(GOptionContext *context, const struct option_group *groups, s
  * The error names the option; a file that cannot be written is a marked error (traces/failure.h).
  */
 bool options_check_outputs(const struct option_group *groups, size_t group_count, GError **error);
+
+/* Checks an output beside those that the options name in the same way. `output` is a row with a
+ * name for messages and the path, which is not standard output. */
+bool options_check_output(const struct option *output, const struct option_group *groups,
+                          size_t group_count, GError **error);
 
 /* Returns whether the option names a file or folder that the program writes. */
 bool option_writes(const struct option *option);

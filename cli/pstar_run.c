@@ -230,13 +230,7 @@ int main(int argc, char **argv)
          .help =
              "or the plan's; their gradients are summed. Several ranks (mpirun, srun) share them",
          .least = 1},
-        {.name = "stage",
-         .count32 = &o->stage,
-         .help = "What several ranks share: 2 gradients and optimizer states, 3 parameters, too; "
-                 "default: 2",
-         .value = "2|3",
-         .least = 2,
-         .most = 3},
+        {.shared = OPTION_STAGE, .count32 = &o->stage, .help = "default: 2", .least = 2, .most = 3},
         {.shared = OPTION_PRECISION, .choice = &o->precision, .help = "default: fp32"},
         {.shared = OPTION_BYTES_PER_PARAMETER,
          .count32 = &o->bytes_per_parameter,
@@ -313,6 +307,7 @@ int main(int argc, char **argv)
          .value = "N"},
         {.name = "prompt",
          .text = &o->prompt,
+         .any_bytes = true,
          .help = "What --sample continues; default: the beginning of the data. Numbers, such as "
                  "15496,11, unless tokens are bytes",
          .value = "TEXT"},

@@ -2,6 +2,7 @@
 #include "cli/budgets.h"
 #include "cli/program.h"
 #include "cli/progress.h"
+#include "models/derive.h"
 #include "policies/plugin.h"
 #include "sim/operator_times.h"
 #include "sim/replay.h"
@@ -19,7 +20,7 @@ struct sim_arguments {
     char **files;
     uint64_t pinned_memory; /* UINT64_MAX: not given */
     char *top;
-    uint32_t threads, stalls;
+    uint32_t threads, stalls, gpus, nodes, stage;
     uint8_t objective; /* enum objective; OBJECTIVES if not given */
     bool fits, phases, no_clip;
 };
@@ -68,13 +69,77 @@ static bool read_policies(const struct sim_arguments *a, struct sim_inputs *in, 
            (!a->strategy || (in->strategies = strategy_parse_list(a->strategy, error)));
 }
 
-static bool read_platform(const struct sim_arguments *a, struct sim_inputs *in, GError **error)
+/* ---- several ranks ---- */
+
+/* Returns the trace of one of several ranks; NULL on error. */
+static struct trace *derive(const struct trace *trace, uint32_t ranks, bool shared,
+                            const struct platform *platform, GError **error)
 {
-    if (!a->platform)
+    struct recognised *recognised = recognise(trace, error);
+    if (!recognised) {
+        g_prefix_error(error, "--gpus %u: the trace is ", ranks);
+        return NULL;
+    }
+    struct trace *derived = model_derive_ranks(recognised, trace, ranks, shared, platform, error);
+    recognised_free(recognised);
+    return derived;
+}
+
+static bool change_trace(const struct sim_arguments *a, uint32_t ranks, struct sim_inputs *in,
+                         GError **error)
+{
+    const struct trace *old = in->trace;
+    const struct platform *platform = in->platform;
+    bool several = old->ranks > 1;
+    bool shared = a->stage ? a->stage == 3 : several ? old->shared_parameters : true;
+    bool same = ranks == MAX(old->ranks, 1) && (ranks == 1 || shared == old->shared_parameters);
+    /* The ranks of a node share its host, so durations that were computed depend on the nodes. */
+    bool computed = several && old->estimated && platform &&
+                    !g_strcmp0(old->machine, platform->name);
+    if (same && !computed)
         return true;
-    if ((in->platform = platform_read(a->platform, error)) && a->link)
+    struct trace *derived = derive(old, ranks, shared, platform, same ? NULL : error);
+    if (!derived)
+        return same;
+    trace_free(in->trace);
+    in->trace = derived;
+    return true;
+}
+
+/* Spreads the ranks that are asked for, or those of the trace, over the nodes of the platform, and
+ * replaces the trace by one of such a rank. */
+static bool set_ranks(const struct sim_arguments *a, const struct console *console,
+                      struct sim_inputs *in, GError **error)
+{
+    uint32_t ranks = a->gpus ? a->gpus : MAX(in->trace->ranks, 1);
+    if (a->nodes && !in->platform)
+        return options_refuse(error, "--nodes needs --platform");
+    if (a->stage && ranks == 1)
+        return options_refuse(error, "--stage %u: one rank shares nothing; it needs --gpus",
+                              a->stage);
+    if (in->platform && (ranks > 1 || a->nodes) &&
+        !platform_spread_ranks(in->platform, ranks, a->nodes, error))
+        return false;
+    if (!change_trace(a, ranks, in, error))
+        return false;
+    if (ranks > 1 && !(in->platform && platform_knows_exchanges(in->platform)))
+        console_note(console, "%s how %u ranks exchange: that takes %s",
+                     in->platform ? "the platform does not say" : "no platform says", ranks,
+                     in->trace->estimated ? "no time" : "the time that was measured");
+    return true;
+}
+
+/* Reads the platform, and what it says of the ranks that train. */
+static bool read_platform(const struct sim_arguments *a, const struct console *console,
+                          struct sim_inputs *in, GError **error)
+{
+    if ((a->platform && !(in->platform = platform_read(a->platform, error))) ||
+        !set_ranks(a, console, in, error) || !(in->costs = costs_new(in->platform, a->link, error)))
+        return false;
+    if (in->platform && a->link)
         platform_keep_apart(in->platform);
-    return in->platform;
+    operator_times_leave_exchanges(in->trace, in->costs);
+    return true;
 }
 
 static bool read_budgets(const struct sim_arguments *a, const struct console *console,
@@ -101,12 +166,11 @@ static bool read_inputs(const struct sim_arguments *a, const struct console *con
 {
     return options_parse_top(a->top, USUAL_TOP, &in->top, error) &&
            (in->look_aheads = sizes_parse_counts(a->look_ahead, error)) &&
-           read_policies(a, in, error) && read_platform(a, in, error) &&
-           (in->costs = costs_read(a->platform, a->link, error)) &&
+           read_policies(a, in, error) && (in->trace = trace_read(a->files[0], error)) &&
+           replay_check_trace(in->trace, a->files[0], error) &&
+           read_platform(a, console, in, error) &&
            (a->pinned_memory == UINT64_MAX ||
             costs_set_pinned(in->costs, a->pinned_memory, error)) &&
-           (in->trace = trace_read(a->files[0], error)) &&
-           replay_check_trace(in->trace, a->files[0], error) &&
            read_budgets(a, console, in, error) &&
            (in->layouts = layout_list_parse(a->chunk_size, a->layout, in->trace, error));
 }
@@ -186,10 +250,19 @@ static void append_policy(GString *text, const struct pstar_policy_ops *policy)
         g_string_append_printf(text, "  %-14s %s=%g: %s\n", "", p->name, p->usual, p->summary);
 }
 
+static void append_strategy(GString *text, const struct strategy_ops *strategy)
+{
+    g_autofree char *name = g_strconcat(strategy->name, strategy->parameter ? ":" : "",
+                                        strategy->parameter, NULL);
+    g_string_append_printf(text, "  %-16s %s\n", name, strategy->summary);
+}
+
 static char **strategy_names(void)
 {
     GPtrArray *names = g_ptr_array_new();
     for (const struct strategy_ops *const *s = strategy_all; *s; s++)
+        g_ptr_array_add(names, g_strdup((*s)->name));
+    for (const struct strategy_ops *const *s = strategy_several; *s; s++)
         g_ptr_array_add(names, g_strdup((*s)->name));
     g_ptr_array_add(names, NULL);
     return (char **)g_ptr_array_free(names, FALSE);
@@ -202,11 +275,10 @@ static char *describe_policies(void)
         append_policy(text, *p);
     g_string_append_printf(text, "  %-12s %s\n", "./mine.so", "one of your own: docs/policies.md");
     g_string_append(text, "\nStrategies:\n");
-    for (const struct strategy_ops *const *s = strategy_all; *s; s++) {
-        g_autofree char *name = g_strconcat((*s)->name, (*s)->parameter ? ":" : "", (*s)->parameter,
-                                            NULL);
-        g_string_append_printf(text, "  %-16s %s\n", name, (*s)->summary);
-    }
+    for (const struct strategy_ops *const *s = strategy_all; *s; s++)
+        append_strategy(text, *s);
+    for (const struct strategy_ops *const *s = strategy_several; *s; s++)
+        append_strategy(text, *s);
     return g_string_free(text, FALSE);
 }
 
@@ -247,6 +319,13 @@ int main(int argc, char **argv)
         {.shared = OPTION_PLATFORM,
          .file = &a.platform,
          .help = "default: 8 GB/s each way, 16 GB/s of device memory"},
+        {.shared = OPTION_GPUS, .count32 = &a.gpus, .least = 1, .most = 1 << 20},
+        {.shared = OPTION_NODES, .count32 = &a.nodes, .least = 1, .most = 1 << 20},
+        {.shared = OPTION_STAGE,
+         .count32 = &a.stage,
+         .help = "default: the trace's, or 3",
+         .least = 2,
+         .most = 3},
         {.shared = OPTION_OBJECTIVE,
          .choice = &a.objective,
          .help = "default: time, or traffic if the trace has no durations"},

@@ -216,6 +216,7 @@ int main(int argc, char **argv)
         {"export", "TRACE", "write a trace for other tools", export},
         {"import", "FILE", "read a recording of PyTorch, Chakra or Nsight Systems",
          pstar_trace_import},
+        {"merge", "TRACE...", "make one trace of those of all ranks", pstar_trace_merge},
         {"synth", "", "write the trace of a model that never ran", pstar_trace_synth},
     };
     const struct command_set set = {

@@ -10,12 +10,14 @@
 #include <stdio.h>
 
 enum { NO_PRECISION = UINT8_MAX };
+enum reduction { REDUCTION_EXACT, REDUCTION_FAST };
 
 struct synth_arguments {
     char *model, *recompute, *offload, *platform, *output;
-    uint32_t batch, sequence, micro_batches, bytes_per_parameter; /* 0 if not given */
+    uint32_t batch, sequence, micro_batches, bytes_per_parameter, ranks, stage; /* 0 if not given */
     uint8_t precision; /* enum model_precision, or NO_PRECISION */
     bool host_embedding, host_update, unfused, clip;
+    uint8_t reduction; /* enum reduction */
 };
 
 /* *chosen is NULL if the option is not given; free it with g_free. */
@@ -49,12 +51,15 @@ static bool synthesise(const struct synth_arguments *a, const struct model_confi
         host_update = model_every_tensor(config);
     struct model_job job = {
         .choices = {.batch = a->batch,
-                    .micro_batches = a->micro_batches,
+                    .micro_batches = a->micro_batches ? a->micro_batches : a->ranks,
                     .recompute = recompute,
                     .offload = offload,
                     .host_embedding = a->host_embedding,
                     .host_update = host_update},
         .sequence = a->sequence,
+        .ranks = a->ranks,
+        .shared_parameters = a->stage == 3,
+        .narrow_gradients = a->reduction == REDUCTION_FAST,
         .precision = a->precision,
         .unfused = a->unfused,
     };
@@ -77,9 +82,13 @@ static int run(void *data, G_GNUC_UNUSED const struct console *console, GError *
         return options_refuse(error, "synth needs --model CONFIG and -o FILE");
     if (!a->batch || !a->sequence || a->precision == NO_PRECISION)
         return options_refuse(error, "synth needs --batch, --seq and --precision");
+    if (a->stage && a->ranks == 1)
+        return options_refuse(error, "--stage %u: one rank shares nothing; it needs --ranks",
+                              a->stage);
     struct model_config *config = model_config_read(a->model, error);
     struct platform *platform = NULL;
-    if (config && (!a->platform || (platform = platform_read(a->platform, error))))
+    if (config && (!a->platform || (platform = platform_read(a->platform, error))) &&
+        (!platform || a->ranks == 1 || platform_spread_ranks(platform, a->ranks, 0, error)))
         synthesise(a, config, platform, error);
     platform_free(platform);
     model_config_free(config);
@@ -88,13 +97,26 @@ static int run(void *data, G_GNUC_UNUSED const struct console *console, GError *
 
 int pstar_trace_synth(int argc, char **argv)
 {
-    struct synth_arguments a = {.micro_batches = 1, .precision = NO_PRECISION};
+    struct synth_arguments a = {.ranks = 1, .precision = NO_PRECISION};
     const struct option options[] = {
         {.shared = OPTION_MODEL, .file = &a.model},
         {.shared = OPTION_BATCH, .count32 = &a.batch, .least = 1},
         {.shared = OPTION_SEQUENCE, .count32 = &a.sequence, .least = 1},
         {.shared = OPTION_PRECISION, .choice = &a.precision},
         {.shared = OPTION_MICRO_BATCHES, .count32 = &a.micro_batches, .least = 1},
+        {.name = "ranks",
+         .count32 = &a.ranks,
+         .help = "Ranks that share the micro-batches, of which there is one each by default; the "
+                 "trace is of one rank",
+         .value = "P",
+         .least = 1,
+         .most = 1 << 20},
+        {.shared = OPTION_STAGE, .count32 = &a.stage, .help = "default: 2", .least = 2, .most = 3},
+        {.name = "reduction",
+         .choice = &a.reduction,
+         .help = "How ranks sum gradients: as pstar-run does, in fp32 (default), or as other "
+                 "systems do, in bf16 and in the parameters' place, which needs --stage 3",
+         .value = "exact|fast"},
         {.shared = OPTION_BYTES_PER_PARAMETER, .count32 = &a.bytes_per_parameter},
         {.name = "clip",
          .flag = &a.clip,

@@ -15,7 +15,7 @@ struct activations {
     uint64_t live_bytes, extent;
 };
 
-enum { NAMES = 12 };
+enum { NAMES = 10 };
 
 /* Lists the buffers that an operator names. Entries may be NO_INDEX, and are NO_INDEX for buffers
  * that chunks hold. */
@@ -23,9 +23,9 @@ static void name_buffers(const struct activations *activations, uint32_t moment,
                          uint32_t names[NAMES])
 {
     const struct model_operator *op = &activations->iteration->operators[moment];
-    const uint32_t all[NAMES] = {op->in[0],     op->in[1],  op->in[2],        op->in[3],
-                                 op->out[0],    op->out[1], op->gradient[0],  op->gradient[1],
-                                 op->workspace, op->masked, op->parameter[0], op->parameter[1]};
+    const uint32_t all[NAMES] = {op->in[0],     op->in[1],  op->in[2],       op->in[3],
+                                 op->out[0],    op->out[1], op->gradient[0], op->gradient[1],
+                                 op->workspace, op->masked};
     for (int i = 0; i < NAMES; i++) {
         bool held = all[i] != NO_INDEX && activations->buffers[all[i]].held;
         names[i] = held ? NO_INDEX : all[i];

@@ -64,10 +64,24 @@ static void declare_meta(nvtxDomainHandle_t domain, const struct trace *trace)
     declare(domain, trace->batch, "meta batch");
     declare(domain, trace->sequence, "meta sequence");
     declare(domain, trace->micro_batches, "meta micro_batches");
+    if (trace->ranks > 1) {
+        declare(domain, trace->ranks, "meta ranks");
+        declare(domain, trace->shared_parameters, "meta shared_parameters");
+    }
     declare(domain, trace->library_bytes, "meta library_bytes");
     for (int list = 0; list < TRACE_LISTS; list++)
         declare(domain, trace->list_element_bytes[list], "meta element_bytes_%s",
                 trace_list_name((enum trace_list)list));
+}
+
+static void declare_exchanges(nvtxDomainHandle_t domain, const struct trace *trace, uint32_t m)
+{
+    for (int c = 0; c < TRACE_COLLECTIVES; c++) {
+        const struct trace_exchange *exchange = &trace->operators[m].exchange[c];
+        if (exchange->sent_bytes || exchange->received_bytes)
+            declare(domain, exchange->received_bytes, "exchange %u %s %" G_GUINT64_FORMAT, m,
+                    trace_collective_name((enum trace_collective)c), exchange->sent_bytes);
+    }
 }
 
 static void declare_operators(nvtxDomainHandle_t domain, const struct trace *trace)
@@ -83,6 +97,7 @@ static void declare_operators(nvtxDomainHandle_t domain, const struct trace *tra
             declare(domain, trace->accesses[i].tensor, "access %u %s %s", m,
                     trace_list_name(trace->accesses[i].list),
                     trace_mode_name(trace->accesses[i].mode));
+        declare_exchanges(domain, trace, m);
     }
 }
 

@@ -1,5 +1,7 @@
 #include "engine/chunk_mover.h"
 
+#include "traces/shard.h"
+
 static mover_ticket copy(struct chunk_mover *mover, enum mover_queue queue, uint64_t device_address,
                          uint64_t host_address, uint64_t bytes, const struct mover_after *after)
 {
@@ -20,6 +22,45 @@ static mover_ticket fetch(void *self, const struct mover_copy *chunk,
     mover->figures->h2d_copies++;
     return copy(mover, MOVER_H2D, chunk->device_address, chunk->host_address, chunk->copy_bytes,
                 after);
+}
+
+/* Returns the bytes that cross the link, in a copy of their own. */
+static uint64_t take_shard(const struct chunk_mover *mover, const struct mover_shard *shard,
+                           struct device_shard *to)
+{
+    const struct trace *trace = mover->trace;
+    uint64_t elements = trace->tensors[shard->tensor].elements;
+    uint64_t own = shard_of(elements, mover->ranks->count, mover->ranks->rank).count;
+    *to = (struct device_shard){.whole_address = shard->whole_address,
+                                .elements = elements,
+                                .on_device = shard->on_device,
+                                .shard_address = shard->shard_address};
+    return shard->on_device ? 0 : own * trace->list_element_bytes[TRACE_GATHERED];
+}
+
+static mover_ticket gather(void *self, const struct mover_gather *gathered,
+                           const struct mover_after *after)
+{
+    struct chunk_mover *mover = self;
+    const struct mover_copy *to = &gathered->to;
+    g_autofree struct device_shard *shards = g_new(struct device_shard, gathered->shard_count);
+    const struct device_gather gather = {
+        .shards = shards,
+        .count = gathered->shard_count,
+        .element_bytes = mover->trace->list_element_bytes[TRACE_GATHERED],
+        .turn = ranks_issue(mover->ranks)};
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < gather.count; i++) {
+        uint64_t of_shard = take_shard(mover, &gathered->shards[i], &shards[i]);
+        bytes += of_shard;
+        mover->total.copies[MOVER_H2D] += of_shard > 0;
+    }
+    usage_occupy(mover->usage, to->chunk, to->device_address, to->slot_bytes);
+    mover->figures->gathers++;
+    mover->figures->h2d_bytes += bytes;
+    mover->figures->h2d_copies += bytes > 0;
+    mover->total.bytes[MOVER_H2D] += bytes;
+    return mover->device->ops->gather(mover->device, &gather, after);
 }
 
 static void leave(struct chunk_mover *mover, chunk_id chunk)
@@ -86,6 +127,7 @@ bool chunk_mover_agrees(const struct chunk_mover *mover)
 
 const struct mover_ops chunk_mover_ops = {
     .fetch = fetch,
+    .gather = gather,
     .write_back = write_back,
     .allocate = allocate,
     .drop = drop,

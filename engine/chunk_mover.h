@@ -9,12 +9,15 @@
 #include "chunks/plan.h"
 #include "chunks/residency/mover.h"
 #include "engine/device.h"
+#include "engine/ranks.h"
 #include "engine/usage.h"
 
 struct chunk_mover {
     struct device *device;
     struct usage *usage;
     struct plan_figures *figures; /* every copy is added to these */
+    struct ranks *ranks;          /* NULL with one */
+    const struct trace *trace;
 
     /* Runs the operator of a moment: mover_ops.run. */
     mover_ticket (*run)(void *executor, moment_id moment, const struct mover_after *after,

@@ -47,6 +47,21 @@ struct device_capacity {
     uint64_t library_bytes;
 };
 
+/* A tensor that becomes whole on the device. */
+struct device_shard {
+    uint64_t whole_address; /* of the tensor, in the arena */
+    uint64_t elements;      /* of the tensor */
+    bool on_device;         /* where this rank's shard is; else on the host */
+    uint64_t shard_address; /* from the start of the arena, or of the host pool */
+};
+
+struct device_gather {
+    const struct device_shard *shards; /* [count] */
+    uint32_t count;
+    uint32_t element_bytes;
+    uint64_t turn; /* engine/ranks.h */
+};
+
 struct device {
     const struct device_ops *ops;
 };
@@ -62,7 +77,6 @@ GQuark device_error_quark(void);
 
 struct device_ops {
     const char *name; /* as in --device */
-    bool ranks;       /* whether several may train together */
 
     /* Returns whether the device has operators for the model. Fails with DEVICE_ERROR_MODEL if not.
      */
@@ -78,6 +92,11 @@ struct device_ops {
     /* Queues a copy in the direction of `queue`, MOVER_H2D or MOVER_D2H. */
     mover_ticket (*copy)(struct device *device, enum mover_queue queue, uint64_t device_address,
                          uint64_t host_address, uint64_t bytes, const struct mover_after *after);
+    /* Puts this rank's shards into their places in the whole tensors, and then lets every rank have
+     * all of them. Each shard on the host is a copy in the H2D queue; the rest is in the network's.
+     * Takes the shards before it returns. NULL if the device trains on one rank only. */
+    mover_ticket (*gather)(struct device *device, const struct device_gather *gather,
+                           const struct mover_after *after);
     /* Queues a move within the arena, in the compute queue. The ranges may overlap. */
     mover_ticket (*move)(struct device *device, uint64_t to, uint64_t from, uint64_t bytes,
                          const struct mover_after *after);
@@ -89,6 +108,10 @@ struct device_ops {
      * `scalars`, and are valid when the ticket is complete. */
     mover_ticket (*compute)(struct device *device, const struct operation *operation,
                             const struct mover_after *after);
+    /* Runs a reduction (MODEL_REDUCE) on the arena, in the network's queue. Copies the operation.
+     * NULL if the device trains on one rank only. */
+    mover_ticket (*reduce)(struct device *device, const struct operation *operation,
+                           const struct mover_after *after);
     /* Runs an operator on the host pool, in the host's queue. Copies the operation. */
     mover_ticket (*compute_on_host)(struct device *device, const struct operation *operation,
                                     const struct mover_after *after);

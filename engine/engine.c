@@ -58,6 +58,8 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
     engine->mover = (struct chunk_mover){.device = opened,
                                          .usage = engine->usage,
                                          .figures = &engine->outside,
+                                         .ranks = options->ranks,
+                                         .trace = trace,
                                          .run = executor_run,
                                          .executor = &engine->executor};
     engine->residency = residency_new(plan, engine->accesses, trace, &chunk_mover_ops,
@@ -100,7 +102,7 @@ void engine_start(struct engine *engine)
 {
     const struct plan *plan = engine->executor.plan;
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
-        if (plan->host_address[c] == NO_ADDRESS)
+        if (plan_is_homed(plan, c))
             usage_occupy(engine->usage, c, plan->initial_address[c],
                          plan->layout->chunks[c].slot_bytes);
     residency_load(engine->residency);
@@ -185,8 +187,8 @@ bool engine_step(struct engine *engine, const struct engine_step *step,
     bool done = run_moments(engine, engine->executor.iteration->trace->operator_count, error);
     if (ranks) { /* what the step exchanges is counted in it */
         ops->drain(engine->device);
-        result->sent_bytes = ranks->sent_bytes - sent;
-        result->received_bytes = ranks->received_bytes - received;
+        result->figures.sent_bytes = ranks->sent_bytes - sent;
+        result->figures.received_bytes = ranks->received_bytes - received;
         result->stop = engine->executor.stop;
     }
     annotate_iteration_end(engine->executor.annotate);

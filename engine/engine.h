@@ -52,17 +52,14 @@ struct engine_step {
 };
 
 /* `figures` are measured: traffic is counted when a copy is handed to the device, peaks at each
- * operator's start. Evaluation, loading and saving are not part of them. iteration_seconds runs
- * from the call to its return; stall_seconds is the part of it in which the device's operators
- * waited. */
+ * operator's start, and what this rank exchanges where it is sent and received. Evaluation, loading
+ * and saving are not part of them. iteration_seconds runs from the call to its return;
+ * stall_seconds is the part of it in which the device's operators waited. */
 struct engine_result {
     double loss;          /* mean over the micro-batches */
     double gradient_norm; /* before clipping */
     struct plan_figures figures;
-    /* Several ranks: the bytes that this one sent and received in the step, and whether a rank
-     * wants to stop. */
-    uint64_t sent_bytes, received_bytes;
-    bool stop;
+    bool stop; /* several ranks: one of them wants to stop */
 };
 
 /* Runs one iteration. Fails with USAGE_ERROR_BUDGET (engine/usage.h) if memory runs out; the engine

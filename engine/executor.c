@@ -60,6 +60,13 @@ static uint64_t gradient_address(const struct executor *x, moment_id moment, int
     g_assert_not_reached();
 }
 
+/* An update ends the gathered copies of its tensor, and uses none. */
+static bool is_operand(const struct trace_access *access)
+{
+    return access->list < TRACE_GATHERED ||
+           (access->list == TRACE_GATHERED && access->mode == TRACE_READ);
+}
+
 static void resolve_tensors(struct executor *x, moment_id moment, struct operation *operation)
 {
     const struct trace *trace = x->iteration->trace;
@@ -72,11 +79,9 @@ static void resolve_tensors(struct executor *x, moment_id moment, struct operati
             tensor->address[list] = NO_ADDRESS;
         for (uint32_t a = 0; a < at->access_count; a++) {
             const struct trace_access *access = &trace->accesses[at->first_access + a];
-            if (access->list != TRACE_ACTIVATION && access->tensor == op->t[i])
+            if (is_operand(access) && access->tensor == op->t[i])
                 tensor->address[access->list] = tensor_address(x, access, on_host);
         }
-        if (op->parameter[i] != NO_INDEX)
-            tensor->address[TRACE_PARAM] = buffer_address(x, op->parameter[i]);
         tensor->gradient = gradient_address(x, moment, i, tensor);
         if (op->t[i] == NO_INDEX)
             continue;
@@ -110,9 +115,10 @@ static void stage_buffers(const struct executor *x, moment_id moment, struct ope
         operation->in[0] = staging_address(x, moment);
 }
 
-static bool has_collectives(uint8_t kind)
+static bool has_collectives(const struct executor *x, uint8_t kind)
 {
-    return kind == MODEL_GATHER || kind == MODEL_REDUCE || kind == MODEL_UPDATE;
+    return kind == MODEL_REDUCE ||
+           (kind == MODEL_UPDATE && !model_shares_parameters(&x->iteration->job));
 }
 
 static struct operation describe(struct executor *x, moment_id moment, bool on_host)
@@ -130,7 +136,7 @@ static struct operation describe(struct executor *x, moment_id moment, bool on_h
         .adamw = x->adamw,
         .gradient_scale = x->step.clip > 0 ? x->gradient_scale : NULL,
     };
-    if (x->ranks && has_collectives(op->kind))
+    if (x->ranks && has_collectives(x, op->kind))
         operation.turn = ranks_issue(x->ranks);
     resolve_tensors(x, moment, &operation);
     if (on_host)
@@ -200,14 +206,17 @@ static mover_ticket run_on_device(struct executor *x, uint32_t moment,
     if (x->annotate)
         device->ops->wait(device, after);
     annotate_operator_begin(x->annotate, moment);
+    bool reduces = operation.op->kind == MODEL_REDUCE;
+    enum mover_queue queue = reduces ? MOVER_NETWORK : MOVER_COMPUTE;
     struct mover_after done = {.queue = {0}};
-    done.queue[MOVER_COMPUTE] = device->ops->compute(device, &operation, after);
+    done.queue[queue] = (reduces ? device->ops->reduce : device->ops->compute)(device, &operation,
+                                                                               after);
     if (x->annotate)
         device->ops->wait(device, &done);
     annotate_operator_end(x->annotate);
     if (operation.op->kind != MODEL_UPDATE)
-        x->computed.queue[MOVER_COMPUTE] = done.queue[MOVER_COMPUTE];
-    return done.queue[MOVER_COMPUTE];
+        x->computed.queue[queue] = done.queue[queue];
+    return done.queue[queue];
 }
 
 /* Brings the gradient of the embedding's output, or of an update's tensor, to the host before the

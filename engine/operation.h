@@ -36,8 +36,7 @@ struct operation {
     /* MODEL_UPDATE: the gradient's factor, which the device's `clip` writes and the operator reads
      * when it runs. If this is NULL, the factor is in `adamw`. */
     const double *gradient_scale;
-    uint64_t turn; /* MODEL_GATHER, MODEL_REDUCE, and MODEL_UPDATE with several ranks: of its
-                      collectives */
+    uint64_t turn; /* MODEL_REDUCE, and MODEL_UPDATE with several ranks: of its collectives */
 };
 
 #endif

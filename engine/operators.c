@@ -40,7 +40,9 @@ static void *out(const struct call *call, int i)
 
 static void *parameter(const struct call *call, int i)
 {
-    return at(call, call->operation->tensor[i].address[TRACE_PARAM]);
+    const uint64_t *address = call->operation->tensor[i].address;
+    return at(call, address[TRACE_GATHERED] != NO_ADDRESS ? address[TRACE_GATHERED]
+                                                          : address[TRACE_PARAM]);
 }
 
 static void *gradient(const struct call *call, int i)
@@ -327,34 +329,12 @@ static uint32_t element_bytes(const struct call *call)
     return call->precision == MODEL_BF16 ? 2 : 4;
 }
 
-/* Makes whole what has this rank's shard in its place. */
-static void gather_tensor(const struct call *call, int i, void *whole)
-{
-    reduction_gather(call->operators->reduction, call->operation->tensor[i].elements,
-                     element_bytes(call), whole);
-}
-
-static void gather(const struct call *call)
-{
-    begin_turn(call);
-    for (int i = 0; i < 2; i++) {
-        if (call->op->t[i] == NO_INDEX)
-            continue;
-        struct shard shard = shard_of_tensor(call, i);
-        uint8_t *whole = out(call, i);
-        memcpy(whole + shard.first * element_bytes(call), parameter(call, i),
-               shard.count * element_bytes(call));
-        gather_tensor(call, i, whole);
-    }
-    end_turn(call);
-}
-
 /* Every rank has updated its shard of a parameter that all hold whole. */
 static void share_update(const struct call *call)
 {
     begin_turn(call);
-    if (!model_shares_parameters(call->operation->job))
-        gather_tensor(call, 0, parameter(call, 0));
+    const struct shard_whole whole = {call->operation->tensor[0].elements, parameter(call, 0)};
+    shards_gather(reduction_ranks(call->operators->reduction), &whole, 1, element_bytes(call));
     end_turn(call);
 }
 
@@ -377,7 +357,7 @@ static void update(const struct call *call)
     };
     call->kernels->adamw(call->context, &call->operation->adamw, call->operation->gradient_scale,
                          &adamw);
-    if (call->operators->reduction)
+    if (call->operators->reduction && !model_shares_parameters(call->operation->job))
         share_update(call);
 }
 
@@ -398,7 +378,6 @@ static run_kind *const kinds[MODEL_KINDS] = {
     [MODEL_RESIDUAL_BACKWARD] = residual_backward,
     [MODEL_ATTENTION_BACKWARD] = attention_backward,
     [MODEL_EMBED_BACKWARD] = embed_backward,
-    [MODEL_GATHER] = gather,
     [MODEL_REDUCE] = reduce,
     [MODEL_UPDATE] = update,
 };

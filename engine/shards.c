@@ -94,16 +94,34 @@ void reduction_add(struct reduction *reduction, const struct reduction_sum *of)
     }
 }
 
-void reduction_gather(struct reduction *reduction, uint64_t elements, uint32_t element_bytes,
-                      void *whole)
+/* Adds the messages with one other rank, if its shard and the own one are not empty. */
+static void add_messages(const struct ranks *ranks, const struct shard_whole *whole,
+                         uint32_t element_bytes, uint32_t other, GArray *sends, GArray *receives)
 {
-    uint32_t count = reduction->ranks->count;
-    for (uint32_t r = 0; r < count; r++) {
-        struct shard shard = shard_of(elements, count, r);
-        reduction->parts[r] = (struct ranks_part){shard.first * element_bytes,
-                                                  shard.count * element_bytes};
-    }
-    ranks_gather(reduction->ranks, reduction->parts, whole);
+    uint8_t *data = whole->data;
+    struct shard own = shard_of(whole->elements, ranks->count, ranks->rank);
+    struct shard theirs = shard_of(whole->elements, ranks->count, other);
+    const struct ranks_message send = {other, own.count * element_bytes,
+                                       data + own.first * element_bytes};
+    const struct ranks_message receive = {other, theirs.count * element_bytes,
+                                          data + theirs.first * element_bytes};
+    if (send.bytes)
+        g_array_append_val(sends, send);
+    if (receive.bytes)
+        g_array_append_val(receives, receive);
+}
+
+void shards_gather(struct ranks *ranks, const struct shard_whole *wholes, uint32_t count,
+                   uint32_t element_bytes)
+{
+    g_autoptr(GArray) sends = g_array_new(FALSE, FALSE, sizeof(struct ranks_message));
+    g_autoptr(GArray) receives = g_array_new(FALSE, FALSE, sizeof(struct ranks_message));
+    for (uint32_t i = 1; i < ranks->count; i++)
+        for (uint32_t w = 0; w < count; w++)
+            add_messages(ranks, &wholes[w], element_bytes, (ranks->rank + i) % ranks->count, sends,
+                         receives);
+    ranks->ops->transfer(ranks, (const struct ranks_message *)(const void *)sends->data, sends->len,
+                         (const struct ranks_message *)(const void *)receives->data, receives->len);
 }
 
 void reduction_gather_blocks(struct reduction *reduction, uint64_t elements, double *sums)

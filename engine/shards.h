@@ -32,9 +32,15 @@ void reduction_add(struct reduction *reduction, const struct reduction_sum *sum)
 /* Fills a gradient with -0, which changes no number that it is added to. */
 void reduction_clear(uint64_t elements, float *gradient);
 
-/* Gives every rank the whole tensor, of which each has its shard in place. */
-void reduction_gather(struct reduction *reduction, uint64_t elements, uint32_t element_bytes,
-                      void *whole);
+/* A tensor, of which each rank has its shard in place. */
+struct shard_whole {
+    uint64_t elements;
+    void *data; /* [elements] */
+};
+
+/* Gives every rank the whole tensors, in one transfer. Within the caller's turn. */
+void shards_gather(struct ranks *ranks, const struct shard_whole *wholes, uint32_t count,
+                   uint32_t element_bytes);
 
 /* Gives every rank the sums of all blocks, sums[SHARD_BLOCKS], of which each has its shard's. */
 void reduction_gather_blocks(struct reduction *reduction, uint64_t elements, double *sums);

@@ -350,8 +350,9 @@ const struct pstar_layout *pstar_plan_layout(const struct pstar_plan *plan);
  * non-model data at its top. */
 uint64_t pstar_plan_arena_bytes(const struct pstar_plan *plan);
 uint64_t pstar_plan_host_pool_bytes(const struct pstar_plan *plan);
-/* Returns the chunk's place in the host pool in bytes, or PSTAR_NO_ADDRESS if it lives on the
- * device for good. */
+/* Returns the chunk's place in the host pool in bytes, or PSTAR_NO_ADDRESS if it is never copied:
+ * it lives on the device for good or, if it has no initial address either, while anything in it is
+ * alive. */
 uint64_t pstar_plan_host_address(const struct pstar_plan *plan, uint32_t chunk);
 /* Returns the chunk's place in the arena when an iteration starts, or PSTAR_NO_ADDRESS if it is not
  * there. */
@@ -441,7 +442,7 @@ struct pstar_execution;
 
 /* Checks the plan against the trace, as pstar_plan_check does, and prepares to execute it. All
  * arguments outlive the result; `self` is handed to the mover's functions. Fails with
- * PSTAR_ERROR_INPUT. */
+ * PSTAR_ERROR_INPUT, also for the trace of one of several ranks. */
 struct pstar_execution *pstar_execution_new(const struct pstar_plan *plan,
                                             const struct pstar_trace *trace,
                                             const struct pstar_mover *mover, void *self,

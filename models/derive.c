@@ -97,11 +97,14 @@ static bool is_same_iteration(const struct trace *a, const struct trace *b)
 static struct recognised *try(const struct trace *trace, const struct run_choices *choices,
                               bool unfused, bool drops_scores)
 {
-    const struct model_job job = {.choices = *choices,
-                                  .sequence = trace->sequence,
-                                  .precision = !g_strcmp0(trace->precision, "bf16") ? MODEL_BF16
-                                                                                    : MODEL_FP32,
-                                  .unfused = unfused};
+    const struct model_job job = {
+        .choices = *choices,
+        .sequence = trace->sequence,
+        .precision = !g_strcmp0(trace->precision, "bf16") ? MODEL_BF16 : MODEL_FP32,
+        .ranks = trace->ranks,
+        .shared_parameters = trace->shared_parameters,
+        .narrow_gradients = trace->ranks > 1 && !trace->list_element_bytes[TRACE_GRAD],
+        .unfused = unfused};
     struct model_config *config = config_of(trace, choices->layer_count, unfused, drops_scores);
 
     if (!config || model_tensor_count(config) != trace->tensor_count) {
@@ -169,7 +172,7 @@ static const struct {
              {"recompute again ", "forward "},
              {"recompute ", "forward "}};
 
-/* Returns the trace's operator that does the same work. */
+/* Returns the trace's operator that does the same work, or NULL. */
 static const struct trace_operator *find_twin(GHashTable *index, const struct trace_operator *op)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(twins); i++) {
@@ -181,7 +184,7 @@ static const struct trace_operator *find_twin(GHashTable *index, const struct tr
         if (twin)
             return twin;
     }
-    g_assert_not_reached();
+    return NULL;
 }
 
 static bool is_operator_synthesised(const struct recognised *recognised, const struct trace *trace,
@@ -200,6 +203,7 @@ static bool take_duration(GHashTable *index, const struct recognised *recognised
 {
     struct trace_operator *op = &iteration->trace->operators[m];
     const struct trace_operator *twin = find_twin(index, op);
+    g_assert(twin);
     bool same = g_str_equal(twin->name, op->name), moved = same && twin->place != op->place;
     bool other_bytes = twin->bytes != op->bytes;
     bool anew = platform && twin->duration_ns &&
@@ -277,6 +281,57 @@ struct trace *model_derive(const struct recognised *recognised, const struct tra
                     "trace whose batch is %u",
                     choices->batch, choices->host_embedding ? "host" : "device",
                     choices->second_backward ? " and two backwards" : "", trace->batch);
+    return derived;
+}
+
+/* Takes the duration of the trace's operator that does the same work, if there is one. Returns
+ * false if it is the trace's own. */
+static bool take_duration_of_rank(GHashTable *index, const struct model_iteration *iteration,
+                                  uint32_t m, const struct platform *platform)
+{
+    struct trace_operator *op = &iteration->trace->operators[m];
+    const struct trace_operator *twin = find_twin(index, op);
+    op->duration_ns = twin       ? twin->duration_ns
+                      : platform ? model_operator_ns(iteration, m, platform)
+                                 : 0;
+    if (!twin || op->phase != TRACE_UPDATE_PHASE || op->bytes == twin->bytes || !twin->bytes)
+        return !twin;
+    op->duration_ns = trace_duration_ns((double)twin->duration_ns * 1e-9 * (double)op->bytes /
+                                            (double)twin->bytes,
+                                        iteration->trace->operator_count);
+    return true;
+}
+
+static struct trace *describe_rank(const struct recognised *recognised, const struct trace *trace,
+                                   const struct model_job *job, const struct platform *platform,
+                                   GError **error)
+{
+    struct model_iteration *iteration = model_iteration_new(recognised->config, job, error);
+    if (!iteration)
+        return NULL;
+    g_autoptr(GHashTable) index = index_operators(trace);
+    bool borrowed = false;
+    for (uint32_t m = 0; m < iteration->trace->operator_count; m++)
+        borrowed |= take_duration_of_rank(index, iteration, m, platform);
+    struct trace *derived = g_steal_pointer(&iteration->trace);
+    model_iteration_free(iteration);
+    derived->estimated = trace->estimated || borrowed;
+    return derived;
+}
+
+struct trace *model_derive_ranks(const struct recognised *recognised, const struct trace *trace,
+                                 uint32_t ranks, bool shared, const struct platform *platform,
+                                 GError **error)
+{
+    struct model_job job = recognised->iteration->job;
+    bool computed = trace->estimated && platform && !g_strcmp0(trace->machine, platform->name);
+    job.choices.micro_batches = model_rank_micro_batches(&job) * ranks;
+    job.ranks = ranks;
+    job.shared_parameters = shared && ranks > 1;
+    struct trace *derived = computed ? model_synthesise(recognised->config, &job, platform, error)
+                                     : describe_rank(recognised, trace, &job, platform, error);
+    if (derived)
+        describe_alike(derived, trace);
     return derived;
 }
 

@@ -54,6 +54,18 @@ struct trace *model_derive(const struct recognised *recognised, const struct tra
                            const struct run_choices *choices, const struct platform *platform,
                            GError **error);
 
+/* Returns the trace of one of `ranks` ranks, each of which computes as many micro-batches as a
+ * traced rank did. `shared` says whether they share parameters, too.
+ *
+ * Durations that were computed for `platform` are computed again. Measured operators keep theirs,
+ * except that updates take as much less as their shards have fewer bytes; operators that the trace
+ * does not have are computed for the platform, and have no duration if it is NULL. The result is
+ * then marked as estimated. Fails (TRACE_ERROR_INVALID) if the model cannot be trained so. The
+ * caller frees the result with trace_free. */
+struct trace *model_derive_ranks(const struct recognised *recognised, const struct trace *trace,
+                                 uint32_t ranks, bool shared, const struct platform *platform,
+                                 GError **error);
+
 /* Returns whether the trace's durations are those of a synthesis for the platform. */
 bool model_is_synthesised(const struct recognised *recognised, const struct trace *trace,
                           const struct platform *platform);

@@ -14,13 +14,17 @@ struct own_rates {
     double seconds[TRACE_ON_HOST + 1];
 };
 
-/* An update uses several lists of its tensors, and not always all of them. */
+/* An update uses several lists of its tensors, and not always all of them. Several ranks update
+ * shards, even where their parameters are whole. */
 static double updated_elements(const struct trace *trace, const struct trace_operator *op)
 {
     double elements[TRACE_LISTS] = {0}, most = 0;
     for (uint32_t i = 0; i < op->access_count; i++) {
         const struct trace_access *access = &trace->accesses[op->first_access + i];
-        elements[access->list] += (double)trace->tensors[access->tensor].elements;
+        bool whole = access->list == TRACE_PARAM || access->list == TRACE_GATHERED;
+        if (whole && trace->ranks > 1)
+            continue;
+        elements[access->list] += (double)trace_list_elements(trace, access->list, access->tensor);
         most = fmax(most, elements[access->list]);
     }
     return most;
@@ -58,7 +62,7 @@ static uint64_t duration_at(const struct trace *trace, const struct trace_operat
         seconds = platform_seconds(&platform->memory, (double)op->bytes);
     else if (rates->seconds[place] > 0)
         seconds = rates->seconds[place] * updated_elements(trace, op);
-    return seconds > 0 ? (uint64_t)fmax(1, round(seconds * 1e9)) : 0;
+    return trace_duration_ns(seconds, trace->operator_count);
 }
 
 /* Returns the bytes of gradients outside of the lists, which an update on the host receives. */

@@ -125,10 +125,12 @@ static void reduce(struct iteration_builder *b, const struct model_operator *op,
     bool last = op->micro_batch == model_rank_micro_batches(b->job) - 1;
     reduction.accumulate = op->micro_batch > 0;
     reduction.in[0] = of_classifier;
+    reduction.in[1] = b->reduced[0];
+    reduction.in[2] = b->reduced[1];
     reduction.rows = op->kind == MODEL_EMBED_BACKWARD;
     for (int i = 0; i < 2; i++) {
         reduction.t[i] = op->t[i];
-        reduction.gradient[i] = op->gradient[i];
+        reduction.gradient[i] = b->reduced[i] = op->gradient[i];
         reduction.norms[i] = reduction.finishes[i] = last && op->t[i] != NO_INDEX;
         if (op->t[i] != NO_INDEX)
             iteration_builder_drop_gradient(b, op->t[i]);
@@ -353,6 +355,7 @@ static uint32_t layers(struct iteration_builder *b, const struct gpt2_activation
 void gpt2_backward(struct iteration_builder *builder, const struct gpt2_activations *activations)
 {
     bool twice = builder->job->choices.second_backward;
+    builder->reduced[0] = builder->reduced[1] = NO_INDEX;
     uint32_t dnorm = classifier(builder, activations);
     uint32_t stream = layers(builder, activations, twice ? FIRST_TURN : ONLY_TURN, dnorm);
     embed(builder, activations, stream);

@@ -2,12 +2,13 @@
 
 #include "models/gpt2.h"
 #include "models/operator_cost.h"
+#include "models/rank_traffic.h"
 
 #include <string.h>
 
 enum model_gradient model_gradient_layout(const struct model_job *job)
 {
-    if (job->precision != MODEL_BF16 || job->choices.micro_batches > 1)
+    if (job->precision != MODEL_BF16 || (job->choices.micro_batches > 1 && !job->narrow_gradients))
         return MODEL_GRADIENT_LIST;
     return job->choices.split_masters ? MODEL_GRADIENT_BUFFER : MODEL_GRADIENT_OVER_PARAM;
 }
@@ -77,9 +78,9 @@ static bool counts_fit(const struct model_config *config, const struct model_job
     double pairs = rows * job->sequence * config->width * config->layers;
     double classifier = rows * config->width * (double)model_config_classes(config);
     double step = 6 * rows * parameters + 6 * classifier + 12 * pairs;
-    double operators = (35.0 * config->layers + 8) * job->choices.micro_batches;
-    return rows <= INT32_MAX && operators < 0x1p24 &&
-           3 * step * job->choices.micro_batches < 0x1p63;
+    double micro_batches = model_rank_micro_batches(job);
+    double operators = (35.0 * config->layers + 8) * micro_batches;
+    return rows <= INT32_MAX && operators < 0x1p24 && 3 * step * micro_batches < 0x1p63;
 }
 
 static bool job_check(const struct model_config *config, const struct model_job *job,
@@ -112,6 +113,11 @@ static bool job_check(const struct model_config *config, const struct model_job 
     if (job->choices.host_embedding && job->ranks > 1)
         return job_refused(error, "the embedding cannot run on the host with several ranks: their "
                                   "gradients are exchanged from the device");
+    if (job->narrow_gradients && (!model_shares_parameters(job) || job->precision != MODEL_BF16 ||
+                                  model_rank_micro_batches(job) != 1 || job->choices.split_masters))
+        return job_refused(error, "gradients cross the network in bf16 only where several ranks "
+                                  "share parameters (stage 3) in bf16, with 14 bytes each and one "
+                                  "micro-batch a rank");
     if (!counts_fit(config, job))
         return job_refused(error, "batch %u, sequence %u, micro-batches %u: the step is too large",
                            job->choices.batch, job->sequence, job->choices.micro_batches);
@@ -184,6 +190,7 @@ struct model_iteration *model_iteration_new(const struct model_config *config,
     iteration->operators = iteration_builder_finish(&builder, iteration->trace);
     iteration_builder_clear(&builder);
     trace_sum_buffers(iteration->trace);
+    rank_traffic_set(iteration, 0);
     if (!ok)
         g_clear_pointer(&iteration, model_iteration_free);
     return iteration;

@@ -21,6 +21,10 @@ struct model_job {
     uint32_t ranks; /* that share the micro-batches, which must be a multiple of them; rank r
                        computes micro-batches r, r + ranks, ... 0 stands for 1 */
     bool shared_parameters; /* several ranks: each holds a shard of the parameters, too */
+    bool narrow_gradients;  /* ranks that share parameters, with one micro-batch each in bf16: as in
+                               other systems, gradients cross the network in bf16 and lie over the
+                               parameters' shards; only for synthesis, because one rank would round
+                               otherwise */
     bool unfused;           /* like a framework that fuses nothing: attention's scores lie in
                              memory, every pair of tokens is computed, the loss is computed in
                              fp32 copies of the logits, and a recomputed layer runs whole; only
@@ -58,10 +62,10 @@ enum model_kind {
     MODEL_EMBED_BACKWARD,     /* t wte wpe; in dx tokens; workspace. Sums row by row, so that bf16
                                  needs no copy of the tables in fp32. The gradient of tied weights is
                                  added to what the classifier's backward wrote */
-    MODEL_GATHER,             /* shared parameters: t as the operator after it that reads them; out:
-                                 the whole tensors, of which each rank has its shard */
     MODEL_REDUCE,             /* several ranks: t as the backward operator before it; gradient: this
-                                 rank's micro-batch; in of_classifier or NO_INDEX. Each rank receives
+                                 rank's micro-batch; in of_classifier or NO_INDEX, and the gradients
+                                 of the reduction before it, which may be under way until this one
+                                 begins. Each rank receives
                                  its shard of the gradients of all ranks, and adds them to the list in
                                  the order of their micro-batches. Rows of the embedding that no
                                  token names hold -0, which adds nothing. The gradient of tied
@@ -74,23 +78,22 @@ enum model_kind {
 };
 
 struct model_operator {
-    uint8_t kind;          /* enum model_kind */
-    bool accumulate;       /* its gradients are added to what earlier micro-batches left */
-    bool add;              /* NORM_BACKWARD: dx is added to */
-    bool rows;             /* REDUCE: the gradients are the embedding's */
-    bool finishes[2];      /* after it the gradient of t[i] is complete, for its update */
-    bool norms[2];         /* it takes the norm of the gradient of t[i], which is then complete */
-    int32_t layer;         /* -1 outside of layers */
-    uint32_t micro_batch;  /* among the rank's */
-    uint32_t t[2];         /* tensors; NO_INDEX */
-    uint32_t in[4];        /* buffers; NO_INDEX */
-    uint32_t out[2];       /* buffers; NO_INDEX */
-    uint32_t parameter[2]; /* shared parameters: buffers of the whole t, or NO_INDEX */
-    uint32_t gradient[2];  /* buffers of the gradients of t, or NO_INDEX */
-    uint32_t workspace; /* buffer: the weight's gradient in fp32 before its one rounding; NO_INDEX
-                           where the gradient list is fp32 itself. EMBED_BACKWARD: 64-bit integers
-                           [N], the rows sorted by token; NO_INDEX where it runs on the host */
-    uint32_t masked;    /* buffer; NO_INDEX */
+    uint8_t kind;         /* enum model_kind */
+    bool accumulate;      /* its gradients are added to what earlier micro-batches left */
+    bool add;             /* NORM_BACKWARD: dx is added to */
+    bool rows;            /* REDUCE: the gradients are the embedding's */
+    bool finishes[2];     /* after it the gradient of t[i] is complete, for its update */
+    bool norms[2];        /* it takes the norm of the gradient of t[i], which is then complete */
+    int32_t layer;        /* -1 outside of layers */
+    uint32_t micro_batch; /* among the rank's */
+    uint32_t t[2];        /* tensors; NO_INDEX */
+    uint32_t in[4];       /* buffers; NO_INDEX */
+    uint32_t out[2];      /* buffers; NO_INDEX */
+    uint32_t gradient[2]; /* buffers of the gradients of t, or NO_INDEX */
+    uint32_t workspace;   /* buffer: the weight's gradient in fp32 before its one rounding; NO_INDEX
+                             where the gradient list is fp32 itself. EMBED_BACKWARD: 64-bit integers
+                             [N], the rows sorted by token; NO_INDEX where it runs on the host */
+    uint32_t masked;      /* buffer; NO_INDEX */
     uint32_t inputs, outputs; /* columns of x and of y: linear layers, norms (inputs), classifier */
     uint32_t dropout_site; /* key of the dropout's counter, unique in the model: recomputation uses
                               the forward's; NO_INDEX without dropout */

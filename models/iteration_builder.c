@@ -26,18 +26,24 @@ static bool adds_to_gradient(const struct iteration_builder *builder,
            (op->kind == MODEL_EMBED_BACKWARD && which == 0 && builder->config->tied);
 }
 
+/* Returns the list from which forward and backward read parameters. */
+static enum trace_list read_list(const struct iteration_builder *builder)
+{
+    return model_shares_parameters(builder->job) ? TRACE_GATHERED : TRACE_PARAM;
+}
+
 static void backward_access(struct iteration_builder *builder, const struct model_operator *op,
                             int which)
 {
     tensor_id tensor = op->t[which];
-    bool reads = backward_reads(op, which) && !model_shares_parameters(builder->job);
+    bool reads = backward_reads(op, which);
     bool adds = adds_to_gradient(builder, op, which);
-    if (builder->gradient == MODEL_GRADIENT_OVER_PARAM) {
+    if (builder->gradient == MODEL_GRADIENT_OVER_PARAM && !iteration_builder_reduces(builder)) {
         append(builder, tensor, TRACE_PARAM, reads || adds ? TRACE_UPDATE : TRACE_OVERWRITE);
         return;
     }
     if (reads)
-        append(builder, tensor, TRACE_PARAM, TRACE_READ);
+        append(builder, tensor, read_list(builder), TRACE_READ);
     if (builder->gradient == MODEL_GRADIENT_LIST && !iteration_builder_reduces(builder))
         append(builder, tensor, TRACE_GRAD, adds ? TRACE_UPDATE : TRACE_OVERWRITE);
 }
@@ -55,13 +61,8 @@ static void update_accesses(struct iteration_builder *builder, tensor_id tensor)
         append(builder, tensor, TRACE_MASTER, TRACE_UPDATE);
     append(builder, tensor, TRACE_EXP_AVG, TRACE_UPDATE);
     append(builder, tensor, TRACE_EXP_AVG_SQ, TRACE_UPDATE);
-}
-
-/* A forward operator reads its parameter, or what an operator before it has gathered. */
-static bool reads_list(const struct iteration_builder *builder, const struct model_operator *op)
-{
-    return op->kind == MODEL_GATHER ||
-           (model_operator_is_forward(op) && !model_shares_parameters(builder->job));
+    if (model_shares_parameters(builder->job))
+        append(builder, tensor, TRACE_GATHERED, TRACE_UPDATE);
 }
 
 static void operator_accesses(struct iteration_builder *builder, const struct model_operator *op)
@@ -72,11 +73,11 @@ static void operator_accesses(struct iteration_builder *builder, const struct mo
         if (op->kind == MODEL_UPDATE)
             update_accesses(builder, op->t[which]);
         else if (op->kind == MODEL_REDUCE)
-            append(builder, op->t[which], TRACE_GRAD,
+            append(builder, op->t[which], builder->job->narrow_gradients ? TRACE_PARAM : TRACE_GRAD,
                    op->accumulate ? TRACE_UPDATE : TRACE_OVERWRITE);
-        else if (reads_list(builder, op))
-            append(builder, op->t[which], TRACE_PARAM, TRACE_READ);
-        else if (!model_operator_is_forward(op))
+        else if (model_operator_is_forward(op))
+            append(builder, op->t[which], read_list(builder), TRACE_READ);
+        else
             backward_access(builder, op, which);
     }
 }
@@ -115,6 +116,7 @@ void iteration_builder_init(struct iteration_builder *builder, const struct mode
         .model_operators = g_array_new(FALSE, FALSE, sizeof(struct model_operator)),
         .gradients = g_array_new(FALSE, FALSE, sizeof(uint32_t)),
         .progress = g_new0(uint8_t, job->choices.tensor_count),
+        .reduced = {NO_INDEX, NO_INDEX},
     };
     g_array_set_clear_func(builder->tensors, free_tensor);
     g_array_set_clear_func(builder->buffers, free_buffer);
@@ -158,7 +160,8 @@ uint32_t iteration_builder_buffer(struct iteration_builder *builder, const char 
 uint32_t iteration_builder_gradient(struct iteration_builder *builder, tensor_id tensor)
 {
     bool reduces = iteration_builder_reduces(builder);
-    uint64_t element = reduces ? sizeof(float) : builder->element;
+    bool narrow = !reduces || builder->job->narrow_gradients;
+    uint64_t element = narrow ? builder->element : sizeof(float);
     if (builder->gradient != MODEL_GRADIENT_BUFFER && !reduces)
         return NO_INDEX;
     const struct trace_tensor *of = &g_array_index(builder->tensors, struct trace_tensor, tensor);
@@ -190,7 +193,6 @@ struct model_operator model_operator_of(enum model_kind kind, int32_t layer, uin
         .t = {NO_INDEX, NO_INDEX},
         .in = {NO_INDEX, NO_INDEX, NO_INDEX, NO_INDEX},
         .out = {NO_INDEX, NO_INDEX},
-        .parameter = {NO_INDEX, NO_INDEX},
         .gradient = {NO_INDEX, NO_INDEX},
         .workspace = NO_INDEX,
         .masked = NO_INDEX,
@@ -246,10 +248,8 @@ static void use_buffers(struct iteration_builder *builder, const struct model_op
         use_buffer(builder, op->in[i], traced->phase, 0);
     for (size_t i = 0; i < G_N_ELEMENTS(op->out); i++)
         use_buffer(builder, op->out[i], traced->phase, flops);
-    for (size_t i = 0; i < G_N_ELEMENTS(op->gradient); i++) {
-        use_buffer(builder, op->parameter[i], traced->phase, 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(op->gradient); i++)
         use_buffer(builder, op->gradient[i], traced->phase, 0);
-    }
     use_buffer(builder, op->workspace, traced->phase, 0);
     use_buffer(builder, op->masked, traced->phase, 0);
 }
@@ -285,8 +285,8 @@ static void cross_link(const struct iteration_builder *builder, const struct mod
         traced->d2h_bytes = bytes;
 }
 
-static void append_operator(struct iteration_builder *builder, char *name, enum trace_phase phase,
-                            const struct model_operator *op)
+void iteration_builder_operator(struct iteration_builder *builder, char *name,
+                                enum trace_phase phase, const struct model_operator *op)
 {
     struct trace_operator traced = {
         .name = name,
@@ -306,45 +306,6 @@ static void append_operator(struct iteration_builder *builder, char *name, enum 
     use_buffers(builder, op, &traced);
     g_array_append_val(builder->operators, traced);
     g_array_append_val(builder->model_operators, *op);
-}
-
-/* Whether the operator reads the parameter of t[which]. */
-static bool reads_parameter(const struct model_operator *op, int which)
-{
-    bool backward = op->kind > MODEL_LOSS && op->kind < MODEL_GATHER;
-    return op->t[which] != NO_INDEX &&
-           (model_operator_is_forward(op) || (backward && backward_reads(op, which)));
-}
-
-/* Appends the gathering of the parameters that `op` reads, into buffers that live until it has run.
- */
-static void gather_parameters(struct iteration_builder *builder, const char *name,
-                              enum trace_phase phase, struct model_operator *op)
-{
-    struct model_operator gather = model_operator_of(MODEL_GATHER, op->layer, op->micro_batch);
-    for (int i = 0; i < 2; i++) {
-        if (!reads_parameter(op, i))
-            continue;
-        const struct trace_tensor *of = &g_array_index(builder->tensors, struct trace_tensor,
-                                                       op->t[i]);
-        g_autofree char *buffer = g_strconcat("whole ", of->name, NULL);
-        gather.t[i] = op->t[i];
-        gather.out[i] = op->parameter[i] =
-            iteration_builder_buffer(builder, buffer, of->elements * builder->element);
-    }
-    if (gather.t[0] == NO_INDEX)
-        return;
-    const char *module = strchr(name, ' ');
-    append_operator(builder, g_strconcat("gather", module, NULL), phase, &gather);
-}
-
-void iteration_builder_operator(struct iteration_builder *builder, char *name,
-                                enum trace_phase phase, const struct model_operator *op)
-{
-    struct model_operator complete = *op;
-    if (model_shares_parameters(builder->job))
-        gather_parameters(builder, name, phase, &complete);
-    append_operator(builder, name, phase, &complete);
 }
 
 static gpointer take(GArray *array, uint32_t *count)

@@ -21,6 +21,7 @@ struct iteration_builder {
     GArray *model_operators; /* struct model_operator, beside operators */
     GArray *gradients;       /* uint32_t: the buffer of each tensor's gradient, or NO_INDEX */
     uint8_t *progress;       /* [choices.tensor_count] enum builder_progress */
+    uint32_t reduced[2];     /* buffers of the last reduction of this backward pass, or NO_INDEX */
 };
 
 void iteration_builder_init(struct iteration_builder *builder, const struct model_config *config,

@@ -38,7 +38,8 @@ static uint64_t elements_in(const struct iteration_builder *b, tensor_id tensor,
                             enum trace_list list)
 {
     uint64_t all = g_array_index(b->tensors, struct trace_tensor, tensor).elements;
-    bool whole = list == TRACE_PARAM && !model_shares_parameters(b->job);
+    bool whole = list == TRACE_GATHERED ||
+                 (list == TRACE_PARAM && !model_shares_parameters(b->job));
     return whole ? all : shard_room(all, model_ranks(b->job));
 }
 
@@ -86,8 +87,6 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
         return LOSS * n * v;
     case MODEL_CLASSIFIER_BACKWARD:
         return 4 * n * h * v;
-    case MODEL_GATHER:
-        return 0;
     case MODEL_REDUCE:
         return reduction(b, op);
     case MODEL_UPDATE:
@@ -111,6 +110,8 @@ uint64_t operator_list_bytes(const struct model_job *job, enum trace_list list)
     case TRACE_EXP_AVG:
     case TRACE_EXP_AVG_SQ:
         return 4;
+    case TRACE_GATHERED:
+        return !model_shares_parameters(job) ? 0 : bf16 ? 2 : 4;
     case TRACE_LISTS:
     case TRACE_ACCESS_LISTS:
         break;
@@ -133,6 +134,8 @@ static uint64_t access_bytes(const struct iteration_builder *b, const struct mod
                              const struct trace_access *access)
 {
     uint64_t once = elements_touched(b, op, access) * operator_list_bytes(b->job, access->list);
+    if (access->list == TRACE_GATHERED && access->mode != TRACE_READ)
+        return 0; /* the update ends the copy */
     return access->mode == TRACE_UPDATE ? 2 * once : once;
 }
 
@@ -250,12 +253,13 @@ uint64_t operator_bytes(const struct iteration_builder *b, const struct model_op
     uint64_t bytes = second_passes(b, op) + unfused_bytes(b, op);
     for (guint i = first_access; i < b->accesses->len; i++)
         bytes += access_bytes(b, op, &g_array_index(b->accesses, struct trace_access, i));
-    for (size_t i = 0; i < G_N_ELEMENTS(op->in); i++)
+    size_t inputs = op->kind == MODEL_REDUCE ? 1 : G_N_ELEMENTS(op->in);
+    for (size_t i = 0; i < inputs; i++)
         bytes += buffer_bytes(b, op->in[i]);
     for (size_t i = 0; i < G_N_ELEMENTS(op->out); i++)
         bytes += buffer_bytes(b, op->out[i]);
     for (int i = 0; i < 2; i++)
-        bytes += gradient_bytes(b, op, i) + buffer_bytes(b, op->parameter[i]);
+        bytes += gradient_bytes(b, op, i);
     return bytes + buffer_bytes(b, op->workspace) + buffer_bytes(b, op->masked);
 }
 

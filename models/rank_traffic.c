@@ -5,7 +5,7 @@
 struct counting {
     const struct model_iteration *iteration;
     uint32_t rank, ranks;
-    struct rank_traffic traffic;
+    struct trace_exchange *exchange; /* [TRACE_COLLECTIVES] of the operator */
 };
 
 static struct shard own_shard(const struct counting *counting, uint64_t elements)
@@ -16,8 +16,8 @@ static struct shard own_shard(const struct counting *counting, uint64_t elements
 /* Every rank gives the others its part of `all` units, which are `bytes` each. */
 static void count_gather(struct counting *counting, uint64_t own, uint64_t all, uint64_t bytes)
 {
-    counting->traffic.sent_bytes += own * bytes * (counting->ranks - 1);
-    counting->traffic.received_bytes += (all - own) * bytes;
+    counting->exchange[TRACE_GATHER].sent_bytes += own * bytes * (counting->ranks - 1);
+    counting->exchange[TRACE_GATHER].received_bytes += (all - own) * bytes;
 }
 
 static uint64_t blocks_of(uint64_t elements, uint64_t count)
@@ -28,11 +28,13 @@ static uint64_t blocks_of(uint64_t elements, uint64_t count)
 
 static void count_reduction(struct counting *counting, const struct model_operator *op, int i)
 {
+    struct trace_exchange *reduce = &counting->exchange[TRACE_REDUCE];
     uint64_t elements = counting->iteration->trace->tensors[op->t[i]].elements;
     uint64_t own = own_shard(counting, elements).count;
     uint64_t parts = i == 0 && op->in[0] != NO_INDEX ? 2 : 1;
-    counting->traffic.sent_bytes += parts * (elements - own) * sizeof(float);
-    counting->traffic.received_bytes += parts * own * (counting->ranks - 1) * sizeof(float);
+    uint64_t element = counting->iteration->job.narrow_gradients ? 2 : sizeof(float);
+    reduce->sent_bytes += parts * (elements - own) * element;
+    reduce->received_bytes += parts * own * (counting->ranks - 1) * element;
     if (op->norms[i])
         count_gather(counting, blocks_of(elements, own), blocks_of(elements, elements),
                      sizeof(double));
@@ -46,24 +48,48 @@ static void count_parameter(struct counting *counting, tensor_id tensor)
                  trace->list_element_bytes[TRACE_PARAM]);
 }
 
+static void count_operator(struct counting *counting, const struct model_operator *op)
+{
+    for (int i = 0; op->kind == MODEL_REDUCE && i < 2; i++)
+        if (op->t[i] != NO_INDEX)
+            count_reduction(counting, op, i);
+    if (op->kind == MODEL_UPDATE && !counting->iteration->trace->shared_parameters)
+        count_parameter(counting, op->t[0]);
+}
+
+/* Counts what operator `moment` exchanges. The first update begins with the ranks' losses, each
+ * micro-batch's and a wish to stop. */
+static void count_at(struct counting *counting, uint32_t moment, bool *updated)
+{
+    const struct model_operator *op = &counting->iteration->operators[moment];
+    count_operator(counting, op);
+    if (op->kind == MODEL_UPDATE && !*updated) {
+        uint64_t own = model_rank_micro_batches(&counting->iteration->job) + 1;
+        count_gather(counting, own, own * counting->ranks, sizeof(double));
+        *updated = true;
+    }
+}
+
 struct rank_traffic rank_traffic_of(const struct model_iteration *iteration, uint32_t rank)
 {
-    const struct trace *trace = iteration->trace;
-    struct counting counting = {iteration, rank, model_ranks(&iteration->job), {0, 0}};
-    uint64_t own_losses = model_rank_micro_batches(&iteration->job) + 1; /* and a wish to stop */
-    if (counting.ranks == 1)
-        return counting.traffic;
-    for (uint32_t m = 0; m < trace->operator_count; m++) {
-        const struct model_operator *op = &iteration->operators[m];
-        for (int i = 0; op->kind == MODEL_REDUCE && i < 2; i++)
-            if (op->t[i] != NO_INDEX)
-                count_reduction(&counting, op, i);
-        for (int i = 0; op->kind == MODEL_GATHER && i < 2; i++)
-            if (op->t[i] != NO_INDEX)
-                count_parameter(&counting, op->t[i]);
-        if (op->kind == MODEL_UPDATE && !trace->shared_parameters)
-            count_parameter(&counting, op->t[0]);
+    struct trace_exchange exchange[TRACE_COLLECTIVES] = {{0}};
+    struct counting counting = {iteration, rank, model_ranks(&iteration->job), exchange};
+    bool updated = false;
+    for (uint32_t m = 0; counting.ranks > 1 && m < iteration->trace->operator_count; m++)
+        count_at(&counting, m, &updated);
+    return (struct rank_traffic){
+        exchange[TRACE_GATHER].sent_bytes + exchange[TRACE_REDUCE].sent_bytes,
+        exchange[TRACE_GATHER].received_bytes + exchange[TRACE_REDUCE].received_bytes};
+}
+
+void rank_traffic_set(struct model_iteration *iteration, uint32_t rank)
+{
+    struct counting counting = {iteration, rank, model_ranks(&iteration->job), NULL};
+    bool updated = false;
+    for (uint32_t m = 0; counting.ranks > 1 && m < iteration->trace->operator_count; m++) {
+        counting.exchange = iteration->trace->operators[m].exchange;
+        for (int c = 0; c < TRACE_COLLECTIVES; c++)
+            counting.exchange[c] = (struct trace_exchange){0, 0};
+        count_at(&counting, m, &updated);
     }
-    count_gather(&counting, own_losses, own_losses * counting.ranks, sizeof(double));
-    return counting.traffic;
 }

@@ -1,4 +1,4 @@
-/* The bytes that a rank exchanges with the others in a step, as the iteration says. */
+/* The bytes that a rank exchanges with the others in a step's operators. */
 #ifndef PSTAR_MODELS_RANK_TRAFFIC_H
 #define PSTAR_MODELS_RANK_TRAFFIC_H
 
@@ -8,10 +8,15 @@ struct rank_traffic {
     uint64_t sent_bytes, received_bytes; /* without what a rank sends to itself */
 };
 
+/* Sets what each operator of the iteration's trace exchanges (struct trace_exchange) to what this
+ * rank exchanges there. model_iteration_new has set it for rank 0. */
+void rank_traffic_set(struct model_iteration *iteration, uint32_t rank);
+
 /* Counts, for rank `rank` of p: of each micro-batch's gradients the shards of the other ranks,
  * sent, and p - 1 times its own shard, received; of each complete gradient its blocks' squares,
- * sent to all others, and theirs; the same of each parameter's shard after its update, or whenever
- * a shared parameter is gathered; and of its losses. All are 0 with one rank. */
+ * sent to all others, and theirs; the same of each parameter's shard after its update, unless
+ * parameters are shared, whose gathers are the plan's; and of its losses. All are 0 with one rank.
+ */
 struct rank_traffic rank_traffic_of(const struct model_iteration *iteration, uint32_t rank);
 
 #endif

@@ -11,8 +11,9 @@
 static double host_seconds(const struct platform *platform, const struct trace *trace,
                            const struct model_operator *op, const struct trace_operator *traced)
 {
-    double elements = op->kind == MODEL_UPDATE ? (double)trace->tensors[op->t[0]].elements
-                                               : (double)traced->bytes / UPDATE_BYTES;
+    double elements = op->kind == MODEL_UPDATE
+                          ? (double)trace_list_elements(trace, TRACE_EXP_AVG, op->t[0])
+                          : (double)traced->bytes / UPDATE_BYTES;
     return platform_update_seconds(platform, elements);
 }
 
@@ -86,7 +87,8 @@ uint64_t model_operator_ns(const struct model_iteration *iteration, uint32_t mom
     double seconds = traced->place == TRACE_ON_HOST
                          ? host_seconds(platform, iteration->trace, op, traced)
                          : launched_seconds(iteration, moment, platform);
-    return (uint64_t)fmax(1, round(seconds * 1e9));
+    uint64_t ns = trace_duration_ns(seconds, iteration->trace->operator_count);
+    return MAX(ns, 1);
 }
 
 static void estimate_durations(struct model_iteration *iteration, const struct platform *platform)

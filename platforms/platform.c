@@ -1,8 +1,9 @@
 #include "platforms/platform.h"
 
+#include "platforms/fields.h"
+#include "platforms/node.h"
 #include "traces/files.h"
 #include "traces/output_file.h"
-#include "traces/size.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -32,6 +33,8 @@ void platform_free(struct platform *platform)
     g_free(platform->threads.source);
     g_free(platform->host.source);
     g_free(platform->reserved.source);
+    node_clear(&platform->node);
+    level_clear(&platform->network);
     g_free(platform->products);
     g_free(platform);
 }
@@ -63,14 +66,24 @@ const struct platform_curve *platform_curve_or(const struct platform_curve *curv
     return curve->count > 0 ? curve : otherwise;
 }
 
+uint32_t platform_host_ranks(const struct platform *platform)
+{
+    if (platform->spread.ranks)
+        return platform->spread.ranks / platform->spread.nodes;
+    return platform->host.source ? platform->host.ranks : 1;
+}
+
 /* Returns the time of an update on the cores of one rank, relative to its time on all cores. */
 static double fewer_cores(const struct platform *platform)
 {
     const struct platform_curve *curve = &platform->extra[PLATFORM_UPDATE_THREADS];
-    if (!platform->host.source || curve->count == 0)
+    uint32_t ranks = platform_host_ranks(platform);
+    if (ranks == 1)
         return 1;
+    if (curve->count == 0) /* the memory is the limit, or the curve is the whole host's */
+        return platform->host.source ? 1 : ranks;
     const struct platform_point *first = curve->points, *last = first + curve->count - 1;
-    double threads = last->amount / platform->host.ranks;
+    double threads = last->amount / ranks;
     double seconds = threads < first->amount ? first->seconds * first->amount / threads
                                              : platform_seconds(curve, threads);
     return fmax(1, seconds / last->seconds);
@@ -92,7 +105,8 @@ double platform_update_seconds(const struct platform *platform, double elements)
 double platform_host_rate(const struct platform *platform)
 {
     const struct platform_host *host = &platform->host;
-    return host->source ? host->bytes_per_second / host->ranks / far_memory(platform) : 0;
+    double rate = host->bytes_per_second / platform_host_ranks(platform);
+    return host->source ? rate / far_memory(platform) : 0;
 }
 
 static uint64_t less(uint64_t bytes, uint64_t taken)
@@ -107,8 +121,8 @@ uint64_t platform_device_room(const struct platform *platform, uint64_t library_
 
 uint64_t platform_host_room(const struct platform *platform)
 {
-    uint64_t ranks = platform->host.source ? platform->host.ranks : 1;
-    return less(platform->host_capacity, platform->reserved.host_bytes) / ranks;
+    return less(platform->host_capacity, platform->reserved.host_bytes) /
+           platform_host_ranks(platform);
 }
 
 static void exchange(struct platform_curve *curve, struct platform_curve *apart)
@@ -165,75 +179,24 @@ static void name_curves(struct platform *platform, struct named_curve named[CURV
     named[5] = (struct named_curve){"host_update", &platform->host_update};
 }
 
-static bool wrong(GError **error, const char *path, const char *key, const json_t *value,
-                  const char *expected)
-{
-    if (!value) {
-        g_set_error(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID, "%s: %s is missing", path, key);
-        return false;
-    }
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-    g_set_error(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID, "%s: %s is %s; it must be %s", path,
-                key, text ? text : "?", expected);
-    free(text);
-    return false;
-}
-
-static bool read_string(const json_t *object, const char *path, const char *key, char **string,
-                        GError **error)
-{
-    const json_t *value = json_object_get(object, key);
-    if (!json_is_string(value) || json_string_length(value) == 0)
-        return wrong(error, path, key, value, "a non-empty string");
-    *string = g_strdup(json_string_value(value));
-    return true;
-}
-
-static bool read_bytes(const json_t *object, const char *path, const char *key, uint64_t *bytes,
-                       GError **error)
-{
-    const json_t *value = json_object_get(object, key);
-    if (!json_is_integer(value) || json_integer_value(value) < 1)
-        return wrong(error, path, key, value, "an integer above 0");
-    *bytes = (uint64_t)json_integer_value(value);
-    return true;
-}
-
-/* Reads an amount of memory: a number of bytes, or a text as options take it, such as "40GB". */
-static bool read_size(const json_t *object, const char *path, const char *key, uint64_t *bytes,
-                      GError **error)
-{
-    const json_t *value = json_object_get(object, key);
-    if (!json_is_string(value))
-        return read_bytes(object, path, key, bytes, error);
-    return (size_parse(json_string_value(value), bytes, NULL) && *bytes > 0) ||
-           wrong(error, path, key, value, "a size such as 40GB, or an integer above 0");
-}
-
-static bool positive(const json_t *value)
-{
-    return json_is_number(value) && json_number_value(value) > 0 &&
-           isfinite(json_number_value(value));
-}
-
 static bool read_points(const json_t *points, const char *path, const char *key,
                         struct platform_curve *curve, GError **error)
 {
     size_t count = json_array_size(points);
     if (count == 0 || count > 1u << 16)
-        return wrong(error, path, key, points, "a non-empty list of [amount, seconds]");
+        return field_wrong(error, path, key, points, "a non-empty list of [amount, seconds]");
     curve->points = g_new(struct platform_point, count);
     curve->count = (uint32_t)count;
     double before = 0;
     for (size_t i = 0; i < count; i++) {
         const json_t *pair = json_array_get(points, i);
         const json_t *amount = json_array_get(pair, 0), *seconds = json_array_get(pair, 1);
-        if (json_array_size(pair) != 2 || !positive(amount) || !positive(seconds))
-            return wrong(error, path, key, pair, "[amount, seconds], both above 0");
+        if (json_array_size(pair) != 2 || !field_is_positive(amount) || !field_is_positive(seconds))
+            return field_wrong(error, path, key, pair, "[amount, seconds], both above 0");
         curve->points[i] = (struct platform_point){json_number_value(amount),
                                                    json_number_value(seconds)};
         if (curve->points[i].amount <= before)
-            return wrong(error, path, key, pair, "larger in amount than the point before it");
+            return field_wrong(error, path, key, pair, "larger in amount than the point before it");
         before = curve->points[i].amount;
     }
     return true;
@@ -244,13 +207,13 @@ static bool read_curve(const json_t *root, const char *path, const struct named_
 {
     const json_t *object = json_object_get(root, named->key);
     if (!json_is_object(object))
-        return wrong(error, path, named->key, object, "an object with source and points");
+        return field_wrong(error, path, named->key, object, "an object with source and points");
     char *points = g_strconcat(named->key, ".points", NULL);
     char *source = g_strconcat(named->key, ".source", NULL);
     const json_t *text = json_object_get(object, "source");
     bool done = read_points(json_object_get(object, "points"), path, points, named->curve, error);
     if (done && !json_is_string(text))
-        done = wrong(error, path, source, text, "a string");
+        done = field_wrong(error, path, source, text, "a string");
     if (done)
         named->curve->source = g_strdup(json_string_value(text));
     g_free(source);
@@ -271,16 +234,6 @@ static bool read_extras(const json_t *root, const char *path, struct platform *p
     return true;
 }
 
-static bool read_seconds(const json_t *object, const char *path, const char *key, double *seconds,
-                         GError **error)
-{
-    const json_t *value = json_object_get(object, key);
-    *seconds = json_number_value(value);
-    if (!json_is_number(value) || !(*seconds >= 0 && *seconds < 1))
-        return wrong(error, path, key, value, "a number of seconds in [0, 1)");
-    return true;
-}
-
 static bool read_slow_down(const json_t *object, const char *path, double slow_down[3][3],
                            GError **error)
 {
@@ -290,8 +243,8 @@ static bool read_slow_down(const json_t *object, const char *path, double slow_d
             const json_t *value = json_array_get(json_array_get(rows, bound), neighbour);
             slow_down[bound][neighbour] = json_number_value(value);
             if (!json_is_number(value) || !(slow_down[bound][neighbour] >= 0))
-                return wrong(error, path, "slow_down", rows,
-                             "a 3 x 3 matrix of numbers of at least 0");
+                return field_wrong(error, path, "slow_down", rows,
+                                   "a 3 x 3 matrix of numbers of at least 0");
         }
     return true;
 }
@@ -303,23 +256,15 @@ static bool read_threads(const json_t *root, const char *path, struct platform_t
     uint64_t cores = 0;
     if (!object)
         return true;
-    if (!read_string(object, path, "source", &threads->source, error) ||
-        !read_bytes(object, path, "host_cores", &cores, error) ||
-        !read_seconds(object, path, "put_seconds", &threads->put_seconds, error) ||
-        !read_seconds(object, path, "wake_seconds", &threads->wake_seconds, error) ||
-        !read_seconds(object, path, "late_seconds", &threads->late_seconds, error) ||
-        !read_seconds(object, path, "gap_seconds", &threads->gap_seconds, error))
+    if (!field_string(object, path, "source", &threads->source, error) ||
+        !field_bytes(object, path, "host_cores", &cores, error) ||
+        !field_seconds(object, path, "put_seconds", &threads->put_seconds, error) ||
+        !field_seconds(object, path, "wake_seconds", &threads->wake_seconds, error) ||
+        !field_seconds(object, path, "late_seconds", &threads->late_seconds, error) ||
+        !field_seconds(object, path, "gap_seconds", &threads->gap_seconds, error))
         return false;
     threads->host_cores = (uint32_t)MIN(cores, UINT32_MAX);
     return read_slow_down(object, path, threads->slow_down, error);
-}
-
-static bool read_positive(const json_t *object, const char *path, const char *key, double *number,
-                          GError **error)
-{
-    const json_t *value = json_object_get(object, key);
-    *number = json_number_value(value);
-    return positive(value) || wrong(error, path, key, value, "a number above 0");
 }
 
 /* What a file leaves out: one rank, which is bound. */
@@ -332,27 +277,27 @@ static bool read_host(const json_t *root, const char *path, struct platform_host
         return true;
     host->bound = !json_is_false(bound);
     host->binding_speed_up = 1;
-    if (!read_string(object, path, "source", &host->source, error) ||
-        !read_positive(object, path, "bytes_per_second", &host->bytes_per_second, error) ||
-        (json_object_get(object, "ranks") && !read_bytes(object, path, "ranks", &ranks, error)) ||
+    if (!field_string(object, path, "source", &host->source, error) ||
+        !field_positive(object, path, "bytes_per_second", &host->bytes_per_second, error) ||
+        (json_object_get(object, "ranks") && !field_bytes(object, path, "ranks", &ranks, error)) ||
         (json_object_get(object, "binding_speed_up") &&
-         !read_positive(object, path, "binding_speed_up", &host->binding_speed_up, error)))
+         !field_positive(object, path, "binding_speed_up", &host->binding_speed_up, error)))
         return false;
     host->ranks = (uint32_t)MIN(ranks, UINT32_MAX);
     if (bound && !json_is_boolean(bound))
-        return wrong(error, path, "bound", bound, "true or false");
+        return field_wrong(error, path, "bound", bound, "true or false");
     return host->binding_speed_up >= 1 ||
-           wrong(error, path, "binding_speed_up", json_object_get(object, "binding_speed_up"),
-                 "at least 1");
+           field_wrong(error, path, "binding_speed_up", json_object_get(object, "binding_speed_up"),
+                       "at least 1");
 }
 
 static bool read_reserved(const json_t *root, const char *path, struct platform_reserved *reserved,
                           GError **error)
 {
     const json_t *object = json_object_get(root, "reserved");
-    return !object || (read_string(object, path, "source", &reserved->source, error) &&
-                       read_size(object, path, "device_bytes", &reserved->device_bytes, error) &&
-                       read_size(object, path, "host_bytes", &reserved->host_bytes, error));
+    return !object || (field_string(object, path, "source", &reserved->source, error) &&
+                       field_size(object, path, "device_bytes", &reserved->device_bytes, error) &&
+                       field_size(object, path, "host_bytes", &reserved->host_bytes, error));
 }
 
 static bool read_product(const json_t *object, struct platform_product *product)
@@ -380,8 +325,9 @@ static bool read_products(const json_t *root, const char *path, struct platform 
     platform->products = g_new0(struct platform_product, platform->product_count);
     for (uint32_t i = 0; i < platform->product_count; i++)
         if (!read_product(json_array_get(list, i), &platform->products[i]))
-            return wrong(error, path, "products", json_array_get(list, i),
-                         "an object with rows, inputs, outputs, threads, precision and seconds");
+            return field_wrong(
+                error, path, "products", json_array_get(list, i),
+                "an object with rows, inputs, outputs, threads, precision and seconds");
     return true;
 }
 
@@ -394,10 +340,10 @@ static bool read_platform(const json_t *root, const char *path, struct platform 
         g_set_error(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID, "%s: not a JSON object", path);
         return false;
     }
-    if (!read_string(root, path, "name", &platform->name, error) ||
-        !read_string(root, path, "source", &platform->source, error) ||
-        !read_size(root, path, "device_bytes", &platform->device_capacity, error) ||
-        !read_size(root, path, "host_bytes", &platform->host_capacity, error))
+    if (!field_string(root, path, "name", &platform->name, error) ||
+        !field_string(root, path, "source", &platform->source, error) ||
+        !field_size(root, path, "device_bytes", &platform->device_capacity, error) ||
+        !field_size(root, path, "host_bytes", &platform->host_capacity, error))
         return false;
     for (int i = 0; i < CURVES; i++)
         if (!read_curve(root, path, &named[i], error))
@@ -406,6 +352,8 @@ static bool read_platform(const json_t *root, const char *path, struct platform 
            read_threads(root, path, &platform->threads, error) &&
            read_host(root, path, &platform->host, error) &&
            read_reserved(root, path, &platform->reserved, error) &&
+           node_read(root, path, &platform->node, error) &&
+           network_read(root, path, &platform->network, error) &&
            read_products(root, path, platform, error);
 }
 
@@ -509,6 +457,10 @@ bool platform_write(const struct platform *platform, const char *path, GError **
         json_object_set_new(root, "host", host_to_json(&platform->host));
     if (platform->reserved.source)
         json_object_set_new(root, "reserved", reserved_to_json(&platform->reserved));
+    if (platform->node.gpus)
+        json_object_set_new(root, "node", node_to_json(&platform->node));
+    if (platform->network.source)
+        json_object_set_new(root, "network", level_to_json(&platform->network));
     if (platform->product_count > 0)
         json_object_set_new(root, "products", products_to_json(platform));
     bool done = output_file_write_json(path, root, JSON_INDENT(2) | JSON_REAL_PRECISION(10), error);

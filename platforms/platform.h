@@ -75,6 +75,41 @@ struct platform_host {
         binding_speed_up; /* how many times as fast bound ranks use the host's memory, and update */
 };
 
+/* What ranks do together: each gets the others' parts of something, or each gets the sum of all
+ * ranks' values of its own part of it (an all-gather, a reduce-scatter). */
+enum platform_collective { PLATFORM_GATHER, PLATFORM_REDUCE, PLATFORM_COLLECTIVES };
+
+/* A measured collective. */
+struct platform_exchange {
+    uint32_t ranks;
+    double bytes; /* of all ranks' parts together */
+    double seconds;
+};
+
+/* How GPUs exchange within a node, or nodes over the network: a rate and a latency, or measured
+ * points, or both: points then count for the collectives that have them. */
+struct platform_level {
+    char *source;            /* NULL if the platform does not say; the rest is then 0 */
+    double bytes_per_second; /* each way: of a GPU within its node, of all of a node's over the
+                                network; 0 if there are points of both collectives */
+    double latency_seconds;  /* of one step of a ring */
+    struct platform_exchange *points[PLATFORM_COLLECTIVES]; /* ascending in ranks, then bytes */
+    uint32_t point_count[PLATFORM_COLLECTIVES];
+};
+
+/* A node: GPUs that share a host. */
+struct platform_node {
+    uint32_t gpus;                  /* 0 if the platform does not say */
+    uint32_t gpus_per_switch;       /* that share one link to the host; 1 if not said */
+    double switch_bytes_per_second; /* of this link, each way; 0 if GPUs share none */
+    struct platform_level level;    /* how its GPUs exchange */
+};
+
+/* Ranks, one a GPU, in equal numbers on nodes. */
+struct platform_spread {
+    uint32_t ranks, nodes; /* 0 if nothing is spread */
+};
+
 /* Memory that no plan may take. All is 0 if the file does not say. */
 struct platform_reserved {
     char *source;          /* NULL if the file does not say */
@@ -94,6 +129,9 @@ struct platform {
     struct platform_threads threads;
     struct platform_host host;
     struct platform_reserved reserved;
+    struct platform_node node;
+    struct platform_level network;     /* between nodes */
+    struct platform_spread spread;     /* not in the file: platform_spread_ranks sets it */
     struct platform_product *products; /* may be absent: NULL, 0 */
     uint32_t product_count;
 };
@@ -121,6 +159,34 @@ double platform_update_seconds(const struct platform *platform, double elements)
 
 /* Returns the bytes a second of the host's memory for one rank, or 0 if nothing limits it. */
 double platform_host_rate(const struct platform *platform);
+
+/* Spreads ranks evenly over nodes; 0 nodes stand for as few as hold and divide
+ * them. Host memory, its rate,
+ * its cores and shared links are divided among the ranks of a node from then on. Fails
+ * (PLATFORM_ERROR_INVALID) if the ranks are not a multiple of the nodes, or if a node has fewer
+ * GPUs. A platform that does not say how many GPUs a node has, has one. */
+bool platform_spread_ranks(struct platform *platform, uint32_t ranks, uint32_t nodes,
+                           GError **error);
+
+/* Returns how many ranks share a host: of the spread, or of the file's "host". */
+uint32_t platform_host_ranks(const struct platform *platform);
+
+/* Returns whether the platform says how the spread ranks exchange. */
+bool platform_knows_exchanges(const struct platform *platform);
+
+/* Returns a platform that knows the spread, the node and the network of another, and nothing else,
+ * for platform_exchange_seconds. The caller frees it with platform_free. */
+struct platform *platform_copy_exchanges(const struct platform *platform);
+
+/* Returns the seconds of a collective of the spread ranks on `bytes`, of all ranks' parts together.
+ * Points count where the platform has them for the collective; otherwise the ranks form a ring,
+ * which its slowest link holds up. The platform must know exchanges. */
+double platform_exchange_seconds(const struct platform *platform,
+                                 enum platform_collective collective, double bytes);
+
+/* Returns the bytes a second, each way, of a rank's part of the link to the host that it shares; 0
+ * if it shares none. */
+double platform_switch_rate(const struct platform *platform);
 
 /* Returns the bytes of device memory that a step may take, with the `library_bytes` that its trace
  * counts for the driver and its libraries: the capacity less what is reserved beyond these. */

@@ -1,12 +1,12 @@
 #include "sim/clock.h"
 
+#include "chunks/gathering.h"
 #include "sim/timing.h"
 
 const struct timing_resource timing_resources[MOVER_QUEUES] = {
-    [MOVER_COMPUTE] = {"compute", false},
-    [MOVER_H2D] = {"H2D", true},
-    [MOVER_D2H] = {"D2H", true},
-    [MOVER_HOST] = {"host", false},
+    [MOVER_COMPUTE] = {"compute", false}, [MOVER_H2D] = {"H2D", true},
+    [MOVER_D2H] = {"D2H", true},          [MOVER_HOST] = {"host", false},
+    [MOVER_NETWORK] = {"network", false},
 };
 
 /* ---- who occupies the device, and up to where ---- */
@@ -140,7 +140,7 @@ struct sim_clock *sim_clock_new(const struct sim_job *job)
         clock->h2d[c] = costs_copy(job->costs, MOVER_H2D, used, host_end);
         clock->d2h[c] = costs_copy(job->costs, MOVER_D2H, used, host_end);
         clock->move_ns[c] = move_ns(job->costs, used, move_scale);
-        if (job->plan->host_address[c] == NO_ADDRESS)
+        if (plan_is_homed(job->plan, c))
             occupancy_enter(&clock->on_device,
                             &(struct mover_copy){.chunk = c,
                                                  .device_address = job->plan->initial_address[c],
@@ -212,6 +212,16 @@ static mover_ticket copy_chunk(struct sim_clock *clock, enum mover_queue queue,
                                after);
 }
 
+/* A rank's shards of a gathered chunk. */
+static mover_ticket copy_shards(struct sim_clock *clock, const struct mover_copy *chunk,
+                                uint64_t bytes, const struct mover_after *after)
+{
+    const struct costs_copy time = costs_copy(clock->job.costs, MOVER_H2D, bytes,
+                                              clock->job.plan->host_pool_bytes);
+    note(clock, MOVER_H2D, TIMELINE_FETCH, chunk->chunk, bytes);
+    return clock->timing->copy(clock->resources, MOVER_H2D, bytes, &time, after);
+}
+
 static mover_ticket copy_activations(struct sim_clock *clock, enum mover_queue queue,
                                      uint64_t bytes, const struct mover_after *after)
 {
@@ -239,6 +249,35 @@ static mover_ticket fetch(void *self, const struct mover_copy *chunk,
     clock->lap.h2d_bytes += chunk->copy_bytes;
     clock->lap.h2d_copies++;
     return copy_chunk(clock, MOVER_H2D, TIMELINE_FETCH, chunk, after);
+}
+
+static void count_exchange(struct sim_clock *clock, struct trace_exchange exchange)
+{
+    clock->lap.sent_bytes += exchange.sent_bytes;
+    clock->lap.received_bytes += exchange.received_bytes;
+}
+
+/* Shards on the host cross the link before the ranks exchange them. */
+static mover_ticket gather(void *self, const struct mover_gather *gather,
+                           const struct mover_after *after)
+{
+    struct sim_clock *clock = self;
+    struct gathering_traffic traffic = {0};
+    struct mover_after placed = *after;
+    for (uint32_t i = 0; i < gather->shard_count; i++)
+        gathering_count(&traffic, clock->job.trace, gather->shards[i].tensor, 0,
+                        gather->shards[i].on_device);
+    occupancy_enter(&clock->on_device, &gather->to);
+    clock->lap.gathers++;
+    clock->lap.h2d_bytes += traffic.link_bytes;
+    clock->lap.h2d_copies += traffic.link_bytes > 0;
+    count_exchange(clock, traffic.exchange);
+    if (traffic.link_bytes > 0)
+        placed.queue[MOVER_H2D] = copy_shards(clock, &gather->to, traffic.link_bytes, after);
+    const uint64_t ns = costs_exchange_ns(clock->job.costs, TRACE_GATHER, &traffic.exchange);
+    const struct costs_copy time = {ns, ns};
+    note(clock, MOVER_NETWORK, TIMELINE_FETCH, gather->to.chunk, traffic.exchange.received_bytes);
+    return clock->timing->copy(clock->resources, MOVER_NETWORK, 0, &time, &placed);
 }
 
 static mover_ticket write_back(void *self, const struct mover_copy *chunk, bool leaves,
@@ -281,6 +320,24 @@ static mover_ticket move(void *self, const struct mover_copy *to, uint64_t from,
 
 /* ---- the mover: operators ---- */
 
+/* Exchanges what an operator exchanges with other ranks. */
+static mover_ticket exchange(struct sim_clock *clock, const struct trace_operator *op,
+                             const struct mover_after *after)
+{
+    struct costs_copy time = {0};
+    uint64_t bytes = 0;
+    for (int c = 0; c < TRACE_COLLECTIVES; c++) {
+        time.alone_ns += costs_exchange_ns(clock->job.costs, (enum trace_collective)c,
+                                           &op->exchange[c]);
+        bytes += op->exchange[c].received_bytes;
+    }
+    if (!time.alone_ns)
+        return 0;
+    time.both_ns = time.alone_ns;
+    note(clock, MOVER_NETWORK, TIMELINE_OPERATOR, NO_INDEX, bytes);
+    return clock->timing->copy(clock->resources, MOVER_NETWORK, 0, &time, after);
+}
+
 /* Copies the activations down, runs the operator, copies its results up, and returns a place in the
  * host's queue that is reached when they have arrived. */
 static mover_ticket run_on_host(struct sim_clock *clock, const struct trace_operator *op,
@@ -294,10 +351,39 @@ static mover_ticket run_on_host(struct sim_clock *clock, const struct trace_oper
                                                               after);
     ready.queue[MOVER_HOST] = occupy_host(clock, TIMELINE_OPERATOR, op->duration_ns, op->bytes,
                                           &ready);
-    if (!op->h2d_bytes)
+    sent.queue[MOVER_NETWORK] = exchange(clock, op, &ready);
+    if (op->h2d_bytes)
+        sent.queue[MOVER_H2D] = copy_activations(clock, MOVER_H2D, op->h2d_bytes, &ready);
+    else if (!sent.queue[MOVER_NETWORK])
         return ready.queue[MOVER_HOST];
-    sent.queue[MOVER_H2D] = copy_activations(clock, MOVER_H2D, op->h2d_bytes, &ready);
     return occupy_host(clock, TIMELINE_JOIN, 0, 0, &sent);
+}
+
+/* The network's queue exchanges and adds. */
+static mover_ticket reduce(struct sim_clock *clock, const struct trace_operator *op,
+                           const struct mover_after *after)
+{
+    struct costs_copy time = {.alone_ns = op->duration_ns};
+    for (int c = 0; c < TRACE_COLLECTIVES; c++)
+        time.alone_ns += costs_exchange_ns(clock->job.costs, (enum trace_collective)c,
+                                           &op->exchange[c]);
+    time.both_ns = time.alone_ns;
+    note(clock, MOVER_NETWORK, TIMELINE_OPERATOR, NO_INDEX,
+         trace_operator_exchange(op).received_bytes);
+    return clock->timing->copy(clock->resources, MOVER_NETWORK, 0, &time, after);
+}
+
+/* The device waits for what its operator exchanges, unless it is a reduction. */
+static mover_ticket run_on_device(struct sim_clock *clock, const struct trace_operator *op,
+                                  const struct mover_after *after)
+{
+    const struct timing_work work = {.duration_ns = op->duration_ns, .bytes = op->bytes};
+    struct mover_after exchanged = *after;
+    if (trace_operator_reduces(op))
+        return reduce(clock, op, after);
+    mover_ticket ticket = exchange(clock, op, after);
+    exchanged.queue[MOVER_NETWORK] = MAX(exchanged.queue[MOVER_NETWORK], ticket);
+    return compute(clock, &work, TIMELINE_OPERATOR, NO_INDEX, &exchanged);
 }
 
 static void account_peaks(struct sim_clock *clock, moment_id moment)
@@ -325,17 +411,17 @@ static mover_ticket run(void *self, moment_id moment, const struct mover_after *
     clock->moment = moment;
     if (clock->job.issue_ns)
         clock->job.issue_ns[moment] = clock->compute_ns;
+    count_exchange(clock, trace_operator_exchange(op));
     account_peaks(clock, moment);
-    const struct timing_work work = {.duration_ns = op->duration_ns, .bytes = op->bytes};
-    mover_ticket ticket = op->place == TRACE_ON_HOST
-                              ? run_on_host(clock, op, after, received)
-                              : compute(clock, &work, TIMELINE_OPERATOR, NO_INDEX, after);
+    mover_ticket ticket = op->place == TRACE_ON_HOST ? run_on_host(clock, op, after, received)
+                                                     : run_on_device(clock, op, after);
     clock->moment = moment + 1 < clock->job.trace->operator_count ? moment + 1 : 0;
     return ticket;
 }
 
 const struct mover_ops sim_clock_mover = {
     .fetch = fetch,
+    .gather = gather,
     .write_back = write_back,
     .allocate = allocate,
     .drop = drop,

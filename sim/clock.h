@@ -10,6 +10,10 @@
  * queue, runs in the host's queue, and ends at a place in the host's queue that is reached when the
  * H2D queue has brought its results.
  *
+ * What an operator exchanges with other ranks is work of the network's queue, if the costs know how
+ * ranks exchange. The device waits for it before it computes; the host's queue goes on behind it.
+ * Ranks do the same at the same time, so one of them is replayed.
+ *
  * Figures are counted here, at each call of the mover. They do not depend on what the residency
  * manager decided, nor on times. */
 #ifndef PSTAR_SIM_CLOCK_H

@@ -124,7 +124,7 @@ static void wake_ready(struct cores *cores)
 
 static double late(const struct cores *cores, int queue)
 {
-    return queue == MOVER_HOST ? 0 : seconds_ns(cores->threads->constants.late_seconds);
+    return queue >= MOVER_HOST ? 0 : seconds_ns(cores->threads->constants.late_seconds);
 }
 
 /* A copy that follows at once began when the earlier one was due, not when its thread woke. */
@@ -252,7 +252,9 @@ static mover_ticket copy(void *self, enum mover_queue queue, uint64_t bytes,
 {
     struct cores *cores = self;
     double link = (double)time->alone_ns;
-    double taken = (double)costs_ns(&cores->threads->copy[queue == MOVER_D2H], bytes);
+    double taken = queue == MOVER_NETWORK
+                       ? 0
+                       : (double)costs_ns(&cores->threads->copy[queue == MOVER_D2H], bytes);
     /* If memory is slower than the link, memory limits the copy. */
     const struct piece piece = {*after, fmax(1, fmax(link, taken)), taken, bytes};
     return put(cores, queue, &piece);

@@ -239,14 +239,15 @@ static bool check_rates(const struct costs *costs, GError **error)
     return true;
 }
 
-/* No copy is faster than its memory on the host. */
-static void set_host_rate(struct costs *costs, double rate)
+/* No copy is faster than its memory on the host, or the rank's part of a link that ranks share. */
+static void set_most_rate(struct costs *costs, double rate, double of_switch)
 {
     struct cost *copies[] = {&costs->h2d,     &costs->d2h,         &costs->both[0],
                              &costs->both[1], &costs->pageable[0], &costs->pageable[1]};
     costs->host_rate = rate;
     for (size_t i = 0; i < G_N_ELEMENTS(copies); i++)
-        copies[i]->most_rate = rate;
+        copies[i]->most_rate = of_switch > 0 && rate > 0 ? fmin(rate, of_switch)
+                                                         : fmax(rate, of_switch);
 }
 
 struct costs *costs_new(const struct platform *platform, const char *link, GError **error)
@@ -266,7 +267,9 @@ struct costs *costs_new(const struct platform *platform, const char *link, GErro
     if (d2h > 0)
         set_direction(costs, 1, d2h);
     if (platform && !costs->threads.known)
-        set_host_rate(costs, platform_host_rate(platform));
+        set_most_rate(costs, platform_host_rate(platform), platform_switch_rate(platform));
+    if (platform && platform->spread.ranks > 1 && platform_knows_exchanges(platform))
+        costs->ranks = platform_copy_exchanges(platform);
     if (ok && check_rates(costs, error))
         return costs;
     costs_free(costs);
@@ -303,6 +306,7 @@ void costs_free(struct costs *costs)
                           &costs->threads.memory};
     for (size_t i = 0; i < G_N_ELEMENTS(all); i++)
         clear(all[i]);
+    platform_free(costs->ranks);
     g_free(costs);
 }
 
@@ -345,6 +349,28 @@ struct costs_copy costs_copy(const struct costs *costs, enum mover_queue queue, 
                                                               : &costs->h2d;
     uint64_t ns = costs_ns(alone, bytes);
     return (struct costs_copy){ns, both->curve.count ? MAX(ns, costs_ns(both, bytes)) : ns};
+}
+
+/* Returns the bytes of all ranks' parts together. A rank sends its part to all others, or receives
+ * theirs for its own. */
+static double whole_bytes(const struct trace_exchange *exchange, enum trace_collective collective,
+                          uint32_t ranks)
+{
+    double sent = (double)exchange->sent_bytes, received = (double)exchange->received_bytes;
+    return collective == TRACE_GATHER ? sent / (ranks - 1) + received
+                                      : sent + received / (ranks - 1);
+}
+
+uint64_t costs_exchange_ns(const struct costs *costs, enum trace_collective collective,
+                           const struct trace_exchange *exchange)
+{
+    static const enum platform_collective kinds[TRACE_COLLECTIVES] = {
+        [TRACE_GATHER] = PLATFORM_GATHER, [TRACE_REDUCE] = PLATFORM_REDUCE};
+    if (!costs->ranks || (!exchange->sent_bytes && !exchange->received_bytes))
+        return 0;
+    double bytes = whole_bytes(exchange, collective, costs->ranks->spread.ranks);
+    return (uint64_t)llround(1e9 *
+                             platform_exchange_seconds(costs->ranks, kinds[collective], bytes));
 }
 
 double costs_link_rate(const struct costs *costs, enum mover_queue queue)

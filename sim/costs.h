@@ -5,6 +5,7 @@
 
 #include "chunks/residency/mover.h"
 #include "platforms/platform.h"
+#include "traces/trace.h"
 
 /* Default rates, if there is neither a platform nor a link. They describe the CPU device, which
  * copies at the speed of memory. One core of a recent server copies about 8 GB/s, and reads as much
@@ -69,6 +70,7 @@ struct costs {
     struct cost move;      /* by bytes moved within the device */
     struct cost within;    /* of one move, by the bytes of the arena; may have no points */
     struct costs_threads threads;
+    struct platform *ranks; /* how ranks exchange; NULL with one rank, or if it is not known */
 };
 
 enum costs_error { COSTS_ERROR_INVALID };
@@ -77,6 +79,7 @@ GQuark costs_error_quark(void);
 
 /* Returns the costs of the platform, which may be freed afterwards; NULL gives the defaults above.
  * `link` replaces one or both directions by a plain rate, "h2d=12GB/s,d2h=12GB/s"; it may be NULL.
+ * Ranks exchange as the platform says, if it was told of several (platform_spread_ranks).
  * With a link on a platform of threads, the threads share cores as the CPU device's do. Fails if
  * `link` has another form, or if a rate is below COSTS_LEAST_RATE. */
 struct costs *costs_new(const struct platform *platform, const char *link, GError **error);
@@ -97,6 +100,11 @@ void costs_speed_up(struct costs *costs, double times);
  * alone and the time of pinned memory beside it, because only the link is shared. */
 struct costs_copy costs_copy(const struct costs *costs, enum mover_queue queue, uint64_t bytes,
                              uint64_t host_end);
+/* Returns the time in which a rank exchanges these bytes with the others; 0 if it is not known how
+ * ranks exchange. */
+uint64_t costs_exchange_ns(const struct costs *costs, enum trace_collective collective,
+                           const struct trace_exchange *exchange);
+
 /* Returns the link's peak in MOVER_H2D or MOVER_D2H: bytes a second of a large copy of pinned
  * memory. */
 double costs_link_rate(const struct costs *costs, enum mover_queue queue);

@@ -54,3 +54,25 @@ struct trace *operator_times_slow(const struct trace *trace)
     }
     return slow;
 }
+
+static uint64_t computing_ns(const struct trace_operator *op, const struct costs *costs)
+{
+    const struct platform *ranks = costs->ranks;
+    const struct platform_level *level = ranks->spread.nodes > 1 ? &ranks->network
+                                                                 : &ranks->node.level;
+    bool measured = level->point_count[PLATFORM_REDUCE] > 0;
+    if (measured && op->phase != TRACE_UPDATE_PHASE)
+        return 1;
+    return op->place == TRACE_ON_HOST ? op->duration_ns
+                                      : MIN(op->duration_ns, costs_ns(&costs->memory, op->bytes));
+}
+
+void operator_times_leave_exchanges(struct trace *trace, const struct costs *costs)
+{
+    for (uint32_t m = 0; costs->ranks && !trace->estimated && m < trace->operator_count; m++) {
+        struct trace_operator *op = &trace->operators[m];
+        if (op->duration_ns &&
+            (op->exchange[TRACE_GATHER].sent_bytes || op->exchange[TRACE_REDUCE].sent_bytes))
+            op->duration_ns = computing_ns(op, costs);
+    }
+}

@@ -3,6 +3,7 @@
 #define PSTAR_SIM_OPERATOR_TIMES_H
 
 #include "platforms/platform.h"
+#include "sim/costs.h"
 #include "traces/trace.h"
 
 /* The least share of nominal rates that a published run reached (docs/papers.md). */
@@ -23,6 +24,12 @@ char *operator_times_note(const struct trace *trace, const struct platform *plat
 /* Returns whether the operators' times were computed from nominal rates of the platform, which may
  * be NULL. */
 bool operator_times_are_nominal(const struct trace *trace, const struct platform *platform);
+
+/* Takes what the ranks exchange out of the durations that were measured: the clock adds it, if the
+ * costs know how ranks exchange, and changes nothing if they do not. What remains is what the
+ * operator computes: at most what its bytes take in memory, and for a reduction nothing where the
+ * costs' collectives were measured, because they include the sum. */
+void operator_times_leave_exchanges(struct trace *trace, const struct costs *costs);
 
 /* Returns a copy in which the device's operators take as long as at the least share of their rates.
  * Free it with trace_free. */

@@ -136,8 +136,10 @@ static void print_rest(const struct sweep_rest *rest, uint32_t rows, FILE *out)
     }
     if (rest->other) {
         g_autofree char *reason = text_shortened(rest->reason, WIDEST);
-        fprintf(out, "%s %u for another reason (%s)", rest->on_device ? ";" : "", rest->other,
-                reason);
+        if (rest->on_device)
+            fprintf(out, "; %u for another reason (%s)", rest->other, reason);
+        else
+            fprintf(out, " %s", reason);
     }
     fputc('\n', out);
 }

@@ -216,6 +216,8 @@ bool timeline_write(const struct timeline *timeline, const struct plan *plan,
 {
     json_t *events = json_array();
     for (int q = 0; q < MOVER_QUEUES; q++) {
+        if (q == MOVER_NETWORK && !timeline->spans[q]->len)
+            continue; /* one rank */
         name_row(events, q, timing_resources[q].name);
         append_spans(timeline, q, plan, trace, events);
     }

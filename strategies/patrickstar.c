@@ -35,18 +35,18 @@ static void place(const struct strategy_context *context, uint8_t *on_host)
 }
 
 /* Returns the bytes reserved at each moment: the non-model data of this moment or the next,
- * whichever is greater, and a parameter chunk. */
+ * whichever is greater, and a parameter chunk of each rank, because ranks gather such a group. */
 static uint64_t *reserve(const struct strategy_context *context)
 {
     const struct trace *trace = context->trace;
-    uint64_t chunk = context->layout->chunk_bytes[TRACE_PARAM];
+    uint64_t chunk = context->layout->chunk_bytes[TRACE_PARAM], ranks = MAX(1, trace->ranks);
     uint64_t elements = chunk / trace->list_element_bytes[TRACE_PARAM];
     uint64_t *bytes = g_new(uint64_t, trace->operator_count);
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         uint64_t now = context->non_model[m];
         uint64_t next = m + 1 < trace->operator_count ? context->non_model[m + 1] : 0;
         bool updates = trace->operators[m].phase == TRACE_UPDATE_PHASE;
-        bytes[m] = updates ? MAX(now, UPDATE_RESERVE * elements) : MAX(now, next) + chunk;
+        bytes[m] = updates ? MAX(now, UPDATE_RESERVE * elements) : MAX(now, next) + chunk * ranks;
     }
     return bytes;
 }
@@ -68,6 +68,8 @@ static bool check_warm_up(const struct strategy_context *context, uint64_t *need
                 moment = m;
             }
         }
+    if (context->trace->ranks > 1) /* a chunk of each is gathered, whatever it holds */
+        largest = context->layout->chunk_bytes[TRACE_PARAM] * context->trace->ranks;
     *needed = (uint64_t)ceil((double)largest / share);
     if (*needed <= context->device_budget)
         return true;
@@ -86,9 +88,11 @@ static uint8_t *find_mortal(const struct accesses *accesses)
 }
 
 /* In PatrickStar a chunk's payload is in one place only. So a chunk that leaves is copied whether
- * it was changed or not, and training waits for every copy. */
-static void move_payloads(struct decisions *decisions, const struct accesses *accesses)
+ * it was changed or not, and training waits for every copy. What ranks gathered is released. */
+static void move_payloads(struct decisions *decisions, const struct strategy_context *context)
 {
+    const struct accesses *accesses = context->accesses;
+    const struct chunk *chunks = context->layout->chunks;
     const struct plan_action wait = {.kind = PLAN_WAIT, .address = NO_ADDRESS};
     g_autofree uint8_t *mortal = find_mortal(accesses);
     GArray *before = decisions->actions, *after = g_array_new(FALSE, FALSE, sizeof wait);
@@ -98,7 +102,8 @@ static void move_payloads(struct decisions *decisions, const struct accesses *ac
         decisions->first[m] = after->len;
         for (uint32_t end = decisions->first[m + 1]; next < end; next++) {
             struct plan_action action = g_array_index(before, struct plan_action, next);
-            if (action.kind == PLAN_DROP && !mortal[action.chunk])
+            bool gathered = chunks[action.chunk].list == TRACE_GATHERED;
+            if (action.kind == PLAN_DROP && !mortal[action.chunk] && !gathered)
                 action.kind = PLAN_WRITE_BACK;
             copies = copies || (action.kind != PLAN_DROP && action.kind != PLAN_ALLOCATE);
             g_array_append_val(after, action);
@@ -127,7 +132,7 @@ static struct decisions *decide_within(const struct strategy_context *context, s
     struct decisions *decisions = budget_decide(context, &budget, homes, needed, error);
     *needed = MAX(*needed, warm_up);
     if (decisions)
-        move_payloads(decisions, context->accesses);
+        move_payloads(decisions, context);
     return decisions;
 }
 

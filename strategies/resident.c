@@ -10,5 +10,6 @@ static struct script_rule rule(const struct strategy_context *context, chunk_id 
 const struct strategy_ops strategy_resident = {
     .name = "resident",
     .summary = "everything on the device, all the time",
+    .keeps_gathered = true,
     .rule = rule,
 };

@@ -16,6 +16,8 @@ const struct strategy_ops *const strategy_all[] = {
     &strategy_fsdp_offload, &strategy_megatrain,    NULL,
 };
 
+const struct strategy_ops *const strategy_several[] = {&strategy_zero3, NULL};
+
 /* ---- names ---- */
 
 static void free_strategy(gpointer data)
@@ -32,13 +34,19 @@ static void add(GPtrArray *list, const struct strategy_ops *ops, double value, c
     g_ptr_array_add(list, strategy);
 }
 
+static const struct strategy_ops *find_in(const struct strategy_ops *const *all, const char *name,
+                                          size_t length)
+{
+    for (; *all; all++)
+        if (strlen((*all)->name) == length && strncmp(name, (*all)->name, length) == 0)
+            return *all;
+    return NULL;
+}
+
 static const struct strategy_ops *find(const char *name, size_t length)
 {
-    for (int i = 0; strategy_all[i]; i++)
-        if (strlen(strategy_all[i]->name) == length &&
-            strncmp(name, strategy_all[i]->name, length) == 0)
-            return strategy_all[i];
-    return NULL;
+    const struct strategy_ops *found = find_in(strategy_all, name, length);
+    return found ? found : find_in(strategy_several, name, length);
 }
 
 static bool refuse_name(const char *text, const struct strategy_ops *ops, GError **error)
@@ -167,6 +175,8 @@ static struct decisions *decide_by_rules(const struct strategy_context *context,
                                   .return_from = ops->return_from};
     for (uint32_t c = 0; c < chunks; c++) {
         rules[c] = ops->rule(context, c);
+        if (context->layout->chunks[c].list == TRACE_GATHERED)
+            rules[c] = (struct script_rule){.retained = ops->keeps_gathered};
         if (ops->place && context->layout->chunks[c].list == TRACE_ACTIVATION)
             rules[c] = activations_rule;
     }

@@ -30,6 +30,10 @@ struct strategy_ops {
      * NULL means 0. */
     uint64_t (*beside)(const struct strategy_context *context);
 
+    /* Several ranks that share parameters: gathered parameters stay until they are updated. If
+     * false, they are released after each visit, as those that leave. */
+    bool keeps_gathered;
+
     /* Updates on the host begin within backward, as soon as all gradients of a group are complete,
      * if the run does not clip gradients. */
     bool begins_early;
@@ -57,10 +61,15 @@ struct strategy_ops {
 
 extern const struct strategy_ops strategy_resident, strategy_patrickstar, strategy_gemini_static,
     strategy_gemini_auto, strategy_zero_offload, strategy_zero3_offload, strategy_twinflow,
-    strategy_superoffload, strategy_interleave, strategy_fsdp_offload, strategy_megatrain;
+    strategy_superoffload, strategy_interleave, strategy_fsdp_offload, strategy_megatrain,
+    strategy_zero3;
 
 /* All strategies, in the order in which tables list them. Ends with NULL. */
 extern const struct strategy_ops *const strategy_all[];
+
+/* Strategies that differ from others with several ranks alone, and do not count among all. Ends
+ * with NULL. */
+extern const struct strategy_ops *const strategy_several[];
 
 /* A strategy and its parameter. */
 struct strategy {

@@ -64,7 +64,7 @@ void updates_but_first_bytes(const struct strategy_context *context, uint64_t le
     g_autofree uint64_t *states = g_new0(uint64_t, layout->group_count);
     g_autofree uint8_t *marked = g_new0(uint8_t, layout->group_count);
     for (uint32_t c = 0; c < layout->chunk_count; c++)
-        if (layout->chunks[c].list >= TRACE_MASTER && layout->chunks[c].list < TRACE_LISTS)
+        if (layout->chunks[c].list >= TRACE_MASTER && layout->chunks[c].list < TRACE_GATHERED)
             states[layout->chunks[c].group] += layout->chunks[c].slot_bytes;
     uint64_t before = 0;
     bool room = true;
@@ -85,7 +85,8 @@ uint64_t updates_device_gradients(const struct strategy_context *context)
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
         if (op->phase == TRACE_UPDATE_PHASE && op->place == TRACE_ON_DEVICE && op->access_count > 0)
-            elements += trace->tensors[trace->accesses[op->first_access].tensor].elements;
+            elements += trace_list_elements(trace, TRACE_MASTER,
+                                            trace->accesses[op->first_access].tensor);
     }
     return sizeof(float) * elements;
 }

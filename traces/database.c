@@ -1,6 +1,7 @@
 #include "traces/database.h"
 
 #include "traces/files.h"
+#include "traces/output_file.h"
 #include "traces/trace_file.h"
 
 #include <errno.h>
@@ -69,9 +70,9 @@ static bool check_header(const char *path, const uint8_t *header, size_t read_by
         return false;
     }
     uint32_t version = big_endian_32(header + AT_USER_VERSION);
-    if (version != TRACE_SCHEMA_VERSION) {
+    if (version < 1 || version > TRACE_SCHEMA_VERSION) {
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_VERSION,
-                    "%s: a trace of version %u; this program reads version %u", path, version,
+                    "%s: a trace of version %u; this program reads versions 1 to %u", path, version,
                     (unsigned)TRACE_SCHEMA_VERSION);
         return false;
     }
@@ -298,8 +299,9 @@ struct database *database_create(const char *path, GError **error)
 {
     if (!may_create(path, error))
         return NULL;
-    char *temporary = g_strdup_printf("%s.%08x.tmp", path, g_random_int());
-    struct database *database = open_file(path, temporary,
+    g_autofree char *target = output_file_target(path);
+    char *temporary = g_strdup_printf("%s.%08x.tmp", target, g_random_int());
+    struct database *database = open_file(target, temporary,
                                           SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, error);
     if (!database)
         return NULL;

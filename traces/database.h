@@ -88,6 +88,11 @@ bool database_has_table(const struct database *database, const char *table);
     " saved INTEGER NOT NULL, recompute_flops INTEGER NOT NULL);"                               \
     "CREATE TABLE moments ("                                                                    \
     " id INTEGER PRIMARY KEY REFERENCES operators, non_model_bytes INTEGER NOT NULL);"
+/* Of several ranks. */
+#define SCHEMA_EXCHANGES                                                       \
+    "CREATE TABLE exchanges ("                                                 \
+    " id INTEGER PRIMARY KEY, operator INTEGER NOT NULL REFERENCES operators," \
+    " collective TEXT NOT NULL, sent_bytes INTEGER NOT NULL, received_bytes INTEGER NOT NULL);"
 
 /* The records of the run. Names and columns are those of Nsight Systems' export, except `samples`
  * and parentRangeId, which are our own. */

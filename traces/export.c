@@ -138,14 +138,16 @@ static void write_meta(const struct trace *trace, FILE *out)
         if (trace->list_element_bytes[list] > 0)
             json_object_set_new(element_bytes, trace_list_name((enum trace_list)list),
                                 json_integer(trace->list_element_bytes[list]));
-    write_line(json_pack("{s:s, s:s?, s:s?, s:s?, s:s?, s:I, s:I, s:I, s:o, s:I, s:b, s:b}", "kind",
-                         "meta", "producer", trace->producer, "model", trace->model, "precision",
-                         trace->precision, "machine", trace->machine, "batch",
-                         (json_int_t)trace->batch, "sequence", (json_int_t)trace->sequence,
-                         "micro_batches", (json_int_t)trace->micro_batches, "element_bytes",
-                         element_bytes, "library_bytes", (json_int_t)trace->library_bytes,
-                         "estimated", trace->estimated, "partial", trace->partial),
-               out);
+    write_line(
+        json_pack("{s:s, s:s?, s:s?, s:s?, s:s?, s:I, s:I, s:I, s:I, s:b, s:o, s:I, s:b, s:b}",
+                  "kind", "meta", "producer", trace->producer, "model", trace->model, "precision",
+                  trace->precision, "machine", trace->machine, "batch", (json_int_t)trace->batch,
+                  "sequence", (json_int_t)trace->sequence, "micro_batches",
+                  (json_int_t)trace->micro_batches, "ranks", (json_int_t)MAX(trace->ranks, 1),
+                  "shared_parameters", trace->shared_parameters, "element_bytes", element_bytes,
+                  "library_bytes", (json_int_t)trace->library_bytes, "estimated", trace->estimated,
+                  "partial", trace->partial),
+        out);
 }
 
 static json_t *accesses_json(const struct trace *trace, const struct trace_operator *op)
@@ -161,6 +163,19 @@ static json_t *accesses_json(const struct trace *trace, const struct trace_opera
     return accesses;
 }
 
+static json_t *exchanges_json(const struct trace_operator *op)
+{
+    json_t *exchanges = json_array();
+    for (int c = 0; c < TRACE_COLLECTIVES; c++)
+        if (op->exchange[c].sent_bytes || op->exchange[c].received_bytes)
+            json_array_append_new(
+                exchanges, json_pack("{s:s, s:I, s:I}", "collective",
+                                     trace_collective_name((enum trace_collective)c), "sent_bytes",
+                                     (json_int_t)op->exchange[c].sent_bytes, "received_bytes",
+                                     (json_int_t)op->exchange[c].received_bytes));
+    return exchanges;
+}
+
 static json_t *or_null(uint64_t number)
 {
     return number == 0 ? json_null() : json_integer((json_int_t)number);
@@ -169,17 +184,17 @@ static json_t *or_null(uint64_t number)
 static void write_operator(const struct trace *trace, uint32_t moment, FILE *out)
 {
     const struct trace_operator *op = &trace->operators[moment];
-    write_line(json_pack("{s:s, s:I, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:o}",
-                         "kind", "operator", "moment", (json_int_t)moment, "name", op->name,
-                         "phase", trace_phase_name(op->phase), "place", trace_place_name(op->place),
-                         "layer", op->layer < 0 ? json_null() : json_integer(op->layer),
-                         "micro_batch", (json_int_t)op->micro_batch, "flops", (json_int_t)op->flops,
-                         "bytes", (json_int_t)op->bytes, "h2d_bytes", (json_int_t)op->h2d_bytes,
-                         "d2h_bytes", (json_int_t)op->d2h_bytes, "duration_ns",
-                         or_null(op->duration_ns), "non_model_bytes",
-                         (json_int_t)trace->non_model_bytes[moment], "accesses",
-                         accesses_json(trace, op)),
-               out);
+    write_line(
+        json_pack("{s:s, s:I, s:s, s:s, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:o, s:o}",
+                  "kind", "operator", "moment", (json_int_t)moment, "name", op->name, "phase",
+                  trace_phase_name(op->phase), "place", trace_place_name(op->place), "layer",
+                  op->layer < 0 ? json_null() : json_integer(op->layer), "micro_batch",
+                  (json_int_t)op->micro_batch, "flops", (json_int_t)op->flops, "bytes",
+                  (json_int_t)op->bytes, "h2d_bytes", (json_int_t)op->h2d_bytes, "d2h_bytes",
+                  (json_int_t)op->d2h_bytes, "duration_ns", or_null(op->duration_ns),
+                  "non_model_bytes", (json_int_t)trace->non_model_bytes[moment], "accesses",
+                  accesses_json(trace, op), "exchanges", exchanges_json(op)),
+        out);
 }
 
 static void write_buffer(const struct trace_buffer *buffer, FILE *out)

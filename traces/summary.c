@@ -199,17 +199,28 @@ static json_t *choices_json(const struct trace *trace)
     return json;
 }
 
+static json_t *exchange_json(const struct trace *trace, enum trace_collective collective)
+{
+    struct trace_exchange sum = trace_exchanged(trace, collective);
+    return json_pack("{s:I, s:I}", "sent_bytes", (json_int_t)sum.sent_bytes, "received_bytes",
+                     (json_int_t)sum.received_bytes);
+}
+
 static json_t *origin_json(const struct trace *trace, const char *path)
 {
     char *digest = trace_digest(trace);
     char *shown_path = g_filename_display_name(path);
-    json_t *origin =
-        json_pack("{s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:I, s:I, s:I, s:b, s:b, s:I}", "trace",
-                  shown_path, "structure", digest, "producer", trace->producer, "model",
-                  trace->model, "precision", trace->precision, "machine", trace->machine, "batch",
-                  (json_int_t)trace->batch, "sequence", (json_int_t)trace->sequence,
-                  "micro_batches", (json_int_t)trace->micro_batches, "estimated", trace->estimated,
-                  "partial", trace->partial, "library_bytes", (json_int_t)trace->library_bytes);
+    json_t *origin = json_pack(
+        "{s:s, s:s, s:s?, s:s?, s:s?, s:s?, s:I, s:I, s:I, s:b, s:b, s:I, s:I, s:b}", "trace",
+        shown_path, "structure", digest, "producer", trace->producer, "model", trace->model,
+        "precision", trace->precision, "machine", trace->machine, "batch", (json_int_t)trace->batch,
+        "sequence", (json_int_t)trace->sequence, "micro_batches", (json_int_t)trace->micro_batches,
+        "estimated", trace->estimated, "partial", trace->partial, "library_bytes",
+        (json_int_t)trace->library_bytes, "ranks", (json_int_t)MAX(trace->ranks, 1),
+        "shared_parameters", trace->shared_parameters);
+    for (int c = 0; c < TRACE_COLLECTIVES; c++)
+        json_object_set_new(origin, trace_collective_name((enum trace_collective)c),
+                            exchange_json(trace, (enum trace_collective)c));
     g_free(shown_path);
     g_free(digest);
     return origin;
@@ -270,6 +281,9 @@ static void print_origin(const struct trace *trace, const char *path, FILE *out)
     print_text(out, "precision", trace->precision);
     fprintf(out, "%-18s %u x %u tokens, %u micro-batch%s a step\n", "batch", trace->batch,
             trace->sequence, trace->micro_batches, trace->micro_batches == 1 ? "" : "es");
+    if (trace->ranks > 1)
+        fprintf(out, "%-18s %u, which share gradients, optimizer states%s\n", "ranks", trace->ranks,
+                trace->shared_parameters ? " and parameters" : "");
     struct run_choices *choices = run_choices_of(trace);
     char *chosen = run_choices_describe(choices);
     print_text(out, "choices", chosen);
@@ -282,6 +296,16 @@ static void print_origin(const struct trace *trace, const char *path, FILE *out)
     g_free(digest);
     fprintf(out, "%-18s %u tensors, %u operators, %u accesses, %u buffers\n\n", "holds",
             trace->tensor_count, trace->operator_count, trace->access_count, trace->buffer_count);
+}
+
+/* Prints what the rank exchanges in a step. */
+static void print_exchange(const struct trace *trace, enum trace_collective collective, FILE *out)
+{
+    struct trace_exchange sum = trace_exchanged(trace, collective);
+    g_autofree char *received = size_format(sum.received_bytes);
+    g_autofree char *label = g_strconcat(trace_collective_name(collective), ", sent", NULL);
+    g_autofree char *rest = g_strdup_printf("  %s received", received);
+    print_size(out, label, sum.sent_bytes, rest);
 }
 
 static void print_memory(const struct summary *summary, const struct trace *trace, FILE *out)
@@ -299,6 +323,8 @@ static void print_memory(const struct summary *summary, const struct trace *trac
     g_free(where);
     if (trace->library_bytes > 0)
         print_size(out, "held by libraries", trace->library_bytes, "");
+    for (int c = 0; trace->ranks > 1 && c < TRACE_COLLECTIVES; c++)
+        print_exchange(trace, (enum trace_collective)c, out);
     fputc('\n', out);
 }
 

@@ -84,7 +84,7 @@ void trace_sum_buffers(struct trace *trace)
 uint64_t trace_list_elements(const struct trace *trace, enum trace_list list, tensor_id tensor)
 {
     uint64_t elements = trace->tensors[tensor].elements;
-    bool whole = list == TRACE_PARAM && !trace->shared_parameters;
+    bool whole = list == TRACE_GATHERED || (list == TRACE_PARAM && !trace->shared_parameters);
     return whole ? elements : shard_room(elements, trace->ranks);
 }
 
@@ -93,10 +93,37 @@ uint64_t trace_list_bytes(const struct trace *trace, enum trace_list list, tenso
     return trace_list_elements(trace, list, tensor) * trace->list_element_bytes[list];
 }
 
+struct trace_exchange trace_operator_exchange(const struct trace_operator *op)
+{
+    struct trace_exchange sum = {0, 0};
+    for (int c = 0; c < TRACE_COLLECTIVES; c++) {
+        sum.sent_bytes += op->exchange[c].sent_bytes;
+        sum.received_bytes += op->exchange[c].received_bytes;
+    }
+    return sum;
+}
+
+bool trace_operator_reduces(const struct trace_operator *op)
+{
+    const struct trace_exchange *reduce = &op->exchange[TRACE_REDUCE];
+    return op->place == TRACE_ON_DEVICE && reduce->sent_bytes + reduce->received_bytes > 0;
+}
+
+struct trace_exchange trace_exchanged(const struct trace *trace, enum trace_collective collective)
+{
+    struct trace_exchange sum = {0, 0};
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_exchange *exchange = &trace->operators[m].exchange[collective];
+        sum.sent_bytes += exchange->sent_bytes;
+        sum.received_bytes += exchange->received_bytes;
+    }
+    return sum;
+}
+
 uint64_t trace_model_bytes(const struct trace *trace)
 {
     uint64_t bytes = 0;
-    for (int list = 0; list < TRACE_LISTS; list++)
+    for (int list = 0; list < TRACE_GATHERED; list++)
         for (uint32_t t = 0; t < trace->tensor_count; t++)
             bytes += trace_list_bytes(trace, list, t);
     return bytes;
@@ -104,11 +131,12 @@ uint64_t trace_model_bytes(const struct trace *trace)
 
 /* Names of enumerations for tables, files and messages. */
 
-static const char *const lists[TRACE_ACCESS_LISTS] = {"param",   "grad",       "master",
-                                                      "exp_avg", "exp_avg_sq", "activation"};
+static const char *const lists[TRACE_ACCESS_LISTS] = {
+    "param", "grad", "master", "exp_avg", "exp_avg_sq", "gathered", "activation"};
 static const char *const modes[] = {"read", "update", "overwrite"};
 static const char *const phases[] = {"forward", "backward", "update"};
 static const char *const places[] = {"device", "host"};
+static const char *const collectives[] = {"gather", "reduce"};
 
 static bool find(const char *const *names, size_t count, const char *name, uint8_t *number)
 {
@@ -169,6 +197,17 @@ bool trace_place_parse(const char *name, uint8_t *place)
     return find(places, G_N_ELEMENTS(places), name, place);
 }
 
+const char *trace_collective_name(enum trace_collective collective)
+{
+    g_assert((size_t)collective < G_N_ELEMENTS(collectives));
+    return collectives[collective];
+}
+
+bool trace_collective_parse(const char *name, uint8_t *collective)
+{
+    return find(collectives, G_N_ELEMENTS(collectives), name, collective);
+}
+
 /* The digest covers what a plan depends on, in the same bytes on every machine. */
 
 enum { FLUSH_BYTES = 1 << 16 };
@@ -202,13 +241,22 @@ static void add_text(struct digester *digester, const char *text)
 
 static void add_tensors(struct digester *digester, const struct trace *trace)
 {
-    for (int list = 0; list < TRACE_LISTS; list++)
+    for (int list = 0; list < TRACE_GATHERED; list++)
         add_number(digester, trace->list_element_bytes[list]);
+    if (trace->list_element_bytes[TRACE_GATHERED])
+        add_number(digester, trace->list_element_bytes[TRACE_GATHERED]);
     add_number(digester, trace->tensor_count);
     for (uint32_t i = 0; i < trace->tensor_count; i++) {
         add_text(digester, trace->tensors[i].name);
         add_number(digester, trace->tensors[i].elements);
     }
+}
+
+/* Returns the number that stands for a list, which is as old as the list. */
+static uint64_t list_number(uint8_t list)
+{
+    enum { ACTIVATION = 5, GATHERED };
+    return list == TRACE_ACTIVATION ? ACTIVATION : list == TRACE_GATHERED ? GATHERED : list;
 }
 
 static void add_operators(struct digester *digester, const struct trace *trace)
@@ -224,7 +272,7 @@ static void add_operators(struct digester *digester, const struct trace *trace)
         for (uint32_t i = 0; i < op->access_count; i++) {
             const struct trace_access *access = &trace->accesses[op->first_access + i];
             add_number(digester, access->tensor);
-            add_number(digester, access->list);
+            add_number(digester, list_number(access->list));
             add_number(digester, access->mode);
         }
     }
@@ -253,8 +301,10 @@ char *trace_digest(const struct trace *trace)
     add_number(&digester, trace->batch);
     add_number(&digester, trace->sequence);
     add_number(&digester, trace->micro_batches);
-    if (trace->ranks > 1)
+    if (trace->ranks > 1) {
         add_number(&digester, trace->ranks);
+        add_number(&digester, trace->shared_parameters);
+    }
     add_tensors(&digester, trace);
     add_operators(&digester, trace);
     add_non_model(&digester, trace);

@@ -20,6 +20,9 @@ enum trace_list {
     TRACE_MASTER,     /* fp32 copy of the parameter; absent when parameters are fp32 themselves */
     TRACE_EXP_AVG,    /* AdamW's first moment, fp32 */
     TRACE_EXP_AVG_SQ, /* AdamW's second moment, fp32 */
+    TRACE_GATHERED,   /* several ranks with shared parameters: copies of whole parameters, which
+                         forward and backward read; gathered from the shards of all ranks. An update
+                         writes the shard, so it ends the copy: its access is TRACE_UPDATE */
     TRACE_LISTS,
     TRACE_ACTIVATION = TRACE_LISTS, /* not model data: buffers that chunks hold, so that they can
                                        leave the device (trace_held_buffers) */
@@ -36,6 +39,10 @@ enum trace_phase { TRACE_FORWARD, TRACE_BACKWARD, TRACE_UPDATE_PHASE };
 
 enum trace_place { TRACE_ON_DEVICE, TRACE_ON_HOST };
 
+/* What the ranks of a run exchange: each gets the parts of all others, or each gets the values of
+ * all others for its own part, which it sums. */
+enum trace_collective { TRACE_GATHER, TRACE_REDUCE, TRACE_COLLECTIVES };
+
 struct trace_tensor {
     char *name;        /* as in the model's file: "h.0.attn.c_attn.weight" */
     uint64_t elements; /* > 0 */
@@ -45,6 +52,11 @@ struct trace_access {
     tensor_id tensor; /* index into tensors; into buffers if the list is TRACE_ACTIVATION */
     uint8_t list;     /* enum trace_list */
     uint8_t mode;     /* enum trace_mode */
+};
+
+/* What one rank exchanges with the others, without what it sends to itself. */
+struct trace_exchange {
+    uint64_t sent_bytes, received_bytes;
 };
 
 struct trace_operator {
@@ -62,6 +74,7 @@ struct trace_operator {
     uint64_t d2h_bytes; /* and before it; both are 0 for operators on the device */
     uint64_t
         duration_ns; /* measured (median over the traced iterations) or estimated; 0 if unknown */
+    struct trace_exchange exchange[TRACE_COLLECTIVES]; /* with other ranks; 0 if there is none */
 };
 
 /* A piece of non-model data, such as an activation or a workspace. It occupies the device in the
@@ -86,8 +99,8 @@ struct trace {
     uint32_t sequence;      /* tokens per sequence */
     uint32_t micro_batches; /* micro-batches per step, of all ranks */
     uint32_t ranks; /* that share them, a multiple; gradients, masters and moments are then a rank's
-                       shards (traces/shard.h). 0 stands for 1. Not kept in files */
-    bool shared_parameters; /* several ranks: parameters are shards, too. Not kept in files */
+                       shards (traces/shard.h). 0 stands for 1 */
+    bool shared_parameters;                  /* several ranks: parameters are shards, too */
     uint8_t list_element_bytes[TRACE_LISTS]; /* 0 if the list does not exist */
     uint64_t library_bytes; /* device memory held by driver and libraries; subtract it from the
                                capacity */
@@ -127,16 +140,22 @@ uint8_t *trace_held_buffers(const struct trace *trace);
  * complete. */
 void trace_sum_buffers(struct trace *trace);
 
+/* Returns the duration of one of `operator_count` operators in nanoseconds: at least 1 if it is
+ * above 0, and at most the longest that trace_check accepts. */
+uint64_t trace_duration_ns(double seconds, uint32_t operator_count);
+
 /* Checks that the trace has an operator; that indices, modes, lists and lifetimes are in range;
  * that the accesses of the operators follow each other without gaps; that an operator accesses a
  * list of a tensor at most once; that an access names an existing list; that held buffers are
- * accessed from their first moment to their last, by operators on the device; and that
- * non_model_bytes are the sums of the buffers, if there are buffers. The message begins with
+ * accessed from their first moment to their last, by operators on the device; that
+ * non_model_bytes are the sums of the buffers, if there are buffers; and that operators exchange
+ * nothing where there is one rank. The message begins with
  * `origin`, usually a file name. */
 bool trace_check(const struct trace *trace, const char *origin, GError **error);
 
 /* Returns the SHA-256 of the structure in hexadecimal: tensors, names and places of operators,
- * accesses, buffers or their sums, precision, batch, sequence, micro-batches. Two runs of one job
+ * accesses, buffers or their sums, precision, batch, sequence, micro-batches, ranks and what they
+ * share; not what a rank exchanges, which depends on its number. Two runs of one job
  * have the same digest on any machine, whatever their times. Free with g_free. */
 char *trace_digest(const struct trace *trace);
 
@@ -145,16 +164,27 @@ uint64_t trace_list_elements(const struct trace *trace, enum trace_list list, te
 /* The same in bytes; 0 if the list does not exist. */
 uint64_t trace_list_bytes(const struct trace *trace, enum trace_list list, tensor_id tensor);
 
-/* Returns the bytes of model data in all lists, without the padding of chunks. */
+/* Returns what the rank exchanges in the iteration's operators, in one collective. */
+struct trace_exchange trace_exchanged(const struct trace *trace, enum trace_collective collective);
+/* Returns what the rank exchanges in an operator, in all collectives. */
+struct trace_exchange trace_operator_exchange(const struct trace_operator *op);
+
+/* Returns whether the operator is a reduction: an operator of the device that the network's queue
+ * runs (chunks/residency/mover.h). */
+bool trace_operator_reduces(const struct trace_operator *op);
+
+/* Returns the bytes of model data in all lists, without the padding of chunks and without gathered
+ * copies. */
 uint64_t trace_model_bytes(const struct trace *trace);
 
 /* Return short names for tables, files and messages: "param", "grad", "master", "exp_avg",
- * "exp_avg_sq", "activation"; "read", "update", "overwrite"; "forward", "backward", "update";
- * "device", "host". */
+ * "exp_avg_sq", "gathered", "activation"; "read", "update", "overwrite"; "forward", "backward",
+ * "update"; "device", "host"; "gather", "reduce". */
 const char *trace_list_name(enum trace_list list);
 const char *trace_mode_name(enum trace_mode mode);
 const char *trace_phase_name(enum trace_phase phase);
 const char *trace_place_name(enum trace_place place);
+const char *trace_collective_name(enum trace_collective collective);
 
 /* Convert a name to its number. Return false and leave the number unchanged if the name is unknown.
  * trace_list_parse knows the lists of model data; trace_access_list_parse knows "activation", too.
@@ -164,5 +194,6 @@ bool trace_access_list_parse(const char *name, uint8_t *list);
 bool trace_mode_parse(const char *name, uint8_t *mode);
 bool trace_phase_parse(const char *name, uint8_t *phase);
 bool trace_place_parse(const char *name, uint8_t *place);
+bool trace_collective_parse(const char *name, uint8_t *collective);
 
 #endif

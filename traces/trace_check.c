@@ -1,10 +1,13 @@
 #include "traces/trace.h"
 
+#include <math.h>
 #include <string.h>
 
-/* With these limits no sum overflows 64 bits or SQLite's signed integers. */
+/* With these limits no sum overflows 64 bits or SQLite's signed integers. A step takes at most 208
+ * days, because the planner and the clock add the times of many steps. */
 #define MOST_BYTES (UINT64_C(1) << 60)
-#define MOST_NS    (UINT64_C(1) << 60)
+#define MOST_NS    (UINT64_C(1) << 54)
+#define MOST_RANKS (UINT32_C(1) << 20)
 
 struct checker {
     const struct trace *trace;
@@ -53,12 +56,23 @@ static bool check_meta(const struct checker *checker)
                       "meta: batch %" G_GUINT32_FORMAT ", sequence %" G_GUINT32_FORMAT
                       " and micro_batches %" G_GUINT32_FORMAT " must be at least 1",
                       trace->batch, trace->sequence, trace->micro_batches);
+    if (trace->ranks > MOST_RANKS || trace->micro_batches % MAX(1, trace->ranks) != 0)
+        return refuse(checker,
+                      "meta: ranks are %" G_GUINT32_FORMAT
+                      "; they must be at most %" G_GUINT32_FORMAT
+                      " and divide the %" G_GUINT32_FORMAT " micro_batches",
+                      trace->ranks, MOST_RANKS, trace->micro_batches);
+    if (trace->shared_parameters && trace->ranks <= 1)
+        return refuse(checker, "meta: shared_parameters need several ranks");
     if (trace->library_bytes > MOST_BYTES)
         return refuse(checker, "meta: library_bytes is too large");
     for (int list = 0; list < TRACE_LISTS; list++)
         if (trace->list_element_bytes[list] > 8)
             return refuse(checker, "meta: an element of list %s has %d bytes, more than 8",
                           trace_list_name(list), trace->list_element_bytes[list]);
+    if (trace->list_element_bytes[TRACE_GATHERED] &&
+        !(trace->ranks > 1 && trace->shared_parameters))
+        return refuse(checker, "meta: only ranks that share parameters have a gathered list");
     if (trace->operator_count == 0)
         return refuse(checker, "operators: the table is empty");
     return true;
@@ -92,12 +106,33 @@ static bool check_tensors(const struct checker *checker)
     return ok;
 }
 
+uint64_t trace_duration_ns(double seconds, uint32_t operator_count)
+{
+    const uint64_t most = MOST_NS / operator_count;
+    return seconds > 0 ? (uint64_t)CLAMP(round(seconds * 1e9), 1, (double)most) : 0;
+}
+
+static const char *fault_of_exchanges(const struct trace *trace, const struct trace_operator *op)
+{
+    const struct trace_exchange *exchange = op->exchange;
+    for (int c = 0; c < TRACE_COLLECTIVES; c++) {
+        if (exchange[c].sent_bytes > MOST_BYTES / trace->operator_count ||
+            exchange[c].received_bytes > MOST_BYTES / trace->operator_count)
+            return "it exchanges too many bytes";
+        if ((exchange[c].sent_bytes || exchange[c].received_bytes) && trace->ranks <= 1)
+            return "it exchanges bytes with other ranks, but there is one";
+    }
+    return NULL;
+}
+
 static bool check_operator(const struct checker *checker, moment_id moment, uint32_t first_access)
 {
     const struct trace *trace = checker->trace;
     const struct trace_operator *op = &trace->operators[moment];
-    const char *fault = NULL;
-    if (!is_name(op->name))
+    const char *fault = fault_of_exchanges(trace, op);
+    if (fault)
+        ;
+    else if (!is_name(op->name))
         fault = "its name is missing or not UTF-8";
     else if (op->phase > TRACE_UPDATE_PHASE)
         fault = "its phase is unknown";
@@ -153,6 +188,26 @@ static const char *fault_of_held(const struct trace *trace, uint32_t moment,
     return NULL;
 }
 
+static bool ends_copy(const struct trace_access *access)
+{
+    return access->list == TRACE_GATHERED && access->mode == TRACE_UPDATE;
+}
+
+static const char *fault_of_gathered(const struct trace *trace, uint32_t moment,
+                                     const struct trace_access *access)
+{
+    const struct trace_operator *op = &trace->operators[moment];
+    bool is_first = access == &trace->accesses[op->first_access];
+    if (access->list != TRACE_GATHERED)
+        return !is_first && ends_copy(access - 1) ? "an update of gathered tensors must come last"
+                                                  : NULL;
+    if (access->mode == TRACE_OVERWRITE)
+        return "gathered tensors are read, or updated with the parameter";
+    return access->mode == TRACE_READ && op->place == TRACE_ON_HOST
+               ? "gathered tensors are on the device"
+               : NULL;
+}
+
 static const char *fault_of_access(const struct trace *trace, uint32_t moment,
                                    const struct trace_access *access)
 {
@@ -165,7 +220,9 @@ static const char *fault_of_access(const struct trace *trace, uint32_t moment,
         return "its mode is unknown";
     if (held)
         return fault_of_held(trace, moment, access);
-    return trace->list_element_bytes[access->list] ? NULL : "this trace does not have its list";
+    if (!trace->list_element_bytes[access->list])
+        return "this trace does not have its list";
+    return fault_of_gathered(trace, moment, access);
 }
 
 /* seen[tensor * TRACE_LISTS + list] is 1 + the last operator that accessed it. Buffers follow the

@@ -4,7 +4,8 @@
 
 #include "traces/trace.h"
 
-#define TRACE_SCHEMA_VERSION 1
+/* Files of version 1, which know one rank, are read, too. */
+#define TRACE_SCHEMA_VERSION 2
 
 /* Reads and checks a trace. Errors (TRACE_ERROR) name the file, the table and the row. Free with
  * trace_free. */

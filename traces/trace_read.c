@@ -54,6 +54,14 @@ static bool meta_number(const struct database *database, sqlite3_stmt *row, cons
     return true;
 }
 
+/* Reads a number that is `otherwise` if the key is missing. */
+static bool meta_number_or(const struct database *database, sqlite3_stmt *row, const char *key,
+                           uint64_t most, uint64_t otherwise, uint64_t *out, GError **error)
+{
+    *out = otherwise;
+    return step_to(row, key) == SQLITE_DONE || meta_number(database, row, key, most, out, error);
+}
+
 static bool meta_element_bytes(const struct database *database, sqlite3_stmt *row,
                                struct trace *trace, GError **error)
 {
@@ -61,7 +69,8 @@ static bool meta_element_bytes(const struct database *database, sqlite3_stmt *ro
     for (unsigned list = 0; ok && list < TRACE_LISTS; list++) {
         char *key = g_strconcat("element_bytes_", trace_list_name((enum trace_list)list), NULL);
         uint64_t bytes = 0;
-        ok = meta_number(database, row, key, UINT8_MAX, &bytes, error);
+        bool may_lack = list == TRACE_GATHERED && step_to(row, key) == SQLITE_DONE;
+        ok = may_lack || meta_number(database, row, key, UINT8_MAX, &bytes, error);
         trace->list_element_bytes[list] = (uint8_t)bytes;
         g_free(key);
     }
@@ -85,6 +94,7 @@ bool trace_is_partial(const char *path, bool *partial, GError **error)
 static bool trace_load_meta(const struct database *database, struct trace *trace, GError **error)
 {
     uint64_t batch = 0, sequence = 0, micro_batches = 0, estimated = 0, partial = 0;
+    uint64_t ranks = 0, shared = 0;
     sqlite3_stmt *row = database_prepare(database, "SELECT value FROM meta WHERE key = ?", error);
     bool ok = row && meta_text(database, row, "producer", &trace->producer, error) &&
               meta_text(database, row, "model", &trace->model, error) &&
@@ -93,6 +103,8 @@ static bool trace_load_meta(const struct database *database, struct trace *trace
               meta_number(database, row, "batch", UINT32_MAX, &batch, error) &&
               meta_number(database, row, "sequence", UINT32_MAX, &sequence, error) &&
               meta_number(database, row, "micro_batches", UINT32_MAX, &micro_batches, error) &&
+              meta_number_or(database, row, "ranks", UINT32_MAX, 0, &ranks, error) &&
+              meta_number_or(database, row, "shared_parameters", 1, 0, &shared, error) &&
               meta_number(database, row, "library_bytes", INT64_MAX, &trace->library_bytes,
                           error) &&
               meta_number(database, row, "estimated", 1, &estimated, error) &&
@@ -102,6 +114,8 @@ static bool trace_load_meta(const struct database *database, struct trace *trace
     trace->batch = (uint32_t)batch;
     trace->sequence = (uint32_t)sequence;
     trace->micro_batches = (uint32_t)micro_batches;
+    trace->ranks = (uint32_t)ranks;
+    trace->shared_parameters = shared == 1;
     trace->estimated = estimated == 1;
     trace->partial = partial == 1;
     return ok;
@@ -259,6 +273,29 @@ static bool load_buffer(struct loader *loader, sqlite3_stmt *row)
     return true;
 }
 
+/* Sets what an operator exchanges; `rows` counts the rows. */
+static bool load_exchange(struct loader *loader, sqlite3_stmt *row)
+{
+    struct trace *trace = loader->trace;
+    struct trace_exchange exchange = {0};
+    uint8_t collective = 0;
+    moment_id moment = 0;
+    if (!number_32(loader, row, 1, &moment) ||
+        !name(loader, row, 2, trace_collective_parse, &collective) ||
+        !number(loader, row, 3, INT64_MAX, &exchange.sent_bytes) ||
+        !number(loader, row, 4, INT64_MAX, &exchange.received_bytes))
+        return false;
+    if (moment >= trace->operator_count)
+        return refuse(loader, sqlite3_column_int64(row, 0), "there is no operator %u", moment);
+    struct trace_exchange *known = &trace->operators[moment].exchange[collective];
+    if (known->sent_bytes || known->received_bytes)
+        return refuse(loader, sqlite3_column_int64(row, 0), "operator %u has another %s", moment,
+                      trace_collective_name((enum trace_collective)collective));
+    *known = exchange;
+    g_array_append_val(loader->rows, moment);
+    return true;
+}
+
 static bool load_moment(struct loader *loader, sqlite3_stmt *row)
 {
     uint64_t bytes = 0;
@@ -377,6 +414,18 @@ static bool load_buffers(const struct database *database, struct trace *trace, G
     return ok;
 }
 
+static bool load_exchanges(const struct database *database, struct trace *trace, GError **error)
+{
+    struct table table = {0};
+    if (!database_has_table(database, "exchanges"))
+        return true;
+    bool ok = load_table(database, trace, "exchanges",
+                         "id, operator, collective, sent_bytes, received_bytes", sizeof(moment_id),
+                         load_exchange, &table, error);
+    g_free(table.rows);
+    return ok;
+}
+
 static bool load_moments(const struct database *database, struct trace *trace, GError **error)
 {
     struct table table;
@@ -403,7 +452,8 @@ static bool load_iteration(const struct database *database, struct trace *trace,
     }
     return load_tensors(database, trace, error) && load_operators(database, trace, error) &&
            load_accesses(database, trace, error) && load_buffers(database, trace, error) &&
-           load_moments(database, trace, error) && trace_check(trace, database->path, error);
+           load_exchanges(database, trace, error) && load_moments(database, trace, error) &&
+           trace_check(trace, database->path, error);
 }
 
 struct trace *trace_read(const char *path, GError **error)

@@ -35,11 +35,21 @@ static bool store_element_bytes(const struct database *database, sqlite3_stmt *s
 {
     bool ok = true;
     for (int list = 0; ok && list < TRACE_LISTS; list++) {
+        if (list == TRACE_GATHERED && !trace->list_element_bytes[list])
+            continue; /* as files of earlier versions */
         char *key = g_strconcat("element_bytes_", trace_list_name((enum trace_list)list), NULL);
         ok = store_number(database, statement, key, trace->list_element_bytes[list], error);
         g_free(key);
     }
     return ok;
+}
+
+static bool store_ranks(const struct database *database, sqlite3_stmt *statement,
+                        const struct trace *trace, GError **error)
+{
+    return trace->ranks <= 1 || (store_number(database, statement, "ranks", trace->ranks, error) &&
+                                 store_number(database, statement, "shared_parameters",
+                                              trace->shared_parameters, error));
 }
 
 bool trace_store_meta(const struct database *database, const struct trace *trace, GError **error)
@@ -55,6 +65,7 @@ bool trace_store_meta(const struct database *database, const struct trace *trace
               store_number(database, row, "batch", trace->batch, error) &&
               store_number(database, row, "sequence", trace->sequence, error) &&
               store_number(database, row, "micro_batches", trace->micro_batches, error) &&
+              store_ranks(database, row, trace, error) &&
               store_number(database, row, "library_bytes", trace->library_bytes, error) &&
               store_number(database, row, "estimated", trace->estimated, error) &&
               store_number(database, row, "partial", trace->partial, error) &&
@@ -156,6 +167,33 @@ static bool store_buffers(const struct database *database, const struct trace *t
     return ok;
 }
 
+static bool store_exchanges(const struct database *database, const struct trace *trace,
+                            GError **error)
+{
+    if (trace->ranks <= 1)
+        return true;
+    if (!database_execute(database, SCHEMA_EXCHANGES, error))
+        return false;
+    sqlite3_stmt *row = database_prepare(database, "INSERT INTO exchanges VALUES (?, ?, ?, ?, ?)",
+                                         error);
+    bool ok = row != NULL;
+    uint32_t id = 0;
+    for (uint32_t i = 0; ok && i < trace->operator_count * TRACE_COLLECTIVES; i++) {
+        uint32_t moment = i / TRACE_COLLECTIVES, collective = i % TRACE_COLLECTIVES;
+        const struct trace_exchange *exchange = &trace->operators[moment].exchange[collective];
+        if (!exchange->sent_bytes && !exchange->received_bytes)
+            continue;
+        bind_number(row, 1, id++);
+        bind_number(row, 2, moment);
+        bind_text(row, 3, trace_collective_name((enum trace_collective)collective));
+        bind_number(row, 4, exchange->sent_bytes);
+        bind_number(row, 5, exchange->received_bytes);
+        ok = database_insert(database, row, error);
+    }
+    sqlite3_finalize(row);
+    return ok;
+}
+
 static bool store_moments(const struct database *database, const struct trace *trace,
                           GError **error)
 {
@@ -176,7 +214,7 @@ bool trace_store(const struct database *database, const struct trace *trace, GEr
            database_execute(database, SCHEMA_ITERATION, error) &&
            store_tensors(database, trace, error) && store_operators(database, trace, error) &&
            store_accesses(database, trace, error) && store_buffers(database, trace, error) &&
-           store_moments(database, trace, error);
+           store_moments(database, trace, error) && store_exchanges(database, trace, error);
 }
 
 bool trace_write(const struct trace *trace, const char *path, GError **error)

@@ -12,7 +12,14 @@
 
 #include <stdbool.h>
 
-enum mover_queue { MOVER_COMPUTE, MOVER_H2D, MOVER_D2H, MOVER_HOST, MOVER_QUEUES };
+enum mover_queue {
+    MOVER_COMPUTE,
+    MOVER_H2D,
+    MOVER_D2H,
+    MOVER_HOST,
+    MOVER_NETWORK, /* what several ranks exchange */
+    MOVER_QUEUES
+};
 
 typedef uint64_t mover_ticket; /* 0 means that there is nothing to wait for */
 
@@ -29,10 +36,29 @@ struct mover_copy {
     uint64_t slot_bytes;     /* what it occupies on the device */
 };
 
+/* A tensor of a gathered chunk. */
+struct mover_shard {
+    tensor_id tensor;
+    uint64_t whole_address; /* of the whole tensor, on the device */
+    bool on_device;         /* the rank's shard is there, and else on the host */
+    uint64_t shard_address; /* from the start of the arena, or of the host pool */
+};
+
+struct mover_gather {
+    struct mover_copy to; /* without a host address */
+    const struct mover_shard *shards;
+    uint32_t shard_count;
+};
+
 struct mover_ops {
     /* Copies host to device. From now on the chunk occupies the device address. */
     mover_ticket (*fetch)(void *self, const struct mover_copy *copy,
                           const struct mover_after *after);
+    /* Gathers a chunk from the shards of all ranks, in the network's queue. Shards on the host
+     * cross the link first. From now on the chunk occupies the device address. NULL if there is
+     * only one rank. */
+    mover_ticket (*gather)(void *self, const struct mover_gather *gather,
+                           const struct mover_after *after);
     /* Copies device to host. If `leaves`, the chunk is no longer counted as occupying the device.
      */
     mover_ticket (*write_back)(void *self, const struct mover_copy *copy, bool leaves,
@@ -44,10 +70,11 @@ struct mover_ops {
     /* Moves within the device, in the compute queue. `from` and `to` may overlap. */
     mover_ticket (*move)(void *self, const struct mover_copy *to, uint64_t from,
                          const struct mover_after *after);
-    /* Runs the operator of a moment, in the compute queue or in the host's. An operator on the host
-     * includes the copies of its activations. If it receives activations, *received becomes the
-     * ticket of their copy, after which their room on the device is free. Otherwise *received is
-     * unchanged. */
+    /* Runs the operator of a moment: in the host's queue if it is placed there, in the network's if
+     * it is a reduction (trace_operator_reduces), else in the compute queue. An operator on the
+     * host includes the copies of its activations. If it receives activations, *received becomes
+     * the ticket of their copy, after which their room on the device is free. Otherwise *received
+     * is unchanged. */
     mover_ticket (*run)(void *self, moment_id moment, const struct mover_after *after,
                         mover_ticket *received);
 };

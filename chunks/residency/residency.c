@@ -1,5 +1,6 @@
 #include "chunks/residency/residency.h"
 
+#include "chunks/gathering.h"
 #include "chunks/homes.h"
 #include "chunks/residency/address_map.h"
 
@@ -11,6 +12,7 @@ struct holding {
     mover_ticket last_compute;     /* the last operator on the device that used it */
     mover_ticket last_host;        /* the last operator on the host that used it */
     mover_ticket last_d2h;         /* its last write-back or flush */
+    mover_ticket last_network;     /* the last reduction that used it, or gather that read it */
 };
 
 struct residency {
@@ -23,13 +25,16 @@ struct residency {
     uint8_t *flushed;         /* [chunk_count] enum residency_state after the last flush */
     struct address_map *map;
     struct staging staging;
+    struct gathering *gathering;        /* NULL if nothing is gathered */
+    struct mover_shard *shards;         /* [tensor_count] of the chunk that is being gathered */
     uint64_t non_model;                 /* the extent at the last operator */
     struct mover_after non_model_ready; /* what the room of non-model data waits for */
     mover_ticket last_compute, last_host;
-    mover_ticket last_gradient;         /* the last operator on the device before the update */
-    struct mover_after copies;          /* the last copy of each direction */
-    struct mover_after awaited;         /* what the next operator waits for in addition */
-    mover_ticket activations_from_host; /* the last host operator that sent activations */
+    mover_ticket last_gradient;           /* the last operator on the device before the update */
+    mover_ticket reduced, reduced_before; /* the last reduction, and the one before it */
+    struct mover_after copies;            /* the last copy of each direction */
+    struct mover_after awaited;           /* what the next operator waits for in addition */
+    mover_ticket activations_from_host;   /* the last host operator that sent activations */
     mover_ticket
         staged[STAGING_PLACES]; /* the last operator that sent or received activations there */
     mover_ticket received;      /* the last copy to a host operator that received activations */
@@ -48,10 +53,11 @@ struct residency *residency_new(const struct plan *plan, const struct accesses *
     r->flushed = g_new0(uint8_t, plan->layout->chunk_count);
     r->map = address_map_new();
     r->staging = staging_of(trace);
+    r->gathering = gathering_new(plan->layout);
+    r->shards = g_new(struct mover_shard, plan->layout->tensor_count);
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++) {
-        bool homed = plan->host_address[c] == NO_ADDRESS;
-        r->holdings[c].state = homed ? RESIDENCY_DEVICE : RESIDENCY_HOST;
-        r->holdings[c].address = homed ? plan->initial_address[c] : NO_ADDRESS;
+        r->holdings[c].state = residency_state_initial(plan, c);
+        r->holdings[c].address = plan_is_homed(plan, c) ? plan->initial_address[c] : NO_ADDRESS;
     }
     return r;
 }
@@ -62,6 +68,8 @@ void residency_free(struct residency *r)
         return;
     address_map_free(r->map);
     staging_clear(&r->staging);
+    gathering_free(r->gathering);
+    g_free(r->shards);
     g_free(r->holdings);
     g_free(r->flushed);
     g_free(r);
@@ -89,8 +97,57 @@ static uint64_t slot_bytes(const struct residency *r, chunk_id chunk)
     return r->plan->layout->chunks[chunk].slot_bytes;
 }
 
+/* Adds what a gather waits for before it reads the rank's shard, and says where that is. */
+static struct mover_shard shard_of_part(struct residency *r, const struct gathering_part *part,
+                                        uint64_t chunk_address, struct mover_after *after)
+{
+    struct holding *source = &r->holdings[part->source];
+    bool on_device = residency_on_device(source->state);
+    uint64_t address = on_device ? source->address : r->plan->host_address[part->source];
+    if (!residency_is_whole(source->state))
+        g_error("chunk %u: gathered from while %s", part->source,
+                residency_state_name(source->state));
+    if (on_device)
+        mover_after_merge(after, &source->before_use);
+    after->queue[MOVER_COMPUTE] = MAX(after->queue[MOVER_COMPUTE], source->last_compute);
+    after->queue[MOVER_D2H] = MAX(after->queue[MOVER_D2H], source->last_d2h);
+    after->queue[MOVER_HOST] = MAX(after->queue[MOVER_HOST], source->last_host);
+    return (struct mover_shard){.tensor = part->tensor,
+                                .whole_address = chunk_address + part->offset,
+                                .on_device = on_device,
+                                .shard_address = address + part->shard_offset};
+}
+
+static void gather(struct residency *r, chunk_id chunk, uint64_t address)
+{
+    struct holding *h = &r->holdings[chunk];
+    uint32_t first = r->gathering->first[chunk], end = r->gathering->first[chunk + 1];
+    struct mover_gather gather = {.to = copy_of(r, chunk, address), .shards = r->shards};
+    struct mover_after after = {.queue = {0}};
+    change(r, chunk, RESIDENCY_FETCH);
+    for (uint32_t p = first; p < end; p++)
+        r->shards[gather.shard_count++] = shard_of_part(r, &r->gathering->parts[p], address,
+                                                        &after);
+    address_map_take(r->map, address, address + gather.to.slot_bytes, &after);
+    h->address = address;
+    mover_ticket ticket = r->ops->gather(r->mover, &gather, &after);
+    h->before_use = (struct mover_after){.queue = {[MOVER_NETWORK] = ticket}};
+    r->copies.queue[MOVER_NETWORK] = ticket;
+    for (uint32_t p = first; p < end; p++)
+        r->holdings[r->gathering->parts[p].source].last_network = ticket;
+}
+
+static bool is_gathered(const struct residency *r, chunk_id chunk)
+{
+    return r->plan->layout->chunks[chunk].list == TRACE_GATHERED;
+}
+
 static void fetch(struct residency *r, chunk_id chunk, uint64_t address)
 {
+    if (is_gathered(r, chunk)) {
+        gather(r, chunk, address);
+        return;
+    }
     struct holding *h = &r->holdings[chunk];
     struct mover_after after = {.queue = {[MOVER_D2H] = h->last_d2h, [MOVER_HOST] = h->last_host}};
     struct mover_copy copy = copy_of(r, chunk, address);
@@ -118,6 +175,7 @@ static struct mover_after users_of(const struct holding *h)
     struct mover_after after = h->before_use;
     after.queue[MOVER_COMPUTE] = MAX(after.queue[MOVER_COMPUTE], h->last_compute);
     after.queue[MOVER_D2H] = MAX(after.queue[MOVER_D2H], h->last_d2h);
+    after.queue[MOVER_NETWORK] = MAX(after.queue[MOVER_NETWORK], h->last_network);
     return after;
 }
 
@@ -212,7 +270,8 @@ static void shrink_non_model(struct residency *r, uint64_t extent)
     uint64_t top = r->plan->arena_bytes;
     struct mover_after users = {.queue = {[MOVER_COMPUTE] = r->last_compute,
                                           [MOVER_D2H] = r->received,
-                                          [MOVER_HOST] = r->activations_from_host}};
+                                          [MOVER_HOST] = r->activations_from_host,
+                                          [MOVER_NETWORK] = r->reduced}};
     if (extent >= r->non_model)
         return;
     address_map_release(r->map, top - r->non_model, top - extent, &users);
@@ -236,6 +295,7 @@ static void wait_for_chunk(const struct residency *r, const struct chunk_access 
 {
     const struct holding *h = &r->holdings[access->chunk];
     bool writes = access->flags & ACCESS_WRITES;
+    after->queue[MOVER_NETWORK] = MAX(after->queue[MOVER_NETWORK], h->last_network);
     if (access->flags & ACCESS_ON_HOST) {
         after->queue[MOVER_D2H] = MAX(after->queue[MOVER_D2H], h->last_d2h);
         if (writes) /* a fetch may still be reading */
@@ -247,12 +307,46 @@ static void wait_for_chunk(const struct residency *r, const struct chunk_access 
     }
 }
 
+/* One reduction may be under way while backward goes on: the next one keeps its buffers alive, and
+ * whoever comes after that one waits for it. */
+static mover_ticket awaited_reduction(const struct residency *r, const struct trace_operator *op)
+{
+    bool in_backward = op->phase == TRACE_BACKWARD && op->place == TRACE_ON_DEVICE;
+    return in_backward ? r->reduced_before : r->reduced;
+}
+
+/* Notes that the operator uses the chunk, in the queue of the ticket. */
+static void note_use(struct residency *r, chunk_id chunk, enum mover_queue queue,
+                     mover_ticket ticket)
+{
+    struct holding *h = &r->holdings[chunk];
+    *(queue == MOVER_HOST      ? &h->last_host
+      : queue == MOVER_NETWORK ? &h->last_network
+                               : &h->last_compute) = ticket;
+}
+
+static void note_operator(struct residency *r, const struct trace_operator *op,
+                          enum mover_queue queue, mover_ticket ticket)
+{
+    if (queue == MOVER_NETWORK) {
+        r->reduced_before = r->reduced;
+        r->reduced = ticket;
+        return;
+    }
+    *(queue == MOVER_HOST ? &r->last_host : &r->last_compute) = ticket;
+    if (queue == MOVER_COMPUTE && op->phase != TRACE_UPDATE_PHASE)
+        r->last_gradient = ticket;
+}
+
 static void run(struct residency *r, moment_id moment)
 {
     const struct accesses *accesses = r->accesses;
     const struct trace_operator *op = &r->trace->operators[moment];
-    bool on_host = op->place == TRACE_ON_HOST;
-    struct mover_after after = {.queue = {[MOVER_HOST] = r->activations_from_host}};
+    bool on_host = op->place == TRACE_ON_HOST, reduces = trace_operator_reduces(op);
+    enum mover_queue queue = on_host ? MOVER_HOST : reduces ? MOVER_NETWORK : MOVER_COMPUTE;
+    struct mover_after after = {.queue = {[MOVER_HOST] = r->activations_from_host,
+                                          [MOVER_COMPUTE] = reduces ? r->last_compute : 0,
+                                          [MOVER_NETWORK] = awaited_reduction(r, op)}};
     bool updates = op->phase == TRACE_UPDATE_PHASE;
     /* A host operator uses activations and the norm of the gradients, which earlier operators
      * computed. It needs no result of the updates on the device. */
@@ -273,14 +367,11 @@ static void run(struct residency *r, moment_id moment)
     }
     mover_ticket ticket = r->ops->run(r->mover, moment, &after, &r->received);
     for (uint32_t a = accesses->first[moment]; a < accesses->first[moment + 1]; a++) {
-        struct holding *h = &r->holdings[accesses->items[a].chunk];
-        *(on_host ? &h->last_host : &h->last_compute) = ticket;
+        note_use(r, accesses->items[a].chunk, queue, ticket);
         if (accesses->items[a].flags & ACCESS_LAST)
             change(r, accesses->items[a].chunk, RESIDENCY_DIE);
     }
-    *(on_host ? &r->last_host : &r->last_compute) = ticket;
-    if (!on_host && !updates)
-        r->last_gradient = ticket;
+    note_operator(r, op, queue, ticket);
     if (on_host && op->h2d_bytes)
         r->activations_from_host = ticket;
     if (on_host && (op->h2d_bytes || op->d2h_bytes))
@@ -316,7 +407,7 @@ void residency_flush(struct residency *r)
 
 static bool is_homed(const struct residency *r, chunk_id chunk)
 {
-    return r->plan->host_address[chunk] == NO_ADDRESS;
+    return plan_is_homed(r->plan, chunk);
 }
 
 /* Removes a host-homed chunk whose state or address has changed. Its bytes are on the host, or were

@@ -43,6 +43,7 @@ const uint8_t residency_transitions[RESIDENCY_STATES][RESIDENCY_EVENTS] = {
                           [RESIDENCY_FRESH_WRITE] = TO(DEVICE),
                           [RESIDENCY_DIE] = TO(EMPTY)},
     [RESIDENCY_WRITING_BACK] = {[RESIDENCY_FETCH] = TO(FETCHING),
+                                [RESIDENCY_ALLOCATE] = TO(EMPTY),
                                 [RESIDENCY_HOST_READ] = TO(HOST),
                                 [RESIDENCY_HOST_WRITE] = TO(HOST),
                                 [RESIDENCY_HOST_FRESH_WRITE] = TO(HOST)},
@@ -58,10 +59,22 @@ enum residency_event residency_event_of(uint32_t flags)
     return !writes ? RESIDENCY_READ : fresh ? RESIDENCY_FRESH_WRITE : RESIDENCY_WRITE;
 }
 
+bool residency_is_whole(enum residency_state state)
+{
+    return state != RESIDENCY_NOWHERE && state != RESIDENCY_EMPTY;
+}
+
 bool residency_on_device(enum residency_state state)
 {
     return state == RESIDENCY_EMPTY || state == RESIDENCY_FETCHING || state == RESIDENCY_BOTH ||
            state == RESIDENCY_DEVICE;
+}
+
+enum residency_state residency_state_initial(const struct plan *plan, chunk_id chunk)
+{
+    return plan_is_homed(plan, chunk)       ? RESIDENCY_DEVICE
+           : plan_is_transient(plan, chunk) ? RESIDENCY_NOWHERE
+                                            : RESIDENCY_HOST;
 }
 
 const char *residency_state_name(enum residency_state state)

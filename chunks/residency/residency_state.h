@@ -3,8 +3,7 @@
 #ifndef PSTAR_CHUNKS_RESIDENCY_RESIDENCY_STATE_H
 #define PSTAR_CHUNKS_RESIDENCY_RESIDENCY_STATE_H
 
-#include <stdbool.h>
-#include <stdint.h>
+#include "chunks/plan.h"
 
 enum residency_state {
     RESIDENCY_NOWHERE,      /* nothing in it is alive, and it has no room on the device */
@@ -52,7 +51,13 @@ static inline bool residency_state_next(enum residency_state state, enum residen
  * life. */
 enum residency_event residency_event_of(uint32_t access_flags);
 
+/* Returns whether the chunk's bytes are all valid, wherever they are. */
+bool residency_is_whole(enum residency_state state);
+
 bool residency_on_device(enum residency_state state);
+
+/* Returns the state before anything was copied. Shards count as the host of a gathered chunk. */
+enum residency_state residency_state_initial(const struct plan *plan, chunk_id chunk);
 
 const char *residency_state_name(enum residency_state state);
 const char *residency_event_name(enum residency_event event);

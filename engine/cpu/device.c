@@ -9,6 +9,7 @@
 #include "engine/host/host_operators.h"
 #include "engine/host/machine.h"
 #include "engine/host/queues.h"
+#include "engine/shards.h"
 
 #include <string.h>
 #include <time.h>
@@ -19,8 +20,10 @@ struct cpu_device {
     struct core_sets cores;
     struct nodes *nodes; /* of the host's cores */
     struct work_queues *queues;
+    struct ranks *ranks;                   /* NULL with one */
     struct link link[MOVER_QUEUES];        /* H2D and D2H */
     struct host_operators *compute, *host; /* of the arena, of the host pool */
+    struct host_operators *network;        /* reductions, on the arena; NULL with one rank */
     uint32_t threads;                      /* of compute */
     GPtrArray *scalars;                    /* of double arrays */
     const struct annotate *annotate;
@@ -70,6 +73,49 @@ static void run_on_host(void *self, const void *work, bool at_once)
         host_operators_run(((struct cpu_device *)self)->host, operation);
 }
 
+/* The network's work: a reduction, or a gather. */
+struct exchange {
+    bool reduces;
+    struct operation operation; /* of a reduction */
+    uint64_t turn;
+    uint32_t count, element_bytes;
+    struct device_shard shards[];
+};
+
+/* Copies a shard that is on the device to its place in the whole tensor. */
+static void place_shard(const struct cpu_device *cpu, const struct exchange *gather,
+                        const struct device_shard *shard)
+{
+    struct shard own = shard_of(shard->elements, cpu->ranks->count, cpu->ranks->rank);
+    memcpy(cpu->memory.arena + shard->whole_address + own.first * gather->element_bytes,
+           cpu->memory.arena + shard->shard_address, own.count * gather->element_bytes);
+}
+
+static void run_gather(const struct cpu_device *cpu, const struct exchange *gather)
+{
+    g_autofree struct shard_whole *wholes = g_new(struct shard_whole, gather->count);
+    for (uint32_t i = 0; i < gather->count; i++) {
+        const struct device_shard *shard = &gather->shards[i];
+        wholes[i] = (struct shard_whole){shard->elements, cpu->memory.arena + shard->whole_address};
+        if (shard->on_device)
+            place_shard(cpu, gather, shard);
+    }
+    ranks_begin(cpu->ranks, gather->turn);
+    shards_gather(cpu->ranks, wholes, gather->count, gather->element_bytes);
+    ranks_end(cpu->ranks);
+}
+
+static void run_exchange(void *self, const void *work, bool at_once)
+{
+    struct cpu_device *cpu = self;
+    const struct exchange *exchange = work;
+    (void)at_once;
+    if (exchange->reduces)
+        host_operators_run(cpu->network, &exchange->operation);
+    else
+        run_gather(cpu, exchange);
+}
+
 static bool cpu_supports(const struct model_config *config, GError **error)
 {
     uint32_t head_width = config->width / config->heads;
@@ -94,6 +140,7 @@ static void cpu_close(struct device *device)
     queues_free(cpu->queues);
     host_operators_free(cpu->compute);
     host_operators_free(cpu->host);
+    host_operators_free(cpu->network);
     g_ptr_array_unref(cpu->scalars);
     cores_bind(&cpu->cores.all);
     cpu_memory_close(&cpu->memory);
@@ -107,6 +154,7 @@ static struct device *cpu_open(const struct device_options *options, GError **er
     struct cpu_device *cpu = g_new0(struct cpu_device, 1);
     cpu->device.ops = &device_cpu;
     cpu->annotate = options->annotate;
+    cpu->ranks = options->ranks;
     cpu->cores = cores_split(options->h2d_rate > 0 || options->d2h_rate > 0);
     cpu->nodes = nodes_read(NODES_FOLDER, &cpu->cores.host);
     const struct nodes_spread spread = {cpu->nodes, options->host_cuts, options->host_cut_count};
@@ -125,12 +173,16 @@ static struct device *cpu_open(const struct device_options *options, GError **er
     if (options->ranks) {
         host_operators_share(cpu->compute, options->ranks);
         host_operators_share(cpu->host, options->ranks);
+        cpu->network = host_operators_new(1, cpu->memory.arena, NULL);
+        host_operators_share(cpu->network, options->ranks);
     }
     cpu->scalars = g_ptr_array_new_with_free_func(g_free);
     cpu->queues = queues_new();
     if (queues_start(cpu->queues, MOVER_H2D, run_copy, enter_copies, cpu, error) &&
         queues_start(cpu->queues, MOVER_D2H, run_copy, enter_copies, cpu, error) &&
-        queues_start(cpu->queues, MOVER_HOST, run_on_host, enter_host, cpu, error))
+        queues_start(cpu->queues, MOVER_HOST, run_on_host, enter_host, cpu, error) &&
+        (!cpu->ranks ||
+         queues_start(cpu->queues, MOVER_NETWORK, run_exchange, enter_host, cpu, error)))
         return &cpu->device;
     cpu_close(&cpu->device);
     return NULL;
@@ -145,6 +197,42 @@ static mover_ticket cpu_copy(struct device *device, enum mover_queue queue, uint
     g_assert(host_address + bytes <= cpu->memory.host_pool_bytes);
     struct copy copy = {queue, device_address, host_address, bytes};
     return queues_put(cpu->queues, queue, &copy, sizeof copy, after);
+}
+
+/* Queues the copy of this rank's shard to its place in the whole tensor. */
+static mover_ticket fetch_shard(struct cpu_device *cpu, const struct device_shard *shard,
+                                uint32_t element_bytes, const struct mover_after *after)
+{
+    struct shard own = shard_of(shard->elements, cpu->ranks->count, cpu->ranks->rank);
+    uint64_t to = shard->whole_address + own.first * element_bytes;
+    if (shard->on_device || !own.count)
+        return 0;
+    return cpu_copy(&cpu->device, MOVER_H2D, to, shard->shard_address, own.count * element_bytes,
+                    after);
+}
+
+static mover_ticket cpu_gather(struct device *device, const struct device_gather *shards,
+                               const struct mover_after *after)
+{
+    struct cpu_device *cpu = cpu_of(device);
+    size_t bytes = sizeof(struct exchange) + shards->count * sizeof *shards->shards;
+    g_autofree struct exchange *gather = g_malloc(bytes);
+    struct mover_after placed = *after;
+    *gather = (struct exchange){
+        .turn = shards->turn, .count = shards->count, .element_bytes = shards->element_bytes};
+    memcpy(gather->shards, shards->shards, shards->count * sizeof *shards->shards);
+    for (uint32_t i = 0; i < shards->count; i++) {
+        mover_ticket ticket = fetch_shard(cpu, &shards->shards[i], shards->element_bytes, after);
+        placed.queue[MOVER_H2D] = MAX(placed.queue[MOVER_H2D], ticket);
+    }
+    return queues_put(cpu->queues, MOVER_NETWORK, gather, (uint32_t)bytes, &placed);
+}
+
+static mover_ticket cpu_reduce(struct device *device, const struct operation *operation,
+                               const struct mover_after *after)
+{
+    const struct exchange exchange = {.reduces = true, .operation = *operation};
+    return queues_put(cpu_of(device)->queues, MOVER_NETWORK, &exchange, sizeof exchange, after);
 }
 
 static void cpu_wait(struct device *device, const struct mover_after *after)
@@ -288,12 +376,13 @@ static void cpu_write(struct device *device, enum device_memory memory, uint64_t
 
 const struct device_ops device_cpu = {
     .name = "cpu",
-    .ranks = true,
     .supports = cpu_supports,
     .describe = describe,
     .open = cpu_open,
     .close = cpu_close,
     .copy = cpu_copy,
+    .gather = cpu_gather,
+    .reduce = cpu_reduce,
     .move = cpu_move,
     .send = cpu_send,
     .compute = cpu_compute,

@@ -7,6 +7,7 @@
 #include "engine/device.h"
 #include "engine/ranks.h"
 #include "policies/plugin.h"
+#include "traces/size.h"
 
 #include <string.h>
 
@@ -218,11 +219,14 @@ static bool check_capacity(const struct run_plan *run, GError **error)
     uint64_t takes = run->plan->arena_bytes;
     if (takes <= capacity->bytes)
         return true;
-    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
-                "device memory: the plan takes %" G_GUINT64_FORMAT " bytes, %" G_GUINT64_FORMAT
-                " more than the device has beside %" G_GUINT64_FORMAT
-                " of driver, libraries and other programs; %" G_GUINT64_FORMAT " bytes would fit",
-                takes, takes - capacity->bytes, capacity->library_bytes, capacity->bytes);
+    g_autofree char *size = size_format(takes), *more = size_format(takes - capacity->bytes);
+    g_autofree char *held = size_format(capacity->library_bytes);
+    g_autofree char *has = size_format(capacity->bytes);
+    g_set_error(
+        error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
+        "device memory: the plan takes %s, %s more than the device has beside %s of driver, "
+        "libraries and other programs; %" G_GUINT64_FORMAT " bytes would fit (%s)",
+        size, more, held, capacity->bytes, has);
     return false;
 }
 
@@ -313,11 +317,12 @@ static bool check_budget(const char *file, const char *memory, uint64_t takes, u
 {
     if (takes <= budget)
         return true;
+    g_autofree char *size = size_format(takes), *more = size_format(takes - budget);
+    g_autofree char *given = size_format(budget);
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
-                "%s: %s memory: the plan takes %" G_GUINT64_FORMAT " bytes, %" G_GUINT64_FORMAT
-                " more than the budget of %" G_GUINT64_FORMAT "; %" G_GUINT64_FORMAT
-                " bytes would fit",
-                file, memory, takes, takes - budget, budget, takes);
+                "%s: %s memory: the plan takes %s, %s more than the budget of %s; "
+                "%" G_GUINT64_FORMAT " bytes would fit",
+                file, memory, size, more, given, takes);
     return false;
 }
 

@@ -1,6 +1,7 @@
 #include "engine/train/together.h"
 
 #include "engine/ranks.h"
+#include "models/rank_traffic.h"
 
 /* ---- beginning ---- */
 
@@ -11,7 +12,7 @@ static bool is_first(const struct run_options *options)
 
 static bool refuse_device(const struct run_options *options, GError **error)
 {
-    if (!options->ranks || options->device->ranks)
+    if (!options->ranks || options->device->gather)
         return true;
     g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
                 "--device %s: trains on one rank only; several ranks need --device cpu",
@@ -50,6 +51,12 @@ void together_end(struct run_options *options)
 {
     ranks_close(options->ranks);
     options->ranks = NULL;
+}
+
+void together_trace(const struct run_options *options, struct model_iteration *iteration)
+{
+    if (options->ranks)
+        rank_traffic_set(iteration, options->ranks->rank);
 }
 
 /* ---- agreement ---- */

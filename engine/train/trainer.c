@@ -150,8 +150,8 @@ static bool fill(struct training *training, const struct safetensors *weights, G
 static bool open_engine(struct training *training, GError **error)
 {
     const struct run_options *o = training->options;
-    if (!o->ranks) /* traces know one rank */
-        training->annotate = annotate_new(training->run->iteration->trace);
+    together_trace(o, training->run->iteration);
+    training->annotate = annotate_new(training->run->iteration->trace);
     const struct engine_options options = {.ranks = o->ranks,
                                            .iteration = training->run->iteration,
                                            .plan = training->run->plan,
@@ -346,14 +346,27 @@ static double tokens_per_step(const struct training *training)
     return (double)rows(training) * job_of(training)->choices.micro_batches;
 }
 
+static uint32_t evaluation_batches(const struct training *training)
+{
+    enum { MOST_BATCHES = 64 };
+    const struct data *data = training->eval ? training->eval : training->data;
+    enum data_share share = training->eval ? DATA_TRAINING : DATA_HELD_OUT;
+    return (uint32_t)CLAMP(data_sequences(data, share) / job_of(training)->choices.batch, 1,
+                           MOST_BATCHES);
+}
+
 /* Shows where the run is, `evaluated` micro-batches into an evaluation of so many. */
 static void show(struct loop *loop, uint32_t evaluated, uint32_t evaluations)
 {
     const struct training *training = loop->training;
     const struct plan_figures *figures = &loop->summary.last.figures;
     double rate = loop->step_flops / figures->iteration_seconds;
-    const uint64_t left[PACE_WORKS] = {loop->end->steps - training->state.step,
-                                       loop->evaluations_left, loop->saves_left};
+    const struct pace_rest rest = {.steps = loop->end->steps - training->state.step,
+                                   .evaluations = loop->evaluations_left,
+                                   .saves = loop->saves_left,
+                                   .passes = loop->evaluations_left ? evaluation_batches(training)
+                                                                    : 0,
+                                   .passed = evaluated};
     if (loop->peak_flops > 0 && rate > loop->peak_flops) {
         loop->peak_flops = rate;
         loop->summary.peak_by_step = true;
@@ -364,7 +377,7 @@ static void show(struct loop *loop, uint32_t evaluated, uint32_t evaluations)
         .loss = loop->summary.last.loss,
         .tokens_per_second = loop->summary.last.tokens_per_second,
         .peak_share = loop->peak_flops > 0 ? rate / loop->peak_flops : 0,
-        .seconds_left = pace_left(&loop->pace, left),
+        .seconds_left = pace_left(&loop->pace, &rest),
         .evaluated = evaluated,
         .evaluations = evaluations};
     if (is_first(training->options))
@@ -374,15 +387,6 @@ static void show(struct loop *loop, uint32_t evaluated, uint32_t evaluations)
 static double seconds_since(gint64 start)
 {
     return (double)(g_get_monotonic_time() - start) * 1e-6;
-}
-
-static uint32_t evaluation_batches(const struct training *training)
-{
-    enum { MOST_BATCHES = 64 };
-    const struct data *data = training->eval ? training->eval : training->data;
-    enum data_share share = training->eval ? DATA_TRAINING : DATA_HELD_OUT;
-    return (uint32_t)CLAMP(data_sequences(data, share) / job_of(training)->choices.batch, 1,
-                           MOST_BATCHES);
 }
 
 /* Computes the mean loss over the evaluation data, of which it uses at most 64 micro-batches.
@@ -395,9 +399,9 @@ static bool evaluate(struct loop *loop, double *loss, GError **error)
     uint64_t sequences = data_sequences(data, share), batch = job_of(training)->choices.batch;
     uint32_t T = job_of(training)->sequence, batches = evaluation_batches(training);
     uint32_t *targets = training->tokens + rows(training);
-    gint64 start = g_get_monotonic_time();
     double sum = 0, mean;
     for (uint32_t b = 0; b < batches; b++) {
+        gint64 start = g_get_monotonic_time();
         show(loop, b, batches);
         if (is_cut(loop))
             return true;
@@ -407,10 +411,10 @@ static bool evaluate(struct loop *loop, double *loss, GError **error)
         if (!engine_forward(training->engine, training->tokens, &mean, error))
             return false;
         sum += mean;
+        pace_add(&loop->pace, PACE_PASS, seconds_since(start));
     }
     *loss = sum / batches;
     loop->evaluations_left--;
-    pace_add(&loop->pace, PACE_EVALUATION, seconds_since(start));
     return true;
 }
 
@@ -421,16 +425,15 @@ static void summarise(struct run_summary *summary, const struct run_log_entry *e
     summary->last = *entry;
 }
 
-/* Before the first evaluation, estimates it as the forward passes, a third of a step's work. */
+/* Before the first evaluation, estimates a pass as a third of the work of a micro-batch. */
 static void note_step(struct loop *loop, double elapsed)
 {
     const struct plan_figures *figures = &loop->summary.last.figures;
     const struct training *training = loop->training;
     pace_add_step(&loop->pace, figures->iteration_seconds, figures->stall_seconds, elapsed);
-    if (loop->evaluations_left && !loop->pace.mean[PACE_EVALUATION])
-        loop->pace.mean[PACE_EVALUATION] = figures->iteration_seconds *
-                                           evaluation_batches(training) /
-                                           (3.0 * job_of(training)->choices.micro_batches);
+    if (!loop->pace.mean[PACE_PASS])
+        loop->pace.mean[PACE_PASS] = figures->iteration_seconds /
+                                     (3.0 * job_of(training)->choices.micro_batches);
     show(loop, 0, 0);
 }
 
@@ -445,8 +448,6 @@ static bool take_step(struct loop *loop, struct run_log_entry *entry, GError **e
     if (!training_step(training, loop->wants_stop, &result, error))
         return false;
     loop->end->interrupted |= result.stop;
-    entry->sent_bytes = result.sent_bytes;
-    entry->received_bytes = result.received_bytes;
     entry->step = training->state.step;
     entry->loss = result.loss;
     entry->gradient_norm = result.gradient_norm;

@@ -275,7 +275,7 @@ static void execute(const struct pstar_plan *plan, const struct pstar_trace *tra
                                                             &error);
     for (uint32_t c = 0; c < chunks; c++)
         if (pstar_plan_host_address(plan, c) == PSTAR_NO_ADDRESS)
-            counting.there[c] = 1;
+            counting.there[c] = pstar_plan_initial_address(plan, c) != PSTAR_NO_ADDRESS;
     pstar_execution_load(execution);
     for (int iteration = 0; iteration < 3; iteration++) {
         counting.h2d_bytes = counting.d2h_bytes = counting.evictions = counting.moves = 0;

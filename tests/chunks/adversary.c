@@ -1,12 +1,30 @@
 #include "tests/chunks/adversary.h"
 
+#include "chunks/gathering.h"
+
 #define GRAIN 256
 
-enum work_kind { WORK_FETCH, WORK_WRITE_BACK, WORK_MOVE, WORK_RECEIVE, WORK_RUN };
+enum work_kind {
+    WORK_FETCH,
+    WORK_PLACE,
+    WORK_GATHER,
+    WORK_WRITE_BACK,
+    WORK_MOVE,
+    WORK_RECEIVE,
+    WORK_RUN
+};
 
 /* What an operator must find, as known when it was queued. */
 struct operand {
     uint64_t address;
+    uint32_t version;
+};
+
+/* A shard that a gather must find, as known when it was queued. */
+struct adversary_shard {
+    struct mover_shard where;
+    chunk_id chunk;
+    uint64_t first_grain, grains; /* within the chunk */
     uint32_t version;
 };
 
@@ -18,6 +36,9 @@ struct work {
     uint32_t moment;
     uint32_t maker;           /* of what is received: the operator that last wrote activations */
     struct operand *operands; /* [accesses of the moment] */
+    struct adversary_shard *shards; /* [shard_count] */
+    uint32_t shard_count;
+    uint32_t version; /* of the chunk that is gathered */
 };
 
 /* What a grain of memory holds: a chunk's version, or garbage. */
@@ -34,6 +55,8 @@ struct adversary {
     GRand *random;
     GQueue queue[MOVER_QUEUES];
     mover_ticket put[MOVER_QUEUES], done[MOVER_QUEUES];
+    mover_ticket fetched;  /* of the last fetch that is not a gather */
+    mover_ticket gathered; /* of the last gather */
     struct stamp *device, *host;
     uint64_t *address; /* [chunk_count] as issued */
     uint32_t *version; /* [chunk_count] as issued */
@@ -56,10 +79,12 @@ struct adversary *adversary_new(const struct plan *plan, const struct accesses *
     a->address = g_new(uint64_t, chunks);
     a->version = g_new0(uint32_t, chunks);
     for (uint32_t c = 0; c < chunks; c++) {
-        bool homed = plan->host_address[c] == NO_ADDRESS;
+        bool homed = plan_is_homed(plan, c);
         struct stamp *memory = homed ? a->device + plan->initial_address[c] / GRAIN
                                      : a->host + plan->host_address[c] / GRAIN;
         a->address[c] = homed ? plan->initial_address[c] : NO_ADDRESS;
+        if (plan->layout->chunks[c].list == TRACE_GATHERED || plan_is_transient(plan, c))
+            continue;
         for (uint64_t g = 0; g < plan->layout->chunks[c].copy_bytes / GRAIN; g++)
             memory[g] = (struct stamp){c, 0, g};
     }
@@ -70,6 +95,7 @@ static void free_work(void *data)
 {
     struct work *work = data;
     g_free(work->operands);
+    g_free(work->shards);
     g_free(work);
 }
 
@@ -84,10 +110,33 @@ void adversary_free(struct adversary *a)
     g_free(a);
 }
 
+/* Checks the shards on one side. */
+static void check_shards(struct adversary *a, const struct work *work, bool on_device)
+{
+    const struct stamp *memory = on_device ? a->device : a->host;
+    for (uint32_t i = 0; i < work->shard_count; i++) {
+        const struct adversary_shard *shard = &work->shards[i];
+        const struct stamp *at = memory + shard->where.shard_address / GRAIN;
+        for (uint64_t g = 0; shard->where.on_device == on_device && g < shard->grains; g++)
+            a->wrong += at[g].chunk != shard->chunk || at[g].version != shard->version ||
+                        at[g].grain != shard->first_grain + g;
+    }
+}
+
+static void execute_gather(struct adversary *a, const struct work *work)
+{
+    struct stamp *device = a->device + work->copy.device_address / GRAIN;
+    check_shards(a, work, true);
+    for (uint64_t g = 0; g < work->copy.copy_bytes / GRAIN; g++)
+        device[g] = (struct stamp){work->copy.chunk, work->version, g};
+}
+
 static void check_operand(struct adversary *a, const struct chunk_access *access,
                           const struct operand *operand)
 {
     uint32_t chunk = access->chunk;
+    if (a->plan->layout->chunks[chunk].list == TRACE_GATHERED && access->flags & ACCESS_ON_HOST)
+        return; /* an update, which writes the shards */
     struct stamp *memory = access->flags & ACCESS_ON_HOST
                                ? a->host + a->plan->host_address[chunk] / GRAIN
                                : a->device + operand->address / GRAIN;
@@ -104,7 +153,7 @@ static void check_operand(struct adversary *a, const struct chunk_access *access
 /* One on the host writes non-model data only where it sends activations. */
 static bool makes_activations(const struct trace_operator *op)
 {
-    return op->place == TRACE_ON_DEVICE || op->h2d_bytes;
+    return (op->place == TRACE_ON_DEVICE && !trace_operator_reduces(op)) || op->h2d_bytes;
 }
 
 /* Checks that nothing has overwritten what an operator on the host receives. */
@@ -139,6 +188,12 @@ static void execute(struct adversary *a, const struct work *work)
     switch (work->kind) {
     case WORK_FETCH:
         memcpy(device, host, bytes);
+        break;
+    case WORK_PLACE:
+        check_shards(a, work, false);
+        break;
+    case WORK_GATHER:
+        execute_gather(a, work);
         break;
     case WORK_WRITE_BACK:
         memcpy(host, device, bytes);
@@ -205,7 +260,46 @@ static mover_ticket fetch(void *self, const struct mover_copy *copy,
     a->address[copy->chunk] = copy->device_address;
     a->figures.h2d_bytes += copy->copy_bytes;
     a->figures.h2d_copies++;
-    return enqueue(a, MOVER_H2D, &work);
+    return a->fetched = enqueue(a, MOVER_H2D, &work);
+}
+
+static struct adversary_shard shard_of_test(const struct adversary *a,
+                                            const struct mover_shard *shard)
+{
+    const struct layout_place *place = &a->plan->layout->places[TRACE_PARAM][shard->tensor];
+    uint64_t bytes = layout_align(trace_list_bytes(a->trace, TRACE_PARAM, shard->tensor));
+    return (struct adversary_shard){*shard, place->chunk, place->offset / GRAIN, bytes / GRAIN,
+                                    a->version[place->chunk]};
+}
+
+/* Shards on the host are read in the H2D queue, before the network's work. */
+static mover_ticket gather(void *self, const struct mover_gather *gather,
+                           const struct mover_after *after)
+{
+    struct adversary *a = self;
+    struct gathering_traffic traffic = {0};
+    struct work work = {.kind = WORK_PLACE,
+                        .after = *after,
+                        .copy = gather->to,
+                        .shards = g_new(struct adversary_shard, gather->shard_count),
+                        .shard_count = gather->shard_count,
+                        .version = a->version[gather->to.chunk]};
+    for (uint32_t i = 0; i < gather->shard_count; i++) {
+        work.shards[i] = shard_of_test(a, &gather->shards[i]);
+        gathering_count(&traffic, a->trace, gather->shards[i].tensor, 0,
+                        gather->shards[i].on_device);
+    }
+    a->address[gather->to.chunk] = gather->to.device_address;
+    a->figures.gathers++;
+    a->figures.h2d_bytes += traffic.link_bytes;
+    a->figures.h2d_copies += traffic.link_bytes > 0;
+    a->figures.sent_bytes += traffic.exchange.sent_bytes;
+    a->figures.received_bytes += traffic.exchange.received_bytes;
+    struct work later = work;
+    later.shards = g_memdup2(work.shards, work.shard_count * sizeof *work.shards);
+    later.kind = WORK_GATHER;
+    later.after.queue[MOVER_H2D] = enqueue(a, MOVER_H2D, &work);
+    return a->gathered = enqueue(a, MOVER_NETWORK, &later);
 }
 
 static mover_ticket write_back(void *self, const struct mover_copy *copy, bool leaves,
@@ -266,7 +360,8 @@ static void check_wait(const struct adversary *a, uint32_t moment, const struct 
     uint32_t end = a->plan->first_action[moment + 1];
     if (end == a->plan->first_action[moment] || a->plan->actions[end - 1].kind != PLAN_WAIT)
         return;
-    g_assert_cmpuint(after->queue[MOVER_H2D], ==, a->put[MOVER_H2D]);
+    g_assert_cmpuint(after->queue[MOVER_H2D], ==, a->fetched);
+    g_assert_cmpuint(after->queue[MOVER_NETWORK], >=, a->gathered);
     g_assert_cmpuint(after->queue[MOVER_D2H], ==, a->put[MOVER_D2H]);
     g_assert_cmpuint(after->queue[MOVER_HOST], ==, a->put[MOVER_HOST]);
 }
@@ -287,6 +382,8 @@ static mover_ticket run(void *self, uint32_t moment, const struct mover_after *a
     }
     a->figures.h2d_bytes += op->h2d_bytes;
     a->figures.d2h_bytes += op->d2h_bytes;
+    a->figures.sent_bytes += trace_operator_exchange(op).sent_bytes;
+    a->figures.received_bytes += trace_operator_exchange(op).received_bytes;
     count_peaks(a, moment);
     check_wait(a, moment, after);
     if (op->place == TRACE_ON_HOST && op->d2h_bytes) {
@@ -296,7 +393,11 @@ static mover_ticket run(void *self, uint32_t moment, const struct mover_after *a
     }
     if (makes_activations(op))
         a->maker = moment;
-    return enqueue(a, op->place == TRACE_ON_HOST ? MOVER_HOST : MOVER_COMPUTE, &work);
+    return enqueue(a,
+                   op->place == TRACE_ON_HOST   ? MOVER_HOST
+                   : trace_operator_reduces(op) ? MOVER_NETWORK
+                                                : MOVER_COMPUTE,
+                   &work);
 }
 
 struct plan_figures adversary_take_figures(struct adversary *a)
@@ -308,6 +409,7 @@ struct plan_figures adversary_take_figures(struct adversary *a)
 }
 
 const struct mover_ops adversary_ops = {.fetch = fetch,
+                                        .gather = gather,
                                         .write_back = write_back,
                                         .allocate = allocate,
                                         .drop = drop,

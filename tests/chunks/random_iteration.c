@@ -8,6 +8,7 @@ struct builder {
     GRand *random;
     GArray *operators, *accesses, *buffers;
     bool host_update, over_param, host_first;
+    bool shared;       /* parameters are */
     bool in_buffers;   /* gradients are, and each is consumed as soon as it is there */
     uint32_t made[16]; /* then the operator that makes the tensor's */
     uint8_t held[16];  /* chunks hold what the tensor's forward saves */
@@ -49,6 +50,24 @@ static void add_buffer(struct builder *b, uint32_t first, uint32_t last)
     g_array_append_val(b->buffers, buffer);
 }
 
+/* An update may round the parameter from its master, and so overwrite it. */
+static void share(struct builder *b)
+{
+    uint8_t *bytes = b->trace->list_element_bytes;
+    b->shared = true;
+    b->trace->ranks = (uint32_t)g_rand_int_range(b->random, 2, 5);
+    b->trace->shared_parameters = true;
+    b->trace->micro_batches = b->trace->ranks;
+    b->in_buffers = b->over_param = false;
+    bytes[TRACE_PARAM] = bytes[TRACE_GATHERED] = 2;
+    bytes[TRACE_GRAD] = bytes[TRACE_MASTER] = bytes[TRACE_EXP_AVG] = bytes[TRACE_EXP_AVG_SQ] = 4;
+}
+
+static enum trace_list read_list(const struct builder *b)
+{
+    return b->shared ? TRACE_GATHERED : TRACE_PARAM;
+}
+
 static void describe_lists(struct builder *b)
 {
     uint8_t *bytes = b->trace->list_element_bytes;
@@ -67,7 +86,7 @@ static void describe_lists(struct builder *b)
 
 static void add_gradient(struct builder *b, uint32_t tensor)
 {
-    access_tensor(b, tensor, TRACE_PARAM, b->over_param ? TRACE_UPDATE : TRACE_READ);
+    access_tensor(b, tensor, read_list(b), b->over_param ? TRACE_UPDATE : TRACE_READ);
     if (!b->over_param && !b->in_buffers)
         access_tensor(b, tensor, TRACE_GRAD, TRACE_OVERWRITE);
 }
@@ -76,13 +95,16 @@ static void add_update(struct builder *b, uint32_t tensor)
 {
     begin_operator(b, "update", tensor, TRACE_UPDATE_PHASE,
                    b->host_update ? TRACE_ON_HOST : TRACE_ON_DEVICE);
-    access_tensor(b, tensor, TRACE_PARAM, TRACE_UPDATE);
+    bool rounded = b->shared && g_rand_boolean(b->random);
+    access_tensor(b, tensor, TRACE_PARAM, rounded ? TRACE_OVERWRITE : TRACE_UPDATE);
     if (!b->over_param && !b->in_buffers)
         access_tensor(b, tensor, TRACE_GRAD, TRACE_READ);
-    else
+    if (b->trace->list_element_bytes[TRACE_MASTER])
         access_tensor(b, tensor, TRACE_MASTER, TRACE_UPDATE);
     access_tensor(b, tensor, TRACE_EXP_AVG, TRACE_UPDATE);
     access_tensor(b, tensor, TRACE_EXP_AVG_SQ, TRACE_UPDATE);
+    if (b->shared)
+        access_tensor(b, tensor, TRACE_GATHERED, TRACE_UPDATE);
 }
 
 static bool is_on_host(const struct builder *b, uint32_t tensor)
@@ -109,7 +131,7 @@ static void consume_gradient(struct builder *b, uint32_t tensor)
 
 static void build_iteration(struct builder *b, uint32_t tensors)
 {
-    b->host_first = !b->in_buffers && g_rand_boolean(b->random);
+    b->host_first = !b->in_buffers && !b->shared && g_rand_boolean(b->random);
     bool holds = g_rand_boolean(b->random);
     for (uint32_t t = 0; t < tensors; t++)
         b->held[t] = holds && !is_on_host(b, t) && g_rand_boolean(b->random);
@@ -117,9 +139,9 @@ static void build_iteration(struct builder *b, uint32_t tensors)
     for (uint32_t t = 0; t < tensors; t++) {
         begin_operator(b, "forward", t, TRACE_FORWARD,
                        is_on_host(b, t) ? TRACE_ON_HOST : TRACE_ON_DEVICE);
-        access_tensor(b, t, TRACE_PARAM, TRACE_READ);
+        access_tensor(b, t, read_list(b), TRACE_READ);
         if (tied && t == tensors - 1)
-            access_tensor(b, 0, TRACE_PARAM, TRACE_READ);
+            access_tensor(b, 0, read_list(b), TRACE_READ);
         access_saved(b, t, tensors, TRACE_OVERWRITE);
         if (t > 0)
             access_saved(b, t - 1, tensors, TRACE_READ);
@@ -187,6 +209,20 @@ struct trace *random_iteration(GRand *random)
     struct builder b = begin_trace(random);
     add_tensors(&b, (uint32_t)g_rand_int_range(random, 1, 16));
     build_iteration(&b, b.trace->tensor_count);
+    return end_trace(&b);
+}
+
+struct trace *shared_iteration(GRand *random)
+{
+    struct builder b = begin_trace(random);
+    share(&b);
+    add_tensors(&b, (uint32_t)g_rand_int_range(random, 1, 16));
+    build_iteration(&b, b.trace->tensor_count);
+    for (guint m = 0; m < b.operators->len; m++) {
+        struct trace_operator *op = &g_array_index(b.operators, struct trace_operator, m);
+        op->exchange[TRACE_REDUCE].sent_bytes = (uint64_t)g_rand_int_range(random, 0, 100);
+        op->exchange[TRACE_GATHER].received_bytes = (uint64_t)g_rand_int_range(random, 0, 100);
+    }
     return end_trace(&b);
 }
 

@@ -10,6 +10,9 @@
  * and oversized tensors, drawn from `random`. The trace passes trace_check. */
 struct trace *random_iteration(GRand *random);
 
+/* The same with several ranks and shared parameters: forward and backward read gathered copies. */
+struct trace *shared_iteration(GRand *random);
+
 /* Operators in the order of the phases that read, update and overwrite lists of a few tensors as
  * chance has it, on either side. So the host may write what nobody reads. The trace passes
  * trace_check. */

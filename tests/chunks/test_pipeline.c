@@ -212,6 +212,59 @@ static void test_host_budget(void)
     g_rand_free(random);
 }
 
+/* Returns whether the plan copies the chunk. */
+static bool is_copied(const struct plan *plan, chunk_id chunk)
+{
+    for (uint32_t i = 0; i < plan->action_count; i++)
+        if (plan->actions[i].chunk == chunk &&
+            (plan->actions[i].kind == PLAN_FETCH || plan->actions[i].kind == PLAN_FLUSH ||
+             plan->actions[i].kind == PLAN_WRITE_BACK))
+            return true;
+    return false;
+}
+
+/* Returns the bytes of host slots, and counts the chunks that are neither on the host nor on the
+ * device when an iteration begins. */
+static uint64_t slot_bytes(const struct plan *plan, int *transient)
+{
+    uint64_t bytes = 0;
+    for (uint32_t c = 0; c < plan->layout->chunk_count; c++) {
+        const struct chunk *chunk = &plan->layout->chunks[c];
+        bytes += plan->host_address[c] != NO_ADDRESS ? chunk->copy_bytes : 0;
+        if (!plan_is_transient(plan, c))
+            continue;
+        g_assert_true(chunk->list == TRACE_GRAD || chunk->list == TRACE_ACTIVATION);
+        g_assert_false(is_copied(plan, c));
+        ++*transient;
+    }
+    return bytes;
+}
+
+/* Gradients and activations that are never copied take no host memory. A plan whose parameters
+ * would be nowhere is refused. */
+static void test_transient(void)
+{
+    GRand *random = g_rand_new_with_seed(random_seed());
+    int transient = 0;
+    for (int i = 0; i < 100; i++) {
+        struct trace *trace = random_iteration(random);
+        struct layout *layout = layout_pack_uniform(trace, 2048, NULL);
+        struct dry_run_options options = {
+            .device_budget = UINT64_C(1) << 40, .host_budget = UINT64_MAX, .policy = &policy_opt};
+        struct plan *plan = dry_run(trace, layout, &options, NULL);
+        g_assert_cmpuint(slot_bytes(plan, &transient), ==, plan->staging_address);
+        g_assert_true(plan_check(plan, trace, NULL));
+        plan->host_address[0] = plan->initial_address[0] = NO_ADDRESS;
+        g_assert_cmpint(layout->chunks[0].list, ==, TRACE_PARAM);
+        g_assert_false(plan_check(plan, trace, NULL));
+        plan_free(plan);
+        layout_free(layout);
+        trace_free(trace);
+    }
+    g_assert_cmpint(transient, >, 0);
+    g_rand_free(random);
+}
+
 /* The same inputs give the same plan, addresses included. */
 static void test_deterministic(void)
 {
@@ -240,6 +293,7 @@ int main(int argc, char **argv)
     g_test_add_func("/dry-run/does-not-fit", test_does_not_fit);
     g_test_add_func("/dry-run/host-does-not-fit", test_host_does_not_fit);
     g_test_add_func("/dry-run/host-budget", test_host_budget);
+    g_test_add_func("/dry-run/transient", test_transient);
     g_test_add_func("/dry-run/deterministic", test_deterministic);
     return g_test_run();
 }

@@ -42,7 +42,7 @@ static void add_waits(struct plan *plan, GRand *random)
 static void open_trial(struct trial *trial, GRand *random)
 {
     GError *error = NULL;
-    trial->trace = random_iteration(random);
+    trial->trace = g_rand_boolean(random) ? random_iteration(random) : shared_iteration(random);
     trace_check(trial->trace, "random", &error);
     g_assert_no_error(error);
     uint64_t chunk_bytes = 256 * (uint64_t)g_rand_int_range(random, 1, 40);
@@ -156,6 +156,12 @@ static mover_ticket look_at_write_back(void *self, const struct mover_copy *copy
     return ++((struct onlooker *)self)->last;
 }
 
+static mover_ticket look_at_gather(void *self, const struct mover_gather *gather,
+                                   const struct mover_after *after)
+{
+    return look_at_fetch(self, &gather->to, after);
+}
+
 static void look_at_allocate(void *self, const struct mover_copy *copy)
 {
     (void)self;
@@ -189,8 +195,9 @@ static mover_ticket look_at_run(void *self, uint32_t moment, const struct mover_
     return ++onlooker->last;
 }
 
-static const struct mover_ops onlooker_ops = {look_at_fetch, look_at_write_back, look_at_allocate,
-                                              look_at_drop,  look_at_move,       look_at_run};
+static const struct mover_ops onlooker_ops = {look_at_fetch,    look_at_gather, look_at_write_back,
+                                              look_at_allocate, look_at_drop,   look_at_move,
+                                              look_at_run};
 
 static bool host_only_updates(const struct trace *trace)
 {

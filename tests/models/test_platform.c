@@ -246,6 +246,178 @@ static void test_host(void)
     }
 }
 
+#define PLAIN  "{" HEAD ",\"h2d\":" CURVE "," CURVES
+#define LEVEL  "\"source\":\"s\",\"bytes_per_second\":100,\"latency_seconds\":0.5"
+#define POINTS "[[2,10,1],[2,100,2],[4,10,3],[4,100,9]]"
+
+static void test_nodes_refused(void)
+{
+    static const struct {
+        const char *text;
+        const char *named[2];
+    } bad[] = {
+        {"\"node\":3", {"gpus", "missing"}},
+        {"\"node\":{\"gpus\":0}", {"gpus", "0"}},
+        {"\"node\":{\"gpus\":8}", {"source", "missing"}},
+        {"\"node\":{\"gpus\":8,\"source\":\"s\"}", {"bytes_per_second", "missing"}},
+        {"\"node\":{\"gpus\":8,\"source\":\"s\",\"bytes_per_second\":-1}",
+         {"bytes_per_second", "-1"}},
+        {"\"node\":{\"gpus\":8,\"gpus_per_switch\":2," LEVEL "}",
+         {"switch_bytes_per_second", "missing"}},
+        {"\"node\":{\"gpus\":8,\"gpus_per_switch\":3,\"switch_bytes_per_second\":1," LEVEL "}",
+         {"gpus_per_switch", "divisor"}},
+        {"\"network\":{\"source\":\"s\",\"gather\":" POINTS "}", {"bytes_per_second", "missing"}},
+        {"\"network\":{" LEVEL ",\"gather\":[]}", {"gather", "[]"}},
+        {"\"network\":{" LEVEL ",\"gather\":[[1,10,1]]}", {"gather", "at least 2 ranks"}},
+        {"\"network\":{" LEVEL ",\"reduce\":[[2,10,1],[2,10,2]]}", {"reduce", "larger"}},
+        {"\"network\":{\"source\":\"s\",\"bytes_per_second\":1,\"latency_seconds\":1}",
+         {"latency_seconds", "[0, 1)"}},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        g_autoptr(GError) error = NULL;
+        g_autofree char *text = g_strconcat(PLAIN ",", bad[i].text, "}", NULL);
+        g_assert_null(read_text(text, &error));
+        g_assert_error(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID);
+        for (size_t n = 0; n < G_N_ELEMENTS(bad[i].named); n++)
+            g_assert_nonnull(strstr(error->message, bad[i].named[n]));
+    }
+}
+
+static struct platform *node_of(const char *keys)
+{
+    g_autofree char *text = g_strconcat(PLAIN ",", keys, "}", NULL);
+    GError *error = NULL;
+    struct platform *platform = platform_parse(text, "a text", &error);
+    g_assert_no_error(error);
+    return platform;
+}
+
+static double exchange(const struct platform *platform, enum platform_collective c, double bytes)
+{
+    return platform_exchange_seconds(platform, c, bytes);
+}
+
+#define assert_near(a, b) g_assert_cmpfloat_with_epsilon(a, b, 1e-9 * ((b) + 1))
+
+/* A ring of 4 ranks in 2 nodes: of 400 bytes each rank receives 300, 2 steps are within a node and
+ * 1 is between nodes, whose rate is a quarter. */
+static void test_ring(void)
+{
+    struct platform *platform = node_of("\"node\":{\"gpus\":8," LEVEL "},"
+                                        "\"network\":{\"source\":\"s\",\"bytes_per_second\":25,"
+                                        "\"latency_seconds\":0.25}");
+    g_assert_true(platform_spread_ranks(platform, 1, 0, NULL));
+    g_assert_cmpfloat(exchange(platform, PLATFORM_GATHER, 400), ==, 0);
+    g_assert_true(platform_spread_ranks(platform, 4, 0, NULL));
+    g_assert_cmpuint(platform->spread.nodes, ==, 1);
+    assert_near(exchange(platform, PLATFORM_GATHER, 400), 3 * 0.5 + 3);
+    g_assert_true(platform_spread_ranks(platform, 4, 2, NULL));
+    g_assert_cmpuint(platform_host_ranks(platform), ==, 2);
+    assert_near(exchange(platform, PLATFORM_REDUCE, 400), 2 * 0.5 + 0.25 + 12);
+    g_assert_true(platform_spread_ranks(platform, 20, 0, NULL));
+    g_assert_cmpuint(platform->spread.nodes, ==, 4); /* 3 do not divide them */
+    platform_free(platform);
+}
+
+static void test_points(void)
+{
+    struct platform *platform = node_of("\"node\":{\"gpus\":16,\"source\":\"s\",\"gather\":" POINTS
+                                        ",\"reduce\":[[2,10,5]]}");
+    g_assert_true(platform_spread_ranks(platform, 2, 1, NULL));
+    assert_near(exchange(platform, PLATFORM_GATHER, 1), 1);
+    assert_near(exchange(platform, PLATFORM_GATHER, 55), 1.5);
+    assert_near(exchange(platform, PLATFORM_GATHER, 1000), 20);
+    assert_near(exchange(platform, PLATFORM_REDUCE, 20), 10);
+    g_assert_true(platform_spread_ranks(platform, 4, 1, NULL));
+    assert_near(exchange(platform, PLATFORM_GATHER, 100), 9);
+    g_assert_true(platform_spread_ranks(platform, 3, 1, NULL));
+    assert_near(exchange(platform, PLATFORM_GATHER, 1), 2);
+    g_assert_true(platform_spread_ranks(platform, 16, 1, NULL));
+    assert_near(exchange(platform, PLATFORM_GATHER, 1), 15);
+    platform_free(platform);
+}
+
+static void assert_same_points(const struct platform_level *a, const struct platform_level *b)
+{
+    for (int c = 0; c < PLATFORM_COLLECTIVES; c++) {
+        g_assert_cmpuint(a->point_count[c], ==, b->point_count[c]);
+        for (uint32_t i = 0; i < a->point_count[c]; i++) {
+            g_assert_cmpuint(a->points[c][i].ranks, ==, b->points[c][i].ranks);
+            g_assert_cmpfloat(a->points[c][i].bytes, ==, b->points[c][i].bytes);
+            g_assert_cmpfloat(a->points[c][i].seconds, ==, b->points[c][i].seconds);
+        }
+    }
+}
+
+static void test_nodes_round_trip(void)
+{
+    struct platform *platform = node_of("\"node\":{\"gpus\":8,\"gpus_per_switch\":2,"
+                                        "\"switch_bytes_per_second\":1.5e10," LEVEL "},"
+                                        "\"network\":{\"source\":\"n\",\"gather\":" POINTS
+                                        ",\"reduce\":[[2,10,5]]}");
+    g_autofree char *folder = g_dir_make_tmp("platform-XXXXXX", NULL);
+    g_autofree char *path = g_build_filename(folder, "machine.json", NULL);
+    GError *error = NULL;
+    g_assert_true(platform_write(platform, path, &error));
+    struct platform *again = platform_read(path, &error);
+    g_assert_no_error(error);
+    g_assert_cmpuint(again->node.gpus, ==, 8);
+    g_assert_cmpuint(again->node.gpus_per_switch, ==, 2);
+    g_assert_cmpfloat(again->node.switch_bytes_per_second, ==, 1.5e10);
+    g_assert_cmpfloat(again->node.level.latency_seconds, ==, 0.5);
+    g_assert_cmpfloat(again->network.bytes_per_second, ==, 0);
+    g_assert_cmpstr(again->network.source, ==, "n");
+    assert_same_points(&platform->node.level, &again->node.level);
+    assert_same_points(&platform->network, &again->network);
+    platform_free(again);
+    platform_free(platform);
+    g_unlink(path);
+    g_rmdir(folder);
+}
+
+static void test_spread_refused(void)
+{
+    static const struct {
+        uint32_t ranks, nodes;
+        const char *named;
+    } bad[] = {{0, 0, "at least one"}, {4, 3, "evenly"}, {18, 1, "16 GPUs"}, {4, 8, "evenly"}};
+    struct platform *platform = node_of("\"node\":{\"gpus\":16," LEVEL "}");
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        g_autoptr(GError) error = NULL;
+        g_assert_false(platform_spread_ranks(platform, bad[i].ranks, bad[i].nodes, &error));
+        g_assert_error(error, PLATFORM_ERROR, PLATFORM_ERROR_INVALID);
+        g_assert_nonnull(strstr(error->message, bad[i].named));
+    }
+    g_assert_true(platform_spread_ranks(platform, 16, 1, NULL));
+    g_assert_true(platform_knows_exchanges(platform));
+    g_assert_true(platform_spread_ranks(platform, 32, 2, NULL));
+    g_assert_false(platform_knows_exchanges(platform));
+    platform_free(platform);
+}
+
+/* What ranks share of a node: memory, its rate, cores, the link of a switch. */
+static void test_shares(void)
+{
+    struct platform *platform = node_of("\"node\":{\"gpus\":8,\"gpus_per_switch\":4,"
+                                        "\"switch_bytes_per_second\":1000," LEVEL "},"
+                                        "\"host\":{\"source\":\"s\",\"bytes_per_second\":800}");
+    double alone = platform_update_seconds(platform, 1000);
+    g_assert_cmpfloat(platform_switch_rate(platform), ==, 1000);
+    g_assert_true(platform_spread_ranks(platform, 2, 1, NULL));
+    g_assert_cmpfloat(platform_switch_rate(platform), ==, 500);
+    g_assert_true(platform_spread_ranks(platform, 8, 1, NULL));
+    g_assert_cmpfloat(platform_switch_rate(platform), ==, 250);
+    g_assert_cmpfloat(platform_host_rate(platform), ==, 100);
+    g_assert_cmpuint(platform_host_room(platform), ==, 200 / 8);
+    assert_near(platform_update_seconds(platform, 1000), alone);
+    platform_free(platform);
+    platform = node_of("\"node\":{\"gpus\":8," LEVEL "}");
+    g_assert_true(platform_spread_ranks(platform, 8, 1, NULL));
+    assert_near(platform_update_seconds(platform, 1000), 8 * alone);
+    g_assert_cmpfloat(platform_switch_rate(platform), ==, 0);
+    platform_free(platform);
+}
+
 static void test_seconds(void)
 {
     struct platform_point points[] = {{100, 2}, {200, 3}, {400, 9}};
@@ -271,6 +443,12 @@ int main(int argc, char **argv)
     g_test_add_func("/platform/extras", test_extras);
     g_test_add_func("/platform/host", test_host);
     g_test_add_func("/platform/seconds", test_seconds);
+    g_test_add_func("/platform/nodes-refused", test_nodes_refused);
+    g_test_add_func("/platform/ring", test_ring);
+    g_test_add_func("/platform/points", test_points);
+    g_test_add_func("/platform/nodes-round-trip", test_nodes_round_trip);
+    g_test_add_func("/platform/spread-refused", test_spread_refused);
+    g_test_add_func("/platform/shares", test_shares);
     g_test_add_func("/platform/sizes", test_sizes);
     return g_test_run();
 }

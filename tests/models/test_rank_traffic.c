@@ -54,22 +54,20 @@ static uint64_t blocks_of(const struct trace *trace)
     return blocks;
 }
 
-/* All ranks together: p - 1 times the gradients of every micro-batch's owner, the parameters, 8
- * bytes a block, and losses. Nothing is recomputed, and biases and tables are not read backward. */
+/* All ranks together, without gathers: p - 1 times the gradients of every micro-batch's owner, the
+ * updated parameters, 8 bytes a block, and losses. */
 static uint64_t expected(const struct model_iteration *iteration, uint64_t each)
 {
     const struct trace *trace = iteration->trace;
     uint64_t p = trace->ranks, others = p - 1, element = trace->list_element_bytes[TRACE_PARAM];
-    uint64_t all = 0, tables = 0, backward = 0;
+    uint64_t all = 0, tables = 0;
     for (uint32_t t = 0; t < trace->tensor_count; t++) {
         const struct trace_tensor *tensor = &trace->tensors[t];
-        bool table = t < 2, bias = g_str_has_suffix(tensor->name, "bias");
         all += tensor->elements;
-        backward += table || bias ? 0 : tensor->elements;
         tables += t == 0 && iteration->config->tied ? tensor->elements : 0;
     }
-    uint64_t gathered = trace->shared_parameters ? each * (all + tables + backward + tables) : all;
-    return others * (each * (all + tables) * 4 + gathered * element + blocks_of(trace) * 8 +
+    uint64_t updated = trace->shared_parameters ? 0 : all;
+    return others * (each * (all + tables) * 4 + updated * element + blocks_of(trace) * 8 +
                      p * (each + 1) * 8);
 }
 

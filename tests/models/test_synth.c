@@ -252,6 +252,27 @@ static void test_host(void)
     platform_free(platform);
 }
 
+/* Durations that no clock could add are cut to what a trace may hold. */
+static void test_absurd_rates(void)
+{
+    struct model_config config = small_model(true, 0);
+    struct model_job job = small_job(MODEL_FP32, 1);
+    g_autofree uint8_t *every = model_every_tensor(&config);
+    job.choices.host_update = every;
+    struct platform *platform = machine();
+    platform->host_update.points[0] = (struct platform_point){1, 1e300};
+    platform->memory.points[0] = (struct platform_point){1, 1e18};
+    struct trace *trace = synthesise(&config, &job, platform);
+    GError *error = NULL;
+    g_assert_true(trace_check(trace, "trace", &error));
+    g_assert_no_error(error);
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        g_assert_cmpuint(trace->operators[m].duration_ns, ==,
+                         trace_duration_ns(1e300, trace->operator_count));
+    trace_free(trace);
+    platform_free(platform);
+}
+
 static void test_without_platform(void)
 {
     struct model_config config = small_model(true, 0);
@@ -277,6 +298,7 @@ int main(int argc, char **argv)
     g_test_add_func("/synth/unfused-recomputation", test_unfused_recomputation);
     g_test_add_func("/synth/launches", test_launches);
     g_test_add_func("/synth/host", test_host);
+    g_test_add_func("/synth/absurd-rates", test_absurd_rates);
     g_test_add_func("/synth/without-platform", test_without_platform);
     return g_test_run();
 }

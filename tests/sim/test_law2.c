@@ -210,21 +210,18 @@ static struct plan *make_plan(const struct workshop *workshop, const struct draw
     return plan;
 }
 
-static void check_figure(json_t *step, const char *name, uint64_t simulated, const char *draw)
+static void check_step(json_t *step, const struct plan_figures *simulated, const char *draw)
 {
-    json_t *value = json_object_get(step, name);
-    if (!json_is_integer(value) || (uint64_t)json_integer_value(value) != simulated)
-        g_error("%s\nstep %" JSON_INTEGER_FORMAT ": %s is %" JSON_INTEGER_FORMAT
+    struct plan_figures measured;
+    const struct plan_figure *bad;
+    if (!figures_from_json(step, &measured, &bad))
+        g_error("%s: %s is missing", draw, bad->name);
+    bad = figures_first_difference(simulated, &measured);
+    if (bad)
+        g_error("%s\nstep %" JSON_INTEGER_FORMAT ": %s is %" G_GUINT64_FORMAT
                 " in the run, %" G_GUINT64_FORMAT " in the simulator",
-                draw, json_integer_value(json_object_get(step, "step")), name,
-                json_integer_value(value), simulated);
-}
-
-static void check_step(json_t *step, const struct plan_figures *f, const char *draw)
-{
-    for (const struct plan_figure *figure = plan_figure_table; figure->name; figure++)
-        if (figure->unit != FIGURE_SECONDS)
-            check_figure(step, figure->name, figures_count(f, figure), draw);
+                draw, json_integer_value(json_object_get(step, "step")), bad->name,
+                figures_count(&measured, bad), figures_count(simulated, bad));
 }
 
 static void check_log(const struct workshop *workshop, const struct replay_figures *simulated,

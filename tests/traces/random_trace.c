@@ -25,9 +25,11 @@ static void add_meta(struct trace *trace, GRand *random)
     trace->machine = some_text(random);
     trace->batch = 1 + (uint32_t)some(random, 64);
     trace->sequence = 1 + (uint32_t)some(random, 4096);
-    trace->micro_batches = 1 + (uint32_t)some(random, 4);
+    trace->ranks = chance(random) ? 0 : 2 + (uint32_t)some(random, 3);
+    trace->shared_parameters = trace->ranks && chance(random);
+    trace->micro_batches = MAX(1, trace->ranks) * (1 + (uint32_t)some(random, 4));
     trace->list_element_bytes[TRACE_PARAM] = chance(random) ? 2 : 4;
-    for (int list = TRACE_GRAD; list < TRACE_LISTS; list++)
+    for (int list = TRACE_GRAD; list < TRACE_GATHERED; list++)
         trace->list_element_bytes[list] = widths[some(random, G_N_ELEMENTS(widths))];
     trace->library_bytes = some(random, UINT64_C(1) << 32);
     trace->estimated = chance(random);
@@ -50,7 +52,7 @@ static uint32_t add_accesses(const struct trace *trace, GArray *accesses, GRand 
 {
     guint before = accesses->len;
     for (uint32_t tensor = 0; tensor < trace->tensor_count; tensor++)
-        for (uint8_t list = 0; list < TRACE_LISTS; list++)
+        for (uint8_t list = 0; list < TRACE_GATHERED; list++)
             if (trace->list_element_bytes[list] > 0 && some(random, one_in) == 0) {
                 struct trace_access access = {
                     .tensor = tensor, .list = list, .mode = (uint8_t)some(random, 3)};
@@ -76,6 +78,10 @@ static void add_operators(struct trace *trace, GRand *random, uint32_t most_oper
         op->flops = some(random, UINT64_C(1) << 62);
         op->bytes = some(random, UINT64_C(1) << 50);
         op->duration_ns = chance(random) ? some(random, UINT64_C(1) << 40) : 0;
+        for (int c = 0; trace->ranks && c < TRACE_COLLECTIVES; c++)
+            if (chance(random))
+                op->exchange[c] = (struct trace_exchange){some(random, UINT64_C(1) << 40),
+                                                          some(random, UINT64_C(1) << 40)};
         if (op->place == TRACE_ON_HOST) {
             op->h2d_bytes = some(random, UINT64_C(1) << 30);
             op->d2h_bytes = some(random, UINT64_C(1) << 30);
@@ -157,6 +163,8 @@ static void assert_meta_equal(const struct trace *a, const struct trace *b)
     g_assert_cmpuint(a->batch, ==, b->batch);
     g_assert_cmpuint(a->sequence, ==, b->sequence);
     g_assert_cmpuint(a->micro_batches, ==, b->micro_batches);
+    g_assert_cmpuint(a->ranks, ==, b->ranks);
+    g_assert_cmpint(a->shared_parameters, ==, b->shared_parameters);
     g_assert_cmpmem(a->list_element_bytes, TRACE_LISTS, b->list_element_bytes, TRACE_LISTS);
     g_assert_cmpuint(a->library_bytes, ==, b->library_bytes);
     g_assert_cmpint(a->estimated, ==, b->estimated);
@@ -181,6 +189,10 @@ static void assert_operators_equal(const struct trace_operator *a, const struct 
     g_assert_cmpuint(a->h2d_bytes, ==, b->h2d_bytes);
     g_assert_cmpuint(a->d2h_bytes, ==, b->d2h_bytes);
     g_assert_cmpuint(a->duration_ns, ==, b->duration_ns);
+    for (int c = 0; c < TRACE_COLLECTIVES; c++) {
+        g_assert_cmpuint(a->exchange[c].sent_bytes, ==, b->exchange[c].sent_bytes);
+        g_assert_cmpuint(a->exchange[c].received_bytes, ==, b->exchange[c].received_bytes);
+    }
 }
 
 static void assert_buffers_equal(const struct trace_buffer *a, const struct trace_buffer *b)

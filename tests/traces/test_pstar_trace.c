@@ -411,6 +411,61 @@ static void test_synth(struct fixture *fixture, gconstpointer data)
 }
 
 /* The format of a file, damaged or not, decides how it is read. */
+/* The trace of one of several ranks: it holds shards, and says what it exchanges. */
+static void test_ranks(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    static const char job[] = "--batch 1 --seq 8 --precision bf16 --model " CONFIGS "gpt2.json";
+    run(fixture, "synth %s --ranks 4 --stage 2 --micro-batches 8 -o %s", job, fixture->path);
+    assert_done(fixture);
+    struct trace *trace = trace_read(fixture->path, NULL);
+    g_assert_cmpuint(trace->ranks, ==, 4);
+    g_assert_cmpuint(trace->micro_batches, ==, 8);
+    g_assert_false(trace->shared_parameters);
+    uint64_t elements = 0, reduced = trace_exchanged(trace, TRACE_REDUCE).sent_bytes;
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        elements += trace->tensors[t].elements;
+    elements += trace->tensors[0].elements; /* the tied embedding's gradient has two parts */
+    g_assert_cmpfloat_with_epsilon((double)reduced, 0.75 * 2 * 4 * (double)elements,
+                                   1e-3 * (double)reduced);
+    run(fixture, "info %s", fixture->path);
+    assert_done(fixture);
+    g_assert_nonnull(strstr(fixture->output, "4, which share gradients, optimizer states\n"));
+    g_assert_nonnull(strstr(fixture->output, "reduce, sent"));
+    uint64_t shards = trace_model_bytes(trace);
+    trace_free(trace);
+
+    run(fixture, "synth %s --ranks 4 --stage 3 -o %s", job, fixture->path);
+    assert_done(fixture);
+    trace = trace_read(fixture->path, NULL);
+    g_assert_true(trace->shared_parameters);
+    g_assert_cmpuint(trace->micro_batches, ==, 4);
+    g_assert_cmpuint(trace_model_bytes(trace), <, shards);
+    trace_free(trace);
+
+    /* As in other systems, gradients take no list and half of the network. */
+    run(fixture, "synth %s --ranks 4 --stage 3 --reduction fast -o %s", job, fixture->path);
+    assert_done(fixture);
+    trace = trace_read(fixture->path, NULL);
+    g_assert_cmpuint(trace->list_element_bytes[TRACE_GRAD], ==, 0);
+    g_assert_cmpuint(trace_exchanged(trace, TRACE_REDUCE).sent_bytes, ==, reduced / 4);
+    trace_free(trace);
+    static const char *const slow[] = {"--ranks 4 --stage 2",
+                                       "--ranks 4 --stage 3 --micro-batches 8", "--ranks 1",
+                                       "--ranks 4 --stage 3 --bytes-per-parameter 12"};
+    for (size_t i = 0; i < G_N_ELEMENTS(slow); i++) {
+        run(fixture, "synth %s %s --reduction fast -o %s", job, slow[i], fixture->other);
+        assert_refused(fixture, "in bf16 only where");
+    }
+
+    run(fixture, "synth %s --ranks 4 --micro-batches 6 -o %s", job, fixture->other);
+    assert_refused(fixture, "multiple of the number of ranks");
+    run(fixture, "synth %s --ranks 4 --stage 1 -o %s", job, fixture->other);
+    assert_refused(fixture, "--stage");
+    run(fixture, "synth %s --stage 3 -o %s", job, fixture->other);
+    assert_refused(fixture, "--ranks");
+}
+
 static void test_import(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -493,6 +548,7 @@ int main(int argc, char **argv)
     ADD("/pstar-trace/no-iteration", test_no_iteration);
     ADD("/pstar-trace/check", test_check);
     ADD("/pstar-trace/synth", test_synth);
+    ADD("/pstar-trace/ranks", test_ranks);
     ADD("/pstar-trace/import", test_import);
     ADD("/pstar-trace/bad-usage", test_bad_usage);
     return g_test_run();

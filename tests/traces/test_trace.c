@@ -111,6 +111,12 @@ static void test_refusals(void)
     REFUSED("batch", t->batch = 0);
     REFUSED("sequence", t->sequence = 0);
     REFUSED("micro_batches", t->micro_batches = 0);
+    REFUSED("ranks", t->ranks = 2);
+    REFUSED("ranks", t->ranks = UINT32_MAX, t->micro_batches = UINT32_MAX);
+    REFUSED("shared_parameters", t->shared_parameters = true);
+    REFUSED("operators: row 2", t->operators[2].exchange[TRACE_REDUCE].sent_bytes = 1);
+    REFUSED("operators: row 2", t->ranks = t->micro_batches = 2,
+            t->operators[2].exchange[TRACE_GATHER].received_bytes = UINT64_C(1) << 60);
     REFUSED("list exp_avg", t->list_element_bytes[TRACE_EXP_AVG] = 9);
     REFUSED("library_bytes", t->library_bytes = UINT64_MAX);
     REFUSED("tensors: row 1", t->tensors[1].elements = 0);
@@ -208,7 +214,7 @@ static void test_names(void)
         g_assert_cmpuint(number, ==, list);
     }
     g_assert_false(trace_list_parse("weights", &number));
-    g_assert_cmpuint(number, ==, TRACE_EXP_AVG_SQ);
+    g_assert_cmpuint(number, ==, TRACE_LISTS - 1);
     g_assert_true(trace_mode_parse("update", &number) && number == TRACE_UPDATE);
     g_assert_true(trace_phase_parse("update", &number) && number == TRACE_UPDATE_PHASE);
     g_assert_true(trace_place_parse("host", &number) && number == TRACE_ON_HOST);

@@ -131,7 +131,7 @@ static void test_contents(struct fixture *fixture, gconstpointer data)
         {"UPDATE operators SET place = 1 WHERE id = 1", "operators: row 1"},
         {"UPDATE operators SET layer = -3 WHERE id = 1", "operators: row 1: layer"},
         {"UPDATE operators SET duration_ns = 1.5 WHERE id = 1", "operators: row 1: duration_ns"},
-        {"UPDATE operators SET duration_ns = 1 << 60", "its duration is too long"},
+        {"UPDATE operators SET duration_ns = 1 << 54", "its duration is too long"},
         {"UPDATE accesses SET list = 'weights' WHERE id = 1", "accesses: row 1: no list"},
         {"UPDATE accesses SET mode = 'w' WHERE id = 1", "accesses: row 1: no mode"},
         {"UPDATE accesses SET tensor = 99 WHERE id = 1", "accesses: row 1"},
@@ -142,14 +142,27 @@ static void test_contents(struct fixture *fixture, gconstpointer data)
         {"UPDATE buffers SET saved = 2 WHERE id = 0", "buffers: row 0: saved"},
         {"UPDATE moments SET non_model_bytes = 1 + non_model_bytes WHERE id = 2", "moments: row 2"},
         {"DELETE FROM moments WHERE id = 2", "moments: 2 rows for 3 operators"},
+        {"UPDATE meta SET value = 3 WHERE key = 'ranks'", "meta: ranks are 3"},
+        {"UPDATE meta SET value = 'two' WHERE key = 'ranks'", "meta: ranks is wrong"},
+        {"DELETE FROM meta WHERE key = 'ranks'", "there is one"},
+        {"UPDATE meta SET value = 2 WHERE key = 'shared_parameters'", "meta: shared_parameters"},
+        {"UPDATE exchanges SET collective = 'bcast'", "exchanges: row 0: no collective"},
+        {"UPDATE exchanges SET operator = 9", "exchanges: row 0: there is no operator 9"},
+        {"UPDATE exchanges SET sent_bytes = -1", "exchanges: row 0: sent_bytes"},
+        {"UPDATE exchanges SET received_bytes = 1 << 62", "exchanges too many bytes"},
+        {"INSERT INTO exchanges VALUES (1, 2, 'reduce', 1, 1)", "operator 2 has another reduce"},
     };
-    struct trace trace = {.batch = 1, .sequence = 1, .micro_batches = 1};
+    struct trace trace = {.batch = 1, .sequence = 1, .micro_batches = 2, .ranks = 2};
     trace.list_element_bytes[TRACE_PARAM] = 4;
     struct trace_tensor tensors[] = {{(char *)"a", 5}, {(char *)"b", 6}};
     struct trace_operator operators[] = {
         {.name = (char *)"forward a", .layer = -1, .access_count = 1},
         {.name = (char *)"forward b", .layer = 0, .first_access = 1, .access_count = 1},
-        {.name = (char *)"backward b", .layer = 0, .first_access = 2, .access_count = 1}};
+        {.name = (char *)"backward b",
+         .layer = 0,
+         .first_access = 2,
+         .access_count = 1,
+         .exchange = {[TRACE_REDUCE] = {50, 60}}}};
     struct trace_access accesses[] = {{.tensor = 0}, {.tensor = 1}, {.tensor = 1}};
     struct trace_buffer buffers[] = {{.name = (char *)"x", .bytes = 8, .first = 0, .last = 2}};
     uint64_t non_model_bytes[] = {8, 8, 8};

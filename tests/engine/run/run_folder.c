@@ -83,6 +83,18 @@ int run_folder_run(const struct run_folder *folder, const char *options, char **
     return run_folder_spawn(folder, command, NULL, NULL, out, err);
 }
 
+char *run_folder_await_end(GPid child, int err, int *status)
+{
+    char *text = NULL;
+    GIOChannel *channel = g_io_channel_unix_new(err);
+    g_io_channel_set_close_on_unref(channel, TRUE);
+    g_assert_cmpint(g_io_channel_read_to_end(channel, &text, NULL, NULL), ==, G_IO_STATUS_NORMAL);
+    g_io_channel_unref(channel);
+    g_assert_cmpint(waitpid(child, status, 0), ==, child);
+    g_test_message("%s", text);
+    return text;
+}
+
 void run_folder_expect(const char *text, const char *part)
 {
     if (!strstr(text, part))

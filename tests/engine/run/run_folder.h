@@ -33,6 +33,10 @@ int run_folder_run(const struct run_folder *folder, const char *options, char **
 int run_folder_spawn(const struct run_folder *folder, char **command, GSpawnChildSetupFunc setup,
                      void *data, char **out, char **err);
 
+/* Reads what the process prints to `err`, which it closes, until its end. Returns the text, to be
+ * freed with g_free, and the status. */
+char *run_folder_await_end(GPid child, int err, int *status);
+
 /* Fails the test, with the text, unless `part` is in the text. */
 void run_folder_expect(const char *text, const char *part);
 

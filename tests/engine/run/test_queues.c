@@ -35,7 +35,8 @@ static void test_order(void)
 {
     enum { PIECES = 300 };
     struct log log = {.numbers = g_array_new(FALSE, FALSE, sizeof(int))};
-    struct queue_of_test of[MOVER_QUEUES] = {{&log, 0}, {&log, 50}, {&log, 200}, {&log, 10}};
+    struct queue_of_test of[MOVER_QUEUES] = {
+        {&log, 0}, {&log, 50}, {&log, 200}, {&log, 10}, {&log, 20}};
     struct work_queues *queues = queues_new();
     for (int q = MOVER_H2D; q < MOVER_QUEUES; q++)
         queues_start(queues, (enum mover_queue)q, note, NULL, &of[q], NULL);

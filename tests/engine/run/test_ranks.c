@@ -79,8 +79,9 @@ static char *draw_job(const struct run_folder *folder)
 
 static char *draw_placement(void)
 {
-    return g_strdup_printf("%s %s %s %s --recompute %s %s ", PICK("--stage 2", "--stage 3"),
-                           PICK("", "--host-update"),
+    return g_strdup_printf("%s %s %s %s %s --recompute %s %s ",
+                           PICK("--stage 2", "--stage 3", "--stage 3"),
+                           PICK("", "--look-ahead 2", "--look-ahead 9"), PICK("", "--host-update"),
                            PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
                            PICK("--policy opt", "--policy lru", "--policy fifo"),
                            PICK("none", "all", "0"), PICK("", "", "--offload-activations all"));
@@ -103,15 +104,20 @@ static json_t *look(const struct run_folder *folder, uint32_t ranks, const char 
     return dry;
 }
 
-/* The bytes that the first rank sends and receives are those that the iteration says. */
+/* What the first rank moves, sends and receives is what its plan says. */
 static void check_traffic(const struct run_folder *folder, const json_t *dry)
 {
-    const char *const keys[] = {"sent_bytes", "received_bytes"};
+    const char *const keys[] = {"sent_bytes",  "received_bytes",    "gathers",
+                                "h2d_bytes",   "d2h_bytes",         "h2d_copies",
+                                "d2h_copies",  "evictions",         "moves",
+                                "moved_bytes", "peak_device_bytes", "peak_host_bytes"};
     for (size_t k = 0; k < G_N_ELEMENTS(keys); k++) {
+        if (!json_object_get(dry, keys[k])) /* there are no gathers */
+            continue;
         GArray *values = run_folder_log(folder, "ranks.jsonl", keys[k]);
         for (guint i = 0; i < values->len; i++)
             g_assert_cmpfloat(g_array_index(values, double, i), ==,
-                              (double)number_of(dry, keys[k]));
+                              json_number_value(json_object_get(dry, keys[k])));
         g_array_unref(values);
     }
 }
@@ -137,9 +143,12 @@ static void test_bits(struct run_folder *folder, gconstpointer data)
         json_int_t least = number_of(dry, "least_device_bytes");
         json_int_t most = number_of(dry, "device_bytes");
         g_autofree char *one = g_strconcat(job, "--log one.jsonl --save one", NULL);
-        g_autofree char *several = g_strdup_printf(
-            "%s --device-memory %lld --log ranks.jsonl --save ranks", placed,
+        g_autofree char *fitted = g_strdup_printf(
+            "%s --device-memory %lld ", placed,
             (long long)(least + (json_int_t)(g_test_rand_double() * (double)(most - least))));
+        g_autofree char *several = g_strconcat(fitted, "--log ranks.jsonl --save ranks", NULL);
+        json_decref(dry);
+        dry = look(folder, ranks, fitted);
         g_test_message("%u ranks: %s", ranks, several);
         must_run(folder, 1, one);
         must_run(folder, ranks, several);
@@ -149,6 +158,23 @@ static void test_bits(struct run_folder *folder, gconstpointer data)
         check_traffic(folder, dry);
         json_decref(dry);
     }
+}
+
+/* Most tensors have fewer blocks than there are ranks, and most ranks no part of them. */
+static void test_many_ranks(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    const char *const job = STEPS "--micro-batches 7 --clip 1 ";
+    g_autofree char *one = g_strconcat(job, "--log one.jsonl --save one", NULL);
+    g_autofree char *several =
+        g_strconcat(job, "--stage 3 --chunk-size 4KiB --log ranks.jsonl --save ranks", NULL);
+    run_folder_write(folder, "config.json",
+                     "{\"model_type\": \"gpt2\", \"n_layer\": 1, \"n_embd\": 8, \"n_head\": 2, "
+                     "\"n_positions\": 16, \"vocab_size\": 256}");
+    must_run(folder, 1, one);
+    must_run(folder, 7, several);
+    run_folder_same_log(folder, "one.jsonl", "ranks.jsonl", "loss");
+    check_same(folder, "ranks");
 }
 
 /* A checkpoint goes on with any number of ranks. */
@@ -232,6 +258,10 @@ static void test_differences(struct run_folder *folder, gconstpointer data)
     refuse_other(folder, "--data other.txt", 2, "data: ");
     refuse_other(folder, "--precision bf16", 2, "precision: bf16, not precision: fp32");
     refuse_other(folder, "--chunk-size 4KiB", 2, "plan: ");
+    refuse_other(folder, "--stage 3", 2, "structure of the step: ");
+    must_run(folder, 2, STEPS "--chunk-size 4KiB --emit-plan plan.json");
+    refuse_other(folder, "--plan plan.json", 2, "plan: ");
+    refuse_other(folder, "--plan missing.json", 2, "rank 1 on ");
     must_run(folder, 1, "--steps 1 --save saved");
     refuse_other(folder, "--model saved", 2, "weights: ");
     refuse_other(folder, "--steps 4", 2, "steps: 4, not steps: 3");
@@ -249,10 +279,14 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
         {STEPS "--micro-batches 4", "a multiple of the number of ranks, 3", 2},
         {STEPS "--host-embedding", "with several ranks", 2},
         {STEPS "--device-memory 1KiB", "would fit", 3},
+        {STEPS "--host-update --host-memory 1KiB", "would fit", 3},
+        {STEPS "--micro-batches 3 --plan two.json", "two.json: the plan was made for another run",
+         2},
         {STEPS "--lr 1e30", "training has diverged", 1},
         {STEPS "--save text.txt", "--save", 1},
         {STEPS "--log /dev/full", "/dev/full", 1},
     };
+    must_run(folder, 2, STEPS "--emit-plan two.json");
     for (size_t i = 0; i < G_N_ELEMENTS(refused); i++) {
         g_auto(GStrv) command = command_of(3, refused[i].options);
         refuse(folder, command, refused[i].status, refused[i].why);
@@ -292,15 +326,9 @@ static char *signal_rank(struct run_folder *folder, int number, int *status)
     int err;
     GPid child = start(folder, &err);
     g_autofree char *path = run_folder_path(folder, "pid.1"), *pid = NULL;
-    char *text = NULL;
     g_assert_true(g_file_get_contents(path, &pid, NULL, NULL));
     g_assert_cmpint(kill(atoi(pid), number), ==, 0);
-    GIOChannel *channel = g_io_channel_unix_new(err);
-    g_io_channel_set_close_on_unref(channel, TRUE);
-    g_assert_cmpint(g_io_channel_read_to_end(channel, &text, NULL, NULL), ==, G_IO_STATUS_NORMAL);
-    g_io_channel_unref(channel);
-    g_assert_cmpint(waitpid(child, status, 0), ==, child);
-    g_test_message("%s", text);
+    char *text = run_folder_await_end(child, err, status);
     g_assert_true(WIFEXITED(*status));
     return text;
 }
@@ -342,6 +370,7 @@ int main(int argc, char **argv)
     }
     allow_root();
     add("/ranks/bits", NULL, test_bits);
+    add("/ranks/many", NULL, test_many_ranks);
     add("/ranks/resume", NULL, test_resume);
     add("/ranks/forward", NULL, test_forward_passes);
     add("/ranks/plan", NULL, test_plan);

@@ -1,0 +1,227 @@
+/* pstar-sim with several ranks: what they exchange takes its time, a trace of one rank is as good
+ * as one of several, and ranks that no machine holds are refused. */
+#include "platforms/platform.h"
+#include "traces/trace_file.h"
+#include "workshop.h"
+
+#include <string.h>
+
+#define A100 PROJECT_DIR "/platforms/a100-40gb.json"
+#define DGX  PROJECT_DIR "/platforms/dgx-a100.json"
+
+enum { DONE = 0, USAGE = 2 };
+
+#define JOB "--model model --batch 2 --seq 32 --precision bf16 --platform " DGX " "
+#define SIM "pstar-sim run.pstar --device-memory 1GiB --chunk-size 64KiB "
+
+static void expect(const struct workshop *workshop, const char *command, int status,
+                   const char *text)
+{
+    struct outcome outcome = workshop_run(workshop, command);
+    if (outcome.status != status || !strstr(outcome.err, text))
+        g_error("%s\nstatus %d\n%s%s", command, outcome.status, outcome.out, outcome.err);
+    outcome_clear(&outcome);
+}
+
+/* Returns the only result of a sweep. */
+static json_t *simulate(const struct workshop *workshop, const char *options)
+{
+    g_autofree char *command = g_strconcat(SIM, options, " --json sweep.json", NULL);
+    workshop_must_run(workshop, command);
+    json_t *sweep = workshop_read_json(workshop, "sweep.json");
+    json_t *result = json_incref(json_array_get(json_object_get(sweep, "results"), 0));
+    g_assert_true(json_is_true(json_object_get(result, "fits")));
+    json_decref(sweep);
+    return result;
+}
+
+static double seconds_of(const json_t *result)
+{
+    return json_number_value(json_object_get(result, "iteration_seconds"));
+}
+
+/* Returns the bytes of all ranks' parts together, as a ring takes them. */
+static double whole(const struct trace_exchange *exchange, bool gather, uint32_t ranks)
+{
+    double sent = (double)exchange->sent_bytes, received = (double)exchange->received_bytes;
+    return gather ? received + sent / (ranks - 1) : sent + received / (ranks - 1);
+}
+
+/* Returns what the operators of the trace take, one after the other. */
+static double expected_seconds(const struct workshop *workshop, uint32_t nodes, double *reducing)
+{
+    g_autofree char *path = workshop_path(workshop, "run.pstar");
+    struct trace *trace = trace_read(path, NULL);
+    struct platform *platform = platform_read(DGX, NULL);
+    double seconds = 0;
+    g_assert_true(platform_spread_ranks(platform, trace->ranks, nodes, NULL));
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_exchange *exchange = trace->operators[m].exchange;
+        seconds += (double)trace->operators[m].duration_ns * 1e-9;
+        seconds += platform_exchange_seconds(platform, PLATFORM_GATHER,
+                                             whole(&exchange[TRACE_GATHER], true, trace->ranks));
+        *reducing += platform_exchange_seconds(platform, PLATFORM_REDUCE,
+                                               whole(&exchange[TRACE_REDUCE], false, trace->ranks));
+    }
+    platform_free(platform);
+    trace_free(trace);
+    return seconds + *reducing;
+}
+
+/* With everything on the device nothing but the network adds to the operators' times. Reductions
+ * may be behind backward. */
+static void test_time(void)
+{
+    struct workshop *workshop = workshop_new();
+    for (int i = 0; i < 6; i++) {
+        uint32_t nodes = (uint32_t)g_test_rand_int_range(1, 4);
+        uint32_t ranks = nodes * (uint32_t)g_test_rand_int_range(2, 9);
+        workshop_must_run_format(workshop,
+                                 "pstar-trace synth " JOB
+                                 "--ranks %u --stage 2 --micro-batches %u -o run.pstar",
+                                 ranks, ranks * (uint32_t)g_test_rand_int_range(1, 3));
+        g_autofree char *options = g_strdup_printf("--platform %s --nodes %u --strategy resident",
+                                                   DGX, nodes);
+        json_t *result = simulate(workshop, options);
+        double reducing = 0, expected = expected_seconds(workshop, nodes, &reducing);
+        g_assert_cmpfloat(seconds_of(result), <, expected);
+        g_assert_cmpfloat(seconds_of(result), >, expected - reducing);
+        json_decref(result);
+    }
+    workshop_free(workshop);
+}
+
+/* The trace of any number of ranks serves all. */
+static void test_same_from_any_trace(void)
+{
+    struct workshop *workshop = workshop_new();
+    static const char sim[] = "--platform " DGX " --gpus 8 --stage 3 --strategy zero3-offload";
+    workshop_must_run(workshop, "pstar-trace synth " JOB "--ranks 8 --stage 3 -o run.pstar");
+    json_t *of_eight = simulate(workshop, sim);
+    workshop_must_run(workshop, "pstar-trace synth " JOB "-o run.pstar");
+    json_t *of_one = simulate(workshop, sim);
+    workshop_must_run(workshop, "pstar-trace synth " JOB "--ranks 3 --stage 2 -o run.pstar");
+    json_t *of_three = simulate(workshop, sim);
+    g_assert_true(json_equal(of_eight, of_one));
+    g_assert_true(json_equal(of_eight, of_three));
+    json_t *one = simulate(workshop, "--platform " DGX " --gpus 1 --strategy zero3-offload");
+    g_assert_false(json_equal(of_eight, one));
+    json_decref(one);
+    json_decref(of_eight);
+    json_decref(of_one);
+    json_decref(of_three);
+    workshop_free(workshop);
+}
+
+/* The more nodes share the same number of ranks, the more host each of them has; the network is
+ * slower than the links within a node. */
+static void test_contention(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, "pstar-trace synth " JOB "--ranks 8 -o run.pstar");
+    static const char *const ways[] = {"resident", "zero-offload"};
+    double seconds[2][2];
+    for (int way = 0; way < 2; way++)
+        for (int spread = 0; spread < 2; spread++) {
+            g_autofree char *options = g_strdup_printf("--platform %s --nodes %d --strategy %s",
+                                                       DGX, spread ? 4 : 1, ways[way]);
+            json_t *result = simulate(workshop, options);
+            seconds[way][spread] = seconds_of(result);
+            json_decref(result);
+        }
+    g_assert_cmpfloat(seconds[0][0], <, seconds[0][1]);
+    g_assert_cmpfloat(seconds[1][0] - seconds[0][0], >, seconds[1][1] - seconds[0][1]);
+    workshop_free(workshop);
+}
+
+/* PatrickStar gathers a chunk of each rank at a time, and gives a tenth of the device to it. */
+static void test_patrickstar(void)
+{
+    struct workshop *workshop = workshop_new();
+    static const char sim[] = "pstar-sim run.pstar --device-memory 20MiB --chunk-size %dKiB "
+                              "--strategy patrickstar:1 --json sweep.json";
+    workshop_must_run(workshop,
+                      "pstar-trace synth " JOB "--ranks 8 --stage 3 --reduction fast -o run.pstar");
+    for (int fits = 0; fits < 2; fits++) {
+        g_autofree char *command = g_strdup_printf(sim, fits ? 256 : 257);
+        struct outcome outcome = workshop_run(workshop, command);
+        g_assert_cmpint(outcome.status, ==, fits ? DONE : 3);
+        outcome_clear(&outcome);
+    }
+    workshop_free(workshop);
+}
+
+static bool can_run(void)
+{
+    g_autofree char *mpirun = g_find_program_in_path("mpirun");
+    return mpirun && g_file_test(PROGRAM_DIR "/libpstar-mpi.so", G_FILE_TEST_EXISTS);
+}
+
+/* Law 2 across ranks: two ranks describe themselves to the collector; what the simulator counts for
+ * their merged trace is what the first of them counted. */
+static void test_counted(gconstpointer data)
+{
+    int stage = GPOINTER_TO_INT(data);
+    static const char *const same[] = {"sent_bytes", "received_bytes", "gathers",
+                                       "h2d_bytes",  "d2h_bytes",      "peak_device_bytes"};
+    if (!can_run()) {
+        g_test_skip("there is no mpirun, or the build has no MPI");
+        return;
+    }
+    struct workshop *workshop = workshop_new();
+    workshop_must_run_format(
+        workshop,
+        "mpirun -n 2 --oversubscribe pstar-collect -o run-%%r.pstar -- pstar-run --model model "
+        "--data text.txt --batch 1 --seq 16 --precision bf16 --micro-batches 4 --steps 3 --threads "
+        "1 "
+        "--stage %d --device-memory 64MiB --chunk-size 16KiB --policy opt --log log.jsonl",
+        stage);
+    workshop_must_run(workshop, "pstar-trace check run-0.pstar run-1.pstar");
+    workshop_must_run(workshop, "pstar-trace merge run-1.pstar run-0.pstar -o run.pstar");
+    workshop_must_run(workshop, "pstar-sim run.pstar --device-memory 64MiB --chunk-size 16KiB "
+                                "--policy opt --json sweep.json");
+    json_t *sweep = workshop_read_json(workshop, "sweep.json");
+    json_t *log = workshop_read_json_lines(workshop, "log.jsonl");
+    const json_t *predicted = json_array_get(json_object_get(sweep, "results"), 0);
+    const json_t *measured = json_array_get(log, json_array_size(log) - 1);
+    for (size_t i = 0; i < G_N_ELEMENTS(same); i++)
+        g_assert_cmpint(json_integer_value(json_object_get(predicted, same[i])), ==,
+                        json_integer_value(json_object_get(measured, same[i])));
+    g_assert_cmpint(json_integer_value(json_object_get(measured, "sent_bytes")), >, 0);
+    json_decref(sweep);
+    json_decref(log);
+    workshop_free(workshop);
+}
+
+static void test_refusals(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, "pstar-trace synth " JOB "-o run.pstar");
+    expect(workshop, SIM "--nodes 2", USAGE, "--nodes needs --platform");
+    expect(workshop, SIM "--stage 3", USAGE, "--stage 3: one rank shares nothing");
+    expect(workshop, SIM "--gpus 2 --stage 4", USAGE, "--stage");
+    expect(workshop, SIM "--gpus 0", USAGE, "--gpus");
+    expect(workshop, SIM "--platform " DGX " --gpus 9 --nodes 1", USAGE, "has 8 GPUs");
+    expect(workshop, SIM "--platform " DGX " --gpus 9 --nodes 2", USAGE, "evenly");
+    expect(workshop, SIM "--platform " A100 " --gpus 2 --policy opt", DONE,
+           "does not say how 2 ranks exchange: that takes no time");
+    expect(workshop, SIM "--gpus 2 --policy opt", DONE, "no platform says how");
+    workshop_free(workshop);
+}
+
+int main(int argc, char **argv)
+{
+    /* mpirun does not run for root unless asked twice; the tests run in containers as root. */
+    g_setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", TRUE);
+    g_setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", TRUE);
+    g_setenv("ASAN_OPTIONS", "detect_leaks=0", FALSE); /* MPI keeps memory until the end */
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_data_func("/several-ranks/counted/2", GINT_TO_POINTER(2), test_counted);
+    g_test_add_data_func("/several-ranks/counted/3", GINT_TO_POINTER(3), test_counted);
+    g_test_add_func("/several-ranks/time", test_time);
+    g_test_add_func("/several-ranks/same-from-any-trace", test_same_from_any_trace);
+    g_test_add_func("/several-ranks/contention", test_contention);
+    g_test_add_func("/several-ranks/patrickstar", test_patrickstar);
+    g_test_add_func("/several-ranks/refusals", test_refusals);
+    return g_test_run();
+}
