@@ -29,6 +29,8 @@ struct plan_arguments {
     uint32_t seed, threads;
     bool no_clip;
     struct question_options question;
+    const struct option_group *groups;
+    size_t group_count;
 };
 
 /* ---- what the arguments name ---- */
@@ -201,6 +203,21 @@ static bool check_freedoms(const struct plan_arguments *a, GError **error)
     return true;
 }
 
+/* Checks the place of the settings as that of any other output. */
+static bool check_emit(const struct plan_arguments *a, GError **error)
+{
+    const char *plan = a->explain ? a->explain : a->output;
+    if (!emit_knows(a->emit))
+        return options_refuse(error, "--emit %s: must be deepspeed or fsdp", a->emit);
+    if (!plan || a->verify)
+        return options_refuse(error, "--emit goes with -o or --explain");
+    if (g_str_has_prefix(plan, "/dev/"))
+        return options_refuse(error, "--emit writes beside the plan, so -o must be a file");
+    g_autofree char *path = emit_path(plan, a->emit);
+    const struct option output = {.name = "emit", .file = &path, .use = OPTION_WRITES_FILE};
+    return options_check_output(&output, a->groups, a->group_count, error);
+}
+
 static bool choose(const struct plan_arguments *a, const struct console *console, int *signal,
                    GError **error)
 {
@@ -210,8 +227,8 @@ static bool choose(const struct plan_arguments *a, const struct console *console
         return options_refuse(error, "%s", wrong);
     if (question_count(&a->question))
         return ask(a, console, signal, error);
-    if (a->emit && !emit_knows(a->emit))
-        return options_refuse(error, "--emit %s: must be deepspeed or fsdp", a->emit);
+    if (a->emit && !check_emit(a, error))
+        return false;
     if (!check_freedoms(a, error))
         return false;
     if (a->explain && a->verify)
@@ -376,6 +393,8 @@ int main(int argc, char **argv)
          .options = questions,
          .count = G_N_ELEMENTS(questions)},
     };
+    a.groups = groups;
+    a.group_count = G_N_ELEMENTS(groups);
     const struct program program = {
         .name = "pstar-plan",
         .purpose = "search for the best plan, explain plans and verify them",

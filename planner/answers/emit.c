@@ -3,8 +3,10 @@
 #include "traces/printable.h"
 #include "traces/size.h"
 
+#include <glib/gstdio.h>
 #include <jansson.h>
 #include <math.h>
+#include <string.h>
 
 /* State while a schedule is visited: what is on the device. */
 struct summary_walk {
@@ -284,7 +286,6 @@ static json_t *emit_deepspeed(struct emitted *emitted, const struct plan *plan,
                              "zero_optimization", zero_optimization(summary));
     if (g_strcmp0(plan->precision, "bf16") == 0)
         json_object_set_new(root, "bf16", json_pack("{s:b}", "enabled", 1));
-    emitted->file_name = "ds_config.json";
     lose_optimizer(emitted, summary);
     return root;
 }
@@ -304,7 +305,6 @@ static json_t *emit_fsdp(struct emitted *emitted, const struct plan *plan,
                              ahead ? "BACKWARD_PRE" : "NO_PREFETCH", "fsdp_forward_prefetch", ahead,
                              "fsdp_use_orig_params", 1, "fsdp_activation_checkpointing",
                              summary->layers && summary->recomputed_layers == summary->layers);
-    emitted->file_name = "fsdp_config.json";
     if (offload && summary->updated_on_host < 0.99)
         lose(emitted,
              "%.0f %% of the optimizer that runs on the device: with offloading, all of it runs on "
@@ -324,9 +324,11 @@ static json_t *emit_fsdp(struct emitted *emitted, const struct plan *plan,
 
 static const struct emitter {
     const char *name;
+    const char *file_name; /* known to the system's users */
     json_t *(*emit)(struct emitted *emitted, const struct plan *plan,
                     const struct plan_summary *summary);
-} emitters[] = {{"deepspeed", emit_deepspeed}, {"fsdp", emit_fsdp}};
+} emitters[] = {{"deepspeed", "ds_config.json", emit_deepspeed},
+                {"fsdp", "fsdp_config.json", emit_fsdp}};
 
 static const struct emitter *find(const char *format)
 {
@@ -369,13 +371,36 @@ void emitted_free(struct emitted *emitted)
     g_free(emitted);
 }
 
+char *emit_path(const char *plan_path, const char *format)
+{
+    const struct emitter *emitter = find(format);
+    g_assert(emitter);
+    g_autofree char *folder = g_path_get_dirname(plan_path);
+    return strcmp(folder, ".") == 0 ? g_strdup(emitter->file_name)
+                                    : g_build_filename(folder, emitter->file_name, NULL);
+}
+
+/* Moves other settings that are there away, unless some were before, which may be a person's.
+ * Returns a line about them, to be freed, or NULL if there are none. */
+static char *keep_old(const char *path, const char *text)
+{
+    g_autofree char *there = NULL, *old = g_strconcat(path, ".old", NULL);
+    if (!g_file_get_contents(path, &there, NULL, NULL) || strcmp(there, text) == 0)
+        return NULL;
+    if (!g_file_test(old, G_FILE_TEST_EXISTS) && g_rename(path, old) == 0)
+        return g_strdup_printf("%s was there before. It is %s now.", path, old);
+    return g_strdup_printf("%s was there before and is replaced. %s stays.", path, old);
+}
+
 bool emit_beside(const char *plan_path, const char *format, const struct plan *plan,
                  const struct trace *trace, FILE *out, GError **error)
 {
     struct emitted *emitted = emit_settings(format, plan, trace);
-    g_autofree char *folder = g_path_get_dirname(plan_path);
-    g_autofree char *path = g_build_filename(folder, emitted->file_name, NULL);
+    g_autofree char *path = emit_path(plan_path, format);
+    g_autofree char *old = keep_old(path, emitted->text);
     bool ok = output_file_write(path, emitted->text, error);
+    if (ok && old)
+        text_print_line(out, "%s", old);
     if (ok)
         text_print_line(
             out, "%s has the settings that come closest to the plan. They cannot express:", path);

@@ -26,8 +26,7 @@ struct plan_summary {
 struct plan_summary plan_summary_of(const struct plan *plan, const struct trace *trace);
 
 struct emitted {
-    const char *file_name; /* known to the system's users, for example "ds_config.json" */
-    char *text;            /* JSON */
+    char *text; /* JSON */
     GPtrArray
         *lost; /* char *: one line for each property of the plan that the settings cannot express */
 };
@@ -42,8 +41,11 @@ struct emitted *emit_settings(const char *format, const struct plan *plan,
                               const struct trace *trace);
 void emitted_free(struct emitted *emitted);
 
-/* Writes the settings into the plan's folder. Prints to `out` where they are and what they cannot
- * express. */
+/* Returns the path of the settings in the plan's folder. The format is known. Free with g_free. */
+char *emit_path(const char *plan_path, const char *format);
+
+/* Writes the settings there. Other settings that are there first become FILE.old, unless there is
+ * such a file. Prints to `out` where all of them are and what the settings cannot express. */
 bool emit_beside(const char *plan_path, const char *format, const struct plan *plan,
                  const struct trace *trace, FILE *out, GError **error);
 

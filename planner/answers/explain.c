@@ -55,7 +55,7 @@ static void sum_lists(const struct plan *plan, struct list_sums sums[TRACE_ACCES
         sum->chunks++;
         sum->slot_bytes += chunk->slot_bytes;
         sum->copy_bytes += chunk->copy_bytes;
-        sum->at_home += plan->host_address[c] == NO_ADDRESS;
+        sum->at_home += plan_is_homed(plan, c) || plan_is_transient(plan, c);
         sum->throughout += throughout;
         sum->throughout_bytes += throughout ? chunk->slot_bytes : 0;
     }

@@ -92,14 +92,16 @@ static uint64_t find_prices(const struct time_model *model, uint64_t enough_ns,
 {
     g_autoptr(GArray) chains = g_array_new(FALSE, FALSE, sizeof(struct time_chain));
     g_array_set_clear_func(chains, chain_clear);
-    found->windows = time_prices_find(model, TIME_PRICES_CLOSE, enough_ns, chains, on_host);
+    found->windows = time_prices_find(model, TIME_PRICES_CLOSE, enough_ns, chains,
+                                      &found->host_bytes, on_host);
     found->window_count = model->windows->count;
     found->chain_count = chains->len;
     found->chains = g_new(struct certificate_chain, chains->len);
     for (guint r = 0; r < chains->len; r++)
         found->chains[r] = g_array_index(chains, struct time_chain, r).ends;
-    const struct time_prices prices = {
-        found->windows, (const struct time_chain *)(void *)chains->data, chains->len};
+    const struct time_prices prices = {found->windows,
+                                       (const struct time_chain *)(void *)chains->data, chains->len,
+                                       found->host_bytes};
     return bound_ns(model, &prices);
 }
 
@@ -177,7 +179,8 @@ static void prove(struct time_job *sides, const struct reuses *reuses, const GAr
 {
     struct certificate_time branched = *time;
     g_autoptr(GArray) fewer = choose_starts(sides, reuses, CASE_WINDOWS);
-    g_autofree double *on_host = g_new(double, reuses->chunk_count + reuses->moment_count);
+    uint32_t blocks_most = reuses->chunk_count + reuses->moment_count;
+    g_autofree double *on_host = g_new(double, 2 * blocks_most);
     time->bound = prove_case(sides, reuses, starts, UINT64_MAX, &time->cases[0], on_host);
     if (!time->either_side || (double)time->achieved <= WIDE * (double)time->bound)
         return;
@@ -209,28 +212,39 @@ static void time_proof_make(const struct time_proof_job *job, struct certificate
     reuses_free(reuses);
 }
 
-double *time_proof_mix(const struct time_proof_job *job, uint64_t *bound)
+static double *shares_of_tensors(const struct time_proof_job *job, const double *of_block)
 {
     const struct layout *layout = job->plan->layout;
+    double *shares = g_new(double, job->traced->tensor_count);
+    for (uint32_t t = 0; t < job->traced->tensor_count; t++)
+        shares[t] = of_block[layout->chunks[layout->places[TRACE_PARAM][t].chunk].group];
+    return shares;
+}
+
+uint32_t time_proof_mixes(const struct time_proof_job *job, uint64_t *bound,
+                          double *mixes[TIME_PROOF_MIXES])
+{
     struct reuses *reuses = bound_reuses(job->trace, job->plan);
     g_autoptr(GArray) starts = g_array_new(FALSE, FALSE, sizeof(struct window_start));
-    double *mix = NULL;
+    uint32_t count = 0;
+    uint64_t host_bytes;
     time_windows_choose(job->trace, reuses, MIX_WINDOWS, starts);
     if (starts->len && covers_either_side(job)) {
         const struct time_job sides = begin_sides(job, true);
         struct time_model *model = make_model(&sides, reuses, starts);
-        g_autofree double *of_block = g_new(double, model->block_count);
+        uint32_t blocks = model->block_count;
+        g_autofree double *of_block = g_new(double, 2 * blocks);
         g_autofree struct certificate_window *windows =
-            time_prices_find(model, MIX_CLOSE, UINT64_MAX, NULL, of_block);
-        *bound = bound_ns(model, &(struct time_prices){.windows = windows});
+            time_prices_find(model, MIX_CLOSE, UINT64_MAX, NULL, &host_bytes, of_block);
+        *bound = bound_ns(model, &(struct time_prices){windows, NULL, 0, host_bytes});
         time_model_free(model);
         end_sides(&sides);
-        mix = g_new(double, job->traced->tensor_count);
-        for (uint32_t t = 0; t < job->traced->tensor_count; t++)
-            mix[t] = of_block[layout->chunks[layout->places[TRACE_PARAM][t].chunk].group];
+        mixes[count++] = shares_of_tensors(job, of_block);
+        if (memcmp(of_block, of_block + blocks, blocks * sizeof *of_block) != 0)
+            mixes[count++] = shares_of_tensors(job, of_block + blocks);
     }
     reuses_free(reuses);
-    return mix;
+    return count;
 }
 
 /* ---- the check ---- */
@@ -263,10 +277,13 @@ static const char *recompute_with(const struct time_model *model,
             return "chains begin or end at invalid moments";
         g_array_append_val(chains, chain);
     }
-    const struct time_prices prices = {
-        stated->windows, (const struct time_chain *)(void *)chains->data, chains->len};
+    const struct time_prices prices = {stated->windows,
+                                       (const struct time_chain *)(void *)chains->data, chains->len,
+                                       stated->host_bytes};
     if (!prices_are_possible(model, &prices))
         return "the prices of a window exceed its time";
+    if (stated->host_bytes && model->host_bytes == UINT64_MAX)
+        return "the host's memory has a price, but no limit";
     *bound = bound_ns(model, &prices);
     return NULL;
 }

@@ -41,9 +41,12 @@ struct time_proof_job {
     const struct costs *costs;
 };
 
-/* Returns for each tensor roughly the share of its update that runs on the host in the mix of
- * routes behind the bound of the plan's layout, or NULL if updates cannot be placed. The caller
- * frees the result. `bound_ns` receives that bound. */
-double *time_proof_mix(const struct time_proof_job *job, uint64_t *bound_ns);
+/* Writes mixes: for each tensor roughly the share of its update that runs on the host in the mix of
+ * routes behind the bound of the plan's layout. If the host's memory is scarce, the second is the
+ * mix whatever the host's memory. Returns how many there are, 0 if updates cannot be placed. The
+ * caller frees them. `bound_ns` receives that bound. */
+enum { TIME_PROOF_MIXES = 2 };
+uint32_t time_proof_mixes(const struct time_proof_job *job, uint64_t *bound_ns,
+                          double *mixes[TIME_PROOF_MIXES]);
 
 #endif

@@ -17,10 +17,10 @@ enum time_side { TIME_DEVICE, TIME_HOST, TIME_SIDES };
 
 /* Work that does not belong to a chunk: an update, or an operator of the host. */
 struct time_work {
-    uint64_t compute_ns; /* on the device, in `window` */
-    uint64_t host_ns, h2d_ns,
-        d2h_ns; /* each somewhere in `window` or the `span` windows after it */
-    uint16_t window, span;
+    uint64_t compute_ns;      /* on the device, in `window` */
+    uint64_t host_ns, h2d_ns; /* each somewhere in `window` or the `span` windows after it */
+    uint64_t d2h_ns;          /* the same with `d2h_span` */
+    uint16_t window, span, d2h_span;
 };
 
 /* A unit of placement: the chunks of a group with their updates on each side, or one operator
@@ -36,6 +36,7 @@ struct time_model {
                                                     that may run in any order with the device's */
     uint64_t *compute_ns; /* [window count] of operators that are on the device in any case */
     uint32_t side_count, chunk_count, block_count;
+    uint64_t host_bytes;        /* the host's budget; UINT64_MAX if it is unlimited */
     struct route_chunk *chunks; /* [chunk_count] */
     struct route *routes[TIME_SIDES];
     struct time_block *blocks;               /* [block_count] */
@@ -89,11 +90,14 @@ struct time_prices {
     const struct certificate_window *windows; /* [window count] */
     const struct time_chain *chains;          /* [chain_count] with a price each */
     uint32_t chain_count;
+    uint64_t host_bytes; /* of a byte of the host's memory, as prices of room are; 0 if it is
+                            unlimited */
 };
 
 /* What each block takes on its cheapest routes. */
 struct time_use {
     uint64_t (*windows)[WINDOW_USES]; /* [block_count * window count] */
+    uint64_t *host_bytes;             /* [block_count] */
     uint8_t *side;                    /* [block_count] enum time_side */
 };
 
@@ -111,11 +115,13 @@ scaled_ns time_model_bound(const struct time_model *model, const struct time_pri
  * routes for them. This repeats until the bound is within `close` of the mix. Returns the best
  * prices found, for time_model_bound: [window count], freed by the caller. `chains` (may be NULL)
  * is an array that receives the chains (struct time_chain) that the mix breaks, with their prices;
- * it clears them. `on_host` [block_count] (may be NULL) receives the share of each block that runs
- * on the host in the last mix. A bound of `enough_ns` is not improved any more. Must not run in two
- * threads at once. */
+ * it clears them. `host_bytes` receives the price of a byte of the host's memory. `on_host`
+ * [2 * block_count] (may be NULL) receives the share of each block that runs on the host, first in
+ * the last mix, then in the one whatever the host's memory. A bound of `enough_ns` is not improved
+ * any more. Must not run in two threads at once. */
 struct certificate_window *time_prices_find(const struct time_model *model, double close,
-                                            uint64_t enough_ns, GArray *chains, double *on_host);
+                                            uint64_t enough_ns, GArray *chains,
+                                            uint64_t *host_bytes, double *on_host);
 
 /* Returns the dual values of the room in the traffic program, for bound_traffic: [moment_count],
  * freed by the caller. All are 0 if the solver finds no solution, which is still valid. Must not

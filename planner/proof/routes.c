@@ -387,6 +387,7 @@ static struct route build(const GArray *events, const struct time_windows *windo
     for (guint i = 0; i < events->len; i++) {
         const struct route_event *event = &g_array_index(events, struct route_event, i);
         on_device |= (event->kind & ~LAST) < HOST_READ;
+        route.used_on_host |= (event->kind & ~LAST) >= HOST_READ;
         if (certainty(event->kind) >
             certainty(g_array_index(events, struct route_event, first).kind))
             first = i;
@@ -431,10 +432,10 @@ void routes_free(struct route *routes, uint32_t chunk_count)
 
 /* Allows copies within the window: updates `cost` of each state, and where it came from. */
 static void copy(const struct route_chunk *chunk, const struct certificate_window *price,
-                 scaled_ns cost[STATES], uint8_t *from)
+                 bool copied, scaled_ns cost[STATES], uint8_t *from)
 {
-    const scaled_ns h2d = (scaled_ns)price->h2d * chunk->h2d_ns;
-    const scaled_ns d2h = (scaled_ns)price->d2h * chunk->d2h_ns;
+    const scaled_ns h2d = copied ? (scaled_ns)price->h2d * chunk->h2d_ns : IMPOSSIBLE;
+    const scaled_ns d2h = copied ? (scaled_ns)price->d2h * chunk->d2h_ns : IMPOSSIBLE;
     scaled_ns next[STATES] = {IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE};
     for (size_t i = 0; i < G_N_ELEMENTS(copies); i++) {
         scaled_ns total = cost[copies[i].from] + (copies[i].h2d ? h2d : 0) +
@@ -474,14 +475,15 @@ static void happen(const struct route_step *step, scaled_ns room, scaled_ns cost
  * holds two states: that before the step is from % STATES, that between step and copies is from /
  * STATES. */
 scaled_ns route_cheapest(const struct route *route, const struct route_chunk *chunk,
-                         const struct certificate_window *prices, uint8_t (*from)[ROUTE_STATES])
+                         const struct certificate_window *prices, bool copied,
+                         uint8_t (*from)[ROUTE_STATES])
 {
     scaled_ns cost[STATES] = {IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE};
     uint8_t before[STATES] = {0}, between[STATES] = {0};
     if (route->count == 0)
         return 0;
     cost[route->start] = 0;
-    copy(chunk, &prices[route->first_window], cost, between);
+    copy(chunk, &prices[route->first_window], copied, cost, between);
     for (uint32_t i = 0; i < route->count; i++) {
         const struct certificate_window *price = &prices[route->steps[i].window];
         scaled_ns room = (scaled_ns)price->room * chunk->bytes;
@@ -489,7 +491,7 @@ scaled_ns route_cheapest(const struct route *route, const struct route_chunk *ch
             room += (scaled_ns)price->whole * window_whole(price, chunk->bytes);
         happen(&route->steps[i], room, cost, before);
         if (i + 1 < route->count)
-            copy(chunk, price, cost, between);
+            copy(chunk, price, copied, cost, between);
         for (uint8_t s = 0; from && s < STATES; s++) {
             uint8_t middle = i + 1 < route->count ? between[s] : s;
             from[i][s] = (uint8_t)(middle * STATES + before[middle]);

@@ -102,11 +102,12 @@ struct route {
     uint32_t count;
     uint16_t first_window; /* in which the cycle begins */
     uint8_t start;         /* enum route_state */
+    bool used_on_host;     /* by an operator of the host, so the chunk needs a place there */
 };
 
-/* The cost of one copy of the chunk, and its slot. */
+/* The cost of one copy of the chunk, and its slots on the device and on the host. */
 struct route_chunk {
-    uint64_t h2d_ns, d2h_ns, bytes;
+    uint64_t h2d_ns, d2h_ns, bytes, host_bytes;
 };
 
 /* Returns the routes of all chunks: [chunk_count], freed with routes_free. `deadline`
@@ -116,11 +117,13 @@ struct route *routes_new(const struct accesses *accesses, const struct time_wind
                          const uint32_t *deadline);
 void routes_free(struct route *routes, uint32_t chunk_count);
 
-/* Returns the cost of the cheapest route. `from` [route->count + 1][ROUTE_STATES] (may be NULL)
+/* Returns the cost of the cheapest route; with `copied` false, of those that copy nothing, so that
+ * the chunk needs no place on the host. `from` [route->count + 1][ROUTE_STATES] (may be NULL)
  * remembers it for route_follow. */
 #define ROUTE_STATES 5
 scaled_ns route_cheapest(const struct route *route, const struct route_chunk *chunk,
-                         const struct certificate_window *prices, uint8_t (*from)[ROUTE_STATES]);
+                         const struct certificate_window *prices, bool copied,
+                         uint8_t (*from)[ROUTE_STATES]);
 
 /* Adds what the route found last for the prices takes in each window to `use` [window
  * count][WINDOW_USES]. */

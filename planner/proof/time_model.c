@@ -179,14 +179,18 @@ static uint32_t *find_deadlines(const struct side_accesses *accesses, const GArr
     return deadline;
 }
 
-static struct time_work host_work(const struct time_job *job, const struct trace_operator *op,
+/* The device's next operator waits until the activations for the host have left. */
+static struct time_work host_work(const struct time_job *job, const struct trace *trace,
                                   const struct time_windows *windows, uint32_t m, uint32_t deadline)
 {
+    const struct trace_operator *op = &trace->operators[m];
+    uint32_t left = op->d2h_bytes ? MIN(deadline, next_device_operator(trace, m)) : deadline;
     return (struct time_work){.host_ns = time_job_at_least(job, op->duration_ns),
                               .h2d_ns = time_job_copy_ns(job, &job->costs->h2d, op->h2d_bytes),
                               .d2h_ns = time_job_copy_ns(job, &job->costs->d2h, op->d2h_bytes),
                               .window = windows->of_moment[m],
-                              .span = span_to(windows, m, deadline)};
+                              .span = span_to(windows, m, deadline),
+                              .d2h_span = span_to(windows, m, left)};
 }
 
 static struct time_block *add_block(GArray *blocks)
@@ -215,7 +219,7 @@ static void add_operator(struct time_model *model, const struct time_job *job, G
     bool placed = model->side_count > 1 && time_is_placed(op);
     struct time_work work = {.window = window, .compute_ns = time_job_device_ns(job, op)};
     if (op->place == TRACE_ON_HOST)
-        work = host_work(job, op, windows, m, deadline[m]);
+        work = host_work(job, trace, windows, m, deadline[m]);
     if (placed) {
         uint32_t group = time_group_of(trace, job->plan->layout, m);
         g_array_append_val(g_array_index(blocks, struct time_block, group).work[side], work);
@@ -384,9 +388,10 @@ static void add_groups(struct time_model *model, const struct time_job *job, GAr
         add_block(blocks);
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
         const struct chunk *chunk = &layout->chunks[c];
-        model->chunks[c] = (struct route_chunk){
-            time_job_copy_ns(job, &job->costs->h2d, chunk->copy_bytes),
-            time_job_copy_ns(job, &job->costs->d2h, chunk->copy_bytes), chunk->slot_bytes};
+        model->chunks[c] =
+            (struct route_chunk){time_job_copy_ns(job, &job->costs->h2d, chunk->copy_bytes),
+                                 time_job_copy_ns(job, &job->costs->d2h, chunk->copy_bytes),
+                                 chunk->slot_bytes, chunk->copy_bytes};
         g_array_append_val(g_array_index(blocks, struct time_block, chunk->group).chunks, c);
     }
 }
@@ -399,6 +404,7 @@ struct time_model *time_model_new(const struct time_job *job, const struct reuse
     add_windows(model, job, reuses, starts, count);
     model->compute_ns = g_new0(uint64_t, count);
     model->side_count = job->sides[TIME_HOST] ? 2 : 1;
+    model->host_bytes = job->plan->host_budget;
     model->chunk_count = job->plan->layout->chunk_count;
     model->chunks = g_new(struct route_chunk, model->chunk_count);
     add_groups(model, job, blocks);
@@ -457,14 +463,15 @@ static uint64_t price_of(const struct certificate_window *price, enum window_res
     return use == WINDOW_H2D ? price->h2d : use == WINDOW_D2H ? price->d2h : price->host;
 }
 
-/* Puts the work into the cheapest of its windows; `use` may be NULL. */
+/* Puts the work into the cheapest of its windows, the first and `span` others; `use` may be NULL.
+ */
 static scaled_ns place_work(const struct bound_evaluation *e, const struct time_work *work,
-                            enum window_resource resource, uint64_t ns,
+                            uint32_t span, enum window_resource resource, uint64_t ns,
                             uint64_t (*use)[WINDOW_USES])
 {
     const struct certificate_window *prices = e->prices->windows;
     uint32_t count = e->model->windows->count, best = work->window;
-    for (uint32_t i = 1; i <= work->span; i++) {
+    for (uint32_t i = 1; i <= span; i++) {
         uint32_t w = (work->window + i) % count;
         if (price_of(&prices[w], resource) < price_of(&prices[best], resource))
             best = w;
@@ -480,9 +487,9 @@ static scaled_ns work_cost(const struct bound_evaluation *e, const struct time_w
     scaled_ns cost = (scaled_ns)e->compute_price[work->window] * work->compute_ns;
     if (use)
         use[work->window][WINDOW_COMPUTE] += work->compute_ns;
-    cost += place_work(e, work, WINDOW_HOST, work->host_ns, use);
-    cost += place_work(e, work, WINDOW_H2D, work->h2d_ns, use);
-    return cost + place_work(e, work, WINDOW_D2H, work->d2h_ns, use);
+    cost += place_work(e, work, work->span, WINDOW_HOST, work->host_ns, use);
+    cost += place_work(e, work, work->span, WINDOW_H2D, work->h2d_ns, use);
+    return cost + place_work(e, work, work->d2h_span, WINDOW_D2H, work->d2h_ns, use);
 }
 
 /* Returns the price of the block's part in chains, if its updates run on the host. */
@@ -496,21 +503,45 @@ static scaled_ns chains_cost(const struct bound_evaluation *e, uint32_t block)
     return cost;
 }
 
+/* What a block takes. */
+struct block_use {
+    uint64_t (*windows)[WINDOW_USES]; /* [window count] */
+    uint64_t host_bytes;
+};
+
+/* Returns the cost of a chunk on its cheapest route, with a place on the host or, if it is never
+ * copied, without. */
+static scaled_ns chunk_cost(const struct bound_evaluation *e, int side, uint32_t c,
+                            struct block_use *use)
+{
+    const struct route *route = &e->model->routes[side][c];
+    const struct route_chunk *chunk = &e->model->chunks[c];
+    const struct certificate_window *prices = e->prices->windows;
+    uint64_t host_bytes = chunk->host_bytes;
+    scaled_ns cost = route_cheapest(route, chunk, prices, true, use ? e->from : NULL) +
+                     (scaled_ns)e->prices->host_bytes * host_bytes;
+    if (!route->used_on_host && e->prices->host_bytes &&
+        route_cheapest(route, chunk, prices, false, NULL) < cost) {
+        cost = route_cheapest(route, chunk, prices, false, use ? e->from : NULL);
+        host_bytes = 0;
+    }
+    if (use) {
+        route_follow(route, chunk, prices, e->from, use->windows);
+        use->host_bytes += host_bytes;
+    }
+    return cost;
+}
+
 static scaled_ns side_cost(const struct bound_evaluation *e, uint32_t b, int side,
-                           uint64_t (*use)[WINDOW_USES])
+                           struct block_use *use)
 {
     const struct time_block *block = &e->model->blocks[b];
     scaled_ns cost = side == TIME_HOST ? chains_cost(e, b) : 0;
     for (guint i = 0; i < block->work[side]->len; i++)
-        cost += work_cost(e, &g_array_index(block->work[side], struct time_work, i), use);
-    for (guint i = 0; i < block->chunks->len; i++) {
-        uint32_t c = g_array_index(block->chunks, uint32_t, i);
-        const struct route *route = &e->model->routes[side][c];
-        const struct route_chunk *chunk = &e->model->chunks[c];
-        cost += route_cheapest(route, chunk, e->prices->windows, use ? e->from : NULL);
-        if (use)
-            route_follow(route, chunk, e->prices->windows, e->from, use);
-    }
+        cost += work_cost(e, &g_array_index(block->work[side], struct time_work, i),
+                          use ? use->windows : NULL);
+    for (guint i = 0; i < block->chunks->len; i++)
+        cost += chunk_cost(e, side, g_array_index(block->chunks, uint32_t, i), use);
     return cost;
 }
 
@@ -528,7 +559,9 @@ static scaled_ns block_cost(const struct bound_evaluation *e, uint32_t b,
         }
     }
     if (use) {
-        side_cost(e, b, best, use->windows + (size_t)b * e->model->windows->count);
+        struct block_use taken = {use->windows + (size_t)b * e->model->windows->count, 0};
+        side_cost(e, b, best, &taken);
+        use->host_bytes[b] = taken.host_bytes;
         use->side[b] = best;
     }
     return least;
@@ -554,6 +587,8 @@ scaled_ns time_model_bound(const struct time_model *model, const struct time_pri
     }
     for (uint32_t r = 0; r < prices->chain_count; r++)
         bound += (scaled_ns)prices->chains[r].ends.price * prices->chains[r].always_ns;
+    if (model->host_bytes != UINT64_MAX)
+        bound -= (scaled_ns)prices->host_bytes * model->host_bytes;
     for (uint32_t b = 0; b < model->block_count; b++)
         bound += block_cost(&evaluation, b, use);
     return bound;

@@ -8,6 +8,9 @@
 
 enum { ROUNDS_MOST = 600 };
 
+/* The greatest price of the host's memory, in copies of all chunks in both directions. */
+#define HOST_WORTH 64
+
 /* Room is also counted in whole units if that takes more than this part of it away. */
 enum { LEAST_LOSS = 100 };
 
@@ -31,9 +34,10 @@ enum { CHAIN_ROUNDS = 8, CHAINS_AT_A_TIME = 4, CHAINS_MOST = CHAIN_ROUNDS * CHAI
 #define FIRST_SHARE 0.3 /* of each direction of the link */
 
 /* Rows: for each window and resource, the window's length less what blocks take is at least what is
- * always there. Then the room of each window. Then each block takes one route. Then the windows
- * that contain a chain are at least as long. Columns: lengths of the windows, whose sum is
- * minimised, then shares of routes. */
+ * always there. Then the room of each window. Then each block takes one route. Then the host's
+ * memory. Then the windows that contain a chain are at least as long. Columns: lengths of the
+ * windows, whose sum is minimised, memory that the host lacks, which costs more than anything else,
+ * then shares of routes. */
 struct time_master {
     const struct time_model *model;
     glp_prob *lp;
@@ -43,6 +47,7 @@ struct time_master {
     GArray *chains;      /* struct time_chain of the rows, with the prices at hand */
     struct certificate_window *best, *dual;
     uint64_t *best_chains, *dual_chains; /* [CHAINS_MOST] */
+    uint64_t best_host, dual_host;       /* of a byte of the host's memory */
     scaled_ns best_bound, enough;
     bool is_central; /* the duals at hand are those of the interior point */
     int *rows;       /* scratch space for a column */
@@ -74,9 +79,19 @@ static int row_of_block(const struct time_master *m, uint32_t block)
     return (int)(window_count(m) * WINDOW_USES + block) + 1;
 }
 
+static int row_of_host(const struct time_master *m)
+{
+    return row_of_block(m, m->model->block_count);
+}
+
 static int row_of_chain(const struct time_master *m, uint32_t chain)
 {
-    return row_of_block(m, m->model->block_count) + (int)chain;
+    return row_of_host(m) + 1 + (int)chain;
+}
+
+static int column_of_way(const struct time_master *m, guint way)
+{
+    return (int)(window_count(m) + way) + 2;
 }
 
 static void choose_units(struct time_master *m)
@@ -112,11 +127,36 @@ static uint64_t choose_whole(const struct time_model *model, const struct time_w
     return best;
 }
 
+/* Returns a price of a byte of the host's memory above which no schedule pays: copying all chunks
+ * in both directions HOST_WORTH times costs less. */
+static uint64_t host_price_most(const struct time_master *m)
+{
+    double ns = 0, bytes = 1;
+    for (uint32_t c = 0; c < m->model->chunk_count; c++) {
+        ns += (double)m->model->chunks[c].h2d_ns + (double)m->model->chunks[c].d2h_ns;
+        bytes += (double)m->model->chunks[c].host_bytes;
+    }
+    return (uint64_t)fmin(HOST_WORTH * ns / bytes * BOUND_PRICE_SCALE,
+                          (double)CERTIFICATE_ROOM_PRICE_MOST);
+}
+
+/* Bytes that the host lacks cost as much as the greatest price of one. The row has no limit yet. */
+static void add_host_row(struct time_master *m)
+{
+    const int rows[] = {0, row_of_host(m)}, column = (int)window_count(m) + 1;
+    const double lacking[] = {0, -1};
+    double most = (double)host_price_most(m) / BOUND_PRICE_SCALE * m->byte_unit / m->ns_unit;
+    glp_set_row_bnds(m->lp, rows[1], GLP_FR, 0, 0);
+    glp_set_col_bnds(m->lp, column, GLP_LO, 0, 0);
+    glp_set_obj_coef(m->lp, column, most);
+    glp_set_mat_col(m->lp, column, 1, rows, lacking);
+}
+
 static void add_rows(struct time_master *m)
 {
     const struct time_model *model = m->model;
-    glp_add_rows(m->lp, row_of_block(m, model->block_count) - 1);
-    glp_add_cols(m->lp, (int)window_count(m));
+    glp_add_rows(m->lp, row_of_host(m));
+    glp_add_cols(m->lp, (int)window_count(m) + 1);
     for (uint32_t w = 0; w < window_count(m); w++) {
         int rows[WINDOW_ROOM + 1];
         double ones[WINDOW_ROOM + 1];
@@ -136,6 +176,7 @@ static void add_rows(struct time_master *m)
     }
     for (uint32_t b = 0; b < model->block_count; b++)
         glp_set_row_bnds(m->lp, row_of_block(m, b), GLP_FX, 1, 1);
+    add_host_row(m);
 }
 
 static const struct time_chain *chain_at(const struct time_master *m, uint32_t r)
@@ -158,6 +199,10 @@ static int fill_column(struct time_master *m, uint32_t block)
             m->values[count] = use >= WINDOW_ROOM ? (double)amount / m->byte_unit
                                                   : -(double)amount / m->ns_unit;
         }
+    if (m->use.host_bytes[block]) {
+        m->rows[++count] = row_of_host(m);
+        m->values[count] = (double)m->use.host_bytes[block] / m->byte_unit;
+    }
     for (uint32_t r = 0; m->use.side[block] == TIME_HOST && r < m->chains->len; r++)
         if (chain_at(m, r)->host_ns[block]) {
             m->rows[++count] = row_of_chain(m, r);
@@ -174,6 +219,12 @@ static void append_column(struct time_master *m, uint32_t block)
     glp_set_col_bnds(m->lp, column, GLP_LO, 0, 0);
     glp_set_mat_col(m->lp, column, entries, m->rows, m->values);
     g_array_append_val(m->ways, way);
+}
+
+static void append_columns(struct time_master *m)
+{
+    for (uint32_t b = 0; b < m->model->block_count; b++)
+        append_column(m, b);
 }
 
 /* Adds routes that would shorten the mix at the master's prices; returns how many. */
@@ -240,6 +291,8 @@ static void read_duals(struct time_master *m)
         price->room = (uint64_t)CLAMP(room, 0, (double)CERTIFICATE_ROOM_PRICE_MOST);
         price->whole = (uint64_t)CLAMP(whole, 0, (double)CERTIFICATE_ROOM_PRICE_MOST);
     }
+    m->dual_host = (uint64_t)CLAMP(-row_dual(m, row_of_host(m)) * room_unit, 0,
+                                   (double)host_price_most(m));
     for (uint32_t r = 0; r < m->chains->len; r++)
         m->dual_chains[r] = share_of(row_dual(m, row_of_chain(m, r)));
     cut_prices(m, m->dual, m->dual_chains);
@@ -250,9 +303,10 @@ static uint64_t between(uint64_t a, uint64_t b, double share)
     return (uint64_t)((double)a + share * ((double)b - (double)a));
 }
 
-/* Goes part of the way from the best prices to the master's. */
-static void mix_prices(const struct time_master *m, double share, struct certificate_window *mixed,
-                       uint64_t *chains)
+/* Goes part of the way from the best prices to the master's. Returns the price of a byte of the
+ * host's memory. */
+static uint64_t mix_prices(const struct time_master *m, double share,
+                           struct certificate_window *mixed, uint64_t *chains)
 {
     for (uint32_t w = 0; w < window_count(m); w++) {
         const struct certificate_window *from = &m->best[w], *to = &m->dual[w];
@@ -268,20 +322,22 @@ static void mix_prices(const struct time_master *m, double share, struct certifi
     for (uint32_t r = 0; r < m->chains->len; r++)
         chains[r] = between(m->best_chains[r], m->dual_chains[r], share);
     cut_prices(m, mixed, chains);
+    return between(m->best_host, m->dual_host, share);
 }
 
 /* Returns whether these are the best prices so far. */
 static bool try_prices(struct time_master *m, const struct certificate_window *prices,
-                       const uint64_t *chains)
+                       const uint64_t *chains, uint64_t host_bytes)
 {
     for (uint32_t r = 0; r < m->chains->len; r++)
         g_array_index(m->chains, struct time_chain, r).ends.price = chains[r];
     const struct time_prices all = {prices, (struct time_chain *)(void *)m->chains->data,
-                                    m->chains->len};
+                                    m->chains->len, host_bytes};
     scaled_ns bound = time_model_bound(m->model, &all, &m->use);
     if (bound <= m->best_bound)
         return false;
     m->best_bound = bound;
+    m->best_host = host_bytes;
     memcpy(m->best, prices, window_count(m) * sizeof *prices);
     memcpy(m->best_chains, chains, m->chains->len * sizeof *chains);
     return true;
@@ -299,18 +355,16 @@ static void begin(struct time_master *m, struct certificate_window *prices)
                                         .begins = m->model->windows->items[w].begins,
                                         .room = CERTIFICATE_ROOM_PRICE_MOST,
                                         .unit = m->best[w].unit};
-    try_prices(m, prices, no_chains);
-    for (uint32_t b = 0; b < m->model->block_count; b++)
-        append_column(m, b);
+    try_prices(m, prices, no_chains, 0);
+    append_columns(m);
     for (uint32_t w = 0; w < window_count(m); w++) {
         prices[w].room = 0;
         prices[w].h2d = prices[w].d2h = share_of(FIRST_SHARE);
     }
     m->best_bound = -1;
     memcpy(m->best, prices, window_count(m) * sizeof *prices);
-    try_prices(m, prices, no_chains);
-    for (uint32_t b = 0; b < m->model->block_count; b++)
-        append_column(m, b);
+    try_prices(m, prices, no_chains, 0);
+    append_columns(m);
 }
 
 /* Solves the program. Returns false if there is no solution. */
@@ -351,8 +405,8 @@ static bool improve(struct time_master *m, double close, struct certificate_wind
         if (optimum - (double)m->best_bound <= close * optimum)
             return true;
         read_duals(m);
-        mix_prices(m, share, prices, chains);
-        idle = try_prices(m, prices, chains) ? 0 : idle + 1;
+        uint64_t host_bytes = mix_prices(m, share, prices, chains);
+        idle = try_prices(m, prices, chains, host_bytes) ? 0 : idle + 1;
         bool more = add_ways(m) > 0;
         if ((!more && share == 1) || (idle > IDLE_MOST && m->model->block_count <= FEW_BLOCKS))
             return true;
@@ -363,7 +417,22 @@ static bool improve(struct time_master *m, double close, struct certificate_wind
 
 static double share_at(const struct time_master *m, guint way)
 {
-    return glp_get_col_prim(m->lp, (int)(window_count(m) + way) + 1);
+    return glp_get_col_prim(m->lp, column_of_way(m, way));
+}
+
+/* ---- the host's memory ---- */
+
+/* Limits the host's memory if the mix takes more than there is. */
+static void limit_host(struct time_master *m, double close, struct certificate_window *prices)
+{
+    double limit = (double)m->model->host_bytes / m->byte_unit;
+    if (m->model->host_bytes == UINT64_MAX || glp_get_row_prim(m->lp, row_of_host(m)) <= limit)
+        return;
+    glp_set_row_bnds(m->lp, row_of_host(m), GLP_UP, 0, limit);
+    memcpy(prices, m->best, window_count(m) * sizeof *prices);
+    try_prices(m, prices, m->best_chains, host_price_most(m));
+    append_columns(m);
+    improve(m, close, prices);
 }
 
 /* ---- chains ---- */
@@ -377,6 +446,12 @@ static double *host_shares(const struct time_master *m)
         shares[way->block] += way->side == TIME_HOST ? share_at(m, i) : 0;
     }
     return shares;
+}
+
+static void read_shares(const struct time_master *m, double *on_host)
+{
+    g_autofree double *shares = host_shares(m);
+    memcpy(on_host, shares, m->model->block_count * sizeof *on_host);
 }
 
 /* Returns by how much the chain is longer than its windows in the mix, in units of the program. */
@@ -405,7 +480,7 @@ static void add_row(struct time_master *m, struct time_chain *chain)
         const struct time_way *way = &g_array_index(m->ways, struct time_way, i);
         if (way->side != TIME_HOST || !chain->host_ns[way->block])
             continue;
-        columns[++count] = (int)(window_count(m) + i) + 1;
+        columns[++count] = column_of_way(m, i);
         values[count] = -(double)chain->host_ns[way->block] / m->ns_unit;
     }
     glp_set_row_bnds(m->lp, row, GLP_LO, (double)chain->always_ns / m->ns_unit, 0);
@@ -457,10 +532,8 @@ static void try_chain(struct time_master *m, uint32_t r, struct certificate_wind
             chains[other] = between(0, chains[other], rest);
         chains[r] += (uint64_t)(BOUND_PRICE_SCALE / 8 * eighths);
         cut_prices(m, prices, chains);
-        if (!try_prices(m, prices, chains))
-            continue;
-        for (uint32_t b = 0; b < m->model->block_count; b++)
-            append_column(m, b);
+        if (try_prices(m, prices, chains, between(0, m->best_host, rest)))
+            append_columns(m);
     }
 }
 
@@ -491,7 +564,8 @@ static void keep_chains(struct time_master *m)
 }
 
 struct certificate_window *time_prices_find(const struct time_model *model, double close,
-                                            uint64_t enough_ns, GArray *chains, double *on_host)
+                                            uint64_t enough_ns, GArray *chains,
+                                            uint64_t *host_bytes, double *on_host)
 {
     uint32_t count = model->windows->count;
     g_autofree struct certificate_window *prices = g_new0(struct certificate_window, count);
@@ -500,7 +574,7 @@ struct certificate_window *time_prices_find(const struct time_model *model, doub
         .enough = (scaled_ns)enough_ns * BOUND_PRICE_SCALE,
         .lp = glp_create_prob(),
         .use = {g_malloc_n((size_t)model->block_count * count, sizeof *master.use.windows),
-                g_new0(uint8_t, model->block_count)},
+                g_new0(uint64_t, model->block_count), g_new0(uint8_t, model->block_count)},
         .ways = g_array_new(FALSE, FALSE, sizeof(struct time_way)),
         .chains = chains ? g_array_ref(chains)
                          : g_array_new(FALSE, FALSE, sizeof(struct time_chain)),
@@ -508,25 +582,30 @@ struct certificate_window *time_prices_find(const struct time_model *model, doub
         .dual = g_new0(struct certificate_window, count),
         .best_chains = g_new0(uint64_t, CHAINS_MOST),
         .dual_chains = g_new0(uint64_t, CHAINS_MOST),
-        .rows = g_new(int, (size_t)count *WINDOW_USES + CHAINS_MOST + 2),
-        .values = g_new(double, (size_t)count *WINDOW_USES + CHAINS_MOST + 2)};
+        .rows = g_new(int, (size_t)count *WINDOW_USES + CHAINS_MOST + 3),
+        .values = g_new(double, (size_t)count *WINDOW_USES + CHAINS_MOST + 3)};
     choose_units(&master);
     for (uint32_t w = 0; w < count; w++)
         master.best[w].unit = choose_whole(model, &model->windows->items[w]);
     add_rows(&master);
     begin(&master, prices);
-    if (improve(&master, close, prices) && chains)
+    bool more = improve(&master, close, prices);
+    if (on_host)
+        read_shares(&master, on_host + model->block_count);
+    if (more)
+        limit_host(&master, close, prices);
+    if (more && chains)
         improve_with_chains(&master, close, prices);
     keep_chains(&master);
-    if (on_host) {
-        g_autofree double *shares = host_shares(&master);
-        memcpy(on_host, shares, model->block_count * sizeof *on_host);
-    }
+    *host_bytes = master.best_host;
+    if (on_host)
+        read_shares(&master, on_host);
     glp_delete_prob(master.lp);
     glp_free_env(); /* frees this thread's */
     g_array_unref(master.ways);
     g_array_unref(master.chains);
     g_free(master.use.windows);
+    g_free(master.use.host_bytes);
     g_free(master.use.side);
     g_free(master.dual);
     g_free(master.best_chains);

@@ -28,6 +28,7 @@ struct dispatcher {
     int64_t link_ns[2];  /* H2D, D2H: when the copies so far are over */
     int64_t host_ns;     /* when the host's operators so far are over */
     int64_t received_ns; /* when the activations of host operators have arrived */
+    int64_t sent_ns;     /* when those for host operators have left; the device waits for that */
     int64_t *valid_ns;   /* [chunk_count] when the host's copy is up to date */
     int64_t *arrival_ns; /* [chunk_count] when the device's copy is there */
     uint32_t *unsent;    /* [chunk_count] the interval whose write-back waits, or NO_INDEX */
@@ -318,8 +319,8 @@ static void run_on_host(struct dispatcher *w, const struct trace_operator *op)
     uint32_t m = wrap(w, w->now);
     int64_t start = MAX(w->host_ns, w->device_ns);
     if (op->d2h_bytes) {
-        w->link_ns[1] = idle_from(w, 1) + (int64_t)w->job->activations_ns[1][m];
-        start = MAX(start, w->link_ns[1]);
+        w->link_ns[1] = w->sent_ns = idle_from(w, 1) + (int64_t)w->job->activations_ns[1][m];
+        start = MAX(start, w->sent_ns);
     }
     for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
         start = MAX(start, w->valid_ns[accesses->items[a].chunk]);
@@ -337,7 +338,7 @@ static void run_on_device(struct dispatcher *w, const struct trace_operator *op)
 {
     const struct accesses *accesses = w->job->accesses;
     uint32_t m = wrap(w, w->now);
-    int64_t start = MAX(w->device_ns, w->received_ns);
+    int64_t start = MAX(w->device_ns, MAX(w->received_ns, w->sent_ns));
     for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
         start = MAX(start, w->arrival_ns[accesses->items[a].chunk]);
     for (uint32_t i = w->allocated.first[m]; i < w->allocated.first[m + 1]; i++)

@@ -132,6 +132,8 @@ static bool is_on_host(struct placement_walk *walk, double elements, double mixe
     double spread = (double)(placement->parts - placement->tail) / PLACEMENT_PARTS;
     if (is_in_tail(walk, elements))
         return true;
+    if (placement->pattern == PLACEMENT_CHOSEN)
+        return mixed > elements / 2;
     if (placement->pattern == PLACEMENT_MIXED)
         return is_owed(walk, elements, mixed);
     return walk->on_host + elements / 2 <= spread / (1 - tail) * (walk->begin + elements);

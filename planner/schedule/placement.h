@@ -14,19 +14,20 @@ enum placement_pattern {
     PLACEMENT_TRACED, /* every update where it was traced */
     PLACEMENT_SPREAD, /* the last groups, and others spread as evenly as whole groups allow */
     PLACEMENT_MIXED,  /* the last groups, and others as in the mix of a lower bound */
+    PLACEMENT_CHOSEN, /* each group where most of its elements are in the mix */
     PLACEMENT_PATTERNS
 };
 
 /* Updates of the last groups may run on the host while the next forward pass begins. How many pay
  * off depends on how long that takes. */
 struct placement {
-    uint8_t pattern; /* enum placement_pattern */
-    uint16_t parts;  /* of PLACEMENT_PARTS: share of the elements that the host updates; 0 with
-                        PLACEMENT_TRACED */
-    uint16_t tail;   /* <= parts: the share that belongs to the last groups */
-    const double
-        *mix; /* [tensor_count] share of each tensor on the host, with PLACEMENT_MIXED; otherwise
-                 NULL. All shares are scaled in proportion so that they sum to `parts`. */
+    uint8_t pattern;   /* enum placement_pattern */
+    uint16_t parts;    /* of PLACEMENT_PARTS: share of the elements that the host updates; 0 with
+                          PLACEMENT_TRACED */
+    uint16_t tail;     /* <= parts: the share that belongs to the last groups */
+    const double *mix; /* [tensor_count] share of each tensor on the host, with PLACEMENT_MIXED and
+                          PLACEMENT_CHOSEN; otherwise NULL. In a mix, all shares are scaled in
+                          proportion so that they sum to `parts`. */
 };
 
 bool placement_same(const struct placement *a, const struct placement *b);

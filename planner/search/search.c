@@ -202,7 +202,7 @@ static void add_neighbours(struct search *search, uint32_t layout, struct placem
         int8_t parts, tail;
     } ways[] = {{1, 0}, {-1, 0}, {0, 1}, {0, -1}, {1, 1}, {-1, -1}};
 
-    for (size_t i = 0; i < G_N_ELEMENTS(ways); i++) {
+    for (size_t i = 0; i < G_N_ELEMENTS(ways) && placement.pattern != PLACEMENT_CHOSEN; i++) {
         int parts = placement.parts + step * ways[i].parts;
         int tail = placement.tail + step * ways[i].tail;
         if (parts > 0 && parts < (int)PLACEMENT_PARTS && tail >= 0 && tail <= parts)
@@ -285,40 +285,47 @@ static void try_spread(struct search *search)
         descend(search, step);
 }
 
-static void add_mixed(struct search *search, uint32_t layout, int parts, const double *mix)
+/* Adds a layout with a mix, and with a little more on the host, since whole groups cannot be mixed.
+ */
+static void add_mixed(struct search *search, uint32_t layout, const double *mix)
 {
-    if (parts > 0 && parts < (int)PLACEMENT_PARTS)
-        search_add_once(search, layout,
-                        (struct placement){PLACEMENT_MIXED, (uint16_t)parts, 0, mix});
+    const struct trace *trace = search->job.trace;
+    double on_host = 0, all = 0;
+    for (uint32_t t = 0; t < trace->tensor_count; t++) {
+        all += (double)trace->tensors[t].elements;
+        on_host += mix[t] * (double)trace->tensors[t].elements;
+    }
+    int parts = (int)(PLACEMENT_PARTS * on_host / all);
+    for (int more = 0; more < MIX_MORE; more++, parts += COARSE_PARTS / 8)
+        if (parts > 0 && parts < (int)PLACEMENT_PARTS)
+            search_add_once(search, layout,
+                            (struct placement){PLACEMENT_MIXED, (uint16_t)parts, 0, mix});
 }
 
-/* Tries the best layout with the mix of places behind its bound, and with a little more on the
- * host, since whole groups cannot be mixed. */
-static void try_mix(struct search *search)
+/* Tries the best layout with the mixes of places behind its bound. */
+static void try_mixes(struct search *search)
 {
     const struct trace *traced = search->job.trace;
     const struct trial *best = search->context.incumbent;
     uint64_t bound_ns;
-    double on_host = 0, all = 0;
+    double *mixes[TIME_PROOF_MIXES];
     if (!best || search->options.objective != OBJECTIVE_TIME || search_is_over(search))
         return;
     struct trace *trace = placement_of_plan(best->plan, traced, search->job.platform, NULL);
     const struct time_proof_job job = {best->plan, trace, traced, search->job.platform,
                                        search->job.costs};
-    double *mix = time_proof_mix(&job, &bound_ns);
+    uint32_t count = time_proof_mixes(&job, &bound_ns, mixes);
     trace_free(trace);
-    if (!mix)
-        return;
-    g_ptr_array_add(search->mixes, mix);
-    search->bound = fmax(search->bound, (double)bound_ns * 1e-9);
-    for (uint32_t t = 0; t < traced->tensor_count; t++) {
-        all += (double)traced->tensors[t].elements;
-        on_host += mix[t] * (double)traced->tensors[t].elements;
+    uint32_t layouts[PLACED_LAYOUTS];
+    uint32_t layout_count = trials_rank(search->trials, search->options.objective, true, layouts,
+                                        PLACED_LAYOUTS);
+    if (count)
+        search->bound = fmax(search->bound, (double)bound_ns * 1e-9);
+    for (uint32_t i = 0; i < count; i++) {
+        g_ptr_array_add(search->mixes, mixes[i]);
+        for (uint32_t l = 0; l < layout_count; l++)
+            add_mixed(search, search_trial(search, layouts[l])->layout, mixes[i]);
     }
-    int parts = (int)(PLACEMENT_PARTS * on_host / all);
-    uint32_t layout = best->layout;
-    for (int more = 0; more < MIX_MORE; more++)
-        add_mixed(search, layout, parts + more * COARSE_PARTS / 8, mix);
     search_run(search, search_run_plans);
 }
 
@@ -351,7 +358,7 @@ static void place_optimizer(struct search *search)
         try_placements(search, 1);
         try_placements(search, BIAS_PARTS - 1);
     }
-    try_mix(search);
+    try_mixes(search);
     for (int step = COARSE_PARTS / 2; step > 0; step /= 2) {
         descend(search, step);
         if (step == COARSE_PARTS / 4)
@@ -479,6 +486,8 @@ static void search_deep(struct search *search)
     for (int step = COARSE_PARTS / 8; search->context.strategies && step > 0; step /= 4)
         refine_placements(search, REFINED_LAYOUTS, step);
     try_biases(search, REFINED_LAYOUTS, 1, 2);
+    if (search->context.strategies)
+        search_swap_groups(search, is_long(search) ? 6 : 12);
     if (search->options.objective != OBJECTIVE_TRAFFIC)
         try_spread(search);
     try_again(search, EFFORT_2, FINALISTS_2);

@@ -193,6 +193,10 @@ void search_list_strategies(struct search *search);
  * search, because most are known to be worse than its plan without a replay. */
 void search_sweep_baselines(struct search *search);
 
+/* Moves single groups of the best plan to the other side, drawn at random, for at most so many
+ * rounds, as long as that helps. */
+void search_swap_groups(struct search *search, uint32_t rounds);
+
 /* Returns whether the search was stopped, or has a plan that is good enough. */
 bool search_is_over(const struct search *search);
 

@@ -59,23 +59,24 @@ static bool may_go_on(struct variant_search *c)
     return !c->stopped;
 }
 
-/* Tries the choices `rest` with the first `first` layers recomputed and the others kept. */
-static void consider(struct variant_search *c, int64_t first, const struct run_choices *rest)
+/* Tries the choices `rest` with the first `first` layers recomputed and the others kept. Returns
+ * the variant, or NULL if there is none, or it was tried before. */
+static const struct variant *consider(struct variant_search *c, int64_t first,
+                                      const struct run_choices *rest)
 {
     if (first < 0 || first > c->layers || !may_go_on(c))
-        return;
+        return NULL;
     struct run_choices *run = run_choices_copy(rest);
     memset(run->recompute, 0, c->layers);
     memset(run->recompute, 1, (size_t)first);
     struct trace *trace = variants_find(c, run) ? NULL : variants_trace(c, run);
     struct variant *variant = trace ? variants_add(c, run, trace) : NULL;
     run_choices_free(run);
-    if (!variant)
-        return;
-    if (c->options->objective == OBJECTIVE_MEMORY)
+    if (variant && c->options->objective == OBJECTIVE_MEMORY)
         judge_by_memory(c, variant);
-    else
+    else if (variant)
         judge_by_time(c, variant);
+    return variant;
 }
 
 /* Memory need grows monotonically with the number of recomputed layers, so none and all suffice. */
@@ -169,6 +170,20 @@ static void variants_explore(struct variant_search *c, unsigned scope)
         explore_masters(c);
 }
 
+static bool lacks_memory(const struct variant *variant)
+{
+    return variant && !variant->plan && variant->alternative.outcome != CERTIFICATE_BOUNDED;
+}
+
+/* The host may be too small for the activations of all layers. Then more and more layers are
+ * recomputed, until it holds those of the others. */
+static void explore_host_shares(struct variant_search *c, const struct run_choices *run)
+{
+    for (uint32_t first = first_step(c); first < c->layers; first += first_step(c))
+        if (!lacks_memory(consider(c, first, run)))
+            return;
+}
+
 /* Tries to offload all layers, and no layer, with the micro-batches of the best plan. Each is tried
  * with no layer recomputed, with all layers, and with the layers of the best plan. */
 static void variants_explore_offload(struct variant_search *c)
@@ -177,10 +192,13 @@ static void variants_explore_offload(struct variant_search *c)
     struct run_choices *run = as_best(c);
     for (int every = 1; every >= 0; every--) {
         memset(run->offload, every, c->layers);
-        for (size_t i = 0; i < G_N_ELEMENTS(firsts); i++)
-            if (memcmp(run->offload, c->traced->offload, c->layers) != 0 &&
-                variants_offload_matters(c, firsts[i], run->offload))
-                consider(c, firsts[i], run);
+        for (size_t i = 0; i < G_N_ELEMENTS(firsts); i++) {
+            if (memcmp(run->offload, c->traced->offload, c->layers) == 0 ||
+                !variants_offload_matters(c, firsts[i], run->offload))
+                continue;
+            if (lacks_memory(consider(c, firsts[i], run)) && firsts[i] == 0 && every)
+                explore_host_shares(c, run);
+        }
     }
     run_choices_free(run);
     if (variants_offload_differs(c, c->best))

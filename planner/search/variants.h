@@ -19,9 +19,10 @@ struct variants_result {
 /* Calls search_plan for the trace as it is. If other variants of the model can be derived
  * (models/derive.h), it also tries them: the first layers recomputed and the last ones kept, in
  * shares that are halved around the best; all layers offloaded, or none, if that changes the free
- * memory considerably; the embedding on the other side; two backwards over split masters, or one
- * over whole ones; every size of micro-batches that divides the step's batch. Only variants whose
- * bound may be better are tried, with low effort; the best one is searched again.
+ * memory considerably, and only as many as the host can hold, if the others are recomputed; the
+ * embedding on the other side; two backwards over split masters, or one over whole ones; every size
+ * of micro-batches that divides the step's batch. Only variants whose bound may be better are
+ * tried, with low effort; the best one is searched again.
  *
  * Fails as search_plan does if no variant fits, and with TRACE_ERROR_INVALID if micro-batches are
  * to be chosen for a trace that was not synthesised for the options' platform. Free the result with

@@ -22,12 +22,12 @@ struct fixture {
     struct plan *plan;            /* as it was read back */
 };
 
-static struct plan *search(const struct trace *trace, const char *share, GRand *random,
-                           struct trace **placed)
+static struct plan *search_within(const struct trace *trace, const char *share,
+                                  uint64_t host_budget, GRand *random, struct trace **placed)
 {
     struct costs *costs = costs_new(NULL, LINK, NULL);
     struct search_options options = {
-        .host_budget = UINT64_MAX, .costs = costs, .seed = g_rand_int(random), .threads = 1};
+        .host_budget = host_budget, .costs = costs, .seed = g_rand_int(random), .threads = 1};
     g_assert_true(sizes_parse_budget(share, trace, &options.device_budget, NULL));
     struct search_result *result = search_plan(trace, &options, NULL);
     struct plan *plan = result ? g_steal_pointer(&result->plan) : NULL;
@@ -35,6 +35,12 @@ static struct plan *search(const struct trace *trace, const char *share, GRand *
     search_result_free(result);
     costs_free(costs);
     return plan;
+}
+
+static struct plan *search(const struct trace *trace, const char *share, GRand *random,
+                           struct trace **placed)
+{
+    return search_within(trace, share, UINT64_MAX, random, placed);
 }
 
 /* Writes a trace and a plan that fits to files. */
@@ -371,24 +377,27 @@ static void test_large_updates(void)
     trace_free(trace);
 }
 
-/* The device uses three tensors in turn, and has room for two and a half. */
-static struct trace *trace_with_turns(void)
+/* The device uses `tensors` tensors of 4 MB in turn, `rounds` times, and then as many others. */
+static struct trace *trace_with_turns(uint32_t tensors, uint32_t rounds, uint32_t phases)
 {
-    struct trace *trace = trace_of(3, 1000000, 3, 3);
+    uint32_t uses = tensors * rounds;
+    struct trace *trace = trace_of(phases * tensors, 1000000, phases * uses, phases * uses);
     trace->list_element_bytes[TRACE_GRAD] = 0;
-    for (uint32_t t = 0; t < 3; t++)
-        add_operator(trace, "use", TRACE_FORWARD, TRACE_ON_DEVICE, 1,
-                     (struct trace_access){t, TRACE_PARAM, TRACE_READ});
+    for (uint32_t i = 0; i < phases * uses; i++)
+        add_operator(
+            trace, "use", TRACE_FORWARD, TRACE_ON_DEVICE, 1,
+            (struct trace_access){i / uses * tensors + i % tensors, TRACE_PARAM, TRACE_READ});
     trace_sum_buffers(trace);
     return trace;
 }
 
-/* Beside the tensor that is used, one other stays, and not one and a half. */
+/* The device has room for two and a half of three tensors. Beside the tensor that is used, one
+ * other stays, and not one and a half. */
 static void test_whole_units(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     g_autoptr(GError) error = NULL;
-    struct trace *trace = trace_with_turns(), *placed;
+    struct trace *trace = trace_with_turns(3, 1, 1), *placed;
     g_assert_true(trace_check(trace, "the test's", &error));
     struct plan *plan = search(trace, "84%", random, &placed);
     const struct certificate_source source = {"time", NULL, NULL, LINK, trace};
@@ -417,6 +426,39 @@ static void test_whole_units(void)
     trace_free(trace);
 }
 
+/* The device has room for four of eight tensors, and uses four of them again and again, then the
+ * other four. If the host has room for five only, three never leave the device, so that not all of
+ * those that it uses fit. */
+static void test_memory_of_the_host(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    g_autoptr(GError) error = NULL;
+    struct trace *trace = trace_with_turns(4, 5, 2), *placed;
+    struct plan *plan = search_within(trace, "50%", 20000000, random, &placed);
+    const struct certificate_source source = {"time", NULL, NULL, LINK, trace};
+    g_assert_true(certificate_make(plan, placed, &source, &error));
+    struct certificate_time *time = &plan->certificate->time;
+    uint64_t *price = &time->cases[0].host_bytes;
+    g_assert_cmpuint(plan->predicted.h2d_bytes, >, 32000000);  /* eight fetches */
+    g_assert_cmpuint(3 * time->bound, >=, 2 * time->achieved); /* without the price, not half */
+    g_assert_cmpuint(*price, >, 0);
+    g_assert_true(certificate_check(plan, placed, trace, &error));
+
+    for (int half = 0; half < 2; half++) {
+        uint64_t before = *price, budget = plan->host_budget;
+        *price = half ? before / 2 : before;
+        plan->host_budget = half ? budget : UINT64_MAX;
+        g_assert_false(certificate_check(plan, placed, trace, &error));
+        g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_INVALID));
+        g_clear_error(&error);
+        *price = before;
+        plan->host_budget = budget;
+    }
+    plan_free(plan);
+    trace_free(placed);
+    trace_free(trace);
+}
+
 static void test_cases_are_read_back(void)
 {
     struct certificate_window windows[] = {
@@ -426,7 +468,7 @@ static void test_cases_are_read_back(void)
     struct certificate certificate = {
         .time = {.branches = {7},
                  .branch_count = 1,
-                 .cases = {{windows, 2, NULL, 0}, {windows, 1, &chain, 1}}}};
+                 .cases = {{windows, 2, NULL, 0, 6}, {windows, 1, &chain, 1, 0}}}};
     const char *reason = NULL;
     json_t *json = certificate_to_json(&certificate);
     struct certificate *read = certificate_from_json(json, 1, &reason);
@@ -440,6 +482,7 @@ static void test_cases_are_read_back(void)
     g_assert_cmpuint(read->time.cases[0].windows[1].unit, ==, 8);
     g_assert_cmpuint(read->time.cases[0].windows[1].whole, ==, 9);
     g_assert_cmpuint(read->time.cases[0].chain_count, ==, 0);
+    g_assert_cmpuint(read->time.cases[0].host_bytes, ==, 6);
     g_assert_cmpuint(read->time.cases[1].window_count, ==, 1);
     g_assert_cmpuint(read->time.cases[1].chains[0].to, ==, 4);
     certificate_free(read);
@@ -491,6 +534,7 @@ int main(int argc, char **argv)
     g_test_add_func("/certificate/chains", test_chains);
     g_test_add_func("/certificate/large_updates", test_large_updates);
     g_test_add_func("/certificate/whole_units", test_whole_units);
+    g_test_add_func("/certificate/memory_of_the_host", test_memory_of_the_host);
     g_test_add_func("/certificate/cases_are_read_back", test_cases_are_read_back);
     g_test_add_func("/certificate/faults_are_not_written", test_faults_are_not_written);
     return g_test_run();

@@ -124,11 +124,24 @@ static void check_mix(const struct fixture *f, const struct placement *placement
     }
 }
 
+/* Each group whose tensors are together is where most of it is in the mix. */
+static void check_chosen(const struct fixture *f)
+{
+    g_autofree double *mixed = g_new0(double, f->layout->group_count);
+    for (uint32_t t = 0; t < f->trace->tensor_count; t++)
+        mixed[group_of(f, t)] += f->mix[t] * (double)f->trace->tensors[t].elements;
+    for (uint32_t g = 0; g < f->layout->group_count; g++)
+        if (f->on_host[g] != 2)
+            g_assert_cmpint(f->on_host[g], ==, mixed[g] > (double)f->elements[g] / 2);
+}
+
 static struct placement random_placement(const struct fixture *f, GRand *random)
 {
     uint8_t pattern = (uint8_t)g_rand_int_range(random, PLACEMENT_SPREAD, PLACEMENT_PATTERNS);
     uint16_t parts = (uint16_t)g_rand_int_range(random, 0, PLACEMENT_PARTS + 1);
     uint16_t tail = g_rand_boolean(random) ? (uint16_t)g_rand_int_range(random, 0, parts + 1) : 0;
+    if (pattern == PLACEMENT_CHOSEN)
+        return (struct placement){pattern, PLACEMENT_PARTS / 2, 0, f->mix};
     return (struct placement){pattern, parts, tail, pattern == PLACEMENT_MIXED ? f->mix : NULL};
 }
 
@@ -141,7 +154,9 @@ static void test_shares(void)
         struct placement placement = random_placement(&f, random);
         place(&f, &placement);
         check_tail(&f, &placement);
-        if (placement.pattern != PLACEMENT_MIXED)
+        if (placement.pattern == PLACEMENT_CHOSEN)
+            check_chosen(&f);
+        else if (placement.pattern != PLACEMENT_MIXED)
             check_share(&f, &placement);
         else if (!placement.tail)
             check_mix(&f, &placement);

@@ -445,6 +445,46 @@ static void test_offload_only(void)
     tear_down(&f);
 }
 
+/* If the host cannot hold the activations of all layers, it holds those of the last ones, and the
+ * first ones are recomputed. */
+static void test_host_shares(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(7);
+    g_autoptr(GError) error = NULL;
+    uint8_t every[LAYERS] = {1, 1, 1, 1};
+    struct fixture f;
+    set_up(&f, random);
+    costs_free(f.costs);
+    f.costs = costs_new(f.platform, "h2d=200GB/s,d2h=200GB/s", &error);
+    struct trace *kept = synthesise(&f, 8, 1, NULL, NULL);
+    struct trace *held = synthesise(&f, 8, 1, every, every);
+    g_autoptr(GPtrArray) a_tensor = layout_list_parse("256B", NULL, kept, &error);
+    f.options.layouts = a_tensor;
+    f.options.objective = OBJECTIVE_TIME;
+    f.options.costs = f.costs;
+    f.options.platform = f.platform;
+    f.options.device_budget = requirement_device_bytes(held, &f.options, &error) * 3 / 2;
+    struct variants_result *plenty = variants_search(kept, &f.options, OFFLOAD, &error);
+    g_assert_no_error(error);
+    g_assert_cmpint(plenty->best->plan->choices->recompute[0], ==, 0);
+    g_assert_cmpint(plenty->best->plan->choices->offload[0], ==, 1);
+
+    f.options.host_budget = layout_slot_bytes(plenty->best->plan->layout) * 7 / 10;
+    struct variants_result *scarce = variants_search(kept, &f.options, OFFLOAD, &error);
+    g_assert_no_error(error);
+    const struct plan *plan = scarce->best->plan;
+    g_assert_cmpint(plan->choices->recompute[0], ==, 1);
+    g_assert_cmpint(plan->choices->recompute[LAYERS - 1], ==, 0);
+    g_assert_cmpint(plan->choices->offload[LAYERS - 1], ==, 1);
+    verify_plan(plan, scarce->best->trace, f.costs, NULL, &error);
+    g_assert_no_error(error);
+    variants_result_free(scarce);
+    variants_result_free(plenty);
+    trace_free(held);
+    trace_free(kept);
+    tear_down(&f);
+}
+
 /* Smaller micro-batches take less room. Sizes in between are compared, and those of a measured run
  * are unknown. */
 static void test_micro_batches(void)
@@ -489,6 +529,7 @@ int main(int argc, char **argv)
     g_test_add_func("/variants/only-way", test_only_way);
     g_test_add_func("/variants/split-masters", test_split_masters);
     g_test_add_func("/variants/offload-only", test_offload_only);
+    g_test_add_func("/variants/host-shares", test_host_shares);
     g_test_add_func("/variants/micro-batches", test_micro_batches);
     return g_test_run();
 }
