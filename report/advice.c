@@ -379,11 +379,11 @@ static void add_peak(struct contents *contents, const struct trace *trace, const
         return;
     g_autofree char *activations = size_format(room->activations);
     g_autofree char *peak = size_format(room->before);
+    g_autofree char *busiest = caption_name(trace->operators[room->peak].name);
     g_autofree char *share = text_number("%.0f",
                                          100 * (double)room->activations / (double)room->before);
     advice_append(
-        contents, 0, "memory",
-        g_strdup_printf("%s sets the peak of device memory", trace->operators[room->peak].name),
+        contents, 0, "memory", g_strdup_printf("%s sets the peak of device memory", busiest),
         g_strdup_printf("Of the %s in use, %s (%s %%) are activations and workspaces. Recomputing "
                         "the activations of some layers leaves this room to chunks: --recompute of "
                         "pstar-run, or what pstar-plan chooses.",

@@ -111,6 +111,7 @@ static void add_chunk_size(struct contents *contents, const struct sweep_file *s
     g_autofree char *less = advice_gain((double)figures_traffic(&best->figures),
                                         (double)figures_traffic(&used->figures));
     g_autofree char *moved = size_format(figures_traffic(&used->figures));
+    g_autofree char *maker = caption_name(configuration->maker);
     g_autofree char *step = text_difference(best->figures.iteration_seconds,
                                             used->figures.iteration_seconds);
     advice_append(
@@ -120,7 +121,7 @@ static void add_chunk_size(struct contents *contents, const struct sweep_file *s
                         then),
         g_strdup_printf("With %s the step moves %s. Of the sizes in the sweep, %s moves the least. "
                         "The step time changes by: %s. pstar-run takes the size as --chunk-size.",
-                        configuration->maker, moved, then, step),
+                        maker, moved, then, step),
         NULL);
 }
 

@@ -264,7 +264,8 @@ unsigned prediction_equal_counts(const struct prediction *prediction, unsigned *
     unsigned equal = 0;
     *of = 0;
     for (const struct plan_figure *figure = plan_figure_table; figure->name; figure++) {
-        if (figure->unit == FIGURE_SECONDS)
+        if (figure->unit == FIGURE_SECONDS ||
+            figures_lack(&prediction->predicted, &prediction->measured, figure))
             continue;
         ++*of;
         equal += figures_value(&prediction->predicted, figure) ==

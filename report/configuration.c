@@ -1,5 +1,6 @@
 #include "report/configuration.h"
 
+#include "report/plot.h"
 #include "traces/size.h"
 
 struct configuration configuration_of_plan(const struct plan *plan)
@@ -70,9 +71,9 @@ bool configuration_same(const struct configuration *a, const struct configuratio
 
 char *configuration_short_label(const struct configuration *configuration)
 {
-    const char *maker = configuration->maker ? configuration->maker : "unknown";
+    g_autofree char *maker = caption_name(configuration->maker ? configuration->maker : "unknown");
     g_autofree char *sizes = chunk_spread_format(&configuration->chunks);
-    return sizes ? g_strdup_printf("%s, %s chunks", maker, sizes) : g_strdup(maker);
+    return sizes ? g_strdup_printf("%s, %s chunks", maker, sizes) : g_steal_pointer(&maker);
 }
 
 char *configuration_label(const struct configuration *configuration)

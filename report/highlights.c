@@ -20,14 +20,15 @@ static void add_peak(struct contents *contents)
         return;
     const struct replayed *replayed = &g_array_index(contents->replays, struct replayed, 0);
     const struct memory *memory = replayed->memory;
-    const struct trace_operator *busiest = &replayed->plan->trace->trace->operators[memory->peak];
+    const struct trace *trace = replayed->plan->trace->trace;
+    g_autofree char *name = caption_name(trace->operators[memory->peak].name);
     uint64_t device_budget = replayed->plan->plan->device_budget;
     g_autofree char *size = size_format(device_budget);
     g_autofree char *budget = device_budget == UINT64_MAX
                                   ? g_strdup("without a budget")
                                   : g_strdup_printf("of a budget of %s", size);
     add(contents, "Peak device memory", size_format(memory_total(&memory->moments[memory->peak])),
-        g_strdup_printf("%s, at %s", budget, busiest->name));
+        g_strdup_printf("%s, at %s", budget, name));
 }
 
 /* Compares the traffic of the plan with the least traffic of the sweeps at the same memory. */

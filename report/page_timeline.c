@@ -189,7 +189,8 @@ static void append_caption(GString *html, const struct tracks *tracks, const cha
                               ? "Operators one after another, each with its own duration, "
                           : tracks->measured ? "Measured, "
                                              : "Simulated, ");
-    text_append_html(html, tracks->origin);
+    g_autofree char *origin = caption_name(tracks->origin);
+    text_append_html(html, origin);
     g_string_append(html, ". ");
     if (!tracks->operators_only)
         g_string_append(html,

@@ -124,26 +124,23 @@ static char *replaced(const char *line, const char *pattern, const char *with)
     return g_regex_replace_literal(regex, line, -1, 0, with, 0, NULL);
 }
 
-/* Adapts a line for characters. Grids and background rectangles would hide the data, so they are
- * left out. Boxes are drawn as outlines, because all fills look the same. Small offsets of labels
- * are removed, because they would put labels on the key. */
+/* Adapts a line for characters. Grids, background rectangles and the area between two lines would
+ * hide the data, so they are left out; of the area, dots remain. Small offsets of labels are
+ * removed, because they would put labels on the key. */
 static void append_as_text(GString *script, const char *line)
 {
     if (g_str_has_prefix(line, "set grid ") || g_str_has_prefix(line, "set object rectangle "))
         return;
-    g_autofree char *text = strstr(line, "with box")
-                                ? replaced(line, "fs [a-z0-9. ]*border", "fs empty border")
+    g_autofree char *text = strstr(line, "with filledcurves")
+                                ? replaced(line, "with filledcurves.*notitle", "with dots notitle")
                             : strstr(line, "set xlabel ") ? replaced(line, " offset [0-9.,]+", "")
                                                           : g_strdup(line);
     g_string_append_printf(script, "%s\n", text);
 }
 
-/* gnuplot 5 fills areas with X; version 6 must be told to. */
 static void append_text_terminal(GString *script, int lines)
 {
-    g_string_append_printf(script,
-                           "page = 4\nset terminal dumb noenhanced size %d,%d\n"
-                           "if (GPVAL_VERSION >= 6) { set terminal dumb fillchar 'X' }\n",
+    g_string_append_printf(script, "page = 4\nset terminal dumb noenhanced size %d,%d\n",
                            PLOT_COLUMNS, lines);
 }
 
@@ -249,6 +246,11 @@ bool plot_draw_text(const struct plot *plot, const char *folder, const char *gnu
     if (drawn)
         g_string_append_printf(text, "%s\n%s%s\n\n", title, drawn, caption);
     return drawn != NULL;
+}
+
+char *caption_name(const char *name)
+{
+    return text_shortened(name, 60);
 }
 
 void text_append_shade(GString *text, double share)
@@ -370,6 +372,15 @@ const char *palette_list(enum trace_list list)
     return colours[list];
 }
 
+const char *palette_glyph(enum trace_list list)
+{
+    static const char *const glyphs[] = {
+        [TRACE_PARAM] = "█",   [TRACE_GRAD] = "▓",       [TRACE_MASTER] = "#",
+        [TRACE_EXP_AVG] = "░", [TRACE_EXP_AVG_SQ] = "▚", [TRACE_ACTIVATION] = "▞",
+    };
+    return glyphs[list];
+}
+
 const char *palette_track(enum track track)
 {
     static const char *const colours[TRACKS] = {
@@ -467,23 +478,30 @@ double curve_most(const GArray *curve)
     return most;
 }
 
-void curve_append_data(GString *data, const GArray *curve, double seconds, guint columns)
+void curve_columns(const GArray *curve, double seconds, guint columns, double *most)
 {
     double level = NAN, width = seconds / columns;
     guint next = 0;
     for (guint c = 0; c < columns; c++) {
-        double most = level;
+        most[c] = level;
         for (; next < curve->len &&
                g_array_index(curve, struct curve_point, next).time < (c + 1) * width;
              next++) {
             level = g_array_index(curve, struct curve_point, next).value;
-            most = isnan(most) ? level : MAX(most, level);
-        }
-        for (guint edge = 0; edge < 2; edge++) {
-            axis_append(data, (c + edge) * width);
-            g_string_append_c(data, ' ');
-            axis_append(data, most);
-            g_string_append_c(data, '\n');
+            most[c] = fmax(most[c], level);
         }
     }
+}
+
+void curve_append_data(GString *data, const GArray *curve, double seconds, guint columns)
+{
+    g_autofree double *most = g_new(double, columns);
+    curve_columns(curve, seconds, columns, most);
+    for (guint c = 0; c < columns; c++)
+        for (guint edge = 0; edge < 2; edge++) {
+            axis_append(data, (c + edge) * (seconds / columns));
+            g_string_append_c(data, ' ');
+            axis_append(data, most[c]);
+            g_string_append_c(data, '\n');
+        }
 }

@@ -45,8 +45,43 @@ bool plot_draw(struct plot *plot, const char *folder, const char *gnuplot, GErro
 bool plot_draw_text(const struct plot *plot, const char *folder, const char *gnuplot, GString *text,
                     GError **error);
 
+/* Returns the name of a file or an operator as captions say it: at most 60 characters, with "…" for
+ * the rest. Free with g_free. */
+char *caption_name(const char *name);
+
 /* Appends a character for a share in [0, 1]: the greater, the denser. */
 void text_append_shade(GString *text, double share);
+
+/* Appends a line with the names of the phases (struct track_phase) above the columns in which they
+ * begin. `duration` is `columns` wide, behind `head` spaces. */
+void text_append_phases(GString *text, const GArray *phases, double duration, int head,
+                        int columns);
+
+#define AREAS_MOST 8
+
+/* Areas over time, to be drawn as characters (report/plot_areas.c). */
+struct areas {
+    unsigned count;
+    const char *names[AREAS_MOST], *glyphs[AREAS_MOST]; /* one character each; set by the caller */
+    double duration, top;                               /* of the axes */
+    double *edges;         /* the upper edges of each column's areas; see areas_add */
+    double line;           /* bytes; < 0 if there is no line */
+    const char *line_name; /* of a line across; set with `line` */
+    const char *mark;      /* may be NULL */
+    double mark_at;        /* the time at which `mark` points */
+};
+
+/* Free with areas_free. */
+struct areas *areas_new(unsigned count, double duration, double top);
+void areas_free(struct areas *areas);
+
+/* Adds what happened between two times: the areas' upper edges[count] in bytes. An area is drawn
+ * where no area before it reaches. Where several times share a column, the one with the greatest
+ * edge is drawn. */
+void areas_add(struct areas *areas, double start, double end, const double *edges);
+
+/* Appends the picture with its axes and its key. If not `timed`, the time counts moments. */
+void areas_append_text(GString *text, const struct areas *areas, const GArray *phases, bool timed);
 
 struct axis_unit {
     const char *name; /* "GiB", "ms" */
@@ -88,6 +123,13 @@ void axis_append_size_tics(GString *script, const GArray *sizes, double pixels, 
 
 const char *palette_list(enum trace_list list);
 
+/* The characters that stand for the colours in a terminal. */
+#define GLYPH_NON_MODEL "▒"
+#define GLYPH_TWICE     ":"
+#define GLYPH_WHOLE     "░"
+#define GLYPH_PART      "█"
+const char *palette_glyph(enum trace_list list);
+
 /* Returns the colour of a faster link. Numbers start at 1. */
 const char *palette_link(unsigned number);
 
@@ -110,6 +152,10 @@ void phase_bands_append(GString *drawing, const GArray *phases, double duration)
 
 /* Returns the greatest value, or 0 if the curve is empty. */
 double curve_most(const GArray *curve);
+
+/* Sets most[columns] to the greatest value in each of `columns` equal parts of the step, NAN before
+ * the first point. */
+void curve_columns(const GArray *curve, double seconds, guint columns, double *most);
 
 /* Appends a block of gnuplot data: for each of `columns` equal parts of the step its time in
  * seconds and its greatest value, drawn as steps. */

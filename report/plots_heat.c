@@ -255,10 +255,11 @@ struct plot *plot_heat(const struct sweep_file *sweep, const struct sweep_measur
     plot->alt = g_strdup_printf("A grid of %u chunk sizes by %u device memories. Cells are darker "
                                 "where %s is less, and empty where nothing fits.",
                                 grid.sizes->len, grid.budgets->len, measure->name);
+    g_autofree char *origin = caption_name(sweep->origin);
     plot->caption = g_strdup_printf(
         "The best of all policies and strategies of %s. Darker is less. Cells are "
         "empty where nothing fits. The star is the plan, at its typical chunk size.%s",
-        sweep->origin, grid.left_out);
+        origin, grid.left_out);
     sweep_grid_clear(&grid);
     return plot;
 }

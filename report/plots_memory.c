@@ -109,6 +109,47 @@ static void append_device_stack(GString *drawing, const struct device_parts *dev
                     "points pt 7 ps 0.7 lc rgb ink notitle\n");
 }
 
+/* Names the areas of the lists, from the bottom up. */
+static void name_areas(struct areas *areas, unsigned count, const enum trace_list *lists)
+{
+    for (unsigned p = 0; p < count; p++) {
+        areas->names[p] = trace_list_name(lists[p]);
+        areas->glyphs[p] = palette_glyph(lists[p]);
+    }
+}
+
+/* Draws the stack in characters. */
+static void append_device_text(GString *text, const struct input_plan *input,
+                               const struct memory *memory, bool budget_shown)
+{
+    const struct device_parts parts = device_parts_of(input->plan);
+    const struct memory_moment *peak = &memory->moments[memory->peak];
+    double budget = (double)input->plan->device_budget, greatest = (double)memory_total(peak);
+    struct areas *areas = areas_new(parts.count + 1, memory_duration(memory),
+                                    1.1 * (budget_shown ? fmax(greatest, budget) : greatest));
+    g_autofree char *size = size_format(memory_total(peak));
+    g_autofree char *mark = g_strdup_printf("peak %s: %s", size,
+                                            input->trace->trace->operators[memory->peak].name);
+    name_areas(areas, parts.count, parts.lists);
+    areas->names[parts.count] = "non-model data";
+    areas->glyphs[parts.count] = GLYPH_NON_MODEL;
+    areas->line = budget_shown ? budget : -1;
+    areas->line_name = "budget";
+    areas->mark = mark;
+    areas->mark_at = (peak->start + peak->end) / 2;
+    for (uint32_t m = 0; m < memory->moment_count; m++) {
+        const struct memory_moment *moment = &memory->moments[m];
+        double edges[AREAS_MOST] = {0}, sum = 0;
+        for (unsigned p = 0; p < parts.count; p++)
+            edges[p] = sum += (double)moment->list_bytes[parts.lists[p]];
+        edges[parts.count] = (double)memory_total(moment);
+        areas_add(areas, moment->start, moment->end, edges);
+    }
+    g_autoptr(GArray) phases = memory_phases(memory);
+    areas_append_text(text, areas, phases, memory->timed);
+    areas_free(areas);
+}
+
 static void append_axes(struct plot *plot, const struct memory *memory, uint64_t budget,
                         bool budget_shown)
 {
@@ -140,8 +181,10 @@ static void append_axes(struct plot *plot, const struct memory *memory, uint64_t
 /* Returns a sentence about the time axis. */
 static char *times_text(const struct memory *memory)
 {
-    if (memory->timed_by)
-        return g_strdup_printf(" The times are those of %s.", memory->timed_by);
+    if (memory->timed_by) {
+        g_autofree char *timed_by = caption_name(memory->timed_by);
+        return g_strdup_printf(" The times are those of %s.", timed_by);
+    }
     return g_strdup(
         memory->waits   ? " The time is that of the plan's prediction; its waiting is drawn "
                           "where its copies take longer than its operators. The plan's "
@@ -155,14 +198,15 @@ static void describe_device(struct plot *plot, const struct input_plan *input,
 {
     const struct trace *trace = input->trace->trace;
     const struct memory_moment *peak = &memory->moments[memory->peak];
-    const struct trace_operator *busiest = &trace->operators[memory->peak];
     g_autofree char *total = size_format(memory_total(peak));
     g_autofree char *chunks = size_format(peak->chunk_bytes);
     g_autofree char *non_model = size_format(peak->non_model_bytes);
     g_autofree char *budget = size_format(input->plan->device_budget);
     g_autofree char *duration = memory->timed ? text_seconds(memory_duration(memory))
                                               : g_strdup("unknown time");
-    g_autofree char *where = g_strdup_printf("moment %u, %s", memory->peak, busiest->name);
+    g_autofree char *file = caption_name(input->path),
+                    *busiest = caption_name(trace->operators[memory->peak].name);
+    g_autofree char *where = g_strdup_printf("moment %u, %s", memory->peak, busiest);
     g_autofree char *times = times_text(memory);
     plot->alt = g_strdup_printf(
         "Stacked areas over one iteration of %s: the bytes of each chunk list, with non-model data "
@@ -172,7 +216,7 @@ static void describe_device(struct plot *plot, const struct input_plan *input,
         "Device memory under %s while each operator runs: chunks by list, with activations and "
         "workspaces (non-model data) on top. The peak is %s (%s in chunks, %s non-model) at "
         "%s.%s%s",
-        input->path, total, chunks, non_model, where, times,
+        file, total, chunks, non_model, where, times,
         budget_shown ? "" : " The budget is higher than the picture.");
 }
 
@@ -193,6 +237,7 @@ struct plot *plot_memory(const struct input_plan *plan, const struct memory *mem
     phase_bands_append(plot->drawing, phases, memory_duration(memory));
     append_peak(plot->drawing, plan->trace->trace, memory);
     append_device_stack(plot->drawing, &device_parts, budget_shown);
+    append_device_text(plot->text, plan, memory, budget_shown);
     describe_device(plot, plan, memory, budget_shown);
     return plot;
 }
@@ -265,6 +310,28 @@ static void append_host_stack(GString *drawing, const struct host_parts *host_pa
                              "'pinned pool'\n");
 }
 
+static void append_host_text(GString *text, const struct host_parts *parts,
+                             const struct memory *memory, const GArray *phases)
+{
+    struct areas *areas = areas_new(parts->count + 1, memory_duration(memory),
+                                    1.1 * (double)memory->host_pool_bytes);
+    name_areas(areas, parts->count, parts->lists);
+    areas->names[parts->count] = "also on the device";
+    areas->glyphs[parts->count] = GLYPH_TWICE;
+    areas->line = (double)memory->host_pool_bytes;
+    areas->line_name = "pinned pool";
+    for (uint32_t m = 0; m < memory->moment_count; m++) {
+        const struct memory_moment *moment = &memory->moments[m];
+        double edges[AREAS_MOST] = {0}, sum = 0;
+        for (unsigned p = 0; p < parts->count; p++)
+            edges[p] = sum += (double)moment->host_slot_bytes[parts->lists[p]];
+        edges[parts->count] = sum + (double)moment->host_twice_bytes;
+        areas_add(areas, moment->start, moment->end, edges);
+    }
+    areas_append_text(text, areas, phases, memory->timed);
+    areas_free(areas);
+}
+
 static void describe_host(struct plot *plot, const struct input_plan *input,
                           const struct memory *memory)
 {
@@ -272,6 +339,7 @@ static void describe_host(struct plot *plot, const struct input_plan *input,
     for (uint32_t m = 0; m < memory->moment_count; m++)
         most = MAX(most, memory->moments[m].host_twice_bytes);
     g_autofree char *pool = size_format(memory->host_pool_bytes), *twice = size_format(most);
+    g_autofree char *file = caption_name(input->path);
     plot->alt = g_strdup_printf(
         "Stacked areas over one iteration: the host slots of each chunk list, and those of chunks "
         "that are also on the device. A dashed line is the pinned pool of %s.",
@@ -280,7 +348,7 @@ static void describe_host(struct plot *plot, const struct input_plan *input,
         "The pinned pool of %s is %s. No chunk is in pageable memory or on NVMe. Coloured areas "
         "are chunks that are only in host memory. Up to %s of the slots belong to chunks that are "
         "on the device at the time; these slots are kept for their return.",
-        input->path, pool, twice);
+        file, pool, twice);
 }
 
 /* Bytes that change by less than this share of their most make a flat picture. */
@@ -330,6 +398,7 @@ struct plot *plot_host(const struct input_plan *plan, const struct memory *memor
     g_autoptr(GArray) phases = memory_phases(memory);
     phase_bands_append(plot->drawing, phases, duration);
     append_host_stack(plot->drawing, &host_parts);
+    append_host_text(plot->text, &host_parts, memory, phases);
     describe_host(plot, plan, memory);
     return plot;
 }
@@ -378,6 +447,25 @@ static void append_non_model_data(GString *data, const struct trace *trace, cons
     }
 }
 
+static void append_non_model_text(GString *text, const struct trace *trace, const double *starts,
+                                  uint32_t peak, const GArray *phases, bool timed)
+{
+    struct areas *areas = areas_new(1, starts[trace->operator_count],
+                                    1.1 * (double)trace->non_model_bytes[peak]);
+    g_autofree char *size = size_format(trace->non_model_bytes[peak]);
+    g_autofree char *mark = g_strdup_printf("peak %s: %s", size, trace->operators[peak].name);
+    areas->names[0] = "non-model data";
+    areas->glyphs[0] = GLYPH_NON_MODEL;
+    areas->mark = mark;
+    areas->mark_at = (starts[peak] + starts[peak + 1]) / 2;
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const double edge = (double)trace->non_model_bytes[m];
+        areas_add(areas, starts[m], starts[m + 1], &edge);
+    }
+    areas_append_text(text, areas, phases, timed);
+    areas_free(areas);
+}
+
 static uint32_t find_peak(const struct trace *trace)
 {
     uint32_t peak = 0;
@@ -393,14 +481,16 @@ static void describe_non_model(struct plot *plot, const struct input_trace *inpu
     const struct trace *trace = input->trace;
     g_autofree char *most = size_format(trace->non_model_bytes[peak]);
     g_autofree char *model = size_format(trace_model_bytes(trace));
+    g_autofree char *file = caption_name(input->path),
+                    *busiest = caption_name(trace->operators[peak].name);
     plot->alt = g_strdup_printf(
         "Area over one iteration: bytes of activations and workspaces. The peak, %s, is at %s.",
-        most, trace->operators[peak].name);
+        most, busiest);
     plot->caption =
         g_strdup_printf("%s: activations and workspaces while each operator runs. The peak is %s, "
                         "at moment %u, %s. The model data takes %s more; a plan decides which part "
                         "of it is on the device at each moment.%s",
-                        input->path, most, peak, trace->operators[peak].name, model,
+                        file, most, peak, busiest, model,
                         timed ? " The time axis shows operators only, without waiting for copies."
                               : " The trace has no durations, so all operators are equally wide.");
 }
@@ -442,6 +532,7 @@ struct plot *plot_non_model(const struct input_trace *input, unsigned number)
                     "'" PALETTE_NON_MODEL "' fs solid noborder notitle, \\\n"
                     "        '+' using (peak_at/second):(most/byte) every ::0::0 with points pt 7 "
                     "ps 0.7 lc rgb ink notitle\n");
+    append_non_model_text(plot->text, trace, starts, peak, phases, timed);
     describe_non_model(plot, input, peak, timed);
     return plot;
 }
@@ -450,20 +541,20 @@ struct plot *plot_non_model(const struct input_trace *input, unsigned number)
 
 struct level {
     enum curve curve;
-    const char *label, *colour;
+    const char *label, *colour, *glyph;
 };
 
 static const struct level device_levels[] = {
-    {CURVE_DEVICE_USED, "in use by all processes (NVML)", "#9aa5b1"},
-    {CURVE_ALLOCATED, "allocated by the program", "#0072b2"},
-    {CURVES, NULL, NULL},
+    {CURVE_DEVICE_USED, "in use by all processes (NVML)", "#9aa5b1", GLYPH_WHOLE},
+    {CURVE_ALLOCATED, "allocated by the program", "#0072b2", GLYPH_PART},
+    {CURVES, NULL, NULL, NULL},
 };
 
 static const struct level host_levels[] = {
-    {CURVE_RESIDENT, "resident: pageable and pinned", "#9aa5b1"},
-    {CURVE_MANAGED, "managed", "#009e73"},
-    {CURVE_PINNED, "pinned", "#e69f00"},
-    {CURVES, NULL, NULL},
+    {CURVE_RESIDENT, "resident: pageable and pinned", "#9aa5b1", GLYPH_WHOLE},
+    {CURVE_MANAGED, "managed", "#009e73", GLYPH_NON_MODEL},
+    {CURVE_PINNED, "pinned", "#e69f00", GLYPH_PART},
+    {CURVES, NULL, NULL, NULL},
 };
 
 static double most_of(const struct tracks *tracks, const struct level *levels)
@@ -512,6 +603,32 @@ static void append_plot(struct plot *plot, const struct tracks *tracks, const st
     g_string_append_c(plot->drawing, '\n');
 }
 
+/* Parts lie before the whole here, which is their last area. */
+static void append_levels_text(GString *text, const struct tracks *tracks,
+                               const struct level *levels, double most)
+{
+    double edges[LEVEL_COLUMNS][AREAS_MOST], column[LEVEL_COLUMNS];
+    const struct level *known[AREAS_MOST];
+    unsigned count = 0;
+    for (; levels->label; levels++)
+        if (tracks->curves[levels->curve]->len)
+            known[count++] = levels;
+    struct areas *areas = areas_new(count, tracks->seconds, 1.1 * most);
+    for (unsigned a = 0; a < count; a++) {
+        const struct level *level = known[count - 1 - a];
+        areas->names[a] = level->label;
+        areas->glyphs[a] = level->glyph;
+        curve_columns(tracks->curves[level->curve], tracks->seconds, LEVEL_COLUMNS, column);
+        for (unsigned c = 0; c < LEVEL_COLUMNS; c++)
+            edges[c][a] = column[c];
+    }
+    for (unsigned c = 0; c < LEVEL_COLUMNS; c++)
+        areas_add(areas, tracks->seconds * c / LEVEL_COLUMNS,
+                  tracks->seconds * (c + 1) / LEVEL_COLUMNS, edges[c]);
+    areas_append_text(text, areas, tracks->phases, true);
+    areas_free(areas);
+}
+
 static struct plot *plot_levels(const struct tracks *tracks, const struct level *levels,
                                 const char *stem, const char *what, unsigned number)
 {
@@ -536,10 +653,11 @@ static struct plot *plot_levels(const struct tracks *tracks, const struct level 
                            name, byte.name, second.name);
     phase_bands_append(plot->drawing, tracks->phases, tracks->seconds);
     append_plot(plot, tracks, levels, said);
+    append_levels_text(plot->text, tracks, levels, most);
     plot->alt = g_strdup_printf("Areas over a step: %s.", said->str);
-    plot->caption =
-        g_strdup_printf("%s: %s. Allocations made before the recording began are missing.",
-                        tracks->origin, said->str);
+    g_autofree char *origin = caption_name(tracks->origin);
+    plot->caption = g_strdup_printf(
+        "%s: %s. Allocations made before the recording began are missing.", origin, said->str);
     return plot;
 }
 

@@ -304,7 +304,8 @@ static void describe_run_time(struct plot *plot, const GPtrArray *runs)
             continue;
         g_autofree char *length = text_seconds(measured.iteration_seconds);
         g_autofree char *waits = text_seconds(measured.stall_seconds);
-        g_string_append_printf(said, " %s: %s, of which %s waiting.", run->origin, length, waits);
+        g_autofree char *origin = caption_name(run->origin);
+        g_string_append_printf(said, " %s: %s, of which %s waiting.", origin, length, waits);
     }
     plot->alt = g_strdup_printf("Time of each step, and how much of it the device waited. Medians "
                                 "from the third step on:%s",

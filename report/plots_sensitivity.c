@@ -183,11 +183,12 @@ struct plot *plot_sensitivity(const struct sweep_file *sweep, const GPtrArray *f
     g_autofree char *memory = memory_text(sweep, budgets);
     g_autoptr(GString) said = g_string_new(memory);
     append_links(said, sweep, budgets, faster);
+    g_autofree char *origin = caption_name(sweep->origin);
     plot->alt = g_strdup_printf("The time of the best step by device memory, one line per link. "
                                 "The lowest line is a link that takes no time. %s",
                                 said->str);
     plot->caption = g_strdup_printf(
         "The fastest of all policies, strategies and chunk sizes of %s with each memory. %s",
-        sweep->origin, said->str);
+        origin, said->str);
     return plot;
 }

@@ -298,24 +298,6 @@ static void append_axes(struct plot *plot, const struct tracks *tracks, unsigned
                            bands, second.name);
 }
 
-/* Appends a line with the names of the phases above the columns in which they begin. */
-static void append_phase_names(GString *text, const struct tracks *tracks)
-{
-    GString *line = g_string_new(NULL);
-    for (guint i = 0; i < tracks->phases->len; i++) {
-        const struct track_phase *phase = &g_array_index(tracks->phases, struct track_phase, i);
-        gsize at = TEXT_NAME + (gsize)(TEXT_COLUMNS * phase->start / tracks->seconds);
-        const char *name = trace_phase_name(phase->phase);
-        gsize end = TEXT_NAME + (gsize)(TEXT_COLUMNS * phase->end / tracks->seconds);
-        if (line->len > at || at + 1 + strlen(name) > end)
-            continue;
-        g_string_append_printf(line, "%*s|%s", (int)(at - line->len), "", name);
-    }
-    if (line->len)
-        g_string_append_printf(text, "%s\n", line->str);
-    g_string_free(line, TRUE);
-}
-
 static void append_text_axis(GString *text, const struct tracks *tracks)
 {
     g_autofree char *length = text_seconds(tracks->seconds);
@@ -327,7 +309,7 @@ static void append_busy_text(GString *text, const struct tracks *tracks,
                              const struct shown_tracks *known, const struct track_sums *sums)
 {
     double busy[TEXT_COLUMNS], width = tracks->seconds / TEXT_COLUMNS;
-    append_phase_names(text, tracks);
+    text_append_phases(text, tracks->phases, tracks->seconds, TEXT_NAME, TEXT_COLUMNS);
     for (unsigned k = 0; k < known->count; k++) {
         enum track track = known->tracks[k];
         g_autofree char *share = share_text(sums->busy[track], tracks->seconds);
@@ -349,14 +331,14 @@ static void describe_busy(struct plot *plot, const struct tracks *tracks,
         g_string_append_printf(shares, "%s%s %s", k ? ", " : "", track_label(known->tracks[k]),
                                share);
     }
-    g_autofree char *length = text_seconds(tracks->seconds);
+    g_autofree char *length = text_seconds(tracks->seconds), *origin = caption_name(tracks->origin);
     plot->alt = g_strdup_printf("One track per resource over a step of %s, filled where the "
                                 "resource is busy. Shares of the step: %s.",
                                 length, shares->str);
     plot->caption = g_strdup_printf(
         "%s, %s. The height of a track shows how busy the resource is. Percentages are shares of "
         "the whole step. While the device waits, it waits for the track that is busy then.%s%s",
-        tracks->measured ? "Measured" : "Simulated", tracks->origin,
+        tracks->measured ? "Measured" : "Simulated", origin,
         tracks->known[TRACK_H2D] ? "" : " The trace has no copies.",
         tracks->known[TRACK_NETWORK] ? " The network is busy during copies between devices and "
                                        "while NCCL kernels run, which also wait for other ranks."
@@ -473,7 +455,7 @@ static void append_rates(struct plot *plot, const double *peaks, double fastest)
 static void append_link_text(GString *text, const struct tracks *tracks, const double *peaks)
 {
     static const char *const names[] = {"H2D", "D2H"};
-    append_phase_names(text, tracks);
+    text_append_phases(text, tracks->phases, tracks->seconds, TEXT_NAME, TEXT_COLUMNS);
     for (int way = 0; way < 2; way++) {
         double bytes[TEXT_COLUMNS], width = tracks->seconds / TEXT_COLUMNS;
         g_autofree char *peak = text_rate(peaks[way]);
@@ -495,15 +477,17 @@ static void describe_link(struct plot *plot, const struct tracks *tracks, const 
     plot->alt = g_strdup_printf("Rate of the copies over a step: host to device above, device to "
                                 "host below. The means are %s and %s, the peaks %s and %s.",
                                 h2d, d2h, h2d_peak, d2h_peak);
+    g_autofree char *origin = caption_name(tracks->origin);
+    g_autofree char *said_by = caption_name(tracks->link_said_by);
     g_autofree char *peak =
         tracks->link_said_by
-            ? g_strdup_printf("what the link can carry according to %s", tracks->link_said_by)
+            ? g_strdup_printf("what the link can carry according to %s", said_by)
             : g_strdup(
                   "the rate of its fastest copy (no platform file states what the link can carry)");
     plot->caption = g_strdup_printf(
         "%s, %s. Over the whole step the mean rate is %s for H2D and %s for D2H. The dashed line "
         "is %s; the space below it is unused.%s",
-        tracks->measured ? "Measured" : "Simulated", tracks->origin, h2d, d2h, peak,
+        tracks->measured ? "Measured" : "Simulated", origin, h2d, d2h, peak,
         tracks->curves[CURVE_H2D]->len ? " The dark line is all traffic over PCIe, from NVML."
                                        : "");
 }

@@ -479,6 +479,7 @@ static void describe_sweep(struct plot *plot, const struct sweep_file *sweep,
                            const struct sweep_grid *grid, const struct marks *marks, bool cut)
 {
     g_autofree char *least = least_text(sweep, grid->measure);
+    g_autofree char *origin = caption_name(sweep->origin);
     plot->alt = g_strdup_printf("Lines of %s by chunk size for %u policies, in %u panel%s, one "
                                 "panel per device memory%s. %s",
                                 grid->measure->name, grid->makers->len, grid->budgets->len,
@@ -489,7 +490,7 @@ static void describe_sweep(struct plot *plot, const struct sweep_file *sweep,
                         grid->measure->seconds
                             ? "The time of one iteration"
                             : "Bytes that one iteration moves over the link, in both directions,",
-                        sweep->entries->len, sweep->origin, least,
+                        sweep->entries->len, origin, least,
                         looks_ahead(sweep) ? " The best look-ahead is drawn." : "",
                         marks->plans ? " The star is the plan, at the typical size of its "
                                        "parameter chunks: half of the bytes "

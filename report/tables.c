@@ -145,7 +145,8 @@ struct text_table *table_phases(const struct input_trace *input)
     double whole = 0;
     for (uint32_t m = 0; m < trace->operator_count; m++)
         whole += (double)trace->operators[m].duration_ns / 1e9;
-    g_autofree char *title = g_strconcat("Phases, ", input->path, NULL);
+    g_autofree char *file = caption_name(input->path);
+    g_autofree char *title = g_strconcat("Phases, ", file, NULL);
     struct text_table *table = table_new(title,
                                          "Phase|Operators|Time|Share|Rate|Peak of non-model data");
     for (int phase = TRACE_FORWARD; phase <= TRACE_UPDATE_PHASE; phase++) {
@@ -166,7 +167,8 @@ struct text_table *table_phases(const struct input_trace *input)
 
 struct text_table *table_phase_traffic(const struct replayed *replayed)
 {
-    g_autofree char *title = g_strconcat("Chunk traffic by phase, ", replayed->plan->path, NULL);
+    g_autofree char *file = caption_name(replayed->plan->path);
+    g_autofree char *title = g_strconcat("Chunk traffic by phase, ", file, NULL);
     struct text_table *table = table_new(title, "Phase|H2D|D2H");
     for (int phase = TRACE_FORWARD; phase <= TRACE_UPDATE_PHASE; phase++)
         table_add(table, g_strdup(trace_phase_name((enum trace_phase)phase)),
@@ -398,7 +400,8 @@ static const struct best_row *best_of(const GPtrArray *rows, guint first, enum o
 
 struct text_table *table_best(const struct sweep_file *sweep)
 {
-    g_autofree char *title = g_strconcat("Best of the sweep, ", sweep->origin, NULL);
+    g_autofree char *origin = caption_name(sweep->origin);
+    g_autofree char *title = g_strconcat("Best of the sweep, ", origin, NULL);
     struct text_table *table =
         table_new(title, "Device memory|Decided by|Chunk size|Traffic|H2D|D2H|Stall|Step time");
     g_autoptr(GPtrArray) rows = best_rows(sweep);
@@ -429,6 +432,8 @@ struct text_table *table_prediction(const struct prediction *prediction)
     g_autofree char *title = g_strconcat("Predicted beside measured: ", label, NULL);
     struct text_table *table = table_new(title, "|Predicted|Measured|Difference");
     for (const struct plan_figure *figure = plan_figure_table; figure->name; figure++) {
+        if (figures_lack(&prediction->predicted, &prediction->measured, figure))
+            continue;
         double predicted = figures_value(&prediction->predicted, figure);
         double measured = figures_value(&prediction->measured, figure);
         bool unknown = figure->unit == FIGURE_SECONDS && !prediction->timed;
@@ -437,9 +442,11 @@ struct text_table *table_prediction(const struct prediction *prediction)
                   text_figure(&prediction->measured, figure),
                   unknown ? g_strdup("–") : text_difference(measured, predicted));
     }
-    table->note = g_strdup_printf(
-        "Predicted by %s, measured by %s.%s", prediction->predictor, prediction->run->origin,
-        prediction->steady ? "" : " The counts of the run differ between steps.");
+    g_autofree char *predictor = caption_name(prediction->predictor);
+    g_autofree char *origin = caption_name(prediction->run->origin);
+    table->note =
+        g_strdup_printf("Predicted by %s, measured by %s.%s", predictor, origin,
+                        prediction->steady ? "" : " The counts of the run differ between steps.");
     return table;
 }
 
@@ -469,8 +476,8 @@ static void add_row(struct text_table *table, const struct tracks *tracks, const
 
 struct text_table *table_busy(const struct tracks *tracks)
 {
-    g_autofree char *title = g_strdup_printf("How busy each resource is, by phase: %s, %s",
-                                             tracks->origin,
+    g_autofree char *origin = caption_name(tracks->origin);
+    g_autofree char *title = g_strdup_printf("How busy each resource is, by phase: %s, %s", origin,
                                              tracks->measured ? "measured" : "simulated");
     g_autofree char *columns = g_strdup_printf(
         "Phase|Time|Share|Device computes|H2D|D2H|Host optimizer|%sDevice waits|H2D rate|D2H rate",
@@ -530,7 +537,8 @@ struct text_table *table_compare(const struct report_inputs *inputs)
     add_bytes(table, "Moved, H2D", all[0].bytes[TRACK_H2D], all[1].bytes[TRACK_H2D]);
     add_bytes(table, "Moved, D2H", all[0].bytes[TRACK_D2H], all[1].bytes[TRACK_D2H]);
     add_bytes(table, "Peak of non-model data", peak_of(inputs, a), peak_of(inputs, b));
-    table->note = g_strdup_printf("A is %s, B is %s.", a->origin, b->origin);
+    g_autofree char *first = caption_name(a->origin), *second = caption_name(b->origin);
+    table->note = g_strdup_printf("A is %s, B is %s.", first, second);
     return table;
 }
 

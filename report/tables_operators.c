@@ -180,11 +180,11 @@ struct text_table *table_operators(const struct report_inputs *inputs,
             add_to(sums, without_layer(ran->name), (double)ran->duration_ns * 1e-9,
                    (double)ran->flops, (double)ran->bytes);
     }
+    g_autofree char *file = caption_name(input->path);
     return table_of(
         inputs, sums, trace->precision,
         g_strdup_printf("Operators that take the most time%s, %s",
-                        trace->estimated ? " (computed for a platform, not measured)" : "",
-                        input->path));
+                        trace->estimated ? " (computed for a platform, not measured)" : "", file));
 }
 
 struct text_table *table_kernels(const struct report_inputs *inputs, const struct tracks *tracks)
@@ -195,6 +195,7 @@ struct text_table *table_kernels(const struct report_inputs *inputs, const struc
         const struct track_span *span = &g_array_index(spans, struct track_span, i);
         add_to(sums, g_strdup(span->name), span->end - span->start, 0, 0);
     }
+    g_autofree char *origin = caption_name(tracks->origin);
     return table_of(inputs, sums, NULL,
-                    g_strconcat("Kernels that take the most time, ", tracks->origin, NULL));
+                    g_strconcat("Kernels that take the most time, ", origin, NULL));
 }

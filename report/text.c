@@ -220,10 +220,17 @@ void table_append_html(const struct text_table *table, GString *html)
     }
 }
 
+/* A name of a file that is as long as it likes would widen the column for all rows. */
+static char *cell_text(const char *cell)
+{
+    enum { MOST = 100 };
+    return text_shortened(cell, MOST);
+}
+
 static glong width_of(const char *cell)
 {
-    g_autofree char *printable = text_printable(cell);
-    return g_utf8_strlen(printable, -1);
+    g_autofree char *shown = cell_text(cell);
+    return g_utf8_strlen(shown, -1);
 }
 
 static void append_padding(GString *text, glong width)
@@ -236,13 +243,13 @@ static void append_text_row(const GPtrArray *cells, const glong *widths, GString
 {
     for (guint i = 0; i < cells->len; i++) {
         const char *cell = g_ptr_array_index(cells, i);
-        g_autofree char *printable = text_printable(cell);
+        g_autofree char *shown = cell_text(cell);
         glong padding = widths[i] - width_of(cell);
         if (i) {
             g_string_append(text, "  ");
             append_padding(text, padding);
         }
-        g_string_append(text, printable);
+        g_string_append(text, shown);
         if (!i && cells->len > 1)
             append_padding(text, padding);
     }

@@ -1,6 +1,7 @@
 /* Printed output: figures as characters, and two steps side by side. */
 #include "report/analysis.h"
 #include "report/contents.h"
+#include "report/plot.h"
 #include "tests/report/drawn.h"
 
 #include <string.h>
@@ -50,14 +51,65 @@ static void test_text(void)
     }
     g_assert_nonnull(strstr(text, " device waits      70 % |"));
     g_assert_nonnull(strstr(text, " H2D of 1.02 MB/s       |   "));
-    g_assert_nonnull(strstr(text, "XXXXXXXXXX"));                        /* an area */
+    g_assert_nonnull(strstr(text, "|██████████"));                       /* an area */
+    g_assert_nonnull(strstr(text, "  ▒ non-model data  = budget, "));    /* its key */
+    g_assert_null(strstr(text, "XXXX"));                                 /* of gnuplot */
     g_assert_nonnull(strstr(text, "\n policy opt, 1 KiB chunks\n ccc")); /* a bar */
     g_assert_nonnull(strstr(text, "c......... 16.0 ms\n"));              /* and its number */
     check_numbers(text);
-    g_assert_nonnull(strstr(text, " operator time, ms\n")); /* above the key */
     g_assert_null(strchr(text, '\x1b'));
     g_assert_null(strchr(text, '\f'));
     sample_free(sample);
+}
+
+/* Of the times that share a column the fullest is drawn, and an area where none before it reaches.
+ */
+static void test_areas(void)
+{
+    struct areas *areas = areas_new(2, 1, 160 << 10);
+    const double low[] = {40 << 10, 50 << 10}, high[] = {20 << 10, 100 << 10};
+    g_autoptr(GArray) phases = g_array_new(FALSE, FALSE, sizeof(struct track_phase));
+    const struct track_phase all[] = {{TRACE_FORWARD, 0, 0.5}, {TRACE_BACKWARD, 0.5, 1}};
+    g_array_append_vals(phases, all, 2);
+    areas->names[0] = "chunks";
+    areas->names[1] = "rest";
+    areas->glyphs[0] = "█";
+    areas->glyphs[1] = "▒";
+    areas->line = 145 << 10;
+    areas->line_name = "budget";
+    areas->mark = "the peak";
+    areas->mark_at = 0.75;
+    areas_add(areas, 0, 0.5, low);
+    areas_add(areas, 0.5, 1, high);
+    areas_add(areas, 0.6, 0.6001, low);
+    g_autoptr(GString) text = g_string_new(NULL);
+    areas_append_text(text, areas, phases, true);
+    areas_free(areas);
+    g_auto(GStrv) lines = g_strsplit(text->str, "\n", -1);
+    g_autofree char *half = g_strnfill(44, ' '), *line = g_strnfill(88, '=');
+    g_autoptr(GString) full = g_string_new(NULL), shaded = g_string_new(NULL);
+    for (int c = 0; c < 44; c++) {
+        g_string_append(full, "█");
+        g_string_append(shaded, "▒");
+    }
+    g_assert_cmpstr(lines[0], ==,
+                    "           |forward                                    |backward");
+    g_assert_true(g_str_has_suffix(lines[1], " the peak v"));
+    g_assert_cmpint(g_utf8_strlen(lines[1], -1), ==, 11 + 66 + 1);
+    g_assert_cmpstr(lines[2], ==, "  160 KiB |");
+    g_autofree char *budget = g_strconcat("          |", line, NULL);
+    g_assert_cmpstr(lines[3], ==, budget); /* the middle of the row is 145 KiB */
+    g_autofree char *above = g_strconcat("          |", half, shaded->str, NULL);
+    g_assert_cmpstr(lines[8], ==, above);
+    g_autofree char *middle = g_strconcat("          |", shaded->str, shaded->str, NULL);
+    g_assert_cmpstr(lines[13], ==, middle);
+    g_autofree char *low_row = g_strconcat("   40 KiB |", full->str, shaded->str, NULL);
+    g_assert_cmpstr(lines[14], ==, low_row);
+    g_autofree char *bottom = g_strconcat("          |", full->str, full->str, NULL);
+    g_assert_cmpstr(lines[17], ==, bottom);
+    g_assert_true(g_str_has_suffix(lines[18], " 1 s") || g_str_has_suffix(lines[18], " 1.00 s"));
+    g_assert_cmpint(g_utf8_strlen(lines[18], -1), ==, PLOT_COLUMNS - 1);
+    g_assert_cmpstr(lines[19], ==, "           █ chunks  ▒ rest  = budget, 145 KiB");
 }
 
 static void append_result(GString *sweep, unsigned chunk, unsigned budget, unsigned ms)
@@ -170,6 +222,7 @@ static void test_alone(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/report/terminal/areas", test_areas);
     g_test_add_func("/report/terminal/text", test_text);
     g_test_add_func("/report/terminal/heat", test_heat);
     g_test_add_func("/report/terminal/compare", test_compare);
