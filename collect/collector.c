@@ -223,14 +223,26 @@ static struct open_range begin_range(struct collector *collector, enum record_ty
     return range;
 }
 
+/* Returns whether the range is of an operator that the program has not declared. Such a range would
+ * contradict the trace. The caller holds the lock. */
+static bool is_undeclared(const struct collector *collector, const struct open_range *range)
+{
+    return range->domain->pstar && range->record.category == ANNOTATION_OPERATOR &&
+           collector->operator_count > 0 && range->record.payload >= collector->operator_count;
+}
+
 /* Records a range that has ended. The caller holds the lock. */
 static void end_range(struct collector *collector, struct open_range *range, uint64_t now)
 {
     const struct record *record = &range->record;
     bool timed = range->domain->pstar && record->category == ANNOTATION_OPERATOR;
     range->record.end_ns = now;
-    if (collector_is_recording(collector_state(collector)) &&
-        record->start_ns >= collector->window_ns) {
+    if (!collector_is_recording(collector_state(collector)) ||
+        record->start_ns < collector->window_ns) {
+        ; /* it is not of the window */
+    } else if (is_undeclared(collector, range)) {
+        collector_leave_out_operator(collector, record->payload);
+    } else {
         if (timed && collector->in_iteration)
             recording_add_duration(collector->recording, record->payload, now - record->start_ns);
         add(collector, record);

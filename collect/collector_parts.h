@@ -43,6 +43,7 @@ struct collector {
         *device;              /* NULL if the program uses no device, or it cannot be recorded */
     struct sampler *sampler;  /* exists if there is a device */
     char *unrecorded;         /* reason why the device is not recorded; NULL if it is */
+    char *undeclared;         /* operators' ranges that are left out; NULL if there are none */
     struct record_file *file; /* NULL until the file is begun */
     uint32_t operator_count;  /* of the trace in the file; 0 if it has no iteration */
     char *range;              /* pattern of ranges that are iterations; NULL if not given */
@@ -84,6 +85,10 @@ void collector_give_up(struct collector *collector, GError *error);
 
 /* Stops recording the device: prints the error, frees it, and keeps the reason for the file. */
 void collector_leave_out_device(struct collector *collector, GError *error);
+
+/* Notes that the range of operator `moment`, which the program has not declared, is left out. Only
+ * the first such range prints a message. */
+void collector_leave_out_operator(struct collector *collector, uint64_t moment);
 
 /* Writes into the file what the program could not tell and what could not be recorded. */
 bool collector_note_unknown(const struct collector *collector, GError **error);

@@ -70,14 +70,31 @@ void collector_give_up(struct collector *collector, GError *error)
 
 bool collector_note_unknown(const struct collector *collector, GError **error)
 {
+    const char *const reasons[] = {collector->declared.unknown, collector->unrecorded,
+                                   collector->undeclared};
+    g_autoptr(GString) text = g_string_new(NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(reasons); i++)
+        if (reasons[i])
+            g_string_append_printf(text, "%s%s", text->len > 0 ? "\n" : "", reasons[i]);
     struct harmless before;
-    const char *of_program = collector->declared.unknown, *of_device = collector->unrecorded;
-    g_autofree char *both = of_program && of_device ? g_strconcat(of_program, "\n", of_device, NULL)
-                                                    : g_strdup(of_program ? of_program : of_device);
     harmless_begin(&before);
-    bool ok = !both || record_file_note(collector->file, "unknown", both, error);
+    bool ok = text->len == 0 || record_file_note(collector->file, "unknown", text->str, error);
     harmless_end(&before);
     return ok;
+}
+
+void collector_leave_out_operator(struct collector *collector, uint64_t moment)
+{
+    GError *error = NULL;
+    if (collector->undeclared)
+        return;
+    collector->undeclared = g_strdup_printf(
+        "ranges of operators that the program did not declare, the first with payload "
+        "%" G_GUINT64_FORMAT " (it declared the operators 0 to %u)",
+        moment, collector->operator_count - 1);
+    harmless_say("not recorded: %s", collector->undeclared);
+    if (!collector_note_unknown(collector, &error))
+        collector_give_up(collector, error);
 }
 
 static bool is_anothers(const struct collector *collector, GError **error)

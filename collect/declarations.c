@@ -161,6 +161,10 @@ static bool add_meta(struct declarations *declarations, struct words *words, uin
         ok = set_number(&trace->sequence, payload);
     else if (strcmp(key, "micro_batches") == 0)
         ok = set_number(&trace->micro_batches, payload);
+    else if (strcmp(key, "ranks") == 0)
+        ok = set_number(&trace->ranks, payload);
+    else if (strcmp(key, "shared_parameters") == 0)
+        ok = (trace->shared_parameters = payload == 1) || payload == 0;
     else if (strcmp(key, "library_bytes") == 0)
         ok = (trace->library_bytes = payload) <= INT64_MAX;
     else if (g_str_has_prefix(key, "element_bytes_"))
@@ -219,6 +223,22 @@ static bool add_access(struct declarations *declarations, struct words *words, u
     return true;
 }
 
+/* Adds what the last declared operator sends; the payload is what it receives. */
+static bool add_exchange(struct declarations *declarations, struct words *words, uint64_t payload)
+{
+    struct trace_exchange exchange = {.received_bytes = payload};
+    uint8_t collective = 0;
+    uint32_t moment = 0;
+    if (payload > INT64_MAX || !next_number_32(words, &moment) ||
+        moment + 1 != declarations->operators->len ||
+        !next_name(words, trace_collective_parse, &collective) ||
+        !next_number(words, INT64_MAX, &exchange.sent_bytes))
+        return false;
+    g_array_index(declarations->operators, struct trace_operator, moment).exchange[collective] =
+        exchange;
+    return true;
+}
+
 static bool add_buffer(struct declarations *declarations, struct words *words, uint64_t payload)
 {
     struct trace_buffer buffer = {0};
@@ -268,9 +288,9 @@ static const struct {
     const char *kind;
     bool (*add)(struct declarations *, struct words *, uint64_t payload);
 } kinds[] = {
-    {"meta", add_meta},     {"tensor", add_tensor}, {"operator", add_operator},
-    {"access", add_access}, {"buffer", add_buffer}, {"moment", add_moment},
-    {"fused", add_fused},   {"declared", end},
+    {"meta", add_meta},     {"tensor", add_tensor},     {"operator", add_operator},
+    {"access", add_access}, {"exchange", add_exchange}, {"buffer", add_buffer},
+    {"moment", add_moment}, {"fused", add_fused},       {"declared", end},
 };
 
 static void clear_tensor(void *tensor)

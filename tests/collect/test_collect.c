@@ -474,7 +474,28 @@ static void test_statuses(struct fixture *fixture, gconstpointer data)
     g_assert_true(g_str_has_prefix(fixture->output, "pstar-collect "));
 }
 
-/* Errors of the collector never harm the program and are reported once. */
+/* Such ranges contradict the declarations: they are left out, so that the trace stays valid. */
+static void test_undeclared_operators(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    collect(fixture, "--iterations 0:3 -- %s 5 3 stray 1", TRACED_ANNOTATED);
+    assert_exit(fixture, 0);
+    assert_says(fixture, "not recorded: ranges of operators that the program did not declare");
+    g_assert_cmpint(count_lines(fixture->errors), ==, 1);
+    GError *error = NULL;
+    g_assert_true(trace_verify(fixture->path, &error));
+    g_assert_no_error(error);
+    struct records *records = records_read(fixture->path, &error);
+    g_assert_no_error(error);
+    for (uint32_t i = 0; i < records->event_count; i++)
+        g_assert_cmpstr(records_text(records, records->events[i].text), !=, "stray");
+    g_assert_nonnull(strstr(records->unknown, "did not declare, the first with payload 30 "));
+    records_free(records);
+    struct trace *trace = read_trace(fixture);
+    assert_collected(expected_trace(5), trace);
+    trace_free(trace);
+}
+
 /* Returns PyTorch's options as the command sees them; NULL if not set. */
 static char *allocator_options(struct fixture *fixture, const char *before)
 {
@@ -497,6 +518,7 @@ static void test_visible_tensors(struct fixture *fixture, gconstpointer data)
     g_assert_cmpstr(others, ==, "backend:cudaMallocAsync,max_split_size_mb:64,a:b");
 }
 
+/* Errors of the collector never harm the program and are reported once. */
 static void test_errors(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -549,6 +571,7 @@ static void test_signals(struct fixture *fixture, gconstpointer data)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    ADD("/collect/undeclared-operators", test_undeclared_operators);
     ADD("/collect/whole-run", test_whole_run);
     ADD("/collect/window", test_window);
     ADD("/collect/killed-in-window", test_killed_in_window);

@@ -8,7 +8,7 @@ static const struct {
     {"meta precision fp32", 0},
     {"meta batch", 2},
     {"meta sequence", 8},
-    {"meta micro_batches", 1},
+    {"meta micro_batches", 2},
     {"meta library_bytes", 0},
     {"meta element_bytes_param", 4},
     {"tensor 64 wte", 0},
@@ -17,10 +17,13 @@ static const struct {
     {"access 0 param read", 0},
     {"operator backward device 0 0 11 21 0 0 backward h.0.ln_1", 1},
     {"access 1 param update", 1},
+    {"exchange 1 reduce 50", 60},
     {"buffer 512 0 1 1 77 h.0.x", 0},
     {"fused 0", 2},
     {"meta unknown FLOPs", 0},
     {"meta unknown of some", 0},
+    {"meta ranks", 2},
+    {"meta shared_parameters", 1},
     {"declared 2 2 2 1", 0},
 };
 
@@ -58,6 +61,10 @@ static void test_good(void)
     g_assert_cmpstr(trace->operators[0].name, ==, "forward wte");
     g_assert_cmpuint(trace->operators[1].phase, ==, TRACE_BACKWARD);
     g_assert_cmpuint(trace->accesses[1].tensor, ==, 1);
+    g_assert_cmpuint(trace->ranks, ==, 2);
+    g_assert_true(trace->shared_parameters);
+    g_assert_cmpuint(trace->operators[1].exchange[TRACE_REDUCE].sent_bytes, ==, 50);
+    g_assert_cmpuint(trace->operators[1].exchange[TRACE_REDUCE].received_bytes, ==, 60);
     g_assert_cmpuint(trace->accesses[1].mode, ==, TRACE_UPDATE);
     g_assert_cmpuint(trace->buffers[0].recompute_flops, ==, 77);
     g_assert_true(trace->buffers[0].saved);
@@ -67,7 +74,7 @@ static void test_good(void)
 
 static void test_each_is_needed(void)
 {
-    static const size_t optional[] = {0, 1, 5, 14, 15, 16};
+    static const size_t optional[] = {0, 1, 5, 13, 15, 16, 17, 19};
     for (size_t i = 0; i < G_N_ELEMENTS(good); i++) {
         bool needed = true;
         for (size_t j = 0; j < G_N_ELEMENTS(optional); j++)
@@ -103,7 +110,7 @@ static void test_bad(void)
         {9, "operator forward here -1 0 10 20 30 40 forward wte", 0},
         {9, "operator forward host -2 0 10 20 30 40 forward wte", 0},
         {9, "operator forward device -1 0 10 20 30 40 forward wte", 0},
-        {9, "operator forward host -1 1 10 20 30 40 forward wte", 0},
+        {9, "operator forward host -1 2 10 20 30 40 forward wte", 0},
         {9, "operator forward host -1 0 10 20 30 40", 0},
         {9, "operator forward host -1 0 10 20 30 40 forward wte", 1},
         {10, "access 1 param read", 0},
@@ -112,20 +119,28 @@ static void test_bad(void)
         {10, "access 0 param write", 0},
         {10, "access 0 param read", 2},
         {10, "access 0 param", 0},
-        {13, "buffer 0 0 1 1 77 h.0.x", 0},
-        {13, "buffer 512 1 0 1 77 h.0.x", 0},
-        {13, "buffer 512 0 2 1 77 h.0.x", 0},
-        {13, "buffer 512 0 4294967295 1 77 h.0.x", 0},
-        {13, "buffer 512 0 1 2 77 h.0.x", 0},
-        {14, "fused 0", 0},
-        {14, "fused 0", 3},
-        {14, "fused 1", 2},
-        {14, "fused 2", 1},
-        {14, "fused 0", UINT64_C(1) << 32},
-        {14, "fused", 2},
-        {15, "meta unknown", 0},
-        {17, "declared 2 2 3 1", 0},
-        {17, "declared 2 2 2", 0},
+        {13, "exchange 0 reduce 50", 60},
+        {13, "exchange 1 send 50", 60},
+        {13, "exchange 1 reduce", 60},
+        {13, "exchange 1 reduce 50", UINT64_MAX},
+        {14, "buffer 0 0 1 1 77 h.0.x", 0},
+        {14, "buffer 512 1 0 1 77 h.0.x", 0},
+        {14, "buffer 512 0 2 1 77 h.0.x", 0},
+        {14, "buffer 512 0 4294967295 1 77 h.0.x", 0},
+        {14, "buffer 512 0 1 2 77 h.0.x", 0},
+        {15, "fused 0", 0},
+        {15, "fused 0", 3},
+        {15, "fused 1", 2},
+        {15, "fused 2", 1},
+        {15, "fused 0", UINT64_C(1) << 32},
+        {15, "fused", 2},
+        {16, "meta unknown", 0},
+        {18, "meta ranks", 1},
+        {18, "meta ranks", 3},
+        {18, "meta ranks", UINT64_C(1) << 32},
+        {19, "meta shared_parameters", 2},
+        {20, "declared 2 2 3 1", 0},
+        {20, "declared 2 2 2", 0},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
         GError *error = NULL;
