@@ -118,9 +118,25 @@ static void tell_cost(const struct console *console, gint64 begun)
 
 /* ---- main ---- */
 
+#define ENOUGH_ADDRESS_SPACE (UINT64_C(256) << 20)
+
+/* GLib ends a program that gets no memory with a signal, so the reason is told before. */
+static void warn_of_little_memory(const struct console *console)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur >= ENOUGH_ADDRESS_SPACE)
+        return;
+    g_autofree char *size = size_format(limit.rlim_cur);
+    console_warn(console,
+                 "the address space is limited to %s (ulimit -v), which may be too little: a "
+                 "program that gets no memory ends by a signal",
+                 size);
+}
+
 static int run(const struct program *program, const struct console *console, GError **error)
 {
     gint64 begun = g_get_monotonic_time();
+    warn_of_little_memory(console);
     if (console->quiet && options_need_no_output(program->groups, program->group_count))
         silence_output();
     tell_files(program, console, false);

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <glib/gstdio.h>
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -53,19 +52,43 @@ bool output_folder_has_place(const char *path, GError **error)
     return g_access(folder, W_OK | X_OK) == 0 || fail(path, errno, error);
 }
 
+char *output_file_target(const char *path)
+{
+    enum { MOST_LINKS = 40 }; /* as the kernel follows */
+    char *target = g_strdup(path);
+    for (int i = 0; i < MOST_LINKS && g_file_test(target, G_FILE_TEST_IS_SYMLINK); i++) {
+        g_autofree char *before = target, *to = g_file_read_link(target, NULL);
+        g_autofree char *folder = g_path_get_dirname(before);
+        target = !to || g_path_is_absolute(to) ? g_strdup(to ? to : before)
+                                               : g_build_filename(folder, to, NULL);
+    }
+    return target;
+}
+
+/* Makes a file beside the path and removes it, because permissions do not say everything. */
+static bool try_to_create(const char *path, GError **error)
+{
+    g_autofree char *name = g_strdup_printf("%s.%08x.tmp", path, g_random_int());
+    int descriptor = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor < 0)
+        return fail(path, errno, error);
+    close(descriptor);
+    g_unlink(name);
+    return true;
+}
+
 bool output_file_has_place(const char *path, GError **error)
 {
     if (descriptor_of(path) >= 0)
         return true;
-    g_autofree char *parent = g_path_get_dirname(path);
-    g_autofree char *folder = g_build_filename(parent, ".", NULL); /* fails below if it is a file */
+    g_autofree char *target = output_file_target(path);
     bool is_there = g_file_test(path, G_FILE_TEST_EXISTS);
 
     if (*path == '\0' || g_file_test(path, G_FILE_TEST_IS_DIR))
         return fail(path, EISDIR, error);
     if (is_there && !g_file_test(path, G_FILE_TEST_IS_REGULAR))
         return g_access(path, W_OK) == 0 || fail(path, errno, error);
-    return g_access(folder, W_OK | X_OK) == 0 || fail(path, errno, error);
+    return try_to_create(target, error);
 }
 
 /* Returns the temporary file that receives the bytes, or NULL if they go to `path` directly. */
@@ -80,9 +103,7 @@ static char *temporary_of(const char *path)
 bool output_file_open(struct output_file *file, const char *path, GError **error)
 {
     bool follow = descriptor_of(path) < 0;
-    char *target = follow ? realpath(path, NULL) : NULL; /* NULL where nothing is there yet */
-    *file = (struct output_file){.path = g_strdup(target ? target : path)};
-    free(target);
+    *file = (struct output_file){.path = follow ? output_file_target(path) : g_strdup(path)};
     file->temporary = temporary_of(file->path);
     file->stream = output_stream_open(file->temporary ? file->temporary : file->path);
     if (file->stream)

@@ -12,6 +12,10 @@ struct output_file {
     FILE *stream;
 };
 
+/* Returns the path of the file that writing to `path` makes or replaces: where symbolic links lead,
+ * whose last target may be missing. Free with g_free. */
+char *output_file_target(const char *path);
+
 /* Checks early, before hours of computing its contents, whether an output can be created or
  * replaced. Returns false with FAILURE_RUNNING (traces/failure.h) if not. */
 bool output_file_has_place(const char *path, GError **error);

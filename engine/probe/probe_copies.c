@@ -7,37 +7,39 @@
 enum { MEMORY = 192 << 20, TRAIN = 96 << 20, LONGEST_TRAIN = 256 };
 #define BESIDE_SECONDS 0.01 /* more than a train takes over a fast link */
 
+/* The largest fits in half of the memory. */
 static const uint64_t sizes[] = {64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
 
 struct train {
     struct device *device;
     uint64_t bytes; /* of a copy */
     uint32_t copies;
-    uint64_t memory;          /* that the train walks through */
-    bool queue[MOVER_QUEUES]; /* directions that copy */
-    uint64_t place;           /* of the next copy */
+    uint64_t memory;              /* that each queue walks through */
+    bool queue[MOVER_QUEUES];     /* directions that copy */
+    uint64_t place[MOVER_QUEUES]; /* of the next copy or move */
 };
 
-static uint64_t next_place(struct train *train)
+static uint64_t next_place(struct train *train, enum mover_queue queue)
 {
-    uint64_t place = train->place;
-    train->place = place + 2 * train->bytes <= train->memory ? place + train->bytes : 0;
+    uint64_t place = train->place[queue];
+    train->place[queue] = place + 2 * train->bytes <= train->memory ? place + train->bytes : 0;
     return place;
 }
 
+/* Copies in both directions take turns. Each direction then has a half of both memories for itself,
+ * because neither waits for the other. */
 static void run_copies(void *data)
 {
     struct train *train = data;
     struct mover_after last = {{0}}, none = {{0}};
+    bool both = train->queue[MOVER_H2D] && train->queue[MOVER_D2H];
     for (uint32_t i = 0; i < train->copies; i++)
         for (int q = 0; q < MOVER_QUEUES; q++)
             if (train->queue[q]) {
-                uint64_t on_device = next_place(train);
-                /* The other half of the host's pool, for copies that do not meet. */
-                uint64_t on_host = (on_device + (q == MOVER_D2H ? MEMORY / 2 : 0)) % MEMORY;
-                on_host = MIN(on_host, MEMORY - train->bytes);
-                last.queue[q] = train->device->ops->copy(train->device, (enum mover_queue)q,
-                                                         on_device, on_host, train->bytes, &none);
+                uint64_t place = next_place(train, (enum mover_queue)q) +
+                                 (both && q == MOVER_D2H ? train->memory : 0);
+                last.queue[q] = train->device->ops->copy(train->device, (enum mover_queue)q, place,
+                                                         place, train->bytes, &none);
             }
     train->device->ops->wait(train->device, &last);
 }
@@ -65,7 +67,7 @@ static void run_moves(void *data)
     struct mover_after last = {{0}};
     const struct mover_after none = {{0}};
     for (uint32_t i = 0; i < train->copies; i++) {
-        uint64_t to = next_place(train);
+        uint64_t to = next_place(train, MOVER_COMPUTE);
         uint64_t from = MIN(to + train->bytes, train->memory - train->bytes);
         last.queue[MOVER_COMPUTE] = train->device->ops->move(train->device, to, from, train->bytes,
                                                              &none);
@@ -80,7 +82,7 @@ static void measure(struct device *device, probe_work *work, bool h2d, bool d2h,
     for (size_t s = 0; s < G_N_ELEMENTS(sizes); s++) {
         struct train train = {.device = device,
                               .bytes = sizes[s],
-                              .memory = MEMORY,
+                              .memory = h2d && d2h ? MEMORY / 2 : MEMORY,
                               .copies = (uint32_t)CLAMP(TRAIN / sizes[s], 1, LONGEST_TRAIN),
                               .queue = {[MOVER_H2D] = h2d, [MOVER_D2H] = d2h}};
         double seconds = beside ? seconds_beside(&train, beside) : probe_seconds(work, &train);

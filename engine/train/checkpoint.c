@@ -338,6 +338,8 @@ bool checkpoint_may_save(const char *folder, GError **error)
         g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_IO, "the folder's name is empty");
         return false;
     }
+    if (!checkpoint_folder_recover(folder, files, error))
+        return false;
     if (checkpoint_folder_is_empty(folder, &unreadable))
         return true;
     if (unreadable) {
@@ -366,7 +368,7 @@ bool checkpoint_save(const char *folder, const struct checkpoint_state *state,
                      const struct model_config *config, const struct trace *trace,
                      const struct weights_store *store, GError **error)
 {
-    if (!checkpoint_may_save(folder, error) || !checkpoint_folder_recover(folder, files, error))
+    if (!checkpoint_may_save(folder, error))
         return false;
     g_autofree char *fresh = checkpoint_folder_begin(folder, error);
     if (!fresh)

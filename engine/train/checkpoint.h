@@ -38,7 +38,8 @@ enum checkpoint_error {
 #define CHECKPOINT_ERROR checkpoint_error_quark()
 GQuark checkpoint_error_quark(void);
 
-/* Returns whether checkpoint_save would accept the folder: it is missing, empty or a checkpoint. */
+/* Returns whether checkpoint_save would accept the folder: it is missing, empty or a checkpoint.
+ * Finishes a replacement that was interrupted. */
 bool checkpoint_may_save(const char *folder, GError **error);
 
 /* Fails if a checkpoint of the trace's tensors cannot be saved to the folder: if checkpoint_save

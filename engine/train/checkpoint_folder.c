@@ -9,8 +9,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define PARTIAL "next.partial"
-#define NEXT    "next"
+#define PARTIAL  "next.partial"
+#define COMPLETE "complete" /* in PARTIAL, if its files count */
 
 static bool fail(const char *path, GError **error)
 {
@@ -54,7 +54,7 @@ bool checkpoint_folder_is_empty(const char *folder, GError **error)
     GDir *directory = g_dir_open(folder, 0, error);
     bool empty = directory != NULL;
     for (const char *name; empty && (name = g_dir_read_name(directory));)
-        empty = strcmp(name, PARTIAL) == 0 || strcmp(name, NEXT) == 0;
+        empty = strcmp(name, PARTIAL) == 0;
     if (directory)
         g_dir_close(directory);
     return empty;
@@ -92,44 +92,60 @@ char *checkpoint_folder_begin(const char *folder, GError **error)
     return NULL;
 }
 
+static bool is_complete(const char *partial)
+{
+    g_autofree char *mark = g_build_filename(partial, COMPLETE, NULL);
+    return g_file_test(mark, G_FILE_TEST_EXISTS);
+}
+
 void checkpoint_folder_abandon(const char *folder)
 {
     g_autofree char *partial = g_build_filename(folder, PARTIAL, NULL);
-    remove_folder(partial, NULL);
+    if (!is_complete(partial))
+        remove_folder(partial, NULL);
 }
 
-/* A file that is not in `next` has been moved before. */
-static bool put_in_place(const char *folder, const char *next, const char *const *names,
+/* A file that is not in `partial` has been moved before. */
+static bool put_in_place(const char *folder, const char *partial, const char *const *names,
                          GError **error)
 {
     for (const char *const *name = names; *name; name++) {
-        g_autofree char *from = g_build_filename(next, *name, NULL);
+        g_autofree char *from = g_build_filename(partial, *name, NULL);
         g_autofree char *to = g_build_filename(folder, *name, NULL);
         if (g_rename(from, to) != 0 && errno != ENOENT)
             return fail(to, error);
     }
     if (!sync_path(folder, error))
         return false;
-    return g_rmdir(next) == 0 || errno == ENOENT || fail(next, error);
+    return remove_folder(partial, error);
+}
+
+static bool mark_complete(const char *partial, GError **error)
+{
+    g_autofree char *mark = g_build_filename(partial, COMPLETE, NULL);
+    int descriptor = open(mark, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (descriptor < 0)
+        return fail(mark, error);
+    close(descriptor);
+    return sync_path(partial, error);
 }
 
 bool checkpoint_folder_replace(const char *folder, const char *const *names, GError **error)
 {
     g_autofree char *partial = g_build_filename(folder, PARTIAL, NULL);
-    g_autofree char *next = g_build_filename(folder, NEXT, NULL);
     for (const char *const *name = names; *name; name++) {
         g_autofree char *file = g_build_filename(partial, *name, NULL);
         if (!sync_path(file, error))
             return false;
     }
-    return sync_path(partial, error) && (g_rename(partial, next) == 0 || fail(next, error)) &&
-           sync_path(folder, error) && put_in_place(folder, next, names, error);
+    return sync_path(partial, error) && sync_path(folder, error) && mark_complete(partial, error) &&
+           put_in_place(folder, partial, names, error);
 }
 
 bool checkpoint_folder_recover(const char *folder, const char *const *names, GError **error)
 {
-    g_autofree char *next = g_build_filename(folder, NEXT, NULL);
-    return !g_file_test(next, G_FILE_TEST_IS_DIR) || put_in_place(folder, next, names, error);
+    g_autofree char *partial = g_build_filename(folder, PARTIAL, NULL);
+    return !is_complete(partial) || put_in_place(folder, partial, names, error);
 }
 
 /* ---- trying ---- */
@@ -152,16 +168,14 @@ static bool has_room(const char *folder, uint64_t bytes, GError **error)
 static bool try_to_write(const char *folder, uint64_t bytes, GError **error)
 {
     g_autofree char *partial = checkpoint_folder_begin(folder, error);
-    g_autofree char *next = g_build_filename(folder, NEXT, NULL);
     if (!partial)
         return false;
     g_autofree char *file = g_build_filename(partial, "try", NULL);
+    g_autofree char *moved = g_build_filename(folder, PARTIAL ".try", NULL);
     bool ok = has_room(folder, bytes, error) && g_file_set_contents(file, "try", -1, error) &&
-              sync_path(file, error) && (g_unlink(file) == 0 || fail(file, error)) &&
-              (g_rename(partial, next) == 0 || fail(next, error)) &&
-              (g_rmdir(next) == 0 || fail(next, error));
-    if (!ok)
-        checkpoint_folder_abandon(folder);
+              sync_path(file, error) && (g_rename(file, moved) == 0 || fail(moved, error)) &&
+              (g_unlink(moved) == 0 || fail(moved, error));
+    checkpoint_folder_abandon(folder);
     return ok;
 }
 

@@ -1,11 +1,11 @@
 /* Replaces the files of a folder all at once, on any file system.
  *
- * New files are written to the folder "next.partial" within the folder, synced, and "next.partial"
- * is renamed to "next": from then on they count. Then each is renamed over the file of its name. A
- * process that dies before "next" leaves the old files; one that dies after it leaves what
- * checkpoint_folder_recover finishes. The folder itself is never renamed, so it may be a symbolic
- * link, a mount point, or on a file system that cannot swap folders; other files in it are not
- * touched. */
+ * New files are written to the folder "next.partial" within the folder and synced, and then the
+ * file "next.partial/complete" is made: from then on they count. Then each is renamed over the file
+ * of its name. A process that dies before "complete" leaves the old files; one that dies after it
+ * leaves what checkpoint_folder_recover finishes. No folder is ever renamed, which overlays may
+ * refuse, so the folder may be a symbolic link, a mount point, or in the lower layer of an image;
+ * other files in it are not touched. */
 #ifndef PSTAR_ENGINE_TRAIN_CHECKPOINT_FOLDER_H
 #define PSTAR_ENGINE_TRAIN_CHECKPOINT_FOLDER_H
 
@@ -17,8 +17,9 @@
  * it is there but cannot be read, returns false with a G_FILE_ERROR. */
 bool checkpoint_folder_is_empty(const char *folder, GError **error);
 
-/* Writes to the folder as a save does, and removes what it wrote. Fails with a G_FILE_ERROR that
- * names the folder if that does not work, or if its file system has less than `bytes` free. */
+/* Writes to the folder as a save does, and removes what it wrote. Call it after
+ * checkpoint_folder_recover. Fails with a G_FILE_ERROR that names the folder if that does not work,
+ * or if its file system has less than `bytes` free. */
 bool checkpoint_folder_try(const char *folder, uint64_t bytes, GError **error);
 
 /* Creates the folder if it is missing, and returns the path of an empty folder for the new files.

@@ -166,13 +166,15 @@ static bool read_tokens(struct data *data, GError **error)
 {
     const struct data_kind kind = data_kind_of(data->map, data->map_bytes);
     bool headed = kind.form == DATA_FORM_GPT2 || kind.form == DATA_FORM_LLAMA;
-    if (data->options.tokens == DATA_TOKENS_AUTO || kind.form == DATA_FORM_OTHER)
+    bool numbers = data->options.tokens == DATA_TOKENS_UINT16 ||
+                   data->options.tokens == DATA_TOKENS_UINT32;
+    bool believed = numbers && kind.doubtful; /* what the user says */
+    if (data->options.tokens == DATA_TOKENS_AUTO || (kind.form == DATA_FORM_OTHER && !believed))
         return recognise(data, &kind, error);
     if (headed)
         return fail(data, DATA_ERROR_KIND, error,
                     "is %s, which says itself how it is read; leave out --tokens", kind.name);
-    bool numbers = data->options.tokens != DATA_TOKENS_BYTES;
-    if (numbers && data->map_bytes && kind.form != DATA_FORM_BINARY)
+    if (numbers && !believed && data->map_bytes && kind.form != DATA_FORM_BINARY)
         return fail(data, DATA_ERROR_KIND, error, "is %s, not bare numbers; leave out --tokens",
                     kind.name);
     switch ((enum data_tokens)data->options.tokens) {

@@ -2,6 +2,7 @@
 #ifndef PSTAR_ENGINE_TRAIN_DATA_KIND_H
 #define PSTAR_ENGINE_TRAIN_DATA_KIND_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,7 @@ struct data_kind {
     enum data_form form;
     const char *name;   /* "a Parquet file" */
     const char *advice; /* how to get text or tokens out of it; NULL unless DATA_FORM_OTHER */
+    bool doubtful;      /* bare token numbers may well begin with the same bytes */
 };
 
 /* The strings of the result are constant. */

@@ -31,12 +31,11 @@ void pace_add_step(struct pace *pace, double seconds, double stall, double elaps
     pace_add(pace, PACE_STEP, elapsed);
 }
 
-double pace_left(const struct pace *pace, const uint64_t counts[PACE_WORKS])
+double pace_left(const struct pace *pace, const struct pace_rest *rest)
 {
-    double seconds = 0;
-    for (int work = 0; work < PACE_WORKS; work++)
-        seconds += (double)counts[work] * pace->mean[work];
-    return seconds;
+    uint64_t passes = rest->evaluations * rest->passes - rest->passed;
+    return (double)rest->steps * pace->mean[PACE_STEP] + (double)passes * pace->mean[PACE_PASS] +
+           (double)rest->saves * pace->mean[PACE_SAVE];
 }
 
 static int compare(const void *a, const void *b)

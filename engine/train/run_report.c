@@ -1,7 +1,6 @@
 #include "engine/train/run_report.h"
 
 #include "chunks/chunk_spread.h"
-#include "models/rank_traffic.h"
 #include "traces/output_file.h"
 #include "traces/printable.h"
 #include "traces/size.h"
@@ -63,12 +62,6 @@ void run_log_describe(struct run_log *log, const struct plan *plan, uint64_t lib
                             json_integer((json_int_t)(plan->device_budget + library_bytes)));
 }
 
-static json_t *exchanged(uint64_t sent, uint64_t received)
-{
-    return json_pack("{s:I, s:I}", "sent_bytes", (json_int_t)sent, "received_bytes",
-                     (json_int_t)received);
-}
-
 bool run_log_write(struct run_log *log, const struct run_log_entry *entry, GError **error)
 {
     if (!log->file)
@@ -82,8 +75,6 @@ bool run_log_write(struct run_log *log, const struct run_log_entry *entry, GErro
     json_decref(figures);
     if (!isnan(entry->eval_loss))
         json_object_set_new(line, "eval_loss", real(entry->eval_loss));
-    if (entry->sent_bytes || entry->received_bytes)
-        json_object_update_new(line, exchanged(entry->sent_bytes, entry->received_bytes));
     if (log->about)
         json_object_update(line, log->about);
     g_clear_pointer(&log->about, json_decref);
@@ -129,12 +120,14 @@ static void print_traffic(const struct plan_figures *figures)
         print_size("moved on the device, a step", figures->moved_bytes, NULL);
 }
 
-static void print_ranks(const struct ranks *ranks, uint64_t sent, uint64_t received)
+static void print_ranks(const struct ranks *ranks, const struct plan_figures *figures)
 {
     printf("%-28s %12u   %u on this host; the figures are the first one's\n", "ranks", ranks->count,
            ranks->node_count);
-    print_size("sent to other ranks, a step", sent, NULL);
-    print_size("received, a step", received, NULL);
+    print_size("sent to other ranks, a step", figures->sent_bytes, NULL);
+    print_size("received, a step", figures->received_bytes, NULL);
+    if (figures->gathers)
+        printf("%-28s %12" G_GUINT64_FORMAT "\n", "gathers of chunks, a step", figures->gathers);
 }
 
 static void print_json(json_t *root)
@@ -174,10 +167,8 @@ static void print_summary_json(const struct run_plan *run, const struct run_summ
     json_t *figures = figures_to_json(&s->last.figures);
     json_object_update(root, figures);
     json_decref(figures);
-    if (s->ranks) {
+    if (s->ranks)
         json_object_set_new(root, "ranks", json_integer(s->ranks->count));
-        json_object_update_new(root, exchanged(s->last.sent_bytes, s->last.received_bytes));
-    }
     if (s->peak_flops > 0)
         json_object_update_new(root,
                                json_pack("{s:f, s:f}", "flops_per_second", s->flops_per_second,
@@ -233,7 +224,7 @@ void run_report_print(const struct run_plan *run, const struct run_summary *s, b
     print_size("host memory", figures->peak_host_bytes, NULL);
     print_traffic(figures);
     if (s->ranks)
-        print_ranks(s->ranks, s->last.sent_bytes, s->last.received_bytes);
+        print_ranks(s->ranks, figures);
     if (s->sample)
         print_sample(s);
 }
@@ -254,7 +245,7 @@ static struct list_size size_of_list(const struct plan *plan, int list)
         size.chunks++;
         size.bytes += plan->layout->chunks[c].slot_bytes;
         size.on_device += plan->initial_address[c] != NO_ADDRESS;
-        size.device_homed += plan->host_address[c] == NO_ADDRESS;
+        size.device_homed += plan_is_homed(plan, c);
     }
     return size;
 }
@@ -304,11 +295,8 @@ static void print_dry_json(const struct run_plan *run, const struct ranks *ranks
     json_t *figures = figures_to_json(&plan->predicted);
     json_object_update(root, figures);
     json_decref(figures);
-    if (ranks) {
-        struct rank_traffic traffic = rank_traffic_of(run->iteration, ranks->rank);
+    if (ranks)
         json_object_set_new(root, "ranks", json_integer(ranks->count));
-        json_object_update_new(root, exchanged(traffic.sent_bytes, traffic.received_bytes));
-    }
     print_json(root);
 }
 
@@ -356,7 +344,9 @@ void run_report_print_dry(const struct run_plan *run, const struct ranks *ranks,
                "for the activations of host operators");
     print_traffic(&plan->predicted);
     if (ranks) {
-        struct rank_traffic traffic = rank_traffic_of(run->iteration, ranks->rank);
-        print_ranks(ranks, traffic.sent_bytes, traffic.received_bytes);
+        print_ranks(ranks, &plan->predicted);
+        print_size("memory of this host's ranks",
+                   ranks->node_count * (plan->arena_bytes + plan->host_pool_bytes),
+                   "for devices and host together");
     }
 }

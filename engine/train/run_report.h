@@ -17,7 +17,6 @@
  *   tokens_per_second
  *   h2d_bytes ... iteration_seconds: the step's struct plan_figures, as measured
  *   eval_loss         if an evaluation followed the step
- *   sent_bytes, received_bytes: with several ranks, what the first exchanged with the others
  *
  * The first line also says what the run is: model, precision, batch, sequence, micro_batches,
  * made_by, digest, chunk_bytes, device_memory_bytes, look_ahead of its plan, ranks if there are
@@ -28,8 +27,7 @@ struct run_log_entry {
     uint64_t step;
     double loss, gradient_norm, learning_rate, tokens_per_second;
     struct plan_figures figures;
-    double eval_loss;                    /* NaN: none */
-    uint64_t sent_bytes, received_bytes; /* to and from other ranks */
+    double eval_loss; /* NaN: none */
 };
 
 struct run_log;

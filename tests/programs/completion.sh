@@ -43,7 +43,7 @@ for program in "$build_dir"/pstar-*; do
     check_options "$name"
     check_options pstar "${name#pstar-}"
 done
-for command in info check export import synth; do
+for command in info check export import merge synth; do
     check_options pstar-trace $command
 done
 
@@ -58,7 +58,7 @@ expect 'time traffic' pstar-plan --objective = t
 expect 'deepspeed' pstar-plan --emit = d
 expect 'lfu lru' pstar-sim --policy l
 expect 'lru,opt lru,opt-dirty' pstar-sim --policy lru,op
-expect 'zero-offload zero3-offload' pstar-sim --strategy zero
+expect 'zero-offload zero3 zero3-offload' pstar-sim --strategy zero
 expect 'traced' pstar-plan x --recompute tr
 expect '' pstar-plan --time-limit ''
 expect 'file.pstar' pstar-sim 'fi'

@@ -23,7 +23,7 @@ import anytime  # noqa: E402
 import scaling  # noqa: E402
 
 PROGRAMS = pathlib.Path(sys.argv.pop()).resolve()
-SPENT = {"cpu_seconds", "draw_seconds", "rival_seconds"}
+SPENT = {"cpu_seconds", "draw_seconds", "rival_seconds", "day", "load"}
 
 
 class Drawn(unittest.TestCase):
@@ -72,7 +72,7 @@ class Scaling(unittest.TestCase):
         text = io.StringIO()
         tiny = [(64, "a100-40gb", "50%", "", [(1, 1), (2, 1)])]
         with unittest.mock.patch.object(scaling, "FAMILIES", tiny), contextlib.redirect_stdout(text):
-            scaling.run(argparse.Namespace(programs=PROGRAMS, output=None))
+            scaling.judge(scaling.measure(argparse.Namespace(programs=PROGRAMS)))
         self.assertIn("PASS  every plan verifies: 2 of 2", text.getvalue())
 
 
@@ -82,7 +82,7 @@ class Anytime(unittest.TestCase):
         tiny = [("demo-11m", "a100-40gb", "20%", "--batch 1 --seq 64 --recompute all")]
         with unittest.mock.patch.object(anytime, "STEPS", tiny), contextlib.redirect_stdout(text), \
                 unittest.mock.patch.object(anytime, "LIMITS", (0.001,)):
-            anytime.run(argparse.Namespace(programs=PROGRAMS, output=None))
+            anytime.judge(anytime.measure(argparse.Namespace(programs=PROGRAMS)))
         self.assertIn("PASS  every plan verifies: 1 of 1", text.getvalue())
         self.assertIn("  after 0.001 s at most 10% behind the last plan: ", text.getvalue())
 

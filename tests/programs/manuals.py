@@ -113,6 +113,12 @@ def tokenizer(folder):
     (folder / "merges.txt").write_text("#version: 0.2\n")
 
 
+# The traces of two ranks of one run.
+RANKS = """for rank in 0 1; do
+    pstar-trace synth --model models/configs/gpt2.json --batch 1 --seq 8 --precision fp32 --ranks 2 -o run-$rank.pstar
+done"""
+
+
 def run_examples(pages, build):
     """Yields the examples that fail."""
     environment = dict(os.environ, PATH=f"{build}:{os.environ['PATH']}", LC_ALL="C.UTF-8")
@@ -123,7 +129,7 @@ def run_examples(pages, build):
         tokenizer(folder / "gpt2")
         profile = gzip.decompress((PROJECT / "tests/data/kineto/gpt.json.gz").read_bytes())
         (folder / "profile.json").write_bytes(profile)
-        commands = [documented.READY] + [line for page in pages.values()
+        commands = [documented.READY, RANKS] + [line for page in pages.values()
                                          for line in examples_of(page)]
         for command in commands:
             done = documented.run(command, folder, environment)

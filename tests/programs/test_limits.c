@@ -72,9 +72,16 @@ static void test_file_sizes(void)
     workshop_free(workshop);
 }
 
+/* A library ends the program if it gets no memory, so a low limit is told before. */
 static void test_address_space(void)
 {
     struct workshop *workshop = set_up();
+    expect(workshop, "-v 200000", "pstar-trace check --quiet good.pstar", DONE,
+           "pstar-trace: the address space is limited to 195.31 MiB (ulimit -v)");
+    struct outcome outcome = workshop_run(workshop, "sh -c 'ulimit -v 16000000 && "
+                                                    "pstar-trace check good.pstar'");
+    g_assert_cmpstr(outcome.err, ==, "");
+    outcome_clear(&outcome);
     expect(workshop, "-v 60000", RUN, DOES_NOT_FIT, "cannot allocate address space of");
     workshop_free(workshop);
 }

@@ -1,5 +1,5 @@
 /* What pstar-sim and pstar-plan say of where operators' times come from: of another device than the
- * platform's, or of a data sheet, which a band then allows for. */
+ * platform's, or of a data sheet, which a band then allows for. Times that are far too long. */
 #include "workshop.h"
 
 #include <string.h>
@@ -118,10 +118,31 @@ static void test_band(void)
     workshop_free(workshop);
 }
 
+/* Sums of such times would exceed 64 bits, which the sanitizer of undefined behaviour sees. */
+static void test_years(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_write(workshop, "years.json",
+                   "{\"name\": \"slow\", \"source\": \"invented\", \"device_bytes\": \"1GB\","
+                   "\"host_bytes\": \"8GB\","
+                   "\"h2d\": {\"source\": \"\", \"points\": [[8e9, 1]]},"
+                   "\"d2h\": {\"source\": \"\", \"points\": [[8e9, 1]]},"
+                   "\"memory\": {\"source\": \"\", \"points\": [[2e10, 1]]},"
+                   "\"compute_fp32\": {\"source\": \"\", \"points\": [[1e12, 1]]},"
+                   "\"compute_bf16\": {\"source\": \"\", \"points\": [[1e12, 1]]},"
+                   "\"host_update\": {\"source\": \"\", \"points\": [[1024, 1e9]]}}");
+    workshop_must_run(workshop, SYNTHESISE CPU " -o run.pstar");
+    workshop_must_run(workshop, "pstar-plan run.pstar --device-memory 60% --platform years.json "
+                                "-o plan.json");
+    workshop_must_run(workshop, "pstar-plan --verify plan.json run.pstar --platform years.json");
+    workshop_free(workshop);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/operator-times/other-device", test_other_device);
     g_test_add_func("/operator-times/band", test_band);
+    g_test_add_func("/operator-times/years", test_years);
     return g_test_run();
 }

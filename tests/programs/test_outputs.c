@@ -62,6 +62,39 @@ static void test_no_place(void)
     workshop_free(workshop);
 }
 
+/* Permissions alone do not say that nothing can be made in such a folder. */
+static void test_odd_folders(void)
+{
+    struct workshop *workshop = set_up();
+    expect(workshop, "pstar-sim none.pstar --device-memory 10MiB --json /proc/x", 1,
+           "--json: /proc/x: cannot be written");
+    expect(workshop, "pstar-run --probe -o /sys/x", 1, "--output: /sys/x: cannot be written");
+    workshop_free(workshop);
+}
+
+/* A link stays, also if its target is missing. */
+static void test_links(void)
+{
+    static const char *const commands[] = {
+        "pstar-trace synth --model model --batch 1 --seq 8 --precision fp32 -o link",
+        "pstar-trace export good.pstar -o link",
+        "pstar-sim good.pstar" BUDGET "--policy opt --json link",
+        "pstar-plan good.pstar" BUDGET "-o link",
+        "pstar-collect -o link -- " RUN "--steps 3",
+    };
+    struct workshop *workshop = set_up();
+    workshop_must_run(workshop, "mkdir far");
+    for (size_t i = 0; i < G_N_ELEMENTS(commands); i++) {
+        workshop_must_run(workshop, "ln -sf middle link");
+        workshop_must_run(workshop, "ln -sf far/file middle");
+        workshop_must_run(workshop, commands[i]); /* makes the file */
+        workshop_must_run(workshop, commands[i]); /* replaces it */
+        workshop_must_run(workshop, "test -L link -a -L middle -a -s far/file -a ! -L far/file");
+        workshop_must_run(workshop, "rm far/file");
+    }
+    workshop_free(workshop);
+}
+
 static void test_same(void)
 {
     struct workshop *workshop = set_up();
@@ -128,11 +161,44 @@ static void test_standard_output(void)
     workshop_free(workshop);
 }
 
+/* The name of the settings is not the user's choice, so that nothing of theirs may be lost. */
+static void test_settings(void)
+{
+    struct workshop *workshop = set_up();
+    const char *const plan = "pstar-plan good.pstar" BUDGET "-o plan.json --emit deepspeed";
+    expect(workshop, "pstar-plan good.pstar" BUDGET "-o ds_config.json --emit deepspeed", 2,
+           "--emit ds_config.json: is also the file of --output");
+    expect(workshop, "pstar-plan good.pstar" BUDGET "-o - --emit fsdp", 2, "-o must be a file");
+    expect(workshop, "pstar-plan --verify plan.json good.pstar --emit fsdp", 2, "--emit goes with");
+    workshop_must_run(workshop, "cp good.pstar fsdp_config.json");
+    expect(workshop, "pstar-plan fsdp_config.json" BUDGET "-o plan.json --emit fsdp", 2,
+           "--emit fsdp_config.json: would replace an input");
+    workshop_must_run(workshop, "mkdir ds_config.json");
+    expect(workshop, plan, 1, "--emit: ds_config.json: cannot be written");
+    workshop_must_run(workshop, "rmdir ds_config.json");
+    workshop_write(workshop, "ds_config.json", "mine");
+    g_autofree char *first = workshop_must_print(workshop, plan);
+    g_assert_nonnull(strstr(first, "ds_config.json was there before. It is ds_config.json.old "));
+    g_autofree char *again = workshop_must_print(workshop, plan);
+    g_assert_null(strstr(again, "was there before")); /* the settings are the same */
+    workshop_write(workshop, "ds_config.json", "{}");
+    g_autofree char *third = workshop_must_print(workshop, plan);
+    g_assert_nonnull(strstr(third, "was there before and is replaced"));
+    g_autofree char *path = workshop_path(workshop, "ds_config.json.old"), *old = NULL;
+    g_assert_true(g_file_get_contents(path, &old, NULL, NULL));
+    g_assert_cmpstr(old, ==, "mine");
+    json_decref(workshop_read_json(workshop, "ds_config.json"));
+    workshop_free(workshop);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/outputs/no-place", test_no_place);
+    g_test_add_func("/outputs/odd-folders", test_odd_folders);
+    g_test_add_func("/outputs/links", test_links);
     g_test_add_func("/outputs/same", test_same);
     g_test_add_func("/outputs/standard-output", test_standard_output);
+    g_test_add_func("/outputs/settings", test_settings);
     return g_test_run();
 }

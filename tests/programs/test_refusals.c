@@ -101,6 +101,11 @@ static void test_simulated(void)
     expect_in_error(workshop,
                     "pstar-sim run.pstar --device-memory 25MiB --host-memory 1MiB --policy opt",
                     " MiB more than the budget of 25 MiB; ");
+    struct outcome all = workshop_run(workshop, "pstar-sim run.pstar --device-memory 25MiB "
+                                                "--host-memory 1MiB --policy opt");
+    g_assert_nonnull(strstr(all.out, " do not fit: device memory: "));
+    g_assert_nonnull(strstr(all.out, " MiB)\n")); /* bytes that would fit, for people */
+    outcome_clear(&all);
     expect_in_error(workshop,
                     "pstar-sim run.pstar --device-memory 1GiB --host-memory 1MiB --strategy "
                     "fsdp-offload --chunk-size 1MiB " PLATFORM,

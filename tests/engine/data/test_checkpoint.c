@@ -196,11 +196,12 @@ static void test_other_files(struct fixture *fixture, const void *unused)
 static void test_interrupted_replacement(struct fixture *fixture, const void *unused)
 {
     (void)unused;
-    static const char *const moved_later[] = {"optimizer.safetensors", "trainer.json"};
+    static const char *const moved_later[] = {"optimizer.safetensors", "trainer.json", NULL};
     struct small_model *later = small_model_new(true, MODEL_FP32, 5);
     g_autofree char *partial = g_build_filename(fixture->folder, "next.partial", NULL);
     g_autofree char *half = g_build_filename(partial, "model.safetensors.0badcafe.tmp", NULL);
-    g_autofree char *next = g_build_filename(fixture->folder, "next", NULL);
+    g_autofree char *complete = g_build_filename(partial, "complete", NULL);
+    g_autofree char *state = g_build_filename(fixture->folder, "trainer.json", NULL);
     g_assert_true(save(fixture, fixture->model, 7, NULL));
     g_assert_cmpint(g_mkdir(partial, 0777), ==, 0);
     g_assert_true(g_file_set_contents(half, "half", -1, NULL));
@@ -209,13 +210,16 @@ static void test_interrupted_replacement(struct fixture *fixture, const void *un
     expect_saved(fixture, later, 8);
     g_assert_cmpuint(count_entries(fixture->folder), ==, 4);
 
-    g_assert_cmpint(g_mkdir(next, 0777), ==, 0);
-    for (size_t i = 0; i < G_N_ELEMENTS(moved_later); i++) {
+    g_assert_cmpint(g_mkdir(partial, 0777), ==, 0);
+    for (size_t i = 0; moved_later[i]; i++) {
         g_autofree char *from = g_build_filename(fixture->folder, moved_later[i], NULL);
-        g_autofree char *to = g_build_filename(next, moved_later[i], NULL);
+        g_autofree char *to = g_build_filename(partial, moved_later[i], NULL);
         g_assert_cmpint(g_rename(from, to), ==, 0);
         g_assert_true(g_file_set_contents(from, "of the checkpoint before", -1, NULL));
     }
+    g_assert_true(g_file_set_contents(complete, "", -1, NULL));
+    g_assert_cmpint(g_unlink(state), ==, 0); /* as in a first save */
+    g_assert_true(checkpoint_may_save(fixture->folder, NULL));
     expect_saved(fixture, later, 8);
     g_assert_cmpuint(count_entries(fixture->folder), ==, 4);
     small_model_free(later);

@@ -293,6 +293,17 @@ static void test_text_of_other_tokens(struct fixture *fixture, const void *unuse
     options.vocabulary = 256;
     options.tokens = DATA_TOKENS_AUTO;
     data_close(open_data(fixture, &options));
+    /* Bare numbers may begin as a gzip file does, or have no byte that a text has not. */
+    static const uint16_t like_gzip[] = {0x8b1f, 300, 301, 302, 303},
+                          like_text[] = {0xb5c3, 0x6161, 0xffc3, 0x6262, 0x6363};
+    options.vocabulary = 65536;
+    options.tokens = DATA_TOKENS_UINT16;
+    g_assert_true(
+        g_file_set_contents(fixture->path, (const char *)like_gzip, sizeof like_gzip, NULL));
+    data_close(open_data(fixture, &options));
+    g_assert_true(
+        g_file_set_contents(fixture->path, (const char *)like_text, sizeof like_text, NULL));
+    data_close(open_data(fixture, &options));
 }
 
 /* No file of another format is trained as if its bytes were text. */
@@ -314,6 +325,10 @@ static void test_other_formats(struct fixture *fixture, const void *unused)
         {"PK\3\4..", -1, "is a zip archive"},
         {"%PDF-1.7", -1, "is a PDF file"},
         {"\xff\xfeT\0b\0", 6, "is text in UTF-16"},
+        {"\x89PNG\r\n\x1a\n", -1, "is an image"},
+        {"\x80\x04\x95\x0b", -1, "is a Python pickle"},
+        {"\x0a\0\0\0\0\0\0\0{\"a\": {}} ....", 22, "is a file of weights (safetensors)"},
+        {"\xef\xbb\xbf{\"text\": \"one\"}\n{\"text\": \"two\"}\n", -1, "is JSON; write its texts"},
         {"{\"text\": \"one\"}\n{\"text\": \"two\"}\n", -1, "is JSON; write its texts"},
         {"\n[\n  {\"text\": \"one\"}\n]\n", -1, "is JSON; write its texts"},
         {"hell\0 world", 11, "is no text; if it holds bare token numbers"},
@@ -324,6 +339,15 @@ static void test_other_formats(struct fixture *fixture, const void *unused)
         g_assert_true(g_file_set_contents(fixture->path, files[i].bytes, files[i].count, NULL));
         expect_refused(fixture, &auto_options, DATA_ERROR_KIND, files[i].reason);
     }
+    /* A value that is longer than what is looked at, in lines; and an archive's second block. */
+    g_autoptr(GString) value = g_string_new("[\n");
+    while (value->len < 3 << 20)
+        g_string_append(value, "  \"gr\303\274\303\237e\",\n");
+    g_assert_true(g_file_set_contents(fixture->path, value->str, (gssize)value->len, NULL));
+    expect_refused(fixture, &auto_options, DATA_ERROR_KIND, "is JSON; write its texts");
+    g_string_printf(value, "%-257sustar", "a name");
+    g_assert_true(g_file_set_contents(fixture->path, value->str, (gssize)value->len, NULL));
+    expect_refused(fixture, &auto_options, DATA_ERROR_KIND, "is a tar archive; unpack it first");
     g_assert_true(g_file_set_contents(fixture->path, "{ is the begin of a text }", -1, NULL));
     data_close(open_data(fixture, &auto_options));
     g_assert_true(g_file_set_contents(fixture->path, "{\"text\": \"one\"}", -1, NULL));

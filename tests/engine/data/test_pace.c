@@ -23,10 +23,14 @@ static void test_left(void)
     pace_add_step(&pace, 60, 0, 60);
     for (int i = 0; i < 5; i++)
         pace_add_step(&pace, 2, 0, 3);
-    pace_add(&pace, PACE_EVALUATION, 10);
+    pace_add(&pace, PACE_PASS, 0.5);
     pace_add(&pace, PACE_SAVE, 7);
-    const uint64_t counts[PACE_WORKS] = {100, 4, 2};
-    g_assert_cmpfloat_with_epsilon(pace_left(&pace, counts), 100 * 3 + 4 * 10 + 2 * 7, 1e-9);
+    struct pace_rest rest = {.steps = 100, .evaluations = 4, .saves = 2, .passes = 20};
+    g_assert_cmpfloat_with_epsilon(pace_left(&pace, &rest), 100 * 3 + 4 * 10 + 2 * 7, 1e-9);
+    rest.passed = 19; /* of the first of them */
+    g_assert_cmpfloat_with_epsilon(pace_left(&pace, &rest), 100 * 3 + 3 * 10 + 0.5 + 2 * 7, 1e-9);
+    const struct pace_rest last = {.evaluations = 1, .passes = 20, .passed = 18};
+    g_assert_cmpfloat_with_epsilon(pace_left(&pace, &last), 1, 1e-9);
     pace_clear(&pace);
 }
 

@@ -1,5 +1,6 @@
 /* The probe's file, as any program would read it. */
 #include "engine/probe/probe.h"
+#include "engine/probe/probe_steps.h"
 #include "platforms/platform.h"
 #include "traces/failure.h"
 
@@ -56,10 +57,91 @@ static void test_refused(void)
     g_error_free(error);
 }
 
+/* ---- copies in both directions at once ---- */
+
+struct span {
+    uint64_t begin, end; /* equal if nothing was copied */
+};
+
+/* A CPU device whose copies only note what they would touch between two waits. */
+static struct {
+    struct device_ops ops;
+    uint64_t bytes[2];                   /* of both memories */
+    struct span copied[2][MOVER_QUEUES]; /* by memory and direction */
+    uint32_t trains;                     /* in both directions */
+} noting;
+
+static struct device *open_noting(const struct device_options *options, GError **error)
+{
+    struct device *device = device_cpu.open(options, error);
+    noting.bytes[DEVICE_ARENA] = options->arena_bytes;
+    noting.bytes[DEVICE_HOST_POOL] = options->host_pool_bytes;
+    if (device)
+        device->ops = &noting.ops;
+    return device;
+}
+
+static mover_ticket note_copy(struct device *device, enum mover_queue queue,
+                              uint64_t device_address, uint64_t host_address, uint64_t bytes,
+                              const struct mover_after *after)
+{
+    const uint64_t address[] = {[DEVICE_ARENA] = device_address, [DEVICE_HOST_POOL] = host_address};
+    (void)device;
+    (void)after;
+    for (int m = 0; m < 2; m++) {
+        struct span *span = &noting.copied[m][queue];
+        bool first = span->begin == span->end;
+        g_assert_cmpuint(bytes, <=, noting.bytes[m]);
+        g_assert_cmpuint(address[m], <=, noting.bytes[m] - bytes);
+        span->begin = first ? address[m] : MIN(span->begin, address[m]);
+        span->end = first ? address[m] + bytes : MAX(span->end, address[m] + bytes);
+    }
+    return 0; /* nothing to wait for */
+}
+
+static mover_ticket note_move(struct device *device, uint64_t to, uint64_t from, uint64_t bytes,
+                              const struct mover_after *after)
+{
+    (void)device;
+    (void)after;
+    g_assert_cmpuint(MAX(to, from) + bytes, <=, noting.bytes[DEVICE_ARENA]);
+    return 0;
+}
+
+static void end_train(struct device *device, const struct mover_after *after)
+{
+    for (int m = 0; m < 2; m++) {
+        const struct span *in = &noting.copied[m][MOVER_H2D], *out = &noting.copied[m][MOVER_D2H];
+        if (in->begin == in->end || out->begin == out->end)
+            continue;
+        g_assert_true(in->end <= out->begin || out->end <= in->begin);
+        noting.trains++;
+    }
+    memset(noting.copied, 0, sizeof noting.copied);
+    device_cpu.wait(device, after);
+}
+
+static void test_directions_do_not_meet(void)
+{
+    struct platform *platform = g_new0(struct platform, 1);
+    GError *error = NULL;
+    noting.ops = device_cpu;
+    noting.ops.open = open_noting;
+    noting.ops.copy = note_copy;
+    noting.ops.move = note_move;
+    noting.ops.wait = end_train;
+    bool ok = probe_copies(&noting.ops, platform, &error);
+    g_assert_no_error(error);
+    g_assert_true(ok);
+    g_assert_cmpuint(noting.trains, >, 0);
+    platform_free(platform);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/probe/file", test_file);
+    g_test_add_func("/probe/directions-do-not-meet", test_directions_do_not_meet);
     g_test_add_func("/probe/refused", test_refused);
     return g_test_run();
 }

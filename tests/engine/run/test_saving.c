@@ -130,6 +130,35 @@ static void test_mount_point(struct run_folder *folder, gconstpointer data)
     g_assert_cmpint(saved_step(folder, "copy"), ==, 3);
 }
 
+/* An image of a container has a checkpoint in its lower layer. Its folder can then not be renamed
+ * (EXDEV), and a folder on it not be swapped. */
+static void test_overlay(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    static const char script[] =
+        "cd saved && mkdir lower upper work both && cp ../config.json ../text.txt . && " RUN_HERE
+        "--steps 1 --save lower/saved && echo mine > lower/saved/notes.txt && "
+        "{ mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work both || "
+        "exit 77; } && " RUN_HERE
+        "--resume both/saved --steps 3 --save-every 1 --save both/saved && " RUN_HERE
+        "--steps 2 --save-every 1 --save both/new && " RUN_HERE
+        "--resume both/new --steps 3 --save both/new && "
+        "test $(ls -A both | wc -l) = 2 && "
+        "cp -r both/saved ../copy && cp -r both/new ../new";
+    g_autofree char *errors = NULL;
+    int status = run_mounted(folder, script, &errors);
+    if (status == 77) {
+        g_test_skip("no overlay can be mounted here");
+        return;
+    }
+    g_test_message("%s", errors);
+    g_assert_cmpint(status, ==, 0);
+    g_assert_cmpint(saved_step(folder, "copy"), ==, 3);
+    g_assert_cmpint(saved_step(folder, "new"), ==, 3);
+    g_assert_true(run_folder_has(folder, "copy/notes.txt"));
+    g_assert_cmpint(run_folder_run(folder, "--resume copy --steps 4 --dry-run", NULL, NULL), ==, 0);
+}
+
 /* No step is taken, so the log has none. */
 static void expect_refused(const struct run_folder *folder, const char *save, const char *reason)
 {
@@ -248,6 +277,7 @@ int main(int argc, char **argv)
     ADD("link", test_link);
     ADD("no-swaps", test_no_swaps);
     ADD("mount-point", test_mount_point);
+    ADD("overlay", test_overlay);
     ADD("impossible-places", test_impossible_places);
     ADD("too-little-room", test_too_little_room);
     ADD("full-meanwhile", test_full_meanwhile);

@@ -39,19 +39,6 @@ static void await_log(const struct run_folder *folder, GPid child, gsize bytes)
     }
 }
 
-/* Returns what the process printed until its end, and its status. */
-static char *await_end(GPid child, int err, int *status)
-{
-    char *text = NULL;
-    GIOChannel *channel = g_io_channel_unix_new(err);
-    g_io_channel_set_close_on_unref(channel, TRUE);
-    g_assert_cmpint(g_io_channel_read_to_end(channel, &text, NULL, NULL), ==, G_IO_STATUS_NORMAL);
-    g_io_channel_unref(channel);
-    g_assert_cmpint(waitpid(child, status, 0), ==, child);
-    g_test_message("%s", text);
-    return text;
-}
-
 static double last_step(const struct run_folder *folder)
 {
     GArray *steps = run_folder_log(folder, "log.jsonl", "step");
@@ -67,7 +54,7 @@ static void test_saves(struct run_folder *folder, gconstpointer data)
     GPid child = start(folder, "--steps 1000000 --save saved --log log.jsonl", NULL, &err);
     await_log(folder, child, LOG_BYTES);
     g_assert_cmpint(kill(child, number), ==, 0);
-    g_autofree char *text = await_end(child, err, &status);
+    g_autofree char *text = run_folder_await_end(child, err, &status);
     g_assert_true(WIFEXITED(status));
     g_assert_cmpint(WEXITSTATUS(status), ==, 128 + number);
 
@@ -87,7 +74,7 @@ static void test_nothing_saved(struct run_folder *folder, gconstpointer data)
     GPid child = start(folder, "--steps 1000000 --log log.jsonl", NULL, &err);
     await_log(folder, child, LOG_BYTES);
     g_assert_cmpint(kill(child, SIGINT), ==, 0);
-    g_autofree char *text = await_end(child, err, &status);
+    g_autofree char *text = run_folder_await_end(child, err, &status);
     g_assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGINT);
     run_folder_expect(text, "nothing was saved");
 }
@@ -120,7 +107,7 @@ static void test_second_signal(struct run_folder *folder, gconstpointer data)
     await_signal(child, "ShdPnd:", SIGTERM, false);
     g_assert_cmpint(waitpid(child, &status, WNOHANG), ==, 0);
     g_assert_cmpint(kill(child, SIGTERM), ==, 0);
-    g_free(await_end(child, err, &status));
+    g_free(run_folder_await_end(child, err, &status));
     g_assert_true(WIFSIGNALED(status));
     g_assert_cmpint(WTERMSIG(status), ==, SIGTERM);
 }
@@ -134,7 +121,7 @@ static void test_sampling(struct run_folder *folder, gconstpointer data)
     await_log(folder, child, 1);
     g_usleep(G_USEC_PER_SEC / 4);
     g_assert_cmpint(kill(child, SIGINT), ==, 0);
-    g_free(await_end(child, err, &status));
+    g_free(run_folder_await_end(child, err, &status));
     g_assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGINT);
 }
 
@@ -147,7 +134,7 @@ static void test_shorter_data(struct run_folder *folder, gconstpointer data)
     GPid child = start(folder, "--steps 1000000 --save saved --log log.jsonl", NULL, &err);
     await_log(folder, child, LOG_BYTES);
     g_assert_cmpint(truncate(path, 100), ==, 0);
-    g_autofree char *text = await_end(child, err, &status);
+    g_autofree char *text = run_folder_await_end(child, err, &status);
     g_assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 1);
     run_folder_expect(text, "text.txt: has become shorter while it is read");
     g_assert_true(run_folder_has(folder, "saved/trainer.json"));
@@ -169,7 +156,7 @@ static void test_ignored_hangup(struct run_folder *folder, gconstpointer data)
     g_assert_cmpint(kill(child, SIGHUP), ==, 0);
     await_log(folder, child, log_bytes(folder) + 4 * LOG_BYTES);
     g_assert_cmpint(kill(child, SIGTERM), ==, 0);
-    g_free(await_end(child, err, &status));
+    g_free(run_folder_await_end(child, err, &status));
     g_assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGTERM);
 }
 
@@ -198,7 +185,7 @@ static void test_progress_lines(struct run_folder *folder, gconstpointer data)
     run_folder_expect(seen, " of 1000000 steps, loss ");
     run_folder_expect(seen, " left\n");
     g_assert_cmpint(kill(child, SIGTERM), ==, 0);
-    g_free(await_end(child, err, &status));
+    g_free(run_folder_await_end(child, err, &status));
     last_step(folder);
 }
 

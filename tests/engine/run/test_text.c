@@ -103,6 +103,31 @@ static void test_sample(struct run_folder *folder, gconstpointer data)
     run_folder_expect(empty, "--prompt '': is empty");
 }
 
+/* A prompt of a model of bytes may be any bytes, whatever the locale is. Other options name
+ * themselves. */
+static void test_any_bytes(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *out = NULL, *errors = NULL, *tokens = NULL;
+    g_assert_cmpint(run_folder_run(folder, "--steps 1 --sample 1 --json --prompt 'gr\xfc\xc3\xbc'",
+                                   &out, &errors),
+                    ==, 0);
+    json_t *summary = json_loads(out, 0, NULL);
+    const json_t *sample = json_object_get(summary, "sample");
+    g_assert_cmpuint(json_array_size(sample), ==, 5 + 1);
+    g_assert_cmpint(json_integer_value(json_array_get(sample, 2)), ==, 0xfc);
+    g_assert_true(g_str_has_prefix(json_string_value(json_object_get(summary, "sample_text")),
+                                   "gr\357\277\275\303\274"));
+    json_decref(summary);
+    write_model(folder);
+    g_assert_cmpint(run_folder_run(folder,
+                                   "--model 'wide model' --tokens bytes --steps 1 --sample 1 "
+                                   "--policy gr\xfc",
+                                   NULL, &tokens),
+                    ==, 2);
+    run_folder_expect(tokens, "--policy gr\357\277\275: must be text in UTF-8");
+}
+
 #define ADD(path, function)                                                         \
     g_test_add("/text/" path, struct run_folder, NULL, run_folder_set_up, function, \
                run_folder_tear_down)
@@ -113,5 +138,6 @@ int main(int argc, char **argv)
     ADD("named-command", test_named_command);
     ADD("bytes-on-demand", test_bytes_on_demand);
     ADD("sample", test_sample);
+    ADD("any-bytes", test_any_bytes);
     return g_test_run();
 }
