@@ -349,7 +349,7 @@ int main(int argc, char **argv)
     for (unsigned i = 0; i < G_N_ELEMENTS(all); i++)
         memory_free(all[i]);
     g_free(l.targets);
-    printf("scratch of the products: %.2f MiB\n",
+    printf("scratch of the products: %.2f MiB\nNo goal: a rate shows how fast this machine is.\n",
            (double)cpu_context_scratch_bytes(cpu) / (1 << 20));
     cpu_context_free(cpu);
     return 0;

@@ -4,8 +4,9 @@ import shutil
 import tempfile
 import time
 
+import judged
 from draw import PLATFORMS
-from planning import judge, plan, write_table
+from planning import plan
 from programs import Programs
 
 LIMITS = (1, 2, 5, 10)  # seconds
@@ -32,7 +33,7 @@ def planned(programs, objective, options):
     return certificate["time"]["achieved_ns"] * 1e-9, verified, time.monotonic() - begun
 
 
-def measure(programs, model, machine, memory, step):
+def plan_step(programs, model, machine, memory, step):
     """Returns a row: the seconds of a step by plans of searches of some seconds, and of a whole one."""
     shutil.copy(PLATFORMS / f"{machine}.json", programs.folder / "platform.json")
     config = PLATFORMS.parent / "models/configs" / f"{model}.json"
@@ -47,7 +48,7 @@ def measure(programs, model, machine, memory, step):
         checks.append(verified)
     row["last"], verified, row["seconds"] = planned(programs, "time", options)
     _, for_traffic, row["traffic_seconds"] = planned(programs, "traffic", options)
-    return row | dict(verified=all(checks) and verified and for_traffic)
+    return row | dict(verified=all(checks) and verified and for_traffic) | judged.here()
 
 
 def behind(row, limit):
@@ -57,29 +58,33 @@ def behind(row, limit):
 def print_row(row):
     shares = " ".join(f"{behind(row, limit):8.2%}" for limit in LIMITS)
     print(f"{row['model']:17} {row['machine']:10} {row['device']:>7} {row['last']:9.4f} {shares} {row['seconds']:7.1f} "
-          f"{row['traffic_seconds']:9.1f}{'' if row['verified'] else '  NOT VERIFIED'}", flush=True)
+          f"{row['traffic_seconds']:9.1f}  {judged.verdict(meets_goals(row))}"
+          f"{'' if row['verified'] else '  NOT VERIFIED'}", flush=True)
 
 
-def run(options):
-    """Plans all steps, and returns whether all goals are met."""
+def meets_goals(row):
+    return (row["verified"] and row["traffic_seconds"] <= TRAFFIC
+            and all(behind(row, limit) <= APART for limit in LIMITS))
+
+
+def measure(options):
+    """Plans all steps, and returns their rows."""
     heads = " ".join(f"{f'{limit} s':>8}" for limit in LIMITS)
     print(f"{'model':17} {'machine':10} {'device':>7} {'plan s':>9} {heads} {'whole s':>7} {'traffic s':>9}", flush=True)
     rows = []
     for step in STEPS:
         with tempfile.TemporaryDirectory(prefix="pstar-anytime-") as folder:
-            rows.append(measure(Programs(options.programs, folder), *step))
+            rows.append(plan_step(Programs(options.programs, folder), *step))
         print_row(rows[-1])
-    write_table(options.output, rows)
-    return verdict(rows)
+    return rows
 
 
-def verdict(rows):
-    verified = sum(row["verified"] for row in rows)
-    return all([
-        judge("every plan verifies", f"{verified} of {len(rows)}", verified == len(rows)),
-        *(judge(f"after {limit} s at most {APART:.0%} behind the last plan",
-                f"{max(behind(row, limit) for row in rows):.2%}",
-                max(behind(row, limit) for row in rows) <= APART) for limit in LIMITS),
-        judge(f"planned for traffic within {TRAFFIC} s", f"{max(row['traffic_seconds'] for row in rows):.1f} s",
-              max(row["traffic_seconds"] for row in rows) <= TRAFFIC),
-    ])
+def judge(rows):
+    goals, verified = judged.Goals(), sum(row["verified"] for row in rows)
+    goals.judge("every plan verifies", f"{verified} of {len(rows)}", verified == len(rows))
+    for limit in LIMITS:
+        worst = max(behind(row, limit) for row in rows)
+        goals.judge(f"after {limit} s at most {APART:.0%} behind the last plan", f"{worst:.2%}", worst <= APART)
+    longest = max(row["traffic_seconds"] for row in rows)
+    goals.judge(f"planned for traffic within {TRAFFIC} s", f"{longest:.1f} s", longest <= TRAFFIC)
+    return goals

@@ -10,8 +10,9 @@ import sys
 import tempfile
 
 import draw
+import judged
 import rivals
-from planning import EQUAL, children_seconds, gap, judge, plan, write_table
+from planning import EQUAL, children_seconds, gap, plan
 from programs import Programs
 from scaling import judge_seconds
 
@@ -51,7 +52,7 @@ class Run:
         except SystemExit as failure:
             print(failure, file=sys.stderr)
             row = NO_PLAN | row
-        row = instance.names() | row
+        row = instance.names() | row | judged.here()
         if self.kept:
             self.keep(instance, row, rival)
         return row
@@ -117,7 +118,8 @@ def print_row(row):
     rival = f"{ratio(row):.3f} x {row['rival']}" if row.get("rival") else ""
     print(f"{row['number']:3} {model:24} {step:30} {row['machine'][:9]:9} {link:>13} {row['device'] / GIB:10.3f} "
           f"{row['device'] / (row['model_bytes'] + row['peak']):6.1%} {host:>8} {row['operators']:9} {times} "
-          f"{row['cpu_seconds']:6.1f}  {rival}{'' if row['verified'] else '  NOT VERIFIED'}", flush=True)
+          f"{row['cpu_seconds']:6.1f}  {judged.verdict(meets_goals(row))}  {rival}"
+          f"{'' if row['verified'] else '  NOT VERIFIED'}", flush=True)
 
 
 def widest(rows):
@@ -129,40 +131,35 @@ def percentile(values, share):
 
 
 def print_distribution(rows):
-    gaps = [row["gap"] for row in rows]
     print(f"{len(rows)} instances, {sum(row['redraws'] for row in rows)} redraws")
-    print(f"gap: mean {statistics.mean(gaps):.2%}, median {statistics.median(gaps):.2%}, 90th percentile "
-          f"{percentile(gaps, 0.9):.2%}, worst {max(gaps):.2%}")
     print("widest: " + ", ".join(f"{row['number']} with {row['gap']:.0%}" for row in widest(rows)))
-    ratios = [ratio(row) for row in rows if row.get("rival")]
-    if ratios:
-        print(f"rivals: the fastest takes {min(ratios):.3f} to {max(ratios):.3f} times as long, in the median "
-              f"{statistics.median(ratios):.3f}; none fits in {len(rows) - len(ratios)}")
-    spent = {what: sum(row.get(key, 0) for row in rows) for what, key in
+    spent = {what: sum(row.get(key) or 0 for row in rows) for what, key in
              (("draw", "draw_seconds"), ("plan", "cpu_seconds"), ("sweep rivals", "rival_seconds"))}
     print("seconds of processors: " + ", ".join(f"{seconds:.0f} to {what}" for what, seconds in spent.items()))
 
 
-def verdict(rows, with_rivals):
-    gaps = [row["gap"] for row in rows]
+def judge(rows):
+    print_distribution(rows)
+    goals, gaps = judged.Goals(), [row["gap"] for row in rows]
     verified = sum(row["verified"] for row in rows)
-    ok = [
-        judge("every plan verifies", f"{verified} of {len(rows)}", verified == len(rows)),
-        judge(f"gap on average at most {MEAN:.0%}", f"{statistics.mean(gaps):.2%}", statistics.mean(gaps) <= MEAN),
-        judge(f"90th percentile at most {NINETIETH:.0%}", f"{percentile(gaps, 0.9):.2%}",
-              percentile(gaps, 0.9) <= NINETIETH),
-        judge(f"worst at most {WORST:.0%}", f"{max(gaps):.2%}", max(gaps) <= WORST),
-        judge_seconds(rows),
-    ]
-    if with_rivals:
+    goals.judge("every plan verifies", f"{verified} of {len(rows)}", verified == len(rows))
+    goals.judge(f"gap on average at most {MEAN:.0%}",
+                f"{statistics.mean(gaps):.2%}, in the median {statistics.median(gaps):.2%}", statistics.mean(gaps) <= MEAN)
+    goals.judge(f"90th percentile at most {NINETIETH:.0%}", f"{percentile(gaps, 0.9):.2%}",
+                percentile(gaps, 0.9) <= NINETIETH)
+    goals.judge(f"worst at most {WORST:.0%}", f"{max(gaps):.2%}", max(gaps) <= WORST)
+    judge_seconds(goals, rows)
+    ratios = [ratio(row) for row in rows if row.get("rival")]
+    if ratios:
         behind = [str(row["number"]) for row in rows if ratio(row) < 1 - EQUAL]
         figure = f"{len(behind)} of {len(rows)} are: {', '.join(behind)}".rstrip(": ")
-        ok.append(judge("never slower than a rival", figure, not behind))
-    return all(ok)
+        goals.judge("never slower than a rival", f"{figure}; the fastest takes {min(ratios):.3f} to {max(ratios):.3f} "
+                    f"times as long, in the median {statistics.median(ratios):.3f}", not behind)
+    return goals
 
 
-def run(options):
-    """Plans the instances, and returns whether all goals are met."""
+def measure(options):
+    """Plans the instances, and returns their rows."""
     chosen = map(int, options.only.split(",")) if options.only else range(1, options.drawn + 1)
     rows = []
     print_header()
@@ -171,8 +168,7 @@ def run(options):
             work = Run(options, folder)
             rows.append(work.row(number))
         print_row(rows[-1])
-        write_table(options.output, rows)
+        judged.write(options.output, rows)
     if options.keep:
         work.prune(rows)
-    print_distribution(rows)
-    return verdict(rows, not options.without_rivals)
+    return rows

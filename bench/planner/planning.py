@@ -1,6 +1,5 @@
-"""Plans one trace, verifies the plan, and judges goals: for the parts of bench/planner/planner."""
+"""Plans one trace and verifies the plan, for the parts of bench/planner/planner."""
 
-import csv
 import json
 import resource
 import sys
@@ -33,18 +32,3 @@ def plan(programs, objective, options, allowed=(0,)):
 def gap(stated, achieved):
     """A certificate states null for a gap above a bound of 0."""
     return stated if stated is not None else float("inf") if achieved else 0.0
-
-
-def judge(goal, figure, ok):
-    print(f"{'PASS' if ok else 'FAIL'}  {goal}: {figure}")
-    return ok
-
-
-def write_table(path, rows):
-    """Writes the rows as CSV, if a path was given. Columns that a row lacks are empty there."""
-    if not path:
-        return
-    with open(path, "w", newline="") as file:
-        table = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)))
-        table.writeheader()
-        table.writerows(rows)

@@ -5,8 +5,9 @@ import math
 import shutil
 import tempfile
 
+import judged
 from draw import PLATFORMS
-from planning import judge, plan, write_table
+from planning import plan
 from programs import Programs
 
 GROWTH = 1.5  # of the seconds an operator, where the operators double
@@ -24,7 +25,7 @@ def add_options(group):
     group.add_argument("--scaling", action="store_true", help="plan steps of more and more operators instead")
 
 
-def measure(programs, width, machine, memory, options, layers, micro_batches):
+def plan_step(programs, width, machine, memory, options, layers, micro_batches):
     """Returns a row: the operators of a step, and the seconds to plan it."""
     config = dict(model_type="gpt2", architectures=["GPT2LMHeadModel"], n_layer=layers, n_embd=width,
                   n_head=width // 64, n_positions=512, vocab_size=50257)
@@ -38,18 +39,19 @@ def measure(programs, width, machine, memory, options, layers, micro_batches):
     certificate, seconds, verified = plan(programs, "time", ["--device-memory", memory, "--host-memory", "unlimited", *platform])
     return dict(width=width, machine=machine, layers=layers, micro_batches=micro_batches,
                 operators=info["operators"], gap=certificate["gap"]["time"], cpu_seconds=seconds,
-                verified=verified)
+                verified=verified) | judged.here()
 
 
 def cost(row):
     return row["cpu_seconds"] / row["operators"]
 
 
-def print_row(row, before):
-    growth = f"{doubling(before, row):6.2f}" if before else ""
+def print_row(row):
+    growth = f"{row['growth']:6.2f}" if row["growth"] else ""
+    meets_goals = row["verified"] and (row["growth"] or 0) <= GROWTH
     print(f"{row['machine'][:9]:9} {row['layers']:6} {row['width']:5} {row['micro_batches']:13} "
           f"{row['operators']:9} {row['gap']:7.2%} {row['cpu_seconds']:7.1f} {cost(row) * 1e3:11.3f} {growth:>8}"
-          f"{'' if row['verified'] else '  NOT VERIFIED'}", flush=True)
+          f"  {judged.verdict(meets_goals)}{'' if row['verified'] else '  NOT VERIFIED'}", flush=True)
 
 
 def doubling(before, row):
@@ -57,37 +59,35 @@ def doubling(before, row):
     return (cost(row) / cost(before)) ** (1 / math.log2(row["operators"] / before["operators"]))
 
 
-def run(options):
-    """Plans all families, and returns whether all goals are met."""
+def measure(options):
+    """Plans all families, and returns their rows."""
     print(f"{'machine':9} {'layers':>6} {'width':>5} {'micro-batches':>13} {'operators':>9} {'gap':>7} {'CPU s':>7} "
           f"{'ms/operator':>11} {'doubling':>8}", flush=True)
-    rows, growths = [], []
+    rows = []
     for *family, sizes in FAMILIES:
         before = None
         for layers, micro_batches in sizes:
             with tempfile.TemporaryDirectory(prefix="pstar-scaling-") as folder:
-                row = measure(Programs(options.programs, folder), *family, layers, micro_batches)
-            print_row(row, before)
-            growths += [doubling(before, row)] if before else []
+                row = plan_step(Programs(options.programs, folder), *family, layers, micro_batches)
+            row["growth"] = doubling(before, row) if before else None
+            print_row(row)
             before = row
             rows.append(row)
-    write_table(options.output, rows)
-    return verdict(rows, growths)
+    return rows
 
 
-def judge_seconds(rows):
+def judge_seconds(goals, rows):
     """Judges what OPERATORS take by the longest an operator takes in steps of at least half as many."""
     costs = [cost(row) for row in rows if row["operators"] >= OPERATORS / 2]
     longest = max(costs, default=0.0) * OPERATORS
-    return judge(f"{OPERATORS:,} operators planned within {SECONDS} s of processors",
-                 f"{longest:.1f} s at worst in {len(costs)} of at least half as many", longest <= SECONDS)
+    goals.judge(f"{OPERATORS:,} operators planned within {SECONDS} s of processors",
+                f"{longest:.1f} s at worst in {len(costs)} of at least half as many", longest <= SECONDS)
 
 
-def verdict(rows, growths):
-    verified = sum(row["verified"] for row in rows)
-    return all([
-        judge("every plan verifies", f"{verified} of {len(rows)}", verified == len(rows)),
-        judge(f"an operator takes at most {GROWTH} times as long where they double", f"{max(growths):.2f}",
-              max(growths) <= GROWTH),
-        judge_seconds(rows),
-    ])
+def judge(rows):
+    goals, verified = judged.Goals(), sum(row["verified"] for row in rows)
+    growth = max(row["growth"] or 0 for row in rows)
+    goals.judge("every plan verifies", f"{verified} of {len(rows)}", verified == len(rows))
+    goals.judge(f"an operator takes at most {GROWTH} times as long where they double", f"{growth:.2f}", growth <= GROWTH)
+    judge_seconds(goals, rows)
+    return goals
