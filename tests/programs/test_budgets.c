@@ -11,15 +11,6 @@ enum { DONE = 0, USAGE = 2, DOES_NOT_FIT = 3 };
 
 #define MIB (INT64_C(1) << 20)
 
-static void expect(const struct workshop *workshop, const char *command, int status,
-                   const char *text)
-{
-    struct outcome outcome = workshop_run(workshop, command);
-    if (outcome.status != status || !strstr(outcome.err, text))
-        g_error("%s\nstatus %d\n%s%s", command, outcome.status, outcome.out, outcome.err);
-    outcome_clear(&outcome);
-}
-
 /* An A100 with other memories: 24 MiB and 64 MiB, of which 8 MiB and 16 MiB are reserved. */
 static void write_machine(const struct workshop *workshop, int ranks)
 {
@@ -62,19 +53,22 @@ static void test_defaults(void)
     struct workshop *workshop = open_workshop();
     static const char sim[] = "pstar-sim run.pstar --platform machine.json --policy opt "
                               "--chunk-size 64KiB --emit-plan plan.json";
-    expect(workshop, sim, DONE,
-           "budget of device memory: 16 MiB. A100-SXM4-40GB has 24 MiB, less 8 MiB for the "
-           "driver's context and libraries\n");
+    workshop_must_end(
+        workshop, sim, DONE, "",
+        "budget of device memory: 16 MiB. A100-SXM4-40GB has 24 MiB, less 8 MiB for the "
+        "driver's context and libraries\n");
     expect_budgets(workshop, 16 * MIB, 48 * MIB);
-    expect(workshop, "pstar-plan run.pstar --platform machine.json -o plan.json", DONE,
-           "budget of host memory: 48 MiB. A100-SXM4-40GB has 64 MiB, less 16 MiB for the "
-           "system\n");
+    workshop_must_end(
+        workshop, "pstar-plan run.pstar --platform machine.json -o plan.json", DONE, "",
+        "budget of host memory: 48 MiB. A100-SXM4-40GB has 64 MiB, less 16 MiB for the "
+        "system\n");
     expect_budgets(workshop, 16 * MIB, 48 * MIB);
     workshop_must_run(workshop, "pstar-plan --verify plan.json run.pstar");
     write_machine(workshop, 4);
-    expect(workshop, sim, DONE, "64 MiB, less 16 MiB for the system, for 4 ranks\n");
+    workshop_must_end(workshop, sim, DONE, "", "64 MiB, less 16 MiB for the system, for 4 ranks\n");
     expect_budgets(workshop, 16 * MIB, 12 * MIB);
-    expect(workshop, "pstar-sim run.pstar", USAGE, "--device-memory or --platform is needed");
+    workshop_must_end(workshop, "pstar-sim run.pstar", USAGE, "",
+                      "--device-memory or --platform is needed");
     workshop_free(workshop);
 }
 
@@ -82,18 +76,19 @@ static void test_given(void)
 {
     struct workshop *workshop = open_workshop();
     struct outcome outcome;
-    expect(workshop,
-           "pstar-plan run.pstar --platform machine.json --device-memory 20MiB --host-memory "
-           "50MiB -o plan.json",
-           DONE,
-           "--device-memory 20 MiB is more than the 16 MiB that A100-SXM4-40GB has for a step\n"
-           "pstar-plan: --host-memory 50 MiB is more than the 48 MiB that A100-SXM4-40GB has for "
-           "a step\n");
+    workshop_must_end(
+        workshop,
+        "pstar-plan run.pstar --platform machine.json --device-memory 20MiB --host-memory "
+        "50MiB -o plan.json",
+        DONE, "",
+        "--device-memory 20 MiB is more than the 16 MiB that A100-SXM4-40GB has for a step\n"
+        "pstar-plan: --host-memory 50 MiB is more than the 48 MiB that A100-SXM4-40GB has for "
+        "a step\n");
     expect_budgets(workshop, 20 * MIB, 50 * MIB);
-    expect(workshop,
-           "pstar-sim run.pstar --platform machine.json --device-memory 10MiB,90MiB "
-           "--host-memory unlimited --policy opt",
-           DONE, "--host-memory unlimited is more than the 48 MiB");
+    workshop_must_end(workshop,
+                      "pstar-sim run.pstar --platform machine.json --device-memory 10MiB,90MiB "
+                      "--host-memory unlimited --policy opt",
+                      DONE, "", "--host-memory unlimited is more than the 48 MiB");
     outcome = workshop_run(workshop, "pstar-sim run.pstar --platform machine.json "
                                      "--device-memory 10MiB --host-memory 40MiB --policy opt");
     g_assert_cmpint(outcome.status, ==, DONE);
@@ -110,14 +105,16 @@ static void test_node(void)
                       "pstar-trace synth --model " PROJECT_DIR
                       "/models/configs/patrickstar-175b.json --batch 1 --seq 1024 "
                       "--precision bf16 --recompute all --platform " A100 " -o 175b.pstar");
-    expect(workshop,
-           "pstar-sim 175b.pstar --platform " A100 " --chunk-size 1GiB --strategy zero-offload",
-           DOES_NOT_FIT, "budget of host memory: 496 GiB");
-    expect(workshop,
-           "pstar-sim 175b.pstar --platform " A100 " --chunk-size 1GiB --strategy fsdp-offload",
-           DOES_NOT_FIT, "nothing fits; host memory");
-    expect(workshop, "pstar-plan 175b.pstar --platform " A100 " -o plan.json", DOES_NOT_FIT,
-           "host memory");
+    workshop_must_end(workshop,
+                      "pstar-sim 175b.pstar --platform " A100
+                      " --chunk-size 1GiB --strategy zero-offload",
+                      DOES_NOT_FIT, "", "budget of host memory: 496 GiB");
+    workshop_must_end(workshop,
+                      "pstar-sim 175b.pstar --platform " A100
+                      " --chunk-size 1GiB --strategy fsdp-offload",
+                      DOES_NOT_FIT, "", "nothing fits; host memory");
+    workshop_must_end(workshop, "pstar-plan 175b.pstar --platform " A100 " -o plan.json",
+                      DOES_NOT_FIT, "", "host memory");
     workshop_free(workshop);
 }
 

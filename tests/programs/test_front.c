@@ -2,19 +2,6 @@
  * know. */
 #include "workshop.h"
 
-#include <string.h>
-
-static void expect(const struct workshop *workshop, const char *command, int status,
-                   const char *out, const char *err)
-{
-    struct outcome outcome = workshop_run(workshop, command);
-    g_test_message("%s\nstatus %d: %s%s", command, outcome.status, outcome.out, outcome.err);
-    g_assert_cmpint(outcome.status, ==, status);
-    g_assert_nonnull(strstr(outcome.out, out));
-    g_assert_nonnull(strstr(outcome.err, err));
-    outcome_clear(&outcome);
-}
-
 static void expect_same(const struct workshop *workshop, const char *front, const char *program)
 {
     struct outcome a = workshop_run(workshop, front), b = workshop_run(workshop, program);
@@ -49,12 +36,15 @@ static void test_commands(void)
 static void test_work(void)
 {
     struct workshop *workshop = workshop_new();
-    expect(workshop, "pstar trace synth --model model --batch 1 --seq 8 --precision fp32 -o 'a b'",
-           0, "a b: ", "");
+    workshop_must_end(workshop,
+                      "pstar trace synth --model model --batch 1 --seq 8 --precision fp32 -o 'a b'",
+                      0, "a b: ", "");
     expect_same(workshop, "pstar trace info 'a b'", "pstar-trace info 'a b'");
-    expect(workshop, "pstar trace check text.txt", 2, "", "pstar-trace: text.txt: ");
-    expect(workshop, "pstar sim 'a b' --device-memory 1KiB", 3, "", "pstar-sim: nothing fits");
-    expect(workshop, "pstar collect -o run.pstar -- sh -c 'exit 5'", 5, "", "pstar-collect: ");
+    workshop_must_end(workshop, "pstar trace check text.txt", 2, "", "pstar-trace: text.txt: ");
+    workshop_must_end(workshop, "pstar sim 'a b' --device-memory 1KiB", 3, "",
+                      "pstar-sim: nothing fits");
+    workshop_must_end(workshop, "pstar collect -o run.pstar -- sh -c 'exit 5'", 5, "",
+                      "pstar-collect: ");
     workshop_free(workshop);
 }
 
@@ -64,12 +54,12 @@ static void test_itself(void)
     struct outcome version = workshop_run_well(workshop, "pstar --version");
     g_assert_cmpstr(version.out, ==, "pstar 0.1.0\n");
     outcome_clear(&version);
-    expect(workshop, "pstar", 2, "", "Usage: pstar COMMAND");
-    expect(workshop, "pstar help", 0, "\n  plan ", "");
-    expect(workshop, "pstar --help", 0, "\n  plan ", "");
+    workshop_must_end(workshop, "pstar", 2, "", "Usage: pstar COMMAND");
+    workshop_must_end(workshop, "pstar help", 0, "\n  plan ", "");
+    workshop_must_end(workshop, "pstar --help", 0, "\n  plan ", "");
     /* Alone, without its programs. */
     workshop_must_run(workshop, "sh -c 'cp $(command -v pstar) alone'");
-    expect(workshop, "./alone plan", 1, "", "pstar-plan cannot be run: No such file");
+    workshop_must_end(workshop, "./alone plan", 1, "", "pstar-plan cannot be run: No such file");
     workshop_free(workshop);
 }
 
@@ -91,7 +81,7 @@ static void test_unknown(void)
         {"pstar-plan --qqqqqqq", "Unknown option --qqqqqqq; see --help"},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(meant); i++)
-        expect(workshop, meant[i][0], 2, "", meant[i][1]);
+        workshop_must_end(workshop, meant[i][0], 2, "", meant[i][1]);
     workshop_free(workshop);
 }
 

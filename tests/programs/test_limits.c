@@ -2,8 +2,6 @@
  * if the work cannot be done otherwise. */
 #include "workshop.h"
 
-#include <string.h>
-
 #define PLATFORM "--platform " PROJECT_DIR "/platforms/a100-40gb.json "
 #define RUN      "pstar-run --model model --data text.txt --batch 2 --seq 32 --steps 2 --threads 1 "
 #define BUDGET   "--device-memory 1200KiB " PLATFORM
@@ -22,11 +20,7 @@ static void expect(const struct workshop *workshop, const char *limit, const cha
                    int status, const char *says)
 {
     g_autofree char *line = g_strdup_printf("sh -c 'ulimit %s && exec %s'", limit, command);
-    struct outcome outcome = workshop_run(workshop, line);
-    g_test_message("%s\nstatus %d: %s", line, outcome.status, outcome.err);
-    g_assert_cmpint(outcome.status, ==, status);
-    g_assert_nonnull(strstr(outcome.err, says));
-    outcome_clear(&outcome);
+    workshop_must_end(workshop, line, status, "", says);
 }
 
 /* A thread's stack is as large as the limit of the first one's, so none can be created. */

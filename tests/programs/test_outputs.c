@@ -21,13 +21,9 @@ static void expect(const struct workshop *workshop, const char *command, int sta
                    const char *says)
 {
     g_autofree char *before = workshop_listing(workshop);
-    struct outcome outcome = workshop_run(workshop, command);
+    workshop_must_end(workshop, command, status, "", says);
     g_autofree char *after = workshop_listing(workshop);
-    g_test_message("%s\nstatus %d: %s", command, outcome.status, outcome.err);
-    g_assert_cmpint(outcome.status, ==, status);
-    g_assert_nonnull(strstr(outcome.err, says));
     g_assert_cmpstr(after, ==, before);
-    outcome_clear(&outcome);
 }
 
 /* The inputs are missing, so a program that looked at them first would say so. */

@@ -4,8 +4,6 @@
 #include "traces/trace_file.h"
 #include "workshop.h"
 
-#include <string.h>
-
 #define A100 PROJECT_DIR "/platforms/a100-40gb.json"
 #define DGX  PROJECT_DIR "/platforms/dgx-a100.json"
 
@@ -13,15 +11,6 @@ enum { DONE = 0, USAGE = 2 };
 
 #define JOB "--model model --batch 2 --seq 32 --precision bf16 --platform " DGX " "
 #define SIM "pstar-sim run.pstar --device-memory 1GiB --chunk-size 64KiB "
-
-static void expect(const struct workshop *workshop, const char *command, int status,
-                   const char *text)
-{
-    struct outcome outcome = workshop_run(workshop, command);
-    if (outcome.status != status || !strstr(outcome.err, text))
-        g_error("%s\nstatus %d\n%s%s", command, outcome.status, outcome.out, outcome.err);
-    outcome_clear(&outcome);
-}
 
 /* Returns the only result of a sweep. */
 static json_t *simulate(const struct workshop *workshop, const char *options)
@@ -197,15 +186,16 @@ static void test_refusals(void)
 {
     struct workshop *workshop = workshop_new();
     workshop_must_run(workshop, "pstar-trace synth " JOB "-o run.pstar");
-    expect(workshop, SIM "--nodes 2", USAGE, "--nodes needs --platform");
-    expect(workshop, SIM "--stage 3", USAGE, "--stage 3: one rank shares nothing");
-    expect(workshop, SIM "--gpus 2 --stage 4", USAGE, "--stage");
-    expect(workshop, SIM "--gpus 0", USAGE, "--gpus");
-    expect(workshop, SIM "--platform " DGX " --gpus 9 --nodes 1", USAGE, "has 8 GPUs");
-    expect(workshop, SIM "--platform " DGX " --gpus 9 --nodes 2", USAGE, "evenly");
-    expect(workshop, SIM "--platform " A100 " --gpus 2 --policy opt", DONE,
-           "does not say how 2 ranks exchange: that takes no time");
-    expect(workshop, SIM "--gpus 2 --policy opt", DONE, "no platform says how");
+    workshop_must_end(workshop, SIM "--nodes 2", USAGE, "", "--nodes needs --platform");
+    workshop_must_end(workshop, SIM "--stage 3", USAGE, "", "--stage 3: one rank shares nothing");
+    workshop_must_end(workshop, SIM "--gpus 2 --stage 4", USAGE, "", "--stage");
+    workshop_must_end(workshop, SIM "--gpus 0", USAGE, "", "--gpus");
+    workshop_must_end(workshop, SIM "--platform " DGX " --gpus 9 --nodes 1", USAGE, "",
+                      "has 8 GPUs");
+    workshop_must_end(workshop, SIM "--platform " DGX " --gpus 9 --nodes 2", USAGE, "", "evenly");
+    workshop_must_end(workshop, SIM "--platform " A100 " --gpus 2 --policy opt", DONE, "",
+                      "does not say how 2 ranks exchange: that takes no time");
+    workshop_must_end(workshop, SIM "--gpus 2 --policy opt", DONE, "", "no platform says how");
     workshop_free(workshop);
 }
 

@@ -116,6 +116,16 @@ void workshop_must_run_format(const struct workshop *workshop, const char *forma
     workshop_must_run(workshop, command_line);
 }
 
+void workshop_must_end(const struct workshop *workshop, const char *command_line, int status,
+                       const char *out, const char *err)
+{
+    struct outcome outcome = workshop_run(workshop, command_line);
+    if (outcome.status != status || !strstr(outcome.out, out) || !strstr(outcome.err, err))
+        g_error("%s\nstatus %d instead of %d, or without '%s' and '%s'\n%s%s", command_line,
+                outcome.status, status, out, err, outcome.out, outcome.err);
+    outcome_clear(&outcome);
+}
+
 char *workshop_must_print(const struct workshop *workshop, const char *command_line)
 {
     struct outcome outcome = workshop_run_well(workshop, command_line);

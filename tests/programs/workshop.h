@@ -30,6 +30,11 @@ void workshop_must_run(const struct workshop *workshop, const char *command_line
 void workshop_must_run_format(const struct workshop *workshop, const char *format, ...)
     G_GNUC_PRINTF(2, 3);
 
+/* Runs it, and fails the test, with what was printed, unless it exits with this status, its output
+ * holds `out`, and its standard error `err`. */
+void workshop_must_end(const struct workshop *workshop, const char *command_line, int status,
+                       const char *out, const char *err);
+
 /* Run it as workshop_must_run does, and return its output: as text, to be freed with g_free, or as
  * one JSON value. */
 char *workshop_must_print(const struct workshop *workshop, const char *command_line);
