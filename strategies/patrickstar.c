@@ -1,6 +1,7 @@
 #include "strategies/preset.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Of the device's memory that is used at all, the share for chunks in the warm-up iteration; and of
  * what is left for the optimizer's states, the share that they take. */
@@ -25,11 +26,19 @@ static uint64_t overflow(const struct strategy_context *context)
     return bytes > context->host_budget ? bytes - context->host_budget : 0;
 }
 
-/* The first chunks' states are updated on the device, if parameters and the greatest non-model data
- * leave room for them, or if the host has none. */
+/* Returns the bytes of the chunks of a group that belong to other ranks. */
+static uint64_t remote_bytes(const struct strategy_context *context)
+{
+    uint64_t ranks = context->trace->shared_parameters ? context->trace->ranks : 1;
+    return (ranks - 1) * context->layout->chunk_bytes[TRACE_PARAM];
+}
+
+/* The first chunks' states are updated on the device, if parameters, a gathered group and the
+ * greatest non-model data leave room for them, or if the host has none. */
 static void place(const struct strategy_context *context, uint8_t *on_host)
 {
-    uint64_t room = updates_margin(context, usable(context));
+    uint64_t used = usable(context), remote = remote_bytes(context);
+    uint64_t room = updates_margin(context, used > remote ? used - remote : 0);
     updates_but_first_bytes(context, overflow(context), (uint64_t)(MARGIN_SHARE * (double)room),
                             on_host);
 }
@@ -77,6 +86,148 @@ static bool check_warm_up(const struct strategy_context *context, uint64_t *need
     return false;
 }
 
+/* ---- groups of chunks that ranks gather ---- */
+
+/* Where the ranks share parameters, a chunk of parameters holds this rank's part of a group, whose
+ * other parts are gathered with it, all at once. When the whole group was used in forward, or in
+ * backward, what was gathered is released, whatever its next use. The part of this rank stays, and
+ * leaves by its next use like any other chunk.
+ *
+ * For the policy this is written as accesses: an operator that reads a tensor of a group accesses
+ * all of the group, and the last such access of a phase leaves nothing alive in what was gathered.
+ */
+struct rank_groups {
+    const struct strategy_context *context;
+    GArray *accesses; /* struct trace_access: what the policy sees, operator by operator */
+    tensor_id
+        *tensors;    /* [chunk_count] the first tensor of a gathered chunk, which stands for it */
+    chunk_id *first; /* [chunk_count] of a chunk of parameters: a gathered chunk of its group */
+    chunk_id *next;  /* [chunk_count] of a gathered chunk: another of its group, or NO_INDEX */
+};
+
+static chunk_id group_of(const struct rank_groups *groups, tensor_id tensor)
+{
+    return groups->context->layout->places[TRACE_PARAM][tensor].chunk;
+}
+
+static chunk_id *new_chunks(uint32_t count)
+{
+    chunk_id *chunks = g_new(chunk_id, count);
+    memset(chunks, 0xff, count * sizeof *chunks);
+    return chunks;
+}
+
+static void find_groups(struct rank_groups *groups)
+{
+    const struct layout *layout = groups->context->layout;
+    groups->tensors = new_chunks(layout->chunk_count);
+    groups->first = new_chunks(layout->chunk_count);
+    groups->next = new_chunks(layout->chunk_count);
+    for (tensor_id t = 0; t < layout->tensor_count; t++) {
+        chunk_id chunk = layout->places[TRACE_GATHERED][t].chunk, group = group_of(groups, t);
+        if (groups->tensors[chunk] != NO_INDEX)
+            continue;
+        groups->tensors[chunk] = t;
+        groups->next[chunk] = groups->first[group];
+        groups->first[group] = chunk;
+    }
+}
+
+static bool has_access(const struct rank_groups *groups, uint32_t from,
+                       const struct trace_access *access)
+{
+    for (uint32_t i = from; i < groups->accesses->len; i++) {
+        const struct trace_access *other = &g_array_index(groups->accesses, struct trace_access, i);
+        if (other->tensor == access->tensor && other->list == access->list)
+            return true;
+    }
+    return false;
+}
+
+/* Adds an access to the operator whose accesses begin at `from`, unless it has one. */
+static void add_access(struct rank_groups *groups, uint32_t from, tensor_id tensor,
+                       enum trace_list list)
+{
+    const struct trace_access access = {
+        .tensor = tensor, .list = (uint8_t)list, .mode = TRACE_READ};
+    if (!has_access(groups, from, &access))
+        g_array_append_val(groups->accesses, access);
+}
+
+static void access_group(struct rank_groups *groups, uint32_t from, tensor_id tensor)
+{
+    for (chunk_id c = groups->first[group_of(groups, tensor)]; c != NO_INDEX; c = groups->next[c])
+        add_access(groups, from, groups->tensors[c], TRACE_GATHERED);
+    add_access(groups, from, tensor, TRACE_PARAM);
+}
+
+static void widen_operator(struct rank_groups *groups, struct trace_operator *op)
+{
+    uint32_t from = groups->accesses->len, own = op->access_count;
+    const struct trace_access *accesses = groups->context->trace->accesses + op->first_access;
+    g_array_append_vals(groups->accesses, accesses, own);
+    for (uint32_t i = 0; i < own; i++)
+        if (accesses[i].list == TRACE_GATHERED && accesses[i].mode == TRACE_READ)
+            access_group(groups, from, accesses[i].tensor);
+    op->first_access = from;
+    op->access_count = groups->accesses->len - from;
+}
+
+/* Returns the trace in which operators access whole groups. */
+static struct trace *widen(const struct strategy_context *context)
+{
+    struct trace *wide = trace_copy(context->trace);
+    struct rank_groups groups = {
+        .context = context, .accesses = g_array_new(FALSE, FALSE, sizeof(struct trace_access))};
+    find_groups(&groups);
+    for (uint32_t m = 0; m < wide->operator_count; m++)
+        widen_operator(&groups, &wide->operators[m]);
+    g_free(wide->accesses);
+    wide->access_count = groups.accesses->len;
+    wide->accesses = (void *)g_array_free(groups.accesses, FALSE);
+    g_free(groups.tensors);
+    g_free(groups.first);
+    g_free(groups.next);
+    return wide;
+}
+
+/* Marks the last access to each gathered chunk in forward and in backward of each micro-batch. */
+static void release_after_visits(const struct strategy_context *context, struct accesses *accesses)
+{
+    const struct trace_operator *operators = context->trace->operators;
+    uint32_t chunks = accesses->chunk_count;
+    g_autofree moment_id *later = g_new(moment_id, chunks);
+    memset(later, 0xff, chunks * sizeof *later);
+    for (moment_id m = accesses->moment_count; m-- > 0;)
+        for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
+            struct chunk_access *access = &accesses->items[a];
+            if (context->layout->chunks[access->chunk].list != TRACE_GATHERED)
+                continue;
+            const struct trace_operator *op = &operators[m];
+            const struct trace_operator *next = later[access->chunk] == NO_INDEX
+                                                    ? NULL
+                                                    : &operators[later[access->chunk]];
+            if (!next || next->phase != op->phase || next->micro_batch != op->micro_batch)
+                access->flags |= ACCESS_LAST;
+            later[access->chunk] = m;
+        }
+}
+
+/* Returns the accesses for which the policy decides, in which groups come and go as a whole. NULL
+ * if ranks share no parameters. */
+static struct accesses *access_groups(const struct strategy_context *context)
+{
+    if (!context->trace->shared_parameters)
+        return NULL;
+    struct trace *wide = widen(context);
+    struct accesses *accesses = accesses_new(wide, context->layout, context->non_model);
+    release_after_visits(context, accesses);
+    trace_free(wide);
+    return accesses;
+}
+
+/* ---- payloads ---- */
+
 /* Finds the chunks that hold nothing at some time. Dead bytes need no copy. */
 static uint8_t *find_mortal(const struct accesses *accesses)
 {
@@ -120,16 +271,19 @@ static struct decisions *decide_within(const struct strategy_context *context, s
                                        uint64_t *needed, GError **error)
 {
     g_autofree uint64_t *reserved = reserve(context);
-    const struct budget budget = {.bytes = usable(context),
-                                  .share = context->value,
-                                  .reserve = reserved,
-                                  .policy = &policy_patrickstar};
     uint64_t warm_up;
     if (!check_warm_up(context, &warm_up, error)) {
         *needed = warm_up;
         return NULL;
     }
+    struct accesses *groups = access_groups(context);
+    const struct budget budget = {.bytes = usable(context),
+                                  .share = context->value,
+                                  .reserve = reserved,
+                                  .accesses = groups,
+                                  .policy = &policy_patrickstar};
     struct decisions *decisions = budget_decide(context, &budget, homes, needed, error);
+    accesses_free(groups);
     *needed = MAX(*needed, warm_up);
     if (decisions)
         move_payloads(decisions, context);

@@ -75,6 +75,7 @@ struct budget {
                        would fit */
     const uint64_t *reserve; /* [operator_count] bytes kept free of chunks; at least the extents of
                                 non-model data */
+    const struct accesses *accesses; /* those that the policy sees; NULL: the context's */
     const struct pstar_policy_ops *policy;
     uint32_t look_ahead;
 };

@@ -510,7 +510,7 @@ struct decisions *budget_decide(const struct strategy_context *context, const st
                                 struct homes **homes, uint64_t *needed, GError **error)
 {
     /* The policy sees the reserve as if non-model data took it. */
-    struct accesses reserved = *context->accesses;
+    struct accesses reserved = *(budget->accesses ? budget->accesses : context->accesses);
     moment_id moment = 0;
     reserved.non_model = (uint64_t *)budget->reserve;
     *homes = homes_choose(context->trace, context->layout, &reserved, budget->bytes,
