@@ -149,19 +149,43 @@ static int train(struct run_options *options, const struct console *console, GEr
     return status;
 }
 
+/* All ranks measure, and the first writes what it found. */
+static int probe_as_rank(const struct train_arguments *a, struct ranks *ranks,
+                         const struct console *console, GError **error)
+{
+    bool is_first = !ranks || ranks->rank == 0;
+    struct progress *progress = is_first ? progress_begin(console, "measurements", false) : NULL;
+    const struct probe_request request = {.device = a->options.device,
+                                          .path = a->output ? a->output : "machine.json",
+                                          .ranks = ranks,
+                                          .status_of = status_number,
+                                          .show = is_first ? show_measurement : NULL,
+                                          .data = progress};
+    int elsewhere;
+    probe_run(&request, &elsewhere, error);
+    if (progress)
+        progress_end(progress);
+    return ranks && *error ? report(ranks, console, error) : elsewhere;
+}
+
+static int probe(const struct train_arguments *a, const struct console *console, GError **error)
+{
+    struct ranks *ranks;
+    if (!ranks_open(&ranks, error))
+        return STATUS_DONE;
+    if (ranks)
+        ranks_share_cores(ranks);
+    int status = probe_as_rank(a, ranks, console, error);
+    ranks_close(ranks);
+    return status;
+}
+
 static int run(void *data, const struct console *console, GError **error)
 {
     struct train_arguments *a = data;
     if (!read_texts(a, error))
         return STATUS_BAD_INPUT;
-    if (a->probe) {
-        struct progress *progress = progress_begin(console, "measurements", false);
-        probe_run(a->options.device, a->output ? a->output : "machine.json", show_measurement,
-                  progress, error);
-        progress_end(progress);
-        return STATUS_DONE;
-    }
-    return train(&a->options, console, error);
+    return a->probe ? probe(a, console, error) : train(&a->options, console, error);
 }
 
 int main(int argc, char **argv)
@@ -335,7 +359,8 @@ int main(int argc, char **argv)
          .help = "to standard output, as one object"},
         {.name = "probe",
          .flag = &a.probe,
-         .help = "Measure this machine instead of training, and write a platform file"},
+         .help = "Measure this machine instead of training, and write a platform file; several "
+                 "ranks (mpirun, srun) measure what they exchange, too"},
         {.shared = OPTION_OUTPUT,
          .file = &a.output,
          .use = OPTION_WRITES,

@@ -290,20 +290,35 @@ static bool describe_alike(struct ranks *ranks, const char *description,
     return false;
 }
 
-bool ranks_agree(struct ranks *ranks, const char *description, int status, int *elsewhere,
-                 GError **error)
+/* `status` is 0, or the exit status of the error that this rank is about to report. */
+static bool compare(struct ranks *ranks, const char *description, int status, int *elsewhere,
+                    GError **difference)
 {
     g_assert(description || status);
-    *elsewhere = 0;
     ranks_begin(ranks, ranks_issue(ranks));
     g_autofree struct report *reports = share_reports(ranks, description, status);
     uint32_t failed = 0;
     while (failed < ranks->count && !reports[failed].status)
         failed++;
     bool well = failed == ranks->count &&
-                describe_alike(ranks, description, reports, elsewhere, error);
+                describe_alike(ranks, description, reports, elsewhere, difference);
     if (failed < ranks->count && failed != ranks->rank)
         *elsewhere = reports[failed].status;
     ranks_end(ranks);
+    return well;
+}
+
+bool ranks_agree(struct ranks *ranks, const char *description, ranks_status_of *status_of,
+                 int *elsewhere, GError **error)
+{
+    GError *difference = NULL;
+    *elsewhere = 0;
+    if (!ranks)
+        return !*error;
+    bool well = compare(ranks, description, *error ? status_of(*error) : 0, elsewhere, &difference);
+    if (difference)
+        g_propagate_error(error, difference);
+    else if (*elsewhere)
+        g_clear_error(error);
     return well;
 }

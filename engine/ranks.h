@@ -96,13 +96,15 @@ void ranks_share(struct ranks *ranks, uint64_t bytes, void *blocks);
 
 /* ---- agreement ---- */
 
-/* Finds out whether all ranks fare well and were started alike. `status` is 0, or the exit status
- * of the error that this rank is about to report. `description` has a line "what: value" for each
- * thing that must be alike; it may be NULL if `status` is not 0. Returns true if all is well.
- * Otherwise one rank has an error to report: the lowest that fares badly, or rank 0 with *error
- * (RANKS_ERROR_DIFFER). The other ranks have none, and *elsewhere becomes the status with which
- * they end. */
-bool ranks_agree(struct ranks *ranks, const char *description, int status, int *elsewhere,
-                 GError **error);
+/* Returns the exit status for an error. */
+typedef int ranks_status_of(const GError *error);
+
+/* Finds out whether all ranks fare well, without an *error, and were started alike. `description`
+ * has a line "what: value" for each thing that must be alike; it may be NULL if there is an *error.
+ * Returns true if all is well. Otherwise one rank has an *error to report: the lowest that fares
+ * badly, or rank 0 (RANKS_ERROR_DIFFER). For the other ranks it is cleared, and *elsewhere becomes
+ * the status with which they end; it is 0 for the one that reports. `ranks` is NULL with one. */
+bool ranks_agree(struct ranks *ranks, const char *description, ranks_status_of *status_of,
+                 int *elsewhere, GError **error);
 
 #endif

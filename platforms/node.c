@@ -28,12 +28,14 @@ void node_clear(struct platform_node *node)
 static bool read_point(const json_t *triple, struct platform_exchange *point)
 {
     const json_t *ranks = json_array_get(triple, 0), *bytes = json_array_get(triple, 1);
-    const json_t *seconds = json_array_get(triple, 2);
+    const json_t *seconds = json_array_get(triple, 2), *core = json_array_get(triple, 3);
     json_int_t count = json_integer_value(ranks);
     *point = (struct platform_exchange){(uint32_t)CLAMP(count, 0, MOST_RANKS),
-                                        json_number_value(bytes), json_number_value(seconds)};
-    return json_array_size(triple) == 3 && json_is_integer(ranks) && count >= 2 &&
-           count <= MOST_RANKS && field_is_positive(bytes) && field_is_positive(seconds);
+                                        json_number_value(bytes), json_number_value(seconds),
+                                        json_number_value(core)};
+    return json_array_size(triple) == (core ? 4 : 3) && json_is_integer(ranks) && count >= 2 &&
+           count <= MOST_RANKS && field_is_positive(bytes) && field_is_positive(seconds) &&
+           (!core || field_is_positive(core));
 }
 
 static bool follows(const struct platform_exchange *point, const struct platform_exchange *before)
@@ -50,8 +52,10 @@ static bool read_exchanges(const json_t *object, const char *path, enum platform
     if (!points)
         return true;
     if (count == 0 || count > MOST_POINTS)
-        return field_wrong(error, path, collective_keys[c], points,
-                           "a non-empty list of [ranks, bytes, seconds]");
+        return field_wrong(
+            error, path, collective_keys[c], points,
+            "a non-empty list of [ranks, bytes, seconds], or of [ranks, bytes, seconds, "
+            "core seconds]");
     level->points[c] = g_new0(struct platform_exchange, count);
     level->point_count[c] = (uint32_t)count;
     for (size_t i = 0; i < count; i++) {
@@ -59,8 +63,8 @@ static bool read_exchanges(const json_t *object, const char *path, enum platform
         const json_t *triple = json_array_get(points, i);
         if (!read_point(triple, point))
             return field_wrong(error, path, collective_keys[c], triple,
-                               "[ranks, bytes, seconds]: at least 2 ranks, and both others above "
-                               "0");
+                               "[ranks, bytes, seconds] or [ranks, bytes, seconds, core seconds]: "
+                               "at least 2 ranks, and all others above 0");
         if (i > 0 && !follows(point, point - 1))
             return field_wrong(error, path, collective_keys[c], triple,
                                "larger in ranks, or in bytes, than the point before it");
@@ -140,8 +144,11 @@ json_t *level_to_json(const struct platform_level *level)
         json_t *points = json_array();
         for (uint32_t i = 0; i < level->point_count[c]; i++) {
             const struct platform_exchange *point = &level->points[c][i];
-            json_array_append_new(
-                points, json_pack("[i, f, f]", (int)point->ranks, point->bytes, point->seconds));
+            json_t *numbers = json_pack("[i, f, f]", (int)point->ranks, point->bytes,
+                                        point->seconds);
+            if (point->core_seconds > 0)
+                json_array_append_new(numbers, json_real(point->core_seconds));
+            json_array_append_new(points, numbers);
         }
         if (level->point_count[c])
             json_object_set(object, collective_keys[c], points);
@@ -255,42 +262,58 @@ static struct measured points_from(const struct platform_exchange *points, uint3
     return (struct measured){points + first, end - first};
 }
 
-/* Returns the seconds in which a rank receives these bytes, as these points say. Small messages
- * take as long as the smallest that was measured. */
-static double seconds_of(const struct measured *measured, double bytes)
+static struct platform_taken taken_at(const struct platform_exchange *point, double times)
+{
+    return (struct platform_taken){point->seconds * times, point->core_seconds * times};
+}
+
+/* Returns what lies between two, at this share of the way. */
+static struct platform_taken between(struct platform_taken one, struct platform_taken other,
+                                     double share)
+{
+    return (struct platform_taken){one.seconds + share * (other.seconds - one.seconds),
+                                   one.core_seconds +
+                                       share * (other.core_seconds - one.core_seconds)};
+}
+
+/* Returns the time in which a rank receives these bytes, as these points say. Small messages take
+ * as long as the smallest that was measured. */
+static struct platform_taken time_of(const struct measured *measured, double bytes)
 {
     const struct platform_exchange *points = measured->points, *right = points;
     const struct platform_exchange *last = points + measured->count - 1;
     uint32_t ranks = points->ranks;
     if (bytes <= received(ranks, points->bytes))
-        return points->seconds;
+        return taken_at(points, 1);
     if (bytes >= received(ranks, last->bytes))
-        return last->seconds * bytes / received(ranks, last->bytes);
+        return taken_at(last, bytes / received(ranks, last->bytes));
     while (received(ranks, right->bytes) < bytes)
         right++;
     double left = received(ranks, right[-1].bytes);
     double share = (bytes - left) / (received(ranks, right->bytes) - left);
-    return right[-1].seconds + share * (right->seconds - right[-1].seconds);
+    return between(taken_at(right - 1, 1), taken_at(right, 1), share);
 }
 
-/* Returns the seconds in which each of the ranks receives these bytes. Between two numbers of
- * ranks, seconds are interpolated. Beyond the last, small messages take as
- * much longer as there are more ranks, because each has a message for every other. */
-static double measured_seconds(const struct platform_exchange *points, uint32_t count,
-                               uint32_t ranks, double bytes)
+/* Returns the time in which each of the ranks receives these bytes. Between two numbers of ranks it
+ * is interpolated. Beyond the last, small messages take as much longer as there are more ranks,
+ * because each has a message for every other. */
+static struct platform_taken measured_time(const struct platform_exchange *points, uint32_t count,
+                                           uint32_t ranks, double bytes)
 {
     struct measured below = points_from(points, count, 0), above = below;
     while (above.points->ranks < ranks && above.points + above.count < points + count) {
         below = above;
         above = points_from(points, count, (uint32_t)(above.points + above.count - points));
     }
-    double one = seconds_of(&below, bytes), other = seconds_of(&above, bytes);
+    struct platform_taken one = time_of(&below, bytes), other = time_of(&above, bytes);
     uint32_t low = below.points->ranks, high = above.points->ranks;
     if (ranks <= low)
         return one;
     if (ranks <= high)
-        return one + (other - one) * (ranks - low) / (high - low);
-    return fmax(other, above.points->seconds * (ranks - 1) / (high - 1));
+        return between(one, other, (double)(ranks - low) / (high - low));
+    struct platform_taken small = taken_at(above.points, (double)(ranks - 1) / (high - 1));
+    return (struct platform_taken){fmax(other.seconds, small.seconds),
+                                   fmax(other.core_seconds, small.core_seconds)};
 }
 
 /* ---- rings ---- */
@@ -325,17 +348,23 @@ static double ring_seconds(const struct platform *platform, double bytes)
     return latency + seconds;
 }
 
-double platform_exchange_seconds(const struct platform *platform,
-                                 enum platform_collective collective, double bytes)
+struct platform_taken platform_exchange_time(const struct platform *platform,
+                                             enum platform_collective collective, double bytes)
 {
     const struct platform_spread *spread = &platform->spread;
     const struct platform_level *level = spread->nodes > 1 ? &platform->network
                                                            : &platform->node.level;
     g_assert(platform_knows_exchanges(platform));
     if (spread->ranks <= 1 || bytes <= 0)
-        return 0;
+        return (struct platform_taken){0, 0};
     if (level->point_count[collective])
-        return measured_seconds(level->points[collective], level->point_count[collective],
-                                spread->ranks, received(spread->ranks, bytes));
-    return ring_seconds(platform, bytes);
+        return measured_time(level->points[collective], level->point_count[collective],
+                             spread->ranks, received(spread->ranks, bytes));
+    return (struct platform_taken){ring_seconds(platform, bytes), 0};
+}
+
+double platform_exchange_seconds(const struct platform *platform,
+                                 enum platform_collective collective, double bytes)
+{
+    return platform_exchange_time(platform, collective, bytes).seconds;
 }

@@ -264,6 +264,10 @@ static bool read_threads(const json_t *root, const char *path, struct platform_t
         !field_seconds(object, path, "gap_seconds", &threads->gap_seconds, error))
         return false;
     threads->host_cores = (uint32_t)MIN(cores, UINT32_MAX);
+    cores = 0;
+    if (json_object_get(object, "cores") && !field_bytes(object, path, "cores", &cores, error))
+        return false;
+    threads->cores = (uint32_t)MIN(cores, UINT32_MAX);
     return read_slow_down(object, path, threads->slow_down, error);
 }
 
@@ -404,10 +408,14 @@ static json_t *threads_to_json(const struct platform_threads *threads)
         const double *row = threads->slow_down[bound];
         json_array_append_new(rows, json_pack("[f, f, f]", row[0], row[1], row[2]));
     }
-    return json_pack("{s:s, s:i, s:f, s:f, s:f, s:f, s:o}", "source", threads->source, "host_cores",
-                     (int)threads->host_cores, "put_seconds", threads->put_seconds, "wake_seconds",
-                     threads->wake_seconds, "late_seconds", threads->late_seconds, "gap_seconds",
-                     threads->gap_seconds, "slow_down", rows);
+    json_t *object = json_pack("{s:s, s:i, s:f, s:f, s:f, s:f, s:o}", "source", threads->source,
+                               "host_cores", (int)threads->host_cores, "put_seconds",
+                               threads->put_seconds, "wake_seconds", threads->wake_seconds,
+                               "late_seconds", threads->late_seconds, "gap_seconds",
+                               threads->gap_seconds, "slow_down", rows);
+    if (threads->cores)
+        json_object_set_new(object, "cores", json_integer(threads->cores));
+    return object;
 }
 
 static json_t *host_to_json(const struct platform_host *host)

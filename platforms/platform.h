@@ -57,6 +57,7 @@ enum platform_neighbour { PLATFORM_BESIDE_H2D, PLATFORM_BESIDE_D2H, PLATFORM_BES
 struct platform_threads {
     char *source; /* NULL if the platform has no such threads; the fields below are then unused */
     uint32_t host_cores;    /* shared by the copies and the host's operators */
+    uint32_t cores;         /* all that the process may use; 0 if the file does not say */
     double put_seconds;     /* of the computing thread, to queue a copy */
     double wake_seconds;    /* from what a thread waits for to its next instruction */
     double late_seconds;    /* from when a copy over a link is due to its completion */
@@ -84,6 +85,8 @@ struct platform_exchange {
     uint32_t ranks;
     double bytes; /* of all ranks' parts together */
     double seconds;
+    double core_seconds; /* that it takes of a core meanwhile, of a rank whose threads exchange
+                            where they compute; 0 if it takes none, or it was not measured */
 };
 
 /* How GPUs exchange within a node, or nodes over the network: a rate and a latency, or measured
@@ -175,12 +178,19 @@ uint32_t platform_host_ranks(const struct platform *platform);
 bool platform_knows_exchanges(const struct platform *platform);
 
 /* Returns a platform that knows the spread, the node and the network of another, and nothing else,
- * for platform_exchange_seconds. The caller frees it with platform_free. */
+ * for platform_exchange_time. The caller frees it with platform_free. */
 struct platform *platform_copy_exchanges(const struct platform *platform);
 
-/* Returns the seconds of a collective of the spread ranks on `bytes`, of all ranks' parts together.
+struct platform_taken {
+    double seconds;
+    double core_seconds; /* as in struct platform_exchange */
+};
+
+/* Returns the time of a collective of the spread ranks on `bytes`, of all ranks' parts together.
  * Points count where the platform has them for the collective; otherwise the ranks form a ring,
  * which its slowest link holds up. The platform must know exchanges. */
+struct platform_taken platform_exchange_time(const struct platform *platform,
+                                             enum platform_collective collective, double bytes);
 double platform_exchange_seconds(const struct platform *platform,
                                  enum platform_collective collective, double bytes);
 

@@ -1,6 +1,7 @@
 #include "engine/probe/probe.h"
 
 #include "engine/cpu/kernels.h"
+#include "engine/devices.h"
 #include "engine/host/machine.h"
 #include "engine/probe/probe_steps.h"
 #include "traces/failure.h"
@@ -12,31 +13,41 @@
 struct measurement {
     const char *subject;
     bool (*measure)(const struct device_ops *ops, struct platform *platform, GError **error);
-    double seconds; /* about what it takes */
+    void (*measure_ranks)(struct ranks *ranks, struct platform *platform); /* instead */
+    double seconds;                                                        /* about what it takes */
 };
 
 /* Of the CPU device, whose compute, copies and host are threads of one machine. */
 static const struct measurement of_threads[] = {
-    {"matrix products and memory", probe_compute, 7},
-    {"optimizer", probe_updates, 3},
-    {"copies", probe_copies, 14},
-    {"waiting threads", probe_threads, 1},
-    {"operators beside copies", probe_neighbours, 8},
-    {NULL, NULL, 0},
+    {"matrix products and memory", probe_compute, NULL, 7},
+    {"optimizer", probe_updates, NULL, 3},
+    {"copies", probe_copies, NULL, 14},
+    {"waiting threads", probe_threads, NULL, 1},
+    {"operators beside copies", probe_neighbours, NULL, 8},
+    {"ranks of a host", NULL, probe_node, 4},
+    {"ranks of all hosts", NULL, probe_network, 4},
+    {NULL, NULL, NULL, 0},
 };
 
 /* Of a device with a memory of its own. */
 static const struct measurement of_device[] = {
-    {"matrix products and memory", probe_operators, 5},
-    {"optimizer", probe_updates, 3},
-    {"copies", probe_copies, 14},
-    {NULL, NULL, 0},
+    {"matrix products and memory", probe_operators, NULL, 5},
+    {"optimizer", probe_updates, NULL, 3},
+    {"copies", probe_copies, NULL, 14},
+    {NULL, NULL, NULL, 0},
 };
 
-static struct probe_step step_of(const struct measurement *all, uint32_t current)
+/* With one rank there is nothing that ranks do together. */
+static bool is_left_out(const struct probe_request *request, const struct measurement *measurement)
+{
+    return !request->ranks && measurement->measure_ranks;
+}
+
+static struct probe_step step_of(const struct probe_request *request, const struct measurement *all,
+                                 uint32_t current)
 {
     struct probe_step step = {.done = current, .total = current, .subject = all[current].subject};
-    for (; all[step.total].measure; step.total++)
+    for (; all[step.total].subject && !is_left_out(request, &all[step.total]); step.total++)
         step.seconds_left += all[step.total].seconds;
     return step;
 }
@@ -63,24 +74,60 @@ static struct platform *describe(const struct device_ops *ops, GError **error)
     return platform;
 }
 
-bool probe_run(const struct device_ops *ops, const char *path,
-               void (*show)(void *data, const struct probe_step *step), void *data, GError **error)
+static bool is_first(const struct probe_request *request)
 {
-    const struct measurement *all = ops == &device_cpu ? of_threads : of_device;
-    struct platform *platform = output_file_has_place(path, error) ? describe(ops, error) : NULL;
-    if (!platform)
-        return false;
+    return !request->ranks || request->ranks->rank == 0;
+}
+
+static bool agree(const struct probe_request *request, int *elsewhere, GError **error)
+{
+    return ranks_agree(request->ranks, "", request->status_of, elsewhere, error);
+}
+
+static bool measure(const struct probe_request *request, const struct measurement *measurement,
+                    struct platform *platform, GError **error)
+{
+    if (measurement->measure_ranks)
+        measurement->measure_ranks(request->ranks, platform);
+    return !measurement->measure || measurement->measure(request->device, platform, error) ||
+           failure_mark(error, FAILURE_DOES_NOT_FIT);
+}
+
+/* After each measurement all ranks know whether each of them goes on. */
+static bool measure_all(const struct probe_request *request, struct platform *platform,
+                        int *elsewhere, GError **error)
+{
+    const struct measurement *all = request->device == &device_cpu ? of_threads : of_device;
     bool ok = true;
-    for (uint32_t m = 0; all[m].measure && ok; m++) {
-        const struct probe_step step = step_of(all, m);
-        if (show)
-            show(data, &step);
-        ok = all[m].measure(ops, platform, error) || failure_mark(error, FAILURE_DOES_NOT_FIT);
+    for (uint32_t m = 0; all[m].subject && !is_left_out(request, &all[m]) && ok; m++) {
+        const struct probe_step step = step_of(request, all, m);
+        if (request->show)
+            request->show(request->data, &step);
+        measure(request, &all[m], platform, error);
+        ok = agree(request, elsewhere, error);
     }
-    if (ok)
-        ok = platform_write(platform, path, error) || failure_mark(error, FAILURE_RUNNING);
-    if (ok)
-        text_print_line(stdout, "%s: %s", path, platform->name);
+    if (ok && request->ranks)
+        probe_shared_host(request->ranks, platform);
+    return ok;
+}
+
+static struct platform *begin(const struct probe_request *request, GError **error)
+{
+    if (!devices_check_ranks(request->device, request->ranks, error) ||
+        (is_first(request) && !output_file_has_place(request->path, error)))
+        return NULL;
+    return describe(request->device, error);
+}
+
+bool probe_run(const struct probe_request *request, int *elsewhere, GError **error)
+{
+    struct platform *platform = begin(request, error);
+    bool ok = agree(request, elsewhere, error) && measure_all(request, platform, elsewhere, error);
+    if (ok && is_first(request) && !platform_write(platform, request->path, error))
+        failure_mark(error, FAILURE_RUNNING);
+    ok = ok && agree(request, elsewhere, error);
+    if (ok && is_first(request))
+        text_print_line(stdout, "%s: %s", request->path, platform->name);
     platform_free(platform);
     return ok;
 }

@@ -4,6 +4,7 @@
 #define PSTAR_ENGINE_PROBE_PROBE_STEPS_H
 
 #include "engine/device.h"
+#include "engine/ranks.h"
 #include "platforms/platform.h"
 
 /* A link so fast that only memory limits its copies. Compute and copies keep to their own cores, as
@@ -31,6 +32,17 @@ bool probe_threads(const struct device_ops *ops, struct platform *platform, GErr
 /* Measures for the CPU device how much slower operators are beside copies and beside the host's
  * operators. */
 bool probe_neighbours(const struct device_ops *ops, struct platform *platform, GError **error);
+
+/* Measures the engine's collectives by size, between the ranks of this host, if there are several,
+ * while other hosts do the same. All ranks call it and get the same points on a host. */
+void probe_node(struct ranks *ranks, struct platform *platform);
+
+/* Measures the engine's collectives by size, between all ranks, if they are on several hosts. */
+void probe_network(struct ranks *ranks, struct platform *platform);
+
+/* Says what the ranks of this host have of its memory, if there are several. The curves were
+ * measured by all of them at the same time, each on its cores. */
+void probe_shared_host(const struct ranks *ranks, struct platform *platform);
 
 /* Returns the seconds of a clock that only goes forward. */
 double probe_now(void);

@@ -171,6 +171,7 @@ bool probe_threads(const struct device_ops *ops, struct platform *platform, GErr
     struct platform_threads *threads = &platform->threads;
     (void)ops;
     threads->host_cores = cores_split(true).host_count;
+    threads->cores = cores_split(false).compute_count;
     threads->source = g_strdup("the CPU device with --link: a copy's way there and back, a copy "
                                "over a link, the engine around the operators of a small model");
     return measure_waking(threads, error) && measure_gap(threads, error);

@@ -1,6 +1,6 @@
 #include "engine/train/together.h"
 
-#include "engine/ranks.h"
+#include "engine/devices.h"
 #include "models/rank_traffic.h"
 
 /* ---- beginning ---- */
@@ -10,26 +10,17 @@ static bool is_first(const struct run_options *options)
     return !options->ranks || options->ranks->rank == 0;
 }
 
-static bool refuse_device(const struct run_options *options, GError **error)
-{
-    if (!options->ranks || options->device->gather)
-        return true;
-    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                "--device %s: trains on one rank only; several ranks need --device cpu",
-                options->device->name);
-    return false;
-}
-
 static bool complete(struct run_options *options, GError **error)
 {
-    if (!refuse_device(options, error) || !run_options_complete(options, error))
+    if (!devices_check_ranks(options->device, options->ranks, error) ||
+        !run_options_complete(options, error))
         return false;
     if (options->ranks && options->host_budget != RUN_UNLIMITED)
         options->host_budget /= options->ranks->node_count;
     return true;
 }
 
-bool together_begin(struct run_options *options, status_of_error *status_of, int *elsewhere,
+bool together_begin(struct run_options *options, ranks_status_of *status_of, int *elsewhere,
                     GError **error)
 {
     *elsewhere = 0;
@@ -40,11 +31,11 @@ bool together_begin(struct run_options *options, status_of_error *status_of, int
     ranks_share_cores(options->ranks);
     if (is_first(options))
         complete(options, error);
-    if (!together_agree(options->ranks, "", status_of, elsewhere, error))
+    if (!ranks_agree(options->ranks, "", status_of, elsewhere, error))
         return false;
     if (!is_first(options))
         complete(options, error);
-    return together_agree(options->ranks, "", status_of, elsewhere, error);
+    return ranks_agree(options->ranks, "", status_of, elsewhere, error);
 }
 
 void together_end(struct run_options *options)
@@ -57,24 +48,6 @@ void together_trace(const struct run_options *options, struct model_iteration *i
 {
     if (options->ranks)
         rank_traffic_set(iteration, options->ranks->rank);
-}
-
-/* ---- agreement ---- */
-
-bool together_agree(struct ranks *ranks, const char *description, status_of_error *status_of,
-                    int *elsewhere, GError **error)
-{
-    *elsewhere = 0;
-    if (!ranks)
-        return !*error;
-    GError *difference = NULL;
-    bool well = ranks_agree(ranks, description, *error ? status_of(*error) : 0, elsewhere,
-                            &difference);
-    if (difference)
-        g_propagate_error(error, difference);
-    else if (*elsewhere)
-        g_clear_error(error);
-    return well;
 }
 
 /* ---- descriptions ---- */

@@ -4,27 +4,19 @@
 #define PSTAR_ENGINE_TRAIN_TOGETHER_H
 
 #include "engine/engine.h"
+#include "engine/ranks.h"
 #include "engine/train/checkpoint.h"
 #include "engine/train/run_plan.h"
-
-/* Returns the exit status for an error. */
-typedef int status_of_error(const GError *error);
 
 /* Joins the ranks that were started with this process (options->ranks) and gives this one its part
  * of the host's cores. Then completes the options, rank 0 first, because that may finish an
  * interrupted save. Each rank gets an equal part of --host-memory. Returns whether all ranks fare
- * well; otherwise as together_agree. */
-bool together_begin(struct run_options *options, status_of_error *status_of, int *elsewhere,
+ * well; otherwise as ranks_agree. */
+bool together_begin(struct run_options *options, ranks_status_of *status_of, int *elsewhere,
                     GError **error);
 
 /* Leaves the other ranks. */
 void together_end(struct run_options *options);
-
-/* Returns whether no rank has an error and all have the same description (engine/ranks.h), which
- * may be NULL if *error is set. Otherwise *error is set if this rank is to report it. If not, it is
- * cleared, and *elsewhere becomes the exit status. */
-bool together_agree(struct ranks *ranks, const char *description, status_of_error *status_of,
-                    int *elsewhere, GError **error);
 
 /* A store that notes what is written through it to another store. */
 struct weights_hash {

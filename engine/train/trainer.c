@@ -619,7 +619,7 @@ static bool agree(const struct run_options *options, const char *description,
                   const struct trainer_watch *watch, struct trainer_end *end, GError **error)
 {
     mark_memory(error);
-    return together_agree(options->ranks, description, watch->status_of, &end->elsewhere, error);
+    return ranks_agree(options->ranks, description, watch->status_of, &end->elsewhere, error);
 }
 
 /* Makes sure that all ranks are about to train the same. */

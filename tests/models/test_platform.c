@@ -270,6 +270,8 @@ static void test_nodes_refused(void)
         {"\"network\":{" LEVEL ",\"gather\":[]}", {"gather", "[]"}},
         {"\"network\":{" LEVEL ",\"gather\":[[1,10,1]]}", {"gather", "at least 2 ranks"}},
         {"\"network\":{" LEVEL ",\"reduce\":[[2,10,1],[2,10,2]]}", {"reduce", "larger"}},
+        {"\"network\":{" LEVEL ",\"reduce\":[[2,10,1,0]]}", {"reduce", "above 0"}},
+        {"\"network\":{" LEVEL ",\"reduce\":[[2,10,1,1,1]]}", {"reduce", "core seconds"}},
         {"\"network\":{\"source\":\"s\",\"bytes_per_second\":1,\"latency_seconds\":1}",
          {"latency_seconds", "[0, 1)"}},
     };
@@ -337,6 +339,27 @@ static void test_points(void)
     platform_free(platform);
 }
 
+/* Core seconds go the way of seconds. */
+static void test_core_seconds(void)
+{
+    struct platform *platform = node_of("\"node\":{\"gpus\":8,\"source\":\"s\",\"gather\":"
+                                        "[[2,10,1,0.5],[2,100,2,1.5],[4,10,3,2]],"
+                                        "\"reduce\":[[2,10,5]]}");
+    static const struct {
+        uint32_t ranks;
+        double bytes, seconds, core_seconds;
+    } expected[] = {{2, 1, 1, 0.5}, {2, 55, 1.5, 1}, {2, 200, 4, 3}, {3, 1, 2, 1.25}, {7, 1, 6, 4}};
+    for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
+        g_assert_true(platform_spread_ranks(platform, expected[i].ranks, 1, NULL));
+        struct platform_taken taken = platform_exchange_time(platform, PLATFORM_GATHER,
+                                                             expected[i].bytes);
+        assert_near(taken.seconds, expected[i].seconds);
+        assert_near(taken.core_seconds, expected[i].core_seconds);
+    }
+    g_assert_cmpfloat(platform_exchange_time(platform, PLATFORM_REDUCE, 10).core_seconds, ==, 0);
+    platform_free(platform);
+}
+
 static void assert_same_points(const struct platform_level *a, const struct platform_level *b)
 {
     for (int c = 0; c < PLATFORM_COLLECTIVES; c++) {
@@ -345,6 +368,7 @@ static void assert_same_points(const struct platform_level *a, const struct plat
             g_assert_cmpuint(a->points[c][i].ranks, ==, b->points[c][i].ranks);
             g_assert_cmpfloat(a->points[c][i].bytes, ==, b->points[c][i].bytes);
             g_assert_cmpfloat(a->points[c][i].seconds, ==, b->points[c][i].seconds);
+            g_assert_cmpfloat(a->points[c][i].core_seconds, ==, b->points[c][i].core_seconds);
         }
     }
 }
@@ -354,7 +378,7 @@ static void test_nodes_round_trip(void)
     struct platform *platform = node_of("\"node\":{\"gpus\":8,\"gpus_per_switch\":2,"
                                         "\"switch_bytes_per_second\":1.5e10," LEVEL "},"
                                         "\"network\":{\"source\":\"n\",\"gather\":" POINTS
-                                        ",\"reduce\":[[2,10,5]]}");
+                                        ",\"reduce\":[[2,10,5,2.5]]}");
     g_autofree char *folder = g_dir_make_tmp("platform-XXXXXX", NULL);
     g_autofree char *path = g_build_filename(folder, "machine.json", NULL);
     GError *error = NULL;
@@ -446,6 +470,7 @@ int main(int argc, char **argv)
     g_test_add_func("/platform/nodes-refused", test_nodes_refused);
     g_test_add_func("/platform/ring", test_ring);
     g_test_add_func("/platform/points", test_points);
+    g_test_add_func("/platform/core-seconds", test_core_seconds);
     g_test_add_func("/platform/nodes-round-trip", test_nodes_round_trip);
     g_test_add_func("/platform/spread-refused", test_spread_refused);
     g_test_add_func("/platform/shares", test_shares);

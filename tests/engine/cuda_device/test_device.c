@@ -255,7 +255,9 @@ static void test_probe(void)
     g_autofree char *path = g_build_filename(folder, "machine.json", NULL);
     GError *error = NULL;
     fake_cuda_delay(0);
-    g_assert_true(probe_run(&device_cuda, path, NULL, NULL, &error));
+    const struct probe_request request = {.device = &device_cuda, .path = path};
+    int elsewhere;
+    g_assert_true(probe_run(&request, &elsewhere, &error));
     g_assert_no_error(error);
     fake_cuda_delay(DELAY);
     fake_cuda_check_all_freed();

@@ -17,7 +17,9 @@ static void test_file(void)
     g_autofree char *folder = g_dir_make_tmp("pstar-probe-XXXXXX", NULL);
     g_autofree char *path = g_build_filename(folder, "machine.json", NULL);
     GError *error = NULL;
-    bool ok = probe_run(&device_cpu, path, NULL, NULL, &error);
+    const struct probe_request request = {.device = &device_cpu, .path = path};
+    int elsewhere;
+    bool ok = probe_run(&request, &elsewhere, &error);
     g_assert_no_error(error);
     g_assert_true(ok);
     struct platform *platform = platform_read(path, &error);
@@ -35,6 +37,9 @@ static void test_file(void)
     g_assert_cmpuint(platform->product_count, >=, 10);
     g_assert_nonnull(platform->threads.source);
     g_assert_cmpuint(platform->threads.host_cores, >=, 1);
+    g_assert_cmpuint(platform->threads.cores, >=, platform->threads.host_cores);
+    g_assert_null(platform->node.level.source); /* one rank exchanges nothing */
+    g_assert_null(platform->host.source);
     g_assert_cmpfloat(platform->threads.put_seconds, >, 0);
     g_assert_cmpfloat(platform->threads.wake_seconds, >, 0);
     g_assert_cmpfloat(platform->threads.gap_seconds, >, 0);
@@ -52,7 +57,10 @@ static void test_file(void)
 static void test_refused(void)
 {
     GError *error = NULL;
-    g_assert_false(probe_run(&device_cpu, "/nowhere/at/all/machine.json", NULL, NULL, &error));
+    const struct probe_request request = {.device = &device_cpu,
+                                          .path = "/nowhere/at/all/machine.json"};
+    int elsewhere;
+    g_assert_false(probe_run(&request, &elsewhere, &error));
     g_assert_error(error, FAILURE, FAILURE_RUNNING);
     g_error_free(error);
 }
