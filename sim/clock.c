@@ -274,8 +274,8 @@ static mover_ticket gather(void *self, const struct mover_gather *gather,
     count_exchange(clock, traffic.exchange);
     if (traffic.link_bytes > 0)
         placed.queue[MOVER_H2D] = copy_shards(clock, &gather->to, traffic.link_bytes, after);
-    const uint64_t ns = costs_exchange_ns(clock->job.costs, TRACE_GATHER, &traffic.exchange);
-    const struct costs_copy time = {ns, ns};
+    const struct costs_copy time = costs_exchange(clock->job.costs, TRACE_GATHER,
+                                                  &traffic.exchange);
     note(clock, MOVER_NETWORK, TIMELINE_FETCH, gather->to.chunk, traffic.exchange.received_bytes);
     return clock->timing->copy(clock->resources, MOVER_NETWORK, 0, &time, &placed);
 }
@@ -324,17 +324,11 @@ static mover_ticket move(void *self, const struct mover_copy *to, uint64_t from,
 static mover_ticket exchange(struct sim_clock *clock, const struct trace_operator *op,
                              const struct mover_after *after)
 {
-    struct costs_copy time = {0};
-    uint64_t bytes = 0;
-    for (int c = 0; c < TRACE_COLLECTIVES; c++) {
-        time.alone_ns += costs_exchange_ns(clock->job.costs, (enum trace_collective)c,
-                                           &op->exchange[c]);
-        bytes += op->exchange[c].received_bytes;
-    }
+    const struct costs_copy time = costs_exchanges(clock->job.costs, op);
     if (!time.alone_ns)
         return 0;
-    time.both_ns = time.alone_ns;
-    note(clock, MOVER_NETWORK, TIMELINE_OPERATOR, NO_INDEX, bytes);
+    note(clock, MOVER_NETWORK, TIMELINE_OPERATOR, NO_INDEX,
+         trace_operator_exchange(op).received_bytes);
     return clock->timing->copy(clock->resources, MOVER_NETWORK, 0, &time, after);
 }
 
@@ -363,11 +357,10 @@ static mover_ticket run_on_host(struct sim_clock *clock, const struct trace_oper
 static mover_ticket reduce(struct sim_clock *clock, const struct trace_operator *op,
                            const struct mover_after *after)
 {
-    struct costs_copy time = {.alone_ns = op->duration_ns};
-    for (int c = 0; c < TRACE_COLLECTIVES; c++)
-        time.alone_ns += costs_exchange_ns(clock->job.costs, (enum trace_collective)c,
-                                           &op->exchange[c]);
-    time.both_ns = time.alone_ns;
+    struct costs_copy time = costs_exchanges(clock->job.costs, op);
+    time.alone_ns += op->duration_ns;
+    time.both_ns += op->duration_ns;
+    time.core_ns += op->duration_ns;
     note(clock, MOVER_NETWORK, TIMELINE_OPERATOR, NO_INDEX,
          trace_operator_exchange(op).received_bytes);
     return clock->timing->copy(clock->resources, MOVER_NETWORK, 0, &time, after);

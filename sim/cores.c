@@ -3,6 +3,9 @@
  * and the host's operators share the host's cores, in equal parts if together they want more than
  * all cores; copies slow the operators that run beside them; a thread that waits wakes late.
  *
+ * With costs_threads.together, the device computes on these cores, too, as a thread on each of
+ * them. It then shares them like the others, and nothing else slows it.
+ *
  * A ticket is the number of a piece of work in its queue, from 1, as in the engine. Only what the
  * computing thread does takes time, and it lets everything that was queued go on. */
 #include "sim/timing.h"
@@ -38,7 +41,8 @@ struct cores {
     double now;
     double work[MOVER_QUEUES]; /* in this lap, if nothing slows it */
     mover_ticket compute_done;
-    struct thread thread[MOVER_QUEUES]; /* the entry of MOVER_COMPUTE is unused */
+    bool computing;
+    struct thread thread[MOVER_QUEUES]; /* of MOVER_COMPUTE only the rate is used */
 };
 
 static double seconds_ns(double seconds)
@@ -150,6 +154,8 @@ static void finish(struct cores *cores, int queue)
 static double demand(const struct cores *cores, int queue)
 {
     const struct thread *thread = &cores->thread[queue];
+    if (queue == MOVER_COMPUTE)
+        return cores->computing && cores->threads->together ? cores->threads->cores : 0;
     if (!thread->running || thread->left <= 0)
         return 0;
     if (queue == MOVER_HOST)
@@ -158,29 +164,36 @@ static double demand(const struct cores *cores, int queue)
     return fmin(1, piece->cores / piece->link);
 }
 
+/* Returns how many parts a queue's work gets where it shares: operators that run on the cores of
+ * computing have a thread on each. */
+static double parts_of(const struct cores *cores, int queue)
+{
+    bool everywhere = queue == MOVER_COMPUTE || queue == MOVER_HOST;
+    return everywhere && cores->threads->together ? cores->threads->cores : 1;
+}
+
 /* A thread that wants less than an equal part gets what it wants; the others share the rest. */
 static void share_cores(struct cores *cores)
 {
-    double left = cores->threads->cores, wanted[MOVER_QUEUES];
-    int open = 0;
+    double left = cores->threads->cores, wanted[MOVER_QUEUES], open = 0;
     for (int q = 0; q < MOVER_QUEUES; q++) {
         wanted[q] = demand(cores, q);
         cores->thread[q].rate = 1;
-        open += wanted[q] > 0;
+        open += wanted[q] > 0 ? parts_of(cores, q) : 0;
     }
     for (bool changed = true; changed && open > 0;) {
         changed = false;
         for (int q = 0; q < MOVER_QUEUES; q++)
-            if (wanted[q] > 0 && wanted[q] <= left / open) {
+            if (wanted[q] > 0 && wanted[q] <= left / open * parts_of(cores, q)) {
                 left -= wanted[q];
                 wanted[q] = 0;
-                open--;
+                open -= parts_of(cores, q);
                 changed = true;
             }
     }
     for (int q = 0; q < MOVER_QUEUES; q++)
         if (wanted[q] > 0)
-            cores->thread[q].rate = left / open / wanted[q];
+            cores->thread[q].rate = left / open * parts_of(cores, q) / wanted[q];
 }
 
 /* ---- time goes on ---- */
@@ -253,7 +266,7 @@ static mover_ticket copy(void *self, enum mover_queue queue, uint64_t bytes,
     struct cores *cores = self;
     double link = (double)time->alone_ns;
     double taken = queue == MOVER_NETWORK
-                       ? 0
+                       ? (double)(cores->threads->together ? time->core_ns : 0)
                        : (double)costs_ns(&cores->threads->copy[queue == MOVER_D2H], bytes);
     /* If memory is slower than the link, memory limits the copy. */
     const struct piece piece = {*after, fmax(1, fmax(link, taken)), taken, bytes};
@@ -306,6 +319,8 @@ static void set_slow_down(const struct cores *cores, const struct timing_work *w
 static double stretch(const struct cores *cores, const double slow_down[NEIGHBOURS])
 {
     double more = 1;
+    if (cores->threads->together)
+        return 1 / cores->thread[MOVER_COMPUTE].rate;
     for (int q = MOVER_H2D; q <= MOVER_D2H; q++) {
         const struct thread *thread = &cores->thread[q];
         if (!thread->running || thread->left <= 0)
@@ -339,6 +354,7 @@ static struct timing_wait compute(void *self, const struct timing_work *work,
         wait.queue = wait_for(cores, after);
     wait.waited_ns = (uint64_t)llround(cores->now - before);
     wait.start_ns = now_ns(cores);
+    cores->computing = true;
     while (left > 0) {
         share_cores(cores);
         double slower = stretch(cores, slow_down);
@@ -346,6 +362,7 @@ static struct timing_wait compute(void *self, const struct timing_work *work,
         left = step < left * slower ? left - step / slower : 0;
         pass(cores, step);
     }
+    cores->computing = false;
     wait.ticket = ++cores->compute_done;
     wake_ready(cores);
     wait.end_ns = now_ns(cores);

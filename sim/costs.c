@@ -169,17 +169,33 @@ static void set_default_move(struct costs *costs)
         costs->move.curve.points[i].amount /= 2;
 }
 
-/* A copy takes as much time of a core as it lasts at the speed of memory, beside compute if that
- * was measured. */
-static void set_threads(struct costs_threads *threads, const struct platform *platform)
+/* A rank's threads share its cores if nothing keeps some of them for the host, or if it has but
+ * one. */
+static bool compute_together(const struct platform *platform, const char *link)
 {
+    return platform->spread.ranks > 1 && platform->threads.cores > 0 &&
+           (!link || platform->threads.cores == 1);
+}
+
+/* A copy takes as much time of a core as it lasts at the speed of memory, beside compute if that
+ * was measured and is not on the same core. */
+static void set_threads(struct costs_threads *threads, const struct platform *platform,
+                        const char *link)
+{
+    static const struct platform_curve none;
     const struct platform_curve *extra = platform->extra;
     threads->known = true;
+    threads->together = compute_together(platform, link);
     threads->constants = platform->threads;
     threads->constants.source = NULL;
-    threads->cores = MAX(1, platform->threads.host_cores);
-    set_copies(&threads->copy[0], platform_curve_or(&extra[PLATFORM_H2D_BESIDE], &platform->h2d));
-    set_copies(&threads->copy[1], platform_curve_or(&extra[PLATFORM_D2H_BESIDE], &platform->d2h));
+    threads->cores = threads->together ? platform->threads.cores
+                                       : MAX(1, platform->threads.host_cores);
+    if (!link) /* no copy sleeps until it is due */
+        threads->constants.late_seconds = 0;
+    const struct platform_curve *up = threads->together ? &none : &extra[PLATFORM_H2D_BESIDE];
+    const struct platform_curve *down = threads->together ? &none : &extra[PLATFORM_D2H_BESIDE];
+    set_copies(&threads->copy[0], platform_curve_or(up, &platform->h2d));
+    set_copies(&threads->copy[1], platform_curve_or(down, &platform->d2h));
     for (int precision = 0; precision < 2; precision++)
         set_curve(&threads->products[precision],
                   platform_curve_or(&extra[PLATFORM_COMPUTE_FP32_APART + precision],
@@ -258,8 +274,8 @@ struct costs *costs_new(const struct platform *platform, const char *link, GErro
         set_platform(costs, platform);
     else
         set_defaults(costs);
-    if (platform && platform->threads.source && link)
-        set_threads(&costs->threads, platform);
+    if (platform && platform->threads.source && (link || compute_together(platform, link)))
+        set_threads(&costs->threads, platform, link);
     double h2d = 0, d2h = 0;
     bool ok = !link || link_parse(link, &h2d, &d2h, error);
     if (h2d > 0)
@@ -348,7 +364,7 @@ struct costs_copy costs_copy(const struct costs *costs, enum mover_queue queue, 
                                : direction                    ? &costs->d2h
                                                               : &costs->h2d;
     uint64_t ns = costs_ns(alone, bytes);
-    return (struct costs_copy){ns, both->curve.count ? MAX(ns, costs_ns(both, bytes)) : ns};
+    return (struct costs_copy){ns, both->curve.count ? MAX(ns, costs_ns(both, bytes)) : ns, 0};
 }
 
 /* Returns the bytes of all ranks' parts together. A rank sends its part to all others, or receives
@@ -361,16 +377,36 @@ static double whole_bytes(const struct trace_exchange *exchange, enum trace_coll
                                       : sent + received / (ranks - 1);
 }
 
-uint64_t costs_exchange_ns(const struct costs *costs, enum trace_collective collective,
-                           const struct trace_exchange *exchange)
+static uint64_t ns_of(double seconds)
+{
+    return (uint64_t)llround(1e9 * seconds);
+}
+
+struct costs_copy costs_exchange(const struct costs *costs, enum trace_collective collective,
+                                 const struct trace_exchange *exchange)
 {
     static const enum platform_collective kinds[TRACE_COLLECTIVES] = {
         [TRACE_GATHER] = PLATFORM_GATHER, [TRACE_REDUCE] = PLATFORM_REDUCE};
     if (!costs->ranks || (!exchange->sent_bytes && !exchange->received_bytes))
-        return 0;
+        return (struct costs_copy){0, 0, 0};
     double bytes = whole_bytes(exchange, collective, costs->ranks->spread.ranks);
-    return (uint64_t)llround(1e9 *
-                             platform_exchange_seconds(costs->ranks, kinds[collective], bytes));
+    const struct platform_taken taken = platform_exchange_time(costs->ranks, kinds[collective],
+                                                               bytes);
+    return (struct costs_copy){ns_of(taken.seconds), ns_of(taken.seconds),
+                               ns_of(taken.core_seconds)};
+}
+
+struct costs_copy costs_exchanges(const struct costs *costs, const struct trace_operator *op)
+{
+    struct costs_copy all = {0, 0, 0};
+    for (int c = 0; c < TRACE_COLLECTIVES; c++) {
+        const struct costs_copy one = costs_exchange(costs, (enum trace_collective)c,
+                                                     &op->exchange[c]);
+        all.alone_ns += one.alone_ns;
+        all.both_ns += one.both_ns;
+        all.core_ns += one.core_ns;
+    }
+    return all;
 }
 
 double costs_link_rate(const struct costs *costs, enum mover_queue queue)

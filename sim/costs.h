@@ -45,6 +45,7 @@ struct cost {
 /* The overheads of the CPU device (struct platform_threads). */
 struct costs_threads {
     bool known;                        /* if not, nothing is shared, and no thread wakes late */
+    bool together;                     /* the device computes on the shared cores, too */
     double cores;                      /* that copies and the host's operators share */
     struct cost copy[2];               /* [H2D, D2H] time of a core, by bytes */
     struct cost products[2], memory;   /* of operators on the device; [fp32, bf16] and by bytes */
@@ -55,6 +56,8 @@ struct costs_threads {
 struct costs_copy {
     uint64_t alone_ns;
     uint64_t both_ns; /* while the other direction copies all the time; at least alone_ns */
+    uint64_t core_ns; /* of an exchange: time of a core that it takes; 0 for copies, of which
+                         struct costs_threads says it */
 };
 
 struct costs {
@@ -80,8 +83,9 @@ GQuark costs_error_quark(void);
 /* Returns the costs of the platform, which may be freed afterwards; NULL gives the defaults above.
  * `link` replaces one or both directions by a plain rate, "h2d=12GB/s,d2h=12GB/s"; it may be NULL.
  * Ranks exchange as the platform says, if it was told of several (platform_spread_ranks).
- * With a link on a platform of threads, the threads share cores as the CPU device's do. Fails if
- * `link` has another form, or if a rate is below COSTS_LEAST_RATE. */
+ * With a link on a platform of threads, the threads share cores as the CPU device's do. Those of
+ * one of several ranks share all of its cores with computing, if it has only one, or no link. Fails
+ * if `link` has another form, or if a rate is below COSTS_LEAST_RATE. */
 struct costs *costs_new(const struct platform *platform, const char *link, GError **error);
 /* Reads the platform's file, which may be NULL, and returns costs_new of it. */
 struct costs *costs_read(const char *platform_path, const char *link, GError **error);
@@ -101,9 +105,11 @@ void costs_speed_up(struct costs *costs, double times);
 struct costs_copy costs_copy(const struct costs *costs, enum mover_queue queue, uint64_t bytes,
                              uint64_t host_end);
 /* Returns the time in which a rank exchanges these bytes with the others; 0 if it is not known how
- * ranks exchange. */
-uint64_t costs_exchange_ns(const struct costs *costs, enum trace_collective collective,
-                           const struct trace_exchange *exchange);
+ * ranks exchange. No other direction slows it. */
+struct costs_copy costs_exchange(const struct costs *costs, enum trace_collective collective,
+                                 const struct trace_exchange *exchange);
+/* Returns the time of everything that an operator exchanges, one after the other. */
+struct costs_copy costs_exchanges(const struct costs *costs, const struct trace_operator *op);
 
 /* Returns the link's peak in MOVER_H2D or MOVER_D2H: bytes a second of a large copy of pinned
  * memory. */

@@ -30,7 +30,8 @@ static void set_up(struct fixture *f, double cores, double ns_a_byte)
 static mover_ticket copy(struct fixture *f, enum mover_queue queue, uint64_t bytes,
                          uint64_t link_ns, const struct mover_after *after)
 {
-    return timing_cores.copy(f->cores, queue, bytes, &(struct costs_copy){link_ns, link_ns}, after);
+    return timing_cores.copy(f->cores, queue, bytes, &(struct costs_copy){link_ns, link_ns, 0},
+                             after);
 }
 
 static mover_ticket run_on_host(struct fixture *f, uint64_t duration_ns,
@@ -147,6 +148,69 @@ static void test_operators_slow_beside_copies(void)
     timing_cores.close(f.cores);
 }
 
+/* ---- computing on the same cores ---- */
+
+static void set_up_together(struct fixture *f, double cores)
+{
+    set_up(f, cores, 1);
+    f->costs.threads.together = true;
+}
+
+static struct mover_after exchange(struct fixture *f, uint64_t link_ns, uint64_t core_ns)
+{
+    const struct costs_copy time = {link_ns, link_ns, core_ns};
+    return after(MOVER_NETWORK, timing_cores.copy(f->cores, MOVER_NETWORK, 0, &time, &none));
+}
+
+/* An exchange that takes less than half of the core gets it; computing gets the rest. */
+static void test_exchange_takes_a_part(void)
+{
+    struct fixture f;
+    set_up_together(&f, 1);
+    exchange(&f, 1000, 400);
+    struct timing_wait wait = compute(&f, 3000, &none);
+    g_assert_cmpuint(wait.start_ns, ==, 5 + 1);
+    g_assert_cmpuint(wait.end_ns, ==, 5 + 10 + 1000 + (3000 - 9 - 600));
+    timing_cores.close(f.cores);
+
+    /* On two cores, computing has a thread on each. */
+    set_up_together(&f, 2);
+    exchange(&f, 1000, 400);
+    wait = compute(&f, 3000, &none);
+    g_assert_cmpuint(wait.end_ns, ==, 5 + 10 + 1000 + (3000 - 9 - 800));
+    timing_cores.close(f.cores);
+}
+
+/* If both want more than half of the core, each gets half. */
+static void test_halves(void)
+{
+    struct fixture f;
+    set_up_together(&f, 1);
+    struct mover_after exchanged = exchange(&f, 1000, 800);
+    struct timing_wait wait = compute(&f, 3000, &none);
+    g_assert_cmpuint(wait.end_ns, ==, 5 + 10 + 1600 + (3000 - 9 - 800));
+    g_assert_cmpuint(compute(&f, 0, &exchanged).waited_ns, ==, 0);
+    timing_cores.close(f.cores);
+
+    set_up_together(&f, 1);
+    copy(&f, MOVER_H2D, 1000, 1, &none); /* as fast as memory: it takes the core all the time */
+    wait = compute(&f, 3000, &none);
+    g_assert_cmpuint(wait.end_ns, ==, 5 + 10 + 2000 + (3000 - 9 - 1000));
+    timing_cores.close(f.cores);
+}
+
+/* Who waits does not share: the exchange takes as long as alone. */
+static void test_waiting_takes_nothing(void)
+{
+    struct fixture f;
+    set_up_together(&f, 1);
+    struct mover_after exchanged = exchange(&f, 1000, 900);
+    struct timing_wait wait = compute(&f, 50, &exchanged);
+    g_assert_cmpuint(wait.start_ns, ==, 5 + 10 + 1000 + 10);
+    g_assert_cmpuint(wait.end_ns, ==, wait.start_ns + 50);
+    timing_cores.close(f.cores);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -156,5 +220,8 @@ int main(int argc, char **argv)
     g_test_add_func("/cores/host_shares_its_core", test_host_shares_its_core);
     g_test_add_func("/cores/copies_share_a_core", test_copies_share_a_core);
     g_test_add_func("/cores/operators_slow_beside_copies", test_operators_slow_beside_copies);
+    g_test_add_func("/cores/exchange_takes_a_part", test_exchange_takes_a_part);
+    g_test_add_func("/cores/halves", test_halves);
+    g_test_add_func("/cores/waiting_takes_nothing", test_waiting_takes_nothing);
     return g_test_run();
 }
