@@ -143,23 +143,30 @@ static void check_queues(const struct fixture *f, const struct plan_figures *fig
                                                                                  "update\":"    \
                                                                                  " " RATE("1")
 
-enum { CLOCKS = 4 };
+#define THREADS                                                                          \
+    ", \"threads\": {\"source\": \"a test\", \"host_cores\": 1, \"put_seconds\": 1e-8, " \
+    "\"wake_seconds\": 3e-8, \"late_seconds\": 5e-8, \"gap_seconds\": 2e-8, "            \
+    "\"slow_down\": [[0.1, 0.2, 0], [0, 0.1, 0.3], [0.5, 0.4, 0.1]]"
 
-/* The costs of queues, of directions that slow each other, of threads, and of memory that is
- * shared. */
+enum { CLOCKS = 5 };
+
+/* The costs of queues, of directions that slow each other, of threads, of memory that is shared,
+ * and of a rank's threads that share a core with computing. */
 static struct costs *costs_of_clock(int clock)
 {
     static const char *const machines[] = {
         MACHINE "}", MACHINE ", \"h2d_both\": " RATE("2") ", \"d2h_both\": " RATE("1") "}",
-        MACHINE ", \"threads\": {\"source\": \"a test\", \"host_cores\": 1, \"put_seconds\": 1e-8, "
-                "\"wake_seconds\": 3e-8, \"late_seconds\": 5e-8, \"gap_seconds\": 2e-8, "
-                "\"slow_down\": [[0.1, 0.2, 0], [0, 0.1, 0.3], [0.5, 0.4, 0.1]]}}",
-        MACHINE ", \"host\": {\"source\": \"a test\", \"bytes_per_second\": 1.5e9}}"};
+        MACHINE THREADS "}}",
+        MACHINE ", \"host\": {\"source\": \"a test\", \"bytes_per_second\": 1.5e9}}",
+        MACHINE THREADS ", \"cores\": 1}}"};
     g_autoptr(GError) error = NULL;
     struct platform *platform = platform_parse(machines[clock], "the test's platform", &error);
     g_assert_no_error(error);
+    if (clock == 4)
+        g_assert_true(platform_spread_ranks(platform, 2, 2, NULL));
     struct costs *costs = costs_new(platform, clock == 2 ? "h2d=1GB/s,d2h=2GB/s" : NULL, NULL);
-    g_assert_cmpint(costs->threads.known, ==, clock == 2);
+    g_assert_cmpint(costs->threads.known, ==, clock == 2 || clock == 4);
+    g_assert_cmpint(costs->threads.together, ==, clock == 4);
     g_assert_cmpint(costs_is_shared(costs), ==, clock == 1 || clock == 3);
     platform_free(platform);
     return costs;
