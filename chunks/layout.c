@@ -43,9 +43,8 @@ static bool check_order(const struct trace *trace, const uint32_t *order, GError
 
 static double width_of(const struct trace *trace, int list)
 {
-    bool whole = list == TRACE_GATHERED || (list == TRACE_PARAM && !trace->shared_parameters);
-    bool shards = !whole && trace->ranks > 1;
-    return (double)trace->list_element_bytes[list] / (shards ? trace->ranks : 1);
+    bool whole = trace_list_is_whole(trace, (enum trace_list)list);
+    return (double)trace->list_element_bytes[list] / (whole ? 1 : trace->ranks);
 }
 
 static uint32_t open_lists(const struct trace *trace, const struct layout_spec *spec,

@@ -8,6 +8,7 @@
 #include "sim/replay.h"
 #include "sim/simulation.h"
 #include "sim/sizes.h"
+#include "sim/stages.h"
 #include "sim/sweep_report.h"
 #include "traces/trace_file.h"
 
@@ -34,6 +35,7 @@ struct sim_inputs {
     GArray *budgets, *look_aheads;
     GPtrArray *layouts, *policies, *strategies; /* strategies: NULL if none are wanted */
     struct platform *platform;                  /* NULL if none is given */
+    struct sweep_stage *stages;                 /* NULL with one rank, or without strategies */
     uint64_t host_budget;
     uint32_t top; /* rows to print */
 };
@@ -153,6 +155,50 @@ static bool read_budgets(const struct sim_arguments *a, const struct console *co
     return (in->budgets = budgets_read(&request, &in->host_budget, error));
 }
 
+static bool asks_for_all(const char *strategies)
+{
+    g_auto(GStrv) names = g_strsplit(strategies, ",", -1);
+    return g_strv_contains((const char *const *)names, "all");
+}
+
+static bool has_stage(const struct sim_inputs *in)
+{
+    for (guint i = 0; i < in->strategies->len; i++)
+        if (((const struct strategy *)g_ptr_array_index(in->strategies, i))->ops->stage)
+            return true;
+    return false;
+}
+
+static struct sweep_stage *derive_stages(const struct sim_inputs *in, GError **error)
+{
+    return stages_new(in->trace, in->strategies, in->layouts, in->platform, in->costs, error);
+}
+
+/* Makes the traces of strategies with a stage of their own. With several ranks these belong to all
+ * strategies, if the trace and the layout allow it. */
+static bool read_stages(const struct sim_arguments *a, const struct console *console,
+                        struct sim_inputs *in, GError **error)
+{
+    g_autoptr(GError) why = NULL;
+    if (in->trace->ranks <= 1 || !in->strategies)
+        return true;
+    guint named = in->strategies->len;
+    if (asks_for_all(a->strategy) && !a->layout) {
+        strategy_add_several(in->strategies);
+        if ((in->stages = derive_stages(in, &why)))
+            return true;
+        g_ptr_array_set_size(in->strategies, (gint)named);
+        console_note(console, "strategies with a stage of their own are left out: %s",
+                     why->message);
+    }
+    if (a->layout && has_stage(in))
+        return options_refuse(error,
+                              "--layout %s: says which chunks there are, but a strategy with "
+                              "a stage of its own needs others",
+                              a->layout);
+    return (in->stages = derive_stages(in, error));
+}
+
 /* Rows are ranked by what they are known to differ in. */
 static enum objective objective_of(const struct sim_arguments *a, const struct trace *trace)
 {
@@ -172,13 +218,15 @@ static bool read_inputs(const struct sim_arguments *a, const struct console *con
            (a->pinned_memory == UINT64_MAX ||
             costs_set_pinned(in->costs, a->pinned_memory, error)) &&
            read_budgets(a, console, in, error) &&
-           (in->layouts = layout_list_parse(a->chunk_size, a->layout, in->trace, error));
+           (in->layouts = layout_list_parse(a->chunk_size, a->layout, in->trace, error)) &&
+           read_stages(a, console, in, error);
 }
 
 static void inputs_clear(struct sim_inputs *in)
 {
     trace_free(in->trace);
     costs_free(in->costs);
+    stages_free(in->stages);
     g_clear_pointer(&in->layouts, g_ptr_array_unref);
     g_clear_pointer(&in->budgets, g_array_unref);
     g_clear_pointer(&in->look_aheads, g_array_unref);
@@ -200,6 +248,7 @@ static int simulate(const struct sim_arguments *a, const struct console *console
                   .look_aheads = in->look_aheads,
                   .policies = (const struct pstar_policy_ops *const *)in->policies->pdata,
                   .strategies = in->strategies,
+                  .stages = in->stages,
                   .platform = in->platform,
                   .unclipped = a->no_clip,
                   .host_budget = in->host_budget,

@@ -319,20 +319,27 @@ static struct trace *describe_rank(const struct recognised *recognised, const st
     return derived;
 }
 
+struct trace *model_derive_job(const struct recognised *recognised, const struct trace *trace,
+                               const struct model_job *job, const struct platform *platform,
+                               GError **error)
+{
+    bool computed = trace->estimated && platform && !g_strcmp0(trace->machine, platform->name);
+    struct trace *derived = computed ? model_synthesise(recognised->config, job, platform, error)
+                                     : describe_rank(recognised, trace, job, platform, error);
+    if (derived)
+        describe_alike(derived, trace);
+    return derived;
+}
+
 struct trace *model_derive_ranks(const struct recognised *recognised, const struct trace *trace,
                                  uint32_t ranks, bool shared, const struct platform *platform,
                                  GError **error)
 {
     struct model_job job = recognised->iteration->job;
-    bool computed = trace->estimated && platform && !g_strcmp0(trace->machine, platform->name);
     job.choices.micro_batches = model_rank_micro_batches(&job) * ranks;
     job.ranks = ranks;
     job.shared_parameters = shared && ranks > 1;
-    struct trace *derived = computed ? model_synthesise(recognised->config, &job, platform, error)
-                                     : describe_rank(recognised, trace, &job, platform, error);
-    if (derived)
-        describe_alike(derived, trace);
-    return derived;
+    return model_derive_job(recognised, trace, &job, platform, error);
 }
 
 bool model_is_synthesised(const struct recognised *recognised, const struct trace *trace,

@@ -66,6 +66,31 @@ struct trace *model_derive_ranks(const struct recognised *recognised, const stru
                                  uint32_t ranks, bool shared, const struct platform *platform,
                                  GError **error);
 
+/* The bytes of gradients that other systems reduce at once, unless backward ends before: those of
+ * PyTorch's DDP (bucket_cap_mb), and the elements of DeepSpeed's stages 1 and 2
+ * (reduce_bucket_size). */
+enum { MODEL_DDP_BUCKET_BYTES = 25 << 20, MODEL_ZERO_BUCKET_ELEMENTS = 500000000 };
+
+/* Returns the trace of one of `ranks` ranks, two or more, as other systems train in a stage of
+ * ZeRO, 0 to 3; stage 0 is DDP. Each rank computes as many micro-batches as a traced one did.
+ *
+ * Gradients lie, and cross the network, in the precision of the trace of one rank, which is that of
+ * the parameters with one micro-batch in bf16. At stages 0 and 1 a rank has all of them, and
+ * reduces them in buckets behind the backward operators that complete them, in the last micro-batch
+ * alone: to all ranks at stage 0, where each updates everything, and to their owners at stage 1,
+ * where each sends the parameters that it has updated to all. Stages 2 and 3 are those of
+ * model_derive_ranks, except that gradients lie over the parameters where they can, which is stage
+ * 1 in all that counts if parameters are whole. Fails as model_derive_ranks does. */
+struct trace *model_derive_stage(const struct recognised *recognised, const struct trace *trace,
+                                 uint32_t ranks, uint32_t stage, const struct platform *platform,
+                                 GError **error);
+
+/* Describes the run anew for a job that differs from the recognised one in its ranks, their
+ * micro-batches and what they share. Durations are those of model_derive_ranks. */
+struct trace *model_derive_job(const struct recognised *recognised, const struct trace *trace,
+                               const struct model_job *job, const struct platform *platform,
+                               GError **error);
+
 /* Returns whether the trace's durations are those of a synthesis for the platform. */
 bool model_is_synthesised(const struct recognised *recognised, const struct trace *trace,
                           const struct platform *platform);

@@ -113,7 +113,7 @@ static void print_band(const struct simulation *s, const struct sweep *sweep)
     const struct sweep_row *best = &sweep->rows[g_array_index(ranked, uint32_t, 0)];
     if (!best->fits || !operator_times_are_nominal(s->trace, s->sweep.platform))
         return;
-    struct trace *slow = operator_times_slow(s->trace);
+    struct trace *slow = operator_times_slow(sweep_row_trace(s->trace, &s->sweep, best));
     struct plan *plan = sweep_plan(slow, &s->sweep, best, NULL);
     if (plan)
         printf(OPERATOR_TIMES_BAND "\n", OPERATOR_TIMES_LEAST_SHARE * 100,
@@ -129,13 +129,14 @@ static bool show_best(const struct simulation *s, const struct sweep *sweep, GEr
     const struct sweep_row *best = &sweep->rows[g_array_index(ranked, uint32_t, 0)];
     if (!best->fits)
         return true;
+    const struct trace *trace = sweep_row_trace(s->trace, &s->sweep, best);
     struct timeline *timeline = timeline_new();
-    struct plan *plan = sweep_plan(s->trace, &s->sweep, best, timeline);
+    struct plan *plan = sweep_plan(trace, &s->sweep, best, timeline);
     bool ok = (!s->emit_plan || plan_write(plan, s->emit_plan, error)) &&
               (!s->timeline ||
-               timeline_write(timeline, plan, s->trace, s->sweep.costs, s->timeline, error));
+               timeline_write(timeline, plan, trace, s->sweep.costs, s->timeline, error));
     if (ok && s->stalls)
-        timeline_print_stalls(timeline, plan, s->trace, s->stalls, stdout);
+        timeline_print_stalls(timeline, plan, trace, s->stalls, stdout);
     if (ok && s->sweep.phases)
         phases_print(best->phases, stdout);
     plan_free(plan);

@@ -275,3 +275,21 @@ GPtrArray *layout_list_parse(const char *chunk_sizes, const char *layout_file,
     g_ptr_array_unref(layouts);
     return NULL;
 }
+
+GPtrArray *layout_list_like(const GPtrArray *layouts, const struct trace *trace, GError **error)
+{
+    GPtrArray *alike = g_ptr_array_new_with_free_func(named_layout_free);
+    bool ok = true;
+    for (guint i = 0; ok && i < layouts->len; i++) {
+        const struct named_layout *named = g_ptr_array_index(layouts, i);
+        struct layout_spec spec = {.order = NULL};
+        for (int list = 0; list < TRACE_LISTS; list++) {
+            uint64_t bytes = named->layout->chunk_bytes[list];
+            spec.chunk_bytes[list] = bytes ? bytes : named->layout->chunk_bytes[TRACE_PARAM];
+        }
+        ok = add_layout(alike, layout_pack(trace, &spec, error), named->name);
+    }
+    if (!ok)
+        g_clear_pointer(&alike, g_ptr_array_unref);
+    return alike;
+}

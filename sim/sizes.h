@@ -42,4 +42,8 @@ struct named_layout {
 GPtrArray *layout_list_parse(const char *chunk_sizes, const char *layout_file,
                              const struct trace *trace, GError **error);
 
+/* Returns layouts with the same chunk sizes and names for another trace. A list that the layouts do
+ * not have gets the chunk size of the parameters. Fails as layout_pack does. */
+GPtrArray *layout_list_like(const GPtrArray *layouts, const struct trace *trace, GError **error);
+
 #endif

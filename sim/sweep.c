@@ -11,15 +11,64 @@ struct shared_layout {
     uint32_t like; /* index of the first layout with the same chunks: its own, or lower */
 };
 
+/* A trace, and what its configurations share. */
+struct subject {
+    const struct trace *trace; /* NULL if no row is for it */
+    const GPtrArray *named;    /* struct named_layout */
+    struct non_model *non_model;
+    char *digest;                  /* of the trace */
+    struct shared_layout *layouts; /* [named->len] */
+};
+
 struct sweep_job {
-    const struct trace *trace;
     const struct sweep_options *options;
-    const struct non_model *non_model;
-    const char *digest;            /* of the trace */
-    struct shared_layout *layouts; /* [layouts->len] */
+    struct subject subjects[STRATEGY_STAGES]; /* the first has the policies and most strategies */
     struct sweep *sweep;
     struct timeline *timeline; /* of the row that is run; may be NULL */
 };
+
+/* What makes a layout's shared data. */
+struct layout_task {
+    const struct sweep_job *job;
+    struct subject *subject;
+};
+
+static enum strategy_stage stage_of(const struct sweep_options *options,
+                                    const struct strategy *strategy)
+{
+    return strategy && options->stages ? strategy->ops->stage : STRATEGY_AS_TRACED;
+}
+
+static struct subject subject_of(const struct trace *trace, const GPtrArray *named)
+{
+    return (struct subject){.trace = trace,
+                            .named = named,
+                            .non_model = non_model_place(trace),
+                            .digest = trace_digest(trace),
+                            .layouts = g_new0(struct shared_layout, named->len)};
+}
+
+static void subject_clear(struct subject *subject)
+{
+    for (guint i = 0; subject->trace && i < subject->named->len; i++)
+        baselines_close(&subject->layouts[i].baselines);
+    g_free(subject->layouts);
+    g_free(subject->digest);
+    non_model_free(subject->non_model);
+}
+
+const struct trace *sweep_row_trace(const struct trace *trace, const struct sweep_options *options,
+                                    const struct sweep_row *row)
+{
+    enum strategy_stage stage = stage_of(options, row->strategy);
+    return stage == STRATEGY_AS_TRACED ? trace : options->stages[stage].trace;
+}
+
+static const struct subject *subject_of_row(const struct sweep_job *job,
+                                            const struct sweep_row *row)
+{
+    return &job->subjects[stage_of(job->options, row->strategy)];
+}
 
 static uint32_t policy_count(const struct sweep_options *options)
 {
@@ -42,37 +91,39 @@ static uint32_t layout_index(const struct sweep_job *job, uint32_t row)
     return row / ways(job->options) % job->options->layouts->len;
 }
 
-static struct shared_layout layout_of(const struct sweep_job *job, const struct layout *layout)
+static struct shared_layout layout_of(const struct sweep_job *job, const struct subject *subject,
+                                      const struct layout *layout)
 {
-    struct shared_layout shared = {.baselines = {.trace = job->trace,
-                                                 .digest = job->digest,
+    struct shared_layout shared = {.baselines = {.trace = subject->trace,
+                                                 .digest = subject->digest,
                                                  .layout = layout,
-                                                 .non_model = job->non_model->extent,
+                                                 .non_model = subject->non_model->extent,
                                                  .costs = job->options->costs,
                                                  .platform = job->options->platform,
                                                  .unclipped = job->options->unclipped}};
     baselines_open(&shared.baselines);
     shared.least_device_bytes = accesses_least_arena_bytes(shared.baselines.accesses, layout,
                                                            NULL) +
-                                job->trace->library_bytes;
+                                subject->trace->library_bytes;
     return shared;
 }
 
-static const struct layout *layout_at(const struct sweep_job *job, uint32_t index)
+static const struct layout *layout_at(const struct subject *subject, uint32_t index)
 {
-    const struct named_layout *named = g_ptr_array_index(job->options->layouts, index);
+    const struct named_layout *named = g_ptr_array_index(subject->named, index);
     return named->layout;
 }
 
 static void make_layout(void *data, uint32_t index)
 {
-    struct sweep_job *job = data;
-    struct shared_layout *shared = &job->layouts[index];
+    const struct layout_task *task = data;
+    const struct subject *subject = task->subject;
+    struct shared_layout *shared = &subject->layouts[index];
     uint32_t like = 0;
-    while (!layout_same_chunks(layout_at(job, like), layout_at(job, index)))
+    while (!layout_same_chunks(layout_at(subject, like), layout_at(subject, index)))
         like++;
     if (like == index)
-        *shared = layout_of(job, layout_at(job, index));
+        *shared = layout_of(task->job, subject, layout_at(subject, index));
     shared->like = like;
 }
 
@@ -83,21 +134,22 @@ static uint32_t row_like(const struct sweep_job *job, uint32_t row)
 {
     uint32_t index = layout_index(job, row);
     return job->sweep->rows[row].policy
-               ? row - (index - job->layouts[index].like) * ways(job->options)
+               ? row - (index - job->subjects[0].layouts[index].like) * ways(job->options)
                : row;
 }
 
 /* Returns what the row's layout shares with others that have the same chunks. */
 static const struct shared_layout *shared_of(const struct sweep_job *job, uint32_t row)
 {
-    return &job->layouts[job->layouts[layout_index(job, row)].like];
+    const struct subject *subject = subject_of_row(job, &job->sweep->rows[row]);
+    return &subject->layouts[subject->layouts[layout_index(job, row)].like];
 }
 
 static struct plan *plan_policy(const struct sweep_job *job, const struct shared_layout *shared,
                                 struct sweep_row *row, GError **error)
 {
     const struct dry_run_options options = {
-        .device_budget = sizes_arena(row->device_budget, job->trace),
+        .device_budget = sizes_arena(row->device_budget, shared->baselines.trace),
         .host_budget = job->options->host_budget,
         .policy = row->policy,
         .look_ahead = row->look_ahead};
@@ -116,10 +168,10 @@ static struct plan *plan_strategy(const struct sweep_job *job, const struct shar
     struct baselines baselines = shared->baselines;
     baselines.layout = row->layout->layout;
     struct plan *plan = baselines_strategy(
-        &baselines, row->strategy, sizes_arena(row->device_budget, job->trace),
+        &baselines, row->strategy, sizes_arena(row->device_budget, baselines.trace),
         job->options->host_budget, job->timeline, &row->least_device_bytes, error);
     if (row->least_device_bytes)
-        row->least_device_bytes += job->trace->library_bytes;
+        row->least_device_bytes += baselines.trace->library_bytes;
     if (plan)
         row->look_ahead = plan->look_ahead;
     return plan;
@@ -151,7 +203,7 @@ static void run_row(void *data, uint32_t index)
     struct plan *plan = plan_row(&job, shared_of(&job, index), row, &error);
 
     if (plan && job.timeline)
-        row->phases = copy_phases(phases_of(job.timeline, job.trace));
+        row->phases = copy_phases(phases_of(job.timeline, subject_of_row(&job, row)->trace));
     timeline_free(job.timeline);
     if (!plan)
         row->reason = g_strdup(error->message);
@@ -182,25 +234,21 @@ static void copy_rows(const struct sweep_job *job)
 struct plan *sweep_plan(const struct trace *trace, const struct sweep_options *options,
                         const struct sweep_row *row, struct timeline *timeline)
 {
-    struct non_model *non_model = non_model_place(trace);
-    g_autofree char *digest = trace_digest(trace);
-    struct sweep_job job = {.trace = trace,
-                            .options = options,
-                            .non_model = non_model,
-                            .digest = digest,
-                            .timeline = timeline};
-    struct shared_layout shared = layout_of(&job, row->layout->layout);
+    struct sweep_job job = {.options = options, .timeline = timeline};
+    struct subject subject = subject_of(trace, options->layouts);
+    struct shared_layout shared = layout_of(&job, &subject, row->layout->layout);
     struct sweep_row again = *row;
     struct plan *plan = plan_row(&job, &shared, &again, NULL);
     baselines_close(&shared.baselines);
-    non_model_free(non_model);
+    subject_clear(&subject);
     return plan;
 }
 
 /* Lists the rows of the budget and the layout in `row`. */
-static void list_ways(struct sweep *sweep, const struct sweep_options *options,
+static void list_ways(struct sweep *sweep, const struct sweep_options *options, guint layout,
                       struct sweep_row row, uint32_t *count)
 {
+    const struct named_layout *usual = row.layout;
     for (uint32_t p = 0; options->policies[p]; p++)
         for (uint32_t l = 0; l < options->look_aheads->len; l++) {
             row.policy = options->policies[p];
@@ -211,6 +259,10 @@ static void list_ways(struct sweep *sweep, const struct sweep_options *options,
     row.look_ahead = 0;
     for (guint i = 0; options->strategies && i < options->strategies->len; i++) {
         row.strategy = g_ptr_array_index(options->strategies, i);
+        enum strategy_stage stage = stage_of(options, row.strategy);
+        row.layout = stage == STRATEGY_AS_TRACED
+                         ? usual
+                         : g_ptr_array_index(options->stages[stage].layouts, layout);
         sweep->rows[(*count)++] = row;
     }
 }
@@ -227,26 +279,35 @@ static void list_rows(struct sweep *sweep, const struct sweep_options *options)
                 .layout = named,
                 .chunk_bytes = named->layout->chunk_bytes[TRACE_PARAM],
                 .device_budget = g_array_index(options->budgets, uint64_t, b)};
-            list_ways(sweep, options, row, &count);
+            list_ways(sweep, options, s, row, &count);
         }
+}
+
+/* Makes what the rows share of each trace that they are for. */
+static void open_subjects(struct sweep_job *job, const struct trace *trace)
+{
+    const struct sweep_options *options = job->options;
+    job->subjects[0] = subject_of(trace, options->layouts);
+    for (int s = 1; options->stages && s < STRATEGY_STAGES; s++)
+        if (options->stages[s].trace)
+            job->subjects[s] = subject_of(options->stages[s].trace, options->stages[s].layouts);
+    for (int s = 0; s < STRATEGY_STAGES; s++) {
+        struct layout_task task = {job, &job->subjects[s]};
+        if (task.subject->trace)
+            workers_run(&(struct workers_job){.task = make_layout,
+                                              .data = &task,
+                                              .count = options->layouts->len,
+                                              .threads = options->threads});
+    }
 }
 
 struct sweep *sweep_run(const struct trace *trace, const struct sweep_options *options)
 {
-    uint32_t sizes = options->layouts->len;
-    struct non_model *non_model = non_model_place(trace);
-    g_autofree char *digest = trace_digest(trace);
     struct sweep *sweep = g_new0(struct sweep, 1);
-    struct sweep_job job = {.trace = trace,
-                            .options = options,
-                            .non_model = non_model,
-                            .digest = digest,
-                            .layouts = g_new0(struct shared_layout, sizes),
-                            .sweep = sweep};
+    struct sweep_job job = {.options = options, .sweep = sweep};
     sweep->objective = options->objective;
     list_rows(sweep, options);
-    workers_run(&(struct workers_job){
-        .task = make_layout, .data = &job, .count = sizes, .threads = options->threads});
+    open_subjects(&job, trace);
     workers_run(&(struct workers_job){.task = run_row,
                                       .data = &job,
                                       .count = sweep->row_count,
@@ -254,10 +315,8 @@ struct sweep *sweep_run(const struct trace *trace, const struct sweep_options *o
                                       .progress = options->progress,
                                       .progress_data = options->progress_data});
     copy_rows(&job);
-    for (uint32_t s = 0; s < sizes; s++)
-        baselines_close(&job.layouts[s].baselines);
-    g_free(job.layouts);
-    non_model_free(non_model);
+    for (int s = 0; s < STRATEGY_STAGES; s++)
+        subject_clear(&job.subjects[s]);
     return sweep;
 }
 

@@ -11,17 +11,25 @@
 #include "sim/sizes.h"
 #include "strategies/strategy.h"
 
+/* What strategies with a stage of their own are for. */
+struct sweep_stage {
+    struct trace *trace;
+    GPtrArray *layouts; /* struct named_layout, with the chunk sizes of the options' layouts */
+};
+
 struct sweep_options {
     const GPtrArray *layouts;                       /* struct named_layout */
     const GArray *budgets;                          /* uint64_t, bytes of device memory */
     const GArray *look_aheads;                      /* uint32_t, moments */
     const struct pstar_policy_ops *const *policies; /* ends with NULL */
     const GPtrArray *strategies;                    /* struct strategy; may be NULL */
-    const struct platform *platform; /* for updates that a strategy moves; may be NULL */
-    bool unclipped;                  /* as in struct strategy_job */
-    uint64_t host_budget;            /* budget; UINT64_MAX: unlimited */
-    bool phases;                     /* whether rows have them */
-    enum objective objective;        /* by which rows are ranked */
+    const struct sweep_stage *stages; /* [STRATEGY_STAGES]; of each stage that a strategy has, or
+                                         NULL: these strategies are for the trace of the others */
+    const struct platform *platform;  /* for updates that a strategy moves; may be NULL */
+    bool unclipped;                   /* as in struct strategy_job */
+    uint64_t host_budget;             /* budget; UINT64_MAX: unlimited */
+    bool phases;                      /* whether rows have them */
+    enum objective objective;         /* by which rows are ranked */
     const struct costs *costs;
     uint32_t threads; /* 0 for all processors */
 
@@ -33,7 +41,7 @@ struct sweep_options {
 
 /* One configuration's row. */
 struct sweep_row {
-    const struct named_layout *layout;     /* of the options */
+    const struct named_layout *layout;     /* of the options, or of the strategy's stage */
     uint64_t chunk_bytes;                  /* of its parameter list */
     uint64_t device_budget;                /* the arena is smaller by the trace's library_bytes */
     const struct pstar_policy_ops *policy; /* NULL in a strategy's row */
@@ -61,8 +69,12 @@ struct sweep {
 struct sweep *sweep_run(const struct trace *trace, const struct sweep_options *options);
 void sweep_free(struct sweep *sweep);
 
-/* Returns the plan of a row that fits; the caller frees it. `timeline`, which may be NULL, receives
- * what ran when. */
+/* Returns the trace that a row is for: `trace`, or that of the strategy's stage. */
+const struct trace *sweep_row_trace(const struct trace *trace, const struct sweep_options *options,
+                                    const struct sweep_row *row);
+
+/* Returns the plan of a row that fits; the caller frees it. `trace` is that of sweep_row_trace, or
+ * one with other durations. `timeline`, which may be NULL, receives what ran when. */
 struct plan *sweep_plan(const struct trace *trace, const struct sweep_options *options,
                         const struct sweep_row *row, struct timeline *timeline);
 

@@ -16,7 +16,10 @@ const struct strategy_ops *const strategy_all[] = {
     &strategy_fsdp_offload, &strategy_megatrain,    NULL,
 };
 
-const struct strategy_ops *const strategy_several[] = {&strategy_zero3, NULL};
+const struct strategy_ops *const strategy_several[] = {
+    &strategy_ddp,   &strategy_zero1,           &strategy_zero2,
+    &strategy_zero3, &strategy_fsdp_no_reshard, NULL,
+};
 
 /* ---- names ---- */
 
@@ -96,6 +99,21 @@ GPtrArray *strategy_parse_list(const char *text, GError **error)
     if (!ok)
         g_clear_pointer(&list, g_ptr_array_unref);
     return list;
+}
+
+static bool has_strategy(const GPtrArray *list, const struct strategy_ops *ops)
+{
+    for (guint i = 0; i < list->len; i++)
+        if (((const struct strategy *)g_ptr_array_index(list, i))->ops == ops)
+            return true;
+    return false;
+}
+
+void strategy_add_several(GPtrArray *list)
+{
+    for (const struct strategy_ops *const *several = strategy_several; *several; several++)
+        if (!has_strategy(list, *several))
+            add(list, *several, (*several)->usual, (*several)->name);
 }
 
 /* ---- plans ---- */

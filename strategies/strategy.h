@@ -15,6 +15,17 @@
 struct strategy_context; /* strategies/preset.h */
 struct script_rule;
 
+/* What ranks share under a strategy: what the trace says, or what a stage of ZeRO says
+ * (model_derive_stage). */
+enum strategy_stage {
+    STRATEGY_AS_TRACED,
+    STRATEGY_STAGE_0,
+    STRATEGY_STAGE_1,
+    STRATEGY_STAGE_2,
+    STRATEGY_STAGE_3,
+    STRATEGY_STAGES
+};
+
 struct strategy_ops {
     const char *name;          /* "twinflow" */
     const char *parameter;     /* what may follow after a colon, as "R"; NULL if nothing may */
@@ -29,6 +40,10 @@ struct strategy_ops {
     /* Returns the bytes of device memory that the system holds beside chunks and non-model data.
      * NULL means 0. */
     uint64_t (*beside)(const struct strategy_context *context);
+
+    /* Where it is not STRATEGY_AS_TRACED, the strategy is for the trace of several ranks in this
+     * stage. The caller derives it; on one rank all stages are alike. */
+    enum strategy_stage stage;
 
     /* Several ranks that share parameters: gathered parameters stay until they are updated. If
      * false, they are released after each visit, as those that leave. */
@@ -62,13 +77,13 @@ struct strategy_ops {
 extern const struct strategy_ops strategy_resident, strategy_patrickstar, strategy_gemini_static,
     strategy_gemini_auto, strategy_zero_offload, strategy_zero3_offload, strategy_twinflow,
     strategy_superoffload, strategy_interleave, strategy_fsdp_offload, strategy_megatrain,
-    strategy_zero3;
+    strategy_ddp, strategy_zero1, strategy_zero2, strategy_zero3, strategy_fsdp_no_reshard;
 
 /* All strategies, in the order in which tables list them. Ends with NULL. */
 extern const struct strategy_ops *const strategy_all[];
 
-/* Strategies that differ from others with several ranks alone, and do not count among all. Ends
- * with NULL. */
+/* Strategies with a stage of their own, in the same order. On one rank they are strategy_resident,
+ * and do not count among all. Ends with NULL. */
 extern const struct strategy_ops *const strategy_several[];
 
 /* A strategy and its parameter. */
@@ -86,6 +101,9 @@ GQuark strategy_error_quark(void);
  * parameter. Returns a GPtrArray of struct strategy, which the caller unrefs. Fails on unknown
  * names and on parameters out of range. */
 GPtrArray *strategy_parse_list(const char *text, GError **error);
+
+/* Adds those of strategy_several that the list does not have. */
+void strategy_add_several(GPtrArray *list);
 
 struct strategy_job {
     const struct trace *trace;

@@ -81,11 +81,24 @@ void trace_sum_buffers(struct trace *trace)
     trace->non_model_bytes = change;
 }
 
+bool trace_list_is_whole(const struct trace *trace, enum trace_list list)
+{
+    switch (list) {
+    case TRACE_GATHERED:
+        return true;
+    case TRACE_PARAM:
+        return !trace->shared_parameters;
+    case TRACE_GRAD:
+        return trace->ranks <= 1 || trace->whole_gradients;
+    default:
+        return trace->ranks <= 1 || trace->whole_states;
+    }
+}
+
 uint64_t trace_list_elements(const struct trace *trace, enum trace_list list, tensor_id tensor)
 {
     uint64_t elements = trace->tensors[tensor].elements;
-    bool whole = list == TRACE_GATHERED || (list == TRACE_PARAM && !trace->shared_parameters);
-    return whole ? elements : shard_room(elements, trace->ranks);
+    return trace_list_is_whole(trace, list) ? elements : shard_room(elements, trace->ranks);
 }
 
 uint64_t trace_list_bytes(const struct trace *trace, enum trace_list list, tensor_id tensor)
@@ -304,6 +317,10 @@ char *trace_digest(const struct trace *trace)
     if (trace->ranks > 1) {
         add_number(&digester, trace->ranks);
         add_number(&digester, trace->shared_parameters);
+    }
+    if (trace->whole_gradients || trace->whole_states) {
+        add_number(&digester, trace->whole_gradients);
+        add_number(&digester, trace->whole_states);
     }
     add_tensors(&digester, trace);
     add_operators(&digester, trace);

@@ -100,7 +100,10 @@ struct trace {
     uint32_t micro_batches; /* micro-batches per step, of all ranks */
     uint32_t ranks; /* that share them, a multiple; gradients, masters and moments are then a rank's
                        shards (traces/shard.h). 0 stands for 1 */
-    bool shared_parameters;                  /* several ranks: parameters are shards, too */
+    bool shared_parameters;             /* several ranks: parameters are shards, too */
+    bool whole_gradients, whole_states; /* several ranks: each has all gradients; all masters and
+                                           moments. Other systems train so, but no run of ours: only
+                                           derived traces have it, and no file */
     uint8_t list_element_bytes[TRACE_LISTS]; /* 0 if the list does not exist */
     uint64_t library_bytes; /* device memory held by driver and libraries; subtract it from the
                                capacity */
@@ -159,6 +162,8 @@ bool trace_check(const struct trace *trace, const char *origin, GError **error);
  * have the same digest on any machine, whatever their times. Free with g_free. */
 char *trace_digest(const struct trace *trace);
 
+/* Returns whether a rank has whole tensors in the list. If false, it has shards of them. */
+bool trace_list_is_whole(const struct trace *trace, enum trace_list list);
 /* Returns the elements of a tensor for which a rank has room in a list: all, or a shard's. */
 uint64_t trace_list_elements(const struct trace *trace, enum trace_list list, tensor_id tensor);
 /* The same in bytes; 0 if the list does not exist. */

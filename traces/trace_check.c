@@ -64,6 +64,8 @@ static bool check_meta(const struct checker *checker)
                       trace->ranks, MOST_RANKS, trace->micro_batches);
     if (trace->shared_parameters && trace->ranks <= 1)
         return refuse(checker, "meta: shared_parameters need several ranks");
+    if (trace->whole_states && !trace->whole_gradients)
+        return refuse(checker, "meta: ranks with all optimizer states have all gradients, too");
     if (trace->library_bytes > MOST_BYTES)
         return refuse(checker, "meta: library_bytes is too large");
     for (int list = 0; list < TRACE_LISTS; list++)

@@ -182,6 +182,68 @@ static void test_counted(gconstpointer data)
     workshop_free(workshop);
 }
 
+/* Returns the strategy's result of a sweep; NULL if it has none. */
+static const json_t *find_strategy(const json_t *sweep, const char *name)
+{
+    const json_t *results = json_object_get(sweep, "results");
+    for (size_t i = 0; i < json_array_size(results); i++) {
+        const json_t *result = json_array_get(results, i);
+        if (!g_strcmp0(json_string_value(json_object_get(result, "strategy")), name))
+            return result;
+    }
+    return NULL;
+}
+
+static int64_t figure_of(const json_t *sweep, const char *strategy, const char *name)
+{
+    return json_integer_value(json_object_get(find_strategy(sweep, strategy), name));
+}
+
+#define ALL "pstar-sim run.pstar --strategy all --chunk-size 64KiB --json sweep.json "
+
+/* All strategies are those of several ranks, too, each with what its ranks share, whatever the
+ * stage that is asked for. The less is shared, the more memory it takes; whoever gathers twice
+ * sends most. Stages 0 and 1 have their own plans and timelines. */
+static void test_stages(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, "pstar-trace synth " JOB "-o run.pstar");
+    workshop_must_run(workshop, ALL "--platform " DGX " --gpus 1");
+    json_t *alone = workshop_read_json(workshop, "sweep.json");
+    workshop_must_run(workshop, ALL "--platform " DGX " --gpus 4");
+    json_t *four = workshop_read_json(workshop, "sweep.json");
+    workshop_must_run(workshop, ALL "--platform " DGX " --gpus 4 --stage 2");
+    json_t *stage_2 = workshop_read_json(workshop, "sweep.json");
+    static const char *const names[] = {"ddp", "zero1", "zero2", "zero3", "fsdp-no-reshard"};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_assert_null(find_strategy(alone, names[i]));
+        g_assert_true(json_equal((json_t *)find_strategy(four, names[i]),
+                                 (json_t *)find_strategy(stage_2, names[i])));
+    }
+    g_assert_cmpint(figure_of(four, "ddp", "peak_device_bytes"), >,
+                    figure_of(four, "zero1", "peak_device_bytes"));
+    g_assert_cmpint(figure_of(four, "zero3", "sent_bytes"), >,
+                    figure_of(four, "ddp", "sent_bytes"));
+    workshop_must_run(workshop,
+                      "pstar-sim run.pstar --strategy ddp --chunk-size 64KiB --platform " DGX
+                      " --gpus 4 --stalls 1 --phases --timeline t.json --emit-plan plan.json");
+    workshop_must_run(workshop, "pstar-sim run.pstar --strategy resident --chunk-size 64KiB "
+                                "--platform " DGX " --gpus 4 --emit-plan plan.json");
+    workshop_must_end(
+        workshop, "pstar-sim run.pstar --strategy ddp --gpus 4 --layout plan.json --platform " DGX,
+        USAGE, "", "a strategy with a stage of its own needs others");
+    workshop_must_run(workshop, "pstar-trace synth " JOB "--bytes-per-parameter 12 -o run.pstar");
+    workshop_must_end(workshop, ALL "--platform " DGX " --gpus 4", DONE, "",
+                      "strategies with a stage of their own are left out: stage 0");
+    workshop_must_end(
+        workshop, "pstar-sim run.pstar --strategy ddp --chunk-size 64KiB --gpus 4 --platform " DGX,
+        USAGE, "", "keeps none");
+    json_decref(alone);
+    json_decref(four);
+    json_decref(stage_2);
+    workshop_free(workshop);
+}
+
 static void test_refusals(void)
 {
     struct workshop *workshop = workshop_new();
@@ -212,6 +274,7 @@ int main(int argc, char **argv)
     g_test_add_func("/several-ranks/same-from-any-trace", test_same_from_any_trace);
     g_test_add_func("/several-ranks/contention", test_contention);
     g_test_add_func("/several-ranks/patrickstar", test_patrickstar);
+    g_test_add_func("/several-ranks/stages", test_stages);
     g_test_add_func("/several-ranks/refusals", test_refusals);
     return g_test_run();
 }

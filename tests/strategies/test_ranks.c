@@ -2,19 +2,20 @@
  * equal shards, so all ranks move the same. With M parameters, p ranks and gradients in bf16, what
  * is called a share below is (p - 1)/p of 2 M bytes: one gather of all parameters, or one reduction
  * of all gradients. */
+#include "models/derive.h"
 #include "models/synth.h"
 #include "sim/replay.h"
 #include "strategies/strategy.h"
 #include "tests/chunks/check_figures.h"
 #include "traces/shard.h"
 
-/* A chunk holds the weight and the bias of the largest module, because backward reads no bias. */
-enum { WIDTH = 512, RANKS = 4, CHUNK_BYTES = 2560 << 10 };
+#include <string.h>
 
-static const uint64_t roomy = UINT64_C(1) << 40;
+/* A chunk holds the weight and the bias of the largest module, because backward reads no bias. */
+enum { WIDTH = 512, LAYERS = 10, RANKS = 4, CHUNK_BYTES = 2560 << 10 };
 
 static const struct model_config config = {.name = (char *)"small",
-                                           .layers = 4,
+                                           .layers = LAYERS,
                                            .width = WIDTH,
                                            .heads = 4,
                                            .inner = 4 * WIDTH,
@@ -23,18 +24,19 @@ static const struct model_config config = {.name = (char *)"small",
                                            .initializer_range = 0.02,
                                            .norm_epsilon = 1e-5};
 
-/* Several ranks that share parameters, whose gradients lie over these, with one micro-batch each.
- */
-static struct trace *synthesise(bool recompute)
+/* Returns the trace of one of `ranks` ranks that share parameters. With one micro-batch each,
+ * gradients lie over these. */
+static struct trace *synthesise(uint32_t ranks, uint32_t micro_batches, bool recompute)
 {
-    uint8_t layers[] = {recompute, recompute, recompute, recompute};
+    uint8_t layers[LAYERS];
+    memset(layers, recompute, sizeof layers);
     const struct model_job job = {
-        .choices = {.batch = 1, .micro_batches = RANKS, .recompute = layers},
+        .choices = {.batch = 1, .micro_batches = micro_batches * ranks, .recompute = layers},
         .sequence = 64,
         .precision = MODEL_BF16,
-        .ranks = RANKS,
-        .shared_parameters = true,
-        .narrow_gradients = true};
+        .ranks = ranks,
+        .shared_parameters = ranks > 1,
+        .narrow_gradients = ranks > 1 && micro_batches == 1};
     struct trace *trace = model_synthesise(&config, &job, NULL, NULL);
     for (uint32_t t = 0; t < trace->tensor_count; t++)
         for (uint32_t r = 0; r < RANKS; r++)
@@ -43,13 +45,18 @@ static struct trace *synthesise(bool recompute)
     return trace;
 }
 
-/* Returns the bytes of a gather of all parameters, or of a reduction of all gradients. */
-static uint64_t share(const struct trace *trace)
+static uint64_t parameters(const struct trace *trace)
 {
     uint64_t elements = 0;
     for (uint32_t t = 0; t < trace->tensor_count; t++)
         elements += trace->tensors[t].elements;
-    return 2 * elements * (RANKS - 1) / RANKS;
+    return elements;
+}
+
+/* Returns the bytes of a gather of all parameters, or of a reduction of all gradients. */
+static uint64_t share(const struct trace *trace)
+{
+    return 2 * parameters(trace) * (RANKS - 1) / RANKS;
 }
 
 /* Returns what ranks exchange beside: the squares of each gradient's blocks; and their losses, each
@@ -72,19 +79,22 @@ struct fixture {
     struct plan *plan;
 };
 
-static void open_fixture(struct fixture *f, const char *name, bool recompute, uint64_t budget)
+/* Takes the trace. */
+static void open_fixture(struct fixture *f, const char *name, struct trace *trace)
 {
     GPtrArray *list = strategy_parse_list(name, NULL);
     GError *error = NULL;
     uint64_t needed;
-    f->trace = synthesise(recompute);
+    f->trace = trace;
     f->layout = layout_pack_uniform(f->trace, CHUNK_BYTES, NULL);
     f->non_model = non_model_place(f->trace);
     const struct strategy_job job = {.trace = f->trace,
                                      .layout = f->layout,
                                      .non_model = f->non_model->extent,
-                                     .device_budget = budget,
+                                     .device_budget = UINT64_C(1) << 40,
                                      .host_budget = UINT64_MAX};
+    trace_check(f->trace, "stage", &error);
+    g_assert_no_error(error);
     f->plan = strategy_plan(g_ptr_array_index(list, 0), &job, &f->placed, &needed, &error);
     g_assert_no_error(error);
     plan_check(f->plan, f->placed, &error);
@@ -118,7 +128,7 @@ static struct plan_figures figures_of(const struct fixture *f)
 static void check_shares(const char *name, bool recompute, uint64_t gathers)
 {
     struct fixture f;
-    open_fixture(&f, name, recompute, roomy);
+    open_fixture(&f, name, synthesise(RANKS, 1, recompute));
     struct plan_figures figures = figures_of(&f);
     uint64_t sent = (gathers + 1) * share(f.trace) + beside(f.trace);
     g_assert_cmpuint(figures.sent_bytes, ==, sent);
@@ -179,11 +189,131 @@ static uint32_t count_chunks(const struct layout *layout, enum trace_list list)
 static void test_whole_groups(void)
 {
     struct fixture f;
-    open_fixture(&f, "patrickstar", true, roomy);
+    open_fixture(&f, "patrickstar", synthesise(RANKS, 1, true));
     g_assert_cmpuint(count_chunks(f.layout, TRACE_GATHERED), >,
                      count_chunks(f.layout, TRACE_PARAM));
     check_groups(&f);
     close_fixture(&f);
+}
+
+/* Returns the trace of a rank in a stage of ZeRO, derived from that of one rank. */
+static struct trace *derive(uint32_t stage, uint32_t micro_batches)
+{
+    struct trace *alone = synthesise(1, micro_batches, true);
+    GError *error = NULL;
+    struct recognised *recognised = recognise(alone, &error);
+    g_assert_no_error(error);
+    struct trace *trace = model_derive_stage(recognised, alone, RANKS, stage, NULL, &error);
+    g_assert_no_error(error);
+    recognised_free(recognised);
+    trace_free(alone);
+    return trace;
+}
+
+/* Shares that a rank sends in a step, and bytes a parameter that it holds, times the ranks. */
+static const struct {
+    const char *name;
+    uint32_t stage;
+    uint64_t shares, bytes;
+    bool norms; /* exchanges norms and losses, too */
+} expected[] = {{"ddp", 0, 2, 14 * RANKS, false},
+                {"zero1", 1, 2, 2 * RANKS + 12, false},
+                {"zero2", 2, 2, 2 * RANKS + 12, false},
+                {"zero3", 3, 3, 14, true},
+                {"fsdp-no-reshard", 3, 2, 14, true}};
+
+/* Returns what is sent less because the chunk of the classifier stays from its forward to its
+ * backward, where nothing is kept longer. */
+static uint64_t kept(const struct fixture *f)
+{
+    const struct layout_place *places = f->layout->places[TRACE_GATHERED];
+    const struct trace *trace = f->placed;
+    uint64_t elements = 0;
+    for (tensor_id t = 0; t < trace->tensor_count; t++)
+        if (places[t].chunk == places[trace->tensor_count - 1].chunk)
+            elements += trace->tensors[t].elements;
+    return 2 * elements * (RANKS - 1) / RANKS;
+}
+
+static void test_stages(void)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
+        struct fixture f;
+        open_fixture(&f, expected[i].name, derive(expected[i].stage, 1));
+        struct plan_figures figures = figures_of(&f);
+        uint64_t sent = expected[i].shares * share(f.trace) +
+                        (expected[i].norms ? beside(f.trace) : 0) -
+                        (expected[i].shares == 3 ? kept(&f) : 0);
+        g_test_message("%s", expected[i].name);
+        g_assert_cmpuint(figures.sent_bytes, ==, sent);
+        g_assert_cmpuint(figures.received_bytes, ==, sent);
+        g_assert_cmpuint(trace_model_bytes(f.placed) * RANKS, ==,
+                         expected[i].bytes * parameters(f.placed));
+        g_assert_cmpuint(f.placed->ranks, ==, RANKS);
+        close_fixture(&f);
+    }
+}
+
+/* Gradients of several micro-batches are in fp32. Where a rank has all of them, it sends them once;
+ * where it has shards, with each micro-batch. */
+static void test_accumulation(void)
+{
+    static const uint64_t reductions[] = {1, 1, 3};
+    for (uint32_t stage = 0; stage < G_N_ELEMENTS(reductions); stage++) {
+        struct fixture f;
+        open_fixture(&f, expected[stage].name, derive(stage, 3));
+        uint64_t gathers = stage == 0 ? 2 : 1, reduced = 2 * share(f.trace) * reductions[stage];
+        uint64_t sent = reduced + gathers * share(f.trace);
+        if (stage == 2) /* is a run of ours: norms, and a loss of each micro-batch */
+            sent += beside(f.trace) + 2 * (RANKS - 1) * sizeof(double);
+        g_assert_cmpuint(figures_of(&f).sent_bytes, ==, sent);
+        close_fixture(&f);
+    }
+}
+
+/* A bucket has at least 25 MiB, unless it is the last, and stands behind the operator that filled
+ * it. No gradient is reduced twice. */
+static void test_buckets(void)
+{
+    struct trace *trace = derive(0, 1);
+    g_autofree uint8_t *reduced = g_new0(uint8_t, trace->tensor_count);
+    uint32_t buckets = 0;
+    uint64_t last = MODEL_DDP_BUCKET_BYTES;
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        if (!trace_operator_reduces(op))
+            continue;
+        g_assert_cmpuint(last, >=, MODEL_DDP_BUCKET_BYTES);
+        last = 0;
+        for (uint32_t i = 0; i < op->access_count; i++) {
+            tensor_id tensor = trace->accesses[op->first_access + i].tensor;
+            last += 2 * trace->tensors[tensor].elements;
+            g_assert_cmpuint(reduced[tensor]++, ==, 0);
+        }
+        g_assert_cmpuint(op->exchange[TRACE_REDUCE].sent_bytes, ==, last * (RANKS - 1) / RANKS);
+        g_assert_cmpuint(op->exchange[TRACE_GATHER].sent_bytes, ==, last * (RANKS - 1) / RANKS);
+        g_assert_cmpint(op[-1].phase, ==, TRACE_BACKWARD);
+        buckets++;
+    }
+    g_assert_cmpuint(buckets, ==, 3);
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        g_assert_cmpuint(reduced[t], ==, 1);
+    trace_free(trace);
+}
+
+/* Stages are other runs, whose plans nobody takes for one another. */
+static void test_digests(void)
+{
+    char *digest[3];
+    for (uint32_t stage = 0; stage < 3; stage++) {
+        struct trace *trace = derive(stage, 3);
+        digest[stage] = trace_digest(trace);
+        trace_free(trace);
+    }
+    g_assert_cmpstr(digest[0], !=, digest[1]);
+    g_assert_cmpstr(digest[1], !=, digest[2]);
+    for (uint32_t stage = 0; stage < 3; stage++)
+        g_free(digest[stage]);
 }
 
 int main(int argc, char **argv)
@@ -191,5 +321,9 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/strategies/ranks/groups", test_groups);
     g_test_add_func("/strategies/ranks/whole-groups", test_whole_groups);
+    g_test_add_func("/strategies/ranks/stages", test_stages);
+    g_test_add_func("/strategies/ranks/accumulation", test_accumulation);
+    g_test_add_func("/strategies/ranks/buckets", test_buckets);
+    g_test_add_func("/strategies/ranks/digests", test_digests);
     return g_test_run();
 }
