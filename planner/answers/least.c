@@ -3,6 +3,7 @@
 #include "models/derive.h"
 #include "planner/schedule/placement.h"
 #include "sim/replay.h"
+#include "traces/size.h"
 
 #include <string.h>
 
@@ -94,16 +95,18 @@ static uint64_t least_bytes_in(const struct trace *trace, const struct search_op
     return least.bytes;
 }
 
-/* Returns device memory, which includes what libraries hold, in whole MiB, or GiB if it is large,
- * rounded up. */
+/* Returns device memory, which includes what libraries hold, in whole MiB, GiB if it is large, or
+ * KiB if it is small, rounded up. */
 static char *round_up(const struct trace *trace, uint64_t bytes)
 {
-    enum { MANY_GIB = 100 };
-    const uint64_t mib = UINT64_C(1) << 20, gib = mib << 10;
+    enum { FEW_MIB = 10, MANY_GIB = 100 };
+    const uint64_t kib = UINT64_C(1) << 10, mib = kib << 10, gib = mib << 10;
     bytes += trace->library_bytes;
-    return bytes < MANY_GIB * gib
-               ? g_strdup_printf("%" G_GUINT64_FORMAT " MiB", (bytes + mib - 1) / mib)
-               : g_strdup_printf("%" G_GUINT64_FORMAT " GiB", (bytes + gib - 1) / gib);
+    uint64_t unit = bytes < FEW_MIB * mib ? kib : bytes < MANY_GIB * gib ? mib : gib;
+    return g_strdup_printf("%" G_GUINT64_FORMAT " %s", (bytes + unit - 1) / unit,
+                           unit == kib   ? "KiB"
+                           : unit == mib ? "MiB"
+                                         : "GiB");
 }
 
 /* Appends what an option would lower the need to, if it would. */
@@ -148,7 +151,7 @@ void least_explain(const struct trace *trace, const struct search_options *optio
     struct least least = least_in(trace, options, scope);
     if (least.bytes != UINT64_MAX && least.bytes > options->device_budget) {
         uint64_t traced = requirement_device_bytes(trace, options, NULL);
-        g_autofree char *budget = round_up(trace, options->device_budget);
+        g_autofree char *budget = size_format(options->device_budget + trace->library_bytes);
         g_autofree char *fits = round_up(trace, least.bytes);
         g_autofree char *as_traced = round_up(trace, traced);
         g_autoptr(GString) text = g_string_new(NULL);

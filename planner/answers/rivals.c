@@ -22,10 +22,12 @@ static void rival_clear(void *data)
 
 /* ---- why ---- */
 
-/* Appends how much more a time is, unless it is about the same. */
-static void append_seconds(GString *text, const char *what, double more, double step)
+#define NANOSECOND 0.99e-9 /* times are whole nanoseconds; differences of doubles are not */
+
+/* Appends how much more a time is, unless it is less than `least`. */
+static void append_seconds(GString *text, const char *what, double more, double least)
 {
-    if (more > 0.001 * step)
+    if (more >= least)
         g_string_append_printf(text, "%s%s %.4g s longer", text->len ? ", " : "", what, more);
 }
 
@@ -37,13 +39,17 @@ static void append_bytes(GString *text, uint64_t bytes, uint64_t than)
                                bytes > than ? "more" : "less");
 }
 
-/* Returns what a plan does worse. */
+/* Returns what a plan does worse. Times that are about the same are named if nothing else is
+ * longer, because they may be why it lost. */
 static char *why_worse(const struct plan_figures *rival, const struct plan_figures *plan)
 {
     GString *text = g_string_new(NULL);
     double step = plan->iteration_seconds, more = rival->iteration_seconds - step;
-    append_seconds(text, "stalls", rival->stall_seconds - plan->stall_seconds, step);
-    append_seconds(text, "computes", more - (rival->stall_seconds - plan->stall_seconds), step);
+    append_seconds(text, "stalls", rival->stall_seconds - plan->stall_seconds, 0.001 * step);
+    append_seconds(text, "computes", more - (rival->stall_seconds - plan->stall_seconds),
+                   0.001 * step);
+    if (!text->len)
+        append_seconds(text, "takes", more, NANOSECOND);
     append_bytes(text, figures_traffic(rival), figures_traffic(plan));
     if (!text->len)
         g_string_append(text, "as good as the plan");
@@ -56,7 +62,7 @@ static char *why_alternative(const struct certificate_alternative *a,
     double bound = (double)a->bound * 1e-9, found = (double)a->achieved * 1e-9;
     if (a->achieved) {
         GString *text = g_string_new(NULL);
-        append_seconds(text, "takes", found - plan->iteration_seconds, plan->iteration_seconds);
+        append_seconds(text, "takes", found - plan->iteration_seconds, NANOSECOND);
         append_bytes(text, a->achieved_traffic, figures_traffic(plan));
         return g_string_free(text, FALSE);
     }

@@ -24,11 +24,11 @@ static struct workshop *open_workshop(void)
     return workshop;
 }
 
-static char *plan_with(const struct workshop *workshop, unsigned mebibytes, const char *options,
+static char *plan_with(const struct workshop *workshop, unsigned kibibytes, const char *options,
                        int status)
 {
     g_autofree char *command = g_strdup_printf(
-        "pstar-plan run.pstar --device-memory %uMiB %s -o plan.json", mebibytes, options);
+        "pstar-plan run.pstar --device-memory %uKiB %s -o plan.json", kibibytes, options);
     struct outcome outcome = workshop_run(workshop, command);
     if (outcome.status != status)
         g_error("%s\nstatus %d\n%s%s", command, outcome.status, outcome.out, outcome.err);
@@ -36,17 +36,20 @@ static char *plan_with(const struct workshop *workshop, unsigned mebibytes, cons
     return outcome.err;
 }
 
-/* The MiB after `label`. */
-static unsigned size_after(const char *text, const char *label)
+/* Returns the KiB after `label`. They are rounded up to `unit`. */
+static unsigned size_after(const char *text, const char *label, unsigned *unit)
 {
     const char *at = strstr(text, label);
     char *end;
     if (!at)
         g_error("'%s' is not in: %s", label, text);
     guint64 size = g_ascii_strtoull(at + strlen(label), &end, 10);
-    g_assert_true(g_str_has_prefix(end, " MiB would fit") ||
-                  g_str_has_prefix(end, " MiB of device memory would fit"));
-    return (unsigned)size;
+    g_assert_true(g_str_has_prefix(end, " KiB ") || g_str_has_prefix(end, " MiB "));
+    *unit = end[1] == 'K' ? 1 : 1024;
+    end += strlen(" MiB");
+    g_assert_true(g_str_has_prefix(end, " would fit") ||
+                  g_str_has_prefix(end, " of device memory would fit"));
+    return (unsigned)size * *unit;
 }
 
 static void test_least(void)
@@ -66,20 +69,36 @@ static void test_least(void)
         {"", "(recomputed layers: all", "", NULL}};
     struct workshop *workshop = open_workshop();
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
-        g_autofree char *message = plan_with(workshop, 1, cases[i].options, DOES_NOT_FIT);
-        unsigned least = size_after(message, "nothing fits: ");
+        g_autofree char *message = plan_with(workshop, 1024, cases[i].options, DOES_NOT_FIT);
+        unsigned unit, least = size_after(message, "nothing fits: ", &unit);
+        g_assert_nonnull(strstr(message, ", and the budget is 1 MiB"));
         g_assert_nonnull(strstr(message, cases[i].choices));
         g_free(plan_with(workshop, least, cases[i].options, DONE));
-        g_free(plan_with(workshop, least - 1, cases[i].options, DOES_NOT_FIT));
+        g_free(plan_with(workshop, least - unit, cases[i].options, DOES_NOT_FIT));
         if (!cases[i].with_lever)
             continue;
-        unsigned less = size_after(message, cases[i].lever);
+        unsigned less = size_after(message, cases[i].lever, &unit);
         g_assert_cmpuint(less, <, least);
         g_free(plan_with(workshop, less, cases[i].with_lever, DONE));
     }
-    g_autofree char *message = plan_with(workshop, 1, "", DOES_NOT_FIT);
+    g_autofree char *message = plan_with(workshop, 1024, "", DOES_NOT_FIT);
     g_assert_nonnull(strstr(message, "with a --platform, or a trace of --host-update, the "
                                      "optimizer may run on the host"));
+    workshop_free(workshop);
+}
+
+/* Sizes of a model that takes less than a MiB differ as they are printed. */
+static void test_small(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, "pstar-trace synth --model model --batch 1 --seq 8 --precision "
+                                "fp32 " PLATFORM "-o run.pstar");
+    g_autofree char *message = plan_with(workshop, 20, PLATFORM, DOES_NOT_FIT);
+    unsigned unit, least = size_after(message, "nothing fits: ", &unit);
+    g_assert_nonnull(strstr(message, ", and the budget is 20 KiB"));
+    g_assert_cmpuint(unit, ==, 1);
+    g_free(plan_with(workshop, least, PLATFORM, DONE));
+    g_free(plan_with(workshop, least - 1, PLATFORM, DOES_NOT_FIT));
     workshop_free(workshop);
 }
 
@@ -114,6 +133,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/refusals/least", test_least);
+    g_test_add_func("/refusals/small", test_small);
     g_test_add_func("/refusals/simulated", test_simulated);
     return g_test_run();
 }

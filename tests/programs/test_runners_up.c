@@ -105,6 +105,28 @@ static void test_result(void)
     workshop_free(workshop);
 }
 
+/* A rival that is slower by little and moves fewer bytes did not lose because of its bytes. */
+static void test_close(void)
+{
+    struct workshop *workshop = open_workshop();
+    workshop_must_run(workshop, "pstar-plan run.pstar --device-memory 100% --platform " PROJECT_DIR
+                                "/platforms/v100-yard.json -o plan.json --json result.json");
+    json_t *result = workshop_read_json(workshop, "result.json");
+    const json_t *rival;
+    double plan = number(json_object_get(result, "predicted"), "iteration_seconds");
+    unsigned slower = 0;
+    size_t i;
+    json_array_foreach (json_object_get(result, "runners_up"), i, rival) {
+        if (number(rival, "iteration_seconds") <= plan)
+            continue; /* or without a plan */
+        g_assert_nonnull(strstr(text_of(rival, "why"), " s longer"));
+        slower++;
+    }
+    g_assert_cmpuint(slower, >, 0);
+    json_decref(result);
+    workshop_free(workshop);
+}
+
 static void test_refused(void)
 {
     static const struct {
@@ -133,6 +155,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/runners-up/result", test_result);
+    g_test_add_func("/runners-up/close", test_close);
     g_test_add_func("/runners-up/refused", test_refused);
     return g_test_run();
 }
