@@ -354,13 +354,14 @@ bool checkpoint_may_save(const char *folder, GError **error)
     return ours;
 }
 
-bool checkpoint_try(const char *folder, const struct trace *trace, GError **error)
+bool checkpoint_try(const char *folder, const struct trace *trace, bool several, GError **error)
 {
     uint64_t elements = 0;
     for (uint32_t i = 0; i < trace->tensor_count; i++)
         elements += trace->tensors[i].elements;
+    uint64_t bytes = elements * (1 + G_N_ELEMENTS(moments)) * sizeof(float);
     return checkpoint_may_save(folder, error) &&
-           checkpoint_folder_try(folder, elements * (1 + G_N_ELEMENTS(moments)) * sizeof(float),
+           checkpoint_folder_try(folder, bytes, several && checkpoint_folder_is_empty(folder, NULL),
                                  error);
 }
 

@@ -43,8 +43,9 @@ GQuark checkpoint_error_quark(void);
 bool checkpoint_may_save(const char *folder, GError **error);
 
 /* Fails if a checkpoint of the trace's tensors cannot be saved to the folder: if checkpoint_save
- * would not accept it, if nothing can be written there, or if there is too little room. */
-bool checkpoint_try(const char *folder, const struct trace *trace, GError **error);
+ * would not accept it, if nothing can be written there, or if there is too little room. If
+ * `several` checkpoints follow each other, the second is written while the first is there. */
+bool checkpoint_try(const char *folder, const struct trace *trace, bool several, GError **error);
 
 /* Creates the folder, or replaces the checkpoint in it; other files in it stay. The folder may be a
  * symbolic link or a mount point. Every file is synced before the old checkpoint is given up. The

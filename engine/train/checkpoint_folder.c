@@ -33,9 +33,14 @@ static bool sync_path(const char *path, GError **error)
     return ok;
 }
 
-/* Removes a folder of ours with its files. */
+/* Removes a folder of ours with its files. A symbolic link is not ours, nor is what it points to.
+ */
 static bool remove_folder(const char *path, GError **error)
 {
+    if (g_file_test(path, G_FILE_TEST_IS_SYMLINK)) {
+        errno = ENOTDIR;
+        return fail(path, error);
+    }
     GDir *directory = g_dir_open(path, 0, NULL);
     bool ok = true;
     for (const char *name; ok && directory && (name = g_dir_read_name(directory));) {
@@ -150,39 +155,40 @@ bool checkpoint_folder_recover(const char *folder, const char *const *names, GEr
 
 /* ---- trying ---- */
 
-static bool has_room(const char *folder, uint64_t bytes, GError **error)
+static bool has_room(const char *folder, uint64_t bytes, bool twice, GError **error)
 {
     struct statvfs system;
     if (statvfs(folder, &system) != 0 || system.f_blocks == 0)
         return true;
     uint64_t room = (uint64_t)system.f_bavail * system.f_frsize;
-    if (room >= bytes)
+    if (bytes <= (twice ? room / 2 : room))
         return true;
     g_autofree char *needed = size_format(bytes), *there = size_format(room);
     g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_NOSPC,
-                "%s: a checkpoint takes %s, but the file system has only %s free", folder, needed,
-                there);
+                "%s: a checkpoint takes %s%s, but the file system has only %s free", folder, needed,
+                twice ? ", and as much again while the next one replaces it" : "", there);
     return false;
 }
 
-static bool try_to_write(const char *folder, uint64_t bytes, GError **error)
+static bool try_to_write(const char *folder, uint64_t bytes, bool twice, GError **error)
 {
     g_autofree char *partial = checkpoint_folder_begin(folder, error);
     if (!partial)
         return false;
     g_autofree char *file = g_build_filename(partial, "try", NULL);
     g_autofree char *moved = g_build_filename(folder, PARTIAL ".try", NULL);
-    bool ok = has_room(folder, bytes, error) && g_file_set_contents(file, "try", -1, error) &&
-              sync_path(file, error) && (g_rename(file, moved) == 0 || fail(moved, error)) &&
+    bool ok = has_room(folder, bytes, twice, error) &&
+              g_file_set_contents(file, "try", -1, error) && sync_path(file, error) &&
+              (g_rename(file, moved) == 0 || fail(moved, error)) &&
               (g_unlink(moved) == 0 || fail(moved, error));
     checkpoint_folder_abandon(folder);
     return ok;
 }
 
-bool checkpoint_folder_try(const char *folder, uint64_t bytes, GError **error)
+bool checkpoint_folder_try(const char *folder, uint64_t bytes, bool twice, GError **error)
 {
     bool was_there = g_file_test(folder, G_FILE_TEST_EXISTS);
-    bool ok = try_to_write(folder, bytes, error);
+    bool ok = try_to_write(folder, bytes, twice, error);
     if (!was_there)
         g_rmdir(folder); /* a symbolic link stays, with an empty folder as its target */
     return ok;

@@ -19,8 +19,8 @@ bool checkpoint_folder_is_empty(const char *folder, GError **error);
 
 /* Writes to the folder as a save does, and removes what it wrote. Call it after
  * checkpoint_folder_recover. Fails with a G_FILE_ERROR that names the folder if that does not work,
- * or if its file system has less than `bytes` free. */
-bool checkpoint_folder_try(const char *folder, uint64_t bytes, GError **error);
+ * or if its file system has less than `bytes` free, or less than twice as much if `twice`. */
+bool checkpoint_folder_try(const char *folder, uint64_t bytes, bool twice, GError **error);
 
 /* Creates the folder if it is missing, and returns the path of an empty folder for the new files.
  * Free it with g_free after checkpoint_folder_replace or checkpoint_folder_abandon. */

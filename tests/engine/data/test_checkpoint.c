@@ -5,6 +5,7 @@
 
 #include <glib/gstdio.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -229,11 +230,40 @@ static void test_tried(struct fixture *fixture, const void *unused)
 {
     (void)unused;
     GError *error = NULL;
-    g_assert_true(checkpoint_folder_try(fixture->folder, 1, &error));
+    g_assert_true(checkpoint_folder_try(fixture->folder, 1, true, &error));
     g_assert_false(g_file_test(fixture->folder, G_FILE_TEST_EXISTS));
-    g_assert_false(checkpoint_folder_try(fixture->folder, UINT64_MAX, &error));
+    g_assert_false(checkpoint_folder_try(fixture->folder, UINT64_MAX, false, &error));
     g_assert_error(error, G_FILE_ERROR, G_FILE_ERROR_NOSPC);
     g_assert_false(g_file_test(fixture->folder, G_FILE_TEST_EXISTS));
+    g_clear_error(&error);
+
+    struct statvfs system;
+    g_assert_cmpint(statvfs(fixture->parent, &system), ==, 0);
+    uint64_t most = (uint64_t)system.f_bavail * system.f_frsize / 3 * 2;
+    g_assert_true(checkpoint_folder_try(fixture->folder, most, false, &error));
+    g_assert_no_error(error);
+    g_assert_false(checkpoint_folder_try(fixture->folder, most, true, &error));
+    g_assert_error(error, G_FILE_ERROR, G_FILE_ERROR_NOSPC);
+    g_assert_nonnull(strstr(error->message, "as much again while the next one replaces it"));
+    g_error_free(error);
+}
+
+/* A symbolic link in the place of our folder for new files is refused: its target is not ours. */
+static void test_linked_partial(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    GError *error = NULL;
+    g_autofree char *other = g_build_filename(fixture->parent, "other", NULL);
+    g_autofree char *thesis = g_build_filename(other, "thesis.txt", NULL);
+    g_autofree char *partial = g_build_filename(fixture->folder, "next.partial", NULL);
+    g_assert_cmpint(g_mkdir(other, 0777), ==, 0);
+    g_assert_true(g_file_set_contents(thesis, "mine", -1, NULL));
+    g_assert_cmpint(g_mkdir_with_parents(fixture->folder, 0777), ==, 0);
+    g_assert_cmpint(symlink(other, partial), ==, 0);
+    g_assert_false(save(fixture, fixture->model, 1, &error));
+    g_assert_error(error, G_FILE_ERROR, G_FILE_ERROR_NOTDIR);
+    g_assert_nonnull(strstr(error->message, partial));
+    g_assert_true(g_file_test(thesis, G_FILE_TEST_EXISTS));
     g_error_free(error);
 }
 
@@ -400,6 +430,7 @@ int main(int argc, char **argv)
     ADD("killed-save", test_killed_save);
     ADD("other-files", test_other_files);
     ADD("tried", test_tried);
+    ADD("linked-partial", test_linked_partial);
     ADD("interrupted-replacement", test_interrupted_replacement);
     ADD("mismatch-by-name", test_mismatch_by_name);
     ADD("other-model", test_other_model);
