@@ -243,6 +243,7 @@ static int simulate(const struct sim_arguments *a, const struct console *console
     const struct simulation simulation = {
         .trace = in->trace,
         .trace_path = a->files[0],
+        .platform_path = a->platform,
         .sweep = {.layouts = in->layouts,
                   .budgets = in->budgets,
                   .look_aheads = in->look_aheads,

@@ -79,16 +79,28 @@ static bool is_rate_of(const struct platform_curve *curve, double rate)
     return fabs(last->amount / last->seconds / rate - 1) < SAME_LINK;
 }
 
-/* Appends --link, unless it is the platform's, or not known. */
-static void append_link(GString *text, const struct report_inputs *inputs, double times)
+/* Returns the path of the platform that is given, or that a sweep names, if its file is there. May
+ * return NULL. */
+static const char *platform_path(const struct report_inputs *inputs)
+{
+    for (guint s = 0; !inputs->platform_path && s < inputs->sweeps->len; s++) {
+        const struct sweep_file *sweep = g_ptr_array_index(inputs->sweeps, s);
+        if (sweep->platform && g_file_test(sweep->platform, G_FILE_TEST_IS_REGULAR))
+            return sweep->platform;
+    }
+    return inputs->platform_path;
+}
+
+/* Appends --link, unless it is the platform's (may be NULL), or not known. */
+static void append_link(GString *text, const struct report_inputs *inputs,
+                        const struct platform *platform, double times)
 {
     const struct input_plan *plan = inputs->plans->len ? g_ptr_array_index(inputs->plans, 0) : NULL;
     const double *rates = simulated_link(inputs);
     if (times == 1 && plan && plan->plan->certificate && plan->plan->certificate->link)
         g_string_append_printf(text, " --link %s", plan->plan->certificate->link);
-    else if (rates &&
-             (times != 1 || !inputs->platform || !is_rate_of(&inputs->platform->h2d, rates[0]) ||
-              !is_rate_of(&inputs->platform->d2h, rates[1])))
+    else if (rates && (times != 1 || !platform || !is_rate_of(&platform->h2d, rates[0]) ||
+                       !is_rate_of(&platform->d2h, rates[1])))
         g_string_append_printf(text, " --link h2d=%.4gGB/s,d2h=%.4gGB/s", times * rates[0] * 1e-9,
                                times * rates[1] * 1e-9);
     else if (times != 1)
@@ -98,12 +110,15 @@ static void append_link(GString *text, const struct report_inputs *inputs, doubl
 static char *machine_of(const struct report_inputs *inputs, const char *memory, double link_times)
 {
     GString *text = g_string_new("--device-memory ");
+    const char *path = platform_path(inputs);
+    struct platform *platform = path ? platform_read(path, NULL) : NULL;
     g_string_append(text, memory);
-    if (inputs->platform_path) {
-        g_autofree char *path = text_shell(inputs->platform_path);
-        g_string_append_printf(text, " --platform %s", path);
+    if (platform) {
+        g_autofree char *quoted = text_shell(path);
+        g_string_append_printf(text, " --platform %s", quoted);
     }
-    append_link(text, inputs, link_times);
+    append_link(text, inputs, platform, link_times);
+    platform_free(platform);
     return g_string_free(text, FALSE);
 }
 

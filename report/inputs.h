@@ -50,7 +50,7 @@ struct sweep_file_entry {
 
 struct sweep_file {
     char *origin;             /* the name of the file */
-    char *trace;              /* as the file names it; may be NULL */
+    char *trace, *platform;   /* as the file names them; may be NULL */
     double link_rate[2];      /* H2D and D2H, bytes per second; 0 if unknown */
     enum objective objective; /* by which it was ranked */
     GArray *entries;          /* struct sweep_file_entry, in the order of the file */

@@ -93,6 +93,7 @@ struct sweep_file *sweep_file_read(const json_t *root, const char *origin, GErro
     struct sweep_file *sweep = g_new0(struct sweep_file, 1);
     sweep->origin = g_strdup(origin);
     sweep->trace = g_strdup(json_string_value(json_object_get(root, "trace")));
+    sweep->platform = g_strdup(json_string_value(json_object_get(root, "platform")));
     sweep->link_rate[0] = json_number_value(json_object_get(root, "h2d_rate"));
     sweep->link_rate[1] = json_number_value(json_object_get(root, "d2h_rate"));
     sweep->objective = objective_of(root);
@@ -127,6 +128,7 @@ void sweep_file_free(struct sweep_file *sweep)
         return;
     g_free(sweep->origin);
     g_free(sweep->trace);
+    g_free(sweep->platform);
     g_array_unref(sweep->entries);
     g_free(sweep);
 }

@@ -174,8 +174,8 @@ bool simulation_run(const struct simulation *s, GError **error)
     if (is_complete(sweep) && sweep->row_count)
         print_band(s, sweep);
     bool ok = (!simulation_looks_at_best(s) || !is_complete(sweep) || show_best(s, sweep, error)) &&
-              (!s->json ||
-               sweep_write_json(sweep, s->trace, s->trace_path, s->sweep.costs, s->json, error)) &&
+              (!s->json || sweep_write_json(sweep, s->trace, s->trace_path, s->platform_path,
+                                            s->sweep.costs, s->json, error)) &&
               (!s->csv || sweep_write_csv(sweep, s->csv, error));
     if (!ok)
         failure_mark(error, FAILURE_RUNNING);

@@ -6,7 +6,8 @@
 
 struct simulation {
     const struct trace *trace;
-    const char *trace_path; /* how the trace was named */
+    const char *trace_path;    /* how the trace was named */
+    const char *platform_path; /* how the platform was named; may be NULL */
     struct sweep_options sweep;
 
     /* Files to write; each may be NULL. The last two are of the best configuration. */

@@ -217,7 +217,8 @@ static json_t *row_json(const struct sweep_row *row)
 }
 
 bool sweep_write_json(const struct sweep *sweep, const struct trace *trace, const char *trace_path,
-                      const struct costs *costs, const char *path, GError **error)
+                      const char *platform_path, const struct costs *costs, const char *path,
+                      GError **error)
 {
     json_t *results = json_array();
     for (uint32_t r = 0; r < sweep->row_count; r++)
@@ -228,6 +229,8 @@ bool sweep_write_json(const struct sweep *sweep, const struct trace *trace, cons
                              objective_name(sweep->objective), "h2d_rate",
                              costs_link_rate(costs, MOVER_H2D), "d2h_rate",
                              costs_link_rate(costs, MOVER_D2H), "results", results);
+    if (platform_path)
+        json_object_set_new(root, "platform", json_string(platform_path));
     bool ok = output_file_write_json(path, root, JSON_INDENT(1) | JSON_REAL_PRECISION(12), error);
     json_decref(root);
     return ok;

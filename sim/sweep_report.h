@@ -15,9 +15,10 @@
 void sweep_print(const struct sweep *sweep, uint32_t top, FILE *out);
 
 /* Writes the JSON of docs/formats.md, "Sweep JSON". `trace_path` is how the trace was named,
- * `costs` what the sweep was replayed with. */
+ * `platform_path` how the platform was (may be NULL), `costs` what the sweep was replayed with. */
 bool sweep_write_json(const struct sweep *sweep, const struct trace *trace, const char *trace_path,
-                      const struct costs *costs, const char *path, GError **error);
+                      const char *platform_path, const struct costs *costs, const char *path,
+                      GError **error);
 
 /* Writes a header line with the names of the JSON, then one line for each row that is done. */
 bool sweep_write_csv(const struct sweep *sweep, const char *path, GError **error);

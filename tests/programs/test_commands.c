@@ -148,6 +148,10 @@ static void test_platform(void)
     check_report(&runner, "\"a run.pstar\" z3.json " A100, "--device-memory 3MiB --platform ");
     check_report(&runner, "\"a run.pstar\" slow.json " A100,
                  "--platform " A100 " " LINK); /* not the platform's own */
+    /* A sweep names its platform. */
+    workshop_must_run(workshop, "pstar-sim \"a run.pstar\" --device-memory 3MiB --platform " A100
+                                " --strategy zero3-offload,megatrain --json swept.json");
+    check_report(&runner, "\"a run.pstar\" swept.json", "--device-memory 3MiB --platform " A100);
     runner_clear(&runner);
 }
 

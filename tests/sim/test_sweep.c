@@ -194,7 +194,7 @@ static void test_json(void)
     set_up(&f, random, "256B,100%");
     struct sweep *sweep = sweep_run(f.trace, &f.options);
     g_close(g_mkstemp(path), NULL);
-    g_assert_true(sweep_write_json(sweep, f.trace, "a.pstar", f.options.costs, path, NULL));
+    g_assert_true(sweep_write_json(sweep, f.trace, "a.pstar", NULL, f.options.costs, path, NULL));
     json_t *root = json_load_file(path, 0, NULL), *results = json_object_get(root, "results"), *row;
     size_t index;
     g_assert_cmpstr(json_string_value(json_object_get(root, "trace")), ==, "a.pstar");
