@@ -48,16 +48,18 @@ static char *compare_with_sweeps(const struct contents *contents, const struct i
     uint64_t planned = figures_traffic(&plan->plan->predicted);
     uint64_t least = figures_traffic(&best->figures);
     if (planned == least)
-        return g_strdup_printf("as little as the best entry of the sweep (%s)", label);
+        return g_strdup_printf("as little as the entry of the sweep that moves least (%s)", label);
     double times = (double)planned / (double)least;
     if (least > 0 && times >= 2) {
         g_autofree char *digits = text_number("%.2g", times);
-        return g_strdup_printf("%s times that of the best entry of the sweep (%s)", digits, label);
+        return g_strdup_printf("%s times that of the entry of the sweep that moves least (%s)",
+                               digits, label);
     }
     g_autofree char *percent = text_number("%.2g", 100 * fabs(times - 1));
-    return least == 0 ? g_strdup_printf("more than the best entry of the sweep (%s)", label)
-                      : g_strdup_printf("%s %% %s than the best entry of the sweep (%s)", percent,
-                                        planned < least ? "less" : "more", label);
+    return least == 0
+               ? g_strdup_printf("more than the entry of the sweep that moves least (%s)", label)
+               : g_strdup_printf("%s %% %s than the entry of the sweep that moves least (%s)",
+                                 percent, planned < least ? "less" : "more", label);
 }
 
 static void add_traffic(struct contents *contents)

@@ -135,8 +135,7 @@ static char *rate_cell(const struct phase_sums *sums)
 {
     if (sums->seconds <= 0 || sums->flops <= 0)
         return g_strdup("–");
-    g_autofree char *rate = text_number("%.3g", sums->flops / sums->seconds / 1e9);
-    return g_strconcat(rate, " GFLOP/s", NULL);
+    return text_operation_rate(sums->flops / sums->seconds);
 }
 
 struct text_table *table_phases(const struct input_trace *input)

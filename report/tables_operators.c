@@ -114,9 +114,7 @@ static char *rate_cell(const struct operator_sum *sum)
 {
     if (!(sum->flops > 0))
         return g_strdup("–");
-    bool tera = sum->flops / sum->seconds >= 1e12;
-    g_autofree char *rate = text_number("%.3g", sum->flops / sum->seconds / (tera ? 1e12 : 1e9));
-    return g_strdup_printf("%s %s", rate, tera ? "TFLOP/s" : "GFLOP/s");
+    return text_operation_rate(sum->flops / sum->seconds);
 }
 
 static char *note_of(const struct machine_peak *peak, guint shown, guint all)
@@ -126,10 +124,10 @@ static char *note_of(const struct machine_peak *peak, guint shown, guint all)
                                : g_strdup("");
     if (!(peak->flops > 0))
         return g_strdup_printf("All calls of one name are summed.%s", cut);
-    g_autofree char *flops = text_number("%.3g", peak->flops * 1e-12);
+    g_autofree char *flops = text_operation_rate(peak->flops);
     g_autofree char *bytes = text_rate(peak->bytes);
     return g_strdup_printf(
-        "All layers' operators of one name are summed. The peak is %s TFLOP/s of compute, or %s of "
+        "All layers' operators of one name are summed. The peak is %s of compute, or %s of "
         "memory, whichever the operator is nearer to: %s.%s",
         flops, bytes,
         peak->stated ? "what the platform's file states"

@@ -102,9 +102,18 @@ char *text_rate(double bytes_a_second)
 {
     if (bytes_a_second == 0)
         return g_strdup("nothing");
-    bool giga = bytes_a_second >= 0.9995e9;
-    g_autofree char *digits = text_number("%.3g", bytes_a_second / (giga ? 1e9 : 1e6));
-    return g_strconcat(digits, giga ? " GB/s" : " MB/s", NULL);
+    bool giga = bytes_a_second >= 0.9995e9, tera = bytes_a_second >= 0.9995e12;
+    g_autofree char *digits = text_number("%.3g", bytes_a_second / (tera   ? 1e12
+                                                                    : giga ? 1e9
+                                                                           : 1e6));
+    return g_strconcat(digits, tera ? " TB/s" : giga ? " GB/s" : " MB/s", NULL);
+}
+
+char *text_operation_rate(double operations_a_second)
+{
+    bool tera = operations_a_second >= 0.9995e12;
+    g_autofree char *digits = text_number("%.3g", operations_a_second / (tera ? 1e12 : 1e9));
+    return g_strconcat(digits, tera ? " TFLOP/s" : " GFLOP/s", NULL);
 }
 
 char *text_count(uint64_t count)

@@ -34,6 +34,9 @@ char *text_seconds(double seconds);
  * "nothing". */
 char *text_rate(double bytes_a_second);
 
+/* Returns "312 TFLOP/s", "0.5 GFLOP/s". Free with g_free. */
+char *text_operation_rate(double operations_a_second);
+
 /* Returns "1,234,567". */
 char *text_count(uint64_t count);
 

@@ -84,6 +84,12 @@ static void test_figures(void)
     check(text_seconds(0.99999), "1.00 s");
     check(text_seconds(8.123e-6), "8.12 µs");
     check(text_seconds(NAN), "–");
+    check(text_rate(0), "nothing");
+    check(text_rate(340.2e6), "340 MB/s");
+    check(text_rate(12.34e9), "12.3 GB/s");
+    check(text_rate(1558e9), "1.56 TB/s");
+    check(text_operation_rate(0.5e9), "0.5 GFLOP/s");
+    check(text_operation_rate(297e12), "297 TFLOP/s");
     check(text_count(0), "0");
     check(text_count(999), "999");
     check(text_count(1234567), "1,234,567");
