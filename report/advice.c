@@ -170,9 +170,12 @@ static void add_network(const struct advised_step *step)
         step->contents, seconds, step->busy,
         claim_of(step, "The device waits for collectives and other ranks", TRACK_NETWORK),
         g_strdup_printf("This happens in %s. Collectives run for %s of the step. Start them "
-                        "earlier, so that they overlap with operators. If one rank is late, find "
-                        "it: its own trace has the shortest waits of this kind.",
-                        phases, busy),
+                        "earlier, so that they overlap with operators.%s",
+                        phases, busy,
+                        step->tracks->measured
+                            ? " If one rank is late, find it: its own trace has the shortest waits "
+                              "of this kind, and pstar-trace merge says who waits for whom."
+                            : ""),
         g_strdup("FSDP: fully_shard(...), set_modules_to_forward_prefetch(...), "
                  "set_modules_to_backward_prefetch(...)"));
     show_longest(step, TRACK_NETWORK, advice);

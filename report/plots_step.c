@@ -340,9 +340,11 @@ static void describe_busy(struct plot *plot, const struct tracks *tracks,
         "the whole step. While the device waits, it waits for the track that is busy then.%s%s",
         tracks->measured ? "Measured" : "Simulated", origin,
         tracks->known[TRACK_H2D] ? "" : " The trace has no copies.",
-        tracks->known[TRACK_NETWORK] ? " The network is busy during copies between devices and "
-                                       "while NCCL kernels run, which also wait for other ranks."
-                                     : "");
+        !tracks->known[TRACK_NETWORK] ? ""
+        : tracks->measured            ? " The network is busy during copies between devices and "
+                                        "while NCCL kernels run, which also wait for other ranks."
+                                      : " The network is busy while ranks exchange something. All "
+                                        "ranks do the same at the same time.");
     g_string_free(shares, TRUE);
 }
 

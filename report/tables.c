@@ -473,6 +473,20 @@ static void add_row(struct text_table *table, const struct tracks *tracks, const
     g_ptr_array_add(table->rows, row);
 }
 
+/* Says what the network carries, beside its peak. */
+static char *network_note(const struct tracks *tracks, const struct track_sums *all)
+{
+    double bytes = all->bytes[TRACK_NETWORK];
+    if (!(bytes > 0) || !(tracks->network_rate > 0))
+        return g_strdup("");
+    g_autofree char *busy = text_rate(bytes / all->busy[TRACK_NETWORK]);
+    g_autofree char *mean = text_rate(bytes / tracks->seconds);
+    g_autofree char *peak = text_rate(tracks->network_rate);
+    return g_strdup_printf(" A rank receives %s from the others while the network is busy, and %s "
+                           "over the step; the platform's peak is %s.",
+                           busy, mean, peak);
+}
+
 struct text_table *table_busy(const struct tracks *tracks)
 {
     g_autofree char *origin = caption_name(tracks->origin);
@@ -489,8 +503,11 @@ struct text_table *table_busy(const struct tracks *tracks)
     }
     const struct track_sums all = tracks_sum_all(tracks);
     add_row(table, tracks, "step", &all);
-    table->note = g_strdup("Percentages are the share of the phase in which the resource is busy. "
-                           "Rates are means over the phase.");
+    g_autofree char *network = network_note(tracks, &all);
+    table->note =
+        g_strconcat("Percentages are the share of the phase in which the resource is busy. "
+                    "Rates are means over the phase.",
+                    network, NULL);
     return table;
 }
 

@@ -433,10 +433,10 @@ static void add_wait(const struct tracks *tracks, double from, double to, uint8_
 static void add_part(const struct tracks *tracks, double start, double end, struct track_sums *sums)
 {
     sums->seconds += end - start;
-    for (int s = 0; s < TRACKS; s++)
+    for (int s = 0; s < TRACKS; s++) {
         sums->busy[s] += tracks_busy(tracks, (enum track)s, start, end);
-    for (int s = TRACK_H2D; s <= TRACK_D2H; s++)
         sums->bytes[s] += tracks_bytes(tracks, (enum track)s, start, end);
+    }
     const GArray *waits = tracks->spans[TRACK_WAIT];
     for (guint i = first_wait(tracks, start); i < waits->len; i++) {
         const struct track_span *wait = &g_array_index(waits, struct track_span, i);

@@ -6,11 +6,9 @@
 
 static int track_by_name(const char *name)
 {
-    static const char *const names[TRACKS] = {[TRACK_COMPUTE] = "compute",
-                                              [TRACK_H2D] = "H2D",
-                                              [TRACK_D2H] = "D2H",
-                                              [TRACK_HOST] = "host",
-                                              [TRACK_WAIT] = "stalls"};
+    static const char *const names[TRACKS] = {
+        [TRACK_COMPUTE] = "compute", [TRACK_H2D] = "H2D",         [TRACK_D2H] = "D2H",
+        [TRACK_HOST] = "host",       [TRACK_NETWORK] = "network", [TRACK_WAIT] = "stalls"};
     for (int s = 0; name && s < TRACKS; s++)
         if (!g_strcmp0(names[s], name))
             return s;
@@ -47,7 +45,8 @@ static bool add_event(struct tracks *tracks, GHashTable *rows, const json_t *eve
     double from = json_number_value(start) * 1e-6;
     struct track_span *span = tracks_add(tracks, (enum track)track, from,
                                          from + json_number_value(length) * 1e-6, name);
-    span->bytes = track == TRACK_H2D || track == TRACK_D2H ? (uint64_t)bytes : 0;
+    bool moves = track == TRACK_H2D || track == TRACK_D2H || track == TRACK_NETWORK;
+    span->bytes = moves ? (uint64_t)bytes : 0;
     if (track == TRACK_WAIT)
         span->cause = (uint8_t)track_by_name(string_of(arguments, "waits_for"));
     trace_phase_parse(string_of(arguments, "phase"), &span->phase);
@@ -85,8 +84,9 @@ struct tracks *tracks_of_timeline(const json_t *root, const char *origin, GError
     tracks->link_rate[0] = json_number_value(json_object_get(made_of, "h2d_rate"));
     tracks->link_rate[1] = json_number_value(json_object_get(made_of, "d2h_rate"));
     tracks->link_said_by = tracks->link_rate[0] > 0 ? "the platform of the simulation" : NULL;
+    tracks->network_rate = json_number_value(json_object_get(made_of, "network_rate"));
     for (int s = 0; s < TRACKS; s++)
-        tracks->known[s] = s != TRACK_NETWORK; /* one rank is simulated */
+        tracks->known[s] = true;
     tracks->seconds = json_number_value(seconds);
     if (!(tracks->seconds > 0))
         g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
@@ -94,6 +94,7 @@ struct tracks *tracks_of_timeline(const json_t *root, const char *origin, GError
                     "\"iteration_seconds\" in \"otherData\"",
                     origin);
     else if (read_events(tracks, json_object_get(root, "traceEvents"), error)) {
+        tracks->known[TRACK_NETWORK] = tracks->spans[TRACK_NETWORK]->len > 0;
         tracks_complete(tracks);
         return tracks;
     }

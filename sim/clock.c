@@ -6,7 +6,7 @@
 const struct timing_resource timing_resources[MOVER_QUEUES] = {
     [MOVER_COMPUTE] = {"compute", false}, [MOVER_H2D] = {"H2D", true},
     [MOVER_D2H] = {"D2H", true},          [MOVER_HOST] = {"host", false},
-    [MOVER_NETWORK] = {"network", false},
+    [MOVER_NETWORK] = {"network", true},
 };
 
 /* ---- who occupies the device, and up to where ---- */

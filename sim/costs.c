@@ -409,6 +409,16 @@ struct costs_copy costs_exchanges(const struct costs *costs, const struct trace_
     return all;
 }
 
+double costs_network_rate(const struct costs *costs)
+{
+    const double large = 1e9;
+    if (!costs->ranks)
+        return 0;
+    uint32_t ranks = costs->ranks->spread.ranks;
+    return large * (ranks - 1) / ranks /
+           platform_exchange_seconds(costs->ranks, PLATFORM_GATHER, large);
+}
+
 double costs_link_rate(const struct costs *costs, enum mover_queue queue)
 {
     const uint64_t large = UINT64_C(1) << 30;

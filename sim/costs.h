@@ -111,6 +111,9 @@ struct costs_copy costs_exchange(const struct costs *costs, enum trace_collectiv
 /* Returns the time of everything that an operator exchanges, one after the other. */
 struct costs_copy costs_exchanges(const struct costs *costs, const struct trace_operator *op);
 
+/* Returns the network's peak: bytes a second that a rank receives in a large gather; 0 if it is not
+ * known how ranks exchange. */
+double costs_network_rate(const struct costs *costs);
 /* Returns the link's peak in MOVER_H2D or MOVER_D2H: bytes a second of a large copy of pinned
  * memory. */
 double costs_link_rate(const struct costs *costs, enum mover_queue queue);

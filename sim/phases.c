@@ -126,17 +126,29 @@ static double share(const struct phase_figures *figures, enum mover_queue queue)
     return figures->seconds > 0 ? figures->busy_seconds[queue] / figures->seconds * 100 : 0;
 }
 
+static bool has_network(const struct phases *phases)
+{
+    double seconds = 0;
+    for (int p = 0; p < PHASE_COUNT; p++)
+        seconds += phases->of[p].busy_seconds[MOVER_NETWORK];
+    return seconds > 0;
+}
+
 void phases_print(const struct phases *phases, FILE *out)
 {
-    fprintf(out, "\nPhases of an iteration\n%-9s %10s %9s %9s %9s %9s %9s %9s %11s\n", "phase", "s",
+    bool network = has_network(phases);
+    fprintf(out, "\nPhases of an iteration\n%-9s %10s %9s %9s %9s %9s %9s %9s %11s", "phase", "s",
             "compute", "host", "H2D", "D2H", "H2D GB/s", "D2H GB/s", "peak");
+    fprintf(out, network ? " %9s %12s\n" : "\n", "network", "network GB/s");
     for (int p = 0; p < PHASE_COUNT; p++) {
         const struct phase_figures *f = &phases->of[p];
         g_autofree char *peak = size_format(f->peak_device_bytes);
-        fprintf(out, "%-9s %10.4f %7.1f %% %7.1f %% %7.1f %% %7.1f %% %9.3f %9.3f %11s\n",
+        fprintf(out, "%-9s %10.4f %7.1f %% %7.1f %% %7.1f %% %7.1f %% %9.3f %9.3f %11s",
                 trace_phase_name((enum trace_phase)p), f->seconds, share(f, MOVER_COMPUTE),
                 share(f, MOVER_HOST), share(f, MOVER_H2D), share(f, MOVER_D2H),
                 rate(f, MOVER_H2D) * 1e-9, rate(f, MOVER_D2H) * 1e-9, peak);
+        fprintf(out, network ? " %7.1f %% %12.3f\n" : "\n", share(f, MOVER_NETWORK),
+                rate(f, MOVER_NETWORK) * 1e-9);
     }
 }
 
@@ -145,15 +157,21 @@ json_t *phases_json(const struct phases *phases)
     json_t *list = json_array();
     for (int p = 0; p < PHASE_COUNT; p++) {
         const struct phase_figures *f = &phases->of[p];
-        json_array_append_new(
-            list, json_pack("{ss sf sf sf sf sf sI sI sI}", "phase",
-                            trace_phase_name((enum trace_phase)p), "seconds", f->seconds,
-                            "compute_seconds", f->busy_seconds[MOVER_COMPUTE], "host_seconds",
-                            f->busy_seconds[MOVER_HOST], "h2d_seconds", f->busy_seconds[MOVER_H2D],
-                            "d2h_seconds", f->busy_seconds[MOVER_D2H], "h2d_bytes",
-                            (json_int_t)(f->bytes[MOVER_H2D] + 0.5), "d2h_bytes",
-                            (json_int_t)(f->bytes[MOVER_D2H] + 0.5), "peak_device_bytes",
-                            (json_int_t)f->peak_device_bytes));
+        json_t *object = json_pack(
+            "{ss sf sf sf sf sf sI sI sI}", "phase", trace_phase_name((enum trace_phase)p),
+            "seconds", f->seconds, "compute_seconds", f->busy_seconds[MOVER_COMPUTE],
+            "host_seconds", f->busy_seconds[MOVER_HOST], "h2d_seconds", f->busy_seconds[MOVER_H2D],
+            "d2h_seconds", f->busy_seconds[MOVER_D2H], "h2d_bytes",
+            (json_int_t)(f->bytes[MOVER_H2D] + 0.5), "d2h_bytes",
+            (json_int_t)(f->bytes[MOVER_D2H] + 0.5), "peak_device_bytes",
+            (json_int_t)f->peak_device_bytes);
+        if (has_network(phases)) {
+            json_object_set_new(object, "network_seconds",
+                                json_real(f->busy_seconds[MOVER_NETWORK]));
+            json_object_set_new(object, "network_bytes",
+                                json_integer((json_int_t)(f->bytes[MOVER_NETWORK] + 0.5)));
+        }
+        json_array_append_new(list, object);
     }
     return list;
 }

@@ -16,8 +16,9 @@ enum { PHASE_COUNT = TRACE_UPDATE_PHASE + 1 };
 struct phase_figures {
     double seconds;
     double busy_seconds[MOVER_QUEUES]; /* by resource, within the phase */
-    double bytes[MOVER_QUEUES]; /* over the link within the phase, in H2D and D2H; a copy that spans
-                                   two phases counts in each by its time there */
+    double bytes[MOVER_QUEUES]; /* over the link within the phase, in H2D and D2H, and received from
+                                   other ranks; a copy that spans two phases counts in each by its
+                                   time there */
     uint64_t peak_device_bytes; /* as in plan_figures, over the phase's operators */
 };
 
@@ -30,8 +31,8 @@ struct phases {
  * With timing_cores, copies that are still under way at its end are left out. */
 struct phases phases_of(const struct timeline *timeline, const struct trace *trace);
 
-/* Prints a table; returns a list with one object per phase, which the caller owns
- * (docs/formats.md). */
+/* Prints a table, with the network if anything crosses it; returns a list with one object per
+ * phase, which the caller owns (docs/formats.md). */
 void phases_print(const struct phases *phases, FILE *out);
 json_t *phases_json(const struct phases *phases);
 

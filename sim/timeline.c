@@ -206,6 +206,8 @@ static json_t *made_of(const struct plan *plan, const struct costs *costs)
         (json_int_t)plan->device_budget, "look_ahead", (json_int_t)plan->look_ahead,
         "stall_seconds", f->stall_seconds, "iteration_seconds", f->iteration_seconds, "h2d_rate",
         costs_link_rate(costs, MOVER_H2D), "d2h_rate", costs_link_rate(costs, MOVER_D2H));
+    if (costs_network_rate(costs) > 0)
+        json_object_set_new(object, "network_rate", json_real(costs_network_rate(costs)));
     chunk_spread_to_json(&spread, object);
     return object;
 }

@@ -12,7 +12,7 @@
 /* The resources of the clock, by enum mover_queue. Each is a queue, in order. */
 struct timing_resource {
     const char *name; /* as people read it */
-    bool is_link;     /* its work is copies */
+    bool is_link;     /* its work moves bytes: copies, or what ranks exchange */
 };
 extern const struct timing_resource timing_resources[MOVER_QUEUES];
 

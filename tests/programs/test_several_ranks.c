@@ -244,6 +244,31 @@ static void test_stages(void)
     workshop_free(workshop);
 }
 
+/* The phases' bytes from other ranks are those of the step. */
+static void test_phases(void)
+{
+    struct workshop *workshop = workshop_new();
+    json_int_t bytes = 0;
+    double seconds = 0;
+    workshop_must_run(workshop, "pstar-trace synth " JOB "-o run.pstar");
+    json_t *result = simulate(workshop, "--platform " DGX " --gpus 4 --strategy zero3 --phases");
+    const json_t *phases = json_object_get(result, "phases");
+    for (size_t p = 0; p < json_array_size(phases); p++) {
+        const json_t *phase = json_array_get(phases, p);
+        bytes += json_integer_value(json_object_get(phase, "network_bytes"));
+        seconds += json_number_value(json_object_get(phase, "network_seconds"));
+    }
+    bytes -= json_integer_value(json_object_get(result, "received_bytes"));
+    g_assert_cmpint(ABS(bytes), <=, 3);
+    g_assert_cmpfloat(seconds, >, 0);
+    json_decref(result);
+    result = simulate(workshop, "--platform " DGX " --gpus 1 --strategy resident --phases");
+    phases = json_object_get(result, "phases");
+    g_assert_null(json_object_get(json_array_get(phases, 0), "network_bytes"));
+    json_decref(result);
+    workshop_free(workshop);
+}
+
 static void test_refusals(void)
 {
     struct workshop *workshop = workshop_new();
@@ -275,6 +300,7 @@ int main(int argc, char **argv)
     g_test_add_func("/several-ranks/contention", test_contention);
     g_test_add_func("/several-ranks/patrickstar", test_patrickstar);
     g_test_add_func("/several-ranks/stages", test_stages);
+    g_test_add_func("/several-ranks/phases", test_phases);
     g_test_add_func("/several-ranks/refusals", test_refusals);
     return g_test_run();
 }

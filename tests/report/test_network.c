@@ -110,6 +110,52 @@ static void test_collectives(void)
     sample_free(sample);
 }
 
+/* A simulated rank that gathers 100 MB in 1 ms of a step of 4 ms, for which its device waits half a
+ * millisecond. */
+static const char simulated[] =
+    "{\"traceEvents\":["
+    "{\"ph\":\"M\",\"name\":\"thread_name\",\"tid\":0,\"args\":{\"name\":\"compute\"}},"
+    "{\"ph\":\"X\",\"name\":\"forward\",\"tid\":0,\"ts\":1000,\"dur\":3000,"
+    "\"args\":{\"phase\":\"forward\"}},"
+    "{\"ph\":\"M\",\"name\":\"thread_name\",\"tid\":4,\"args\":{\"name\":\"network\"}},"
+    "{\"ph\":\"X\",\"name\":\"fetch\",\"tid\":4,\"ts\":0,\"dur\":1000,"
+    "\"args\":{\"bytes\":100000000}},"
+    "{\"ph\":\"M\",\"name\":\"thread_name\",\"tid\":6,\"args\":{\"name\":\"stalls\"}},"
+    "{\"ph\":\"X\",\"name\":\"wait\",\"tid\":6,\"ts\":500,\"dur\":500,"
+    "\"args\":{\"waits_for\":\"network\"}}],"
+    "\"otherData\":{\"iteration_seconds\":0.004,\"h2d_rate\":1e9,\"d2h_rate\":1e9%s}}";
+
+static struct text_table *simulated_table(const char *rate, struct tracks **tracks)
+{
+    g_autofree char *text = g_strdup_printf(simulated, rate);
+    json_t *root = json_loads(text, 0, NULL);
+    GError *error = NULL;
+    *tracks = tracks_of_timeline(root, "timeline.json", &error);
+    g_assert_no_error(error);
+    json_decref(root);
+    return table_busy(*tracks);
+}
+
+static void test_simulated(void)
+{
+    struct tracks *tracks;
+    struct text_table *table = simulated_table(",\"network_rate\":2e11", &tracks);
+    const struct track_sums sums = tracks_sum_all(tracks);
+    g_assert_true(tracks->known[TRACK_NETWORK]);
+    CLOSE(sums.busy[TRACK_NETWORK], 1e-3);
+    CLOSE(sums.wait_for[TRACK_NETWORK], 5e-4);
+    CLOSE(sums.bytes[TRACK_NETWORK], 1e8);
+    g_assert_nonnull(strstr(table->note, "receives 100 GB/s from the others while the network is "
+                                         "busy, and 25 GB/s over the step; the platform's peak is "
+                                         "200 GB/s"));
+    table_free(table);
+    tracks_free(tracks);
+    table = simulated_table("", &tracks);
+    g_assert_null(strstr(table->note, "peak"));
+    table_free(table);
+    tracks_free(tracks);
+}
+
 static void test_drawn(void)
 {
     if (!drawn_has_gnuplot())
@@ -133,6 +179,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/report/network/collectives", test_collectives);
+    g_test_add_func("/report/network/simulated", test_simulated);
     g_test_add_func("/report/network/drawn", test_drawn);
     return g_test_run();
 }
