@@ -147,11 +147,15 @@ static void post_all(struct mpi_ranks *mpi, post_message *post,
         }
 }
 
+/* Sends come first. A large message waits for the other rank's answer to its announcement; if the
+ * rank that comes last answered before it announced its own message, its answer's answer would wait
+ * behind the message that it has let through, and the two directions of a network would take turns.
+ */
 static void run_transfer(struct mpi_ranks *mpi)
 {
     g_autoptr(GArray) requests = g_array_new(FALSE, FALSE, sizeof(MPI_Request));
-    post_all(mpi, post_receive, mpi->receives, mpi->receive_count, requests);
     post_all(mpi, post_send, mpi->sends, mpi->send_count, requests);
+    post_all(mpi, post_receive, mpi->receives, mpi->receive_count, requests);
     wait_for(mpi, (int)requests->len, (MPI_Request *)(void *)requests->data);
 }
 
