@@ -17,6 +17,7 @@ PIECES = [
     ("fidelity/fidelity", "fidelity/measured.csv", "clock", "fidelity"),
     ("sweep/sweep", "sweep/measured.csv", "clock", "sweep"),
     ("sweep/ranks", "sweep/ranks.csv", "ranks", "ranks"),
+    ("ranks/steps", "ranks/measured.csv", "ranks", "steps of ranks"),
     ("policies/bench_policies", "policies/measured.csv", "policies", "policies"),
     ("optimizer", "optimizer.csv", "devices", "optimizer"),
     ("planner/planner", "planner/measured.csv", "planner", "planner"),
