@@ -109,6 +109,11 @@ static bool is_missing(GError **error, const char *option)
     return false;
 }
 
+bool run_saves_again(const struct run_options *options)
+{
+    return options->save_every > 0 && options->save_every < options->steps && !options->resume;
+}
+
 bool run_options_complete(struct run_options *o, GError **error)
 {
     struct checkpoint_state from = {0};

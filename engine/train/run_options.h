@@ -46,6 +46,9 @@ extern const char *const run_options_orders[], *const run_options_tokens[];
 /* Returns the options of a run for which nothing is given. */
 struct run_options run_options_default(void);
 
+/* Returns whether the run may write a checkpoint where it has written one before. */
+bool run_saves_again(const struct run_options *options);
+
 /* Fills in what is not given: what a resumed checkpoint says, what follows from other options, or
  * the default. Fails with G_OPTION_ERROR if an option is missing, or contradicts another, or if the
  * checkpoint cannot be read. The strings belong to the caller. */

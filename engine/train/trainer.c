@@ -171,10 +171,8 @@ static bool training_open(struct training *training, const struct run_options *o
                           GError **error)
 {
     *training = (struct training){.options = options, .run = run};
-    bool several = options->save_every > 0 && options->save_every < options->steps &&
-                   !options->resume;
     if (options->save && is_first(options) &&
-        !checkpoint_try(options->save, run->iteration->trace, several, error)) {
+        !checkpoint_try(options->save, run->iteration->trace, run_saves_again(options), error)) {
         g_prefix_error(error, "--save: ");
         return failure_mark(error, FAILURE_RUNNING);
     }
