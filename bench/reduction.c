@@ -77,7 +77,7 @@ static int run_ordered(void)
                 error ? error->message : "needs mpirun -n 2 or more");
         return 2;
     }
-    struct reduction *reduction = reduction_new(ranks);
+    struct reduction *reduction = reduction_new(ranks, NULL);
     for (size_t i = 0; i < G_N_ELEMENTS(sizes); i++)
         time_ordered(ranks, reduction, sizes[i]);
     reduction_free(reduction);

@@ -47,8 +47,7 @@ static mover_ticket gather(void *self, const struct mover_gather *gathered,
     const struct device_gather gather = {
         .shards = shards,
         .count = gathered->shard_count,
-        .element_bytes = mover->trace->list_element_bytes[TRACE_GATHERED],
-        .turn = ranks_issue(mover->ranks)};
+        .element_bytes = mover->trace->list_element_bytes[TRACE_GATHERED]};
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < gather.count; i++) {
         uint64_t of_shard = take_shard(mover, &gathered->shards[i], &shards[i]);

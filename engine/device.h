@@ -19,7 +19,9 @@ struct annotate;
 struct ranks;
 
 struct device_options {
-    struct ranks *ranks; /* NULL: the process trains alone. Must outlive the device */
+    /* NULL: the process trains alone. Must outlive the device, which issues turns (engine/ranks.h)
+     * for the collectives that it leaves to these ranks. */
+    struct ranks *ranks;
     uint64_t arena_bytes, host_pool_bytes;
     double h2d_rate, d2h_rate; /* bytes a second; 0 for the speed of memory */
     uint32_t threads;          /* for operators on the device; 0 for all that may be used */
@@ -59,7 +61,6 @@ struct device_gather {
     const struct device_shard *shards; /* [count] */
     uint32_t count;
     uint32_t element_bytes;
-    uint64_t turn; /* engine/ranks.h */
 };
 
 struct device {
@@ -86,6 +87,9 @@ struct device_ops {
     char *(*describe)(struct device_capacity *capacity, GError **error);
     /* Takes all memory at once, zeroed. Fails with DEVICE_ERROR_MEMORY if the machine has less. */
     struct device *(*open)(const struct device_options *options, GError **error);
+    /* Connects the device with those of the other ranks. Every rank must call it, when all have
+     * opened theirs. Fails with DEVICE_ERROR_WORK. NULL if there is nothing to connect. */
+    bool (*join)(struct device *device, GError **error);
     /* Completes the queued work first. */
     void (*close)(struct device *device);
 
@@ -94,7 +98,7 @@ struct device_ops {
                          uint64_t host_address, uint64_t bytes, const struct mover_after *after);
     /* Puts this rank's shards into their places in the whole tensors, and then lets every rank have
      * all of them. Each shard on the host is a copy in the H2D queue; the rest is in the network's.
-     * Takes the shards before it returns. NULL if the device trains on one rank only. */
+     * Takes the shards before it returns. */
     mover_ticket (*gather)(struct device *device, const struct device_gather *gather,
                            const struct mover_after *after);
     /* Queues a move within the arena, in the compute queue. The ranges may overlap. */
@@ -109,7 +113,7 @@ struct device_ops {
     mover_ticket (*compute)(struct device *device, const struct operation *operation,
                             const struct mover_after *after);
     /* Runs a reduction (MODEL_REDUCE) on the arena, in the network's queue. Copies the operation.
-     * NULL if the device trains on one rank only. */
+     */
     mover_ticket (*reduce)(struct device *device, const struct operation *operation,
                            const struct mover_after *after);
     /* Runs an operator on the host pool, in the host's queue. Copies the operation. */

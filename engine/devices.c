@@ -29,16 +29,6 @@ static const struct device_ops *load(const char *name, GError **error)
     return find();
 }
 
-bool devices_check_ranks(const struct device_ops *device, const struct ranks *ranks, GError **error)
-{
-    if (!ranks || device->gather)
-        return true;
-    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                "--device %s: works on one rank only; several ranks need --device cpu",
-                device->name);
-    return false;
-}
-
 const struct device_ops *devices_find(const char *name, GError **error)
 {
     if (strcmp(name, device_cpu.name) == 0)

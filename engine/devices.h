@@ -10,10 +10,6 @@
  * machine. */
 const struct device_ops *devices_find(const char *name, GError **error);
 
-/* Refuses a device that works on one rank only; `ranks` is NULL with one. */
-bool devices_check_ranks(const struct device_ops *device, const struct ranks *ranks,
-                         GError **error);
-
 /* The function that such a library exports. */
 const struct device_ops *pstar_device(void);
 

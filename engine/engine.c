@@ -81,6 +81,12 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
     return engine;
 }
 
+bool engine_join(struct engine *engine, GError **error)
+{
+    const struct device_ops *ops = engine->device->ops;
+    return !engine->executor.ranks || !ops->join || ops->join(engine->device, error);
+}
+
 void engine_close(struct engine *engine)
 {
     if (!engine)

@@ -32,6 +32,9 @@ struct engine;
 /* Takes all memory. The options' pointers must outlive the engine. Fails if the machine has too
  * little memory. */
 struct engine *engine_open(const struct engine_options *options, GError **error);
+/* With several ranks: connects their devices. Every rank must call it once, when all have opened
+ * their engine and before the first step. Fails with DEVICE_ERROR_WORK. */
+bool engine_join(struct engine *engine, GError **error);
 void engine_close(struct engine *engine); /* NULL is allowed */
 
 /* Returns access to weights and moments in their chunks. Writing is allowed until engine_start,

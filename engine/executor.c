@@ -115,12 +115,6 @@ static void stage_buffers(const struct executor *x, moment_id moment, struct ope
         operation->in[0] = staging_address(x, moment);
 }
 
-static bool has_collectives(const struct executor *x, uint8_t kind)
-{
-    return kind == MODEL_REDUCE ||
-           (kind == MODEL_UPDATE && !model_shares_parameters(&x->iteration->job));
-}
-
 static struct operation describe(struct executor *x, moment_id moment, bool on_host)
 {
     const struct model_operator *op = &x->iteration->operators[moment];
@@ -136,8 +130,6 @@ static struct operation describe(struct executor *x, moment_id moment, bool on_h
         .adamw = x->adamw,
         .gradient_scale = x->step.clip > 0 ? x->gradient_scale : NULL,
     };
-    if (x->ranks && has_collectives(x, op->kind))
-        operation.turn = ranks_issue(x->ranks);
     resolve_tensors(x, moment, &operation);
     if (on_host)
         stage_buffers(x, moment, &operation);

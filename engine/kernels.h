@@ -220,14 +220,15 @@ typedef void kernel_loss_backward(const void *context, enum model_precision prec
 typedef void kernel_sum_squares(const void *context, enum model_precision precision,
                                 uint64_t elements, const void *gradient, double *sum);
 
-/* Sums the squares of the blocks of `block` elements each of an fp32 gradient, or of a shard of
- * one: sums[i] is block i's. The last block may have fewer elements. */
+/* Sums the squares of the blocks of `block` elements each of a shard of an fp32 gradient, whose
+ * first block is block `first` of the tensor. The last block may have fewer elements.
+ * sums[KERNEL_SQUARES_BLOCKS] becomes 0 where the shard has no block. */
 typedef void kernel_block_squares(const void *context, uint64_t elements, uint64_t block,
-                                  const float *gradient, double *sums);
+                                  uint64_t first, const float *gradient, double *sums);
 
-/* Returns what kernel_sum_squares gives for a tensor with these sums[KERNEL_SQUARES_BLOCKS], where
+/* *total: what kernel_sum_squares gives for a tensor with these sums[KERNEL_SQUARES_BLOCKS], where
  * blocks that the tensor does not have are 0. Overwrites the sums. */
-typedef double kernel_total_squares(double *sums);
+typedef void kernel_total_squares(const void *context, double *sums, double *total);
 
 /* *scale: adamw_clip of the sum of squares[count], in order. */
 typedef void kernel_clip(const void *context, uint32_t count, const double *squares, double clip,
@@ -266,8 +267,8 @@ struct kernels {
     kernel_loss *loss;
     kernel_loss_backward *loss_backward;
     kernel_sum_squares *sum_squares;
-    kernel_block_squares *block_squares; /* NULL: the device trains on one rank */
-    kernel_total_squares *total_squares; /* NULL: the same */
+    kernel_block_squares *block_squares;
+    kernel_total_squares *total_squares;
     kernel_clip *clip;
     kernel_adamw *adamw;
 };

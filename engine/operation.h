@@ -36,7 +36,14 @@ struct operation {
     /* MODEL_UPDATE: the gradient's factor, which the device's `clip` writes and the operator reads
      * when it runs. If this is NULL, the factor is in `adamw`. */
     const double *gradient_scale;
-    uint64_t turn; /* MODEL_REDUCE, and MODEL_UPDATE with several ranks: of its collectives */
+    uint64_t turn; /* of its collectives, if operation_exchanges; the device issues it */
 };
+
+/* Returns whether the operator exchanges anything with other ranks, if there are any. */
+static inline bool operation_exchanges(const struct operation *operation)
+{
+    return operation->op->kind == MODEL_REDUCE ||
+           (operation->op->kind == MODEL_UPDATE && !model_shares_parameters(operation->job));
+}
 
 #endif

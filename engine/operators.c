@@ -112,7 +112,8 @@ static void embed_backward(const struct call *call)
     if (call->operators->reduction) {
         add = add_tokens = true;
         for (int i = 0; i < 2; i++)
-            reduction_clear(call->operation->tensor[i].elements, gradient(call, i));
+            reduction_clear(call->operators->reduction, call->operation->tensor[i].elements,
+                            gradient(call, i));
     }
     call->kernels->embed_order(call->context, call->N, tokens(call, 1), order);
     call->kernels->embed_tokens(call->context, call->precision, call->N, call->H,
@@ -281,16 +282,6 @@ static struct shard shard_of_tensor(const struct call *call, int i)
                     ranks ? ranks->rank : 0);
 }
 
-static void begin_turn(const struct call *call)
-{
-    ranks_begin(reduction_ranks(call->operators->reduction), call->operation->turn);
-}
-
-static void end_turn(const struct call *call)
-{
-    ranks_end(reduction_ranks(call->operators->reduction));
-}
-
 static void reduce_tensor(const struct call *call, int i)
 {
     struct reduction *reduction = call->operators->reduction;
@@ -308,34 +299,26 @@ static void reduce_tensor(const struct call *call, int i)
     if (!tensor->norm)
         return;
     uint64_t block = shard_block(tensor->elements);
-    double sums[SHARD_BLOCKS] = {0};
-    call->kernels->block_squares(call->context, shard.count, block, sum.sum,
-                                 sums + (shard.count ? shard.first / block : 0));
-    reduction_gather_blocks(reduction, tensor->elements, sums);
-    *tensor->norm = call->kernels->total_squares(sums);
+    double *blocks = reduction_blocks(reduction);
+    call->kernels->block_squares(call->context, shard.count, block,
+                                 shard.count ? shard.first / block : 0, sum.sum, blocks);
+    reduction_gather_blocks(reduction, tensor->elements);
+    call->kernels->total_squares(call->context, blocks, tensor->norm);
 }
 
 static void reduce(const struct call *call)
 {
-    begin_turn(call);
+    struct ranks *ranks = reduction_ranks(call->operators->reduction);
+    ranks_begin(ranks, call->operation->turn);
     for (int i = 0; i < 2; i++)
         if (call->op->t[i] != NO_INDEX)
             reduce_tensor(call, i);
-    end_turn(call);
+    ranks_end(ranks);
 }
 
 static uint32_t element_bytes(const struct call *call)
 {
     return call->precision == MODEL_BF16 ? 2 : 4;
-}
-
-/* Every rank has updated its shard of a parameter that all hold whole. */
-static void share_update(const struct call *call)
-{
-    begin_turn(call);
-    const struct shard_whole whole = {call->operation->tensor[0].elements, parameter(call, 0)};
-    shards_gather(reduction_ranks(call->operators->reduction), &whole, 1, element_bytes(call));
-    end_turn(call);
 }
 
 static void update(const struct call *call)
@@ -357,8 +340,6 @@ static void update(const struct call *call)
     };
     call->kernels->adamw(call->context, &call->operation->adamw, call->operation->gradient_scale,
                          &adamw);
-    if (call->operators->reduction && !model_shares_parameters(call->operation->job))
-        share_update(call);
 }
 
 /* A new operator is one line here, one function above, and a kernel on each device. */
@@ -422,4 +403,18 @@ void operators_run(struct operators *operators, const struct operation *operatio
         call.dropout = &call.storage;
     }
     kinds[op->kind](&call);
+}
+
+void operators_share_update(struct operators *operators, const struct operation *operation)
+{
+    struct reduction *reduction = operators->reduction;
+    if (!reduction || operation->op->kind != MODEL_UPDATE || !operation_exchanges(operation))
+        return;
+    const struct operation_tensor *tensor = &operation->tensor[0];
+    const struct shard_whole whole = {tensor->elements,
+                                      operators->memory + tensor->address[TRACE_PARAM]};
+    ranks_begin(reduction_ranks(reduction), operation->turn);
+    shards_gather(reduction_ranks(reduction), &whole, 1,
+                  operation->job->precision == MODEL_BF16 ? 2 : 4);
+    ranks_end(reduction_ranks(reduction));
 }

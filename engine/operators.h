@@ -18,7 +18,11 @@ struct operators {
 };
 
 /* Turns the operation's addresses into pointers into the memory, and calls the kernels of its kind.
- */
+ * An update that is shared with other ranks wants operators_share_update behind it. */
 void operators_run(struct operators *operators, const struct operation *operation);
+
+/* Gives every rank the whole parameter, of which each has updated its shard, if the operation is an
+ * update (MODEL_UPDATE) of a parameter that all ranks hold whole. */
+void operators_share_update(struct operators *operators, const struct operation *operation);
 
 #endif

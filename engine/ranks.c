@@ -196,7 +196,7 @@ void ranks_exchange(struct ranks *ranks, const struct ranks_part *parts, const v
         send_to(&all, next, parts[next].bytes, from + parts[next].first);
         receive_from(&all, before, own->bytes, to + before * own->bytes);
     }
-    memcpy(to + ranks->rank * own->bytes, from + own->first, own->bytes);
+    ranks->ops->copy(ranks, to + ranks->rank * own->bytes, from + own->first, own->bytes);
     end_messages(ranks, &all);
 }
 

@@ -35,9 +35,12 @@ struct ranks;
 /* What carries the messages. Messages between two ranks arrive in the order in which they are sent.
  */
 struct ranks_ops {
-    /* Returns when all messages are sent and received. Called by one thread at a time. */
+    /* Sends and receives the messages; none of them is from or for this rank. Called by one thread
+     * at a time. MPI returns when all of them are there. NCCL queues the transfer on a stream. */
     void (*transfer)(struct ranks *ranks, const struct ranks_message *sends, uint32_t send_count,
                      const struct ranks_message *receives, uint32_t receive_count);
+    /* Copies what a rank has for itself, in the order of transfers. */
+    void (*copy)(struct ranks *ranks, void *to, const void *from, uint64_t bytes);
     /* Ends all ranks with the status; does not return. Any thread may call it. */
     void (*fail)(struct ranks *ranks, int status);
     /* Waits for all ranks and frees. */

@@ -4,21 +4,38 @@
 
 /* ---- gradients and parameters ---- */
 
-/* Elements that a rank receives from each other rank at once. */
-enum { PIECE = 1 << 16 };
+/* Elements that a rank receives from each other rank at once, on the host. */
+enum { HOST_PIECE = 1 << 16 };
 
 struct reduction {
     struct ranks *ranks;
     struct ranks_part *parts; /* [count] */
-    float *received;          /* [2][count][PIECE] */
+    struct reduction_place place;
+    void *own; /* the place's memory if it is the host's; NULL */
 };
 
-struct reduction *reduction_new(struct ranks *ranks)
+static void begin_on_host(struct reduction *reduction)
+{
+    size_t received = 2 * (size_t)reduction->ranks->count * HOST_PIECE * sizeof(float);
+    reduction->own = g_malloc(received + SHARD_BLOCKS * sizeof(double));
+    reduction->place = (struct reduction_place){
+        .piece = HOST_PIECE,
+        .received = reduction->own,
+        .blocks = (double *)(void *)((uint8_t *)reduction->own + received),
+        .add = reduction_add_on_host,
+        .clear = reduction_clear_on_host,
+    };
+}
+
+struct reduction *reduction_new(struct ranks *ranks, const struct reduction_place *place)
 {
     struct reduction *reduction = g_new0(struct reduction, 1);
     reduction->ranks = ranks;
     reduction->parts = g_new(struct ranks_part, ranks->count);
-    reduction->received = g_new(float, 2 * (size_t)ranks->count * PIECE);
+    if (place)
+        reduction->place = *place;
+    else
+        begin_on_host(reduction);
     return reduction;
 }
 
@@ -27,7 +44,7 @@ void reduction_free(struct reduction *reduction)
     if (!reduction)
         return;
     g_free(reduction->parts);
-    g_free(reduction->received);
+    g_free(reduction->own);
     g_free(reduction);
 }
 
@@ -36,19 +53,31 @@ struct ranks *reduction_ranks(const struct reduction *reduction)
     return reduction->ranks;
 }
 
-void reduction_clear(uint64_t elements, float *gradient)
+double *reduction_blocks(const struct reduction *reduction)
 {
+    return reduction->place.blocks;
+}
+
+void reduction_clear(struct reduction *reduction, uint64_t elements, float *gradient)
+{
+    reduction->place.clear(reduction->place.context, elements, gradient);
+}
+
+void reduction_clear_on_host(const void *context, uint64_t elements, float *gradient)
+{
+    (void)context;
     for (uint64_t i = 0; i < elements; i++)
         gradient[i] = -0.0f;
 }
 
-/* Sets the parts to the elements [first, first + PIECE) of every rank's shard. */
+/* Sets the parts to the elements [first, first + piece) of every rank's shard. */
 static void cut_piece(struct reduction *reduction, uint64_t elements, uint64_t first)
 {
     uint32_t count = reduction->ranks->count;
     for (uint32_t r = 0; r < count; r++) {
         struct shard shard = shard_of(elements, count, r);
-        uint64_t begin = MIN(first, shard.count), end = MIN(first + PIECE, shard.count);
+        uint64_t begin = MIN(first, shard.count);
+        uint64_t end = MIN(first + reduction->place.piece, shard.count);
         reduction->parts[r] = (struct ranks_part){(shard.first + begin) * sizeof(float),
                                                   (end - begin) * sizeof(float)};
     }
@@ -67,30 +96,44 @@ static void add(uint64_t count, const float *restrict gradient, float *restrict 
         sum[i] += gradient[i];
 }
 
-static void add_piece(const struct reduction *reduction, const struct reduction_sum *of,
-                      uint64_t first, uint64_t count)
+void reduction_add_on_host(const void *context, const struct reduction_piece *piece)
 {
-    for (uint32_t r = 0; r < reduction->ranks->count; r++)
-        for (int part = 0; part < 2 && of->gradients[part]; part++) {
-            const float *from = reduction->received +
-                                ((size_t)part * reduction->ranks->count * PIECE) + r * count;
-            if (r == 0 && part == 0 && !of->accumulate)
-                begin_sum(of->rows, count, from, of->sum + first);
+    (void)context;
+    for (uint32_t r = 0; r < piece->ranks; r++)
+        for (int part = 0; part < 2 && piece->received[part]; part++) {
+            const float *from = piece->received[part] + r * piece->elements;
+            if (r == 0 && part == 0 && !piece->accumulate)
+                begin_sum(piece->rows, piece->elements, from, piece->sum);
             else
-                add(count, from, of->sum + first);
+                add(piece->elements, from, piece->sum);
         }
+}
+
+/* Receives the cut piece of all ranks, and adds it to the sum from element `first` of the shard. */
+static void add_piece(struct reduction *reduction, const struct reduction_sum *of, uint64_t first)
+{
+    const struct reduction_place *place = &reduction->place;
+    struct ranks *ranks = reduction->ranks;
+    struct reduction_piece piece = {.ranks = ranks->count,
+                                    .elements = reduction->parts[ranks->rank].bytes / sizeof(float),
+                                    .accumulate = of->accumulate,
+                                    .rows = of->rows,
+                                    .sum = of->sum + first};
+    for (int part = 0; part < 2 && of->gradients[part]; part++) {
+        float *received = place->received + (size_t)part * ranks->count * place->piece;
+        ranks_exchange(ranks, reduction->parts, of->gradients[part], received);
+        piece.received[part] = received;
+    }
+    if (piece.elements)
+        place->add(place->context, &piece);
 }
 
 void reduction_add(struct reduction *reduction, const struct reduction_sum *of)
 {
-    struct ranks *ranks = reduction->ranks;
-    uint64_t room = shard_room(of->elements, ranks->count);
-    for (uint64_t first = 0; first < room; first += PIECE) {
+    uint64_t room = shard_room(of->elements, reduction->ranks->count);
+    for (uint64_t first = 0; first < room; first += reduction->place.piece) {
         cut_piece(reduction, of->elements, first);
-        for (int part = 0; part < 2 && of->gradients[part]; part++)
-            ranks_exchange(ranks, reduction->parts, of->gradients[part],
-                           reduction->received + (size_t)part * ranks->count * PIECE);
-        add_piece(reduction, of, first, reduction->parts[ranks->rank].bytes / sizeof(float));
+        add_piece(reduction, of, first);
     }
 }
 
@@ -124,17 +167,17 @@ void shards_gather(struct ranks *ranks, const struct shard_whole *wholes, uint32
                          (const struct ranks_message *)(const void *)receives->data, receives->len);
 }
 
-void reduction_gather_blocks(struct reduction *reduction, uint64_t elements, double *sums)
+void reduction_gather_blocks(struct reduction *reduction, uint64_t elements)
 {
     uint32_t count = reduction->ranks->count;
     uint64_t block = shard_block(elements);
     for (uint32_t r = 0; r < count; r++) {
         struct shard shard = shard_of(elements, count, r);
         uint64_t blocks = (shard.count + block - 1) / block;
-        reduction->parts[r] = (struct ranks_part){blocks ? shard.first / block * sizeof *sums : 0,
-                                                  blocks * sizeof *sums};
+        reduction->parts[r] = (struct ranks_part){blocks ? shard.first / block * sizeof(double) : 0,
+                                                  blocks * sizeof(double)};
     }
-    ranks_gather(reduction->ranks, reduction->parts, sums);
+    ranks_gather(reduction->ranks, reduction->parts, reduction->place.blocks);
 }
 
 /* ---- reading ---- */

@@ -4,6 +4,7 @@
 #define PSTAR_ENGINE_SHARDS_H
 
 #include "engine/ranks.h"
+#include "engine/reduction_place.h"
 #include "traces/shard.h"
 #include "traces/trace.h"
 
@@ -11,8 +12,9 @@
 
 struct reduction;
 
-/* `ranks` must outlive the result. */
-struct reduction *reduction_new(struct ranks *ranks);
+/* Sums gradients in a place, whose memory is the caller's, or in the host's memory if `place` is
+ * NULL. `ranks` must outlive the result. */
+struct reduction *reduction_new(struct ranks *ranks, const struct reduction_place *place);
 void reduction_free(struct reduction *reduction); /* NULL is allowed */
 
 /* The gradients of one tensor, of one micro-batch of each rank. */
@@ -30,7 +32,7 @@ struct reduction_sum {
 void reduction_add(struct reduction *reduction, const struct reduction_sum *sum);
 
 /* Fills a gradient with -0, which changes no number that it is added to. */
-void reduction_clear(uint64_t elements, float *gradient);
+void reduction_clear(struct reduction *reduction, uint64_t elements, float *gradient);
 
 /* A tensor, of which each rank has its shard in place. */
 struct shard_whole {
@@ -42,8 +44,10 @@ struct shard_whole {
 void shards_gather(struct ranks *ranks, const struct shard_whole *wholes, uint32_t count,
                    uint32_t element_bytes);
 
-/* Gives every rank the sums of all blocks, sums[SHARD_BLOCKS], of which each has its shard's. */
-void reduction_gather_blocks(struct reduction *reduction, uint64_t elements, double *sums);
+/* Returns the place's blocks, for the sums of squares of a gradient. */
+double *reduction_blocks(const struct reduction *reduction);
+/* Gives every rank the sums of all blocks, of which each has its shard's. */
+void reduction_gather_blocks(struct reduction *reduction, uint64_t elements);
 
 struct ranks *reduction_ranks(const struct reduction *reduction);
 

@@ -65,12 +65,18 @@ static void enter_host(void *self)
     cores_bind(&((struct cpu_device *)self)->cores.host);
 }
 
+static void run_operator(struct host_operators *operators, const struct operation *operation)
+{
+    host_operators_run(operators, operation);
+    host_operators_share_update(operators, operation);
+}
+
 static void run_on_host(void *self, const void *work, bool at_once)
 {
     const struct operation *operation = work;
     (void)at_once;
     if (operation->op)
-        host_operators_run(((struct cpu_device *)self)->host, operation);
+        run_operator(((struct cpu_device *)self)->host, operation);
 }
 
 /* The network's work: a reduction, or a gather. */
@@ -218,8 +224,9 @@ static mover_ticket cpu_gather(struct device *device, const struct device_gather
     size_t bytes = sizeof(struct exchange) + shards->count * sizeof *shards->shards;
     g_autofree struct exchange *gather = g_malloc(bytes);
     struct mover_after placed = *after;
-    *gather = (struct exchange){
-        .turn = shards->turn, .count = shards->count, .element_bytes = shards->element_bytes};
+    *gather = (struct exchange){.turn = ranks_issue(cpu->ranks),
+                                .count = shards->count,
+                                .element_bytes = shards->element_bytes};
     memcpy(gather->shards, shards->shards, shards->count * sizeof *shards->shards);
     for (uint32_t i = 0; i < shards->count; i++) {
         mover_ticket ticket = fetch_shard(cpu, &shards->shards[i], shards->element_bytes, after);
@@ -228,10 +235,20 @@ static mover_ticket cpu_gather(struct device *device, const struct device_gather
     return queues_put(cpu->queues, MOVER_NETWORK, gather, (uint32_t)bytes, &placed);
 }
 
+/* Returns the operation with a turn for its collectives. */
+static struct operation with_turn(const struct cpu_device *cpu, const struct operation *operation)
+{
+    struct operation issued = *operation;
+    if (cpu->ranks && operation_exchanges(operation))
+        issued.turn = ranks_issue(cpu->ranks);
+    return issued;
+}
+
 static mover_ticket cpu_reduce(struct device *device, const struct operation *operation,
                                const struct mover_after *after)
 {
-    const struct exchange exchange = {.reduces = true, .operation = *operation};
+    const struct exchange exchange = {.reduces = true,
+                                      .operation = with_turn(cpu_of(device), operation)};
     return queues_put(cpu_of(device)->queues, MOVER_NETWORK, &exchange, sizeof exchange, after);
 }
 
@@ -265,15 +282,17 @@ static mover_ticket cpu_compute(struct device *device, const struct operation *o
                                 const struct mover_after *after)
 {
     struct cpu_device *cpu = cpu_of(device);
+    const struct operation issued = with_turn(cpu, operation);
     cpu_wait(device, after);
-    host_operators_run(cpu->compute, operation);
+    run_operator(cpu->compute, &issued);
     return queues_complete(cpu->queues, MOVER_COMPUTE);
 }
 
 static mover_ticket cpu_compute_on_host(struct device *device, const struct operation *operation,
                                         const struct mover_after *after)
 {
-    return queues_put(cpu_of(device)->queues, MOVER_HOST, operation, sizeof *operation, after);
+    const struct operation issued = with_turn(cpu_of(device), operation);
+    return queues_put(cpu_of(device)->queues, MOVER_HOST, &issued, sizeof issued, after);
 }
 
 static mover_ticket clip_gradient(struct device *device, const double *squares, uint32_t count,
@@ -287,7 +306,7 @@ static mover_ticket clip_gradient(struct device *device, const double *squares, 
 static mover_ticket cpu_join_on_host(struct device *device, const struct mover_after *after)
 {
     static const struct operation nothing = {.op = NULL};
-    return cpu_compute_on_host(device, &nothing, after);
+    return queues_put(cpu_of(device)->queues, MOVER_HOST, &nothing, sizeof nothing, after);
 }
 
 static void cpu_drain(struct device *device)

@@ -374,22 +374,25 @@ double cpu_round_gradient(const struct cpu_context *cpu, uint64_t elements, cons
     return sum_of_blocks(cpu, cpu->simd->round_squares, arguments);
 }
 
-void cpu_block_squares(const void *context, uint64_t elements, uint64_t block,
+void cpu_block_squares(const void *context, uint64_t elements, uint64_t block, uint64_t first,
                        const float *gradient, double *sums)
 {
     const struct cpu_context *cpu = context;
+    for (int i = 0; i < KERNEL_SQUARES_BLOCKS; i++)
+        sums[i] = 0;
     struct simd_squares arguments = {.precision = MODEL_FP32,
                                      .elements = elements,
                                      .block = block,
                                      .values = gradient,
-                                     .sums = sums};
+                                     .sums = sums + first};
     if (elements)
         cpu_parallel(cpu, cpu->simd->squares, &arguments, (elements + block - 1) / block, 1);
 }
 
-double cpu_total_squares(double *sums)
+void cpu_total_squares(const void *context, double *sums, double *total)
 {
-    return pairwise_sum(KERNEL_SQUARES_BLOCKS, sums);
+    (void)context;
+    *total = pairwise_sum(KERNEL_SQUARES_BLOCKS, sums);
 }
 
 void cpu_clip(const void *context, uint32_t count, const double *squares, double clip,

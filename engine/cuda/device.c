@@ -2,17 +2,20 @@
  * host for the operators that the plan leaves there. */
 #include "engine/cuda/device.h"
 
+#include "engine/cuda/collectives.h"
 #include "engine/cuda/memory.h"
 #include "engine/cuda/operators.h"
 #include "engine/cuda/streams.h"
 #include "engine/host/cores.h"
 #include "engine/host/host_operators.h"
 #include "engine/host/queues.h"
+#include "engine/shards.h"
 
 #include <string.h>
 
 struct cuda_device {
     struct device device;
+    int ordinal; /* of the GPU, among the host's */
     struct cuda_failure failure;
     struct cuda_memory memory;
     struct cuda_streams *streams;
@@ -25,6 +28,10 @@ struct cuda_device {
     GPtrArray *scalars; /* of pinned double arrays */
     GArray *loaded;     /* of struct kernel_key */
     struct device_traffic traffic;
+    /* Several ranks; NULL with one. */
+    struct ranks *ranks;
+    struct cuda_collectives *collectives;
+    struct ranks *on_compute, *on_network; /* on the streams */
 };
 
 /* Identifies the kernels that an operator calls within one run. */
@@ -44,7 +51,8 @@ static struct cuda_device *cuda_of(struct device *device)
 
 static void enter_host(void *self)
 {
-    CUDA_TRY(&((struct cuda_device *)self)->failure, cudaSetDevice(0));
+    struct cuda_device *cuda = self;
+    CUDA_TRY(&cuda->failure, cudaSetDevice(cuda->ordinal));
 }
 
 static void run_on_host(void *self, const void *work, bool at_once)
@@ -53,8 +61,10 @@ static void run_on_host(void *self, const void *work, bool at_once)
     const struct host_work *host = work;
     (void)at_once;
     cuda_streams_wait(cuda->streams, &host->after);
-    if (host->operation.op)
+    if (host->operation.op) {
         host_operators_run(cuda->host, &host->operation);
+        host_operators_share_update(cuda->host, &host->operation);
+    }
     cuda_streams_host_done(cuda->streams, ++cuda->host_done);
 }
 
@@ -68,17 +78,24 @@ static const char *why_none(cudaError_t failed)
     return cudaGetErrorString(failed);
 }
 
-/* A thread that waits for the GPU yields its core, because the host's operators use all cores. */
-static bool find_device(GError **error)
+/* Makes a GPU current, one for each rank of the host. A thread that waits for the GPU yields its
+ * core, because the host's operators use all cores. */
+static bool find_device(const struct ranks *ranks, GError **error)
 {
-    int count = 0;
+    int count = 0, ordinal = ranks ? (int)ranks->node_rank : 0;
     cudaError_t failed = cudaGetDeviceCount(&count);
+    if (failed == cudaSuccess && count > 0 && ordinal >= count) {
+        g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_NONE_HERE,
+                    "%u ranks on this host need a GPU each, and it has %d", ranks->node_count,
+                    count);
+        return false;
+    }
     if (failed == cudaSuccess && count > 0)
-        failed = cudaSetDeviceFlags(cudaDeviceScheduleYield);
-    if (failed == cudaSuccess && count > 0)
-        failed = cudaSetDevice(0);
+        failed = cudaInitDevice(ordinal, cudaDeviceScheduleYield, cudaInitDeviceFlagsAreValid);
     else if (failed == cudaSuccess)
         failed = cudaErrorNoDevice;
+    if (failed == cudaSuccess)
+        failed = cudaSetDevice(ordinal);
     if (failed == cudaSuccess)
         return true;
     g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_NONE_HERE, "no CUDA device: %s",
@@ -89,7 +106,7 @@ static bool find_device(GError **error)
 static char *describe(struct device_capacity *capacity, GError **error)
 {
     struct cudaDeviceProp properties;
-    if (!find_device(error))
+    if (!find_device(NULL, error))
         return NULL;
     cudaError_t failed = cudaGetDeviceProperties(&properties, 0);
     if (failed != cudaSuccess) {
@@ -114,6 +131,7 @@ static void cuda_close(struct device *device)
     if (cuda->streams)
         cuda_streams_free(cuda->streams);
     g_clear_pointer(&cuda->compute, cuda_operators_free);
+    cuda_collectives_close(cuda->collectives);
     host_operators_free(cuda->host);
     nodes_free(cuda->nodes);
     cuda_staging_close(&cuda->staging);
@@ -133,12 +151,27 @@ static bool open_queues(struct cuda_device *cuda, GError **error)
     return false;
 }
 
+static bool open_ranks(struct cuda_device *cuda, struct ranks *ranks, GError **error)
+{
+    cudaStream_t compute = cuda_streams_stream(cuda->streams, MOVER_COMPUTE);
+    cudaStream_t network = cuda_streams_stream(cuda->streams, MOVER_NETWORK);
+    cuda->ranks = ranks;
+    cuda->collectives = cuda_collectives_open(ranks, &cuda->failure, error);
+    if (!cuda->collectives)
+        return false;
+    cuda->on_compute = cuda_collectives_on(cuda->collectives, compute);
+    cuda->on_network = cuda_collectives_on(cuda->collectives, network);
+    host_operators_share(cuda->host, ranks);
+    return cuda_operators_share(cuda->compute, cuda->on_compute, cuda->on_network, network, error);
+}
+
 static struct device *cuda_open(const struct device_options *options, GError **error)
 {
-    if (!find_device(error))
+    if (!find_device(options->ranks, error))
         return NULL;
     struct cuda_device *cuda = g_new0(struct cuda_device, 1);
     cuda->device.ops = &device_cuda;
+    cuda->ordinal = options->ranks ? (int)options->ranks->node_rank : 0;
     cuda->scalars = g_ptr_array_new_with_free_func(free_pinned);
     cuda->loaded = g_array_new(FALSE, FALSE, sizeof(struct kernel_key));
     g_mutex_init(&cuda->failure.lock);
@@ -156,10 +189,16 @@ static struct device *cuda_open(const struct device_options *options, GError **e
     uint32_t threads = options->threads ? options->threads : g_get_num_processors();
     cuda->host = host_operators_new(threads, cuda->memory.host, cuda->nodes);
     cuda->queues = queues_new();
-    if (queues_start(cuda->queues, MOVER_HOST, run_on_host, enter_host, cuda, error))
+    if ((!options->ranks || open_ranks(cuda, options->ranks, error)) &&
+        queues_start(cuda->queues, MOVER_HOST, run_on_host, enter_host, cuda, error))
         return &cuda->device;
     cuda_close(&cuda->device);
     return NULL;
+}
+
+static bool cuda_join(struct device *device, GError **error)
+{
+    return cuda_collectives_join(cuda_of(device)->collectives, error);
 }
 
 static mover_ticket cuda_copy(struct device *device, enum mover_queue queue,
@@ -225,8 +264,69 @@ static mover_ticket cuda_compute(struct device *device, const struct operation *
     before_loading(cuda,
                    (struct kernel_key){op->kind, op->inputs, op->outputs, operation->training});
     cuda_streams_begin(cuda->streams, MOVER_COMPUTE, after);
-    CUDA_TRY(&cuda->failure, cuda_operators_run(cuda->compute, operation));
+    struct operation issued = *operation;
+    if (cuda->ranks && operation_exchanges(operation))
+        issued.turn = ranks_issue(cuda->on_compute);
+    CUDA_TRY(&cuda->failure, cuda_operators_run(cuda->compute, &issued));
+    cuda_operators_share_update(cuda->compute, &issued);
     return cuda_streams_end(cuda->streams, MOVER_COMPUTE);
+}
+
+static mover_ticket cuda_reduce(struct device *device, const struct operation *operation,
+                                const struct mover_after *after)
+{
+    struct cuda_device *cuda = cuda_of(device);
+    struct operation issued = *operation;
+    issued.turn = ranks_issue(cuda->on_network);
+    before_loading(cuda, (struct kernel_key){.kind = MODEL_REDUCE});
+    cuda_streams_begin(cuda->streams, MOVER_NETWORK, after);
+    CUDA_TRY(&cuda->failure, cuda_operators_reduce(cuda->compute, &issued));
+    return cuda_streams_end(cuda->streams, MOVER_NETWORK);
+}
+
+/* Queues the copy of this rank's shard on the host to its place in the whole tensor. */
+static mover_ticket fetch_shard(struct cuda_device *cuda, const struct device_shard *shard,
+                                uint32_t element_bytes, const struct mover_after *after)
+{
+    struct shard own = shard_of(shard->elements, cuda->ranks->count, cuda->ranks->rank);
+    uint64_t to = shard->whole_address + own.first * element_bytes;
+    if (shard->on_device || !own.count)
+        return 0;
+    return cuda_copy(&cuda->device, MOVER_H2D, to, shard->shard_address, own.count * element_bytes,
+                     after);
+}
+
+/* Copies a shard that is on the device to its place, in the network's stream. */
+static void place_shard(struct cuda_device *cuda, const struct device_shard *shard,
+                        uint32_t element_bytes)
+{
+    struct shard own = shard_of(shard->elements, cuda->ranks->count, cuda->ranks->rank);
+    uint8_t *whole = cuda->memory.arena + shard->whole_address;
+    if (shard->on_device)
+        cuda->on_network->ops->copy(cuda->on_network, whole + own.first * element_bytes,
+                                    cuda->memory.arena + shard->shard_address,
+                                    own.count * element_bytes);
+}
+
+static mover_ticket cuda_gather(struct device *device, const struct device_gather *gather,
+                                const struct mover_after *after)
+{
+    struct cuda_device *cuda = cuda_of(device);
+    g_autofree struct shard_whole *wholes = g_new(struct shard_whole, gather->count);
+    struct mover_after placed = *after;
+    before_loading(cuda, (struct kernel_key){.kind = MODEL_KINDS + 1}); /* no operator */
+    for (uint32_t i = 0; i < gather->count; i++) {
+        const struct device_shard *shard = &gather->shards[i];
+        mover_ticket ticket = fetch_shard(cuda, shard, gather->element_bytes, after);
+        placed.queue[MOVER_H2D] = MAX(placed.queue[MOVER_H2D], ticket);
+        wholes[i] = (struct shard_whole){shard->elements,
+                                         cuda->memory.arena + shard->whole_address};
+    }
+    cuda_streams_begin(cuda->streams, MOVER_NETWORK, &placed);
+    for (uint32_t i = 0; i < gather->count; i++)
+        place_shard(cuda, &gather->shards[i], gather->element_bytes);
+    shards_gather(cuda->on_network, wholes, gather->count, gather->element_bytes);
+    return cuda_streams_end(cuda->streams, MOVER_NETWORK);
 }
 
 static mover_ticket cuda_clip_gradient(struct device *device, const double *squares, uint32_t count,
@@ -251,7 +351,10 @@ static mover_ticket put_on_host(struct device *device, struct host_work *work,
 static mover_ticket cuda_compute_on_host(struct device *device, const struct operation *operation,
                                          const struct mover_after *after)
 {
+    struct cuda_device *cuda = cuda_of(device);
     struct host_work work = {.operation = *operation};
+    if (cuda->ranks && operation_exchanges(operation))
+        work.operation.turn = ranks_issue(cuda->ranks);
     return put_on_host(device, &work, after);
 }
 
@@ -345,11 +448,14 @@ const struct device_ops device_cuda = {
     .supports = cuda_operators_support,
     .describe = describe,
     .open = cuda_open,
+    .join = cuda_join,
     .close = cuda_close,
     .copy = cuda_copy,
+    .gather = cuda_gather,
     .move = cuda_move,
     .send = cuda_send,
     .compute = cuda_compute,
+    .reduce = cuda_reduce,
     .compute_on_host = cuda_compute_on_host,
     .clip = cuda_clip_gradient,
     .join_on_host = cuda_join_on_host,

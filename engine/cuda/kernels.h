@@ -106,6 +106,9 @@ kernel_loss_backward cuda_loss_backward;
 /* ---- gradients and their use ---- */
 
 kernel_sum_squares cuda_sum_squares;
+/* 4 bytes an element. */
+kernel_block_squares cuda_block_squares;
+kernel_total_squares cuda_total_squares;
 /* Stores the result in the context's scale too, where cuda_adamw reads it. */
 kernel_clip cuda_clip;
 /* 28 bytes an element in fp32, 28 in bf16 with the gradient in the parameter, 32 with a gradient of

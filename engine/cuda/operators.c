@@ -1,6 +1,7 @@
 #include "engine/cuda/operators.h"
 
 #include "engine/cuda/kernels.h"
+#include "engine/cuda/reduction.h"
 #include "engine/device.h"
 #include "engine/operators.h"
 
@@ -11,10 +12,17 @@ enum {
     SCALE_BYTES = 256
 };
 
+/* Elements that a rank receives from each other rank at once. */
+enum { PIECE = 256 << 10 };
+
 struct cuda_operators {
     uint8_t *own; /* workspace, scratch, counter, scale */
     struct cuda_context cuda;
     struct operators operators;
+    /* Several ranks: reductions, on a stream of their own. */
+    uint8_t *received; /* and the blocks' sums behind it */
+    struct cuda_context network;
+    struct operators reductions;
 };
 
 static const struct kernels cuda_kernels = {
@@ -43,6 +51,8 @@ static const struct kernels cuda_kernels = {
     .loss = cuda_loss,
     .loss_backward = cuda_loss_backward,
     .sum_squares = cuda_sum_squares,
+    .block_squares = cuda_block_squares,
+    .total_squares = cuda_total_squares,
     .clip = cuda_clip,
     .adamw = cuda_adamw,
 };
@@ -67,8 +77,9 @@ bool cuda_operators_support(const struct model_config *config, GError **error)
 static bool take_memory(struct cuda_operators *operators, cudaStream_t stream)
 {
     void *own;
-    int multiprocessors;
-    if (cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0) !=
+    int device, multiprocessors;
+    if (cudaGetDevice(&device) != cudaSuccess ||
+        cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device) !=
             cudaSuccess ||
         cudaMalloc(&own, WORKSPACE_BYTES + SCRATCH_BYTES + COUNTER_BYTES + SCALE_BYTES) !=
             cudaSuccess)
@@ -108,6 +119,9 @@ void cuda_operators_free(struct cuda_operators *operators)
     if (!operators)
         return;
     cuda_products_free(operators->cuda.products);
+    reduction_free(operators->operators.reduction);
+    reduction_free(operators->reductions.reduction);
+    cudaFree(operators->received);
     cudaFree(operators->own);
     g_free(operators);
 }
@@ -125,4 +139,48 @@ cudaError_t cuda_operators_clip(struct cuda_operators *operators, const double *
 {
     cuda_clip(&operators->cuda, count, squares, clip, scale);
     return cudaGetLastError();
+}
+
+/* ---- several ranks ---- */
+
+bool cuda_operators_share(struct cuda_operators *operators, struct ranks *ranks,
+                          struct ranks *on_network, cudaStream_t network, GError **error)
+{
+    uint64_t bytes = 2 * (uint64_t)ranks->count * PIECE * sizeof(float);
+    if (cudaMalloc((void **)&operators->received, bytes + SHARD_BLOCKS * sizeof(double)) !=
+        cudaSuccess) {
+        g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY,
+                    "cannot allocate %" G_GUINT64_FORMAT
+                    " MiB of device memory for what %u ranks send",
+                    bytes >> 20, ranks->count);
+        return false;
+    }
+    struct reduction_place place = {
+        .context = &operators->cuda, .add = cuda_reduction_add, .clear = cuda_reduction_clear};
+    operators->operators.reduction = reduction_new(ranks, &place);
+    operators->network = (struct cuda_context){.stream = network};
+    place.context = &operators->network;
+    place.piece = PIECE;
+    place.received = (float *)(void *)operators->received;
+    place.blocks = (double *)(void *)(operators->received + bytes);
+    operators->reductions = (struct operators){
+        .kernels = &cuda_kernels,
+        .context = &operators->network,
+        .reduction = reduction_new(on_network, &place),
+        .memory = operators->operators.memory,
+    };
+    return true;
+}
+
+cudaError_t cuda_operators_reduce(struct cuda_operators *operators,
+                                  const struct operation *operation)
+{
+    operators_run(&operators->reductions, operation);
+    return cudaGetLastError();
+}
+
+void cuda_operators_share_update(struct cuda_operators *operators,
+                                 const struct operation *operation)
+{
+    operators_share_update(&operators->operators, operation);
 }

@@ -4,6 +4,7 @@
 #define PSTAR_ENGINE_CUDA_OPERATORS_H
 
 #include "engine/operation.h"
+#include "engine/ranks.h"
 #include <cuda_runtime_api.h>
 
 #ifdef __cplusplus
@@ -31,6 +32,20 @@ cudaError_t cuda_operators_run(struct cuda_operators *operators, const struct op
  * last one queued. `squares` and `scale` are memory that the device reads and writes. */
 cudaError_t cuda_operators_clip(struct cuda_operators *operators, const double *squares,
                                 uint32_t count, double clip, double *scale);
+
+/* ---- several ranks ---- */
+
+/* Lets updates and reductions exchange with other ranks: updates on the operators' stream, where
+ * `ranks` transfer, and reductions on the stream `network`, where `on_network` do. Both outlive the
+ * operators. Takes what received gradients need: 2 MiB a rank. Fails with DEVICE_ERROR_MEMORY. */
+bool cuda_operators_share(struct cuda_operators *operators, struct ranks *ranks,
+                          struct ranks *on_network, cudaStream_t network, GError **error);
+/* Queues a reduction (MODEL_REDUCE) on the stream `network`. */
+cudaError_t cuda_operators_reduce(struct cuda_operators *operators,
+                                  const struct operation *operation);
+/* Queues, behind an update, what operators_share_update (engine/operators.h) does. */
+void cuda_operators_share_update(struct cuda_operators *operators,
+                                 const struct operation *operation);
 
 /* ---- matrix products by cuBLASLt, for engine/cuda/operators.c ---- */
 

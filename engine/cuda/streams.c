@@ -8,11 +8,15 @@
 
 bool cuda_failure_note(struct cuda_failure *failure, cudaError_t error, const char *call)
 {
-    if (error == cudaSuccess)
-        return true;
+    return error == cudaSuccess ||
+           cuda_failure_note_reason(failure, cudaGetErrorString(error), call);
+}
+
+bool cuda_failure_note_reason(struct cuda_failure *failure, const char *reason, const char *call)
+{
     g_mutex_lock(&failure->lock);
-    if (failure->error == cudaSuccess) {
-        failure->error = error;
+    if (!failure->reason) {
+        failure->reason = reason;
         failure->call = call;
     }
     g_mutex_unlock(&failure->lock);
@@ -22,13 +26,13 @@ bool cuda_failure_note(struct cuda_failure *failure, cudaError_t error, const ch
 bool cuda_failure_check(struct cuda_failure *failure, enum device_error code, GError **error)
 {
     g_mutex_lock(&failure->lock);
-    cudaError_t found = failure->error;
+    const char *reason = failure->reason;
     const char *call = failure->call;
     g_mutex_unlock(&failure->lock);
-    if (found == cudaSuccess)
+    if (!reason)
         return true;
-    g_set_error(error, DEVICE_ERROR, code, "CUDA: %s (%.*s)", cudaGetErrorString(found),
-                (int)strcspn(call, "("), call);
+    g_set_error(error, DEVICE_ERROR, code, "CUDA: %s (%.*s)", reason, (int)strcspn(call, "("),
+                call);
     return false;
 }
 

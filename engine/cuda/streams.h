@@ -15,7 +15,7 @@
  * call comes next, so later errors say nothing new. */
 struct cuda_failure {
     GMutex lock;
-    cudaError_t error; /* cudaSuccess for none */
+    const char *reason; /* static text; NULL for none */
     const char *call;
 };
 
@@ -25,6 +25,9 @@ bool cuda_failure_note(struct cuda_failure *failure, cudaError_t error, const ch
 
 /* Sets *error from the first failure. Returns false if there is one. */
 bool cuda_failure_check(struct cuda_failure *failure, enum device_error code, GError **error);
+
+/* Notes why a call of another library failed, in static text. Returns false. */
+bool cuda_failure_note_reason(struct cuda_failure *failure, const char *reason, const char *call);
 
 #define CUDA_TRY(failure, call) cuda_failure_note(failure, call, #call)
 

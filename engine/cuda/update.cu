@@ -90,6 +90,55 @@ void cuda_sum_squares(const void *context, enum model_precision precision, uint6
     BY_PRECISION(precision, squares_launch, cuda, elements, gradient, sum);
 }
 
+/* ---- the same in two parts, with those of several ranks between them ---- */
+
+struct block_squares {
+    uint64_t first, blocks; /* of the shard */
+    struct squares<float> of;
+};
+
+__global__ static void __launch_bounds__(SQUARES_THREADS, TOGETHER)
+    block_squares_kernel(struct block_squares a)
+{
+    uint64_t w = (uint64_t)blockIdx.x * WARPS + threadIdx.x / WARP;
+    bool held = w >= a.first && w < a.first + a.blocks;
+    double squares = held ? warp_squares(a.of, w - a.first) : 0;
+    if (threadIdx.x % WARP == 0)
+        a.of.parts[w] = squares;
+}
+
+void cuda_block_squares(const void *context, uint64_t elements, uint64_t block, uint64_t first,
+                        const float *gradient, double *sums)
+{
+    struct block_squares arguments = {
+        first, (elements + block - 1) / block, {elements, block, gradient, sums, NULL, NULL}};
+    static_assert(SQUARES_BLOCKS % WARPS == 0, "every warp has a sum");
+    launch(block_squares_kernel, SQUARES_BLOCKS / WARPS, SQUARES_THREADS, 0,
+           cuda_context_of(context)->stream, arguments);
+}
+
+struct total_squares {
+    const double *sums;
+    double *total;
+};
+
+__global__ static void __launch_bounds__(SQUARES_THREADS)
+    total_squares_kernel(struct total_squares a)
+{
+    struct squares_shared *shared = (struct squares_shared *)shared_memory();
+    double sum = pairwise_sum(SQUARES_THREADS, SQUARES_BLOCKS, shared->sums,
+                              [&](uint64_t i) { return a.sums[i]; });
+    if (threadIdx.x == 0)
+        *a.total = sum;
+}
+
+void cuda_total_squares(const void *context, double *sums, double *total)
+{
+    struct total_squares arguments = {sums, total};
+    launch(total_squares_kernel, 1, SQUARES_THREADS, sizeof(struct squares_shared),
+           cuda_context_of(context)->stream, arguments);
+}
+
 /* ---- clipping ---- */
 
 enum { CLIP_THREADS = 512 };

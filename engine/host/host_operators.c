@@ -24,7 +24,7 @@ struct host_operators *host_operators_new(unsigned threads, uint8_t *memory,
 
 void host_operators_share(struct host_operators *host, struct ranks *ranks)
 {
-    host->operators.reduction = reduction_new(ranks);
+    host->operators.reduction = reduction_new(ranks, NULL);
 }
 
 void host_operators_free(struct host_operators *host)
@@ -40,4 +40,9 @@ void host_operators_free(struct host_operators *host)
 void host_operators_run(struct host_operators *host, const struct operation *operation)
 {
     operators_run(&host->operators, operation);
+}
+
+void host_operators_share_update(struct host_operators *host, const struct operation *operation)
+{
+    operators_share_update(&host->operators, operation);
 }

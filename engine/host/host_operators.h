@@ -20,5 +20,8 @@ void host_operators_share(struct host_operators *operators, struct ranks *ranks)
 void host_operators_free(struct host_operators *operators);
 
 void host_operators_run(struct host_operators *operators, const struct operation *operation);
+/* Behind an update: operators_share_update (engine/operators.h). */
+void host_operators_share_update(struct host_operators *operators,
+                                 const struct operation *operation);
 
 #endif

@@ -111,9 +111,20 @@ static bool measure_all(const struct probe_request *request, struct platform *pl
     return ok;
 }
 
+/* Exchanges are measured in the host's memory. */
+static bool can_measure_ranks(const struct probe_request *request, GError **error)
+{
+    if (!request->ranks || request->device == &device_cpu)
+        return true;
+    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                "--device %s: is measured by one rank only; several ranks need --device cpu",
+                request->device->name);
+    return false;
+}
+
 static struct platform *begin(const struct probe_request *request, GError **error)
 {
-    if (!devices_check_ranks(request->device, request->ranks, error) ||
+    if (!can_measure_ranks(request, error) ||
         (is_first(request) && !output_file_has_place(request->path, error)))
         return NULL;
     return describe(request->device, error);

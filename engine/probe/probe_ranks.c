@@ -148,7 +148,7 @@ static void add_exchange(struct platform_level *level, const struct collective *
 static void measure_level(struct ranks *ranks, struct platform_level *level)
 {
     struct collective c = {.ranks = ranks,
-                           .reduction = reduction_new(ranks),
+                           .reduction = reduction_new(ranks, NULL),
                            .whole = g_new0(float, MOST_ELEMENTS),
                            .sum = g_new0(float, MOST_ELEMENTS)};
     for (int kind = 0; kind < PLATFORM_COLLECTIVES; kind++) {

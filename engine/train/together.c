@@ -1,6 +1,5 @@
 #include "engine/train/together.h"
 
-#include "engine/devices.h"
 #include "models/rank_traffic.h"
 
 /* ---- beginning ---- */
@@ -12,8 +11,7 @@ static bool is_first(const struct run_options *options)
 
 static bool complete(struct run_options *options, GError **error)
 {
-    if (!devices_check_ranks(options->device, options->ranks, error) ||
-        !run_options_complete(options, error))
+    if (!run_options_complete(options, error))
         return false;
     if (options->ranks && options->host_budget != RUN_UNLIMITED)
         options->host_budget /= options->ranks->node_count;

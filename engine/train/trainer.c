@@ -198,7 +198,6 @@ static bool training_open(struct training *training, const struct run_options *o
     safetensors_close(weights);
     if (!opened)
         return false;
-    engine_start(training->engine);
     training->tokens = g_new(uint32_t,
                              2 * rows(training) * model_rank_micro_batches(job_of(training)));
     return true;
@@ -632,6 +631,16 @@ static bool agree_to_train(const struct training *training, const struct trainer
     return agree(training->options, description, watch, end, error);
 }
 
+/* Ranks exchange parameters here, so all of them must be well. One that cannot be connected leaves
+ * others waiting for it, so it ends them. */
+static void start(struct training *training)
+{
+    g_autoptr(GError) error = NULL;
+    if (!engine_join(training->engine, &error))
+        ranks_fail(training->options->ranks, error->message);
+    engine_start(training->engine);
+}
+
 static bool open_outputs(struct loop *loop, GError **error)
 {
     const struct run_options *options = loop->training->options;
@@ -653,6 +662,7 @@ static bool open_and_train(const struct run_options *options, const struct run_p
     training_open(&training, options, run, watch, error);
     bool ok = agree_to_train(&training, watch, end, error);
     if (ok) {
+        start(&training);
         open_outputs(&loop, error);
         ok = agree(options, "", watch, end, error);
     }

@@ -1,6 +1,8 @@
 /* The loss, and what becomes of gradients. All have the CPU's bits except the loss, whose sums run
  * in another order. */
+#include "engine/cuda/reduction.h"
 #include "tests/engine/kernels/fixture.h"
+#include "traces/shard.h"
 #include "twins.h"
 #include <math.h>
 
@@ -79,6 +81,63 @@ static void squares(enum model_precision precision)
         cuda_sum_squares(&t.cuda, precision, lengths[i], gradient->cuda, &cuda);
         g_assert_true(cuda == cpu);
         twins_assert_same(&t, "sum of squares");
+        twins_free(&t);
+    }
+}
+
+/* Sums over four ranks, with one part or two, from the start or on top of a sum. */
+static void check_reduction(uint64_t elements, bool two, bool accumulate, bool rows)
+{
+    enum { RANKS = 4 };
+    struct twins t = twins_new();
+    struct twin *first = twin_random(&t, "first", MODEL_FP32, RANKS * elements, 1);
+    struct twin *second = twin_random(&t, "second", MODEL_FP32, RANKS * elements, 1);
+    struct twin *sum = twin_random(&t, "sum", MODEL_FP32, elements, 1);
+    struct reduction_piece piece = {.received = {first->cpu, two ? second->cpu : NULL},
+                                    .ranks = RANKS,
+                                    .elements = elements,
+                                    .accumulate = accumulate,
+                                    .rows = rows,
+                                    .sum = sum->cpu};
+    reduction_clear_on_host(NULL, elements / 2,
+                            first->cpu); /* -0 is no number that a sum changes */
+    cuda_reduction_clear(&t.cuda, elements / 2, first->cuda);
+    reduction_add_on_host(NULL, &piece);
+    piece.received[0] = first->cuda;
+    piece.received[1] = two ? second->cuda : NULL;
+    piece.sum = sum->cuda;
+    cuda_reduction_add(&t.cuda, &piece);
+    twins_assert_same(&t, "sum of ranks");
+    twins_free(&t);
+}
+
+static void reductions(void)
+{
+    for (unsigned i = 0; i < G_N_ELEMENTS(lengths); i++)
+        for (int kind = 0; kind < 8; kind++)
+            check_reduction(lengths[i], kind & 1, kind & 2, kind & 4);
+}
+
+/* The blocks of any shard are those of the whole gradient. */
+static void shares_of_squares(void)
+{
+    for (unsigned i = 0; i < G_N_ELEMENTS(lengths); i++) {
+        struct twins t = twins_new();
+        double whole = NAN, total = NAN;
+        uint64_t block = shard_block(lengths[i]);
+        struct shard shard = shard_of(lengths[i], 3, 1);
+        uint64_t first = shard.count ? shard.first / block : 0;
+        struct twin *gradient = twin_random(&t, "gradient", MODEL_FP32, lengths[i], 1);
+        struct twin *sums = twin_unset(&t, "sums", SHARD_BLOCKS * sizeof(double));
+        cpu_block_squares(t.cpu, shard.count, block, first, (float *)gradient->cpu + shard.first,
+                          sums->cpu);
+        cuda_block_squares(&t.cuda, shard.count, block, first,
+                           (float *)gradient->cuda + shard.first, sums->cuda);
+        twins_assert_same(&t, "squares of blocks");
+        cpu_sum_squares(t.cpu, MODEL_FP32, lengths[i], gradient->cpu, &whole);
+        cuda_block_squares(&t.cuda, lengths[i], block, 0, gradient->cuda, sums->cuda);
+        cuda_total_squares(&t.cuda, sums->cuda, &total);
+        g_assert_true(total == whole);
         twins_free(&t);
     }
 }
@@ -175,6 +234,8 @@ int main(int argc, char **argv)
     add_precision_test("/gradient/loss", losses);
     g_test_add_func("/gradient/loss/rows", many_rows);
     add_precision_test("/gradient/squares", squares);
+    g_test_add_func("/gradient/reduction", reductions);
+    g_test_add_func("/gradient/squares/shards", shares_of_squares);
     g_test_add_func("/gradient/clip", clips);
     g_test_add_func("/gradient/update", updates);
     return g_test_run();

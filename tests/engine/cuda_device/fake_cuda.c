@@ -66,7 +66,7 @@ void fake_maybe_wait(void)
 cudaError_t cudaGetDeviceCount(int *count)
 {
     cudaError_t error;
-    *count = fake_enter(&error) ? 1 : 0;
+    *count = fake_enter(&error) ? FAKE_CUDA_DEVICES : 0;
     return error;
 }
 
@@ -79,15 +79,22 @@ cudaError_t cudaDriverGetVersion(int *version)
 cudaError_t cudaSetDevice(int device)
 {
     cudaError_t error;
-    g_assert_cmpint(device, ==, 0);
+    g_assert_cmpint(device, <, FAKE_CUDA_DEVICES);
     fake_enter(&error);
     return error;
 }
 
-cudaError_t cudaSetDeviceFlags(unsigned int flags)
+cudaError_t cudaGetDevice(int *device)
+{
+    *device = 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaInitDevice(int device, unsigned int device_flags, unsigned int flags)
 {
     cudaError_t error;
-    (void)flags;
+    (void)device_flags, (void)flags;
+    g_assert_cmpint(device, <, FAKE_CUDA_DEVICES);
     fake_enter(&error);
     return error;
 }

@@ -29,6 +29,9 @@ void fake_cuda_stop(bool stopped);
 /* The most microseconds that a piece of work waits; the actual time is drawn. */
 void fake_cuda_delay(uint32_t microseconds);
 
+/* As many ranks as a host may have. All devices are alike; a process uses one. */
+#define FAKE_CUDA_DEVICES 4
+
 /* The device's memory, of which the context takes a part. Allocations are counted, not refused. */
 #define FAKE_CUDA_BYTES         ((uint64_t)1 << 30)
 #define FAKE_CUDA_CONTEXT_BYTES ((uint64_t)300 << 20)

@@ -4,13 +4,19 @@
 #include "engine/cpu/kernels.h"
 #include "engine/device.h"
 #include "engine/host/host_operators.h"
+#include "engine/operators.h"
 #include "fake_cuda.h"
 
 struct cuda_operators {
     struct host_operators *cpu;
+    uint8_t *arena;
     cudaStream_t stream;
     void *loaded;                 /* what libraries take at their first use */
     bool called[MODEL_KINDS + 1]; /* the last: clipping */
+    /* Several ranks. */
+    struct operators own; /* for operators_share_update only */
+    struct operators reductions;
+    float *received;
 };
 
 bool cuda_operators_support(const struct model_config *config, GError **error)
@@ -23,6 +29,7 @@ struct cuda_operators *cuda_operators_new(uint8_t *arena, cudaStream_t stream, G
     struct cuda_operators *operators = g_new0(struct cuda_operators, 1);
     (void)error;
     operators->cpu = host_operators_new(1, arena, NULL);
+    operators->arena = arena;
     operators->stream = stream;
     return operators;
 }
@@ -30,6 +37,9 @@ struct cuda_operators *cuda_operators_new(uint8_t *arena, cudaStream_t stream, G
 void cuda_operators_free(struct cuda_operators *operators)
 {
     cudaFree(operators->loaded);
+    reduction_free(operators->own.reduction);
+    reduction_free(operators->reductions.reduction);
+    cudaFree(operators->received);
     host_operators_free(operators->cpu);
     g_free(operators);
 }
@@ -83,4 +93,94 @@ cudaError_t cuda_operators_run(struct cuda_operators *operators, const struct op
     *launch = (struct launch){operators, *operation};
     launch->operation.tokens = NULL;
     return fake_cuda_launch(operators->stream, run, launch);
+}
+
+/* ---- several ranks: the calls of a reduction are queued on the network's stream, one by one ----
+ */
+
+enum { PIECE = 1000 }; /* so that small tensors take several */
+
+static void run_add(void *data)
+{
+    reduction_add_on_host(NULL, data);
+}
+
+static void queue_add(const void *stream, const struct reduction_piece *piece)
+{
+    fake_cuda_launch((cudaStream_t)stream, run_add, g_memdup2(piece, sizeof *piece));
+}
+
+struct squares {
+    uint64_t elements, block, first;
+    const float *gradient;
+    double *sums, *total;
+};
+
+static void run_blocks(void *data)
+{
+    const struct squares *a = data;
+    struct cpu_context *cpu = cpu_context_new(1);
+    cpu_block_squares(cpu, a->elements, a->block, a->first, a->gradient, a->sums);
+    cpu_context_free(cpu);
+}
+
+static void queue_blocks(const void *stream, uint64_t elements, uint64_t block, uint64_t first,
+                         const float *gradient, double *sums)
+{
+    const struct squares a = {elements, block, first, gradient, sums, NULL};
+    fake_cuda_launch((cudaStream_t)stream, run_blocks, g_memdup2(&a, sizeof a));
+}
+
+static void run_total(void *data)
+{
+    const struct squares *a = data;
+    cpu_total_squares(NULL, a->sums, a->total);
+}
+
+static void queue_total(const void *stream, double *sums, double *total)
+{
+    const struct squares a = {.sums = sums, .total = total};
+    fake_cuda_launch((cudaStream_t)stream, run_total, g_memdup2(&a, sizeof a));
+}
+
+static const struct kernels reduction_kernels = {.block_squares = queue_blocks,
+                                                 .total_squares = queue_total};
+
+bool cuda_operators_share(struct cuda_operators *operators, struct ranks *ranks,
+                          struct ranks *on_network, cudaStream_t network, GError **error)
+{
+    uint64_t received = 2 * (uint64_t)ranks->count * PIECE;
+    (void)error;
+    g_assert_true(cudaMalloc((void **)&operators->received,
+                             received * sizeof(float) + SHARD_BLOCKS * sizeof(double)) ==
+                  cudaSuccess);
+    const struct reduction_place place = {.context = network,
+                                          .piece = PIECE,
+                                          .received = operators->received,
+                                          .blocks = (double *)(operators->received + received),
+                                          .add = queue_add};
+    host_operators_share(operators->cpu, ranks);
+    operators->own = (struct operators){.memory = operators->arena,
+                                        .reduction = reduction_new(ranks, &place)};
+    operators->reductions = (struct operators){.kernels = &reduction_kernels,
+                                               .context = network,
+                                               .memory = operators->arena,
+                                               .reduction = reduction_new(on_network, &place)};
+    return true;
+}
+
+cudaError_t cuda_operators_reduce(struct cuda_operators *operators,
+                                  const struct operation *operation)
+{
+    if (!operators->called[MODEL_REDUCE])
+        fake_cuda_load();
+    operators->called[MODEL_REDUCE] = true;
+    operators_run(&operators->reductions, operation);
+    return cudaSuccess;
+}
+
+void cuda_operators_share_update(struct cuda_operators *operators,
+                                 const struct operation *operation)
+{
+    operators_share_update(&operators->own, operation);
 }

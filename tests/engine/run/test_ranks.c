@@ -10,6 +10,11 @@
 
 #define STEPS "--steps 3 "
 
+/* The same tests are built a second time, for the device that needs no GPU (../cuda_device). */
+#ifndef TEST_DEVICE
+#define TEST_DEVICE "cpu"
+#endif
+
 /* mpirun does not run for root unless asked twice; the tests run in containers as root. */
 static void allow_root(void)
 {
@@ -27,7 +32,8 @@ static bool can_run(void)
 
 static char **command_of(uint32_t ranks, const char *options)
 {
-    g_auto(GStrv) program = run_folder_command(options);
+    g_autofree char *on_device = g_strconcat("--device " TEST_DEVICE " ", options, NULL);
+    g_auto(GStrv) program = run_folder_command(on_device);
     g_autofree char *count = g_strdup_printf("%u", ranks);
     const char *const launcher[] = {"mpirun", "-n", count, "--oversubscribe"};
     GStrvBuilder *builder = g_strv_builder_new();
@@ -141,11 +147,12 @@ static void test_bits(struct run_folder *folder, gconstpointer data)
         g_autofree char *placed = g_strconcat(job, placement, NULL);
         json_t *dry = look(folder, ranks, placed);
         json_int_t least = number_of(dry, "least_device_bytes");
-        json_int_t most = number_of(dry, "device_bytes");
+        json_int_t most = number_of(dry, "device_bytes"), held = number_of(dry, "library_bytes");
         g_autofree char *one = g_strconcat(job, "--log one.jsonl --save one", NULL);
         g_autofree char *fitted = g_strdup_printf(
             "%s --device-memory %lld ", placed,
-            (long long)(least + (json_int_t)(g_test_rand_double() * (double)(most - least))));
+            (long long)(held + least +
+                        (json_int_t)(g_test_rand_double() * (double)(most - least))));
         g_autofree char *several = g_strconcat(fitted, "--log ranks.jsonl --save ranks", NULL);
         json_decref(dry);
         dry = look(folder, ranks, fitted);
@@ -175,6 +182,20 @@ static void test_many_ranks(struct run_folder *folder, gconstpointer data)
     must_run(folder, 7, several);
     run_folder_same_log(folder, "one.jsonl", "ranks.jsonl", "loss");
     check_same(folder, "ranks");
+}
+
+static bool on_gpus(void)
+{
+    return strcmp(TEST_DEVICE, "cuda") == 0;
+}
+
+/* A GPU trains one rank. */
+static void test_few_gpus(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *err = NULL;
+    g_assert_cmpint(run(folder, 5, STEPS "--micro-batches 5", NULL, &err), !=, 0);
+    run_folder_expect(err, "5 ranks on this host need a GPU each, and it has 4");
 }
 
 /* A checkpoint goes on with any number of ranks. */
@@ -370,12 +391,16 @@ int main(int argc, char **argv)
     }
     allow_root();
     add("/ranks/bits", NULL, test_bits);
-    add("/ranks/many", NULL, test_many_ranks);
+    if (on_gpus())
+        add("/ranks/few-gpus", NULL, test_few_gpus);
+    else
+        add("/ranks/many", NULL, test_many_ranks);
     add("/ranks/resume", NULL, test_resume);
     add("/ranks/forward", NULL, test_forward_passes);
     add("/ranks/plan", NULL, test_plan);
     add("/ranks/differences", NULL, test_differences);
-    add("/ranks/refusals", NULL, test_refusals);
+    if (!on_gpus()) /* budgets there include what the driver holds */
+        add("/ranks/refusals", NULL, test_refusals);
     add("/ranks/signal", NULL, test_signal);
     add("/ranks/killed", GINT_TO_POINTER(SIGKILL), test_loss_of_a_rank);
     add("/ranks/stopped", GINT_TO_POINTER(SIGSTOP), test_loss_of_a_rank);

@@ -1,0 +1,35 @@
+/* Where the gradients of several ranks are summed: the host's memory, or a GPU's. Kernels include
+ * this header, so it is C++ too. */
+#ifndef PSTAR_ENGINE_REDUCTION_PLACE_H
+#define PSTAR_ENGINE_REDUCTION_PLACE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Elements of every rank's gradient that are added at once. */
+struct reduction_piece {
+    const float *received[2]; /* [ranks, elements], by rank: the parts. The second may be NULL */
+    uint32_t ranks;
+    uint64_t elements;
+    bool accumulate, rows; /* as in struct reduction_sum (engine/shards.h) */
+    float *sum;            /* [elements] */
+};
+
+/* Where gradients are summed: the host's memory, or a device's. Functions may queue their work, in
+ * the order of the ranks' transfers. */
+struct reduction_place {
+    const void *context; /* of the functions */
+    uint32_t piece;      /* elements that a rank receives from each other rank at once */
+    float *received;     /* [2, ranks, piece]; NULL if nothing is summed */
+    double *blocks;      /* [SHARD_BLOCKS] */
+    void (*add)(const void *context, const struct reduction_piece *piece);
+    /* Fills a gradient with -0, which changes no number that it is added to. */
+    void (*clear)(const void *context, uint64_t elements, float *gradient);
+};
+
+/* Adds a piece as reduction_add does, on the calling thread. */
+void reduction_add_on_host(const void *context, const struct reduction_piece *piece);
+/* Fills with -0 on the calling thread. */
+void reduction_clear_on_host(const void *context, uint64_t elements, float *gradient);
+
+#endif
