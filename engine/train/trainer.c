@@ -1,291 +1,12 @@
 #include "engine/train/trainer.h"
 
 #include "engine/device.h"
-#include "engine/engine.h"
-#include "engine/train/checkpoint.h"
-#include "engine/train/data.h"
 #include "engine/train/pace.h"
 #include "engine/train/run_report.h"
-#include "engine/train/together.h"
+#include "engine/train/training.h"
 #include "traces/failure.h"
 
 #include <math.h>
-
-/* The state of a training run while it trains. */
-struct training {
-    const struct run_options *options;
-    const struct run_plan *run;
-    struct data *data, *eval; /* eval: NULL without --eval */
-    struct annotate *annotate;
-    struct engine *engine;
-    struct checkpoint_state state; /* state.step: steps done */
-    struct weights_hash weights;   /* several ranks: of weights and moments at the start */
-    uint32_t *tokens;              /* [the rank's micro-batches][2, N] */
-    GArray *text;                  /* uint32_t: the prompt, which the sample continues; or NULL */
-};
-
-/* ---- what a run holds ---- */
-
-enum training_error {
-    TRAINING_ERROR_DIVERGED,
-    TRAINING_ERROR_ELSEWHERE /* another rank says what went wrong */
-};
-#define TRAINING_ERROR training_error_quark()
-static G_DEFINE_QUARK(pstar_training_error, training_error)
-
-                          static const struct model_job *job_of(const struct training *training)
-{
-    return &training->run->iteration->job;
-}
-
-/* Returns whether this rank prints and writes: the first of several, or the only one. */
-static bool is_first(const struct run_options *options)
-{
-    return !options->ranks || options->ranks->rank == 0;
-}
-
-static size_t rows(const struct training *training)
-{
-    return (size_t)job_of(training)->choices.batch * job_of(training)->sequence;
-}
-
-/* ---- opening ---- */
-
-static struct data *open_data(const struct training *training, const char *path, double held_out,
-                              GError **error)
-{
-    const struct data_options options = {.vocabulary = training->run->config->vocabulary,
-                                         .sequence = job_of(training)->sequence,
-                                         .held_out = held_out,
-                                         .seed = training->options->seed,
-                                         .order = training->options->data_order,
-                                         .tokens = training->options->tokens,
-                                         .model = training->options->model};
-    return data_open(path, &options, error);
-}
-
-static struct checkpoint_state state_of(const struct training *training)
-{
-    const struct run_options *o = training->options;
-    const struct model_job *job = job_of(training);
-    return (struct checkpoint_state){
-        .seed = o->seed,
-        .precision = g_strdup(training->run->iteration->trace->precision),
-        .batch = job->choices.batch,
-        .sequence = job->sequence,
-        .micro_batches = job->choices.micro_batches,
-        .schedule = {.peak = o->learning_rate,
-                     .floor = o->least_learning_rate,
-                     .warm_up = o->warm_up_steps,
-                     .steps = o->schedule_steps},
-        .beta1 = o->beta1,
-        .beta2 = o->beta2,
-        .epsilon = o->epsilon,
-        .weight_decay = o->weight_decay,
-        .clip = o->clip,
-        .data_order = g_strdup(run_options_orders[o->data_order]),
-        .data_digest = data_digest(training->data),
-        .held_out = o->held_out,
-        .steps = o->steps,
-        .data = g_canonicalize_filename(o->data, NULL),
-        .tokens = g_strdup(run_options_tokens[o->tokens]),
-    };
-}
-
-/* Takes the number of steps done from the checkpoint from which the run resumes, and says what the
- * run changes. Fails if the run may not resume from it. */
-static bool read_position(struct training *training, const struct trainer_watch *watch,
-                          GError **error)
-{
-    const char *folder = training->options->resume;
-    struct checkpoint_state saved;
-    if (!folder)
-        return true;
-    if (!checkpoint_read_state(folder, &saved, error))
-        return false;
-    bool same = checkpoint_match(folder, &saved, &training->state, error);
-    g_autofree char *changes = checkpoint_changes(&saved, &training->state);
-    training->state.step = saved.step;
-    checkpoint_state_clear(&saved);
-    if (same && training->state.step >= training->options->steps) {
-        g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                    "--steps %" G_GUINT64_FORMAT
-                    ": the checkpoint %s has already done %" G_GUINT64_FORMAT
-                    " steps; more --steps train longer",
-                    training->options->steps, folder, training->state.step);
-        return false;
-    }
-    if (same && changes && is_first(training->options))
-        watch->warn(watch->data, changes);
-    if (same && !training->options->save && is_first(training->options))
-        watch->warn(watch->data, "nothing will be saved: --save is not kept in a checkpoint");
-    return same;
-}
-
-/* Opens the weights of a folder and checks them before any memory is taken. Returns NULL without an
- * error if the folder has none. */
-static struct safetensors *open_weights(const struct training *training, GError **error)
-{
-    const char *model = training->options->model;
-    bool exist;
-    if (training->options->resume || !weights_exist(model, &exist, error) || !exist)
-        return NULL;
-    return weights_open(model, training->run->config, training->run->iteration->trace, error);
-}
-
-static bool fill(struct training *training, const struct safetensors *weights, GError **error)
-{
-    const struct model_config *config = training->run->config;
-    const struct trace *trace = training->run->iteration->trace;
-    training->weights = (struct weights_hash){.store = engine_store(training->engine)};
-    const struct weights_store store = training->options->ranks ? together_hash(&training->weights)
-                                                                : training->weights.store;
-    if (training->options->resume)
-        return checkpoint_load(training->options->resume, config, trace, &store, error);
-    if (weights)
-        return weights_load(weights, trace, &store, error);
-    return weights_initialise(config, trace, training->options->seed, &store, error);
-}
-
-static bool open_engine(struct training *training, GError **error)
-{
-    const struct run_options *o = training->options;
-    together_trace(o, training->run->iteration);
-    training->annotate = annotate_new(training->run->iteration->trace);
-    const struct engine_options options = {.ranks = o->ranks,
-                                           .iteration = training->run->iteration,
-                                           .plan = training->run->plan,
-                                           .device = o->device,
-                                           .h2d_rate = o->h2d_rate,
-                                           .d2h_rate = o->d2h_rate,
-                                           .threads = o->threads,
-                                           .annotate = training->annotate};
-    training->engine = engine_open(&options, error);
-    return training->engine != NULL;
-}
-
-/* Opens the data, checks a checkpoint or a weight file against the run, takes all memory, and fills
- * it. The caller clears the result in either case. */
-static bool training_open(struct training *training, const struct run_options *options,
-                          const struct run_plan *run, const struct trainer_watch *watch,
-                          GError **error)
-{
-    *training = (struct training){.options = options, .run = run};
-    if (options->save && is_first(options) &&
-        !checkpoint_try(options->save, run->iteration->trace, run_saves_again(options), error)) {
-        g_prefix_error(error, "--save: ");
-        return failure_mark(error, FAILURE_RUNNING);
-    }
-    training->data = open_data(training, options->data, options->held_out, error);
-    if (!training->data)
-        return false;
-    if (options->sample &&
-        !(training->text = trainer_read_prompt(options, training->data, run->iteration, error)))
-        return false;
-    if (options->eval && !(training->eval = open_data(training, options->eval, 0, error)))
-        return false;
-    training->state = state_of(training);
-    if (!read_position(training, watch, error))
-        return false;
-
-    GError *refused = NULL;
-    struct safetensors *weights = open_weights(training, &refused);
-    if (refused) {
-        g_propagate_error(error, refused);
-        return false;
-    }
-    bool opened = open_engine(training, error) && fill(training, weights, error);
-    safetensors_close(weights);
-    if (!opened)
-        return false;
-    training->tokens = g_new(uint32_t,
-                             2 * rows(training) * model_rank_micro_batches(job_of(training)));
-    return true;
-}
-
-static void training_clear(struct training *training)
-{
-    engine_close(training->engine);
-    annotate_free(training->annotate);
-    data_close(training->data);
-    data_close(training->eval);
-    checkpoint_state_clear(&training->state);
-    g_free(training->tokens);
-    g_clear_pointer(&training->text, g_array_unref);
-    *training = (struct training){0};
-}
-
-/* ---- training ---- */
-
-static void read_batches(struct training *training)
-{
-    const struct model_job *job = job_of(training);
-    const struct ranks *ranks = training->options->ranks;
-    size_t n = rows(training);
-    for (uint32_t m = 0; m < model_rank_micro_batches(job); m++) {
-        uint32_t *tokens = training->tokens + 2 * n * m;
-        uint32_t micro_batch = ranks ? ranks->rank + m * ranks->count : m;
-        data_batch(training->data, training->state.step, micro_batch, job->choices.micro_batches,
-                   job->choices.batch, tokens, tokens + n);
-    }
-}
-
-/* Runs one step on the step's data, with the schedule's learning rate. Fails with
- * TRAINING_ERROR_DIVERGED, naming the first operator that left it, if the loss or the gradient is
- * not finite. Weights saved after that would be useless. */
-static bool training_step(struct training *training, bool stop, struct engine_result *result,
-                          GError **error)
-{
-    const struct checkpoint_state *state = &training->state;
-    read_batches(training);
-    const struct engine_step step = {
-        .step = state->step,
-        .tokens = training->tokens,
-        .seed = state->seed,
-        .stop = stop,
-        .learning_rate = schedule_learning_rate(&state->schedule, state->step),
-        .beta1 = state->beta1,
-        .beta2 = state->beta2,
-        .epsilon = state->epsilon,
-        .weight_decay = state->weight_decay,
-        .clip = state->clip,
-    };
-    if (!engine_step(training->engine, &step, result, error))
-        return false;
-    training->state.step++;
-    if (isfinite(result->loss) && isfinite(result->gradient_norm))
-        return true;
-    g_autofree char *where = engine_divergence(training->engine);
-    g_set_error(error, TRAINING_ERROR, TRAINING_ERROR_DIVERGED,
-                "step %" G_GUINT64_FORMAT
-                ": the loss is %g and the gradient's norm %g: training has "
-                "diverged: %s; a lower --lr or more --warmup-steps may help",
-                training->state.step, result->loss, result->gradient_norm, where);
-    return false;
-}
-
-static bool training_can_evaluate(const struct training *training)
-{
-    return training->eval || data_sequences(training->data, DATA_HELD_OUT) > 0;
-}
-
-/* Writes the checkpoint to --save. The first rank writes what the others read to it. */
-static bool training_save(struct training *training, GError **error)
-{
-    const struct weights_store store = engine_store(training->engine);
-    engine_flush(training->engine);
-    if (!is_first(training->options)) {
-        if (!engine_share_serve(training->engine))
-            g_set_error(error, TRAINING_ERROR, TRAINING_ERROR_ELSEWHERE,
-                        "the first rank could not save");
-        return !*error;
-    }
-    engine_share_begin(training->engine);
-    bool saved = checkpoint_save(training->options->save, &training->state, training->run->config,
-                                 training->run->iteration->trace, &store, error);
-    engine_share_end(training->engine, saved);
-    return saved;
-}
 
 /* ---- the run ---- */
 
@@ -342,7 +63,7 @@ static uint64_t count_due(uint64_t first, uint64_t last, uint64_t every)
 
 static double tokens_per_step(const struct training *training)
 {
-    return (double)rows(training) * job_of(training)->choices.micro_batches;
+    return (double)training_rows(training) * training_job(training)->choices.micro_batches;
 }
 
 static uint32_t evaluation_batches(const struct training *training)
@@ -350,7 +71,7 @@ static uint32_t evaluation_batches(const struct training *training)
     enum { MOST_BATCHES = 64 };
     const struct data *data = training->eval ? training->eval : training->data;
     enum data_share share = training->eval ? DATA_TRAINING : DATA_HELD_OUT;
-    return (uint32_t)CLAMP(data_sequences(data, share) / job_of(training)->choices.batch, 1,
+    return (uint32_t)CLAMP(data_sequences(data, share) / training_job(training)->choices.batch, 1,
                            MOST_BATCHES);
 }
 
@@ -379,7 +100,7 @@ static void show(struct loop *loop, uint32_t evaluated, uint32_t evaluations)
         .seconds_left = pace_left(&loop->pace, &rest),
         .evaluated = evaluated,
         .evaluations = evaluations};
-    if (is_first(training->options))
+    if (training_is_first(training->options))
         loop->watch->show(loop->watch->data, &progress);
 }
 
@@ -395,9 +116,9 @@ static bool evaluate(struct loop *loop, double *loss, GError **error)
     struct training *training = loop->training;
     const struct data *data = training->eval ? training->eval : training->data;
     enum data_share share = training->eval ? DATA_TRAINING : DATA_HELD_OUT;
-    uint64_t sequences = data_sequences(data, share), batch = job_of(training)->choices.batch;
-    uint32_t T = job_of(training)->sequence, batches = evaluation_batches(training);
-    uint32_t *targets = training->tokens + rows(training);
+    uint64_t sequences = data_sequences(data, share), batch = training_job(training)->choices.batch;
+    uint32_t T = training_job(training)->sequence, batches = evaluation_batches(training);
+    uint32_t *targets = training->tokens + training_rows(training);
     double sum = 0, mean;
     for (uint32_t b = 0; b < batches; b++) {
         gint64 start = g_get_monotonic_time();
@@ -432,7 +153,7 @@ static void note_step(struct loop *loop, double elapsed)
     pace_add_step(&loop->pace, figures->iteration_seconds, figures->stall_seconds, elapsed);
     if (!loop->pace.mean[PACE_PASS])
         loop->pace.mean[PACE_PASS] = figures->iteration_seconds /
-                                     (3.0 * job_of(training)->choices.micro_batches);
+                                     (3.0 * training_job(training)->choices.micro_batches);
     show(loop, 0, 0);
 }
 
@@ -470,7 +191,7 @@ static bool save(struct loop *loop, bool last, GError **error)
         g_propagate_error(error, g_steal_pointer(&failure));
         return false;
     }
-    if (failure && is_first(loop->training->options)) {
+    if (failure && training_is_first(loop->training->options)) {
         g_autofree char *message = g_strdup_printf("%s; the run goes on without this checkpoint",
                                                    failure->message);
         loop->watch->warn(loop->watch->data, message);
@@ -594,14 +315,14 @@ static bool train(struct loop *loop, GError **error)
         return ok;
     g_assert(engine_counts_agree(training->engine));
     summarise_pace(loop);
-    if (is_first(training->options))
+    if (training_is_first(training->options))
         run_report_print(training->run, &loop->summary, training->options->json);
     return true;
 }
 
 static bool emit_plan(const struct run_options *options, const struct run_plan *run, GError **error)
 {
-    return !options->emit_plan || !is_first(options) ||
+    return !options->emit_plan || !training_is_first(options) ||
            plan_write(run->plan, options->emit_plan, error);
 }
 
@@ -631,20 +352,10 @@ static bool agree_to_train(const struct training *training, const struct trainer
     return agree(training->options, description, watch, end, error);
 }
 
-/* Ranks exchange parameters here, so all of them must be well. One that cannot be connected leaves
- * others waiting for it, so it ends them. */
-static void start(struct training *training)
-{
-    g_autoptr(GError) error = NULL;
-    if (!engine_join(training->engine, &error))
-        ranks_fail(training->options->ranks, error->message);
-    engine_start(training->engine);
-}
-
 static bool open_outputs(struct loop *loop, GError **error)
 {
     const struct run_options *options = loop->training->options;
-    loop->log = run_log_open(is_first(options) ? options->log : NULL, error);
+    loop->log = run_log_open(training_is_first(options) ? options->log : NULL, error);
     return loop->log && emit_plan(options, loop->training->run, error);
 }
 
@@ -662,7 +373,7 @@ static bool open_and_train(const struct run_options *options, const struct run_p
     training_open(&training, options, run, watch, error);
     bool ok = agree_to_train(&training, watch, end, error);
     if (ok) {
-        start(&training);
+        training_start(&training);
         open_outputs(&loop, error);
         ok = agree(options, "", watch, end, error);
     }
@@ -685,7 +396,7 @@ static bool show_plan(const struct run_options *options, const struct run_plan *
     g_autofree char *description = together_describe(options, run, NULL, NULL);
     if (!agree(options, description, watch, end, error))
         return false;
-    if (is_first(options))
+    if (training_is_first(options))
         run_report_print_dry(run, options->ranks, options->json);
     return emit_plan(options, run, error);
 }

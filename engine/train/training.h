@@ -1,0 +1,63 @@
+/* What a training run holds: data, engine, and how far it has come. The loop over its steps is
+ * trainer.c's. */
+#ifndef PSTAR_ENGINE_TRAIN_TRAINING_H
+#define PSTAR_ENGINE_TRAIN_TRAINING_H
+
+#include "engine/engine.h"
+#include "engine/train/checkpoint.h"
+#include "engine/train/data.h"
+#include "engine/train/run_options.h"
+#include "engine/train/run_plan.h"
+#include "engine/train/together.h"
+
+enum training_error {
+    TRAINING_ERROR_DIVERGED,
+    TRAINING_ERROR_ELSEWHERE /* another rank says what went wrong */
+};
+#define TRAINING_ERROR training_error_quark()
+GQuark training_error_quark(void);
+
+struct trainer_watch;
+
+/* The state of a training run while it trains. */
+struct training {
+    const struct run_options *options;
+    const struct run_plan *run;
+    struct data *data, *eval; /* eval: NULL without --eval */
+    struct annotate *annotate;
+    struct engine *engine;
+    struct checkpoint_state state; /* state.step: steps done */
+    struct weights_hash weights;   /* several ranks: of weights and moments at the start */
+    uint32_t *tokens;              /* [the rank's micro-batches][2, N] */
+    GArray *text;                  /* uint32_t: the prompt, which the sample continues; or NULL */
+};
+
+/* Opens the data, checks a checkpoint or a weight file against the run, takes all memory, and fills
+ * it. The caller clears the result in either case (training_clear). */
+bool training_open(struct training *training, const struct run_options *options,
+                   const struct run_plan *run, const struct trainer_watch *watch, GError **error);
+void training_clear(struct training *training);
+
+/* Brings the plan's initial residency to the device. Ranks exchange parameters here, so all of them
+ * must have opened theirs. */
+void training_start(struct training *training);
+
+/* Runs one step on the step's data, with the schedule's learning rate. Fails with
+ * TRAINING_ERROR_DIVERGED, naming the first operator that left it, if the loss or the gradient is
+ * not finite. Weights saved after that would be useless. */
+bool training_step(struct training *training, bool stop, struct engine_result *result,
+                   GError **error);
+
+/* Returns whether there is text to evaluate on. */
+bool training_can_evaluate(const struct training *training);
+
+/* Writes the checkpoint to --save. The first rank writes what the others read to it. */
+bool training_save(struct training *training, GError **error);
+
+const struct model_job *training_job(const struct training *training);
+/* Returns the rows of a micro-batch: batch x sequence. */
+size_t training_rows(const struct training *training);
+/* Returns whether this rank prints and writes: the first of several, or the only one. */
+bool training_is_first(const struct run_options *options);
+
+#endif
