@@ -128,11 +128,18 @@ static bool below_since(const struct logged_run *run, uint64_t *step)
     return below;
 }
 
+/* Returns the run that the verdict and the advice are about or, if that is of no log, the first. */
+static const struct logged_run *newest_run(const struct contents *contents)
+{
+    const struct breakdown *subject = subject_of_advice(contents->breakdowns);
+    return subject && subject->run ? subject->run : g_ptr_array_index(contents->inputs->runs, 0);
+}
+
 static void add_loss(struct contents *contents)
 {
     if (!contents->inputs->runs->len)
         return;
-    const struct logged_run *run = g_ptr_array_index(contents->inputs->runs, 0);
+    const struct logged_run *run = newest_run(contents);
     double first = g_array_index(run->steps, struct run_step, 0).loss;
     double last = g_array_index(run->steps, struct run_step, run->steps->len - 1).loss;
     g_autofree char *from = text_number("%.3g", first);

@@ -113,6 +113,27 @@ static void write_timed_plan(const struct sample *sample)
     trace_free(trace);
 }
 
+/* Another first loss tells a run's log apart. */
+static void begin_at(const char *path, const char *loss)
+{
+    g_autofree char *log = NULL;
+    g_assert_true(g_file_get_contents(path, &log, NULL, NULL));
+    g_auto(GStrv) parts = g_strsplit(log, "\"loss\": 5.500000", 2);
+    g_assert_cmpuint(g_strv_length(parts), ==, 2);
+    g_autofree char *changed = g_strdup_printf("%s\"loss\": %s%s", parts[0], loss, parts[1]);
+    g_assert_true(g_file_set_contents(path, changed, -1, NULL));
+}
+
+static bool loss_is_from(const struct contents *contents, const char *from)
+{
+    for (guint i = 0; i < contents->highlights->len; i++) {
+        const struct highlight *highlight = contents->highlights->pdata[i];
+        if (strcmp(highlight->question, "Loss") == 0)
+            return g_str_has_prefix(highlight->detail, from);
+    }
+    return false;
+}
+
 /* The newest run is what the verdict and the advice are about, in any order of the files. What it
  * did already is no advice: the sample's run is that of the plan. */
 static void test_newest(void)
@@ -122,6 +143,7 @@ static void test_newest(void)
                                  NULL};
     struct report_inputs *inputs;
     write_timed_plan(sample);
+    begin_at(sample->policy_run, "7.700000");
     set_time(sample->run, 1000);
     set_time(sample->policy_run, 2000);
     struct contents *contents = contents_of(paths, &inputs);
@@ -129,6 +151,7 @@ static void test_newest(void)
                             "policy_run.jsonl takes 20.5 ms, and the device waits "
                             "for 24 % of it"));
     g_assert_true(says(contents, "With the plan a step takes 10.0 ms"));
+    g_assert_true(loss_is_from(contents, "from 7.7 "));
     contents_free(contents);
     inputs_free(inputs);
 
