@@ -154,6 +154,7 @@ static struct trace *synthesise(const struct pstar_job *job, const struct platfo
                                                   .host_embedding = job->host_embedding,
                                                   .host_update = host_update},
                                       .sequence = job->sequence,
+                                      .state_block = job->state_block,
                                       .precision = precision};
         struct run_choices *choices = &described.choices;
         bool ok = !job->bytes_per_parameter ||
@@ -246,7 +247,8 @@ struct pstar_access pstar_trace_access(const struct pstar_trace *trace, uint32_t
     return (struct pstar_access){.list = trace_list_name(access->list),
                                  .tensor = access->tensor,
                                  .reads = access->mode != TRACE_OVERWRITE,
-                                 .writes = access->mode != TRACE_READ};
+                                 .writes = access->mode != TRACE_READ,
+                                 .block = access->block};
 }
 
 /* ---- layouts ---- */
@@ -278,14 +280,16 @@ struct pstar_chunk pstar_layout_chunk(const struct pstar_layout *layout, uint32_
 }
 
 bool pstar_layout_find(const struct pstar_layout *layout, const char *list, uint32_t tensor,
-                       uint32_t *chunk, uint64_t *offset)
+                       uint32_t block, uint32_t *chunk, uint64_t *offset)
 {
     const struct layout *in = api_layout(layout);
     uint8_t number;
     if (!trace_access_list_parse(list, &number) || !in->places[number])
         return false;
     g_assert(tensor < (number == TRACE_ACTIVATION ? in->buffer_count : in->tensor_count));
-    const struct layout_place *place = &in->places[number][tensor];
+    uint32_t index = layout_place_index(in, number, tensor, block);
+    g_assert(index < layout_place_index(in, number, tensor + 1, 0));
+    const struct layout_place *place = &in->places[number][index];
     if (place->chunk == NO_INDEX)
         return false;
     *chunk = place->chunk;

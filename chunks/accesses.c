@@ -13,11 +13,18 @@ struct liveness {
     uint32_t *alive;          /* [chunk_count] tensors of the chunk that are alive */
 };
 
+/* Returns the places that a list may have at most; no list has more than the lists of states. */
+static uint32_t most_places(const struct layout *layout)
+{
+    return layout_place_index(layout, TRACE_MASTER, layout->tensor_count, 0);
+}
+
 /* Buffers are behind all lists. */
-static uint32_t key_of(const struct trace *trace, const struct trace_access *access)
+static uint32_t key_of(const struct layout *layout, const struct trace_access *access)
 {
     uint32_t list = access->list == TRACE_GATHERED ? TRACE_PARAM : access->list;
-    return list * trace->tensor_count + access->tensor;
+    return list * most_places(layout) +
+           layout_place_index(layout, access->list, access->tensor, access->block);
 }
 
 /* An update ends the gathered copy, and its access to the parameter is another one. */
@@ -31,13 +38,14 @@ static bool ends_copy(const struct trace_access *access)
 static void look_forward(struct liveness *live)
 {
     const struct trace *trace = live->trace;
-    uint32_t keys = TRACE_LISTS * trace->tensor_count + trace->buffer_count;
+    const struct layout *layout = live->layout;
+    uint32_t most = most_places(layout), keys = TRACE_LISTS * most + trace->buffer_count;
     g_autofree uint8_t *overwrites_next = g_new0(uint8_t, keys);
     for (int round = 0; round < 2; round++) {
         for (uint32_t a = trace->access_count; a-- > 0;) {
             if (ends_copy(&trace->accesses[a]))
                 continue;
-            uint32_t key = key_of(trace, &trace->accesses[a]);
+            uint32_t key = key_of(layout, &trace->accesses[a]);
             live->next_overwrites[a] = overwrites_next[key];
             overwrites_next[key] = trace->accesses[a].mode == TRACE_OVERWRITE;
         }
@@ -45,27 +53,28 @@ static void look_forward(struct liveness *live)
     /* Counts at the start of the iteration, when no buffer is alive. A tensor that is never
      * accessed keeps its bytes. */
     for (int list = 0; list < TRACE_GATHERED; list++)
-        for (uint32_t t = 0; live->layout->places[list] && t < trace->tensor_count; t++)
-            if (!overwrites_next[(uint32_t)list * trace->tensor_count + t])
-                live->alive[live->layout->places[list][t].chunk]++;
+        for (uint32_t i = 0; layout->places[list] && i < layout_place_count(layout, list); i++)
+            if (!overwrites_next[(uint32_t)list * most + i])
+                live->alive[layout->places[list][i].chunk]++;
 }
 
 static uint32_t chunk_of(const struct layout *layout, const struct trace_access *access)
 {
-    return layout->places[access->list][access->tensor].chunk;
+    return layout_place_of(layout, access)->chunk;
 }
 
 /* Updates what is alive. */
 static void pass_access(struct liveness *live, uint32_t index)
 {
     const struct trace_access *access = &live->trace->accesses[index];
-    enum trace_list list = access->list == TRACE_GATHERED ? TRACE_PARAM : access->list;
+    struct trace_access kept = *access;
+    if (access->list == TRACE_GATHERED)
+        kept.list = TRACE_PARAM;
     if (ends_copy(access))
         return;
     bool was_alive = access->mode != TRACE_OVERWRITE;
     bool is_alive = !live->next_overwrites[index];
-    live->alive[live->layout->places[list][access->tensor].chunk] += (uint32_t)is_alive -
-                                                                     (uint32_t)was_alive;
+    live->alive[chunk_of(live->layout, &kept)] += (uint32_t)is_alive - (uint32_t)was_alive;
 }
 
 static bool is_alive(const struct liveness *live, chunk_id chunk)

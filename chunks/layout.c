@@ -69,7 +69,48 @@ static uint32_t open_lists(const struct trace *trace, const struct layout_spec *
     return count;
 }
 
-/* Puts one tensor into a list. Returns whether it opened a chunk there. */
+uint32_t layout_place_count(const struct layout *layout, int list)
+{
+    if (list == TRACE_ACTIVATION)
+        return layout->buffer_count;
+    return layout_place_index(layout, list, layout->tensor_count, 0);
+}
+
+char *layout_place_name(const struct layout *layout, const struct trace *trace, int list,
+                        uint32_t place)
+{
+    tensor_id tensor = 0;
+    if (list == TRACE_ACTIVATION)
+        return g_strdup(trace->buffers[place].name);
+    while (layout_place_index(layout, list, tensor + 1, 0) <= place)
+        tensor++;
+    return trace_block_name(trace, (enum trace_list)list, tensor,
+                            place - layout_place_index(layout, list, tensor, 0));
+}
+
+void layout_number_blocks(struct layout *layout, const struct trace *trace)
+{
+    if (!trace->state_block)
+        return;
+    layout->first_block = g_new0(uint32_t, (size_t)trace->tensor_count + 1);
+    for (tensor_id t = 0; t < trace->tensor_count; t++)
+        layout->first_block[t + 1] = layout->first_block[t] + trace_blocks(trace, TRACE_MASTER, t);
+}
+
+uint8_t *layout_continuations(const struct layout *layout)
+{
+    uint8_t *marks = g_new0(uint8_t, (size_t)layout->chunk_count + 1);
+    for (int list = TRACE_MASTER; layout->first_block && list <= TRACE_EXP_AVG_SQ; list++) {
+        const struct layout_place *places = layout->places[list];
+        for (tensor_id t = 0; places && t < layout->tensor_count; t++)
+            for (uint32_t b = layout->first_block[t] + 1; b < layout->first_block[t + 1]; b++)
+                if (places[b].chunk != places[layout->first_block[t]].chunk)
+                    marks[places[b].chunk] = 1;
+    }
+    return marks;
+}
+
+/* Puts one tensor or block into a list. Returns whether it opened a chunk there. */
 static bool add_tensor(struct packing *packing, uint64_t tensor_bytes, uint32_t group,
                        struct layout_place *place)
 {
@@ -90,23 +131,52 @@ static bool add_tensor(struct packing *packing, uint64_t tensor_bytes, uint32_t 
     return opens;
 }
 
+static void pack_tensor(const struct trace *trace, tensor_id tensor, struct packing *packings,
+                        uint32_t count, struct layout *layout, uint32_t *group)
+{
+    for (uint32_t p = 0; p < count; p++) {
+        uint64_t bytes = trace_list_bytes(trace, packings[p].list, tensor);
+        uint32_t place = layout_place_index(layout, packings[p].list, tensor, 0);
+        struct layout_place *at = &layout->places[packings[p].list][place];
+        bool opened = add_tensor(&packings[p], bytes, *group, at);
+        if (opened && p == 0) {
+            *group = layout->group_count++;
+            g_array_index(packings[0].chunks, struct chunk, at->chunk).group = *group;
+        }
+        for (uint32_t finer = p + 1; opened && finer < count; finer++)
+            packings[finer].open = false;
+    }
+}
+
+static void close_lists(struct packing *packings, uint32_t count)
+{
+    for (uint32_t p = 0; p < count; p++)
+        packings[p].open = false;
+}
+
+/* A cut tensor's group has several chunks in any list, so it is no part of another group. */
+static void pack_blocks(const struct trace *trace, tensor_id tensor, struct packing *packings,
+                        uint32_t count, struct layout *layout, uint32_t *group)
+{
+    close_lists(packings, count);
+    *group = layout->group_count++;
+    for (uint32_t p = 0; p < count; p++)
+        for (uint32_t b = 0; b < trace_blocks(trace, packings[p].list, tensor); b++) {
+            uint32_t place = layout_place_index(layout, packings[p].list, tensor, b);
+            add_tensor(&packings[p], trace_block_bytes(trace, packings[p].list, tensor, b), *group,
+                       &layout->places[packings[p].list][place]);
+        }
+    close_lists(packings, count);
+}
+
 static void pack_tensors(const struct trace *trace, const uint32_t *order, struct packing *packings,
                          uint32_t count, struct layout *layout)
 {
     uint32_t group = 0;
     for (uint32_t i = 0; i < trace->tensor_count; i++) {
         tensor_id tensor = order ? order[i] : i;
-        for (uint32_t p = 0; p < count; p++) {
-            struct layout_place *place = &layout->places[packings[p].list][tensor];
-            uint64_t bytes = trace_list_bytes(trace, packings[p].list, tensor);
-            bool opened = add_tensor(&packings[p], bytes, group, place);
-            if (opened && p == 0) {
-                group = layout->group_count++;
-                g_array_index(packings[0].chunks, struct chunk, place->chunk).group = group;
-            }
-            for (uint32_t finer = p + 1; opened && finer < count; finer++)
-                packings[finer].open = false;
-        }
+        bool cut = trace_is_cut(trace, tensor);
+        (cut ? pack_blocks : pack_tensor)(trace, tensor, packings, count, layout, &group);
     }
 }
 
@@ -123,8 +193,8 @@ static void join_lists(struct layout *layout, struct packing *packings, uint32_t
                 continue;
             const GArray *chunks = packings[p].chunks;
             memcpy(layout->chunks + base, chunks->data, chunks->len * sizeof(struct chunk));
-            for (uint32_t t = 0; t < layout->tensor_count; t++)
-                layout->places[list][t].chunk += base;
+            for (uint32_t i = 0; i < layout_place_count(layout, list); i++)
+                layout->places[list][i].chunk += base;
             base += chunks->len;
         }
     }
@@ -132,10 +202,11 @@ static void join_lists(struct layout *layout, struct packing *packings, uint32_t
 
 int layout_coarsest_list(const struct layout *layout)
 {
+    g_autofree uint8_t *continues = layout_continuations(layout);
     uint32_t count[TRACE_ACCESS_LISTS] = {0};
     int best = -1;
     for (uint32_t c = 0; c < layout->chunk_count; c++)
-        count[layout->chunks[c].list]++;
+        count[layout->chunks[c].list] += !continues[c];
     for (int list = 0; list < TRACE_LISTS; list++)
         if (layout->places[list] && (best < 0 || count[list] < count[best]))
             best = list;
@@ -230,9 +301,11 @@ struct layout *layout_pack(const struct trace *trace, const struct layout_spec *
         return NULL;
     struct layout *layout = g_new0(struct layout, 1);
     layout->tensor_count = trace->tensor_count;
+    layout_number_blocks(layout, trace);
     for (uint32_t p = 0; p < count; p++) {
+        uint32_t places = layout_place_count(layout, packings[p].list);
         packings[p].chunks = g_array_new(FALSE, TRUE, sizeof(struct chunk));
-        layout->places[packings[p].list] = g_new0(struct layout_place, trace->tensor_count);
+        layout->places[packings[p].list] = g_new0(struct layout_place, places);
         layout->chunk_bytes[packings[p].list] = packings[p].chunk_bytes;
     }
     pack_tensors(trace, spec->order, packings, count, layout);
@@ -257,6 +330,7 @@ void layout_free(struct layout *layout)
         return;
     for (int list = 0; list < TRACE_ACCESS_LISTS; list++)
         g_free(layout->places[list]);
+    g_free(layout->first_block);
     g_free(layout->chunks);
     g_free(layout);
 }
@@ -265,12 +339,12 @@ struct layout *layout_copy(const struct layout *layout)
 {
     struct layout *copy = g_memdup2(layout, sizeof *layout);
     copy->chunks = g_memdup2(layout->chunks, layout->chunk_count * sizeof *layout->chunks);
-    for (int list = 0; list < TRACE_LISTS; list++)
-        copy->places[list] = g_memdup2(layout->places[list],
-                                       layout->tensor_count * sizeof *layout->places[list]);
-    copy->places[TRACE_ACTIVATION] =
-        g_memdup2(layout->places[TRACE_ACTIVATION],
-                  layout->buffer_count * sizeof *layout->places[TRACE_ACTIVATION]);
+    if (layout->first_block)
+        copy->first_block = g_memdup2(layout->first_block,
+                                      (layout->tensor_count + 1) * sizeof *layout->first_block);
+    for (int list = 0; list < TRACE_ACCESS_LISTS; list++)
+        copy->places[list] = g_memdup2(layout->places[list], layout_place_count(layout, list) *
+                                                                 sizeof *layout->places[list]);
     return copy;
 }
 
@@ -279,7 +353,9 @@ static bool same_places(const struct layout *a, const struct layout *b, int list
     const struct layout_place *p = a->places[list], *q = b->places[list];
     if (!p || !q)
         return p == q;
-    uint32_t count = list == TRACE_ACTIVATION ? a->buffer_count : a->tensor_count;
+    uint32_t count = layout_place_count(a, list);
+    if (count != layout_place_count(b, list))
+        return false;
     for (uint32_t t = 0; t < count; t++)
         if (p[t].chunk != q[t].chunk || p[t].offset != q[t].offset)
             return false;

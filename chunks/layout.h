@@ -4,6 +4,10 @@
  * chunks have the same size, so a chunk of bf16 parameters covers the same tensors as two chunks of
  * an fp32 list. A parameter chunk and the finer chunks inside it form a group.
  *
+ * What a layout places are the blocks of tensors: in the lists of states those of trace_blocks, in
+ * the others whole tensors. A cut tensor shares no chunk with other tensors, and is a group of its
+ * own with all of its blocks.
+ *
  * After the lists' chunks come the chunks that hold buffers (trace_held_buffers). Each is a group
  * of its own. It holds one buffer, or several of one name and size that live one after the other,
  * as buffers of different micro-batches do. */
@@ -47,10 +51,41 @@ struct layout {
     uint32_t tensor_count, chunk_count, group_count;
     uint32_t buffer_count; /* of the trace; 0 if chunks hold none of them */
     struct chunk *chunks;  /* list by list, in the order of enum trace_list */
+    uint32_t *first_block; /* [tensor_count + 1] a tensor's first block among those of all tensors,
+                              in the lists of states; NULL if no tensor is cut */
     struct layout_place
-        *places[TRACE_ACCESS_LISTS]; /* [tensor_count]; NULL where the list does not
-                                        exist; of TRACE_ACTIVATION, [buffer_count] */
+        *places[TRACE_ACCESS_LISTS]; /* [layout_place_count]; NULL where the list does not exist */
 };
+
+/* Returns the number of places in a list: of blocks, tensors or buffers. */
+uint32_t layout_place_count(const struct layout *layout, int list);
+
+/* Returns the index, in a list's places, of a tensor's block, or of a buffer. */
+static inline uint32_t layout_place_index(const struct layout *layout, int list, uint32_t tensor,
+                                          uint32_t block)
+{
+    bool states = list >= TRACE_MASTER && list <= TRACE_EXP_AVG_SQ;
+    return states && layout->first_block ? layout->first_block[tensor] + block : tensor;
+}
+
+/* Returns where an access finds its bytes. */
+static inline const struct layout_place *layout_place_of(const struct layout *layout,
+                                                         const struct trace_access *access)
+{
+    return &layout->places[access->list]
+                          [layout_place_index(layout, access->list, access->tensor, access->block)];
+}
+
+/* Returns the name of what lies at a place of a list: a tensor, "wte.weight[3]" or a buffer. Free
+ * with g_free. */
+char *layout_place_name(const struct layout *layout, const struct trace *trace, int list,
+                        uint32_t place);
+
+/* Sets first_block for the trace's cut tensors. For those who make layouts. */
+void layout_number_blocks(struct layout *layout, const struct trace *trace);
+
+/* Marks in [chunk_count] the chunks that hold no first block of a tensor. Free with g_free. */
+uint8_t *layout_continuations(const struct layout *layout);
 
 enum layout_error { LAYOUT_ERROR_INVALID };
 #define LAYOUT_ERROR layout_error_quark()
@@ -58,9 +93,10 @@ GQuark layout_error_quark(void);
 
 /* Packs the trace's tensors in order. A tensor goes into the last chunk of its list if it fits
  * whole, and opens a new chunk otherwise. A tensor larger than a chunk gets a chunk of its own
- * size. Of a layout that is given, the chunks of buffers become this trace's. Fails with
- * LAYOUT_ERROR if a size is not a multiple of the alignment, or the order is not a permutation. The
- * caller frees the result with layout_free. */
+ * size. The blocks of a cut tensor are packed alike, in chunks that hold nothing else. Of a layout
+ * that is given, the chunks of buffers become this trace's. Fails with LAYOUT_ERROR if a size is
+ * not a multiple of the alignment, or the order is not a permutation. The caller frees the result
+ * with layout_free. */
 struct layout *layout_pack(const struct trace *trace, const struct layout_spec *spec,
                            GError **error);
 
@@ -69,7 +105,7 @@ struct layout *layout_pack(const struct trace *trace, const struct layout_spec *
 bool layout_same_chunks(const struct layout *a, const struct layout *b);
 
 /* Returns the list with the fewest chunks, or -1 if there are no lists. Every group has exactly one
- * chunk of this list. */
+ * chunk of this list, without continuations. */
 int layout_coarsest_list(const struct layout *layout);
 
 /* Replaces the chunks of buffers by those that this trace's buffers need, and keeps the lists. Use

@@ -29,21 +29,54 @@ static bool refuse(const struct reading *reading, const char *format, ...)
     return false;
 }
 
-/* Appends a tensor to the last chunk. */
+/* Finds what a name stands for: a tensor with all of its blocks in the list, or "NAME[3]", one of
+ * several. */
+static bool find_blocks(const struct reading *reading, int list, const char *name,
+                        tensor_id *tensor, uint32_t *first, uint32_t *end)
+{
+    const char *bracket = name ? strrchr(name, '[') : NULL;
+    g_autofree char *of = bracket ? g_strndup(name, (gsize)(bracket - name)) : g_strdup(name);
+    g_autofree char *number = bracket ? g_strdup(bracket + 1) : NULL;
+    guint found = GPOINTER_TO_UINT(name ? g_hash_table_lookup(reading->tensors, name) : NULL);
+    uint64_t block = 0;
+    if (!found && bracket && g_str_has_suffix(number, "]")) {
+        number[strlen(number) - 1] = '\0';
+        found = GPOINTER_TO_UINT(g_hash_table_lookup(reading->tensors, of));
+        uint32_t blocks = found ? trace_blocks(reading->trace, (enum trace_list)list, found - 1)
+                                : 1;
+        if (blocks == 1 || !g_ascii_string_to_unsigned(number, 10, 0, blocks - 1, &block, NULL))
+            return false;
+        *tensor = found - 1;
+        *first = (uint32_t)block;
+        *end = *first + 1;
+        return true;
+    }
+    *tensor = found - 1;
+    *first = 0;
+    *end = found ? trace_blocks(reading->trace, (enum trace_list)list, found - 1) : 0;
+    return found;
+}
+
+/* Appends a tensor, or blocks of it, to the last chunk. */
 static bool add_tensor(struct reading *reading, int list, const char *name)
 {
     struct layout *layout = reading->layout;
-    guint found = GPOINTER_TO_UINT(name ? g_hash_table_lookup(reading->tensors, name) : NULL);
-    if (!found)
+    struct chunk *chunk = &g_array_index(reading->chunks, struct chunk, reading->chunks->len - 1);
+    tensor_id tensor;
+    uint32_t first, end;
+    if (!find_blocks(reading, list, name, &tensor, &first, &end))
         return refuse(reading, "list %s: there is no tensor '%s'", trace_list_name(list),
                       name ? name : "");
-    struct layout_place *place = &layout->places[list][found - 1];
-    struct chunk *chunk = &g_array_index(reading->chunks, struct chunk, reading->chunks->len - 1);
-    if (place->chunk != NO_INDEX)
-        return refuse(reading, "list %s: tensor %s appears twice", trace_list_name(list), name);
-    *place = (struct layout_place){.chunk = reading->chunks->len - 1, .offset = chunk->copy_bytes};
-    chunk->copy_bytes += layout_align(trace_list_bytes(reading->trace, list, found - 1));
-    chunk->slot_bytes = chunk->copy_bytes;
+    for (uint32_t b = first; b < end; b++) {
+        struct layout_place *place =
+            &layout->places[list][layout_place_index(layout, list, tensor, b)];
+        if (place->chunk != NO_INDEX)
+            return refuse(reading, "list %s: tensor %s appears twice", trace_list_name(list), name);
+        *place = (struct layout_place){.chunk = reading->chunks->len - 1,
+                                       .offset = chunk->copy_bytes};
+        chunk->copy_bytes += layout_align(trace_block_bytes(reading->trace, list, tensor, b));
+        chunk->slot_bytes = chunk->copy_bytes;
+    }
     return true;
 }
 
@@ -75,16 +108,18 @@ static bool read_list(struct reading *reading, int list, const json_t *chunks)
     guint first = reading->chunks->len;
     if (!json_is_array(chunks))
         return refuse(reading, "list %s is missing", trace_list_name(list));
-    layout->places[list] = g_new(struct layout_place, layout->tensor_count);
-    for (uint32_t t = 0; t < layout->tensor_count; t++)
-        layout->places[list][t] = (struct layout_place){.chunk = NO_INDEX};
+    uint32_t places = layout_place_count(layout, list);
+    layout->places[list] = g_new(struct layout_place, places);
+    for (uint32_t i = 0; i < places; i++)
+        layout->places[list][i] = (struct layout_place){.chunk = NO_INDEX};
     for (size_t i = 0; i < json_array_size(chunks); i++)
         if (!add_chunk(reading, list, i, json_array_get(chunks, i)))
             return false;
-    for (uint32_t t = 0; t < layout->tensor_count; t++)
-        if (layout->places[list][t].chunk == NO_INDEX)
-            return refuse(reading, "list %s: tensor %s is missing", trace_list_name(list),
-                          reading->trace->tensors[t].name);
+    for (uint32_t i = 0; i < places; i++)
+        if (layout->places[list][i].chunk == NO_INDEX) {
+            g_autofree char *name = layout_place_name(layout, reading->trace, list, i);
+            return refuse(reading, "list %s: tensor %s is missing", trace_list_name(list), name);
+        }
     for (guint c = first; c < reading->chunks->len; c++)
         largest = MAX(largest, g_array_index(reading->chunks, struct chunk, c).copy_bytes);
     if (!layout->chunk_bytes[list])
@@ -136,29 +171,47 @@ static bool read_lists(struct reading *reading, const json_t *root)
     return true;
 }
 
+/* Puts the chunk that holds a tensor's block into the tensor's group. `first` is a tensor in each
+ * chunk + 1. */
+static bool group_chunk(const struct reading *reading, struct layout *layout, int list,
+                        tensor_id tensor, uint32_t block, uint32_t group, uint32_t *first)
+{
+    chunk_id chunk = layout->places[list][layout_place_index(layout, list, tensor, block)].chunk;
+    const struct trace *trace = reading->trace;
+    const char *name = trace->tensors[tensor].name;
+    if (first[chunk] && layout->chunks[chunk].group != group)
+        return refuse(reading,
+                      "lists must nest: tensors %s and %s share a chunk of list %s but are in two "
+                      "groups",
+                      trace->tensors[first[chunk] - 1].name, name, trace_list_name(list));
+    if (first[chunk] && first[chunk] != tensor + 1 &&
+        (trace_is_cut(trace, tensor) || trace_is_cut(trace, first[chunk] - 1)))
+        return refuse(reading,
+                      "list %s: tensors %s and %s share a chunk, but one of them is cut into state "
+                      "blocks (see --state-block)",
+                      trace_list_name(list), trace->tensors[first[chunk] - 1].name, name);
+    first[chunk] = tensor + 1;
+    layout->chunks[chunk].group = group;
+    return true;
+}
+
 /* Derives the chunks' groups from where the tensors lie. */
 static bool group_chunks(const struct reading *reading, struct layout *layout)
 {
     int coarse = layout_coarsest_list(layout);
-    g_autofree uint32_t *first = g_new(uint32_t, layout->chunk_count); /* a tensor in it + 1 */
+    g_autofree uint8_t *continues = layout_continuations(layout);
+    g_autofree uint32_t *first = g_new0(uint32_t, layout->chunk_count);
     g_autofree uint32_t *number = g_new(uint32_t, layout->chunk_count);
-    memset(first, 0, layout->chunk_count * sizeof *first);
     layout->group_count = 0;
     for (uint32_t c = 0; c < layout->chunk_count; c++)
-        number[c] = layout->chunks[c].list == coarse ? layout->group_count++ : 0;
+        number[c] = layout->chunks[c].list == coarse && !continues[c] ? layout->group_count++ : 0;
     for (int list = 0; list < TRACE_LISTS; list++)
         for (uint32_t t = 0; layout->places[list] && t < layout->tensor_count; t++) {
-            chunk_id chunk = layout->places[list][t].chunk;
-            uint32_t group = number[layout->places[coarse][t].chunk];
-            if (first[chunk] && layout->chunks[chunk].group != group)
-                return refuse(reading,
-                              "lists must nest: tensors %s and %s share a chunk of list %s but are "
-                              "in two chunks of list %s",
-                              reading->trace->tensors[first[chunk] - 1].name,
-                              reading->trace->tensors[t].name, trace_list_name(list),
-                              trace_list_name(coarse));
-            first[chunk] = t + 1;
-            layout->chunks[chunk].group = group;
+            uint32_t head = layout_place_index(layout, coarse, t, 0);
+            uint32_t group = number[layout->places[coarse][head].chunk];
+            for (uint32_t b = 0; b < trace_blocks(reading->trace, list, t); b++)
+                if (!group_chunk(reading, layout, list, t, b, group, first))
+                    return false;
         }
     return true;
 }
@@ -185,6 +238,7 @@ static struct layout *read_layout(struct reading *reading, const json_t *root)
 {
     struct layout *layout = reading->layout = g_new0(struct layout, 1);
     layout->tensor_count = reading->trace->tensor_count;
+    layout_number_blocks(layout, reading->trace);
     reading->chunks = g_array_new(FALSE, FALSE, sizeof(struct chunk));
     name_tensors(reading);
     bool ok = read_lists(reading, root);

@@ -20,7 +20,7 @@ static bool plan_refuse(GError **error, const char *format, ...)
 /* ---- the layout ---- */
 
 struct extent {
-    uint32_t chunk, tensor;
+    uint32_t chunk, place;
     uint64_t begin, end;
 };
 
@@ -33,17 +33,18 @@ static int by_address(const void *left, const void *right)
 }
 
 static bool check_place(const struct layout *layout, const struct trace *trace, int list,
-                        tensor_id tensor, struct extent *extent, GError **error)
+                        tensor_id tensor, uint32_t block, struct extent *extent, GError **error)
 {
-    const struct layout_place *place = &layout->places[list][tensor];
-    uint64_t bytes = trace_list_bytes(trace, list, tensor);
+    uint32_t index = layout_place_index(layout, list, tensor, block);
+    const struct layout_place *place = &layout->places[list][index];
+    uint64_t bytes = trace_block_bytes(trace, list, tensor, block);
     if (place->chunk >= layout->chunk_count || layout->chunks[place->chunk].list != list ||
         place->offset % LAYOUT_ALIGNMENT ||
         place->offset > layout->chunks[place->chunk].copy_bytes ||
         bytes > layout->chunks[place->chunk].copy_bytes - place->offset)
         return plan_refuse(error, "layout: tensor %s does not lie in chunk %u of list %s",
                            trace->tensors[tensor].name, place->chunk, trace_list_name(list));
-    *extent = (struct extent){place->chunk, tensor, place->offset, place->offset + bytes};
+    *extent = (struct extent){place->chunk, index, place->offset, place->offset + bytes};
     return true;
 }
 
@@ -55,16 +56,34 @@ static bool check_list(const struct layout *layout, const struct trace *trace, i
                            layout->places[list] ? "not part of this run" : "missing");
     if (!layout->places[list])
         return true;
-    g_autofree struct extent *extents = g_new(struct extent, layout->tensor_count);
+    uint32_t places = layout_place_count(layout, list), next = 0;
+    g_autofree struct extent *extents = g_new(struct extent, places);
     for (uint32_t t = 0; t < layout->tensor_count; t++)
-        if (!check_place(layout, trace, list, t, &extents[t], error))
-            return false;
-    qsort(extents, layout->tensor_count, sizeof *extents, by_address);
-    for (uint32_t i = 1; i < layout->tensor_count; i++)
-        if (extents[i].chunk == extents[i - 1].chunk && extents[i].begin < extents[i - 1].end)
-            return plan_refuse(error, "layout: tensors %s and %s overlap in chunk %u",
-                               trace->tensors[extents[i - 1].tensor].name,
-                               trace->tensors[extents[i].tensor].name, extents[i].chunk);
+        for (uint32_t b = 0; b < trace_blocks(trace, list, t); b++)
+            if (!check_place(layout, trace, list, t, b, &extents[next++], error))
+                return false;
+    qsort(extents, places, sizeof *extents, by_address);
+    for (uint32_t i = 1; i < places; i++)
+        if (extents[i].chunk == extents[i - 1].chunk && extents[i].begin < extents[i - 1].end) {
+            g_autofree char *one = layout_place_name(layout, trace, list, extents[i - 1].place);
+            g_autofree char *other = layout_place_name(layout, trace, list, extents[i].place);
+            return plan_refuse(error, "layout: tensors %s and %s overlap in chunk %u", one, other,
+                               extents[i].chunk);
+        }
+    return true;
+}
+
+/* Checks that the layout has the trace's blocks. */
+static bool check_blocks(const struct layout *layout, const struct trace *trace, GError **error)
+{
+    for (uint32_t t = 0; t < layout->tensor_count; t++) {
+        uint32_t first = layout_place_index(layout, TRACE_MASTER, t, 0);
+        uint32_t blocks = layout_place_index(layout, TRACE_MASTER, t + 1, 0) - first;
+        if (blocks != trace_blocks(trace, TRACE_MASTER, t))
+            return plan_refuse(error, "layout: tensor %s has %u state blocks, but %u in the run",
+                               trace->tensors[t].name, blocks,
+                               trace_blocks(trace, TRACE_MASTER, t));
+    }
     return true;
 }
 
@@ -106,20 +125,43 @@ static bool check_buffers(const struct layout *layout, const struct trace *trace
     return true;
 }
 
-/* Checks that every group has one chunk of the coarsest list, or is one chunk of buffers. */
+/* Checks that every group has one chunk of the coarsest list, without continuations, or is one
+ * chunk of buffers. */
 static bool check_heads(const struct layout *layout, int coarse, GError **error)
 {
+    g_autofree uint8_t *continues = layout_continuations(layout);
     g_autofree uint32_t *head = g_new0(uint32_t, layout->group_count); /* chunk + 1 */
 
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
         uint32_t group = layout->chunks[c].group;
-        if (layout->chunks[c].list != coarse && layout->chunks[c].list != TRACE_ACTIVATION)
+        if ((layout->chunks[c].list != coarse && layout->chunks[c].list != TRACE_ACTIVATION) ||
+            continues[c])
             continue;
         if (head[group])
             return plan_refuse(error, "layout: chunks %u and %u must not be in the same group",
                                head[group] - 1, c);
         head[group] = c + 1;
     }
+    return true;
+}
+
+static uint32_t group_at(const struct layout *layout, int list, tensor_id tensor, uint32_t block)
+{
+    uint32_t place = layout_place_index(layout, list, tensor, block);
+    return layout->chunks[layout->places[list][place].chunk].group;
+}
+
+/* Checks that a cut tensor shares its group with no other. */
+static bool check_cut(const struct layout *layout, const struct trace *trace, int coarse,
+                      GError **error)
+{
+    g_autofree uint32_t *tensors = g_new0(uint32_t, layout->group_count);
+    for (uint32_t t = 0; trace->state_block && t < layout->tensor_count; t++)
+        tensors[group_at(layout, coarse, t, 0)]++;
+    for (uint32_t t = 0; trace->state_block && t < layout->tensor_count; t++)
+        if (trace_is_cut(trace, t) && tensors[group_at(layout, coarse, t, 0)] > 1)
+            return plan_refuse(error, "layout: tensor %s is cut, but not alone in its group",
+                               trace->tensors[t].name);
     return true;
 }
 
@@ -130,11 +172,11 @@ static bool check_groups(const struct layout *layout, const struct trace *trace,
 
     for (int list = 0; list < TRACE_LISTS; list++)
         for (uint32_t t = 0; layout->places[list] && t < layout->tensor_count; t++)
-            if (layout->chunks[layout->places[list][t].chunk].group !=
-                layout->chunks[layout->places[coarse][t].chunk].group)
-                return plan_refuse(error, "layout: the chunks of tensor %s are in two groups",
-                                   trace->tensors[t].name);
-    return check_heads(layout, coarse, error);
+            for (uint32_t b = 0; b < trace_blocks(trace, list, t); b++)
+                if (group_at(layout, list, t, b) != group_at(layout, coarse, t, 0))
+                    return plan_refuse(error, "layout: the chunks of tensor %s are in two groups",
+                                       trace->tensors[t].name);
+    return check_cut(layout, trace, coarse, error) && check_heads(layout, coarse, error);
 }
 
 bool plan_check_layout(const struct plan *plan, const struct trace *trace, GError **error)
@@ -143,6 +185,8 @@ bool plan_check_layout(const struct plan *plan, const struct trace *trace, GErro
     if (layout->tensor_count != trace->tensor_count)
         return plan_refuse(error, "layout: it has %u tensors, but the run has %u",
                            layout->tensor_count, trace->tensor_count);
+    if (!check_blocks(layout, trace, error))
+        return false;
     for (uint32_t c = 0; c < layout->chunk_count; c++)
         if (!layout->chunks[c].copy_bytes ||
             layout->chunks[c].copy_bytes > layout->chunks[c].slot_bytes ||
@@ -429,10 +473,10 @@ static bool check_run(const struct plan *plan, const struct trace *trace, GError
         return check_head(plan, trace, error);
     return same_text(error, "the model", plan->model, trace->model) &&
            check_head(plan, trace, error) &&
-           same_text(
-               error,
-               "the structure (recomputation, operators on the host, bytes per parameter, --stage)",
-               plan->digest, digest);
+           same_text(error,
+                     "the structure (recomputation, operators on the host, bytes per parameter, "
+                     "--state-block, --stage)",
+                     plan->digest, digest);
 }
 
 static bool check_choices(const struct plan *plan, const struct trace *trace, GError **error)

@@ -112,9 +112,12 @@ static bool read_places(struct plan_reader *reader, const json_t *array, int lis
                         struct layout *layout)
 {
     uint32_t count = (uint32_t)json_array_size(array);
-    if (!json_is_array(array) || !count || (layout->tensor_count && layout->tensor_count != count))
-        return refuse(reader, "layout.tensors", "every list must have one entry per tensor");
-    layout->tensor_count = count;
+    if (!json_is_array(array) || !count ||
+        (layout->tensor_count && layout_place_count(layout, list) != count))
+        return refuse(reader, "layout.tensors",
+                      "every list must have one entry per tensor or block");
+    if (!layout->tensor_count)
+        layout->tensor_count = count;
     layout->places[list] = g_new0(struct layout_place, count);
     for (uint32_t t = 0; t < count; t++) {
         const json_t *entry = json_array_get(array, t);
@@ -126,6 +129,28 @@ static bool read_places(struct plan_reader *reader, const json_t *array, int lis
         if (chunk >= layout->chunk_count)
             return refuse(reader, "layout.tensors", "an entry names a chunk that does not exist");
         layout->places[list][t].chunk = (uint32_t)chunk;
+    }
+    return true;
+}
+
+/* A layout may lack blocks. */
+static bool read_blocks(struct plan_reader *reader, const json_t *array, struct layout *layout)
+{
+    uint32_t count = (uint32_t)json_array_size(array);
+    if (!array)
+        return true;
+    if (!json_is_array(array) || !count)
+        return refuse(reader, "layout.blocks", "must be an array with one entry per tensor");
+    layout->tensor_count = count;
+    layout->first_block = g_new0(uint32_t, (size_t)count + 1);
+    for (uint32_t t = 0; t < count; t++) {
+        uint64_t blocks;
+        if (!read_number(reader, json_array_get(array, t), "layout.blocks", TRACE_MOST_BLOCKS,
+                         &blocks))
+            return false;
+        if (blocks == 0 || blocks > UINT32_MAX - layout->first_block[t])
+            return refuse(reader, "layout.blocks", "every tensor has at least one block");
+        layout->first_block[t + 1] = layout->first_block[t] + (uint32_t)blocks;
     }
     return true;
 }
@@ -156,6 +181,8 @@ static bool read_layout(struct plan_reader *reader, const json_t *root, struct l
     const json_t *object = json_object_get(root, "layout");
     struct layout *layout = *result = g_new0(struct layout, 1);
     if (!read_chunks(reader, json_object_get(object, "chunks"), layout))
+        return false;
+    if (!read_blocks(reader, json_object_get(object, "blocks"), layout))
         return false;
     json_t *places = json_object_get(object, "tensors");
     const char *name;
@@ -422,6 +449,15 @@ static json_t *buffers_json(const struct layout *layout)
     return array;
 }
 
+/* Writes into how many blocks each tensor is cut. */
+static json_t *blocks_json(const struct layout *layout)
+{
+    json_t *array = json_array();
+    for (uint32_t t = 0; t < layout->tensor_count; t++)
+        json_array_append_new(array, number(layout->first_block[t + 1] - layout->first_block[t]));
+    return array;
+}
+
 static json_t *layout_json(const struct layout *layout)
 {
     json_t *sizes = json_object(), *places = json_object(), *chunks = json_array();
@@ -436,15 +472,17 @@ static json_t *layout_json(const struct layout *layout)
         if (!layout->places[list])
             continue;
         json_t *of_list = json_array();
-        for (uint32_t t = 0; t < layout->tensor_count; t++)
+        for (uint32_t i = 0; i < layout_place_count(layout, list); i++)
             json_array_append_new(of_list,
-                                  json_pack("[I,I]", (json_int_t)layout->places[list][t].chunk,
-                                            (json_int_t)layout->places[list][t].offset));
+                                  json_pack("[I,I]", (json_int_t)layout->places[list][i].chunk,
+                                            (json_int_t)layout->places[list][i].offset));
         json_object_set_new(places, trace_list_name(list), of_list);
         json_object_set_new(sizes, trace_list_name(list), number(layout->chunk_bytes[list]));
     }
     json_t *json = json_pack("{s:o,s:o,s:o}", "chunk_bytes", sizes, "chunks", chunks, "tensors",
                              places);
+    if (layout->first_block)
+        json_object_set_new(json, "blocks", blocks_json(layout));
     if (layout->buffer_count)
         json_object_set_new(json, "buffers", buffers_json(layout));
     return json;

@@ -68,6 +68,11 @@ static const struct {
                       "What several ranks share: 2 gradients and optimizer states, 3 parameters, "
                       "too",
                       "2|3", 0},
+    [OPTION_STATE_BLOCK] = {"state-block",
+                            "Cut the optimizer states of tensors of more than four blocks into "
+                            "blocks of N elements, a multiple of 1024, which move and are updated "
+                            "one by one; auto: a 64th of the model; default: 0, no blocks",
+                            "auto|N", 0},
     [OPTION_THREADS] = {"threads", "Number of threads; default: all processors", "N", 0},
     [OPTION_TIMELINE] = {"timeline",
                          "Write when each operator and copy runs, for pstar-report and "

@@ -13,7 +13,7 @@ enum { NO_PRECISION = UINT8_MAX };
 enum reduction { REDUCTION_EXACT, REDUCTION_FAST };
 
 struct synth_arguments {
-    char *model, *recompute, *offload, *platform, *output;
+    char *model, *recompute, *offload, *state_block, *platform, *output;
     uint32_t batch, sequence, micro_batches, bytes_per_parameter, ranks, stage; /* 0 if not given */
     uint8_t precision; /* enum model_precision, or NO_PRECISION */
     bool host_embedding, host_update, unfused, clip;
@@ -44,7 +44,9 @@ static bool synthesise(const struct synth_arguments *a, const struct model_confi
                        const struct platform *platform, GError **error)
 {
     g_autofree uint8_t *recompute = NULL, *offload = NULL, *host_update = NULL;
-    if (!choose_layers("--recompute", a->recompute, config->layers, &recompute, error) ||
+    uint64_t state_block;
+    if (!model_state_block(config, a->state_block, &state_block, error) ||
+        !choose_layers("--recompute", a->recompute, config->layers, &recompute, error) ||
         !choose_layers("--offload-activations", a->offload, config->layers, &offload, error))
         return false;
     if (a->host_update)
@@ -58,6 +60,7 @@ static bool synthesise(const struct synth_arguments *a, const struct model_confi
                     .host_update = host_update},
         .sequence = a->sequence,
         .ranks = a->ranks,
+        .state_block = state_block,
         .shared_parameters = a->stage == 3,
         .narrow_gradients = a->reduction == REDUCTION_FAST,
         .precision = a->precision,
@@ -118,6 +121,7 @@ int pstar_trace_synth(int argc, char **argv)
                  "systems do, in bf16 and in the parameters' place, which needs --stage 3",
          .value = "exact|fast"},
         {.shared = OPTION_BYTES_PER_PARAMETER, .count32 = &a.bytes_per_parameter},
+        {.shared = OPTION_STATE_BLOCK, .text = &a.state_block},
         {.name = "clip",
          .flag = &a.clip,
          .help = "Clip gradients by their norm; with 12 bytes per parameter, backward runs twice"},

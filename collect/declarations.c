@@ -165,6 +165,8 @@ static bool add_meta(struct declarations *declarations, struct words *words, uin
         ok = set_number(&trace->ranks, payload);
     else if (strcmp(key, "shared_parameters") == 0)
         ok = (trace->shared_parameters = payload == 1) || payload == 0;
+    else if (strcmp(key, "state_block") == 0)
+        ok = (trace->state_block = payload) <= INT64_MAX;
     else if (strcmp(key, "library_bytes") == 0)
         ok = (trace->library_bytes = payload) <= INT64_MAX;
     else if (g_str_has_prefix(key, "element_bytes_"))
@@ -213,11 +215,14 @@ static bool add_access(struct declarations *declarations, struct words *words, u
 {
     struct trace_access access = {.tensor = (uint32_t)payload};
     uint32_t moment = 0;
+    uint64_t block = 0;
     if (payload > UINT32_MAX || !next_number_32(words, &moment) ||
         moment + 1 != declarations->operators->len ||
         !next_name(words, trace_access_list_parse, &access.list) ||
-        !next_name(words, trace_mode_parse, &access.mode))
+        !next_name(words, trace_mode_parse, &access.mode) ||
+        (words->rest[0] != '\0' && !next_number(words, UINT16_MAX, &block)))
         return false;
+    access.block = (uint16_t)block;
     g_array_index(declarations->operators, struct trace_operator, moment).access_count++;
     g_array_append_val(declarations->accesses, access);
     return true;

@@ -68,6 +68,8 @@ static void declare_meta(nvtxDomainHandle_t domain, const struct trace *trace)
         declare(domain, trace->ranks, "meta ranks");
         declare(domain, trace->shared_parameters, "meta shared_parameters");
     }
+    if (trace->state_block)
+        declare(domain, trace->state_block, "meta state_block");
     declare(domain, trace->library_bytes, "meta library_bytes");
     for (int list = 0; list < TRACE_LISTS; list++)
         declare(domain, trace->list_element_bytes[list], "meta element_bytes_%s",
@@ -84,6 +86,15 @@ static void declare_exchanges(nvtxDomainHandle_t domain, const struct trace *tra
     }
 }
 
+static void declare_access(nvtxDomainHandle_t domain, const struct trace_access *access, uint32_t m)
+{
+    const char *list = trace_list_name(access->list), *mode = trace_mode_name(access->mode);
+    if (access->block)
+        declare(domain, access->tensor, "access %u %s %s %u", m, list, mode, access->block);
+    else
+        declare(domain, access->tensor, "access %u %s %s", m, list, mode);
+}
+
 static void declare_operators(nvtxDomainHandle_t domain, const struct trace *trace)
 {
     for (uint32_t m = 0; m < trace->operator_count; m++) {
@@ -94,9 +105,7 @@ static void declare_operators(nvtxDomainHandle_t domain, const struct trace *tra
                 trace_phase_name(op->phase), trace_place_name(op->place), op->layer,
                 op->micro_batch, op->flops, op->bytes, op->h2d_bytes, op->d2h_bytes, op->name);
         for (uint32_t i = op->first_access; i < op->first_access + op->access_count; i++)
-            declare(domain, trace->accesses[i].tensor, "access %u %s %s", m,
-                    trace_list_name(trace->accesses[i].list),
-                    trace_mode_name(trace->accesses[i].mode));
+            declare_access(domain, &trace->accesses[i], m);
         declare_exchanges(domain, trace, m);
     }
 }

@@ -296,14 +296,22 @@ struct place {
     uint64_t address;
 };
 
-/* Before the start everything lies at home; afterwards flushed host-homed chunks do. */
+/* Before the start everything lies at home; afterwards flushed host-homed chunks do. Lowers *count
+ * to the elements that lie there, if the rest is in other blocks. */
 static struct place locate(const struct engine *engine, tensor_id tensor, enum trace_list list,
-                           uint64_t first)
+                           uint64_t first, uint64_t *count)
 {
     const struct plan *plan = engine->executor.plan;
-    const struct layout_place *at = &plan->layout->places[list][tensor];
-    uint64_t offset = at->offset +
-                      first * engine->executor.iteration->trace->list_element_bytes[list];
+    const struct trace *trace = engine->executor.iteration->trace;
+    uint32_t block = 0;
+    if (trace_blocks(trace, list, tensor) > 1) {
+        block = (uint32_t)(first / trace->state_block);
+        first %= trace->state_block;
+        *count = MIN(*count, trace->state_block - first);
+    }
+    const struct layout_place *at =
+        &plan->layout->places[list][layout_place_index(plan->layout, list, tensor, block)];
+    uint64_t offset = at->offset + first * trace->list_element_bytes[list];
     if (plan->host_address[at->chunk] != NO_ADDRESS)
         return (struct place){DEVICE_HOST_POOL, plan->host_address[at->chunk] + offset};
     return (struct place){DEVICE_ARENA, residency_address(engine->residency, at->chunk) + offset};
@@ -331,9 +339,14 @@ static uint64_t index_of(const struct engine *engine, tensor_id tensor, enum tra
 static void read_here(struct engine *engine, tensor_id tensor, enum trace_list list, uint64_t first,
                       uint64_t count, void *to)
 {
-    struct place place = locate(engine, tensor, list, index_of(engine, tensor, list, first));
     uint64_t element = engine->executor.iteration->trace->list_element_bytes[list];
-    engine->device->ops->read(engine->device, place.memory, place.address, count * element, to);
+    uint64_t index = index_of(engine, tensor, list, first);
+    for (uint64_t done = 0, part; done < count; done += part) {
+        part = count - done;
+        struct place place = locate(engine, tensor, list, index + done, &part);
+        engine->device->ops->read(engine->device, place.memory, place.address, part * element,
+                                  (uint8_t *)to + done * element);
+    }
 }
 
 static void read_own(void *self, const struct shard_request *request, void *to)
@@ -364,9 +377,14 @@ static void write_at(struct engine *engine, tensor_id tensor, enum trace_list li
         own = shard_request_of(trace, &own, engine->executor.ranks->rank);
     if (!own.count)
         return;
-    struct place place = locate(engine, tensor, list, index_of(engine, tensor, list, own.first));
-    engine->device->ops->write(engine->device, place.memory, place.address, own.count * element,
-                               (const uint8_t *)from + (own.first - first) * element);
+    uint64_t index = index_of(engine, tensor, list, own.first);
+    const uint8_t *values = (const uint8_t *)from + (own.first - first) * element;
+    for (uint64_t done = 0, part; done < own.count; done += part) {
+        part = own.count - done;
+        struct place place = locate(engine, tensor, list, index + done, &part);
+        engine->device->ops->write(engine->device, place.memory, place.address, part * element,
+                                   values + done * element);
+    }
 }
 
 void engine_share_begin(struct engine *engine)
@@ -503,8 +521,8 @@ GArray *pool_cuts(const struct plan *plan)
         add(cuts, plan, c, layout->chunks[c].copy_bytes);
     }
     for (int list = 0; list < TRACE_LISTS; list++)
-        for (uint32_t t = 0; layout->places[list] && t < layout->tensor_count; t++)
-            add(cuts, plan, layout->places[list][t].chunk, layout->places[list][t].offset);
+        for (uint32_t i = 0; layout->places[list] && i < layout_place_count(layout, list); i++)
+            add(cuts, plan, layout->places[list][i].chunk, layout->places[list][i].offset);
     g_array_sort(cuts, ascending);
     drop_repeated(cuts);
     return cuts;

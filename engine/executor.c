@@ -19,7 +19,7 @@ static uint64_t rows(const struct executor *x)
 static uint64_t tensor_address(const struct executor *x, const struct trace_access *access,
                                bool on_host)
 {
-    const struct layout_place *place = &x->plan->layout->places[access->list][access->tensor];
+    const struct layout_place *place = layout_place_of(x->plan->layout, access);
     uint64_t chunk = on_host ? x->plan->host_address[place->chunk]
                              : residency_address(x->residency, place->chunk);
     g_assert(chunk != NO_ADDRESS);
@@ -41,6 +41,21 @@ static uint64_t staging_address(const struct executor *x, moment_id moment)
     return x->plan->staging_address + x->staging.offset[x->staging.place[moment]];
 }
 
+/* Returns the first element that an update of a block updates; 0 for other operators. */
+static uint64_t first_of(const struct executor *x, const struct model_operator *op)
+{
+    return op->block * x->iteration->trace->state_block;
+}
+
+/* Returns where the operator finds its gradient, which is a buffer; of an update, its block's part.
+ */
+static uint64_t gradient_buffer(const struct executor *x, const struct model_operator *op, int i)
+{
+    uint64_t address = buffer_address(x, op->gradient[i]);
+    uint64_t width = x->iteration->trace->list_element_bytes[TRACE_PARAM];
+    return address == NO_ADDRESS ? address : address + first_of(x, op) * width;
+}
+
 /* Returns where the operator finds or leaves the gradient. An update on the host finds a gradient
  * that is a buffer in its staging place. */
 static uint64_t gradient_address(const struct executor *x, moment_id moment, int i,
@@ -55,7 +70,7 @@ static uint64_t gradient_address(const struct executor *x, moment_id moment, int
     case MODEL_GRADIENT_BUFFER:
         return x->iteration->trace->operators[moment].place == TRACE_ON_HOST
                    ? staging_address(x, moment)
-                   : buffer_address(x, x->iteration->operators[moment].gradient[i]);
+                   : gradient_buffer(x, &x->iteration->operators[moment], i);
     }
     g_assert_not_reached();
 }
@@ -65,6 +80,18 @@ static bool is_operand(const struct trace_access *access)
 {
     return access->list < TRACE_GATHERED ||
            (access->list == TRACE_GATHERED && access->mode == TRACE_READ);
+}
+
+/* Narrows the whole tensors that an update finds to its block. The states are the block's already.
+ */
+static void narrow(const struct executor *x, moment_id moment, struct operation_tensor *tensor)
+{
+    const struct trace *trace = x->iteration->trace;
+    const struct model_operator *op = &x->iteration->operators[moment];
+    tensor->elements = trace_block_elements(trace, TRACE_EXP_AVG, op->t[0], op->block);
+    for (int list = TRACE_PARAM; list <= TRACE_GRAD; list++)
+        if (tensor->address[list] != NO_ADDRESS)
+            tensor->address[list] += first_of(x, op) * trace->list_element_bytes[list];
 }
 
 static void resolve_tensors(struct executor *x, moment_id moment, struct operation *operation)
@@ -82,10 +109,13 @@ static void resolve_tensors(struct executor *x, moment_id moment, struct operati
             if (is_operand(access) && access->tensor == op->t[i])
                 tensor->address[access->list] = tensor_address(x, access, on_host);
         }
+        if (op->t[i] != NO_INDEX)
+            tensor->elements = trace->tensors[op->t[i]].elements;
+        if (op->kind == MODEL_UPDATE && i == 0)
+            narrow(x, moment, tensor);
         tensor->gradient = gradient_address(x, moment, i, tensor);
         if (op->t[i] == NO_INDEX)
             continue;
-        tensor->elements = trace->tensors[op->t[i]].elements;
         tensor->norm = op->norms[i] ? &x->norms[op->t[i]] : NULL;
     }
 }
@@ -220,8 +250,9 @@ static struct mover_after bring_down(struct executor *x, uint32_t moment,
     uint64_t bytes = x->iteration->trace->operators[moment].d2h_bytes;
     struct mover_after arrived = *after;
     if (bytes) {
-        uint32_t buffer = op->kind == MODEL_UPDATE ? op->gradient[0] : op->in[0];
-        *received = chunk_mover_copy_activations(x->mover, MOVER_D2H, buffer_address(x, buffer),
+        uint64_t from = op->kind == MODEL_UPDATE ? gradient_buffer(x, op, 0)
+                                                 : buffer_address(x, op->in[0]);
+        *received = chunk_mover_copy_activations(x->mover, MOVER_D2H, from,
                                                  staging_address(x, moment), bytes, after);
         arrived.queue[MOVER_D2H] = *received;
     }

@@ -71,7 +71,7 @@ static enum tensor_use_state state_after(const struct model_operator *op, int i)
     case USE_BACKWARD:
         return op->finishes[i] ? TENSOR_HOLD_AFTER_BWD : TENSOR_HOLD;
     default:
-        return TENSOR_HOLD;
+        return op->more ? TENSOR_HOLD_AFTER_BWD : TENSOR_HOLD;
     }
 }
 

@@ -4,7 +4,7 @@
  *   HOLD            its parameter is valid
  *   COMPUTE         an operator is using it
  *   HOLD_AFTER_FWD  used by this micro-batch's forward; HOLD again when that ends
- *   HOLD_AFTER_BWD  its gradient is complete: only its update may use it now
+ *   HOLD_AFTER_BWD  its gradient is complete: only its updates may use it now, one or one a block
  *
  * Where the tensor's chunk is does not matter here: see chunks/residency/residency.h. */
 #ifndef PSTAR_ENGINE_TENSOR_USE_H

@@ -94,6 +94,8 @@ struct pstar_job {
     bool host_update;             /* whether the optimizer runs on the host */
     bool clip;                    /* whether gradients are clipped by their norm: with 12 bytes a
                                      parameter, backward then runs twice */
+    uint64_t state_block; /* elements of the blocks into which the optimizer's states of large
+                             tensors are cut, a multiple of 1,024 (0: none) */
 };
 
 /* Makes the trace of a model that never ran, by counting its operations and bytes. Durations are
@@ -133,6 +135,7 @@ struct pstar_access {
     const char *list; /* "param", "grad", "master", "exp_avg", "exp_avg_sq" or "activation" */
     uint32_t tensor;  /* index; of "activation", of a buffer */
     bool reads, writes;
+    uint32_t block; /* of a tensor whose optimizer states are cut: which block, from 0; else 0 */
 };
 
 /* Describes one of the operator's accesses to model data; `index` is below its access_count. */
@@ -160,11 +163,11 @@ struct pstar_chunk {
 uint32_t pstar_layout_chunks(const struct pstar_layout *layout);
 struct pstar_chunk pstar_layout_chunk(const struct pstar_layout *layout, uint32_t chunk);
 
-/* Sets the chunk that holds a tensor in a list, and the tensor's offset in it in bytes. Returns
- * false if the list does not exist. Of "activation", `tensor` is a buffer, and the result is false
- * also if no chunk holds it. */
+/* Sets the chunk that holds a tensor, or a block of it, in a list, and its offset there in bytes.
+ * Block 0 is the whole tensor where it is not cut. Returns false if the list does not exist. Of
+ * "activation", `tensor` is a buffer, and the result is false also if no chunk holds it. */
 bool pstar_layout_find(const struct pstar_layout *layout, const char *list, uint32_t tensor,
-                       uint32_t *chunk, uint64_t *offset);
+                       uint32_t block, uint32_t *chunk, uint64_t *offset);
 
 /* Returns the least device memory in bytes with which every operator finds its chunks and its
  * activations at once. `layout` was packed for `trace`. */

@@ -102,6 +102,7 @@ static struct recognised *try(const struct trace *trace, const struct run_choice
         .sequence = trace->sequence,
         .precision = !g_strcmp0(trace->precision, "bf16") ? MODEL_BF16 : MODEL_FP32,
         .ranks = trace->ranks,
+        .state_block = trace->state_block,
         .shared_parameters = trace->shared_parameters,
         .narrow_gradients = trace->ranks > 1 && !trace->list_element_bytes[TRACE_GRAD],
         .unfused = unfused};
@@ -284,13 +285,34 @@ struct trace *model_derive(const struct recognised *recognised, const struct tra
     return derived;
 }
 
+/* Adds up the trace's updates of the blocks of a tensor that is not cut here. Returns NULL if there
+ * are none. */
+static const struct trace_operator *sum_blocks(GHashTable *index, const struct trace_operator *op,
+                                               struct trace_operator *sum)
+{
+    *sum = *op;
+    sum->duration_ns = sum->bytes = 0;
+    for (uint32_t block = 0; op->phase == TRACE_UPDATE_PHASE; block++) {
+        g_autofree char *name = g_strdup_printf("%s[%u]", op->name, block);
+        g_autofree char *key = key_of("", name, op->micro_batch);
+        const struct trace_operator *update = g_hash_table_lookup(index, key);
+        if (!update)
+            break;
+        sum->duration_ns += update->duration_ns;
+        sum->bytes += update->bytes;
+    }
+    return sum->bytes ? sum : NULL;
+}
+
 /* Takes the duration of the trace's operator that does the same work, if there is one. Returns
  * false if it is the trace's own. */
 static bool take_duration_of_rank(GHashTable *index, const struct model_iteration *iteration,
                                   uint32_t m, const struct platform *platform)
 {
-    struct trace_operator *op = &iteration->trace->operators[m];
+    struct trace_operator *op = &iteration->trace->operators[m], blocks;
     const struct trace_operator *twin = find_twin(index, op);
+    if (!twin)
+        twin = sum_blocks(index, op, &blocks);
     op->duration_ns = twin       ? twin->duration_ns
                       : platform ? model_operator_ns(iteration, m, platform)
                                  : 0;
@@ -338,6 +360,7 @@ struct trace *model_derive_ranks(const struct recognised *recognised, const stru
     struct model_job job = recognised->iteration->job;
     job.choices.micro_batches = model_rank_micro_batches(&job) * ranks;
     job.ranks = ranks;
+    job.state_block = ranks > 1 ? 0 : job.state_block;
     job.shared_parameters = shared && ranks > 1;
     return model_derive_job(recognised, trace, &job, platform, error);
 }

@@ -59,7 +59,7 @@ static void add_reduction(struct stage_builder *b, const struct trace_operator *
         op.exchange[TRACE_GATHER] = op.exchange[TRACE_REDUCE];
     for (guint i = 0; i < b->bucket->len; i++) {
         const struct trace_access access = {g_array_index(b->bucket, tensor_id, i),
-                                            (uint8_t)b->list, TRACE_UPDATE};
+                                            (uint8_t)b->list, TRACE_UPDATE, 0};
         g_array_append_val(b->accesses, access);
     }
     g_array_append_val(b->operators, op);
@@ -190,6 +190,7 @@ static struct trace *derive_whole(const struct recognised *recognised, const str
     uint32_t ranks = of_shards->ranks;
     job.choices.micro_batches = model_rank_micro_batches(&job);
     job.ranks = 1;
+    job.state_block = 0; /* ranks have shards instead */
     job.shared_parameters = job.narrow_gradients = false;
     if (model_gradient_layout(&job) == MODEL_GRADIENT_BUFFER) {
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
@@ -218,6 +219,7 @@ struct trace *model_derive_stage(const struct recognised *recognised, const stru
     bool over_param = is_over_param(&job);
     job.choices.micro_batches = model_rank_micro_batches(&job) * ranks;
     job.ranks = ranks;
+    job.state_block = 0;
     job.shared_parameters = stage == 3;
     job.narrow_gradients = stage == 3 && over_param;
     struct trace *of_shards = model_derive_job(recognised, trace, &job, platform, error);

@@ -15,16 +15,18 @@ struct own_rates {
 };
 
 /* An update uses several lists of its tensors, and not always all of them. Several ranks update
- * shards, even where their parameters are whole. */
+ * shards, even where their parameters are whole, and blocks are updated one by one. */
 static double updated_elements(const struct trace *trace, const struct trace_operator *op)
 {
     double elements[TRACE_LISTS] = {0}, most = 0;
     for (uint32_t i = 0; i < op->access_count; i++) {
         const struct trace_access *access = &trace->accesses[op->first_access + i];
         bool whole = access->list == TRACE_PARAM || access->list == TRACE_GATHERED;
-        if (whole && trace->ranks > 1)
+        bool cut = access->list < TRACE_MASTER && trace_is_cut(trace, access->tensor);
+        if ((whole && trace->ranks > 1) || cut)
             continue;
-        elements[access->list] += (double)trace_list_elements(trace, access->list, access->tensor);
+        elements[access->list] += (double)trace_block_elements(trace, access->list, access->tensor,
+                                                               access->block);
         most = fmax(most, elements[access->list]);
     }
     return most;
@@ -110,7 +112,8 @@ static uint8_t *find_buffer_uses(const struct trace *trace)
     return uses;
 }
 
-/* Returns whether the operator finds no update of its tensors before it; an update marks them. */
+/* Returns whether the operator finds no update of its tensors before it, but for other blocks of a
+ * cut tensor; an update marks them. */
 static bool precedes_updates(const struct trace *trace, const struct trace_operator *op,
                              uint32_t moment, uint32_t *updated_at)
 {
@@ -119,7 +122,8 @@ static bool precedes_updates(const struct trace *trace, const struct trace_opera
         if (access->list == TRACE_ACTIVATION)
             continue;
         uint32_t *at = &updated_at[access->tensor];
-        if (*at != NO_INDEX && *at != moment)
+        bool again = is_update(op) && trace_is_cut(trace, access->tensor);
+        if (*at != NO_INDEX && *at != moment && !again)
             return false;
         if (is_update(op))
             *at = moment;
@@ -127,8 +131,9 @@ static bool precedes_updates(const struct trace *trace, const struct trace_opera
     return true;
 }
 
-/* Returns whether each tensor has one update, which uses no buffers and which no operator of the
- * passes follows that uses the tensor. The order of updates then changes no result. */
+/* Returns whether each tensor has one update, or one a block, which uses no buffers and which no
+ * operator of the passes follows that uses the tensor. The order of updates then changes no result.
+ */
 static bool are_independent(const struct trace *trace)
 {
     g_autofree uint32_t *updated_at = g_new(uint32_t, trace->tensor_count);
@@ -157,7 +162,8 @@ struct placed_update {
     tensor_id tensor;
 };
 
-/* Updates that follow the same operator: the host's come first, each side's by tensor. */
+/* Updates that follow the same operator: the host's come first, each side's by tensor, and a
+ * tensor's blocks in their order. */
 static int by_place(const void *left, const void *right)
 {
     const struct placed_update *a = left, *b = right;
@@ -165,7 +171,9 @@ static int by_place(const void *left, const void *right)
         return a->after < b->after ? -1 : 1;
     if (a->place != b->place)
         return a->place == TRACE_ON_HOST ? -1 : 1;
-    return a->tensor < b->tensor ? -1 : a->tensor > b->tensor;
+    if (a->tensor != b->tensor)
+        return a->tensor < b->tensor ? -1 : 1;
+    return a->moment < b->moment ? -1 : a->moment > b->moment;
 }
 
 /* Returns for each tensor the last operator of the passes that uses it; 0 if none does. */

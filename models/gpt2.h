@@ -53,7 +53,7 @@ void gpt2_recompute(struct iteration_builder *builder, const char *verb, uint32_
  * that consume them, too; with a second backward it passes through the layers twice. */
 void gpt2_backward(struct iteration_builder *builder, const struct gpt2_activations *activations);
 
-/* Appends the update of a tensor. */
+/* Appends the update of a tensor, or those of its blocks. */
 void gpt2_update_tensor(struct iteration_builder *builder, tensor_id tensor);
 /* Appends the updates of all tensors: the host's first, then the device's. */
 void gpt2_update(struct iteration_builder *builder);

@@ -12,13 +12,19 @@ void gpt2_update_tensor(struct iteration_builder *builder, tensor_id tensor)
 {
     struct model_operator op = model_operator_of(MODEL_UPDATE, layer_of(builder->config, tensor),
                                                  0);
+    uint32_t blocks = iteration_builder_blocks(builder, tensor);
     op.t[0] = tensor;
     if (builder->gradient == MODEL_GRADIENT_BUFFER)
         op.gradient[0] = iteration_builder_gradient(builder, tensor);
     const char *name = g_array_index(builder->tensors, struct trace_tensor, tensor).name;
     builder->progress[tensor] = BUILDER_UPDATED;
-    iteration_builder_operator(builder, g_strdup_printf("update %s", name), TRACE_UPDATE_PHASE,
-                               &op);
+    for (op.block = 0; op.block < blocks; op.block++) {
+        op.more = op.block + 1 < blocks;
+        iteration_builder_operator(builder,
+                                   blocks == 1 ? g_strdup_printf("update %s", name)
+                                               : g_strdup_printf("update %s[%u]", name, op.block),
+                                   TRACE_UPDATE_PHASE, &op);
+    }
 }
 
 /* Appends the updates on one side that follow the completion of the gradients of `after`; NO_INDEX

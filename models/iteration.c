@@ -66,6 +66,19 @@ bool model_split_masters(const struct model_job *job, uint32_t bytes_per_paramet
                        least, most);
 }
 
+bool model_state_block(const struct model_config *config, const char *text, uint64_t *elements,
+                       GError **error)
+{
+    const uint64_t parts = 64, least = 1 << 20, step = TRACE_BLOCK_STEP;
+    uint64_t part = (model_config_parameters(config) + parts - 1) / parts;
+    *elements = 0;
+    if (text && strcmp(text, "auto") == 0)
+        *elements = MAX(least, (part + step - 1) / step * step);
+    else if (text && !g_ascii_string_to_unsigned(text, 10, 0, INT64_MAX, elements, NULL))
+        return job_refused(error, "--state-block %s: must be auto, or a number of elements", text);
+    return true;
+}
+
 /* Counts are kept in 64 bits and moments in 32: refuse what would not fit. The step's largest
  * figure is its operations: 6 a token and parameter, 12 a pair of tokens and column; three times
  * that leaves room for the rest. A layer has 7 operators in each of forward and two recomputations
@@ -79,8 +92,16 @@ static bool counts_fit(const struct model_config *config, const struct model_job
     double classifier = rows * config->width * (double)model_config_classes(config);
     double step = 6 * rows * parameters + 6 * classifier + 12 * pairs;
     double micro_batches = model_rank_micro_batches(job);
-    double operators = (35.0 * config->layers + 8) * micro_batches;
+    double blocks = job->state_block ? parameters / (double)job->state_block : 0;
+    double operators = (35.0 * config->layers + 8) * micro_batches + blocks;
     return rows <= INT32_MAX && operators < 0x1p24 && 3 * step * micro_batches < 0x1p63;
+}
+
+/* No tensor has as many elements as the model. */
+static bool blocks_fit(const struct model_config *config, const struct model_job *job)
+{
+    return !job->state_block ||
+           model_config_parameters(config) / job->state_block < TRACE_MOST_BLOCKS;
 }
 
 static bool job_check(const struct model_config *config, const struct model_job *job,
@@ -107,6 +128,17 @@ static bool job_check(const struct model_config *config, const struct model_job 
         return job_refused(error,
                            "updates cannot be chosen to follow other gradients with 12 bytes "
                            "per parameter: each follows its own");
+    if (job->state_block % TRACE_BLOCK_STEP)
+        return job_refused(
+            error, "state blocks of %" G_GUINT64_FORMAT " elements: must be a multiple of %d",
+            job->state_block, TRACE_BLOCK_STEP);
+    if (job->state_block && job->ranks > 1)
+        return job_refused(error, "several ranks have shards of optimizer states, and no blocks");
+    if (!blocks_fit(config, job))
+        return job_refused(error,
+                           "state blocks of %" G_GUINT64_FORMAT
+                           " elements: a tensor would have more than %d",
+                           job->state_block, TRACE_MOST_BLOCKS);
     if (job->choices.micro_batches % model_ranks(job))
         return job_refused(error, "micro-batches %u: must be a multiple of the number of ranks, %u",
                            job->choices.micro_batches, job->ranks);
@@ -137,6 +169,14 @@ static struct trace *trace_of_job(const struct model_config *config, const struc
     for (int list = 0; list < TRACE_LISTS; list++)
         trace->list_element_bytes[list] = (uint8_t)operator_list_bytes(job, list);
     return trace;
+}
+
+static bool cuts_tensor(const struct trace *trace)
+{
+    bool cut = false;
+    for (tensor_id t = 0; t < trace->tensor_count; t++)
+        cut |= trace_is_cut(trace, t);
+    return cut;
 }
 
 /* Checks that each tensor is updated after its gradient is complete. */
@@ -188,6 +228,9 @@ struct model_iteration *model_iteration_new(const struct model_config *config,
     iteration->forward_end = walk(&builder);
     bool ok = check_updates(&builder, error);
     iteration->operators = iteration_builder_finish(&builder, iteration->trace);
+    iteration->trace->state_block = job->state_block;
+    if (!cuts_tensor(iteration->trace))
+        iteration->trace->state_block = 0;
     iteration_builder_clear(&builder);
     trace_sum_buffers(iteration->trace);
     rank_traffic_set(iteration, 0);

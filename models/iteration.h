@@ -18,8 +18,11 @@ struct model_job {
                                    and the numbers of layers and tensors are the model's */
     uint32_t sequence;          /* tokens a sequence, at most the model's positions */
     enum model_precision precision;
-    uint32_t ranks; /* that share the micro-batches, which must be a multiple of them; rank r
-                       computes micro-batches r, r + ranks, ... 0 stands for 1 */
+    uint32_t ranks;       /* that share the micro-batches, which must be a multiple of them; rank r
+                             computes micro-batches r, r + ranks, ... 0 stands for 1 */
+    uint64_t state_block; /* elements: the states of tensors of more than TRACE_UNCUT_BLOCKS
+                             blocks are cut into blocks, each of which has an update; 0: none
+                             are. With several ranks, 0 */
     bool shared_parameters; /* several ranks: each holds a shard of the parameters, too */
     bool narrow_gradients;  /* ranks that share parameters, with one micro-batch each in bf16: as in
                                other systems, gradients cross the network in bf16 and lie over the
@@ -71,9 +74,9 @@ enum model_kind {
                                  token names hold -0, which adds nothing. The gradient of tied
                                  weights consists of the classifier's, t[0], and then the
                                  embedding's */
-    MODEL_UPDATE,             /* t tensor: AdamW on it. With several ranks on the rank's shard; then
-                                 each rank receives the other shards of the parameter, unless
-                                 parameters are shared */
+    MODEL_UPDATE, /* t tensor: AdamW on it, or on a block of it. With several ranks on the rank's
+                     shard; then each rank receives the other shards of the parameter, unless
+                     parameters are shared */
     MODEL_KINDS
 };
 
@@ -84,7 +87,9 @@ struct model_operator {
     bool rows;            /* REDUCE: the gradients are the embedding's */
     bool finishes[2];     /* after it the gradient of t[i] is complete, for its update */
     bool norms[2];        /* it takes the norm of the gradient of t[i], which is then complete */
+    bool more;            /* UPDATE: later blocks of the tensor have updates of their own */
     int32_t layer;        /* -1 outside of layers */
+    uint32_t block;       /* UPDATE: of a cut tensor, which block; else 0 */
     uint32_t micro_batch; /* among the rank's */
     uint32_t t[2];        /* tensors; NO_INDEX */
     uint32_t in[4];       /* buffers; NO_INDEX */
@@ -130,6 +135,12 @@ static inline uint32_t model_logits_row(uint32_t vocabulary)
 {
     return (vocabulary + 63) / 64 * 64;
 }
+
+/* Sets *elements to those of a state block, as options name it: a number; "auto" for what suits the
+ * model, a 64th of its parameters, but at least 2^20, and a multiple of TRACE_BLOCK_STEP; or NULL
+ * for 0, no blocks. Fails (MODEL_ERROR_CONFIG) if the text is none of these. */
+bool model_state_block(const struct model_config *config, const char *text, uint64_t *elements,
+                       GError **error);
 
 /* Returns how many ranks share the job, and how many micro-batches each of them computes. */
 static inline uint32_t model_ranks(const struct model_job *job)
@@ -178,10 +189,11 @@ uint32_t model_bytes_per_parameter(const struct model_job *job);
 bool model_split_masters(const struct model_job *job, uint32_t bytes_per_parameter, bool *split,
                          GError **error);
 
-/* Describes the iteration: forward and backward of every micro-batch, then one update a tensor. The
- * host's updates come first, then the device's, each in model order. Updates are within backward if
- * gradients are in buffers, or where choices.update_after says so. `config` must outlive the
- * result. Fails (MODEL_ERROR_CONFIG) if the job does not fit the model. */
+/* Describes the iteration: forward and backward of every micro-batch, then one update a tensor, or
+ * a block of a cut one. The host's updates come first, then the device's, each in model order.
+ * Updates are within backward if gradients are in buffers, or where choices.update_after says so.
+ * `config` must outlive the result. Fails (MODEL_ERROR_CONFIG) if the job does not fit the model.
+ */
 struct model_iteration *model_iteration_new(const struct model_config *config,
                                             const struct model_job *job, GError **error);
 void model_iteration_free(struct model_iteration *iteration);

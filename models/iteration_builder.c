@@ -7,7 +7,14 @@
 static void append(struct iteration_builder *builder, tensor_id tensor, enum trace_list list,
                    enum trace_mode mode)
 {
-    struct trace_access access = {tensor, (uint8_t)list, (uint8_t)mode};
+    struct trace_access access = {tensor, (uint8_t)list, (uint8_t)mode, 0};
+    g_array_append_val(builder->accesses, access);
+}
+
+static void update_state(struct iteration_builder *builder, const struct model_operator *op,
+                         enum trace_list list)
+{
+    struct trace_access access = {op->t[0], (uint8_t)list, TRACE_UPDATE, (uint16_t)op->block};
     g_array_append_val(builder->accesses, access);
 }
 
@@ -48,19 +55,21 @@ static void backward_access(struct iteration_builder *builder, const struct mode
         append(builder, tensor, TRACE_GRAD, adds ? TRACE_UPDATE : TRACE_OVERWRITE);
 }
 
-/* With a whole master and a gradient list, the parameter is only rounded from its master. */
-static void update_accesses(struct iteration_builder *builder, tensor_id tensor)
+/* A parameter that is rounded from its master needs no old bytes. The first update of a cut tensor
+ * overwrites it, and the others keep what it wrote. */
+static void update_accesses(struct iteration_builder *builder, const struct model_operator *op)
 {
+    tensor_id tensor = op->t[0];
     bool master = builder->job->precision == MODEL_BF16;
     bool list = builder->gradient == MODEL_GRADIENT_LIST;
-    bool rounded = master && !builder->job->choices.split_masters;
-    append(builder, tensor, TRACE_PARAM, rounded && list ? TRACE_OVERWRITE : TRACE_UPDATE);
+    bool fresh = iteration_builder_rounds(builder) && op->block == 0;
+    append(builder, tensor, TRACE_PARAM, fresh ? TRACE_OVERWRITE : TRACE_UPDATE);
     if (list)
         append(builder, tensor, TRACE_GRAD, TRACE_READ);
     if (master)
-        append(builder, tensor, TRACE_MASTER, TRACE_UPDATE);
-    append(builder, tensor, TRACE_EXP_AVG, TRACE_UPDATE);
-    append(builder, tensor, TRACE_EXP_AVG_SQ, TRACE_UPDATE);
+        update_state(builder, op, TRACE_MASTER);
+    update_state(builder, op, TRACE_EXP_AVG);
+    update_state(builder, op, TRACE_EXP_AVG_SQ);
     if (model_shares_parameters(builder->job))
         append(builder, tensor, TRACE_GATHERED, TRACE_UPDATE);
 }
@@ -71,7 +80,7 @@ static void operator_accesses(struct iteration_builder *builder, const struct mo
         if (op->t[which] == NO_INDEX)
             continue;
         if (op->kind == MODEL_UPDATE)
-            update_accesses(builder, op->t[which]);
+            update_accesses(builder, op);
         else if (op->kind == MODEL_REDUCE)
             append(builder, op->t[which], builder->job->narrow_gradients ? TRACE_PARAM : TRACE_GRAD,
                    op->accumulate ? TRACE_UPDATE : TRACE_OVERWRITE);
@@ -142,6 +151,21 @@ uint32_t iteration_builder_tensor(struct iteration_builder *builder, char *name,
     g_array_append_val(builder->tensors, tensor);
     g_array_append_val(builder->gradients, none);
     return builder->tensors->len - 1;
+}
+
+uint32_t iteration_builder_blocks(const struct iteration_builder *builder, tensor_id tensor)
+{
+    return trace_blocks_of(g_array_index(builder->tensors, struct trace_tensor, tensor).elements,
+                           builder->job->state_block);
+}
+
+uint64_t iteration_builder_updated(const struct iteration_builder *builder,
+                                   const struct model_operator *op)
+{
+    uint64_t all = g_array_index(builder->tensors, struct trace_tensor, op->t[0]).elements;
+    if (iteration_builder_blocks(builder, op->t[0]) == 1)
+        return all;
+    return MIN(builder->job->state_block, all - op->block * builder->job->state_block);
 }
 
 uint32_t iteration_builder_buffer(struct iteration_builder *builder, const char *name,
@@ -256,7 +280,7 @@ static void use_buffers(struct iteration_builder *builder, const struct model_op
 
 static void access_held(struct iteration_builder *builder, uint32_t buffer, enum trace_mode mode)
 {
-    struct trace_access access = {buffer, TRACE_ACTIVATION, (uint8_t)mode};
+    struct trace_access access = {buffer, TRACE_ACTIVATION, (uint8_t)mode, 0};
     if (buffer != NO_INDEX && g_array_index(builder->held, uint8_t, buffer))
         g_array_append_val(builder->accesses, access);
 }
@@ -277,8 +301,7 @@ static void cross_link(const struct iteration_builder *builder, const struct mod
 {
     uint64_t bytes = builder->rows * builder->config->width * builder->element;
     if (op->gradient[0] != NO_INDEX)
-        traced->d2h_bytes = builder->element *
-                            g_array_index(builder->tensors, struct trace_tensor, op->t[0]).elements;
+        traced->d2h_bytes = builder->element * iteration_builder_updated(builder, op);
     if (op->kind == MODEL_EMBED_FORWARD)
         traced->h2d_bytes = bytes;
     else if (op->kind == MODEL_EMBED_BACKWARD)

@@ -33,6 +33,20 @@ void iteration_builder_clear(struct iteration_builder *builder);
 /* Appends a tensor and returns its index. `name` is taken. */
 uint32_t iteration_builder_tensor(struct iteration_builder *builder, char *name, uint64_t elements);
 
+/* Returns whether an update only rounds the parameter from its master: with a whole master and a
+ * gradient list. */
+static inline bool iteration_builder_rounds(const struct iteration_builder *builder)
+{
+    return builder->job->precision == MODEL_BF16 && !builder->job->choices.split_masters &&
+           builder->gradient == MODEL_GRADIENT_LIST;
+}
+
+/* Returns into how many state blocks a tensor is cut; 1 if it is not. */
+uint32_t iteration_builder_blocks(const struct iteration_builder *builder, tensor_id tensor);
+/* Returns the elements of an update's tensor or, if that is cut, of its block. */
+uint64_t iteration_builder_updated(const struct iteration_builder *builder,
+                                   const struct model_operator *op);
+
 /* Appends a buffer that nothing uses yet; its bytes are rounded up to 256. `name` is copied. */
 uint32_t iteration_builder_buffer(struct iteration_builder *builder, const char *name,
                                   uint64_t bytes);

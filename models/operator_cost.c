@@ -90,7 +90,9 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
     case MODEL_REDUCE:
         return reduction(b, op);
     case MODEL_UPDATE:
-        return ADAMW * elements_in(b, op->t[0], TRACE_EXP_AVG);
+        return ADAMW * (iteration_builder_blocks(b, op->t[0]) > 1
+                            ? iteration_builder_updated(b, op)
+                            : elements_in(b, op->t[0], TRACE_EXP_AVG));
     case MODEL_KINDS:
         break;
     }
@@ -123,6 +125,8 @@ static uint64_t elements_touched(const struct iteration_builder *b, const struct
                                  const struct trace_access *access)
 {
     uint64_t all = elements_in(b, access->tensor, access->list);
+    if (op->kind == MODEL_UPDATE && iteration_builder_blocks(b, op->t[0]) > 1)
+        return iteration_builder_updated(b, op);
     bool embeds = op->kind == MODEL_EMBED_FORWARD || op->kind == MODEL_EMBED_BACKWARD;
     if (!embeds || access->mode == TRACE_OVERWRITE)
         return all;
@@ -136,7 +140,9 @@ static uint64_t access_bytes(const struct iteration_builder *b, const struct mod
     uint64_t once = elements_touched(b, op, access) * operator_list_bytes(b->job, access->list);
     if (access->list == TRACE_GATHERED && access->mode != TRACE_READ)
         return 0; /* the update ends the copy */
-    return access->mode == TRACE_UPDATE ? 2 * once : once;
+    bool rounded = op->kind == MODEL_UPDATE && access->list == TRACE_PARAM &&
+                   iteration_builder_rounds(b);
+    return access->mode == TRACE_UPDATE && !rounded ? 2 * once : once;
 }
 
 static uint64_t buffer_bytes(const struct iteration_builder *b, uint32_t buffer)
@@ -150,6 +156,8 @@ static uint64_t gradient_bytes(const struct iteration_builder *b, const struct m
                                int i)
 {
     uint64_t all = buffer_bytes(b, op->gradient[i]);
+    if (op->kind == MODEL_UPDATE && iteration_builder_blocks(b, op->t[0]) > 1)
+        return i == 0 ? MIN(all, b->element * iteration_builder_updated(b, op)) : 0;
     bool adds = op->kind == MODEL_EMBED_BACKWARD && i == 0 && b->config->tied;
     return adds ? 2 * MIN(all, b->rows * b->config->width * b->element) : all;
 }

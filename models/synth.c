@@ -12,7 +12,7 @@ static double host_seconds(const struct platform *platform, const struct trace *
                            const struct model_operator *op, const struct trace_operator *traced)
 {
     double elements = op->kind == MODEL_UPDATE
-                          ? (double)trace_list_elements(trace, TRACE_EXP_AVG, op->t[0])
+                          ? (double)trace_block_elements(trace, TRACE_EXP_AVG, op->t[0], op->block)
                           : (double)traced->bytes / UPDATE_BYTES;
     return platform_update_seconds(platform, elements);
 }

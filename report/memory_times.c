@@ -94,7 +94,7 @@ static double use_rough(struct rough_clock *clock, const struct trace_operator *
         const struct trace_access *access = &clock->trace->accesses[a];
         if (!layout->places[access->list])
             continue;
-        double *at = &there[layout->places[access->list][access->tensor].chunk];
+        double *at = &there[layout_place_of(layout, access)->chunk];
         start = MAX(start, *at);
         if (done_on)
             *at = MAX(*at, *done_on);

@@ -88,16 +88,13 @@ const struct timeline_span *timeline_numbered(const struct timeline *timeline,
 static char *chunk_name(const struct plan *plan, const struct trace *trace, chunk_id chunk)
 {
     const struct layout *layout = plan->layout;
-    for (int list = 0; list < TRACE_LISTS; list++)
-        for (uint32_t t = 0; layout->places[list] && t < trace->tensor_count; t++)
-            if (layout->places[list][t].chunk == chunk)
+    for (int list = 0; list < TRACE_ACCESS_LISTS; list++)
+        for (uint32_t i = 0; layout->places[list] && i < layout_place_count(layout, list); i++)
+            if (layout->places[list][i].chunk == chunk) {
+                g_autofree char *name = layout_place_name(layout, trace, list, i);
                 return g_strdup_printf("chunk %u (%s %s)", chunk,
-                                       trace_list_name((enum trace_list)list),
-                                       trace->tensors[t].name);
-    for (uint32_t b = 0; b < layout->buffer_count; b++)
-        if (layout->places[TRACE_ACTIVATION][b].chunk == chunk)
-            return g_strdup_printf("chunk %u (%s %s)", chunk, trace_list_name(TRACE_ACTIVATION),
-                                   trace->buffers[b].name);
+                                       trace_list_name((enum trace_list)list), name);
+            }
     return g_strdup_printf("chunk %u", chunk);
 }
 

@@ -84,9 +84,12 @@ uint64_t updates_device_gradients(const struct strategy_context *context)
         return 0;
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
-        if (op->phase == TRACE_UPDATE_PHASE && op->place == TRACE_ON_DEVICE && op->access_count > 0)
-            elements += trace_list_elements(trace, TRACE_MASTER,
-                                            trace->accesses[op->first_access].tensor);
+        for (uint32_t i = 0; op->phase == TRACE_UPDATE_PHASE && i < op->access_count; i++) {
+            const struct trace_access *access = &trace->accesses[op->first_access + i];
+            if (op->place == TRACE_ON_DEVICE && access->list == TRACE_MASTER)
+                elements += trace_block_elements(trace, TRACE_MASTER, access->tensor,
+                                                 access->block);
+        }
     }
     return sizeof(float) * elements;
 }

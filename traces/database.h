@@ -88,6 +88,8 @@ bool database_has_table(const struct database *database, const char *table);
     " saved INTEGER NOT NULL, recompute_flops INTEGER NOT NULL);"                               \
     "CREATE TABLE moments ("                                                                    \
     " id INTEGER PRIMARY KEY REFERENCES operators, non_model_bytes INTEGER NOT NULL);"
+/* Of a trace with state blocks. */
+#define SCHEMA_BLOCKS "ALTER TABLE accesses ADD COLUMN block INTEGER NOT NULL DEFAULT 0;"
 /* Of several ranks. */
 #define SCHEMA_EXCHANGES                                                       \
     "CREATE TABLE exchanges ("                                                 \

@@ -138,16 +138,17 @@ static void write_meta(const struct trace *trace, FILE *out)
         if (trace->list_element_bytes[list] > 0)
             json_object_set_new(element_bytes, trace_list_name((enum trace_list)list),
                                 json_integer(trace->list_element_bytes[list]));
-    write_line(
-        json_pack("{s:s, s:s?, s:s?, s:s?, s:s?, s:I, s:I, s:I, s:I, s:b, s:o, s:I, s:b, s:b}",
-                  "kind", "meta", "producer", trace->producer, "model", trace->model, "precision",
-                  trace->precision, "machine", trace->machine, "batch", (json_int_t)trace->batch,
-                  "sequence", (json_int_t)trace->sequence, "micro_batches",
-                  (json_int_t)trace->micro_batches, "ranks", (json_int_t)MAX(trace->ranks, 1),
-                  "shared_parameters", trace->shared_parameters, "element_bytes", element_bytes,
-                  "library_bytes", (json_int_t)trace->library_bytes, "estimated", trace->estimated,
-                  "partial", trace->partial),
-        out);
+    json_t *meta = json_pack(
+        "{s:s, s:s?, s:s?, s:s?, s:s?, s:I, s:I, s:I, s:I, s:b, s:o, s:I, s:b, s:b}", "kind",
+        "meta", "producer", trace->producer, "model", trace->model, "precision", trace->precision,
+        "machine", trace->machine, "batch", (json_int_t)trace->batch, "sequence",
+        (json_int_t)trace->sequence, "micro_batches", (json_int_t)trace->micro_batches, "ranks",
+        (json_int_t)MAX(trace->ranks, 1), "shared_parameters", trace->shared_parameters,
+        "element_bytes", element_bytes, "library_bytes", (json_int_t)trace->library_bytes,
+        "estimated", trace->estimated, "partial", trace->partial);
+    if (trace->state_block)
+        json_object_set_new(meta, "state_block", json_integer((json_int_t)trace->state_block));
+    write_line(meta, out);
 }
 
 static json_t *accesses_json(const struct trace *trace, const struct trace_operator *op)
@@ -155,10 +156,12 @@ static json_t *accesses_json(const struct trace *trace, const struct trace_opera
     json_t *accesses = json_array();
     for (uint32_t i = op->first_access; i < op->first_access + op->access_count; i++) {
         const struct trace_access *access = &trace->accesses[i];
-        json_array_append_new(accesses,
-                              json_pack("{s:I, s:s, s:s}", "tensor", (json_int_t)access->tensor,
-                                        "list", trace_list_name(access->list), "mode",
-                                        trace_mode_name(access->mode)));
+        json_t *json = json_pack("{s:I, s:s, s:s}", "tensor", (json_int_t)access->tensor, "list",
+                                 trace_list_name(access->list), "mode",
+                                 trace_mode_name(access->mode));
+        if (trace->state_block)
+            json_object_set_new(json, "block", json_integer(access->block));
+        json_array_append_new(accesses, json);
     }
     return accesses;
 }

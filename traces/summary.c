@@ -221,6 +221,7 @@ static json_t *origin_json(const struct trace *trace, const char *path)
     for (int c = 0; c < TRACE_COLLECTIVES; c++)
         json_object_set_new(origin, trace_collective_name((enum trace_collective)c),
                             exchange_json(trace, (enum trace_collective)c));
+    json_object_set_new(origin, "state_block", json_integer((json_int_t)trace->state_block));
     g_free(shown_path);
     g_free(digest);
     return origin;
@@ -274,6 +275,14 @@ static void print_text(FILE *out, const char *label, const char *text)
     text_print_line(out, "%-18s %s", label, !text ? "unknown" : text);
 }
 
+static uint32_t count_cut(const struct trace *trace)
+{
+    uint32_t count = 0;
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        count += trace_is_cut(trace, t);
+    return count;
+}
+
 static void print_origin(const struct trace *trace, const char *path, FILE *out)
 {
     text_print_line(out, "%s%s", path, trace->partial ? " (partial)" : "");
@@ -284,6 +293,9 @@ static void print_origin(const struct trace *trace, const char *path, FILE *out)
     if (trace->ranks > 1)
         fprintf(out, "%-18s %u, which share gradients, optimizer states%s\n", "ranks", trace->ranks,
                 trace->shared_parameters ? " and parameters" : "");
+    if (trace->state_block)
+        fprintf(out, "%-18s %" G_GUINT64_FORMAT " elements, which cut %u tensors\n", "state blocks",
+                trace->state_block, count_cut(trace));
     struct run_choices *choices = run_choices_of(trace);
     char *chosen = run_choices_describe(choices);
     print_text(out, "choices", chosen);

@@ -106,6 +106,47 @@ uint64_t trace_list_bytes(const struct trace *trace, enum trace_list list, tenso
     return trace_list_elements(trace, list, tensor) * trace->list_element_bytes[list];
 }
 
+uint32_t trace_blocks_of(uint64_t elements, uint64_t state_block)
+{
+    bool cut = state_block > 0 && elements > TRACE_UNCUT_BLOCKS * state_block;
+    return cut ? (uint32_t)((elements + state_block - 1) / state_block) : 1;
+}
+
+bool trace_is_cut(const struct trace *trace, tensor_id tensor)
+{
+    return trace_blocks_of(trace->tensors[tensor].elements, trace->state_block) > 1;
+}
+
+uint32_t trace_blocks(const struct trace *trace, enum trace_list list, tensor_id tensor)
+{
+    bool states = list >= TRACE_MASTER && list <= TRACE_EXP_AVG_SQ;
+    return states ? trace_blocks_of(trace->tensors[tensor].elements, trace->state_block) : 1;
+}
+
+uint64_t trace_block_elements(const struct trace *trace, enum trace_list list, tensor_id tensor,
+                              uint32_t block)
+{
+    uint64_t elements = trace_list_elements(trace, list, tensor);
+    if (trace_blocks(trace, list, tensor) == 1)
+        return elements;
+    uint64_t first = block * trace->state_block;
+    return MIN(trace->state_block, elements - first);
+}
+
+uint64_t trace_block_bytes(const struct trace *trace, enum trace_list list, tensor_id tensor,
+                           uint32_t block)
+{
+    return trace_block_elements(trace, list, tensor, block) * trace->list_element_bytes[list];
+}
+
+char *trace_block_name(const struct trace *trace, enum trace_list list, tensor_id tensor,
+                       uint32_t block)
+{
+    const char *name = trace->tensors[tensor].name;
+    return trace_blocks(trace, list, tensor) > 1 ? g_strdup_printf("%s[%u]", name, block)
+                                                 : g_strdup(name);
+}
+
 struct trace_exchange trace_operator_exchange(const struct trace_operator *op)
 {
     struct trace_exchange sum = {0, 0};
@@ -287,6 +328,8 @@ static void add_operators(struct digester *digester, const struct trace *trace)
             add_number(digester, access->tensor);
             add_number(digester, list_number(access->list));
             add_number(digester, access->mode);
+            if (trace->state_block)
+                add_number(digester, access->block);
         }
     }
 }
@@ -322,6 +365,8 @@ char *trace_digest(const struct trace *trace)
         add_number(&digester, trace->whole_gradients);
         add_number(&digester, trace->whole_states);
     }
+    if (trace->state_block)
+        add_number(&digester, trace->state_block);
     add_tensors(&digester, trace);
     add_operators(&digester, trace);
     add_non_model(&digester, trace);

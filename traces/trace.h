@@ -12,7 +12,11 @@
 
 /* The lists of model data. A tensor has the same number of elements in each list, unless several
  * ranks share it.
- * list_element_bytes says which lists exist and how wide their elements are. */
+ * list_element_bytes says which lists exist and how wide their elements are.
+ *
+ * Masters and moments are the optimizer's states. If the trace has state blocks, the states of a
+ * large tensor are cut into blocks, which lie in chunks, move and are updated one by one; its
+ * parameter and its gradient stay whole. */
 enum trace_list {
     TRACE_PARAM,      /* read by forward and backward. With one micro-batch in bf16, the gradient
                          overwrites its bytes after the last read */
@@ -32,8 +36,15 @@ enum trace_list {
 enum trace_mode {
     TRACE_READ,
     TRACE_UPDATE,   /* reads and writes, or writes only a part; the old bytes are needed */
-    TRACE_OVERWRITE /* writes every byte of the tensor in this list, reads none */
+    TRACE_OVERWRITE /* writes every byte of the tensor in this list, reads none. The updates of a
+                       tensor's blocks may do so together: the first one then overwrites the
+                       parameter, and the others update it */
 };
+
+/* A tensor of more than TRACE_UNCUT_BLOCKS state blocks is cut, into at most TRACE_MOST_BLOCKS. A
+ * block has a multiple of TRACE_BLOCK_STEP elements, so that each begins at a multiple of 256 bytes
+ * in every list. */
+enum { TRACE_UNCUT_BLOCKS = 4, TRACE_MOST_BLOCKS = 4096, TRACE_BLOCK_STEP = 1024 };
 
 enum trace_phase { TRACE_FORWARD, TRACE_BACKWARD, TRACE_UPDATE_PHASE };
 
@@ -52,6 +63,7 @@ struct trace_access {
     tensor_id tensor; /* index into tensors; into buffers if the list is TRACE_ACTIVATION */
     uint8_t list;     /* enum trace_list */
     uint8_t mode;     /* enum trace_mode */
+    uint16_t block;   /* of a state of a cut tensor: which block; else 0 */
 };
 
 /* What one rank exchanges with the others, without what it sends to itself. */
@@ -105,6 +117,7 @@ struct trace {
                                            moments. Other systems train so, but no run of ours: only
                                            derived traces have it, and no file */
     uint8_t list_element_bytes[TRACE_LISTS]; /* 0 if the list does not exist */
+    uint64_t state_block;                    /* elements of a state block; 0 if no tensor is cut */
     uint64_t library_bytes; /* device memory held by driver and libraries; subtract it from the
                                capacity */
     bool estimated;         /* durations were computed for a platform, not measured */
@@ -149,21 +162,43 @@ uint64_t trace_duration_ns(double seconds, uint32_t operator_count);
 
 /* Checks that the trace has an operator; that indices, modes, lists and lifetimes are in range;
  * that the accesses of the operators follow each other without gaps; that an operator accesses a
- * list of a tensor at most once; that an access names an existing list; that held buffers are
- * accessed from their first moment to their last, by operators on the device; that
+ * list of a tensor at most once, in one block; that an access names an existing list; that held
+ * buffers are accessed from their first moment to their last, by operators on the device; that
  * non_model_bytes are the sums of the buffers, if there are buffers; and that operators exchange
  * nothing where there is one rank. The message begins with
  * `origin`, usually a file name. */
 bool trace_check(const struct trace *trace, const char *origin, GError **error);
 
 /* Returns the SHA-256 of the structure in hexadecimal: tensors, names and places of operators,
- * accesses, buffers or their sums, precision, batch, sequence, micro-batches, ranks and what they
- * share; not what a rank exchanges, which depends on its number. Two runs of one job
+ * accesses, buffers or their sums, precision, batch, sequence, micro-batches, state blocks, ranks
+ * and what they share; not what a rank exchanges, which depends on its number. Two runs of one job
  * have the same digest on any machine, whatever their times. Free with g_free. */
 char *trace_digest(const struct trace *trace);
 
 /* Returns whether a rank has whole tensors in the list. If false, it has shards of them. */
 bool trace_list_is_whole(const struct trace *trace, enum trace_list list);
+
+/* Returns into how many blocks a list cuts a tensor: 1 unless the list is one of states and the
+ * tensor is cut. */
+uint32_t trace_blocks(const struct trace *trace, enum trace_list list, tensor_id tensor);
+/* Returns whether the states of the tensor are cut into blocks. */
+bool trace_is_cut(const struct trace *trace, tensor_id tensor);
+/* Returns how many blocks of `state_block` elements a tensor has: 1 if it is not cut. */
+uint32_t trace_blocks_of(uint64_t elements, uint64_t state_block);
+
+/* Returns the elements that a block has in a list; without blocks those of the tensor. The last
+ * block of a tensor may have fewer than the others. */
+uint64_t trace_block_elements(const struct trace *trace, enum trace_list list, tensor_id tensor,
+                              uint32_t block);
+/* The same in bytes; 0 if the list does not exist. */
+uint64_t trace_block_bytes(const struct trace *trace, enum trace_list list, tensor_id tensor,
+                           uint32_t block);
+
+/* Returns the name of a tensor or of one of its blocks, "wte.weight" or "wte.weight[3]". The caller
+ * frees it with g_free. */
+char *trace_block_name(const struct trace *trace, enum trace_list list, tensor_id tensor,
+                       uint32_t block);
+
 /* Returns the elements of a tensor for which a rank has room in a list: all, or a shard's. */
 uint64_t trace_list_elements(const struct trace *trace, enum trace_list list, tensor_id tensor);
 /* The same in bytes; 0 if the list does not exist. */

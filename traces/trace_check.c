@@ -108,6 +108,27 @@ static bool check_tensors(const struct checker *checker)
     return ok;
 }
 
+static bool check_blocks(const struct checker *checker)
+{
+    const struct trace *trace = checker->trace;
+    bool cut = trace->state_block == 0;
+    if (trace->state_block % TRACE_BLOCK_STEP != 0 || trace->state_block > MOST_BYTES / 64)
+        return refuse(checker,
+                      "meta: state_block is %" G_GUINT64_FORMAT
+                      " elements; it must be a multiple of %d",
+                      trace->state_block, TRACE_BLOCK_STEP);
+    if (trace->state_block > 0 && trace->ranks > 1)
+        return refuse(checker, "meta: several ranks have no state blocks");
+    for (uint32_t t = 0; t < trace->tensor_count; t++) {
+        cut = cut || trace_is_cut(trace, t);
+        if (trace->state_block &&
+            trace->tensors[t].elements / trace->state_block >= TRACE_MOST_BLOCKS)
+            return refuse(checker, "meta: state_block cuts '%s' into more than %d blocks",
+                          trace->tensors[t].name, TRACE_MOST_BLOCKS);
+    }
+    return cut || refuse(checker, "meta: state_block cuts no tensor");
+}
+
 uint64_t trace_duration_ns(double seconds, uint32_t operator_count)
 {
     const uint64_t most = MOST_NS / operator_count;
@@ -221,9 +242,11 @@ static const char *fault_of_access(const struct trace *trace, uint32_t moment,
     if (access->mode > TRACE_OVERWRITE)
         return "its mode is unknown";
     if (held)
-        return fault_of_held(trace, moment, access);
+        return access->block ? "an activation has no blocks" : fault_of_held(trace, moment, access);
     if (!trace->list_element_bytes[access->list])
         return "this trace does not have its list";
+    if (access->block >= trace_blocks(trace, access->list, access->tensor))
+        return "its block does not exist";
     return fault_of_gathered(trace, moment, access);
 }
 
@@ -357,6 +380,6 @@ bool trace_check(const struct trace *trace, const char *origin, GError **error)
 {
     struct checker checker = {.trace = trace, .origin = origin, .error = error};
     return check_meta(&checker) && check_texts(&checker) && check_tensors(&checker) &&
-           check_operators(&checker) && check_buffers(&checker) && check_accesses(&checker) &&
-           check_held(&checker) && check_sums(&checker);
+           check_blocks(&checker) && check_operators(&checker) && check_buffers(&checker) &&
+           check_accesses(&checker) && check_held(&checker) && check_sums(&checker);
 }

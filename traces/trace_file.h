@@ -4,8 +4,9 @@
 
 #include "traces/trace.h"
 
-/* Files of version 1, which know one rank, are read, too. */
-#define TRACE_SCHEMA_VERSION 2
+/* The version of traces with state blocks; without them, files are of the version before, which
+ * older programs read. Files of version 1, which know one rank, are read, too. */
+enum { TRACE_SCHEMA_VERSION = 3, TRACE_SCHEMA_UNCUT = 2 };
 
 /* Reads and checks a trace. Errors (TRACE_ERROR) name the file, the table and the row. Free with
  * trace_free. */

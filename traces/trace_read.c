@@ -96,20 +96,21 @@ static bool trace_load_meta(const struct database *database, struct trace *trace
     uint64_t batch = 0, sequence = 0, micro_batches = 0, estimated = 0, partial = 0;
     uint64_t ranks = 0, shared = 0;
     sqlite3_stmt *row = database_prepare(database, "SELECT value FROM meta WHERE key = ?", error);
-    bool ok = row && meta_text(database, row, "producer", &trace->producer, error) &&
-              meta_text(database, row, "model", &trace->model, error) &&
-              meta_text(database, row, "precision", &trace->precision, error) &&
-              meta_text(database, row, "machine", &trace->machine, error) &&
-              meta_number(database, row, "batch", UINT32_MAX, &batch, error) &&
-              meta_number(database, row, "sequence", UINT32_MAX, &sequence, error) &&
-              meta_number(database, row, "micro_batches", UINT32_MAX, &micro_batches, error) &&
-              meta_number_or(database, row, "ranks", UINT32_MAX, 0, &ranks, error) &&
-              meta_number_or(database, row, "shared_parameters", 1, 0, &shared, error) &&
-              meta_number(database, row, "library_bytes", INT64_MAX, &trace->library_bytes,
-                          error) &&
-              meta_number(database, row, "estimated", 1, &estimated, error) &&
-              meta_number(database, row, "partial", 1, &partial, error) &&
-              meta_element_bytes(database, row, trace, error);
+    bool ok =
+        row && meta_text(database, row, "producer", &trace->producer, error) &&
+        meta_text(database, row, "model", &trace->model, error) &&
+        meta_text(database, row, "precision", &trace->precision, error) &&
+        meta_text(database, row, "machine", &trace->machine, error) &&
+        meta_number(database, row, "batch", UINT32_MAX, &batch, error) &&
+        meta_number(database, row, "sequence", UINT32_MAX, &sequence, error) &&
+        meta_number(database, row, "micro_batches", UINT32_MAX, &micro_batches, error) &&
+        meta_number_or(database, row, "ranks", UINT32_MAX, 0, &ranks, error) &&
+        meta_number_or(database, row, "shared_parameters", 1, 0, &shared, error) &&
+        meta_number_or(database, row, "state_block", INT64_MAX, 0, &trace->state_block, error) &&
+        meta_number(database, row, "library_bytes", INT64_MAX, &trace->library_bytes, error) &&
+        meta_number(database, row, "estimated", 1, &estimated, error) &&
+        meta_number(database, row, "partial", 1, &partial, error) &&
+        meta_element_bytes(database, row, trace, error);
     sqlite3_finalize(row);
     trace->batch = (uint32_t)batch;
     trace->sequence = (uint32_t)sequence;
@@ -240,10 +241,13 @@ static bool load_access(struct loader *loader, sqlite3_stmt *row)
     struct trace *trace = loader->trace;
     struct trace_access access = {0};
     moment_id moment = 0;
+    uint64_t block = 0;
     if (!number_32(loader, row, 1, &moment) || !number_32(loader, row, 2, &access.tensor) ||
         !name(loader, row, 3, trace_access_list_parse, &access.list) ||
-        !name(loader, row, 4, trace_mode_parse, &access.mode))
+        !name(loader, row, 4, trace_mode_parse, &access.mode) ||
+        (trace->state_block && !number(loader, row, 5, UINT16_MAX, &block)))
         return false;
+    access.block = (uint16_t)block;
     if (moment >= trace->operator_count)
         return refuse(loader, sqlite3_column_int64(row, 0), "there is no operator %u", moment);
     struct trace_operator *op = &trace->operators[moment];
@@ -395,7 +399,9 @@ static void place_empty_operators(struct trace *trace)
 static bool load_accesses(const struct database *database, struct trace *trace, GError **error)
 {
     struct table table;
-    bool ok = load_table(database, trace, "accesses", "id, operator, tensor, list, mode",
+    bool ok = load_table(database, trace, "accesses",
+                         trace->state_block ? "id, operator, tensor, list, mode, block"
+                                            : "id, operator, tensor, list, mode",
                          sizeof(struct trace_access), load_access, &table, error);
     trace->accesses = table.rows;
     trace->access_count = table.count;

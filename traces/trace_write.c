@@ -44,6 +44,23 @@ static bool store_element_bytes(const struct database *database, sqlite3_stmt *s
     return ok;
 }
 
+static int version_of(const struct trace *trace)
+{
+    return trace->state_block ? TRACE_SCHEMA_VERSION : TRACE_SCHEMA_UNCUT;
+}
+
+/* A new database has the version of traces without blocks. */
+static bool store_version(const struct database *database, sqlite3_stmt *statement,
+                          const struct trace *trace, GError **error)
+{
+    g_autofree char *sql = g_strdup_printf("PRAGMA user_version = %d", version_of(trace));
+    return (!trace->state_block || database_execute(database, sql, error)) &&
+           store_number(database, statement, "schema_version", (uint64_t)version_of(trace),
+                        error) &&
+           (!trace->state_block ||
+            store_number(database, statement, "state_block", trace->state_block, error));
+}
+
 static bool store_ranks(const struct database *database, sqlite3_stmt *statement,
                         const struct trace *trace, GError **error)
 {
@@ -57,7 +74,7 @@ bool trace_store_meta(const struct database *database, const struct trace *trace
     if (!database_execute(database, SCHEMA_META, error))
         return false;
     sqlite3_stmt *row = database_prepare(database, "INSERT INTO meta VALUES (?, ?)", error);
-    bool ok = row && store_number(database, row, "schema_version", TRACE_SCHEMA_VERSION, error) &&
+    bool ok = row && store_version(database, row, trace, error) &&
               store_text(database, row, "producer", trace->producer, error) &&
               store_text(database, row, "model", trace->model, error) &&
               store_text(database, row, "precision", trace->precision, error) &&
@@ -127,7 +144,12 @@ static bool store_operators(const struct database *database, const struct trace 
 static bool store_accesses(const struct database *database, const struct trace *trace,
                            GError **error)
 {
-    sqlite3_stmt *row = database_prepare(database, "INSERT INTO accesses VALUES (?, ?, ?, ?, ?)",
+    bool cut = trace->state_block > 0;
+    if (cut && !database_execute(database, SCHEMA_BLOCKS, error))
+        return false;
+    sqlite3_stmt *row = database_prepare(database,
+                                         cut ? "INSERT INTO accesses VALUES (?, ?, ?, ?, ?, ?)"
+                                             : "INSERT INTO accesses VALUES (?, ?, ?, ?, ?)",
                                          error);
     bool ok = row != NULL;
     for (uint32_t m = 0; ok && m < trace->operator_count; m++) {
@@ -139,6 +161,8 @@ static bool store_accesses(const struct database *database, const struct trace *
             bind_number(row, 3, access->tensor);
             bind_text(row, 4, trace_list_name(access->list));
             bind_text(row, 5, trace_mode_name(access->mode));
+            if (cut)
+                bind_number(row, 6, access->block);
             ok = database_insert(database, row, error);
         }
     }

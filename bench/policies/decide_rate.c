@@ -130,7 +130,7 @@ static struct trace *trace_of(const uint32_t *chunks, uint32_t count)
     for (uint32_t i = 0; i < count; i++) {
         trace->operators[i].first_access = i;
         trace->operators[i].access_count = 1;
-        trace->accesses[i] = (struct trace_access){chunks[i], TRACE_PARAM, TRACE_READ};
+        trace->accesses[i] = (struct trace_access){chunks[i], TRACE_PARAM, TRACE_READ, 0};
     }
     return trace;
 }

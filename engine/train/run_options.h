@@ -21,6 +21,7 @@ struct run_options {
     char *prompt;    /* of the sample: text, or numbers of tokens; NULL for the data's beginning */
     char *recompute; /* "all", "none", or layers: "0,2,5-7" */
     char *offload;   /* the same */
+    char *state_block; /* "auto" or elements; NULL: optimizer states are not cut */
     const struct device_ops *device;
     uint64_t device_budget, host_budget; /* bytes; RUN_UNLIMITED if not given */
     struct chunk_sizes chunk_sizes;

@@ -152,6 +152,9 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
         g_prefix_error(error, "%s: ", options->model);
         return false;
     }
+    uint64_t state_block;
+    if (!model_state_block(run->config, options->state_block, &state_block, error))
+        return false;
     struct run_choices *choices = choose_run(options, run->config, run->plan, error);
     if (!choices)
         return false;
@@ -167,6 +170,7 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
                                                     MIN(run->config->positions, DEFAULT_SEQUENCE)),
                             .precision = options->precision,
                             .ranks = options->ranks ? options->ranks->count : 1,
+                            .state_block = state_block,
                             .shared_parameters = options->stage == 3};
     if (choose_masters(options, plan, &job, error))
         run->iteration = model_iteration_new(run->config, &job, error);

@@ -63,9 +63,9 @@ static void add_layout(GChecksum *sum, const struct layout *layout)
         add_numbers(sum, chunk, G_N_ELEMENTS(chunk));
     }
     for (int list = 0; list < TRACE_LISTS; list++)
-        for (uint32_t t = 0; layout->places[list] && t < layout->tensor_count; t++) {
-            const uint64_t place[] = {layout->places[list][t].chunk,
-                                      layout->places[list][t].offset};
+        for (uint32_t i = 0; layout->places[list] && i < layout_place_count(layout, list); i++) {
+            const uint64_t place[] = {layout->places[list][i].chunk,
+                                      layout->places[list][i].offset};
             add_numbers(sum, place, G_N_ELEMENTS(place));
         }
 }

@@ -75,7 +75,7 @@ static void use_operator(struct summary_walk *walk, const struct trace_operator 
 {
     for (uint32_t i = 0; i < op->access_count; i++) {
         const struct trace_access *access = &walk->trace->accesses[op->first_access + i];
-        use(walk, walk->plan->layout->places[access->list][access->tensor].chunk);
+        use(walk, layout_place_of(walk->plan->layout, access)->chunk);
     }
 }
 

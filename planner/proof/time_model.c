@@ -23,7 +23,8 @@ static bool tensors_ascend(const struct trace *trace)
         if (!time_is_placed(op))
             continue;
         int64_t tensor = trace->accesses[op->first_access].tensor;
-        if (tensor <= last[op->place])
+        bool again = tensor == last[op->place] && trace_is_cut(trace, (tensor_id)tensor);
+        if (tensor <= last[op->place] && !again)
             return false;
         last[op->place] = tensor;
     }
@@ -144,7 +145,7 @@ uint32_t time_group_of(const struct trace *trace, const struct layout *layout, m
     if (!time_is_placed(op))
         return NO_INDEX;
     const struct trace_access *access = &trace->accesses[op->first_access];
-    return layout->chunks[layout->places[access->list][access->tensor].chunk].group;
+    return layout->chunks[layout_place_of(layout, access)->chunk].group;
 }
 
 /* Returns whether the operator of the host is there wherever updates run. */

@@ -3,14 +3,37 @@
 #include <glib.h>
 #include <math.h>
 
+/* Returns for each tensor the number of its first block among those of all tensors, and after them
+ * the number of all. */
+static uint32_t *number_blocks(const struct trace *trace)
+{
+    uint32_t *first = g_new0(uint32_t, (size_t)trace->tensor_count + 1);
+    for (tensor_id t = 0; t < trace->tensor_count; t++)
+        first[t + 1] = first[t] + trace_blocks(trace, TRACE_MASTER, t);
+    return first;
+}
+
+/* Returns the block that an update is of; 0 if its tensor is not cut. */
+static uint32_t block_of(const struct trace *trace, const struct trace_operator *update)
+{
+    uint32_t block = 0;
+    for (uint32_t i = 0; i < update->access_count; i++)
+        block = MAX(block, trace->accesses[update->first_access + i].block);
+    return block;
+}
+
+/* Returns for each moment the number of the block that is updated on the device, or NO_INDEX. */
 static uint32_t *list_updates(const struct trace *trace)
 {
     uint32_t *updates = g_new(uint32_t, trace->operator_count);
+    g_autofree uint32_t *first = number_blocks(trace);
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
         bool on_device = op->phase == TRACE_UPDATE_PHASE && op->access_count &&
                          op->place == TRACE_ON_DEVICE;
-        updates[m] = on_device ? trace->accesses[op->first_access].tensor : NO_INDEX;
+        updates[m] = on_device
+                         ? first[trace->accesses[op->first_access].tensor] + block_of(trace, op)
+                         : NO_INDEX;
     }
     return updates;
 }
@@ -36,12 +59,14 @@ struct moment_times *moment_times_copy(const struct moment_times *times)
     return copy;
 }
 
-/* Returns for each tensor when it is updated on the device, or 0 if it is not. */
-static uint64_t *find_updates(const struct moment_times *times, uint32_t tensor_count)
+/* Returns for each block when it is updated on the device, or 0 if it is not. */
+static uint64_t *find_updates(const struct moment_times *times, const struct trace *trace)
 {
-    uint64_t *issue_ns = g_new0(uint64_t, tensor_count);
+    g_autofree uint32_t *first = number_blocks(trace);
+    uint32_t count = first[trace->tensor_count];
+    uint64_t *issue_ns = g_new0(uint64_t, count);
     for (uint32_t m = 0; m < times->moment_count; m++)
-        if (times->updates[m] < tensor_count)
+        if (times->updates[m] < count)
             issue_ns[times->updates[m]] = times->issue_ns[m];
     return issue_ns;
 }
@@ -49,7 +74,7 @@ static uint64_t *find_updates(const struct moment_times *times, uint32_t tensor_
 struct moment_times *moment_times_for(const struct moment_times *times, const struct trace *trace)
 {
     struct moment_times *other = moment_times_copy(times);
-    g_autofree uint64_t *updated = find_updates(times, trace->tensor_count);
+    g_autofree uint64_t *updated = find_updates(times, trace);
     uint64_t now = 0;
     g_assert(trace->operator_count == times->moment_count);
     g_free(other->updates);

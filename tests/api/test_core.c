@@ -125,12 +125,12 @@ static void test_layout(void)
     }
     g_assert_cmpuint(all, >=, pstar_trace_model_bytes(trace));
     for (uint32_t t = 0; t < pstar_trace_tensors(trace); t++) {
-        g_assert_true(pstar_layout_find(layout, "param", t, &chunk, &offset));
+        g_assert_true(pstar_layout_find(layout, "param", t, 0, &chunk, &offset));
         g_assert_cmpstr(pstar_layout_chunk(layout, chunk).list, ==, "param");
         g_assert_cmpuint(offset, <, pstar_layout_chunk(layout, chunk).copy_bytes);
     }
-    g_assert_false(pstar_layout_find(layout, "momentum", 0, &chunk, &offset));
-    g_assert_false(pstar_layout_find(layout, "activation", 0, &chunk, &offset));
+    g_assert_false(pstar_layout_find(layout, "momentum", 0, 0, &chunk, &offset));
+    g_assert_false(pstar_layout_find(layout, "activation", 0, 0, &chunk, &offset));
     pstar_layout_free(layout);
     g_assert_null(pstar_layout_pack(trace, 1000, &error));
     g_assert_cmpint(error.kind, ==, PSTAR_ERROR_INPUT);
@@ -258,7 +258,7 @@ static void check_there(const struct pstar_execution *execution, const struct co
         uint32_t chunk;
         uint64_t offset;
         g_assert_true(pstar_layout_find(pstar_plan_layout(counting->plan), access.list,
-                                        access.tensor, &chunk, &offset));
+                                        access.tensor, access.block, &chunk, &offset));
         g_assert_true(counting->there[chunk] ||
                       moment + 1 == pstar_trace_moments(trace)); /* the end's actions follow */
         g_assert_true(!counting->there[chunk] ||

@@ -30,14 +30,20 @@ static void begin_operator(struct builder *b, const char *verb, uint32_t tensor,
     g_array_append_val(b->operators, op);
 }
 
-static void access_tensor(struct builder *b, uint32_t tensor, enum trace_list list,
-                          enum trace_mode mode)
+static void access_block(struct builder *b, uint32_t tensor, enum trace_list list,
+                         enum trace_mode mode, uint32_t block)
 {
-    struct trace_access access = {tensor, (uint8_t)list, (uint8_t)mode};
+    struct trace_access access = {tensor, (uint8_t)list, (uint8_t)mode, (uint16_t)block};
     struct trace_operator *op = &g_array_index(b->operators, struct trace_operator,
                                                b->operators->len - 1);
     g_array_append_val(b->accesses, access);
     op->access_count++;
+}
+
+static void access_tensor(struct builder *b, uint32_t tensor, enum trace_list list,
+                          enum trace_mode mode)
+{
+    access_block(b, tensor, list, mode, 0);
 }
 
 static void add_buffer(struct builder *b, uint32_t first, uint32_t last)
@@ -91,20 +97,27 @@ static void add_gradient(struct builder *b, uint32_t tensor)
         access_tensor(b, tensor, TRACE_GRAD, TRACE_OVERWRITE);
 }
 
-static void add_update(struct builder *b, uint32_t tensor)
+static void add_update_of(struct builder *b, uint32_t tensor, uint32_t block, bool rounded)
 {
     begin_operator(b, "update", tensor, TRACE_UPDATE_PHASE,
                    b->host_update ? TRACE_ON_HOST : TRACE_ON_DEVICE);
-    bool rounded = b->shared && g_rand_boolean(b->random);
-    access_tensor(b, tensor, TRACE_PARAM, rounded ? TRACE_OVERWRITE : TRACE_UPDATE);
+    access_tensor(b, tensor, TRACE_PARAM, rounded && !block ? TRACE_OVERWRITE : TRACE_UPDATE);
     if (!b->over_param && !b->in_buffers)
         access_tensor(b, tensor, TRACE_GRAD, TRACE_READ);
     if (b->trace->list_element_bytes[TRACE_MASTER])
-        access_tensor(b, tensor, TRACE_MASTER, TRACE_UPDATE);
-    access_tensor(b, tensor, TRACE_EXP_AVG, TRACE_UPDATE);
-    access_tensor(b, tensor, TRACE_EXP_AVG_SQ, TRACE_UPDATE);
+        access_block(b, tensor, TRACE_MASTER, TRACE_UPDATE, block);
+    access_block(b, tensor, TRACE_EXP_AVG, TRACE_UPDATE, block);
+    access_block(b, tensor, TRACE_EXP_AVG_SQ, TRACE_UPDATE, block);
     if (b->shared)
         access_tensor(b, tensor, TRACE_GATHERED, TRACE_UPDATE);
+}
+
+static void add_update(struct builder *b, uint32_t tensor)
+{
+    bool cut = trace_is_cut(b->trace, tensor);
+    bool rounded = (b->shared || cut) && g_rand_boolean(b->random);
+    for (uint32_t block = 0; block < trace_blocks(b->trace, TRACE_EXP_AVG, tensor); block++)
+        add_update_of(b, tensor, block, rounded);
 }
 
 static bool is_on_host(const struct builder *b, uint32_t tensor)
@@ -124,9 +137,9 @@ static void consume_gradient(struct builder *b, uint32_t tensor)
 {
     b->made[tensor] = b->operators->len - 1;
     add_update(b, tensor);
-    if (b->host_update)
-        g_array_index(b->operators, struct trace_operator, b->made[tensor] + 1).d2h_bytes =
-            2 * b->trace->tensors[tensor].elements;
+    for (uint32_t m = b->made[tensor] + 1; b->host_update && m < b->operators->len; m++)
+        g_array_index(b->operators, struct trace_operator, m).d2h_bytes =
+            2 * trace_block_elements(b->trace, TRACE_EXP_AVG, tensor, m - b->made[tensor] - 1);
 }
 
 static void build_iteration(struct builder *b, uint32_t tensors)
@@ -158,7 +171,7 @@ static void build_iteration(struct builder *b, uint32_t tensors)
     }
     for (uint32_t t = 0; t < tensors; t++)
         if (b->in_buffers)
-            add_buffer(b, b->made[t], b->made[t] + 1);
+            add_buffer(b, b->made[t], b->made[t] + trace_blocks(b->trace, TRACE_EXP_AVG, t));
         else
             add_update(b, t);
 }
@@ -191,6 +204,16 @@ static void add_tensors(struct builder *b, uint32_t count)
     }
 }
 
+/* Cuts the first tensor into a few blocks, or leaves all whole. */
+static void cut_tensors(struct builder *b)
+{
+    if (g_rand_int_range(b->random, 0, 3) > 0)
+        return;
+    b->trace->state_block = TRACE_BLOCK_STEP;
+    b->trace->tensors[0].elements = (uint64_t)g_rand_int_range(
+        b->random, TRACE_UNCUT_BLOCKS * TRACE_BLOCK_STEP + 1, 9 * TRACE_BLOCK_STEP);
+}
+
 static struct trace *end_trace(struct builder *b)
 {
     struct trace *trace = b->trace;
@@ -208,6 +231,7 @@ struct trace *random_iteration(GRand *random)
 {
     struct builder b = begin_trace(random);
     add_tensors(&b, (uint32_t)g_rand_int_range(random, 1, 16));
+    cut_tensors(&b);
     build_iteration(&b, b.trace->tensor_count);
     return end_trace(&b);
 }

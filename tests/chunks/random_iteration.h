@@ -7,7 +7,8 @@
 #include "traces/trace.h"
 
 /* Forward over tensors, backward, update; with overwritten gradients, host operators, buffers, tied
- * and oversized tensors, drawn from `random`. The trace passes trace_check. */
+ * and oversized tensors, and tensors whose states are cut, drawn from `random`. The trace passes
+ * trace_check. */
 struct trace *random_iteration(GRand *random);
 
 /* The same with several ranks and shared parameters: forward and backward read gathered copies. */

@@ -5,14 +5,17 @@
 
 #define TRIALS 200
 
-/* Returns the next access of a tensor's list from moment `from` on, cyclic, or NULL. */
-static const struct trace_access *next_access(const struct trace *trace, uint32_t tensor, int list,
+/* Returns the next access of a place in a list from moment `from` on, cyclic, or NULL. */
+static const struct trace_access *next_access(const struct trace *trace,
+                                              const struct layout *layout,
+                                              const struct layout_place *place, int list,
                                               uint32_t from)
 {
     for (uint32_t i = 0; i < trace->operator_count; i++) {
         const struct trace_operator *op = &trace->operators[(from + i) % trace->operator_count];
         for (uint32_t a = op->first_access; a < op->first_access + op->access_count; a++)
-            if (trace->accesses[a].tensor == tensor && trace->accesses[a].list == list)
+            if (trace->accesses[a].list == list &&
+                layout_place_of(layout, &trace->accesses[a]) == place)
                 return &trace->accesses[a];
     }
     return NULL;
@@ -22,11 +25,11 @@ static bool chunk_is_dead(const struct trace *trace, const struct layout *layout
                           uint32_t moment)
 {
     int list = layout->chunks[chunk].list;
-    uint32_t count = list == TRACE_ACTIVATION ? trace->buffer_count : trace->tensor_count;
-    for (uint32_t t = 0; t < count; t++) {
-        if (layout->places[list][t].chunk != chunk)
+    for (uint32_t i = 0; i < layout_place_count(layout, list); i++) {
+        const struct layout_place *place = &layout->places[list][i];
+        if (place->chunk != chunk)
             continue;
-        const struct trace_access *next = next_access(trace, t, list, moment);
+        const struct trace_access *next = next_access(trace, layout, place, list, moment);
         if (!next || next->mode != TRACE_OVERWRITE)
             return false;
     }

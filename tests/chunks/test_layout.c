@@ -3,41 +3,58 @@
 
 #define TRIALS 300
 
+static const struct layout_place *place_of(const struct layout *layout, int list, uint32_t tensor,
+                                           uint32_t block)
+{
+    return &layout->places[list][layout_place_index(layout, list, tensor, block)];
+}
+
 /* Chunks of a list are numbered in packing order and none holds tensors of two coarser chunks. */
 static void check_nesting(const struct layout *layout, const struct trace *trace, int coarse,
                           int fine)
 {
     g_autofree uint32_t *owner = g_new(uint32_t, layout->chunk_count);
     memset(owner, 0xff, layout->chunk_count * sizeof *owner);
-    for (uint32_t t = 0; t < trace->tensor_count; t++) {
-        uint32_t of_fine = layout->places[fine][t].chunk,
-                 of_coarse = layout->places[coarse][t].chunk;
-        g_assert_true(owner[of_fine] == NO_INDEX || owner[of_fine] == of_coarse);
-        owner[of_fine] = of_coarse;
-        g_assert_cmpuint(layout->chunks[of_fine].group, ==, layout->chunks[of_coarse].group);
-    }
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        for (uint32_t b = 0; b < trace_blocks(trace, (enum trace_list)fine, t); b++) {
+            uint32_t of_fine = place_of(layout, fine, t, b)->chunk,
+                     of_coarse = place_of(layout, coarse, t, 0)->chunk;
+            g_assert_true(owner[of_fine] == NO_INDEX || owner[of_fine] == of_coarse);
+            owner[of_fine] = of_coarse;
+            g_assert_cmpuint(layout->chunks[of_fine].group, ==, layout->chunks[of_coarse].group);
+        }
+}
+
+/* Checks a tensor's block and, if the tensor is cut, that no other shares its chunk. */
+static void check_place(const struct layout *layout, const struct trace *trace, int list,
+                        uint32_t tensor, uint32_t block)
+{
+    const struct layout_place *place = place_of(layout, list, tensor, block);
+    const struct chunk *chunk = &layout->chunks[place->chunk];
+    uint64_t bytes = trace_block_bytes(trace, (enum trace_list)list, tensor, block);
+    g_assert_cmpint(chunk->list, ==, list);
+    g_assert_cmpuint(place->offset % LAYOUT_ALIGNMENT, ==, 0);
+    g_assert_cmpuint(place->offset + bytes, <=, chunk->copy_bytes);
+    g_assert_cmpuint(chunk->copy_bytes, <=, chunk->slot_bytes);
+    /* Larger than the list's chunks: one tensor's or block's own. */
+    if (chunk->slot_bytes > layout->chunk_bytes[list])
+        g_assert_cmpuint(chunk->slot_bytes, ==, (bytes + 255) / 256 * 256);
+    for (uint32_t other = 0; other < tensor; other++)
+        for (uint32_t b = 0; b < trace_blocks(trace, (enum trace_list)list, other); b++) {
+            const struct layout_place *before = place_of(layout, list, other, b);
+            uint64_t end = before->offset +
+                           trace_block_bytes(trace, (enum trace_list)list, other, b);
+            bool shared = before->chunk == place->chunk;
+            g_assert_true(!shared || end <= place->offset);
+            g_assert_false(shared && (trace_is_cut(trace, tensor) || trace_is_cut(trace, other)));
+        }
 }
 
 static void check_places(const struct layout *layout, const struct trace *trace, int list)
 {
-    for (uint32_t t = 0; t < trace->tensor_count; t++) {
-        const struct layout_place *place = &layout->places[list][t];
-        const struct chunk *chunk = &layout->chunks[place->chunk];
-        uint64_t bytes = trace->tensors[t].elements * trace->list_element_bytes[list];
-        g_assert_cmpint(chunk->list, ==, list);
-        g_assert_cmpuint(place->offset % LAYOUT_ALIGNMENT, ==, 0);
-        g_assert_cmpuint(place->offset + bytes, <=, chunk->copy_bytes);
-        g_assert_cmpuint(chunk->copy_bytes, <=, chunk->slot_bytes);
-        /* Larger than the list's chunks: one tensor's own. */
-        if (chunk->slot_bytes > layout->chunk_bytes[list])
-            g_assert_cmpuint(chunk->slot_bytes, ==, (bytes + 255) / 256 * 256);
-        for (uint32_t other = 0; other < t; other++) {
-            const struct layout_place *before = &layout->places[list][other];
-            uint64_t end = before->offset +
-                           trace->tensors[other].elements * trace->list_element_bytes[list];
-            g_assert_true(before->chunk != place->chunk || end <= place->offset);
-        }
-    }
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        for (uint32_t b = 0; b < trace_blocks(trace, (enum trace_list)list, t); b++)
+            check_place(layout, trace, list, t, b);
 }
 
 static void test_packing(void)
@@ -80,6 +97,36 @@ static void test_nested_by_hand(void)
     layout_free(layout);
 }
 
+/* A tensor of five blocks and a short one between two small ones. A chunk of states takes two
+ * blocks. */
+static void test_cut_by_hand(void)
+{
+    struct trace_tensor tensors[3] = {{"a", 256}, {"b", 5 * 1024 + 64}, {"c", 256}};
+    struct trace trace = {.list_element_bytes = {2, 0, 4, 4, 4},
+                          .tensor_count = 3,
+                          .tensors = tensors,
+                          .state_block = 1024};
+    struct layout *layout = layout_pack_uniform(&trace, 8192, NULL);
+    g_assert_cmpuint(trace_blocks(&trace, TRACE_PARAM, 1), ==, 1);
+    g_assert_cmpuint(trace_blocks(&trace, TRACE_EXP_AVG, 1), ==, 6);
+    g_assert_cmpuint(trace_block_elements(&trace, TRACE_EXP_AVG, 1, 5), ==, 64);
+    g_assert_cmpuint(layout->chunk_count, ==, 3 + 3 * (1 + 3 + 1));
+    g_assert_cmpuint(layout->group_count, ==, 3);
+    for (uint32_t b = 0; b < 6; b++) {
+        const struct layout_place *place = place_of(layout, TRACE_MASTER, 1, b);
+        g_assert_cmpuint(place->chunk, ==, 4 + b / 2);
+        g_assert_cmpuint(place->offset, ==, b % 2 * 4096);
+        g_assert_cmpuint(layout->chunks[place->chunk].group, ==, 1);
+    }
+    g_autofree uint8_t *continues = layout_continuations(layout);
+    for (uint32_t c = 3; c < 8; c++)
+        g_assert_cmpint(continues[c], ==, c == 5 || c == 6);
+    g_assert_cmpint(layout_coarsest_list(layout), ==, TRACE_PARAM);
+    g_autofree char *name = layout_place_name(layout, &trace, TRACE_MASTER, 4);
+    g_assert_cmpstr(name, ==, "b[3]");
+    layout_free(layout);
+}
+
 /* Buffers of one name and size share a chunk if they live one after the other. */
 static void test_buffers(void)
 {
@@ -89,7 +136,7 @@ static void test_buffers(void)
                                       {"y", 256, 3, 4, false, 0}, {"z", 256, 1, 3, false, 0}};
     struct trace_access accesses[5];
     for (uint32_t b = 0; b < G_N_ELEMENTS(accesses); b++)
-        accesses[b] = (struct trace_access){b, TRACE_ACTIVATION, TRACE_OVERWRITE};
+        accesses[b] = (struct trace_access){b, TRACE_ACTIVATION, TRACE_OVERWRITE, 0};
     struct trace trace = {.list_element_bytes = {4},
                           .tensor_count = 1,
                           .tensors = tensors,
@@ -144,6 +191,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/layout/packing", test_packing);
     g_test_add_func("/layout/nested-by-hand", test_nested_by_hand);
+    g_test_add_func("/layout/cut-by-hand", test_cut_by_hand);
     g_test_add_func("/layout/buffers", test_buffers);
     g_test_add_func("/layout/refusals", test_refusals);
     return g_test_run();

@@ -51,9 +51,10 @@ static void assert_layouts_equal(const struct layout *a, const struct layout *b)
     }
     for (int list = 0; list < TRACE_LISTS; list++) {
         g_assert_true(!a->places[list] == !b->places[list]);
-        for (uint32_t t = 0; a->places[list] && t < a->tensor_count; t++) {
-            g_assert_cmpuint(a->places[list][t].chunk, ==, b->places[list][t].chunk);
-            g_assert_cmpuint(a->places[list][t].offset, ==, b->places[list][t].offset);
+        g_assert_cmpuint(layout_place_count(a, list), ==, layout_place_count(b, list));
+        for (uint32_t i = 0; a->places[list] && i < layout_place_count(a, list); i++) {
+            g_assert_cmpuint(a->places[list][i].chunk, ==, b->places[list][i].chunk);
+            g_assert_cmpuint(a->places[list][i].offset, ==, b->places[list][i].offset);
         }
     }
 }
@@ -153,9 +154,12 @@ static json_t *chunks_of(const struct layout *layout, const struct trace *trace,
             continue;
         json_t *names = json_array();
         for (uint64_t offset = 0; offset < layout->chunks[c].copy_bytes; offset += LAYOUT_ALIGNMENT)
-            for (uint32_t t = 0; t < trace->tensor_count; t++)
-                if (layout->places[list][t].chunk == c && layout->places[list][t].offset == offset)
-                    json_array_append_new(names, json_string(trace->tensors[t].name));
+            for (uint32_t i = 0; i < layout_place_count(layout, list); i++) {
+                const struct layout_place *place = &layout->places[list][i];
+                g_autofree char *name = layout_place_name(layout, trace, list, i);
+                if (place->chunk == c && place->offset == offset)
+                    json_array_append_new(names, json_string(name));
+            }
         json_array_append_new(chunks, names);
     }
     return chunks;

@@ -44,6 +44,7 @@ static struct model_job random_job(const struct model_config *config, GRand *ran
     job.sequence = (uint32_t)g_rand_int_range(random, 1, (gint32)config->positions + 1);
     job.choices.host_embedding = g_rand_boolean(random);
     job.unfused = g_rand_boolean(random);
+    job.state_block = (uint64_t)g_rand_int_range(random, 0, 3) * TRACE_BLOCK_STEP;
     job.choices.split_masters = job.precision == MODEL_BF16 && g_rand_boolean(random);
     job.choices.host_embedding &= model_gradient_layout(&job) != MODEL_GRADIENT_BUFFER;
     job.choices.second_backward = g_rand_boolean(random) &&
@@ -296,6 +297,32 @@ static void test_measured_twice(void)
 }
 
 /* Gradients in buffers lie on the device alone. */
+/* Several ranks have shards and no blocks: their updates take what those of the blocks took. */
+static void test_ranks_of_blocks(void)
+{
+    struct model_config config = small_model(true, 0);
+    struct trace *derived[2];
+    config.vocabulary = 700; /* 5,600 elements */
+    for (int cut = 0; cut < 2; cut++) {
+        struct model_job job = small_job(MODEL_FP32, 1);
+        GError *error = NULL;
+        job.state_block = cut ? TRACE_BLOCK_STEP : 0;
+        struct trace *trace = model_synthesise(&config, &job, NULL, &error);
+        g_assert_no_error(error);
+        for (uint32_t m = 0; m < trace->operator_count; m++)
+            trace->operators[m].duration_ns = trace->operators[m].bytes;
+        struct recognised *recognised = recognise(trace, &error);
+        g_assert_no_error(error);
+        derived[cut] = model_derive_ranks(recognised, trace, 2, false, NULL, &error);
+        g_assert_no_error(error);
+        recognised_free(recognised);
+        trace_free(trace);
+    }
+    assert_same(derived[0], derived[1]);
+    trace_free(derived[0]);
+    trace_free(derived[1]);
+}
+
 static void test_impossible(void)
 {
     const struct model_config config = small_model(true, 0);
@@ -379,6 +406,7 @@ int main(int argc, char **argv)
     g_test_add_func("/derive/no-second-backward", test_no_second_backward);
     g_test_add_func("/derive/measured", test_measured);
     g_test_add_func("/derive/measured-twice", test_measured_twice);
+    g_test_add_func("/derive/ranks-of-blocks", test_ranks_of_blocks);
     g_test_add_func("/derive/impossible", test_impossible);
     g_test_add_func("/derive/micro-batches", test_micro_batches);
     g_test_add_func("/derive/strangers", test_strangers);

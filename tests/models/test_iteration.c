@@ -172,6 +172,84 @@ static void test_gradients_in_buffers(void)
     }
 }
 
+/* A cut table of words: its updates add up to the one of the whole, touch each block once, and only
+ * the first may overwrite the parameter. */
+static void test_blocks(void)
+{
+    for (int variant = 0; variant < 6; variant++) {
+        struct model_config config = small_model(true, 0);
+        config.vocabulary = 700; /* 5,600 elements: five blocks and 480 elements */
+        struct model_job job = small_job(variant & 1 ? MODEL_BF16 : MODEL_FP32,
+                                         variant & 2 ? 2 : 1);
+        job.choices.split_masters = variant == 5;
+        struct model_iteration *whole = new_iteration(&config, &job);
+        job.state_block = TRACE_BLOCK_STEP;
+        struct model_iteration *cut = new_iteration(&config, &job);
+        uint64_t flops = 0, bytes = 0;
+        uint32_t blocks = 0;
+        g_assert_cmpuint(whole->trace->state_block, ==, 0);
+        g_assert_cmpuint(cut->trace->state_block, ==, TRACE_BLOCK_STEP);
+        g_assert_true(trace_check(cut->trace, "cut", NULL));
+        g_assert_cmpuint(cut->trace->operator_count, ==, whole->trace->operator_count + 5);
+        for (uint32_t m = 0; m < cut->trace->operator_count; m++) {
+            const struct model_operator *op = &cut->operators[m];
+            const struct trace_operator *traced = &cut->trace->operators[m];
+            if (op->kind != MODEL_UPDATE || op->t[0] != 0)
+                continue;
+            g_autofree char *name = g_strdup_printf("update wte.weight[%u]", blocks);
+            g_assert_cmpstr(traced->name, ==, name);
+            g_assert_cmpuint(op->block, ==, blocks);
+            g_assert_cmpint(op->more, ==, blocks < 5);
+            for (uint32_t i = 0; i < traced->access_count; i++) {
+                const struct trace_access *a = &cut->trace->accesses[traced->first_access + i];
+                g_assert_cmpuint(a->block, ==, a->list >= TRACE_MASTER ? blocks : 0);
+                if (a->mode == TRACE_OVERWRITE)
+                    g_assert_cmpuint(blocks, ==, 0);
+            }
+            flops += traced->flops;
+            bytes += traced->bytes;
+            blocks++;
+        }
+        g_assert_cmpuint(blocks, ==, 6);
+        for (uint32_t m = 0; m < whole->trace->operator_count; m++)
+            if (whole->operators[m].kind == MODEL_UPDATE && whole->operators[m].t[0] == 0) {
+                g_assert_cmpuint(flops, ==, whole->trace->operators[m].flops);
+                /* a gradient's buffer is as long as a multiple of 256 bytes */
+                g_assert_cmpuint(bytes, <=, whole->trace->operators[m].bytes);
+                g_assert_cmpuint(bytes + 256, >, whole->trace->operators[m].bytes);
+            }
+        job.state_block = 2 * TRACE_BLOCK_STEP; /* three blocks: not cut */
+        struct model_iteration *uncut = new_iteration(&config, &job);
+        g_autofree char *a = trace_digest(uncut->trace), *b = trace_digest(whole->trace);
+        g_assert_cmpstr(a, ==, b);
+        model_iteration_free(uncut);
+        model_iteration_free(cut);
+        model_iteration_free(whole);
+    }
+}
+
+/* A number, a 64th of the model but at least 2^20 elements, or none. */
+static void test_state_block(void)
+{
+    struct model_config small = small_model(true, 0), large = small_model(true, 0);
+    large.vocabulary = 1 << 24;
+    uint64_t block;
+    GError *error = NULL;
+    g_assert_true(model_state_block(&small, "auto", &block, NULL));
+    g_assert_cmpuint(block, ==, 1 << 20);
+    g_assert_true(model_state_block(&large, "auto", &block, NULL));
+    g_assert_cmpuint(block % TRACE_BLOCK_STEP, ==, 0);
+    g_assert_cmpuint(64 * block, >=, model_config_parameters(&large));
+    g_assert_cmpuint(64 * (block - TRACE_BLOCK_STEP), <, model_config_parameters(&large));
+    g_assert_true(model_state_block(&small, "2048", &block, NULL));
+    g_assert_cmpuint(block, ==, 2048);
+    g_assert_true(model_state_block(&small, NULL, &block, NULL));
+    g_assert_cmpuint(block, ==, 0);
+    g_assert_false(model_state_block(&small, "-1", &block, &error));
+    g_assert_error(error, MODEL_ERROR, MODEL_ERROR_CONFIG);
+    g_error_free(error);
+}
+
 static void test_accesses(void)
 {
     struct model_config tied = small_model(true, 0), untied = small_model(false, 0);
@@ -570,12 +648,18 @@ static void test_bad_jobs(void)
                {&config, small_job(MODEL_FP32, 1), "sequence 6"},
                {&large, small_job(MODEL_FP32, 1), "too large"},
                {&config, small_job(MODEL_FP32, 1), "split into halves"},
-               {&config, small_job(MODEL_BF16, 1), "embedding cannot run on the host"}};
+               {&config, small_job(MODEL_BF16, 1), "embedding cannot run on the host"},
+               {&config, small_job(MODEL_FP32, 1), "state blocks of 1000 elements"},
+               {&config, small_job(MODEL_FP32, 2), "several ranks"},
+               {&large, small_job(MODEL_FP32, 1), "more than 4096"}};
     bad[5].job.choices.split_masters = bad[6].job.choices.split_masters =
         bad[6].job.choices.host_embedding = true;
     bad[2].job.choices.batch = 0;
     bad[3].job.sequence = 6;
     bad[4].job.sequence = 1 << 24;
+    bad[7].job.state_block = 1000;
+    bad[8].job.ranks = 2;
+    bad[8].job.state_block = bad[9].job.state_block = TRACE_BLOCK_STEP;
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
         GError *error = NULL;
         g_assert_null(model_iteration_new(bad[i].config, &bad[i].job, &error));
@@ -592,6 +676,8 @@ int main(int argc, char **argv)
     g_test_add_func("/iteration/bytes-per-parameter", test_bytes_per_parameter);
     g_test_add_func("/iteration/no-such-bytes-per-parameter", test_no_such_bytes_per_parameter);
     g_test_add_func("/iteration/gradients-in-buffers", test_gradients_in_buffers);
+    g_test_add_func("/iteration/blocks", test_blocks);
+    g_test_add_func("/iteration/state-block", test_state_block);
     g_test_add_func("/iteration/accesses", test_accesses);
     g_test_add_func("/iteration/finishes", test_finishes);
     g_test_add_func("/iteration/lives", test_lives);

@@ -250,10 +250,10 @@ static struct trace *trace_of(uint32_t tensor_count, uint64_t elements, uint32_t
  * So the device never waits for the host. */
 static struct trace *trace_with_dead_writes(bool is_read)
 {
-    const struct trace_access gradient = {0, TRACE_GRAD, TRACE_OVERWRITE},
-                              cleared = {0, TRACE_GRAD, TRACE_UPDATE},
-                              read = {0, TRACE_GRAD, TRACE_READ},
-                              parameter = {0, TRACE_PARAM, TRACE_READ};
+    const struct trace_access gradient = {0, TRACE_GRAD, TRACE_OVERWRITE, 0},
+                              cleared = {0, TRACE_GRAD, TRACE_UPDATE, 0},
+                              read = {0, TRACE_GRAD, TRACE_READ, 0},
+                              parameter = {0, TRACE_PARAM, TRACE_READ, 0};
     struct trace *trace = trace_of(1, 1024, 4, 4);
     add_operator(trace, "make", TRACE_FORWARD, TRACE_ON_DEVICE, 1, gradient);
     add_operator(trace, "use", TRACE_BACKWARD, TRACE_ON_DEVICE, 5, parameter);
@@ -288,14 +288,14 @@ static void test_dead_writes(void)
  * parameter. */
 static struct trace *trace_with_chain(void)
 {
-    const struct trace_access read = {0, TRACE_PARAM, TRACE_READ},
-                              made = {0, TRACE_GRAD, TRACE_OVERWRITE},
-                              updated = {0, TRACE_PARAM, TRACE_UPDATE};
+    const struct trace_access read = {0, TRACE_PARAM, TRACE_READ, 0},
+                              made = {0, TRACE_GRAD, TRACE_OVERWRITE, 0},
+                              updated = {0, TRACE_PARAM, TRACE_UPDATE, 0};
     struct trace *trace = trace_of(1, 1000000, 3, 4);
     add_operator(trace, "use", TRACE_FORWARD, TRACE_ON_DEVICE, 1, read);
     add_operator(trace, "make", TRACE_BACKWARD, TRACE_ON_DEVICE, 2, made);
     add_operator(trace, "update", TRACE_UPDATE_PHASE, TRACE_ON_HOST, 5, updated);
-    trace->accesses[trace->access_count++] = (struct trace_access){0, TRACE_GRAD, TRACE_READ};
+    trace->accesses[trace->access_count++] = (struct trace_access){0, TRACE_GRAD, TRACE_READ, 0};
     trace->operators[2].access_count = 2;
     trace_sum_buffers(trace);
     return trace;
@@ -345,9 +345,9 @@ static void test_chains(void)
 /* The device updates two tensors, and has room for one of them. */
 static struct trace *trace_with_large_updates(void)
 {
-    const struct trace_access read = {0, TRACE_PARAM, TRACE_READ},
-                              first = {0, TRACE_PARAM, TRACE_UPDATE},
-                              second = {1, TRACE_PARAM, TRACE_UPDATE};
+    const struct trace_access read = {0, TRACE_PARAM, TRACE_READ, 0},
+                              first = {0, TRACE_PARAM, TRACE_UPDATE, 0},
+                              second = {1, TRACE_PARAM, TRACE_UPDATE, 0};
     struct trace *trace = trace_of(2, 1000000, 3, 3);
     trace->list_element_bytes[TRACE_GRAD] = 0;
     add_operator(trace, "use", TRACE_FORWARD, TRACE_ON_DEVICE, 1, read);
@@ -386,7 +386,7 @@ static struct trace *trace_with_turns(uint32_t tensors, uint32_t rounds, uint32_
     for (uint32_t i = 0; i < phases * uses; i++)
         add_operator(
             trace, "use", TRACE_FORWARD, TRACE_ON_DEVICE, 1,
-            (struct trace_access){i / uses * tensors + i % tensors, TRACE_PARAM, TRACE_READ});
+            (struct trace_access){i / uses * tensors + i % tensors, TRACE_PARAM, TRACE_READ, 0});
     trace_sum_buffers(trace);
     return trace;
 }

@@ -40,11 +40,11 @@ static void add_operators(struct trace *trace, const char *suffix)
             tensor = SAMPLE_TENSORS - 1 - tensor;
         trace->operators[m] = operator_of(suffix, phase, tensor, m);
         *access++ = (struct trace_access){tensor, TRACE_PARAM,
-                                          phase == TRACE_FORWARD ? TRACE_READ : TRACE_UPDATE};
+                                          phase == TRACE_FORWARD ? TRACE_READ : TRACE_UPDATE, 0};
         if (phase != TRACE_UPDATE_PHASE)
             continue;
-        *access++ = (struct trace_access){tensor, TRACE_EXP_AVG, TRACE_UPDATE};
-        *access++ = (struct trace_access){tensor, TRACE_EXP_AVG_SQ, TRACE_UPDATE};
+        *access++ = (struct trace_access){tensor, TRACE_EXP_AVG, TRACE_UPDATE, 0};
+        *access++ = (struct trace_access){tensor, TRACE_EXP_AVG_SQ, TRACE_UPDATE, 0};
     }
 }
 

@@ -43,7 +43,7 @@ static void set_up(struct fixture *f, const void *threads)
                               .tensors = &f->tensor};
     f->chunks[0] = f->chunks[1] = (struct chunk){.slot_bytes = 1024, .copy_bytes = 800};
     f->place = (struct layout_place){.chunk = 1};
-    f->layout = (struct layout){.chunk_count = CHUNKS, .chunks = f->chunks};
+    f->layout = (struct layout){.tensor_count = 1, .chunk_count = CHUNKS, .chunks = f->chunks};
     f->layout.places[TRACE_MASTER] = &f->place;
     f->plan = (struct plan){
         .layout = &f->layout, .host_address = f->address, .initial_address = f->address};

@@ -42,7 +42,7 @@ static void add_operator(struct builder *b, const char *name, enum trace_phase p
 static void add_access(struct builder *b, uint32_t tensor, enum trace_list list,
                        enum trace_mode mode)
 {
-    struct trace_access access = {tensor, (uint8_t)list, (uint8_t)mode};
+    struct trace_access access = {tensor, (uint8_t)list, (uint8_t)mode, 0};
     g_array_append_val(b->accesses, access);
     g_array_index(b->operators, struct trace_operator, b->operators->len - 1).access_count++;
 }

@@ -46,6 +46,17 @@ static void add_tensors(struct trace *trace, GRand *random)
     }
 }
 
+/* Sometimes cuts the largest tensor, and perhaps others, into blocks. */
+static void cut_tensors(struct trace *trace, GRand *random)
+{
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < trace->tensor_count; i++)
+        largest = MAX(largest, trace->tensors[i].elements);
+    uint64_t block = largest / (5 + some(random, 100)) / TRACE_BLOCK_STEP * TRACE_BLOCK_STEP;
+    if (chance(random) && !trace->ranks && block > 0)
+        trace->state_block = block;
+}
+
 /* Adds each existing list of each tensor with probability 1 / `one_in`. */
 static uint32_t add_accesses(const struct trace *trace, GArray *accesses, GRand *random,
                              uint32_t one_in)
@@ -55,7 +66,10 @@ static uint32_t add_accesses(const struct trace *trace, GArray *accesses, GRand 
         for (uint8_t list = 0; list < TRACE_GATHERED; list++)
             if (trace->list_element_bytes[list] > 0 && some(random, one_in) == 0) {
                 struct trace_access access = {
-                    .tensor = tensor, .list = list, .mode = (uint8_t)some(random, 3)};
+                    .tensor = tensor,
+                    .list = list,
+                    .mode = (uint8_t)some(random, 3),
+                    .block = (uint16_t)some(random, trace_blocks(trace, list, tensor))};
                 g_array_append_val(accesses, access);
             }
     return accesses->len - before;
@@ -106,8 +120,8 @@ static void hold_buffers(struct trace *trace, GRand *random)
         g_array_append_vals(accesses, trace->accesses + op->first_access, op->access_count);
         for (uint32_t b = 0; b < trace->buffer_count; b++) {
             bool makes = trace->buffers[b].first == m;
-            struct trace_access access = {b, TRACE_ACTIVATION,
-                                          makes ? TRACE_OVERWRITE : TRACE_READ};
+            struct trace_access access = {b, TRACE_ACTIVATION, makes ? TRACE_OVERWRITE : TRACE_READ,
+                                          0};
             if (held[b] && (makes || trace->buffers[b].last == m))
                 g_array_append_val(accesses, access);
         }
@@ -143,6 +157,7 @@ struct trace *random_trace(GRand *random, uint32_t most_operators)
     struct trace *trace = g_new0(struct trace, 1);
     add_meta(trace, random);
     add_tensors(trace, random);
+    cut_tensors(trace, random);
     add_operators(trace, random, most_operators);
     if (chance(random)) {
         add_buffers(trace, random);
@@ -166,6 +181,7 @@ static void assert_meta_equal(const struct trace *a, const struct trace *b)
     g_assert_cmpuint(a->ranks, ==, b->ranks);
     g_assert_cmpint(a->shared_parameters, ==, b->shared_parameters);
     g_assert_cmpmem(a->list_element_bytes, TRACE_LISTS, b->list_element_bytes, TRACE_LISTS);
+    g_assert_cmpuint(a->state_block, ==, b->state_block);
     g_assert_cmpuint(a->library_bytes, ==, b->library_bytes);
     g_assert_cmpint(a->estimated, ==, b->estimated);
     g_assert_cmpint(a->partial, ==, b->partial);
@@ -220,6 +236,7 @@ void assert_traces_equal(const struct trace *a, const struct trace *b)
         g_assert_cmpuint(a->accesses[i].tensor, ==, b->accesses[i].tensor);
         g_assert_cmpuint(a->accesses[i].list, ==, b->accesses[i].list);
         g_assert_cmpuint(a->accesses[i].mode, ==, b->accesses[i].mode);
+        g_assert_cmpuint(a->accesses[i].block, ==, b->accesses[i].block);
     }
     for (uint32_t i = 0; i < a->buffer_count; i++)
         assert_buffers_equal(&a->buffers[i], &b->buffers[i]);

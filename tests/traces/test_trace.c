@@ -94,7 +94,7 @@ static void assert_refused(struct trace *trace, const char *where)
 /* Makes the moment's access one of a buffer. */
 static void hold(struct trace *trace, uint32_t moment, uint32_t buffer, enum trace_mode mode)
 {
-    trace->accesses[moment] = (struct trace_access){buffer, TRACE_ACTIVATION, (uint8_t)mode};
+    trace->accesses[moment] = (struct trace_access){buffer, TRACE_ACTIVATION, (uint8_t)mode, 0};
 }
 
 static void test_refusals(void)
@@ -148,6 +148,16 @@ static void test_refusals(void)
     REFUSED("moments: row 0", hold(t, 0, 0, TRACE_OVERWRITE), hold(t, 2, 0, TRACE_READ));
     REFUSED("accesses: row 1", t->operators[0].access_count = 2, t->operators[1].first_access = 2,
             t->operators[1].access_count = 0, t->accesses[1].tensor = 0);
+    REFUSED("state_block cuts no tensor", t->state_block = 1024);
+    REFUSED("state_block", t->state_block = 1000, t->tensors[0].elements = 1 << 20);
+    REFUSED("more than 4096 blocks", t->state_block = 1024, t->tensors[0].elements = 1 << 23);
+    REFUSED("ranks", t->state_block = 1024, t->tensors[0].elements = 1 << 20,
+            t->ranks = t->micro_batches = 2);
+    REFUSED("accesses: row 0", t->state_block = 1024, t->tensors[0].elements = 1 << 20,
+            t->accesses[0].block = 1); /* a parameter is whole */
+    REFUSED("accesses: row 3", t->state_block = 1024, t->tensors[1].elements = 5 << 10,
+            t->accesses[3].block = 5);
+    REFUSED("accesses: row 3", t->accesses[3].block = 1);
     REFUSED("buffers: row 0", t->buffers[0].bytes = 0);
     REFUSED("buffers: row 0", t->buffers[0].bytes = UINT64_MAX);
     REFUSED("buffers: row 0", t->buffers[0].first = 3);
@@ -197,6 +207,7 @@ static void test_digest(void)
     DIGEST(false, t->operators[3].place = TRACE_ON_HOST);
     DIGEST(false, t->accesses[3].mode = TRACE_READ);
     DIGEST(false, t->accesses[1].tensor = 0);
+    DIGEST(false, t->state_block = 1024);
     DIGEST(false, t->buffers[1].bytes = 8);
     DIGEST(false, t->buffers[0].last = 3);
     g_free(digest);

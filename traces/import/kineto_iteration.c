@@ -82,7 +82,7 @@ static void make_updates(struct kineto_parts *parts, uint32_t first)
 static void append(GArray *accesses, struct trace_operator *op, uint32_t tensor,
                    enum trace_list list, enum trace_mode mode)
 {
-    struct trace_access access = {tensor, (uint8_t)list, (uint8_t)mode};
+    struct trace_access access = {tensor, (uint8_t)list, (uint8_t)mode, 0};
     for (uint32_t i = op->first_access; i < accesses->len; i++) {
         const struct trace_access *other = &g_array_index(accesses, struct trace_access, i);
         if (other->tensor == tensor && other->list == list)

@@ -88,7 +88,7 @@ static bool kineto_storages_add_reads(struct kineto_storages *storages, uint32_t
         if (parts->update < parts->step->works->len &&
             use->time_ns >= kineto_work_at(parts->step, parts->update)->start_ns)
             break;
-        struct kineto_access access = {at, {tensor, TRACE_PARAM, TRACE_READ}};
+        struct kineto_access access = {at, {tensor, TRACE_PARAM, TRACE_READ, 0}};
         if (use->storage == storage && use->time_ns < parts->step->end_ns)
             g_array_append_val(parts->accesses, access);
     }
@@ -277,7 +277,7 @@ static void set_lists(const struct kineto_parts *parts, const char *type)
 static void add_access(const struct kineto_parts *parts, uint32_t work, uint32_t tensor,
                        enum trace_list list, enum trace_mode mode)
 {
-    struct kineto_access access = {work, {tensor, (uint8_t)list, (uint8_t)mode}};
+    struct kineto_access access = {work, {tensor, (uint8_t)list, (uint8_t)mode, 0}};
     g_array_append_val(parts->accesses, access);
 }
 

@@ -1,8 +1,8 @@
 /* Law 3: placement never changes arithmetic. Losses, the gradient's norms, and every weight and
  * moment at the end are bit for bit those of a run with everything resident, whatever the chunk
  * size, policy, budgets, recomputation, look-ahead, places of operators, link and plan, whether
- * masters are whole or split, with evaluations in between, and after saving and resuming with
- * another placement. */
+ * masters are whole or split, states whole or in blocks, with evaluations in between, and after
+ * saving and resuming with another placement. */
 #include "trial.h"
 
 enum { TRIALS = 80 };

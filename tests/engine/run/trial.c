@@ -6,7 +6,7 @@
 #include <glib/gstdio.h>
 #include <string.h>
 
-enum { LAYERS = 3, BATCH = 2, SEQUENCE = 16, ROWS = BATCH * SEQUENCE, VOCABULARY = 80 };
+enum { LAYERS = 3, BATCH = 2, SEQUENCE = 16, ROWS = BATCH * SEQUENCE, VOCABULARY = 203 };
 
 static struct model_config config_of(const struct trial_job *job)
 {
@@ -52,6 +52,7 @@ struct trial_placement trial_draw(GRand *random)
         .offload = (uint32_t)g_rand_int_range(random, 0, 1 << LAYERS),
         .host_embedding = g_rand_boolean(random),
         .split_masters = g_rand_boolean(random),
+        .state_block = g_rand_boolean(random) ? TRACE_BLOCK_STEP : 0,
         .host_update = (uint32_t[]){0, NO_INDEX,
                                     g_rand_int(random)}[g_rand_int_range(random, 0, 3)],
         .link_rate = g_rand_int_range(random, 0, 4) == 0 ? 300e6 : 0,
@@ -64,15 +65,15 @@ char *trial_describe(const struct trial_job *job, const struct trial_placement *
 {
     return g_strdup_printf(
         "%s, %u micro-batches, %s, dropout %g; chunks of %" G_GUINT64_FORMAT
-        ", %s, room %.3f, host %.3f, look-ahead %u, recompute %u, offload %u%s%s, host "
+        ", %s, room %.3f, host %.3f, look-ahead %u, recompute %u, offload %u%s%s%s, host "
         "updates %x, link %g%s, evaluated at %u, "
         "saved at %u",
         job->precision == MODEL_BF16 ? "bf16" : "fp32", job->micro_batches,
         job->tied ? "tied" : "untied", job->dropout, p->chunk_bytes,
         p->strategy ? p->strategy : p->policy->name, p->room, p->host_room, p->look_ahead,
         p->recompute, p->offload, p->host_embedding ? ", host embedding" : "",
-        p->split_masters ? ", split masters" : "", p->host_update, p->link_rate,
-        p->through_file ? ", from a file" : "", p->evaluate_at, p->save_at);
+        p->split_masters ? ", split masters" : "", p->state_block ? ", blocks" : "", p->host_update,
+        p->link_rate, p->through_file ? ", from a file" : "", p->evaluate_at, p->save_at);
 }
 
 /* ---- the plan ---- */
@@ -189,6 +190,7 @@ struct training {
 static void choose_masters(struct model_job *model_job, const struct trial_job *job,
                            const struct trial_placement *placement)
 {
+    model_job->state_block = placement->state_block;
     model_job->choices.split_masters = placement->split_masters && job->precision == MODEL_BF16;
     model_job->choices.second_backward = job->clip > 0 &&
                                          model_gradient_layout(model_job) == MODEL_GRADIENT_BUFFER;

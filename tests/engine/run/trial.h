@@ -31,6 +31,7 @@ struct trial_placement {
     uint32_t offload;     /* likewise */
     bool host_embedding;  /* where the layout allows it */
     bool split_masters;   /* likewise */
+    uint64_t state_block; /* elements; cuts the table of words */
     uint32_t host_update; /* bit t % 32: tensor t */
     double link_rate;     /* 0: memory speed */
     bool through_file;    /* the plan is written and read back */
