@@ -75,9 +75,9 @@ static int say_how_it_ended(const struct run_options *options, const struct trai
         return STATUS_DONE;
     if (options->ranks && options->ranks->rank > 0)
         return STATUS_SIGNALLED + signal;
-    g_autofree char *rest = end->saved  ? g_strdup_printf("; --resume %s goes on", options->save)
-                            : end->step ? g_strdup("; nothing was saved")
-                                        : g_strdup("");
+    g_autofree char *rest = end->saved ? g_strdup_printf("; --resume %s goes on", options->save)
+                            : end->step > end->first ? g_strdup("; nothing was saved")
+                                                     : g_strdup("");
     console_warn(watch->console,
                  "interrupted at %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " steps%s", end->step,
                  end->steps, rest);

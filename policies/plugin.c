@@ -75,6 +75,8 @@ static struct {
     char *path;       /* as it was given */
 } loaded[MOST_NAMED];
 static volatile gint loaded_count;
+/* What this thread loads: the code of a library may run before its policy is known. */
+static _Thread_local const char *volatile loading;
 
 static void say(const char *text)
 {
@@ -89,6 +91,13 @@ static void name_crashed(int number)
 {
     void *frames[MOST_FRAMES];
     int count = backtrace(frames, MOST_FRAMES);
+    if (loading) {
+        say(loading);
+        say(": crashed while it was loaded: ");
+        say(sigdescr_np(number));
+        say("\n");
+        return;
+    }
     for (int f = 0; f < count; f++) {
         Dl_info info;
         for (gint p = 0; p < loaded_count && dladdr(frames[f], &info); p++)
@@ -104,16 +113,19 @@ static void name_crashed(int number)
 
 static void watch(const char *path, const struct pstar_policy_ops *ops)
 {
-    static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-    struct sigaction action = {.sa_handler = name_crashed, .sa_flags = (int)SA_RESETHAND};
-    void *frame;
     Dl_info info;
     if (loaded_count == MOST_NAMED || !dladdr(ops, &info))
         return;
     loaded[loaded_count].base = info.dli_fbase;
     loaded[loaded_count].path = g_strdup(path);
-    if (g_atomic_int_add(&loaded_count, 1) > 0)
-        return;
+    g_atomic_int_inc(&loaded_count);
+}
+
+static void catch_crashes(void)
+{
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+    struct sigaction action = {.sa_handler = name_crashed, .sa_flags = (int)SA_RESETHAND};
+    void *frame;
     backtrace(&frame, 1); /* the first call takes memory */
     for (size_t i = 0; i < G_N_ELEMENTS(signals); i++) {
         struct sigaction before;
@@ -152,7 +164,10 @@ static const struct pstar_policy_ops *load(const char *path, GError **error)
         g_set_error(error, POLICY_ERROR, POLICY_ERROR_PLUGIN, "%s: %s", path, reason);
         return NULL;
     }
+    catch_crashes();
+    loading = path;
     void *object = dlopen(full, RTLD_NOW | RTLD_LOCAL);
+    loading = NULL;
     if (!object) {
         g_set_error(error, POLICY_ERROR, POLICY_ERROR_PLUGIN, "%s: %s", path,
                     reason_of_loader(full));

@@ -27,12 +27,28 @@ static int descriptor_of(const char *path)
     return (int)number;
 }
 
+/* Opening a pipe that nobody reads would wait for ever, whatever the signal. After two seconds, in
+ * which a reader may start, it fails with ENXIO. */
+static int open_for_writing(const char *path)
+{
+    enum { TRIES = 100, PAUSE_US = 20000 };
+    int descriptor = -1;
+    for (int i = 0; descriptor < 0 && i < TRIES; i++) {
+        if (i > 0)
+            g_usleep(PAUSE_US);
+        descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_CLOEXEC, 0666);
+        if (descriptor < 0 && errno != ENXIO)
+            return -1;
+    }
+    if (descriptor >= 0)
+        fcntl(descriptor, F_SETFL, fcntl(descriptor, F_GETFL) & ~O_NONBLOCK);
+    return descriptor;
+}
+
 FILE *output_stream_open(const char *path)
 {
     int descriptor = descriptor_of(path);
-    if (descriptor < 0)
-        return fopen(path, "we");
-    int copy = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+    int copy = descriptor < 0 ? open_for_writing(path) : fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
     FILE *stream = copy < 0 ? NULL : fdopen(copy, "w");
     if (!stream && copy >= 0)
         close(copy);

@@ -277,7 +277,7 @@ static void plan_work(struct loop *loop)
 {
     const struct run_options *o = loop->training->options;
     uint64_t first = loop->training->state.step;
-    loop->end->step = first;
+    loop->end->first = loop->end->step = first;
     loop->end->steps = o->steps;
     if (training_can_evaluate(loop->training))
         loop->evaluations_left = count_due(first, o->steps, o->eval_every);

@@ -35,6 +35,7 @@ struct trainer_watch {
 
 /* How a run ended. */
 struct trainer_end {
+    uint64_t first;       /* steps that a checkpoint had done */
     uint64_t step, steps; /* done, and asked for */
     bool interrupted;     /* stopped before all was done */
     bool saved;           /* a checkpoint has the last step */

@@ -121,22 +121,28 @@ static void test_fails_in_a_sweep(void)
 /* The program dies of the signal, as it would without a plug-in, but says whose fault it is. */
 static void test_crash(void)
 {
-    static const char *const commands[] = {
-        "pstar-sim run.pstar --chunk-size 16KiB" BUDGET " --policy lru," BROKEN_CRASH_PLUGIN,
-        "pstar-run --model model --data text.txt --batch 2 --seq 32 --chunk-size 16KiB" BUDGET
-        " --steps 2 --policy " BROKEN_CRASH_PLUGIN};
+    static const struct {
+        const char *command, *said;
+    } runs[] = {
+        {"pstar-sim run.pstar --chunk-size 16KiB" BUDGET " --policy lru," BROKEN_CRASH_PLUGIN,
+         BROKEN_CRASH_PLUGIN ": the policy crashed: Segmentation fault\n"},
+        {"pstar-run --model model --data text.txt --batch 2 --seq 32 --chunk-size 16KiB" BUDGET
+         " --steps 2 --policy " BROKEN_CRASH_PLUGIN,
+         BROKEN_CRASH_PLUGIN ": the policy crashed: Segmentation fault\n"},
+        {"pstar-sim run.pstar" BUDGET " --policy " BROKEN_LOAD_PLUGIN,
+         BROKEN_LOAD_PLUGIN ": crashed while it was loaded: Segmentation fault\n"}};
     struct workshop *workshop = workshop_new();
     workshop_must_run(workshop, "pstar-trace synth --model model --batch 2 --seq 32 "
                                 "--precision fp32 -o run.pstar");
-    for (size_t i = 0; i < G_N_ELEMENTS(commands); i++) {
-        struct outcome outcome = workshop_run(workshop, commands[i]);
+    for (size_t i = 0; i < G_N_ELEMENTS(runs); i++) {
+        struct outcome outcome = workshop_run(workshop, runs[i].command);
+        const char *said = runs[i].said;
 #ifdef __SANITIZE_ADDRESS__
-        static const char said[] = "plugins/broken.c"; /* by the sanitizer, which sees it first */
-#else
-        static const char said[] = BROKEN_CRASH_PLUGIN ": the policy crashed: Segmentation fault\n";
+        said = "plugins/broken.c"; /* by the sanitizer, which sees it first */
 #endif
         if (!strstr(outcome.err, said))
-            g_error("%s\nstatus %d\n%s%s", commands[i], outcome.status, outcome.out, outcome.err);
+            g_error("%s\nstatus %d\n%s%s", runs[i].command, outcome.status, outcome.out,
+                    outcome.err);
         g_assert_cmpint(outcome.status, !=, 0);
         outcome_clear(&outcome);
     }

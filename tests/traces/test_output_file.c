@@ -72,8 +72,12 @@ static void test_link(struct fixture *fixture, gconstpointer data)
 static void test_pipe(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
+    GError *error = NULL;
     char text[8] = {0};
     g_assert_cmpint(mkfifo(fixture->path, 0600), ==, 0);
+    g_assert_false(output_file_write(fixture->path, "unread", &error));
+    g_assert_error(error, FAILURE, FAILURE_RUNNING);
+    g_clear_error(&error);
     int reader = g_open(fixture->path, O_RDONLY | O_NONBLOCK, 0);
     must_write(fixture->path, "through");
     g_assert_cmpint(read(reader, text, sizeof text), ==, 7);

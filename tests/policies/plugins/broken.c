@@ -1,11 +1,21 @@
 /* A plug-in that is wrong in the way that it is compiled for. */
 #include "policies/policy.h"
 
+#include <stddef.h>
+
 #ifndef BROKEN_ABI
 #define BROKEN_ABI PSTAR_POLICY_ABI
 #endif
 #ifndef BROKEN_NAME
 #define BROKEN_NAME "broken"
+#endif
+
+#ifdef BROKEN_LOAD
+__attribute__((constructor)) static void crash(void)
+{
+    volatile uint32_t *volatile nothing = NULL;
+    *nothing = 0;
+}
 #endif
 
 static void *broken_open(const struct pstar_policy_view *view)
