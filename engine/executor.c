@@ -82,8 +82,8 @@ static bool is_operand(const struct trace_access *access)
            (access->list == TRACE_GATHERED && access->mode == TRACE_READ);
 }
 
-/* Narrows the whole tensors that an update finds to its block. The states are the block's already.
- */
+/* Narrows the whole tensors that an update of a block finds to the block. The states are the
+ * block's already. */
 static void narrow(const struct executor *x, moment_id moment, struct operation_tensor *tensor)
 {
     const struct trace *trace = x->iteration->trace;
@@ -111,7 +111,7 @@ static void resolve_tensors(struct executor *x, moment_id moment, struct operati
         }
         if (op->t[i] != NO_INDEX)
             tensor->elements = trace->tensors[op->t[i]].elements;
-        if (op->kind == MODEL_UPDATE && i == 0)
+        if (op->kind == MODEL_UPDATE && i == 0 && trace_is_cut(trace, op->t[0]))
             narrow(x, moment, tensor);
         tensor->gradient = gradient_address(x, moment, i, tensor);
         if (op->t[i] == NO_INDEX)
