@@ -1,5 +1,6 @@
 /* The functions that need the simulator and the planner, which link GSL and GLPK. */
 #include "api/api.h"
+#include "planner/answers/recorded.h"
 #include "planner/answers/verify.h"
 #include "planner/proof/certificate.h"
 #include "planner/schedule/placement.h"
@@ -40,8 +41,11 @@ static bool certify(struct variants_result *result, const struct pstar_trace *tr
     if (!trace->path)
         return true;
     g_autofree char *hash = certificate_hash_file(trace->path, error);
-    const struct certificate_source source = {
-        objective_name(objective), hash, platform ? platform->text : NULL, link, result->traced};
+    const struct certificate_source source = {.objective = objective_name(objective),
+                                              .trace_sha256 = hash,
+                                              .platform = platform ? platform->text : NULL,
+                                              .link = link,
+                                              .traced = result->traced};
     if (!hash || !certificate_make(plan, result->best->trace, &source, error))
         return false;
     variants_list(result, plan->certificate);
@@ -139,8 +143,8 @@ bool pstar_plan_verify(const char *plan_path, const char *trace_path,
     struct costs *costs = NULL;
     struct trace *recorded = NULL, *trace = NULL;
     struct plan *plan = plan_read(plan_path, &failure);
-    if (plan && (recorded = trace_read(trace_path, &failure)) &&
-        read_machine(plan->certificate, platform, &machine, &costs, &failure) &&
+    if (plan && read_machine(plan->certificate, platform, &machine, &costs, &failure) &&
+        (recorded = recorded_read(plan, trace_path, machine, costs, &failure)) &&
         (trace = trace_of_plan(plan, recorded, machine, &failure)) &&
         verify_plan(plan, trace, costs, NULL, &failure) && plan->certificate)
         verify_certificate(plan, plan_path, trace, trace_path, &failure);

@@ -134,12 +134,14 @@ static json_t *windows_json(const struct certificate_prices *prices)
         const struct certificate_window *w = &prices->windows[i];
         json_t *entry = json_pack("[I,I,I,I,I]", (json_int_t)w->moment, (json_int_t)w->h2d,
                                   (json_int_t)w->d2h, (json_int_t)w->host, (json_int_t)w->room);
-        if (w->begins != WINDOW_AT_OPERATOR || w->unit)
+        if (w->begins != WINDOW_AT_OPERATOR || w->unit || w->network)
             json_array_append_new(entry, json_integer(w->begins));
-        if (w->unit) {
+        if (w->unit || w->network) {
             json_array_append_new(entry, json_integer((json_int_t)w->unit));
             json_array_append_new(entry, json_integer((json_int_t)w->whole));
         }
+        if (w->network)
+            json_array_append_new(entry, json_integer((json_int_t)w->network));
         json_array_append_new(windows, entry);
     }
     return windows;
@@ -220,6 +222,19 @@ static json_t *alternatives_json(const struct certificate *certificate)
     return array;
 }
 
+static json_t *costs_json(const struct certificate *certificate)
+{
+    json_t *costs = json_pack("{s:o,s:o}", "platform", text(certificate->platform), "link",
+                              text(certificate->link));
+    if (certificate->ranks)
+        json_object_set_new(costs, "ranks", json_integer(certificate->ranks));
+    if (certificate->nodes)
+        json_object_set_new(costs, "nodes", json_integer(certificate->nodes));
+    if (certificate->stage)
+        json_object_set_new(costs, "stage", json_integer(certificate->stage));
+    return costs;
+}
+
 json_t *certificate_to_json(const struct certificate *certificate)
 {
     const struct certificate_traffic *traffic = &certificate->traffic;
@@ -227,12 +242,11 @@ json_t *certificate_to_json(const struct certificate *certificate)
     char seal[CERTIFICATE_SEAL_DIGITS + 1] = {0};
     memset(seal, '0', CERTIFICATE_SEAL_DIGITS);
     return json_pack(
-        "{s:o,s:{s:o,s:o},s:o,s:o,s:o,s:{s:o,s:o},s:o,s:s}", "objective",
-        text(certificate->objective), "gap", "traffic", gap_json(traffic->achieved, traffic->bound),
-        "time", gap_json(time->achieved, time->bound), "traffic", traffic_json(traffic), "time",
-        time_json(time), "alternatives", alternatives_json(certificate), "costs", "platform",
-        text(certificate->platform), "link", text(certificate->link), "trace_sha256",
-        text(certificate->trace_sha256), "seal", seal);
+        "{s:o,s:{s:o,s:o},s:o,s:o,s:o,s:o,s:o,s:s}", "objective", text(certificate->objective),
+        "gap", "traffic", gap_json(traffic->achieved, traffic->bound), "time",
+        gap_json(time->achieved, time->bound), "traffic", traffic_json(traffic), "time",
+        time_json(time), "alternatives", alternatives_json(certificate), "costs",
+        costs_json(certificate), "trace_sha256", text(certificate->trace_sha256), "seal", seal);
 }
 
 /* ---- in plan.json: reading ---- */
@@ -255,6 +269,13 @@ static uint64_t read_number(struct certificate_reader *reader, const json_t *val
         return 0;
     }
     return (uint64_t)json_integer_value(value);
+}
+
+/* Returns 0 if the key is missing, as with one rank. */
+static uint32_t read_count(struct certificate_reader *reader, const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    return value ? (uint32_t)read_number(reader, value, UINT16_MAX << 5) : 0;
 }
 
 static char *read_text(struct certificate_reader *reader, const json_t *object, const char *key)
@@ -303,12 +324,14 @@ static void read_traffic(struct certificate_reader *reader, const json_t *root,
 static struct certificate_window read_window(struct certificate_reader *reader, const json_t *entry)
 {
     const json_t *begins = json_array_get(entry, 5), *unit = json_array_get(entry, 6);
+    const json_t *network = json_array_get(entry, 8);
     return (struct certificate_window){
         .moment = (uint32_t)read_number(reader, json_array_get(entry, 0), UINT32_MAX - 1),
         .begins = begins ? (uint8_t)read_number(reader, begins, WINDOW_BEGINS - 1) : 0,
         .h2d = read_number(reader, json_array_get(entry, 1), UINT32_MAX),
         .d2h = read_number(reader, json_array_get(entry, 2), UINT32_MAX),
         .host = read_number(reader, json_array_get(entry, 3), UINT32_MAX),
+        .network = network ? read_number(reader, network, UINT32_MAX) : 0,
         .room = read_number(reader, json_array_get(entry, 4), CERTIFICATE_ROOM_PRICE_MOST),
         .unit = unit ? read_number(reader, unit, INT64_MAX) : 0,
         .whole = unit ? read_number(reader, json_array_get(entry, 7), CERTIFICATE_ROOM_PRICE_MOST)
@@ -463,6 +486,9 @@ struct certificate *certificate_from_json(const json_t *object, uint32_t layer_c
         certificate->objective = read_text(&reader, object, "objective");
     certificate->platform = read_text(&reader, costs, "platform");
     certificate->link = read_text(&reader, costs, "link");
+    certificate->ranks = read_count(&reader, costs, "ranks");
+    certificate->nodes = read_count(&reader, costs, "nodes");
+    certificate->stage = read_count(&reader, costs, "stage");
     read_traffic(&reader, object, &certificate->traffic);
     read_time(&reader, object, &certificate->time);
     read_alternatives(&reader, object, layer_count, certificate);

@@ -22,17 +22,18 @@ struct certificate_price {
  * finished it. If that update runs on the host, when the device has finished those before. */
 enum window_begin { WINDOW_AT_OPERATOR, WINDOW_AT_UPDATE, WINDOW_AFTER_UPDATE, WINDOW_BEGINS };
 
-/* Prices in a window of the iteration. h2d, d2h and host are shares of the window's time, in units
- * of 1 / BOUND_PRICE_SCALE; the rest is the share of the device's compute. room is the price of a
- * byte that is on the device when the window begins, in nanoseconds times BOUND_PRICE_SCALE. whole
- * is the same for bytes in whole units: of chunks and of the room, only multiples of `unit` count.
+/* Prices in a window of the iteration. h2d, d2h, host and network are shares of the window's time,
+ * in units of 1 / BOUND_PRICE_SCALE; the rest is the share of the device's compute. room is the
+ * price of a byte that is on the device when the window begins, in nanoseconds times
+ * BOUND_PRICE_SCALE. whole is the same for bytes in whole units: of chunks and of the room, only
+ * multiples of `unit` count.
  */
 #define CERTIFICATE_ROOM_PRICE_MOST ((uint64_t)1 << 48)
 
 struct certificate_window {
     moment_id moment; /* of its first operator */
     uint8_t begins;   /* enum window_begin */
-    uint64_t h2d, d2h, host;
+    uint64_t h2d, d2h, host, network;
     uint64_t room;
     uint64_t unit, whole; /* bytes; both 0 if no such price is used */
 };
@@ -96,10 +97,13 @@ struct certificate_alternative {
 };
 
 struct certificate {
-    char *objective;    /* of the search: "time", "traffic" or "memory"; NULL if unknown */
-    char *trace_sha256; /* of the trace's file; NULL if the trace was made in memory */
-    char *platform;     /* contents of the platform's file, or NULL */
-    char *link;         /* as --link says, or NULL */
+    char *objective;       /* of the search: "time", "traffic" or "memory"; NULL if unknown */
+    char *trace_sha256;    /* of the trace's file; NULL if the trace was made in memory */
+    char *platform;        /* contents of the platform's file, or NULL */
+    char *link;            /* as --link says, or NULL */
+    uint32_t ranks, nodes; /* on which the platform's ranks are spread; 0 if they are not */
+    uint32_t stage; /* 2 or 3: what the ranks share in the trace that the search began with; 0
+                       with one rank */
     struct certificate_traffic traffic;
     struct certificate_time time;
     struct certificate_alternative

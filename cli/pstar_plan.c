@@ -1,5 +1,6 @@
 /* pstar-plan: the best plan found for a traced iteration and a memory budget. */
 #include "cli/budgets.h"
+#include "cli/machine.h"
 #include "cli/program.h"
 #include "cli/progress.h"
 #include "models/derive.h"
@@ -26,7 +27,7 @@ struct plan_arguments {
     uint8_t objective; /* enum objective; OBJECTIVES if not given */
     uint8_t recompute, offload, embedding, bytes_per_parameter, micro_batch; /* enum freedom */
     double time_limit;
-    uint32_t seed, threads;
+    uint32_t seed, threads, gpus, nodes, stage;
     bool no_clip;
     struct question_options question;
     const struct option_group *groups;
@@ -74,12 +75,12 @@ static bool read_budgets(const struct plan_arguments *a, const struct console *c
 static bool read_inputs(const struct plan_arguments *a, const struct console *console,
                         struct search_inputs *in, GError **error)
 {
-    const struct plan_paths paths = paths_of(a, NULL);
+    const struct machine_request machine = {console, a->platform, a->link,
+                                            a->gpus, a->nodes,    a->stage};
     in->objective = a->objective < OBJECTIVES ? (enum objective)a->objective : OBJECTIVE_TIME;
-    return request_platform(&paths, NULL, &in->platform, error) &&
-           (in->costs = costs_read(a->platform, a->link, error)) &&
-           (!a->files || ((in->trace = model_updates_last(trace_read(a->files[0], error))) &&
+    return (!a->files || ((in->trace = model_updates_last(trace_read(a->files[0], error))) &&
                           replay_check_trace(in->trace, a->files[0], error))) &&
+           machine_read(&machine, &in->trace, &in->platform, &in->costs, error) &&
            read_budgets(a, console, in, error) &&
            ((!a->chunk_size && !a->layout) ||
             (in->layouts = layout_list_parse(a->chunk_size, a->layout, in->trace, error)));
@@ -283,6 +284,9 @@ int main(int argc, char **argv)
         {.shared = OPTION_PLATFORM,
          .file = &a.platform,
          .help = "default: 8 GB/s each way, 16 GB/s of device memory"},
+        {.shared = OPTION_GPUS, .count32 = &a.gpus, .least = 1, .most = 1 << 20},
+        {.shared = OPTION_NODES, .count32 = &a.nodes, .least = 1, .most = 1 << 20},
+        {.shared = OPTION_STAGE, .count32 = &a.stage, .least = 2, .most = 3},
         {.shared = OPTION_CHUNK_SIZE,
          .text = &a.chunk_size,
          .help = "several are tried, as in pstar-sim; default: sizes of the model's tensors",

@@ -1,8 +1,8 @@
 /* pstar-sim: what every chunk size, policy and budget would move, and how long it would take. */
 #include "cli/budgets.h"
+#include "cli/machine.h"
 #include "cli/program.h"
 #include "cli/progress.h"
-#include "models/derive.h"
 #include "policies/plugin.h"
 #include "sim/operator_times.h"
 #include "sim/replay.h"
@@ -71,77 +71,12 @@ static bool read_policies(const struct sim_arguments *a, struct sim_inputs *in, 
            (!a->strategy || (in->strategies = strategy_parse_list(a->strategy, error)));
 }
 
-/* ---- several ranks ---- */
-
-/* Returns the trace of one of several ranks; NULL on error. */
-static struct trace *derive(const struct trace *trace, uint32_t ranks, bool shared,
-                            const struct platform *platform, GError **error)
+static bool read_machine(const struct sim_arguments *a, const struct console *console,
+                         struct sim_inputs *in, GError **error)
 {
-    struct recognised *recognised = recognise(trace, error);
-    if (!recognised) {
-        g_prefix_error(error, "--gpus %u: the trace is ", ranks);
-        return NULL;
-    }
-    struct trace *derived = model_derive_ranks(recognised, trace, ranks, shared, platform, error);
-    recognised_free(recognised);
-    return derived;
-}
-
-static bool change_trace(const struct sim_arguments *a, uint32_t ranks, struct sim_inputs *in,
-                         GError **error)
-{
-    const struct trace *old = in->trace;
-    const struct platform *platform = in->platform;
-    bool several = old->ranks > 1;
-    bool shared = a->stage ? a->stage == 3 : several ? old->shared_parameters : true;
-    bool same = ranks == MAX(old->ranks, 1) && (ranks == 1 || shared == old->shared_parameters);
-    /* The ranks of a node share its host, so durations that were computed depend on the nodes. */
-    bool computed = several && old->estimated && platform &&
-                    !g_strcmp0(old->machine, platform->name);
-    if (same && !computed)
-        return true;
-    struct trace *derived = derive(old, ranks, shared, platform, same ? NULL : error);
-    if (!derived)
-        return same;
-    trace_free(in->trace);
-    in->trace = derived;
-    return true;
-}
-
-/* Spreads the ranks that are asked for, or those of the trace, over the nodes of the platform, and
- * replaces the trace by one of such a rank. */
-static bool set_ranks(const struct sim_arguments *a, const struct console *console,
-                      struct sim_inputs *in, GError **error)
-{
-    uint32_t ranks = a->gpus ? a->gpus : MAX(in->trace->ranks, 1);
-    if (a->nodes && !in->platform)
-        return options_refuse(error, "--nodes needs --platform");
-    if (a->stage && ranks == 1)
-        return options_refuse(error, "--stage %u: one rank shares nothing; it needs --gpus",
-                              a->stage);
-    if (in->platform && (ranks > 1 || a->nodes) &&
-        !platform_spread_ranks(in->platform, ranks, a->nodes, error))
-        return false;
-    if (!change_trace(a, ranks, in, error))
-        return false;
-    if (ranks > 1 && !(in->platform && platform_knows_exchanges(in->platform)))
-        console_note(console, "%s how %u ranks exchange: that takes %s",
-                     in->platform ? "the platform does not say" : "no platform says", ranks,
-                     in->trace->estimated ? "no time" : "the time that was measured");
-    return true;
-}
-
-/* Reads the platform, and what it says of the ranks that train. */
-static bool read_platform(const struct sim_arguments *a, const struct console *console,
-                          struct sim_inputs *in, GError **error)
-{
-    if ((a->platform && !(in->platform = platform_read(a->platform, error))) ||
-        !set_ranks(a, console, in, error) || !(in->costs = costs_new(in->platform, a->link, error)))
-        return false;
-    if (in->platform && a->link)
-        platform_keep_apart(in->platform);
-    operator_times_leave_exchanges(in->trace, in->costs);
-    return true;
+    const struct machine_request request = {console, a->platform, a->link,
+                                            a->gpus, a->nodes,    a->stage};
+    return machine_read(&request, &in->trace, &in->platform, &in->costs, error);
 }
 
 static bool read_budgets(const struct sim_arguments *a, const struct console *console,
@@ -214,7 +149,7 @@ static bool read_inputs(const struct sim_arguments *a, const struct console *con
            (in->look_aheads = sizes_parse_counts(a->look_ahead, error)) &&
            read_policies(a, in, error) && (in->trace = trace_read(a->files[0], error)) &&
            replay_check_trace(in->trace, a->files[0], error) &&
-           read_platform(a, console, in, error) &&
+           read_machine(a, console, in, error) &&
            (a->pinned_memory == UINT64_MAX ||
             costs_set_pinned(in->costs, a->pinned_memory, error)) &&
            read_budgets(a, console, in, error) &&

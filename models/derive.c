@@ -341,11 +341,16 @@ static struct trace *describe_rank(const struct recognised *recognised, const st
     return derived;
 }
 
+static bool is_computed_for(const struct trace *trace, const struct platform *platform)
+{
+    return trace->estimated && platform && !g_strcmp0(trace->machine, platform->name);
+}
+
 struct trace *model_derive_job(const struct recognised *recognised, const struct trace *trace,
                                const struct model_job *job, const struct platform *platform,
                                GError **error)
 {
-    bool computed = trace->estimated && platform && !g_strcmp0(trace->machine, platform->name);
+    bool computed = is_computed_for(trace, platform);
     struct trace *derived = computed ? model_synthesise(recognised->config, job, platform, error)
                                      : describe_rank(recognised, trace, job, platform, error);
     if (derived)
@@ -363,6 +368,21 @@ struct trace *model_derive_ranks(const struct recognised *recognised, const stru
     job.state_block = ranks > 1 ? 0 : job.state_block;
     job.shared_parameters = shared && ranks > 1;
     return model_derive_job(recognised, trace, &job, platform, error);
+}
+
+struct trace *model_trace_of_rank(const struct trace *trace, uint32_t ranks, bool shared,
+                                  const struct platform *platform, GError **error)
+{
+    bool several = trace->ranks > 1;
+    bool same = ranks == MAX(trace->ranks, 1) && (!several || shared == trace->shared_parameters);
+    if (same && !(several && is_computed_for(trace, platform)))
+        return trace_copy(trace);
+    struct recognised *recognised = recognise(trace, same ? NULL : error);
+    struct trace *derived = recognised ? model_derive_ranks(recognised, trace, ranks, shared,
+                                                            platform, same ? NULL : error)
+                                       : NULL;
+    recognised_free(recognised);
+    return derived || !same ? derived : trace_copy(trace);
 }
 
 bool model_is_synthesised(const struct recognised *recognised, const struct trace *trace,

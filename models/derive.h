@@ -66,6 +66,12 @@ struct trace *model_derive_ranks(const struct recognised *recognised, const stru
                                  uint32_t ranks, bool shared, const struct platform *platform,
                                  GError **error);
 
+/* Does the same for a trace of any number of ranks. The result is a copy if the trace is of such a
+ * rank already, unless its durations were computed for `platform`: the ranks of a node share its
+ * host, so they are computed again for the platform's nodes. */
+struct trace *model_trace_of_rank(const struct trace *trace, uint32_t ranks, bool shared,
+                                  const struct platform *platform, GError **error);
+
 /* The bytes of gradients that other systems reduce at once, unless backward ends before: those of
  * PyTorch's DDP (bucket_cap_mb), and the elements of DeepSpeed's stages 1 and 2
  * (reduce_bucket_size). */

@@ -2,6 +2,7 @@
 
 #include "planner/answers/emit.h"
 #include "planner/answers/explain.h"
+#include "planner/answers/recorded.h"
 #include "planner/answers/verify.h"
 #include "planner/proof/certificate.h"
 #include "planner/schedule/placement.h"
@@ -9,7 +10,6 @@
 #include "sim/replay.h"
 #include "traces/failure.h"
 #include "traces/printable.h"
-#include "traces/trace_file.h"
 
 #include <stdio.h>
 
@@ -23,41 +23,51 @@ static bool of_plan(const struct plan_paths *paths, bool ok, GError **error)
     return ok;
 }
 
-bool request_platform(const struct plan_paths *paths, const struct certificate *certificate,
-                      struct platform **platform, GError **error)
+/* Reads the platform that the paths name, and spreads the plan's ranks as its certificate says. */
+static struct platform *read_platform(const struct plan_paths *paths, const struct plan *plan,
+                                      GError **error)
 {
-    const char *link = paths->link;
-    if (paths->platform) {
-        *platform = platform_read(paths->platform, error);
-    } else if (certificate && certificate->platform) {
-        *platform = certificate_platform(certificate, error);
-        of_plan(paths, *platform, error);
-        link = certificate->link;
-    } else {
-        return true;
-    }
-    if (*platform && link)
-        platform_keep_apart(*platform);
-    return *platform != NULL;
+    const struct certificate *certificate = plan->certificate;
+    struct platform *platform = platform_read(paths->platform, error);
+    bool spread = platform && (plan->ranks > 1 || (certificate && certificate->nodes));
+    if (spread && !platform_spread_ranks(platform, MAX(plan->ranks, 1),
+                                         certificate ? certificate->nodes : 0, error))
+        g_clear_pointer(&platform, platform_free);
+    return platform;
 }
 
-/* The costs that the paths name or, if they name none, the certificate's. */
-static struct costs *read_costs(const struct plan_paths *paths,
-                                const struct certificate *certificate, GError **error)
+/* Reads the platform that the paths name or, if they name none, the certificate's; and the costs.
+ * *platform stays NULL if there is neither. */
+static bool read_machine(const struct plan_paths *paths, const struct plan *plan,
+                         struct platform **platform, struct costs **costs, GError **error)
 {
-    if (!certificate || paths->platform || paths->link)
-        return costs_read(paths->platform, paths->link, error);
-    struct costs *costs = certificate_costs(certificate, error);
-    of_plan(paths, costs, error);
-    return costs;
+    const struct certificate *certificate = plan->certificate;
+    const char *link = paths->link;
+    bool ok = true;
+    if (paths->platform) {
+        ok = (*platform = read_platform(paths, plan, error)) != NULL;
+    } else if (certificate && certificate->platform) {
+        ok = of_plan(paths, (*platform = certificate_platform(certificate, error)) != NULL, error);
+        link = certificate->link;
+    }
+    if (!ok)
+        return false;
+    if (certificate && !paths->platform && !paths->link)
+        *costs = certificate_costs(certificate, error);
+    else
+        *costs = costs_new(paths->platform ? *platform : NULL, paths->link, error);
+    if (*platform && link)
+        platform_keep_apart(*platform);
+    return *costs != NULL;
 }
 
 static struct trace *read_trace_of(const struct plan *plan, const struct plan_paths *paths,
-                                   GError **error)
+                                   struct costs **costs, GError **error)
 {
     struct platform *platform = NULL;
-    struct trace *recorded = model_updates_last(trace_read(paths->trace, error)), *trace = NULL;
-    if (recorded && request_platform(paths, plan->certificate, &platform, error)) {
+    struct trace *recorded = NULL, *trace = NULL;
+    if (read_machine(paths, plan, &platform, costs, error) &&
+        (recorded = recorded_read(plan, paths->trace, platform, *costs, error))) {
         trace = trace_of_plan(plan, recorded, platform, error);
         of_plan(paths, trace, error);
     }
@@ -71,8 +81,9 @@ static struct trace *read_trace_of(const struct plan *plan, const struct plan_pa
 bool request_explain(const struct plan_paths *paths, GError **error)
 {
     struct trace *trace = NULL;
+    struct costs *costs = NULL;
     struct plan *plan = plan_read(paths->plan, error);
-    bool ok = plan && (!paths->trace || ((trace = read_trace_of(plan, paths, error)) &&
+    bool ok = plan && (!paths->trace || ((trace = read_trace_of(plan, paths, &costs, error)) &&
                                          of_plan(paths, plan_check(plan, trace, error), error)));
     if (ok)
         explain_plan(plan, trace, stdout);
@@ -80,6 +91,7 @@ bool request_explain(const struct plan_paths *paths, GError **error)
         ok = emit_beside(paths->plan, paths->emit, plan, trace, stdout, error);
     plan_free(plan);
     trace_free(trace);
+    costs_free(costs);
     return ok;
 }
 
@@ -89,8 +101,7 @@ bool request_verify(const struct plan_paths *paths, GError **error)
     struct costs *costs = NULL;
     struct plan_figures figures;
     struct plan *plan = plan_read(paths->plan, error);
-    bool ok = plan && (trace = read_trace_of(plan, paths, error)) &&
-              (costs = read_costs(paths, plan->certificate, error)) &&
+    bool ok = plan && (trace = read_trace_of(plan, paths, &costs, error)) &&
               of_plan(paths, verify_plan(plan, trace, costs, &figures, error), error) &&
               (!plan->certificate ||
                verify_certificate(plan, paths->plan, trace, paths->trace, error));
@@ -123,8 +134,15 @@ bool request_write(const struct plan_paths *paths, const struct trace *recorded,
         return false;
     if (!(hash = certificate_hash_file(paths->trace, error)))
         return false;
-    const struct certificate_source source = {objective_name(options->objective), hash, platform,
-                                              paths->link, result->traced};
+    struct certificate_source source = {.objective = objective_name(options->objective),
+                                        .trace_sha256 = hash,
+                                        .platform = platform,
+                                        .link = paths->link,
+                                        .traced = result->traced};
+    if (options->platform)
+        source.spread = options->platform->spread;
+    if (recorded->ranks > 1)
+        source.stage = recorded->shared_parameters ? 3 : 2;
     if (!certificate_make(plan, trace, &source, error))
         return false;
     variants_list(result, plan->certificate);

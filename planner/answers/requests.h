@@ -38,9 +38,4 @@ bool request_write(const struct plan_paths *paths, const struct trace *recorded,
 void least_explain(const struct trace *trace, const struct search_options *options, unsigned scope,
                    GError **error);
 
-/* Reads the platform that the paths name or, if they name none, the certificate's (may be NULL).
- * *platform stays NULL if there is neither. */
-bool request_platform(const struct plan_paths *paths, const struct certificate *certificate,
-                      struct platform **platform, GError **error);
-
 #endif

@@ -1,12 +1,12 @@
 #include "planner/answers/verify.h"
 #include "chunks/accesses.h"
 #include "chunks/non_model.h"
+#include "planner/answers/recorded.h"
 #include "planner/proof/bound.h"
 #include "planner/proof/certificate.h"
 #include "planner/schedule/placement.h"
 #include "planner/search/search.h"
 #include "planner/search/variants.h"
-#include "traces/trace_file.h"
 
 #include <math.h>
 
@@ -175,6 +175,18 @@ static bool check_times(const struct plan *plan, const struct trace *trace, GErr
     return same_times(&plan->predicted, &steady, error);
 }
 
+/* Reads the platform for which the certificate predicts times; *platform stays NULL if there is
+ * none.
+ */
+static bool read_platform(const struct certificate *certificate, struct platform **platform,
+                          GError **error)
+{
+    bool ok = !certificate->platform || (*platform = certificate_platform(certificate, error));
+    if (*platform && certificate->link)
+        platform_keep_apart(*platform);
+    return ok;
+}
+
 /* Checks the bounds of the plan's own choices and of the others, from the trace as it was recorded.
  */
 static bool check_bounds(const struct plan *plan, const struct trace *trace,
@@ -183,9 +195,7 @@ static bool check_bounds(const struct plan *plan, const struct trace *trace,
     const struct certificate *certificate = plan->certificate;
     struct platform *platform = NULL;
     struct trace *traced = NULL;
-    bool ok = !certificate->platform || (platform = certificate_platform(certificate, error));
-    if (ok && platform && certificate->link)
-        platform_keep_apart(platform);
+    bool ok = read_platform(certificate, &platform, error);
     ok = ok && (traced = derived_for_plan(plan, recorded, platform, error)) &&
          certificate_check(plan, trace, traced, error) &&
          verify_alternatives(plan, recorded, platform, error);
@@ -209,13 +219,26 @@ bool verify_found(const struct plan *plan, const struct trace *recorded,
     return ok;
 }
 
+/* Reads the trace that the search began with. */
+static struct trace *read_recorded(const struct plan *plan, const char *path, GError **error)
+{
+    struct platform *platform = NULL;
+    struct costs *costs = certificate_costs(plan->certificate, error);
+    struct trace *recorded = NULL;
+    if (costs && read_platform(plan->certificate, &platform, error))
+        recorded = recorded_read(plan, path, platform, costs, error);
+    platform_free(platform);
+    costs_free(costs);
+    return recorded;
+}
+
 bool verify_certificate(const struct plan *plan, const char *plan_path, const struct trace *trace,
                         const char *trace_path, GError **error)
 {
     if (!certificate_check_seal(plan_path, error) ||
         !check_trace_file(plan->certificate, trace_path, error))
         return false;
-    struct trace *recorded = model_updates_last(trace_read(trace_path, error));
+    struct trace *recorded = read_recorded(plan, trace_path, error);
     bool ok = recorded && check_times(plan, trace, error) &&
               check_bounds(plan, trace, recorded, error);
     if (recorded && !ok)

@@ -29,6 +29,8 @@ static void sides_clear(struct sides *sides)
 static scaled_ns cost_of(const struct sides *sides, uint32_t m, uint64_t host_price)
 {
     const struct trace_operator *op = &sides->trace->operators[m];
+    if (trace_operator_reduces(op)) /* in the network's queue */
+        return 0;
     uint64_t price = op->place == TRACE_ON_HOST ? host_price : BOUND_PRICE_SCALE - host_price;
     if (op->phase != TRACE_UPDATE_PHASE || !op->access_count || !sides->device_ns)
         return (scaled_ns)op->duration_ns * price;

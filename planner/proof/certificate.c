@@ -256,7 +256,7 @@ static bool prices_are_possible(const struct time_model *model, const struct tim
     g_autofree uint64_t *sum = g_new(uint64_t, count);
     bool possible = true;
     for (uint32_t w = 0; w < count; w++)
-        sum[w] = prices->windows[w].h2d + prices->windows[w].d2h + prices->windows[w].host;
+        sum[w] = window_prices(&prices->windows[w]);
     for (uint32_t r = 0; r < prices->chain_count; r++)
         for (uint32_t i = 0; i < prices->chains[r].span; i++)
             sum[(prices->chains[r].window + i) % count] += prices->chains[r].ends.price;
@@ -411,7 +411,12 @@ static void *run_traffic_proof(void *data)
 
 struct platform *certificate_platform(const struct certificate *certificate, GError **error)
 {
-    return platform_parse(certificate->platform, "the certificate's platform", error);
+    struct platform *platform = platform_parse(certificate->platform, "the certificate's platform",
+                                               error);
+    if (platform && certificate->nodes &&
+        !platform_spread_ranks(platform, certificate->ranks, certificate->nodes, error))
+        g_clear_pointer(&platform, platform_free);
+    return platform;
 }
 
 struct costs *certificate_costs(const struct certificate *certificate, GError **error)
@@ -453,6 +458,9 @@ bool certificate_make(struct plan *plan, const struct trace *trace,
     certificate->trace_sha256 = g_strdup(source->trace_sha256);
     certificate->platform = g_strdup(source->platform);
     certificate->link = g_strdup(source->link);
+    certificate->ranks = source->spread.ranks;
+    certificate->nodes = source->spread.nodes;
+    certificate->stage = source->stage;
     GThread *beside = g_thread_try_new("traffic", run_traffic_proof, &proof, NULL);
     bool ok = begin_times(plan, trace, source->traced, &platform, &costs, &job, error);
     if (ok)

@@ -8,11 +8,13 @@
 
 /* The inputs that a certificate records. Strings may be NULL. */
 struct certificate_source {
-    const char *objective;      /* of the search; see struct certificate */
-    const char *trace_sha256;   /* hash of the trace file */
-    const char *platform;       /* contents of the platform file that times were predicted for */
-    const char *link;           /* the value of --link */
-    const struct trace *traced; /* with updates where they were traced */
+    const char *objective;         /* of the search; see struct certificate */
+    const char *trace_sha256;      /* hash of the trace file */
+    const char *platform;          /* contents of the platform file that times were predicted for */
+    const char *link;              /* the value of --link */
+    const struct trace *traced;    /* with updates where they were traced */
+    struct platform_spread spread; /* of the ranks over the platform; 0 if there is none */
+    uint32_t stage;                /* that the search began with; 0 with one rank */
 };
 
 /* Finds prices with GLPK and gives the plan a new certificate. `plan` has passed plan_check against
@@ -21,7 +23,8 @@ struct certificate_source {
 bool certificate_make(struct plan *plan, const struct trace *trace,
                       const struct certificate_source *source, GError **error);
 
-/* Returns the platform in the certificate, which must have one. The caller frees it. */
+/* Returns the platform in the certificate, which must have one, with its ranks spread. The caller
+ * frees it. */
 struct platform *certificate_platform(const struct certificate *certificate, GError **error);
 /* Returns the copy costs that the certificate names. Free the result with costs_free. */
 struct costs *certificate_costs(const struct certificate *certificate, GError **error);

@@ -20,7 +20,8 @@ static void sum_device(const struct chain_source *source)
     struct chain_operators *operators = source->operators;
     for (uint32_t m = 0; m < operators->moment_count; m++) {
         const struct trace_operator *op = &source->trace->operators[m];
-        bool counts = op->place == TRACE_ON_DEVICE && runs_in_any_case(source, op);
+        bool counts = op->place == TRACE_ON_DEVICE && !trace_operator_reduces(op) &&
+                      runs_in_any_case(source, op);
         operators->device_ns[m + 1] = operators->device_ns[m] +
                                       (counts ? time_job_device_ns(source->job, op) : 0);
         operators->device_count[m + 1] = operators->device_count[m] + counts;
@@ -110,7 +111,7 @@ static void add_copies_before(const struct chain_source *source, const uint32_t 
 }
 
 /* Adds the copies of chunks that the device needs, to the last operator of the host that writes
- * them before. */
+ * them before. Gathered chunks come over the network, in another queue. */
 static void add_copies_after(const struct chain_source *source, const uint32_t *index)
 {
     const struct accesses *accesses = source->accesses;
@@ -121,10 +122,11 @@ static void add_copies_after(const struct chain_source *source, const uint32_t *
     for (uint32_t at = 2 * moments; at-- > 0;)
         for (uint32_t m = at % moments, a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
             const struct chunk_access *access = &accesses->items[a];
-            if (!(access->flags & ACCESS_ON_HOST) || !(access->flags & ACCESS_WRITES))
+            const struct chunk *chunk = &source->job->plan->layout->chunks[access->chunk];
+            if (!(access->flags & ACCESS_ON_HOST) || !(access->flags & ACCESS_WRITES) ||
+                chunk->list == TRACE_GATHERED)
                 continue;
             uint32_t need = at < moments ? accesses_next_need(accesses, a) : NO_INDEX;
-            const struct chunk *chunk = &source->job->plan->layout->chunks[access->chunk];
             if (need != NO_INDEX && need < next_write[access->chunk] && need - m <= moments &&
                 is_device(source, need % moments) && counts_copies(source, m))
                 add_copy(

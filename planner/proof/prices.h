@@ -17,14 +17,16 @@ enum time_side { TIME_DEVICE, TIME_HOST, TIME_SIDES };
 
 /* Work that does not belong to a chunk: an update, or an operator of the host. */
 struct time_work {
-    uint64_t compute_ns;      /* on the device, in `window` */
-    uint64_t host_ns, h2d_ns; /* each somewhere in `window` or the `span` windows after it */
-    uint64_t d2h_ns;          /* the same with `d2h_span` */
-    uint16_t window, span, d2h_span;
+    uint64_t compute_ns; /* on the device, in `window` */
+    uint64_t host_ns, h2d_ns,
+        network_ns;   /* each somewhere in `window` or the `span` windows after it */
+    uint64_t d2h_ns;  /* the same with `d2h_span` */
+    uint64_t idle_ns; /* for which the device waits, in `idle_window` or the `idle_span` after it */
+    uint16_t window, span, d2h_span, idle_window, idle_span;
 };
 
 /* A unit of placement: the chunks of a group with their updates on each side, or one operator
- * without chunks that always runs on the host. */
+ * without chunks that is always in the queue of the host or of the network. */
 struct time_block {
     GArray *chunks;            /* uint32_t */
     GArray *work[TIME_SIDES];  /* struct time_work */
@@ -40,6 +42,7 @@ struct time_model {
     struct route_chunk *chunks; /* [chunk_count] */
     struct route *routes[TIME_SIDES];
     struct time_block *blocks;               /* [block_count] */
+    bool networked;                          /* something occupies the network */
     uint32_t longest;                        /* most steps of a route */
     struct chain_operators *chain_operators; /* NULL if the order of updates is unknown */
 };
@@ -71,6 +74,9 @@ uint32_t time_group_of(const struct trace *trace, const struct layout *layout, m
 uint64_t time_job_at_least(const struct time_job *job, uint64_t ns);
 uint64_t time_job_copy_ns(const struct time_job *job, const struct cost *cost, uint64_t bytes);
 uint64_t time_job_device_ns(const struct time_job *job, const struct trace_operator *op);
+/* Returns the nanoseconds for which an operator occupies the network: what it exchanges and, if it
+ * is a reduction, the sum. */
+uint64_t time_job_network_ns(const struct time_job *job, const struct trace_operator *op);
 
 /* Adds the starts of windows at and after large updates of the device to others, and sorts them. */
 void time_windows_choose_updates(const struct time_job *job, GArray *starts);

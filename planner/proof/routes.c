@@ -1,8 +1,23 @@
 #include "planner/proof/routes.h"
 
+static bool exchanges(const struct trace_operator *op)
+{
+    struct trace_exchange exchange = trace_operator_exchange(op);
+    return exchange.sent_bytes || exchange.received_bytes;
+}
+
+/* An operator that exchanges something begins to compute at another time than the device is ready
+ * for it. */
 static bool may_begin(const struct trace_operator *op)
 {
-    return op->place == TRACE_ON_DEVICE && op->phase != TRACE_UPDATE_PHASE;
+    return op->place == TRACE_ON_DEVICE && op->phase != TRACE_UPDATE_PHASE && !exchanges(op);
+}
+
+bool time_window_may_begin_at(const struct trace_operator *op, enum window_begin begins)
+{
+    return op->place == TRACE_ON_DEVICE && op->phase == TRACE_UPDATE_PHASE &&
+           op->access_count > 0 && !trace_operator_reduces(op) &&
+           (begins == WINDOW_AFTER_UPDATE || !exchanges(op));
 }
 
 moment_id time_find_update(const struct trace *trace)
@@ -55,8 +70,7 @@ bool time_windows_are_possible(const struct trace *trace, const struct window_st
         const struct trace_operator *op = &trace->operators[starts[w].moment];
         bool possible = may_begin(op) || (w > 0 && starts[w].moment == update);
         if (starts[w].begins != WINDOW_AT_OPERATOR)
-            possible = w > 0 && op->place == TRACE_ON_DEVICE && op->phase == TRACE_UPDATE_PHASE &&
-                       op->access_count > 0;
+            possible = w > 0 && time_window_may_begin_at(op, starts[w].begins);
         if (!possible)
             return false;
     }
@@ -147,6 +161,8 @@ enum route_state {
     DEVICE,
     WANTED, /* only on the device, and a host operator is to read them */
     STALE,  /* only on the device and useless there, since a host operator is to write them */
+    DUE,    /* on the host, and a reduction is to write them on the device */
+    EMPTY,  /* dead, and a reduction is to overwrite them on the device */
     STATES
 };
 G_STATIC_ASSERT(STATES == ROUTE_STATES);
@@ -162,7 +178,11 @@ enum route_event_kind {
     OVERWRITE,
     HOST_READ,
     HOST_WRITE,
-    HOST_OVER, /* an operator of the host that used the chunk is over */
+    HOST_OVER,   /* an operator of the host that used the chunk is over */
+    REDUCE,      /* a reduction is to write the chunk, */
+    REDUCE_ALL,  /* .. or to overwrite it */
+    REDUCE_LAST, /* a reduction is to use the chunk, and nothing in it is alive afterwards */
+    REDUCED,     /* the reductions that were to write the chunk are over */
     KINDS,
     LAST = 16 /* flag: nothing in the chunk is alive afterwards */
 };
@@ -172,28 +192,38 @@ enum route_event_kind {
 
 /* The state after each kind of event. */
 static const uint8_t becomes[KINDS][STATES] = {
-    [BEGINS] = {HOST, BOTH, DEVICE, WANTED, STALE},
-    [BEGINS_USED] = {NONE, BOTH, DEVICE, WANTED, NONE},
-    [BEGINS_FRESH] = {HOST, BOTH, DEVICE, WANTED, STALE},
-    [BEGINS_OWN] = {NONE, BOTH, DEVICE, WANTED, NONE},
-    [BEGINS_MADE] = {NONE, NONE, DEVICE, NONE, NONE},
-    [READ] = {NONE, BOTH, DEVICE, WANTED, NONE},
-    [WRITE] = {NONE, DEVICE, DEVICE, NONE, NONE},
-    [OVERWRITE] = {DEVICE, DEVICE, DEVICE, NONE, NONE},
-    [HOST_READ] = {HOST, BOTH, WANTED, WANTED, STALE},
-    [HOST_WRITE] = {HOST, HOST, STALE, STALE, STALE},
-    [HOST_OVER] = {HOST, BOTH, DEVICE, NONE, NONE},
+    [BEGINS] = {HOST, BOTH, DEVICE, WANTED, STALE, DUE, EMPTY},
+    [BEGINS_USED] = {NONE, BOTH, DEVICE, WANTED, NONE, NONE, NONE},
+    [BEGINS_FRESH] = {HOST, BOTH, DEVICE, WANTED, STALE, DUE, EMPTY},
+    [BEGINS_OWN] = {NONE, BOTH, DEVICE, WANTED, NONE, NONE, NONE},
+    [BEGINS_MADE] = {NONE, NONE, DEVICE, NONE, NONE, NONE, NONE},
+    [READ] = {NONE, BOTH, DEVICE, WANTED, NONE, NONE, NONE},
+    [WRITE] = {NONE, DEVICE, DEVICE, NONE, NONE, NONE, NONE},
+    [OVERWRITE] = {DEVICE, DEVICE, DEVICE, NONE, NONE, NONE, NONE},
+    [HOST_READ] = {HOST, BOTH, WANTED, WANTED, STALE, HOST, HOST},
+    [HOST_WRITE] = {HOST, HOST, STALE, STALE, STALE, HOST, HOST},
+    [HOST_OVER] = {HOST, BOTH, DEVICE, NONE, NONE, DUE, EMPTY},
+    [REDUCE] = {DUE, DEVICE, DEVICE, DUE, DUE, DUE, EMPTY},
+    [REDUCE_ALL] = {EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY, EMPTY},
+    [REDUCE_LAST] = {HOST, HOST, HOST, HOST, HOST, HOST, HOST},
+    [REDUCED] = {HOST, BOTH, DEVICE, WANTED, STALE, NONE, NONE},
 };
 
-/* The state after copies within a window, and the number of copies in each direction. */
+/* The state after copies, and after the reduction for which a chunk is due, within a window; and
+ * the number of copies in each direction. */
 static const struct {
     uint8_t from, to, h2d, d2h;
 } copies[] = {
-    {HOST, HOST, 0, 0},     {HOST, BOTH, 1, 0},   {BOTH, BOTH, 0, 0},   {BOTH, HOST, 0, 0},
-    {DEVICE, DEVICE, 0, 0}, {DEVICE, BOTH, 0, 1}, {DEVICE, HOST, 0, 1}, {WANTED, WANTED, 0, 0},
-    {WANTED, BOTH, 0, 1},   {WANTED, HOST, 0, 1}, {STALE, STALE, 0, 0}, {STALE, HOST, 0, 1},
-    {STALE, BOTH, 1, 1},
+    {HOST, HOST, 0, 0},     {HOST, BOTH, 1, 0},   {BOTH, BOTH, 0, 0},    {BOTH, HOST, 0, 0},
+    {DEVICE, DEVICE, 0, 0}, {DEVICE, BOTH, 0, 1}, {DEVICE, HOST, 0, 1},  {WANTED, WANTED, 0, 0},
+    {WANTED, BOTH, 0, 1},   {WANTED, HOST, 0, 1}, {STALE, STALE, 0, 0},  {STALE, HOST, 0, 1},
+    {STALE, BOTH, 1, 1},    {DUE, DUE, 0, 0},     {DUE, DEVICE, 1, 0},   {DUE, BOTH, 1, 1},
+    {DUE, HOST, 1, 1},      {EMPTY, EMPTY, 0, 0}, {EMPTY, DEVICE, 0, 0}, {EMPTY, BOTH, 0, 1},
+    {EMPTY, HOST, 0, 1},
 };
+
+/* How many entries of this table, and states, concern chunks that no reduction uses. */
+enum { COPIES_UNREDUCED = 13, STATES_UNREDUCED = DUE };
 
 static uint8_t after_event(uint8_t kind, uint8_t state)
 {
@@ -203,9 +233,20 @@ static uint8_t after_event(uint8_t kind, uint8_t state)
 
 /* ---- building ---- */
 
-static uint8_t kind_of(uint32_t flags)
+/* A reduction is late, and the device goes on meanwhile. Where it only reads, it demands nothing of
+ * the route. */
+static uint8_t kind_of_reduction(uint32_t flags)
+{
+    if (flags & ACCESS_LAST)
+        return REDUCE_LAST;
+    return flags & ACCESS_FRESH ? REDUCE_ALL : REDUCE;
+}
+
+static uint8_t kind_of(uint32_t flags, bool reduces)
 {
     uint8_t last = flags & ACCESS_LAST ? LAST : 0;
+    if (reduces)
+        return kind_of_reduction(flags);
     if (flags & ACCESS_ON_HOST)
         return (flags & ACCESS_WRITES ? HOST_WRITE : HOST_READ) | last;
     if (!(flags & ACCESS_WRITES))
@@ -219,20 +260,26 @@ struct route_event {
     uint8_t kind;
     bool begins;   /* its operator begins the window */
     bool ends;     /* when its operator is over, the next window begins */
-    uint32_t span; /* of an operator of the host: from its key to that at which it is over */
+    uint32_t span; /* of an operator of the host, or a reduction: from its key to that at which it
+                      is over */
 };
 
-/* Returns the event that an operator of the host is over. It is over before the operator of its
- * deadline begins, and so before the window that begins with that operator. */
-static struct route_event over(const struct route_event *host, const struct time_windows *windows)
+static bool is_reduction(const struct route_event *event)
+{
+    return event->kind == REDUCE || event->kind == REDUCE_ALL;
+}
+
+/* Returns the event that an operator of the host, or a reduction, is over. It is over before the
+ * operator of its deadline begins, and so before the window that begins with that operator. */
+static struct route_event over(const struct route_event *late, const struct time_windows *windows)
 {
     uint32_t moments = windows->moment_count, count = windows->count;
-    uint32_t position = (host->key + host->span) / 2 % moments;
+    uint32_t position = (late->key + late->span) / 2 % moments;
     uint32_t m = time_windows_moment(windows, position);
     uint32_t window = windows->of_moment[m] + (time_windows_begin(windows, m) ? count - 1 : 0);
     return (struct route_event){.key = 2 * ((position + moments - 1) % moments) + 1,
                                 .window = (uint16_t)(window % count),
-                                .kind = HOST_OVER};
+                                .kind = is_reduction(late) ? REDUCED : HOST_OVER};
 }
 
 static int by_key(const void *left, const void *right)
@@ -244,7 +291,21 @@ static int by_key(const void *left, const void *right)
 static bool writes_on_device(const struct route_event *event)
 {
     uint8_t kind = event->kind & (uint8_t)~LAST;
-    return kind == WRITE || kind == OVERWRITE;
+    return kind == WRITE || kind == OVERWRITE || (kind >= REDUCE && kind <= REDUCE_LAST);
+}
+
+/* Returns whether no other reduction writes the chunk before reduction `i` is over. Otherwise the
+ * last of them counts. */
+static bool is_last_reduction(const GArray *events, guint i, uint32_t cycle)
+{
+    const struct route_event *reduction = &g_array_index(events, struct route_event, i);
+    for (guint k = 1; k < events->len; k++) {
+        const struct route_event *event = &g_array_index(events, struct route_event,
+                                                         (i + k) % events->len);
+        if ((event->key + cycle - reduction->key) % cycle < reduction->span && is_reduction(event))
+            return false;
+    }
+    return true;
 }
 
 /* Returns whether the device does not write the chunk before event `i`, of an operator of the host,
@@ -264,14 +325,16 @@ static bool is_clean_until_over(const GArray *events, guint i, uint32_t cycle)
 }
 
 /* Adds when operators of the host are over, if the chunk that they found on the device only must
- * have been copied by then. */
+ * have been copied by then; and when reductions are over. */
 static void add_ends(GArray *events, const struct time_windows *windows)
 {
     uint32_t cycle = 2 * windows->moment_count;
     g_autoptr(GArray) ends = g_array_new(FALSE, FALSE, sizeof(struct route_event));
     for (guint i = 0; i < events->len; i++) {
         const struct route_event *event = &g_array_index(events, struct route_event, i);
-        if (event->span == 0 || event->span >= cycle || !is_clean_until_over(events, i, cycle))
+        if (event->span == 0 || event->span >= cycle ||
+            !(is_reduction(event) ? is_last_reduction(events, i, cycle)
+                                  : is_clean_until_over(events, i, cycle)))
             continue;
         const struct route_event end = over(event, windows);
         g_array_append_val(ends, end);
@@ -281,8 +344,14 @@ static void add_ends(GArray *events, const struct time_windows *windows)
         g_array_sort(events, by_key);
 }
 
-static GArray **sort_events(const struct accesses *accesses, const struct time_windows *windows,
-                            const uint32_t *deadline)
+/* Returns whether the access demands nothing of a route: of a reduction that only reads. */
+static bool demands_nothing(uint32_t flags, bool reduces)
+{
+    return reduces && !(flags & (ACCESS_WRITES | ACCESS_LAST | ACCESS_ON_HOST));
+}
+
+static GArray **sort_events(const struct accesses *accesses, const struct trace *trace,
+                            const struct time_windows *windows, const uint32_t *deadline)
 {
     GArray **events = g_new(GArray *, accesses->chunk_count);
     for (uint32_t c = 0; c < accesses->chunk_count; c++)
@@ -293,13 +362,16 @@ static GArray **sort_events(const struct accesses *accesses, const struct time_w
         const struct time_window *next = &windows->items[(window + 1) % windows->count];
         bool begins = time_windows_begin(windows, m);
         bool ends = next->begins == WINDOW_AFTER_UPDATE && next->moment == m;
+        bool on_host = trace->operators[m].place == TRACE_ON_HOST;
+        bool late = trace_operator_reduces(&trace->operators[m]);
         for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
             uint32_t flags = accesses->items[a].flags;
-            uint32_t span = flags & ACCESS_ON_HOST ? 2 * (deadline[m] - m) : 0;
-            bool device = !(flags & ACCESS_ON_HOST);
+            bool device = !(flags & ACCESS_ON_HOST), reduces = late && device;
+            uint32_t span = on_host || reduces ? 2 * (deadline[m] - m) : 0;
             const struct route_event event = {
-                2 * p, window, kind_of(flags), begins && device, ends && device, span};
-            g_array_append_val(events[accesses->items[a].chunk], event);
+                2 * p, window, kind_of(flags, reduces), begins && device, ends && device, span};
+            if (!demands_nothing(flags, reduces))
+                g_array_append_val(events[accesses->items[a].chunk], event);
         }
     }
     for (uint32_t c = 0; c < accesses->chunk_count; c++)
@@ -313,6 +385,8 @@ static int certainty(uint8_t kind)
     switch (kind & ~LAST) {
     case WRITE:
     case OVERWRITE:
+    case REDUCE_ALL:
+    case REDUCE_LAST:
         return 3;
     case HOST_WRITE:
         return 2;
@@ -331,6 +405,8 @@ static uint8_t state_after(uint8_t kind)
         return kind & LAST ? HOST : DEVICE;
     case READ:
         return kind & LAST ? HOST : BOTH;
+    case REDUCE_ALL:
+        return EMPTY;
     default: /* no operator of the device has written it */
         return HOST;
     }
@@ -383,16 +459,23 @@ static struct route build(const GArray *events, const struct time_windows *windo
 {
     struct route route = {0};
     guint first = 0;
-    bool on_device = false;
+    bool on_device = false, reduced = false;
     for (guint i = 0; i < events->len; i++) {
         const struct route_event *event = &g_array_index(events, struct route_event, i);
-        on_device |= (event->kind & ~LAST) < HOST_READ;
-        route.used_on_host |= (event->kind & ~LAST) >= HOST_READ;
+        uint8_t kind = event->kind & (uint8_t)~LAST;
+        bool on_host = kind >= HOST_READ && kind <= HOST_OVER;
+        on_device |= !on_host;
+        reduced |= kind >= REDUCE;
+        route.used_on_host |= on_host;
         if (certainty(event->kind) >
             certainty(g_array_index(events, struct route_event, first).kind))
             first = i;
     }
+    route.states = reduced ? STATES : STATES_UNREDUCED;
     if (!on_device)
+        return route;
+    /* Which side has the bytes is known only after somebody has written them for certain. */
+    if (reduced && certainty(g_array_index(events, struct route_event, first).kind) < 3)
         return route;
     GArray *steps = g_array_new(FALSE, FALSE, sizeof(struct route_step));
     const struct route_event *start = &g_array_index(events, struct route_event, first);
@@ -408,10 +491,10 @@ static struct route build(const GArray *events, const struct time_windows *windo
     return route;
 }
 
-struct route *routes_new(const struct accesses *accesses, const struct time_windows *windows,
-                         const uint32_t *deadline)
+struct route *routes_new(const struct accesses *accesses, const struct trace *trace,
+                         const struct time_windows *windows, const uint32_t *deadline)
 {
-    GArray **events = sort_events(accesses, windows, deadline);
+    GArray **events = sort_events(accesses, trace, windows, deadline);
     struct route *routes = g_new(struct route, accesses->chunk_count);
     for (uint32_t c = 0; c < accesses->chunk_count; c++) {
         routes[c] = build(events[c], windows);
@@ -431,43 +514,58 @@ void routes_free(struct route *routes, uint32_t chunk_count)
 /* ---- the cheapest route ---- */
 
 /* Allows copies within the window: updates `cost` of each state, and where it came from. */
-static void copy(const struct route_chunk *chunk, const struct certificate_window *price,
-                 bool copied, scaled_ns cost[STATES], uint8_t *from)
+static void copy(const struct route *route, const struct route_chunk *chunk,
+                 const struct certificate_window *price, bool copied, scaled_ns cost[STATES],
+                 uint8_t *from)
 {
-    const scaled_ns h2d = copied ? (scaled_ns)price->h2d * chunk->h2d_ns : IMPOSSIBLE;
+    uint64_t fetch_price = chunk->fetched_by == WINDOW_H2D ? price->h2d : price->network;
+    const scaled_ns fetch = copied ? (scaled_ns)fetch_price * chunk->fetch_ns : IMPOSSIBLE;
     const scaled_ns d2h = copied ? (scaled_ns)price->d2h * chunk->d2h_ns : IMPOSSIBLE;
-    scaled_ns next[STATES] = {IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE};
-    for (size_t i = 0; i < G_N_ELEMENTS(copies); i++) {
-        scaled_ns total = cost[copies[i].from] + (copies[i].h2d ? h2d : 0) +
+    size_t count = route->states == STATES ? G_N_ELEMENTS(copies) : COPIES_UNREDUCED;
+    scaled_ns next[STATES];
+    for (uint8_t s = 0; s < route->states; s++)
+        next[s] = IMPOSSIBLE;
+    for (size_t i = 0; i < count; i++) {
+        scaled_ns total = cost[copies[i].from] + (copies[i].h2d ? fetch : 0) +
                           (copies[i].d2h ? d2h : 0);
         if (total < next[copies[i].to]) {
             next[copies[i].to] = total;
             from[copies[i].to] = copies[i].from;
         }
     }
-    for (int s = 0; s < STATES; s++)
+    for (uint8_t s = 0; s < route->states; s++)
         cost[s] = next[s];
 }
 
-static bool pays_room(uint8_t kind)
+static bool pays_room(uint8_t kind, uint8_t state)
 {
-    return kind == BEGINS || kind == BEGINS_OWN || kind == BEGINS_MADE;
+    return (kind == BEGINS || kind == BEGINS_OWN || kind == BEGINS_MADE) && state != HOST &&
+           state != DUE && state != EMPTY;
 }
 
-/* Applies an event; `from` receives the state before it for each state after it. */
-static void happen(const struct route_step *step, scaled_ns room, scaled_ns cost[STATES],
-                   uint8_t *from)
+static void lower(scaled_ns total, uint8_t state, uint8_t to, scaled_ns next[STATES], uint8_t *from)
 {
-    scaled_ns next[STATES] = {IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE};
-    for (uint8_t s = 0; s < STATES; s++) {
-        uint8_t to = after_event(step->kind, s);
-        scaled_ns total = cost[s] + (pays_room(step->kind) && s != HOST ? room : 0);
-        if (to != NONE && total < next[to]) {
-            next[to] = total;
-            from[to] = s;
-        }
+    if (to == NONE || total >= next[to])
+        return;
+    next[to] = total;
+    from[to] = state;
+}
+
+/* Applies an event; `from` receives the state before it for each state after it. A chunk on the
+ * device may still be leaving before it comes back for a reduction that is late. */
+static void happen(const struct route *route, const struct route_step *step, scaled_ns room,
+                   scaled_ns cost[STATES], uint8_t *from)
+{
+    scaled_ns next[STATES];
+    for (uint8_t s = 0; s < route->states; s++)
+        next[s] = IMPOSSIBLE;
+    for (uint8_t s = 0; s < route->states; s++) {
+        scaled_ns total = cost[s] + (pays_room(step->kind, s) ? room : 0);
+        lower(total, s, after_event(step->kind, s), next, from);
+        if (step->kind == REDUCE && s != EMPTY)
+            lower(total, s, DUE, next, from);
     }
-    for (int s = 0; s < STATES; s++)
+    for (uint8_t s = 0; s < route->states; s++)
         cost[s] = next[s];
 }
 
@@ -478,21 +576,22 @@ scaled_ns route_cheapest(const struct route *route, const struct route_chunk *ch
                          const struct certificate_window *prices, bool copied,
                          uint8_t (*from)[ROUTE_STATES])
 {
-    scaled_ns cost[STATES] = {IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE, IMPOSSIBLE};
+    scaled_ns cost[STATES];
     uint8_t before[STATES] = {0}, between[STATES] = {0};
     if (route->count == 0)
         return 0;
-    cost[route->start] = 0;
-    copy(chunk, &prices[route->first_window], copied, cost, between);
+    for (uint8_t s = 0; s < route->states; s++)
+        cost[s] = s == route->start ? 0 : IMPOSSIBLE;
+    copy(route, chunk, &prices[route->first_window], copied, cost, between);
     for (uint32_t i = 0; i < route->count; i++) {
         const struct certificate_window *price = &prices[route->steps[i].window];
         scaled_ns room = (scaled_ns)price->room * chunk->bytes;
         if (price->whole)
             room += (scaled_ns)price->whole * window_whole(price, chunk->bytes);
-        happen(&route->steps[i], room, cost, before);
+        happen(route, &route->steps[i], room, cost, before);
         if (i + 1 < route->count)
-            copy(chunk, price, copied, cost, between);
-        for (uint8_t s = 0; from && s < STATES; s++) {
+            copy(route, chunk, price, copied, cost, between);
+        for (uint8_t s = 0; from && s < route->states; s++) {
             uint8_t middle = i + 1 < route->count ? between[s] : s;
             from[i][s] = (uint8_t)(middle * STATES + before[middle]);
         }
@@ -505,7 +604,7 @@ static void count_copies(uint8_t before, uint8_t after, const struct route_chunk
 {
     for (size_t i = 0; i < G_N_ELEMENTS(copies); i++)
         if (copies[i].from == before && copies[i].to == after) {
-            use[WINDOW_H2D] += copies[i].h2d * chunk->h2d_ns;
+            use[chunk->fetched_by] += copies[i].h2d * chunk->fetch_ns;
             use[WINDOW_D2H] += copies[i].d2h * chunk->d2h_ns;
         }
 }
@@ -520,7 +619,7 @@ void route_follow(const struct route *route, const struct route_chunk *chunk,
         uint8_t middle = from[i][state] / STATES, before = from[i][state] % STATES;
         if (i + 1 < route->count)
             count_copies(middle, state, chunk, use[step->window]);
-        if (pays_room(step->kind) && before != HOST) {
+        if (pays_room(step->kind, before)) {
             use[step->window][WINDOW_ROOM] += chunk->bytes;
             use[step->window][WINDOW_WHOLE] += window_whole(&prices[step->window], chunk->bytes);
         }

@@ -3,8 +3,9 @@
  *
  * At any time a chunk's valid bytes are on the host, on both sides, or only on the device. In the
  * last case a host operator that runs late may already want them, either to read them or to
- * overwrite them, which makes the device's copy stale. In each window a copy in either direction
- * has a price, and so has each byte that is on the device when the window begins. */
+ * overwrite them, which makes the device's copy stale. The network's queue runs late, too: a chunk
+ * that a reduction is to use may still be due on the device. In each window a copy in either
+ * direction has a price, and so has each byte that is on the device when the window begins. */
 #ifndef PSTAR_PLANNER_PROOF_ROUTES_H
 #define PSTAR_PLANNER_PROOF_ROUTES_H
 
@@ -16,12 +17,13 @@
  * device, or when the device has finished everything before the update. It ends where the next one
  * begins; the last one wraps around. */
 
-/* The limits of a window: nanoseconds of four resources, and bytes of room at its start. */
+/* The limits of a window: nanoseconds of five resources, and bytes of room at its start. */
 enum window_resource {
     WINDOW_COMPUTE,
     WINDOW_H2D,
     WINDOW_D2H,
     WINDOW_HOST,
+    WINDOW_NETWORK,
     WINDOW_ROOM,
     WINDOW_WHOLE, /* room in whole units */
     WINDOW_USES
@@ -63,6 +65,9 @@ void time_windows_choose(const struct trace *trace, const struct reuses *reuses,
 bool time_windows_are_possible(const struct trace *trace, const struct window_start *starts,
                                uint32_t count);
 
+/* Returns whether a window may begin at, or after, this update of the device. */
+bool time_window_may_begin_at(const struct trace_operator *op, enum window_begin begins);
+
 /* Sorts by time. */
 int window_start_compare(const void *left, const void *right);
 
@@ -102,25 +107,29 @@ struct route {
     uint32_t count;
     uint16_t first_window; /* in which the cycle begins */
     uint8_t start;         /* enum route_state */
+    uint8_t states;        /* that it can have: ROUTE_STATES if reductions use the chunk */
     bool used_on_host;     /* by an operator of the host, so the chunk needs a place there */
 };
 
-/* The cost of one copy of the chunk, and its slots on the device and on the host. */
+/* The cost of one copy of the chunk, and its slots on the device and on the host. A gathered chunk
+ * comes over the network. */
 struct route_chunk {
-    uint64_t h2d_ns, d2h_ns, bytes, host_bytes;
+    uint64_t fetch_ns, d2h_ns, bytes, host_bytes;
+    uint8_t fetched_by; /* enum window_resource: WINDOW_H2D or WINDOW_NETWORK */
 };
 
 /* Returns the routes of all chunks: [chunk_count], freed with routes_free. `deadline`
- * [moment_count] is the moment before which an operator of the host is over, perhaps in the next
- * cycle. So are the copies that it waited for. */
-struct route *routes_new(const struct accesses *accesses, const struct time_windows *windows,
-                         const uint32_t *deadline);
+ * [moment_count] is the moment before which an operator of the host, or a reduction, is over,
+ * perhaps in the next cycle. So are the copies that it waited for. `trace` tells reductions from
+ * other operators. */
+struct route *routes_new(const struct accesses *accesses, const struct trace *trace,
+                         const struct time_windows *windows, const uint32_t *deadline);
 void routes_free(struct route *routes, uint32_t chunk_count);
 
 /* Returns the cost of the cheapest route; with `copied` false, of those that copy nothing, so that
  * the chunk needs no place on the host. `from` [route->count + 1][ROUTE_STATES] (may be NULL)
  * remembers it for route_follow. */
-#define ROUTE_STATES 5
+#define ROUTE_STATES 7
 scaled_ns route_cheapest(const struct route *route, const struct route_chunk *chunk,
                          const struct certificate_window *prices, bool copied,
                          uint8_t (*from)[ROUTE_STATES]);
@@ -130,6 +139,22 @@ scaled_ns route_cheapest(const struct route *route, const struct route_chunk *ch
 void route_follow(const struct route *route, const struct route_chunk *chunk,
                   const struct certificate_window *prices, uint8_t (*from)[ROUTE_STATES],
                   uint64_t (*use)[WINDOW_USES]);
+
+/* Returns the price of a resource other than the device's compute. */
+static inline uint64_t window_price(const struct certificate_window *window,
+                                    enum window_resource resource)
+{
+    return resource == WINDOW_H2D    ? window->h2d
+           : resource == WINDOW_D2H  ? window->d2h
+           : resource == WINDOW_HOST ? window->host
+                                     : window->network;
+}
+
+/* Returns the sum of the prices of all resources but the device's compute. */
+static inline uint64_t window_prices(const struct certificate_window *window)
+{
+    return window->h2d + window->d2h + window->host + window->network;
+}
 
 /* Returns the bytes that make up whole units of the window; 0 if it has none. */
 static inline uint64_t window_whole(const struct certificate_window *window, uint64_t bytes)

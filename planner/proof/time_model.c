@@ -1,5 +1,6 @@
 #include "planner/proof/prices.h"
 
+#include "chunks/gathering.h"
 #include "planner/proof/bound.h"
 
 #include <string.h>
@@ -66,12 +67,27 @@ uint64_t time_job_copy_ns(const struct time_job *job, const struct cost *cost, u
     return time_job_at_least(job, costs_ns(cost, bytes));
 }
 
-/* Adds what the computing thread of some devices does between two operators. */
+static uint64_t exchange_ns(const struct time_job *job, const struct trace_operator *op)
+{
+    return costs_exchanges(job->costs, op).alone_ns;
+}
+
+uint64_t time_job_network_ns(const struct time_job *job, const struct trace_operator *op)
+{
+    uint64_t sum_ns = trace_operator_reduces(op) ? op->duration_ns : 0;
+    return time_job_at_least(job, exchange_ns(job, op) + sum_ns);
+}
+
+/* Adds what the computing thread of some devices does between two operators. The device waits for
+ * what its operator exchanges, and for nothing of a reduction. */
 uint64_t time_job_device_ns(const struct time_job *job, const struct trace_operator *op)
 {
     const struct costs_threads *threads = &job->costs->threads;
     uint64_t gap_ns = threads->known ? (uint64_t)(threads->constants.gap_seconds * 1e9) : 0;
-    return time_job_at_least(job, op->duration_ns + gap_ns);
+    if (trace_operator_reduces(op))
+        return 0;
+    return time_job_at_least(job, op->duration_ns + gap_ns) +
+           time_job_at_least(job, exchange_ns(job, op));
 }
 
 /* Returns the number of windows from the window of moment `m` to the last one that begins before
@@ -94,10 +110,70 @@ static uint32_t next_device_operator(const struct trace *trace, uint32_t m)
 {
     for (uint32_t i = 1; i < trace->operator_count; i++) {
         const struct trace_operator *op = &trace->operators[(m + i) % trace->operator_count];
-        if (op->place == TRACE_ON_DEVICE && !time_is_placed(op))
+        if (op->place == TRACE_ON_DEVICE && !time_is_placed(op) && !trace_operator_reduces(op))
             return m + i;
     }
     return m + trace->operator_count;
+}
+
+/* Returns the moment before which the reduction of moment `m` is over, because an operator that is
+ * on the device in any case waits for it. In backward, operators wait for the last reduction but
+ * one. */
+static uint32_t reduction_deadline(const struct time_job *job, const struct trace *trace,
+                                   uint32_t m)
+{
+    bool is_last = true;
+    for (uint32_t i = 1; i < trace->operator_count; i++) {
+        const struct trace_operator *op = &trace->operators[(m + i) % trace->operator_count];
+        bool placed = job->sides[TIME_HOST] && time_is_placed(op);
+        if (trace_operator_reduces(op))
+            is_last = false;
+        else if (op->place == TRACE_ON_DEVICE && !placed &&
+                 (!is_last || op->phase != TRACE_BACKWARD))
+            return m + i;
+    }
+    return m + trace->operator_count;
+}
+
+/* Where the device waits for a reduction, and what it computes until then. */
+struct reduction_wait {
+    uint32_t moment; /* of the operator that waits */
+    bool ends;       /* it waits for all reductions, as operators outside of backward do */
+    uint64_t compute_ns;
+};
+
+/* In backward, the first operator after the next reduction waits. */
+static struct reduction_wait find_wait(const struct time_job *job, const struct trace *trace,
+                                       uint32_t m)
+{
+    struct reduction_wait wait = {.moment = m + trace->operator_count};
+    bool is_last = true;
+    for (uint32_t i = 1; i < trace->operator_count; i++) {
+        const struct trace_operator *op = &trace->operators[(m + i) % trace->operator_count];
+        wait.moment = m + i;
+        wait.ends = op->phase != TRACE_BACKWARD;
+        if (trace_operator_reduces(op))
+            is_last = false;
+        else if (op->place == TRACE_ON_DEVICE && (wait.ends || !is_last))
+            return wait;
+        else if (op->place == TRACE_ON_DEVICE)
+            wait.compute_ns += time_job_device_ns(job, op);
+    }
+    return wait;
+}
+
+/* Returns the window in which the device waits for the reduction of moment `m`. That of the update
+ * begins when the device has finished what comes before. */
+static uint16_t window_of_wait(const struct time_windows *windows, const struct trace *trace,
+                               uint32_t m)
+{
+    uint32_t next = m + 1;
+    while (next < trace->operator_count && trace_operator_reduces(&trace->operators[next]))
+        next++;
+    for (uint16_t w = 0; w < windows->count; w++)
+        if (windows->items[w].of_update && windows->items[w].moment == next)
+            return w;
+    return windows->of_moment[m];
 }
 
 /* The traces of both sides, or of the only one, with their accesses. */
@@ -120,6 +196,9 @@ static uint32_t next_need(const struct side_accesses *accesses, int side, uint32
         if (s != side && !any_side)
             continue;
         uint32_t next = accesses_next_need(of_side, of_side->first[m] + i);
+        const struct trace *of_trace = accesses->job->sides[s];
+        if (next != NO_INDEX && trace_operator_reduces(&of_trace->operators[next % moments]))
+            next += reduction_deadline(accesses->job, of_trace, next % moments) - next % moments;
         latest = MAX(latest, MIN(next, m + moments));
     }
     return latest;
@@ -159,8 +238,8 @@ static bool is_there_in_any_case(const struct side_accesses *accesses, const GAr
     return job->in_order && g_array_index(blocks, struct time_block, group).excluded[TIME_DEVICE];
 }
 
-/* Returns the deadline of each operator of the host. They run in order, so each is over before the
- * deadline of the next one that is there in any case. */
+/* Returns the deadline of each operator of the host, and of each reduction. Those of the host run
+ * in order, so each is over before the deadline of the next one that is there in any case. */
 static uint32_t *find_deadlines(const struct side_accesses *accesses, const GArray *blocks,
                                 int side)
 {
@@ -170,6 +249,8 @@ static uint32_t *find_deadlines(const struct side_accesses *accesses, const GArr
     for (uint32_t p = 2 * moments; p-- > 0;) {
         uint32_t m = p % moments, cycle = p - m;
         const struct trace_operator *op = &trace->operators[m];
+        if (trace_operator_reduces(op))
+            deadline[m] = reduction_deadline(accesses->job, trace, m);
         if (op->place != TRACE_ON_HOST)
             continue;
         uint32_t over = MIN(later, cycle + own_deadline(accesses, side, m));
@@ -180,18 +261,50 @@ static uint32_t *find_deadlines(const struct side_accesses *accesses, const GArr
     return deadline;
 }
 
-/* The device's next operator waits until the activations for the host have left. */
+/* The device's next operator waits until the activations for the host have left, and the host's
+ * next one for what this one exchanges. */
 static struct time_work host_work(const struct time_job *job, const struct trace *trace,
                                   const struct time_windows *windows, uint32_t m, uint32_t deadline)
 {
     const struct trace_operator *op = &trace->operators[m];
     uint32_t left = op->d2h_bytes ? MIN(deadline, next_device_operator(trace, m)) : deadline;
-    return (struct time_work){.host_ns = time_job_at_least(job, op->duration_ns),
+    uint64_t network_ns = time_job_network_ns(job, op);
+    return (struct time_work){.host_ns = time_job_at_least(job, op->duration_ns) + network_ns,
+                              .network_ns = network_ns,
                               .h2d_ns = time_job_copy_ns(job, &job->costs->h2d, op->h2d_bytes),
                               .d2h_ns = time_job_copy_ns(job, &job->costs->d2h, op->d2h_bytes),
                               .window = windows->of_moment[m],
                               .span = span_to(windows, m, deadline),
                               .d2h_span = span_to(windows, m, left)};
+}
+
+/* A reduction goes on beside the device until somebody waits for it. If it takes longer than what
+ * the device computes until then, the device is idle for the rest. */
+static struct time_work reduction_work(const struct time_job *job, const struct trace *trace,
+                                       const struct time_windows *windows, uint32_t m,
+                                       uint32_t deadline)
+{
+    struct reduction_wait wait = find_wait(job, trace, m);
+    struct time_work work = {.network_ns = time_job_network_ns(job, &trace->operators[m]),
+                             .window = windows->of_moment[m],
+                             .idle_window = windows->of_moment[m],
+                             .span = span_to(windows, m, deadline)};
+    work.idle_ns = work.network_ns - MIN(work.network_ns, wait.compute_ns);
+    if (wait.ends && !wait.compute_ns)
+        work.idle_window = window_of_wait(windows, trace, m);
+    else
+        work.idle_span = span_to(windows, m, wait.moment);
+    return work;
+}
+
+/* What an operator exchanges lies in its window, because none begins with such an operator. */
+static struct time_work device_work(const struct time_job *job, const struct trace *trace,
+                                    const struct time_windows *windows, uint32_t m)
+{
+    const struct trace_operator *op = &trace->operators[m];
+    return (struct time_work){.compute_ns = time_job_device_ns(job, op),
+                              .network_ns = time_job_network_ns(job, op),
+                              .window = windows->of_moment[m]};
 }
 
 static struct time_block *add_block(GArray *blocks)
@@ -208,8 +321,8 @@ static const struct time_windows *windows_of(const struct time_model *model, int
     return side == TIME_HOST && model->host_windows ? model->host_windows : model->windows;
 }
 
-/* `next` is the block of the next operator that is on the host in any case. It is the same work on
- * both sides. */
+/* `next` is the block of the next operator that is on the host, or in the network's queue, in any
+ * case. It is the same work on both sides. */
 static void add_operator(struct time_model *model, const struct time_job *job, GArray *blocks,
                          const uint32_t *deadline, int side, uint32_t m, uint32_t *next)
 {
@@ -218,18 +331,25 @@ static void add_operator(struct time_model *model, const struct time_job *job, G
     const struct time_windows *windows = windows_of(model, side);
     uint16_t window = windows->of_moment[m];
     bool placed = model->side_count > 1 && time_is_placed(op);
-    struct time_work work = {.window = window, .compute_ns = time_job_device_ns(job, op)};
-    if (op->place == TRACE_ON_HOST)
-        work = host_work(job, trace, windows, m, deadline[m]);
+    struct time_work work = op->place == TRACE_ON_HOST
+                                ? host_work(job, trace, windows, m, deadline[m])
+                            : trace_operator_reduces(op)
+                                ? reduction_work(job, trace, windows, m, deadline[m])
+                                : device_work(job, trace, windows, m);
+    bool beside = op->place == TRACE_ON_HOST || work.network_ns;
+    model->networked |= work.network_ns > 0;
     if (placed) {
         uint32_t group = time_group_of(trace, job->plan->layout, m);
         g_array_append_val(g_array_index(blocks, struct time_block, group).work[side], work);
-    } else if (op->place == TRACE_ON_HOST) {
+        return;
+    }
+    if (side == 0)
+        model->compute_ns[window] += work.compute_ns;
+    work.compute_ns = 0;
+    if (beside) {
         if (*next == blocks->len)
             add_block(blocks);
         g_array_append_val(g_array_index(blocks, struct time_block, (*next)++).work[side], work);
-    } else if (side == 0) {
-        model->compute_ns[window] += work.compute_ns;
     }
 }
 
@@ -242,7 +362,7 @@ static void add_side(struct time_model *model, const struct side_accesses *acces
     uint32_t next = job->plan->layout->group_count;
     for (uint32_t m = 0; m < trace->operator_count; m++)
         add_operator(model, job, blocks, deadline, side, m, &next);
-    model->routes[side] = routes_new(accesses->of[side], windows_of(model, side), deadline);
+    model->routes[side] = routes_new(accesses->of[side], trace, windows_of(model, side), deadline);
     for (uint32_t c = 0; c < model->chunk_count; c++)
         model->longest = MAX(model->longest, model->routes[side][c].count);
     if (job->in_order && side + 1 == (int)model->side_count)
@@ -261,7 +381,8 @@ static void exclude_sides(const struct time_model *model, const struct side_acce
         for (uint32_t m = 0; m < trace->operator_count; m++) {
             uint64_t bytes = 0;
             for (uint32_t a = of_side->first[m]; a < of_side->first[m + 1]; a++)
-                bytes += model->chunks[of_side->items[a].chunk].bytes;
+                if (!(of_side->items[a].flags & ACCESS_ON_HOST)) /* as a gathered copy is */
+                    bytes += model->chunks[of_side->items[a].chunk].bytes;
             if (time_is_placed(&trace->operators[m]) &&
                 trace->operators[m].place == TRACE_ON_DEVICE && bytes > job->plan->device_budget)
                 g_array_index(blocks, struct time_block, time_group_of(trace, job->plan->layout, m))
@@ -336,7 +457,8 @@ static GArray *find_runs(const struct time_job *job)
     for (uint32_t m = begin; m < trace->operator_count; m++) {
         struct update_run run = {m, m, time_group_of(trace, job->plan->layout, m), 0};
         for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
-            run.bytes += job->plan->layout->chunks[accesses->items[a].chunk].slot_bytes;
+            if (!(accesses->items[a].flags & ACCESS_ON_HOST))
+                run.bytes += job->plan->layout->chunks[accesses->items[a].chunk].slot_bytes;
         if (run.group == NO_INDEX || trace->operators[m].place != TRACE_ON_DEVICE ||
             run.bytes < job->plan->device_budget / LEAST_PART ||
             run.bytes > job->plan->device_budget)
@@ -357,6 +479,7 @@ void time_windows_choose_updates(const struct time_job *job, GArray *starts)
 {
     if (!starts->len || !job->in_order)
         return;
+    const struct trace *trace = job->sides[0];
     moment_id first = g_array_index(starts, struct window_start, 0).moment;
     g_autoptr(GArray) runs = find_runs(job);
     g_array_sort(runs, by_bytes);
@@ -366,8 +489,10 @@ void time_windows_choose_updates(const struct time_job *job, GArray *starts)
                                   after = {run->last, WINDOW_AFTER_UPDATE};
         if (run->first < first)
             continue;
-        g_array_append_val(starts, before);
-        g_array_append_val(starts, after);
+        if (time_window_may_begin_at(&trace->operators[run->first], WINDOW_AT_UPDATE))
+            g_array_append_val(starts, before);
+        if (time_window_may_begin_at(&trace->operators[run->last], WINDOW_AFTER_UPDATE))
+            g_array_append_val(starts, after);
     }
     g_array_sort(starts, window_start_compare);
 }
@@ -382,9 +507,23 @@ bool time_job_may_begin(const struct time_job *job, const struct window_start *s
     return time_windows_are_possible(job->sides[0], starts, count);
 }
 
+/* A gathered chunk has no slot on the host. Its shards may be on the device. */
+static struct route_chunk gathered_chunk(const struct time_job *job,
+                                         const struct gathering *gathering, uint32_t c)
+{
+    struct gathering_traffic traffic = {0};
+    for (uint32_t p = gathering->first[c]; p < gathering->first[c + 1]; p++)
+        gathering_count(&traffic, job->sides[0], gathering->parts[p].tensor, 0, true);
+    uint64_t ns = costs_exchange(job->costs, TRACE_GATHER, &traffic.exchange).alone_ns;
+    return (struct route_chunk){.fetch_ns = time_job_at_least(job, ns),
+                                .bytes = job->plan->layout->chunks[c].slot_bytes,
+                                .fetched_by = WINDOW_NETWORK};
+}
+
 static void add_groups(struct time_model *model, const struct time_job *job, GArray *blocks)
 {
     const struct layout *layout = job->plan->layout;
+    struct gathering *gathering = gathering_new(layout);
     for (uint32_t g = 0; g < layout->group_count; g++)
         add_block(blocks);
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
@@ -392,9 +531,13 @@ static void add_groups(struct time_model *model, const struct time_job *job, GAr
         model->chunks[c] =
             (struct route_chunk){time_job_copy_ns(job, &job->costs->h2d, chunk->copy_bytes),
                                  time_job_copy_ns(job, &job->costs->d2h, chunk->copy_bytes),
-                                 chunk->slot_bytes, chunk->copy_bytes};
+                                 chunk->slot_bytes, chunk->copy_bytes, WINDOW_H2D};
+        if (chunk->list == TRACE_GATHERED)
+            model->chunks[c] = gathered_chunk(job, gathering, c);
+        model->networked |= chunk->list == TRACE_GATHERED;
         g_array_append_val(g_array_index(blocks, struct time_block, chunk->group).chunks, c);
     }
+    gathering_free(gathering);
 }
 
 struct time_model *time_model_new(const struct time_job *job, const struct reuses *reuses,
@@ -449,7 +592,7 @@ static void set_compute_prices(const struct bound_evaluation *e)
     uint32_t count = e->model->windows->count;
     for (uint32_t w = 0; w < count; w++) {
         const struct certificate_window *price = &e->prices->windows[w];
-        e->compute_price[w] = BOUND_PRICE_SCALE - price->h2d - price->d2h - price->host;
+        e->compute_price[w] = BOUND_PRICE_SCALE - window_prices(price);
     }
     for (uint32_t r = 0; r < e->prices->chain_count; r++) {
         const struct time_chain *chain = &e->prices->chains[r];
@@ -458,10 +601,18 @@ static void set_compute_prices(const struct bound_evaluation *e)
     }
 }
 
-/* Returns the price of a resource other than the device's compute. */
-static uint64_t price_of(const struct certificate_window *price, enum window_resource use)
+/* Puts the time for which the device is idle into the cheapest of its windows. */
+static scaled_ns place_idle(const struct bound_evaluation *e, const struct time_work *work,
+                            uint64_t (*use)[WINDOW_USES])
 {
-    return use == WINDOW_H2D ? price->h2d : use == WINDOW_D2H ? price->d2h : price->host;
+    uint32_t count = e->model->windows->count, best = work->idle_window;
+    for (uint32_t i = 1; i <= work->idle_span; i++) {
+        uint32_t w = (work->idle_window + i) % count;
+        best = e->compute_price[w] < e->compute_price[best] ? w : best;
+    }
+    if (use)
+        use[best][WINDOW_COMPUTE] += work->idle_ns;
+    return (scaled_ns)e->compute_price[best] * work->idle_ns;
 }
 
 /* Puts the work into the cheapest of its windows, the first and `span` others; `use` may be NULL.
@@ -474,12 +625,12 @@ static scaled_ns place_work(const struct bound_evaluation *e, const struct time_
     uint32_t count = e->model->windows->count, best = work->window;
     for (uint32_t i = 1; i <= span; i++) {
         uint32_t w = (work->window + i) % count;
-        if (price_of(&prices[w], resource) < price_of(&prices[best], resource))
+        if (window_price(&prices[w], resource) < window_price(&prices[best], resource))
             best = w;
     }
     if (use)
         use[best][resource] += ns;
-    return (scaled_ns)price_of(&prices[best], resource) * ns;
+    return (scaled_ns)window_price(&prices[best], resource) * ns;
 }
 
 static scaled_ns work_cost(const struct bound_evaluation *e, const struct time_work *work,
@@ -490,6 +641,8 @@ static scaled_ns work_cost(const struct bound_evaluation *e, const struct time_w
         use[work->window][WINDOW_COMPUTE] += work->compute_ns;
     cost += place_work(e, work, work->span, WINDOW_HOST, work->host_ns, use);
     cost += place_work(e, work, work->span, WINDOW_H2D, work->h2d_ns, use);
+    cost += place_work(e, work, work->span, WINDOW_NETWORK, work->network_ns, use);
+    cost += work->idle_ns ? place_idle(e, work, use) : 0;
     return cost + place_work(e, work, work->d2h_span, WINDOW_D2H, work->d2h_ns, use);
 }
 

@@ -31,7 +31,7 @@ enum { CHAIN_ROUNDS = 8, CHAINS_AT_A_TIME = 4, CHAINS_MOST = CHAIN_ROUNDS * CHAI
 #define SMOOTHING   0.9
 #define SHORTER     0.8 /* times as long after each step that does not improve the prices, .. */
 #define SHORTEST    0.1
-#define FIRST_SHARE 0.3 /* of each direction of the link */
+#define FIRST_SHARE 0.3 /* of each direction of the link, and of the network */
 
 /* Rows: for each window and resource, the window's length less what blocks take is at least what is
  * always there. Then the room of each window. Then each block takes one route. Then the host's
@@ -69,14 +69,21 @@ static double row_dual(const struct time_master *m, int row)
     return m->is_central ? glp_ipt_row_dual(m->lp, row) : glp_get_row_dual(m->lp, row);
 }
 
-static int row_of(uint32_t window, enum window_resource use)
+/* Without a network, windows have no row for it. */
+static uint32_t rows_of_window(const struct time_master *m)
 {
-    return (int)(window * WINDOW_USES + use) + 1;
+    return WINDOW_USES - !m->model->networked;
+}
+
+static int row_of(const struct time_master *m, uint32_t window, enum window_resource use)
+{
+    uint32_t row = (uint32_t)use - (use > WINDOW_NETWORK && !m->model->networked);
+    return (int)(window * rows_of_window(m) + row) + 1;
 }
 
 static int row_of_block(const struct time_master *m, uint32_t block)
 {
-    return (int)(window_count(m) * WINDOW_USES + block) + 1;
+    return (int)(window_count(m) * rows_of_window(m) + block) + 1;
 }
 
 static int row_of_host(const struct time_master *m)
@@ -102,7 +109,7 @@ static void choose_units(struct time_master *m)
         m->byte_unit += (double)model->windows->items[w].room / window_count(m);
     }
     for (uint32_t c = 0; c < model->chunk_count; c++)
-        m->ns_unit += (double)model->chunks[c].h2d_ns / window_count(m);
+        m->ns_unit += (double)model->chunks[c].fetch_ns / window_count(m);
     m->ns_unit = fmax(1, m->ns_unit);
     m->byte_unit = fmax(1, m->byte_unit);
 }
@@ -133,7 +140,7 @@ static uint64_t host_price_most(const struct time_master *m)
 {
     double ns = 0, bytes = 1;
     for (uint32_t c = 0; c < m->model->chunk_count; c++) {
-        ns += (double)m->model->chunks[c].h2d_ns + (double)m->model->chunks[c].d2h_ns;
+        ns += (double)m->model->chunks[c].fetch_ns + (double)m->model->chunks[c].d2h_ns;
         bytes += (double)m->model->chunks[c].host_bytes;
     }
     return (uint64_t)fmin(HOST_WORTH * ns / bytes * BOUND_PRICE_SCALE,
@@ -158,21 +165,23 @@ static void add_rows(struct time_master *m)
     glp_add_rows(m->lp, row_of_host(m));
     glp_add_cols(m->lp, (int)window_count(m) + 1);
     for (uint32_t w = 0; w < window_count(m); w++) {
-        int rows[WINDOW_ROOM + 1];
+        int rows[WINDOW_ROOM + 1], count = 0;
         double ones[WINDOW_ROOM + 1];
         for (int use = 0; use < WINDOW_ROOM; use++) {
             double always = use == WINDOW_COMPUTE ? (double)model->compute_ns[w] / m->ns_unit : 0;
-            glp_set_row_bnds(m->lp, row_of(w, use), GLP_LO, always, 0);
-            rows[use + 1] = row_of(w, use);
-            ones[use + 1] = 1;
+            if (use == WINDOW_NETWORK && !model->networked)
+                continue;
+            glp_set_row_bnds(m->lp, row_of(m, w, use), GLP_LO, always, 0);
+            rows[++count] = row_of(m, w, use);
+            ones[count] = 1;
         }
         uint64_t room = model->windows->items[w].room;
-        glp_set_row_bnds(m->lp, row_of(w, WINDOW_ROOM), GLP_UP, 0, (double)room / m->byte_unit);
-        glp_set_row_bnds(m->lp, row_of(w, WINDOW_WHOLE), GLP_UP, 0,
+        glp_set_row_bnds(m->lp, row_of(m, w, WINDOW_ROOM), GLP_UP, 0, (double)room / m->byte_unit);
+        glp_set_row_bnds(m->lp, row_of(m, w, WINDOW_WHOLE), GLP_UP, 0,
                          (double)window_whole(&m->best[w], room) / m->byte_unit);
         glp_set_col_bnds(m->lp, (int)w + 1, GLP_LO, 0, 0);
         glp_set_obj_coef(m->lp, (int)w + 1, 1);
-        glp_set_mat_col(m->lp, (int)w + 1, WINDOW_ROOM, rows, ones);
+        glp_set_mat_col(m->lp, (int)w + 1, count, rows, ones);
     }
     for (uint32_t b = 0; b < model->block_count; b++)
         glp_set_row_bnds(m->lp, row_of_block(m, b), GLP_FX, 1, 1);
@@ -195,7 +204,7 @@ static int fill_column(struct time_master *m, uint32_t block)
             uint64_t amount = m->use.windows[(size_t)block * window_count(m) + w][use];
             if (!amount)
                 continue;
-            m->rows[++count] = row_of(w, use);
+            m->rows[++count] = row_of(m, w, use);
             m->values[count] = use >= WINDOW_ROOM ? (double)amount / m->byte_unit
                                                   : -(double)amount / m->ns_unit;
         }
@@ -257,6 +266,7 @@ static void cut_shares(struct certificate_window *price, uint64_t rest)
     price->h2d = MIN(price->h2d, rest);
     price->d2h = MIN(price->d2h, rest - price->h2d);
     price->host = MIN(price->host, rest - price->h2d - price->d2h);
+    price->network = MIN(price->network, rest - price->h2d - price->d2h - price->host);
 }
 
 /* Lowers prices of windows, and then of chains, until those of no window exceed their sum. */
@@ -283,11 +293,13 @@ static void read_duals(struct time_master *m)
     double room_unit = m->ns_unit / m->byte_unit * BOUND_PRICE_SCALE;
     for (uint32_t w = 0; w < window_count(m); w++) {
         struct certificate_window *price = &m->dual[w];
-        price->h2d = share_of(row_dual(m, row_of(w, WINDOW_H2D)));
-        price->d2h = share_of(row_dual(m, row_of(w, WINDOW_D2H)));
-        price->host = share_of(row_dual(m, row_of(w, WINDOW_HOST)));
-        double room = -row_dual(m, row_of(w, WINDOW_ROOM)) * room_unit;
-        double whole = price->unit ? -row_dual(m, row_of(w, WINDOW_WHOLE)) * room_unit : 0;
+        price->h2d = share_of(row_dual(m, row_of(m, w, WINDOW_H2D)));
+        price->d2h = share_of(row_dual(m, row_of(m, w, WINDOW_D2H)));
+        price->host = share_of(row_dual(m, row_of(m, w, WINDOW_HOST)));
+        if (m->model->networked)
+            price->network = share_of(row_dual(m, row_of(m, w, WINDOW_NETWORK)));
+        double room = -row_dual(m, row_of(m, w, WINDOW_ROOM)) * room_unit;
+        double whole = price->unit ? -row_dual(m, row_of(m, w, WINDOW_WHOLE)) * room_unit : 0;
         price->room = (uint64_t)CLAMP(room, 0, (double)CERTIFICATE_ROOM_PRICE_MOST);
         price->whole = (uint64_t)CLAMP(whole, 0, (double)CERTIFICATE_ROOM_PRICE_MOST);
     }
@@ -310,14 +322,16 @@ static uint64_t mix_prices(const struct time_master *m, double share,
 {
     for (uint32_t w = 0; w < window_count(m); w++) {
         const struct certificate_window *from = &m->best[w], *to = &m->dual[w];
-        mixed[w] = (struct certificate_window){from->moment,
-                                               from->begins,
-                                               between(from->h2d, to->h2d, share),
-                                               between(from->d2h, to->d2h, share),
-                                               between(from->host, to->host, share),
-                                               between(from->room, to->room, share),
-                                               from->unit,
-                                               between(from->whole, to->whole, share)};
+        mixed[w] =
+            (struct certificate_window){.moment = from->moment,
+                                        .begins = from->begins,
+                                        .h2d = between(from->h2d, to->h2d, share),
+                                        .d2h = between(from->d2h, to->d2h, share),
+                                        .host = between(from->host, to->host, share),
+                                        .network = between(from->network, to->network, share),
+                                        .room = between(from->room, to->room, share),
+                                        .unit = from->unit,
+                                        .whole = between(from->whole, to->whole, share)};
     }
     for (uint32_t r = 0; r < m->chains->len; r++)
         chains[r] = between(m->best_chains[r], m->dual_chains[r], share);
@@ -360,6 +374,7 @@ static void begin(struct time_master *m, struct certificate_window *prices)
     for (uint32_t w = 0; w < window_count(m); w++) {
         prices[w].room = 0;
         prices[w].h2d = prices[w].d2h = share_of(FIRST_SHARE);
+        prices[w].network = m->model->networked ? share_of(FIRST_SHARE) : 0;
     }
     m->best_bound = -1;
     memcpy(m->best, prices, window_count(m) * sizeof *prices);
@@ -527,6 +542,7 @@ static void try_chain(struct time_master *m, uint32_t r, struct certificate_wind
             price->h2d = between(0, price->h2d, rest);
             price->d2h = between(0, price->d2h, rest);
             price->host = between(0, price->host, rest);
+            price->network = between(0, price->network, rest);
         }
         for (uint32_t other = 0; other < m->chains->len; other++)
             chains[other] = between(0, chains[other], rest);

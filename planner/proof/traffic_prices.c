@@ -174,7 +174,8 @@ static void add_reuse(struct traffic_program *p, uint32_t g, double identical)
     const struct column_entries entries = balance_of(p, reuse);
     int column = p->retained[g] = glp_add_cols(p->lp, 1);
     glp_set_col_bnds(p->lp, column, GLP_DB, 0, identical);
-    glp_set_obj_coef(p->lp, column, -in_units(p, p->reuses->copy_bytes[reuse->chunk]));
+    if (reuse->flags & REUSE_REFETCH)
+        glp_set_obj_coef(p->lp, column, -in_units(p, p->reuses->copy_bytes[reuse->chunk]));
     glp_set_mat_col(p->lp, column, entries.count, entries.rows, entries.values);
 }
 

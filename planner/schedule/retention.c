@@ -36,7 +36,7 @@ static uint64_t weigh(const struct retention *retention, chunk_id chunk, struct 
 {
     return (copies.fetches * (uint64_t)retention->weights[0] +
             copies.writes * (uint64_t)retention->weights[1]) *
-           retention->reuses->copy_bytes[chunk];
+           retention->reuses->worth[chunk];
 }
 
 /* Returns what retaining the interval saves beside the retained ones. */

@@ -91,10 +91,12 @@ struct reuses *reuses_new(const struct trace *trace, const struct layout *layout
     reuses->first = g_new0(uint32_t, chunks + 1);
     reuses->slot_bytes = g_new(uint64_t, chunks);
     reuses->copy_bytes = g_new(uint64_t, chunks);
+    reuses->worth = g_new(uint64_t, chunks);
     reuses->room = g_new(int64_t, accesses->moment_count);
     for (uint32_t c = 0; c < chunks; c++) {
         reuses->slot_bytes[c] = layout->chunks[c].slot_bytes;
-        reuses->copy_bytes[c] = layout->chunks[c].copy_bytes;
+        reuses->worth[c] = layout->chunks[c].copy_bytes;
+        reuses->copy_bytes[c] = layout->chunks[c].list == TRACE_GATHERED ? 0 : reuses->worth[c];
     }
     count_uses(accesses, homes, reuses);
     reuses->items = g_new0(struct reuse, reuses->count);
@@ -113,6 +115,7 @@ void reuses_free(struct reuses *reuses)
     g_free(reuses->items);
     g_free(reuses->slot_bytes);
     g_free(reuses->copy_bytes);
+    g_free(reuses->worth);
     g_free(reuses->room);
     g_free(reuses);
 }
@@ -125,7 +128,8 @@ uint32_t reuse_span(const struct reuses *reuses, const struct reuse *reuse)
 
 bool reuse_can_retain(const struct reuse *reuse)
 {
-    return reuse->flags & REUSE_REFETCH && !(reuse->flags & REUSE_LEAVES);
+    return !(reuse->flags & REUSE_LEAVES) &&
+           (reuse->flags & REUSE_REFETCH || !(reuse->flags & (REUSE_DEAD | REUSE_FLUSH)));
 }
 
 /* Adds the copies of one interval, and returns whether the chunk is dirty after it. */

@@ -34,9 +34,11 @@ struct reuses {
     struct reuse
         *items; /* [count] by chunk, then by `from`; a chunk's last interval wraps around */
     uint64_t *slot_bytes; /* [chunk_count] */
-    uint64_t *copy_bytes; /* [chunk_count] */
-    int64_t *room; /* [moment_count] the budget less non-model data, the operator's chunks and the
-                      chunks that live on the device; negative if the moment cannot fit */
+    uint64_t *copy_bytes; /* [chunk_count] over the link; 0 if the chunk is gathered */
+    uint64_t *worth; /* [chunk_count] what retention takes a copy for: its bytes, or as many as take
+                        the link as long as it takes the network to gather the chunk */
+    int64_t *room;   /* [moment_count] the budget less non-model data, the operator's chunks and the
+                        chunks that live on the device; negative if the moment cannot fit */
     uint64_t
         activation_bytes; /* bytes that host operators send over the link, whatever is retained */
 };
@@ -49,7 +51,8 @@ void reuses_free(struct reuses *reuses);
 /* Returns the number of moments at which retaining the interval takes room. */
 uint32_t reuse_span(const struct reuses *reuses, const struct reuse *reuse);
 
-/* Returns whether retaining the interval is allowed and can save a copy. */
+/* Returns whether retaining the interval is allowed and can save a copy: a fetch, or the write-back
+ * of a shard that is only gathered before it is overwritten. */
 bool reuse_can_retain(const struct reuse *reuse);
 
 struct reuse_copies {

@@ -9,6 +9,7 @@ struct builder {
     GArray *operators, *accesses, *buffers;
     bool host_update, over_param, host_first;
     bool shared;       /* parameters are */
+    bool reduces;      /* a reduction follows backward, and adds to the gradient */
     bool in_buffers;   /* gradients are, and each is consumed as soon as it is there */
     uint32_t made[16]; /* then the operator that makes the tensor's */
     uint8_t held[16];  /* chunks hold what the tensor's forward saves */
@@ -93,8 +94,27 @@ static void describe_lists(struct builder *b)
 static void add_gradient(struct builder *b, uint32_t tensor)
 {
     access_tensor(b, tensor, read_list(b), b->over_param ? TRACE_UPDATE : TRACE_READ);
-    if (!b->over_param && !b->in_buffers)
+    if (!b->over_param && !b->in_buffers && !b->reduces)
         access_tensor(b, tensor, TRACE_GRAD, TRACE_OVERWRITE);
+}
+
+static struct trace_operator *last_operator(struct builder *b)
+{
+    return &g_array_index(b->operators, struct trace_operator, b->operators->len - 1);
+}
+
+static struct trace_exchange random_exchange(GRand *random)
+{
+    return (struct trace_exchange){(uint64_t)g_rand_int_range(random, 1, 10000),
+                                   (uint64_t)g_rand_int_range(random, 1, 10000)};
+}
+
+/* The network's queue adds what the backward before it computed. */
+static void add_reduction(struct builder *b, uint32_t tensor, bool first)
+{
+    begin_operator(b, "reduce", tensor, TRACE_BACKWARD, TRACE_ON_DEVICE);
+    last_operator(b)->exchange[TRACE_REDUCE] = random_exchange(b->random);
+    access_tensor(b, tensor, TRACE_GRAD, first ? TRACE_OVERWRITE : TRACE_UPDATE);
 }
 
 static void add_update_of(struct builder *b, uint32_t tensor, uint32_t block, bool rounded)
@@ -110,6 +130,8 @@ static void add_update_of(struct builder *b, uint32_t tensor, uint32_t block, bo
     access_block(b, tensor, TRACE_EXP_AVG_SQ, TRACE_UPDATE, block);
     if (b->shared)
         access_tensor(b, tensor, TRACE_GATHERED, TRACE_UPDATE);
+    else if (b->reduces)
+        last_operator(b)->exchange[TRACE_GATHER] = random_exchange(b->random);
 }
 
 static void add_update(struct builder *b, uint32_t tensor)
@@ -174,6 +196,25 @@ static void build_iteration(struct builder *b, uint32_t tensors)
             add_buffer(b, b->made[t], b->made[t] + trace_blocks(b->trace, TRACE_EXP_AVG, t));
         else
             add_update(b, t);
+}
+
+/* Forward and backward of one micro-batch of several ranks. */
+static void add_passes(struct builder *b, uint32_t tensors, bool first)
+{
+    uint32_t begin = b->operators->len;
+    for (uint32_t t = 0; t < tensors; t++) {
+        begin_operator(b, "forward", t, TRACE_FORWARD, TRACE_ON_DEVICE);
+        access_tensor(b, t, read_list(b), TRACE_READ);
+    }
+    for (uint32_t t = tensors; t-- > 0;) {
+        begin_operator(b, "backward", t, TRACE_BACKWARD, TRACE_ON_DEVICE);
+        add_gradient(b, t);
+        add_buffer(b, begin + t, b->operators->len - 1);
+        if (g_rand_int_range(b->random, 0, 4) > 0)
+            add_reduction(b, t, first);
+        else
+            access_tensor(b, t, TRACE_GRAD, first ? TRACE_OVERWRITE : TRACE_UPDATE);
+    }
 }
 
 static struct builder begin_trace(GRand *random)
@@ -247,6 +288,23 @@ struct trace *shared_iteration(GRand *random)
         op->exchange[TRACE_REDUCE].sent_bytes = (uint64_t)g_rand_int_range(random, 0, 100);
         op->exchange[TRACE_GATHER].received_bytes = (uint64_t)g_rand_int_range(random, 0, 100);
     }
+    return end_trace(&b);
+}
+
+struct trace *ranks_iteration(GRand *random)
+{
+    struct builder b = begin_trace(random);
+    share(&b);
+    b.reduces = true;
+    b.shared = b.trace->shared_parameters = g_rand_boolean(random);
+    b.trace->list_element_bytes[TRACE_GATHERED] = b.shared ? 2 : 0;
+    add_tensors(&b, (uint32_t)g_rand_int_range(random, 1, 12));
+    bool twice = g_rand_boolean(random);
+    for (int micro_batch = 0; micro_batch <= twice; micro_batch++)
+        add_passes(&b, b.trace->tensor_count, micro_batch == 0);
+    b.trace->micro_batches *= twice ? 2 : 1;
+    for (uint32_t t = 0; t < b.trace->tensor_count; t++)
+        add_update(&b, t);
     return end_trace(&b);
 }
 

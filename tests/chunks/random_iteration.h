@@ -14,6 +14,10 @@ struct trace *random_iteration(GRand *random);
 /* The same with several ranks and shared parameters: forward and backward read gathered copies. */
 struct trace *shared_iteration(GRand *random);
 
+/* One or two micro-batches of one of several ranks, with reductions that the network's queue runs.
+ * The ranks share their parameters, or exchange them after the updates. */
+struct trace *ranks_iteration(GRand *random);
+
 /* Operators in the order of the phases that read, update and overwrite lists of a few tensors as
  * chance has it, on either side. So the host may write what nobody reads. The trace passes
  * trace_check. */

@@ -56,7 +56,8 @@ static void set_up(struct fixture *f, GRand *random)
         trace_free(f->traced);
     g_assert_true(trace_write(f->traced, f->trace_path, NULL));
     g_autofree char *hash = certificate_hash_file(f->trace_path, NULL);
-    const struct certificate_source source = {"time", hash, NULL, LINK, f->traced};
+    const struct certificate_source source = {
+        .objective = "time", .trace_sha256 = hash, .link = LINK, .traced = f->traced};
     g_assert_true(certificate_make(plan, f->trace, &source, NULL));
     g_assert_true(plan_write(plan, f->plan_path, NULL));
     plan_free(plan);
@@ -272,7 +273,8 @@ static void test_dead_writes(void)
         struct trace *trace = trace_with_dead_writes(is_read), *placed;
         g_assert_true(trace_check(trace, "the test's", &error));
         struct plan *plan = search(trace, "200%", random, &placed);
-        const struct certificate_source source = {"time", NULL, NULL, LINK, trace};
+        const struct certificate_source source = {
+            .objective = "time", .link = LINK, .traced = trace};
         g_assert_true(certificate_make(plan, placed, &source, &error));
         const struct certificate_time *time = &plan->certificate->time;
         g_assert_cmpuint(time->bound, <=, time->achieved);
@@ -308,7 +310,7 @@ static void test_chains(void)
     struct trace *trace = trace_with_chain(), *placed;
     g_assert_true(trace_check(trace, "the test's", &error));
     struct plan *plan = search(trace, "200%", random, &placed);
-    const struct certificate_source source = {"time", NULL, NULL, LINK, trace};
+    const struct certificate_source source = {.objective = "time", .link = LINK, .traced = trace};
     g_assert_true(certificate_make(plan, placed, &source, &error));
     struct certificate_time *time = &plan->certificate->time;
     /* 1 + 2 + 5 ms, and 4 MB each way, but for the padding of chunks. */
@@ -365,7 +367,7 @@ static void test_large_updates(void)
     struct trace *trace = trace_with_large_updates(), *placed;
     g_assert_true(trace_check(trace, "the test's", &error));
     struct plan *plan = search(trace, "51%", random, &placed);
-    const struct certificate_source source = {"time", NULL, NULL, LINK, trace};
+    const struct certificate_source source = {.objective = "time", .link = LINK, .traced = trace};
     g_assert_true(certificate_make(plan, placed, &source, &error));
     const struct certificate_time *time = &plan->certificate->time;
     /* 1 + 5 + 5 ms, and nearly twice the 4 MB to the host: 2 % of a tensor may stay. */
@@ -400,7 +402,7 @@ static void test_whole_units(void)
     struct trace *trace = trace_with_turns(3, 1, 1), *placed;
     g_assert_true(trace_check(trace, "the test's", &error));
     struct plan *plan = search(trace, "84%", random, &placed);
-    const struct certificate_source source = {"time", NULL, NULL, LINK, trace};
+    const struct certificate_source source = {.objective = "time", .link = LINK, .traced = trace};
     g_assert_true(certificate_make(plan, placed, &source, &error));
     struct certificate_time *time = &plan->certificate->time;
     g_assert_cmpuint(plan->predicted.h2d_bytes, >=, 8000000);
@@ -435,7 +437,7 @@ static void test_memory_of_the_host(void)
     g_autoptr(GError) error = NULL;
     struct trace *trace = trace_with_turns(4, 5, 2), *placed;
     struct plan *plan = search_within(trace, "50%", 20000000, random, &placed);
-    const struct certificate_source source = {"time", NULL, NULL, LINK, trace};
+    const struct certificate_source source = {.objective = "time", .link = LINK, .traced = trace};
     g_assert_true(certificate_make(plan, placed, &source, &error));
     struct certificate_time *time = &plan->certificate->time;
     uint64_t *price = &time->cases[0].host_bytes;

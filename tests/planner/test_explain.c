@@ -61,7 +61,8 @@ static void test_figures(void)
         if (result) {
             check_text(result->plan, NULL);
             certificate_make(result->plan, result->trace,
-                             &(struct certificate_source){"time", NULL, NULL, NULL, trace}, NULL);
+                             &(struct certificate_source){.objective = "time", .traced = trace},
+                             NULL);
             check_text(result->plan, trace);
         }
         search_result_free(result);

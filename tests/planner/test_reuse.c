@@ -332,7 +332,7 @@ static void test_directions_have_weights(void)
                             {.chunk = 2, .from = 3, .to = 0, .flags = REUSE_DEAD}};
     uint64_t bytes[CHUNKS] = {LAYOUT_ALIGNMENT, LAYOUT_ALIGNMENT, LAYOUT_ALIGNMENT};
     int64_t room[MOMENTS] = {0, LAYOUT_ALIGNMENT, LAYOUT_ALIGNMENT, 0};
-    struct reuses reuses = {MOMENTS, CHUNKS, G_N_ELEMENTS(items), first, items, bytes, bytes,
+    struct reuses reuses = {MOMENTS, CHUNKS, G_N_ELEMENTS(items), first, items, bytes, bytes, bytes,
                             room,    0};
     for (uint8_t d2h_share = 1; d2h_share < BIAS_PARTS; d2h_share += BIAS_PARTS - 2) {
         struct retention *retention = retention_new(&reuses);
@@ -365,7 +365,8 @@ static void test_what_leaves_is_spread(void)
     struct reuse items[USED_ONCE];
     uint64_t bytes[USED_ONCE], used[USED_ONCE];
     int64_t room[USED_ONCE];
-    struct reuses reuses = {USED_ONCE, USED_ONCE, USED_ONCE, first, items, bytes, used, room, 0};
+    struct reuses reuses = {USED_ONCE, USED_ONCE, USED_ONCE, first, items,
+                            bytes,     used,      used,      room,  0};
     for (uint32_t retained = 1; retained < USED_ONCE - 1; retained++) {
         use_each_once(&reuses, retained);
         struct retention *retention = retention_new(&reuses);

@@ -58,7 +58,7 @@ static GArray *new_chains(void)
     return chains;
 }
 
-/* Returns up to four chains with random ends and prices, which sum to at most half of the scale.
+/* Returns up to four chains with random ends and prices, which sum to at most a third of the scale.
  * They begin and end with an operator of the device, so most random ends are none. */
 static GArray *random_chains(const struct time_model *model, GRand *random)
 {
@@ -69,7 +69,7 @@ static GArray *random_chains(const struct time_model *model, GRand *random)
         ends.first = ends.from + (uint32_t)g_rand_int_range(random, 0, moments);
         ends.last = ends.first + (uint32_t)g_rand_int_range(random, 0, moments);
         ends.to = ends.from + (uint32_t)g_rand_int_range(random, 0, moments + 1);
-        ends.price = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 8);
+        ends.price = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 12);
         struct time_chain chain;
         if (chain_make(model->chain_operators, model->windows, &ends, &chain))
             g_array_append_val(chains, chain);
@@ -88,6 +88,7 @@ static uint64_t random_bound(const struct time_model *model, GRand *random)
             .h2d = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 6),
             .d2h = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 6),
             .host = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 6),
+            .network = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 6),
             .room = (uint64_t)g_rand_int(random) >> g_rand_int_range(random, 0, 32),
             .unit = (uint64_t)g_rand_int(random) >> g_rand_int_range(random, 8, 32),
             .whole = (uint64_t)g_rand_int(random) >> g_rand_int_range(random, 0, 32)};
@@ -234,9 +235,15 @@ static struct platform *random_platform(const struct fixture *f, GRand *random)
                                ", \"host\": {\"source\": \"chance\", \"ranks\": 3, "
                                "\"bytes_per_second\": %g}",
                                3e9 / random_times(f, random));
+    if (f->trace->ranks > 1)
+        g_string_append_printf(text,
+                               ", \"node\": {\"source\": \"chance\", \"gpus\": %u, "
+                               "\"bytes_per_second\": %g, \"latency_seconds\": %g}",
+                               f->trace->ranks, 1e9 / random_times(f, random), 1e-8 / f->finer);
     g_string_append_printf(text, "%s}", f->clock == THREADS ? threads : "");
     struct platform *platform = platform_parse(text->str, "the test's platform", &error);
     g_assert_no_error(error);
+    g_assert_true(platform_spread_ranks(platform, MAX(f->trace->ranks, 1), 1, NULL));
     return platform;
 }
 
@@ -265,7 +272,8 @@ static void set_up(struct fixture *f, struct trace *trace, GRand *random)
     g_autofree char *link = f->clock == DIRECTIONS ? NULL : random_link(f, random);
 
     f->trace = trace;
-    f->platform = g_rand_boolean(random) || f->clock != QUEUES ? random_platform(f, random) : NULL;
+    bool known = g_rand_boolean(random) || f->clock != QUEUES || trace->ranks > 1;
+    f->platform = known ? random_platform(f, random) : NULL;
     f->costs = costs_new(f->platform, link, NULL);
     g_assert_nonnull(f->costs);
     g_assert_cmpint(f->costs->threads.known, ==, f->clock == THREADS);
@@ -460,6 +468,11 @@ static void test_no_schedule_is_faster(void)
     check_schedules_of(random_iteration, CASES);
 }
 
+static void test_no_schedule_of_ranks_is_faster(void)
+{
+    check_schedules_of(ranks_iteration, CASES);
+}
+
 static void test_no_wild_schedule_is_faster(void)
 {
     check_schedules_of(wild_iteration, WILD_CASES);
@@ -528,6 +541,8 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/time_bound/host_operators_count", test_host_operators_count);
     g_test_add_func("/time_bound/no_schedule_is_faster", test_no_schedule_is_faster);
+    g_test_add_func("/time_bound/no_schedule_of_ranks_is_faster",
+                    test_no_schedule_of_ranks_is_faster);
     g_test_add_func("/time_bound/no_wild_schedule_is_faster", test_no_wild_schedule_is_faster);
     return g_test_run();
 }

@@ -1,0 +1,66 @@
+#include "cli/machine.h"
+
+#include "cli/options.h"
+#include "models/derive.h"
+#include "sim/operator_times.h"
+
+static uint32_t ranks_of(const struct machine_request *request, const struct trace *trace)
+{
+    return request->gpus ? request->gpus : MAX(trace ? trace->ranks : 1, 1);
+}
+
+static bool spread(const struct machine_request *request, uint32_t ranks, struct platform *platform,
+                   GError **error)
+{
+    if (request->nodes && !platform)
+        return options_refuse(error, "--nodes needs --platform");
+    if (request->stage && ranks == 1)
+        return options_refuse(error, "--stage %u: one rank shares nothing; it needs --gpus",
+                              request->stage);
+    return !platform || (ranks == 1 && !request->nodes) ||
+           platform_spread_ranks(platform, ranks, request->nodes, error);
+}
+
+/* Replaces the trace by that of one of the ranks. Without a stage, those of a trace of several
+ * ranks share what they shared; others share parameters, too. */
+static bool change_trace(const struct machine_request *request, uint32_t ranks,
+                         const struct platform *platform, struct trace **trace, GError **error)
+{
+    const struct trace *old = *trace;
+    bool shared = request->stage ? request->stage == 3 : old->ranks <= 1 || old->shared_parameters;
+    struct trace *of_rank = model_trace_of_rank(old, ranks, shared, platform, error);
+    if (!of_rank) {
+        g_prefix_error(error, "--gpus %u: the trace is ", ranks);
+        return false;
+    }
+    trace_free(*trace);
+    *trace = of_rank;
+    return true;
+}
+
+static void note_exchanges(const struct machine_request *request, uint32_t ranks,
+                           const struct trace *trace, const struct platform *platform)
+{
+    if (ranks > 1 && !(platform && platform_knows_exchanges(platform)))
+        console_note(request->console, "%s how %u ranks exchange: that takes %s",
+                     platform ? "the platform does not say" : "no platform says", ranks,
+                     !trace || trace->estimated ? "no time" : "the time that was measured");
+}
+
+bool machine_read(const struct machine_request *request, struct trace **trace,
+                  struct platform **platform, struct costs **costs, GError **error)
+{
+    uint32_t ranks = ranks_of(request, *trace);
+    if ((request->platform && !(*platform = platform_read(request->platform, error))) ||
+        !spread(request, ranks, *platform, error) ||
+        !(*costs = costs_new(*platform, request->link, error)))
+        return false;
+    if (*platform && request->link)
+        platform_keep_apart(*platform);
+    if (*trace && !change_trace(request, ranks, *platform, trace, error))
+        return false;
+    if (*trace)
+        operator_times_leave_exchanges(*trace, *costs);
+    note_exchanges(request, ranks, *trace, *platform);
+    return true;
+}
