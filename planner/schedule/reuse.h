@@ -35,8 +35,8 @@ struct reuses {
         *items; /* [count] by chunk, then by `from`; a chunk's last interval wraps around */
     uint64_t *slot_bytes; /* [chunk_count] */
     uint64_t *copy_bytes; /* [chunk_count] over the link; 0 if the chunk is gathered */
-    uint64_t *worth; /* [chunk_count] what retention takes a copy for: its bytes, or as many as take
-                        the link as long as it takes the network to gather the chunk */
+    uint64_t *worth; /* [chunk_count] what retention takes a copy for: the chunk's bytes, also if it
+                        is gathered */
     int64_t *room;   /* [moment_count] the budget less non-model data, the operator's chunks and the
                         chunks that live on the device; negative if the moment cannot fit */
     uint64_t
