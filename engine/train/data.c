@@ -5,9 +5,11 @@
 #include "traces/files.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 G_DEFINE_QUARK(pstar_data_error, data_error)
 
@@ -15,16 +17,16 @@ G_DEFINE_QUARK(pstar_data_error, data_error)
 #define BIN_HEADER_BYTES (256 * sizeof(int32_t))
 #define DATA_SITE        UINT32_MAX /* site of the random stream, which no operator and no tensor uses */
 
+/* The file is read, not mapped: a map of a file that is cut off ends the program. */
 struct data {
     char *path;
-    GMappedFile *file;
-    const uint8_t *map; /* of the file's bytes */
-    size_t map_bytes;
-    struct stat status;       /* of the file, when it was mapped */
-    const uint8_t *tokens_at; /* within map: [tokens], each of token_bytes */
-    uint32_t token_bytes;     /* 1, 2 or 4 */
-    uint64_t tokens;          /* of the whole file */
-    uint64_t training;        /* of the training share, which comes first in the file */
+    int file;             /* its descriptor; -1 before it is open */
+    uint64_t bytes;       /* when it was opened */
+    gint *cut;            /* not 0 if a read has found fewer */
+    uint64_t tokens_at;   /* the byte at which they begin */
+    uint32_t token_bytes; /* 1, 2 or 4 */
+    uint64_t tokens;      /* of the whole file */
+    uint64_t training;    /* of the training share, which comes first in the file */
     struct data_options options;
 };
 
@@ -42,70 +44,99 @@ static bool fail(const struct data *data, enum data_error code, GError **error, 
     return false;
 }
 
-static bool map_file(struct data *data, GError **error)
+/* Reads bytes of the file; those that are not there any more become 0. */
+static void fetch(const struct data *data, uint64_t at, size_t bytes, void *to)
 {
-    GError *problem = NULL;
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t got = pread(data->file, (uint8_t *)to + done, bytes - done, (off_t)(at + done));
+        if (got > 0)
+            done += (size_t)got;
+        else if (got == 0 || errno != EINTR)
+            break;
+    }
+    if (done == bytes)
+        return;
+    memset((uint8_t *)to + done, 0, bytes - done);
+    g_atomic_int_set(data->cut, 1);
+}
+
+static bool open_file(struct data *data, GError **error)
+{
+    struct stat status;
     if (g_file_test(data->path, G_FILE_TEST_IS_DIR))
         return fail(data, DATA_ERROR_KIND, error, "is a folder; give one file of text or tokens");
-    data->file = g_mapped_file_new(data->path, FALSE, &problem);
-    if (!data->file) {
-        fail(data, DATA_ERROR_IO, error, "%s", problem->message);
-        g_error_free(problem);
-        return false;
-    }
-    if (stat(data->path, &data->status) != 0)
+    data->file = open(data->path, O_RDONLY | O_CLOEXEC);
+    if (data->file < 0 || fstat(data->file, &status) != 0)
         return fail(data, DATA_ERROR_IO, error, "%s", g_strerror(errno));
-    data->map = (const uint8_t *)g_mapped_file_get_contents(data->file);
-    data->map_bytes = g_mapped_file_get_length(data->file);
+    data->bytes = (uint64_t)status.st_size;
     return true;
 }
 
 static int32_t header_field(const struct data *data, size_t index)
 {
     int32_t value;
-    memcpy(&value, data->map + index * sizeof(value), sizeof(value));
+    fetch(data, index * sizeof value, sizeof value, &value);
     return (int32_t)GINT32_FROM_LE(value);
 }
 
-static uint32_t token_at(const struct data *data, uint64_t place)
+/* Tokens that are read at once. */
+enum { WINDOW_TOKENS = 1 << 18 };
+
+static void read_window(const struct data *data, uint64_t first, size_t count, uint32_t *tokens)
 {
-    const uint8_t *at = data->tokens_at + place * data->token_bytes;
-    uint32_t token = 0;
-    memcpy(&token, at, data->token_bytes);
-    return GUINT32_FROM_LE(token);
+    uint8_t *bytes = (uint8_t *)tokens;
+    fetch(data, data->tokens_at + first * data->token_bytes, count * data->token_bytes, bytes);
+    for (size_t i = count;
+         i-- > 0;) { /* backwards, because a token takes more room than its bytes */
+        uint32_t token = 0;
+        memcpy(&token, bytes + i * data->token_bytes, data->token_bytes);
+        tokens[i] = GUINT32_FROM_LE(token);
+    }
 }
 
-static bool take_tokens(struct data *data, size_t begin, uint32_t token_bytes, GError **error)
+static bool check_tokens(const struct data *data, uint64_t first, size_t count,
+                         const uint32_t *tokens, GError **error)
 {
-    data->tokens_at = data->map + begin;
-    data->token_bytes = token_bytes;
-    data->tokens = (data->map_bytes - begin) / token_bytes;
-    if ((data->map_bytes - begin) % token_bytes)
-        return fail(data, DATA_ERROR_INVALID, error,
-                    "is not a whole number of tokens of %u bytes each", token_bytes);
-    for (uint64_t i = 0; i < data->tokens; i++) {
-        if (token_at(data, i) >= data->options.vocabulary) {
+    for (size_t i = 0; i < count; i++)
+        if (tokens[i] >= data->options.vocabulary)
             return fail(data, DATA_ERROR_TOKENS, error,
                         "token %" G_GUINT64_FORMAT " is %u, outside the model's vocabulary of %u",
-                        i, token_at(data, i), data->options.vocabulary);
-        }
-    }
+                        first + i, tokens[i], data->options.vocabulary);
     return true;
+}
+
+static bool take_tokens(struct data *data, uint64_t begin, uint32_t token_bytes, GError **error)
+{
+    g_autofree uint32_t *tokens = g_new(uint32_t, WINDOW_TOKENS);
+    data->tokens_at = begin;
+    data->token_bytes = token_bytes;
+    data->tokens = (data->bytes - begin) / token_bytes;
+    if ((data->bytes - begin) % token_bytes)
+        return fail(data, DATA_ERROR_INVALID, error,
+                    "is not a whole number of tokens of %u bytes each", token_bytes);
+    for (uint64_t first = 0; first < data->tokens; first += WINDOW_TOKENS) {
+        size_t count = (size_t)MIN(WINDOW_TOKENS, data->tokens - first);
+        read_window(data, first, count, tokens);
+        if (!check_tokens(data, first, count, tokens, error))
+            return false;
+    }
+    return data_check(data, error);
 }
 
 /* Reads a token file of llm.c. */
 static bool read_headed(struct data *data, int32_t version, uint32_t token_bytes, GError **error)
 {
-    if (data->map_bytes < BIN_HEADER_BYTES)
+    if (data->bytes < BIN_HEADER_BYTES)
         return fail(data, DATA_ERROR_INVALID, error, "the header of the token file is truncated");
     if (header_field(data, 1) != version) {
         return fail(data, DATA_ERROR_INVALID, error, "the token file has version %d; it must be %d",
                     header_field(data, 1), version);
     }
     int64_t declared = header_field(data, 2);
-    uint64_t there = (data->map_bytes - BIN_HEADER_BYTES) / token_bytes;
+    uint64_t there = (data->bytes - BIN_HEADER_BYTES) / token_bytes;
     if (declared < 0 || (uint64_t)declared != there ||
-        (data->map_bytes - BIN_HEADER_BYTES) % token_bytes != 0) {
+        (data->bytes - BIN_HEADER_BYTES) % token_bytes != 0) {
         return fail(data, DATA_ERROR_INVALID, error,
                     "token file says that it holds %" G_GINT64_FORMAT
                     " tokens, but has %" G_GUINT64_FORMAT ": truncated or damaged",
@@ -164,7 +195,10 @@ static bool recognise(struct data *data, const struct data_kind *kind, GError **
 
 static bool read_tokens(struct data *data, GError **error)
 {
-    const struct data_kind kind = data_kind_of(data->map, data->map_bytes);
+    size_t looked = (size_t)MIN(data->bytes, DATA_KIND_BYTES);
+    g_autofree uint8_t *head = g_malloc(looked + 1);
+    fetch(data, 0, looked, head);
+    const struct data_kind kind = data_kind_of(head, looked, data->bytes);
     bool headed = kind.form == DATA_FORM_GPT2 || kind.form == DATA_FORM_LLAMA;
     bool numbers = data->options.tokens == DATA_TOKENS_UINT16 ||
                    data->options.tokens == DATA_TOKENS_UINT32;
@@ -174,7 +208,7 @@ static bool read_tokens(struct data *data, GError **error)
     if (headed)
         return fail(data, DATA_ERROR_KIND, error,
                     "is %s, which says itself how it is read; leave out --tokens", kind.name);
-    if (numbers && !believed && data->map_bytes && kind.form != DATA_FORM_BINARY)
+    if (numbers && !believed && data->bytes && kind.form != DATA_FORM_BINARY)
         return fail(data, DATA_ERROR_KIND, error, "is %s, not bare numbers; leave out --tokens",
                     kind.name);
     switch ((enum data_tokens)data->options.tokens) {
@@ -213,7 +247,9 @@ struct data *data_open(const char *path, const struct data_options *options, GEr
     struct data *data = g_new0(struct data, 1);
     data->path = g_strdup(path);
     data->options = *options;
-    if (!input_file_check(path, error) || !map_file(data, error) || !read_tokens(data, error) ||
+    data->file = -1;
+    data->cut = g_new0(gint, 1);
+    if (!input_file_check(path, error) || !open_file(data, error) || !read_tokens(data, error) ||
         !divide(data, error)) {
         data_close(data);
         return NULL;
@@ -225,8 +261,9 @@ void data_close(struct data *data)
 {
     if (!data)
         return;
-    if (data->file)
-        g_mapped_file_unref(data->file);
+    if (data->file >= 0)
+        close(data->file);
+    g_free(data->cut);
     g_free(data->path);
     g_free(data);
 }
@@ -239,9 +276,9 @@ uint64_t data_tokens(const struct data *data, enum data_share share)
 bool data_check(const struct data *data, GError **error)
 {
     struct stat now;
-    if (stat(data->path, &now) != 0 || now.st_dev != data->status.st_dev ||
-        now.st_ino != data->status.st_ino || (uint64_t)now.st_size >= data->map_bytes)
-        return true; /* a file that is replaced or removed stays mapped */
+    if (!g_atomic_int_get(data->cut) && fstat(data->file, &now) == 0 &&
+        (uint64_t)now.st_size >= data->bytes)
+        return true; /* a file that is replaced or removed stays open */
     return fail(data, DATA_ERROR_IO, error, "has become shorter while it is read");
 }
 
@@ -253,10 +290,11 @@ bool data_is_text(const struct data *data)
 static void read_sequence(const struct data *data, uint64_t start, uint32_t *tokens,
                           uint32_t *targets)
 {
-    for (uint32_t t = 0; t < data->options.sequence; t++) {
-        tokens[t] = token_at(data, start + t);
-        targets[t] = token_at(data, start + t + 1);
-    }
+    size_t count = data->options.sequence;
+    g_autofree uint32_t *read = g_new(uint32_t, count + 1);
+    read_window(data, start, count + 1, read);
+    memcpy(tokens, read, count * sizeof *read);
+    memcpy(targets, read + 1, count * sizeof *read);
 }
 
 uint64_t data_sequences(const struct data *data, enum data_share share)
@@ -308,8 +346,13 @@ void data_batch(const struct data *data, uint64_t step, uint32_t micro_batch,
 double data_unigram_entropy(const struct data *data)
 {
     uint64_t *times = g_new0(uint64_t, data->options.vocabulary);
-    for (uint64_t i = 0; i < data->training; i++)
-        times[token_at(data, i)]++;
+    g_autofree uint32_t *tokens = g_new(uint32_t, WINDOW_TOKENS);
+    for (uint64_t first = 0; first < data->training; first += WINDOW_TOKENS) {
+        size_t count = (size_t)MIN(WINDOW_TOKENS, data->training - first);
+        read_window(data, first, count, tokens);
+        for (size_t i = 0; i < count; i++)
+            times[MIN(tokens[i], data->options.vocabulary - 1)]++; /* it may have been rewritten */
+    }
     double entropy = 0;
     for (size_t value = 0; value < data->options.vocabulary; value++) {
         if (times[value] > 0) {
@@ -324,14 +367,17 @@ double data_unigram_entropy(const struct data *data)
 char *data_digest(const struct data *data)
 {
     const uint64_t samples = 64, sample_bytes = 64 << 10;
-    uint64_t bytes = data->map_bytes;
+    uint64_t bytes = data->bytes;
+    uint8_t *sample = g_malloc(sample_bytes);
     GChecksum *sum = g_checksum_new(G_CHECKSUM_SHA256);
     g_checksum_update(sum, (const guchar *)&bytes, sizeof(bytes));
     for (uint64_t i = 0; i < samples; i++) {
         uint64_t start = bytes / samples * i;
         uint64_t length = MIN(sample_bytes, bytes - start);
-        g_checksum_update(sum, data->map + start, (gssize)length);
+        fetch(data, start, length, sample);
+        g_checksum_update(sum, sample, (gssize)length);
     }
+    g_free(sample);
     char *digest = g_strdup(g_checksum_get_string(sum));
     g_checksum_free(sum);
     return digest;

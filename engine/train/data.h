@@ -3,8 +3,8 @@
  * A file is a token file of llm.c, which begins with a header of 256 int32 (magic, version, number
  * of tokens, ...) and holds uint16 tokens (magic 20240520, version 1) or uint32 tokens (20240801,
  * 7); or bare numbers; or text, whose bytes are the tokens of a model with a vocabulary of 256. The
- * file is mapped, never copied. A batch is a pure function of its place in the run, so a resumed
- * run sees the same data as an uninterrupted one. */
+ * file is read where a batch needs it. A batch is a pure function of its place in the run, so a
+ * resumed run sees the same data as an uninterrupted one. */
 #ifndef PSTAR_ENGINE_TRAIN_DATA_H
 #define PSTAR_ENGINE_TRAIN_DATA_H
 
@@ -57,8 +57,7 @@ void data_close(struct data *data); /* NULL is allowed */
  * and its last target. */
 uint64_t data_tokens(const struct data *data, enum data_share share);
 
-/* Fails if the file has become shorter since it was opened, because what is missing cannot be read.
- */
+/* Fails if the file has become shorter since it was opened. What is missing was read as 0. */
 bool data_check(const struct data *data, GError **error);
 
 /* Returns whether the tokens are the bytes of a text. */

@@ -95,17 +95,17 @@ static bool is_tar(const uint8_t *bytes, size_t count)
 }
 
 /* A length in 8 bytes, then a JSON object of that length, which begins here. */
-static bool is_safetensors(const uint8_t *bytes, size_t count)
+static bool is_safetensors(const uint8_t *bytes, size_t count, uint64_t file_bytes)
 {
     uint64_t length;
     if (count < sizeof length + 2)
         return false;
     memcpy(&length, bytes, sizeof length);
     length = GUINT64_FROM_LE(length);
-    return length >= 2 && length <= count - sizeof length && !memcmp(bytes + 8, "{\"", 2);
+    return length >= 2 && length <= file_bytes - sizeof length && !memcmp(bytes + 8, "{\"", 2);
 }
 
-struct data_kind data_kind_of(const uint8_t *bytes, size_t count)
+struct data_kind data_kind_of(const uint8_t *bytes, size_t count, uint64_t file_bytes)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(formats); i++)
         if (count >= formats[i].length && !memcmp(bytes, formats[i].magic, formats[i].length))
@@ -113,7 +113,7 @@ struct data_kind data_kind_of(const uint8_t *bytes, size_t count)
                                       formats[i].length <= DOUBTFUL_BYTES};
     if (is_tar(bytes, count))
         return (struct data_kind){DATA_FORM_OTHER, "a tar archive", UNPACK, false};
-    if (is_safetensors(bytes, count))
+    if (is_safetensors(bytes, count, file_bytes))
         return (struct data_kind){DATA_FORM_OTHER, "a file of weights (safetensors)",
                                   "give a text or a token file", false};
     size_t looked = MIN(count, SAMPLE_BYTES);

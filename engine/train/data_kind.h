@@ -22,7 +22,11 @@ struct data_kind {
     bool doubtful;      /* bare token numbers may well begin with the same bytes */
 };
 
-/* The strings of the result are constant. */
-struct data_kind data_kind_of(const uint8_t *bytes, size_t count);
+/* The bytes that may matter. */
+enum { DATA_KIND_BYTES = (1 << 20) + (128 << 10) };
+
+/* `bytes` are the first of a file of file_bytes: all of them, or DATA_KIND_BYTES. The strings of
+ * the result are constant. */
+struct data_kind data_kind_of(const uint8_t *bytes, size_t count, uint64_t file_bytes);
 
 #endif

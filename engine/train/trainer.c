@@ -109,6 +109,40 @@ static double seconds_since(gint64 start)
     return (double)(g_get_monotonic_time() - start) * 1e-6;
 }
 
+/* Saves after a step. A checkpoint that cannot be written ends the run only after the last step:
+ * the one before it is still there, and there may be room later. */
+static bool save(struct loop *loop, bool last, GError **error)
+{
+    gint64 start = g_get_monotonic_time();
+    g_autoptr(GError) failure = NULL;
+    loop->end->saved = training_save(loop->training, &failure);
+    if (failure && last) {
+        g_propagate_error(error, g_steal_pointer(&failure));
+        return false;
+    }
+    if (failure && training_is_first(loop->training->options)) {
+        g_autofree char *message = g_strdup_printf("%s; the run goes on without this checkpoint",
+                                                   failure->message);
+        loop->watch->warn(loop->watch->data, message);
+    }
+    loop->saves_left -= loop->saves_left > 0;
+    pace_add(&loop->pace, PACE_SAVE, seconds_since(start));
+    return true;
+}
+
+/* Saves before the run ends if the data cannot be read any more. */
+static bool check_data(struct loop *loop, GError **error)
+{
+    const struct training *training = loop->training;
+    if (data_check(training->data, error) && (!training->eval || data_check(training->eval, error)))
+        return true;
+    if (training->options->ranks) /* the others wait for this one's gradients */
+        ranks_fail(training->options->ranks, (*error)->message);
+    if (training->options->save && loop->summary.steps > 0)
+        save(loop, true, NULL);
+    return false;
+}
+
 /* Computes the mean loss over the evaluation data, of which it uses at most 64 micro-batches.
  * Leaves it at NaN if the run is stopped meanwhile. */
 static bool evaluate(struct loop *loop, double *loss, GError **error)
@@ -128,7 +162,8 @@ static bool evaluate(struct loop *loop, double *loss, GError **error)
         for (uint64_t row = 0; row < batch; row++)
             data_read(data, share, (b * batch + row) % sequences, 1, training->tokens + row * T,
                       targets + row * T);
-        if (!engine_forward(training->engine, training->tokens, &mean, error))
+        if (!check_data(loop, error) ||
+            !engine_forward(training->engine, training->tokens, &mean, error))
             return false;
         sum += mean;
         pace_add(&loop->pace, PACE_PASS, seconds_since(start));
@@ -180,27 +215,6 @@ static bool take_step(struct loop *loop, struct run_log_entry *entry, GError **e
     return true;
 }
 
-/* Saves after a step. A checkpoint that cannot be written ends the run only after the last step:
- * the one before it is still there, and there may be room later. */
-static bool save(struct loop *loop, bool last, GError **error)
-{
-    gint64 start = g_get_monotonic_time();
-    g_autoptr(GError) failure = NULL;
-    loop->end->saved = training_save(loop->training, &failure);
-    if (failure && last) {
-        g_propagate_error(error, g_steal_pointer(&failure));
-        return false;
-    }
-    if (failure && training_is_first(loop->training->options)) {
-        g_autofree char *message = g_strdup_printf("%s; the run goes on without this checkpoint",
-                                                   failure->message);
-        loop->watch->warn(loop->watch->data, message);
-    }
-    loop->saves_left -= loop->saves_left > 0;
-    pace_add(&loop->pace, PACE_SAVE, seconds_since(start));
-    return true;
-}
-
 /* With several ranks, a log that cannot be written ends the run after the next step, when the
  * others know. */
 static bool write_log(struct loop *loop, const struct run_log_entry *entry, GError **error)
@@ -235,24 +249,12 @@ static bool follow_step(struct loop *loop, struct run_log_entry *entry, bool *la
     return logged && saved;
 }
 
-/* Saves before the run ends if the data cannot be read any more. */
-static bool check_data(struct loop *loop, GError **error)
-{
-    const struct training *training = loop->training;
-    if (data_check(training->data, error) && (!training->eval || data_check(training->eval, error)))
-        return true;
-    if (training->options->ranks) /* the others wait for this one's gradients */
-        ranks_fail(training->options->ranks, (*error)->message);
-    if (training->options->save && loop->summary.steps > 0)
-        save(loop, true, NULL);
-    return false;
-}
-
 static bool take_steps(struct loop *loop, GError **error)
 {
     bool last = is_cut(loop), ok = true;
     while (ok && !last) {
         struct run_log_entry entry;
+        training_read(loop->training);
         ok = check_data(loop, error) && take_step(loop, &entry, error) &&
              follow_step(loop, &entry, &last, error);
     }

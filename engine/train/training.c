@@ -197,7 +197,7 @@ void training_start(struct training *training)
 
 /* ---- training ---- */
 
-static void read_batches(struct training *training)
+void training_read(struct training *training)
 {
     const struct model_job *job = training_job(training);
     const struct ranks *ranks = training->options->ranks;
@@ -214,7 +214,6 @@ bool training_step(struct training *training, bool stop, struct engine_result *r
                    GError **error)
 {
     const struct checkpoint_state *state = &training->state;
-    read_batches(training);
     const struct engine_step step = {
         .step = state->step,
         .tokens = training->tokens,

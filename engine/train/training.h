@@ -42,7 +42,10 @@ void training_clear(struct training *training);
  * must have opened theirs. */
 void training_start(struct training *training);
 
-/* Runs one step on the step's data, with the schedule's learning rate. Fails with
+/* Reads the next step's micro-batches. data_check then says whether they are whole. */
+void training_read(struct training *training);
+
+/* Runs one step on what training_read has read, with the schedule's learning rate. Fails with
  * TRAINING_ERROR_DIVERGED, naming the first operator that left it, if the loss or the gradient is
  * not finite. Weights saved after that would be useless. */
 bool training_step(struct training *training, bool stop, struct engine_result *result,

@@ -333,8 +333,8 @@ static void test_other_formats(struct fixture *fixture, const void *unused)
         {"\n[\n  {\"text\": \"one\"}\n]\n", -1, "is JSON; write its texts"},
         {"hell\0 world", 11, "is no text; if it holds bare token numbers"},
     };
-    g_assert_cmpint(data_kind_of((const uint8_t *)"a text", 6).form, ==, DATA_FORM_TEXT);
-    g_assert_cmpint(data_kind_of(NULL, 0).form, ==, DATA_FORM_TEXT);
+    g_assert_cmpint(data_kind_of((const uint8_t *)"a text", 6, 6).form, ==, DATA_FORM_TEXT);
+    g_assert_cmpint(data_kind_of(NULL, 0, 0).form, ==, DATA_FORM_TEXT);
     for (size_t i = 0; i < G_N_ELEMENTS(files); i++) {
         g_assert_true(g_file_set_contents(fixture->path, files[i].bytes, files[i].count, NULL));
         expect_refused(fixture, &auto_options, DATA_ERROR_KIND, files[i].reason);

@@ -140,6 +140,25 @@ static void test_shorter_data(struct run_folder *folder, gconstpointer data)
     g_assert_true(run_folder_has(folder, "saved/trainer.json"));
 }
 
+/* Whenever it is cut off: a large file is read for a while before the first step. */
+static void test_soon_shorter_data(struct run_folder *folder, gconstpointer data)
+{
+    enum { TRIES = 8, BYTES = 40 << 20, PAUSE_US = 25000 };
+    (void)data;
+    g_autofree char *path = run_folder_path(folder, "text.txt"), *text = g_malloc(BYTES);
+    memset(text, 'a', BYTES);
+    for (int i = 0; i < TRIES; i++) {
+        int status, err;
+        g_assert_true(g_file_set_contents(path, text, BYTES, NULL));
+        GPid child = start(folder, "--steps 1000000", NULL, &err);
+        g_usleep((gulong)i * PAUSE_US);
+        g_assert_cmpint(truncate(path, 0), ==, 0);
+        g_autofree char *said = run_folder_await_end(child, err, &status);
+        g_assert_true(WIFEXITED(status) && WEXITSTATUS(status) >= 1 && WEXITSTATUS(status) <= 2);
+        run_folder_expect(said, "text.txt: ");
+    }
+}
+
 static void ignore_hangups(gpointer data)
 {
     (void)data;
@@ -203,6 +222,7 @@ int main(int argc, char **argv)
     ADD("second", 0, test_second_signal);
     ADD("sampling", 0, test_sampling);
     ADD("shorter-data", 0, test_shorter_data);
+    ADD("soon-shorter-data", 0, test_soon_shorter_data);
     ADD("ignored-hang-up", 0, test_ignored_hangup);
     ADD("progress-lines", 0, test_progress_lines);
     return g_test_run();
