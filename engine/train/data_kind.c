@@ -46,6 +46,10 @@ static const struct {
     {"%PDF-", 5, DATA_FORM_OTHER, "a PDF file", TO_TEXT},
     {"\x89PNG\r\n", 6, DATA_FORM_OTHER, "an image", TO_TEXT},
     {"\x80\x04\x95", 3, DATA_FORM_OTHER, "a Python pickle", TO_TEXT},
+    {"\xff\xfe\0\0", 4, DATA_FORM_OTHER, "text in UTF-32",
+     "convert it with iconv -f UTF-32 -t UTF-8"},
+    {"\0\0\xfe\xff", 4, DATA_FORM_OTHER, "text in UTF-32",
+     "convert it with iconv -f UTF-32 -t UTF-8"},
     {"\xff\xfe", 2, DATA_FORM_OTHER, "text in UTF-16", "convert it with iconv -f UTF-16 -t UTF-8"},
     {"\xfe\xff", 2, DATA_FORM_OTHER, "text in UTF-16", "convert it with iconv -f UTF-16 -t UTF-8"},
 };

@@ -325,6 +325,7 @@ static void test_other_formats(struct fixture *fixture, const void *unused)
         {"PK\3\4..", -1, "is a zip archive"},
         {"%PDF-1.7", -1, "is a PDF file"},
         {"\xff\xfeT\0b\0", 6, "is text in UTF-16"},
+        {"\xff\xfe\0\0T\0\0\0", 8, "is text in UTF-32"},
         {"\x89PNG\r\n\x1a\n", -1, "is an image"},
         {"\x80\x04\x95\x0b", -1, "is a Python pickle"},
         {"\x0a\0\0\0\0\0\0\0{\"a\": {}} ....", 22, "is a file of weights (safetensors)"},
