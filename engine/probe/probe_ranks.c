@@ -33,7 +33,13 @@ static void send_among(struct ranks *ranks, const struct ranks_message *sends, u
     neighbours->all->ops->transfer(neighbours->all, sent, send_count, received, receive_count);
 }
 
-static const struct ranks_ops among_neighbours = {.transfer = send_among};
+static void copy_own(struct ranks *ranks, void *to, const void *from, uint64_t bytes)
+{
+    struct ranks *all = ((const struct neighbours *)ranks)->all;
+    all->ops->copy(all, to, from, bytes);
+}
+
+static const struct ranks_ops among_neighbours = {.transfer = send_among, .copy = copy_own};
 
 static struct neighbours *neighbours_new(struct ranks *all)
 {

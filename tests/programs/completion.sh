@@ -58,7 +58,7 @@ expect 'time traffic' pstar-plan --objective = t
 expect 'deepspeed' pstar-plan --emit = d
 expect 'lfu lru' pstar-sim --policy l
 expect 'lru,opt lru,opt-dirty' pstar-sim --policy lru,op
-expect 'zero-offload zero3 zero3-offload' pstar-sim --strategy zero
+expect 'zero-offload zero1 zero2 zero3 zero3-offload' pstar-sim --strategy zero
 expect 'traced' pstar-plan x --recompute tr
 expect '' pstar-plan --time-limit ''
 expect 'file.pstar' pstar-sim 'fi'
