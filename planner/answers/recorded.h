@@ -3,8 +3,9 @@
 #define PSTAR_PLANNER_ANSWERS_RECORDED_H
 
 #include "chunks/plan.h"
-#include "platforms/platform.h"
 #include "sim/costs.h"
+
+struct platform;
 
 /* Reads a trace for a plan. If the plan is one of several ranks, the result is the trace of one of
  * them that its search began with, as pstar-sim derives it. `platform` (may be NULL) and `costs`

@@ -299,10 +299,10 @@ struct trace *ranks_iteration(GRand *random)
     b.shared = b.trace->shared_parameters = g_rand_boolean(random);
     b.trace->list_element_bytes[TRACE_GATHERED] = b.shared ? 2 : 0;
     add_tensors(&b, (uint32_t)g_rand_int_range(random, 1, 12));
-    bool twice = g_rand_boolean(random);
-    for (int micro_batch = 0; micro_batch <= twice; micro_batch++)
+    int micro_batches = g_rand_boolean(random) ? 2 : 1;
+    for (int micro_batch = 0; micro_batch < micro_batches; micro_batch++)
         add_passes(&b, b.trace->tensor_count, micro_batch == 0);
-    b.trace->micro_batches *= twice ? 2 : 1;
+    b.trace->micro_batches *= (uint32_t)micro_batches;
     for (uint32_t t = 0; t < b.trace->tensor_count; t++)
         add_update(&b, t);
     return end_trace(&b);

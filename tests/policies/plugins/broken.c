@@ -1,7 +1,7 @@
 /* A plug-in that is wrong in the way that it is compiled for. */
 #include "policies/policy.h"
 
-#include <stddef.h>
+#include <signal.h>
 
 #ifndef BROKEN_ABI
 #define BROKEN_ABI PSTAR_POLICY_ABI
@@ -13,8 +13,7 @@
 #ifdef BROKEN_LOAD
 __attribute__((constructor)) static void crash(void)
 {
-    volatile uint32_t *volatile nothing = NULL;
-    *nothing = 0;
+    raise(SIGSEGV);
 }
 #endif
 

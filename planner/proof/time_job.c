@@ -1,0 +1,80 @@
+#include "planner/proof/prices.h"
+
+bool time_is_placed(const struct trace_operator *op)
+{
+    return op->phase == TRACE_UPDATE_PHASE && op->access_count > 0;
+}
+
+static bool tensors_ascend(const struct trace *trace)
+{
+    int64_t last[] = {[TRACE_ON_DEVICE] = -1, [TRACE_ON_HOST] = -1};
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        if (!time_is_placed(op))
+            continue;
+        int64_t tensor = trace->accesses[op->first_access].tensor;
+        bool again = tensor == last[op->place] && trace_is_cut(trace, (tensor_id)tensor);
+        if (tensor <= last[op->place] && !again)
+            return false;
+        last[op->place] = tensor;
+    }
+    return true;
+}
+
+static bool same_updates(const struct trace *a, const struct trace *b)
+{
+    for (uint32_t m = 0; m < a->operator_count; m++) {
+        const struct trace_operator *of_a = &a->operators[m], *of_b = &b->operators[m];
+        if (time_is_placed(of_a) != time_is_placed(of_b) ||
+            (time_is_placed(of_a) &&
+             a->accesses[of_a->first_access].tensor != b->accesses[of_b->first_access].tensor))
+            return false;
+    }
+    return true;
+}
+
+/* Placing sorts all updates by tensor, or none (models/derive.h). If both sides have the traced
+ * order, and it does not ascend, none are sorted. */
+void time_job_set_order(struct time_job *job, const struct trace *traced)
+{
+    const struct trace *device = job->sides[TIME_DEVICE], *host = job->sides[TIME_HOST];
+    bool ascend = host && tensors_ascend(traced) && tensors_ascend(device) && tensors_ascend(host);
+    job->sorts = ascend;
+    job->in_order = !host || ascend || (same_updates(traced, device) && same_updates(traced, host));
+}
+
+/* The clock of threads that share cores ends a piece of work up to a thousandth of a nanosecond
+ * early (sim/cores.c), and then rounds the iteration. So a piece counts one nanosecond less. The
+ * times of the other clocks are whole, and no piece takes less than these. */
+uint64_t time_job_at_least(const struct time_job *job, uint64_t ns)
+{
+    return job->costs->threads.known && ns ? ns - 1 : ns;
+}
+
+uint64_t time_job_copy_ns(const struct time_job *job, const struct cost *cost, uint64_t bytes)
+{
+    return time_job_at_least(job, costs_ns(cost, bytes));
+}
+
+static uint64_t exchange_ns(const struct time_job *job, const struct trace_operator *op)
+{
+    return costs_exchanges(job->costs, op).alone_ns;
+}
+
+uint64_t time_job_network_ns(const struct time_job *job, const struct trace_operator *op)
+{
+    uint64_t sum_ns = trace_operator_reduces(op) ? op->duration_ns : 0;
+    return time_job_at_least(job, exchange_ns(job, op) + sum_ns);
+}
+
+/* Adds what the computing thread of some devices does between two operators. The device waits for
+ * what its operator exchanges, and for nothing of a reduction. */
+uint64_t time_job_device_ns(const struct time_job *job, const struct trace_operator *op)
+{
+    const struct costs_threads *threads = &job->costs->threads;
+    uint64_t gap_ns = threads->known ? (uint64_t)(threads->constants.gap_seconds * 1e9) : 0;
+    if (trace_operator_reduces(op))
+        return 0;
+    return time_job_at_least(job, op->duration_ns + gap_ns) +
+           time_job_at_least(job, exchange_ns(job, op));
+}
