@@ -24,18 +24,19 @@ static mover_ticket fetch(void *self, const struct mover_copy *chunk,
                 after);
 }
 
-/* Returns the bytes that cross the link, in a copy of their own. */
-static uint64_t take_shard(const struct chunk_mover *mover, const struct mover_shard *shard,
-                           struct device_shard *to)
+/* Copies this rank's shard from the host to its place in the whole tensor. Returns 0 if there is
+ * nothing to copy, because the shard is on the device or empty. */
+static mover_ticket fetch_shard(struct chunk_mover *mover, const struct mover_shard *shard,
+                                const struct mover_after *after)
 {
     const struct trace *trace = mover->trace;
-    uint64_t elements = trace->tensors[shard->tensor].elements;
-    uint64_t own = shard_of(elements, mover->ranks->count, mover->ranks->rank).count;
-    *to = (struct device_shard){.whole_address = shard->whole_address,
-                                .elements = elements,
-                                .on_device = shard->on_device,
-                                .shard_address = shard->shard_address};
-    return shard->on_device ? 0 : own * trace->list_element_bytes[TRACE_GATHERED];
+    uint64_t width = trace->list_element_bytes[TRACE_GATHERED];
+    struct shard own = shard_of(trace->tensors[shard->tensor].elements, mover->ranks->count,
+                                mover->ranks->rank);
+    if (shard->on_device || !own.count)
+        return 0;
+    return copy(mover, MOVER_H2D, shard->whole_address + own.first * width, shard->shard_address,
+                own.count * width, after);
 }
 
 static mover_ticket gather(void *self, const struct mover_gather *gathered,
@@ -44,22 +45,26 @@ static mover_ticket gather(void *self, const struct mover_gather *gathered,
     struct chunk_mover *mover = self;
     const struct mover_copy *to = &gathered->to;
     g_autofree struct device_shard *shards = g_new(struct device_shard, gathered->shard_count);
+    struct mover_after fetched = *after;
+    bool fetches = false;
+    usage_occupy(mover->usage, to->chunk, to->device_address, to->slot_bytes);
+    for (uint32_t i = 0; i < gathered->shard_count; i++) {
+        const struct mover_shard *shard = &gathered->shards[i];
+        shards[i] = (struct device_shard){.whole_address = shard->whole_address,
+                                          .elements = mover->trace->tensors[shard->tensor].elements,
+                                          .on_device = shard->on_device,
+                                          .shard_address = shard->shard_address};
+        mover_ticket ticket = fetch_shard(mover, shard, after);
+        fetched.queue[MOVER_H2D] = MAX(fetched.queue[MOVER_H2D], ticket);
+        fetches |= ticket > 0;
+    }
+    mover->figures->gathers++;
+    mover->figures->h2d_copies += fetches;
     const struct device_gather gather = {
         .shards = shards,
         .count = gathered->shard_count,
         .element_bytes = mover->trace->list_element_bytes[TRACE_GATHERED]};
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < gather.count; i++) {
-        uint64_t of_shard = take_shard(mover, &gathered->shards[i], &shards[i]);
-        bytes += of_shard;
-        mover->total.copies[MOVER_H2D] += of_shard > 0;
-    }
-    usage_occupy(mover->usage, to->chunk, to->device_address, to->slot_bytes);
-    mover->figures->gathers++;
-    mover->figures->h2d_bytes += bytes;
-    mover->figures->h2d_copies += bytes > 0;
-    mover->total.bytes[MOVER_H2D] += bytes;
-    return mover->device->ops->gather(mover->device, &gather, after);
+    return mover->device->ops->gather(mover->device, &gather, &fetched);
 }
 
 static void leave(struct chunk_mover *mover, chunk_id chunk)

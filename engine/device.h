@@ -53,8 +53,8 @@ struct device_capacity {
 struct device_shard {
     uint64_t whole_address; /* of the tensor, in the arena */
     uint64_t elements;      /* of the tensor */
-    bool on_device;         /* where this rank's shard is; else on the host */
-    uint64_t shard_address; /* from the start of the arena, or of the host pool */
+    bool on_device; /* this rank's shard is on the device; else it is in its place already */
+    uint64_t shard_address; /* of the shard if it is on the device */
 };
 
 struct device_gather {
@@ -96,9 +96,9 @@ struct device_ops {
     /* Queues a copy in the direction of `queue`, MOVER_H2D or MOVER_D2H. */
     mover_ticket (*copy)(struct device *device, enum mover_queue queue, uint64_t device_address,
                          uint64_t host_address, uint64_t bytes, const struct mover_after *after);
-    /* Puts this rank's shards into their places in the whole tensors, and then lets every rank have
-     * all of them. Each shard on the host is a copy in the H2D queue; the rest is in the network's.
-     * Takes the shards before it returns. */
+    /* Queues, in the network's queue: puts this rank's shards that are on the device into their
+     * places in the whole tensors, and then lets every rank have all shards. Takes the description
+     * of the shards before it returns. */
     mover_ticket (*gather)(struct device *device, const struct device_gather *gather,
                            const struct mover_after *after);
     /* Queues a move within the arena, in the compute queue. The ranges may overlap. */

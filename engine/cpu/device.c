@@ -205,34 +205,17 @@ static mover_ticket cpu_copy(struct device *device, enum mover_queue queue, uint
     return queues_put(cpu->queues, queue, &copy, sizeof copy, after);
 }
 
-/* Queues the copy of this rank's shard to its place in the whole tensor. */
-static mover_ticket fetch_shard(struct cpu_device *cpu, const struct device_shard *shard,
-                                uint32_t element_bytes, const struct mover_after *after)
-{
-    struct shard own = shard_of(shard->elements, cpu->ranks->count, cpu->ranks->rank);
-    uint64_t to = shard->whole_address + own.first * element_bytes;
-    if (shard->on_device || !own.count)
-        return 0;
-    return cpu_copy(&cpu->device, MOVER_H2D, to, shard->shard_address, own.count * element_bytes,
-                    after);
-}
-
 static mover_ticket cpu_gather(struct device *device, const struct device_gather *shards,
                                const struct mover_after *after)
 {
     struct cpu_device *cpu = cpu_of(device);
     size_t bytes = sizeof(struct exchange) + shards->count * sizeof *shards->shards;
     g_autofree struct exchange *gather = g_malloc(bytes);
-    struct mover_after placed = *after;
     *gather = (struct exchange){.turn = ranks_issue(cpu->ranks),
                                 .count = shards->count,
                                 .element_bytes = shards->element_bytes};
     memcpy(gather->shards, shards->shards, shards->count * sizeof *shards->shards);
-    for (uint32_t i = 0; i < shards->count; i++) {
-        mover_ticket ticket = fetch_shard(cpu, &shards->shards[i], shards->element_bytes, after);
-        placed.queue[MOVER_H2D] = MAX(placed.queue[MOVER_H2D], ticket);
-    }
-    return queues_put(cpu->queues, MOVER_NETWORK, gather, (uint32_t)bytes, &placed);
+    return queues_put(cpu->queues, MOVER_NETWORK, gather, (uint32_t)bytes, after);
 }
 
 /* Returns the operation with a turn for its collectives. */

@@ -284,18 +284,6 @@ static mover_ticket cuda_reduce(struct device *device, const struct operation *o
     return cuda_streams_end(cuda->streams, MOVER_NETWORK);
 }
 
-/* Queues the copy of this rank's shard on the host to its place in the whole tensor. */
-static mover_ticket fetch_shard(struct cuda_device *cuda, const struct device_shard *shard,
-                                uint32_t element_bytes, const struct mover_after *after)
-{
-    struct shard own = shard_of(shard->elements, cuda->ranks->count, cuda->ranks->rank);
-    uint64_t to = shard->whole_address + own.first * element_bytes;
-    if (shard->on_device || !own.count)
-        return 0;
-    return cuda_copy(&cuda->device, MOVER_H2D, to, shard->shard_address, own.count * element_bytes,
-                     after);
-}
-
 /* Copies a shard that is on the device to its place, in the network's stream. */
 static void place_shard(struct cuda_device *cuda, const struct device_shard *shard,
                         uint32_t element_bytes)
@@ -313,18 +301,14 @@ static mover_ticket cuda_gather(struct device *device, const struct device_gathe
 {
     struct cuda_device *cuda = cuda_of(device);
     g_autofree struct shard_whole *wholes = g_new(struct shard_whole, gather->count);
-    struct mover_after placed = *after;
     before_loading(cuda, (struct kernel_key){.kind = MODEL_KINDS + 1}); /* no operator */
+    cuda_streams_begin(cuda->streams, MOVER_NETWORK, after);
     for (uint32_t i = 0; i < gather->count; i++) {
         const struct device_shard *shard = &gather->shards[i];
-        mover_ticket ticket = fetch_shard(cuda, shard, gather->element_bytes, after);
-        placed.queue[MOVER_H2D] = MAX(placed.queue[MOVER_H2D], ticket);
         wholes[i] = (struct shard_whole){shard->elements,
                                          cuda->memory.arena + shard->whole_address};
+        place_shard(cuda, shard, gather->element_bytes);
     }
-    cuda_streams_begin(cuda->streams, MOVER_NETWORK, &placed);
-    for (uint32_t i = 0; i < gather->count; i++)
-        place_shard(cuda, &gather->shards[i], gather->element_bytes);
     shards_gather(cuda->on_network, wholes, gather->count, gather->element_bytes);
     return cuda_streams_end(cuda->streams, MOVER_NETWORK);
 }
