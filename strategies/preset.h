@@ -50,6 +50,9 @@ struct script_rule {
     bool blocks_in;  /* the operator after its fetch was issued waits for the copy */
 };
 
+/* The rule of chunks that stay. */
+struct script_rule script_rule_retained(const struct strategy_context *context, chunk_id chunk);
+
 struct script {
     const struct script_rule *rules; /* [chunk_count] */
     uint32_t look_ahead; /* moments that chunks which are not early are fetched ahead, within an

@@ -4,6 +4,13 @@
 
 /* ---- by rules: when each chunk is on the device ---- */
 
+struct script_rule script_rule_retained(const struct strategy_context *context, chunk_id chunk)
+{
+    (void)context;
+    (void)chunk;
+    return (struct script_rule){.retained = true};
+}
+
 /* A residency interval: a chunk's time on the device, at the moments [enter, last_use]. Moments are
  * counted from the start of an iteration. Those below 0 are in the iteration before, those from
  * moment_count on in the next one. */

@@ -3,32 +3,25 @@
 /* What other systems do with several ranks and everything on the device. They differ in the trace
  * that they are for (model_derive_stage), and in how long gathered parameters stay. */
 
-static struct script_rule rule(const struct strategy_context *context, chunk_id chunk)
-{
-    (void)context;
-    (void)chunk;
-    return (struct script_rule){.retained = true};
-}
-
 const struct strategy_ops strategy_ddp = {
     .name = "ddp",
     .summary = "several ranks: each holds everything, gradients reduced to all in buckets",
     .stage = STRATEGY_STAGE_0,
-    .rule = rule,
+    .rule = script_rule_retained,
 };
 
 const struct strategy_ops strategy_zero1 = {
     .name = "zero1",
     .summary = "several ranks: optimizer states shared",
     .stage = STRATEGY_STAGE_1,
-    .rule = rule,
+    .rule = script_rule_retained,
 };
 
 const struct strategy_ops strategy_zero2 = {
     .name = "zero2",
     .summary = "several ranks: optimizer states and gradients shared",
     .stage = STRATEGY_STAGE_2,
-    .rule = rule,
+    .rule = script_rule_retained,
 };
 
 /* Whole parameters are gathered for a visit, one layer ahead, and released after it. */
@@ -36,7 +29,7 @@ const struct strategy_ops strategy_zero3 = {
     .name = "zero3",
     .summary = "several ranks: all shared, parameters gathered layer by layer (FSDP, too)",
     .stage = STRATEGY_STAGE_3,
-    .rule = rule,
+    .rule = script_rule_retained,
     .look_ahead = updates_layer_ahead,
 };
 
@@ -45,6 +38,6 @@ const struct strategy_ops strategy_fsdp_no_reshard = {
     .summary = "zero3, but gathered parameters stay until they are updated",
     .stage = STRATEGY_STAGE_3,
     .keeps_gathered = true,
-    .rule = rule,
+    .rule = script_rule_retained,
     .look_ahead = updates_layer_ahead,
 };
