@@ -1,8 +1,8 @@
 #include "planner/proof/prices.h"
 
 #include "planner/proof/bound.h"
+#include "planner/proof/simplex.h"
 
-#include <glpk.h>
 #include <math.h>
 #include <string.h>
 
@@ -385,12 +385,10 @@ static void begin(struct time_master *m, struct certificate_window *prices)
 /* Solves the program. Returns false if there is no solution. */
 static bool solve(struct time_master *m, int idle)
 {
-    glp_smcp simplex;
     glp_iptcp interior;
-    glp_init_smcp(&simplex);
     glp_init_iptcp(&interior);
-    simplex.msg_lev = interior.msg_lev = GLP_MSG_OFF;
-    if (glp_simplex(m->lp, &simplex) != 0 || glp_get_status(m->lp) != GLP_OPT)
+    interior.msg_lev = GLP_MSG_OFF;
+    if (!simplex_solve(m->lp, SIMPLEX_WARM))
         return false;
     m->is_central = idle >= IDLE_STEPS && m->model->block_count <= FEW_BLOCKS &&
                     glp_interior(m->lp, &interior) == 0 && glp_ipt_status(m->lp) == GLP_OPT;

@@ -1,8 +1,8 @@
 #include "planner/proof/prices.h"
 
 #include "planner/proof/bound.h"
+#include "planner/proof/simplex.h"
 
-#include <glpk.h>
 #include <math.h>
 #include <string.h>
 
@@ -264,7 +264,6 @@ static void read_shares(struct traffic_program *p)
 /* Returns the least traffic in units, or NaN if there is no solution. */
 static double solve(struct traffic_program *p)
 {
-    glp_smcp options;
     double least = NAN;
     p->lp = glp_create_prob();
     memset(p->retained, 0, p->reuses->count * sizeof *p->retained);
@@ -273,12 +272,7 @@ static double solve(struct traffic_program *p)
     for (uint32_t i = 0; i < p->reuses->chunk_count; i++)
         if (p->identical[p->chunks[i]])
             add_chunk(p, p->chunks[i]);
-    glp_init_smcp(&options);
-    options.msg_lev = GLP_MSG_OFF;
-    options.presolve = GLP_ON;
-    options.meth = GLP_DUALP;
-    glp_simplex(p->lp, &options);
-    if (glp_get_status(p->lp) == GLP_OPT) {
+    if (simplex_solve(p->lp, SIMPLEX_COLD)) {
         least = glp_get_obj_val(p->lp);
         read_shares(p);
         for (uint32_t i = 0; i < known_moments(p); i++)

@@ -1,0 +1,19 @@
+/* Solves linear programs with GLPK's simplex method, which ends even where it goes in circles. */
+#ifndef PSTAR_PLANNER_PROOF_SIMPLEX_H
+#define PSTAR_PLANNER_PROOF_SIMPLEX_H
+
+#include <stdbool.h>
+
+#include <glpk.h>
+
+enum simplex_start {
+    SIMPLEX_WARM, /* the primal method, from the basis that the program has */
+    SIMPLEX_COLD, /* the dual method, after GLPK has made the program smaller */
+};
+
+/* Solves the program. Returns whether it has an optimal solution, which `lp` then holds. Prints
+ * nothing. A degenerate program may lead the method in a circle; after more steps than any program
+ * needed that came to its end, it begins once more from the basis of all rows. */
+bool simplex_solve(glp_prob *lp, enum simplex_start start);
+
+#endif
