@@ -206,12 +206,14 @@ static json_t *alternative_json(const struct certificate_alternative *a)
     g_autofree char *offload = run_layers_format(choices->offload, choices->layer_count);
     bool found = a->achieved > 0;
     return json_pack(
-        "{s:s,s:s,s:b,s:b,s:I,s:I,s:s,s:I,s:I,s:o,s:o}", "recompute", recompute, "offload", offload,
-        "host_embedding", choices->host_embedding, "backward_twice", choices->second_backward,
-        "batch", (json_int_t)choices->batch, "micro_batches", (json_int_t)choices->micro_batches,
-        "outcome", certificate_outcome_name(a->outcome), "host_price", (json_int_t)a->host_price,
-        "lower_bound_ns", (json_int_t)a->bound, "achieved_ns", number_if(found, a->achieved),
-        "achieved_bytes", number_if(found, a->achieved_traffic));
+        "{s:s,s:s,s:b,s:b,s:I,s:I,s:s,s:I,s:I,s:o,s:o,s:o*}", "recompute", recompute, "offload",
+        offload, "host_embedding", choices->host_embedding, "backward_twice",
+        choices->second_backward, "batch", (json_int_t)choices->batch, "micro_batches",
+        (json_int_t)choices->micro_batches, "outcome", certificate_outcome_name(a->outcome),
+        "host_price", (json_int_t)a->host_price, "lower_bound_ns", (json_int_t)a->bound,
+        "achieved_ns", number_if(found, a->achieved), "achieved_bytes",
+        number_if(found, a->achieved_traffic), "stage",
+        choices->stage ? json_integer(choices->stage) : NULL);
 }
 
 static json_t *alternatives_json(const struct certificate *certificate)
@@ -429,6 +431,17 @@ static void read_layers(struct certificate_reader *reader, const json_t *entry, 
         fault(reader, "an alternative names layers that the plan's model does not have");
 }
 
+/* Reads the stage of several ranks; files of earlier versions have only that of all variants. */
+static uint8_t read_stage(struct certificate_reader *reader, const json_t *entry, uint32_t of_all)
+{
+    uint32_t stage = read_count(reader, entry, "stage");
+    if (!stage)
+        return (uint8_t)of_all;
+    if (!of_all || stage < 2 || stage > 3)
+        fault(reader, "an alternative has an invalid stage");
+    return (uint8_t)stage;
+}
+
 static struct run_choices *read_choices(struct certificate_reader *reader, const json_t *entry,
                                         uint32_t layer_count)
 {
@@ -471,6 +484,8 @@ static void read_alternatives(struct certificate_reader *reader, const json_t *r
     for (size_t i = 0; i < json_array_size(array) && !reader->reason; i++) {
         certificate->alternatives[i] = read_alternative(reader, json_array_get(array, i),
                                                         layer_count);
+        certificate->alternatives[i].choices->stage = read_stage(reader, json_array_get(array, i),
+                                                                 certificate->stage);
         certificate->alternative_count++;
     }
 }

@@ -285,6 +285,23 @@ static bool read_update_after(struct plan_reader *reader, const json_t *array,
     return true;
 }
 
+/* A plan of several ranks may lack their stage, which its layout also tells. */
+static bool read_stage(struct plan_reader *reader, const json_t *value, struct plan *plan)
+{
+    uint64_t stage = 0;
+    if (value && (!read_number(reader, value, "choices.stage", 3, &stage) || stage < 2))
+        return refuse(reader, "choices.stage", "must be 2 or 3");
+    plan->choices->stage = (uint8_t)stage;
+    return true;
+}
+
+static bool complete_stage(struct plan *plan)
+{
+    if (plan->choices && plan->ranks > 1 && !plan->choices->stage)
+        plan->choices->stage = plan->layout->places[TRACE_GATHERED] ? 3 : 2;
+    return true;
+}
+
 /* A plan may lack choices. */
 static bool read_choices(struct plan_reader *reader, const json_t *root, struct plan *plan)
 {
@@ -308,7 +325,8 @@ static bool read_choices(struct plan_reader *reader, const json_t *root, struct 
         (json_array_size(offload) != plan->choices->layer_count ||
          !read_flags(reader, offload, plan->choices->layer_count, plan->choices->offload)))
         return refuse(reader, "choices.offload", "must have one entry per layer");
-    return read_flags(reader, recompute, plan->choices->layer_count, plan->choices->recompute) &&
+    return read_stage(reader, json_object_get(object, "stage"), plan) &&
+           read_flags(reader, recompute, plan->choices->layer_count, plan->choices->recompute) &&
            read_flags(reader, host_update, plan->choices->tensor_count,
                       plan->choices->host_update) &&
            read_update_after(reader, json_object_get(object, "update_after"), plan->choices);
@@ -377,7 +395,7 @@ static bool read_plan(struct plan_reader *reader, const json_t *root, struct pla
     if (format != PLAN_FORMAT)
         return refuse(reader, "pstar_plan", "this program cannot read plans of this version");
     return has_known_keys(reader, (json_t *)root) && read_head(reader, root, plan) &&
-           read_layout(reader, root, &plan->layout) &&
+           read_layout(reader, root, &plan->layout) && complete_stage(plan) &&
            read_numbers(reader, root, "host_address", plan->layout->chunk_count,
                         &plan->host_address) &&
            read_numbers(reader, root, "initial_address", plan->layout->chunk_count,
@@ -533,13 +551,13 @@ static json_t *choices_json(const struct run_choices *choices)
 {
     if (!choices)
         return json_null();
-    return json_pack("{s:o,s:o,s:b,s:o,s:b,s:b,s:o*}", "recompute",
-                     flags(choices->recompute, choices->layer_count), "offload",
-                     flags(choices->offload, choices->layer_count), "host_embedding",
-                     choices->host_embedding, "host_update",
-                     flags(choices->host_update, choices->tensor_count), "split_master",
-                     choices->split_masters, "backward_twice", choices->second_backward,
-                     "update_after", update_after_json(choices));
+    return json_pack(
+        "{s:o,s:o,s:b,s:o,s:b,s:b,s:o*,s:o*}", "recompute",
+        flags(choices->recompute, choices->layer_count), "offload",
+        flags(choices->offload, choices->layer_count), "host_embedding", choices->host_embedding,
+        "host_update", flags(choices->host_update, choices->tensor_count), "split_master",
+        choices->split_masters, "backward_twice", choices->second_backward, "update_after",
+        update_after_json(choices), "stage", choices->stage ? json_integer(choices->stage) : NULL);
 }
 
 static json_t *plan_json(const struct plan *plan)

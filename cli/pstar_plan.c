@@ -109,6 +109,13 @@ static bool answer(const struct plan_arguments *a, const struct search_inputs *i
     return ok || (stopped && failure_mark(error, FAILURE_RUNNING));
 }
 
+/* Returns whether the plan chooses what its ranks share: only if it is known what that costs. */
+static bool chooses_stage(const struct plan_arguments *a, const struct search_inputs *in)
+{
+    return !a->stage && in->trace->ranks > 1 && in->platform &&
+           platform_knows_exchanges(in->platform);
+}
+
 static bool plan(const struct plan_arguments *a, const struct console *console,
                  const struct search_inputs *in, const struct search_options *options,
                  GError **error)
@@ -116,7 +123,8 @@ static bool plan(const struct plan_arguments *a, const struct console *console,
     struct plan_paths paths = paths_of(a, a->output);
     if (!options_parse_top(a->top, 0, &paths.top, error))
         return false;
-    unsigned scope = (a->recompute == AS_TRACED ? 0 : RUN_RECOMPUTE) |
+    unsigned scope = (chooses_stage(a, in) ? RUN_STAGE : 0) |
+                     (a->recompute == AS_TRACED ? 0 : RUN_RECOMPUTE) |
                      (a->offload == AS_TRACED ? 0 : RUN_OFFLOAD) |
                      (a->embedding == AS_TRACED ? 0 : RUN_EMBEDDING) |
                      (a->bytes_per_parameter == AS_TRACED ? 0 : RUN_MASTERS) |
@@ -286,7 +294,11 @@ int main(int argc, char **argv)
          .help = "default: 8 GB/s each way, 16 GB/s of device memory"},
         {.shared = OPTION_GPUS, .count32 = &a.gpus, .least = 1, .most = 1 << 20},
         {.shared = OPTION_NODES, .count32 = &a.nodes, .least = 1, .most = 1 << 20},
-        {.shared = OPTION_STAGE, .count32 = &a.stage, .least = 2, .most = 3},
+        {.shared = OPTION_STAGE,
+         .count32 = &a.stage,
+         .help = "default: the faster, if the platform says how ranks exchange; else 3",
+         .least = 2,
+         .most = 3},
         {.shared = OPTION_CHUNK_SIZE,
          .text = &a.chunk_size,
          .help = "several are tried, as in pstar-sim; default: sizes of the model's tensors",

@@ -103,7 +103,6 @@ static struct recognised *try(const struct trace *trace, const struct run_choice
         .precision = !g_strcmp0(trace->precision, "bf16") ? MODEL_BF16 : MODEL_FP32,
         .ranks = trace->ranks,
         .state_block = trace->state_block,
-        .shared_parameters = trace->shared_parameters,
         .narrow_gradients = trace->ranks > 1 && !trace->list_element_bytes[TRACE_GRAD],
         .unfused = unfused};
     struct model_config *config = config_of(trace, choices->layer_count, unfused, drops_scores);
@@ -238,6 +237,7 @@ static bool is_possible(const struct recognised *recognised, const struct run_ch
     model_choose_backward(&masters, traced, choices->second_backward);
     return choices->layer_count == recognised->config->layers &&
            choices->split_masters == masters.split_masters && choices->batch > 0 &&
+           !choices->stage == !traced->stage &&
            (uint64_t)choices->batch * choices->micro_batches ==
                (uint64_t)traced->batch * traced->micro_batches;
 }
@@ -366,7 +366,7 @@ struct trace *model_derive_ranks(const struct recognised *recognised, const stru
     job.choices.micro_batches = model_rank_micro_batches(&job) * ranks;
     job.ranks = ranks;
     job.state_block = ranks > 1 ? 0 : job.state_block;
-    job.shared_parameters = shared && ranks > 1;
+    job.choices.stage = ranks > 1 ? shared ? 3 : 2 : 0;
     return model_derive_job(recognised, trace, &job, platform, error);
 }
 

@@ -176,7 +176,8 @@ static bool is_over_param(const struct model_job *job)
     struct model_job alone = *job;
     alone.choices.micro_batches = model_rank_micro_batches(job);
     alone.ranks = 1;
-    alone.shared_parameters = alone.narrow_gradients = false;
+    alone.choices.stage = 0;
+    alone.narrow_gradients = false;
     return model_gradient_layout(&alone) == MODEL_GRADIENT_OVER_PARAM;
 }
 
@@ -191,7 +192,8 @@ static struct trace *derive_whole(const struct recognised *recognised, const str
     job.choices.micro_batches = model_rank_micro_batches(&job);
     job.ranks = 1;
     job.state_block = 0; /* ranks have shards instead */
-    job.shared_parameters = job.narrow_gradients = false;
+    job.choices.stage = 0;
+    job.narrow_gradients = false;
     if (model_gradient_layout(&job) == MODEL_GRADIENT_BUFFER) {
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
                     "stage %u keeps gradients, and a run with 12 bytes per parameter keeps none",
@@ -220,7 +222,7 @@ struct trace *model_derive_stage(const struct recognised *recognised, const stru
     job.choices.micro_batches = model_rank_micro_batches(&job) * ranks;
     job.ranks = ranks;
     job.state_block = 0;
-    job.shared_parameters = stage == 3;
+    job.choices.stage = stage == 3 ? 3 : 2;
     job.narrow_gradients = stage == 3 && over_param;
     struct trace *of_shards = model_derive_job(recognised, trace, &job, platform, error);
     if (!of_shards || stage == 3 || (stage == 2 && !over_param))

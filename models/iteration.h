@@ -15,23 +15,23 @@ enum model_precision { MODEL_FP32, MODEL_BF16 };
 
 struct model_job {
     struct run_choices choices; /* batch, micro_batches >= 1; arrays that are NULL stand for zeros,
-                                   and the numbers of layers and tensors are the model's */
+                                   and the numbers of layers and tensors are the model's; of
+                                   several ranks, a stage of 0 stands for 2 */
     uint32_t sequence;          /* tokens a sequence, at most the model's positions */
     enum model_precision precision;
-    uint32_t ranks;       /* that share the micro-batches, which must be a multiple of them; rank r
-                             computes micro-batches r, r + ranks, ... 0 stands for 1 */
-    uint64_t state_block; /* elements: the states of tensors of more than TRACE_UNCUT_BLOCKS
-                             blocks are cut into blocks, each of which has an update; 0: none
-                             are. With several ranks, 0 */
-    bool shared_parameters; /* several ranks: each holds a shard of the parameters, too */
-    bool narrow_gradients;  /* ranks that share parameters, with one micro-batch each in bf16: as in
-                               other systems, gradients cross the network in bf16 and lie over the
-                               parameters' shards; only for synthesis, because one rank would round
-                               otherwise */
-    bool unfused;           /* like a framework that fuses nothing: attention's scores lie in
-                             memory, every pair of tokens is computed, the loss is computed in
-                             fp32 copies of the logits, and a recomputed layer runs whole; only
-                             for synthesis, the engine always fuses */
+    uint32_t ranks;        /* that share the micro-batches, which must be a multiple of them; rank r
+                              computes micro-batches r, r + ranks, ... 0 stands for 1 */
+    uint64_t state_block;  /* elements: the states of tensors of more than TRACE_UNCUT_BLOCKS
+                              blocks are cut into blocks, each of which has an update; 0: none
+                              are. With several ranks, 0 */
+    bool narrow_gradients; /* ranks that share parameters, with one micro-batch each in bf16: as in
+                              other systems, gradients cross the network in bf16 and lie over the
+                              parameters' shards; only for synthesis, because one rank would round
+                              otherwise */
+    bool unfused;          /* like a framework that fuses nothing: attention's scores lie in
+                            memory, every pair of tokens is computed, the loss is computed in
+                            fp32 copies of the logits, and a recomputed layer runs whole; only
+                            for synthesis, the engine always fuses */
 };
 
 /* The kinds of operators, with their tensors `t` and their buffers `in` and `out`, in this order.
@@ -151,7 +151,7 @@ static inline uint32_t model_ranks(const struct model_job *job)
 /* Returns whether each rank holds only a shard of the parameters. */
 static inline bool model_shares_parameters(const struct model_job *job)
 {
-    return job->ranks > 1 && job->shared_parameters;
+    return job->ranks > 1 && job->choices.stage == 3;
 }
 
 static inline uint32_t model_rank_micro_batches(const struct model_job *job)

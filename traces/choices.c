@@ -63,6 +63,8 @@ unsigned run_choices_differ(const struct run_choices *a, const struct run_choice
         differ |= RUN_MASTERS;
     if (a->batch != b->batch || a->micro_batches != b->micro_batches)
         differ |= RUN_MICRO_BATCHES;
+    if (a->stage != b->stage)
+        differ |= RUN_STAGE;
     if (a->tensor_count &&
         (memcmp(a->host_update, b->host_update, a->tensor_count) != 0 ||
          memcmp(a->update_after, b->update_after, a->tensor_count * sizeof *a->update_after) != 0))
@@ -163,6 +165,8 @@ struct run_choices *run_choices_of(const struct trace *trace)
     choices->split_masters = trace->list_element_bytes[TRACE_MASTER] == 2;
     choices->batch = trace->batch;
     choices->micro_batches = trace->micro_batches;
+    if (trace->ranks > 1)
+        choices->stage = trace->shared_parameters ? 3 : 2;
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
         bool on_host = op->place == TRACE_ON_HOST;
@@ -211,6 +215,11 @@ char *run_choices_describe(const struct run_choices *choices)
         g_string_append(text, "; splits masters");
     if (choices->second_backward)
         g_string_append(text, "; runs backward twice");
+    if (choices->stage)
+        g_string_append_printf(text, "; shares %s among ranks (stage %u)",
+                               choices->stage == 3 ? "parameters, gradients and optimizer states"
+                                                   : "gradients and optimizer states",
+                               choices->stage);
     return g_string_free(text, FALSE);
 }
 

@@ -2,9 +2,8 @@
  * training computes. Plans, derived traces, the planner's search and training runs all use this
  * struct.
  *
- * A new choice, such as data-parallel ranks or pipeline stages, is a field here, a bit of enum
- * run_choice, a line in run_choices_differ and in run_choices_describe, and a key in the plan's
- * file. */
+ * A new choice, such as pipeline stages, is a field here, a bit of enum run_choice, a line in
+ * run_choices_differ and in run_choices_describe, and a key in the plan's file. */
 #ifndef PSTAR_TRACES_CHOICES_H
 #define PSTAR_TRACES_CHOICES_H
 
@@ -30,6 +29,7 @@ struct run_choices {
                                       updates: what clipping takes with 12 bytes a parameter */
     uint32_t batch, micro_batches; /* sequences a micro-batch, micro-batches a step; the only choice
                                       that changes results, in their rounding */
+    uint8_t stage; /* of several ranks: 3 if they share parameters, too, else 2; 0 with one rank */
 };
 
 /* Names a choice in a set of choices. */
@@ -40,7 +40,8 @@ enum run_choice {
     RUN_MASTERS = 1 << 3, /* split_masters and second_backward */
     RUN_MICRO_BATCHES = 1 << 4,
     RUN_UPDATES = 1 << 5, /* host_update and update_after */
-    RUN_EVERY_CHOICE = (1 << 6) - 1
+    RUN_STAGE = 1 << 6,
+    RUN_EVERY_CHOICE = (1 << 7) - 1
 };
 
 /* Returns choices that are all 0, with no update within backward. The caller frees them with
@@ -52,8 +53,8 @@ struct run_choices *run_choices_new(uint32_t layer_count, uint32_t tensor_count)
  * update is where its operator is, and follows the operator before it, which is named by the first
  * tensor that it accesses; updates that consume gradients in buffers are no choice. An operator of
  * the forward phase on the host is the embedding. Masters of 2 bytes are split. An operator named
- * "backward again ..." belongs to a second backward. The caller frees the result with
- * run_choices_free. */
+ * "backward again ..." belongs to a second backward. Ranks that share parameters are in stage 3.
+ * The caller frees the result with run_choices_free. */
 struct run_choices *run_choices_of(const struct trace *trace);
 
 /* Returns whether gradients lie in buffers, as with split masters and one micro-batch: each update

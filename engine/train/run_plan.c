@@ -30,6 +30,8 @@ static struct run_choices *choices_of_options(const struct run_options *options,
     uint32_t tensors = model_tensor_count(config);
     struct run_choices *choices = run_choices_new(config->layers, tensors);
     choices->host_embedding = options->host_embedding;
+    if (options->ranks && options->ranks->count > 1)
+        choices->stage = options->stage == 3 ? 3 : 2;
     memset(choices->host_update, options->host_update, tensors);
     if (parse_layers("--recompute", options->recompute, choices->recompute, config->layers,
                      error) &&
@@ -71,6 +73,11 @@ static bool check_options(const struct run_options *options, const struct run_ch
         return contradicts(error, "--offload-activations", options->plan, "offloads other layers");
     if (options->host_embedding && !plan_weighs_choices(of_plan) && !plan->host_embedding)
         return contradicts(error, "--host-embedding", options->plan, "embeds on the device");
+    if (options->stage && plan->stage && !plan_weighs_choices(of_plan) &&
+        options->stage != plan->stage)
+        return contradicts(error, "--stage", options->plan,
+                           plan->stage == 3 ? "is for ranks that share parameters, too (stage 3)"
+                                            : "is for ranks with whole parameters (stage 2)");
     if (options->host_update &&
         memcmp(given->host_update, plan->host_update, plan->tensor_count) != 0)
         return contradicts(error, "--host-update", options->plan, "updates tensors on the device");
@@ -95,6 +102,8 @@ static struct run_choices *choose_run(const struct run_options *options,
     memcpy(choices->update_after, of_plan->update_after,
            choices->tensor_count * sizeof *choices->update_after);
     choices->host_embedding = of_plan->host_embedding;
+    if (choices->stage && of_plan->stage)
+        choices->stage = of_plan->stage;
     if (!agree)
         g_clear_pointer(&choices, run_choices_free);
     return choices;
@@ -170,8 +179,7 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
                                                     MIN(run->config->positions, DEFAULT_SEQUENCE)),
                             .precision = options->precision,
                             .ranks = options->ranks ? options->ranks->count : 1,
-                            .state_block = state_block,
-                            .shared_parameters = options->stage == 3};
+                            .state_block = state_block};
     if (choose_masters(options, plan, &job, error))
         run->iteration = model_iteration_new(run->config, &job, error);
     run_choices_free(choices);

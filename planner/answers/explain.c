@@ -19,6 +19,11 @@ static void print_purpose(const struct plan *plan, FILE *out)
                     plan->sequence, plan->micro_batches, plan->micro_batches == 1 ? "" : "es");
     text_print_line(out, "  %-28s %s%s%s", "made by", plan->made_by,
                     plan->policy ? ", eviction by " : "", plan->policy ? plan->policy : "");
+    if (plan->choices && plan->choices->stage)
+        text_print_line(out, "  %-28s %u, stage %u: they share %s", "ranks", plan->ranks,
+                        plan->choices->stage,
+                        plan->choices->stage == 3 ? "parameters, gradients and optimizer states"
+                                                  : "gradients and optimizer states");
     text_print_line(out, "  %-28s %.16s...", "digest of the run", plan->digest);
     print_size(out, "device budget", plan->device_budget);
     print_size(out, "device arena", plan->arena_bytes);
@@ -105,6 +110,13 @@ static void print_figures(const struct plan_figures *f, FILE *out)
             f->h2d_copies);
     fprintf(out, "  %-28s %s in %" G_GUINT64_FORMAT " copies\n", "device to host", d2h,
             f->d2h_copies);
+    if (f->sent_bytes || f->received_bytes) {
+        g_autofree char *sent = size_format(f->sent_bytes);
+        g_autofree char *received = size_format(f->received_bytes);
+        fprintf(out, "  %-28s %s, %" G_GUINT64_FORMAT " chunks gathered\n", "sent to other ranks",
+                sent, f->gathers);
+        fprintf(out, "  %-28s %s\n", "received from them", received);
+    }
     fprintf(out, "  %-28s %" G_GUINT64_FORMAT "\n", "evictions", f->evictions);
     fprintf(out, "  %-28s %s in %" G_GUINT64_FORMAT " moves\n", "within the device", moved,
             f->moves);
@@ -209,7 +221,8 @@ static void print_alternative(const struct certificate_alternative *a, FILE *out
     const struct run_choices *c = a->choices;
     g_autofree char *recompute = run_layers_format(c->recompute, c->layer_count);
     g_autofree char *offload = run_layers_format(c->offload, c->layer_count);
-    fprintf(out, "    %-16s %-9s %-6s %-5s %3u x %-3u at least %.4f s", recompute, offload,
+    g_autofree char *stage = c->stage ? g_strdup_printf("stage %u ", c->stage) : g_strdup("");
+    fprintf(out, "    %s%-16s %-9s %-6s %-5s %3u x %-3u at least %.4f s", stage, recompute, offload,
             c->host_embedding ? "host" : "device", c->second_backward ? "twice" : "once",
             c->micro_batches, c->batch, (double)a->bound * 1e-9);
     if (a->achieved) {
@@ -227,10 +240,10 @@ static void print_alternative(const struct certificate_alternative *a, FILE *out
 static void print_alternatives(const struct certificate *certificate, FILE *out)
 {
     if (certificate->alternative_count)
-        fputs("  other variants with any chunks: recomputed layers, offloaded layers, the "
-              "embedding's "
-              "place, backward, micro-batches x sequences\n",
-              out);
+        fprintf(out,
+                "  other variants with any chunks: %srecomputed layers, offloaded layers, the "
+                "embedding's place, backward, micro-batches x sequences\n",
+                certificate->stage ? "stage, " : "");
     for (uint32_t i = 0; i < certificate->alternative_count; i++)
         print_alternative(&certificate->alternatives[i], out);
 }
@@ -309,9 +322,13 @@ static void print_run_choices(const struct plan *plan, FILE *out)
                                                 plan->choices->layer_count);
     g_autofree char *offloaded = run_layers_format(plan->choices->offload,
                                                    plan->choices->layer_count);
+    g_autofree char *stage = plan->choices->stage
+                                 ? g_strdup_printf("; %u ranks in stage %u", plan->ranks,
+                                                   plan->choices->stage)
+                                 : g_strdup("");
     fprintf(out,
-            "  recomputed layers: %s; layers that may offload: %s; a step is %u x %u sequences\n",
-            layers, offloaded, plan->micro_batches, plan->batch);
+            "  recomputed layers: %s; layers that may offload: %s; a step is %u x %u sequences%s\n",
+            layers, offloaded, plan->micro_batches, plan->batch, stage);
 }
 
 void explain_result(const struct search_result *result, FILE *out)

@@ -31,6 +31,10 @@ static void consider(struct least *least, struct run_choices *run)
         least->choices = g_strdup_printf("recomputed layers: %s, offloaded layers: %s%s", recompute,
                                          offload,
                                          run->second_backward ? ", 12 bytes a parameter" : "");
+        if (run->stage != least->traced->stage) {
+            g_autofree char *rest = g_steal_pointer(&least->choices);
+            least->choices = g_strdup_printf("%s, stage %u", rest, run->stage);
+        }
         if (run->batch != least->traced->batch) {
             g_autofree char *rest = g_steal_pointer(&least->choices);
             least->choices = g_strdup_printf("%s, micro-batches of %u", rest, run->batch);
@@ -40,9 +44,18 @@ static void consider(struct least *least, struct run_choices *run)
     run_choices_free(run);
 }
 
-static struct run_choices *lean(const struct least *least, bool offload, bool twice)
+/* Returns the traced choices, or those of ranks that share parameters, too. */
+static struct run_choices *begin_lean(const struct least *least, unsigned scope)
 {
     struct run_choices *run = run_choices_copy(least->traced);
+    if (scope & RUN_STAGE && run->stage)
+        run->stage = 3;
+    return run;
+}
+
+static struct run_choices *lean(const struct least *least, unsigned scope, bool offload, bool twice)
+{
+    struct run_choices *run = begin_lean(least, scope);
     memset(run->recompute, 1, run->layer_count);
     if (offload)
         memset(run->offload, 1, run->layer_count);
@@ -55,14 +68,16 @@ static struct run_choices *lean(const struct least *least, bool offload, bool tw
 static void consider_lean(struct least *least, unsigned scope)
 {
     bool twice = least->traced->second_backward;
+    if (scope & RUN_STAGE)
+        consider(least, begin_lean(least, scope));
     for (int offload = 0; offload < (scope & RUN_OFFLOAD ? 2 : 1); offload++) {
-        consider(least, lean(least, offload, twice));
+        consider(least, lean(least, scope, offload, twice));
         if (scope & RUN_MASTERS && !least->recognised->iteration->job.unfused &&
             (twice || !least->traced->split_masters))
-            consider(least, lean(least, offload, true));
+            consider(least, lean(least, scope, offload, true));
     }
     if (scope & RUN_MICRO_BATCHES) {
-        struct run_choices *run = lean(least, scope & RUN_OFFLOAD,
+        struct run_choices *run = lean(least, scope, scope & RUN_OFFLOAD,
                                        twice && least->traced->batch == 1);
         run->micro_batches *= run->batch;
         run->batch = 1;

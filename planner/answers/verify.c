@@ -51,9 +51,13 @@ static bool refuse(const struct certificate_alternative *a, const char *wrong, G
     g_set_error(
         error, PLAN_ERROR, PLAN_ERROR_INVALID,
         "certificate: the alternative that recomputes layers %s, offloads layers %s, embeds "
-        "on the %s and runs backward %s: %s",
+        "on the %s and runs backward %s%s: %s",
         recompute, offload, c->host_embedding ? "host" : "device",
-        c->second_backward ? "twice" : "once", wrong);
+        c->second_backward ? "twice" : "once",
+        c->stage == 3   ? " in stage 3"
+        : c->stage == 2 ? " in stage 2"
+                        : "",
+        wrong);
     return false;
 }
 

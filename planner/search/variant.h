@@ -19,7 +19,7 @@ struct variant_search {
     const struct search_options *options;
     struct recognised *recognised; /* NULL if nothing can be derived */
     uint32_t layers;
-    struct run_choices *traced; /* as the run was recorded */
+    struct run_choices *traced; /* as the run was recorded; in stage 3, if only that fits */
     GPtrArray *variants;        /* struct variant */
     struct variant *best;       /* with the best plan; may be NULL */
     struct variant *first;      /* searched first, and compared with all others */

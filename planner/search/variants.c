@@ -22,11 +22,16 @@ static uint8_t memory_outcome(const struct trace *trace, const struct search_opt
                : CERTIFICATE_SEARCHED;
 }
 
+static bool is_bounded(const struct variant_search *c, const struct variant *variant)
+{
+    return c->options->objective == OBJECTIVE_TIME &&
+           variant->alternative.bound >= variants_nanoseconds(c->best->plan);
+}
+
 static void judge_by_time(struct variant_search *c, struct variant *variant)
 {
     uint8_t *outcome = &variant->alternative.outcome;
-    if (c->options->objective == OBJECTIVE_TIME &&
-        variant->alternative.bound >= variants_nanoseconds(c->best->plan))
+    if (is_bounded(c, variant))
         *outcome = CERTIFICATE_BOUNDED;
     else if (!requirement_is_met(variant->trace, c->options, NULL))
         *outcome = memory_outcome(variant->trace, c->options);
@@ -85,12 +90,13 @@ static uint32_t first_step(const struct variant_search *c)
     return c->options->objective == OBJECTIVE_MEMORY ? c->layers : MAX(1, c->layers / SHARES);
 }
 
-/* Backward runs twice with one micro-batch only. */
+/* Backward runs twice with one micro-batch only. The stage is that of the best plan. */
 static struct run_choices *as_traced(const struct variant_search *c, uint32_t batch)
 {
     struct run_choices *run = run_choices_copy(c->traced);
     variants_set_batch(c, run, batch);
     model_choose_backward(run, c->traced, c->traced->second_backward && batch == c->trace->batch);
+    run->stage = c->best->alternative.choices->stage;
     return run;
 }
 
@@ -214,16 +220,19 @@ static void variants_explore_offload(struct variant_search *c)
 /* An iteration with fewer operators is searched quickly. */
 enum { FEW_OPERATORS = 500 };
 
-#define FIRST_SHARE 0.6 /* of a limited time, for the variant that is searched first */
+/* Shares of a limited time: for the variant that is searched first, and for the other stage. */
+#define FIRST_SHARE 0.6
+#define STAGE_SHARE 0.5
 
-/* Returns the best of the variants with low effort, or NULL if it is not good enough. */
+/* Returns the best of the variants with low effort, or NULL if it is not good enough, or if its
+ * search has begun. */
 static struct variant *find_contender(const struct variant_search *c)
 {
     struct variant *best = NULL;
     for (guint i = 0; i < c->variants->len; i++) {
         struct variant *variant = g_ptr_array_index(c->variants, i);
         double nearly = variants_offload_differs(c, variant) ? NEARLY_OFFLOADED : NEARLY;
-        if (variant != c->first && variant->plan &&
+        if (variant != c->first && variant->plan && !variant->search &&
             objective_of_plan(c->options->objective, variant->plan) <=
                 nearly * objective_of_plan(c->options->objective, c->first->plan) &&
             (!best || variants_prefers(c, variant->plan, best->plan)))
@@ -289,6 +298,81 @@ static void go_on_with_best(struct variant_search *c)
         go_on(c, g_ptr_array_index(c->variants, i));
 }
 
+/* ---- the stage of several ranks ---- */
+
+/* Keeps the better baseline of two stages. */
+static void take_baseline(const struct variant_search *c, struct search_baseline *best,
+                          struct search_baseline *other)
+{
+    const struct plan_figures *a = &best->figures, *b = &other->figures;
+    enum objective objective = c->options->objective;
+    bool better =
+        other->name &&
+        (!best->name ||
+         objective_figure(objective, b->h2d_bytes + b->d2h_bytes, b->iteration_seconds) <
+             objective_figure(objective, a->h2d_bytes + a->d2h_bytes, a->iteration_seconds));
+    const struct search_baseline worse = *best;
+    if (better) {
+        *best = *other;
+        *other = worse;
+    }
+}
+
+/* Begins a search with baselines of its own, so that the result is no worse than they are, whatever
+ * the stage. */
+static void begin_stage(struct variant_search *c, struct variant *variant)
+{
+    const struct search_options options = variants_remaining(c, STAGE_SHARE);
+    variant->search = variants_search_new(variant->trace, c->trace, &options);
+    struct search_result *result = search_begin(variant->search, NULL);
+    if (!result) {
+        g_clear_pointer(&variant->search, search_free);
+        return;
+    }
+    take_baseline(c, &c->full->policy, &result->policy);
+    take_baseline(c, &c->full->strategy, &result->strategy);
+    c->full->layouts_tried += result->layouts_tried;
+    take_result(c, variant, result);
+}
+
+static struct run_choices *in_other_stage(const struct run_choices *choices)
+{
+    struct run_choices *other = run_choices_copy(choices);
+    other->stage = choices->stage == 3 ? 2 : 3;
+    return other;
+}
+
+/* Tries the traced choices in the other stage: a schedule in one says little about the other. */
+static void explore_stage(struct variant_search *c)
+{
+    struct run_choices *other = in_other_stage(c->first->alternative.choices);
+    struct trace *trace = variants_find(c, other) ? NULL : variants_trace(c, other);
+    struct variant *variant = trace ? variants_add(c, other, trace) : NULL;
+    run_choices_free(other);
+    if (!variant || !may_go_on(c))
+        return;
+    if (c->options->objective == OBJECTIVE_MEMORY)
+        judge_by_memory(c, variant);
+    else if (is_bounded(c, variant))
+        variant->alternative.outcome = CERTIFICATE_BOUNDED;
+    else if (!requirement_is_met(trace, c->options, NULL))
+        variant->alternative.outcome = memory_outcome(trace, c->options);
+    else
+        begin_stage(c, variant);
+}
+
+/* Tries the best choices in the other stage, and in that stage all layers recomputed. */
+static void refine_stage(struct variant_search *c)
+{
+    const struct variant *best = c->best;
+    struct run_choices *other = in_other_stage(best->alternative.choices);
+    consider(c, best->first, other);
+    consider(c, c->layers, other);
+    run_choices_free(other);
+    if (c->best != best)
+        refine_layers(c);
+}
+
 /* Searches the variant that the others are compared with. Takes ownership of `trace`. */
 static bool search_first(struct variant_search *c, struct trace *trace, GError **error)
 {
@@ -343,11 +427,26 @@ static bool begin_lean(struct variant_search *c, unsigned scope, GError **error)
             search_lean(c, scope & RUN_OFFLOAD, 1, twice && batch == 1, error));
 }
 
+/* Ranks that share parameters need less memory than others. */
+static bool begin_shared(struct variant_search *c, unsigned scope, GError **error)
+{
+    if (!(scope & RUN_STAGE) || c->traced->stage != 2)
+        return false;
+    struct run_choices *shared = in_other_stage(c->traced);
+    run_choices_free(c->traced);
+    c->traced = shared;
+    struct trace *trace = c->stopped ? NULL : variants_trace(c, shared);
+    if (!trace)
+        return false;
+    g_clear_error(error);
+    return search_first(c, trace, error);
+}
+
 /* Searches the traced variant or, if that does not fit, one that needs less memory. */
 static bool begin(struct variant_search *c, unsigned scope, GError **error)
 {
     return search_first(c, trace_copy(c->trace), error) ||
-           (c->recognised && begin_lean(c, scope, error));
+           (c->recognised && (begin_shared(c, scope, error) || begin_lean(c, scope, error)));
 }
 
 static struct variants_result *finish(struct variant_search *c)
@@ -402,8 +501,13 @@ struct variants_result *variants_search(const struct trace *trace,
     if (scope & RUN_RECOMPUTE && replay_is_timed(trace))
         c.recognised = recognise(trace, NULL);
     if ((!(scope & RUN_MICRO_BATCHES) || can_rebatch(&c, error)) && begin(&c, scope, error)) {
+        bool staged = c.recognised && scope & RUN_STAGE && c.traced->stage;
+        if (staged && !c.stopped)
+            explore_stage(&c);
         if (c.recognised && !c.stopped)
             variants_explore(&c, scope);
+        if (staged && !c.stopped)
+            refine_stage(&c);
         if (c.recognised && scope & RUN_OFFLOAD && !c.stopped)
             variants_explore_offload(&c);
         begin_contender(&c);
@@ -412,7 +516,7 @@ struct variants_result *variants_search(const struct trace *trace,
     }
     g_ptr_array_unref(c.variants);
     recognised_free(c.recognised);
-    run_choices_free(traced);
+    run_choices_free(c.traced);
     return result;
 }
 

@@ -23,11 +23,11 @@ static struct model_iteration *iteration_of(const struct model_config *config,
                                             enum model_precision precision, uint32_t ranks,
                                             uint32_t each, bool shared)
 {
-    const struct model_job job = {.choices = {.batch = 2, .micro_batches = ranks * each},
-                                  .sequence = 16,
-                                  .precision = precision,
-                                  .ranks = ranks,
-                                  .shared_parameters = shared};
+    const struct model_job job = {
+        .choices = {.batch = 2, .micro_batches = ranks * each, .stage = shared ? 3 : 2},
+        .sequence = 16,
+        .precision = precision,
+        .ranks = ranks};
     struct model_iteration *iteration = model_iteration_new(config, &job, NULL);
     g_assert_nonnull(iteration);
     return iteration;

@@ -30,13 +30,14 @@ static struct trace *synthesise(uint32_t ranks, uint32_t micro_batches, bool rec
 {
     uint8_t layers[LAYERS];
     memset(layers, recompute, sizeof layers);
-    const struct model_job job = {
-        .choices = {.batch = 1, .micro_batches = micro_batches * ranks, .recompute = layers},
-        .sequence = 64,
-        .precision = MODEL_BF16,
-        .ranks = ranks,
-        .shared_parameters = ranks > 1,
-        .narrow_gradients = ranks > 1 && micro_batches == 1};
+    const struct model_job job = {.choices = {.batch = 1,
+                                              .micro_batches = micro_batches * ranks,
+                                              .recompute = layers,
+                                              .stage = ranks > 1 ? 3 : 0},
+                                  .sequence = 64,
+                                  .precision = MODEL_BF16,
+                                  .ranks = ranks,
+                                  .narrow_gradients = ranks > 1 && micro_batches == 1};
     struct trace *trace = model_synthesise(&config, &job, NULL, NULL);
     for (uint32_t t = 0; t < trace->tensor_count; t++)
         for (uint32_t r = 0; r < RANKS; r++)

@@ -71,6 +71,9 @@ static void test_differ(void)
     b->micro_batches++;
     g_assert_cmpuint(run_choices_differ(a, b), ==, RUN_MICRO_BATCHES);
     b->micro_batches--;
+    b->stage = 3;
+    g_assert_cmpuint(run_choices_differ(a, b), ==, RUN_STAGE);
+    b->stage = 0;
     b->layer_count--; /* another model's */
     g_assert_cmpuint(run_choices_differ(a, b), ==, RUN_EVERY_CHOICE);
     run_choices_free(b);
@@ -93,6 +96,12 @@ static void test_describe(void)
     g_assert_cmpstr(other, ==,
                     "recomputes all layers; updates 1 of 4 tensors on the host; splits masters; "
                     "runs backward twice");
+    choices->split_masters = choices->second_backward = false;
+    choices->stage = 2;
+    g_autofree char *shared = run_choices_describe(choices);
+    g_assert_cmpstr(shared, ==,
+                    "recomputes all layers; updates 1 of 4 tensors on the host; shares gradients "
+                    "and optimizer states among ranks (stage 2)");
     run_choices_free(choices);
 }
 
