@@ -1,5 +1,7 @@
 #include "engine/activations.h"
 
+#include <string.h>
+
 struct buffer {
     uint32_t uses; /* times that operators of an iteration name it */
     uint32_t left; /* namings that are still to come; 0 if it is not claimed */
@@ -15,7 +17,7 @@ struct activations {
     uint64_t live_bytes, extent;
 };
 
-enum { NAMES = 10 };
+enum { NAMES = MODEL_INPUTS + MODEL_OUTPUTS + 4 };
 
 /* Lists the buffers that an operator names. Entries may be NO_INDEX, and are NO_INDEX for buffers
  * that chunks hold. */
@@ -23,13 +25,16 @@ static void name_buffers(const struct activations *activations, uint32_t moment,
                          uint32_t names[NAMES])
 {
     const struct model_operator *op = &activations->iteration->operators[moment];
-    const uint32_t all[NAMES] = {op->in[0],     op->in[1],  op->in[2],       op->in[3],
-                                 op->out[0],    op->out[1], op->gradient[0], op->gradient[1],
-                                 op->workspace, op->masked};
-    for (int i = 0; i < NAMES; i++) {
-        bool held = all[i] != NO_INDEX && activations->buffers[all[i]].held;
-        names[i] = held ? NO_INDEX : all[i];
-    }
+    uint32_t *rest = names + MODEL_INPUTS + MODEL_OUTPUTS;
+    memcpy(names, op->in, sizeof op->in);
+    memcpy(names + MODEL_INPUTS, op->out, sizeof op->out);
+    rest[0] = op->gradient[0];
+    rest[1] = op->gradient[1];
+    rest[2] = op->workspace;
+    rest[3] = op->masked;
+    for (int i = 0; i < NAMES; i++)
+        if (names[i] != NO_INDEX && activations->buffers[names[i]].held)
+            names[i] = NO_INDEX;
 }
 
 static void count_uses(struct activations *activations)

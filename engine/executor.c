@@ -123,9 +123,9 @@ static void resolve_tensors(struct executor *x, moment_id moment, struct operati
 static void resolve_buffers(const struct executor *x, struct operation *operation)
 {
     const struct model_operator *op = operation->op;
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < MODEL_INPUTS; i++)
         operation->in[i] = buffer_address(x, op->in[i]);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < MODEL_OUTPUTS; i++)
         operation->out[i] = buffer_address(x, op->out[i]);
     operation->workspace = buffer_address(x, op->workspace);
     operation->masked = buffer_address(x, op->masked);
@@ -135,9 +135,10 @@ static void resolve_buffers(const struct executor *x, struct operation *operatio
  * output. An update may have its gradient as a staged buffer: see gradient_address. */
 static void stage_buffers(const struct executor *x, moment_id moment, struct operation *operation)
 {
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < MODEL_INPUTS; i++)
         operation->in[i] = NO_ADDRESS;
-    operation->out[0] = operation->out[1] = NO_ADDRESS;
+    for (int i = 0; i < MODEL_OUTPUTS; i++)
+        operation->out[i] = NO_ADDRESS;
     operation->workspace = operation->masked = NO_ADDRESS;
     if (operation->op->kind == MODEL_EMBED_FORWARD)
         operation->out[0] = staging_address(x, moment);

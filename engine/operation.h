@@ -23,7 +23,7 @@ struct operation {
     const struct model_job *job;
 
     struct operation_tensor tensor[2];
-    uint64_t in[4], out[2]; /* buffers */
+    uint64_t in[MODEL_INPUTS], out[MODEL_OUTPUTS]; /* buffers */
     uint64_t workspace, masked;
 
     const uint32_t *

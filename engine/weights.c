@@ -1,6 +1,7 @@
 #include "engine/weights.h"
 
 #include "engine/random.h"
+#include "models/family.h"
 
 #include <math.h>
 #include <string.h>
@@ -13,16 +14,25 @@ static void fill(float value, uint64_t count, float *values)
         values[i] = value;
 }
 
+/* GPT-2 draws the products that end on the residual stream from a smaller range. */
+static bool ends_on_stream(const struct model_config *config, const struct model_tensor *tensor)
+{
+    return model_family_of(config)->scaled_ends &&
+           (tensor->module == MODULE_OUTPUT || tensor->module == MODULE_DOWN);
+}
+
 void initialise_values(const struct model_config *config, uint64_t seed, uint32_t tensor,
                        const char *name, uint64_t first, uint64_t count, float *values)
 {
-    if (g_str_has_suffix(name, ".bias")) {
+    struct model_tensor of;
+    g_assert(model_tensor_find(config, name, &of));
+    if (of.bias) {
         fill(0.0f, count, values);
-    } else if (strstr(name, "ln_")) {
+    } else if (of.norm) {
         fill(1.0f, count, values);
     } else {
         double deviation = config->initializer_range;
-        if (g_str_has_suffix(name, ".c_proj.weight"))
+        if (ends_on_stream(config, &of))
             deviation /= sqrt(2.0 * config->layers);
         struct random_stream stream = {.seed = seed, .pass = 0, .site = tensor};
         random_normal(&stream, first, count, deviation, values);
@@ -31,63 +41,16 @@ void initialise_values(const struct model_config *config, uint64_t seed, uint32_
 
 /* ---- files ---- */
 
-#define PIECE  (UINT64_C(1) << 16) /* elements in flight between file and store */
-#define PREFIX "transformer."
-#define HEAD   "lm_head.weight" /* the only tensor outside the transformer */
-
-enum dimension { NONE, WIDTH, TRIPLE_WIDTH, INNER, POSITIONS, VOCABULARY };
-
-static const struct {
-    const char *suffix;
-    uint8_t shape[2]; /* enum dimension */
-} shapes[] = {
-    {"wte.weight", {VOCABULARY, WIDTH}},
-    {"wpe.weight", {POSITIONS, WIDTH}},
-    {HEAD, {VOCABULARY, WIDTH}},
-    {".attn.c_attn.weight", {WIDTH, TRIPLE_WIDTH}},
-    {".attn.c_proj.weight", {WIDTH, WIDTH}},
-    {".mlp.c_fc.weight", {WIDTH, INNER}},
-    {".mlp.c_proj.weight", {INNER, WIDTH}},
-    {".attn.c_attn.bias", {TRIPLE_WIDTH, NONE}},
-    {".mlp.c_fc.bias", {INNER, NONE}},
-    {".c_proj.bias", {WIDTH, NONE}},
-    {"ln_1.weight", {WIDTH, NONE}},
-    {"ln_1.bias", {WIDTH, NONE}},
-    {"ln_2.weight", {WIDTH, NONE}},
-    {"ln_2.bias", {WIDTH, NONE}},
-    {"ln_f.weight", {WIDTH, NONE}},
-    {"ln_f.bias", {WIDTH, NONE}},
-};
-
-static uint64_t dimension_size(const struct model_config *config, uint8_t dimension)
-{
-    switch ((enum dimension)dimension) {
-    case NONE:
-        return 1;
-    case WIDTH:
-        return config->width;
-    case TRIPLE_WIDTH:
-        return UINT64_C(3) * config->width;
-    case INNER:
-        return config->inner;
-    case POSITIONS:
-        return config->positions;
-    case VOCABULARY:
-        return config->vocabulary;
-    }
-    g_assert_not_reached();
-}
+#define PIECE (UINT64_C(1) << 16) /* elements in flight between file and store */
 
 uint32_t weights_shape(const struct model_config *config, const char *name, uint64_t shape[2])
 {
-    for (size_t i = 0; i < G_N_ELEMENTS(shapes); i++) {
-        if (g_str_has_suffix(name, shapes[i].suffix)) {
-            shape[0] = dimension_size(config, shapes[i].shape[0]);
-            shape[1] = dimension_size(config, shapes[i].shape[1]);
-            return shapes[i].shape[1] == NONE ? 1 : 2;
-        }
-    }
-    g_error("%s is not a tensor of GPT-2", name);
+    struct model_tensor tensor;
+    if (!model_tensor_find(config, name, &tensor))
+        g_error("%s is not a tensor of the model", name);
+    shape[0] = tensor.shape[0];
+    shape[1] = tensor.shape[1];
+    return tensor.rank;
 }
 
 enum trace_list weights_list(const struct trace *trace)
@@ -95,17 +58,26 @@ enum trace_list weights_list(const struct trace *trace)
     return trace->list_element_bytes[TRACE_MASTER] > 0 ? TRACE_MASTER : TRACE_PARAM;
 }
 
-static char *saved_name(const char *name)
+static bool is_head(const char *name)
 {
-    return g_strconcat(strcmp(name, HEAD) == 0 ? "" : PREFIX, name, NULL);
+    return g_str_equal(name, "lm_head.weight");
 }
 
-static const struct safetensors_tensor *find(const struct safetensors *file, const char *name)
+static char *saved_name(const struct model_config *config, const char *name)
 {
-    char *prefixed = saved_name(name);
+    return g_strconcat(is_head(name) ? "" : model_family_of(config)->file_prefix, name, NULL);
+}
+
+/* Files of a model without its head have names without prefixes. */
+static const struct safetensors_tensor *find(const struct safetensors *file,
+                                             const struct model_config *config, const char *name)
+{
+    const char *prefix = model_family_of(config)->prefix;
+    g_autofree char *prefixed = saved_name(config, name);
     const struct safetensors_tensor *tensor = safetensors_find(file, prefixed);
-    g_free(prefixed);
-    return tensor ? tensor : safetensors_find(file, name);
+    if (!tensor && g_str_has_prefix(name, prefix))
+        tensor = safetensors_find(file, name + strlen(prefix));
+    return tensor;
 }
 
 static bool check_wanted(const struct safetensors *file, const struct model_config *config,
@@ -113,7 +85,7 @@ static bool check_wanted(const struct safetensors *file, const struct model_conf
 {
     for (uint32_t i = 0; i < trace->tensor_count; i++) {
         const char *name = trace->tensors[i].name;
-        const struct safetensors_tensor *tensor = find(file, name);
+        const struct safetensors_tensor *tensor = find(file, config, name);
         uint64_t shape[2];
         uint32_t rank = weights_shape(config, name, shape);
         if (!tensor) {
@@ -128,12 +100,13 @@ static bool check_wanted(const struct safetensors *file, const struct model_conf
     return true;
 }
 
-/* Returns whether the tensor may be ignored: an attention mask, which older files hold as a tensor,
- * or the classifier of a tied model, which equals wte. */
+/* Returns whether the tensor may be ignored: an attention mask or the frequencies of rotary
+ * positions, which older files hold as tensors, or the classifier of a tied model, which equals the
+ * table of words. */
 static bool is_redundant(const struct model_config *config, const char *name)
 {
     return g_str_has_suffix(name, ".attn.bias") || g_str_has_suffix(name, ".attn.masked_bias") ||
-           (config->tied && strcmp(name, HEAD) == 0);
+           g_str_has_suffix(name, ".rotary_emb.inv_freq") || (config->tied && is_head(name));
 }
 
 static bool check_rest(const struct safetensors *file, const struct model_config *config,
@@ -225,11 +198,11 @@ bool weights_copy_out(struct safetensors_writer *writer, const struct weights_st
     return copied;
 }
 
-bool weights_load(const struct safetensors *file, const struct trace *trace,
-                  const struct weights_store *store, GError **error)
+bool weights_load(const struct safetensors *file, const struct model_config *config,
+                  const struct trace *trace, const struct weights_store *store, GError **error)
 {
     for (uint32_t i = 0; i < trace->tensor_count; i++) {
-        const struct safetensors_tensor *tensor = find(file, trace->tensors[i].name);
+        const struct safetensors_tensor *tensor = find(file, config, trace->tensors[i].name);
         g_assert(tensor && tensor->elements == trace->tensors[i].elements);
         if (!weights_copy_in(file, tensor, store, i, weights_list(trace), error))
             return false;
@@ -243,7 +216,7 @@ bool weights_save(const char *folder, const struct model_config *config, const s
     char *path = g_build_filename(folder, WEIGHTS_FILE, NULL);
     struct safetensors_writer *writer = safetensors_writer_new(path);
     for (uint32_t i = 0; i < trace->tensor_count; i++) {
-        char *name = saved_name(trace->tensors[i].name);
+        char *name = saved_name(config, trace->tensors[i].name);
         uint64_t shape[2];
         uint32_t rank = weights_shape(config, trace->tensors[i].name, shape);
         safetensors_writer_declare(writer, name, shape, rank);

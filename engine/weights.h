@@ -31,15 +31,15 @@ enum trace_list weights_list(const struct trace *trace);
 bool weights_exist(const char *path, bool *exist, GError **error);
 
 /* Opens a model's file, or the model.safetensors in a folder, and checks it against the model:
- * every tensor must be there, with its shape, with or without the prefix "transformer.". Other
- * tensors of GPT-2 files (attention's mask buffers, the classifier of a tied model) are ignored;
- * any further tensor is refused by name. Nothing is written to the store. */
+ * every tensor must be there, with its shape, with or without the family's prefix ("transformer.",
+ * "model."). Other tensors of such files (attention's mask buffers, the classifier of a tied model)
+ * are ignored; any further tensor is refused by name. Nothing is written to the store. */
 struct safetensors *weights_open(const char *path, const struct model_config *config,
                                  const struct trace *trace, GError **error);
 
 /* Copies every tensor of an open file to the store, in pieces. */
-bool weights_load(const struct safetensors *file, const struct trace *trace,
-                  const struct weights_store *store, GError **error);
+bool weights_load(const struct safetensors *file, const struct model_config *config,
+                  const struct trace *trace, const struct weights_store *store, GError **error);
 
 /* Copy one list of a tensor between a file and the store, in pieces. `from` must have as many
  * elements as the tensor. */
@@ -49,7 +49,7 @@ bool weights_copy_in(const struct safetensors *file, const struct safetensors_te
 bool weights_copy_out(struct safetensors_writer *writer, const struct weights_store *store,
                       tensor_id tensor, enum trace_list list, uint64_t elements, GError **error);
 
-/* Writes model.safetensors into a folder as GPT2LMHeadModel.save_pretrained does, in fp32. */
+/* Writes model.safetensors into a folder as transformers' save_pretrained does, in fp32. */
 bool weights_save(const char *folder, const struct model_config *config, const struct trace *trace,
                   const struct weights_store *store, GError **error);
 
@@ -57,10 +57,10 @@ bool weights_save(const char *folder, const struct model_config *config, const s
 bool weights_initialise(const struct model_config *config, const struct trace *trace, uint64_t seed,
                         const struct weights_store *store, GError **error);
 
-/* Draws elements [first, first + count) of a tensor of a new model, as GPT-2's are drawn. Matrices
- * and embeddings are normal with the config's initializer_range as deviation, divided by
- * sqrt(2 * layers) in the projections that end on the residual stream. Weights of norms are 1,
- * biases 0. `tensor` is its index in the model, `name` its name as in traces
+/* Draws elements [first, first + count) of a tensor of a new model, as its family draws them.
+ * Matrices and embeddings are normal with the config's initializer_range as deviation, in GPT-2
+ * divided by sqrt(2 * layers) in the products that end on the residual stream. Weights of norms are
+ * 1, biases 0. `tensor` is its index in the model, `name` its name as in traces
  * ("h.0.attn.c_attn.weight"). Values depend only on seed, tensor and element, so that chunks and
  * pieces cannot matter. */
 void initialise_values(const struct model_config *config, uint64_t seed, uint32_t tensor,

@@ -1,4 +1,5 @@
-/* A model's hyper-parameters, from a Hugging Face config.json of the GPT-2 family. */
+/* A decoder's hyper-parameters, and the parts that it consists of, from a Hugging Face config.json.
+ * Parts that are 0 are those of GPT-2. */
 #ifndef PSTAR_MODELS_CONFIG_H
 #define PSTAR_MODELS_CONFIG_H
 
@@ -6,20 +7,70 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct model_family;
+
+enum model_norm {
+    MODEL_LAYER_NORM, /* y = weight (x - mean) / deviation + bias */
+    MODEL_RMS_NORM    /* y = weight x / root mean square */
+};
+
+enum model_activation {
+    MODEL_GELU_TANH, /* 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) */
+    MODEL_SILU       /* x / (1 + exp(-x)) */
+};
+
+/* How the frequencies of rotary positions are scaled, beyond the positions of the first training.
+ */
+enum model_rotary_scaling {
+    MODEL_ROTARY_DEFAULT,
+    MODEL_ROTARY_LINEAR,
+    MODEL_ROTARY_DYNAMIC, /* as default, up to the model's positions */
+    MODEL_ROTARY_LLAMA3,
+    MODEL_ROTARY_YARN
+};
+
+struct model_rotary {
+    uint32_t columns; /* of a head that are turned, in pairs columns / 2 apart; 0: positions are
+                         learned, and added to the embedding */
+    double base;      /* rope_theta */
+    enum model_rotary_scaling scaling;
+    double factor;
+    double low_frequency, high_frequency; /* llama3 */
+    double beta_fast, beta_slow;          /* yarn */
+    bool truncate;                        /* yarn: the ramp begins and ends at whole columns */
+    double magnitude;                     /* factor of cosines and sines */
+    uint32_t original_positions;          /* llama3, yarn: positions of the first training */
+};
+
 struct model_config {
-    char *name;          /* for people: "gpt2 12x768, vocabulary 50257" */
-    uint32_t layers;     /* n_layer */
-    uint32_t width;      /* n_embd; a multiple of heads */
-    uint32_t heads;      /* n_head */
-    uint32_t inner;      /* n_inner; 4 * width by default */
-    uint32_t positions;  /* n_positions: the longest sequence */
-    uint32_t vocabulary; /* vocab_size */
-    bool tied;           /* tie_word_embeddings: the classifier is the embedding */
-    uint32_t labels;     /* classes of GPT2ForSequenceClassification, whose head replaces the
-                            vocabulary's; 0 if the model predicts tokens */
+    char *name;                        /* for people: "gpt2 12x768, vocabulary 50257" */
+    const struct model_family *family; /* its names; NULL stands for GPT-2 */
+    uint32_t layers;                   /* n_layer */
+    uint32_t width;                    /* n_embd */
+    uint32_t heads;                    /* n_head */
+    uint32_t inner;                    /* n_inner; 4 * width by default */
+    uint32_t positions;                /* n_positions: the longest sequence */
+    uint32_t vocabulary;               /* vocab_size */
+    bool tied;                         /* tie_word_embeddings: the classifier is the embedding */
+    uint32_t labels; /* classes of GPT2ForSequenceClassification, whose head replaces the
+                        vocabulary's; 0 if the model predicts tokens */
     double embedding_dropout, attention_dropout, residual_dropout; /* in [0, 1) */
     double norm_epsilon;                                           /* layer_norm_epsilon */
     double initializer_range;
+
+    enum model_norm norm;
+    enum model_activation activation; /* of the MLP */
+    bool gated;    /* the MLP's inside is activation(gate) * up, each a product of its own */
+    bool separate; /* queries, keys and values are three products instead of one */
+    bool unbiased_qkv, unbiased_output,
+        unbiased_mlp;   /* products without biases: of queries, keys
+                           and values; at attention's end; in the MLP */
+    bool head_norms;    /* queries and keys are normalised head by head */
+    uint32_t key_heads; /* of keys and values, which groups of queries share; 0 stands for heads */
+    uint32_t head_size; /* columns of a head; 0 stands for width / heads */
+    struct model_rotary rotary;
+    uint32_t window;       /* a position attends to itself and window - 1 before it; 0: to all */
+    uint32_t first_window; /* layers below it attend to all positions */
 };
 
 enum model_error {
@@ -43,5 +94,33 @@ char *model_config_describe(const struct model_config *config);
 uint64_t model_config_parameters(const struct model_config *config);
 /* Returns the number of classes that the head tells apart: labels, or tokens of the vocabulary. */
 uint32_t model_config_classes(const struct model_config *config);
+
+/* Return what 0 stands for. */
+static inline uint32_t model_config_key_heads(const struct model_config *config)
+{
+    return config->key_heads ? config->key_heads : config->heads;
+}
+
+static inline uint32_t model_config_head_size(const struct model_config *config)
+{
+    return config->head_size ? config->head_size : config->width / config->heads;
+}
+
+/* Return the columns of all queries, and of all keys; there are as many of values. */
+static inline uint32_t model_config_queries(const struct model_config *config)
+{
+    return config->heads * model_config_head_size(config);
+}
+
+static inline uint32_t model_config_keys(const struct model_config *config)
+{
+    return model_config_key_heads(config) * model_config_head_size(config);
+}
+
+/* Returns how many positions one of a layer attends to at the most; 0: all before it. */
+static inline uint32_t model_config_window(const struct model_config *config, int32_t layer)
+{
+    return layer >= (int32_t)config->first_window ? config->window : 0;
+}
 
 #endif

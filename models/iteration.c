@@ -1,6 +1,6 @@
 #include "models/iteration.h"
 
-#include "models/gpt2.h"
+#include "models/decoder.h"
 #include "models/operator_cost.h"
 #include "models/rank_traffic.h"
 
@@ -23,7 +23,7 @@ uint32_t model_bytes_per_parameter(const struct model_job *job)
 
 uint32_t model_tensor_count(const struct model_config *config)
 {
-    return gpt2_final_norm(config) + (config->tied ? 2 : 3);
+    return model_layout_of(config).count;
 }
 
 uint8_t *model_every_tensor(const struct model_config *config)
@@ -81,19 +81,19 @@ bool model_state_block(const struct model_config *config, const char *text, uint
 
 /* Counts are kept in 64 bits and moments in 32: refuse what would not fit. The step's largest
  * figure is its operations: 6 a token and parameter, 12 a pair of tokens and column; three times
- * that leaves room for the rest. A layer has 7 operators in each of forward and two recomputations
- * and backwards.
+ * that leaves room for the rest. A layer has at most 13 operators in each of forward and two
+ * recomputations and backwards.
  */
 static bool counts_fit(const struct model_config *config, const struct model_job *job)
 {
     double rows = (double)job->choices.batch * job->sequence;
     double parameters = (double)model_config_parameters(config);
-    double pairs = rows * job->sequence * config->width * config->layers;
+    double pairs = rows * job->sequence * model_config_queries(config) * config->layers;
     double classifier = rows * config->width * (double)model_config_classes(config);
     double step = 6 * rows * parameters + 6 * classifier + 12 * pairs;
     double micro_batches = model_rank_micro_batches(job);
     double blocks = job->state_block ? parameters / (double)job->state_block : 0;
-    double operators = (35.0 * config->layers + 8) * micro_batches + blocks;
+    double operators = (65.0 * config->layers + 8) * micro_batches + blocks;
     return rows <= INT32_MAX && operators < 0x1p24 && 3 * step * micro_batches < 0x1p63;
 }
 
@@ -193,18 +193,18 @@ static bool check_updates(const struct iteration_builder *builder, GError **erro
 static uint32_t walk(struct iteration_builder *builder)
 {
     const struct model_job *job = builder->job;
-    struct gpt2_layer *layers = g_new0(struct gpt2_layer, builder->config->layers);
+    struct decoder_layer *layers = g_new0(struct decoder_layer, builder->config->layers);
     uint32_t forward_end = 0;
-    gpt2_tensors(builder);
+    decoder_tensors(builder);
     for (uint32_t micro_batch = 0; micro_batch < model_rank_micro_batches(job); micro_batch++) {
-        struct gpt2_activations activations = {.micro_batch = micro_batch, .layers = layers};
-        gpt2_forward(builder, &activations);
+        struct decoder_activations activations = {.micro_batch = micro_batch, .layers = layers};
+        decoder_forward(builder, &activations);
         if (micro_batch == 0)
             forward_end = builder->operators->len;
-        gpt2_backward(builder, &activations);
+        decoder_backward(builder, &activations);
     }
     if (builder->gradient != MODEL_GRADIENT_BUFFER)
-        gpt2_update(builder);
+        decoder_update(builder);
     g_free(layers);
     return forward_end;
 }

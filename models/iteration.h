@@ -2,9 +2,10 @@
  * and for traces that are synthesised from it.
  *
  * Dimensions: B sequences a micro-batch, T tokens a sequence, N = B*T rows, H width, F inner width,
- * A heads, V vocabulary. Activations are [N, ...] row-major, of the precision's element (4 bytes
- * fp32, 2 bf16) unless said otherwise. Weights of linear layers are [inputs, outputs] row-major, as
- * GPT-2's files have them (y = x W + b); wte is [V, H]. */
+ * A heads, K heads of keys, D columns of a head, V vocabulary. Activations are [N, ...] row-major,
+ * of the precision's element (4 bytes fp32, 2 bf16) unless said otherwise. Weights of linear layers
+ * lie as the family's files have them: GPT-2's are [inputs, outputs] row-major (y = x W + b), all
+ * others [outputs, inputs]. The table of words is [V, H]. */
 #ifndef PSTAR_MODELS_ITERATION_H
 #define PSTAR_MODELS_ITERATION_H
 
@@ -40,50 +41,62 @@ struct model_job {
  * says. */
 enum model_kind {
     MODEL_EMBED_FORWARD,    /* t wte wpe; in tokens; out x[N,H] = dropout(wte[token] +
-                               wpe[position]) */
-    MODEL_NORM_FORWARD,     /* t weight bias; in x; out y, stats fp32 [2,N] (mean, 1/deviation) */
-    MODEL_LINEAR_FORWARD,   /* t weight bias; in x; out y */
+                               wpe[position]); rotary models have no wpe */
+    MODEL_NORM_FORWARD,     /* t weight bias; in x; out y, stats fp32 [2,N] (mean, 1/deviation). RMS
+                               norms have no bias, and stats fp32 [N] (1/root mean square). With
+                               `parts`, each row is so many rows */
+    MODEL_LINEAR_FORWARD,   /* t weight bias, which may be missing; in x; out y */
     MODEL_GELU_FORWARD,     /* a linear layer with GELU (tanh form): out pre, y = gelu(pre) */
     MODEL_RESIDUAL_FORWARD, /* a linear layer: in x residual; out y = residual + dropout(x W + b) */
     MODEL_ATTENTION_FORWARD, /* in qkv[N,3H]; out o[N,H], lse fp32 [B,A,T] (log of the sum of exps).
                                 Unfused: workspace [2,B,A,T,T], the scores before and after a pass;
                                 instead of lse the probabilities [B,A,T,T], with dropout its mask
                                 of bytes and what it leaves too */
+    MODEL_GATED_FORWARD, /* a linear layer behind a gate: in x gate; out up, y = activation(gate) up
+                          */
+    MODEL_GROUPED_FORWARD,    /* attention of groups of heads, with rotary positions: in q[N,A*D]
+                                 k[N,K*D] v[N,K*D]; out and workspace as ATTENTION */
     MODEL_CLASSIFIER_FORWARD, /* t wte, lm_head or score, [V,H], where V is the labels if the model
                                  has any; in x; out logits[N,V] */
     MODEL_LOSS,               /* in logits tokens: logits become their gradient in place, divided by
                                  N * micro_batches; the loss goes to the host. Unfused: workspace
                                  fp32 [3,N,V], the logits, their log-softmax and its gradient */
     MODEL_CLASSIFIER_BACKWARD, /* t as forward; in dlogits x; out dx; workspace */
-    MODEL_NORM_BACKWARD,   /* t weight bias; in dy x stats; out dx: overwritten for the final norm,
-                              else added to */
-    MODEL_LINEAR_BACKWARD, /* t weight bias; in dy x; out dx; workspace */
+    MODEL_NORM_BACKWARD,   /* t weight bias; in dy x stats; out dx: `add` to it, or overwritten */
+    MODEL_LINEAR_BACKWARD, /* t weight bias; in dy x; out dx, `add` to it or overwritten; workspace
+                            */
     MODEL_GELU_BACKWARD, /* as LINEAR: in dy (becomes the gradient of pre in place) x pre; out dx */
     MODEL_RESIDUAL_BACKWARD,  /* as LINEAR: in dresidual x; out dx; masked[N,H]: dresidual under the
                                  forward's dropout mask, NO_INDEX without dropout */
     MODEL_ATTENTION_BACKWARD, /* in do qkv o lse; out dqkv. Unfused: workspace as forward's */
-    MODEL_EMBED_BACKWARD,     /* t wte wpe; in dx tokens; workspace. Sums row by row, so that bf16
-                                 needs no copy of the tables in fp32. The gradient of tied weights is
-                                 added to what the classifier's backward wrote */
-    MODEL_REDUCE,             /* several ranks: t as the backward operator before it; gradient: this
-                                 rank's micro-batch; in of_classifier or NO_INDEX, and the gradients
-                                 of the reduction before it, which may be under way until this one
-                                 begins. Each rank receives
-                                 its shard of the gradients of all ranks, and adds them to the list in
-                                 the order of their micro-batches. Rows of the embedding that no
-                                 token names hold -0, which adds nothing. The gradient of tied
-                                 weights consists of the classifier's, t[0], and then the
-                                 embedding's */
+    MODEL_GATED_BACKWARD,   /* as LINEAR: in dy (becomes the gradient of up in place) x up gate; out
+                               dx, dgate */
+    MODEL_GROUPED_BACKWARD, /* in do q k v o lse; out dq dk dv; workspace as ATTENTION */
+    MODEL_EMBED_BACKWARD,   /* t wte wpe; in dx tokens; workspace. Sums row by row, so that bf16
+                               needs no copy of the tables in fp32. The gradient of tied weights is
+                               added to what the classifier's backward wrote */
+    MODEL_REDUCE,           /* several ranks: t as the backward operator before it; gradient: this
+                               rank's micro-batch; in of_classifier or NO_INDEX, and the gradients
+                               of the reduction before it, which may be under way until this one
+                               begins. Each rank receives
+                               its shard of the gradients of all ranks, and adds them to the list in
+                               the order of their micro-batches. Rows of the embedding that no
+                               token names hold -0, which adds nothing. The gradient of tied
+                               weights consists of the classifier's, t[0], and then the
+                               embedding's */
     MODEL_UPDATE, /* t tensor: AdamW on it, or on a block of it. With several ranks on the rank's
                      shard; then each rank receives the other shards of the parameter, unless
                      parameters are shared */
     MODEL_KINDS
 };
 
+/* The most buffers that an operator reads, and that it writes. */
+enum { MODEL_INPUTS = 6, MODEL_OUTPUTS = 3 };
+
 struct model_operator {
     uint8_t kind;         /* enum model_kind */
     bool accumulate;      /* its gradients are added to what earlier micro-batches left */
-    bool add;             /* NORM_BACKWARD: dx is added to */
+    bool add;             /* NORM_BACKWARD, LINEAR_BACKWARD: dx is added to */
     bool rows;            /* REDUCE: the gradients are the embedding's */
     bool finishes[2];     /* after it the gradient of t[i] is complete, for its update */
     bool norms[2];        /* it takes the norm of the gradient of t[i], which is then complete */
@@ -92,14 +105,15 @@ struct model_operator {
     uint32_t block;       /* UPDATE: of a cut tensor, which block; else 0 */
     uint32_t micro_batch; /* among the rank's */
     uint32_t t[2];        /* tensors; NO_INDEX */
-    uint32_t in[4];       /* buffers; NO_INDEX */
-    uint32_t out[2];      /* buffers; NO_INDEX */
-    uint32_t gradient[2]; /* buffers of the gradients of t, or NO_INDEX */
-    uint32_t workspace;   /* buffer: the weight's gradient in fp32 before its one rounding; NO_INDEX
-                             where the gradient list is fp32 itself. EMBED_BACKWARD: 64-bit integers
-                             [N], the rows sorted by token; NO_INDEX where it runs on the host */
-    uint32_t masked;      /* buffer; NO_INDEX */
+    uint32_t in[MODEL_INPUTS];   /* buffers; NO_INDEX */
+    uint32_t out[MODEL_OUTPUTS]; /* buffers; NO_INDEX */
+    uint32_t gradient[2];        /* buffers of the gradients of t, or NO_INDEX */
+    uint32_t workspace; /* buffer: the weight's gradient in fp32 before its one rounding; NO_INDEX
+                           where the gradient list is fp32 itself. EMBED_BACKWARD: 64-bit integers
+                           [N], the rows sorted by token; NO_INDEX where it runs on the host */
+    uint32_t masked;    /* buffer; NO_INDEX */
     uint32_t inputs, outputs; /* columns of x and of y: linear layers, norms (inputs), classifier */
+    uint32_t parts;           /* NORM: the heads of a row, each of which is normalised; 0 for 1 */
     uint32_t dropout_site; /* key of the dropout's counter, unique in the model: recomputation uses
                               the forward's; NO_INDEX without dropout */
 };

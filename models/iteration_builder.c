@@ -114,6 +114,7 @@ void iteration_builder_init(struct iteration_builder *builder, const struct mode
     *builder = (struct iteration_builder){
         .config = config,
         .job = job,
+        .layout = model_layout_of(config),
         .gradient = model_gradient_layout(job),
         .rows = (uint64_t)job->choices.batch * job->sequence,
         .element = job->precision == MODEL_BF16 ? 2 : 4,
@@ -215,8 +216,8 @@ struct model_operator model_operator_of(enum model_kind kind, int32_t layer, uin
         .layer = layer,
         .micro_batch = micro_batch,
         .t = {NO_INDEX, NO_INDEX},
-        .in = {NO_INDEX, NO_INDEX, NO_INDEX, NO_INDEX},
-        .out = {NO_INDEX, NO_INDEX},
+        .in = {NO_INDEX, NO_INDEX, NO_INDEX, NO_INDEX, NO_INDEX, NO_INDEX},
+        .out = {NO_INDEX, NO_INDEX, NO_INDEX},
         .gradient = {NO_INDEX, NO_INDEX},
         .workspace = NO_INDEX,
         .masked = NO_INDEX,

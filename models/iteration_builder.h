@@ -2,6 +2,7 @@
 #ifndef PSTAR_MODELS_ITERATION_BUILDER_H
 #define PSTAR_MODELS_ITERATION_BUILDER_H
 
+#include "models/family.h"
 #include "models/iteration.h"
 
 /* What has been described of a tensor's gradient. */
@@ -10,6 +11,7 @@ enum builder_progress { BUILDER_OPEN, BUILDER_COMPLETE, BUILDER_UPDATED };
 struct iteration_builder {
     const struct model_config *config;
     const struct model_job *job;
+    struct model_layout layout;
     enum model_gradient gradient;
     uint64_t rows;           /* N: tokens of a micro-batch */
     uint64_t element;        /* bytes of an activation's element */
@@ -75,6 +77,13 @@ struct model_operator model_operator_of(enum model_kind kind, int32_t layer, uin
  * buffers to it. `name` is taken. */
 void iteration_builder_operator(struct iteration_builder *builder, char *name,
                                 enum trace_phase phase, const struct model_operator *op);
+
+/* Returns the rows that a norm normalises, which are heads if it has parts. */
+static inline uint64_t iteration_builder_norm_rows(const struct iteration_builder *builder,
+                                                   const struct model_operator *op)
+{
+    return builder->rows * (op->parts ? op->parts : 1);
+}
 
 /* Returns the number of attention scores of a micro-batch in one layer, B * A * T * T. */
 uint64_t iteration_builder_scores(const struct iteration_builder *builder);

@@ -6,6 +6,11 @@
 enum {
     NORM_FORWARD = 7,   /* sum; subtract, square, sum; subtract, scale, scale and shift */
     NORM_BACKWARD = 12, /* x^; dy w; two sums; their combination; sums for weight and bias */
+    RMS_FORWARD = 4,    /* square, sum; scale twice */
+    RMS_BACKWARD = 9,   /* x^; dy w; a sum; their combination; a sum for the weight */
+    ROTARY = 3,         /* two products and their sum */
+    GATE_FORWARD = 5,   /* u x / (1 + exp(-x)) */
+    GATE_BACKWARD = 11, /* the logistic function, SiLU and its derivative, and two gradients */
     GELU_FORWARD = 9,   /* 0.5 x (1 + tanh(s (x + c x^3))) */
     GELU_BACKWARD = 16, /* its derivative times the gradient */
     SOFTMAX = 5,        /* scale, maximum, subtract, exponential, sum */
@@ -13,24 +18,56 @@ enum {
     ADAMW = 17, /* moments 7, bias corrections 2, root, epsilon, division, decay, step, clip */
 };
 
+static uint64_t bias(const struct iteration_builder *b, const struct model_operator *op)
+{
+    return op->t[1] == NO_INDEX ? 0 : b->rows * op->outputs;
+}
+
 static uint64_t linear_forward(const struct iteration_builder *b, const struct model_operator *op)
 {
-    return 2 * b->rows * op->inputs * op->outputs + b->rows * op->outputs;
+    return 2 * b->rows * op->inputs * op->outputs + bias(b, op);
 }
 
 static uint64_t linear_backward(const struct iteration_builder *b, const struct model_operator *op)
 {
-    return 4 * b->rows * op->inputs * op->outputs + b->rows * op->outputs;
+    uint64_t add = op->add ? b->rows * op->inputs : 0;
+    return 4 * b->rows * op->inputs * op->outputs + bias(b, op) + add;
 }
 
-/* Matrix products over the causal pairs, unfused over all: queries with keys and weights with
- * values forward; backward the scores again where they were not kept, and the gradients of weights,
- * values, queries and keys. */
-static uint64_t attention(const struct iteration_builder *b, uint64_t products)
+static uint64_t norm(const struct iteration_builder *b, const struct model_operator *op,
+                     uint64_t layer_norm, uint64_t rms_norm)
 {
-    uint64_t t = b->job->sequence;
-    uint64_t pairs = b->job->choices.batch * (b->job->unfused ? t * t : t * (t + 1) / 2);
-    return pairs * (products * 2 * b->config->width + SOFTMAX * (uint64_t)b->config->heads);
+    uint64_t each = b->config->norm == MODEL_LAYER_NORM ? layer_norm : rms_norm;
+    return each * iteration_builder_norm_rows(b, op) * op->inputs;
+}
+
+/* Returns the pairs of positions of which one attends to the other: the last `window` of each
+ * position, or all before it. Unfused, all pairs are computed. */
+static uint64_t pairs(const struct iteration_builder *b, int32_t layer)
+{
+    uint64_t t = b->job->sequence, window = model_config_window(b->config, layer);
+    uint64_t each = t * (t + 1) / 2;
+    if (b->job->unfused)
+        each = t * t;
+    else if (window && window < t)
+        each = window * (window + 1) / 2 + (t - window) * window;
+    return b->job->choices.batch * each;
+}
+
+/* Matrix products over the pairs: queries with keys and weights with values forward; backward the
+ * scores again where they were not kept, and the gradients of weights, values, queries and keys. */
+static uint64_t attention(const struct iteration_builder *b, const struct model_operator *op,
+                          uint64_t products)
+{
+    uint64_t heads = b->config->heads;
+    return pairs(b, op->layer) * (products * 2 * model_config_queries(b->config) + SOFTMAX * heads);
+}
+
+/* Queries and keys turn forward, and their gradients backward. */
+static uint64_t rotary(const struct iteration_builder *b)
+{
+    uint64_t heads = b->config->heads + model_config_key_heads(b->config);
+    return ROTARY * b->rows * heads * b->config->rotary.columns;
 }
 
 /* Returns the elements of a tensor that the rank has in a list. */
@@ -62,9 +99,9 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
     case MODEL_EMBED_BACKWARD:
         return n * h * residual;
     case MODEL_NORM_FORWARD:
-        return NORM_FORWARD * n * h;
+        return norm(b, op, NORM_FORWARD, RMS_FORWARD);
     case MODEL_NORM_BACKWARD:
-        return NORM_BACKWARD * n * h;
+        return norm(b, op, NORM_BACKWARD, RMS_BACKWARD);
     case MODEL_LINEAR_FORWARD:
         return linear_forward(b, op);
     case MODEL_GELU_FORWARD:
@@ -77,10 +114,17 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
         return linear_backward(b, op) + GELU_BACKWARD * n * op->outputs;
     case MODEL_RESIDUAL_BACKWARD:
         return linear_backward(b, op) + (residual - 1) * n * op->outputs;
+    case MODEL_GATED_FORWARD:
+        return linear_forward(b, op) + GATE_FORWARD * n * op->outputs;
+    case MODEL_GATED_BACKWARD:
+        return linear_backward(b, op) + GATE_BACKWARD * n * op->outputs;
     case MODEL_ATTENTION_FORWARD:
-        return attention(b, 2);
+    case MODEL_GROUPED_FORWARD:
+        return attention(b, op, 2) + rotary(b);
     case MODEL_ATTENTION_BACKWARD:
-        return attention(b, b->job->unfused ? 4 : 5) + 2 * n * h;
+    case MODEL_GROUPED_BACKWARD:
+        return attention(b, op, b->job->unfused ? 4 : 5) + 2 * n * model_config_queries(b->config) +
+               rotary(b);
     case MODEL_CLASSIFIER_FORWARD:
         return 2 * n * h * v;
     case MODEL_LOSS:
@@ -167,9 +211,10 @@ static uint64_t gradient_bytes(const struct iteration_builder *b, const struct m
 static uint64_t second_passes(const struct iteration_builder *b, const struct model_operator *op)
 {
     uint64_t bytes = buffer_bytes(b, op->workspace) + buffer_bytes(b, op->masked);
-    if (op->kind == MODEL_LOSS || op->kind == MODEL_GELU_BACKWARD)
+    if (op->kind == MODEL_LOSS || op->kind == MODEL_GELU_BACKWARD ||
+        op->kind == MODEL_GATED_BACKWARD)
         bytes += buffer_bytes(b, op->in[0]);
-    if (op->kind == MODEL_NORM_BACKWARD && op->add)
+    if (op->add)
         bytes += buffer_bytes(b, op->out[0]);
     return bytes;
 }
@@ -193,8 +238,13 @@ static struct unfused unfused_forward(const struct model_operator *op, uint64_t 
         return (struct unfused){3, 4};
     case MODEL_RESIDUAL_FORWARD:
         return (struct unfused){3 + dropout, 4 + 2 * dropout};
+    case MODEL_GATED_FORWARD: /* SiLU, product */
+        return (struct unfused){3, 2};
     case MODEL_ATTENTION_FORWARD: /* two products, scale, mask, softmax, heads */
         return (struct unfused){9 + dropout, 8};
+    case MODEL_GROUPED_FORWARD: /* the same; turning queries and keys, and repeating keys and values
+                                 */
+        return (struct unfused){21 + dropout, 24};
     case MODEL_LOSS:
         return (struct unfused){6, 0};
     default:
@@ -216,8 +266,12 @@ static struct unfused unfused_backward(const struct model_operator *op, uint64_t
         return (struct unfused){4, 3};
     case MODEL_RESIDUAL_BACKWARD:
         return (struct unfused){3 + dropout, 2};
+    case MODEL_GATED_BACKWARD:
+        return (struct unfused){5, 3};
     case MODEL_ATTENTION_BACKWARD: /* four products, scale, mask, softmax, heads */
         return (struct unfused){11 + dropout, 8};
+    case MODEL_GROUPED_BACKWARD:
+        return (struct unfused){25 + dropout, 26};
     case MODEL_NORM_BACKWARD:
         return (struct unfused){2 + op->add, 2 + 2 * op->add};
     default:
@@ -241,7 +295,7 @@ uint64_t operator_kernels(const struct model_operator *op)
  * alone, and dropout's gradient is a step. */
 static uint64_t score_passes(const struct model_operator *op)
 {
-    if (op->kind != MODEL_ATTENTION_BACKWARD)
+    if (op->kind != MODEL_ATTENTION_BACKWARD && op->kind != MODEL_GROUPED_BACKWARD)
         return 0;
     return op->dropout_site == NO_INDEX ? 2 : 3;
 }
@@ -276,14 +330,18 @@ bool operator_is_matrix_product(enum model_kind kind)
     switch (kind) {
     case MODEL_LINEAR_FORWARD:
     case MODEL_GELU_FORWARD:
+    case MODEL_GATED_FORWARD:
     case MODEL_RESIDUAL_FORWARD:
     case MODEL_ATTENTION_FORWARD:
+    case MODEL_GROUPED_FORWARD:
     case MODEL_CLASSIFIER_FORWARD:
     case MODEL_CLASSIFIER_BACKWARD:
     case MODEL_LINEAR_BACKWARD:
     case MODEL_GELU_BACKWARD:
+    case MODEL_GATED_BACKWARD:
     case MODEL_RESIDUAL_BACKWARD:
     case MODEL_ATTENTION_BACKWARD:
+    case MODEL_GROUPED_BACKWARD:
         return true;
     default:
         return false;

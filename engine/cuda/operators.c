@@ -59,9 +59,15 @@ static const struct kernels cuda_kernels = {
 
 bool cuda_operators_support(const struct model_config *config, GError **error)
 {
-    uint32_t head = config->width / config->heads;
+    uint32_t head = model_config_head_size(config);
     uint64_t deltas = (uint64_t)config->heads * config->positions * sizeof(float);
-    if (head > CUDA_HEAD_LIMIT)
+    if (config->separate)
+        g_set_error(
+            error, DEVICE_ERROR, DEVICE_ERROR_MODEL,
+            "%s: the CUDA device has no kernels for this model; pstar-trace synth, pstar-sim "
+            "and pstar-plan know it",
+            config->name);
+    else if (head > CUDA_HEAD_LIMIT)
         g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MODEL,
                     "n_embd / n_head is %u; the CUDA device computes attention heads of at most %d",
                     head, CUDA_HEAD_LIMIT);

@@ -78,17 +78,15 @@ static const struct field state_fields[] = {
 
 /* The keys that must be equal if two configs describe the same model. */
 static const struct field config_fields[] = {
-    CONFIG(UNSIGNED32, layers),
-    CONFIG(UNSIGNED32, width),
-    CONFIG(UNSIGNED32, heads),
-    CONFIG(UNSIGNED32, inner),
-    CONFIG(UNSIGNED32, positions),
-    CONFIG(UNSIGNED32, vocabulary),
-    CONFIG(FLAG, tied),
-    CONFIG(REAL, embedding_dropout),
-    CONFIG(REAL, attention_dropout),
-    CONFIG(REAL, residual_dropout),
-    CONFIG(REAL, norm_epsilon),
+    CONFIG(UNSIGNED32, layers),      CONFIG(UNSIGNED32, width),
+    CONFIG(UNSIGNED32, heads),       CONFIG(UNSIGNED32, inner),
+    CONFIG(UNSIGNED32, positions),   CONFIG(UNSIGNED32, vocabulary),
+    CONFIG(UNSIGNED32, key_heads),   CONFIG(UNSIGNED32, head_size),
+    CONFIG(UNSIGNED32, window),      CONFIG(UNSIGNED32, first_window),
+    CONFIG(REAL, rotary.base),       CONFIG(REAL, rotary.factor),
+    CONFIG(FLAG, head_norms),        CONFIG(FLAG, tied),
+    CONFIG(REAL, embedding_dropout), CONFIG(REAL, attention_dropout),
+    CONFIG(REAL, residual_dropout),  CONFIG(REAL, norm_epsilon),
 };
 
 void checkpoint_state_clear(struct checkpoint_state *state)
@@ -434,7 +432,7 @@ bool checkpoint_load(const char *folder, const struct model_config *config,
                   (weights = weights_open(folder, config, trace, error)) &&
                   (optimizer = safetensors_open(path, error)) &&
                   check_moments(optimizer, config, trace, error) &&
-                  weights_load(weights, trace, store, error) &&
+                  weights_load(weights, config, trace, store, error) &&
                   load_moments(optimizer, trace, store, error);
     safetensors_close(optimizer);
     safetensors_close(weights);

@@ -117,7 +117,7 @@ static bool fill(struct training *training, const struct safetensors *weights, G
     if (training->options->resume)
         return checkpoint_load(training->options->resume, config, trace, &store, error);
     if (weights)
-        return weights_load(weights, trace, &store, error);
+        return weights_load(weights, config, trace, &store, error);
     return weights_initialise(config, trace, training->options->seed, &store, error);
 }
 

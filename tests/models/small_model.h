@@ -1,7 +1,9 @@
-/* A model small enough to check by hand: 3 layers of width 8, 2 heads, 11 tokens, 5 positions. */
+/* A model small enough to check by hand: 3 layers of width 8, 2 heads, 11 tokens, 5 positions. And
+ * others of the same size with other parts. */
 #ifndef PSTAR_TESTS_MODELS_SMALL_MODEL_H
 #define PSTAR_TESTS_MODELS_SMALL_MODEL_H
 
+#include "models/family.h"
 #include "models/iteration.h"
 
 static inline struct model_config small_model(bool tied, double dropout)
@@ -21,6 +23,31 @@ static inline struct model_config small_model(bool tied, double dropout)
         .norm_epsilon = 1e-5,
         .initializer_range = 0.02,
     };
+}
+
+/* The family's parts, with heads of 4 columns, of which two share keys, and sequences that are
+ * longer than the window of the last two layers. */
+static inline struct model_config small_decoder(const struct model_family *family, bool tied)
+{
+    struct model_config config = small_model(tied, 0);
+    config.family = family;
+    if (family == &family_gpt2)
+        return config;
+    config.heads = 4;
+    config.key_heads = 2;
+    config.head_size = 4;
+    config.norm = MODEL_RMS_NORM;
+    config.activation = MODEL_SILU;
+    config.gated = config.separate = true;
+    config.unbiased_qkv = family != &family_qwen2;
+    config.unbiased_output = config.unbiased_mlp = true;
+    config.head_norms = family == &family_qwen3;
+    config.rotary = (struct model_rotary){.columns = 4, .base = 10000, .factor = 1, .magnitude = 1};
+    if (family == &family_mistral || family == &family_qwen3) {
+        config.window = 3;
+        config.first_window = family == &family_mistral ? 0 : 1;
+    }
+    return config;
 }
 
 static inline struct model_job small_job(enum model_precision precision, uint32_t micro_batches)

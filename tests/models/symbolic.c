@@ -1,8 +1,9 @@
 #include "symbolic.h"
 
-/* What a forward operator read and made: its backward must be handed the same. */
+/* What a forward operator read and made: its backward must be handed the same. `more` is a
+ * residual, a gate, or keys and values. */
 struct memory {
-    symbol x, residual, y, stats;
+    symbol x, more[2], y, stats;
 };
 
 /* An operator at work on the machine's symbols. */
@@ -129,6 +130,8 @@ static symbol dropout(const struct machine *m, symbol value)
 
 static symbol both_parameters(const struct machine *m)
 {
+    if (m->op->t[1] == NO_INDEX)
+        return weight(m);
     return mix(weight(m), read_tensor(m, m->op->t[1], TRACE_PARAM));
 }
 
@@ -139,7 +142,7 @@ static struct memory *memory_of(const struct machine *m)
     const struct model_operator *op = m->op;
     if (op->kind == MODEL_EMBED_FORWARD || op->kind == MODEL_EMBED_BACKWARD)
         return &m->memories[0];
-    if (op->kind == MODEL_ATTENTION_FORWARD || op->kind == MODEL_ATTENTION_BACKWARD)
+    if (op->t[0] == NO_INDEX) /* attention */
         return &m->memories[1 + op->layer];
     return &m->memories[1 + m->iteration->config->layers + op->t[0]];
 }
@@ -147,10 +150,12 @@ static struct memory *memory_of(const struct machine *m)
 static void remember(struct machine *m)
 {
     const struct model_operator *op = m->op;
-    bool gelu = op->kind == MODEL_GELU_FORWARD, residual = op->kind == MODEL_RESIDUAL_FORWARD;
-    struct memory memory = {.x = in(m, 0), .residual = residual ? in(m, 1) : 0};
-    memory.y = m->buffers[op->out[gelu ? 1 : 0]];
-    if (gelu)
+    bool activated = op->kind == MODEL_GELU_FORWARD || op->kind == MODEL_GATED_FORWARD;
+    struct memory memory = {.x = in(m, 0)};
+    for (int i = 0; i < 2 && op->in[1 + i] != NO_INDEX; i++)
+        memory.more[i] = in(m, 1 + i);
+    memory.y = m->buffers[op->out[activated ? 1 : 0]];
+    if (activated)
         memory.stats = m->buffers[op->out[0]];
     else if (op->out[1] != NO_INDEX)
         memory.stats = m->buffers[op->out[1]];
@@ -159,10 +164,42 @@ static void remember(struct machine *m)
     *memory_of(m) = memory;
 }
 
+/* Where the gradients of a value come from several operators, the first one makes it and the others
+ * add to it: all of them, and no more, when it is read. The residual stream holds the gradient of a
+ * sum; it becomes its other term's when the branch's is added. */
+static void check_sum(struct machine *m)
+{
+    const struct model_operator *op = m->op;
+    const struct memory *memory = memory_of(m);
+    if (op->kind == MODEL_RESIDUAL_BACKWARD) {
+        g_assert_cmpuint(m->branch, ==, 0);
+        m->branch = memory->more[0];
+    }
+    if (!op->add)
+        return;
+    if (op->kind == MODEL_NORM_BACKWARD) {
+        g_assert_cmpuint(m->branch, ==, memory->x);
+        m->branch = 0;
+    } else {
+        g_assert_cmpuint(m->gradient_of[op->out[0]], ==, memory->x);
+    }
+}
+
+static void check_grouped(struct machine *m)
+{
+    const struct model_operator *op = m->op;
+    const struct memory *memory = memory_of(m);
+    const symbol read[] = {memory->x, memory->more[0], memory->more[1]};
+    for (int i = 0; i < 3; i++) {
+        g_assert_cmpuint(in(m, 1 + i), ==, read[i]);
+        m->gradient_of[op->out[i]] = read[i];
+    }
+    g_assert_cmpuint(in(m, 4), ==, memory->y);
+    g_assert_cmpuint(in(m, 5), ==, memory->stats);
+}
+
 /* Follows the chain rule: what comes in is the gradient of the forward operator's output, what it
- * was saved from forward is what forward used, and what goes out is the gradient of its input. The
- * residual stream holds the gradient of a sum; it becomes its other term's when the branch's is
- * added. */
+ * was saved from forward is what forward used, and what goes out is the gradient of its input. */
 static void check_backward(struct machine *m)
 {
     const struct model_operator *op = m->op;
@@ -171,20 +208,21 @@ static void check_backward(struct machine *m)
     g_assert_cmpuint(m->gradient_of[op->in[0]], ==, memory->y);
     if (op->kind == MODEL_EMBED_BACKWARD)
         return;
+    if (op->kind == MODEL_GROUPED_BACKWARD) {
+        check_grouped(m);
+        return;
+    }
     g_assert_cmpuint(in(m, 1), ==, memory->x);
     if (attention)
         g_assert_cmpuint(in(m, 2), ==, memory->y);
     if (memory->stats)
         g_assert_cmpuint(in(m, attention ? 3 : 2), ==, memory->stats);
-    if (op->kind == MODEL_RESIDUAL_BACKWARD) {
-        g_assert_cmpuint(m->branch, ==, 0);
-        m->branch = memory->residual;
-    }
-    if (op->add) {
-        g_assert_cmpuint(m->branch, ==, memory->x);
-        m->branch = 0;
-    }
+    check_sum(m);
     m->gradient_of[op->out[0]] = memory->x;
+    if (op->kind == MODEL_GATED_BACKWARD) {
+        g_assert_cmpuint(in(m, 3), ==, memory->more[0]);
+        m->gradient_of[op->out[1]] = memory->more[0];
+    }
 }
 
 static void run_forward(struct machine *m)
@@ -213,6 +251,14 @@ static void run_forward(struct machine *m)
         set(m, op->out[0], dropout(m, mix_text("attention", in(m, 0))));
         set(m, op->out[1], mix_text("lse", in(m, 0)));
         break;
+    case MODEL_GATED_FORWARD:
+        set(m, op->out[0], mix_text("linear", mix(in(m, 0), both_parameters(m))));
+        set(m, op->out[1], mix_text("gated", mix(in(m, 1), m->buffers[op->out[0]])));
+        break;
+    case MODEL_GROUPED_FORWARD:
+        set(m, op->out[0], dropout(m, mix_text("grouped", mix(in(m, 0), mix(in(m, 1), in(m, 2))))));
+        set(m, op->out[1], mix_text("lse", mix(in(m, 0), in(m, 1))));
+        break;
     case MODEL_CLASSIFIER_FORWARD:
         set(m, op->out[0], mix_text("logits", mix(in(m, 0), weight(m))));
         break;
@@ -235,7 +281,10 @@ static void linear_backward(struct machine *m, symbol dy)
     g_assert_true(rounded == (op->workspace != NO_INDEX));
     if (rounded)
         set(m, op->workspace, mix_text("scratch", dy));
-    set(m, op->out[0], mix_text("dx", mix(dy, weight(m))));
+    symbol dx = mix_text("dx", mix(dy, weight(m)));
+    if (op->add)
+        dx = mix(mix_text("sum", m->buffers[op->out[0]]), dx);
+    set(m, op->out[0], dx);
     put_gradient(m, 0, mix_text("dweight", mix(dy, in(m, 1))), op->accumulate);
     if (op->t[1] != NO_INDEX)
         put_gradient(m, 1, mix_text("dbias", dy), op->accumulate);
@@ -252,7 +301,8 @@ static void run_norm_backward(struct machine *m)
     }
     set(m, op->out[0], dx);
     put_gradient(m, 0, mix_text("dweight", inputs), op->accumulate);
-    put_gradient(m, 1, mix_text("dbias", in(m, 0)), op->accumulate);
+    if (op->t[1] != NO_INDEX)
+        put_gradient(m, 1, mix_text("dbias", in(m, 0)), op->accumulate);
 }
 
 static symbol masked_stream(struct machine *m)
@@ -278,6 +328,12 @@ static void run_backward(struct machine *m)
         set(m, op->in[0], dy);
         linear_backward(m, dy);
         break;
+    case MODEL_GATED_BACKWARD:
+        set(m, op->out[1], mix_text("dgate", mix(in(m, 0), mix(in(m, 2), in(m, 3)))));
+        dy = mix_text("dup", mix(in(m, 0), in(m, 3)));
+        set(m, op->in[0], dy);
+        linear_backward(m, dy);
+        break;
     case MODEL_RESIDUAL_BACKWARD:
         linear_backward(m, masked_stream(m));
         break;
@@ -287,10 +343,16 @@ static void run_backward(struct machine *m)
     case MODEL_ATTENTION_BACKWARD:
         set(m, op->out[0], dropout(m, mix(mix(in(m, 0), in(m, 1)), mix(in(m, 2), in(m, 3)))));
         break;
+    case MODEL_GROUPED_BACKWARD:
+        dy = mix(in(m, 0), mix(mix(in(m, 1), in(m, 2)), mix(in(m, 3), mix(in(m, 4), in(m, 5)))));
+        for (symbol i = 0; i < 3; i++)
+            set(m, op->out[i], dropout(m, mix(i + 1, dy)));
+        break;
     case MODEL_EMBED_BACKWARD:
         dy = mix(dropout(m, in(m, 0)), in(m, 1));
         put_gradient(m, 0, mix_text("dwte", dy), op->accumulate || m->iteration->config->tied);
-        put_gradient(m, 1, mix_text("dwpe", dropout(m, in(m, 0))), op->accumulate);
+        if (op->t[1] != NO_INDEX)
+            put_gradient(m, 1, mix_text("dwpe", dropout(m, in(m, 0))), op->accumulate);
         break;
     default:
         g_assert_not_reached();

@@ -37,7 +37,13 @@ static void test_known_counts(void)
                  {"gpt2-medium", 354823168},
                  {"gpt2-large", 774030080},
                  {"gpt2-xl", 1557611200},
-                 {"demo-11m", 10844160}};
+                 {"demo-11m", 10844160},
+                 {"llama-3.1-8b", 8030261248},
+                 {"llama-3.1-70b", 70553706496},
+                 {"llama-3.2-1b", 1235814400},
+                 {"mistral-7b-v0.3", 7248023552},
+                 {"qwen2.5-7b", 7615616512},
+                 {"qwen3-8b", 8190735360}};
     for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
         char *path = g_strdup_printf(PROJECT_DIR "/models/configs/%s.json", known[i].name);
         GError *error = NULL;
@@ -185,7 +191,10 @@ static void test_refused(void)
         {"{\"n_layer\":2}", MODEL_ERROR_CONFIG, {"model_type", "missing"}},
         {"{\"model_type\":\"gpt2\",\"n_layer\":2}", MODEL_ERROR_CONFIG, {"n_embd", "missing"}},
         {"{" GOOD ",\"n_layer\":2}", MODEL_ERROR_CONFIG, {"n_layer", "duplicate"}},
-        {"{\"model_type\":\"llama\"}", MODEL_ERROR_UNSUPPORTED, {"model_type", "\"llama\""}},
+        {"{\"model_type\":\"bert\"}", MODEL_ERROR_UNSUPPORTED, {"model_type", "\"bert\""}},
+        {"{\"model_type\":\"mixtral\"}",
+         MODEL_ERROR_UNSUPPORTED,
+         {"\"mixtral\"", "mixtures of experts"}},
         {"{" GOOD ",\"architectures\":[\"GPT2DoubleHeadsModel\"]}",
          MODEL_ERROR_UNSUPPORTED,
          {"architectures", "GPT2DoubleHeadsModel"}},
@@ -268,6 +277,162 @@ static void test_refused(void)
     }
 }
 
+#define LLAMA                                                                            \
+    "\"num_hidden_layers\":2,\"hidden_size\":8,\"num_attention_heads\":4,"               \
+    "\"num_key_value_heads\":2,\"intermediate_size\":12,\"max_position_embeddings\":16," \
+    "\"vocab_size\":32"
+
+/* What a family has where its file says nothing, and what the file may say. */
+static void test_parts(void)
+{
+    GError *error = NULL;
+    struct model_config *config = read_text("{\"model_type\":\"llama\"," LLAMA "}", &error);
+    g_assert_no_error(error);
+    g_assert_cmpuint(config->head_size, ==, 2);
+    g_assert_cmpuint(config->rotary.columns, ==, 2);
+    g_assert_cmpfloat(config->rotary.base, ==, 10000);
+    g_assert_cmpfloat(config->norm_epsilon, ==, 1e-6);
+    g_assert_cmpuint(config->window, ==, 0);
+    g_assert_false(config->tied);
+    g_assert_true(config->unbiased_qkv);
+    model_config_free(config);
+
+    config = read_text("{\"model_type\":\"mistral\"," LLAMA "}", &error);
+    g_assert_no_error(error);
+    g_assert_cmpuint(model_config_window(config, 0), ==, 4096);
+    model_config_free(config);
+
+    config = read_text("{\"model_type\":\"qwen2\",\"use_sliding_window\":true,"
+                       "\"sliding_window\":5,\"max_window_layers\":1," LLAMA "}",
+                       &error);
+    g_assert_no_error(error);
+    g_assert_false(config->unbiased_qkv);
+    g_assert_true(config->unbiased_output);
+    g_assert_cmpuint(model_config_window(config, 0), ==, 0);
+    g_assert_cmpuint(model_config_window(config, 1), ==, 5);
+    model_config_free(config);
+
+    config = read_text("{\"model_type\":\"qwen3\",\"use_sliding_window\":true,"
+                       "\"sliding_window\":5,\"attention_bias\":true,"
+                       "\"layer_types\":[\"full_attention\",\"sliding_attention\"]," LLAMA "}",
+                       &error);
+    g_assert_no_error(error);
+    g_assert_true(config->head_norms);
+    g_assert_false(config->unbiased_output);
+    g_assert_cmpuint(config->head_size, ==, 128);
+    g_assert_cmpuint(config->first_window, ==, 1);
+    model_config_free(config);
+}
+
+/* Both ways in which files write the scaling of rotary positions. */
+static void test_rotary(void)
+{
+    static const char *const texts[] = {
+        "\"rope_theta\":5e5,\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,"
+        "\"low_freq_factor\":1,\"high_freq_factor\":4,\"original_max_position_embeddings\":8}",
+        "\"rope_parameters\":{\"rope_theta\":5e5,\"rope_type\":\"llama3\",\"factor\":8,"
+        "\"low_freq_factor\":1,\"high_freq_factor\":4,\"original_max_position_embeddings\":8}"};
+    GError *error = NULL;
+    for (size_t i = 0; i < G_N_ELEMENTS(texts); i++) {
+        g_autofree char *text = g_strdup_printf("{\"model_type\":\"llama\"," LLAMA ",%s}",
+                                                texts[i]);
+        struct model_config *config = read_text(text, &error);
+        g_assert_no_error(error);
+        g_assert_cmpint(config->rotary.scaling, ==, MODEL_ROTARY_LLAMA3);
+        g_assert_cmpfloat(config->rotary.base, ==, 5e5);
+        g_assert_cmpfloat(config->rotary.factor, ==, 8);
+        g_assert_cmpfloat(config->rotary.high_frequency, ==, 4);
+        g_assert_cmpuint(config->rotary.original_positions, ==, 8);
+        model_config_free(config);
+    }
+    struct model_config *yarn = read_text(
+        "{\"model_type\":\"qwen2\",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4}," LLAMA "}",
+        &error);
+    g_assert_no_error(error);
+    g_assert_cmpuint(yarn->rotary.original_positions, ==, 16);
+    g_assert_cmpfloat(yarn->rotary.beta_fast, ==, 32);
+    g_assert_cmpfloat_with_epsilon(yarn->rotary.magnitude, 1.1386294, 1e-6);
+    model_config_free(yarn);
+}
+
+/* What is written is read again as the same model. */
+static void test_families_round_trip(void)
+{
+    static const char *const texts[] = {
+        "\"model_type\":\"llama\",\"attention_bias\":true,\"tie_word_embeddings\":true",
+        "\"model_type\":\"llama\",\"mlp_bias\":true,\"rope_scaling\":{\"rope_type\":\"linear\","
+        "\"factor\":2.5}",
+        "\"model_type\":\"mistral\",\"sliding_window\":null,\"head_dim\":6",
+        "\"model_type\":\"mistral\",\"sliding_window\":7",
+        "\"model_type\":\"qwen2\",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4}",
+        "\"model_type\":\"qwen3\",\"use_sliding_window\":true,\"sliding_window\":5,"
+        "\"max_window_layers\":1,\"attention_dropout\":0.25"};
+    for (size_t i = 0; i < G_N_ELEMENTS(texts); i++) {
+        GError *error = NULL;
+        g_autofree char *text = g_strdup_printf("{%s," LLAMA "}", texts[i]);
+        g_autofree char *path = write_text("");
+        struct model_config *config = read_text(text, &error);
+        g_assert_no_error(error);
+        g_assert_true(model_config_write(config, path, &error));
+        struct model_config *again = model_config_read(path, &error);
+        g_assert_no_error(error);
+        g_assert_cmpstr(config->name, ==, again->name);
+        g_clear_pointer(&config->name, g_free);
+        g_clear_pointer(&again->name, g_free);
+        g_assert_cmpmem(config, sizeof *config, again, sizeof *again);
+        model_config_free(config);
+        model_config_free(again);
+        g_unlink(path);
+    }
+}
+
+static void test_families_refused(void)
+{
+    static const struct {
+        const char *text;
+        enum model_error code;
+        const char *named[2];
+    } bad[] = {
+        {"\"model_type\":\"llama\"", MODEL_ERROR_CONFIG, {"num_hidden_layers", "missing"}},
+        {"\"model_type\":\"llama\",\"hidden_act\":\"gelu\"," LLAMA,
+         MODEL_ERROR_UNSUPPORTED,
+         {"hidden_act", "silu"}},
+        {"\"model_type\":\"llama\",\"head_dim\":7," LLAMA, MODEL_ERROR_CONFIG, {"7", "pairs"}},
+        {"\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"longrope\"}," LLAMA,
+         MODEL_ERROR_UNSUPPORTED,
+         {"rope_scaling: rope_type", "longrope"}},
+        {"\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"linear\"}," LLAMA,
+         MODEL_ERROR_CONFIG,
+         {"rope_scaling: factor", "missing"}},
+        {"\"model_type\":\"llama\",\"rope_scaling\":7," LLAMA,
+         MODEL_ERROR_CONFIG,
+         {"rope_scaling", "object"}},
+        {"\"model_type\":\"llama\",\"rope_theta\":-1," LLAMA,
+         MODEL_ERROR_CONFIG,
+         {"rope_theta", "-1"}},
+        {"\"model_type\":\"llama\",\"architectures\":[\"LlamaForSequenceClassification\"]," LLAMA,
+         MODEL_ERROR_UNSUPPORTED,
+         {"architectures", "LlamaForCausalLM"}},
+        {"\"model_type\":\"qwen3\",\"use_sliding_window\":true,"
+         "\"layer_types\":[\"sliding_attention\",\"full_attention\"]," LLAMA,
+         MODEL_ERROR_UNSUPPORTED,
+         {"layer_types", "before"}},
+        {"\"model_type\":\"qwen3\",\"use_sliding_window\":true,\"layer_types\":[]," LLAMA,
+         MODEL_ERROR_CONFIG,
+         {"layer_types", "all layers"}},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        GError *error = NULL;
+        g_autofree char *text = g_strdup_printf("{%s}", bad[i].text);
+        g_assert_null(read_text(text, &error));
+        g_assert_error(error, MODEL_ERROR, (int)bad[i].code);
+        for (size_t n = 0; n < G_N_ELEMENTS(bad[i].named); n++)
+            if (!strstr(error->message, bad[i].named[n]))
+                g_error("'%s' is not in: %s", bad[i].named[n], error->message);
+        g_error_free(error);
+    }
+}
+
 static void test_missing_file(void)
 {
     GError *error = NULL;
@@ -325,6 +490,10 @@ int main(int argc, char **argv)
     g_test_add_func("/config/labels", test_labels);
     g_test_add_func("/config/accepted", test_accepted);
     g_test_add_func("/config/refused", test_refused);
+    g_test_add_func("/config/parts", test_parts);
+    g_test_add_func("/config/rotary", test_rotary);
+    g_test_add_func("/config/families-round-trip", test_families_round_trip);
+    g_test_add_func("/config/families-refused", test_families_refused);
     g_test_add_func("/config/missing-file", test_missing_file);
     g_test_add_func("/config/round-trip", test_round_trip);
     return g_test_run();

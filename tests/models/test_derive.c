@@ -21,8 +21,33 @@ static double some_dropout(GRand *random)
     return g_rand_boolean(random) ? 0.25 : 0;
 }
 
+/* Any family but GPT-2, with any heads, windows and biases. */
+static struct model_config random_decoder(GRand *random)
+{
+    const struct model_family *const families[] = {&family_llama, &family_mistral, &family_qwen2,
+                                                   &family_qwen3};
+    struct model_config config = small_decoder(families[g_rand_int_range(random, 0, 4)],
+                                               g_rand_boolean(random));
+    config.key_heads = (uint32_t)g_rand_int_range(random, 1, 4);
+    config.heads = config.key_heads * (uint32_t)g_rand_int_range(random, 1, 4);
+    config.head_size = 2 * (uint32_t)g_rand_int_range(random, 1, 20);
+    config.rotary.columns = config.head_size;
+    config.width = (uint32_t)g_rand_int_range(random, 1, 90);
+    config.inner = (uint32_t)g_rand_int_range(random, 1, 200);
+    config.positions = (uint32_t)g_rand_int_range(random, 4, 40);
+    config.vocabulary = (uint32_t)g_rand_int_range(random, 1, 300);
+    config.attention_dropout = some_dropout(random);
+    config.window = g_rand_boolean(random) ? (uint32_t)g_rand_int_range(random, 1, 20) : 0;
+    config.first_window = config.window ? (uint32_t)g_rand_int_range(random, 0, LAYERS) : 0;
+    config.unbiased_output = g_rand_boolean(random);
+    config.unbiased_mlp = g_rand_boolean(random);
+    return config;
+}
+
 static struct model_config random_config(GRand *random)
 {
+    if (g_rand_boolean(random))
+        return random_decoder(random);
     struct model_config config = small_model(g_rand_boolean(random), 0);
     config.heads = (uint32_t)g_rand_int_range(random, 1, 5);
     config.width = config.heads * (uint32_t)g_rand_int_range(random, 1, 40);

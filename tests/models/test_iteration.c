@@ -349,9 +349,10 @@ static void check_lives(const struct model_iteration *iteration)
         first[b] = NO_INDEX;
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct model_operator *op = &iteration->operators[m];
-        const uint32_t used[] = {op->in[0],     op->in[1],  op->in[2],       op->in[3],
-                                 op->out[0],    op->out[1], op->gradient[0], op->gradient[1],
-                                 op->workspace, op->masked};
+        uint32_t used[MODEL_INPUTS + MODEL_OUTPUTS + 4] = {op->gradient[0], op->gradient[1],
+                                                           op->workspace, op->masked};
+        memcpy(used + 4, op->in, sizeof op->in);
+        memcpy(used + 4 + MODEL_INPUTS, op->out, sizeof op->out);
         for (size_t i = 0; i < G_N_ELEMENTS(used); i++) {
             if (used[i] == NO_INDEX)
                 continue;

@@ -59,6 +59,17 @@ static void test_variants(void)
         }
 }
 
+/* The same of every family, whose parts differ. */
+static void test_families(void)
+{
+    for (const struct model_family *const *family = model_families(); *family; family++)
+        for (int tied = 0; tied < 2; tied++) {
+            struct model_config config = small_decoder(*family, tied);
+            config.attention_dropout = tied ? 0.1 : 0;
+            compare_variants(&config, 1 + (uint32_t)tied);
+        }
+}
+
 /* The comparison must be able to fail: no two tensors have one gradient, and dropout matters. */
 static void test_symbols_differ(void)
 {
@@ -79,6 +90,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/replay/variants", test_variants);
+    g_test_add_func("/replay/families", test_families);
     g_test_add_func("/replay/symbols-differ", test_symbols_differ);
     return g_test_run();
 }

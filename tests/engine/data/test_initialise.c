@@ -6,7 +6,8 @@
 
 enum { COUNT = 100000 };
 
-static const struct model_config config = {.layers = 8, .initializer_range = 0.02};
+static const struct model_config config = {
+    .layers = 8, .width = 8, .heads = 2, .initializer_range = 0.02};
 
 static void draw(const char *name, uint32_t tensor, uint64_t seed, float *values)
 {

@@ -39,7 +39,7 @@ static void expect_round_trip(const struct fixture *fixture, bool tied,
     g_assert_no_error(error);
     g_assert_nonnull(safetensors_find(file, "transformer.h.1.mlp.c_proj.bias"));
     g_assert_true((safetensors_find(file, "lm_head.weight") == NULL) == tied);
-    g_assert_true(weights_load(file, loaded->trace, &loaded->store, &error));
+    g_assert_true(weights_load(file, &loaded->config, loaded->trace, &loaded->store, &error));
     g_assert_true(small_model_equal(saved, loaded, false));
     safetensors_close(file);
     small_model_free(saved);
@@ -128,7 +128,7 @@ static void test_changed_files(struct fixture *fixture, const void *unused)
                                                 &error);
         if (!changes[i].reason) {
             g_assert_no_error(error);
-            g_assert_true(weights_load(file, model->trace, &model->store, &error));
+            g_assert_true(weights_load(file, &model->config, model->trace, &model->store, &error));
             g_assert_cmpfloat(model->values[TRACE_PARAM][5][1], ==, 0);
         } else {
             g_assert_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_TENSOR);

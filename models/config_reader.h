@@ -1,0 +1,77 @@
+/* Reads the keys of a config.json. Errors name file, key and value. */
+#ifndef PSTAR_MODELS_CONFIG_READER_H
+#define PSTAR_MODELS_CONFIG_READER_H
+
+#include "models/config.h"
+
+#include <jansson.h>
+
+struct config_reader {
+    const json_t *root;
+    const char *origin; /* the file */
+};
+
+/* A number that must be in the file. */
+bool config_count(const struct config_reader *reader, const char *key, uint32_t *count,
+                  GError **error);
+/* A number that may be missing or null. */
+bool config_count_or(const struct config_reader *reader, const char *key, uint32_t missing,
+                     uint32_t *count, GError **error);
+bool config_number(const struct config_reader *reader, const char *key, double missing,
+                   double *number, GError **error);
+bool config_bool(const struct config_reader *reader, const char *key, bool missing, bool *setting,
+                 GError **error);
+
+/* Numbers in their ranges: [0, 1), (0, 1), and initializer_range above 0. */
+bool config_dropout(const struct config_reader *reader, const char *key, double missing,
+                    double *dropout, GError **error);
+bool config_epsilon(const struct config_reader *reader, const char *key, double missing,
+                    double *epsilon, GError **error);
+bool config_range(const struct config_reader *reader, double *range, GError **error);
+
+/* Fails if heads have no size of their own and do not divide the width. */
+bool config_heads_divide(const struct config_reader *reader, const char *width_key,
+                         const char *heads_key, const struct model_config *config, GError **error);
+
+/* Refuses a key whose value is none of these words. */
+bool config_word(const struct config_reader *reader, const char *key, const char *const *known,
+                 GError **error);
+/* Refuses a key that is there and not `only`. */
+bool config_switch(const struct config_reader *reader, const char *key, bool only, GError **error);
+/* Refuses a key that has contents. */
+bool config_absent(const struct config_reader *reader, const char *key, GError **error);
+
+/* Fail with MODEL_ERROR_UNSUPPORTED and MODEL_ERROR_CONFIG. */
+bool config_refuse(const struct config_reader *reader, const char *key, const json_t *value,
+                   const char *why, GError **error);
+bool config_wrong(const struct config_reader *reader, const char *key, const char *expected,
+                  GError **error);
+
+/* ---- keys that the families since LLaMA share ---- */
+
+/* What a family has where its config.json has no such key. */
+struct config_defaults {
+    uint32_t key_heads; /* 0: as many as heads */
+    uint32_t head_size; /* 0: width / heads */
+    double rotary_base;
+    double epsilon;
+    bool tied;
+};
+
+/* Reads the sizes, epsilon, range, dropout of attention, the activation (SiLU), whether embeddings
+ * are tied, and rotary positions. Sets the parts of a LLaMA: RMS norms, gated MLP, queries, keys
+ * and values apart, no biases. */
+bool config_read_llama(const struct config_reader *reader, const struct config_defaults *defaults,
+                       struct model_config *config, GError **error);
+void config_write_llama(const struct model_config *config, json_t *root);
+
+/* Reads rope_parameters, or rope_theta and rope_scaling, for heads of which `columns` turn. */
+bool config_read_rotary(const struct config_reader *reader, double base, uint32_t columns,
+                        struct model_config *config, GError **error);
+
+/* Reads sliding_window, max_window_layers and layer_types, where use_sliding_window says so. */
+bool config_read_window(const struct config_reader *reader, struct model_config *config,
+                        GError **error);
+void config_write_window(const struct model_config *config, json_t *root);
+
+#endif

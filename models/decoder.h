@@ -1,0 +1,81 @@
+/* Describes a decoder's iteration from its parts: tensors, forward, backward, updates. */
+#ifndef PSTAR_MODELS_DECODER_H
+#define PSTAR_MODELS_DECODER_H
+
+#include "models/family.h"
+#include "models/iteration_builder.h"
+
+/* The buffers of one layer's forward pass that its backward reads. NO_INDEX stands for those that
+ * the model's parts do not need. A columns are those of all queries, K those of all keys. */
+struct decoder_layer {
+    uint32_t input;                            /* [N,H] residual stream before the layer */
+    uint32_t norm1;                            /* [N,H] */
+    uint32_t norm1_stats;                      /* fp32 [2,N], or [N] of an RMS norm */
+    uint32_t qkv;                              /* [N,A+2K], if one product makes them */
+    uint32_t query, key, value;                /* [N,A], [N,K], [N,K], if three products do */
+    uint32_t query_norm, key_norm;             /* [N,A], [N,K], if heads are normalised */
+    uint32_t query_norm_stats, key_norm_stats; /* fp32, for each row and head */
+    uint32_t attention;                        /* [N,A] */
+    uint32_t lse;                              /* fp32 [B,heads,T] */
+    uint32_t middle;                           /* [N,H] residual stream after the attention */
+    uint32_t norm2;                            /* [N,H] */
+    uint32_t norm2_stats;                      /* as norm1_stats */
+    uint32_t gate;  /* [N,F] before the activation, if the MLP is gated */
+    uint32_t pre;   /* [N,F] before the activation, or what the gate is multiplied with */
+    uint32_t inner; /* [N,F] after it */
+};
+
+struct decoder_activations {
+    uint32_t micro_batch;
+    uint32_t tokens;              /* 32-bit integers [2,N] */
+    struct decoder_layer *layers; /* [layers] */
+    uint32_t output;              /* [N,H] residual stream after the last layer */
+    uint32_t norm;                /* [N,H] the final norm's */
+    uint32_t norm_stats;          /* as in layers */
+    uint32_t logits;              /* [N,V], rows apart; after the loss, their gradient */
+};
+
+/* Dropout's sites: the embedding's is 0. */
+enum { DECODER_DROPOUT_ATTENTION = 1, DECODER_DROPOUT_OUTPUT, DECODER_DROPOUT_DOWN };
+
+/* Returns the workspace of an unfused attention (its scores before and after a pass over them), or
+ * NO_INDEX if attention is fused. */
+uint32_t decoder_scores_workspace(struct iteration_builder *builder);
+
+/* Returns the counter's key of a layer's dropout, or NO_INDEX if its probability is 0. */
+uint32_t decoder_dropout_site(const struct iteration_builder *builder, uint32_t layer,
+                              uint32_t which);
+
+/* Returns the name of a part of a layer: "h.0.attn.c_attn". The caller frees it with g_free. */
+char *decoder_part(const struct iteration_builder *builder, uint32_t layer, const char *part);
+char *decoder_module(const struct iteration_builder *builder, uint32_t layer,
+                     enum model_module module);
+
+/* Sets the operator's tensors to those of a module, with the columns of its input and output. */
+void decoder_set_module(const struct iteration_builder *builder, enum model_module module,
+                        struct model_operator *op);
+
+/* Appends the forward pass of a micro-batch, the loss included, and fills `activations`, whose
+ * layers the caller provides. */
+void decoder_forward(struct iteration_builder *builder, struct decoder_activations *activations);
+
+/* Appends a layer's forward again, up to what its backward reads, or whole if unfused. The fields
+ * of `layer`, except its input, then name the new buffers. The operators' names begin with `verb`.
+ */
+void decoder_recompute(struct iteration_builder *builder, const char *verb, uint32_t micro_batch,
+                       uint32_t index, struct decoder_layer *layer);
+
+/* Appends the backward pass of a micro-batch. If gradients are in buffers, it appends the updates
+ * that consume them, too; with a second backward it passes through the layers twice. */
+void decoder_backward(struct iteration_builder *builder,
+                      const struct decoder_activations *activations);
+
+/* Appends the update of a tensor, or those of its blocks. */
+void decoder_update_tensor(struct iteration_builder *builder, tensor_id tensor);
+/* Appends the updates of all tensors: the host's first, then the device's. */
+void decoder_update(struct iteration_builder *builder);
+
+/* Appends all tensors. */
+void decoder_tensors(struct iteration_builder *builder);
+
+#endif

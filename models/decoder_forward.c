@@ -1,0 +1,398 @@
+#include "models/decoder.h"
+
+void decoder_tensors(struct iteration_builder *builder)
+{
+    for (uint32_t t = 0; t < builder->layout.count; t++) {
+        struct model_tensor tensor;
+        char *name = model_tensor_describe(builder->config, &builder->layout, t, &tensor);
+        iteration_builder_tensor(builder, name, tensor.shape[0] * tensor.shape[1]);
+    }
+}
+
+/* ---- names ---- */
+
+char *decoder_part(const struct iteration_builder *builder, uint32_t layer, const char *part)
+{
+    return g_strdup_printf("%s.%u.%s", model_family_of(builder->config)->layers, layer, part);
+}
+
+char *decoder_module(const struct iteration_builder *builder, uint32_t layer,
+                     enum model_module module)
+{
+    return decoder_part(builder, layer, model_family_of(builder->config)->modules[module]);
+}
+
+void decoder_set_module(const struct iteration_builder *builder, enum model_module module,
+                        struct model_operator *op)
+{
+    const struct model_layout *layout = &builder->layout;
+    op->t[0] = layout->first_layer + (uint32_t)op->layer * layout->layer_tensors +
+               layout->place[module];
+    op->t[1] = layout->biased[module] ? op->t[0] + 1 : NO_INDEX;
+    op->inputs = layout->inputs[module] ? layout->inputs[module] : layout->outputs[module];
+    op->outputs = layout->inputs[module] ? layout->outputs[module] : 0;
+}
+
+/* ---- forward ---- */
+
+/* The state while one layer's forward pass is described. */
+struct forward_pass {
+    struct iteration_builder *builder;
+    const char *verb; /* "forward", "recompute" or "recompute again" */
+    enum trace_phase phase;
+    uint32_t micro_batch;
+    uint32_t layer;
+    bool held; /* chunks hold the buffers that are as large as the layer's input */
+};
+
+uint32_t decoder_dropout_site(const struct iteration_builder *builder, uint32_t layer,
+                              uint32_t which)
+{
+    const struct model_config *config = builder->config;
+    double probability = which == DECODER_DROPOUT_ATTENTION ? config->attention_dropout
+                                                            : config->residual_dropout;
+    return probability > 0 ? 3 * layer + which : NO_INDEX;
+}
+
+static uint32_t layer_buffer(const struct forward_pass *pass, const char *name, const char *suffix,
+                             uint64_t bytes)
+{
+    g_autofree char *part = g_strconcat(name, suffix, NULL);
+    g_autofree char *full = decoder_part(pass->builder, pass->layer, part);
+    return iteration_builder_buffer(pass->builder, full, bytes);
+}
+
+/* [N, columns] of the precision's element. */
+static uint32_t layer_activation(const struct forward_pass *pass, const char *name,
+                                 const char *suffix, uint64_t columns)
+{
+    const struct iteration_builder *b = pass->builder;
+    uint32_t buffer = layer_buffer(pass, name, suffix, b->rows * columns * b->element);
+    if (pass->held)
+        iteration_builder_hold(pass->builder, buffer);
+    return buffer;
+}
+
+static const char *name_of(const struct forward_pass *pass, enum model_module module)
+{
+    return model_family_of(pass->builder->config)->modules[module];
+}
+
+/* [N, columns of the module's output] */
+static uint32_t module_activation(const struct forward_pass *pass, enum model_module module)
+{
+    return layer_activation(pass, name_of(pass, module), "", pass->builder->layout.outputs[module]);
+}
+
+/* A mean and a deviation, or a root mean square, for each row and each of its parts. */
+static uint32_t norm_stats(const struct forward_pass *pass, enum model_module module,
+                           uint64_t parts)
+{
+    const struct iteration_builder *b = pass->builder;
+    uint64_t each = b->config->norm == MODEL_LAYER_NORM ? 2 : 1;
+    return layer_buffer(pass, name_of(pass, module), ".stats",
+                        each * parts * b->rows * sizeof(float));
+}
+
+uint32_t decoder_scores_workspace(struct iteration_builder *builder)
+{
+    return builder->job->unfused
+               ? iteration_builder_buffer(builder, "attn.scores",
+                                          2 * iteration_builder_scores(builder) * builder->element)
+               : NO_INDEX;
+}
+
+/* Appends the buffer from which attention's backward computes its probabilities again. */
+static uint32_t saved_scores(const struct forward_pass *pass)
+{
+    const struct iteration_builder *b = pass->builder;
+    const char *attention = model_family_of(b->config)->attention;
+    if (!b->job->unfused)
+        return layer_buffer(pass, attention, ".lse", b->rows * b->config->heads * sizeof(float));
+    uint64_t element = b->config->attention_dropout > 0 ? 2 * b->element + 1 : b->element;
+    uint32_t buffer = layer_buffer(pass, attention, ".probabilities",
+                                   iteration_builder_scores(b) * element);
+    if (pass->held)
+        iteration_builder_hold(pass->builder, buffer);
+    return buffer;
+}
+
+static void append_part(const struct forward_pass *pass, const char *part,
+                        const struct model_operator *op)
+{
+    g_autofree char *name = decoder_part(pass->builder, pass->layer, part);
+    iteration_builder_operator(pass->builder, g_strdup_printf("%s %s", pass->verb, name),
+                               pass->phase, op);
+}
+
+static void append(const struct forward_pass *pass, enum model_module module,
+                   const struct model_operator *op)
+{
+    append_part(pass, name_of(pass, module), op);
+}
+
+static struct model_operator layer_operator(const struct forward_pass *pass, enum model_kind kind)
+{
+    return model_operator_of(kind, (int32_t)pass->layer, pass->micro_batch);
+}
+
+static void norm(const struct forward_pass *pass, enum model_module module, uint32_t x, uint32_t y,
+                 uint32_t stats)
+{
+    struct model_operator op = layer_operator(pass, MODEL_NORM_FORWARD);
+    decoder_set_module(pass->builder, module, &op);
+    op.in[0] = x;
+    op.out[0] = y;
+    op.out[1] = stats;
+    append(pass, module, &op);
+}
+
+/* A norm of each head, by which the rows are cut. */
+static void head_norm(const struct forward_pass *pass, enum model_module module, uint32_t heads,
+                      uint32_t x, uint32_t y, uint32_t stats)
+{
+    struct model_operator op = layer_operator(pass, MODEL_NORM_FORWARD);
+    decoder_set_module(pass->builder, module, &op);
+    op.in[0] = x;
+    op.out[0] = y;
+    op.out[1] = stats;
+    op.parts = heads;
+    append(pass, module, &op);
+}
+
+static struct model_operator linear(const struct forward_pass *pass, enum model_kind kind,
+                                    enum model_module module, uint32_t x)
+{
+    struct model_operator op = layer_operator(pass, kind);
+    decoder_set_module(pass->builder, module, &op);
+    op.in[0] = x;
+    return op;
+}
+
+static void residual(const struct forward_pass *pass, enum model_module module, uint32_t x,
+                     uint32_t stream, uint32_t y, uint32_t site)
+{
+    struct model_operator op = linear(pass, MODEL_RESIDUAL_FORWARD, module, x);
+    op.in[1] = stream;
+    op.out[0] = y;
+    op.dropout_site = decoder_dropout_site(pass->builder, pass->layer, site);
+    append(pass, module, &op);
+}
+
+/* What attention reads. */
+static void query_buffers(const struct forward_pass *pass, struct decoder_layer *layer)
+{
+    const struct model_config *config = pass->builder->config;
+    const struct model_layout *layout = &pass->builder->layout;
+    layer->qkv = layer->query = layer->key = layer->value = NO_INDEX;
+    layer->query_norm = layer->key_norm = NO_INDEX;
+    layer->query_norm_stats = layer->key_norm_stats = NO_INDEX;
+    if (!config->separate) {
+        layer->qkv = layer_activation(pass, model_family_of(config)->attention, ".qkv",
+                                      layout->outputs[MODULE_QKV]);
+        return;
+    }
+    layer->query = module_activation(pass, MODULE_QUERY);
+    layer->key = module_activation(pass, MODULE_KEY);
+    layer->value = module_activation(pass, MODULE_VALUE);
+    if (!config->head_norms)
+        return;
+    layer->query_norm = layer_activation(pass, name_of(pass, MODULE_QUERY_NORM), "",
+                                         layout->outputs[MODULE_QUERY]);
+    layer->query_norm_stats = norm_stats(pass, MODULE_QUERY_NORM, config->heads);
+    layer->key_norm = layer_activation(pass, name_of(pass, MODULE_KEY_NORM), "",
+                                       layout->outputs[MODULE_KEY]);
+    layer->key_norm_stats = norm_stats(pass, MODULE_KEY_NORM, model_config_key_heads(config));
+}
+
+static void layer_buffers(const struct forward_pass *pass, struct decoder_layer *layer)
+{
+    const struct model_config *config = pass->builder->config;
+    const char *mlp = model_family_of(config)->mlp;
+    layer->norm1 = module_activation(pass, MODULE_NORM_1);
+    layer->norm1_stats = norm_stats(pass, MODULE_NORM_1, 1);
+    query_buffers(pass, layer);
+    layer->attention = layer_activation(pass, model_family_of(config)->attention, "",
+                                        model_config_queries(config));
+    layer->lse = saved_scores(pass);
+    layer->middle = layer_activation(pass, "middle", "", config->width);
+    layer->norm2 = module_activation(pass, MODULE_NORM_2);
+    layer->norm2_stats = norm_stats(pass, MODULE_NORM_2, 1);
+    layer->gate = config->gated ? module_activation(pass, MODULE_GATE) : NO_INDEX;
+    layer->pre = config->gated ? module_activation(pass, MODULE_UP)
+                               : layer_activation(pass, mlp, ".pre", config->inner);
+    layer->inner = layer_activation(pass, mlp, ".inner", config->inner);
+}
+
+static void product(const struct forward_pass *pass, enum model_module module, uint32_t x,
+                    uint32_t y)
+{
+    struct model_operator op = linear(pass, MODEL_LINEAR_FORWARD, module, x);
+    op.out[0] = y;
+    append(pass, module, &op);
+}
+
+static void queries_keys_values(const struct forward_pass *pass, const struct decoder_layer *layer)
+{
+    const struct model_config *config = pass->builder->config;
+    if (!config->separate) {
+        product(pass, MODULE_QKV, layer->norm1, layer->qkv);
+        return;
+    }
+    product(pass, MODULE_QUERY, layer->norm1, layer->query);
+    product(pass, MODULE_KEY, layer->norm1, layer->key);
+    product(pass, MODULE_VALUE, layer->norm1, layer->value);
+    if (!config->head_norms)
+        return;
+    head_norm(pass, MODULE_QUERY_NORM, config->heads, layer->query, layer->query_norm,
+              layer->query_norm_stats);
+    head_norm(pass, MODULE_KEY_NORM, model_config_key_heads(config), layer->key, layer->key_norm,
+              layer->key_norm_stats);
+}
+
+static void attention(const struct forward_pass *pass, const struct decoder_layer *layer)
+{
+    const struct model_config *config = pass->builder->config;
+    enum model_kind kind = config->separate ? MODEL_GROUPED_FORWARD : MODEL_ATTENTION_FORWARD;
+    struct model_operator op = layer_operator(pass, kind);
+    queries_keys_values(pass, layer);
+    op.in[0] = config->head_norms ? layer->query_norm
+               : config->separate ? layer->query
+                                  : layer->qkv;
+    op.in[1] = config->head_norms ? layer->key_norm : layer->key;
+    op.in[2] = layer->value;
+    op.out[0] = layer->attention;
+    op.out[1] = layer->lse;
+    op.workspace = decoder_scores_workspace(pass->builder);
+    op.dropout_site = decoder_dropout_site(pass->builder, pass->layer, DECODER_DROPOUT_ATTENTION);
+    append_part(pass, model_family_of(config)->attention, &op);
+}
+
+static void mlp(const struct forward_pass *pass, const struct decoder_layer *layer)
+{
+    bool gated = pass->builder->config->gated;
+    if (gated)
+        product(pass, MODULE_GATE, layer->norm2, layer->gate);
+    struct model_operator op = linear(pass, gated ? MODEL_GATED_FORWARD : MODEL_GELU_FORWARD,
+                                      MODULE_UP, layer->norm2);
+    op.in[1] = layer->gate;
+    op.out[0] = layer->pre;
+    op.out[1] = layer->inner;
+    append(pass, MODULE_UP, &op);
+}
+
+/* Appends everything that the layer's backward reads, which is all operators except the last
+ * product. */
+static void layer_to_inner(const struct forward_pass *pass, struct decoder_layer *layer)
+{
+    layer_buffers(pass, layer);
+    norm(pass, MODULE_NORM_1, layer->input, layer->norm1, layer->norm1_stats);
+    attention(pass, layer);
+    residual(pass, MODULE_OUTPUT, layer->attention, layer->input, layer->middle,
+             DECODER_DROPOUT_OUTPUT);
+    norm(pass, MODULE_NORM_2, layer->middle, layer->norm2, layer->norm2_stats);
+    mlp(pass, layer);
+}
+
+static void last_product(const struct forward_pass *pass, const struct decoder_layer *layer,
+                         uint32_t output)
+{
+    residual(pass, MODULE_DOWN, layer->inner, layer->middle, output, DECODER_DROPOUT_DOWN);
+}
+
+/* A framework that fuses nothing calls the layer's module again, so that its last product runs too,
+ * although backward does not read it. */
+void decoder_recompute(struct iteration_builder *builder, const char *verb, uint32_t micro_batch,
+                       uint32_t index, struct decoder_layer *layer)
+{
+    struct forward_pass pass = {builder, verb, TRACE_BACKWARD, micro_batch, index, false};
+    layer_to_inner(&pass, layer);
+    if (builder->job->unfused)
+        last_product(&pass, layer, layer_activation(&pass, "output", "", builder->config->width));
+}
+
+/* The input of a layer whose activations are offloaded. */
+static void hold_input(struct iteration_builder *builder, uint32_t layer, uint32_t stream)
+{
+    if (layer < builder->config->layers && builder->job->choices.offload[layer])
+        iteration_builder_hold(builder, stream);
+}
+
+static uint32_t layer_forward(struct iteration_builder *builder, uint32_t micro_batch,
+                              uint32_t index, struct decoder_layer *layer)
+{
+    const struct model_job *job = builder->job;
+    bool held = job->choices.offload[index] && !job->choices.recompute[index];
+    struct forward_pass pass = {builder, "forward", TRACE_FORWARD, micro_batch, index, held};
+    layer_to_inner(&pass, layer);
+    pass.held = false; /* the output is the next layer's */
+    uint32_t output = layer_activation(&pass, "output", "", builder->config->width);
+    hold_input(builder, index + 1, output);
+    last_product(&pass, layer, output);
+    return output;
+}
+
+static uint32_t embed(struct iteration_builder *b, uint32_t micro_batch, uint32_t tokens)
+{
+    struct model_operator op = model_operator_of(MODEL_EMBED_FORWARD, -1, micro_batch);
+    op.t[0] = 0;
+    op.t[1] = b->config->rotary.columns ? NO_INDEX : 1;
+    op.in[0] = tokens;
+    op.out[0] = iteration_builder_buffer(b, "embeddings", b->rows * b->config->width * b->element);
+    op.dropout_site = b->config->embedding_dropout > 0 ? 0 : NO_INDEX;
+    if (!b->job->choices.host_embedding)
+        hold_input(b, 0, op.out[0]);
+    iteration_builder_operator(b, g_strdup("forward embeddings"), TRACE_FORWARD, &op);
+    return op.out[0];
+}
+
+static void final_norm(struct iteration_builder *b, struct decoder_activations *a)
+{
+    const char *module = model_family_of(b->config)->final_norm;
+    g_autofree char *stats = g_strconcat(module, ".stats", NULL);
+    uint64_t h = b->config->width, each = b->config->norm == MODEL_LAYER_NORM ? 2 : 1;
+    struct model_operator op = model_operator_of(MODEL_NORM_FORWARD, -1, a->micro_batch);
+    op.t[0] = b->layout.final_norm;
+    op.t[1] = each == 2 ? op.t[0] + 1 : NO_INDEX;
+    op.in[0] = a->output;
+    op.out[0] = a->norm = iteration_builder_buffer(b, module, b->rows * h * b->element);
+    op.out[1] = a->norm_stats = iteration_builder_buffer(b, stats, each * b->rows * sizeof(float));
+    op.inputs = b->config->width;
+    iteration_builder_operator(b, g_strconcat("forward ", module, NULL), TRACE_FORWARD, &op);
+}
+
+static void classify(struct iteration_builder *b, struct decoder_activations *a)
+{
+    struct model_operator op = model_operator_of(MODEL_CLASSIFIER_FORWARD, -1, a->micro_batch);
+    uint32_t classes = model_config_classes(b->config);
+    op.t[0] = b->layout.classifier;
+    op.in[0] = a->norm;
+    op.out[0] = a->logits =
+        iteration_builder_buffer(b, "logits", b->rows * model_logits_row(classes) * b->element);
+    op.inputs = b->config->width;
+    op.outputs = classes;
+    iteration_builder_operator(b, g_strconcat("forward ", model_head(b->config), NULL),
+                               TRACE_FORWARD, &op);
+
+    struct model_operator loss = model_operator_of(MODEL_LOSS, -1, a->micro_batch);
+    loss.in[0] = a->logits;
+    loss.in[1] = a->tokens;
+    if (b->job->unfused)
+        loss.workspace = iteration_builder_buffer(b, "loss.fp32",
+                                                  3 * b->rows * classes * sizeof(float));
+    iteration_builder_operator(b, g_strdup("forward loss"), TRACE_FORWARD, &loss);
+}
+
+void decoder_forward(struct iteration_builder *builder, struct decoder_activations *activations)
+{
+    struct decoder_activations *a = activations;
+    a->tokens = iteration_builder_buffer(builder, "tokens", 2 * builder->rows * sizeof(uint32_t));
+    uint32_t stream = embed(builder, a->micro_batch, a->tokens);
+    for (uint32_t layer = 0; layer < builder->config->layers; layer++) {
+        a->layers[layer].input = stream;
+        stream = layer_forward(builder, a->micro_batch, layer, &a->layers[layer]);
+    }
+    a->output = stream;
+    final_norm(builder, a);
+    classify(builder, a);
+}

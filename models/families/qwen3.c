@@ -1,0 +1,52 @@
+/* Qwen 3: a LLaMA whose queries and keys are normalised head by head. */
+#include "models/family.h"
+
+static bool read_config(const struct config_reader *reader, struct model_config *config,
+                        GError **error)
+{
+    static const struct config_defaults defaults = {
+        .head_size = 128, .rotary_base = 10000, .epsilon = 1e-6};
+    bool biased;
+    if (!config_read_llama(reader, &defaults, config, error) ||
+        !config_bool(reader, "attention_bias", false, &biased, error))
+        return false;
+    config->head_norms = true;
+    config->unbiased_qkv = config->unbiased_output = !biased;
+    return config_read_window(reader, config, error);
+}
+
+static void write_config(const struct model_config *config, json_t *root)
+{
+    config_write_llama(config, root);
+    json_object_set_new(root, "attention_bias", json_boolean(!config->unbiased_qkv));
+    config_write_window(config, root);
+}
+
+const struct model_family family_qwen3 = {
+    .type = "qwen3",
+    .architecture = "Qwen3ForCausalLM",
+    .base = "Qwen3Model",
+    .prefix = "model.",
+    .file_prefix = "",
+    .embedding = "embed_tokens",
+    .layers = "layers",
+    .attention = "self_attn",
+    .mlp = "mlp",
+    .final_norm = "norm",
+    .modules =
+        {
+            [MODULE_NORM_1] = "input_layernorm",
+            [MODULE_QUERY] = "self_attn.q_proj",
+            [MODULE_KEY] = "self_attn.k_proj",
+            [MODULE_VALUE] = "self_attn.v_proj",
+            [MODULE_QUERY_NORM] = "self_attn.q_norm",
+            [MODULE_KEY_NORM] = "self_attn.k_norm",
+            [MODULE_OUTPUT] = "self_attn.o_proj",
+            [MODULE_NORM_2] = "post_attention_layernorm",
+            [MODULE_GATE] = "mlp.gate_proj",
+            [MODULE_UP] = "mlp.up_proj",
+            [MODULE_DOWN] = "mlp.down_proj",
+        },
+    .read = read_config,
+    .write = write_config,
+};

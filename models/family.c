@@ -1,0 +1,234 @@
+#include "models/family.h"
+
+#include <string.h>
+
+const struct model_family *const *model_families(void)
+{
+    static const struct model_family *const all[] = {&family_gpt2,  &family_llama, &family_mistral,
+                                                     &family_qwen2, &family_qwen3, NULL};
+    return all;
+}
+
+const struct model_family *model_family_find(const char *type)
+{
+    for (const struct model_family *const *family = model_families(); *family; family++)
+        if (!strcmp((*family)->type, type))
+            return *family;
+    return NULL;
+}
+
+const struct model_family *model_family_of(const struct model_config *config)
+{
+    return config->family ? config->family : &family_gpt2;
+}
+
+const char *model_head(const struct model_config *config)
+{
+    return config->labels ? "score" : "lm_head";
+}
+
+/* ---- the tensors of a layer ---- */
+
+static bool is_norm(enum model_module module)
+{
+    return module == MODULE_NORM_1 || module == MODULE_QUERY_NORM || module == MODULE_KEY_NORM ||
+           module == MODULE_NORM_2;
+}
+
+static bool has_module(const struct model_config *config, enum model_module module)
+{
+    switch (module) {
+    case MODULE_QKV:
+        return !config->separate;
+    case MODULE_QUERY:
+    case MODULE_KEY:
+    case MODULE_VALUE:
+        return config->separate;
+    case MODULE_QUERY_NORM:
+    case MODULE_KEY_NORM:
+        return config->head_norms;
+    case MODULE_GATE:
+        return config->gated;
+    default:
+        return true;
+    }
+}
+
+static bool has_bias(const struct model_config *config, enum model_module module)
+{
+    switch (module) {
+    case MODULE_QKV:
+    case MODULE_QUERY:
+    case MODULE_KEY:
+    case MODULE_VALUE:
+        return !config->unbiased_qkv;
+    case MODULE_OUTPUT:
+        return !config->unbiased_output;
+    case MODULE_GATE:
+    case MODULE_UP:
+    case MODULE_DOWN:
+        return !config->unbiased_mlp;
+    default:
+        return config->norm == MODEL_LAYER_NORM;
+    }
+}
+
+static void set_shape(const struct model_config *config, enum model_module module,
+                      struct model_layout *layout)
+{
+    uint32_t queries = model_config_queries(config), keys = model_config_keys(config);
+    uint32_t *inputs = &layout->inputs[module], *outputs = &layout->outputs[module];
+    *inputs = is_norm(module) ? 0 : config->width;
+    *outputs = config->width;
+    switch (module) {
+    case MODULE_QKV:
+        *outputs = queries + 2 * keys;
+        break;
+    case MODULE_QUERY:
+        *outputs = queries;
+        break;
+    case MODULE_KEY:
+    case MODULE_VALUE:
+        *outputs = keys;
+        break;
+    case MODULE_QUERY_NORM:
+    case MODULE_KEY_NORM:
+        *outputs = model_config_head_size(config);
+        break;
+    case MODULE_OUTPUT:
+        *inputs = queries;
+        break;
+    case MODULE_GATE:
+    case MODULE_UP:
+        *outputs = config->inner;
+        break;
+    case MODULE_DOWN:
+        *inputs = config->inner;
+        break;
+    default:
+        break;
+    }
+}
+
+struct model_layout model_layout_of(const struct model_config *config)
+{
+    struct model_layout layout = {.first_layer = config->rotary.columns ? 1 : 2};
+    for (enum model_module module = 0; module < MODULES; module++) {
+        layout.place[module] = NO_INDEX;
+        if (!has_module(config, module))
+            continue;
+        set_shape(config, module, &layout);
+        layout.biased[module] = has_bias(config, module);
+        layout.place[module] = layout.layer_tensors;
+        layout.layer_tensors += layout.biased[module] ? 2 : 1;
+    }
+    layout.final_norm = layout.first_layer + config->layers * layout.layer_tensors;
+    layout.count = layout.final_norm + (config->norm == MODEL_LAYER_NORM ? 2 : 1);
+    layout.classifier = config->tied ? 0 : layout.count++;
+    return layout;
+}
+
+/* ---- tensors ---- */
+
+static void vector(struct model_tensor *tensor, uint64_t elements)
+{
+    tensor->rank = 1;
+    tensor->shape[0] = elements;
+    tensor->shape[1] = 1;
+}
+
+static void matrix(struct model_tensor *tensor, uint64_t rows, uint64_t columns)
+{
+    tensor->rank = 2;
+    tensor->shape[0] = rows;
+    tensor->shape[1] = columns;
+}
+
+static void describe_in_layer(const struct model_config *config, const struct model_layout *layout,
+                              enum model_module module, bool bias, struct model_tensor *tensor)
+{
+    uint32_t inputs = layout->inputs[module], outputs = layout->outputs[module];
+    tensor->module = module;
+    tensor->bias = bias;
+    tensor->norm = is_norm(module);
+    if (bias || !inputs)
+        vector(tensor, outputs);
+    else if (model_family_of(config)->inputs_first)
+        matrix(tensor, inputs, outputs);
+    else
+        matrix(tensor, outputs, inputs);
+}
+
+static char *layer_tensor(const struct model_config *config, const struct model_layout *layout,
+                          uint32_t place, struct model_tensor *tensor)
+{
+    const struct model_family *family = model_family_of(config);
+    enum model_module module = MODULES;
+    while (layout->place[--module] == NO_INDEX || layout->place[module] > place)
+        ;
+    bool bias = place > layout->place[module];
+    describe_in_layer(config, layout, module, bias, tensor);
+    return g_strdup_printf("%s%s.%d.%s.%s", family->prefix, family->layers, tensor->layer,
+                           family->modules[module], bias ? "bias" : "weight");
+}
+
+char *model_tensor_describe(const struct model_config *config, const struct model_layout *layout,
+                            uint32_t index, struct model_tensor *tensor)
+{
+    const struct model_family *family = model_family_of(config);
+    *tensor = (struct model_tensor){.layer = -1, .module = MODULES};
+    if (index >= layout->first_layer && index < layout->final_norm) {
+        uint32_t within = index - layout->first_layer;
+        tensor->layer = (int32_t)(within / layout->layer_tensors);
+        return layer_tensor(config, layout, within % layout->layer_tensors, tensor);
+    }
+    if (index < layout->first_layer) {
+        tensor->embedding = true;
+        matrix(tensor, index == 0 ? config->vocabulary : config->positions, config->width);
+        return g_strdup_printf("%s%s.weight", family->prefix,
+                               index == 0 ? family->embedding : family->positions);
+    }
+    if (!config->tied && index == layout->classifier) {
+        tensor->head = true;
+        matrix(tensor, model_config_classes(config), config->width);
+        return g_strdup_printf("%s.weight", model_head(config));
+    }
+    tensor->norm = true;
+    tensor->bias = index > layout->final_norm;
+    vector(tensor, config->width);
+    return g_strdup_printf("%s%s.%s", family->prefix, family->final_norm,
+                           tensor->bias ? "bias" : "weight");
+}
+
+/* Returns the number of the layer that the name begins with, or -1. */
+static int64_t layer_in(const struct model_family *family, const char *name)
+{
+    g_autofree char *begin = g_strdup_printf("%s%s.", family->prefix, family->layers);
+    char *end;
+    if (!g_str_has_prefix(name, begin))
+        return -1;
+    guint64 layer = g_ascii_strtoull(name + strlen(begin), &end, 10);
+    return *end == '.' && layer < INT32_MAX ? (int64_t)layer : -1;
+}
+
+bool model_tensor_find(const struct model_config *config, const char *name,
+                       struct model_tensor *tensor)
+{
+    const struct model_layout layout = model_layout_of(config);
+    int64_t layer = layer_in(model_family_of(config), name);
+    uint32_t first = 0, end = layout.count;
+    if (layer >= config->layers)
+        return false;
+    if (layer >= 0) {
+        first = layout.first_layer + (uint32_t)layer * layout.layer_tensors;
+        end = first + layout.layer_tensors;
+    }
+    for (uint32_t t = first; t < end; t++) {
+        if (layer < 0 && t == layout.first_layer)
+            t = layout.final_norm;
+        g_autofree char *found = model_tensor_describe(config, &layout, t, tensor);
+        if (!strcmp(found, name))
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,95 @@
+/* Families of decoders: how each names its tensors, and which parts its configs describe. A family
+ * is one file in models/families. */
+#ifndef PSTAR_MODELS_FAMILY_H
+#define PSTAR_MODELS_FAMILY_H
+
+#include "models/config.h"
+#include "models/config_reader.h"
+#include "traces/ids.h"
+
+/* The modules of a layer that have tensors, in the order in which forward runs them. A model has
+ * those that its parts need. */
+enum model_module {
+    MODULE_NORM_1,
+    MODULE_QKV, /* one product for queries, keys and values, or three */
+    MODULE_QUERY,
+    MODULE_KEY,
+    MODULE_VALUE,
+    MODULE_QUERY_NORM,
+    MODULE_KEY_NORM,
+    MODULE_OUTPUT, /* the product behind attention */
+    MODULE_NORM_2,
+    MODULE_GATE,
+    MODULE_UP,
+    MODULE_DOWN,
+    MODULES
+};
+
+struct model_family {
+    const char *type;         /* model_type in config.json */
+    const char *architecture; /* of the model that predicts tokens */
+    const char *classifier;   /* of the one that tells sequences apart; NULL if it is refused */
+    const char *base;         /* the one without a head, whose files are read, too */
+    const char *prefix;       /* of all tensors but the head's, in traces and in files */
+    const char *file_prefix;  /* the same, in files alone */
+    const char *embedding, *positions; /* modules outside of the layers; no positions if rotary */
+    const char *layers;                /* "layers" in "layers.0.mlp.up_proj" */
+    const char *attention, *mlp;       /* modules without tensors of their own */
+    const char *final_norm;
+    const char *modules[MODULES]; /* within a layer: "self_attn.q_proj" */
+    bool inputs_first;            /* weights of linear layers are [inputs, outputs], y = x W */
+    bool scaled_ends; /* new weights of products that end on the residual stream are smaller */
+
+    /* Reads the sizes and parts, and refuses by name what is not implemented. */
+    bool (*read)(const struct config_reader *reader, struct model_config *config, GError **error);
+    /* Adds the keys that `read` reads. */
+    void (*write)(const struct model_config *config, json_t *root);
+};
+
+/* Returns all families, with NULL at the end. */
+const struct model_family *const *model_families(void);
+/* Returns the family of a model_type, or NULL. */
+const struct model_family *model_family_find(const char *type);
+const struct model_family *model_family_of(const struct model_config *config);
+
+extern const struct model_family family_gpt2, family_llama, family_mistral, family_qwen2,
+    family_qwen3;
+
+/* ---- tensors ---- */
+
+/* The tensors of a layer, which are the same in all layers. */
+struct model_layout {
+    uint32_t place[MODULES];  /* of the module's weight in the layer; NO_INDEX if it has no such */
+    bool biased[MODULES];     /* a bias follows the weight */
+    uint32_t inputs[MODULES]; /* 0 for norms, which have a weight for each output */
+    uint32_t outputs[MODULES];
+    uint32_t layer_tensors; /* in a layer */
+    uint32_t first_layer;   /* index of the first layer's first tensor */
+    uint32_t final_norm;    /* index */
+    uint32_t classifier;    /* index; the embedding's, 0, if tied */
+    uint32_t count;         /* of all tensors */
+};
+
+struct model_layout model_layout_of(const struct model_config *config);
+
+struct model_tensor {
+    int32_t layer;            /* -1 outside of layers */
+    enum model_module module; /* within a layer */
+    bool embedding, norm, bias, head;
+    uint64_t shape[2]; /* as in files; shape[1] is 1 for a vector */
+    uint32_t rank;     /* 1 or 2 */
+};
+
+/* Describes tensor `index` of the model. Returns its name in traces, which the caller frees with
+ * g_free. */
+char *model_tensor_describe(const struct model_config *config, const struct model_layout *layout,
+                            uint32_t index, struct model_tensor *tensor);
+
+/* Describes the tensor of that name. Returns false if the model has none. */
+bool model_tensor_find(const struct model_config *config, const char *name,
+                       struct model_tensor *tensor);
+
+/* Returns the name of the classifier's module. */
+const char *model_head(const struct model_config *config);
+
+#endif

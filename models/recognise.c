@@ -1,0 +1,323 @@
+/* Finds the model and the job that a trace belongs to. */
+#include "models/derive.h"
+#include "models/family.h"
+#include "traces/choices.h"
+
+#include <string.h>
+
+static uint64_t elements_of(const struct trace *trace, const char *name)
+{
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        if (g_str_equal(trace->tensors[t].name, name))
+            return trace->tensors[t].elements;
+    return 0;
+}
+
+/* Of a tensor outside of layers. */
+static uint64_t elements_outside(const struct trace *trace, const struct model_family *family,
+                                 const char *module, const char *kind)
+{
+    g_autofree char *name = g_strconcat(family->prefix, module ? module : "", ".", kind, NULL);
+    return elements_of(trace, name);
+}
+
+/* Of a tensor of the first layer. */
+static uint64_t elements_inside(const struct trace *trace, const struct model_family *family,
+                                enum model_module module, const char *kind)
+{
+    g_autofree char *name = g_strdup_printf("%s%s.0.%s.%s", family->prefix, family->layers,
+                                            family->modules[module] ? family->modules[module] : "",
+                                            kind);
+    return elements_of(trace, name);
+}
+
+static const struct trace_operator *operator_of(const struct trace *trace, const char *name)
+{
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        if (g_str_equal(trace->operators[m].name, name))
+            return &trace->operators[m];
+    return NULL;
+}
+
+static bool has_buffer(const struct trace *trace, const char *name)
+{
+    for (uint32_t b = 0; b < trace->buffer_count; b++)
+        if (g_str_equal(trace->buffers[b].name, name))
+            return true;
+    return false;
+}
+
+/* ---- heads and windows, from attention's operations ---- */
+
+/* What is tried. */
+struct guess {
+    const struct model_family *family;
+    uint32_t head_size; /* of a model with rotary positions; 0 for others */
+    bool unfused, drops_scores;
+};
+
+/* Attention counts 4 operations a pair and column of queries, and 5 a pair and head; rotary
+ * positions 3 a row and column of queries and keys (operator_cost.c). */
+enum { A_COLUMN = 4, A_HEAD = 5, A_TURN = 3 };
+
+static const struct trace_operator *attention_of(const struct trace *trace,
+                                                 const struct model_family *family, uint32_t layer)
+{
+    g_autofree char *name = g_strdup_printf("forward %s.%u.%s", family->layers, layer,
+                                            family->attention);
+    return operator_of(trace, name);
+}
+
+static uint64_t all_pairs(const struct trace *trace, bool unfused)
+{
+    uint64_t t = trace->sequence;
+    return trace->batch * (unfused ? t * t : t * (t + 1) / 2);
+}
+
+/* Returns 0 if no number of heads gives the operations of a model whose heads divide its width. */
+static uint32_t count_heads(const struct trace *trace, const struct guess *guess, uint64_t width)
+{
+    const struct trace_operator *attend = attention_of(trace, guess->family, 0);
+    uint64_t pairs = all_pairs(trace, guess->unfused);
+    if (!attend || !pairs || attend->flops / pairs <= A_COLUMN * width)
+        return 0;
+    uint64_t heads = (attend->flops / pairs - A_COLUMN * width) / A_HEAD;
+    return heads && heads <= width && width % heads == 0 ? (uint32_t)heads : 0;
+}
+
+/* Returns the window of which a sequence has so many pairs, or 0. */
+static uint32_t window_of(uint64_t sequence, uint64_t pairs)
+{
+    uint64_t low = 1, high = sequence;
+    while (low < high) {
+        uint64_t w = (low + high) / 2;
+        if (w * (w + 1) / 2 + (sequence - w) * w < pairs)
+            low = w + 1;
+        else
+            high = w;
+    }
+    return low * (low + 1) / 2 + (sequence - low) * low == pairs ? (uint32_t)low : 0;
+}
+
+/* Sets *window to that of the layer, 0 if there is none. Returns false if no window gives its
+ * operations. */
+static bool find_window(const struct trace *trace, const struct guess *guess,
+                        const struct model_config *config, uint32_t layer, uint32_t *window)
+{
+    const struct trace_operator *attend = attention_of(trace, guess->family, layer);
+    uint64_t queries = model_config_queries(config), keys = model_config_keys(config);
+    uint64_t turned = A_TURN * (queries + keys) * trace->batch * trace->sequence;
+    uint64_t pair = A_COLUMN * queries + (uint64_t)A_HEAD * config->heads;
+    uint64_t pairs = all_pairs(trace, guess->unfused);
+    *window = 0;
+    if (!attend || attend->flops < turned || (attend->flops - turned) % (pair * trace->batch))
+        return false;
+    if (attend->flops - turned == pair * pairs)
+        return true;
+    *window = window_of(trace->sequence, (attend->flops - turned) / (pair * trace->batch));
+    return *window != 0;
+}
+
+/* Layers with a window follow those without. */
+static bool find_windows(const struct trace *trace, const struct guess *guess,
+                         struct model_config *config)
+{
+    for (uint32_t layer = 0; layer < config->layers; layer++) {
+        uint32_t window;
+        if (!find_window(trace, guess, config, layer, &window))
+            return false;
+        if (window && !config->window)
+            config->first_window = layer;
+        config->window = window;
+    }
+    return true;
+}
+
+/* ---- parts ---- */
+
+static void find_parts(const struct trace *trace, const struct model_family *family,
+                       struct model_config *config)
+{
+    bool layer_norm = elements_outside(trace, family, family->final_norm, "bias") > 0;
+    config->norm = layer_norm ? MODEL_LAYER_NORM : MODEL_RMS_NORM;
+    config->separate = elements_inside(trace, family, MODULE_QUERY, "weight") > 0;
+    config->gated = elements_inside(trace, family, MODULE_GATE, "weight") > 0;
+    config->activation = config->gated ? MODEL_SILU : MODEL_GELU_TANH;
+    config->head_norms = elements_inside(trace, family, MODULE_QUERY_NORM, "weight") > 0;
+    config->unbiased_qkv = !elements_inside(trace, family,
+                                            config->separate ? MODULE_QUERY : MODULE_QKV, "bias");
+    config->unbiased_output = !elements_inside(trace, family, MODULE_OUTPUT, "bias");
+    config->unbiased_mlp = !elements_inside(trace, family, MODULE_UP, "bias");
+}
+
+/* The embedding's dropout is a second operation an element. */
+static bool drops_embeddings(const struct trace *trace, uint64_t width)
+{
+    const struct trace_operator *embed = operator_of(trace, "forward embeddings");
+    return embed && embed->flops > (uint64_t)trace->batch * trace->sequence * width;
+}
+
+static void find_dropout(const struct trace *trace, const struct guess *guess,
+                         struct model_config *config)
+{
+    const double dropout = 0.1;
+    g_autofree char *masked = g_strconcat(guess->family->layers, ".0.masked", NULL);
+    config->embedding_dropout = drops_embeddings(trace, config->width) ? dropout : 0;
+    config->attention_dropout = guess->drops_scores ? dropout : 0;
+    config->residual_dropout = has_buffer(trace, masked) ? dropout : 0;
+}
+
+/* Queries and keys tell the numbers of heads of a size. */
+static bool find_heads(const struct trace *trace, const struct guess *guess,
+                       struct model_config *config)
+{
+    uint64_t queries = elements_inside(trace, guess->family, MODULE_QUERY, "weight");
+    uint64_t keys = elements_inside(trace, guess->family, MODULE_KEY, "weight");
+    uint64_t each = (uint64_t)guess->head_size * config->width;
+    if (!guess->head_size) {
+        config->heads = count_heads(trace, guess, config->width);
+        return config->heads > 0;
+    }
+    if (!keys || queries % each || keys % each || queries % keys)
+        return false;
+    config->head_size = guess->head_size;
+    config->heads = (uint32_t)(queries / each);
+    config->key_heads = (uint32_t)(keys / each);
+    config->rotary = (struct model_rotary){
+        .columns = guess->head_size, .base = 10000, .factor = 1, .magnitude = 1};
+    return find_windows(trace, guess, config);
+}
+
+static struct model_config *config_of(const struct trace *trace, const struct guess *guess,
+                                      uint32_t layers)
+{
+    const struct model_family *family = guess->family;
+    uint64_t width = elements_outside(trace, family, family->final_norm, "weight");
+    uint64_t up = elements_inside(trace, family, MODULE_UP, "weight");
+    if (!layers || !width || width > UINT32_MAX || up / width > UINT32_MAX)
+        return NULL;
+    struct model_config *config = g_new0(struct model_config, 1);
+    config->family = family;
+    config->name = g_strdup(trace->model);
+    config->layers = layers;
+    config->width = (uint32_t)width;
+    config->inner = (uint32_t)(up / width);
+    config->positions =
+        family->positions
+            ? (uint32_t)(elements_outside(trace, family, family->positions, "weight") / width)
+            : trace->sequence;
+    config->vocabulary =
+        (uint32_t)(elements_outside(trace, family, family->embedding, "weight") / width);
+    config->labels = (uint32_t)(elements_of(trace, "score.weight") / width);
+    config->tied = !config->labels && !elements_of(trace, "lm_head.weight");
+    config->norm_epsilon = 1e-5;
+    config->initializer_range = 0.02;
+    find_parts(trace, family, config);
+    find_dropout(trace, guess, config);
+    if (find_heads(trace, guess, config))
+        return config;
+    model_config_free(config);
+    return NULL;
+}
+
+static bool is_same_iteration(const struct trace *a, const struct trace *b)
+{
+    g_autofree char *of_a = trace_digest(a), *of_b = trace_digest(b);
+    if (!g_str_equal(of_a, of_b) || a->buffer_count != b->buffer_count)
+        return false;
+    for (uint32_t m = 0; m < a->operator_count; m++) {
+        const struct trace_operator *x = &a->operators[m], *y = &b->operators[m];
+        if (x->phase != y->phase || x->layer != y->layer || x->micro_batch != y->micro_batch ||
+            x->flops != y->flops || x->bytes != y->bytes)
+            return false;
+    }
+    return true;
+}
+
+/* Returns NULL if the trace does not belong to such a model. */
+static struct recognised *try(const struct trace *trace, const struct run_choices *choices,
+                              const struct guess *guess)
+{
+    const struct model_job job = {
+        .choices = *choices,
+        .sequence = trace->sequence,
+        .precision = !g_strcmp0(trace->precision, "bf16") ? MODEL_BF16 : MODEL_FP32,
+        .ranks = trace->ranks,
+        .state_block = trace->state_block,
+        .narrow_gradients = trace->ranks > 1 && !trace->list_element_bytes[TRACE_GRAD],
+        .unfused = guess->unfused};
+    struct model_config *config = config_of(trace, guess, choices->layer_count);
+
+    if (!config || model_tensor_count(config) != trace->tensor_count) {
+        model_config_free(config);
+        return NULL;
+    }
+    struct recognised *recognised = g_new0(struct recognised, 1);
+    recognised->config = config;
+    recognised->iteration = model_iteration_new(config, &job, NULL);
+    if (recognised->iteration && is_same_iteration(recognised->iteration->trace, trace))
+        return recognised;
+    recognised_free(recognised);
+    return NULL;
+}
+
+/* Fused; unfused without and with dropout of the scores. */
+static struct recognised *try_ways(const struct trace *trace, const struct run_choices *choices,
+                                   const struct model_family *family, uint32_t head_size)
+{
+    struct recognised *recognised = NULL;
+    for (int way = 0; !recognised && way < 3; way++) {
+        const struct guess guess = {family, head_size, way > 0, way > 1};
+        recognised = try(trace, choices, &guess);
+    }
+    return recognised;
+}
+
+/* Tries every size of heads into which keys can be cut. */
+static struct recognised *try_family(const struct trace *trace, const struct run_choices *choices,
+                                     const struct model_family *family)
+{
+    uint64_t width = elements_outside(trace, family, family->final_norm, "weight");
+    uint64_t keys = elements_inside(trace, family, MODULE_KEY, "weight");
+    uint64_t normalised = elements_inside(trace, family, MODULE_QUERY_NORM, "weight");
+    struct recognised *recognised = NULL;
+    if (!width || (family->modules[MODULE_QUERY_NORM] && !normalised))
+        return NULL;
+    if (!keys || normalised)
+        return try_ways(trace, choices, family, (uint32_t)normalised);
+    for (uint64_t size = keys / width; !recognised && size >= 2; size--)
+        if (size % 2 == 0 && keys / width % size == 0)
+            recognised = try_ways(trace, choices, family, (uint32_t)size);
+    return recognised;
+}
+
+/* Families whose traces are alike are told apart by the name that the trace gives its model. */
+static bool is_named(const struct trace *trace, const struct model_family *family)
+{
+    g_autofree char *begin = g_strconcat(family->type, " ", NULL);
+    return trace->model && g_str_has_prefix(trace->model, begin);
+}
+
+struct recognised *recognise(const struct trace *trace, GError **error)
+{
+    struct run_choices *choices = run_choices_of(trace);
+    struct recognised *recognised = NULL;
+    for (int named = 1; named >= 0; named--)
+        for (const struct model_family *const *f = model_families(); !recognised && *f; f++)
+            if (is_named(trace, *f) == named)
+                recognised = try_family(trace, choices, *f);
+    if (!recognised)
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
+                    "not an iteration of a model that is known here");
+    run_choices_free(choices);
+    return recognised;
+}
+
+void recognised_free(struct recognised *recognised)
+{
+    if (!recognised)
+        return;
+    model_iteration_free(recognised->iteration);
+    model_config_free(recognised->config);
+    g_free(recognised);
+}

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""A model's tensors are those that transformers gives it.
+
+    transformers_tensors.py PSTAR_TRACE CONFIGS
+
+Compares the names and the numbers of elements of all tensors in traces with transformers' models: of drawn
+configs of every family, and of the configs in the folder CONFIGS. Nothing is allocated. Prints its seed; another one
+is given as PSTAR_SEED. Returns 77 where transformers is missing.
+"""
+
+import json
+import os
+import pathlib
+import random
+import sqlite3
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch
+    import transformers
+except ImportError:
+    sys.exit(77)
+
+DRAWN = 4  # configs a family
+
+
+def draw_heads():
+    keys = random.randint(1, 4)
+    return dict(num_key_value_heads=keys, num_attention_heads=keys * random.randint(1, 4))
+
+
+def draw_llama(**more):
+    heads = draw_heads()
+    return dict(
+        heads, num_hidden_layers=random.randint(1, 3), hidden_size=heads["num_attention_heads"] * 2 * random.randint(1, 9),
+        intermediate_size=random.randint(1, 90), vocab_size=random.randint(1, 300), max_position_embeddings=32,
+        tie_word_embeddings=random.random() < 0.5, **more)
+
+
+def draw_gpt2():
+    heads = random.randint(1, 4)
+    return dict(
+        n_layer=random.randint(1, 3), n_head=heads, n_embd=heads * random.randint(1, 9), n_inner=random.randint(1, 90),
+        n_positions=32, vocab_size=random.randint(1, 300), tie_word_embeddings=random.random() < 0.5)
+
+
+def biases(*keys):
+    return {key: random.random() < 0.5 for key in keys}
+
+
+FAMILIES = {
+    "gpt2": draw_gpt2,
+    "llama": lambda: draw_llama(**biases("attention_bias", "mlp_bias")),
+    "mistral": lambda: draw_llama(head_dim=2 * random.randint(1, 9)),
+    "qwen2": draw_llama,
+    "qwen3": lambda: draw_llama(head_dim=2 * random.randint(1, 9), **biases("attention_bias")),
+}
+
+
+def their_tensors(config):
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(config)
+    return {name.removeprefix("transformer."): tensor.numel() for name, tensor in model.named_parameters()}
+
+
+def our_tensors(program, config, folder):
+    trace = folder / "model.pstar"
+    subprocess.run(
+        [program, "synth", f"--model={config}", "--batch=1", "--seq=4", "--precision=fp32", f"--output={trace}", "--quiet"],
+        check=True)
+    database = sqlite3.connect(trace)
+    tensors = dict(database.execute("SELECT name, elements FROM tensors"))
+    database.close()
+    trace.unlink()
+    return tensors
+
+
+def expect_same(what, ours, theirs):
+    for name in sorted(ours.keys() | theirs.keys()):
+        if ours.get(name) != theirs.get(name):
+            sys.exit(f"{what}: {name} has {ours.get(name)} elements; in transformers {theirs.get(name)}")
+
+
+def main():
+    program, configs = sys.argv[1], pathlib.Path(sys.argv[2])
+    seed = int(os.environ.get("PSTAR_SEED", random.randrange(2**32)))
+    print(f"PSTAR_SEED={seed}")
+    random.seed(seed)
+    transformers.utils.logging.set_verbosity_error()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        for family, draw in FAMILIES.items():
+            for _ in range(DRAWN):
+                config = transformers.AutoConfig.for_model(family, **draw())
+                config.save_pretrained(folder)
+                expect_same(config, our_tensors(program, folder, folder), their_tensors(config))
+        for path in sorted(configs.glob("*.json")):
+            described = json.loads(path.read_text())
+            expect_same(path, our_tensors(program, path, folder),
+                        their_tensors(transformers.AutoConfig.for_model(**described)))
+
+
+if __name__ == "__main__":
+    main()
