@@ -307,8 +307,7 @@ static void advice_add_waits(struct contents *contents)
         add_log_waits(contents);
         return;
     }
-    bool traced = command_has_trace(contents->inputs);
-    g_autofree char *trace = traced ? command_trace(contents->inputs) : NULL;
+    g_autofree char *trace = command_trace(contents->inputs);
     g_autofree char *machine = command_machine(contents->inputs, 0);
     g_autofree char *busy = timeline_name(step.number), *link = plot_name("link", step.number);
     step.tracks = g_ptr_array_index(all, step.number);
@@ -452,9 +451,9 @@ bool advice_is_torch(const struct report_inputs *inputs)
 char *advice_plan_command(const struct contents *contents, uint64_t device_budget)
 {
     const struct report_inputs *inputs = contents->inputs;
-    if (inputs->plans->len || !command_has_trace(inputs))
+    g_autofree char *trace = inputs->plans->len ? NULL : command_trace(inputs);
+    if (!trace)
         return NULL;
-    g_autofree char *trace = command_trace(inputs);
     g_autofree char *machine = command_machine(inputs, device_budget);
     return g_strdup_printf("pstar-plan %s %s -o plan.json%s", trace, machine,
                            advice_is_torch(inputs) ? " --emit fsdp" : "");

@@ -192,7 +192,7 @@ static void add_memory(struct contents *contents, const struct sweep_file *sweep
             "With %s of device memory instead of %s a step would take %s, which is %s less", to,
             from, length, gained),
         g_strdup_printf("The fastest entry of the sweep takes %s with %s.", now, from),
-        g_strdup_printf("pstar-plan %s --sensitivity more.svg %s", trace, machine));
+        trace ? g_strdup_printf("pstar-plan %s --sensitivity more.svg %s", trace, machine) : NULL);
 }
 
 static double slower_way(const struct sweep_file *sweep)
@@ -214,16 +214,15 @@ static void add_link(struct contents *contents, const struct sweep_file *sweep,
     g_autofree char *was = text_seconds(now), *trace = command_trace(contents->inputs);
     g_autofree char *memory = size_format(slow->configuration.device_budget);
     g_autofree char *gained = advice_gain(fast->figures.iteration_seconds, now);
-    g_autofree char *exact = size_exact(slow->configuration.device_budget);
+    g_autofree char *machine = command_machine_with_link(
+        contents->inputs, slow->configuration.device_budget, other->link_rate);
     advice_append(
         contents, AFTER * (now - fast->figures.iteration_seconds), "sensitivity",
         g_strdup_printf("With a link of %s instead of %s a step would take %s, which is %s less",
                         after, before, length, gained),
         g_strdup_printf("The fastest entry of the sweep takes %s with %s of device memory.", was,
                         memory),
-        g_strdup_printf("pstar-plan %s --device-memory %s --link h2d=%.4gGB/s,d2h=%.4gGB/s "
-                        "-o plan.json",
-                        trace, exact, other->link_rate[0] * 1e-9, other->link_rate[1] * 1e-9));
+        trace ? g_strdup_printf("pstar-plan %s %s -o plan.json", trace, machine) : NULL);
 }
 
 void advice_add_hardware(struct contents *contents)

@@ -1,5 +1,5 @@
 /* The commands that a report prints. They work as printed, in the folder of the files: with the
- * trace, the budget, the platform and the link of the step that they are about. */
+ * trace, the budgets, the platform and the link of the step that they are about. */
 #include "report/contents.h"
 #include "report/text.h"
 #include "traces/size.h"
@@ -13,48 +13,56 @@
 /* Rates that differ by less are the same link. */
 #define SAME_LINK 0.05
 
-bool command_has_trace(const struct report_inputs *inputs)
+/* Returns the trace's file as it is named, or NULL if no file names one that exists. */
+static const char *trace_path(const struct report_inputs *inputs)
 {
-    bool named = inputs->traces->len > 0;
-    for (guint s = 0; s < inputs->sweeps->len; s++)
-        named = named || ((const struct sweep_file *)inputs->sweeps->pdata[s])->trace;
-    return named;
+    if (inputs->traces->len)
+        return ((const struct input_trace *)g_ptr_array_index(inputs->traces, 0))->path;
+    for (guint s = 0; s < inputs->sweeps->len; s++) {
+        const struct sweep_file *sweep = g_ptr_array_index(inputs->sweeps, s);
+        if (sweep->trace && g_file_test(sweep->trace, G_FILE_TEST_IS_REGULAR))
+            return sweep->trace;
+    }
+    return NULL;
 }
 
 char *command_trace(const struct report_inputs *inputs)
 {
-    if (inputs->traces->len)
-        return text_shell(((const struct input_trace *)g_ptr_array_index(inputs->traces, 0))->path);
-    for (guint s = 0; s < inputs->sweeps->len; s++) {
-        const struct sweep_file *sweep = g_ptr_array_index(inputs->sweeps, s);
-        if (sweep->trace)
-            return text_shell(sweep->trace);
-    }
-    return g_strdup("run.pstar");
+    const char *path = trace_path(inputs);
+    return path ? text_shell(path) : NULL;
 }
 
-/* Returns 0 if the memory is unknown or unlimited. */
-static uint64_t limited(uint64_t bytes)
+static bool is_limited(const struct configuration *configuration)
 {
-    return bytes == UINT64_MAX ? 0 : bytes;
+    return configuration->device_budget != UINT64_MAX;
 }
 
-/* Returns the budget of the first file that has one, or 0. */
-static uint64_t budget_of(const struct report_inputs *inputs)
+/* Returns the configuration of the step that commands are about: that of a plan, or of a
+ * simulation, or the one with the most device memory of a sweep. Its budget of device memory is
+ * limited. May return NULL. */
+static const struct configuration *configuration_of(const struct report_inputs *inputs)
 {
-    uint64_t bytes = 0;
+    const struct configuration *found = NULL;
     if (inputs->plans->len)
-        bytes = limited(((const struct input_plan *)g_ptr_array_index(inputs->plans, 0))
-                            ->configuration.device_budget);
-    for (guint i = 0; i < inputs->tracks->len && !bytes; i++) {
+        found = &((const struct input_plan *)g_ptr_array_index(inputs->plans, 0))->configuration;
+    for (guint i = 0; i < inputs->tracks->len && !(found && is_limited(found)); i++) {
         const struct tracks *tracks = g_ptr_array_index(inputs->tracks, i);
-        bytes = tracks->measured ? 0 : limited(tracks->configuration.device_budget);
+        found = tracks->measured ? NULL : &tracks->configuration;
     }
-    if (!bytes && inputs->sweeps->len) {
-        g_autoptr(GArray) budgets = sweep_file_budgets(g_ptr_array_index(inputs->sweeps, 0));
-        bytes = g_array_index(budgets, uint64_t, budgets->len - 1);
+    if (found && is_limited(found))
+        return found;
+    found = NULL;
+    const GArray *entries =
+        inputs->sweeps->len
+            ? ((const struct sweep_file *)g_ptr_array_index(inputs->sweeps, 0))->entries
+            : NULL;
+    for (guint i = 0; entries && i < entries->len; i++) {
+        const struct configuration *entry =
+            &g_array_index(entries, struct sweep_file_entry, i).configuration;
+        if (!found || entry->device_budget > found->device_budget)
+            found = entry;
     }
-    return bytes;
+    return found;
 }
 
 /* Returns the rates of the link that the files were simulated with [H2D, D2H], or NULL. */
@@ -91,6 +99,12 @@ static const char *platform_path(const struct report_inputs *inputs)
     return inputs->platform_path;
 }
 
+static void append_rates(GString *text, const double *rates, double times)
+{
+    g_string_append_printf(text, " --link h2d=%.4gGB/s,d2h=%.4gGB/s", times * rates[0] * 1e-9,
+                           times * rates[1] * 1e-9);
+}
+
 /* Appends --link, unless it is the platform's (may be NULL), or not known. */
 static void append_link(GString *text, const struct report_inputs *inputs,
                         const struct platform *platform, double times)
@@ -101,41 +115,72 @@ static void append_link(GString *text, const struct report_inputs *inputs,
         g_string_append_printf(text, " --link %s", plan->plan->certificate->link);
     else if (rates && (times != 1 || !platform || !is_rate_of(&platform->h2d, rates[0]) ||
                        !is_rate_of(&platform->d2h, rates[1])))
-        g_string_append_printf(text, " --link h2d=%.4gGB/s,d2h=%.4gGB/s", times * rates[0] * 1e-9,
-                               times * rates[1] * 1e-9);
+        append_rates(text, rates, times);
     else if (times != 1)
         g_string_append(text, " --link h2d=64GB/s,d2h=64GB/s"); /* PCIe 5.0 x16 */
 }
 
-static char *machine_of(const struct report_inputs *inputs, const char *memory, double link_times)
+/* Appends --host-memory, unless it is what pstar-sim and pstar-plan take without it. */
+static void append_host(GString *text, uint64_t budget, const struct platform *platform)
 {
+    uint64_t usual = platform ? platform_host_room(platform) : UINT64_MAX;
+    if (!budget || budget == usual)
+        return;
+    g_autofree char *size = budget == UINT64_MAX ? g_strdup("unlimited") : size_exact(budget);
+    g_string_append_printf(text, " --host-memory %s", size);
+}
+
+/* `rates` is a link [H2D, D2H] that replaces that of the step, or NULL. */
+static char *machine_of(const struct report_inputs *inputs, const char *memory, const double *rates,
+                        double link_times)
+{
+    const struct configuration *configuration = configuration_of(inputs);
     GString *text = g_string_new("--device-memory ");
     const char *path = platform_path(inputs);
     struct platform *platform = path ? platform_read(path, NULL) : NULL;
     g_string_append(text, memory);
+    if (configuration)
+        append_host(text, configuration->host_budget, platform);
     if (platform) {
         g_autofree char *quoted = text_shell(path);
         g_string_append_printf(text, " --platform %s", quoted);
     }
-    append_link(text, inputs, platform, link_times);
+    if (rates)
+        append_rates(text, rates, 1);
+    else
+        append_link(text, inputs, platform, link_times);
     platform_free(platform);
     return g_string_free(text, FALSE);
 }
 
+/* Returns the budget of the step's device memory, or `usual` if no file states it. */
+static char *memory_of(const struct report_inputs *inputs, const char *usual, uint64_t times)
+{
+    const struct configuration *configuration = configuration_of(inputs);
+    return configuration ? size_exact(times * configuration->device_budget) : g_strdup(usual);
+}
+
 char *command_machine(const struct report_inputs *inputs, uint64_t device_budget)
 {
-    uint64_t bytes = device_budget ? device_budget : budget_of(inputs);
-    g_autofree char *memory = bytes ? size_exact(bytes) : g_strdup(USUAL_BUDGET);
-    return machine_of(inputs, memory, 1);
+    g_autofree char *memory = device_budget ? size_exact(device_budget)
+                                            : memory_of(inputs, USUAL_BUDGET, 1);
+    return machine_of(inputs, memory, NULL, 1);
+}
+
+char *command_machine_with_link(const struct report_inputs *inputs, uint64_t device_budget,
+                                const double *rates)
+{
+    g_autofree char *memory = size_exact(device_budget);
+    return machine_of(inputs, memory, rates, 1);
 }
 
 char *command_sensitivity(const struct report_inputs *inputs, const char *trace)
 {
-    uint64_t bytes = budget_of(inputs);
-    g_autofree char *less = bytes ? size_exact(bytes) : g_strdup(USUAL_BUDGET);
-    g_autofree char *more = bytes ? size_exact(2 * bytes) : g_strdup(LARGER_BUDGET);
+    g_autofree char *less = memory_of(inputs, USUAL_BUDGET, 1);
+    g_autofree char *more = memory_of(inputs, LARGER_BUDGET, 2);
     g_autofree char *both = g_strdup_printf("%s,%s", less, more);
-    g_autofree char *now = machine_of(inputs, both, 1), *faster = machine_of(inputs, both, 2);
+    g_autofree char *now = machine_of(inputs, both, NULL, 1);
+    g_autofree char *faster = machine_of(inputs, both, NULL, 2);
     return g_strdup_printf(
         "pstar-sim %s %s --json sweep.json && pstar-sim %s %s --json faster.json", trace, now,
         trace, faster);

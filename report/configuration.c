@@ -11,6 +11,7 @@ struct configuration configuration_of_plan(const struct plan *plan)
         .chunk_bytes = plan->layout->chunk_bytes[TRACE_PARAM],
         .chunks = chunk_spread_of(plan->layout, TRACE_PARAM),
         .device_budget = plan->device_budget,
+        .host_budget = plan->host_budget,
         .look_ahead = plan->look_ahead,
     };
 }
@@ -27,6 +28,12 @@ static uint64_t budget_of(const json_t *object)
 {
     int64_t budget = integer_of(object, "device_memory_bytes", -1);
     return budget < 0 ? UINT64_MAX : (uint64_t)budget;
+}
+
+uint64_t configuration_host_budget(const json_t *object)
+{
+    const json_t *budget = json_object_get(object, "host_memory_bytes");
+    return json_is_null(budget) ? UINT64_MAX : (uint64_t)integer_of(object, "host_memory_bytes", 0);
 }
 
 struct configuration configuration_of_json(const json_t *object)
@@ -47,6 +54,7 @@ struct configuration configuration_of_json(const json_t *object)
         .chunk_bytes = (uint64_t)integer_of(object, "chunk_bytes", 0),
         .chunks = chunk_spread_from_json(object),
         .device_budget = budget_of(object),
+        .host_budget = configuration_host_budget(object),
         .look_ahead = integer_of(object, "look_ahead", -1),
     };
 }

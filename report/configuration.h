@@ -13,15 +13,20 @@ struct configuration {
     uint64_t chunk_bytes;       /* as asked for, of the parameter list; 0 if unknown */
     struct chunk_spread chunks; /* of the parameter list; the range of a sweep's entry is unknown */
     uint64_t device_budget;     /* UINT64_MAX if unlimited */
+    uint64_t host_budget;       /* UINT64_MAX if unlimited; 0 if unknown */
     int64_t look_ahead;         /* in moments; -1 if unknown */
 };
 
 /* Return copies; configuration_clear frees them. A JSON object (an entry of a sweep, the header of
  * a run log) may state policy, strategy, made_by, digest, chunk_bytes, device_memory_bytes and
- * look_ahead. Without device_memory_bytes the memory is unlimited. */
+ * look_ahead. Without device_memory_bytes the memory is unlimited. host_memory_bytes is null where
+ * it is unlimited, and unknown if it is missing. */
 struct configuration configuration_of_plan(const struct plan *plan);
 struct configuration configuration_of_json(const json_t *object);
 void configuration_clear(struct configuration *configuration);
+
+/* Returns host_memory_bytes of a JSON object as `host_budget` has it. */
+uint64_t configuration_host_budget(const json_t *object);
 
 /* Returns whether both state the same maker, chunk size and budget, and differ in nothing else that
  * both state. */

@@ -84,16 +84,17 @@ char *advice_gain(double less, double more);
 struct advice *advice_append(struct contents *contents, double seconds, const char *plot,
                              char *claim, char *detail, char *command);
 
-/* Returns whether a file names a trace that commands can take. */
-bool command_has_trace(const struct report_inputs *inputs);
-
-/* Returns the trace's file, quoted for a shell: a given one, or the sweep's. Free with g_free. */
+/* Returns the trace's file, quoted for a shell: a given one, or the sweep's, if it is there. NULL
+ * if commands have no trace. Free with g_free. */
 char *command_trace(const struct report_inputs *inputs);
 
 /* Returns the options that say on what machine the step ran: "--device-memory 40MiB --platform
- * a100.json", and --link if it had another one than the platform. `device_budget` 0 stands for that
- * of the step, or 50% if no file states it. Free with g_free. */
+ * a100.json", and --host-memory and --link if they were not the platform's. `device_budget` 0
+ * stands for that of the step, or 50% if no file states it. The second function takes a link [H2D,
+ * D2H, bytes per second] that replaces that of the step. Free with g_free. */
 char *command_machine(const struct report_inputs *inputs, uint64_t device_budget);
+char *command_machine_with_link(const struct report_inputs *inputs, uint64_t device_budget,
+                                const double *rates);
 
 /* Returns the commands for sweeps of two budgets and of two links. Free with g_free. */
 char *command_sensitivity(const struct report_inputs *inputs, const char *trace);

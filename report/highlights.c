@@ -183,24 +183,76 @@ static bool has_plot(const struct contents *contents, const char *name)
     return false;
 }
 
-static void add_memory(struct contents *contents, const char *trace, const char *machine)
+/* What makes the missing files: a trace, and the options of the machine. */
+struct missing_maker {
+    struct contents *contents;
+    const char *trace; /* NULL if no file names one that is there */
+    const char *machine;
+};
+
+/* Adds a figure that `program` with `options` would make. Without a trace to start from, says how
+ * one is made instead. */
+static void add_command(const struct missing_maker *maker, const char *plot, const char *reason,
+                        const char *program, const char *options)
 {
-    const struct report_inputs *inputs = contents->inputs;
+    if (maker->trace)
+        add_missing(maker->contents, plot, g_strdup(reason),
+                    g_strdup_printf("%s %s %s %s", program, maker->trace, maker->machine, options));
+    else
+        add_missing(maker->contents, plot,
+                    g_strdup_printf("%s; %s starts from a trace, which pstar-collect -o "
+                                    "run.pstar records",
+                                    reason, program),
+                    NULL);
+}
+
+static void add_memory(const struct missing_maker *maker)
+{
+    const struct report_inputs *inputs = maker->contents->inputs;
     const char *plot = "Device memory over one iteration";
-    if (contents->replays->len)
+    if (maker->contents->replays->len)
         return;
-    if (!inputs->traces->len)
-        add_missing(contents, plot,
+    if (inputs->traces->len)
+        add_command(maker, plot,
+                    inputs->plans->len ? "none of the given plans was made from this trace"
+                                       : "needs a plan",
+                    "pstar-plan", "-o plan.json");
+    else
+        add_missing(maker->contents, plot,
                     g_strdup(inputs->plans->len ? "needs the trace that the plan was made from; "
                                                   "pstar-collect -o run.pstar records one"
                                                 : "needs a trace (pstar-collect -o run.pstar "
                                                   "records one) and a plan made from it"),
                     NULL);
+}
+
+static void add_prediction(const struct missing_maker *maker)
+{
+    const struct report_inputs *inputs = maker->contents->inputs;
+    const char *plot = "Predicted beside measured";
+    if (!inputs->runs->len)
+        add_missing(maker->contents, plot,
+                    g_strdup("needs the log of a run: pstar-run writes one with --log run.jsonl"),
+                    NULL);
+    else if (inputs->plans->len || inputs->sweeps->len)
+        add_missing(maker->contents, plot,
+                    g_strdup("no run log has the policy, chunk size and device memory of a plan or "
+                             "of an entry of a sweep"),
+                    NULL);
     else
-        add_missing(contents, plot,
-                    g_strdup(inputs->plans->len ? "none of the given plans was made from this trace"
-                                                : "needs a plan"),
-                    g_strdup_printf("pstar-plan %s %s -o plan.json", trace, machine));
+        add_command(maker, plot, "needs a plan or a sweep of the same configuration", "pstar-plan",
+                    "-o plan.json");
+}
+
+static void add_sensitivity(const struct missing_maker *maker)
+{
+    const char *plot = "What more device memory or a faster link would buy";
+    const char *reason = "needs sweeps of several budgets, or with several links";
+    if (maker->trace)
+        add_missing(maker->contents, plot, g_strdup(reason),
+                    command_sensitivity(maker->contents->inputs, maker->trace));
+    else
+        add_command(maker, plot, reason, "pstar-sim", NULL);
 }
 
 void missing_add(struct contents *contents)
@@ -208,33 +260,19 @@ void missing_add(struct contents *contents)
     const struct report_inputs *inputs = contents->inputs;
     g_autofree char *trace = command_trace(inputs);
     g_autofree char *machine = command_machine(inputs, 0);
-    g_autofree char *sensitivity = command_sensitivity(inputs, trace);
-    add_memory(contents, trace, machine);
+    const struct missing_maker maker = {contents, trace, machine};
+    add_memory(&maker);
     if (!inputs->tracks->len || ((const struct tracks *)inputs->tracks->pdata[0])->operators_only)
-        add_missing(contents, "How busy each resource is, and the link",
-                    g_strdup("needs a timeline, or a trace with recorded times"),
-                    g_strdup_printf("pstar-sim %s %s --timeline timeline.json", trace, machine));
+        add_command(&maker, "How busy each resource is, and the link",
+                    "needs a timeline, or a trace with recorded times", "pstar-sim",
+                    "--timeline timeline.json");
     if (!inputs->sweeps->len)
-        add_missing(
-            contents, "Traffic by chunk size and policy", g_strdup("needs a sweep"),
-            g_strdup_printf("pstar-sim %s %s --policy all --json sweep.json", trace, machine));
+        add_command(&maker, "Traffic by chunk size and policy", "needs a sweep", "pstar-sim",
+                    "--policy all --json sweep.json");
     if (!has_plot(contents, "sensitivity"))
-        add_missing(contents, "What more device memory or a faster link would buy",
-                    g_strdup("needs sweeps of several budgets, or with several links"),
-                    g_steal_pointer(&sensitivity));
-    if (!contents->predictions->len) {
-        bool predicted = inputs->plans->len || inputs->sweeps->len;
-        add_missing(
-            contents, "Predicted beside measured",
-            g_strdup(!inputs->runs->len
-                         ? "needs the log of a run: pstar-run writes one with --log run.jsonl"
-                     : predicted ? "no run log has the policy, chunk size and device memory of a "
-                                   "plan or of an entry of a sweep"
-                                 : "needs a plan or a sweep of the same configuration"),
-            inputs->runs->len && !predicted
-                ? g_strdup_printf("pstar-plan %s %s -o plan.json", trace, machine)
-                : NULL);
-    }
+        add_sensitivity(&maker);
+    if (!contents->predictions->len)
+        add_prediction(&maker);
     if (!inputs->runs->len)
         add_missing(contents, "Loss",
                     g_strdup("needs the log of a run: pstar-run writes one with --log run.jsonl"),

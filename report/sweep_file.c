@@ -107,6 +107,7 @@ struct sweep_file *sweep_file_read(const json_t *root, const char *origin, GErro
         struct sweep_file_entry entry = {.configuration = configuration_of_json(object)};
         if (!entry.configuration.digest)
             entry.configuration.digest = g_strdup(digest);
+        entry.configuration.host_budget = configuration_host_budget(root);
         bool ok = read_entry(object, origin, number, &entry, error);
         entry.phases = phases_of(json_object_get(object, "phases"));
         g_array_append_val(sweep->entries, entry);

@@ -306,6 +306,7 @@ struct sweep *sweep_run(const struct trace *trace, const struct sweep_options *o
     struct sweep *sweep = g_new0(struct sweep, 1);
     struct sweep_job job = {.options = options, .sweep = sweep};
     sweep->objective = options->objective;
+    sweep->host_budget = options->host_budget;
     list_rows(sweep, options);
     open_subjects(&job, trace);
     workers_run(&(struct workers_job){.task = run_row,

@@ -59,6 +59,7 @@ struct sweep_row {
 
 struct sweep {
     enum objective objective; /* of the options */
+    uint64_t host_budget;     /* of the options */
     uint32_t row_count;
     struct sweep_row *rows; /* by budget and layout: by policy and look-ahead, then the
                                strategies; each in the order given */

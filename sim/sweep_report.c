@@ -231,6 +231,10 @@ bool sweep_write_json(const struct sweep *sweep, const struct trace *trace, cons
                              costs_link_rate(costs, MOVER_D2H), "results", results);
     if (platform_path)
         json_object_set_new(root, "platform", json_string(platform_path));
+    json_object_set_new(root, "host_memory_bytes",
+                        sweep->host_budget == UINT64_MAX
+                            ? json_null()
+                            : json_integer((json_int_t)sweep->host_budget));
     bool ok = output_file_write_json(path, root, JSON_INDENT(1) | JSON_REAL_PRECISION(12), error);
     json_decref(root);
     return ok;

@@ -205,6 +205,10 @@ static json_t *made_of(const struct plan *plan, const struct costs *costs)
         costs_link_rate(costs, MOVER_H2D), "d2h_rate", costs_link_rate(costs, MOVER_D2H));
     if (costs_network_rate(costs) > 0)
         json_object_set_new(object, "network_rate", json_real(costs_network_rate(costs)));
+    json_object_set_new(object, "host_memory_bytes",
+                        plan->host_budget == UINT64_MAX
+                            ? json_null()
+                            : json_integer((json_int_t)plan->host_budget));
     chunk_spread_to_json(&spread, object);
     return object;
 }

@@ -155,6 +155,53 @@ static void test_platform(void)
     runner_clear(&runner);
 }
 
+/* Commands name the host's budget, unless it is what the programs take without the option. */
+static void test_host(void)
+{
+    struct runner runner = runner_new();
+    const struct workshop *workshop = runner.workshop;
+    workshop_must_run(workshop, "pstar-trace synth --model model --batch 8 --seq 64 --precision "
+                                "bf16 --platform " A100 " -o run.pstar");
+    workshop_must_run(workshop, "pstar-sim run.pstar --device-memory 4MiB --platform " A100
+                                " --host-memory 3MiB --policy opt --json swept.json "
+                                "--timeline step.json");
+    workshop_must_run(workshop, "pstar-plan run.pstar --device-memory 4MiB --platform " A100
+                                " --host-memory unlimited -o planned.json");
+    workshop_must_run(workshop, "pstar-sim run.pstar --device-memory 4MiB --platform " A100
+                                " --policy opt --json usual.json");
+    check_report(&runner, "run.pstar swept.json",
+                 "--device-memory 4MiB --host-memory 3MiB --platform " A100);
+    check_report(&runner, "run.pstar step.json " A100,
+                 "--device-memory 4MiB --host-memory 3MiB --platform " A100);
+    check_report(&runner, "run.pstar planned.json " A100,
+                 "--device-memory 4MiB --host-memory unlimited --platform " A100);
+    check_report(&runner, "run.pstar usual.json", "--device-memory 4MiB --platform " A100);
+    runner_clear(&runner);
+}
+
+/* Without a trace, a page says how one is recorded, and prints no command that would read it. */
+static void test_without_trace(void)
+{
+    static const char *const pages[] = {"run.jsonl", "moved.json", "step.json"};
+    struct runner runner = runner_new();
+    const struct workshop *workshop = runner.workshop;
+    workshop_must_run(workshop, "pstar-collect -o run.pstar -- pstar-run --model model --data "
+                                "text.txt --batch 2 --seq 32 --steps 4 --log run.jsonl");
+    workshop_must_run(workshop,
+                      "pstar-sim run.pstar --device-memory 1000000B,1100000B --policy opt "
+                      "--json moved.json");
+    workshop_must_run(workshop, "pstar-sim run.pstar --device-memory 1000000B --policy opt "
+                                "--timeline step.json");
+    workshop_must_run(workshop, "rm run.pstar");
+    for (size_t i = 0; i < G_N_ELEMENTS(pages); i++) {
+        check_report(&runner, pages[i], NULL);
+        g_assert_cmpuint(g_hash_table_size(runner.done), ==, 0);
+        workshop_must_end(workshop, "grep -c 'pstar-collect -o run.pstar' report/index.html", 0, "",
+                          "");
+    }
+    runner_clear(&runner);
+}
+
 /* Files alone and in pairs, as people have them: of other models, of PyTorch, without durations. */
 static void test_files(void)
 {
@@ -209,6 +256,8 @@ int main(int argc, char **argv)
     }
     g_test_add_func("/commands/trained", test_trained);
     g_test_add_func("/commands/platform", test_platform);
+    g_test_add_func("/commands/host", test_host);
+    g_test_add_func("/commands/without-trace", test_without_trace);
     g_test_add_func("/commands/files", test_files);
     return g_test_run();
 }
