@@ -117,6 +117,7 @@ static int print_manual(const struct command_set *set)
 
 int commands_main(const struct command_set *set, int argc, char **argv)
 {
+    program_check_output(set->name);
     if (argc < 2) {
         print_help(set, stderr);
         return STATUS_BAD_INPUT;

@@ -9,9 +9,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <locale.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -47,16 +49,23 @@ static GOptionContext *context_of(const struct program *program)
     return context;
 }
 
-/* A program whose output is lost has failed, even if all else went well. */
-static int end_output(const struct console *console, int status)
+/* Runs at exit. A program whose output is lost has failed, even if all else went well. */
+static void check_output(int status, void *name)
 {
-    bool ok = !ferror(stdout);
-    if ((fflush(stdout) == 0 && ok) || status != STATUS_DONE)
-        return status;
-    g_autofree char *message = g_strdup_printf("standard output: cannot be written: %s",
-                                               g_strerror(errno));
-    console_error(console, message);
-    return STATUS_FAILED;
+    const struct console console = {.program = name};
+    errno = 0;
+    bool ok = fflush(stdout) == 0 && !ferror(stdout);
+    if (ok || status != STATUS_DONE)
+        return;
+    g_autofree char *message = g_strdup_printf("standard output: cannot be written%s%s",
+                                               errno ? ": " : "", errno ? g_strerror(errno) : "");
+    console_error(&console, message);
+    _exit(STATUS_FAILED);
+}
+
+void program_check_output(const char *name)
+{
+    on_exit(check_output, (void *)name); /* GLib prints help and exits by itself */
 }
 
 /* Results that files receive need no summary. */
@@ -118,25 +127,67 @@ static void tell_cost(const struct console *console, gint64 begun)
 
 /* ---- main ---- */
 
-#define ENOUGH_ADDRESS_SPACE (UINT64_C(256) << 20)
+/* Every program needs some addresses, and threads with heaps of their own reserve many. */
+#define LEAST_ADDRESSES    (UINT64_C(24) << 20)
+#define ADDRESSES_OF_HEAPS (UINT64_C(4) << 30)
 
-/* GLib ends a program that gets no memory with a signal, so the reason is told before. */
-static void warn_of_little_memory(const struct console *console)
+static bool is_limited_below(uint64_t addresses, uint64_t *limit)
 {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur >= ENOUGH_ADDRESS_SPACE)
-        return;
-    g_autofree char *size = size_format(limit.rlim_cur);
-    console_warn(console,
-                 "the address space is limited to %s (ulimit -v), which may be too little: a "
-                 "program that gets no memory ends by a signal",
-                 size);
+    struct rlimit addresses_limit;
+    bool known = getrlimit(RLIMIT_AS, &addresses_limit) == 0 &&
+                 addresses_limit.rlim_cur != RLIM_INFINITY;
+    *limit = known ? addresses_limit.rlim_cur : UINT64_MAX;
+    return *limit < addresses;
+}
+
+/* GLib ends a program that gets no memory, or no thread, by a signal, and says before which one. As
+ * no memory is left, nothing here may allocate any. */
+static void end_without_memory(G_GNUC_UNUSED const char *domain, G_GNUC_UNUSED GLogLevelFlags level,
+                               const char *message, void *name)
+{
+    uint64_t limit;
+    fprintf(stderr, "%s: the system refuses memory: %s", (const char *)name, message);
+    if (is_limited_below(UINT64_MAX, &limit))
+        fprintf(stderr, "; the address space is limited to %" G_GUINT64_FORMAT " MiB (ulimit -v)",
+                limit >> 20);
+    fputs("\n", stderr);
+    _exit(STATUS_DOES_NOT_FIT);
+}
+
+static void expect_no_memory(const char *name)
+{
+    uint64_t limit;
+    g_log_set_handler("GLib",
+                      (GLogLevelFlags)(G_LOG_LEVEL_ERROR | G_LOG_FLAG_FATAL | G_LOG_FLAG_RECURSION),
+                      end_without_memory, (void *)name);
+    if (is_limited_below(ADDRESSES_OF_HEAPS, &limit))
+        mallopt(M_ARENA_MAX, 1);
+}
+
+/* Returns false if so few addresses are left that not even an error could be reported later. */
+static bool has_addresses(GError **error)
+{
+    uint64_t limit;
+    void *room = is_limited_below(UINT64_MAX, &limit)
+                     ? mmap(NULL, LEAST_ADDRESSES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
+                     : NULL;
+    if (!room)
+        return true;
+    if (room != MAP_FAILED) {
+        munmap(room, LEAST_ADDRESSES);
+        return true;
+    }
+    g_autofree char *size = size_format(limit), *least = size_format(LEAST_ADDRESSES);
+    g_set_error(error, FAILURE, FAILURE_DOES_NOT_FIT,
+                "the address space is limited to %s (ulimit -v), which leaves less than %s for the "
+                "work",
+                size, least);
+    return false;
 }
 
 static int run(const struct program *program, const struct console *console, GError **error)
 {
     gint64 begun = g_get_monotonic_time();
-    warn_of_little_memory(console);
     if (console->quiet && options_need_no_output(program->groups, program->group_count))
         silence_output();
     tell_files(program, console, false);
@@ -152,6 +203,8 @@ int program_main(const struct program *program, int argc, char **argv)
     g_autoptr(GError) error = NULL;
     struct common_options common = {false, false, false};
     int status = STATUS_DONE;
+    program_check_output(program->name);
+    expect_no_memory(program->name);
     setlocale(LC_CTYPE, "");
     signal(SIGXFSZ, SIG_IGN); /* a file that grows too large is an error of its writer */
     if (argc > 1 && strcmp(argv[1], COMPLETION_ARGUMENT) == 0) {
@@ -168,7 +221,8 @@ int program_main(const struct program *program, int argc, char **argv)
     const struct console console = {program->name, common.quiet, common.verbose};
     if (ok && common.version)
         printf("%s %s\n", program->name, PSTAR_VERSION);
-    else if (ok && options_check_outputs(program->groups, program->group_count, &error))
+    else if (ok && has_addresses(&error) &&
+             options_check_outputs(program->groups, program->group_count, &error))
         status = run(program, &console, &error);
     if (error) {
         console_error(&console, error->message);
@@ -177,5 +231,5 @@ int program_main(const struct program *program, int argc, char **argv)
     }
     g_option_context_free(context);
     options_clear(program->groups, program->group_count);
-    return end_output(&console, status);
+    return status;
 }

@@ -41,6 +41,10 @@ struct program {
     void *data;
 };
 
+/* From now on, an exit with status 0 becomes STATUS_FAILED with a message of the program `name` if
+ * standard output could not be written. `name` must stay valid. */
+void program_check_output(const char *name);
+
 /* Parses the command line, prints the version or runs the program, prints its error, and frees the
  * options' targets. Returns the exit status, which is also STATUS_FAILED if standard output cannot
  * be written. */
