@@ -1,7 +1,7 @@
 #include "planner/proof/prices.h"
 
-#include "chunks/gathering.h"
 #include "planner/proof/bound.h"
+#include "sim/network_times.h"
 
 #include <string.h>
 
@@ -430,13 +430,9 @@ bool time_job_may_begin(const struct time_job *job, const struct window_start *s
 
 /* A gathered chunk has no slot on the host. Its shards may be on the device. */
 static struct route_chunk gathered_chunk(const struct time_job *job,
-                                         const struct gathering *gathering, uint32_t c)
+                                         const struct network_times *network, uint32_t c)
 {
-    struct gathering_traffic traffic = {0};
-    for (uint32_t p = gathering->first[c]; p < gathering->first[c + 1]; p++)
-        gathering_count(&traffic, job->sides[0], gathering->parts[p].tensor, 0, true);
-    uint64_t ns = costs_exchange(job->costs, TRACE_GATHER, &traffic.exchange).alone_ns;
-    return (struct route_chunk){.fetch_ns = time_job_at_least(job, ns),
+    return (struct route_chunk){.fetch_ns = time_job_at_least(job, network->gather_ns[c]),
                                 .bytes = job->plan->layout->chunks[c].slot_bytes,
                                 .fetched_by = WINDOW_NETWORK};
 }
@@ -444,7 +440,7 @@ static struct route_chunk gathered_chunk(const struct time_job *job,
 static void add_groups(struct time_model *model, const struct time_job *job, GArray *blocks)
 {
     const struct layout *layout = job->plan->layout;
-    struct gathering *gathering = gathering_new(layout);
+    struct network_times *network = network_times_new(job->sides[0], layout, job->costs);
     for (uint32_t g = 0; g < layout->group_count; g++)
         add_block(blocks);
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
@@ -454,11 +450,11 @@ static void add_groups(struct time_model *model, const struct time_job *job, GAr
                                  time_job_copy_ns(job, &job->costs->d2h, chunk->copy_bytes),
                                  chunk->slot_bytes, chunk->copy_bytes, WINDOW_H2D};
         if (chunk->list == TRACE_GATHERED)
-            model->chunks[c] = gathered_chunk(job, gathering, c);
+            model->chunks[c] = gathered_chunk(job, network, c);
         model->networked |= chunk->list == TRACE_GATHERED;
         g_array_append_val(g_array_index(blocks, struct time_block, chunk->group).chunks, c);
     }
-    gathering_free(gathering);
+    network_times_free(network);
 }
 
 struct time_model *time_model_new(const struct time_job *job, const struct reuses *reuses,

@@ -4,8 +4,12 @@
 /* Laps of the walk. The first ones only find the state in which an iteration begins. */
 enum { LAPS = 3 };
 
-/* Fetches that are considered when those before them cannot begin yet. */
-enum { WINDOW = 24 };
+/* Fetches that are considered when those before them cannot begin yet, and fetches of the other way
+ * that are passed meanwhile. */
+enum { WINDOW = 24, PASSED_MOST = 8 * WINDOW };
+
+/* The ways of copies. Chunks come over the link or the network, and leave over the link. */
+enum { H2D, D2H, NETWORK, WAYS };
 
 /* A chunk that holds its slot until its write-back is over. */
 struct leaving {
@@ -23,15 +27,16 @@ struct dispatcher {
     struct intervals *intervals;
     const struct dispatch_job *job;
     int64_t moment_count;
-    int64_t now;         /* moment */
-    int64_t device_ns;   /* when the device has done its work of the moments before */
-    int64_t link_ns[2];  /* H2D, D2H: when the copies so far are over */
-    int64_t host_ns;     /* when the host's operators so far are over */
-    int64_t received_ns; /* when the activations of host operators have arrived */
-    int64_t sent_ns;     /* when those for host operators have left; the device waits for that */
-    int64_t *valid_ns;   /* [chunk_count] when the host's copy is up to date */
-    int64_t *arrival_ns; /* [chunk_count] when the device's copy is there */
-    uint32_t *unsent;    /* [chunk_count] the interval whose write-back waits, or NO_INDEX */
+    int64_t now;           /* moment */
+    int64_t device_ns;     /* when the device has done its work of the moments before */
+    int64_t link_ns[WAYS]; /* when the copies so far are over, on the network also the exchanges */
+    int64_t reduced_ns[2]; /* when the last reduction is over, and the one before it */
+    int64_t host_ns;       /* when the host's operators so far are over */
+    int64_t received_ns;   /* when the activations of host operators have arrived */
+    int64_t sent_ns;       /* when those for host operators have left; the device waits for that */
+    int64_t *valid_ns;     /* [chunk_count] when the host's copy is up to date */
+    int64_t *arrival_ns;   /* [chunk_count] when the device's copy is there */
+    uint32_t *unsent;      /* [chunk_count] the interval whose write-back waits, or NO_INDEX */
 
     struct headroom *headroom; /* beside what is retained, and what was fetched ahead or waits */
     GArray *waiting;           /* deadlines of write-backs; some may have been issued already */
@@ -45,8 +50,10 @@ struct dispatcher {
     struct agenda written;            /* by the moment from which they may be written back */
     struct agenda over;               /* by the moment after their last use */
     uint32_t fetch_count;
-    uint8_t *issued; /* [fetch_count] parity of the times that the fetch was issued */
-    uint64_t next;   /* the first fetch that may not be issued yet; counts on from lap to lap */
+    bool fetches, gathers; /* whether there are any of these ways */
+    uint8_t *issued;       /* [fetch_count] parity of the times that the fetch was issued */
+    uint64_t next[WAYS]; /* the first fetch of a way that may not be issued yet; counts on from lap
+                            to lap */
 
     int64_t *begin_ns, *end_ns; /* [intervals] when the slot was last held */
     int64_t *issue_ns;          /* [moment_count] of this lap */
@@ -70,9 +77,14 @@ static uint32_t wrap(const struct dispatcher *w, int64_t moment)
     return (uint32_t)((moment + w->moment_count) % w->moment_count);
 }
 
-static int64_t idle_from(const struct dispatcher *w, int direction)
+static int64_t idle_from(const struct dispatcher *w, int way)
 {
-    return MAX(w->link_ns[direction], w->device_ns);
+    return MAX(w->link_ns[way], w->device_ns);
+}
+
+static int way_of(const struct dispatcher *w, const struct interval *interval)
+{
+    return reuses_is_gathered(w->intervals->reuses, interval->chunk) ? NETWORK : H2D;
 }
 
 /* ---- write-backs ---- */
@@ -101,9 +113,10 @@ static void write_back(struct dispatcher *w, uint32_t index)
 {
     struct interval *interval = interval_at(w, index);
     chunk_id chunk = interval->chunk;
-    int64_t end_ns = MAX(idle_from(w, 1), w->valid_ns[chunk]) + (int64_t)w->job->copy_ns[1][chunk];
+    int64_t start_ns = MAX(w->valid_ns[chunk], w->arrival_ns[chunk]);
+    int64_t end_ns = MAX(idle_from(w, D2H), start_ns) + (int64_t)w->job->copy_ns[1][chunk];
     uint32_t last_use = intervals_moment(w->intervals, interval->last_use);
-    w->link_ns[1] = w->valid_ns[chunk] = w->end_ns[index] = end_ns;
+    w->link_ns[D2H] = w->valid_ns[chunk] = w->end_ns[index] = end_ns;
     w->unsent[chunk] = NO_INDEX;
     interval->turn = ++w->turn;
     if (w->unused[index]) {
@@ -142,7 +155,7 @@ static void end_use(struct dispatcher *w, uint32_t index)
 {
     struct interval *interval = interval_at(w, index);
     int32_t waited = interval->leave - interval->last_use - 1; /* in the lap before */
-    w->end_ns[index] = MAX(w->end_ns[index], w->device_ns);
+    w->end_ns[index] = MAX(w->end_ns[index], MAX(w->device_ns, w->arrival_ns[interval->chunk]));
     if (waited > 0)
         headroom_take(w->headroom, wrap(w, w->now), (uint32_t)waited, -slot_bytes(w, interval));
     interval->leave = interval->last_use + 1;
@@ -205,10 +218,31 @@ static int64_t use_of(const struct dispatcher *w, uint64_t fetch)
     return interval_at(w, fetched_interval(w, fetch))->first_use + lap * w->moment_count;
 }
 
+/* Returns when the rank's shards of a gathered chunk have been written, or fetched. */
+static int64_t shards_written(const struct dispatcher *w, chunk_id chunk)
+{
+    const struct gathering *gathering = w->job->gathering;
+    int64_t ns = 0;
+    for (uint32_t p = gathering->first[chunk]; p < gathering->first[chunk + 1]; p++) {
+        chunk_id source = gathering->parts[p].source;
+        ns = MAX(ns, MAX(w->valid_ns[source], w->arrival_ns[source]));
+    }
+    return ns;
+}
+
+/* Returns when the shards that a gather copies from the host have arrived. */
+static int64_t shards_arrive(const struct dispatcher *w, chunk_id chunk)
+{
+    int64_t copied_ns = (int64_t)w->job->shards_ns[chunk], written = shards_written(w, chunk);
+    return copied_ns ? MAX(idle_from(w, H2D), written) + copied_ns : written;
+}
+
 static int64_t start_of(struct dispatcher *w, const struct interval *interval)
 {
-    return MAX(MAX(idle_from(w, 0), w->valid_ns[interval->chunk]),
-               room_ns(w, slot_bytes(w, interval)));
+    int way = way_of(w, interval);
+    int64_t start = MAX(MAX(idle_from(w, way), w->valid_ns[interval->chunk]),
+                        room_ns(w, slot_bytes(w, interval)));
+    return way == NETWORK ? MAX(start, shards_arrive(w, interval->chunk)) : start;
 }
 
 /* Issues the fetch, `ahead` moments before its use. */
@@ -216,9 +250,14 @@ static void issue(struct dispatcher *w, uint64_t fetch, int64_t start, int64_t a
 {
     uint32_t index = fetched_interval(w, fetch);
     struct interval *interval = interval_at(w, index);
-    w->begin_ns[index] = start;
-    w->link_ns[0] = w->arrival_ns[interval->chunk] = start +
-                                                     (int64_t)w->job->copy_ns[0][interval->chunk];
+    chunk_id chunk = interval->chunk;
+    int way = way_of(w, interval);
+    int64_t copied_ns = way == NETWORK ? (int64_t)w->job->shards_ns[chunk] : 0;
+    w->begin_ns[index] = start - copied_ns;
+    if (copied_ns)
+        w->link_ns[H2D] = shards_arrive(w, chunk);
+    w->link_ns[way] = w->arrival_ns[chunk] =
+        start + (int64_t)(way == NETWORK ? w->job->gather_ns : w->job->copy_ns[0])[chunk];
     w->issued[fetch % w->fetch_count] ^= 1;
     interval->enter = interval->first_use - (int32_t)ahead;
     headroom_take(w->headroom, wrap(w, w->now), (uint32_t)ahead, slot_bytes(w, interval));
@@ -254,30 +293,39 @@ static bool is_ready(const struct dispatcher *w, const struct interval *interval
            w->unsent[interval->chunk] == NO_INDEX;
 }
 
-/* Issues the first fetch that can begin before `limit_ns`; returns whether there is one. A fetch
- * that waits for the host lets others pass, but keeps its room. */
-static bool fetch_ahead(struct dispatcher *w, int64_t limit_ns)
+static bool is_of_way(const struct dispatcher *w, uint64_t fetch, int way)
+{
+    return way_of(w, interval_at(w, fetched_interval(w, fetch))) == way;
+}
+
+/* Issues the first fetch of this way that can begin before `limit_ns`; returns whether there is
+ * one. A fetch that waits for the host lets others pass, but keeps its room, as those of the other
+ * way do that are used sooner. */
+static bool fetch_ahead(struct dispatcher *w, int way, int64_t limit_ns)
 {
     int64_t best_ns = limit_ns, reserved = w->job->slack_bytes, reached = 0;
     int64_t room = headroom_at(w->headroom, wrap(w, w->now)) - w->unused_bytes;
-    uint64_t best = 0;
-    while (is_issued(w, w->next) || use_of(w, w->next) <= w->now)
-        w->next++;
-    for (uint64_t f = w->next, seen = 0; seen < WINDOW && best_ns > idle_from(w, 0); f++) {
+    uint64_t best = 0, passed = 0;
+    while (is_issued(w, w->next[way]) || use_of(w, w->next[way]) <= w->now)
+        w->next[way]++;
+    for (uint64_t f = w->next[way], seen = 0;
+         seen < WINDOW && passed < PASSED_MOST && best_ns > idle_from(w, way); f++) {
         int64_t ahead = use_of(w, f) - w->now;
         if (ahead >= w->moment_count)
             break;
         if (is_issued(w, f))
             continue;
         const struct interval *interval = interval_at(w, fetched_interval(w, f));
-        seen++;
+        bool own = is_of_way(w, f, way);
+        seen += own;
+        passed += !own;
         reserved += slot_bytes(w, interval);
         int64_t least = least_room(w, reached, ahead);
         room = MIN(room, least);
         reached = ahead;
         if (room < reserved)
             break;
-        if (!is_ready(w, interval, (int64_t)(f / w->fetch_count)))
+        if (!own || !is_ready(w, interval, (int64_t)(f / w->fetch_count)))
             continue;
         int64_t start = start_of(w, interval);
         best = start < best_ns ? f : best;
@@ -289,12 +337,14 @@ static bool fetch_ahead(struct dispatcher *w, int64_t limit_ns)
     return true;
 }
 
-/* Gives both directions of the link work until then. */
+/* Gives the network, and both directions of the link, work until then. */
 static void feed_link(struct dispatcher *w, int64_t limit_ns)
 {
-    while (idle_from(w, 1) < limit_ns && any_waits(w))
+    while (idle_from(w, D2H) < limit_ns && any_waits(w))
         write_back(w, deadlines_take(w->waiting));
-    while (w->fetch_count && idle_from(w, 0) < limit_ns && fetch_ahead(w, limit_ns))
+    while (w->gathers && idle_from(w, NETWORK) < limit_ns && fetch_ahead(w, NETWORK, limit_ns))
+        continue;
+    while (w->fetches && idle_from(w, H2D) < limit_ns && fetch_ahead(w, H2D, limit_ns))
         continue;
 }
 
@@ -313,39 +363,74 @@ static void write_back_used(struct dispatcher *w)
     }
 }
 
+/* Exchanges what the operator exchanges, from `start_ns` on; returns when that is over. */
+static int64_t exchange(struct dispatcher *w, uint32_t moment, int64_t start_ns)
+{
+    int64_t ns = (int64_t)w->job->exchange_ns[moment];
+    if (!ns)
+        return start_ns;
+    w->link_ns[NETWORK] = MAX(w->link_ns[NETWORK], start_ns) + ns;
+    return w->link_ns[NETWORK];
+}
+
 static void run_on_host(struct dispatcher *w, const struct trace_operator *op)
 {
     const struct accesses *accesses = w->job->accesses;
     uint32_t m = wrap(w, w->now);
-    int64_t start = MAX(w->host_ns, w->device_ns);
+    int64_t start = MAX(MAX(w->host_ns, w->device_ns), w->reduced_ns[0]);
     if (op->d2h_bytes) {
-        w->link_ns[1] = w->sent_ns = idle_from(w, 1) + (int64_t)w->job->activations_ns[1][m];
+        w->link_ns[D2H] = w->sent_ns = idle_from(w, D2H) + (int64_t)w->job->activations_ns[1][m];
         start = MAX(start, w->sent_ns);
     }
     for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
         start = MAX(start, w->valid_ns[accesses->items[a].chunk]);
-    w->host_ns = start + (int64_t)op->duration_ns;
+    w->host_ns = exchange(w, m, start + (int64_t)op->duration_ns);
     for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
         w->valid_ns[accesses->items[a].chunk] = w->host_ns;
     if (op->h2d_bytes) {
         feed_link(w, w->host_ns);
-        w->link_ns[0] = MAX(w->link_ns[0], w->host_ns) + (int64_t)w->job->activations_ns[0][m];
-        w->received_ns = w->link_ns[0];
+        w->link_ns[H2D] = MAX(w->link_ns[H2D], w->host_ns) + (int64_t)w->job->activations_ns[0][m];
+        w->received_ns = w->link_ns[H2D];
     }
+}
+
+/* Returns when the device has done its work so far, and the reductions that the operator waits for
+ * are over. The next reduction keeps the buffers of the last one alive. */
+static int64_t awaited(const struct dispatcher *w, const struct trace_operator *op)
+{
+    return MAX(w->device_ns, w->reduced_ns[op->phase == TRACE_BACKWARD]);
 }
 
 static void run_on_device(struct dispatcher *w, const struct trace_operator *op)
 {
     const struct accesses *accesses = w->job->accesses;
     uint32_t m = wrap(w, w->now);
-    int64_t start = MAX(w->device_ns, MAX(w->received_ns, w->sent_ns));
+    int64_t start = MAX(awaited(w, op), MAX(w->received_ns, w->sent_ns));
     for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
         start = MAX(start, w->arrival_ns[accesses->items[a].chunk]);
     for (uint32_t i = w->allocated.first[m]; i < w->allocated.first[m + 1]; i++)
         w->begin_ns[w->allocated.items[i]] = start;
-    int64_t end = start + (int64_t)op->duration_ns;
+    int64_t end = exchange(w, m, start) + (int64_t)op->duration_ns;
     feed_link(w, end);
     w->device_ns = end;
+}
+
+/* The device goes on while the network reduces. */
+static void reduce(struct dispatcher *w, const struct trace_operator *op)
+{
+    const struct accesses *accesses = w->job->accesses;
+    uint32_t m = wrap(w, w->now);
+    int64_t start = awaited(w, op);
+    for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
+        start = MAX(start, w->arrival_ns[accesses->items[a].chunk]);
+    start = MAX(start, w->link_ns[NETWORK]);
+    for (uint32_t i = w->allocated.first[m]; i < w->allocated.first[m + 1]; i++)
+        w->begin_ns[w->allocated.items[i]] = start;
+    int64_t end = exchange(w, m, start);
+    for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
+        w->arrival_ns[accesses->items[a].chunk] = end;
+    w->reduced_ns[1] = w->reduced_ns[0];
+    w->reduced_ns[0] = end;
 }
 
 static void step(struct dispatcher *w)
@@ -358,6 +443,8 @@ static void step(struct dispatcher *w)
     fetch_used(w);
     if (op->place == TRACE_ON_HOST)
         run_on_host(w, op);
+    else if (trace_operator_reduces(op))
+        reduce(w, op);
     else
         run_on_device(w, op);
     w->now++;
@@ -442,6 +529,9 @@ static void walk_open(struct dispatcher *w, struct intervals *intervals,
     w->written = agenda_new(w, is_written_back, release_of);
     w->over = agenda_new(w, is_any, end_of);
     w->fetch_count = w->fetched.first[n];
+    for (uint32_t i = 0; i < w->fetch_count; i++)
+        *(way_of(w, interval_at(w, w->fetched.items[i])) == NETWORK ? &w->gathers
+                                                                    : &w->fetches) = true;
     w->issued = g_new0(uint8_t, count + 1);
     w->begin_ns = g_new0(int64_t, count + 1);
     w->end_ns = g_new0(int64_t, count + 1);

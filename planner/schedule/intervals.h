@@ -56,6 +56,7 @@ struct interval_options {
     const struct moment_times *times; /* may be NULL: prefetches then know moments, not times */
     uint64_t margin_ns; /* with times: how long before its latest start a fetch may be issued */
     const uint64_t *copy_ns[2]; /* H2D and D2H: [chunk_count]; with times */
+    const uint64_t *gather_ns;  /* [chunk_count] of gathered chunks; with times */
 };
 
 struct dispatch_job;

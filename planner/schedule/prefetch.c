@@ -77,23 +77,41 @@ static void find_vacated(struct intervals *intervals, const struct moment_times 
     }
 }
 
-/* Returns for each interval when its fetch must begin for all later uses to be in time. */
-static int64_t *find_latest(const struct intervals *intervals, const uint64_t *copy_ns,
-                            const struct moment_times *times)
+/* The queues of fetches: chunks come over the link, or are gathered over the network. */
+enum { OVER_LINK, OVER_NETWORK, WAYS };
+
+static int way_of(const struct intervals *intervals, const struct interval *interval)
 {
+    return reuses_is_gathered(intervals->reuses, interval->chunk) ? OVER_NETWORK : OVER_LINK;
+}
+
+static int64_t fetch_ns(const struct intervals *intervals, const struct interval_options *options,
+                        const struct interval *interval)
+{
+    bool gathered = way_of(intervals, interval) == OVER_NETWORK;
+    return (int64_t)(gathered ? options->gather_ns : options->copy_ns[0])[interval->chunk];
+}
+
+/* Returns for each interval when its fetch must begin for all later uses to be in time. */
+static int64_t *find_latest(const struct intervals *intervals,
+                            const struct interval_options *options)
+{
+    const struct moment_times *times = options->times;
     int64_t *latest = g_new0(int64_t, intervals->items->len);
-    int64_t period = (int64_t)times->period_ns, next = 2 * period;
+    int64_t period = (int64_t)times->period_ns, of_way[WAYS] = {2 * period, 2 * period};
     for (int pass = 0; pass < 2; pass++) {
         for (guint i = intervals->items->len; i-- > 0;) {
             const struct interval *interval = interval_at(intervals, i);
+            int64_t *next = &of_way[way_of(intervals, interval)];
             if (!interval->fetch)
                 continue;
-            next = MIN(next, moment_times_ns(times, interval->first_use)) -
-                   (int64_t)copy_ns[interval->chunk];
-            next = MAX(next, -period);
-            latest[i] = next;
+            *next = MIN(*next, moment_times_ns(times, interval->first_use)) -
+                    fetch_ns(intervals, options, interval);
+            *next = MAX(*next, -period);
+            latest[i] = *next;
         }
-        next += period;
+        for (int way = 0; way < WAYS; way++)
+            of_way[way] += period;
     }
     return latest;
 }
@@ -161,10 +179,10 @@ static void begin_headroom(const struct intervals *intervals, const struct reten
 
 /* ---- prefetches ---- */
 
-/* The progress of the fetches so far. */
+/* The progress of the fetches of one queue so far. */
 struct prefetch_front {
     int32_t moment; /* in which the last fetch was issued */
-    int64_t ns;     /* when the link has finished them */
+    int64_t ns;     /* when the queue has finished them */
 };
 
 static int32_t earliest_entry(const struct interval *interval,
@@ -185,27 +203,31 @@ void prefetch(struct intervals *intervals, const struct retention *retention,
 {
     const struct moment_times *times = options->times;
     g_autofree int64_t *headroom = g_new(int64_t, intervals->reuses->moment_count);
-    g_autofree int64_t *latest = times ? find_latest(intervals, options->copy_ns[0], times) : NULL;
+    g_autofree int64_t *latest = times ? find_latest(intervals, options) : NULL;
     int32_t depth = (int32_t)MIN(options->look_ahead, intervals->reuses->moment_count - 1);
-    struct prefetch_front front = {-depth, times ? -(int64_t)times->period_ns : 0};
+    const struct prefetch_front begin = {-depth, times ? -(int64_t)times->period_ns : 0};
+    struct prefetch_front fronts[WAYS] = {begin, begin};
     if (times)
         find_vacated(intervals, times, options->copy_ns[1]);
     for (int pass = 0; pass < 2; pass++) {
         begin_headroom(intervals, retention, headroom);
         for (guint i = 0; i < intervals->items->len; i++) {
             struct interval *interval = interval_at(intervals, i);
+            struct prefetch_front *front = &fronts[way_of(intervals, interval)];
             if (!interval->fetch)
                 continue;
-            int32_t limit = earliest_entry(interval, options, &front, depth, times ? latest[i] : 0);
+            int32_t limit = earliest_entry(interval, options, front, depth, times ? latest[i] : 0);
             interval->enter = find_entry(intervals, interval, limit, headroom);
             take_headroom(intervals, interval, interval->enter, interval->first_use, headroom);
-            front.moment = interval->enter;
+            front->moment = interval->enter;
             if (times)
-                front.ns = MAX(front.ns, moment_times_ns(times, interval->enter)) +
-                           (int64_t)options->copy_ns[0][interval->chunk];
+                front->ns = MAX(front->ns, moment_times_ns(times, interval->enter)) +
+                            fetch_ns(intervals, options, interval);
         }
-        front.moment -= moments(intervals);
-        front.ns -= times ? (int64_t)times->period_ns : 0;
+        for (int way = 0; way < WAYS; way++) {
+            fronts[way].moment -= moments(intervals);
+            fronts[way].ns -= times ? (int64_t)times->period_ns : 0;
+        }
     }
 }
 

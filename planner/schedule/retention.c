@@ -34,7 +34,8 @@ static double place_of(chunk_id chunk)
 
 static uint64_t weigh(const struct retention *retention, chunk_id chunk, struct reuse_copies copies)
 {
-    return (copies.fetches * (uint64_t)retention->weights[0] +
+    int way = reuses_is_gathered(retention->reuses, chunk) ? 2 : 0;
+    return (copies.fetches * (uint64_t)retention->weights[way] +
             copies.writes * (uint64_t)retention->weights[1]) *
            retention->reuses->worth[chunk];
 }
@@ -117,11 +118,12 @@ static void retain_nothing(struct retention *retention)
 }
 
 /* Must follow retain_nothing. */
-static void weigh_directions(struct retention *retention, uint32_t d2h_share)
+static void weigh_directions(struct retention *retention, const struct retention_bias *bias)
 {
     const struct reuses *reuses = retention->reuses;
-    retention->weights[0] = BIAS_PARTS - d2h_share;
-    retention->weights[1] = d2h_share;
+    retention->weights[0] = BIAS_PARTS - bias->d2h_share;
+    retention->weights[1] = bias->d2h_share;
+    retention->weights[2] = bias->gather_share;
     retention->cost_most = 0;
     for (uint32_t c = 0; c < reuses->chunk_count; c++)
         retention->cost_most += weigh(retention, c,
@@ -146,9 +148,11 @@ struct retention *retention_new(const struct reuses *reuses)
     g_autofree double *price = g_new(double, reuses->moment_count);
     for (uint32_t m = 0; m < reuses->moment_count; m++)
         price[m] = 1;
-    rank_reuses(retention, price, &(struct retention_bias){.d2h_share = BIAS_PARTS / 2});
+    const struct retention_bias alike = {.d2h_share = BIAS_PARTS / 2,
+                                         .gather_share = BIAS_PARTS / 2};
+    rank_reuses(retention, price, &alike);
     retention->traffic = retention->traffic_most = reuses_traffic(reuses, retention->retained);
-    weigh_directions(retention, BIAS_PARTS / 2);
+    weigh_directions(retention, &alike);
     return retention;
 }
 
@@ -286,7 +290,7 @@ void retention_choose(struct retention *retention, const struct retention_bias *
         return;
     retention->reserve = bias->reserve * typical_chunk(retention->reuses) / 2;
     clear(retention);
-    weigh_directions(retention, bias->d2h_share);
+    weigh_directions(retention, bias);
     uint32_t moments = retention->reuses->moment_count;
     int64_t largest = largest_chunk(retention->reuses);
     g_autofree uint8_t *best = g_memdup2(retention->retained, retention->reuses->count);

@@ -16,9 +16,10 @@ struct retention {
     uint64_t cost;             /* the same, with the directions' weights: what is minimised */
     uint64_t traffic_most, cost_most; /* if only intervals without moments are retained */
     uint32_t *epoch;                  /* [reuses->count] reuses_epoch of each interval */
-    uint32_t weights[2];              /* of a byte from host to device, and from device to host */
-    uint64_t reserve; /* bytes of the room that retained chunks may not take, at every moment */
-    GArray *order;    /* uint32_t: intervals that can be retained, best value for the room first */
+    uint32_t weights[3]; /* of a byte from host to device, from device to host, and of a gather's
+                            `worth` */
+    uint64_t reserve;    /* bytes of the room that retained chunks may not take, at every moment */
+    GArray *order; /* uint32_t: intervals that can be retained, best value for the room first */
     uint32_t *
         blocked_at; /* [reuses->count] a moment at which the interval did not fit when last tried */
 };
@@ -31,7 +32,9 @@ struct retention_bias {
                                 come first */
     uint8_t d2h_share; /* of BIAS_PARTS: the weight of a byte from device to host, beside the rest
                           for a byte the other way; half of them weighs bytes alike */
-    uint8_t reserve;   /* room that retained chunks leave free, in halves of a typical chunk */
+    uint8_t gather_share; /* of BIAS_PARTS: the weight of a gather; half of them weighs its time as
+                             the link's */
+    uint8_t reserve;      /* room that retained chunks leave free, in halves of a typical chunk */
     bool spread; /* of the chunks that are used once, evict some here and there instead of side by
                     side */
 };

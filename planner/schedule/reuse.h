@@ -35,10 +35,11 @@ struct reuses {
         *items; /* [count] by chunk, then by `from`; a chunk's last interval wraps around */
     uint64_t *slot_bytes; /* [chunk_count] */
     uint64_t *copy_bytes; /* [chunk_count] over the link; 0 if the chunk is gathered */
-    uint64_t *worth; /* [chunk_count] what retention takes a copy for: the chunk's bytes, also if it
-                        is gathered */
-    int64_t *room;   /* [moment_count] the budget less non-model data, the operator's chunks and the
-                        chunks that live on the device; negative if the moment cannot fit */
+    uint64_t
+        *worth;    /* [chunk_count] what retention takes a copy for: the chunk's bytes; if it is
+                      gathered, and the network's time is known, what the link carries in that time */
+    int64_t *room; /* [moment_count] the budget less non-model data, the operator's chunks and the
+                      chunks that live on the device; negative if the moment cannot fit */
     uint64_t
         activation_bytes; /* bytes that host operators send over the link, whatever is retained */
 };
@@ -47,6 +48,12 @@ struct reuses *reuses_new(const struct trace *trace, const struct layout *layout
                           const struct accesses *accesses, const struct homes *homes,
                           uint64_t device_budget);
 void reuses_free(struct reuses *reuses);
+
+/* Returns whether the chunk comes over the network. */
+static inline bool reuses_is_gathered(const struct reuses *reuses, chunk_id chunk)
+{
+    return !reuses->copy_bytes[chunk];
+}
 
 /* Returns the number of moments at which retaining the interval takes room. */
 uint32_t reuse_span(const struct reuses *reuses, const struct reuse *reuse);

@@ -9,6 +9,7 @@
 /* The time that an iteration keeps each resource busy. */
 struct busy_times {
     uint64_t device_ns, host_ns, h2d_ns, d2h_ns;
+    uint64_t network_ns;  /* of exchanges, reductions and gathers */
     uint64_t backward_ns; /* on the device, and on the host between two backwards */
     uint64_t link_bytes;  /* in both directions */
 };
@@ -21,8 +22,9 @@ void busy_add(struct busy_times *busy, const struct costs *costs, enum mover_que
               uint64_t bytes, uint32_t copies);
 
 /* Returns a lower bound of the objective for any schedule with this work. The time is at least each
- * of these: the device's operators; the copies in either direction; the host's operators; backward
- * with the host's operators that follow it and whose results the next forward uses. */
+ * of these: the device's operators; the copies in either direction; what ranks exchange; the host's
+ * operators; backward with the host's operators that follow it and whose results the next forward
+ * uses. */
 double busy_lower_bound(const struct busy_times *busy, enum objective objective);
 
 /* The actions of a plan, or of decisions. */

@@ -29,6 +29,23 @@ static void place(struct candidate *candidate, const struct placement *placement
                                                                candidate->layout, job->platform);
 }
 
+/* A gather is worth what the link carries in its time. A chunk of shards that has left crosses the
+ * link again for at least one gather an iteration. */
+static void value_gathers(struct candidate *candidate)
+{
+    const struct layout *layout = candidate->layout;
+    double bytes_per_ns = costs_link_rate(candidate->job->costs, MOVER_H2D) * 1e-9;
+    bool gathers = candidate->network->gathering != NULL;
+    for (uint32_t c = 0; gathers && c < layout->chunk_count; c++) {
+        uint64_t *worth = &candidate->reuses->worth[c];
+        uint64_t gather_ns = candidate->network->gather_ns[c];
+        if (gather_ns)
+            *worth = (uint64_t)(bytes_per_ns * (double)gather_ns);
+        else if (layout->chunks[c].list == TRACE_PARAM)
+            *worth *= 2;
+    }
+}
+
 struct candidate *candidate_new(const struct candidate_job *job, const struct layout_spec *spec,
                                 const struct placement *placement, uint64_t *needed, GError **error)
 {
@@ -48,6 +65,8 @@ struct candidate *candidate_new(const struct candidate_job *job, const struct la
         candidate->reuses = reuses_new(candidate->trace, candidate->layout, candidate->accesses,
                                        candidate->homes, job->device_budget);
         if (check_room(candidate, needed, error)) {
+            candidate->network = network_times_new(candidate->trace, candidate->layout, job->costs);
+            value_gathers(candidate);
             candidate->retention = retention_new(candidate->reuses);
             return candidate;
         }
@@ -62,6 +81,7 @@ void candidate_free(struct candidate *candidate)
         return;
     retention_free(candidate->retention);
     reuses_free(candidate->reuses);
+    network_times_free(candidate->network);
     homes_free(candidate->homes);
     accesses_free(candidate->accesses);
     trace_free(candidate->placed);
@@ -167,6 +187,7 @@ static struct plan *make_plan(const struct candidate *candidate,
     g_autofree uint64_t *d2h_ns = copy_times(candidate, &candidate->job->costs->d2h);
     known.copy_ns[0] = h2d_ns;
     known.copy_ns[1] = d2h_ns;
+    known.gather_ns = candidate->network->gather_ns;
     struct intervals *intervals = intervals_new(candidate->retention, &known);
     struct plan *plan = schedule_plan(candidate, intervals, choice);
 
@@ -178,8 +199,24 @@ static struct plan *make_plan(const struct candidate *candidate,
     return plan;
 }
 
+/* Marks chunks that are not on the device throughout. A gather may find them on the host. */
+static uint8_t *find_leavers(const struct candidate *candidate)
+{
+    const struct reuses *reuses = candidate->reuses;
+    uint8_t *leaves = g_new0(uint8_t, reuses->chunk_count);
+    for (uint32_t c = 0; c < reuses->chunk_count; c++) {
+        leaves[c] = reuses->first[c] == reuses->first[c + 1] && !candidate->homes->on_device[c];
+        for (uint32_t g = reuses->first[c]; g < reuses->first[c + 1]; g++)
+            leaves[c] |= !candidate->retention->retained[g];
+    }
+    return leaves;
+}
+
 struct intervals *candidate_dispatch(const struct candidate *candidate, uint64_t slack_bytes)
 {
+    g_autofree uint8_t *leavers = find_leavers(candidate);
+    g_autofree uint64_t *shards_ns = network_link_times(
+        candidate->network, candidate->trace, candidate->layout, candidate->job->costs, leavers);
     g_autofree uint64_t *h2d_ns = copy_times(candidate, &candidate->job->costs->h2d);
     g_autofree uint64_t *d2h_ns = copy_times(candidate, &candidate->job->costs->d2h);
     g_autofree uint64_t *received_ns = activation_times(candidate, MOVER_H2D);
@@ -188,6 +225,10 @@ struct intervals *candidate_dispatch(const struct candidate *candidate, uint64_t
                                      .accesses = candidate->accesses,
                                      .copy_ns = {h2d_ns, d2h_ns},
                                      .activations_ns = {received_ns, sent_ns},
+                                     .gathering = candidate->network->gathering,
+                                     .gather_ns = candidate->network->gather_ns,
+                                     .exchange_ns = candidate->network->exchange_ns,
+                                     .shards_ns = shards_ns,
                                      .slack_bytes = (int64_t)slack_bytes};
     return intervals_new_dispatched(candidate->retention, &job);
 }
@@ -227,6 +268,7 @@ double candidate_lower_bound(const struct candidate *candidate, enum objective o
     struct busy_times busy = busy_count(&view);
     for (uint32_t c = 0; c < reuses->chunk_count; c++) {
         struct reuse_copies copies = reuses_chunk_copies(reuses, c, candidate->retention->retained);
+        busy.network_ns += copies.fetches * candidate->network->gather_ns[c];
         busy_add(&busy, costs, MOVER_H2D, reuses->copy_bytes[c], copies.fetches);
         busy_add(&busy, costs, MOVER_D2H, reuses->copy_bytes[c], copies.writes);
     }

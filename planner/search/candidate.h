@@ -8,6 +8,7 @@
 #include "planner/schedule/retention.h"
 #include "planner/search/objective.h"
 #include "sim/costs.h"
+#include "sim/network_times.h"
 #include "sim/replay.h"
 
 /* The data that all candidates of a search share. */
@@ -31,6 +32,7 @@ struct candidate {
     const struct trace *trace; /* of the plans: `placed`, or the job's */
     struct accesses *accesses;
     struct homes *homes; /* with the fewest chunks that must live on the device */
+    struct network_times *network;
     struct reuses *reuses;
     struct retention *retention;
 };

@@ -84,13 +84,21 @@ static void try_again(struct search *search, enum effort_level effort, uint32_t 
 }
 
 /* The numbers of a bias that are searched one after the other. */
-enum bias_number { BIAS_PARAMETER_SHARE, BIAS_D2H_SHARE, BIAS_RESERVE, BIAS_NUMBERS };
-static const uint8_t bias_least[] = {0, 1, 0}, bias_most[] = {BIAS_PARTS, BIAS_PARTS - 1, 8};
+enum bias_number {
+    BIAS_PARAMETER_SHARE,
+    BIAS_D2H_SHARE,
+    BIAS_RESERVE,
+    BIAS_GATHER_SHARE,
+    BIAS_NUMBERS
+};
+static const uint8_t bias_least[] = {0, 1, 0, 0},
+                     bias_most[] = {BIAS_PARTS, BIAS_PARTS - 1, 8, BIAS_PARTS};
 
 static uint8_t *number_of(struct retention_bias *bias, enum bias_number number)
 {
     return number == BIAS_PARAMETER_SHARE ? &bias->parameter_share
            : number == BIAS_D2H_SHARE     ? &bias->d2h_share
+           : number == BIAS_GATHER_SHARE  ? &bias->gather_share
                                           : &bias->reserve;
 }
 
@@ -118,7 +126,8 @@ static void try_bias(struct search *search, enum bias_number number, uint32_t la
 /* Biases trade time against traffic. */
 static void try_biases(struct search *search, uint32_t layouts, int step, int most)
 {
-    for (int number = 0; number < BIAS_NUMBERS; number++)
+    bool gathers = search->job.trace->shared_parameters;
+    for (int number = 0; number < (gathers ? BIAS_NUMBERS : BIAS_GATHER_SHARE); number++)
         if (search->options.objective != OBJECTIVE_TRAFFIC)
             try_bias(search, (enum bias_number)number, layouts, step, most);
 }
@@ -469,7 +478,7 @@ static void search_broad(struct search *search)
         try_baselines(search);
     begin_stage(search, search->context.strategies ? "placed the optimizer" : "compared layouts");
     search->bias.parameter_share = traffic ? 0 : BIAS_PARTS / 2;
-    search->bias.d2h_share = BIAS_PARTS / 2;
+    search->bias.d2h_share = search->bias.gather_share = BIAS_PARTS / 2;
     if (search->context.strategies)
         place_optimizer(search);
     else

@@ -200,6 +200,7 @@ void search_add_once(struct search *search, uint32_t layout, struct placement pl
         if (trial->effort == EFFORT_1 && trial->layout == layout &&
             trial->bias.parameter_share == search->bias.parameter_share &&
             trial->bias.d2h_share == search->bias.d2h_share &&
+            trial->bias.gather_share == search->bias.gather_share &&
             trial->bias.reserve == search->bias.reserve &&
             trial->bias.spread == search->bias.spread &&
             placement_same(&trial->placement, &placement))

@@ -29,10 +29,11 @@ static struct plan *plan_quickly(const struct trace *trace, const struct layout 
         .job = &job, .objective = options->objective, .stop = &stop, .incumbent = &known};
     const struct layout_spec spec = {.given = layout};
     bool timed = options->objective != OBJECTIVE_TRAFFIC;
-    struct trial trial = {
-        .placement = {PLACEMENT_TRACED, 0, 0, NULL},
-        .bias = {.parameter_share = timed ? BIAS_PARTS / 2 : 0, .d2h_share = BIAS_PARTS / 2},
-        .effort = EFFORT_1};
+    struct trial trial = {.placement = {PLACEMENT_TRACED, 0, 0, NULL},
+                          .bias = {.parameter_share = timed ? BIAS_PARTS / 2 : 0,
+                                   .d2h_share = BIAS_PARTS / 2,
+                                   .gather_share = BIAS_PARTS / 2},
+                          .effort = EFFORT_1};
     trial_run(&context, &spec, options->seed, &trial);
     g_clear_error(&trial.error);
     moment_times_free(trial.times);

@@ -1,5 +1,5 @@
-/* Schedules by dispatch(): a replay takes what the walk saw, and on a slow link the host gets what
- * it updates first before what it updates last. */
+/* Schedules by dispatch(): a replay takes what the walk saw, on a slow link the host gets what it
+ * updates first before what it updates last, and what ranks gather counts by the network's time. */
 #include "models/synth.h"
 #include "planner/answers/verify.h"
 #include "planner/schedule/deadlines.h"
@@ -38,17 +38,37 @@ struct fixture {
     struct candidate *candidate;
 };
 
+static const struct model_config config = {.name = "small",
+                                           .layers = 6,
+                                           .width = 384,
+                                           .heads = 6,
+                                           .inner = 1536,
+                                           .positions = 256,
+                                           .vocabulary = 256,
+                                           .tied = true};
+
+/* Makes a candidate for the trace and the costs. `bias` is of its retention. */
+static void set_up_candidate(struct fixture *f, const struct layout_spec *spec,
+                             const struct placement *placement, uint64_t device_budget)
+{
+    uint64_t needed;
+    f->non_model = non_model_place(f->trace);
+    f->job = (struct candidate_job){.trace = f->trace,
+                                    .non_model = f->non_model,
+                                    .costs = f->costs,
+                                    .platform = f->platform,
+                                    .device_budget = device_budget,
+                                    .host_budget = UINT64_MAX};
+    f->candidate = candidate_new(&f->job, spec, placement, &needed, NULL);
+    g_assert_nonnull(f->candidate);
+    retention_choose(
+        f->candidate->retention,
+        &(struct retention_bias){.d2h_share = BIAS_PARTS / 2, .gather_share = BIAS_PARTS / 2});
+}
+
 /* All updates run on the host, behind a link that takes longer than everything else. */
 static void set_up(struct fixture *f, GRand *random)
 {
-    const struct model_config config = {.name = "small",
-                                        .layers = 6,
-                                        .width = 384,
-                                        .heads = 6,
-                                        .inner = 1536,
-                                        .positions = 256,
-                                        .vocabulary = 256,
-                                        .tied = true};
     const struct model_job job = {
         .choices = {.batch = 2, .micro_batches = 1}, .sequence = 128, .precision = MODEL_BF16};
     const struct placement on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS, 0, NULL};
@@ -56,23 +76,42 @@ static void set_up(struct fixture *f, GRand *random)
                                             g_rand_int_range(random, 100, 200),
                                             g_rand_int_range(random, 100, 200));
     struct layout_spec spec = {.order = NULL};
-    uint64_t needed;
     for (int list = 0; list < TRACE_LISTS; list++)
         spec.chunk_bytes[list] = (uint64_t)g_rand_int_range(random, 2, 5) << 20;
     f->platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
     f->trace = model_synthesise(&config, &job, f->platform, NULL);
-    f->non_model = non_model_place(f->trace);
     f->costs = costs_new(f->platform, link, NULL);
-    f->job = (struct candidate_job){.trace = f->trace,
-                                    .non_model = f->non_model,
-                                    .costs = f->costs,
-                                    .platform = f->platform,
-                                    .device_budget = 160u << 20,
-                                    .host_budget = UINT64_MAX};
-    f->candidate = candidate_new(&f->job, &spec, &on_host, &needed, NULL);
-    g_assert_nonnull(f->candidate);
-    retention_choose(f->candidate->retention,
-                     &(struct retention_bias){.d2h_share = BIAS_PARTS / 2});
+    set_up_candidate(f, &spec, &on_host, 160u << 20);
+}
+
+enum { RANKS = 4 };
+
+static uint64_t peak_bytes(const struct trace *trace)
+{
+    struct non_model *non_model = non_model_place(trace);
+    uint64_t peak = non_model->peak_bytes;
+    non_model_free(non_model);
+    return peak;
+}
+
+/* Ranks that share parameters, with a network and a link of these rates. All updates are on the
+ * device. */
+static void set_up_ranks(struct fixture *f, double network, const char *link, uint64_t more_bytes)
+{
+    const struct model_job job = {.choices = {.batch = 2, .micro_batches = 2 * RANKS, .stage = 3},
+                                  .sequence = 128,
+                                  .precision = MODEL_BF16,
+                                  .ranks = RANKS};
+    const struct placement on_device = {PLACEMENT_SPREAD, 0, 0, NULL};
+    struct layout_spec spec = {.order = NULL};
+    for (int list = 0; list < TRACE_LISTS; list++)
+        spec.chunk_bytes[list] = 1u << 20;
+    f->platform = platform_read(PROJECT_DIR "/platforms/dgx-a100.json", NULL);
+    f->platform->node.level.bytes_per_second = network;
+    g_assert_true(platform_spread_ranks(f->platform, RANKS, 1, NULL));
+    f->costs = costs_new(f->platform, link, NULL);
+    f->trace = model_synthesise(&config, &job, f->platform, NULL);
+    set_up_candidate(f, &spec, &on_device, peak_bytes(f->trace) + more_bytes);
 }
 
 static void tear_down(struct fixture *f)
@@ -143,10 +182,62 @@ static void test_a_slow_link_serves_the_host_first(void)
     g_assert_cmpint(exact * 2, >=, CASES);
 }
 
+/* Returns the share of the gathered chunks' intervals that are retained. */
+static double gathers_kept(double network, const char *link)
+{
+    struct fixture f;
+    set_up_ranks(&f, network, link, 10u << 20);
+    const struct reuses *reuses = f.candidate->reuses;
+    double kept = 0, all = 0;
+    for (uint32_t g = 0; g < reuses->count; g++) {
+        const struct reuse *reuse = &reuses->items[g];
+        if (!reuses_is_gathered(reuses, reuse->chunk) || !reuse_can_retain(reuse) ||
+            !reuse_span(reuses, reuse))
+            continue;
+        kept += f.candidate->retention->retained[g];
+        all++;
+    }
+    tear_down(&f);
+    return kept / all;
+}
+
+/* What is gathered slowly stays, and what comes slowly over the link leaves for it only otherwise.
+ */
+static void test_the_slower_way_is_saved(void)
+{
+    double slow_network = gathers_kept(1e9, "h2d=50GB/s,d2h=50GB/s");
+    double slow_link = gathers_kept(1e11, "h2d=1GB/s,d2h=1GB/s");
+    g_test_message("%.2f of the gathers saved on a slow network, %.2f beside a slow link",
+                   slow_network, slow_link);
+    g_assert_cmpfloat(slow_network, >, 1.2 * slow_link);
+}
+
+/* Gathers and reductions share the network; the walk knows when they are over, and gathers of the
+ * next operators come while the device computes. */
+static void test_the_network_is_a_queue(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    for (int i = 0; i < CASES; i++) {
+        struct fixture f;
+        double network = g_rand_double_range(random, 2e9, 2e10);
+        set_up_ranks(&f, network, "h2d=25GB/s,d2h=25GB/s", 128u << 20);
+        struct intervals *dispatched = candidate_dispatch(f.candidate, 0);
+        double by_moment = check_plan(&f, dispatched, false);
+        double by_time = check_plan(&f, dispatched, true), seconds = MIN(by_moment, by_time);
+        g_test_message("%.5f s, the walk %.5f s, in the order of use %.5f s", seconds,
+                       (double)dispatched->period_ns * 1e-9, seconds_in_order_of_use(&f));
+        g_assert_cmpfloat(seconds * 1e9, <=, 1.005 * (double)dispatched->period_ns);
+        intervals_free(dispatched);
+        tear_down(&f);
+    }
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/dispatch/deadlines", test_the_earliest_deadline_comes_first);
     g_test_add_func("/dispatch/slow-link", test_a_slow_link_serves_the_host_first);
+    g_test_add_func("/dispatch/slower-way", test_the_slower_way_is_saved);
+    g_test_add_func("/dispatch/network", test_the_network_is_a_queue);
     return g_test_run();
 }

@@ -19,14 +19,17 @@ static void test_no_layout_needs_less(void)
 {
     GRand *random = g_rand_new_with_seed(random_seed());
     struct platform *platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
+    struct costs *costs = costs_new(platform, NULL, NULL);
 
     for (int trial = 0; trial < LAYOUT_TRIALS; trial++) {
         struct trace *trace = random_iteration(random);
         struct non_model *non_model = non_model_place(trace);
         struct layout_choices *choices = layout_choices_new(trace, NULL, NULL);
-        const struct search_options options = {.platform = platform, .host_budget = UINT64_MAX};
+        const struct search_options options = {
+            .platform = platform, .costs = costs, .host_budget = UINT64_MAX};
         const struct candidate_job job = {.trace = trace,
                                           .non_model = non_model,
+                                          .costs = costs,
                                           .platform = platform,
                                           .device_budget = INT64_MAX,
                                           .host_budget = UINT64_MAX};
@@ -46,6 +49,7 @@ static void test_no_layout_needs_less(void)
         non_model_free(non_model);
         trace_free(trace);
     }
+    costs_free(costs);
     platform_free(platform);
     g_rand_free(random);
 }
