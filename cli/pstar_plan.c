@@ -78,7 +78,7 @@ static bool read_inputs(const struct plan_arguments *a, const struct console *co
     const struct machine_request machine = {console, a->platform, a->link,
                                             a->gpus, a->nodes,    a->stage};
     in->objective = a->objective < OBJECTIVES ? (enum objective)a->objective : OBJECTIVE_TIME;
-    return (!a->files || ((in->trace = model_updates_last(trace_read(a->files[0], error))) &&
+    return (!a->files || ((in->trace = model_updates_last(trace_read_whole(a->files[0], error))) &&
                           replay_check_trace(in->trace, a->files[0], error))) &&
            machine_read(&machine, &in->trace, &in->platform, &in->costs, error) &&
            read_budgets(a, console, in, error) &&

@@ -147,7 +147,7 @@ static bool read_inputs(const struct sim_arguments *a, const struct console *con
 {
     return options_parse_top(a->top, USUAL_TOP, &in->top, error) &&
            (in->look_aheads = sizes_parse_counts(a->look_ahead, error)) &&
-           read_policies(a, in, error) && (in->trace = trace_read(a->files[0], error)) &&
+           read_policies(a, in, error) && (in->trace = trace_read_whole(a->files[0], error)) &&
            replay_check_trace(in->trace, a->files[0], error) &&
            read_machine(a, console, in, error) &&
            (a->pinned_memory == UINT64_MAX ||

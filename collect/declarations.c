@@ -165,6 +165,10 @@ static bool add_meta(struct declarations *declarations, struct words *words, uin
         ok = set_number(&trace->ranks, payload);
     else if (strcmp(key, "shared_parameters") == 0)
         ok = (trace->shared_parameters = payload == 1) || payload == 0;
+    else if (strcmp(key, "stages") == 0)
+        ok = set_number(&trace->stages, payload);
+    else if (strcmp(key, "stage") == 0)
+        ok = set_number(&trace->stage, payload);
     else if (strcmp(key, "state_block") == 0)
         ok = (trace->state_block = payload) <= INT64_MAX;
     else if (strcmp(key, "library_bytes") == 0)

@@ -68,6 +68,10 @@ static void declare_meta(nvtxDomainHandle_t domain, const struct trace *trace)
         declare(domain, trace->ranks, "meta ranks");
         declare(domain, trace->shared_parameters, "meta shared_parameters");
     }
+    if (trace->stages > 1) {
+        declare(domain, trace->stages, "meta stages");
+        declare(domain, trace->stage, "meta stage");
+    }
     if (trace->state_block)
         declare(domain, trace->state_block, "meta state_block");
     declare(domain, trace->library_bytes, "meta library_bytes");

@@ -387,7 +387,8 @@ struct costs_copy costs_exchange(const struct costs *costs, enum trace_collectiv
 {
     static const enum platform_collective kinds[TRACE_COLLECTIVES] = {
         [TRACE_GATHER] = PLATFORM_GATHER, [TRACE_REDUCE] = PLATFORM_REDUCE};
-    if (!costs->ranks || (!exchange->sent_bytes && !exchange->received_bytes))
+    if (!costs->ranks || collective == TRACE_PASS ||
+        (!exchange->sent_bytes && !exchange->received_bytes))
         return (struct costs_copy){0, 0, 0};
     double bytes = whole_bytes(exchange, collective, costs->ranks->spread.ranks);
     const struct platform_taken taken = platform_exchange_time(costs->ranks, kinds[collective],

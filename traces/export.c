@@ -146,6 +146,9 @@ static void write_meta(const struct trace *trace, FILE *out)
         (json_int_t)MAX(trace->ranks, 1), "shared_parameters", trace->shared_parameters,
         "element_bytes", element_bytes, "library_bytes", (json_int_t)trace->library_bytes,
         "estimated", trace->estimated, "partial", trace->partial);
+    if (trace->stages > 1)
+        json_object_update_new(meta, json_pack("{s:I, s:I}", "stages", (json_int_t)trace->stages,
+                                               "stage", (json_int_t)trace->stage));
     if (trace->state_block)
         json_object_set_new(meta, "state_block", json_integer((json_int_t)trace->state_block));
     write_line(meta, out);

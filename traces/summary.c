@@ -221,6 +221,9 @@ static json_t *origin_json(const struct trace *trace, const char *path)
     for (int c = 0; c < TRACE_COLLECTIVES; c++)
         json_object_set_new(origin, trace_collective_name((enum trace_collective)c),
                             exchange_json(trace, (enum trace_collective)c));
+    if (trace->stages > 1)
+        json_object_update_new(origin, json_pack("{s:I, s:I}", "stages", (json_int_t)trace->stages,
+                                                 "stage", (json_int_t)trace->stage));
     json_object_set_new(origin, "state_block", json_integer((json_int_t)trace->state_block));
     g_free(shown_path);
     g_free(digest);
@@ -293,6 +296,9 @@ static void print_origin(const struct trace *trace, const char *path, FILE *out)
     if (trace->ranks > 1)
         fprintf(out, "%-18s %u, which share gradients, optimizer states%s\n", "ranks", trace->ranks,
                 trace->shared_parameters ? " and parameters" : "");
+    if (trace->stages > 1)
+        fprintf(out, "%-18s %u of a pipeline of %u, from 0\n", "stage", trace->stage,
+                trace->stages);
     if (trace->state_block)
         fprintf(out, "%-18s %" G_GUINT64_FORMAT " elements, which cut %u tensors\n", "state blocks",
                 trace->state_block, count_cut(trace));
@@ -335,8 +341,9 @@ static void print_memory(const struct summary *summary, const struct trace *trac
     g_free(where);
     if (trace->library_bytes > 0)
         print_size(out, "held by libraries", trace->library_bytes, "");
-    for (int c = 0; trace->ranks > 1 && c < TRACE_COLLECTIVES; c++)
-        print_exchange(trace, (enum trace_collective)c, out);
+    for (int c = 0; c < TRACE_COLLECTIVES; c++)
+        if (c == TRACE_PASS ? trace->stages > 1 : trace->ranks > 1)
+            print_exchange(trace, (enum trace_collective)c, out);
     fputc('\n', out);
 }
 

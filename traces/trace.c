@@ -190,7 +190,7 @@ static const char *const lists[TRACE_ACCESS_LISTS] = {
 static const char *const modes[] = {"read", "update", "overwrite"};
 static const char *const phases[] = {"forward", "backward", "update"};
 static const char *const places[] = {"device", "host"};
-static const char *const collectives[] = {"gather", "reduce"};
+static const char *const collectives[] = {"gather", "reduce", "pass"};
 
 static bool find(const char *const *names, size_t count, const char *name, uint8_t *number)
 {
@@ -360,6 +360,10 @@ char *trace_digest(const struct trace *trace)
     if (trace->ranks > 1) {
         add_number(&digester, trace->ranks);
         add_number(&digester, trace->shared_parameters);
+    }
+    if (trace->stages > 1) {
+        add_number(&digester, trace->stages);
+        add_number(&digester, trace->stage);
     }
     if (trace->whole_gradients || trace->whole_states) {
         add_number(&digester, trace->whole_gradients);

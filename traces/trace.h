@@ -50,9 +50,10 @@ enum trace_phase { TRACE_FORWARD, TRACE_BACKWARD, TRACE_UPDATE_PHASE };
 
 enum trace_place { TRACE_ON_DEVICE, TRACE_ON_HOST };
 
-/* What the ranks of a run exchange: each gets the parts of all others, or each gets the values of
- * all others for its own part, which it sums. */
-enum trace_collective { TRACE_GATHER, TRACE_REDUCE, TRACE_COLLECTIVES };
+/* What the ranks of a run exchange: each gets the parts of all others; each gets the values of all
+ * others for its own part, which it sums; or, in a pipeline, a stage passes something to the next
+ * one, or gets it from there. */
+enum trace_collective { TRACE_GATHER, TRACE_REDUCE, TRACE_PASS, TRACE_COLLECTIVES };
 
 struct trace_tensor {
     char *name;        /* as in the model's file: "h.0.attn.c_attn.weight" */
@@ -112,7 +113,9 @@ struct trace {
     uint32_t micro_batches; /* micro-batches per step, of all ranks */
     uint32_t ranks; /* that share them, a multiple; gradients, masters and moments are then a rank's
                        shards (traces/shard.h). 0 stands for 1 */
-    bool shared_parameters;             /* several ranks: parameters are shards, too */
+    bool shared_parameters; /* several ranks: parameters are shards, too */
+    uint32_t stages, stage; /* of a pipeline: how many there are, and which one this is, from 0. 0
+                               stages stand for 1, the whole model */
     bool whole_gradients, whole_states; /* several ranks: each has all gradients; all masters and
                                            moments. Other systems train so, but no run of ours: only
                                            derived traces have it, and no file */
@@ -165,14 +168,14 @@ uint64_t trace_duration_ns(double seconds, uint32_t operator_count);
  * list of a tensor at most once, in one block; that an access names an existing list; that held
  * buffers are accessed from their first moment to their last, by operators on the device; that
  * non_model_bytes are the sums of the buffers, if there are buffers; and that operators exchange
- * nothing where there is one rank. The message begins with
+ * nothing where there is one rank and one stage. The message begins with
  * `origin`, usually a file name. */
 bool trace_check(const struct trace *trace, const char *origin, GError **error);
 
 /* Returns the SHA-256 of the structure in hexadecimal: tensors, names and places of operators,
  * accesses, buffers or their sums, precision, batch, sequence, micro-batches, state blocks, ranks
- * and what they share; not what a rank exchanges, which depends on its number. Two runs of one job
- * have the same digest on any machine, whatever their times. Free with g_free. */
+ * and what they share, stages; not what a rank exchanges, which depends on its number. Two runs of
+ * one job have the same digest on any machine, whatever their times. Free with g_free. */
 char *trace_digest(const struct trace *trace);
 
 /* Returns whether a rank has whole tensors in the list. If false, it has shards of them. */
@@ -219,7 +222,7 @@ uint64_t trace_model_bytes(const struct trace *trace);
 
 /* Return short names for tables, files and messages: "param", "grad", "master", "exp_avg",
  * "exp_avg_sq", "gathered", "activation"; "read", "update", "overwrite"; "forward", "backward",
- * "update"; "device", "host"; "gather", "reduce". */
+ * "update"; "device", "host"; "gather", "reduce", "pass". */
 const char *trace_list_name(enum trace_list list);
 const char *trace_mode_name(enum trace_mode mode);
 const char *trace_phase_name(enum trace_phase phase);

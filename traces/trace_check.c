@@ -62,6 +62,11 @@ static bool check_meta(const struct checker *checker)
                       "; they must be at most %" G_GUINT32_FORMAT
                       " and divide the %" G_GUINT32_FORMAT " micro_batches",
                       trace->ranks, MOST_RANKS, trace->micro_batches);
+    if (trace->stages > MOST_RANKS || (trace->stage > 0 && trace->stage >= trace->stages))
+        return refuse(checker,
+                      "meta: stage %" G_GUINT32_FORMAT " of %" G_GUINT32_FORMAT
+                      " stages; they must be at most %" G_GUINT32_FORMAT,
+                      trace->stage, trace->stages, MOST_RANKS);
     if (trace->shared_parameters && trace->ranks <= 1)
         return refuse(checker, "meta: shared_parameters need several ranks");
     if (trace->whole_states && !trace->whole_gradients)
@@ -142,8 +147,11 @@ static const char *fault_of_exchanges(const struct trace *trace, const struct tr
         if (exchange[c].sent_bytes > MOST_BYTES / trace->operator_count ||
             exchange[c].received_bytes > MOST_BYTES / trace->operator_count)
             return "it exchanges too many bytes";
-        if ((exchange[c].sent_bytes || exchange[c].received_bytes) && trace->ranks <= 1)
+        bool exchanges = exchange[c].sent_bytes || exchange[c].received_bytes;
+        if (exchanges && trace->ranks <= 1 && trace->stages <= 1)
             return "it exchanges bytes with other ranks, but there is one";
+        if (exchanges && c == TRACE_PASS && trace->stages <= 1)
+            return "it passes bytes to another stage, but there is one";
     }
     return NULL;
 }

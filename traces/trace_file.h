@@ -12,6 +12,10 @@ enum { TRACE_SCHEMA_VERSION = 3, TRACE_SCHEMA_UNCUT = 2 };
  * trace_free. */
 struct trace *trace_read(const char *path, GError **error);
 
+/* Reads a trace for replaying or planning. Refuses a stage of a pipeline (TRACE_ERROR_INVALID),
+ * which would have to be replayed together with the others. */
+struct trace *trace_read_whole(const char *path, GError **error);
+
 /* Sets *partial if the traced run ended within the window or could not write on. Reads nothing else
  * of the file. */
 bool trace_is_partial(const char *path, bool *partial, GError **error);

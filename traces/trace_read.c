@@ -94,7 +94,7 @@ bool trace_is_partial(const char *path, bool *partial, GError **error)
 static bool trace_load_meta(const struct database *database, struct trace *trace, GError **error)
 {
     uint64_t batch = 0, sequence = 0, micro_batches = 0, estimated = 0, partial = 0;
-    uint64_t ranks = 0, shared = 0;
+    uint64_t ranks = 0, shared = 0, stages = 0, stage = 0;
     sqlite3_stmt *row = database_prepare(database, "SELECT value FROM meta WHERE key = ?", error);
     bool ok =
         row && meta_text(database, row, "producer", &trace->producer, error) &&
@@ -106,6 +106,8 @@ static bool trace_load_meta(const struct database *database, struct trace *trace
         meta_number(database, row, "micro_batches", UINT32_MAX, &micro_batches, error) &&
         meta_number_or(database, row, "ranks", UINT32_MAX, 0, &ranks, error) &&
         meta_number_or(database, row, "shared_parameters", 1, 0, &shared, error) &&
+        meta_number_or(database, row, "stages", UINT32_MAX, 0, &stages, error) &&
+        meta_number_or(database, row, "stage", UINT32_MAX, 0, &stage, error) &&
         meta_number_or(database, row, "state_block", INT64_MAX, 0, &trace->state_block, error) &&
         meta_number(database, row, "library_bytes", INT64_MAX, &trace->library_bytes, error) &&
         meta_number(database, row, "estimated", 1, &estimated, error) &&
@@ -117,6 +119,8 @@ static bool trace_load_meta(const struct database *database, struct trace *trace
     trace->micro_batches = (uint32_t)micro_batches;
     trace->ranks = (uint32_t)ranks;
     trace->shared_parameters = shared == 1;
+    trace->stages = (uint32_t)stages;
+    trace->stage = (uint32_t)stage;
     trace->estimated = estimated == 1;
     trace->partial = partial == 1;
     return ok;
@@ -475,6 +479,20 @@ struct trace *trace_read(const char *path, GError **error)
     if (!ok)
         g_clear_pointer(&trace, trace_free);
     return trace;
+}
+
+struct trace *trace_read_whole(const char *path, GError **error)
+{
+    struct trace *trace = trace_read(path, error);
+    if (!trace || trace->stages <= 1)
+        return trace;
+    g_set_error(
+        error, TRACE_ERROR, TRACE_ERROR_INVALID,
+        "%s: the trace is stage %u of a pipeline of %u; stages are not simulated and planned "
+        "yet, because each waits for the others",
+        path, trace->stage, trace->stages);
+    trace_free(trace);
+    return NULL;
 }
 
 static bool verify_pages(const struct database *database, GError **error)

@@ -69,6 +69,14 @@ static bool store_ranks(const struct database *database, sqlite3_stmt *statement
                                               trace->shared_parameters, error));
 }
 
+static bool store_stages(const struct database *database, sqlite3_stmt *statement,
+                         const struct trace *trace, GError **error)
+{
+    return trace->stages <= 1 ||
+           (store_number(database, statement, "stages", trace->stages, error) &&
+            store_number(database, statement, "stage", trace->stage, error));
+}
+
 bool trace_store_meta(const struct database *database, const struct trace *trace, GError **error)
 {
     if (!database_execute(database, SCHEMA_META, error))
@@ -83,6 +91,7 @@ bool trace_store_meta(const struct database *database, const struct trace *trace
               store_number(database, row, "sequence", trace->sequence, error) &&
               store_number(database, row, "micro_batches", trace->micro_batches, error) &&
               store_ranks(database, row, trace, error) &&
+              store_stages(database, row, trace, error) &&
               store_number(database, row, "library_bytes", trace->library_bytes, error) &&
               store_number(database, row, "estimated", trace->estimated, error) &&
               store_number(database, row, "partial", trace->partial, error) &&
@@ -194,7 +203,7 @@ static bool store_buffers(const struct database *database, const struct trace *t
 static bool store_exchanges(const struct database *database, const struct trace *trace,
                             GError **error)
 {
-    if (trace->ranks <= 1)
+    if (trace->ranks <= 1 && trace->stages <= 1)
         return true;
     if (!database_execute(database, SCHEMA_EXCHANGES, error))
         return false;

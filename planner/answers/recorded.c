@@ -16,7 +16,7 @@ struct trace *recorded_read(const struct plan *plan, const char *path,
                             const struct platform *platform, const struct costs *costs,
                             GError **error)
 {
-    struct trace *recorded = model_updates_last(trace_read(path, error));
+    struct trace *recorded = model_updates_last(trace_read_whole(path, error));
     if (!recorded || plan->ranks <= 1)
         return recorded;
     struct trace *of_rank = model_trace_of_rank(recorded, plan->ranks, began_shared(plan), platform,

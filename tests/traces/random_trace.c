@@ -27,6 +27,8 @@ static void add_meta(struct trace *trace, GRand *random)
     trace->sequence = 1 + (uint32_t)some(random, 4096);
     trace->ranks = chance(random) ? 0 : 2 + (uint32_t)some(random, 3);
     trace->shared_parameters = trace->ranks && chance(random);
+    trace->stages = chance(random) ? 0 : 2 + (uint32_t)some(random, 3);
+    trace->stage = trace->stages ? (uint32_t)some(random, trace->stages) : 0;
     trace->micro_batches = MAX(1, trace->ranks) * (1 + (uint32_t)some(random, 4));
     trace->list_element_bytes[TRACE_PARAM] = chance(random) ? 2 : 4;
     for (int list = TRACE_GRAD; list < TRACE_GATHERED; list++)
@@ -92,10 +94,13 @@ static void add_operators(struct trace *trace, GRand *random, uint32_t most_oper
         op->flops = some(random, UINT64_C(1) << 62);
         op->bytes = some(random, UINT64_C(1) << 50);
         op->duration_ns = chance(random) ? some(random, UINT64_C(1) << 40) : 0;
-        for (int c = 0; trace->ranks && c < TRACE_COLLECTIVES; c++)
+        for (int c = 0; c < TRACE_COLLECTIVES; c++) {
+            if (c == TRACE_PASS ? !trace->stages : !trace->ranks)
+                continue;
             if (chance(random))
                 op->exchange[c] = (struct trace_exchange){some(random, UINT64_C(1) << 40),
                                                           some(random, UINT64_C(1) << 40)};
+        }
         if (op->place == TRACE_ON_HOST) {
             op->h2d_bytes = some(random, UINT64_C(1) << 30);
             op->d2h_bytes = some(random, UINT64_C(1) << 30);
@@ -179,6 +184,8 @@ static void assert_meta_equal(const struct trace *a, const struct trace *b)
     g_assert_cmpuint(a->sequence, ==, b->sequence);
     g_assert_cmpuint(a->micro_batches, ==, b->micro_batches);
     g_assert_cmpuint(a->ranks, ==, b->ranks);
+    g_assert_cmpuint(a->stages, ==, b->stages);
+    g_assert_cmpuint(a->stage, ==, b->stage);
     g_assert_cmpint(a->shared_parameters, ==, b->shared_parameters);
     g_assert_cmpmem(a->list_element_bytes, TRACE_LISTS, b->list_element_bytes, TRACE_LISTS);
     g_assert_cmpuint(a->state_block, ==, b->state_block);
