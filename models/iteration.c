@@ -2,6 +2,7 @@
 
 #include "models/decoder.h"
 #include "models/operator_cost.h"
+#include "models/pipeline.h"
 #include "models/rank_traffic.h"
 
 #include <string.h>
@@ -246,5 +247,6 @@ void model_iteration_free(struct model_iteration *iteration)
     run_choices_free(iteration->choices);
     g_free(iteration->operators);
     trace_free(iteration->trace);
+    pipeline_cut_free(iteration->cut);
     g_free(iteration);
 }

@@ -84,6 +84,8 @@ enum model_kind {
                                token names hold -0, which adds nothing. The gradient of tied
                                weights consists of the classifier's, t[0], and then the
                                embedding's */
+    MODEL_SEND,             /* a stage of a pipeline: in [N,inputs] goes to stage `peer` */
+    MODEL_RECEIVE,          /* out [N,inputs] comes from stage `peer` */
     MODEL_UPDATE, /* t tensor: AdamW on it, or on a block of it. With several ranks on the rank's
                      shard; then each rank receives the other shards of the parameter, unless
                      parameters are shared */
@@ -114,9 +116,12 @@ struct model_operator {
     uint32_t masked;    /* buffer; NO_INDEX */
     uint32_t inputs, outputs; /* columns of x and of y: linear layers, norms (inputs), classifier */
     uint32_t parts;           /* NORM: the heads of a row, each of which is normalised; 0 for 1 */
+    uint32_t peer;            /* SEND, RECEIVE: the other stage */
     uint32_t dropout_site; /* key of the dropout's counter, unique in the model: recomputation uses
                               the forward's; NO_INDEX without dropout */
 };
+
+struct pipeline_cut;
 
 struct model_iteration {
     const struct model_config *config;
@@ -126,6 +131,7 @@ struct model_iteration {
     struct model_operator *operators; /* [trace->operator_count] */
     uint32_t forward_end;             /* moments of micro-batch 0's forward, the loss included: [0,
                                          forward_end) is what evaluation runs */
+    struct pipeline_cut *cut;         /* of a stage (models/pipeline.h); NULL for the whole model */
 };
 
 /* Buffers take multiples of 256 bytes. A buffer is saved if forward makes it and backward reads it:

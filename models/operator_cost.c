@@ -133,6 +133,9 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
         return 4 * n * h * v;
     case MODEL_REDUCE:
         return reduction(b, op);
+    case MODEL_SEND:
+    case MODEL_RECEIVE:
+        return 0;
     case MODEL_UPDATE:
         return ADAMW * (iteration_builder_blocks(b, op->t[0]) > 1
                             ? iteration_builder_updated(b, op)

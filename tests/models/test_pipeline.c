@@ -1,0 +1,249 @@
+/* Stages of drawn models and schedules: together they are the whole iteration, in an order that can
+ * run, with no more micro-batches in flight than the schedule allows. */
+#include "models/pipeline.h"
+
+#include "tests/models/small_model.h"
+
+#include <string.h>
+
+enum { MOST_STAGES = 6 };
+
+struct drawn {
+    struct model_config config;
+    struct model_iteration *whole;
+    struct model_iteration *stage[MOST_STAGES];
+    uint32_t stages;
+    enum pipeline_schedule schedule;
+    uint8_t recompute[12], offload[12];
+};
+
+static void draw(struct drawn *drawn)
+{
+    *drawn = (struct drawn){.config = small_model(false, g_test_rand_int_range(0, 2) ? 0.1 : 0)};
+    drawn->config.layers = (uint32_t)g_test_rand_int_range(2, 12);
+    drawn->stages = (uint32_t)g_test_rand_int_range(2, MIN(drawn->config.layers, MOST_STAGES) + 1);
+    drawn->schedule = (enum pipeline_schedule)g_test_rand_int_range(0, PIPELINE_SCHEDULES);
+    for (uint32_t l = 0; l < drawn->config.layers; l++) {
+        drawn->recompute[l] = (uint8_t)g_test_rand_int_range(0, 2);
+        drawn->offload[l] = (uint8_t)g_test_rand_int_range(0, 2);
+    }
+    struct model_job job = small_job(g_test_rand_int_range(0, 2) ? MODEL_BF16 : MODEL_FP32,
+                                     drawn->stages + (uint32_t)g_test_rand_int_range(0, 5));
+    job.choices.recompute = drawn->recompute;
+    job.choices.offload = drawn->offload;
+    job.choices.host_embedding = g_test_rand_int_range(0, 2);
+    g_assert_true(pipeline_check(&drawn->config, &job, drawn->stages, NULL));
+    drawn->whole = new_iteration(&drawn->config, &job);
+    for (uint32_t s = 0; s < drawn->stages; s++)
+        drawn->stage[s] = pipeline_stage(drawn->whole, drawn->stages, s, drawn->schedule);
+}
+
+static void clear(struct drawn *drawn)
+{
+    for (uint32_t s = 0; s < drawn->stages; s++)
+        model_iteration_free(drawn->stage[s]);
+    model_iteration_free(drawn->whole);
+}
+
+static bool passes_on(const struct model_operator *op)
+{
+    return op->kind == MODEL_SEND || op->kind == MODEL_RECEIVE;
+}
+
+/* Finds the operator of the whole that the stages have not run yet, and marks it. */
+static void mark_operator(const struct drawn *drawn, const struct model_iteration *stage,
+                          uint32_t moment, uint8_t *seen)
+{
+    const struct trace_operator *op = &stage->trace->operators[moment];
+    const struct trace *whole = drawn->whole->trace;
+    uint32_t m = 0;
+    while (m < whole->operator_count &&
+           (seen[m] || strcmp(whole->operators[m].name, op->name) != 0 ||
+            whole->operators[m].micro_batch != op->micro_batch))
+        m++;
+    g_assert_cmpuint(m, <, whole->operator_count);
+    seen[m] = 1;
+    g_assert_cmpuint(whole->operators[m].access_count, ==, op->access_count);
+    g_assert_cmpuint(whole->operators[m].flops, ==, op->flops);
+    for (uint32_t a = 0; a < op->access_count; a++) {
+        const struct trace_access *ours = &stage->trace->accesses[op->first_access + a];
+        const struct trace_access *theirs = &whole->accesses[whole->operators[m].first_access + a];
+        bool buffer = ours->list == TRACE_ACTIVATION;
+        g_assert_cmpint(ours->list, ==, theirs->list);
+        g_assert_cmpint(ours->mode, ==, theirs->mode);
+        g_assert_cmpstr(
+            buffer ? stage->trace->buffers[ours->tensor].name
+                   : stage->trace->tensors[ours->tensor].name,
+            ==, buffer ? whole->buffers[theirs->tensor].name : whole->tensors[theirs->tensor].name);
+    }
+}
+
+/* Every operator and every tensor of the whole is one stage's. */
+static void test_partition(void)
+{
+    for (int i = 0; i < 100; i++) {
+        struct drawn drawn;
+        draw(&drawn);
+        const struct trace *whole = drawn.whole->trace;
+        g_autofree uint8_t *seen = g_new0(uint8_t, whole->operator_count);
+        uint32_t tensors = 0, operators = 0;
+        for (uint32_t s = 0; s < drawn.stages; s++) {
+            GError *error = NULL;
+            const struct model_iteration *stage = drawn.stage[s];
+            g_assert_true(trace_check(stage->trace, "stage", &error));
+            g_assert_no_error(error);
+            for (uint32_t m = 0; m < stage->trace->operator_count; m++)
+                if (!passes_on(&stage->operators[m])) {
+                    mark_operator(&drawn, stage, m, seen);
+                    operators++;
+                }
+            for (tensor_id t = 0; t < stage->trace->tensor_count; t++)
+                g_assert_cmpstr(stage->trace->tensors[t].name, ==,
+                                whole->tensors[pipeline_tensor_in_whole(stage, t)].name);
+            tensors += stage->trace->tensor_count;
+        }
+        g_assert_cmpuint(operators, ==, whole->operator_count);
+        g_assert_cmpuint(tensors, ==, whole->tensor_count);
+        clear(&drawn);
+    }
+}
+
+/* Runs the stages' operators as far as their messages allow, until all have ended. Messages between
+ * two stages arrive in the order in which they were sent. */
+static void replay(const struct drawn *drawn)
+{
+    uint32_t at[MOST_STAGES] = {0};
+    g_autofree GQueue *sent = g_new0(GQueue, MOST_STAGES * MOST_STAGES); /* names, by from and to */
+    bool moved = true;
+    while (moved) {
+        moved = false;
+        for (uint32_t s = 0; s < drawn->stages; s++)
+            for (const struct trace *trace = drawn->stage[s]->trace; at[s] < trace->operator_count;
+                 at[s]++, moved = true) {
+                const struct model_operator *op = &drawn->stage[s]->operators[at[s]];
+                const struct trace_operator *traced = &trace->operators[at[s]];
+                g_autofree char *what = g_strdup_printf("%d %u", traced->phase, op->micro_batch);
+                if (op->kind == MODEL_SEND)
+                    g_queue_push_tail(&sent[s * MOST_STAGES + op->peer], g_steal_pointer(&what));
+                if (op->kind != MODEL_RECEIVE)
+                    continue;
+                g_autofree char *message = g_queue_pop_head(&sent[op->peer * MOST_STAGES + s]);
+                if (!message)
+                    break;
+                g_assert_cmpstr(message, ==, what);
+            }
+    }
+    for (uint32_t s = 0; s < drawn->stages; s++)
+        g_assert_cmpuint(at[s], ==, drawn->stage[s]->trace->operator_count);
+    for (uint32_t i = 0; i < MOST_STAGES * MOST_STAGES; i++)
+        g_assert_true(g_queue_is_empty(&sent[i]));
+}
+
+/* What the schedule allows: stages - s micro-batches in stage s, or all of them. */
+static void check_in_flight(const struct drawn *drawn, uint32_t s)
+{
+    uint32_t micro_batches = drawn->whole->job.choices.micro_batches, now = 0, most = 0;
+    g_autofree struct pipeline_pass *passes = pipeline_passes(drawn->schedule, drawn->stages, s,
+                                                              micro_batches);
+    uint32_t next[2] = {0, 0};
+    for (uint32_t i = 0; i < 2 * micro_batches; i++) {
+        g_assert_cmpuint(passes[i].micro_batch, ==, next[passes[i].backward]++);
+        now += passes[i].backward ? -1U : 1U;
+        most = MAX(most, now);
+    }
+    g_assert_cmpuint(now, ==, 0);
+    g_assert_cmpuint(most, ==,
+                     drawn->schedule == PIPELINE_GPIPE ? micro_batches
+                                                       : MIN(drawn->stages - s, micro_batches));
+}
+
+/* Each boundary is crossed by one activation and one gradient a micro-batch; before the updates
+ * every stage shows all others the losses, the norms and a wish to stop. */
+static void check_traffic(const struct drawn *drawn)
+{
+    const struct model_job *job = &drawn->whole->job;
+    uint64_t element = job->precision == MODEL_BF16 ? 2 : 4, sent = 0, received = 0;
+    uint64_t one = (uint64_t)job->choices.batch * job->sequence * drawn->config.width * element;
+    uint64_t others = drawn->stages - 1;
+    uint64_t numbers = job->choices.micro_batches + 1 + drawn->whole->trace->tensor_count;
+    for (uint32_t s = 0; s < drawn->stages; s++)
+        for (int c = 0; c < TRACE_COLLECTIVES; c++) {
+            struct trace_exchange sum = trace_exchanged(drawn->stage[s]->trace,
+                                                        (enum trace_collective)c);
+            sent += sum.sent_bytes;
+            received += sum.received_bytes;
+        }
+    g_assert_cmpuint(sent, ==, received);
+    g_assert_cmpuint(sent, ==,
+                     2 * others * job->choices.micro_batches * one +
+                         drawn->stages * others * numbers * sizeof(double));
+}
+
+static void test_schedules(void)
+{
+    for (int i = 0; i < 100; i++) {
+        struct drawn drawn;
+        draw(&drawn);
+        replay(&drawn);
+        check_traffic(&drawn);
+        for (uint32_t s = 0; s < drawn.stages; s++)
+            check_in_flight(&drawn, s);
+        clear(&drawn);
+    }
+}
+
+static void expect_refusal(const struct model_config *config, const struct model_job *job,
+                           uint32_t stages, const char *why)
+{
+    g_autoptr(GError) error = NULL;
+    g_assert_false(pipeline_check(config, job, stages, &error));
+    g_assert_error(error, MODEL_ERROR, MODEL_ERROR_CONFIG);
+    g_assert_nonnull(strstr(error->message, why));
+}
+
+static void test_refusals(void)
+{
+    struct model_config config = small_model(false, 0), tied = small_model(true, 0);
+    struct model_job job = small_job(MODEL_FP32, 4), one = small_job(MODEL_BF16, 1);
+    expect_refusal(&config, &job, 4, "the model has only 3 layers");
+    expect_refusal(&config, &one, 2, "and has 1");
+    expect_refusal(&tied, &job, 2, "word embedding");
+}
+
+static void test_names(void)
+{
+    enum pipeline_schedule schedule = PIPELINE_SCHEDULES;
+    for (int s = 0; s < PIPELINE_SCHEDULES; s++) {
+        const char *name = pipeline_schedule_name((enum pipeline_schedule)s);
+        g_assert_true(pipeline_schedule_parse(name, &schedule));
+        g_assert_cmpint((int)schedule, ==, s);
+    }
+    g_assert_false(pipeline_schedule_parse("2f2b", &schedule));
+}
+
+/* Stages have all layers, and as many as others, or one more. */
+static void test_layers(void)
+{
+    for (uint32_t layers = 1; layers < 30; layers++)
+        for (uint32_t stages = 1; stages <= layers; stages++) {
+            g_assert_cmpuint(pipeline_first_layer(layers, stages, 0), ==, 0);
+            g_assert_cmpuint(pipeline_first_layer(layers, stages, stages), ==, layers);
+            for (uint32_t s = 0; s < stages; s++) {
+                uint32_t count = pipeline_first_layer(layers, stages, s + 1) -
+                                 pipeline_first_layer(layers, stages, s);
+                g_assert_cmpuint(count, >=, layers / stages);
+                g_assert_cmpuint(count, <=, layers / stages + 1);
+            }
+        }
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/pipeline/partition", test_partition);
+    g_test_add_func("/pipeline/schedules", test_schedules);
+    g_test_add_func("/pipeline/layers", test_layers);
+    g_test_add_func("/pipeline/names", test_names);
+    g_test_add_func("/pipeline/refusals", test_refusals);
+    return g_test_run();
+}
