@@ -255,6 +255,17 @@ int main(int argc, char **argv)
              "or the plan's; their gradients are summed. Several ranks (mpirun, srun) share them",
          .least = 1},
         {.shared = OPTION_STAGE, .count32 = &o->stage, .help = "default: 2", .least = 2, .most = 3},
+        {.name = "stages",
+         .count32 = &o->stages,
+         .help = "Cut the model's layers into N stages of a pipeline, each in a process of its own "
+                 "(mpirun -n N); default: 1",
+         .value = "N",
+         .least = 1},
+        {.name = "schedule",
+         .choice = &o->schedule,
+         .help = "In which order a stage takes its micro-batches: 1f1b alternates between forward "
+                 "and backward, gpipe runs all forward passes first; default: 1f1b",
+         .value = "1f1b|gpipe"},
         {.shared = OPTION_PRECISION, .choice = &o->precision, .help = "default: fp32"},
         {.shared = OPTION_BYTES_PER_PARAMETER,
          .count32 = &o->bytes_per_parameter,

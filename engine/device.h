@@ -22,6 +22,8 @@ struct device_options {
     /* NULL: the process trains alone. Must outlive the device, which issues turns (engine/ranks.h)
      * for the collectives that it leaves to these ranks. */
     struct ranks *ranks;
+    struct ranks *stages; /* of a pipeline, of which this process is one; NULL with one. Must
+                             outlive the device */
     uint64_t arena_bytes, host_pool_bytes;
     double h2d_rate, d2h_rate; /* bytes a second; 0 for the speed of memory */
     uint32_t threads;          /* for operators on the device; 0 for all that may be used */

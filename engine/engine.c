@@ -4,6 +4,7 @@
 #include "engine/chunk_mover.h"
 #include "engine/executor.h"
 #include "engine/shards.h"
+#include "models/pipeline.h"
 
 #include <math.h>
 #include <time.h>
@@ -38,6 +39,7 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
     const struct trace *trace = options->iteration->trace;
     g_autoptr(GArray) cuts = pool_cuts(plan);
     const struct device_options device = {.ranks = options->ranks,
+                                          .stages = options->stages,
                                           .arena_bytes = plan->arena_bytes,
                                           .host_pool_bytes = plan->host_pool_bytes,
                                           .host_cuts = (const uint64_t *)(const void *)cuts->data,
@@ -66,6 +68,7 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
                                       &engine->mover);
     engine->executor = (struct executor){
         .ranks = options->ranks,
+        .stages = options->stages,
         .iteration = options->iteration,
         .plan = plan,
         .staging = staging_of(trace),
@@ -74,7 +77,8 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
         .activations = activations_new(options->iteration, engine->places, plan->arena_bytes),
         .use = tensor_use_new(trace->tensor_count),
         .annotate = options->annotate,
-        .norms = opened->ops->scalars(opened, trace->tensor_count),
+        .norms = opened->ops->scalars(opened,
+                                      pipeline_whole(options->iteration)->trace->tensor_count),
         .gradient_scale = opened->ops->scalars(opened, 1),
         .losses = opened->ops->scalars(opened, options->iteration->job.choices.micro_batches),
     };
@@ -170,6 +174,12 @@ static double mean_loss(const struct engine *engine)
     return sum / micro_batches;
 }
 
+/* Returns those with whom this process trains, ranks or stages; NULL if it trains alone. */
+static struct ranks *peers_of(const struct engine *engine)
+{
+    return engine->executor.stages ? engine->executor.stages : engine->executor.ranks;
+}
+
 /* Before the first update. */
 static bool knows_norm(const struct model_job *job)
 {
@@ -186,7 +196,7 @@ bool engine_step(struct engine *engine, const struct engine_step *step,
     g_assert(step->clip <= 0 || knows_norm(&engine->executor.iteration->job));
     *result = (struct engine_result){0};
     begin_step(engine, step);
-    struct ranks *ranks = engine->executor.ranks;
+    struct ranks *ranks = peers_of(engine);
     uint64_t sent = ranks ? ranks->sent_bytes : 0, received = ranks ? ranks->received_bytes : 0;
     engine->mover.figures = &result->figures;
     annotate_iteration_begin(engine->executor.annotate, step->step);
@@ -214,7 +224,7 @@ bool engine_step(struct engine *engine, const struct engine_step *step,
 char *engine_divergence(const struct engine *engine)
 {
     const struct executor *x = &engine->executor;
-    return divergence_describe(x->iteration, x->losses, x->norms);
+    return divergence_describe(pipeline_whole(x->iteration), x->losses, x->norms);
 }
 
 /* Runs a forward pass of the first micro-batch, and keeps its activations. */
@@ -232,11 +242,31 @@ static void rewind_iteration(struct engine *engine)
     residency_rewind(engine->residency);
 }
 
+/* With several stages, gives all of them what the last has. */
+static void take_from_last(struct engine *engine, uint64_t bytes, void *values)
+{
+    struct ranks *stages = engine->executor.stages;
+    if (!stages)
+        return;
+    g_autofree struct ranks_part *parts = g_new0(struct ranks_part, stages->count);
+    parts[stages->count - 1].bytes = bytes;
+    ranks_begin(stages, ranks_issue(stages));
+    ranks_gather(stages, parts, values);
+    ranks_end(stages);
+}
+
+static bool has_classifier(const struct engine *engine)
+{
+    const struct pipeline_cut *cut = engine->executor.iteration->cut;
+    return !cut || cut->stage + 1 == cut->stages;
+}
+
 bool engine_forward(struct engine *engine, const uint32_t *tokens, double *loss, GError **error)
 {
     if (!forward(engine, tokens, error))
         return false;
     *loss = engine->executor.losses[executor_micro_batch(&engine->executor, 0)];
+    take_from_last(engine, sizeof *loss, loss);
     rewind_iteration(engine);
     return true;
 }
@@ -261,8 +291,9 @@ bool engine_logits(struct engine *engine, const uint32_t *tokens, uint32_t first
     uint64_t V = engine->executor.iteration->config->vocabulary;
     if (!forward(engine, tokens, error))
         return false;
-    for (uint32_t r = 0; r < rows; r++)
+    for (uint32_t r = 0; r < rows && has_classifier(engine); r++)
         read_logits(engine, first_row + r, logits + r * V);
+    take_from_last(engine, rows * V * sizeof *logits, logits);
     rewind_iteration(engine);
     return true;
 }
@@ -349,19 +380,49 @@ static void read_here(struct engine *engine, tensor_id tensor, enum trace_list l
     }
 }
 
+/* Returns the index in this stage of a tensor of the whole model; NO_INDEX if it is another's. */
+static tensor_id here(const struct engine *engine, tensor_id tensor)
+{
+    const struct pipeline_cut *cut = engine->executor.iteration->cut;
+    return cut ? cut->here[tensor] : tensor;
+}
+
 static void read_own(void *self, const struct shard_request *request, void *to)
 {
-    read_here(self, request->tensor, (enum trace_list)request->list, request->first, request->count,
-              to);
+    read_here(self, here(self, request->tensor), (enum trace_list)request->list, request->first,
+              request->count, to);
+}
+
+/* A stage holds its tensors whole; a rank holds its shard. */
+static struct shard_request part_of(void *self, const struct shard_request *request, uint32_t rank)
+{
+    const struct engine *engine = self;
+    const struct pipeline_cut *cut = engine->executor.iteration->cut;
+    struct shard_request part = *request;
+    if (!cut)
+        return shard_request_of(engine->executor.iteration->trace, request, rank);
+    if (cut->stage_of[request->tensor] != rank)
+        part.count = 0;
+    return part;
+}
+
+static struct shard_store common_store(struct engine *engine)
+{
+    return (struct shard_store){
+        .ranks = peers_of(engine),
+        .element_bytes = engine->executor.iteration->trace->list_element_bytes,
+        .part_of = part_of,
+        .read_own = read_own,
+        .self = engine};
 }
 
 static void read_at(struct engine *engine, tensor_id tensor, enum trace_list list, uint64_t first,
                     uint64_t count, void *to)
 {
     const struct shard_request request = {tensor, list, first, count};
-    if (is_shared(engine, list))
-        shard_store_read(engine->executor.ranks, engine->executor.iteration->trace, &request,
-                         read_own, engine, to);
+    const struct shard_store store = common_store(engine);
+    if (engine->executor.stages || is_shared(engine, list))
+        shard_store_read(&store, &request, to);
     else
         read_here(engine, tensor, list, first, count, to);
 }
@@ -389,14 +450,14 @@ static void write_at(struct engine *engine, tensor_id tensor, enum trace_list li
 
 void engine_share_begin(struct engine *engine)
 {
-    struct ranks *ranks = engine->executor.ranks;
+    struct ranks *ranks = peers_of(engine);
     if (ranks)
         ranks_begin(ranks, ranks_issue(ranks));
 }
 
 void engine_share_end(struct engine *engine, bool well)
 {
-    struct ranks *ranks = engine->executor.ranks;
+    struct ranks *ranks = peers_of(engine);
     if (!ranks)
         return;
     shard_store_end(ranks, well);
@@ -405,10 +466,10 @@ void engine_share_end(struct engine *engine, bool well)
 
 bool engine_share_serve(struct engine *engine)
 {
-    struct ranks *ranks = engine->executor.ranks;
-    ranks_begin(ranks, ranks_issue(ranks));
-    bool well = shard_store_serve(ranks, engine->executor.iteration->trace, read_own, engine);
-    ranks_end(ranks);
+    const struct shard_store store = common_store(engine);
+    ranks_begin(store.ranks, ranks_issue(store.ranks));
+    bool well = shard_store_serve(&store);
+    ranks_end(store.ranks);
     return well;
 }
 
@@ -468,6 +529,9 @@ static bool store_write(void *self, tensor_id tensor, enum trace_list list, uint
     const struct trace *trace = engine->executor.iteration->trace;
     (void)error;
     g_assert(!engine->started);
+    tensor = here(engine, tensor);
+    if (tensor == NO_INDEX)
+        return true;
     if (is_split(engine, list))
         write_rest(engine, tensor, first, count, values);
     else if (trace->list_element_bytes[list] == 2)

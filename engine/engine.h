@@ -18,7 +18,8 @@
 #include "engine/weights.h"
 
 struct engine_options {
-    struct ranks *ranks; /* NULL with one; outlives the engine */
+    struct ranks *ranks;  /* NULL with one; outlives the engine */
+    struct ranks *stages; /* of a pipeline, if the iteration is a stage's; else NULL */
     const struct model_iteration *iteration;
     const struct plan *plan; /* has passed plan_check against the iteration's trace */
     const struct device_ops *device;
@@ -38,7 +39,8 @@ bool engine_join(struct engine *engine, GError **error);
 void engine_close(struct engine *engine); /* NULL is allowed */
 
 /* Returns access to weights and moments in their chunks. Writing is allowed until engine_start,
- * reading after engine_flush until the next step. `self` is the engine. */
+ * reading after engine_flush until the next step. `self` is the engine. Tensors have the indices of
+ * the whole model: a stage ignores what is written to the tensors of others. */
 struct weights_store engine_store(struct engine *engine);
 
 /* Brings the plan's initial residency to the device. */
@@ -46,7 +48,8 @@ void engine_start(struct engine *engine);
 
 struct engine_step {
     uint64_t step;          /* from 0 */
-    const uint32_t *tokens; /* [the rank's micro-batches][2, N]: inputs, then targets */
+    const uint32_t *tokens; /* [the rank's micro-batches][2, N]: inputs, then targets; the same on
+                               all stages */
     uint64_t seed;          /* of dropout */
     bool stop;              /* this rank wants to stop after the step */
     double learning_rate, beta1, beta2, epsilon, weight_decay;
@@ -84,9 +87,9 @@ bool engine_logits(struct engine *engine, const uint32_t *tokens, uint32_t first
 /* Writes back all chunks that are newer on the device than on the host, where the store reads. */
 void engine_flush(struct engine *engine);
 
-/* With several ranks, reading the shards of other ranks through the store needs all of them. After
+/* With several ranks or stages, reading what others hold through the store needs all of them. After
  * engine_flush rank 0 calls engine_share_begin, reads, and calls engine_share_end with whether all
- * went well. The others call engine_share_serve, which returns this. With one rank the first two do
+ * went well. The others call engine_share_serve, which returns this. Alone, the first two do
  * nothing. */
 void engine_share_begin(struct engine *engine);
 void engine_share_end(struct engine *engine, bool well);

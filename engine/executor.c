@@ -1,8 +1,10 @@
 #include "engine/executor.h"
 
 #include "chunks/residency/address_map.h"
+#include "models/pipeline.h"
 
 #include <math.h>
+#include <string.h>
 
 static struct device *device_of(const struct executor *x)
 {
@@ -116,7 +118,8 @@ static void resolve_tensors(struct executor *x, moment_id moment, struct operati
         tensor->gradient = gradient_address(x, moment, i, tensor);
         if (op->t[i] == NO_INDEX)
             continue;
-        tensor->norm = op->norms[i] ? &x->norms[op->t[i]] : NULL;
+        tensor->norm = op->norms[i] ? &x->norms[pipeline_tensor_in_whole(x->iteration, op->t[i])]
+                                    : NULL;
     }
 }
 
@@ -171,12 +174,14 @@ static struct operation describe(struct executor *x, moment_id moment, bool on_h
 
 /* ---- between operators ---- */
 
-/* Sends the micro-batch's tokens to the device with its first operator. */
+/* Sends the micro-batch's tokens to the device with the first operator that reads them: the
+ * embedding or, in the last stage of a pipeline, the loss. */
 static void send_tokens(struct executor *x, const struct model_operator *op,
                         const struct mover_after *after)
 {
     struct device *device = device_of(x);
-    device->ops->send(device, buffer_address(x, op->in[0]), 2 * rows(x) * sizeof(uint32_t),
+    uint32_t tokens = op->kind == MODEL_LOSS ? op->in[1] : op->in[0];
+    device->ops->send(device, buffer_address(x, tokens), 2 * rows(x) * sizeof(uint32_t),
                       x->step.tokens + 2 * rows(x) * op->micro_batch, after);
 }
 
@@ -203,6 +208,51 @@ static void share_losses(struct executor *x)
     }
 }
 
+/* What a stage shows the others, in doubles: losses, a wish to stop, squares of norms. */
+struct stage_numbers {
+    const struct model_iteration *whole;
+    uint32_t losses, numbers; /* how many losses, and numbers in all */
+};
+
+static struct stage_numbers stage_numbers_of(const struct executor *x)
+{
+    const struct model_iteration *whole = pipeline_whole(x->iteration);
+    return (struct stage_numbers){whole, whole->job.choices.micro_batches,
+                                  pipeline_shared_numbers(whole)};
+}
+
+static void show_own(const struct executor *x, const struct stage_numbers *shown, double *own)
+{
+    const struct pipeline_cut *cut = x->iteration->cut;
+    if (cut->stage + 1 == cut->stages)
+        memcpy(own, x->losses, shown->losses * sizeof *own);
+    own[shown->losses] = x->step.stop;
+    for (tensor_id t = 0; t < shown->whole->trace->tensor_count; t++)
+        if (cut->stage_of[t] == cut->stage)
+            own[shown->losses + 1 + t] = x->norms[t];
+}
+
+/* Gives every stage the losses, the norms of all gradients, and whether one wants to stop. Every
+ * backward pass has ended. */
+static void share_among_stages(struct executor *x)
+{
+    const struct pipeline_cut *cut = x->iteration->cut;
+    const struct stage_numbers shown = stage_numbers_of(x);
+    g_autofree double *blocks = g_new0(double, (size_t)cut->stages *shown.numbers);
+    executor_wait(x);
+    show_own(x, &shown, blocks + (size_t)cut->stage * shown.numbers);
+    ranks_begin(x->stages, ranks_issue(x->stages));
+    ranks_share(x->stages, shown.numbers * sizeof *blocks, blocks);
+    ranks_end(x->stages);
+    memcpy(x->losses, blocks + (size_t)(cut->stages - 1) * shown.numbers,
+           shown.losses * sizeof *blocks);
+    x->stop = false;
+    for (uint32_t s = 0; s < cut->stages; s++)
+        x->stop |= blocks[(size_t)s * shown.numbers + shown.losses] != 0;
+    for (tensor_id t = 0; t < shown.whole->trace->tensor_count; t++)
+        x->norms[t] = blocks[(size_t)cut->stage_of[t] * shown.numbers + shown.losses + 1 + t];
+}
+
 /* Must be called before the first update. The device waits for the norm, so that later work can be
  * queued without waiting. */
 static void begin_update(struct executor *x)
@@ -210,8 +260,11 @@ static void begin_update(struct executor *x)
     struct device *device = device_of(x);
     if (x->ranks)
         share_losses(x);
+    if (x->stages)
+        share_among_stages(x);
     if (x->step.clip > 0)
-        x->clipped = device->ops->clip(device, x->norms, x->iteration->trace->tensor_count,
+        x->clipped = device->ops->clip(device, x->norms,
+                                       pipeline_whole(x->iteration)->trace->tensor_count,
                                        x->step.clip, x->gradient_scale, &x->computed);
     x->adamw = adamw_step_of(&x->step.adamw, x->step.update);
     x->updating = true;
@@ -310,7 +363,8 @@ static bool begin(struct executor *x, moment_id moment, const struct mover_after
         return false;
     if (!tensor_use_begin(x->use, op, &why))
         g_error("moment %u (%s): %s", moment, x->iteration->trace->operators[moment].name, why);
-    if (op->kind == MODEL_EMBED_FORWARD)
+    bool first_reads = !x->iteration->cut || x->iteration->cut->stage == 0;
+    if (op->kind == (first_reads ? MODEL_EMBED_FORWARD : MODEL_LOSS))
         send_tokens(x, op, after);
     if (op->kind == MODEL_UPDATE && !x->updating)
         begin_update(x);
@@ -347,7 +401,7 @@ uint32_t executor_micro_batch(const struct executor *x, uint32_t of_rank)
 double executor_gradient_norm(const struct executor *x)
 {
     double sum = 0;
-    for (uint32_t t = 0; t < x->iteration->trace->tensor_count; t++)
+    for (uint32_t t = 0; t < pipeline_whole(x->iteration)->trace->tensor_count; t++)
         sum += x->norms[t];
     return sqrt(sum);
 }

@@ -26,7 +26,8 @@ struct executor_step {
 };
 
 struct executor {
-    struct ranks *ranks; /* NULL with one */
+    struct ranks *ranks;  /* NULL with one */
+    struct ranks *stages; /* of a pipeline; NULL with one */
     const struct model_iteration *iteration;
     const struct plan *plan;
     struct staging staging; /* from the plan's staging_address */
@@ -37,10 +38,11 @@ struct executor {
     struct annotate *annotate; /* may be NULL */
 
     struct executor_step step;
-    double *norms;  /* [tensor_count] sums of squares of finished gradients; the device owns them */
-    double *losses; /* [micro_batches] of all ranks, which share them before the first update; the
-                       device owns them */
-    bool stop;      /* a rank wants to stop after the step */
+    double *norms; /* [the whole model's tensor_count] sums of squares of finished gradients; stages
+                      share them before the first update; the device owns them */
+    double *losses; /* [micro_batches] of all ranks and stages, which share them before the first
+                       update; the device owns them */
+    bool stop;      /* a rank or a stage wants to stop after the step */
     struct adamw_step adamw;
     double *gradient_scale;      /* of clipping; the device owns it */
     mover_ticket clipped;        /* when it is complete, gradient_scale is this step's */

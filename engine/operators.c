@@ -272,6 +272,37 @@ static void loss(const struct call *call)
                             operation->loss);
 }
 
+/* ---- several stages ---- */
+
+static uint32_t element_bytes(const struct call *call)
+{
+    return call->precision == MODEL_BF16 ? 2 : 4;
+}
+
+static struct ranks_message message_of(const struct call *call, void *data)
+{
+    return (struct ranks_message){call->op->peer,
+                                  (uint64_t)call->N * call->op->inputs * element_bytes(call), data};
+}
+
+static void send(const struct call *call)
+{
+    struct ranks *stages = call->operators->stages;
+    const struct ranks_message message = message_of(call, in(call, 0));
+    ranks_begin(stages, ranks_issue(stages));
+    stages->ops->post(stages, &message, 1);
+    ranks_end(stages);
+}
+
+static void receive(const struct call *call)
+{
+    struct ranks *stages = call->operators->stages;
+    const struct ranks_message message = message_of(call, out(call, 0));
+    ranks_begin(stages, ranks_issue(stages));
+    stages->ops->transfer(stages, NULL, 0, &message, 1);
+    ranks_end(stages);
+}
+
 /* ---- several ranks ---- */
 
 static struct shard shard_of_tensor(const struct call *call, int i)
@@ -316,11 +347,6 @@ static void reduce(const struct call *call)
     ranks_end(ranks);
 }
 
-static uint32_t element_bytes(const struct call *call)
-{
-    return call->precision == MODEL_BF16 ? 2 : 4;
-}
-
 static void update(const struct call *call)
 {
     struct shard shard = shard_of_tensor(call, 0);
@@ -360,6 +386,8 @@ static run_kind *const kinds[MODEL_KINDS] = {
     [MODEL_ATTENTION_BACKWARD] = attention_backward,
     [MODEL_EMBED_BACKWARD] = embed_backward,
     [MODEL_REDUCE] = reduce,
+    [MODEL_SEND] = send,
+    [MODEL_RECEIVE] = receive,
     [MODEL_UPDATE] = update,
 };
 

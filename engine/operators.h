@@ -11,6 +11,7 @@ struct operators {
     const struct kernels *kernels;
     const void *context;         /* the kernels' context */
     struct reduction *reduction; /* NULL with one rank */
+    struct ranks *stages;        /* NULL with one stage */
     uint8_t *memory;             /* the arena, or the host pool for operators on the host */
     uint64_t *order; /* [order_rows] workspace of the embedding's backward on the host; grows
                         with the first use. Free with g_free */

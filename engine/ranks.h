@@ -39,6 +39,9 @@ struct ranks_ops {
      * at a time. MPI returns when all of them are there. NCCL queues the transfer on a stream. */
     void (*transfer)(struct ranks *ranks, const struct ranks_message *sends, uint32_t send_count,
                      const struct ranks_message *receives, uint32_t receive_count);
+    /* Sends the messages without waiting for their receivers. It copies them before it returns.
+     * Called like transfer. NULL if there are no stages. */
+    void (*post)(struct ranks *ranks, const struct ranks_message *sends, uint32_t count);
     /* Copies what a rank has for itself, in the order of transfers. */
     void (*copy)(struct ranks *ranks, void *to, const void *from, uint64_t bytes);
     /* Ends all ranks with the status; does not return. Any thread may call it. */

@@ -205,22 +205,22 @@ static void broadcast(struct ranks *ranks, struct shard_request *request)
     ranks->ops->transfer(ranks, sends, ranks->count - 1, NULL, 0);
 }
 
-void shard_store_read(struct ranks *ranks, const struct trace *trace,
-                      const struct shard_request *request, shard_read_own *read_own, void *self,
+void shard_store_read(const struct shard_store *store, const struct shard_request *request,
                       void *to)
 {
-    uint64_t element = trace->list_element_bytes[request->list];
+    struct ranks *ranks = store->ranks;
+    uint64_t element = store->element_bytes[request->list];
     struct shard_request asked = *request;
     g_autofree struct ranks_message *receives = g_new(struct ranks_message, ranks->count);
     uint32_t received = 0;
     broadcast(ranks, &asked);
     for (uint32_t r = 0; r < ranks->count; r++) {
-        struct shard_request part = shard_request_of(trace, request, r);
+        struct shard_request part = store->part_of(store->self, request, r);
         uint8_t *at = (uint8_t *)to + (part.first - request->first) * element;
         if (!part.count)
             continue;
         if (r == ranks->rank)
-            read_own(self, &part, at);
+            store->read_own(store->self, &part, at);
         else
             receives[received++] = (struct ranks_message){r, part.count * element, at};
     }
@@ -233,28 +233,28 @@ void shard_store_end(struct ranks *ranks, bool well)
     broadcast(ranks, &end);
 }
 
-static void answer(struct ranks *ranks, const struct trace *trace,
-                   const struct shard_request *request, shard_read_own *read_own, void *self)
+static void answer(const struct shard_store *store, const struct shard_request *request)
 {
-    struct shard_request part = shard_request_of(trace, request, ranks->rank);
-    uint64_t bytes = part.count * trace->list_element_bytes[request->list];
+    struct ranks *ranks = store->ranks;
+    struct shard_request part = store->part_of(store->self, request, ranks->rank);
+    uint64_t bytes = part.count * store->element_bytes[request->list];
     g_autofree uint8_t *values = g_malloc(bytes);
     if (!bytes)
         return;
-    read_own(self, &part, values);
+    store->read_own(store->self, &part, values);
     const struct ranks_message send = {0, bytes, values};
     ranks->ops->transfer(ranks, &send, 1, NULL, 0);
 }
 
-bool shard_store_serve(struct ranks *ranks, const struct trace *trace, shard_read_own *read_own,
-                       void *self)
+bool shard_store_serve(const struct shard_store *store)
 {
+    struct ranks *ranks = store->ranks;
     for (;;) {
         struct shard_request request;
         const struct ranks_message receive = {0, sizeof request, &request};
         ranks->ops->transfer(ranks, NULL, 0, &receive, 1);
         if (request.tensor == NO_INDEX)
             return request.count == END_WELL;
-        answer(ranks, trace, &request, read_own, self);
+        answer(store, &request);
     }
 }

@@ -60,21 +60,27 @@ struct shard_request {
     uint64_t first, count;
 };
 
-/* Copies elements of this rank's own shard. */
-typedef void shard_read_own(void *self, const struct shard_request *request, void *to);
-
-/* Returns the part of a request that a rank holds; count 0 if it holds none. */
+/* Returns the part of a request that is in a rank's shard; count 0 if none is. */
 struct shard_request shard_request_of(const struct trace *trace,
                                       const struct shard_request *request, uint32_t rank);
 
+/* What ranks hold together. */
+struct shard_store {
+    struct ranks *ranks;
+    const uint8_t *element_bytes; /* [TRACE_LISTS] */
+    /* Returns the part of a request that a rank holds; count 0 if it holds none. */
+    struct shard_request (*part_of)(void *self, const struct shard_request *request, uint32_t rank);
+    /* Copies elements that this rank holds. */
+    void (*read_own)(void *self, const struct shard_request *request, void *to);
+    void *self;
+};
+
 /* On rank 0: reads the elements from the ranks that hold them. */
-void shard_store_read(struct ranks *ranks, const struct trace *trace,
-                      const struct shard_request *request, shard_read_own *read_own, void *self,
+void shard_store_read(const struct shard_store *store, const struct shard_request *request,
                       void *to);
 /* On rank 0: tells the others that nothing more will be read, and whether all went well. */
 void shard_store_end(struct ranks *ranks, bool well);
 /* On the other ranks: answers until rank 0 ends. Returns whether all went well. */
-bool shard_store_serve(struct ranks *ranks, const struct trace *trace, shard_read_own *read_own,
-                       void *self);
+bool shard_store_serve(const struct shard_store *store);
 
 #endif

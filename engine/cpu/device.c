@@ -184,6 +184,7 @@ static struct device *cpu_open(const struct device_options *options, GError **er
     cpu->threads = options->threads ? options->threads : cpu->cores.compute_count;
     cpu->compute = host_operators_new(cpu->threads, cpu->memory.arena, NULL);
     cpu->host = host_operators_new(cpu->cores.host_count, cpu->memory.host, cpu->nodes);
+    host_operators_connect(cpu->compute, options->stages);
     if (options->ranks) {
         host_operators_share(cpu->compute, options->ranks);
         host_operators_share(cpu->host, options->ranks);
@@ -275,7 +276,10 @@ static mover_ticket cpu_compute(struct device *device, const struct operation *o
     struct cpu_device *cpu = cpu_of(device);
     const struct operation issued = with_turn(cpu, operation);
     cpu_wait(device, after);
+    gint64 start = g_get_monotonic_time();
     run_operator(cpu->compute, &issued);
+    if (operation->op->kind == MODEL_RECEIVE) /* waits for another stage */
+        cpu->stall_ns += (uint64_t)(g_get_monotonic_time() - start) * 1000;
     return queues_complete(cpu->queues, MOVER_COMPUTE);
 }
 

@@ -27,6 +27,11 @@ void host_operators_share(struct host_operators *host, struct ranks *ranks)
     host->operators.reduction = reduction_new(ranks, NULL);
 }
 
+void host_operators_connect(struct host_operators *host, struct ranks *stages)
+{
+    host->operators.stages = stages;
+}
+
 void host_operators_free(struct host_operators *host)
 {
     if (!host)

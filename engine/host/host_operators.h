@@ -17,6 +17,8 @@ struct host_operators *host_operators_new(unsigned threads, uint8_t *memory,
                                           const struct nodes *nodes);
 /* Lets the operators share gradients and parameters with other ranks, which outlive them. */
 void host_operators_share(struct host_operators *operators, struct ranks *ranks);
+/* Lets the operators send to the other stages of a pipeline, and receive from them. */
+void host_operators_connect(struct host_operators *operators, struct ranks *stages);
 void host_operators_free(struct host_operators *operators);
 
 void host_operators_run(struct host_operators *operators, const struct operation *operation);

@@ -18,7 +18,7 @@ enum {
     LONGEST_TICK_MS = 200 /* longer times between two looks are this process's own pauses */
 };
 
-enum work { WORK_NONE, WORK_TRANSFER, WORK_CLOSE, WORK_DONE };
+enum work { WORK_NONE, WORK_TRANSFER, WORK_POST, WORK_CLOSE, WORK_DONE };
 
 struct mpi_ranks {
     struct ranks ranks; /* first: see mpi_of */
@@ -34,8 +34,15 @@ struct mpi_ranks {
     int failed; /* the status with which all ranks shall end; 0 if all is well */
 
     /* Of the thread. */
+    GQueue posted; /* struct posted: messages under way, the oldest first */
     MPI_Request beat;
     gint64 last_beat, last_look, silent_ms;
+};
+
+/* A piece of a message that was sent without waiting. */
+struct posted {
+    MPI_Request request;
+    uint8_t bytes[];
 };
 
 static struct mpi_ranks *mpi_of(struct ranks *ranks)
@@ -159,6 +166,44 @@ static void run_transfer(struct mpi_ranks *mpi)
     wait_for(mpi, (int)requests->len, (MPI_Request *)(void *)requests->data);
 }
 
+/* Frees what its receivers have got. */
+static void free_arrived(struct mpi_ranks *mpi)
+{
+    struct posted *oldest;
+    while ((oldest = g_queue_peek_head(&mpi->posted))) {
+        int arrived = 0;
+        MPI_Test(&oldest->request, &arrived, MPI_STATUS_IGNORE);
+        if (!arrived)
+            return;
+        g_free(g_queue_pop_head(&mpi->posted));
+    }
+}
+
+static void run_post(struct mpi_ranks *mpi)
+{
+    for (uint32_t i = 0; i < mpi->send_count; i++) {
+        const struct ranks_message *message = &mpi->sends[i];
+        for (uint64_t first = 0; first < message->bytes; first += PIECE) {
+            int bytes = (int)MIN(message->bytes - first, PIECE);
+            struct posted *posted = g_malloc(sizeof *posted + (size_t)bytes);
+            const struct ranks_message copy = {message->rank, (uint64_t)bytes, posted->bytes};
+            memcpy(posted->bytes, (const uint8_t *)message->data + first, (size_t)bytes);
+            post_send(mpi, &copy, 0, bytes, &posted->request);
+            g_queue_push_tail(&mpi->posted, posted);
+        }
+    }
+    free_arrived(mpi);
+}
+
+static void wait_for_posted(struct mpi_ranks *mpi)
+{
+    struct posted *oldest;
+    while ((oldest = g_queue_pop_head(&mpi->posted))) {
+        wait_for(mpi, 1, &oldest->request);
+        g_free(oldest);
+    }
+}
+
 /* ---- opening and closing, in the thread ---- */
 
 static bool refuse(struct mpi_ranks *mpi, const char *format, ...) G_GNUC_PRINTF(2, 3);
@@ -226,6 +271,7 @@ static bool join(struct mpi_ranks *mpi)
 static void leave(struct mpi_ranks *mpi)
 {
     MPI_Request all;
+    wait_for_posted(mpi);
     MPI_Ibarrier(mpi->data, &all);
     wait_for(mpi, 1, &all);
     if (mpi->beat != MPI_REQUEST_NULL)
@@ -235,14 +281,17 @@ static void leave(struct mpi_ranks *mpi)
 
 /* ---- the thread ---- */
 
+/* While posted messages are under way, MPI needs to be called, so that they go on. */
 static enum work next_work(struct mpi_ranks *mpi)
 {
-    enum { IDLE_MS = 50 };
+    enum { IDLE_US = 50000, SENDING_US = 50 };
     enum work work;
+    free_arrived(mpi);
     g_mutex_lock(&mpi->lock);
     if (mpi->work == WORK_NONE || mpi->work == WORK_DONE)
         g_cond_wait_until(&mpi->changed, &mpi->lock,
-                          g_get_monotonic_time() + (gint64)IDLE_MS * 1000);
+                          g_get_monotonic_time() +
+                              (g_queue_is_empty(&mpi->posted) ? IDLE_US : SENDING_US));
     work = mpi->work;
     g_mutex_unlock(&mpi->lock);
     return work;
@@ -268,6 +317,11 @@ static void *serve(void *data)
             run_transfer(mpi);
             finish_work(mpi);
             break;
+        case WORK_POST:
+            stay_alive(mpi);
+            run_post(mpi);
+            finish_work(mpi);
+            break;
         case WORK_CLOSE:
             leave(mpi);
             joined = false;
@@ -289,21 +343,32 @@ static void wait_until_done(struct mpi_ranks *mpi)
     mpi->work = WORK_NONE;
 }
 
-static void mpi_transfer(struct ranks *ranks, const struct ranks_message *sends,
-                         uint32_t send_count, const struct ranks_message *receives,
-                         uint32_t receive_count)
+static void hand_over(struct mpi_ranks *mpi, enum work work, const struct ranks_message *sends,
+                      uint32_t send_count, const struct ranks_message *receives,
+                      uint32_t receive_count)
 {
-    struct mpi_ranks *mpi = mpi_of(ranks);
     g_mutex_lock(&mpi->lock);
     g_assert(mpi->work == WORK_NONE);
     mpi->sends = sends;
     mpi->send_count = send_count;
     mpi->receives = receives;
     mpi->receive_count = receive_count;
-    mpi->work = WORK_TRANSFER;
+    mpi->work = work;
     g_cond_broadcast(&mpi->changed);
     wait_until_done(mpi);
     g_mutex_unlock(&mpi->lock);
+}
+
+static void mpi_transfer(struct ranks *ranks, const struct ranks_message *sends,
+                         uint32_t send_count, const struct ranks_message *receives,
+                         uint32_t receive_count)
+{
+    hand_over(mpi_of(ranks), WORK_TRANSFER, sends, send_count, receives, receive_count);
+}
+
+static void mpi_post(struct ranks *ranks, const struct ranks_message *sends, uint32_t count)
+{
+    hand_over(mpi_of(ranks), WORK_POST, sends, count, NULL, 0);
 }
 
 static void mpi_copy(struct ranks *ranks, void *to, const void *from, uint64_t bytes)
@@ -343,7 +408,7 @@ static void mpi_close(struct ranks *ranks)
     mpi_free(mpi);
 }
 
-static const struct ranks_ops mpi_ops = {mpi_transfer, mpi_copy, mpi_fail, mpi_close};
+static const struct ranks_ops mpi_ops = {mpi_transfer, mpi_post, mpi_copy, mpi_fail, mpi_close};
 
 /* Signals are for the program's own threads. MPI's inherit the mask. */
 static void start_thread(struct mpi_ranks *mpi)
@@ -365,6 +430,7 @@ struct ranks *pstar_ranks_open(uint32_t count, GError **error)
     struct mpi_ranks *mpi = g_new0(struct mpi_ranks, 1);
     mpi->ranks.ops = &mpi_ops;
     mpi->ranks.count = count;
+    g_queue_init(&mpi->posted);
     g_mutex_init(&mpi->lock);
     g_cond_init(&mpi->changed);
     ranks_init_turns(&mpi->ranks);

@@ -1,6 +1,7 @@
 #include "engine/train/run_options.h"
 
 #include "engine/devices.h"
+#include "engine/ranks.h"
 #include "engine/train/checkpoint.h"
 
 #include <math.h>
@@ -109,6 +110,33 @@ static bool is_missing(GError **error, const char *option)
     return false;
 }
 
+/* Checks what the stages of a pipeline cannot do, and that there is a process for each. */
+static bool check_stages(const struct run_options *o, GError **error)
+{
+    uint32_t processes = o->ranks ? o->ranks->count : 1;
+    g_autofree char *stages = g_strdup_printf("%u", o->stages);
+    if (!run_is_pipeline(o))
+        return true;
+    if (o->plan)
+        return refuse(error, "--plan", o->plan,
+                      "plans for the stages of a pipeline are not made yet");
+    if (o->emit_plan)
+        return refuse(error, "--emit-plan", o->emit_plan,
+                      "each stage has a plan of its own; --dry-run says what they take");
+    if (o->layout)
+        return refuse(error, "--layout", o->layout,
+                      "the stages of a pipeline have other tensors than the whole model");
+    if (o->device != &device_cpu)
+        return refuse(error, "--stages", stages, "stages train with --device cpu only, so far");
+    if (processes == o->stages)
+        return true;
+    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                "--stages %u: a pipeline needs a process for each stage, and the launcher started "
+                "%u; mpirun -n %u starts as many",
+                o->stages, processes, o->stages);
+    return false;
+}
+
 bool run_saves_again(const struct run_options *options)
 {
     return options->save_every > 0 && options->save_every < options->steps && !options->resume;
@@ -145,6 +173,8 @@ bool run_options_complete(struct run_options *o, GError **error)
     if (o->layout && o->sized)
         return refuse(error, "--layout", o->layout,
                       "already sets the chunks; leave out --chunk-size");
+    if (!check_stages(o, error))
+        return false;
     if ((o->h2d_rate > 0 || o->d2h_rate > 0) && o->device != &device_cpu)
         return refuse(error, "--device", o->device->name,
                       "has its own link; --link is for the CPU device only");

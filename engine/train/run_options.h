@@ -33,6 +33,8 @@ struct run_options {
     uint32_t saved_batch, saved_sequence, saved_micro_batches;    /* the checkpoint's; 0 if none */
     uint32_t look_ahead, threads, sample;
     uint32_t stage;     /* of ZeRO: 3 shares parameters among ranks; 0 if not given */
+    uint32_t stages;    /* of a pipeline, each of which is a process; 0 stands for 1 */
+    uint8_t schedule;   /* enum pipeline_schedule */
     uint8_t precision;  /* enum model_precision */
     uint8_t data_order; /* enum data_order */
     uint8_t tokens;     /* enum data_tokens */
@@ -40,6 +42,12 @@ struct run_options {
     bool host_embedding, host_update;
     bool dry_run, json;
 };
+
+/* Returns whether the processes are stages of a pipeline, and not ranks that share the step. */
+static inline bool run_is_pipeline(const struct run_options *options)
+{
+    return options->stages > 1;
+}
 
 /* The words of enum data_order and enum data_tokens, ending with NULL. */
 extern const char *const run_options_orders[], *const run_options_tokens[];

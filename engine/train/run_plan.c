@@ -6,6 +6,7 @@
 #include "chunks/slots.h"
 #include "engine/device.h"
 #include "engine/ranks.h"
+#include "models/pipeline.h"
 #include "policies/plugin.h"
 #include "traces/size.h"
 
@@ -145,6 +146,27 @@ static bool choose_masters(const struct run_options *options, const struct plan 
     return false;
 }
 
+/* Returns how many ranks share a step's micro-batches. */
+static uint32_t sharing_ranks(const struct run_options *options)
+{
+    return options->ranks && !run_is_pipeline(options) ? options->ranks->count : 1;
+}
+
+/* Replaces the iteration by this process's stage of it. */
+static bool cut_stage(struct run_plan *run, const struct run_options *options, GError **error)
+{
+    if (!run_is_pipeline(options))
+        return true;
+    if (!pipeline_check(run->config, &run->iteration->job, options->stages, error)) {
+        g_prefix_error(error, "--stages: ");
+        return false;
+    }
+    run->whole = run->iteration;
+    run->iteration = pipeline_stage(run->whole, options->stages, options->ranks->rank,
+                                    (enum pipeline_schedule)options->schedule);
+    return true;
+}
+
 static bool describe(struct run_plan *run, const struct run_options *options, GError **error)
 {
     run->config = model_config_read(options->model, error);
@@ -178,12 +200,12 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
                                                     options->saved_sequence,
                                                     MIN(run->config->positions, DEFAULT_SEQUENCE)),
                             .precision = options->precision,
-                            .ranks = options->ranks ? options->ranks->count : 1,
+                            .ranks = sharing_ranks(options),
                             .state_block = state_block};
     if (choose_masters(options, plan, &job, error))
         run->iteration = model_iteration_new(run->config, &job, error);
     run_choices_free(choices);
-    return run->iteration != NULL;
+    return run->iteration && cut_stage(run, options, error);
 }
 
 /* ---- the device's memory ---- */
@@ -386,6 +408,7 @@ void run_plan_clear(struct run_plan *run)
 {
     plan_free(run->plan);
     model_iteration_free(run->iteration);
+    model_iteration_free(run->whole);
     model_config_free(run->config);
     *run = (struct run_plan){0};
 }

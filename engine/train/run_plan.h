@@ -11,8 +11,9 @@
 struct run_plan {
     struct device_capacity capacity; /* of the CPU device, and of a dry run: unlimited */
     struct model_config *config;
-    struct model_iteration *iteration;
-    struct plan *plan; /* has passed plan_check */
+    struct model_iteration *iteration; /* of this process's stage, or of the whole model */
+    struct model_iteration *whole; /* which a stage's iteration is cut from; NULL without stages */
+    struct plan *plan;             /* has passed plan_check */
 };
 
 /* Takes the plan of --plan, if it fits the run, or makes one by a dry run of the policy. What the

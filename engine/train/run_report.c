@@ -120,14 +120,29 @@ static void print_traffic(const struct plan_figures *figures)
         print_size("moved on the device, a step", figures->moved_bytes, NULL);
 }
 
-static void print_ranks(const struct ranks *ranks, const struct plan_figures *figures)
+static void print_peers(const struct ranks *ranks, const struct stage_row *stages,
+                        const struct plan_figures *figures)
 {
+    if (stages) {
+        printf("%-28s %12u   %u on this host; the figures are the first one's\n", "stages",
+               ranks->count, ranks->node_count);
+        stage_report_print(stages, ranks->count);
+        return;
+    }
     printf("%-28s %12u   %u on this host; the figures are the first one's\n", "ranks", ranks->count,
            ranks->node_count);
     print_size("sent to other ranks, a step", figures->sent_bytes, NULL);
     print_size("received, a step", figures->received_bytes, NULL);
     if (figures->gathers)
         printf("%-28s %12" G_GUINT64_FORMAT "\n", "gathers of chunks, a step", figures->gathers);
+}
+
+static void add_peers(json_t *root, const struct ranks *ranks, const struct stage_row *stages)
+{
+    if (stages)
+        json_object_set_new(root, "stages", stage_report_json(stages, ranks->count));
+    else if (ranks)
+        json_object_set_new(root, "ranks", json_integer(ranks->count));
 }
 
 static void print_json(json_t *root)
@@ -167,8 +182,7 @@ static void print_summary_json(const struct run_plan *run, const struct run_summ
     json_t *figures = figures_to_json(&s->last.figures);
     json_object_update(root, figures);
     json_decref(figures);
-    if (s->ranks)
-        json_object_set_new(root, "ranks", json_integer(s->ranks->count));
+    add_peers(root, s->ranks, s->stages);
     if (s->peak_flops > 0)
         json_object_update_new(root,
                                json_pack("{s:f, s:f}", "flops_per_second", s->flops_per_second,
@@ -224,7 +238,7 @@ void run_report_print(const struct run_plan *run, const struct run_summary *s, b
     print_size("host memory", figures->peak_host_bytes, NULL);
     print_traffic(figures);
     if (s->ranks)
-        print_ranks(s->ranks, figures);
+        print_peers(s->ranks, s->stages, figures);
     if (s->sample)
         print_sample(s);
 }
@@ -265,7 +279,8 @@ static struct non_model_peak find_non_model_peak(const struct trace *trace)
     return peak;
 }
 
-static void print_dry_json(const struct run_plan *run, const struct ranks *ranks)
+static void print_dry_json(const struct run_plan *run, const struct ranks *ranks,
+                           const struct stage_row *stages)
 {
     const struct trace *trace = run->iteration->trace;
     const struct plan *plan = run->plan;
@@ -295,8 +310,7 @@ static void print_dry_json(const struct run_plan *run, const struct ranks *ranks
     json_t *figures = figures_to_json(&plan->predicted);
     json_object_update(root, figures);
     json_decref(figures);
-    if (ranks)
-        json_object_set_new(root, "ranks", json_integer(ranks->count));
+    add_peers(root, ranks, stages);
     print_json(root);
 }
 
@@ -321,12 +335,13 @@ static void print_with_moment(const char *label, uint64_t bytes, const struct tr
     g_free(note);
 }
 
-void run_report_print_dry(const struct run_plan *run, const struct ranks *ranks, bool json)
+void run_report_print_dry(const struct run_plan *run, const struct ranks *ranks,
+                          const struct stage_row *stages, bool json)
 {
     const struct trace *trace = run->iteration->trace;
     const struct plan *plan = run->plan;
     if (json) {
-        print_dry_json(run, ranks);
+        print_dry_json(run, ranks, stages);
         return;
     }
     struct non_model_peak peak = find_non_model_peak(trace);
@@ -343,10 +358,10 @@ void run_report_print_dry(const struct run_plan *run, const struct ranks *ranks,
     print_size("of it staging", plan->host_pool_bytes - plan->staging_address,
                "for the activations of host operators");
     print_traffic(&plan->predicted);
-    if (ranks) {
-        print_ranks(ranks, &plan->predicted);
+    if (ranks)
+        print_peers(ranks, stages, &plan->predicted);
+    if (ranks && !stages)
         print_size("memory of this host's ranks",
                    ranks->node_count * (plan->arena_bytes + plan->host_pool_bytes),
                    "for devices and host together");
-    }
 }

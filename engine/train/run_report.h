@@ -5,6 +5,7 @@
 #include "chunks/plan.h"
 #include "engine/ranks.h"
 #include "engine/train/run_plan.h"
+#include "engine/train/stage_report.h"
 
 #include <jansson.h>
 
@@ -45,8 +46,9 @@ void run_log_close(struct run_log *log); /* NULL is allowed */
 /* The results that are printed, as tables or as one JSON object: the memory that a run would take,
  * and how a run went. */
 struct run_summary {
-    const struct ranks *ranks; /* NULL with one */
-    uint64_t steps;            /* taken by this run, without the steps before a resume */
+    const struct ranks *ranks;      /* NULL with one */
+    const struct stage_row *stages; /* [ranks->count] of a pipeline; else NULL */
+    uint64_t steps;                 /* taken by this run, without the steps before a resume */
     double first_loss;
     struct run_log_entry last;           /* its times: the medians of the steps after the first */
     double flops_per_second, peak_flops; /* of such a step, and the device's; 0 if unknown */
@@ -60,7 +62,9 @@ struct run_summary {
 void run_report_print(const struct run_plan *run, const struct run_summary *summary, bool json);
 
 /* Prints the greatest memory by list and by memory, and the traffic of an iteration. If there are
- * several ranks, which `ranks` says (else NULL), these are one rank's. */
-void run_report_print_dry(const struct run_plan *run, const struct ranks *ranks, bool json);
+ * several ranks, which `ranks` says (else NULL), these are one rank's. If they are the stages of a
+ * pipeline, `stages` has a row for each (else NULL). */
+void run_report_print_dry(const struct run_plan *run, const struct ranks *ranks,
+                          const struct stage_row *stages, bool json);
 
 #endif

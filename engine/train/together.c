@@ -1,5 +1,6 @@
 #include "engine/train/together.h"
 
+#include "models/pipeline.h"
 #include "models/rank_traffic.h"
 
 /* ---- beginning ---- */
@@ -44,7 +45,7 @@ void together_end(struct run_options *options)
 
 void together_trace(const struct run_options *options, struct model_iteration *iteration)
 {
-    if (options->ranks)
+    if (options->ranks && !run_is_pipeline(options))
         rank_traffic_set(iteration, options->ranks->rank);
 }
 
@@ -150,7 +151,7 @@ static void describe_options(GString *text, const struct run_options *o)
 char *together_describe(const struct run_options *options, const struct run_plan *run,
                         const struct checkpoint_state *state, const struct weights_hash *weights)
 {
-    const struct trace *trace = run->iteration->trace;
+    const struct trace *trace = pipeline_whole(run->iteration)->trace;
     g_autofree char *digest = trace_digest(trace), *plan = digest_of_plan(run->plan);
     GString *text = g_string_new(NULL);
     describe_options(text, options);
@@ -159,7 +160,12 @@ char *together_describe(const struct run_options *options, const struct run_plan
                            trace->sequence, trace->micro_batches);
     if (state)
         describe_state(text, state);
-    g_string_append_printf(text, "structure of the step: %s\nplan: %s\n", digest, plan);
+    g_string_append_printf(text, "structure of the step: %s\n", digest);
+    if (run_is_pipeline(options)) /* each stage has another plan */
+        g_string_append_printf(text, "stages: %u\nschedule: %s\n", options->stages,
+                               pipeline_schedule_name((enum pipeline_schedule)options->schedule));
+    else
+        g_string_append_printf(text, "plan: %s\n", plan);
     if (weights)
         g_string_append_printf(text, "weights: %016" G_GINT64_MODIFIER "x\n", weights->hash);
     return g_string_free(text, FALSE);

@@ -3,6 +3,7 @@
 #include "engine/device.h"
 #include "engine/train/pace.h"
 #include "engine/train/run_report.h"
+#include "engine/train/stage_report.h"
 #include "engine/train/training.h"
 #include "traces/failure.h"
 
@@ -192,6 +193,14 @@ static void note_step(struct loop *loop, double elapsed)
     show(loop, 0, 0);
 }
 
+/* Whether a stage sent and received what its plan says (law 2). */
+static bool exchanged_as_planned(const struct run_plan *run, const struct plan_figures *measured)
+{
+    const struct plan_figures *planned = &run->plan->predicted;
+    return !run->iteration->cut || (measured->sent_bytes == planned->sent_bytes &&
+                                    measured->received_bytes == planned->received_bytes);
+}
+
 static bool take_step(struct loop *loop, struct run_log_entry *entry, GError **error)
 {
     struct training *training = loop->training;
@@ -208,6 +217,7 @@ static bool take_step(struct loop *loop, struct run_log_entry *entry, GError **e
     entry->gradient_norm = result.gradient_norm;
     entry->tokens_per_second = tokens_per_step(training) / result.figures.iteration_seconds;
     entry->figures = result.figures;
+    g_assert(exchanged_as_planned(training->run, &result.figures));
     loop->end->step = entry->step;
     loop->end->saved = false;
     summarise(&loop->summary, entry);
@@ -302,6 +312,13 @@ static bool sample(struct loop *loop, GError **error)
     return ok;
 }
 
+/* Returns what all stages take and do, or NULL if the run is no pipeline. */
+static struct stage_row *stage_rows(const struct run_options *options, const struct run_plan *run,
+                                    const struct plan_figures *figures)
+{
+    return run_is_pipeline(options) ? stage_report_share(run, options->ranks, figures) : NULL;
+}
+
 static bool train(struct loop *loop, GError **error)
 {
     struct training *training = loop->training;
@@ -317,6 +334,9 @@ static bool train(struct loop *loop, GError **error)
         return ok;
     g_assert(engine_counts_agree(training->engine));
     summarise_pace(loop);
+    g_autofree struct stage_row *stages = stage_rows(training->options, training->run,
+                                                     &loop->summary.last.figures);
+    loop->summary.stages = stages;
     if (training_is_first(training->options))
         run_report_print(training->run, &loop->summary, training->options->json);
     return true;
@@ -398,8 +418,9 @@ static bool show_plan(const struct run_options *options, const struct run_plan *
     g_autofree char *description = together_describe(options, run, NULL, NULL);
     if (!agree(options, description, watch, end, error))
         return false;
+    g_autofree struct stage_row *stages = stage_rows(options, run, &run->plan->predicted);
     if (training_is_first(options))
-        run_report_print_dry(run, options->ranks, options->json);
+        run_report_print_dry(run, options->ranks, stages, options->json);
     return emit_plan(options, run, error);
 }
 

@@ -2,6 +2,7 @@
 
 #include "engine/train/together.h"
 #include "engine/train/trainer.h"
+#include "models/pipeline.h"
 #include "traces/failure.h"
 
 #include <math.h>
@@ -16,6 +17,12 @@ const struct model_job *training_job(const struct training *training)
 bool training_is_first(const struct run_options *options)
 {
     return !options->ranks || options->ranks->rank == 0;
+}
+
+/* Returns the trace of the whole model, whose tensors weights and checkpoints have. */
+static const struct trace *whole_trace(const struct training *training)
+{
+    return pipeline_whole(training->run->iteration)->trace;
 }
 
 size_t training_rows(const struct training *training)
@@ -104,13 +111,13 @@ static struct safetensors *open_weights(const struct training *training, GError 
     bool exist;
     if (training->options->resume || !weights_exist(model, &exist, error) || !exist)
         return NULL;
-    return weights_open(model, training->run->config, training->run->iteration->trace, error);
+    return weights_open(model, training->run->config, whole_trace(training), error);
 }
 
 static bool fill(struct training *training, const struct safetensors *weights, GError **error)
 {
     const struct model_config *config = training->run->config;
-    const struct trace *trace = training->run->iteration->trace;
+    const struct trace *trace = whole_trace(training);
     training->weights = (struct weights_hash){.store = engine_store(training->engine)};
     const struct weights_store store = training->options->ranks ? together_hash(&training->weights)
                                                                 : training->weights.store;
@@ -126,7 +133,9 @@ static bool open_engine(struct training *training, GError **error)
     const struct run_options *o = training->options;
     together_trace(o, training->run->iteration);
     training->annotate = annotate_new(training->run->iteration->trace);
-    const struct engine_options options = {.ranks = o->ranks,
+    bool pipeline = run_is_pipeline(o);
+    const struct engine_options options = {.ranks = pipeline ? NULL : o->ranks,
+                                           .stages = pipeline ? o->ranks : NULL,
                                            .iteration = training->run->iteration,
                                            .plan = training->run->plan,
                                            .device = o->device,
@@ -143,7 +152,7 @@ bool training_open(struct training *training, const struct run_options *options,
 {
     *training = (struct training){.options = options, .run = run};
     if (options->save && training_is_first(options) &&
-        !checkpoint_try(options->save, run->iteration->trace, run_saves_again(options), error)) {
+        !checkpoint_try(options->save, whole_trace(training), run_saves_again(options), error)) {
         g_prefix_error(error, "--save: ");
         return failure_mark(error, FAILURE_RUNNING);
     }
@@ -200,7 +209,8 @@ void training_start(struct training *training)
 void training_read(struct training *training)
 {
     const struct model_job *job = training_job(training);
-    const struct ranks *ranks = training->options->ranks;
+    const struct ranks *ranks = run_is_pipeline(training->options) ? NULL
+                                                                   : training->options->ranks;
     size_t n = training_rows(training);
     for (uint32_t m = 0; m < model_rank_micro_batches(job); m++) {
         uint32_t *tokens = training->tokens + 2 * n * m;
@@ -257,7 +267,7 @@ bool training_save(struct training *training, GError **error)
     }
     engine_share_begin(training->engine);
     bool saved = checkpoint_save(training->options->save, &training->state, training->run->config,
-                                 training->run->iteration->trace, &store, error);
+                                 whole_trace(training), &store, error);
     engine_share_end(training->engine, saved);
     return saved;
 }

@@ -28,7 +28,7 @@ struct training {
     struct engine *engine;
     struct checkpoint_state state; /* state.step: steps done */
     struct weights_hash weights;   /* several ranks: of weights and moments at the start */
-    uint32_t *tokens;              /* [the rank's micro-batches][2, N] */
+    uint32_t *tokens;              /* [the rank's or the stage's micro-batches][2, N] */
     GArray *text;                  /* uint32_t: the prompt, which the sample continues; or NULL */
 };
 

@@ -182,6 +182,41 @@ static void test_counted(gconstpointer data)
     workshop_free(workshop);
 }
 
+/* The stages of a pipeline describe themselves to the collector. Their traces say what they pass
+ * on; replaying one alone would leave out that it waits for the others. */
+static void test_pipeline(void)
+{
+    if (!can_run()) {
+        g_test_skip("there is no mpirun, or the build has no MPI");
+        return;
+    }
+    struct workshop *workshop = workshop_new();
+    workshop_write(workshop, "untied.json",
+                   "{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 32, \"n_head\": 2, "
+                   "\"n_positions\": 16, \"vocab_size\": 256, \"tie_word_embeddings\": false}");
+    workshop_must_run(workshop,
+                      "mpirun -n 2 --oversubscribe pstar-collect -o run-%r.pstar -- pstar-run "
+                      "--model untied.json --data text.txt --batch 1 --seq 16 --micro-batches 3 "
+                      "--steps 3 --threads 1 --stages 2");
+    workshop_must_run(workshop, "pstar-trace check run-0.pstar run-1.pstar");
+    for (uint32_t s = 0; s < 2; s++) {
+        g_autofree char *name = g_strdup_printf("run-%u.pstar", s);
+        g_autofree char *path = workshop_path(workshop, name);
+        struct trace *trace = trace_read(path, NULL);
+        struct trace_exchange passed = trace_exchanged(trace, TRACE_PASS);
+        g_assert_cmpuint(trace->stage, ==, s);
+        g_assert_cmpuint(trace->stages, ==, 2);
+        g_assert_cmpuint(passed.sent_bytes, ==, 3 * 16 * 32 * sizeof(float));
+        g_assert_cmpuint(passed.received_bytes, ==, passed.sent_bytes);
+        trace_free(trace);
+    }
+    workshop_must_end(workshop, "pstar-sim run-1.pstar --device-memory 1MiB", USAGE, "",
+                      "stage 1 of a pipeline of 2");
+    workshop_must_end(workshop, "pstar-plan run-0.pstar --device-memory 1MiB -o plan.json", USAGE,
+                      "", "stage 0 of a pipeline of 2");
+    workshop_free(workshop);
+}
+
 /* Returns the strategy's result of a sweep; NULL if it has none. */
 static const json_t *find_strategy(const json_t *sweep, const char *name)
 {
@@ -295,6 +330,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_data_func("/several-ranks/counted/2", GINT_TO_POINTER(2), test_counted);
     g_test_add_data_func("/several-ranks/counted/3", GINT_TO_POINTER(3), test_counted);
+    g_test_add_func("/several-ranks/pipeline", test_pipeline);
     g_test_add_func("/several-ranks/time", test_time);
     g_test_add_func("/several-ranks/same-from-any-trace", test_same_from_any_trace);
     g_test_add_func("/several-ranks/contention", test_contention);

@@ -1,5 +1,5 @@
 /* Several ranks under mpirun train with the bits of one, whatever lies where, and end together. */
-#include "run_folder.h"
+#include "launch.h"
 
 #include <signal.h>
 #include <stdint.h>
@@ -9,64 +9,6 @@
 #include <unistd.h>
 
 #define STEPS "--steps 3 "
-
-/* The same tests are built a second time, for the device that needs no GPU (../cuda_device). */
-#ifndef TEST_DEVICE
-#define TEST_DEVICE "cpu"
-#endif
-
-/* mpirun does not run for root unless asked twice; the tests run in containers as root. */
-static void allow_root(void)
-{
-    g_setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", TRUE);
-    g_setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", TRUE);
-    /* MPI keeps memory until the end of the program. */
-    g_setenv("ASAN_OPTIONS", "detect_leaks=0", FALSE);
-}
-
-static bool can_run(void)
-{
-    g_autofree char *mpirun = g_find_program_in_path("mpirun");
-    return mpirun && g_file_test(PROGRAM_DIR "/libpstar-mpi.so", G_FILE_TEST_EXISTS);
-}
-
-static char **command_of(uint32_t ranks, const char *options)
-{
-    g_autofree char *on_device = g_strconcat("--device " TEST_DEVICE " ", options, NULL);
-    g_auto(GStrv) program = run_folder_command(on_device);
-    g_autofree char *count = g_strdup_printf("%u", ranks);
-    const char *const launcher[] = {"mpirun", "-n", count, "--oversubscribe"};
-    GStrvBuilder *builder = g_strv_builder_new();
-    for (size_t i = 0; ranks > 1 && i < G_N_ELEMENTS(launcher); i++)
-        g_strv_builder_add(builder, launcher[i]);
-    g_strv_builder_addv(builder, (const char **)program);
-    char **command = g_strv_builder_end(builder);
-    g_strv_builder_unref(builder);
-    return command;
-}
-
-static int run(const struct run_folder *folder, uint32_t ranks, const char *options, char **out,
-               char **err)
-{
-    g_auto(GStrv) command = command_of(ranks, options);
-    return run_folder_spawn(folder, command, NULL, NULL, out, err);
-}
-
-static void must_run(const struct run_folder *folder, uint32_t ranks, const char *options)
-{
-    g_autofree char *err = NULL;
-    int status = run(folder, ranks, options, NULL, &err);
-    if (status != 0)
-        g_error("%u ranks, %s: status %d: %s", ranks, options, status, err);
-}
-
-static const char *pick(const char *const *words, int count)
-{
-    return words[g_test_rand_int_range(0, count)];
-}
-#define PICK(...)                            \
-    pick((const char *const[]){__VA_ARGS__}, \
-         (int)G_N_ELEMENTS(((const char *const[]){__VA_ARGS__})))
 
 /* What a step computes, without where: any number of ranks that divides 12 may share it. */
 static char *draw_job(const struct run_folder *folder)
@@ -100,16 +42,6 @@ static json_int_t number_of(const json_t *object, const char *key)
     return json_integer_value(value);
 }
 
-/* Returns what a dry run says. */
-static json_t *look(const struct run_folder *folder, uint32_t ranks, const char *job)
-{
-    g_autofree char *text = NULL, *options = g_strconcat(job, "--dry-run --json", NULL);
-    g_assert_cmpint(run(folder, ranks, options, &text, NULL), ==, 0);
-    json_t *dry = json_loads(text, 0, NULL);
-    g_assert_nonnull(dry);
-    return dry;
-}
-
 /* What the first rank moves, sends and receives is what its plan says. */
 static void check_traffic(const struct run_folder *folder, const json_t *dry)
 {
@@ -128,16 +60,6 @@ static void check_traffic(const struct run_folder *folder, const json_t *dry)
     }
 }
 
-static void check_same(const struct run_folder *folder, const char *saved)
-{
-    const char *const files[] = {"model.safetensors", "optimizer.safetensors"};
-    for (size_t i = 0; i < G_N_ELEMENTS(files); i++) {
-        g_autofree char *one = g_build_filename("one", files[i], NULL);
-        g_autofree char *other = g_build_filename(saved, files[i], NULL);
-        run_folder_same_file(folder, one, other);
-    }
-}
-
 static void test_bits(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
@@ -145,7 +67,7 @@ static void test_bits(struct run_folder *folder, gconstpointer data)
         uint32_t ranks = (uint32_t)g_test_rand_int_range(2, 5);
         g_autofree char *job = draw_job(folder), *placement = draw_placement();
         g_autofree char *placed = g_strconcat(job, placement, NULL);
-        json_t *dry = look(folder, ranks, placed);
+        json_t *dry = launch_look(folder, ranks, placed);
         json_int_t least = number_of(dry, "least_device_bytes");
         json_int_t most = number_of(dry, "device_bytes"), held = number_of(dry, "library_bytes");
         g_autofree char *one = g_strconcat(job, "--log one.jsonl --save one", NULL);
@@ -155,13 +77,13 @@ static void test_bits(struct run_folder *folder, gconstpointer data)
                         (json_int_t)(g_test_rand_double() * (double)(most - least))));
         g_autofree char *several = g_strconcat(fitted, "--log ranks.jsonl --save ranks", NULL);
         json_decref(dry);
-        dry = look(folder, ranks, fitted);
+        dry = launch_look(folder, ranks, fitted);
         g_test_message("%u ranks: %s", ranks, several);
-        must_run(folder, 1, one);
-        must_run(folder, ranks, several);
+        launch_must_run(folder, 1, one);
+        launch_must_run(folder, ranks, several);
         run_folder_same_log(folder, "one.jsonl", "ranks.jsonl", "loss");
         run_folder_same_log(folder, "one.jsonl", "ranks.jsonl", "gradient_norm");
-        check_same(folder, "ranks");
+        launch_same_checkpoint(folder, "one", "ranks");
         check_traffic(folder, dry);
         json_decref(dry);
     }
@@ -178,10 +100,10 @@ static void test_many_ranks(struct run_folder *folder, gconstpointer data)
     run_folder_write(folder, "config.json",
                      "{\"model_type\": \"gpt2\", \"n_layer\": 1, \"n_embd\": 8, \"n_head\": 2, "
                      "\"n_positions\": 16, \"vocab_size\": 256}");
-    must_run(folder, 1, one);
-    must_run(folder, 7, several);
+    launch_must_run(folder, 1, one);
+    launch_must_run(folder, 7, several);
     run_folder_same_log(folder, "one.jsonl", "ranks.jsonl", "loss");
-    check_same(folder, "ranks");
+    launch_same_checkpoint(folder, "one", "ranks");
 }
 
 static bool on_gpus(void)
@@ -194,7 +116,7 @@ static void test_few_gpus(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
     g_autofree char *err = NULL;
-    g_assert_cmpint(run(folder, 5, STEPS "--micro-batches 5", NULL, &err), !=, 0);
+    g_assert_cmpint(launch_run(folder, 5, STEPS "--micro-batches 5", NULL, &err), !=, 0);
     run_folder_expect(err, "5 ranks on this host need a GPU each, and it has 4");
 }
 
@@ -202,11 +124,12 @@ static void test_few_gpus(struct run_folder *folder, gconstpointer data)
 static void test_resume(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
-    must_run(folder, 1, "--steps 6 --micro-batches 6 --precision bf16 --save one");
-    must_run(folder, 2, "--steps 2 --schedule-steps 6 --micro-batches 6 --precision bf16 --save a");
-    must_run(folder, 3, "--steps 4 --resume a --save b --stage 3");
-    must_run(folder, 1, "--steps 6 --resume b --save c");
-    check_same(folder, "c");
+    launch_must_run(folder, 1, "--steps 6 --micro-batches 6 --precision bf16 --save one");
+    launch_must_run(folder, 2,
+                    "--steps 2 --schedule-steps 6 --micro-batches 6 --precision bf16 --save a");
+    launch_must_run(folder, 3, "--steps 4 --resume a --save b --stage 3");
+    launch_must_run(folder, 1, "--steps 6 --resume b --save c");
+    launch_same_checkpoint(folder, "one", "c");
 }
 
 /* Evaluation and sampling, in which all ranks gather parameters. */
@@ -218,8 +141,8 @@ static void test_forward_passes(struct run_folder *folder, gconstpointer data)
         "--log one.jsonl";
     g_autofree char *several = g_strconcat(job, " --log ranks.jsonl --stage 3", NULL);
     g_autofree char *one_text = NULL, *text = NULL;
-    g_assert_cmpint(run(folder, 1, job, &one_text, NULL), ==, 0);
-    g_assert_cmpint(run(folder, 2, several, &text, NULL), ==, 0);
+    g_assert_cmpint(launch_run(folder, 1, job, &one_text, NULL), ==, 0);
+    g_assert_cmpint(launch_run(folder, 2, several, &text, NULL), ==, 0);
     run_folder_same_log(folder, "one.jsonl", "ranks.jsonl", "eval_loss");
     json_t *one = json_loads(one_text, 0, NULL), *other = json_loads(text, 0, NULL);
     g_assert_cmpuint(json_array_size(json_object_get(one, "sample")), >, 9);
@@ -233,27 +156,11 @@ static void test_plan(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
     g_autofree char *err = NULL;
-    must_run(folder, 2, STEPS "--chunk-size 8KiB --emit-plan plan.json --log one.jsonl");
-    must_run(folder, 2, STEPS "--plan plan.json --log ranks.jsonl");
+    launch_must_run(folder, 2, STEPS "--chunk-size 8KiB --emit-plan plan.json --log one.jsonl");
+    launch_must_run(folder, 2, STEPS "--plan plan.json --log ranks.jsonl");
     run_folder_same_log(folder, "one.jsonl", "ranks.jsonl", "loss");
-    g_assert_cmpint(run(folder, 1, STEPS "--plan plan.json", NULL, &err), ==, 2);
+    g_assert_cmpint(launch_run(folder, 1, STEPS "--plan plan.json", NULL, &err), ==, 2);
     run_folder_expect(err, "ranks");
-}
-
-static uint32_t count_messages(const char *text)
-{
-    uint32_t count = 0;
-    for (const char *at = strstr(text, "pstar-run: "); at; at = strstr(at + 1, "pstar-run: "))
-        count++;
-    return count;
-}
-
-static void refuse(const struct run_folder *folder, char **command, int status, const char *why)
-{
-    g_autofree char *err = NULL;
-    g_assert_cmpint(run_folder_spawn(folder, command, NULL, NULL, NULL, &err), ==, status);
-    g_assert_cmpuint(count_messages(err), ==, 1);
-    run_folder_expect(err, why);
 }
 
 /* Two ranks, of which the second has other options at the end. */
@@ -266,7 +173,7 @@ static void refuse_other(const struct run_folder *folder, const char *other, int
                                             line, other);
     g_auto(GStrv) command = NULL;
     g_assert_true(g_shell_parse_argv(both, NULL, &command, NULL));
-    refuse(folder, command, status, why);
+    launch_refuse(folder, command, status, why);
 }
 
 static void test_differences(struct run_folder *folder, gconstpointer data)
@@ -280,10 +187,10 @@ static void test_differences(struct run_folder *folder, gconstpointer data)
     refuse_other(folder, "--precision bf16", 2, "precision: bf16, not precision: fp32");
     refuse_other(folder, "--chunk-size 4KiB", 2, "plan: ");
     refuse_other(folder, "--stage 3", 2, "structure of the step: ");
-    must_run(folder, 2, STEPS "--chunk-size 4KiB --emit-plan plan.json");
+    launch_must_run(folder, 2, STEPS "--chunk-size 4KiB --emit-plan plan.json");
     refuse_other(folder, "--plan plan.json", 2, "plan: ");
     refuse_other(folder, "--plan missing.json", 2, "rank 1 on ");
-    must_run(folder, 1, "--steps 1 --save saved");
+    launch_must_run(folder, 1, "--steps 1 --save saved");
     refuse_other(folder, "--model saved", 2, "weights: ");
     refuse_other(folder, "--steps 4", 2, "steps: 4, not steps: 3");
     refuse_other(folder, "--data missing.txt", 2, "rank 1 on ");
@@ -307,10 +214,10 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
         {STEPS "--save text.txt", "--save", 1},
         {STEPS "--log /dev/full", "/dev/full", 1},
     };
-    must_run(folder, 2, STEPS "--emit-plan two.json");
+    launch_must_run(folder, 2, STEPS "--emit-plan two.json");
     for (size_t i = 0; i < G_N_ELEMENTS(refused); i++) {
-        g_auto(GStrv) command = command_of(3, refused[i].options);
-        refuse(folder, command, refused[i].status, refused[i].why);
+        g_auto(GStrv) command = launch_command(3, refused[i].options);
+        launch_refuse(folder, command, refused[i].status, refused[i].why);
     }
 }
 
@@ -371,9 +278,9 @@ static void test_signal(struct run_folder *folder, gconstpointer data)
     int status;
     g_autofree char *text = signal_rank(folder, SIGTERM, &status);
     g_assert_cmpint(WEXITSTATUS(status), ==, 128 + SIGTERM);
-    g_assert_cmpuint(count_messages(text), ==, 1);
+    g_assert_cmpuint(launch_count_messages(text), ==, 1);
     run_folder_expect(text, "; --resume saved goes on");
-    must_run(folder, 1, "--resume saved --steps 100000000 --dry-run");
+    launch_must_run(folder, 1, "--resume saved --steps 100000000 --dry-run");
 }
 
 static void add(const char *path, const void *data,
@@ -385,11 +292,8 @@ static void add(const char *path, const void *data,
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    if (!can_run()) {
-        g_print("1..0 # SKIP there is no mpirun, or the build has no MPI\n");
+    if (!launch_prepare())
         return 77;
-    }
-    allow_root();
     add("/ranks/bits", NULL, test_bits);
     add("/ranks/resume", NULL, test_resume);
     add("/ranks/forward", NULL, test_forward_passes);

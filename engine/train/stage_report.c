@@ -1,0 +1,93 @@
+#include "engine/train/stage_report.h"
+
+#include "models/pipeline.h"
+#include "traces/size.h"
+
+#include <stdio.h>
+
+/* Returns the most micro-batches that are between their forward and their backward. */
+static uint32_t most_in_flight(const struct model_iteration *iteration)
+{
+    const struct trace *trace = iteration->trace;
+    g_autofree uint32_t *last = g_new0(uint32_t, trace->micro_batches);
+    g_autofree bool *begun = g_new0(bool, trace->micro_batches);
+    uint32_t now = 0, most = 0;
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        if (trace->operators[m].phase == TRACE_BACKWARD)
+            last[trace->operators[m].micro_batch] = m;
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        if (op->phase == TRACE_UPDATE_PHASE)
+            continue;
+        now += !begun[op->micro_batch];
+        begun[op->micro_batch] = true;
+        most = MAX(most, now);
+        now -= m == last[op->micro_batch];
+    }
+    return most;
+}
+
+struct stage_row *stage_report_share(const struct run_plan *run, struct ranks *stages,
+                                     const struct plan_figures *figures)
+{
+    const struct pipeline_cut *cut = run->iteration->cut;
+    struct stage_row *rows = g_new0(struct stage_row, cut->stages);
+    uint32_t tightest, first = pipeline_first_layer(run->config->layers, cut->stages, cut->stage);
+    uint32_t end = pipeline_first_layer(run->config->layers, cut->stages, cut->stage + 1);
+    rows[cut->stage] =
+        (struct stage_row){.first_layer = first,
+                           .layer_count = end - first,
+                           .in_flight = most_in_flight(run->iteration),
+                           .device_bytes = run->plan->arena_bytes,
+                           .host_bytes = run->plan->host_pool_bytes,
+                           .least_device_bytes = run_plan_least_device_bytes(run, &tightest),
+                           .figures = *figures};
+    ranks_begin(stages, ranks_issue(stages));
+    ranks_share(stages, sizeof *rows, rows);
+    ranks_end(stages);
+    return rows;
+}
+
+static char *layers_of(const struct stage_row *row)
+{
+    uint32_t last = row->first_layer + row->layer_count - 1;
+    return row->layer_count == 1 ? g_strdup_printf("%u", last)
+                                 : g_strdup_printf("%u-%u", row->first_layer, last);
+}
+
+void stage_report_print(const struct stage_row *rows, uint32_t count)
+{
+    bool timed = rows[0].figures.iteration_seconds > 0;
+    printf("\n%5s  %8s  %9s  %12s  %12s  %12s  %12s%s\n", "stage", "layers", "in flight", "device",
+           "host", "sent", "received", timed ? "        step      waited" : "");
+    for (uint32_t s = 0; s < count; s++) {
+        const struct stage_row *row = &rows[s];
+        g_autofree char *layers = layers_of(row);
+        g_autofree char *device = size_format(row->device_bytes);
+        g_autofree char *host = size_format(row->host_bytes);
+        g_autofree char *sent = size_format(row->figures.sent_bytes);
+        g_autofree char *received = size_format(row->figures.received_bytes);
+        printf("%5u  %8s  %9u  %12s  %12s  %12s  %12s", s, layers, row->in_flight, device, host,
+               sent, received);
+        if (timed)
+            printf("  %8.3f s  %8.3f s", row->figures.iteration_seconds,
+                   row->figures.stall_seconds);
+        putchar('\n');
+    }
+}
+
+json_t *stage_report_json(const struct stage_row *rows, uint32_t count)
+{
+    json_t *array = json_array();
+    for (uint32_t s = 0; s < count; s++) {
+        const struct stage_row *row = &rows[s];
+        json_t *json = json_pack(
+            "{s:I, s:I, s:I, s:I, s:I, s:I}", "first_layer", (json_int_t)row->first_layer, "layers",
+            (json_int_t)row->layer_count, "in_flight", (json_int_t)row->in_flight, "device_bytes",
+            (json_int_t)row->device_bytes, "host_bytes", (json_int_t)row->host_bytes,
+            "least_device_bytes", (json_int_t)row->least_device_bytes);
+        json_object_update_new(json, figures_to_json(&row->figures));
+        json_array_append_new(array, json);
+    }
+    return array;
+}

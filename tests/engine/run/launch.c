@@ -1,0 +1,93 @@
+#include "launch.h"
+
+#include <string.h>
+
+const char *launch_pick(const char *const *texts, int count)
+{
+    return texts[g_test_rand_int_range(0, count)];
+}
+
+/* mpirun does not run for root unless asked twice. */
+bool launch_prepare(void)
+{
+    g_autofree char *mpirun = g_find_program_in_path("mpirun");
+    g_setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", TRUE);
+    g_setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", TRUE);
+    /* MPI keeps memory until the end of the program. */
+    g_setenv("ASAN_OPTIONS", "detect_leaks=0", FALSE);
+    if (mpirun && g_file_test(PROGRAM_DIR "/libpstar-mpi.so", G_FILE_TEST_EXISTS))
+        return true;
+    g_print("1..0 # SKIP there is no mpirun, or the build has no MPI\n");
+    return false;
+}
+
+char **launch_command(uint32_t processes, const char *options)
+{
+    g_autofree char *on_device = g_strconcat("--device " TEST_DEVICE " ", options, NULL);
+    g_auto(GStrv) program = run_folder_command(on_device);
+    g_autofree char *count = g_strdup_printf("%u", processes);
+    const char *const launcher[] = {"mpirun", "-n", count, "--oversubscribe"};
+    GStrvBuilder *builder = g_strv_builder_new();
+    for (size_t i = 0; processes > 1 && i < G_N_ELEMENTS(launcher); i++)
+        g_strv_builder_add(builder, launcher[i]);
+    g_strv_builder_addv(builder, (const char **)program);
+    char **command = g_strv_builder_end(builder);
+    g_strv_builder_unref(builder);
+    return command;
+}
+
+int launch_run(const struct run_folder *folder, uint32_t processes, const char *options, char **out,
+               char **err)
+{
+    g_auto(GStrv) command = launch_command(processes, options);
+    return run_folder_spawn(folder, command, NULL, NULL, out, err);
+}
+
+void launch_must_run(const struct run_folder *folder, uint32_t processes, const char *options)
+{
+    g_autofree char *err = NULL;
+    int status = launch_run(folder, processes, options, NULL, &err);
+    if (status != 0)
+        g_error("%u processes, %s: status %d: %s", processes, options, status, err);
+}
+
+uint32_t launch_count_messages(const char *text)
+{
+    uint32_t count = 0;
+    for (const char *at = strstr(text, "pstar-run: "); at; at = strstr(at + 1, "pstar-run: "))
+        count++;
+    return count;
+}
+
+void launch_refuse(const struct run_folder *folder, char **command, int status, const char *why)
+{
+    g_autofree char *err = NULL;
+    g_assert_cmpint(run_folder_spawn(folder, command, NULL, NULL, NULL, &err), ==, status);
+    g_assert_cmpuint(launch_count_messages(err), ==, 1);
+    run_folder_expect(err, why);
+}
+
+json_t *launch_json(const struct run_folder *folder, uint32_t processes, const char *options)
+{
+    g_autofree char *text = NULL, *all = g_strconcat(options, " --json", NULL);
+    g_assert_cmpint(launch_run(folder, processes, all, &text, NULL), ==, 0);
+    json_t *json = json_loads(text, 0, NULL);
+    g_assert_nonnull(json);
+    return json;
+}
+
+json_t *launch_look(const struct run_folder *folder, uint32_t processes, const char *options)
+{
+    g_autofree char *all = g_strconcat(options, " --dry-run", NULL);
+    return launch_json(folder, processes, all);
+}
+
+void launch_same_checkpoint(const struct run_folder *folder, const char *a, const char *b)
+{
+    const char *const files[] = {"model.safetensors", "optimizer.safetensors"};
+    for (size_t i = 0; i < G_N_ELEMENTS(files); i++) {
+        g_autofree char *one = g_build_filename(a, files[i], NULL);
+        g_autofree char *other = g_build_filename(b, files[i], NULL);
+        run_folder_same_file(folder, one, other);
+    }
+}

@@ -1,0 +1,45 @@
+/* Starts pstar-run in several processes, by mpirun. */
+#ifndef PSTAR_TESTS_ENGINE_RUN_LAUNCH_H
+#define PSTAR_TESTS_ENGINE_RUN_LAUNCH_H
+
+#include "run_folder.h"
+
+#include <stdint.h>
+
+/* The same tests are built a second time, for the device that needs no GPU (../cuda_device). */
+#ifndef TEST_DEVICE
+#define TEST_DEVICE "cpu"
+#endif
+
+/* Draws one of the texts. */
+const char *launch_pick(const char *const *texts, int count);
+#define PICK(...)                                   \
+    launch_pick((const char *const[]){__VA_ARGS__}, \
+                (int)G_N_ELEMENTS(((const char *const[]){__VA_ARGS__})))
+
+/* Returns whether there is mpirun, and the build has MPI; lets root run it, as in containers. */
+bool launch_prepare(void);
+
+/* Returns the command line of pstar-run with options (run_folder_command) in so many processes.
+ * Free with g_strfreev. */
+char **launch_command(uint32_t processes, const char *options);
+/* Runs it, as run_folder_run. */
+int launch_run(const struct run_folder *folder, uint32_t processes, const char *options, char **out,
+               char **err);
+/* Fails the test if that does not end well. */
+void launch_must_run(const struct run_folder *folder, uint32_t processes, const char *options);
+/* Fails the test unless the command ends with the status and one message, which has `why` in it. */
+void launch_refuse(const struct run_folder *folder, char **command, int status, const char *why);
+
+/* Returns what a run with --json prints; free with json_decref. */
+json_t *launch_json(const struct run_folder *folder, uint32_t processes, const char *options);
+/* Returns what a dry run says; free with json_decref. */
+json_t *launch_look(const struct run_folder *folder, uint32_t processes, const char *options);
+
+/* Returns how many messages of pstar-run the text has. */
+uint32_t launch_count_messages(const char *text);
+
+/* Fails the test unless the checkpoint has the weights and the moments of the other. */
+void launch_same_checkpoint(const struct run_folder *folder, const char *a, const char *b);
+
+#endif

@@ -1,0 +1,199 @@
+/* The stages of a pipeline under mpirun train with the bits of one process, whatever lies where,
+ * and end together. */
+#include "launch.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STEPS "--steps 3 "
+
+enum { LAYERS = 4 };
+
+static void write_model(const struct run_folder *folder, const char *tied)
+{
+    g_autofree char *config = g_strdup_printf(
+        "{\"model_type\": \"gpt2\", \"n_layer\": %d, \"n_embd\": %s, \"n_head\": 2, "
+        "\"n_positions\": 32, \"vocab_size\": 256, \"tie_word_embeddings\": %s, "
+        "\"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1, \"attn_pdrop\": 0.1}",
+        LAYERS, PICK("32", "48", "80"), tied);
+    run_folder_write(folder, "config.json", config);
+}
+
+/* What a step computes, without where. */
+static char *draw_job(void)
+{
+    return g_strdup_printf(
+        STEPS "--micro-batches %d --clip %s %s --seed %d ", g_test_rand_int_range(4, 8),
+        PICK("0", "1"),
+        PICK("", "", "--precision bf16", "--precision bf16 --bytes-per-parameter 16"),
+        g_test_rand_int_range(0, 1000));
+}
+
+static char *draw_placement(uint32_t stages)
+{
+    return g_strdup_printf(
+        "--stages %u --schedule %s %s %s %s %s --recompute %s %s %s ", stages,
+        PICK("1f1b", "gpipe"), PICK("", "--look-ahead 2", "--look-ahead 9"),
+        PICK("", "--host-update"), PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
+        PICK("--policy opt", "--policy lru", "--policy fifo"), PICK("none", "all", "0,2"),
+        PICK("", "", "--offload-activations all"), PICK("", "", "--host-embedding"));
+}
+
+/* What every stage moved, sent, received and held is what its plan says. */
+static void check_rows(const json_t *dry, const json_t *run)
+{
+    const char *const keys[] = {"sent_bytes", "received_bytes",    "h2d_bytes",
+                                "d2h_bytes",  "peak_device_bytes", "peak_live_device_bytes",
+                                "evictions",  "in_flight",         "device_bytes"};
+    const json_t *planned = json_object_get(dry, "stages"),
+                 *measured = json_object_get(run, "stages");
+    g_assert_cmpuint(json_array_size(planned), ==, json_array_size(measured));
+    for (size_t s = 0; s < json_array_size(planned); s++)
+        for (size_t k = 0; k < G_N_ELEMENTS(keys); k++)
+            g_assert_true(json_equal(json_object_get(json_array_get(planned, s), keys[k]),
+                                     json_object_get(json_array_get(measured, s), keys[k])));
+}
+
+/* Returns device memory between the least and the most that any stage needs. */
+static long long draw_memory(const json_t *dry)
+{
+    json_int_t least = json_integer_value(json_object_get(dry, "least_device_bytes"));
+    json_int_t most = least;
+    const json_t *rows = json_object_get(dry, "stages");
+    for (size_t s = 0; s < json_array_size(rows); s++) {
+        const json_t *row = json_array_get(rows, s);
+        least = MAX(least, json_integer_value(json_object_get(row, "least_device_bytes")));
+        most = MAX(most, json_integer_value(json_object_get(row, "device_bytes")));
+    }
+    return least + (json_int_t)(g_test_rand_double() * (double)(most - least));
+}
+
+static void test_bits(struct run_folder *folder, gconstpointer data)
+{
+    for (int i = 0; i < 5; i++) {
+        uint32_t stages = (uint32_t)g_test_rand_int_range(2, LAYERS + 1);
+        g_autofree char *job = draw_job(), *placement = draw_placement(stages);
+        g_autofree char *placed = g_strconcat(job, placement, NULL);
+        g_autofree char *one = g_strconcat(job, "--log one.jsonl --save one", NULL);
+        write_model(folder, data);
+        json_t *loose = launch_look(folder, stages, placed);
+        g_autofree char *fitted = g_strdup_printf("%s --device-memory %lld ", placed,
+                                                  draw_memory(loose));
+        g_autofree char *several = g_strconcat(fitted, "--log stages.jsonl --save stages", NULL);
+        g_test_message("%s", several);
+        json_t *dry = launch_look(folder, stages, fitted);
+        launch_must_run(folder, 1, one);
+        json_t *run = launch_json(folder, stages, several);
+        run_folder_same_log(folder, "one.jsonl", "stages.jsonl", "loss");
+        run_folder_same_log(folder, "one.jsonl", "stages.jsonl", "gradient_norm");
+        launch_same_checkpoint(folder, "one", "stages");
+        check_rows(dry, run);
+        json_decref(loose);
+        json_decref(dry);
+        json_decref(run);
+    }
+}
+
+/* A checkpoint goes on with any number of stages, and with ranks. */
+static void test_resume(struct run_folder *folder, gconstpointer data)
+{
+    write_model(folder, data);
+    launch_must_run(folder, 1, "--steps 8 --micro-batches 4 --save one");
+    launch_must_run(folder, 2,
+                    "--steps 2 --schedule-steps 8 --micro-batches 4 --stages 2 --save a");
+    launch_must_run(folder, 4, "--steps 4 --resume a --stages 4 --save b");
+    launch_must_run(folder, 2, "--steps 6 --resume b --save c --stage 3");
+    launch_must_run(folder, 3, "--steps 8 --resume c --save d --stages 3 --schedule gpipe");
+    launch_same_checkpoint(folder, "one", "d");
+}
+
+/* Evaluation and sampling, whose results the last stage has. */
+static void test_forward_passes(struct run_folder *folder, gconstpointer data)
+{
+    const char *const job = STEPS "--micro-batches 4 --held-out 0.2 --eval-every 1 --sample 9 ";
+    g_autofree char *alone = g_strconcat(job, "--log one.jsonl", NULL);
+    g_autofree char *several = g_strconcat(job, "--log stages.jsonl --stages 3", NULL);
+    write_model(folder, data);
+    json_t *one = launch_json(folder, 1, alone), *other = launch_json(folder, 3, several);
+    run_folder_same_log(folder, "one.jsonl", "stages.jsonl", "eval_loss");
+    g_assert_cmpuint(json_array_size(json_object_get(one, "sample")), >, 9);
+    g_assert_true(json_equal(json_object_get(one, "sample"), json_object_get(other, "sample")));
+    json_decref(one);
+    json_decref(other);
+}
+
+static void test_refusals(struct run_folder *folder, gconstpointer data)
+{
+    static const struct {
+        const char *options, *why;
+        uint32_t processes;
+        int status;
+    } refused[] = {
+        {STEPS "--stages 5 --micro-batches 5", "5 stages: the model has only 4 layers", 5, 2},
+        {STEPS "--stages 3 --micro-batches 2", "3 stages: a step needs as many micro-batches", 3,
+         2},
+        {STEPS "--stages 2", "the launcher started 3; mpirun -n 2", 3, 2},
+        {STEPS "--stages 2", "the launcher started 1; mpirun -n 2", 1, 2},
+        {STEPS "--stages 2 --emit-plan plan.json", "each stage has a plan of its own", 2, 2},
+        {STEPS "--stages 2 --plan plan.json", "are not made yet", 2, 2},
+        {STEPS "--stages 2 --layout layout.json", "other tensors", 2, 2},
+        {STEPS "--stages 2 --device-memory 1KiB", "would fit", 2, 3},
+        {STEPS "--stages 2 --lr 1e30", "training has diverged", 2, 1},
+        {STEPS "--stages 2 --save text.txt", "--save", 2, 1},
+    };
+    write_model(folder, data);
+    for (size_t i = 0; i < G_N_ELEMENTS(refused); i++) {
+        g_auto(GStrv) command = launch_command(refused[i].processes, refused[i].options);
+        launch_refuse(folder, command, refused[i].status, refused[i].why);
+    }
+}
+
+/* Stages that were started with different schedules would wait for each other. */
+static void test_differences(struct run_folder *folder, gconstpointer data)
+{
+    write_model(folder, data);
+    g_auto(GStrv) program = run_folder_command(STEPS "--micro-batches 4 --stages 2");
+    g_autofree char *line = g_strjoinv(" ", program);
+    g_autofree char *both =
+        g_strdup_printf("mpirun --oversubscribe -n 1 %s : -n 1 %s --schedule gpipe", line, line);
+    g_auto(GStrv) command = NULL;
+    g_assert_true(g_shell_parse_argv(both, NULL, &command, NULL));
+    launch_refuse(folder, command, 2, "schedule: gpipe, not schedule: 1f1b");
+}
+
+/* A stage that dies within its first steps ends all. */
+static void test_death(struct run_folder *folder, gconstpointer data)
+{
+    write_model(folder, data);
+    g_auto(GStrv) program = run_folder_command("--steps 1000000 --micro-batches 4 --stages 3");
+    g_autofree char *line = g_strjoinv(" ", program), *err = NULL;
+    g_autofree char *all =
+        g_strdup_printf("mpirun --oversubscribe -n 3 sh -c '[ $OMPI_COMM_WORLD_RANK != 1 ] || "
+                        "{ (sleep 1; kill -9 $$) & }; exec %s'",
+                        line);
+    g_auto(GStrv) command = NULL;
+    g_assert_true(g_shell_parse_argv(all, NULL, &command, NULL));
+    g_assert_cmpint(run_folder_spawn(folder, command, NULL, NULL, NULL, &err), !=, 0);
+    run_folder_expect(err, "Killed");
+}
+
+static void add(const char *path, const void *data,
+                void (*test)(struct run_folder *folder, gconstpointer data))
+{
+    g_test_add(path, struct run_folder, data, run_folder_set_up, test, run_folder_tear_down);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    if (!launch_prepare())
+        return 77;
+    add("/stages/bits", "false", test_bits);
+    add("/stages/resume", "false", test_resume);
+    add("/stages/forward", "false", test_forward_passes);
+    add("/stages/refusals", "false", test_refusals);
+    add("/stages/differences", "false", test_differences);
+    add("/stages/death", "false", test_death);
+    return g_test_run();
+}
