@@ -11,10 +11,18 @@ enum { OWN_LAYOUTS_MOST = 3 };
     "twinflow:0.1,twinflow:0.25,twinflow:0.75,twinflow:0.9,"                             \
     "interleave:3,interleave:4,interleave:5,interleave:6"
 
+/* Those of several ranks that are for the trace's stage are tried with the gradients of the trace.
+ */
 void search_list_strategies(struct search *search)
 {
-    search->strategies = strategy_parse_list("all", NULL);
-    search->tuned = strategy_parse_list("all," TUNED, NULL);
+    const struct trace *trace = search->job.trace;
+    const char *of_stage = trace->ranks <= 1          ? ""
+                           : trace->shared_parameters ? ",zero3,fsdp-no-reshard"
+                                                      : ",zero2";
+    g_autofree char *usual = g_strconcat("all", of_stage, NULL);
+    g_autofree char *tuned = g_strconcat("all," TUNED, of_stage, NULL);
+    search->strategies = strategy_parse_list(usual, NULL);
+    search->tuned = strategy_parse_list(tuned, NULL);
 }
 
 static struct layout_choice *choice_at(const struct search *search, guint index)
