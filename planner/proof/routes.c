@@ -511,6 +511,17 @@ void routes_free(struct route *routes, uint32_t chunk_count)
     g_free(routes);
 }
 
+bool routes_are_alike(const struct route *a, const struct route *b)
+{
+    if (a->count != b->count || a->first_window != b->first_window || a->start != b->start ||
+        a->states != b->states || a->used_on_host != b->used_on_host)
+        return false;
+    for (uint32_t i = 0; i < a->count; i++)
+        if (a->steps[i].window != b->steps[i].window || a->steps[i].kind != b->steps[i].kind)
+            return false;
+    return true;
+}
+
 /* ---- the cheapest route ---- */
 
 /* Allows copies within the window: updates `cost` of each state, and where it came from. */

@@ -126,6 +126,9 @@ struct route *routes_new(const struct accesses *accesses, const struct trace *tr
                          const struct time_windows *windows, const uint32_t *deadline);
 void routes_free(struct route *routes, uint32_t chunk_count);
 
+/* Returns whether chunks with the same costs of copies and slots have the same cheapest routes. */
+bool routes_are_alike(const struct route *a, const struct route *b);
+
 /* Returns the cost of the cheapest route; with `copied` false, of those that copy nothing, so that
  * the chunk needs no place on the host. `from` [route->count + 1][ROUTE_STATES] (may be NULL)
  * remembers it for route_follow. */

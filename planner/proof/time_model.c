@@ -582,23 +582,54 @@ struct block_use {
 
 /* Returns the cost of a chunk on its cheapest route, with a place on the host or, if it is never
  * copied, without. */
-static scaled_ns chunk_cost(const struct bound_evaluation *e, int side, uint32_t c,
-                            struct block_use *use)
+/* Returns whether what is cheapest for one chunk is so for the other. */
+static bool chunks_are_alike(const struct time_model *model, int side, uint32_t a, uint32_t b)
+{
+    const struct route_chunk *x = &model->chunks[a], *y = &model->chunks[b];
+    return x->fetch_ns == y->fetch_ns && x->d2h_ns == y->d2h_ns && x->bytes == y->bytes &&
+           x->host_bytes == y->host_bytes && x->fetched_by == y->fetched_by &&
+           routes_are_alike(&model->routes[side][a], &model->routes[side][b]);
+}
+
+static void use_chunk(const struct bound_evaluation *e, int side, uint32_t c, bool has_host_slot,
+                      struct block_use *use)
+{
+    const struct route_chunk *chunk = &e->model->chunks[c];
+    route_follow(&e->model->routes[side][c], chunk, e->prices->windows, e->from, use->windows);
+    use->host_bytes += has_host_slot ? chunk->host_bytes : 0;
+}
+
+static scaled_ns chunk_cost(const struct bound_evaluation *e, int side, uint32_t c, bool routed,
+                            bool *has_host_slot)
 {
     const struct route *route = &e->model->routes[side][c];
     const struct route_chunk *chunk = &e->model->chunks[c];
     const struct certificate_window *prices = e->prices->windows;
-    uint64_t host_bytes = chunk->host_bytes;
-    scaled_ns cost = route_cheapest(route, chunk, prices, true, use ? e->from : NULL) +
-                     (scaled_ns)e->prices->host_bytes * host_bytes;
+    scaled_ns cost = route_cheapest(route, chunk, prices, true, routed ? e->from : NULL) +
+                     (scaled_ns)e->prices->host_bytes * chunk->host_bytes;
+    *has_host_slot = true;
     if (!route->used_on_host && e->prices->host_bytes &&
         route_cheapest(route, chunk, prices, false, NULL) < cost) {
-        cost = route_cheapest(route, chunk, prices, false, use ? e->from : NULL);
-        host_bytes = 0;
+        cost = route_cheapest(route, chunk, prices, false, routed ? e->from : NULL);
+        *has_host_slot = false;
     }
-    if (use) {
-        route_follow(route, chunk, prices, e->from, use->windows);
-        use->host_bytes += host_bytes;
+    return cost;
+}
+
+/* Returns the cost of the chunks of a block. The optimizer states of a group are alike, and lie one
+ * behind the other. */
+static scaled_ns chunks_cost(const struct bound_evaluation *e, int side, const GArray *chunks,
+                             struct block_use *use)
+{
+    scaled_ns cost = 0, of_one = 0;
+    bool has_host_slot = false;
+    for (guint i = 0; i < chunks->len; i++) {
+        uint32_t c = g_array_index(chunks, uint32_t, i);
+        if (!i || !chunks_are_alike(e->model, side, c, g_array_index(chunks, uint32_t, i - 1)))
+            of_one = chunk_cost(e, side, c, use != NULL, &has_host_slot);
+        if (use)
+            use_chunk(e, side, c, has_host_slot, use);
+        cost += of_one;
     }
     return cost;
 }
@@ -611,9 +642,7 @@ static scaled_ns side_cost(const struct bound_evaluation *e, uint32_t b, int sid
     for (guint i = 0; i < block->work[side]->len; i++)
         cost += work_cost(e, &g_array_index(block->work[side], struct time_work, i),
                           use ? use->windows : NULL);
-    for (guint i = 0; i < block->chunks->len; i++)
-        cost += chunk_cost(e, side, g_array_index(block->chunks, uint32_t, i), use);
-    return cost;
+    return cost + chunks_cost(e, side, block->chunks, use);
 }
 
 static scaled_ns block_cost(const struct bound_evaluation *e, uint32_t b,

@@ -14,13 +14,16 @@ enum { ROUNDS_MOST = 600 };
 /* Room is also counted in whole units if that takes more than this part of it away. */
 enum { LEAST_LOSS = 100 };
 
-/* .. if a few do not, and there are few blocks. Then optimal prices of the master program, of which
- * there are many, are taken from the middle of them, by an interior point. With many blocks this
- * takes too long, and is not needed. */
+/* After so many steps without better prices, steps become shorter. If there are few blocks, optimal
+ * prices of the master program, of which there are many, are then also taken from the middle of
+ * them, by an interior point. With many blocks this takes too long, and is not needed. */
 enum { IDLE_STEPS = 3, FEW_BLOCKS = 64 };
 
 /* With few blocks, so many steps without better prices end the search. */
 enum { IDLE_MOST = 20 };
+
+/* Rounds after which the program forgets a route that its mix has none of. */
+enum { UNUSED_MOST = 4 };
 
 /* Chains are added to the program at most so often, and at most so many at a time, if they are
  * longer than their windows in the mix, by more than this share of all of it. */
@@ -56,7 +59,8 @@ struct time_master {
 
 struct time_way {
     uint32_t block;
-    uint8_t side; /* enum time_side */
+    uint16_t unused; /* rounds in a row in which the mix has none of it */
+    uint8_t side;    /* enum time_side */
 };
 
 static uint32_t window_count(const struct time_master *m)
@@ -222,7 +226,7 @@ static int fill_column(struct time_master *m, uint32_t block)
 
 static void append_column(struct time_master *m, uint32_t block)
 {
-    const struct time_way way = {block, m->use.side[block]};
+    const struct time_way way = {.block = block, .side = m->use.side[block]};
     int entries = fill_column(m, block);
     int column = glp_add_cols(m->lp, 1);
     glp_set_col_bnds(m->lp, column, GLP_LO, 0, 0);
@@ -395,10 +399,32 @@ static bool solve(struct time_master *m, int idle)
     return true;
 }
 
-/* Returns the step towards the master's prices after so many that improved nothing. */
-static double step_after(const struct time_master *m, int idle)
+/* Removes routes that the mix has had none of for some rounds. Prices that want them again find
+ * them again, and the program keeps a size that does not grow with the rounds. */
+static void forget_ways(struct time_master *m)
 {
-    if (idle < IDLE_STEPS || m->model->block_count > FEW_BLOCKS)
+    g_autoptr(GArray) kept = g_array_new(FALSE, FALSE, sizeof(struct time_way));
+    g_autofree int *columns = g_new(int, m->ways->len + 1);
+    int count = 0;
+    for (guint i = 0; i < m->ways->len; i++) {
+        struct time_way *way = &g_array_index(m->ways, struct time_way, i);
+        bool is_basic = glp_get_col_stat(m->lp, column_of_way(m, i)) == GLP_BS;
+        way->unused = is_basic ? 0 : (uint16_t)(way->unused + 1);
+        if (way->unused >= UNUSED_MOST)
+            columns[++count] = column_of_way(m, i);
+        else
+            g_array_append_val(kept, *way);
+    }
+    if (count)
+        glp_del_cols(m->lp, count, columns);
+    g_array_set_size(m->ways, 0);
+    g_array_append_vals(m->ways, kept->data, kept->len);
+}
+
+/* Returns the step towards the master's prices after so many that improved nothing. */
+static double step_after(int idle)
+{
+    if (idle < IDLE_STEPS)
         return SMOOTHING;
     return fmax(SMOOTHING * pow(SHORTER, idle - IDLE_STEPS), SHORTEST);
 }
@@ -418,12 +444,13 @@ static bool improve(struct time_master *m, double close, struct certificate_wind
         if (optimum - (double)m->best_bound <= close * optimum)
             return true;
         read_duals(m);
+        forget_ways(m);
         uint64_t host_bytes = mix_prices(m, share, prices, chains);
         idle = try_prices(m, prices, chains, host_bytes) ? 0 : idle + 1;
         bool more = add_ways(m) > 0;
         if ((!more && share == 1) || (idle > IDLE_MOST && m->model->block_count <= FEW_BLOCKS))
             return true;
-        share = more ? step_after(m, idle) : 1;
+        share = more ? step_after(idle) : 1;
     }
     return true;
 }
