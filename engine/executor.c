@@ -65,8 +65,9 @@ static uint64_t gradient_address(const struct executor *x, moment_id moment, int
 {
     switch (model_gradient_layout(&x->iteration->job)) {
     case MODEL_GRADIENT_LIST:
-        return x->ranks ? buffer_address(x, x->iteration->operators[moment].gradient[i])
-                        : tensor->address[TRACE_GRAD];
+        return x->iteration->operators[moment].gradient[i] != NO_INDEX
+                   ? buffer_address(x, x->iteration->operators[moment].gradient[i])
+                   : tensor->address[TRACE_GRAD];
     case MODEL_GRADIENT_OVER_PARAM:
         return tensor->address[TRACE_PARAM];
     case MODEL_GRADIENT_BUFFER:

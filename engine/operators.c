@@ -239,11 +239,17 @@ static void attention_backward(const struct call *call)
                                       in(call, 3), call->dropout, out(call, 0));
 }
 
+/* A stage of a pipeline may have a copy of the weight, in input `i`. */
+static const void *classifier_weight(const struct call *call, int i)
+{
+    return call->op->t[0] == NO_INDEX ? in(call, i) : parameter(call, 0);
+}
+
 static void classifier_forward(const struct call *call)
 {
     call->kernels->classifier_forward(call->context, call->precision, call->N, call->H,
-                                      call->config->vocabulary, in(call, 0), parameter(call, 0),
-                                      out(call, 0));
+                                      call->config->vocabulary, in(call, 0),
+                                      classifier_weight(call, 1), out(call, 0));
 }
 
 /* The input's gradient comes first, because the weight's may overwrite the weight. */
@@ -251,7 +257,7 @@ static void classifier_backward(const struct call *call)
 {
     uint32_t V = call->config->vocabulary;
     call->kernels->classifier_backward_input(call->context, call->precision, call->N, call->H, V,
-                                             in(call, 0), parameter(call, 0), out(call, 0));
+                                             in(call, 0), classifier_weight(call, 2), out(call, 0));
     call->kernels->classifier_backward_weight(
         call->context, call->precision, call->N, call->H, V, in(call, 1), in(call, 0),
         gradient_kind(call, call->op->accumulate), workspace(call), gradient(call, 0),
@@ -274,21 +280,17 @@ static void loss(const struct call *call)
 
 /* ---- several stages ---- */
 
-static uint32_t element_bytes(const struct call *call)
-{
-    return call->precision == MODEL_BF16 ? 2 : 4;
-}
-
 static struct ranks_message message_of(const struct call *call, void *data)
 {
-    return (struct ranks_message){call->op->peer,
-                                  (uint64_t)call->N * call->op->inputs * element_bytes(call), data};
+    const struct model_operator *op = call->op;
+    return (struct ranks_message){op->peer, op->bytes, data, op->channel};
 }
 
 static void send(const struct call *call)
 {
     struct ranks *stages = call->operators->stages;
-    const struct ranks_message message = message_of(call, in(call, 0));
+    const struct ranks_message message =
+        message_of(call, call->op->t[0] == NO_INDEX ? in(call, 0) : parameter(call, 0));
     ranks_begin(stages, ranks_issue(stages));
     stages->ops->post(stages, &message, 1);
     ranks_end(stages);
@@ -301,6 +303,18 @@ static void receive(const struct call *call)
     ranks_begin(stages, ranks_issue(stages));
     stages->ops->transfer(stages, NULL, 0, &message, 1);
     ranks_end(stages);
+}
+
+static void add_gradient(const struct call *call)
+{
+    const struct reduction_piece piece = {
+        .ranks = 1,
+        .elements = call->operation->tensor[0].elements,
+        .received = {in(call, 0)},
+        .accumulate = call->op->accumulate,
+        .sum = at(call, call->operation->tensor[0].address[TRACE_GRAD]),
+    };
+    reduction_add_on_host(NULL, &piece);
 }
 
 /* ---- several ranks ---- */
@@ -347,6 +361,11 @@ static void reduce(const struct call *call)
     ranks_end(ranks);
 }
 
+static uint32_t element_bytes(const struct call *call)
+{
+    return call->precision == MODEL_BF16 ? 2 : 4;
+}
+
 static void update(const struct call *call)
 {
     struct shard shard = shard_of_tensor(call, 0);
@@ -388,6 +407,7 @@ static run_kind *const kinds[MODEL_KINDS] = {
     [MODEL_REDUCE] = reduce,
     [MODEL_SEND] = send,
     [MODEL_RECEIVE] = receive,
+    [MODEL_ADD] = add_gradient,
     [MODEL_UPDATE] = update,
 };
 

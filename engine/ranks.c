@@ -167,13 +167,15 @@ static struct all_ranks begin_messages(const struct ranks *ranks)
 static void send_to(struct all_ranks *all, uint32_t rank, uint64_t bytes, const void *data)
 {
     if (bytes)
-        all->sends[all->sent++] = (struct ranks_message){rank, bytes, (void *)data};
+        all->sends[all->sent++] =
+            (struct ranks_message){.rank = rank, .bytes = bytes, .data = (void *)data};
 }
 
 static void receive_from(struct all_ranks *all, uint32_t rank, uint64_t bytes, void *data)
 {
     if (bytes)
-        all->receives[all->received++] = (struct ranks_message){rank, bytes, data};
+        all->receives[all->received++] =
+            (struct ranks_message){.rank = rank, .bytes = bytes, .data = data};
 }
 
 static void end_messages(struct ranks *ranks, struct all_ranks *all)

@@ -23,6 +23,7 @@ struct ranks_message {
     uint32_t rank;
     uint64_t bytes;
     void *data; /* is only read if it is sent */
+    uint32_t channel;
 };
 
 /* The bytes [first, first + bytes) of an array. */
@@ -32,8 +33,8 @@ struct ranks_part {
 
 struct ranks;
 
-/* What carries the messages. Messages between two ranks arrive in the order in which they are sent.
- */
+/* What carries the messages. Messages between two ranks in one channel arrive in the order in which
+ * they are sent. */
 struct ranks_ops {
     /* Sends and receives the messages; none of them is from or for this rank. Called by one thread
      * at a time. MPI returns when all of them are there. NCCL queues the transfer on a stream. */

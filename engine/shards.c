@@ -144,10 +144,12 @@ static void add_messages(const struct ranks *ranks, const struct shard_whole *wh
     uint8_t *data = whole->data;
     struct shard own = shard_of(whole->elements, ranks->count, ranks->rank);
     struct shard theirs = shard_of(whole->elements, ranks->count, other);
-    const struct ranks_message send = {other, own.count * element_bytes,
-                                       data + own.first * element_bytes};
-    const struct ranks_message receive = {other, theirs.count * element_bytes,
-                                          data + theirs.first * element_bytes};
+    const struct ranks_message send = {.rank = other,
+                                       .bytes = own.count * element_bytes,
+                                       .data = data + own.first * element_bytes};
+    const struct ranks_message receive = {.rank = other,
+                                          .bytes = theirs.count * element_bytes,
+                                          .data = data + theirs.first * element_bytes};
     if (send.bytes)
         g_array_append_val(sends, send);
     if (receive.bytes)
@@ -201,7 +203,7 @@ static void broadcast(struct ranks *ranks, struct shard_request *request)
 {
     g_autofree struct ranks_message *sends = g_new(struct ranks_message, ranks->count);
     for (uint32_t r = 1; r < ranks->count; r++)
-        sends[r - 1] = (struct ranks_message){r, sizeof *request, request};
+        sends[r - 1] = (struct ranks_message){.rank = r, .bytes = sizeof *request, .data = request};
     ranks->ops->transfer(ranks, sends, ranks->count - 1, NULL, 0);
 }
 
@@ -222,7 +224,8 @@ void shard_store_read(const struct shard_store *store, const struct shard_reques
         if (r == ranks->rank)
             store->read_own(store->self, &part, at);
         else
-            receives[received++] = (struct ranks_message){r, part.count * element, at};
+            receives[received++] =
+                (struct ranks_message){.rank = r, .bytes = part.count * element, .data = at};
     }
     ranks->ops->transfer(ranks, NULL, 0, receives, received);
 }
@@ -242,7 +245,7 @@ static void answer(const struct shard_store *store, const struct shard_request *
     if (!bytes)
         return;
     store->read_own(store->self, &part, values);
-    const struct ranks_message send = {0, bytes, values};
+    const struct ranks_message send = {.rank = 0, .bytes = bytes, .data = values};
     ranks->ops->transfer(ranks, &send, 1, NULL, 0);
 }
 
@@ -250,8 +253,8 @@ bool shard_store_serve(const struct shard_store *store)
 {
     struct ranks *ranks = store->ranks;
     for (;;) {
-        struct shard_request request;
-        const struct ranks_message receive = {0, sizeof request, &request};
+        struct shard_request request = {0};
+        const struct ranks_message receive = {.rank = 0, .bytes = sizeof request, .data = &request};
         ranks->ops->transfer(ranks, NULL, 0, &receive, 1);
         if (request.tensor == NO_INDEX)
             return request.count == END_WELL;

@@ -57,11 +57,13 @@ enum model_kind {
     MODEL_GROUPED_FORWARD,    /* attention of groups of heads, with rotary positions: in q[N,A*D]
                                  k[N,K*D] v[N,K*D]; out and workspace as ATTENTION */
     MODEL_CLASSIFIER_FORWARD, /* t wte, lm_head or score, [V,H], where V is the labels if the model
-                                 has any; in x; out logits[N,V] */
+                                 has any; in x; out logits[N,V]. In a stage that has no wte: in x
+                                 and a copy of it */
     MODEL_LOSS,               /* in logits tokens: logits become their gradient in place, divided by
                                  N * micro_batches; the loss goes to the host. Unfused: workspace
                                  fp32 [3,N,V], the logits, their log-softmax and its gradient */
-    MODEL_CLASSIFIER_BACKWARD, /* t as forward; in dlogits x; out dx; workspace */
+    MODEL_CLASSIFIER_BACKWARD, /* t as forward; in dlogits x; out dx; workspace. In a stage that has
+                                  no wte: in dlogits, x and a copy of it; gradient[0] */
     MODEL_NORM_BACKWARD,   /* t weight bias; in dy x stats; out dx: `add` to it, or overwritten */
     MODEL_LINEAR_BACKWARD, /* t weight bias; in dy x; out dx, `add` to it or overwritten; workspace
                             */
@@ -84,11 +86,13 @@ enum model_kind {
                                token names hold -0, which adds nothing. The gradient of tied
                                weights consists of the classifier's, t[0], and then the
                                embedding's */
-    MODEL_SEND,             /* a stage of a pipeline: in [N,inputs] goes to stage `peer` */
-    MODEL_RECEIVE,          /* out [N,inputs] comes from stage `peer` */
-    MODEL_UPDATE, /* t tensor: AdamW on it, or on a block of it. With several ranks on the rank's
-                     shard; then each rank receives the other shards of the parameter, unless
-                     parameters are shared */
+    MODEL_SEND,    /* a stage of a pipeline: in, or the parameter t, goes to stage `peer` */
+    MODEL_RECEIVE, /* out comes from stage `peer` */
+    MODEL_ADD,     /* t; in, fp32: a micro-batch's gradient of t, which another stage has
+                      computed, is added to the list */
+    MODEL_UPDATE,  /* t tensor: AdamW on it, or on a block of it. With several ranks on the rank's
+                      shard; then each rank receives the other shards of the parameter, unless
+                      parameters are shared */
     MODEL_KINDS
 };
 
@@ -116,7 +120,9 @@ struct model_operator {
     uint32_t masked;    /* buffer; NO_INDEX */
     uint32_t inputs, outputs; /* columns of x and of y: linear layers, norms (inputs), classifier */
     uint32_t parts;           /* NORM: the heads of a row, each of which is normalised; 0 for 1 */
-    uint32_t peer;            /* SEND, RECEIVE: the other stage */
+    uint32_t peer;            /* SEND, RECEIVE: the other stage, */
+    uint32_t channel;         /* what goes there (enum pipeline_channel), */
+    uint64_t bytes;           /* and how much */
     uint32_t dropout_site; /* key of the dropout's counter, unique in the model: recomputation uses
                               the forward's; NO_INDEX without dropout */
 };

@@ -91,8 +91,6 @@ static void operator_accesses(struct iteration_builder *builder, const struct mo
     }
 }
 
-#define BUFFER_ALIGNMENT 256
-
 static void free_tensor(gpointer tensor)
 {
     g_free(((struct trace_tensor *)tensor)->name);

@@ -5,6 +5,8 @@
 #include "models/family.h"
 #include "models/iteration.h"
 
+#define BUFFER_ALIGNMENT 256 /* bytes */
+
 /* What has been described of a tensor's gradient. */
 enum builder_progress { BUILDER_OPEN, BUILDER_COMPLETE, BUILDER_UPDATED };
 

@@ -135,7 +135,8 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
         return reduction(b, op);
     case MODEL_SEND:
     case MODEL_RECEIVE:
-        return 0;
+    case MODEL_ADD:
+        return 0; /* described by the cut (models/pipeline.h) */
     case MODEL_UPDATE:
         return ADAMW * (iteration_builder_blocks(b, op->t[0]) > 1
                             ? iteration_builder_updated(b, op)

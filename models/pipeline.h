@@ -6,7 +6,9 @@
  * Passes of one direction are always in the order of the micro-batches, so gradients are summed as
  * one stage sums them, whatever the schedule.
  *
- * Between two stages go the residual stream, forward, and its gradient, backward: [N,H] each. */
+ * Between two stages go the residual stream, forward, and its gradient, backward: [N,H] each. Tied
+ * weights are the first stage's; it sends a copy to the last stage when a step begins, and gets the
+ * classifier's gradient of each micro-batch from there. */
 #ifndef PSTAR_MODELS_PIPELINE_H
 #define PSTAR_MODELS_PIPELINE_H
 
@@ -38,6 +40,10 @@ struct pipeline_pass *pipeline_passes(enum pipeline_schedule schedule, uint32_t 
  * most one layer. */
 uint32_t pipeline_first_layer(uint32_t layers, uint32_t stages, uint32_t stage);
 
+/* What a message between two stages is. Messages of one kind arrive in the order in which they were
+ * sent. */
+enum pipeline_channel { PIPELINE_STREAM, PIPELINE_WEIGHT, PIPELINE_GRADIENT };
+
 /* What a stage's iteration knows of the whole. */
 struct pipeline_cut {
     const struct model_iteration *whole; /* of all stages */
@@ -48,8 +54,8 @@ struct pipeline_cut {
 };
 void pipeline_cut_free(struct pipeline_cut *cut); /* NULL is allowed */
 
-/* Checks that a job can be cut: as many layers and as many micro-batches as stages at least, an
- * untied classifier, gradients in lists, updates at the end. Fails with MODEL_ERROR_CONFIG. */
+/* Checks that a job can be cut: as many layers and as many micro-batches as stages at least,
+ * gradients in lists, updates at the end. Fails with MODEL_ERROR_CONFIG. */
 bool pipeline_check(const struct model_config *config, const struct model_job *job, uint32_t stages,
                     GError **error);
 

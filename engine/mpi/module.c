@@ -130,16 +130,16 @@ static int post_send(struct mpi_ranks *mpi, const struct ranks_message *message,
                      int bytes, MPI_Request *request)
 {
     mpi->ranks.sent_bytes += (uint64_t)bytes;
-    return MPI_Isend((const char *)message->data + first, bytes, MPI_BYTE, (int)message->rank, 0,
-                     mpi->data, request);
+    return MPI_Isend((const char *)message->data + first, bytes, MPI_BYTE, (int)message->rank,
+                     (int)message->channel, mpi->data, request);
 }
 
 static int post_receive(struct mpi_ranks *mpi, const struct ranks_message *message, uint64_t first,
                         int bytes, MPI_Request *request)
 {
     mpi->ranks.received_bytes += (uint64_t)bytes;
-    return MPI_Irecv((char *)message->data + first, bytes, MPI_BYTE, (int)message->rank, 0,
-                     mpi->data, request);
+    return MPI_Irecv((char *)message->data + first, bytes, MPI_BYTE, (int)message->rank,
+                     (int)message->channel, mpi->data, request);
 }
 
 static void post_all(struct mpi_ranks *mpi, post_message *post,
@@ -186,7 +186,8 @@ static void run_post(struct mpi_ranks *mpi)
         for (uint64_t first = 0; first < message->bytes; first += PIECE) {
             int bytes = (int)MIN(message->bytes - first, PIECE);
             struct posted *posted = g_malloc(sizeof *posted + (size_t)bytes);
-            const struct ranks_message copy = {message->rank, (uint64_t)bytes, posted->bytes};
+            const struct ranks_message copy = {message->rank, (uint64_t)bytes, posted->bytes,
+                                               message->channel};
             memcpy(posted->bytes, (const uint8_t *)message->data + first, (size_t)bytes);
             post_send(mpi, &copy, 0, bytes, &posted->request);
             g_queue_push_tail(&mpi->posted, posted);

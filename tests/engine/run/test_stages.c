@@ -71,7 +71,7 @@ static long long draw_memory(const json_t *dry)
 
 static void test_bits(struct run_folder *folder, gconstpointer data)
 {
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 3; i++) {
         uint32_t stages = (uint32_t)g_test_rand_int_range(2, LAYERS + 1);
         g_autofree char *job = draw_job(), *placement = draw_placement(stages);
         g_autofree char *placed = g_strconcat(job, placement, NULL);
@@ -190,8 +190,9 @@ int main(int argc, char **argv)
     if (!launch_prepare())
         return 77;
     add("/stages/bits", "false", test_bits);
-    add("/stages/resume", "false", test_resume);
-    add("/stages/forward", "false", test_forward_passes);
+    add("/stages/bits/tied", "true", test_bits);
+    add("/stages/resume", "true", test_resume);
+    add("/stages/forward", "true", test_forward_passes);
     add("/stages/refusals", "false", test_refusals);
     add("/stages/differences", "false", test_differences);
     add("/stages/death", "false", test_death);

@@ -1,0 +1,552 @@
+#include "models/pipeline.h"
+
+#include "models/iteration_builder.h"
+
+#include <string.h>
+
+/* ---- tensors ---- */
+
+static uint32_t stage_of_layer(uint32_t layers, uint32_t stages, uint32_t layer)
+{
+    uint32_t stage = 0;
+    while (layer >= pipeline_first_layer(layers, stages, stage + 1))
+        stage++;
+    return stage;
+}
+
+/* Returns the stage of an operator of forward or backward. */
+static uint32_t stage_of(const struct model_iteration *whole, uint32_t stages,
+                         const struct model_operator *op)
+{
+    if (op->layer >= 0)
+        return stage_of_layer(whole->config->layers, stages, (uint32_t)op->layer);
+    bool embeds = op->kind == MODEL_EMBED_FORWARD || op->kind == MODEL_EMBED_BACKWARD;
+    return embeds ? 0 : stages - 1;
+}
+
+/* A tensor is in the first stage whose operators use it: tied weights are the embedding's. */
+static struct pipeline_cut *cut_tensors(const struct model_iteration *whole, uint32_t stages,
+                                        uint32_t stage)
+{
+    uint32_t count = whole->trace->tensor_count, own = 0;
+    struct pipeline_cut *cut = g_new0(struct pipeline_cut, 1);
+    *cut = (struct pipeline_cut){.whole = whole,
+                                 .stages = stages,
+                                 .stage = stage,
+                                 .stage_of = g_new0(uint32_t, count),
+                                 .here = g_new(uint32_t, count),
+                                 .in_whole = g_new(uint32_t, count)};
+    for (uint32_t m = whole->forward_end; m-- > 0;)
+        for (int i = 0; i < 2; i++)
+            if (whole->operators[m].t[i] != NO_INDEX)
+                cut->stage_of[whole->operators[m].t[i]] = stage_of(whole, stages,
+                                                                   &whole->operators[m]);
+    for (tensor_id t = 0; t < count; t++) {
+        bool is_own = cut->stage_of[t] == stage;
+        cut->here[t] = is_own ? own : NO_INDEX;
+        if (is_own)
+            cut->in_whole[own++] = t;
+    }
+    return cut;
+}
+
+/* ---- cutting ---- */
+
+/* The moments of a pass in the whole iteration. */
+struct range {
+    uint32_t first, end;
+};
+
+struct cutting {
+    const struct model_iteration *whole;
+    struct pipeline_cut *cut;
+    struct range *forward, *backward; /* [micro_batches] */
+    uint32_t *buffer_here;            /* [the whole's buffer_count]; NO_INDEX */
+    uint8_t *held;                    /* [the whole's buffer_count] a chunk holds it; may be NULL */
+    tensor_id tied;                   /* of the whole: tied weights; NO_INDEX if there are none */
+    uint32_t copy;                    /* the last stage's buffer with a copy of them */
+    GArray *tensors, *buffers, *accesses, *traced, *operators; /* of the stage */
+};
+
+static struct range *new_ranges(uint32_t count)
+{
+    return g_new0(struct range, count);
+}
+
+static void find_passes(struct cutting *cutting)
+{
+    const struct model_iteration *whole = cutting->whole;
+    uint32_t micro_batches = whole->job.choices.micro_batches;
+    cutting->forward = new_ranges(micro_batches);
+    cutting->backward = new_ranges(micro_batches);
+    for (uint32_t m = 0; m < whole->trace->operator_count; m++) {
+        const struct trace_operator *op = &whole->trace->operators[m];
+        if (op->phase == TRACE_UPDATE_PHASE)
+            continue;
+        struct range *passes = op->phase == TRACE_FORWARD ? cutting->forward : cutting->backward;
+        struct range *pass = &passes[op->micro_batch];
+        if (!pass->end)
+            pass->first = m;
+        pass->end = m + 1;
+    }
+}
+
+static struct range pass_range(const struct cutting *cutting, const struct pipeline_pass *pass)
+{
+    return pass->backward ? cutting->backward[pass->micro_batch]
+                          : cutting->forward[pass->micro_batch];
+}
+
+static uint32_t stage_at(const struct cutting *cutting, uint32_t moment)
+{
+    return stage_of(cutting->whole, cutting->cut->stages, &cutting->whole->operators[moment]);
+}
+
+/* Returns the buffer that the pass takes into a stage: made in this pass before the stage, and used
+ * in it. The micro-batch's tokens are the first and the last stage's own. */
+static uint32_t passed_buffer(const struct cutting *cutting, const struct pipeline_pass *pass,
+                              uint32_t stage)
+{
+    const struct model_iteration *whole = cutting->whole;
+    struct range range = pass_range(cutting, pass);
+    uint32_t tokens = whole->operators[cutting->forward[pass->micro_batch].first].in[0];
+    uint32_t begin = range.first;
+    while (stage_at(cutting, begin) != stage)
+        begin++;
+    for (uint32_t m = begin; m < range.end && stage_at(cutting, m) == stage; m++) {
+        const struct model_operator *op = &whole->operators[m];
+        for (size_t i = 0; i < MODEL_INPUTS + MODEL_OUTPUTS; i++) {
+            uint32_t used = i < MODEL_INPUTS ? op->in[i] : op->out[i - MODEL_INPUTS];
+            if (used != NO_INDEX && used != tokens &&
+                whole->trace->buffers[used].first >= range.first &&
+                whole->trace->buffers[used].first < begin)
+                return used;
+        }
+    }
+    g_assert_not_reached();
+}
+
+/* Appends a buffer, whose name is taken. It lives from the operator that is about to be appended.
+ */
+static uint32_t add_buffer(struct cutting *cutting, const struct trace_buffer *buffer)
+{
+    struct trace_buffer added = *buffer;
+    added.first = added.last = cutting->traced->len;
+    added.saved = false;
+    g_array_append_val(cutting->buffers, added);
+    return cutting->buffers->len - 1;
+}
+
+/* Stretches a buffer's life to the operator that is about to be appended. */
+static void stretch(struct cutting *cutting, uint32_t here, enum trace_phase phase)
+{
+    struct trace_buffer *buffer = &g_array_index(cutting->buffers, struct trace_buffer, here);
+    moment_id moment = cutting->traced->len;
+    if (buffer->first < moment) {
+        const struct trace_operator *maker = &g_array_index(cutting->traced, struct trace_operator,
+                                                            buffer->first);
+        buffer->saved = maker->phase == TRACE_FORWARD && phase == TRACE_BACKWARD;
+    }
+    buffer->last = moment;
+}
+
+/* Stretches the life of the whole's buffer in this stage, and returns its index here. */
+static uint32_t use_buffer(struct cutting *cutting, uint32_t buffer, enum trace_phase phase)
+{
+    if (buffer == NO_INDEX)
+        return NO_INDEX;
+    uint32_t *here = &cutting->buffer_here[buffer];
+    if (*here == NO_INDEX) {
+        struct trace_buffer copy = cutting->whole->trace->buffers[buffer];
+        copy.name = g_strdup(copy.name);
+        *here = add_buffer(cutting, &copy);
+    }
+    stretch(cutting, *here, phase);
+    return *here;
+}
+
+static void use_buffers(struct cutting *cutting, uint32_t *buffers, size_t count,
+                        enum trace_phase phase)
+{
+    for (size_t i = 0; i < count; i++)
+        buffers[i] = use_buffer(cutting, buffers[i], phase);
+}
+
+/* Leaves out accesses to a tensor that another stage has. */
+static void copy_accesses(struct cutting *cutting, const struct trace_operator *op)
+{
+    for (uint32_t a = 0; a < op->access_count; a++) {
+        struct trace_access access = cutting->whole->trace->accesses[op->first_access + a];
+        access.tensor = access.list == TRACE_ACTIVATION ? cutting->buffer_here[access.tensor]
+                                                        : cutting->cut->here[access.tensor];
+        if (access.tensor != NO_INDEX)
+            g_array_append_val(cutting->accesses, access);
+    }
+}
+
+static void add_access(struct cutting *cutting, uint32_t tensor, enum trace_list list,
+                       enum trace_mode mode)
+{
+    struct trace_access access = {tensor, (uint8_t)list, (uint8_t)mode, 0};
+    g_array_append_val(cutting->accesses, access);
+}
+
+/* Appends an operator whose accesses begin at traced->first_access. */
+static void append_operator(struct cutting *cutting, struct trace_operator *traced,
+                            const struct model_operator *op)
+{
+    traced->access_count = cutting->accesses->len - traced->first_access;
+    g_array_append_vals(cutting->traced, traced, 1);
+    g_array_append_vals(cutting->operators, op, 1);
+}
+
+/* ---- messages ---- */
+
+struct message {
+    struct pipeline_pass pass;
+    uint32_t peer;
+    enum pipeline_channel channel;
+    const char *what;
+    uint32_t buffer;  /* here, that is sent or received; NO_INDEX */
+    tensor_id tensor; /* here, whose parameter is sent; NO_INDEX */
+    uint64_t bytes;
+    bool held; /* a chunk holds the buffer */
+};
+
+static void append_message(struct cutting *cutting, enum model_kind kind,
+                           const struct message *message)
+{
+    struct model_operator op = model_operator_of(kind, -1, message->pass.micro_batch);
+    enum trace_phase phase = message->pass.backward ? TRACE_BACKWARD : TRACE_FORWARD;
+    bool sends = kind == MODEL_SEND;
+    struct trace_operator traced = {
+        .name = g_strdup_printf("%s %s %s stage %u", sends ? "send" : "receive", message->what,
+                                sends ? "to" : "from", message->peer),
+        .phase = (uint8_t)phase,
+        .place = TRACE_ON_DEVICE,
+        .layer = -1,
+        .micro_batch = message->pass.micro_batch,
+        .first_access = cutting->accesses->len,
+        .bytes = message->bytes,
+    };
+    traced.exchange[TRACE_PASS] = sends ? (struct trace_exchange){message->bytes, 0}
+                                        : (struct trace_exchange){0, message->bytes};
+    if (message->buffer != NO_INDEX)
+        stretch(cutting, message->buffer, phase);
+    if (message->held)
+        add_access(cutting, message->buffer, TRACE_ACTIVATION,
+                   sends ? TRACE_READ : TRACE_OVERWRITE);
+    if (message->tensor != NO_INDEX)
+        add_access(cutting, message->tensor, TRACE_PARAM, TRACE_READ);
+    op.peer = message->peer;
+    op.channel = message->channel;
+    op.bytes = message->bytes;
+    op.t[0] = message->tensor;
+    *(sends ? &op.in[0] : &op.out[0]) = message->buffer;
+    append_operator(cutting, &traced, &op);
+}
+
+/* Appends the operator that sends the residual stream, or its gradient, to a stage, or receives it.
+ * `buffer` is the whole's. */
+static void pass_on(struct cutting *cutting, enum model_kind kind, const struct pipeline_pass *pass,
+                    uint32_t buffer, uint32_t peer)
+{
+    const struct model_job *job = &cutting->whole->job;
+    uint64_t element = job->precision == MODEL_BF16 ? 2 : 4;
+    const struct message message = {
+        .pass = *pass,
+        .peer = peer,
+        .channel = PIPELINE_STREAM,
+        .what = pass->backward ? "gradient" : "activation",
+        .buffer = use_buffer(cutting, buffer, pass->backward ? TRACE_BACKWARD : TRACE_FORWARD),
+        .tensor = NO_INDEX,
+        .bytes = (uint64_t)job->choices.batch * job->sequence * cutting->whole->config->width *
+                 element,
+        .held = cutting->held && cutting->held[buffer]};
+    append_message(cutting, kind, &message);
+}
+
+/* ---- tied weights ---- */
+
+/* Tied weights are in the first stage, where the embedding is. A step begins with sending a copy to
+ * the last stage, and each micro-batch's backward there sends the classifier's gradient back, which
+ * is added right before the embedding's, as in one process. */
+
+static bool is_last(const struct cutting *cutting)
+{
+    return cutting->cut->stage + 1 == cutting->cut->stages;
+}
+
+static uint64_t tied_elements(const struct cutting *cutting)
+{
+    return cutting->whole->trace->tensors[cutting->tied].elements;
+}
+
+static uint32_t add_tied_buffer(struct cutting *cutting, const char *prefix, uint64_t bytes)
+{
+    const struct trace_buffer buffer = {
+        .name = g_strconcat(prefix, cutting->whole->trace->tensors[cutting->tied].name, NULL),
+        .bytes = (bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT};
+    return add_buffer(cutting, &buffer);
+}
+
+static void pass_tied(struct cutting *cutting)
+{
+    const struct trace *whole = cutting->whole->trace;
+    struct message message = {.channel = PIPELINE_WEIGHT,
+                              .what = "tied weights",
+                              .buffer = NO_INDEX,
+                              .tensor = NO_INDEX,
+                              .bytes = tied_elements(cutting) *
+                                       whole->list_element_bytes[TRACE_PARAM]};
+    if (cutting->cut->stage == 0) {
+        message.peer = cutting->cut->stages - 1;
+        message.tensor = cutting->cut->here[cutting->tied];
+        append_message(cutting, MODEL_SEND, &message);
+    } else if (is_last(cutting)) {
+        message.buffer = cutting->copy = add_tied_buffer(cutting, "copy of ", message.bytes);
+        append_message(cutting, MODEL_RECEIVE, &message);
+    }
+}
+
+static struct message gradient_message(const struct cutting *cutting, uint32_t micro_batch,
+                                       uint32_t buffer)
+{
+    return (struct message){.pass = {micro_batch, true},
+                            .peer = is_last(cutting) ? 0 : cutting->cut->stages - 1,
+                            .channel = PIPELINE_GRADIENT,
+                            .what = "gradient of tied weights",
+                            .buffer = buffer,
+                            .tensor = NO_INDEX,
+                            .bytes = tied_elements(cutting) * sizeof(float)};
+}
+
+/* Lets the classifier of the last stage use the copy, and leave its gradient in a buffer. */
+static void use_copy(struct cutting *cutting, enum trace_phase phase, struct model_operator *op)
+{
+    bool backward = op->kind == MODEL_CLASSIFIER_BACKWARD;
+    stretch(cutting, cutting->copy, phase);
+    op->in[backward ? 2 : 1] = cutting->copy;
+    if (!backward)
+        return;
+    op->accumulate = false;
+    op->gradient[0] = add_tied_buffer(cutting, "gradient of ",
+                                      tied_elements(cutting) * sizeof(float));
+}
+
+static void add_tied_gradient(struct cutting *cutting, uint32_t micro_batch)
+{
+    uint64_t elements = tied_elements(cutting), bytes = elements * sizeof(float);
+    uint32_t buffer = add_tied_buffer(cutting, "gradient of ", bytes);
+    const struct message message = gradient_message(cutting, micro_batch, buffer);
+    append_message(cutting, MODEL_RECEIVE, &message);
+
+    struct model_operator op = model_operator_of(MODEL_ADD, -1, micro_batch);
+    struct trace_operator traced = {
+        .name = g_strdup("add gradient of tied weights"),
+        .phase = TRACE_BACKWARD,
+        .place = TRACE_ON_DEVICE,
+        .layer = -1,
+        .micro_batch = micro_batch,
+        .first_access = cutting->accesses->len,
+        .flops = micro_batch > 0 ? elements : 0,
+        .bytes = (micro_batch > 0 ? 3 : 2) * bytes,
+    };
+    stretch(cutting, buffer, TRACE_BACKWARD);
+    op.accumulate = micro_batch > 0;
+    op.t[0] = cutting->cut->here[cutting->tied];
+    op.in[0] = buffer;
+    add_access(cutting, op.t[0], TRACE_GRAD, op.accumulate ? TRACE_UPDATE : TRACE_OVERWRITE);
+    append_operator(cutting, &traced, &op);
+}
+
+/* ---- operators ---- */
+
+/* Appends the whole's operator of a moment. */
+static void copy_operator(struct cutting *cutting, uint32_t moment)
+{
+    const struct trace_operator *of_whole = &cutting->whole->trace->operators[moment];
+    struct model_operator op = cutting->whole->operators[moment];
+    struct trace_operator traced = *of_whole;
+    bool borrows = op.t[0] != NO_INDEX && cutting->cut->here[op.t[0]] == NO_INDEX;
+    if (op.kind == MODEL_EMBED_BACKWARD && cutting->tied != NO_INDEX)
+        add_tied_gradient(cutting, op.micro_batch);
+    for (int i = 0; i < 2; i++)
+        if (op.t[i] != NO_INDEX)
+            op.t[i] = cutting->cut->here[op.t[i]];
+    use_buffers(cutting, op.in, G_N_ELEMENTS(op.in), traced.phase);
+    use_buffers(cutting, op.out, G_N_ELEMENTS(op.out), traced.phase);
+    use_buffers(cutting, op.gradient, G_N_ELEMENTS(op.gradient), traced.phase);
+    use_buffers(cutting, &op.workspace, 1, traced.phase);
+    use_buffers(cutting, &op.masked, 1, traced.phase);
+    if (borrows)
+        use_copy(cutting, traced.phase, &op);
+    traced.name = g_strdup(traced.name);
+    traced.first_access = cutting->accesses->len;
+    copy_accesses(cutting, of_whole);
+    append_operator(cutting, &traced, &op);
+    if (op.kind == MODEL_CLASSIFIER_BACKWARD && borrows) {
+        const struct message message = gradient_message(cutting, op.micro_batch, op.gradient[0]);
+        append_message(cutting, MODEL_SEND, &message);
+    }
+}
+
+/* ---- passes ---- */
+
+static void append_pass(struct cutting *cutting, const struct pipeline_pass *pass)
+{
+    uint32_t stage = cutting->cut->stage, stages = cutting->cut->stages;
+    bool first = pass->backward ? stage + 1 == stages : stage == 0;
+    bool last = pass->backward ? stage == 0 : stage + 1 == stages;
+    uint32_t before = pass->backward ? stage + 1 : stage - 1;
+    uint32_t after = pass->backward ? stage - 1 : stage + 1;
+    struct range range = pass_range(cutting, pass);
+    if (!first)
+        pass_on(cutting, MODEL_RECEIVE, pass, passed_buffer(cutting, pass, stage), before);
+    for (uint32_t m = range.first; m < range.end; m++)
+        if (stage_at(cutting, m) == stage)
+            copy_operator(cutting, m);
+    if (!last)
+        pass_on(cutting, MODEL_SEND, pass, passed_buffer(cutting, pass, after), after);
+}
+
+static void append_updates(struct cutting *cutting)
+{
+    const struct model_iteration *whole = cutting->whole;
+    bool first = true;
+    uint64_t shared = pipeline_shared_numbers(whole) * sizeof(double);
+    for (uint32_t m = 0; m < whole->trace->operator_count; m++) {
+        const struct model_operator *op = &whole->operators[m];
+        if (op->kind != MODEL_UPDATE || cutting->cut->here[op->t[0]] == NO_INDEX)
+            continue;
+        copy_operator(cutting, m);
+        struct trace_operator *copied = &g_array_index(cutting->traced, struct trace_operator,
+                                                       cutting->traced->len - 1);
+        uint64_t others = (cutting->cut->stages - 1) * shared;
+        if (first)
+            copied->exchange[TRACE_GATHER] = (struct trace_exchange){others, others};
+        first = false;
+    }
+}
+
+static void append_tensors(struct cutting *cutting)
+{
+    const struct trace *whole = cutting->whole->trace;
+    for (tensor_id t = 0; t < whole->tensor_count; t++) {
+        struct trace_tensor tensor = {g_strdup(whole->tensors[t].name), whole->tensors[t].elements};
+        if (cutting->cut->here[t] != NO_INDEX)
+            g_array_append_val(cutting->tensors, tensor);
+        else
+            g_free(tensor.name);
+    }
+}
+
+/* ---- the stage's iteration ---- */
+
+static struct run_choices *choices_here(const struct cutting *cutting)
+{
+    struct run_choices *choices = run_choices_copy(cutting->whole->choices);
+    choices->tensor_count = cutting->tensors->len;
+    for (uint32_t t = 0; t < choices->tensor_count; t++)
+        choices->host_update[t] = choices->host_update[cutting->cut->in_whole[t]];
+    return choices;
+}
+
+static gpointer take(GArray *array, uint32_t *count)
+{
+    *count = array->len;
+    return g_array_free(array, FALSE);
+}
+
+static struct trace *trace_here(const struct cutting *cutting)
+{
+    const struct trace *whole = cutting->whole->trace;
+    struct trace *trace = g_new0(struct trace, 1);
+    trace->model = g_strdup(whole->model);
+    trace->precision = g_strdup(whole->precision);
+    trace->batch = whole->batch;
+    trace->sequence = whole->sequence;
+    trace->micro_batches = whole->micro_batches;
+    trace->ranks = whole->ranks;
+    trace->stages = cutting->cut->stages;
+    trace->stage = cutting->cut->stage;
+    memcpy(trace->list_element_bytes, whole->list_element_bytes, sizeof trace->list_element_bytes);
+    trace->tensors = take(cutting->tensors, &trace->tensor_count);
+    trace->operators = take(cutting->traced, &trace->operator_count);
+    trace->accesses = take(cutting->accesses, &trace->access_count);
+    trace->buffers = take(cutting->buffers, &trace->buffer_count);
+    for (tensor_id t = 0; t < trace->tensor_count; t++)
+        if (trace_blocks_of(trace->tensors[t].elements, whole->state_block) > 1)
+            trace->state_block = whole->state_block;
+    trace_sum_buffers(trace);
+    return trace;
+}
+
+/* Returns the tensor of the classifier. */
+static tensor_id classifier_of(const struct model_iteration *whole)
+{
+    uint32_t m = 0;
+    while (whole->operators[m].kind != MODEL_CLASSIFIER_FORWARD)
+        m++;
+    return whole->operators[m].t[0];
+}
+
+static struct cutting begin_cutting(const struct model_iteration *whole, uint32_t stages,
+                                    uint32_t stage)
+{
+    uint32_t buffers = whole->trace->buffer_count;
+    struct cutting cutting = {
+        .whole = whole,
+        .cut = cut_tensors(whole, stages, stage),
+        .buffer_here = g_new(uint32_t, buffers),
+        .held = trace_held_buffers(whole->trace),
+        .tied = whole->config->tied ? classifier_of(whole) : NO_INDEX,
+        .copy = NO_INDEX,
+        .tensors = g_array_new(FALSE, FALSE, sizeof(struct trace_tensor)),
+        .buffers = g_array_new(FALSE, FALSE, sizeof(struct trace_buffer)),
+        .accesses = g_array_new(FALSE, FALSE, sizeof(struct trace_access)),
+        .traced = g_array_new(FALSE, FALSE, sizeof(struct trace_operator)),
+        .operators = g_array_new(FALSE, FALSE, sizeof(struct model_operator)),
+    };
+    for (uint32_t b = 0; b < buffers; b++)
+        cutting.buffer_here[b] = NO_INDEX;
+    find_passes(&cutting);
+    return cutting;
+}
+
+/* Frees what the iteration has not taken. */
+static void end_cutting(struct cutting *cutting)
+{
+    g_free(cutting->forward);
+    g_free(cutting->backward);
+    g_free(cutting->buffer_here);
+    g_free(cutting->held);
+}
+
+struct model_iteration *pipeline_stage(const struct model_iteration *whole, uint32_t stages,
+                                       uint32_t stage, enum pipeline_schedule schedule)
+{
+    struct cutting cutting = begin_cutting(whole, stages, stage);
+    uint32_t micro_batches = whole->job.choices.micro_batches;
+    g_autofree struct pipeline_pass *passes = pipeline_passes(schedule, stages, stage,
+                                                              micro_batches);
+    struct model_iteration *iteration = g_new0(struct model_iteration, 1);
+    append_tensors(&cutting);
+    if (cutting.tied != NO_INDEX)
+        pass_tied(&cutting);
+    for (uint32_t i = 0; i < 2 * micro_batches; i++) {
+        append_pass(&cutting, &passes[i]);
+        if (i == 0)
+            iteration->forward_end = cutting.traced->len;
+    }
+    append_updates(&cutting);
+    iteration->config = whole->config;
+    iteration->choices = choices_here(&cutting);
+    iteration->job = whole->job;
+    iteration->job.choices = *iteration->choices;
+    iteration->cut = cutting.cut;
+    iteration->operators = (struct model_operator *)(void *)g_array_free(cutting.operators, FALSE);
+    iteration->trace = trace_here(&cutting);
+    end_cutting(&cutting);
+    return iteration;
+}
