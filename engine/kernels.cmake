@@ -34,7 +34,7 @@ elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
 endif()
 
 pstar_library(engine_kernels
-  random.c
+  random.c rotary.c
   cpu/context.c cpu/kernels.c cpu/matmul.c
   ${simd_objects}
   LINK pstar_engine_host pstar_traces DNNL::dnnl OpenMP::OpenMP_C)

@@ -74,6 +74,7 @@ struct adamw_tensor {
 
 /* ---- embedding: x[N,H] = dropout(wte[token] + wpe[n mod T]) ---- */
 
+/* wpe is NULL in models with rotary positions. */
 typedef void kernel_embed_forward(const void *context, enum model_precision precision, uint32_t N,
                                   uint32_t T, uint32_t H, const uint32_t *tokens, const void *wte,
                                   const void *wpe, const struct kernel_dropout *dropout, void *x);
@@ -113,6 +114,24 @@ typedef void kernel_norm_backward_parameters(const void *context, enum model_pre
                                              const float *stats, enum kernel_gradient gradient,
                                              void *dweight, void *dbias);
 
+/* ---- RMS norm (Zhang, Sennrich 2019): y = weight x / root mean square; stats fp32 [N], the
+ * inverses of the root mean squares ---- */
+
+typedef void kernel_rms_forward(const void *context, enum model_precision precision, uint32_t N,
+                                uint32_t H, double epsilon, const void *weight, const void *x,
+                                void *y, float *stats);
+
+/* Overwrites dx[N,H], or adds to it. */
+typedef void kernel_rms_backward_input(const void *context, enum model_precision precision,
+                                       uint32_t N, uint32_t H, const void *weight, const void *dy,
+                                       const void *x, const float *stats, bool add, void *dx);
+
+/* dweight[H], which may overwrite the weight. */
+typedef void kernel_rms_backward_weight(const void *context, enum model_precision precision,
+                                        uint32_t N, uint32_t H, const void *dy, const void *x,
+                                        const float *stats, enum kernel_gradient gradient,
+                                        void *dweight);
+
 /* ---- linear: y[N,O] = x[N,I] weight[I,O] + bias[O] ---- */
 
 typedef void kernel_linear_forward(const void *context, enum model_precision precision, uint32_t N,
@@ -148,6 +167,24 @@ typedef void kernel_linear_backward_bias(const void *context, enum model_precisi
                                          uint32_t N, uint32_t O, const void *dy,
                                          enum kernel_gradient gradient, void *dbias);
 
+/* ---- the same with the weight transposed: y[N,O] = x[N,I] weight[O,I]^T + bias[O] ---- */
+
+/* `bias` may be NULL. */
+typedef void kernel_product_forward(const void *context, enum model_precision precision, uint32_t N,
+                                    uint32_t I, uint32_t O, const void *x, const void *weight,
+                                    const void *bias, void *y);
+
+/* dx[N,I] = dy weight, overwritten or added to. */
+typedef void kernel_product_backward_input(const void *context, enum model_precision precision,
+                                           uint32_t N, uint32_t I, uint32_t O, const void *dy,
+                                           const void *weight, bool add, void *dx);
+
+/* dweight[O,I] = dy^T x, as kernel_linear_backward_weight. */
+typedef void kernel_product_backward_weight(const void *context, enum model_precision precision,
+                                            uint32_t N, uint32_t I, uint32_t O, const void *x,
+                                            const void *dy, enum kernel_gradient gradient,
+                                            float *workspace, void *dweight, double *squares);
+
 /* ---- classifier: logits[N,V] = x[N,H] weight[V,H]^T ---- */
 
 typedef void kernel_classifier_forward(const void *context, enum model_precision precision,
@@ -174,6 +211,16 @@ typedef void kernel_gelu_forward(const void *context, enum model_precision preci
 typedef void kernel_gelu_backward_bias(const void *context, enum model_precision precision,
                                        uint32_t N, uint32_t O, const void *pre, void *dy,
                                        enum kernel_gradient gradient, void *dbias);
+
+/* ---- gate: y = SiLU(gate) up, element by element, where SiLU(x) = x / (1 + exp(-x)) ---- */
+
+typedef void kernel_gate_forward(const void *context, enum model_precision precision,
+                                 uint64_t elements, const void *gate, const void *up, void *y);
+
+/* dy becomes the gradient of up. */
+typedef void kernel_gate_backward(const void *context, enum model_precision precision,
+                                  uint64_t elements, const void *gate, const void *up, void *dy,
+                                  void *dgate);
 
 /* ---- residual and dropout, [N,H] ---- */
 
@@ -203,6 +250,29 @@ typedef void kernel_attention_backward(const void *context, enum model_precision
                                        const void *dout, const void *qkv, const void *o,
                                        const float *lse, const struct kernel_dropout *dropout,
                                        void *dqkv);
+
+/* ---- causal attention of groups of heads: q[N,A,D], k[N,K,D], v[N,K,D]; head a reads keys and
+ * values a / (A / K) ---- */
+
+/* A position attends to itself and window - 1 before it; 0: to all before it. The first 2 * pairs
+ * columns of queries and keys turn: column i and column i + pairs by the angle whose cosine and
+ * sine are in the tables [T, pairs]. */
+struct kernel_heads {
+    uint32_t B, T, A, K, D, window, pairs;
+    const float *cosines, *sines;
+};
+
+typedef void kernel_grouped_forward(const void *context, enum model_precision precision,
+                                    const struct kernel_heads *heads, const void *q, const void *k,
+                                    const void *v, const struct kernel_dropout *dropout, void *o,
+                                    float *lse);
+
+/* Overwrites dq, dk and dv. */
+typedef void kernel_grouped_backward(const void *context, enum model_precision precision,
+                                     const struct kernel_heads *heads, const void *dout,
+                                     const void *q, const void *k, const void *v, const void *o,
+                                     const float *lse, const struct kernel_dropout *dropout,
+                                     void *dq, void *dk, void *dv);
 
 /* ---- loss: the mean over N rows of the cross-entropy of logits[N,V] and targets[N] ---- */
 
@@ -240,7 +310,8 @@ typedef void kernel_adamw(const void *context, const struct adamw_step *step, co
                           const struct adamw_tensor *tensor);
 
 /* The kernels of a device. The pointers marked so may be NULL. The device then has no fused kernel,
- * and its parts are called one after the other. */
+ * and its parts are called one after the other. A device that has none of the last group refuses
+ * models other than GPT-2. */
 struct kernels {
     kernel_embed_forward *embed_forward;
     kernel_embed_order *embed_order;
@@ -271,6 +342,17 @@ struct kernels {
     kernel_total_squares *total_squares;
     kernel_clip *clip;
     kernel_adamw *adamw;
+
+    kernel_rms_forward *rms_forward;
+    kernel_rms_backward_input *rms_backward_input;
+    kernel_rms_backward_weight *rms_backward_weight;
+    kernel_product_forward *product_forward;
+    kernel_product_backward_input *product_backward_input;
+    kernel_product_backward_weight *product_backward_weight;
+    kernel_gate_forward *gate_forward;
+    kernel_gate_backward *gate_backward;
+    kernel_grouped_forward *grouped_forward;
+    kernel_grouped_backward *grouped_backward;
 };
 
 #endif

@@ -1,5 +1,8 @@
 #include "engine/operators.h"
 
+#include "engine/rotary.h"
+#include "models/family.h"
+
 #include <glib.h>
 #include <string.h>
 
@@ -111,7 +114,7 @@ static void embed_backward(const struct call *call)
     uint64_t *order = order_of_tokens(call);
     if (call->operators->reduction) {
         add = add_tokens = true;
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < 2 && call->op->t[i] != NO_INDEX; i++)
             reduction_clear(call->operators->reduction, call->operation->tensor[i].elements,
                             gradient(call, i));
     }
@@ -119,23 +122,51 @@ static void embed_backward(const struct call *call)
     call->kernels->embed_tokens(call->context, call->precision, call->N, call->H,
                                 call->config->vocabulary, order, in(call, 0), call->dropout,
                                 gradient_kind(call, add_tokens), gradient(call, 0));
-    call->kernels->embed_positions(call->context, call->precision, call->B, call->T, call->H,
-                                   call->config->positions, in(call, 0), call->dropout,
-                                   gradient_kind(call, add), gradient(call, 1));
+    if (call->op->t[1] != NO_INDEX)
+        call->kernels->embed_positions(call->context, call->precision, call->B, call->T, call->H,
+                                       call->config->positions, in(call, 0), call->dropout,
+                                       gradient_kind(call, add), gradient(call, 1));
     sum_squares(call, 0);
     sum_squares(call, 1);
 }
 
+/* Returns the rows that a norm normalises, which are heads if it has parts. */
+static uint32_t norm_rows(const struct call *call)
+{
+    return call->N * (call->op->parts ? call->op->parts : 1);
+}
+
 static void norm_forward(const struct call *call)
 {
-    call->kernels->norm_forward(call->context, call->precision, call->N, call->H,
-                                call->config->norm_epsilon, parameter(call, 0), parameter(call, 1),
-                                in(call, 0), out(call, 0), out(call, 1));
+    if (call->config->norm == MODEL_RMS_NORM)
+        call->kernels->rms_forward(call->context, call->precision, norm_rows(call),
+                                   call->op->inputs, call->config->norm_epsilon, parameter(call, 0),
+                                   in(call, 0), out(call, 0), out(call, 1));
+    else
+        call->kernels->norm_forward(call->context, call->precision, call->N, call->H,
+                                    call->config->norm_epsilon, parameter(call, 0),
+                                    parameter(call, 1), in(call, 0), out(call, 0), out(call, 1));
+}
+
+static void rms_backward(const struct call *call)
+{
+    uint32_t rows = norm_rows(call), columns = call->op->inputs;
+    call->kernels->rms_backward_input(call->context, call->precision, rows, columns,
+                                      parameter(call, 0), in(call, 0), in(call, 1), in(call, 2),
+                                      call->op->add, out(call, 0));
+    call->kernels->rms_backward_weight(
+        call->context, call->precision, rows, columns, in(call, 0), in(call, 1), in(call, 2),
+        gradient_kind(call, call->op->accumulate), gradient(call, 0));
+    sum_squares(call, 0);
 }
 
 /* The input's gradient comes first, because the weight's may overwrite the weight. */
 static void norm_backward(const struct call *call)
 {
+    if (call->config->norm == MODEL_RMS_NORM) {
+        rms_backward(call);
+        return;
+    }
     call->kernels->norm_backward_input(call->context, call->precision, call->N, call->H,
                                        parameter(call, 0), in(call, 0), in(call, 1), in(call, 2),
                                        call->op->add, out(call, 0));
@@ -146,11 +177,25 @@ static void norm_backward(const struct call *call)
     sum_squares(call, 1);
 }
 
+/* Returns whether weights of linear layers are [inputs, outputs]. */
+static bool inputs_first(const struct call *call)
+{
+    return model_family_of(call->config)->inputs_first;
+}
+
 static void linear_forward(const struct call *call)
 {
-    call->kernels->linear_forward(call->context, call->precision, call->N, call->op->inputs,
-                                  call->op->outputs, in(call, 0), parameter(call, 0),
-                                  parameter(call, 1), out(call, 0));
+    (inputs_first(call) ? call->kernels->linear_forward : call->kernels->product_forward)(
+        call->context, call->precision, call->N, call->op->inputs, call->op->outputs, in(call, 0),
+        parameter(call, 0), parameter(call, 1), out(call, 0));
+}
+
+static void gated_forward(const struct call *call)
+{
+    linear_forward(call);
+    call->kernels->gate_forward(call->context, call->precision,
+                                (uint64_t)call->N * call->op->outputs, in(call, 1), out(call, 0),
+                                out(call, 1));
 }
 
 static void gelu_forward(const struct call *call)
@@ -167,7 +212,7 @@ static void gelu_forward(const struct call *call)
 
 static void residual_forward(const struct call *call)
 {
-    if (!call->dropout && call->kernels->linear_residual &&
+    if (!call->dropout && call->kernels->linear_residual && inputs_first(call) &&
         call->kernels->linear_residual(call->context, call->precision, call->N, call->op->inputs,
                                        call->op->outputs, in(call, 0), parameter(call, 0),
                                        parameter(call, 1), in(call, 1), out(call, 0)))
@@ -181,9 +226,15 @@ static void residual_forward(const struct call *call)
 static void product_backward(const struct call *call, const void *dy)
 {
     uint32_t inputs = call->op->inputs, outputs = call->op->outputs;
-    call->kernels->linear_backward_input(call->context, call->precision, call->N, inputs, outputs,
-                                         dy, parameter(call, 0), out(call, 0));
-    call->kernels->linear_backward_weight(
+    if (inputs_first(call))
+        call->kernels->linear_backward_input(call->context, call->precision, call->N, inputs,
+                                             outputs, dy, parameter(call, 0), out(call, 0));
+    else
+        call->kernels->product_backward_input(call->context, call->precision, call->N, inputs,
+                                              outputs, dy, parameter(call, 0), call->op->add,
+                                              out(call, 0));
+    (inputs_first(call) ? call->kernels->linear_backward_weight
+                        : call->kernels->product_backward_weight)(
         call->context, call->precision, call->N, inputs, outputs, in(call, 1), dy,
         gradient_kind(call, call->op->accumulate), workspace(call), gradient(call, 0),
         call->operation->tensor[0].norm);
@@ -192,10 +243,20 @@ static void product_backward(const struct call *call, const void *dy)
 static void dense_backward(const struct call *call, const void *dy)
 {
     product_backward(call, dy);
+    if (call->op->t[1] == NO_INDEX)
+        return;
     call->kernels->linear_backward_bias(call->context, call->precision, call->N, call->op->outputs,
                                         dy, gradient_kind(call, call->op->accumulate),
                                         gradient(call, 1));
     sum_squares(call, 1);
+}
+
+static void gated_backward(const struct call *call)
+{
+    call->kernels->gate_backward(call->context, call->precision,
+                                 (uint64_t)call->N * call->op->outputs, in(call, 3), in(call, 2),
+                                 in(call, 0), out(call, 1));
+    dense_backward(call, in(call, 0));
 }
 
 static void linear_backward(const struct call *call)
@@ -237,6 +298,47 @@ static void attention_backward(const struct call *call)
     call->kernels->attention_backward(call->context, call->precision, call->B, call->T, heads,
                                       call->H / heads, in(call, 0), in(call, 1), in(call, 2),
                                       in(call, 3), call->dropout, out(call, 0));
+}
+
+/* Cosines and sines do not count towards the budget: they are a few bytes a position and column of
+ * one head. */
+static struct kernel_heads heads_of(const struct call *call)
+{
+    const struct model_config *config = call->config;
+    struct operators *operators = call->operators;
+    uint32_t pairs = config->rotary.columns / 2;
+    uint64_t values = (uint64_t)call->T * pairs;
+    if (operators->rotary_positions != call->T) {
+        operators->rotary = g_renew(float, operators->rotary, 2 * values);
+        operators->rotary_positions = call->T;
+        rotary_fill(config, call->T, operators->rotary, operators->rotary + values);
+    }
+    return (struct kernel_heads){
+        .B = call->B,
+        .T = call->T,
+        .A = config->heads,
+        .K = model_config_key_heads(config),
+        .D = model_config_head_size(config),
+        .window = model_config_window(config, call->op->layer),
+        .pairs = pairs,
+        .cosines = operators->rotary,
+        .sines = operators->rotary + values,
+    };
+}
+
+static void grouped_forward(const struct call *call)
+{
+    const struct kernel_heads heads = heads_of(call);
+    call->kernels->grouped_forward(call->context, call->precision, &heads, in(call, 0), in(call, 1),
+                                   in(call, 2), call->dropout, out(call, 0), out(call, 1));
+}
+
+static void grouped_backward(const struct call *call)
+{
+    const struct kernel_heads heads = heads_of(call);
+    call->kernels->grouped_backward(call->context, call->precision, &heads, in(call, 0),
+                                    in(call, 1), in(call, 2), in(call, 3), in(call, 4), in(call, 5),
+                                    call->dropout, out(call, 0), out(call, 1), out(call, 2));
 }
 
 /* A stage of a pipeline may have a copy of the weight, in input `i`. */
@@ -395,6 +497,8 @@ static run_kind *const kinds[MODEL_KINDS] = {
     [MODEL_GELU_FORWARD] = gelu_forward,
     [MODEL_RESIDUAL_FORWARD] = residual_forward,
     [MODEL_ATTENTION_FORWARD] = attention_forward,
+    [MODEL_GATED_FORWARD] = gated_forward,
+    [MODEL_GROUPED_FORWARD] = grouped_forward,
     [MODEL_CLASSIFIER_FORWARD] = classifier_forward,
     [MODEL_LOSS] = loss,
     [MODEL_CLASSIFIER_BACKWARD] = classifier_backward,
@@ -403,6 +507,8 @@ static run_kind *const kinds[MODEL_KINDS] = {
     [MODEL_GELU_BACKWARD] = gelu_backward,
     [MODEL_RESIDUAL_BACKWARD] = residual_backward,
     [MODEL_ATTENTION_BACKWARD] = attention_backward,
+    [MODEL_GATED_BACKWARD] = gated_backward,
+    [MODEL_GROUPED_BACKWARD] = grouped_backward,
     [MODEL_EMBED_BACKWARD] = embed_backward,
     [MODEL_REDUCE] = reduce,
     [MODEL_SEND] = send,
@@ -419,6 +525,8 @@ static double dropout_probability(const struct model_config *config, uint8_t kin
         return config->embedding_dropout;
     case MODEL_ATTENTION_FORWARD:
     case MODEL_ATTENTION_BACKWARD:
+    case MODEL_GROUPED_FORWARD:
+    case MODEL_GROUPED_BACKWARD:
         return config->attention_dropout;
     default:
         return config->residual_dropout;

@@ -16,6 +16,9 @@ struct operators {
     uint64_t *order; /* [order_rows] workspace of the embedding's backward on the host; grows
                         with the first use. Free with g_free */
     uint32_t order_rows;
+    float *rotary; /* cosines and sines of rotary_positions positions, two times [T, pairs]; made
+                      with the first use. Free with g_free */
+    uint32_t rotary_positions;
 };
 
 /* Turns the operation's addresses into pointers into the memory, and calls the kernels of its kind.

@@ -125,18 +125,10 @@ static void run_exchange(void *self, const void *work, bool at_once)
 static bool cpu_supports(const struct model_config *config, GError **error)
 {
     uint32_t head_width = model_config_head_size(config);
-    if (config->separate) {
-        g_set_error(
-            error, DEVICE_ERROR, DEVICE_ERROR_MODEL,
-            "%s: the CPU device has no kernels for this model; pstar-trace synth, pstar-sim "
-            "and pstar-plan know it",
-            config->name);
-        return false;
-    }
     if (head_width <= CPU_HEAD_LIMIT)
         return true;
     g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MODEL,
-                "n_embd / n_head is %u; the CPU device computes attention heads of at most %d",
+                "heads have %u columns; the CPU device computes attention heads of at most %d",
                 head_width, CPU_HEAD_LIMIT);
     return false;
 }

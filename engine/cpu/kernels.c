@@ -110,6 +110,35 @@ void cpu_norm_backward_parameters(const void *context, enum model_precision prec
     cpu_parallel(cpu, cpu->simd->norm_parameters, &arguments, simd_tiles(H), 1);
 }
 
+/* ---- RMS norm ---- */
+
+void cpu_rms_forward(const void *context, enum model_precision precision, uint32_t N, uint32_t H,
+                     double epsilon, const void *weight, const void *x, void *y, float *stats)
+{
+    const struct cpu_context *cpu = context;
+    struct simd_rms_forward arguments = {precision, N, H, (float)epsilon, weight, x, y, stats};
+    cpu_parallel(cpu, cpu->simd->rms_forward, &arguments, N, 1);
+}
+
+void cpu_rms_backward_input(const void *context, enum model_precision precision, uint32_t N,
+                            uint32_t H, const void *weight, const void *dy, const void *x,
+                            const float *stats, bool add, void *dx)
+{
+    const struct cpu_context *cpu = context;
+    struct simd_norm_input arguments = {precision, N, H, weight, dy, x, stats, add, dx};
+    cpu_parallel(cpu, cpu->simd->rms_input, &arguments, N, 1);
+}
+
+void cpu_rms_backward_weight(const void *context, enum model_precision precision, uint32_t N,
+                             uint32_t H, const void *dy, const void *x, const float *stats,
+                             enum kernel_gradient gradient, void *dweight)
+{
+    const struct cpu_context *cpu = context;
+    struct simd_norm_parameters arguments = {precision, N,        H,       dy,  x,
+                                             stats,     gradient, dweight, NULL};
+    cpu_parallel(cpu, cpu->simd->rms_weight, &arguments, simd_tiles(H), 1);
+}
+
 /* ---- linear layers and the classifier ---- */
 
 void cpu_linear_forward(const void *context, enum model_precision precision, uint32_t N, uint32_t I,
@@ -169,6 +198,40 @@ void cpu_linear_backward_bias(const void *context, enum model_precision precisio
     cpu_parallel(cpu, cpu->simd->column_sums, &arguments, simd_tiles(O), 1);
 }
 
+void cpu_product_forward(const void *context, enum model_precision precision, uint32_t N,
+                         uint32_t I, uint32_t O, const void *x, const void *weight,
+                         const void *bias, void *y)
+{
+    const struct cpu_context *cpu = context;
+    struct matmul_shape shape = {.M = N,
+                                 .N = O,
+                                 .K = I,
+                                 .transposed_b = true,
+                                 .in = precision,
+                                 .out = precision,
+                                 .bias = bias != NULL};
+    matmul_run(cpu->matmul, &shape, x, weight, bias, y);
+}
+
+void cpu_product_backward_input(const void *context, enum model_precision precision, uint32_t N,
+                                uint32_t I, uint32_t O, const void *dy, const void *weight,
+                                bool add, void *dx)
+{
+    const struct cpu_context *cpu = context;
+    struct matmul_shape shape = {
+        .M = N, .N = I, .K = O, .in = precision, .out = precision, .onto = add};
+    matmul_run(cpu->matmul, &shape, dy, weight, NULL, dx);
+}
+
+void cpu_product_backward_weight(const void *context, enum model_precision precision, uint32_t N,
+                                 uint32_t I, uint32_t O, const void *x, const void *dy,
+                                 enum kernel_gradient gradient, float *workspace, void *dweight,
+                                 double *squares)
+{
+    struct matmul_shape shape = {.M = O, .N = I, .K = N, .in = precision};
+    weight_gradient(context, shape, dy, x, gradient, workspace, dweight, squares);
+}
+
 void cpu_classifier_forward(const void *context, enum model_precision precision, uint32_t N,
                             uint32_t H, uint32_t V, const void *x, const void *weight, void *logits)
 {
@@ -203,7 +266,7 @@ void cpu_classifier_backward_weight(const void *context, enum model_precision pr
     weight_gradient(context, shape, dlogits, x, gradient, workspace, dweight, squares);
 }
 
-/* ---- GELU, residual and dropout ---- */
+/* ---- GELU, gates, residual and dropout ---- */
 
 void cpu_gelu_forward(const void *context, enum model_precision precision, uint64_t elements,
                       const void *pre, void *y)
@@ -228,6 +291,22 @@ void cpu_gelu_backward_bias(const void *context, enum model_precision precision,
     cpu_linear_backward_bias(context, precision, N, O, dy, gradient, dbias);
 }
 
+void cpu_gate_forward(const void *context, enum model_precision precision, uint64_t elements,
+                      const void *gate, const void *up, void *y)
+{
+    const struct cpu_context *cpu = context;
+    struct simd_gate arguments = {precision, gate, up, y, NULL};
+    cpu_parallel(cpu, cpu->simd->gate_forward, &arguments, elements, SIMD_TILE);
+}
+
+void cpu_gate_backward(const void *context, enum model_precision precision, uint64_t elements,
+                       const void *gate, const void *up, void *dy, void *dgate)
+{
+    const struct cpu_context *cpu = context;
+    struct simd_gate arguments = {precision, gate, up, dy, dgate};
+    cpu_parallel(cpu, cpu->simd->gate_backward, &arguments, elements, SIMD_TILE);
+}
+
 void cpu_residual_forward(const void *context, enum model_precision precision, uint32_t N,
                           uint32_t H, const void *residual, const struct kernel_dropout *dropout,
                           void *y)
@@ -248,24 +327,76 @@ void cpu_dropout_backward(const void *context, enum model_precision precision, u
 
 /* ---- attention ---- */
 
+static struct simd_attention attention_of(enum model_precision precision, uint32_t T, uint32_t A,
+                                          uint32_t D, const struct kernel_dropout *dropout)
+{
+    g_assert(D <= CPU_HEAD_LIMIT);
+    return (struct simd_attention){
+        .precision = precision,
+        .T = T,
+        .A = A,
+        .K = A,
+        .D = D,
+        .scale = 1 / sqrtf((float)D),
+        .dropout = cpu_dropout_of(dropout),
+    };
+}
+
+/* Queries, keys and values lie in one row, one behind the other. */
+static void set_qkv(struct simd_attention *arguments, const void *qkv)
+{
+    for (int part = KERNEL_Q; part <= KERNEL_V; part++)
+        arguments->parts[part] = (struct simd_heads){
+            .at = qkv,
+            .stride = UINT64_C(3) * arguments->A * arguments->D,
+            .first = (uint64_t)part * arguments->A * arguments->D,
+        };
+}
+
+static struct simd_attention grouped_of(enum model_precision precision,
+                                        const struct kernel_heads *heads, const void *q,
+                                        const void *k, const void *v,
+                                        const struct kernel_dropout *dropout)
+{
+    struct simd_attention arguments = attention_of(precision, heads->T, heads->A, heads->D,
+                                                   dropout);
+    uint64_t queries = (uint64_t)heads->A * heads->D, keys = (uint64_t)heads->K * heads->D;
+    arguments.K = heads->K;
+    arguments.window = heads->window;
+    arguments.pairs = heads->pairs;
+    arguments.cosines = heads->cosines;
+    arguments.sines = heads->sines;
+    arguments.parts[KERNEL_Q] = (struct simd_heads){q, queries, 0};
+    arguments.parts[KERNEL_K] = (struct simd_heads){k, keys, 0};
+    arguments.parts[KERNEL_V] = (struct simd_heads){v, keys, 0};
+    return arguments;
+}
+
+static void attend(const struct cpu_context *cpu, uint32_t B,
+                   const struct simd_attention *arguments)
+{
+    cpu_parallel_uneven(cpu, cpu->simd->attention_forward, arguments,
+                        (uint64_t)B * arguments->A * simd_tiles(arguments->T));
+}
+
+static void attend_backward(const struct cpu_context *cpu, uint32_t B,
+                            const struct simd_attention *arguments)
+{
+    uint64_t tiles = (uint64_t)B * simd_tiles(arguments->T);
+    cpu_parallel_uneven(cpu, cpu->simd->attention_backward_queries, arguments,
+                        tiles * arguments->A);
+    cpu_parallel_uneven(cpu, cpu->simd->attention_backward_keys, arguments, tiles * arguments->K);
+}
+
 void cpu_attention_forward(const void *context, enum model_precision precision, uint32_t B,
                            uint32_t T, uint32_t A, uint32_t D, const void *qkv,
                            const struct kernel_dropout *dropout, void *o, float *lse)
 {
-    const struct cpu_context *cpu = context;
-    g_assert(D <= CPU_HEAD_LIMIT);
-    struct simd_attention arguments = {
-        .precision = precision,
-        .T = T,
-        .A = A,
-        .D = D,
-        .qkv = qkv,
-        .dropout = cpu_dropout_of(dropout),
-        .o = o,
-        .lse = lse,
-    };
-    cpu_parallel_uneven(cpu, cpu->simd->attention_forward, &arguments,
-                        (uint64_t)B * A * simd_tiles(T));
+    struct simd_attention arguments = attention_of(precision, T, A, D, dropout);
+    set_qkv(&arguments, qkv);
+    arguments.o = o;
+    arguments.lse = lse;
+    attend(context, B, &arguments);
 }
 
 void cpu_attention_backward(const void *context, enum model_precision precision, uint32_t B,
@@ -273,23 +404,39 @@ void cpu_attention_backward(const void *context, enum model_precision precision,
                             const void *o, const float *lse, const struct kernel_dropout *dropout,
                             void *dqkv)
 {
-    const struct cpu_context *cpu = context;
-    g_assert(D <= CPU_HEAD_LIMIT);
-    struct simd_attention arguments = {
-        .precision = precision,
-        .T = T,
-        .A = A,
-        .D = D,
-        .qkv = qkv,
-        .dout = dout,
-        .o_read = o,
-        .lse_read = lse,
-        .dropout = cpu_dropout_of(dropout),
-        .dqkv = dqkv,
-    };
-    uint64_t items = (uint64_t)B * A * simd_tiles(T);
-    cpu_parallel_uneven(cpu, cpu->simd->attention_backward_queries, &arguments, items);
-    cpu_parallel_uneven(cpu, cpu->simd->attention_backward_keys, &arguments, items);
+    struct simd_attention arguments = attention_of(precision, T, A, D, dropout);
+    set_qkv(&arguments, qkv);
+    arguments.dout = dout;
+    arguments.o_read = o;
+    arguments.lse_read = lse;
+    arguments.gradients[KERNEL_Q] = arguments.gradients[KERNEL_K] = arguments.gradients[KERNEL_V] =
+        dqkv;
+    attend_backward(context, B, &arguments);
+}
+
+void cpu_grouped_forward(const void *context, enum model_precision precision,
+                         const struct kernel_heads *heads, const void *q, const void *k,
+                         const void *v, const struct kernel_dropout *dropout, void *o, float *lse)
+{
+    struct simd_attention arguments = grouped_of(precision, heads, q, k, v, dropout);
+    arguments.o = o;
+    arguments.lse = lse;
+    attend(context, heads->B, &arguments);
+}
+
+void cpu_grouped_backward(const void *context, enum model_precision precision,
+                          const struct kernel_heads *heads, const void *dout, const void *q,
+                          const void *k, const void *v, const void *o, const float *lse,
+                          const struct kernel_dropout *dropout, void *dq, void *dk, void *dv)
+{
+    struct simd_attention arguments = grouped_of(precision, heads, q, k, v, dropout);
+    arguments.dout = dout;
+    arguments.o_read = o;
+    arguments.lse_read = lse;
+    arguments.gradients[KERNEL_Q] = dq;
+    arguments.gradients[KERNEL_K] = dk;
+    arguments.gradients[KERNEL_V] = dv;
+    attend_backward(context, heads->B, &arguments);
 }
 
 /* ---- loss ---- */
@@ -459,4 +606,14 @@ const struct kernels cpu_kernels = {
     .total_squares = cpu_total_squares,
     .clip = cpu_clip,
     .adamw = cpu_adamw,
+    .rms_forward = cpu_rms_forward,
+    .rms_backward_input = cpu_rms_backward_input,
+    .rms_backward_weight = cpu_rms_backward_weight,
+    .product_forward = cpu_product_forward,
+    .product_backward_input = cpu_product_backward_input,
+    .product_backward_weight = cpu_product_backward_weight,
+    .gate_forward = cpu_gate_forward,
+    .gate_backward = cpu_gate_backward,
+    .grouped_forward = cpu_grouped_forward,
+    .grouped_backward = cpu_grouped_backward,
 };

@@ -57,6 +57,16 @@ kernel_block_squares cpu_block_squares;
 kernel_total_squares cpu_total_squares;
 kernel_clip cpu_clip;
 kernel_adamw cpu_adamw;
+kernel_rms_forward cpu_rms_forward;
+kernel_rms_backward_input cpu_rms_backward_input;
+kernel_rms_backward_weight cpu_rms_backward_weight;
+kernel_product_forward cpu_product_forward;
+kernel_product_backward_input cpu_product_backward_input;
+kernel_product_backward_weight cpu_product_backward_weight;
+kernel_gate_forward cpu_gate_forward;
+kernel_gate_backward cpu_gate_backward;
+kernel_grouped_forward cpu_grouped_forward;
+kernel_grouped_backward cpu_grouped_backward;
 
 /* The greatest D of attention: tiles lie on the threads' stacks, of at most 1 MiB. */
 enum { CPU_HEAD_LIMIT = 512 };

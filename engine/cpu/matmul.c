@@ -62,6 +62,11 @@ static dnnl_status_t create_matmul(dnnl_engine_t engine, const dnnl_memory_desc_
                                              attributes);
 }
 
+static dnnl_status_t append_sum(dnnl_post_ops_t after)
+{
+    return dnnl_post_ops_append_sum(after, 1, 0, dnnl_data_type_undef);
+}
+
 #else
 
 typedef const dnnl_memory_desc_t *const_dnnl_memory_desc_t;
@@ -95,6 +100,11 @@ static dnnl_status_t create_matmul(dnnl_engine_t engine, const dnnl_memory_desc_
     return dnnl_primitive_desc_create(matmul, &description, attributes, engine, NULL);
 }
 
+static dnnl_status_t append_sum(dnnl_post_ops_t after)
+{
+    return dnnl_post_ops_append_sum(after, 1);
+}
+
 #endif
 
 /* Describes a row-major matrix [rows, columns] that may be stored transposed. Stored rows are `row`
@@ -109,21 +119,28 @@ static dnnl_memory_desc_t onednn_matrix(uint32_t rows, uint32_t columns, uint32_
     return matrix;
 }
 
-static dnnl_primitive_attr_t matmul_attributes(void)
+static dnnl_primitive_attr_t matmul_attributes(bool onto)
 {
     dnnl_primitive_attr_t attributes;
+    dnnl_post_ops_t after;
     onednn_check(dnnl_primitive_attr_create(&attributes));
     onednn_check(dnnl_primitive_attr_set_scratchpad_mode(attributes, dnnl_scratchpad_mode_user));
+    onednn_check(dnnl_post_ops_create(&after));
+    if (onto) {
+        onednn_check(append_sum(after));
+        onednn_check(dnnl_primitive_attr_set_post_ops(attributes, after));
+    }
+    onednn_check(dnnl_post_ops_destroy(after));
     return attributes;
 }
 
-/* Prepares c = a b + bias; `bias` may be NULL. The caller provides the scratch.
+/* Prepares c = a b + bias, or c += a b; `bias` may be NULL. The caller provides the scratch.
  * Returns false if oneDNN has no such product on this machine. */
 static bool onednn_matmul(dnnl_engine_t engine, const dnnl_memory_desc_t *a,
                           const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *bias,
-                          const dnnl_memory_desc_t *c, dnnl_primitive_desc_t *matmul)
+                          const dnnl_memory_desc_t *c, bool onto, dnnl_primitive_desc_t *matmul)
 {
-    dnnl_primitive_attr_t attributes = matmul_attributes();
+    dnnl_primitive_attr_t attributes = matmul_attributes(onto);
     dnnl_status_t status = create_matmul(engine, a, b, bias, c, attributes, matmul);
     onednn_check(dnnl_primitive_attr_destroy(attributes));
     if (status == dnnl_unimplemented)
@@ -186,6 +203,8 @@ static void store(const struct matmul_shape *shape, struct matrix_piece piece, c
             float sum = sums[r * TILE + i];
             if (shape->bias)
                 sum += bf16_widen(bias[piece.column + i]);
+            if (shape->onto)
+                sum += bf16_widen(((uint16_t *)c)[at]);
             if (shape->out == MODEL_BF16)
                 ((uint16_t *)c)[at] = bf16_round(sum);
             else
@@ -324,11 +343,11 @@ static void add_argument(struct matmul_product *product, int id, dnnl_memory_t m
 /* `bias` is NULL if the shape has none. */
 static void make_product(struct matmul_library *library, const dnnl_memory_desc_t *a,
                          const dnnl_memory_desc_t *b, const dnnl_memory_desc_t *bias,
-                         const dnnl_memory_desc_t *c, struct matmul_product *product)
+                         const dnnl_memory_desc_t *c, bool onto, struct matmul_product *product)
 {
     dnnl_primitive_desc_t matmul;
     dnnl_memory_t scratch;
-    if (!onednn_matmul(library->engine, a, b, bias, c, &matmul))
+    if (!onednn_matmul(library->engine, a, b, bias, c, onto, &matmul))
         return;
     reserve(&library->scratch, onednn_scratch(library->engine, matmul, &scratch));
     add_argument(product, DNNL_ARG_SRC, onednn_memory(library->engine, a));
@@ -352,7 +371,7 @@ static struct matmul_product *product_new(struct matmul_library *library,
                                          shape->transposed_b, in);
     dnnl_memory_desc_t c = onednn_matrix(shape->M, shape->N, matmul_c_row(shape), false, out);
     dnnl_memory_desc_t bias = onednn_matrix(1, shape->N, shape->N, false, in);
-    make_product(library, &a, &b, shape->bias ? &bias : NULL, &c, product);
+    make_product(library, &a, &b, shape->bias ? &bias : NULL, &c, shape->onto, product);
     onednn_matrix_free(&a);
     onednn_matrix_free(&b);
     onednn_matrix_free(&c);
@@ -392,8 +411,8 @@ static void run_fp32(const struct matmul_shape *s, const float *a, const float *
     if (s->bias)
         fill_rows(s->M, matmul_c_row(s), s->N, bias, c);
     onednn_check(dnnl_sgemm(s->transposed_a ? 'T' : 'N', s->transposed_b ? 'T' : 'N', s->M, s->N,
-                            s->K, 1, a, matmul_a_row(s), b, matmul_b_row(s), s->bias ? 1 : 0, c,
-                            matmul_c_row(s)));
+                            s->K, 1, a, matmul_a_row(s), b, matmul_b_row(s),
+                            s->bias || s->onto ? 1 : 0, c, matmul_c_row(s)));
 }
 
 static void run_primitive(struct matmul_library *library, struct matmul_product *product,
@@ -481,6 +500,7 @@ void matmul_run(struct matmul_library *library, const struct matmul_shape *shape
                 const void *b, const void *bias, void *c)
 {
     g_assert(!shape->add || shape->panels);
+    g_assert(!shape->onto || (!shape->bias && !shape->panels && shape->in == shape->out));
     use_threads(library);
     if (shape->panels ? run_panels(library, shape, a, b, c)
                       : run_whole(library, shape, a, b, bias, c))

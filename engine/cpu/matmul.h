@@ -16,6 +16,7 @@ struct matmul_shape {
     uint8_t panels;  /* c is computed in panels of rows, the same ones with and without `add`. Only
                         for contiguous c in fp32, without a bias */
     uint8_t add;     /* whether to add the product to c, after it is computed; needs `panels` */
+    uint8_t onto;    /* whether the sums begin with c, which is of `in`; without a bias */
 };
 
 struct matmul_library;

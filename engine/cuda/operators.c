@@ -69,7 +69,7 @@ bool cuda_operators_support(const struct model_config *config, GError **error)
             config->name);
     else if (head > CUDA_HEAD_LIMIT)
         g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MODEL,
-                    "n_embd / n_head is %u; the CUDA device computes attention heads of at most %d",
+                    "heads have %u columns; the CUDA device computes attention heads of at most %d",
                     head, CUDA_HEAD_LIMIT);
     else if (deltas > SCRATCH_BYTES)
         g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MODEL,

@@ -39,6 +39,7 @@ void host_operators_free(struct host_operators *host)
     cpu_context_free(host->cpu);
     reduction_free(host->operators.reduction);
     g_free(host->operators.order);
+    g_free(host->operators.rotary);
     g_free(host);
 }
 

@@ -122,9 +122,16 @@ struct attention_scores {
     _Alignas(64) float at[SIMD_TILE][SIMD_TILE]; /* [query][key] */
 };
 
-static inline float attention_scale(const struct simd_attention *a)
+/* Returns one of a sequence's heads: number `head` of all sequences' heads. */
+static inline struct simd_head attention_head(const struct simd_attention *arguments, uint64_t head)
 {
-    return 1 / sqrtf((float)a->D);
+    return (struct simd_head){
+        .arguments = arguments,
+        .head = head,
+        .row = head / arguments->A * arguments->T,
+        .padded = (arguments->D + HEAD_STEP - 1) / HEAD_STEP * HEAD_STEP,
+        .tiles = simd_tiles(arguments->T),
+    };
 }
 
 /* Returns an item's head, and its tile. */
@@ -132,28 +139,38 @@ static inline struct simd_head attention_head_of(const struct simd_attention *ar
                                                  uint64_t item, uint32_t *tile)
 {
     uint32_t tiles = simd_tiles(arguments->T);
-    uint64_t head = item / tiles;
     *tile = (uint32_t)(item % tiles);
-    return (struct simd_head){
-        .arguments = arguments,
-        .head = head,
-        .row = head / arguments->A * arguments->T,
-        .padded = (arguments->D + HEAD_STEP - 1) / HEAD_STEP * HEAD_STEP,
-        .tiles = tiles,
-    };
+    return attention_head(arguments, item / tiles);
 }
 
-/* Return the first element of the head's part in row `t` of the sequence, in qkv and in o. */
-static inline uint64_t attention_qkv_at(const struct simd_head *h, enum kernel_qkv part, uint32_t t)
+/* Return the first element of the head's part in row `t` of the sequence, in q, k or v, and in o.
+ */
+static inline uint64_t attention_part_at(const struct simd_head *h, enum kernel_qkv part,
+                                         uint32_t t)
 {
     const struct simd_attention *a = h->arguments;
-    return (h->row + t) * 3 * a->A * a->D + ((uint64_t)part * a->A + h->head % a->A) * a->D;
+    uint64_t head = h->head % a->A;
+    if (part != KERNEL_Q)
+        head /= a->A / a->K;
+    return (h->row + t) * a->parts[part].stride + a->parts[part].first + head * a->D;
 }
 
 static inline uint64_t attention_o_at(const struct simd_head *h, uint32_t t)
 {
     const struct simd_attention *a = h->arguments;
     return (h->row + t) * a->A * a->D + h->head % a->A * a->D;
+}
+
+/* Turns a row by its position, or back: pairs of columns, `pairs` apart. */
+static inline void attention_turn(const struct simd_attention *a, uint32_t t, bool back, float *row)
+{
+    const float *cosines = a->cosines + (uint64_t)t * a->pairs;
+    const float *sines = a->sines + (uint64_t)t * a->pairs;
+    for (uint32_t i = 0; i < a->pairs; i++) {
+        float x = row[i], y = row[i + a->pairs], sine = back ? -sines[i] : sines[i];
+        row[i] = fmaf(x, cosines[i], -(y * sine));
+        row[i + a->pairs] = fmaf(y, cosines[i], x * sine);
+    }
 }
 
 /* Loads a row of D elements, times `scale`, and pads it with zeros to `padded`. */
@@ -195,9 +212,14 @@ static inline void attention_load(const struct simd_head *h, enum kernel_qkv par
                                   float scale, attention_rows rows)
 {
     uint32_t count = attention_rows_in(h, tile);
-    for (uint32_t r = 0; r < count; r++)
-        attention_load_row(h, h->arguments->qkv, attention_qkv_at(h, part, tile * SIMD_TILE + r),
-                           scale, rows + r * h->padded);
+    for (uint32_t r = 0; r < count; r++) {
+        uint32_t t = tile * SIMD_TILE + r;
+        float *row = rows + r * h->padded;
+        attention_load_row(h, h->arguments->parts[part].at, attention_part_at(h, part, t), scale,
+                           row);
+        if (part != KERNEL_V)
+            attention_turn(h->arguments, t, false, row);
+    }
     memset(rows + count * h->padded, 0, (SIMD_TILE - count) * h->padded * sizeof *rows);
 }
 
@@ -220,10 +242,46 @@ static inline void attention_product(const struct simd_head *h, uint32_t count,
                 columns, SIMD_TILE, scores->at[0], SIMD_TILE);
 }
 
-/* Returns how many keys of tile `keys` the query in row `r` of tile `queries` attends to. */
-static inline uint32_t attention_visible(uint32_t queries, uint32_t r, uint32_t keys)
+/* The keys of a tile that a query attends to: [first, end). */
+struct visible_keys {
+    uint32_t first, end;
+};
+
+/* Returns those of tile `keys` for the query in row `r` of tile `queries`. */
+static inline struct visible_keys attention_visible(const struct simd_head *h, uint32_t queries,
+                                                    uint32_t r, uint32_t keys)
 {
-    return keys < queries ? SIMD_TILE : r + 1;
+    struct visible_keys visible = {0, keys < queries ? SIMD_TILE : r + 1};
+    uint32_t window = h->arguments->window, query = queries * SIMD_TILE + r;
+    if (window && query >= window && query - window + 1 > keys * SIMD_TILE) {
+        uint32_t hidden = query - window + 1 - keys * SIMD_TILE;
+        visible.first = hidden < visible.end ? hidden : visible.end;
+    }
+    return visible;
+}
+
+/* Returns the first tile of keys that a tile of queries attends to, and the last tile of queries
+ * that attends to a tile of keys. */
+static inline uint32_t attention_first_keys(const struct simd_head *h, uint32_t queries)
+{
+    uint32_t window = h->arguments->window, first = queries * SIMD_TILE;
+    return window && first >= window ? (first - window + 1) / SIMD_TILE : 0;
+}
+
+static inline uint32_t attention_last_queries(const struct simd_head *h, uint32_t keys)
+{
+    uint64_t window = h->arguments->window, last = keys * SIMD_TILE + SIMD_TILE - 1;
+    uint64_t tile = (last + window - 1) / SIMD_TILE;
+    return window && tile < h->tiles ? (uint32_t)tile : h->tiles - 1;
+}
+
+/* Gives minus infinity to the keys that are not visible. */
+static inline void attention_hide(struct visible_keys visible, float scores[SIMD_TILE])
+{
+    for (uint32_t i = 0; i < visible.first; i++)
+        scores[i] = -INFINITY;
+    for (uint32_t i = visible.end; i < SIMD_TILE; i++)
+        scores[i] = -INFINITY;
 }
 
 /* Computes the dropout's factors for the probabilities of one query and a tile of keys. */
@@ -248,8 +306,12 @@ struct query_progress {
 static void advance(const struct simd_head *h, struct query_progress *p, uint32_t queries,
                     uint32_t r, uint32_t keys, float scores[SIMD_TILE])
 {
-    for (uint32_t i = attention_visible(queries, r, keys); i < SIMD_TILE; i++)
-        scores[i] = -INFINITY;
+    struct visible_keys visible = attention_visible(h, queries, r, keys);
+    if (visible.first >= visible.end) {
+        tile_fill(scores, 0);
+        return;
+    }
+    attention_hide(visible, scores);
     float greatest = tile_max(scores);
     float max = greatest > p->max[r] ? greatest : p->max[r];
     float old = exponential(p->max[r] - max);
@@ -284,11 +346,11 @@ static void forward(const struct simd_head *h, uint32_t queries)
     attention_columns k;
     struct attention_scores scores;
     uint32_t count = attention_rows_in(h, queries);
-    attention_load(h, KERNEL_Q, queries, attention_scale(h->arguments), q);
+    attention_load(h, KERNEL_Q, queries, h->arguments->scale, q);
     tile_fill(p.max, -INFINITY);
     tile_fill(p.sum, 0);
     memset(p.o, 0, count * h->padded * sizeof *p.o);
-    for (uint32_t keys = 0; keys <= queries; keys++) {
+    for (uint32_t keys = attention_first_keys(h, queries); keys <= queries; keys++) {
         attention_load(h, KERNEL_K, keys, 1, rows);
         attention_transpose(h, rows, k);
         attention_product(h, count, q, k, &scores);
@@ -352,7 +414,7 @@ static void load_queries(const struct simd_head *h, uint32_t tile, struct query_
     const struct simd_attention *a = h->arguments;
     queries->tile = tile;
     queries->count = attention_rows_in(h, tile);
-    attention_load(h, KERNEL_Q, tile, attention_scale(a), queries->q);
+    attention_load(h, KERNEL_Q, tile, a->scale, queries->q);
     for (uint32_t r = 0; r < queries->count; r++) {
         uint32_t t = tile * SIMD_TILE + r;
         float *dout = queries->dout + r * h->padded;
@@ -381,8 +443,7 @@ static void compute_row(const struct simd_head *h, const struct query_tile *quer
 {
     bool drops = dropout_drops(&h->arguments->dropout);
     tile_fp32 factors;
-    for (uint32_t i = attention_visible(queries->tile, r, keys); i < SIMD_TILE; i++)
-        p[i] = -INFINITY;
+    attention_hide(attention_visible(h, queries->tile, r, keys), p);
     if (drops) {
         attention_factors(h, queries->tile * SIMD_TILE + r, keys, factors);
         tile_multiply(ds, factors);
@@ -404,6 +465,16 @@ static void compute_pair(const struct simd_head *h, const struct query_tile *que
         compute_row(h, queries, r, keys->tile, pair->p.at[r], pair->ds.at[r]);
 }
 
+/* Stores the gradient of a row of queries, keys or values, turned back. */
+static void store_gradient(const struct simd_head *h, enum kernel_qkv part, uint32_t t, float scale,
+                           float *row)
+{
+    const struct simd_attention *a = h->arguments;
+    if (part != KERNEL_V)
+        attention_turn(a, t, true, row);
+    attention_store_row(h, a->gradients[part], attention_part_at(h, part, t), scale, row);
+}
+
 static void backward_queries(const struct simd_head *h, uint32_t tile)
 {
     const struct simd_attention *a = h->arguments;
@@ -413,7 +484,7 @@ static void backward_queries(const struct simd_head *h, uint32_t tile)
     struct pair_scores pair;
     load_queries(h, tile, &queries);
     memset(dq, 0, queries.count * h->padded * sizeof *dq);
-    for (uint32_t j = 0; j <= tile; j++) {
+    for (uint32_t j = attention_first_keys(h, tile); j <= tile; j++) {
         load_keys(h, j, &keys, k);
         compute_pair(h, &queries, &keys, &pair);
         product_add(queries.count, h->padded, keys.count,
@@ -421,34 +492,45 @@ static void backward_queries(const struct simd_head *h, uint32_t tile)
                     h->padded);
     }
     for (uint32_t r = 0; r < queries.count; r++)
-        attention_store_row(h, a->dqkv, attention_qkv_at(h, KERNEL_Q, tile * SIMD_TILE + r),
-                            attention_scale(a), dq + r * h->padded);
+        store_gradient(h, KERNEL_Q, tile * SIMD_TILE + r, a->scale, dq + r * h->padded);
 }
 
-static void backward_keys(const struct simd_head *h, uint32_t tile)
+/* Adds what the queries of one head leave to the gradients of a tile of keys and values. */
+static void add_backward_keys(const struct simd_head *h, const struct key_tile *keys, float *dk,
+                              float *dv)
 {
-    const struct simd_attention *a = h->arguments;
     struct query_tile queries;
-    struct key_tile keys;
-    attention_rows dk, dv;
     struct pair_scores pair;
-    load_keys(h, tile, &keys, dk);
-    memset(dk, 0, keys.count * h->padded * sizeof *dk);
-    memset(dv, 0, keys.count * h->padded * sizeof *dv);
-    for (uint32_t i = tile; i < h->tiles; i++) {
+    uint32_t last = attention_last_queries(h, keys->tile);
+    for (uint32_t i = keys->tile; i <= last; i++) {
         load_queries(h, i, &queries);
-        compute_pair(h, &queries, &keys, &pair);
-        product_add(keys.count, h->padded, queries.count,
+        compute_pair(h, &queries, keys, &pair);
+        product_add(keys->count, h->padded, queries.count,
                     (struct product_operand){pair.p.at[0], 1, SIMD_TILE}, queries.dout, h->padded,
                     dv, h->padded);
-        product_add(keys.count, h->padded, queries.count,
+        product_add(keys->count, h->padded, queries.count,
                     (struct product_operand){pair.ds.at[0], 1, SIMD_TILE}, queries.q, h->padded, dk,
                     h->padded);
     }
+}
+
+/* The heads of a group come one after the other. */
+static void backward_keys(const struct simd_attention *a, uint64_t head, uint32_t tile)
+{
+    struct key_tile keys;
+    attention_rows dk, dv;
+    struct simd_head h = attention_head(a, head);
+    load_keys(&h, tile, &keys, dk);
+    memset(dk, 0, keys.count * h.padded * sizeof *dk);
+    memset(dv, 0, keys.count * h.padded * sizeof *dv);
+    for (uint64_t i = 0; i < a->A / a->K; i++) {
+        h = attention_head(a, head + i);
+        add_backward_keys(&h, &keys, dk, dv);
+    }
     for (uint32_t r = 0; r < keys.count; r++) {
         uint32_t t = tile * SIMD_TILE + r;
-        attention_store_row(h, a->dqkv, attention_qkv_at(h, KERNEL_K, t), 1, dk + r * h->padded);
-        attention_store_row(h, a->dqkv, attention_qkv_at(h, KERNEL_V, t), 1, dv + r * h->padded);
+        store_gradient(&h, KERNEL_K, t, 1, dk + r * h.padded);
+        store_gradient(&h, KERNEL_V, t, 1, dv + r * h.padded);
     }
 }
 
@@ -463,9 +545,8 @@ void SIMD(attention_backward_queries)(const void *arguments, uint64_t first, uin
 
 void SIMD(attention_backward_keys)(const void *arguments, uint64_t first, uint64_t end)
 {
-    for (uint64_t item = first; item < end; item++) {
-        uint32_t tile;
-        struct simd_head head = attention_head_of(arguments, item, &tile);
-        backward_keys(&head, tile);
-    }
+    const struct simd_attention *a = arguments;
+    uint32_t tiles = simd_tiles(a->T);
+    for (uint64_t item = first; item < end; item++)
+        backward_keys(a, item / tiles * (a->A / a->K), (uint32_t)(item % tiles));
 }

@@ -1,4 +1,4 @@
-/* Loops over elements: GELU, conversions, sums of squares, loss. */
+/* Loops over elements: GELU, gates, conversions, sums of squares, loss. */
 #include "engine/cpu/simd/loops.h"
 #include "engine/exponential.h"
 #include "engine/gelu.h"
@@ -33,6 +33,50 @@ void SIMD(gelu_backward)(const void *arguments, uint64_t first, uint64_t end)
         tile_load(a->precision, a->y, e, count, 0, dy);
         for (int i = 0; i < SIMD_TILE; i++)
             dy[i] *= gelu_slope(x[i]);
+        tile_store(a->precision, a->y, e, count, dy);
+    }
+}
+
+/* ---- gates ---- */
+
+/* 1 / (1 + exp(-x)), from the exponential of a number that is not above 0. */
+static inline float logistic(float x)
+{
+    float e = exponential(x < 0 ? x : -x);
+    return (x < 0 ? e : 1) / (1 + e);
+}
+
+void SIMD(gate_forward)(const void *arguments, uint64_t first, uint64_t end)
+{
+    const struct simd_gate *a = arguments;
+    for (uint64_t e = first; e < end; e += SIMD_TILE) {
+        uint32_t count = tile_elements(e, end);
+        tile_fp32 gate, up;
+        tile_load(a->precision, a->gate, e, count, 0, gate);
+        tile_load(a->precision, a->up, e, count, 0, up);
+        for (int i = 0; i < SIMD_TILE; i++)
+            gate[i] = gate[i] * logistic(gate[i]) * up[i];
+        tile_store(a->precision, a->y, e, count, gate);
+    }
+}
+
+/* SiLU'(x) = s (1 + x (1 - s)), where s is the logistic function */
+void SIMD(gate_backward)(const void *arguments, uint64_t first, uint64_t end)
+{
+    const struct simd_gate *a = arguments;
+    for (uint64_t e = first; e < end; e += SIMD_TILE) {
+        uint32_t count = tile_elements(e, end);
+        tile_fp32 gate, up, dy;
+        tile_load(a->precision, a->gate, e, count, 0, gate);
+        tile_load(a->precision, a->up, e, count, 0, up);
+        tile_load(a->precision, a->y, e, count, 0, dy);
+        for (int i = 0; i < SIMD_TILE; i++) {
+            float s = logistic(gate[i]);
+            float slope = s * fmaf(gate[i], 1 - s, 1);
+            up[i] = dy[i] * up[i] * slope;
+            dy[i] = dy[i] * (gate[i] * s);
+        }
+        tile_store(a->precision, a->dgate, e, count, up);
         tile_store(a->precision, a->y, e, count, dy);
     }
 }

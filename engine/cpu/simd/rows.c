@@ -1,4 +1,4 @@
-/* Loops over rows, tile by tile: embedding, residual, sums of columns, layer norm. */
+/* Loops over rows, tile by tile: embedding, residual, sums of columns, layer norm, RMS norm. */
 #include "engine/cpu/simd/loops.h"
 
 /* ---- embedding ---- */
@@ -13,8 +13,10 @@ void SIMD(embed_forward)(const void *arguments, uint64_t first, uint64_t end)
             struct tile_span span = tile_of(t, a->H);
             tile_fp32 x, p;
             tile_load(a->precision, a->wte, token + span.first, span.count, 0, x);
-            tile_load(a->precision, a->wpe, position + span.first, span.count, 0, p);
-            tile_add(x, p);
+            if (a->wpe) {
+                tile_load(a->precision, a->wpe, position + span.first, span.count, 0, p);
+                tile_add(x, p);
+            }
             dropout_tile(&a->dropout, n, tiles, t, x);
             tile_store(a->precision, a->x, n * a->H + span.first, span.count, x);
         }
@@ -241,5 +243,97 @@ void SIMD(norm_parameters)(const void *arguments, uint64_t first, uint64_t end)
         column_sum_end(&bias);
         tile_store_gradient(a->gradient, a->dweight, span.first, span.count, weight.total);
         tile_store_gradient(a->gradient, a->dbias, span.first, span.count, bias.total);
+    }
+}
+
+/* ---- RMS norm: y = weight x / sqrt(mean square + epsilon) ---- */
+
+static float row_squares(const struct simd_rms_forward *a, uint64_t n)
+{
+    tile_fp32 sum = {0};
+    for (uint32_t t = 0; t < simd_tiles(a->H); t++) {
+        struct tile_span span = tile_of(t, a->H);
+        tile_fp32 x;
+        tile_load(a->precision, a->x, n * a->H + span.first, span.count, 0, x);
+        for (int i = 0; i < SIMD_TILE; i++)
+            sum[i] = fmaf(x[i], x[i], sum[i]);
+    }
+    return tile_sum(sum) / (float)a->H;
+}
+
+void SIMD(rms_forward)(const void *arguments, uint64_t first, uint64_t end)
+{
+    const struct simd_rms_forward *a = arguments;
+    for (uint64_t n = first; n < end; n++) {
+        float inverse = 1 / sqrtf(row_squares(a, n) + a->epsilon);
+        a->stats[n] = inverse;
+        for (uint32_t t = 0; t < simd_tiles(a->H); t++) {
+            struct tile_span span = tile_of(t, a->H);
+            tile_fp32 x, weight;
+            tile_load(a->precision, a->x, n * a->H + span.first, span.count, 0, x);
+            tile_load(a->precision, a->weight, span.first, span.count, 0, weight);
+            for (int i = 0; i < SIMD_TILE; i++)
+                x[i] = x[i] * inverse * weight[i];
+            tile_store(a->precision, a->y, n * a->H + span.first, span.count, x);
+        }
+    }
+}
+
+/* Computes one tile of g = dy weight, and of x normalised. */
+static void rms_tile(const struct simd_norm_input *a, uint64_t n, struct tile_span span,
+                     float g[SIMD_TILE], float normal[SIMD_TILE])
+{
+    tile_fp32 weight;
+    tile_load(a->precision, a->dy, n * a->H + span.first, span.count, 0, g);
+    tile_load(a->precision, a->weight, span.first, span.count, 0, weight);
+    tile_load(a->precision, a->x, n * a->H + span.first, span.count, 0, normal);
+    for (int i = 0; i < SIMD_TILE; i++) {
+        g[i] *= weight[i];
+        normal[i] *= a->stats[n];
+    }
+}
+
+/* dx = (g - normal mean(g normal)) / root mean square */
+void SIMD(rms_input)(const void *arguments, uint64_t first, uint64_t end)
+{
+    const struct simd_norm_input *a = arguments;
+    for (uint64_t n = first; n < end; n++) {
+        tile_fp32 sum = {0}, g, normal;
+        for (uint32_t t = 0; t < simd_tiles(a->H); t++) {
+            rms_tile(a, n, tile_of(t, a->H), g, normal);
+            for (int i = 0; i < SIMD_TILE; i++)
+                sum[i] = fmaf(g[i], normal[i], sum[i]);
+        }
+        float mean = tile_sum(sum) / (float)a->H, inverse = a->stats[n];
+        for (uint32_t t = 0; t < simd_tiles(a->H); t++) {
+            struct tile_span span = tile_of(t, a->H);
+            tile_fp32 dx = {0};
+            rms_tile(a, n, span, g, normal);
+            if (a->add)
+                tile_load(a->precision, a->dx, n * a->H + span.first, span.count, 0, dx);
+            for (int i = 0; i < SIMD_TILE; i++)
+                dx[i] = fmaf(fmaf(-normal[i], mean, g[i]), inverse, dx[i]);
+            tile_store(a->precision, a->dx, n * a->H + span.first, span.count, dx);
+        }
+    }
+}
+
+void SIMD(rms_weight)(const void *arguments, uint64_t first, uint64_t end)
+{
+    const struct simd_norm_parameters *a = arguments;
+    for (uint32_t t = (uint32_t)first; t < end; t++) {
+        struct tile_span span = tile_of(t, a->H);
+        struct column_sum weight = {0};
+        for (uint64_t n = 0; n < a->N; n++) {
+            float inverse = a->stats[n];
+            tile_fp32 dy, x;
+            tile_load(a->precision, a->dy, n * a->H + span.first, span.count, 0, dy);
+            tile_load(a->precision, a->x, n * a->H + span.first, span.count, 0, x);
+            for (int i = 0; i < SIMD_TILE; i++)
+                x[i] = dy[i] * (x[i] * inverse);
+            column_sum_add(&weight, x);
+        }
+        column_sum_end(&weight);
+        tile_store_gradient(a->gradient, a->dweight, span.first, span.count, weight.total);
     }
 }

@@ -92,6 +92,15 @@ struct simd_norm_parameters { /* items: tiles of H */
     void *dweight, *dbias;
 };
 
+struct simd_rms_forward { /* items: rows */
+    enum model_precision precision;
+    uint32_t N, H;
+    float epsilon;
+    const void *weight, *x;
+    void *y;
+    float *stats;
+};
+
 struct simd_column_sums { /* items: tiles of O */
     enum model_precision precision;
     uint32_t N, O;
@@ -106,6 +115,13 @@ struct simd_gelu { /* items: elements; `first` is a multiple of SIMD_TILE */
     void *y; /* forward: y; backward: dy */
 };
 
+struct simd_gate { /* items: elements; `first` is a multiple of SIMD_TILE */
+    enum model_precision precision;
+    const void *gate, *up;
+    void *y;     /* backward: dy */
+    void *dgate; /* of the backward */
+};
+
 struct simd_residual { /* items: rows */
     enum model_precision precision;
     uint32_t H;
@@ -115,16 +131,26 @@ struct simd_residual { /* items: rows */
     void *y;
 };
 
-struct simd_attention { /* items: tiles of queries or of keys, [B, A, tiles of T] */
+/* Where heads lie: element [row, head, d] is at row * stride + first + head * D. */
+struct simd_heads {
+    const void *at;
+    uint64_t stride, first;
+};
+
+/* items: tiles of queries, [B, A, tiles of T], or of keys, [B, K, tiles of T] */
+struct simd_attention {
     enum model_precision precision;
-    uint32_t T, A, D;
-    const void *qkv, *dout;
+    uint32_t T, A, K, D, window, pairs;
+    float scale;                  /* of queries */
+    const float *cosines, *sines; /* [T, pairs] */
+    struct simd_heads parts[3];   /* enum kernel_qkv */
+    const void *dout;
     struct simd_dropout dropout;
     void *o;               /* of the forward */
     float *lse;            /* of the forward */
     const void *o_read;    /* of the backward */
     const float *lse_read; /* of the backward */
-    void *dqkv;
+    void *gradients[3];    /* of the parts, which lie alike */
 };
 
 struct simd_loss { /* items: blocks of rows */
@@ -159,8 +185,10 @@ struct cpu_simd {
     const char *name;
     simd_loop *embed_forward, *embed_tokens, *embed_positions;
     simd_loop *norm_forward, *norm_input, *norm_parameters;
+    simd_loop *rms_forward, *rms_input, *rms_weight;
     simd_loop *column_sums;
     simd_loop *gelu_forward, *gelu_backward;
+    simd_loop *gate_forward, *gate_backward;
     simd_loop *residual;
     simd_loop *attention_forward, *attention_backward_queries, *attention_backward_keys;
     simd_loop *loss, *loss_backward;

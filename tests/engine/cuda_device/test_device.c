@@ -304,10 +304,10 @@ static void test_training(gconstpointer data)
 }
 
 static const struct trial_job jobs[] = {
-    {MODEL_FP32, 1, true, 0, 1},
-    {MODEL_BF16, 1, true, 0.2, 1},
-    {MODEL_BF16, 2, false, 0.2, 1},
-    {MODEL_BF16, 1, true, 0.2, 0},
+    {MODEL_FP32, 1, true, 0, 1, NULL},
+    {MODEL_BF16, 1, true, 0.2, 1, NULL},
+    {MODEL_BF16, 2, false, 0.2, 1, NULL},
+    {MODEL_BF16, 1, true, 0.2, 0, NULL},
 };
 
 int main(int argc, char **argv)

@@ -8,9 +8,28 @@
 
 enum { LAYERS = 3, BATCH = 2, SEQUENCE = 16, ROWS = BATCH * SEQUENCE, VOCABULARY = 203 };
 
+/* Heads of another size than the width says, two of which share keys, and a window in all layers or
+ * but one. */
+static void set_parts(const struct model_family *family, struct model_config *config)
+{
+    config->family = family;
+    config->key_heads = 2;
+    config->head_size = 10;
+    config->norm = MODEL_RMS_NORM;
+    config->activation = MODEL_SILU;
+    config->gated = config->separate = true;
+    config->unbiased_qkv = family != &family_qwen2;
+    config->unbiased_output = config->unbiased_mlp = true;
+    config->head_norms = family == &family_qwen3;
+    config->rotary = (struct model_rotary){.columns = 10, .base = 100, .factor = 1, .magnitude = 1};
+    config->window = family == &family_llama ? 0 : 7;
+    config->first_window = config->window && family != &family_mistral ? 1 : 0;
+    config->embedding_dropout = config->residual_dropout = 0;
+}
+
 static struct model_config config_of(const struct trial_job *job)
 {
-    return (struct model_config){
+    struct model_config config = {
         .name = "trial",
         .layers = LAYERS,
         .width = 32,
@@ -25,6 +44,9 @@ static struct model_config config_of(const struct trial_job *job)
         .norm_epsilon = 1e-5,
         .initializer_range = 0.2,
     };
+    if (job->family)
+        set_parts(job->family, &config);
+    return config;
 }
 
 struct trial_placement trial_resident(void)
@@ -64,12 +86,12 @@ struct trial_placement trial_draw(GRand *random)
 char *trial_describe(const struct trial_job *job, const struct trial_placement *p)
 {
     return g_strdup_printf(
-        "%s, %u micro-batches, %s, dropout %g; chunks of %" G_GUINT64_FORMAT
+        "%s, %s, %u micro-batches, %s, dropout %g; chunks of %" G_GUINT64_FORMAT
         ", %s, room %.3f, host %.3f, look-ahead %u, recompute %u, offload %u%s%s%s, host "
         "updates %x, link %g%s, evaluated at %u, "
         "saved at %u",
-        job->precision == MODEL_BF16 ? "bf16" : "fp32", job->micro_batches,
-        job->tied ? "tied" : "untied", job->dropout, p->chunk_bytes,
+        job->family ? job->family->type : "gpt2", job->precision == MODEL_BF16 ? "bf16" : "fp32",
+        job->micro_batches, job->tied ? "tied" : "untied", job->dropout, p->chunk_bytes,
         p->strategy ? p->strategy : p->policy->name, p->room, p->host_room, p->look_ahead,
         p->recompute, p->offload, p->host_embedding ? ", host embedding" : "",
         p->split_masters ? ", split masters" : "", p->state_block ? ", blocks" : "", p->host_update,

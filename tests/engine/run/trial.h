@@ -1,9 +1,10 @@
-/* A small GPT-2 trained for a few steps by a drawn placement: what law 3 compares. */
+/* A small model trained for a few steps by a drawn placement: what law 3 compares. */
 #ifndef PSTAR_TESTS_ENGINE_RUN_TRIAL_H
 #define PSTAR_TESTS_ENGINE_RUN_TRIAL_H
 
 #include "chunks/pipeline.h"
 #include "engine/engine.h"
+#include "models/family.h"
 #include "strategies/strategy.h"
 
 enum { TRIAL_STEPS = 5 };
@@ -14,7 +15,8 @@ struct trial_job {
     uint32_t micro_batches;
     bool tied;
     double dropout;
-    double clip; /* greatest norm of the gradient; 0: none */
+    double clip;                       /* greatest norm of the gradient; 0: none */
+    const struct model_family *family; /* whose parts the model has; NULL: GPT-2 */
 };
 
 /* What it must not depend on. */

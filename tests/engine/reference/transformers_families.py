@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""Models of every family train in pstar-run as they do in transformers.
+
+    transformers_families.py PSTAR_RUN
+
+For each family a small random model is saved by transformers and trained by both for 20 steps. Every loss and every
+gradient norm, and each tensor's gradient in the first step, must be the same to 1e-5 in fp32, and losses to 1e-2 in bf16.
+What pstar-run saves is loaded by transformers again. Returns 77 where transformers is missing.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import safetensors.torch
+    import torch
+    import transformers
+except ImportError:
+    sys.exit(77)
+
+import record
+
+DATA = record.HERE / "data.bin"
+FP32, BF16 = 1e-5, 1e-2
+
+SMALL = dict(
+    num_hidden_layers=2, hidden_size=48, num_attention_heads=6, num_key_value_heads=2, intermediate_size=70,
+    vocab_size=256, max_position_embeddings=96, initializer_range=0.05, tie_word_embeddings=False,
+)
+LLAMA3 = dict(
+    rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+    original_max_position_embeddings=24,
+)
+YARN = dict(rope_type="yarn", rope_theta=1000.0, factor=4.0, original_max_position_embeddings=24)
+MODELS = {
+    "llama": ("llama", dict()),
+    "llama, tied, with biases": ("llama", dict(tie_word_embeddings=True, attention_bias=True, mlp_bias=True)),
+    "llama, frequencies of Llama 3": ("llama", dict(rope_parameters=LLAMA3, rms_norm_eps=1e-5)),
+    "llama, linear": ("llama", dict(rope_parameters=dict(rope_type="linear", rope_theta=10000.0, factor=3.0))),
+    "mistral": ("mistral", dict(sliding_window=None, head_dim=20)),
+    "mistral, with a window": ("mistral", dict(sliding_window=19)),
+    "qwen2": ("qwen2", dict()),
+    "qwen2, YaRN": ("qwen2", dict(rope_parameters=YARN)),
+    "qwen2, a window in some layers": ("qwen2", dict(use_sliding_window=True, sliding_window=30, max_window_layers=1)),
+    "qwen3": ("qwen3", dict(head_dim=20)),
+    "qwen3, tied": ("qwen3", dict(head_dim=16, tie_word_embeddings=True, attention_bias=True)),
+}
+RUN = dict(batch=2, sequence=72, micro_batches=1)
+
+
+def tokens():
+    data = torch.frombuffer(bytearray(DATA.read_bytes()[1024:]), dtype=torch.uint16)
+    return data.to(torch.int64)
+
+
+def load(folder):
+    model, info = transformers.AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager", output_loading_info=True)
+    for problem in ("missing_keys", "unexpected_keys", "mismatched_keys"):
+        if info[problem]:
+            sys.exit(f"{folder}: {problem}: {info[problem]}")
+    return model
+
+
+def make(family, settings, folder):
+    torch.manual_seed(1)
+    config = transformers.AutoConfig.for_model(family, **{**SMALL, **settings})
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    for parameter in model.parameters():  # nothing is exactly 0 or 1: every gradient matters
+        parameter.data += 0.02 * torch.randn_like(parameter)
+    model.save_pretrained(folder)
+    return load(folder)
+
+
+def train(model, bf16):
+    """Returns losses and gradient norms, and the gradients of the first step."""
+    masters = {name: p.detach().clone() for name, p in model.named_parameters()}
+    if bf16:
+        model.to(torch.bfloat16)
+    recipe = record.RECIPE
+    optimizer = torch.optim.AdamW(
+        masters.values(), betas=(recipe["beta1"], recipe["beta2"]), eps=recipe["epsilon"],
+        weight_decay=recipe["weight_decay"])
+    losses, norms, gradients = [], [], {}
+    for step in range(record.STEPS):
+        for name, parameter in model.named_parameters():
+            parameter.data = record.round_to_bf16(masters[name]) if bf16 else masters[name].clone()
+        model.tie_weights()
+        losses.append(record.gradient_step(model, tokens(), RUN, step))
+        for name, parameter in model.named_parameters():
+            masters[name].grad = parameter.grad.float()
+            gradients.setdefault(name, masters[name].grad.clone())
+        norms.append(torch.nn.utils.clip_grad_norm_(masters.values(), recipe["clip"]).item())
+        for group in optimizer.param_groups:
+            group["lr"] = record.learning_rate(step)
+        optimizer.step()
+    return losses, norms, gradients
+
+
+def run(program, folder, steps, *arguments):
+    log = folder / "log.jsonl"
+    recipe = record.RECIPE
+    command = [
+        program, f"--model={folder / 'first'}", f"--data={DATA}", "--data-order=sequential", f"--batch={RUN['batch']}",
+        f"--seq={RUN['sequence']}", f"--steps={steps}", f"--schedule-steps={record.STEPS}", f"--log={log}",
+        f"--lr={recipe['learning_rate']}", f"--min-lr={recipe['minimum_learning_rate']}",
+        f"--warmup-steps={recipe['warm_up']}", f"--beta1={recipe['beta1']}", f"--beta2={recipe['beta2']}",
+        f"--epsilon={recipe['epsilon']}", f"--weight-decay={recipe['weight_decay']}", *arguments]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    return [line["loss"] for line in lines], [line["gradient_norm"] for line in lines]
+
+
+def expect_series(what, ours, theirs, tolerance):
+    worst = max(abs(a - b) / abs(b) for a, b in zip(ours, theirs, strict=True))
+    print(f"  {what}: at most {worst:.2g} off")
+    if not worst <= tolerance:
+        sys.exit(f"{what}: they differ by more than {tolerance}: {ours} {theirs}")
+
+
+def expect_gradients(folder, theirs):
+    """The first moments after one step without clipping are (1 - beta1) times the gradients."""
+    moments = safetensors.torch.load_file(folder / "saved/optimizer.safetensors")
+    worst = 0.0
+    for name, gradient in theirs.items():
+        ours = moments[name + ".exp_avg"] / (1 - record.RECIPE["beta1"])
+        error = ((ours - gradient).norm() / gradient.norm()).item()
+        worst = max(worst, error)
+        if not error <= FP32:
+            sys.exit(f"gradient of {name}: {error:.2g} off")
+    print(f"  gradients: at most {worst:.2g} off")
+
+
+def check(program, family, settings, folder):
+    losses, norms, gradients = train(make(family, settings, folder / "first"), bf16=False)
+    ours = run(program, folder, record.STEPS, "--clip=1", f"--save={folder / 'saved'}")
+    expect_series("losses", ours[0], losses, FP32)
+    expect_series("gradient norms", ours[1], norms, FP32)
+    if load(folder / "saved").state_dict().keys() != load(folder / "first").state_dict().keys():
+        sys.exit("the saved model has other tensors")
+    run(program, folder, 1, "--clip=0", f"--save={folder / 'saved'}")
+    expect_gradients(folder, gradients)
+    losses, norms, _ = train(load(folder / "first"), bf16=True)
+    ours = run(program, folder, record.STEPS, "--clip=1", "--precision=bf16")
+    expect_series("losses in bf16", ours[0], losses, BF16)
+
+
+def main():
+    torch.set_num_threads(1)
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    for name, (family, settings) in MODELS.items():
+        print(name, flush=True)
+        with tempfile.TemporaryDirectory() as folder:
+            check(sys.argv[1], family, settings, pathlib.Path(folder))
+
+
+if __name__ == "__main__":
+    main()
