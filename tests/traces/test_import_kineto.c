@@ -332,6 +332,20 @@ static void test_without_shapes(struct import_fixture *f, gconstpointer data)
     import_check_refused(f, import_kineto, "record again with profile(record_shapes=True");
 }
 
+/* A profile of inference that shows no device's work. */
+static void test_without_backward(struct import_fixture *f, gconstpointer data)
+{
+    g_autoptr(GString) events = g_string_new(NULL);
+    (void)data;
+    add(events, "cpu_op", "aten::mm", 10, 5, "\"Input Dims\": [[4, 4], [4, 4]]");
+    write_events(f, events, false);
+    import_check_refused(f, import_kineto, "record whole training steps, with backward()");
+    add_kernel(events, 1, 11, 12, 2);
+    write_events(f, events, false);
+    g_assert_true(import_kineto(f->from, f->to, f->unknown, &f->error)); /* for pstar-report */
+    g_assert_true(is_unknown(f, "record whole training steps"));
+}
+
 static void check_refused(struct import_fixture *f, const char *text, gssize bytes,
                           const char *reason)
 {
@@ -394,6 +408,7 @@ int main(int argc, char **argv)
     IMPORT_TEST("/import_kineto/repetition", test_repetition);
     IMPORT_TEST("/import_kineto/real", test_real);
     IMPORT_TEST("/import_kineto/without_shapes", test_without_shapes);
+    IMPORT_TEST("/import_kineto/without_backward", test_without_backward);
     IMPORT_TEST("/import_kineto/refused", test_refused);
     IMPORT_TEST("/import_kineto/damaged", test_damaged);
     return g_test_run();

@@ -105,6 +105,33 @@ static void test_cut(void)
     g_rmdir(folder);
 }
 
+/* A small file does not make the reader take much memory and time. */
+static void test_bomb(void)
+{
+    enum { MEBIBYTE = 1 << 20, MANY = 70, FEW = 60 };
+    g_autofree char *folder = g_dir_make_tmp(NULL, NULL), *space = g_malloc(MEBIBYTE);
+    g_autofree char *path = g_build_filename(folder, "events.json.gz", NULL);
+    json_t *expected = json_pack("[{s:f}]", "a", 1.0);
+    memset(space, ' ', MEBIBYTE);
+    for (int large = 0; large < 2; large++) {
+        g_autoptr(GError) error = NULL;
+        struct reader reader = {.expected = expected};
+        gzFile file = gzopen(path, "wb1");
+        gzputs(file, "{\"events\": [{\"a\": 1}");
+        for (int i = 0; i < (large ? MANY : FEW); i++)
+            g_assert_cmpint(gzwrite(file, space, MEBIBYTE), ==, MEBIBYTE);
+        gzputs(file, "]}");
+        g_assert_cmpint(gzclose(file), ==, Z_OK);
+        json_t *others = json_events_read(path, "events", take, &reader, &error);
+        g_assert_true((others == NULL) == large);
+        g_assert_true(!large || strstr(error->message, "unpacks to more than 50 times its size"));
+        json_decref(others);
+    }
+    json_decref(expected);
+    g_unlink(path);
+    g_rmdir(folder);
+}
+
 /* Tries each prefix of a file, and each file without one of its characters. */
 static void test_damaged(void)
 {
@@ -132,6 +159,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/json_events/long", test_long);
     g_test_add_func("/json_events/cut", test_cut);
+    g_test_add_func("/json_events/bomb", test_bomb);
     g_test_add_func("/json_events/damaged", test_damaged);
     return g_test_run();
 }

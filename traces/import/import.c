@@ -172,6 +172,24 @@ static bool check_shapes(const struct kineto *kineto, const char *from, GError *
     return false;
 }
 
+/* Without an iteration and without anything that a device did, nothing can use the trace. The notes
+ * say why there is no iteration. */
+static bool check_use(const struct trace *trace, const struct kineto *profile, const char *from,
+                      const GPtrArray *notes, GError **error)
+{
+    static const char why[] = "the iteration: ";
+    const char *reason = NULL;
+    if (trace || (profile && (profile->kernels->len || profile->copies->len || profile->sets->len ||
+                              profile->allocations->len)))
+        return true;
+    for (guint i = 0; i < notes->len && !reason; i++)
+        if (g_str_has_prefix(g_ptr_array_index(notes, i), why))
+            reason = (const char *)g_ptr_array_index(notes, i) + strlen(why);
+    g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID, "%s: there is no iteration: %s", from,
+                reason);
+    return false;
+}
+
 bool import_kineto(const char *from, const char *to, GPtrArray *unknown, GError **error)
 {
     struct kineto *kineto = kineto_read(from, error);
@@ -180,7 +198,8 @@ bool import_kineto(const char *from, const char *to, GPtrArray *unknown, GError 
         return false;
     }
     struct trace *trace = kineto_iteration(kineto, unknown);
-    bool ok = import_write_profile(from, to, trace, kineto, unknown, error);
+    bool ok = check_use(trace, kineto, from, unknown, error) &&
+              import_write_profile(from, to, trace, kineto, unknown, error);
     trace_free(trace);
     kineto_free(kineto);
     return ok;
@@ -194,7 +213,8 @@ bool import_chakra(const char *from, const char *to, GPtrArray *unknown, GError 
         return false;
     struct trace *trace = kineto_iteration(kineto, unknown);
     g_ptr_array_add(unknown, g_strdup("times: the file has the order of operators alone"));
-    bool ok = import_write(from, to, trace, &nothing, unknown, error);
+    bool ok = check_use(trace, NULL, from, unknown, error) &&
+              import_write(from, to, trace, &nothing, unknown, error);
     trace_free(trace);
     kineto_free(kineto);
     return ok;
@@ -230,7 +250,8 @@ bool import_chakra_timed(const char *from, const char *times, const char *to, GP
         trace = kineto_iteration(kineto, unknown);
         for (guint i = 0; i < kineto->notes->len; i++)
             g_ptr_array_add(unknown, g_strdup((const char *)g_ptr_array_index(kineto->notes, i)));
-        ok = import_write_profile(from, to, trace, profile, unknown, error);
+        ok = check_use(trace, profile, from, unknown, error) &&
+             import_write_profile(from, to, trace, profile, unknown, error);
     }
     trace_free(trace);
     kineto_free(kineto);

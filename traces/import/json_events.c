@@ -5,9 +5,14 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <zlib.h>
 
 enum { PIECE_BYTES = 1 << 20, MOST_VALUE_BYTES = 1 << 30 };
+
+/* A gzipped file may become this many times as large, or as large as the second. Recordings become
+ * 10 to 25 times as large; what becomes much larger only costs memory. */
+enum { MOST_TIMES = 50, SMALL_BYTES = 64 << 20 };
 
 /* State of reading: a window of the text and the position in it. */
 struct json_reading {
@@ -16,6 +21,7 @@ struct json_reading {
     GByteArray *window;
     size_t at;     /* in the window */
     size_t before; /* offset of the window in the text */
+    size_t most;   /* bytes that the text may have */
     bool ended;    /* nothing follows the window */
     bool failed;   /* reading failed; `error` says why */
     GError **error;
@@ -47,10 +53,15 @@ static bool open_file(struct json_reading *reading)
     if (!input_file_check(reading->path, reading->error))
         return false;
     reading->file = gzopen(reading->path, "rbe"); /* passes uncompressed files through */
-    if (!reading->file)
+    struct stat file;
+    if (!reading->file || stat(reading->path, &file) != 0) {
         g_set_error(reading->error, TRACE_ERROR, TRACE_ERROR_IO, "%s: %s", reading->path,
                     g_strerror(errno));
-    return reading->file != NULL;
+        return false;
+    }
+    reading->most = S_ISREG(file.st_mode) ? MAX((size_t)file.st_size * MOST_TIMES, SMALL_BYTES)
+                                          : SIZE_MAX;
+    return true;
 }
 
 /* Drops what has been consumed and reads more. */
@@ -69,6 +80,11 @@ static void read_on(struct json_reading *reading)
     g_byte_array_set_size(window, kept + PIECE_BYTES);
     int got = gzread(reading->file, window->data + kept, PIECE_BYTES), status;
     g_byte_array_set_size(window, kept + (guint)MAX(got, 0));
+    if (reading->before + window->len > reading->most) {
+        fail(reading, "it unpacks to more than 50 times its size; gunzip makes a file of it that "
+                      "can be read");
+        return;
+    }
     if (got > 0)
         return;
     const char *reason = gzerror(reading->file, &status);

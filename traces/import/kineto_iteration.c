@@ -281,7 +281,10 @@ struct trace *kineto_iteration(const struct kineto *kineto, GPtrArray *notes)
     const char *marked_by;
     g_autoptr(GPtrArray) steps = kineto_steps(kineto, &marked_by);
     if (steps->len == 0) {
-        g_ptr_array_add(notes, g_strdup("the iteration: no step with a backward pass"));
+        g_ptr_array_add(notes,
+                        g_strdup("the iteration: no step with a backward pass was found; record "
+                                 "whole training steps, with backward() and "
+                                 "optimizer.step()"));
         return NULL;
     }
     for (guint i = 0; i < steps->len; i++)

@@ -203,7 +203,8 @@ static bool check_sizes(const struct kineto_parts *parts, const GArray *paramete
 {
     uint32_t other = 0;
     if (parameters->len == 0) {
-        note(parts, "the iteration: no gradient was added to a parameter's");
+        note(parts, "the iteration: no gradient was added to a parameter's; record a training step "
+                    "with backward() of a model whose parameters need gradients");
         return false;
     }
     const struct parameter *first = &g_array_index(parameters, struct parameter, 0);

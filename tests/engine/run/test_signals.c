@@ -79,6 +79,35 @@ static void test_nothing_saved(struct run_folder *folder, gconstpointer data)
     run_folder_expect(text, "nothing was saved");
 }
 
+static void hold_signal(gpointer data)
+{
+    sigset_t signals;
+    (void)data;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    kill(getpid(), SIGTERM); /* of the process, not of this thread */
+}
+
+/* A signal that comes before the first step loses nothing: the checkpoint is as it was. The large
+ * text is read for a while before that step. */
+static void test_nothing_lost(struct run_folder *folder, gconstpointer data)
+{
+    enum { BYTES = 40 << 20 };
+    (void)data;
+    int status, err;
+    char *errors;
+    g_autofree char *path = run_folder_path(folder, "text.txt"), *text = g_malloc(BYTES);
+    memset(text, 'a', BYTES);
+    g_assert_true(g_file_set_contents(path, text, BYTES, NULL));
+    g_assert_cmpint(run_folder_run(folder, "--steps 1 --save saved", NULL, &errors), ==, 0);
+    g_free(errors);
+    GPid child = start(folder, "--steps 9 --resume saved", hold_signal, &err);
+    g_autofree char *said = run_folder_await_end(child, err, &status);
+    g_assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGTERM);
+    run_folder_expect(said, "interrupted at 1 of 9 steps\n");
+}
+
 /* Waits until the program handles the signal itself, so that it is blocked, or has taken note of
  * it: until it is pending no more. */
 static void await_signal(GPid child, const char *field, int number, bool present)
@@ -219,6 +248,7 @@ int main(int argc, char **argv)
     ADD("terminate", SIGTERM, test_saves);
     ADD("hang-up", SIGHUP, test_saves);
     ADD("nothing-saved", 0, test_nothing_saved);
+    ADD("nothing-lost", 0, test_nothing_lost);
     ADD("second", 0, test_second_signal);
     ADD("sampling", 0, test_sampling);
     ADD("shorter-data", 0, test_shorter_data);
