@@ -89,31 +89,41 @@ static void append_element(GString *html, const char *open, const char *text, co
     g_string_append(html, close);
 }
 
-/* Returns one line that says what ran, from the first file that states it. */
-static char *subject_of(const struct report_inputs *inputs)
+/* Returns what ran: a model or, where none is named, a file. */
+static const char *model_of(const struct report_inputs *inputs)
 {
     if (inputs->traces->len) {
         const struct input_trace *input = g_ptr_array_index(inputs->traces, 0);
-        const struct trace *trace = input->trace;
-        return g_strdup_printf("%s, %s, %u × %u tokens per micro-batch",
-                               trace->model ? trace->model : input->path,
-                               trace->precision ? trace->precision : "unknown precision",
-                               trace->batch, trace->sequence);
+        return input->trace->model ? input->trace->model : input->path;
     }
     if (inputs->plans->len) {
         const struct input_plan *input = g_ptr_array_index(inputs->plans, 0);
-        return g_strdup(input->plan->model ? input->plan->model : input->path);
+        return input->plan->model ? input->plan->model : input->path;
     }
     if (inputs->runs->len) {
         const struct logged_run *run = g_ptr_array_index(inputs->runs, 0);
-        return g_strdup(run->model ? run->model : run->origin);
+        return run->model ? run->model : run->origin;
     }
     if (inputs->tracks->len) {
         const struct tracks *tracks = g_ptr_array_index(inputs->tracks, 0);
-        return g_strdup(tracks->model ? tracks->model : tracks->origin);
+        return tracks->model ? tracks->model : tracks->origin;
     }
     const struct sweep_file *sweep = g_ptr_array_index(inputs->sweeps, 0);
-    return g_strdup(sweep->trace ? sweep->trace : sweep->origin);
+    return sweep->trace ? sweep->trace : sweep->origin;
+}
+
+/* Returns one line that says what ran, from the first file that states it. */
+static char *subject_of(const struct report_inputs *inputs)
+{
+    char *model = caption_name(model_of(inputs));
+    if (!inputs->traces->len)
+        return model;
+    g_autofree char *name = model;
+    const struct trace *trace = ((const struct input_trace *)inputs->traces->pdata[0])->trace;
+    g_autofree char *precision = caption_name(trace->precision ? trace->precision
+                                                               : "unknown precision");
+    return g_strdup_printf("%s, %s, %u × %u tokens per micro-batch", name, precision, trace->batch,
+                           trace->sequence);
 }
 
 /* Returns how the page's Content-Security-Policy names the script: "'sha256-...'". */

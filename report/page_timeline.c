@@ -68,6 +68,9 @@ static void append_number(GString *html, const char *attribute, double value)
     g_string_append_printf(html, " %s=\"%s\"", attribute, digits);
 }
 
+/* Characters of a name that a bar shows. */
+#define MOST_OF_NAME 200
+
 /* Appends "backward h.3.mlp · 12.3 ms, from 401 ms on, 4 MiB". The page takes the text before " · "
  * as the name. */
 static void append_name(GString *html, const struct timeline_bar *bar,
@@ -75,7 +78,8 @@ static void append_name(GString *html, const struct timeline_bar *bar,
 {
     g_autofree char *length = text_seconds(bar->end - bar->start);
     g_autofree char *start = text_seconds(bar->start);
-    text_append_html(html, longest->name);
+    g_autofree char *name = text_shortened(longest->name, MOST_OF_NAME);
+    text_append_html(html, name);
     if (bar->count > 1)
         g_string_append_printf(html, " and %u more", bar->count - 1);
     g_string_append_printf(html, " · %s, from %s on", length, start);

@@ -366,15 +366,16 @@ static GPtrArray *best_rows(const struct sweep_file *sweep)
 
 static void add_best(struct text_table *table, const struct best_row *row, bool best)
 {
+    g_autofree char *name = caption_name(row->name);
     if (!row->entry) {
-        table_add(table, size_format(row->budget), g_strdup(row->name), g_strdup("does not fit"),
+        table_add(table, size_format(row->budget), g_steal_pointer(&name), g_strdup("does not fit"),
                   g_strdup("–"), g_strdup("–"), g_strdup("–"), g_strdup("–"), g_strdup("–"));
         return;
     }
     const struct plan_figures *figures = &row->entry->figures;
     bool timed = figures->iteration_seconds > 0;
     g_autofree char *sizes = chunk_spread_format(&row->entry->configuration.chunks);
-    table_add(table, size_format(row->budget), g_strconcat(row->name, best ? " *" : "", NULL),
+    table_add(table, size_format(row->budget), g_strconcat(name, best ? " *" : "", NULL),
               sizes ? g_steal_pointer(&sizes) : size_format(row->entry->configuration.chunk_bytes),
               size_format(figures_traffic(figures)), size_format(figures->h2d_bytes),
               size_format(figures->d2h_bytes),

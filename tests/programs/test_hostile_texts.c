@@ -80,6 +80,41 @@ static void test_traces(void)
     workshop_free(workshop);
 }
 
+/* Replaces a word of a file. */
+static void replace(const struct workshop *workshop, const char *file, const char *word,
+                    const char *with)
+{
+    g_autofree char *path = workshop_path(workshop, file), *text = NULL;
+    g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
+    g_autoptr(GString) changed = g_string_new(text);
+    g_assert_cmpuint(g_string_replace(changed, word, with, 0), >, 0);
+    g_assert_true(g_file_set_contents(path, changed->str, -1, NULL));
+}
+
+/* The page's title, its tables and the bars of its timelines show long names cut, too. */
+static void test_long_words(void)
+{
+    struct workshop *workshop = set_up();
+    g_autofree char *word = g_strnfill(5000, 'w');
+    g_autofree char *policy = g_strdup_printf("\"policy\": \"%s\"", word);
+    g_autofree char *ran = g_strdup_printf("\"name\":\"%s", word);
+    g_autofree char *trace = g_strdup_printf("\"trace\": \"%s", word);
+    workshop_must_run(workshop, "pstar-sim run.pstar --policy opt --json sweep.json --timeline "
+                                "step.json " PLATFORM BUDGET);
+    replace(workshop, "sweep.json", "\"policy\": \"opt\"", policy);
+    replace(workshop, "sweep.json", "\"trace\": \"", trace);
+    replace(workshop, "step.json", "\"name\":\"forward", ran);
+    for (int with_step = 0; with_step < 2; with_step++) {
+        workshop_must_run_format(workshop, "pstar-report sweep.json%s -o page",
+                                 with_step ? " step.json" : "");
+        g_autofree char *path = workshop_path(workshop, "page/index.html"), *page = NULL;
+        g_assert_true(g_file_get_contents(path, &page, NULL, NULL));
+        g_assert_nonnull(strstr(page, "www"));
+        g_assert_null(strstr(page, word));
+    }
+    workshop_free(workshop);
+}
+
 /* Captions of figures and titles of tables show a long name cut, the list of files whole. */
 static void test_long_names(void)
 {
@@ -228,6 +263,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/hostile-texts/traces", test_traces);
     g_test_add_func("/hostile-texts/long-names", test_long_names);
+    g_test_add_func("/hostile-texts/long-words", test_long_words);
     g_test_add_func("/hostile-texts/platforms", test_platforms);
     g_test_add_func("/hostile-texts/plans", test_plans);
     g_test_add_func("/hostile-texts/configurations", test_configurations);
