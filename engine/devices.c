@@ -20,6 +20,11 @@ static const struct device_ops *load(const char *name, GError **error)
     g_autofree char *path = library_file_find(file, &missing);
     if (!path)
         return refuse(error, "this build of pstar-run does not support the device");
+    const char *why = library_file_refusal(path);
+    if (why) {
+        g_autofree char *reason = g_strdup_printf("%s: %s", path, why);
+        return refuse(error, reason);
+    }
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     void *found = library ? dlsym(library, "pstar_device") : NULL;
     if (!found)

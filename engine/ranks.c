@@ -45,6 +45,11 @@ bool ranks_open(struct ranks **ranks, GError **error)
     if (!path)
         return refuse(error, "the launcher started several processes, but this build of pstar-run "
                              "was made without MPI: it trains on one rank");
+    const char *why = library_file_refusal(path);
+    if (why) {
+        g_autofree char *reason = g_strdup_printf("%s: %s", path, why);
+        return refuse(error, reason);
+    }
     void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     void *found = library ? dlsym(library, "pstar_ranks_open") : NULL;
     if (!found)

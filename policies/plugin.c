@@ -1,12 +1,11 @@
 #include "policies/plugin.h"
 
+#include "traces/files.h"
+
 #include <dlfcn.h>
 #include <execinfo.h>
-#include <link.h>
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 G_DEFINE_QUARK(pstar_policy_error, policy_error)
@@ -136,30 +135,10 @@ static void catch_crashes(void)
 
 /* ---- opening ---- */
 
-/* Returns why the file must not be loaded, or NULL: opening a pipe would wait for ever, and the
- * loader crashes on a file whose end is missing. The section headers of a library are at its end.
- */
-static const char *refusal_of(const char *path)
-{
-    struct stat status;
-    ElfW(Ehdr) header = {.e_shoff = 0};
-    if (stat(path, &status) != 0)
-        return NULL; /* the loader says why */
-    if (!S_ISREG(status.st_mode))
-        return "not a regular file";
-    FILE *file = fopen(path, "re");
-    bool read = file && fread(&header, sizeof header, 1, file) == 1 &&
-                memcmp(header.e_ident, ELFMAG, SELFMAG) == 0;
-    if (file)
-        fclose(file);
-    uint64_t end = (uint64_t)header.e_shoff + (uint64_t)header.e_shnum * header.e_shentsize;
-    return read && end > (uint64_t)status.st_size ? "the shared object is truncated" : NULL;
-}
-
 static const struct pstar_policy_ops *load(const char *path, GError **error)
 {
     g_autofree char *full = g_canonicalize_filename(path, NULL);
-    g_autofree char *reason = g_strdup(refusal_of(full));
+    g_autofree char *reason = g_strdup(library_file_refusal(full));
     if (reason) {
         g_set_error(error, POLICY_ERROR, POLICY_ERROR_PLUGIN, "%s: %s", path, reason);
         return NULL;

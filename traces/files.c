@@ -3,6 +3,9 @@
 #include "traces/size.h"
 
 #include <errno.h>
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -50,4 +53,22 @@ char *library_file_find(const char *name, GError **error)
                 g_strerror(errno));
     g_free(library);
     return NULL;
+}
+
+/* The section headers of a library are at its end. */
+const char *library_file_refusal(const char *path)
+{
+    struct stat status;
+    ElfW(Ehdr) header = {.e_shoff = 0};
+    if (stat(path, &status) != 0)
+        return NULL; /* the loader says why */
+    if (!S_ISREG(status.st_mode))
+        return "not a regular file";
+    FILE *file = fopen(path, "re");
+    bool read = file && fread(&header, sizeof header, 1, file) == 1 &&
+                memcmp(header.e_ident, ELFMAG, SELFMAG) == 0;
+    if (file)
+        fclose(file);
+    uint64_t end = (uint64_t)header.e_shoff + (uint64_t)header.e_shnum * header.e_shentsize;
+    return read && end > (uint64_t)status.st_size ? "the shared object is truncated" : NULL;
 }

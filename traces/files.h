@@ -22,4 +22,8 @@ bool input_text_check(const char *path, uint64_t most_bytes, GError **error);
  * names the installed path if it is in neither. */
 char *library_file_find(const char *name, GError **error);
 
+/* Returns why the file must not be loaded as a shared object, or NULL: opening a pipe would wait
+ * for ever, and the loader crashes on a file whose end is missing. */
+const char *library_file_refusal(const char *path);
+
 #endif

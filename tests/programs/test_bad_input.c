@@ -479,6 +479,21 @@ static void write_files(void)
     write_wide_head();
 }
 
+/* A library whose end is missing crashes the loader. Any library will do: it is not loaded. */
+static void test_cut_libraries(void)
+{
+    struct workshop *own = workshop_new();
+    workshop_must_run(own, "cp " PROGRAM_DIR "/pstar-run own-run");
+    workshop_must_run(own, "sh -c 'head -c 9000 " PROGRAM_DIR
+                           "/libpstar-collect.so > libpstar-cuda.so'");
+    workshop_must_run(own, "cp libpstar-cuda.so libpstar-mpi.so");
+    workshop_must_end(own, "./own-run --model model --data text.txt --device cuda", 2, "",
+                      "libpstar-cuda.so: the shared object is truncated");
+    workshop_must_end(own, "env OMPI_COMM_WORLD_SIZE=2 ./own-run --model model --data text.txt", 2,
+                      "", "libpstar-mpi.so: the shared object is truncated");
+    workshop_free(own);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -489,6 +504,7 @@ int main(int argc, char **argv)
         g_test_add_data_func(path, &table[i], test_bad);
         g_free(path);
     }
+    g_test_add_func("/bad-input/cut-libraries", test_cut_libraries);
     int status = g_test_run();
     workshop_free(workshop);
     return status;
