@@ -418,11 +418,23 @@ static bool check_pair(const struct option *output, const struct option *other, 
                           option_name(other));
 }
 
+/* A file that is moved to its place would replace a device or a pipe. */
+static bool is_replaceable(const char *path, GError **error)
+{
+    if (!g_file_test(path, G_FILE_TEST_EXISTS) || g_file_test(path, G_FILE_TEST_IS_REGULAR) ||
+        g_file_test(path, G_FILE_TEST_IS_DIR))
+        return true;
+    g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_INVAL,
+                "%s: cannot be written: not a regular file", path);
+    return false;
+}
+
 static bool check_place(const struct option *option, GError **error)
 {
     const char *path = *option->file;
     bool ok = option->use == OPTION_WRITES_FOLDER ? output_folder_has_place(path, error)
                                                   : output_file_has_place(path, error);
+    ok = ok && (option->use != OPTION_WRITES_FILE || is_replaceable(path, error));
     if (!ok) {
         g_prefix_error(error, "--%s: ", option_name(option));
         failure_mark(error, FAILURE_RUNNING);

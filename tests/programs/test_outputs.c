@@ -74,6 +74,7 @@ static void test_links(void)
     static const char *const commands[] = {
         "pstar-trace synth --model model --batch 1 --seq 8 --precision fp32 -o link",
         "pstar-trace export good.pstar -o link",
+        "pstar-trace import " PROJECT_DIR "/tests/data/kineto/gpt.json.gz -o link",
         "pstar-sim good.pstar" BUDGET "--policy opt --json link",
         "pstar-plan good.pstar" BUDGET "-o link",
         "pstar-collect -o link -- " RUN "--steps 3",
@@ -87,6 +88,24 @@ static void test_links(void)
         workshop_must_run(workshop, commands[i]); /* replaces it */
         workshop_must_run(workshop, "test -L link -a -L middle -a -s far/file -a ! -L far/file");
         workshop_must_run(workshop, "rm far/file");
+    }
+    workshop_free(workshop);
+}
+
+/* A file that is moved to its place would replace a pipe, even one that somebody reads. */
+static void test_pipes(void)
+{
+    static const char *const commands[] = {
+        "pstar-trace synth --model model --batch 1 --seq 8 --precision fp32 -o pipe",
+        "pstar-trace import " PROJECT_DIR "/tests/data/kineto/gpt.json.gz -o pipe",
+        "pstar-trace merge good.pstar good.pstar -o pipe",
+        "pstar-collect -o pipe -- true",
+    };
+    struct workshop *workshop = set_up();
+    workshop_must_run(workshop, "mkfifo pipe");
+    for (size_t i = 0; i < G_N_ELEMENTS(commands); i++) {
+        g_autofree char *command = g_strdup_printf("sh -c 'exec 3<>pipe; %s'", commands[i]);
+        expect(workshop, command, 1, "--output: pipe: cannot be written: not a regular file");
     }
     workshop_free(workshop);
 }
@@ -193,6 +212,7 @@ int main(int argc, char **argv)
     g_test_add_func("/outputs/no-place", test_no_place);
     g_test_add_func("/outputs/odd-folders", test_odd_folders);
     g_test_add_func("/outputs/links", test_links);
+    g_test_add_func("/outputs/pipes", test_pipes);
     g_test_add_func("/outputs/same", test_same);
     g_test_add_func("/outputs/standard-output", test_standard_output);
     g_test_add_func("/outputs/settings", test_settings);

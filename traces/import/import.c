@@ -3,6 +3,7 @@
 #include "traces/database.h"
 #include "traces/failure.h"
 #include "traces/import/kineto.h"
+#include "traces/output_file.h"
 #include "traces/trace_file.h"
 
 #include <errno.h>
@@ -42,7 +43,8 @@ static bool complete(const char *path, const GPtrArray *unknown, GError **error)
 
 char *import_temporary(const char *to)
 {
-    return g_strdup_printf("%s.%08x.tmp", to, g_random_int());
+    g_autofree char *target = output_file_target(to);
+    return g_strdup_printf("%s.%08x.tmp", target, g_random_int());
 }
 
 bool import_publish(const char *from, const char *path, const char *to, const GPtrArray *unknown,
@@ -53,7 +55,8 @@ bool import_publish(const char *from, const char *path, const char *to, const GP
         import_blame(from, path, to, fault, error);
         return false;
     }
-    if (g_rename(path, to) == 0)
+    g_autofree char *target = output_file_target(to); /* a link stays */
+    if (g_rename(path, target) == 0)
         return true;
     g_set_error(error, TRACE_ERROR, TRACE_ERROR_IO, "%s: cannot be written: %s", to,
                 g_strerror(errno));
