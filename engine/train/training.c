@@ -240,13 +240,16 @@ bool training_step(struct training *training, bool stop, struct engine_result *r
         return false;
     training->state.step++;
     if (isfinite(result->loss) && isfinite(result->gradient_norm))
-        return true;
+        return training->trained = true;
     g_autofree char *where = engine_divergence(training->engine);
     g_set_error(error, TRAINING_ERROR, TRAINING_ERROR_DIVERGED,
                 "step %" G_GUINT64_FORMAT
                 ": the loss is %g and the gradient's norm %g: training has "
-                "diverged: %s; a lower --lr or more --warmup-steps may help",
-                training->state.step, result->loss, result->gradient_norm, where);
+                "diverged: %s; %s",
+                training->state.step, result->loss, result->gradient_norm, where,
+                training->trained ? "a lower --lr or more --warmup-steps may help"
+                                  : "it is the run's first step, so the weights or optimizer "
+                                    "states that it began with are the cause");
     return false;
 }
 

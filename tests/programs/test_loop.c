@@ -246,7 +246,28 @@ static void test_divergence(void)
                   "--lr 1e30 --warmup-steps 0 --clip 0 --log diverging.jsonl");
     g_assert_cmpint(outcome.status, ==, 1);
     g_assert_nonnull(strstr(outcome.err, "diverged: 'forward loss' of micro-batch 0 left "));
+    g_assert_nonnull(strstr(outcome.err, "a lower --lr"));
     outcome_clear(&outcome);
+    workshop_free(workshop);
+}
+
+/* Weights that are not numbers are not blamed on the learning rate. */
+static void test_bad_weights(void)
+{
+    struct workshop *workshop = workshop_new();
+    guint64 header;
+    char *weights;
+    gsize length;
+    workshop_must_run(workshop, "pstar-run --model model --data text.txt --batch 2 --seq 16 "
+                                "--steps 1 --save saved");
+    g_autofree char *path = workshop_path(workshop, "saved/model.safetensors");
+    g_assert_true(g_file_get_contents(path, &weights, &length, NULL));
+    memcpy(&header, weights, sizeof header);
+    memset(weights + sizeof header + GUINT64_FROM_LE(header), 0xff, sizeof(float));
+    g_assert_true(g_file_set_contents(path, weights, (gssize)length, NULL));
+    workshop_must_end(workshop, "pstar-run --resume saved --data text.txt --steps 3", 1, "",
+                      "it is the run's first step, so the weights or optimizer states");
+    g_free(weights);
     workshop_free(workshop);
 }
 
@@ -259,5 +280,6 @@ int main(int argc, char **argv)
         g_free(path);
     }
     g_test_add_func("/divergence", test_divergence);
+    g_test_add_func("/bad-weights", test_bad_weights);
     return g_test_run();
 }
