@@ -127,19 +127,21 @@ static bool check_rest(const struct safetensors *file, const struct model_config
 bool weights_exist(const char *path, bool *exist, GError **error)
 {
     static const char *const other_forms[] = {
-        "model.safetensors.index.json", "pytorch_model.bin",
-        "pytorch_model.bin.index.json", "tf_model.h5",
+        "pytorch_model.bin",
+        "pytorch_model.bin.index.json",
+        "tf_model.h5",
         "flax_model.msgpack",
     };
-    char *file = g_build_filename(path, WEIGHTS_FILE, NULL);
-    *exist = g_file_test(file, G_FILE_TEST_EXISTS);
-    g_free(file);
+    g_autofree char *file = g_build_filename(path, WEIGHTS_FILE, NULL);
+    g_autofree char *index = g_build_filename(path, WEIGHTS_INDEX, NULL);
+    *exist = g_file_test(file, G_FILE_TEST_EXISTS) || g_file_test(index, G_FILE_TEST_EXISTS);
     for (size_t i = 0; !*exist && i < G_N_ELEMENTS(other_forms); i++) {
         char *other = g_build_filename(path, other_forms[i], NULL);
         bool found = g_file_test(other, G_FILE_TEST_EXISTS);
         if (found)
             g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_INVALID,
-                        "%s: weights are read from one " WEIGHTS_FILE " only, which is missing",
+                        "%s: weights are read from " WEIGHTS_FILE " or " WEIGHTS_INDEX
+                        " only, which are missing",
                         other);
         g_free(other);
         if (found)
@@ -148,14 +150,23 @@ bool weights_exist(const char *path, bool *exist, GError **error)
     return true;
 }
 
+/* A folder may hold one file or several, which an index lists. */
+static struct safetensors *open_file(const char *path, GError **error)
+{
+    g_autofree char *file = g_build_filename(path, WEIGHTS_FILE, NULL);
+    g_autofree char *index = g_build_filename(path, WEIGHTS_INDEX, NULL);
+    if (g_str_has_suffix(path, ".index.json"))
+        return safetensors_open_index(path, error);
+    if (!g_file_test(path, G_FILE_TEST_IS_DIR))
+        return safetensors_open(path, error);
+    bool several = !g_file_test(file, G_FILE_TEST_EXISTS) && g_file_test(index, G_FILE_TEST_EXISTS);
+    return several ? safetensors_open_index(index, error) : safetensors_open(file, error);
+}
+
 struct safetensors *weights_open(const char *path, const struct model_config *config,
                                  const struct trace *trace, GError **error)
 {
-    char *file_path = g_file_test(path, G_FILE_TEST_IS_DIR)
-                          ? g_build_filename(path, WEIGHTS_FILE, NULL)
-                          : g_strdup(path);
-    struct safetensors *file = safetensors_open(file_path, error);
-    g_free(file_path);
+    struct safetensors *file = open_file(path, error);
     if (!file)
         return NULL;
     GHashTable *known = g_hash_table_new(g_str_hash, g_str_equal);

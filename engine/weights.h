@@ -6,7 +6,8 @@
 #include "models/safetensors.h"
 #include "traces/trace.h"
 
-#define WEIGHTS_FILE "model.safetensors"
+#define WEIGHTS_FILE  "model.safetensors"
+#define WEIGHTS_INDEX "model.safetensors.index.json"
 
 /* Sets the shape of a tensor, named as in traces ("h.0.attn.c_attn.weight"). Returns its rank, 1
  * or 2. */
@@ -26,11 +27,11 @@ struct weights_store {
 enum trace_list weights_list(const struct trace *trace);
 
 /* Finds out whether a folder holds weights to start from, or only a config.json. Fails if it holds
- * weights in another form than model.safetensors, which cannot be read: starting anew would be a
+ * weights in another form than these two, which cannot be read: starting anew would be a
  * surprise. `path` may also be a file; then nothing beside it is looked for. */
 bool weights_exist(const char *path, bool *exist, GError **error);
 
-/* Opens a model's file, or the model.safetensors in a folder, and checks it against the model:
+/* Opens a model's file, or the file or files in a folder, and checks them against the model:
  * every tensor must be there, with its shape, with or without the family's prefix ("transformer.",
  * "model."). Other tensors of such files (attention's mask buffers, the classifier of a tied model)
  * are ignored; any further tensor is refused by name. Nothing is written to the store. */

@@ -26,6 +26,7 @@ struct safetensors {
     uint64_t data_bytes;
     GArray *tensors;     /* struct safetensors_tensor, by offset */
     GHashTable *by_name; /* name -> struct safetensors_tensor, both owned by `tensors` */
+    GPtrArray *parts;    /* struct safetensors, of an index; else NULL */
 };
 
 struct number_format {
@@ -237,13 +238,19 @@ static bool read_header(struct safetensors *file, GError **error)
     return read;
 }
 
-struct safetensors *safetensors_open(const char *path, GError **error)
+static struct safetensors *safetensors_new(const char *path)
 {
     struct safetensors *file = g_new0(struct safetensors, 1);
     file->path = g_strdup(path);
     file->tensors = g_array_new(FALSE, FALSE, sizeof(struct safetensors_tensor));
     g_array_set_clear_func(file->tensors, tensor_clear);
     file->by_name = g_hash_table_new(g_str_hash, g_str_equal);
+    return file;
+}
+
+struct safetensors *safetensors_open(const char *path, GError **error)
+{
+    struct safetensors *file = safetensors_new(path);
     if (!input_file_check(path, error) || !map_file(file, error) || !read_header(file, error)) {
         safetensors_close(file);
         return NULL;
@@ -251,10 +258,100 @@ struct safetensors *safetensors_open(const char *path, GError **error)
     return file;
 }
 
+/* ---- an index of several files ---- */
+
+/* Opens a file that an index lists, unless it is open already. It must lie beside the index. */
+static struct safetensors *open_part(struct safetensors *index, GHashTable *open, const char *name,
+                                     GError **error)
+{
+    struct safetensors *part = g_hash_table_lookup(open, name);
+    g_autofree char *plain = g_path_get_basename(name);
+    g_autofree char *folder = g_path_get_dirname(index->path);
+    g_autofree char *path = g_build_filename(folder, plain, NULL);
+    if (part)
+        return part;
+    if (strcmp(plain, name) != 0) {
+        invalid(index, NULL, error, "%s is not the name of a file in the same folder", name);
+        return NULL;
+    }
+    part = safetensors_open(path, error);
+    if (!part)
+        return NULL;
+    g_ptr_array_add(index->parts, part);
+    g_hash_table_insert(open, g_strdup(name), part);
+    return part;
+}
+
+/* Opens all files, and checks that each tensor is where the index says. */
+static bool open_parts(struct safetensors *index, const json_t *map, GError **error)
+{
+    g_autoptr(GHashTable) open = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    const char *tensor;
+    json_t *name;
+    json_object_foreach ((json_t *)map, tensor, name) {
+        if (!json_is_string(name))
+            return invalid(index, tensor, error, "weight_map must name a file");
+        const struct safetensors *part = open_part(index, open, json_string_value(name), error);
+        if (!part)
+            return false;
+        if (!safetensors_find(part, tensor))
+            return invalid(index, tensor, error, "it is not in %s", json_string_value(name));
+    }
+    return index->parts->len > 0 || invalid(index, NULL, error, "weight_map names no file");
+}
+
+static bool add_parts(struct safetensors *index, GError **error)
+{
+    for (guint p = 0; p < index->parts->len; p++) {
+        const struct safetensors *part = g_ptr_array_index(index->parts, p);
+        for (uint32_t i = 0; i < part->tensors->len; i++) {
+            struct safetensors_tensor tensor = *safetensors_at(part, i);
+            tensor.name = g_strdup(tensor.name);
+            tensor.part = p;
+            g_array_append_val(index->tensors, tensor);
+        }
+    }
+    for (uint32_t i = 0; i < index->tensors->len; i++) {
+        struct safetensors_tensor *tensor = &g_array_index(index->tensors,
+                                                           struct safetensors_tensor, i);
+        if (!g_hash_table_insert(index->by_name, tensor->name, tensor))
+            return invalid(index, tensor->name, error, "it is in two files");
+    }
+    return true;
+}
+
+static bool read_index(struct safetensors *index, GError **error)
+{
+    json_error_t problem;
+    if (!input_text_check(index->path, INPUT_SMALL, error))
+        return false;
+    json_t *root = json_load_file(index->path, JSON_REJECT_DUPLICATES, &problem);
+    if (!root)
+        return invalid(index, NULL, error, "not JSON: line %d: %s", problem.line, problem.text);
+    const json_t *map = json_object_get(root, "weight_map");
+    bool read = json_is_object(map)
+                    ? open_parts(index, map, error) && add_parts(index, error)
+                    : invalid(index, NULL, error, "weight_map is missing, or not an object");
+    json_decref(root);
+    return read;
+}
+
+struct safetensors *safetensors_open_index(const char *path, GError **error)
+{
+    struct safetensors *index = safetensors_new(path);
+    index->parts = g_ptr_array_new_with_free_func((GDestroyNotify)safetensors_close);
+    if (read_index(index, error))
+        return index;
+    safetensors_close(index);
+    return NULL;
+}
+
 void safetensors_close(struct safetensors *file)
 {
     if (!file)
         return;
+    if (file->parts)
+        g_ptr_array_unref(file->parts);
     if (file->file)
         g_mapped_file_unref(file->file);
     g_hash_table_destroy(file->by_name);
@@ -339,7 +436,9 @@ void safetensors_read(const struct safetensors *file, const struct safetensors_t
                       uint64_t first, uint64_t count, float *values)
 {
     g_assert(first <= tensor->elements && count <= tensor->elements - first);
-    const uint8_t *data = file->data + tensor->offset; /* of any alignment: copied, not cast */
+    const struct safetensors *part = file->parts ? g_ptr_array_index(file->parts, tensor->part)
+                                                 : file;
+    const uint8_t *data = part->data + tensor->offset; /* of any alignment: copied, not cast */
     if (tensor->dtype == SAFETENSORS_F32) {
         memcpy(values, data + first * sizeof(float), count * sizeof(float));
         return;

@@ -27,6 +27,7 @@ struct safetensors_tensor {
     uint64_t elements; /* product of shape */
     uint64_t offset;   /* bytes from the start of the data */
     uint64_t bytes;
+    uint32_t part; /* which of the files of an index holds it; 0 for a single file */
 };
 
 enum safetensors_error {
@@ -43,11 +44,16 @@ struct safetensors;
 /* Checks the whole header: every tensor's bytes are its shape times its number format, in range,
  * and together they cover the data exactly once. Errors name file, tensor and reason. */
 struct safetensors *safetensors_open(const char *path, GError **error);
+/* Opens the files that an index lists ("model.safetensors.index.json" of transformers), as if they
+ * were one. Each tensor must be in the file that the index names, and in no other. */
+struct safetensors *safetensors_open_index(const char *path, GError **error);
 void safetensors_close(struct safetensors *file); /* NULL is allowed */
 
 const char *safetensors_path(const struct safetensors *file);
 uint32_t safetensors_count(const struct safetensors *file);
-/* Returns the tensor at `index` < count, in the order of the data. The file owns it. */
+/* Returns the tensor at `index` < count, in the order of the files and their data. The file owns
+ * it.
+ */
 const struct safetensors_tensor *safetensors_at(const struct safetensors *file, uint32_t index);
 /* Returns NULL if no tensor has that name. */
 const struct safetensors_tensor *safetensors_find(const struct safetensors *file, const char *name);

@@ -3,6 +3,7 @@
 
 #include <glib/gstdio.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 struct fixture {
@@ -322,6 +323,86 @@ static void test_random_damage(struct fixture *fixture, const void *data)
     g_free(text);
 }
 
+#define PART(name, begin, end) \
+    "{\"" name "\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[" begin "," end "]}}"
+
+/* Two files beside the fixture's, and an index of this text. Returns the index's path. */
+static char *write_parts(const struct fixture *fixture, const char *second, const char *index)
+{
+    static const float values[] = {1, 2};
+    char *path = g_build_filename(fixture->folder, "model.safetensors.index.json", NULL);
+    g_autofree char *one = g_build_filename(fixture->folder, "one.safetensors", NULL);
+    g_autofree char *two = g_build_filename(fixture->folder, "two.safetensors", NULL);
+    write_file(one, PART("a", "0", "8"), 8);
+    write_file(two, second, sizeof values);
+    FILE *file = fopen(two, "r+b");
+    g_assert_nonnull(file);
+    g_assert_cmpint(fseek(file, -(long)sizeof values, SEEK_END), ==, 0);
+    g_assert_cmpuint(fwrite(values, sizeof values, 1, file), ==, 1);
+    fclose(file);
+    write_bytes(path, index, strlen(index));
+    return path;
+}
+
+static void remove_parts(const struct fixture *fixture, const char *index)
+{
+    g_autofree char *one = g_build_filename(fixture->folder, "one.safetensors", NULL);
+    g_autofree char *two = g_build_filename(fixture->folder, "two.safetensors", NULL);
+    g_unlink(one);
+    g_unlink(two);
+    g_unlink(index);
+}
+
+/* Tensors of several files are found and read as if there were one. */
+static void test_index(struct fixture *fixture, const void *data)
+{
+    (void)data;
+    GError *error = NULL;
+    g_autofree char *path =
+        write_parts(fixture, PART("b", "0", "8"),
+                    "{\"weight_map\":{\"b\":\"two.safetensors\",\"a\":\"one.safetensors\"}}");
+    struct safetensors *file = safetensors_open_index(path, &error);
+    g_assert_no_error(error);
+    g_assert_cmpuint(safetensors_count(file), ==, 2);
+    float values[4];
+    safetensors_read(file, safetensors_find(file, "a"), 0, 2, values);
+    safetensors_read(file, safetensors_find(file, "b"), 0, 2, values + 2);
+    g_assert_cmpmem(values, sizeof values, ((float[]){0, 0, 1, 2}), sizeof values);
+    safetensors_close(file);
+    remove_parts(fixture, path);
+}
+
+static void test_bad_index(struct fixture *fixture, const void *data)
+{
+    (void)data;
+    static const struct {
+        const char *second, *index, *named;
+    } bad[] = {
+        {PART("b", "0", "8"), "{", "not JSON"},
+        {PART("b", "0", "8"), "{}", "weight_map is missing"},
+        {PART("b", "0", "8"), "{\"weight_map\":{}}", "names no file"},
+        {PART("b", "0", "8"), "{\"weight_map\":{\"a\":1}}", "tensor a: weight_map must name"},
+        {PART("b", "0", "8"), "{\"weight_map\":{\"a\":\"../one.safetensors\"}}", "same folder"},
+        {PART("b", "0", "8"), "{\"weight_map\":{\"a\":\"three.safetensors\"}}",
+         "three.safetensors"},
+        {PART("b", "0", "8"), "{\"weight_map\":{\"a\":\"two.safetensors\"}}", "not in two"},
+        {PART("a", "0", "8"),
+         "{\"weight_map\":{\"a\":\"one.safetensors\",\"a\":\"two.safetensors\"}}", "duplicate"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+         "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+         "{\"weight_map\":{\"a\":\"one.safetensors\",\"b\":\"two.safetensors\"}}", "two files"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
+        GError *error = NULL;
+        g_autofree char *path = write_parts(fixture, bad[i].second, bad[i].index);
+        g_assert_null(safetensors_open_index(path, &error));
+        if (!strstr(error->message, bad[i].named))
+            g_error("'%s' is not in: %s", bad[i].named, error->message);
+        g_error_free(error);
+        remove_parts(fixture, path);
+    }
+}
+
 #define ADD(path, function) \
     g_test_add("/safetensors/" path, struct fixture, NULL, set_up, function, tear_down)
 
@@ -337,5 +418,7 @@ int main(int argc, char **argv)
     ADD("missing-file", test_missing_file);
     ADD("expect", test_expect);
     ADD("random-damage", test_random_damage);
+    ADD("index", test_index);
+    ADD("bad-index", test_bad_index);
     return g_test_run();
 }

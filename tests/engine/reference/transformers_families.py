@@ -134,6 +134,19 @@ def expect_gradients(folder, theirs):
     print(f"  gradients: at most {worst:.2g} off")
 
 
+def expect_same_in_parts(program, folder):
+    """A model in bf16 and in many files trains as the same model in one file."""
+    model = load(folder / "first").to(torch.bfloat16)
+    losses = []
+    for size in ("1GB", "20KB"):
+        for file in (folder / "first").glob("*.safetensors*"):
+            file.unlink()
+        model.save_pretrained(folder / "first", max_shard_size=size)
+        losses.append(run(program, folder, 1)[0])
+    if len(list((folder / "first").glob("*.safetensors"))) < 2 or losses[0] != losses[1]:
+        sys.exit("a model in several files trains otherwise")
+
+
 def check(program, family, settings, folder):
     losses, norms, gradients = train(make(family, settings, folder / "first"), bf16=False)
     ours = run(program, folder, record.STEPS, "--clip=1", f"--save={folder / 'saved'}")
@@ -143,6 +156,7 @@ def check(program, family, settings, folder):
         sys.exit("the saved model has other tensors")
     run(program, folder, 1, "--clip=0", f"--save={folder / 'saved'}")
     expect_gradients(folder, gradients)
+    expect_same_in_parts(program, folder)
     losses, norms, _ = train(load(folder / "first"), bf16=True)
     ours = run(program, folder, record.STEPS, "--clip=1", "--precision=bf16")
     expect_series("losses in bf16", ours[0], losses, BF16)
