@@ -75,8 +75,9 @@ static bool read_budgets(const struct plan_arguments *a, const struct console *c
 static bool read_inputs(const struct plan_arguments *a, const struct console *console,
                         struct search_inputs *in, GError **error)
 {
-    const struct machine_request machine = {console, a->platform, a->link,
-                                            a->gpus, a->nodes,    a->stage};
+    bool own = a->question.min_gpus > 0; /* these say how many GPUs are tried */
+    const struct machine_request machine = {
+        console, a->platform, a->link, own ? 0 : a->gpus, own ? 0 : a->nodes, own ? 0 : a->stage};
     in->objective = a->objective < OBJECTIVES ? (enum objective)a->objective : OBJECTIVE_TIME;
     return (!a->files || ((in->trace = model_updates_last(trace_read_whole(a->files[0], error))) &&
                           replay_check_trace(in->trace, a->files[0], error))) &&
@@ -103,7 +104,12 @@ static bool answer(const struct plan_arguments *a, const struct search_inputs *i
                                       .search = options,
                                       .trace = in->trace,
                                       .platform_path = a->platform,
-                                      .link = a->link};
+                                      .link = a->link,
+                                      .trace_path = a->files ? a->files[0] : NULL,
+                                      .gpus = a->gpus,
+                                      .nodes = a->nodes,
+                                      .stage = a->stage,
+                                      .host_given = a->host_memory != NULL};
     bool stopped = false;
     bool ok = question_answer(&question, stdout, &stopped, error);
     return ok || (stopped && failure_mark(error, FAILURE_RUNNING));
@@ -182,12 +188,14 @@ static bool ask(const struct plan_arguments *a, const struct console *console, i
         a->objective < OBJECTIVES || a->chunk_size || a->layout ||
         a->recompute != FREEDOM_DEFAULT || a->offload != FREEDOM_DEFAULT ||
         a->micro_batch != FREEDOM_DEFAULT || a->time_limit > 0)
-        return options_refuse(error, "a question goes with budgets, --platform, --link, --seed and "
-                                     "--threads only");
+        return options_refuse(error, "a question goes with budgets, --platform, --link, --gpus, "
+                                     "--nodes, --stage, --seed and --threads only");
     if (models && (a->files || !a->platform))
         return options_refuse(error, "--max-model and --max-batch take a --platform and no TRACE");
     if (!models && (!a->files || a->files[1]))
-        return options_refuse(error, "--min-memory and --sensitivity take one TRACE");
+        return options_refuse(error, "--min-memory, --min-gpus and --sensitivity take one TRACE");
+    if (a->question.min_gpus > 0 && !a->platform)
+        return options_refuse(error, "--min-gpus needs --platform");
     return make(a, console, signal, error);
 }
 
@@ -377,6 +385,12 @@ int main(int argc, char **argv)
          .help = "The least device memory, and the least host memory, that slow down the TRACE by "
                  "at most this",
          .value = "PERCENT"},
+        {.name = "min-gpus",
+         .real = &q->min_gpus,
+         .help =
+             "How few GPUs, of at most --gpus (default: 1024), train the TRACE with steps of at "
+             "most this time; each computes what a traced rank does",
+         .value = "SECONDS"},
         {.name = "sensitivity",
          .file = &q->sensitivity,
          .use = OPTION_WRITES,

@@ -34,8 +34,11 @@ struct largest_job {
     const struct search_options *options; /* of each search; without layouts */
     /* Makes the trace of size `value`, or returns NULL if there is no such size. The caller frees
      * it. */
-    struct trace *(*make)(void *data, uint32_t value, enum largest_way way, GError **error);
+    struct trace *(*make)(void *data, uint32_t value, enum largest_way way, uint32_t stage,
+                          GError **error);
     void *data;
+    uint32_t stage; /* of several ranks that may need the least memory; 0 with one */
+    bool stages;    /* the other stage may be faster */
     uint32_t most;  /* sizes are 1 to `most` */
     bool unordered; /* a larger size may need less memory: try sizes from the largest down instead
                        of bisecting */
@@ -44,6 +47,7 @@ struct largest_job {
 struct largest {
     uint32_t value;
     enum largest_way way; /* the faster of the first two; the last one if neither has a plan */
+    uint32_t stage;       /* of several ranks: the faster one */
     struct trace *trace;  /* of the value */
     struct search_result *result; /* plan of a full search */
     GError *beyond;               /* why the next larger size does not fit; may be NULL */
@@ -171,7 +175,7 @@ static struct family_member *family_take(const struct family *family, uint32_t i
 /* Returns UINT64_MAX if host memory lacks, or if there is no such size. */
 static uint64_t needed_with(const struct largest_job *job, uint32_t value, enum largest_way way)
 {
-    struct trace *trace = job->make(job->data, value, way, NULL);
+    struct trace *trace = job->make(job->data, value, way, job->stage, NULL);
     uint64_t needed = trace ? requirement_device_bytes(trace, job->options, NULL) : UINT64_MAX;
     trace_free(trace);
     return needed;
@@ -191,7 +195,7 @@ static bool fits(const struct largest_job *job, uint32_t value, GError **error)
             least = (enum largest_way)way;
         }
     }
-    struct trace *trace = job->make(job->data, value, least, error);
+    struct trace *trace = job->make(job->data, value, least, job->stage, error);
     bool met = trace && requirement_is_met(trace, job->options, error);
     trace_free(trace);
     return met;
@@ -224,10 +228,10 @@ static uint32_t bisect(const struct largest_job *job)
 }
 
 /* Keeps the plan if it is faster than the one before. Returns false if a person stopped it. */
-static bool try(const struct largest_job *job, uint32_t value, enum largest_way way,
+static bool try(const struct largest_job *job, uint32_t value, enum largest_way way, uint32_t stage,
                 struct largest *largest)
 {
-    struct trace *trace = job->make(job->data, value, way, NULL);
+    struct trace *trace = job->make(job->data, value, way, stage, NULL);
     struct search_result *result = trace ? search_plan(trace, job->options, NULL) : NULL;
     bool stopped = result && result->stopped;
     if (result && !stopped &&
@@ -238,6 +242,7 @@ static bool try(const struct largest_job *job, uint32_t value, enum largest_way 
         largest->result = g_steal_pointer(&result);
         largest->trace = g_steal_pointer(&trace);
         largest->way = way;
+        largest->stage = stage;
     }
     search_result_free(result);
     trace_free(trace);
@@ -247,9 +252,14 @@ static bool try(const struct largest_job *job, uint32_t value, enum largest_way 
 /* Tries every useful way. Returns false if a person stopped it. */
 static bool try_ways(const struct largest_job *job, uint32_t value, struct largest *largest)
 {
+    uint32_t stage = job->stage;
+    bool ok = try(job, value, LARGEST_KEPT, stage, largest) &&
+              try(job, value, LARGEST_RECOMPUTED, stage, largest) &&
+              (largest->result || try(job, value, LARGEST_OFFLOADED, stage, largest));
     largest->value = value;
-    return try(job, value, LARGEST_KEPT, largest) && try(job, value, LARGEST_RECOMPUTED, largest) &&
-           (largest->result || try(job, value, LARGEST_OFFLOADED, largest));
+    return ok && (!job->stages || !largest->result ||
+                  (try(job, value, LARGEST_KEPT, 2, largest) &&
+                   try(job, value, LARGEST_RECOMPUTED, 2, largest)));
 }
 
 /* Finds the largest size for which a full search finds a plan. Fails with what the smallest size
@@ -294,16 +304,24 @@ static uint32_t sequence_of(const struct question *question, const struct model_
     return question->asked->sequence ? question->asked->sequence : config->positions;
 }
 
+static uint32_t ranks_of(const struct question *question)
+{
+    return MAX(question->gpus, 1);
+}
+
 static struct trace *synthesise(const struct question *question, const struct model_config *config,
-                                uint32_t batch, enum largest_way way, GError **error)
+                                uint32_t batch, enum largest_way way, uint32_t stage,
+                                GError **error)
 {
     g_autofree uint8_t *all = g_new(uint8_t, config->layers);
     memset(all, 1, config->layers);
     const struct model_job job = {.choices = {.batch = batch,
-                                              .micro_batches = 1,
+                                              .micro_batches = ranks_of(question),
+                                              .stage = (uint8_t)stage,
                                               .recompute = way >= LARGEST_RECOMPUTED ? all : NULL,
                                               .offload = way == LARGEST_OFFLOADED ? all : NULL},
                                   .sequence = sequence_of(question, config),
+                                  .ranks = ranks_of(question),
                                   .precision = strcmp(precision_of(question), "bf16") ? MODEL_FP32
                                                                                       : MODEL_BF16};
     return model_synthesise(config, &job, question->search->platform, error);
@@ -321,20 +339,22 @@ static uint32_t batch_of(const struct question *question)
     return question->asked->batch ? question->asked->batch : 1;
 }
 
-static struct trace *make_model(void *data, uint32_t value, enum largest_way way, GError **error)
+static struct trace *make_model(void *data, uint32_t value, enum largest_way way, uint32_t stage,
+                                GError **error)
 {
     const struct question_sizes *sizes = data;
     struct family_member *member = family_take(sizes->family, value - 1);
     struct trace *trace = synthesise(sizes->question, member->config, batch_of(sizes->question),
-                                     way, error);
+                                     way, stage, error);
     family_member_free(member);
     return trace;
 }
 
-static struct trace *make_batch(void *data, uint32_t value, enum largest_way way, GError **error)
+static struct trace *make_batch(void *data, uint32_t value, enum largest_way way, uint32_t stage,
+                                GError **error)
 {
     const struct question_sizes *sizes = data;
-    return synthesise(sizes->question, sizes->config, value, way, error);
+    return synthesise(sizes->question, sizes->config, value, way, stage, error);
 }
 
 static const struct {
@@ -350,7 +370,9 @@ static void print_plan(const struct question *question, const struct model_confi
 {
     const struct search_options *budget = question->search;
     const struct plan *plan = largest->result->plan;
-    uint32_t tokens = largest->trace->batch * largest->trace->sequence;
+    const struct platform_spread *spread = &budget->platform->spread;
+    uint32_t ranks = ranks_of(question);
+    uint64_t tokens = (uint64_t)largest->trace->batch * largest->trace->sequence * ranks;
     g_autofree char *device = size_format(min_memory_taken(plan, MIN_DEVICE_MEMORY));
     g_autofree char *host = size_format(min_memory_taken(plan, MIN_HOST_MEMORY));
     g_autofree char *of_device = size_format(budget->device_budget);
@@ -359,18 +381,14 @@ static void print_plan(const struct question *question, const struct model_confi
                     config->name, (double)model_config_parameters(config) * 1e-9,
                     largest->trace->batch, largest->trace->sequence, precision_of(question),
                     ways[largest->way].in_words);
-    fprintf(out, "  takes %s of %s on the device, %s of %s on the host\n", device, of_device, host,
-            of_host);
+    if (ranks > 1)
+        fprintf(out, "  on %u GPUs of %u node%s, in stage %u, each with a micro-batch\n", ranks,
+                spread->nodes, spread->nodes == 1 ? "" : "s", largest->stage);
+    fprintf(out, "  takes %s of %s on the device, %s of %s on the host%s\n", device, of_device,
+            host, of_host, ranks > 1 ? ", for each GPU" : "");
     fprintf(out, "  a step takes %.4g s, %.4g s of it stalled: %.4g tokens a second\n",
             plan->predicted.iteration_seconds, plan->predicted.stall_seconds,
-            tokens / plan->predicted.iteration_seconds);
-}
-
-/* Returns a word of a command, for a person to copy. */
-static char *word(const char *text)
-{
-    g_autofree char *quoted = g_shell_quote(text);
-    return text_printable(quoted);
+            (double)tokens / plan->predicted.iteration_seconds);
 }
 
 /* Prints the commands that make the plan. */
@@ -378,21 +396,35 @@ static void print_commands(const struct question *question, const char *config,
                            const struct largest *largest, FILE *out)
 {
     const struct search_options *budget = question->search;
-    g_autofree char *model = word(config);
-    g_autofree char *platform = word(question->platform_path);
-    g_autofree char *link = question->link ? word(question->link) : NULL;
+    g_autofree char *model = question_word(config);
+    g_autofree char *platform = question_word(question->platform_path);
+    g_autofree char *link = question->link ? question_word(question->link) : NULL;
     g_autofree char *device = size_exact(budget->device_budget);
     g_autofree char *host = budget->host_budget == UINT64_MAX ? g_strdup("unlimited")
                                                               : size_exact(budget->host_budget);
-    fprintf(
-        out,
-        "Its plan: pstar-trace synth --model %s --batch %u --seq %u --precision %s%s "
-        "--platform %s -o largest.pstar\n"
-        "          pstar-plan largest.pstar --device-memory %s --host-memory %s --platform %s%s%s "
-        "-o plan.json\n",
-        model, largest->trace->batch, largest->trace->sequence, precision_of(question),
-        ways[largest->way].options, platform, device, host, platform, link ? " --link " : "",
-        link ? link : "");
+    g_autofree char *ranks = question->gpus > 1
+                                 ? g_strdup_printf(" --gpus %u --nodes %u --stage %u",
+                                                   question->gpus, budget->platform->spread.nodes,
+                                                   largest->stage)
+                                 : g_strdup("");
+    fprintf(out,
+            "Its plan: pstar-trace synth --model %s --batch %u --seq %u --precision %s%s "
+            "--platform %s -o largest.pstar\n"
+            "          pstar-plan largest.pstar --device-memory %s --host-memory %s --platform "
+            "%s%s%s%s "
+            "-o plan.json\n",
+            model, largest->trace->batch, largest->trace->sequence, precision_of(question),
+            ways[largest->way].options, platform, device, host, platform, link ? " --link " : "",
+            link ? link : "", ranks);
+}
+
+/* Ranks that share parameters need the least memory. */
+static void choose_stages(const struct question *question, struct largest_job *job)
+{
+    if (question->gpus <= 1)
+        return;
+    job->stage = question->stage ? question->stage : 3;
+    job->stages = !question->stage && platform_knows_exchanges(question->search->platform);
 }
 
 bool question_max_model(const struct question *question, FILE *out, bool *stopped, GError **error)
@@ -402,8 +434,12 @@ bool question_max_model(const struct question *question, FILE *out, bool *stoppe
     struct largest largest;
     if (!family)
         return false;
-    struct largest_job job = {question->search, make_model, &sizes, family_count(family),
-                              family->members != NULL};
+    struct largest_job job = {.options = question->search,
+                              .make = make_model,
+                              .data = &sizes,
+                              .most = family_count(family),
+                              .unordered = family->members != NULL};
+    choose_stages(question, &job);
     bool ok = largest_find(&job, &largest, error);
     *stopped = largest.stopped;
     if (ok) {
@@ -433,7 +469,9 @@ bool question_max_batch(const struct question *question, FILE *out, bool *stoppe
     struct largest largest;
     if (!config)
         return false;
-    struct largest_job job = {question->search, make_batch, &sizes, UINT32_MAX - 1, false};
+    struct largest_job job = {
+        .options = question->search, .make = make_batch, .data = &sizes, .most = UINT32_MAX - 1};
+    choose_stages(question, &job);
     bool ok = largest_find(&job, &largest, error);
     *stopped = largest.stopped;
     if (ok) {

@@ -1,6 +1,7 @@
 #include "planner/answers/questions.h"
 
 #include "planner/answers/budgets.h"
+#include "traces/printable.h"
 #include "traces/size.h"
 
 #include <math.h>
@@ -9,7 +10,7 @@
 uint32_t question_count(const struct question_options *options)
 {
     return !!options->max_model + !!options->max_batch + !!options->min_memory +
-           !!options->sensitivity;
+           !!options->sensitivity + (options->min_gpus > 0);
 }
 
 bool question_is_about_models(const struct question_options *options)
@@ -29,6 +30,28 @@ const char *question_usage(const struct question_options *options)
     if ((options->sequence || options->precision) && !question_is_about_models(options))
         return "--seq and --precision go with --max-model and --max-batch";
     return NULL;
+}
+
+bool question_read_machine(const struct question *question, uint32_t ranks, uint32_t nodes,
+                           struct platform **platform, struct costs **costs, GError **error)
+{
+    *platform = question->platform_path ? platform_read(question->platform_path, error) : NULL;
+    if ((question->platform_path && !*platform) ||
+        (*platform && (ranks > 1 || nodes) &&
+         !platform_spread_ranks(*platform, ranks, nodes, error)) ||
+        !(*costs = costs_new(*platform, question->link, error))) {
+        g_clear_pointer(platform, platform_free);
+        return false;
+    }
+    if (*platform && question->link)
+        platform_keep_apart(*platform);
+    return true;
+}
+
+char *question_word(const char *text)
+{
+    g_autofree char *quoted = g_shell_quote(text);
+    return text_printable(quoted);
 }
 
 /* Parses "5%" or "5"; at least 0. */
@@ -138,9 +161,12 @@ static void print_sensitivity(const struct sensitivity *s, uint64_t device_budge
 /* Entries are NULL if reading failed. */
 static bool read_links(const struct question *question, struct costs **costs, GError **error)
 {
+    uint32_t ranks = MAX(question->trace->ranks, 1);
     for (uint32_t l = 0; l < SENSITIVITY_LINKS; l++) {
-        if (!(costs[l] = costs_read(question->platform_path, question->link, error)))
+        struct platform *platform;
+        if (!question_read_machine(question, ranks, question->nodes, &platform, &costs[l], error))
             return false;
+        platform_free(platform);
         costs_speed_up(costs[l], sensitivity_links[l]);
     }
     return true;
@@ -175,6 +201,8 @@ bool question_answer(const struct question *question, FILE *out, bool *stopped, 
         return question_max_model(question, out, stopped, error);
     if (question->asked->max_batch)
         return question_max_batch(question, out, stopped, error);
+    if (question->asked->min_gpus > 0)
+        return question_min_gpus(question, out, stopped, error);
     if (question->asked->min_memory)
         return answer_min_memory(question, out, stopped, error);
     return answer_sensitivity(question, out, stopped, error);

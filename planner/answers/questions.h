@@ -10,6 +10,7 @@ struct question_options {
     char *max_model, *max_batch, *min_memory, *sensitivity; /* one of them is asked */
     char *precision;                                        /* of models that are synthesised */
     uint32_t batch, sequence; /* of models that are synthesised; 0 if not given */
+    double min_gpus;          /* seconds of a step; 0 if it is not asked */
 };
 
 /* Returns how many questions are asked. */
@@ -24,14 +25,27 @@ struct question {
     const struct search_options *search; /* budgets, costs, platform, ... */
     const struct trace *trace;           /* NULL if models are synthesised */
     const char *platform_path, *link;    /* as given; may be NULL */
+    const char *trace_path;              /* as given; NULL if models are synthesised */
+    uint32_t gpus, nodes, stage;         /* as given; 0 if not */
+    bool host_given;                     /* the host budget is not the platform's */
 };
+
+/* Reads the question's platform for ranks that are spread over nodes (0 stands for as few as it
+ * allows), and the costs. The caller frees both. */
+bool question_read_machine(const struct question *question, uint32_t ranks, uint32_t nodes,
+                           struct platform **platform, struct costs **costs, GError **error);
+
+/* Writes a text as a word of a command, for a person to copy. Free it with g_free. */
+char *question_word(const char *text);
 
 /* Prints the answer. Fails with PLAN_ERROR_DOES_NOT_FIT if nothing fits, and with other errors on
  * bad input. Sets *stopped if a person stopped it. */
 bool question_answer(const struct question *question, FILE *out, bool *stopped, GError **error);
 
-/* Answer the questions about a size, in largest.c. They behave like question_answer. */
+/* Answer the questions about a size, in largest.c, and about GPUs, in fewest.c. They behave like
+ * question_answer. */
 bool question_max_model(const struct question *question, FILE *out, bool *stopped, GError **error);
 bool question_max_batch(const struct question *question, FILE *out, bool *stopped, GError **error);
+bool question_min_gpus(const struct question *question, FILE *out, bool *stopped, GError **error);
 
 #endif

@@ -132,6 +132,107 @@ static void test_max_model(void)
     workshop_free(workshop);
 }
 
+/* Writes machine.json: the two cores of platforms/cpu-2core.json as nodes of four GPUs. */
+static void write_nodes(const struct workshop *workshop)
+{
+    static const char node[] =
+        "{\"source\": \"made for a test\", \"gpus\": 4, \"bytes_per_second\": "
+        "1e11, \"latency_seconds\": 1e-8}";
+    static const char network[] = "{\"source\": \"made for a test\", \"bytes_per_second\": 1e11, "
+                                  "\"latency_seconds\": 1e-8}";
+    json_t *machine = json_load_file(PROJECT_DIR "/platforms/cpu-2core.json", 0, NULL);
+    json_object_set_new(machine, "node", json_loads(node, 0, NULL));
+    json_object_set_new(machine, "network", json_loads(network, 0, NULL));
+    g_autofree char *path = workshop_path(workshop, "machine.json");
+    g_assert_cmpint(json_dump_file(machine, path, 0), ==, 0);
+    json_decref(machine);
+}
+
+static double seconds_of_plan(const struct workshop *workshop, const char *plan)
+{
+    json_t *root = workshop_read_json(workshop, plan);
+    const json_t *predicted = json_object_get(root, "predicted");
+    double seconds = json_real_value(json_object_get(predicted, "iteration_seconds"));
+    json_decref(root);
+    return seconds;
+}
+
+/* More GPUs hold a larger model, and its commands plan for them. */
+static void test_max_model_of_ranks(void)
+{
+    static const char budgets[] = "--device-memory 2MiB --host-memory 3MB";
+    struct workshop *workshop = workshop_new();
+    int layers[2];
+    write_nodes(workshop);
+    write_model(workshop, "made.json", 2, 64);
+    for (int several = 0; several < 2; several++) {
+        struct outcome answer = run(workshop,
+                                    "pstar-plan --max-model made.json %s --platform "
+                                    "machine.json --gpus %d",
+                                    budgets, several ? 4 : 1);
+        g_assert_cmpint(answer.status, ==, DONE);
+        layers[several] = (int)number_after(answer.out, "The largest model that fits: ");
+        g_assert_cmpint(strstr(answer.out, "on 4 GPUs of 1 node, in stage") != NULL, ==, several);
+        outcome_clear(&answer);
+    }
+    g_assert_cmpint(layers[1], >, layers[0]);
+    struct outcome answer = run(workshop,
+                                "pstar-plan --max-batch made.json %s --platform "
+                                "machine.json --gpus 8 --nodes 2 --stage 3",
+                                budgets);
+    g_assert_cmpint(answer.status, ==, DONE);
+    g_assert_nonnull(strstr(answer.out, " --gpus 8 --nodes 2 --stage 3"));
+    make_its_plan(workshop, answer.out);
+    outcome_clear(&answer);
+    workshop_free(workshop);
+}
+
+/* Runs the command that plans for the answer. */
+static void make_plan_of(const struct workshop *workshop, const char *answer)
+{
+    const char *plan = strstr(answer, "Its plan: ");
+    g_assert_nonnull(plan);
+    plan += strlen("Its plan: ");
+    g_autofree char *command = g_strndup(plan, strcspn(plan, "\n"));
+    workshop_must_run(workshop, command);
+}
+
+/* The answer is the number of GPUs with which a step takes at most the time, and its command makes
+ * that plan. One GPU less takes longer, or does not fit. */
+static void test_min_gpus(void)
+{
+    static const char budgets[] = "--platform machine.json --device-memory 2MiB --host-memory 3MB";
+    struct workshop *workshop = workshop_new();
+    double seconds[5];
+    write_nodes(workshop);
+    write_model(workshop, "made.json", 6, 64);
+    workshop_must_run(workshop,
+                      "pstar-trace synth --model made.json --batch 1 --seq 64 --precision bf16 "
+                      "--platform machine.json -o run.pstar");
+    for (int gpus = 1; gpus <= 4; gpus++) {
+        struct outcome plan = run(workshop, "pstar-plan run.pstar %s --gpus %d -o plan.json",
+                                  budgets, gpus);
+        seconds[gpus] = plan.status == DONE ? seconds_of_plan(workshop, "plan.json") : INFINITY;
+        outcome_clear(&plan);
+    }
+    g_test_message("%g %g %g %g s", seconds[1], seconds[2], seconds[3], seconds[4]);
+    g_assert_cmpfloat(seconds[3], <, seconds[2]);
+    struct outcome answer = run(workshop, "pstar-plan run.pstar --min-gpus %.12f %s",
+                                seconds[3] * 1.0001, budgets);
+    g_assert_cmpint(answer.status, ==, DONE);
+    g_assert_cmpfloat(number_after(answer.out, " s: "), ==, 3);
+    make_plan_of(workshop, answer.out);
+    g_assert_cmpfloat(seconds_of_plan(workshop, "plan.json"), <=, seconds[3] * 1.0001);
+    outcome_clear(&answer);
+    expect(run(workshop, "pstar-plan run.pstar --min-gpus 1e-9 %s", budgets), DOES_NOT_FIT,
+           "however many there are");
+    expect(run(workshop, "pstar-plan run.pstar --min-gpus %.12f %s --gpus 1", seconds[3], budgets),
+           DOES_NOT_FIT, "no number of GPUs was found");
+    expect(run(workshop, "pstar-plan run.pstar --min-gpus 1 --device-memory 2MiB"), USAGE,
+           "--min-gpus needs --platform");
+    workshop_free(workshop);
+}
+
 static void synthesise(const struct workshop *workshop)
 {
     expect(run(workshop,
@@ -253,5 +354,7 @@ int main(int argc, char **argv)
     g_test_add_func("/questions/max-model", test_max_model);
     g_test_add_func("/questions/min-memory", test_min_memory);
     g_test_add_func("/questions/sensitivity", test_sensitivity);
+    g_test_add_func("/questions/max-model-of-ranks", test_max_model_of_ranks);
+    g_test_add_func("/questions/min-gpus", test_min_gpus);
     return g_test_run();
 }
