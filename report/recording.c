@@ -384,14 +384,6 @@ static int track_of_copy(uint32_t kind)
     }
 }
 
-/* Recognises kernels of NCCL and RCCL: ncclDevKernel_AllGather_RING_LL, ncclKernel_...,
- * ncclAllReduceRingLLKernel_.... They run until the data of the other ranks has arrived, and only
- * sum it. */
-static bool is_collective(const char *kernel)
-{
-    return g_str_has_prefix(kernel, "nccl") && strstr(kernel, "Kernel");
-}
-
 /* Adds kernels, copies and collectives that a profiler recorded. */
 static void recording_add_device(const struct recorded_step *recording)
 {
@@ -400,8 +392,8 @@ static void recording_add_device(const struct recorded_step *recording)
         const struct kernel_record *kernel = &activity->kernels[k];
         const struct ns_range span = {kernel->start_ns, kernel->end_ns};
         const char *name = records_text(recording->records, kernel->short_name);
-        recording_add_span(recording, is_collective(name) ? TRACK_NETWORK : TRACK_COMPUTE, &span,
-                           name, TRACK_NO_PHASE, 0);
+        recording_add_span(recording, kernel_is_collective(name) ? TRACK_NETWORK : TRACK_COMPUTE,
+                           &span, name, TRACK_NO_PHASE, 0);
     }
     for (uint32_t c = 0; c < activity->copy_count; c++) {
         const struct copy_record *copy = &activity->copies[c];

@@ -208,4 +208,9 @@ void activity_free(struct activity *activity); /* may be NULL */
 const char *copy_kind_label(uint32_t kind);
 const char *memory_kind_label(uint32_t kind);
 
+/* Recognises kernels of NCCL and RCCL by their short names: ncclDevKernel_AllGather_RING_LL,
+ * ncclKernel_..., ncclAllReduceRingLLKernel_.... They run until the data of the other ranks has
+ * arrived, and only sum it. */
+bool kernel_is_collective(const char *short_name);
+
 #endif

@@ -107,9 +107,11 @@ const char *kineto_event_text(const json_t *object, const char *key);
 /* An outermost operator: of forward, a backward node, or of the update. */
 struct kineto_work {
     const struct kineto_range *range;
-    uint64_t start_ns;    /* of the host; it lasts until the next work begins */
-    uint64_t end_ns;      /* when the device had finished it and everything before it */
-    uint64_t sequence;    /* of the autograd node, or KINETO_NO_SEQUENCE */
+    uint64_t start_ns;  /* of the host; it lasts until the next work begins */
+    uint64_t end_ns;    /* when the device had finished it and everything before it, except for
+                           collectives */
+    uint64_t waited_ns; /* of the time since the end of the work before it: only collectives ran */
+    uint64_t sequence;  /* of the autograd node, or KINETO_NO_SEQUENCE */
     uint32_t micro_batch; /* from 0 */
     uint8_t phase;        /* enum trace_phase */
     bool works;           /* it asked the device for work */
@@ -129,8 +131,10 @@ struct kineto_step {
     uint64_t highest_forward;  /* highest sequence number in any part of forward; 0 if none has a
                                   number */
     uint32_t micro_batches;
-    GArray *works;     /* struct kineto_work */
-    GArray *gradients; /* struct kineto_gradient, in the order in which they were added */
+    uint32_t collectives;   /* kernels that exchange data with other ranks */
+    uint64_t collective_ns; /* of these kernels together */
+    GArray *works;          /* struct kineto_work */
+    GArray *gradients;      /* struct kineto_gradient, in the order in which they were added */
 };
 
 /* Finds the steps that have a backward pass, in order. Returns an array of struct kineto_step,
@@ -138,8 +142,8 @@ struct kineto_step {
  * `kineto` must outlive the result. */
 GPtrArray *kineto_steps(const struct kineto *kineto, const char **marked_by);
 
-/* Sets end_ns and `works` of all works, and begin_ns. If no kernel was recorded, the host does all
- * the work. */
+/* Sets end_ns, waited_ns and `works` of all works, begin_ns, and the collectives. If no kernel was
+ * recorded, the host does all the work. */
 void kineto_step_times(const struct kineto *kineto, struct kineto_step *step);
 
 static inline struct kineto_work *kineto_work_at(const struct kineto_step *step, uint32_t index)

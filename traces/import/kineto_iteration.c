@@ -173,7 +173,7 @@ static uint64_t median(GArray *times)
 static uint64_t time_of(const struct kineto_step *step, uint32_t work)
 {
     uint64_t before = work > 0 ? kineto_work_at(step, work - 1)->end_ns : step->begin_ns;
-    return kineto_work_at(step, work)->end_ns - before;
+    return kineto_work_at(step, work)->end_ns - before - kineto_work_at(step, work)->waited_ns;
 }
 
 /* Returns the steps like the given one, itself included. */
@@ -276,6 +276,20 @@ static void note_steps(GPtrArray *notes, const GPtrArray *steps, const GPtrArray
         g_ptr_array_add(notes, g_strdup_printf("repetition: one step, told by %s", marked_by));
 }
 
+/* What ranks exchange is told apart from operators, and is no part of the iteration. */
+static void note_collectives(GPtrArray *notes, const struct kineto_step *step)
+{
+    uint64_t waited_ns = 0;
+    for (uint32_t i = 0; i < step->works->len; i++)
+        waited_ns += kineto_work_at(step, i)->waited_ns;
+    if (step->collectives)
+        g_ptr_array_add(
+            notes, g_strdup_printf("%u collectives of a step, which run for %.3f ms, %.3f ms of it "
+                                   "while nothing else does: operators' times are without them",
+                                   step->collectives, (double)step->collective_ns * 1e-6,
+                                   (double)waited_ns * 1e-6));
+}
+
 struct trace *kineto_iteration(const struct kineto *kineto, GPtrArray *notes)
 {
     const char *marked_by;
@@ -301,6 +315,7 @@ struct trace *kineto_iteration(const struct kineto *kineto, GPtrArray *notes)
         .update = first_of_update(step),
         .accesses = g_array_new(FALSE, FALSE, sizeof(struct kineto_access))};
     note_steps(notes, steps, alike, marked_by);
+    note_collectives(notes, step);
     set_times(&parts, alike);
     if (!make(&parts))
         g_clear_pointer(&parts.trace, trace_free);

@@ -246,9 +246,15 @@ GPtrArray *kineto_steps(const struct kineto *kineto, const char **marked_by)
     return steps;
 }
 
-/* Work of the device: the time at which the host asked for it, and its end. */
+/* Work of the device: the time at which the host asked for it, its start and its end. */
 struct asked {
-    uint64_t call_ns, end_ns;
+    uint64_t call_ns, start_ns, end_ns;
+};
+
+/* The work of the device. Arrays of struct asked. */
+struct device_work {
+    GArray *computing;   /* kernels and copies, by the time of the call */
+    GArray *collectives; /* by the time of the call */
 };
 
 static int by_call(const void *left, const void *right)
@@ -269,12 +275,18 @@ static GHashTable *index_calls(const struct kineto *kineto)
     return calls;
 }
 
+static int by_start(const void *left, const void *right)
+{
+    const struct asked *a = (const struct asked *)left, *b = (const struct asked *)right;
+    return (a->start_ns > b->start_ns) - (a->start_ns < b->start_ns);
+}
+
 static void add_asked(GArray *all, GHashTable *calls, uint32_t correlation, uint64_t start_ns,
                       uint64_t end_ns)
 {
     const struct call_record *call =
         (const struct call_record *)g_hash_table_lookup(calls, GUINT_TO_POINTER(correlation));
-    struct asked asked = {!call ? start_ns : call->start_ns, end_ns};
+    struct asked asked = {!call ? start_ns : call->start_ns, start_ns, end_ns};
     g_array_append_val(all, asked);
 }
 
@@ -284,17 +296,37 @@ static void add_asked(GArray *all, GHashTable *calls, uint32_t correlation, uint
         add_asked(all, calls, record->correlation, record->start_ns, record->end_ns); \
     }
 
-/* Returns all device work ordered by the time of its call. */
-static GArray *collect_asked(const struct kineto *kineto)
+static void add_kernels(const struct kineto *kineto, GHashTable *calls,
+                        const struct device_work *work)
 {
-    GArray *all = g_array_new(FALSE, FALSE, sizeof(struct asked));
+    for (guint i = 0; i < kineto->kernels->len; i++) {
+        const struct kernel_record *kernel = &g_array_index(kineto->kernels, struct kernel_record,
+                                                            i);
+        const char *name = string_table_text(kineto->strings, kernel->short_name);
+        add_asked(kernel_is_collective(name) ? work->collectives : work->computing, calls,
+                  kernel->correlation, kernel->start_ns, kernel->end_ns);
+    }
+}
+
+static struct device_work collect_work(const struct kineto *kineto)
+{
+    struct device_work work = {g_array_new(FALSE, FALSE, sizeof(struct asked)),
+                               g_array_new(FALSE, FALSE, sizeof(struct asked))};
+    GArray *all = work.computing;
     GHashTable *calls = index_calls(kineto);
-    ADD_ALL(kineto->kernels, struct kernel_record)
+    add_kernels(kineto, calls, &work);
     ADD_ALL(kineto->copies, struct copy_record)
     ADD_ALL(kineto->sets, struct set_record)
-    g_array_sort(all, by_call);
+    g_array_sort(work.computing, by_call);
+    g_array_sort(work.collectives, by_call);
     g_hash_table_unref(calls);
-    return all;
+    return work;
+}
+
+static void device_work_clear(struct device_work *work)
+{
+    g_array_unref(work->computing);
+    g_array_unref(work->collectives);
 }
 
 static void set_host_times(struct kineto_step *step)
@@ -332,13 +364,90 @@ static void set_device_times(struct kineto_step *step, const GArray *all)
     }
 }
 
+/* Counts the step's collectives. */
+static void count_collectives(struct kineto_step *step, const GArray *collectives)
+{
+    for (guint i = 0; i < collectives->len; i++) {
+        const struct asked *asked = &g_array_index(collectives, struct asked, i);
+        if (asked->call_ns < kineto_work_at(step, 0)->start_ns || asked->call_ns >= step->end_ns)
+            continue;
+        step->collectives++;
+        step->collective_ns += asked->end_ns - asked->start_ns;
+    }
+}
+
+static GArray *sorted_by_start(const GArray *work)
+{
+    GArray *sorted = g_array_new(FALSE, FALSE, sizeof(struct asked));
+    g_array_append_vals(sorted, work->data, work->len);
+    g_array_sort(sorted, by_start);
+    return sorted;
+}
+
+/* Returns the times at which only collectives ran, in order (struct asked without calls). */
+static GArray *find_exposed(const struct device_work *work)
+{
+    GArray *exposed = g_array_new(FALSE, FALSE, sizeof(struct asked));
+    g_autoptr(GArray) computing = sorted_by_start(work->computing);
+    g_autoptr(GArray) collectives = sorted_by_start(work->collectives);
+    uint64_t covered_ns = 0; /* until then all is known */
+    guint next = 0;
+    for (guint i = 0; i < collectives->len; i++) {
+        const struct asked *collective = &g_array_index(collectives, struct asked, i);
+        uint64_t from_ns = MAX(collective->start_ns, covered_ns);
+        while (from_ns < collective->end_ns) {
+            const struct asked *other = next < computing->len
+                                            ? &g_array_index(computing, struct asked, next)
+                                            : NULL;
+            uint64_t until_ns = other ? CLAMP(other->start_ns, from_ns, collective->end_ns)
+                                      : collective->end_ns;
+            const struct asked alone = {0, from_ns, until_ns};
+            if (until_ns > from_ns)
+                g_array_append_val(exposed, alone);
+            if (!other || other->start_ns >= collective->end_ns) {
+                from_ns = collective->end_ns;
+                break;
+            }
+            from_ns = MAX(until_ns, other->end_ns);
+            next++;
+        }
+        covered_ns = MAX(covered_ns, from_ns);
+    }
+    return exposed;
+}
+
+/* Adds up the exposed time between the ends of two works. */
+static uint64_t exposed_between(const GArray *exposed, uint64_t from_ns, uint64_t until_ns)
+{
+    uint64_t sum = 0;
+    for (guint i = 0; i < exposed->len; i++) {
+        const struct asked *alone = &g_array_index(exposed, struct asked, i);
+        uint64_t from = MAX(alone->start_ns, from_ns), until = MIN(alone->end_ns, until_ns);
+        sum += until > from ? until - from : 0;
+    }
+    return sum;
+}
+
+static void set_waiting(struct kineto_step *step, const GArray *exposed)
+{
+    uint64_t before_ns = step->begin_ns;
+    for (uint32_t i = 0; exposed->len && i < step->works->len; i++) {
+        struct kineto_work *work = kineto_work_at(step, i);
+        work->waited_ns = exposed_between(exposed, before_ns, work->end_ns);
+        before_ns = work->end_ns;
+    }
+}
+
 void kineto_step_times(const struct kineto *kineto, struct kineto_step *step)
 {
     if (kineto->kernels->len == 0) {
         set_host_times(step);
         return;
     }
-    GArray *all = collect_asked(kineto);
-    set_device_times(step, all);
-    g_array_unref(all);
+    struct device_work work = collect_work(kineto);
+    g_autoptr(GArray) exposed = find_exposed(&work);
+    set_device_times(step, work.computing);
+    set_waiting(step, exposed);
+    count_collectives(step, work.collectives);
+    device_work_clear(&work);
 }
