@@ -114,17 +114,18 @@ typedef void kernel_norm_backward_parameters(const void *context, enum model_pre
                                              const float *stats, enum kernel_gradient gradient,
                                              void *dweight, void *dbias);
 
-/* ---- RMS norm (Zhang, Sennrich 2019): y = weight x / root mean square; stats fp32 [N], the
- * inverses of the root mean squares ---- */
+/* ---- RMS norm (Zhang, Sennrich 2019): y = (weight + offset) x / root mean square; stats fp32 [N],
+ * the inverses of the root mean squares ---- */
 
 typedef void kernel_rms_forward(const void *context, enum model_precision precision, uint32_t N,
-                                uint32_t H, double epsilon, const void *weight, const void *x,
-                                void *y, float *stats);
+                                uint32_t H, double epsilon, float offset, const void *weight,
+                                const void *x, void *y, float *stats);
 
 /* Overwrites dx[N,H], or adds to it. */
 typedef void kernel_rms_backward_input(const void *context, enum model_precision precision,
-                                       uint32_t N, uint32_t H, const void *weight, const void *dy,
-                                       const void *x, const float *stats, bool add, void *dx);
+                                       uint32_t N, uint32_t H, float offset, const void *weight,
+                                       const void *dy, const void *x, const float *stats, bool add,
+                                       void *dx);
 
 /* dweight[H], which may overwrite the weight. */
 typedef void kernel_rms_backward_weight(const void *context, enum model_precision precision,
@@ -212,15 +213,20 @@ typedef void kernel_gelu_backward_bias(const void *context, enum model_precision
                                        uint32_t N, uint32_t O, const void *pre, void *dy,
                                        enum kernel_gradient gradient, void *dbias);
 
-/* ---- gate: y = SiLU(gate) up, element by element, where SiLU(x) = x / (1 + exp(-x)) ---- */
+/* ---- gate: y = activation(gate) up, element by element; SiLU(x) = x / (1 + exp(-x)) ---- */
 
 typedef void kernel_gate_forward(const void *context, enum model_precision precision,
-                                 uint64_t elements, const void *gate, const void *up, void *y);
+                                 enum model_activation activation, uint64_t elements,
+                                 const void *gate, const void *up, void *y);
 
 /* dy becomes the gradient of up. */
 typedef void kernel_gate_backward(const void *context, enum model_precision precision,
-                                  uint64_t elements, const void *gate, const void *up, void *dy,
-                                  void *dgate);
+                                  enum model_activation activation, uint64_t elements,
+                                  const void *gate, const void *up, void *dy, void *dgate);
+
+/* x times `factor`, element by element. */
+typedef void kernel_scale(const void *context, enum model_precision precision, uint64_t elements,
+                          float factor, void *x);
 
 /* ---- residual and dropout, [N,H] ---- */
 
@@ -351,6 +357,7 @@ struct kernels {
     kernel_product_backward_weight *product_backward_weight;
     kernel_gate_forward *gate_forward;
     kernel_gate_backward *gate_backward;
+    kernel_scale *scale;
     kernel_grouped_forward *grouped_forward;
     kernel_grouped_backward *grouped_backward;
 };

@@ -1,9 +1,11 @@
 #include "engine/operators.h"
 
+#include "engine/bf16.h"
 #include "engine/rotary.h"
 #include "models/family.h"
 
 #include <glib.h>
+#include <math.h>
 #include <string.h>
 
 /* An operation with its properties from the model and the job: N rows, width H. It must not move,
@@ -86,11 +88,23 @@ static void sum_squares(const struct call *call, int i)
 
 /* ---- operators ---- */
 
+/* The factor is rounded as the activations are. */
+static void scale_embedding(const struct call *call, void *x)
+{
+    float factor = sqrtf((float)call->H);
+    if (call->precision == MODEL_BF16)
+        factor = bf16_widen(bf16_round(factor));
+    if (call->config->scaled_embedding)
+        call->kernels->scale(call->context, call->precision, (uint64_t)call->N * call->H, factor,
+                             x);
+}
+
 static void embed_forward(const struct call *call)
 {
     call->kernels->embed_forward(call->context, call->precision, call->N, call->T, call->H,
                                  tokens(call, 0), parameter(call, 0), parameter(call, 1),
                                  call->dropout, out(call, 0));
+    scale_embedding(call, out(call, 0));
 }
 
 /* On the host the order does not count towards the budget, because it is as small as the tokens. */
@@ -118,6 +132,7 @@ static void embed_backward(const struct call *call)
             reduction_clear(call->operators->reduction, call->operation->tensor[i].elements,
                             gradient(call, i));
     }
+    scale_embedding(call, in(call, 0));
     call->kernels->embed_order(call->context, call->N, tokens(call, 1), order);
     call->kernels->embed_tokens(call->context, call->precision, call->N, call->H,
                                 call->config->vocabulary, order, in(call, 0), call->dropout,
@@ -136,12 +151,17 @@ static uint32_t norm_rows(const struct call *call)
     return call->N * (call->op->parts ? call->op->parts : 1);
 }
 
+static float norm_offset(const struct call *call)
+{
+    return call->config->norm_plus_one ? 1 : 0;
+}
+
 static void norm_forward(const struct call *call)
 {
     if (call->config->norm == MODEL_RMS_NORM)
         call->kernels->rms_forward(call->context, call->precision, norm_rows(call),
-                                   call->op->inputs, call->config->norm_epsilon, parameter(call, 0),
-                                   in(call, 0), out(call, 0), out(call, 1));
+                                   call->op->inputs, call->config->norm_epsilon, norm_offset(call),
+                                   parameter(call, 0), in(call, 0), out(call, 0), out(call, 1));
     else
         call->kernels->norm_forward(call->context, call->precision, call->N, call->H,
                                     call->config->norm_epsilon, parameter(call, 0),
@@ -152,8 +172,8 @@ static void rms_backward(const struct call *call)
 {
     uint32_t rows = norm_rows(call), columns = call->op->inputs;
     call->kernels->rms_backward_input(call->context, call->precision, rows, columns,
-                                      parameter(call, 0), in(call, 0), in(call, 1), in(call, 2),
-                                      call->op->add, out(call, 0));
+                                      norm_offset(call), parameter(call, 0), in(call, 0),
+                                      in(call, 1), in(call, 2), call->op->add, out(call, 0));
     call->kernels->rms_backward_weight(
         call->context, call->precision, rows, columns, in(call, 0), in(call, 1), in(call, 2),
         gradient_kind(call, call->op->accumulate), gradient(call, 0));
@@ -193,7 +213,7 @@ static void linear_forward(const struct call *call)
 static void gated_forward(const struct call *call)
 {
     linear_forward(call);
-    call->kernels->gate_forward(call->context, call->precision,
+    call->kernels->gate_forward(call->context, call->precision, call->config->activation,
                                 (uint64_t)call->N * call->op->outputs, in(call, 1), out(call, 0),
                                 out(call, 1));
 }
@@ -253,7 +273,7 @@ static void dense_backward(const struct call *call, const void *dy)
 
 static void gated_backward(const struct call *call)
 {
-    call->kernels->gate_backward(call->context, call->precision,
+    call->kernels->gate_backward(call->context, call->precision, call->config->activation,
                                  (uint64_t)call->N * call->op->outputs, in(call, 3), in(call, 2),
                                  in(call, 0), out(call, 1));
     dense_backward(call, in(call, 0));
@@ -320,7 +340,7 @@ static struct kernel_heads heads_of(const struct call *call)
         .K = model_config_key_heads(config),
         .D = model_config_head_size(config),
         .window = model_config_window(config, call->op->layer),
-        .pairs = pairs,
+        .pairs = model_config_turned(config, call->op->layer) / 2,
         .cosines = operators->rotary,
         .sines = operators->rotary + values,
     };

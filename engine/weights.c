@@ -29,7 +29,7 @@ void initialise_values(const struct model_config *config, uint64_t seed, uint32_
     if (of.bias) {
         fill(0.0f, count, values);
     } else if (of.norm) {
-        fill(1.0f, count, values);
+        fill(config->norm_plus_one ? 0.0f : 1.0f, count, values);
     } else {
         double deviation = config->initializer_range;
         if (ends_on_stream(config, &of))

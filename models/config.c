@@ -21,9 +21,8 @@ static const struct {
     {"deepseek_v2", "latent attention and mixtures of experts"},
     {"deepseek_v3", "latent attention and mixtures of experts"},
     {"falcon", "its fused queries, keys and values"},
-    {"gemma", "GELU gates, scaled embeddings, and norms whose weights are 1 more"},
-    {"gemma2", "GELU gates, scaled embeddings, norms behind products, and capped logits"},
-    {"gemma3_text", "GELU gates, scaled embeddings, and norms behind products"},
+    {"gemma2", "norms behind products, and capped logits"},
+    {"gemma3_text", "norms behind products"},
     {"gpt_neox", "parallel residual streams"},
     {"gpt_oss", "mixtures of experts and attention sinks"},
     {"llama4_text", "mixtures of experts"},
@@ -36,7 +35,6 @@ static const struct {
     {"phi3", "its fused products"},
     {"qwen2_moe", "mixtures of experts"},
     {"qwen3_moe", "mixtures of experts"},
-    {"smollm3", "layers without positions"},
 };
 
 static char *supported_types(void)
@@ -170,6 +168,9 @@ static struct model_config *config_from_json(const json_t *root, const char *ori
         return NULL;
     struct model_config *config = g_new0(struct model_config, 1);
     config->family = family;
+    config->activation = family->activation;
+    config->norm_plus_one = family->norm_plus_one;
+    config->scaled_embedding = family->scaled_embedding;
     if (!config_absent(&reader, "quantization_config", error) ||
         !family->read(&reader, config, error) || !model_config_check(config, origin, error)) {
         model_config_free(config);

@@ -68,7 +68,11 @@ struct model_config {
     bool head_norms;    /* queries and keys are normalised head by head */
     uint32_t key_heads; /* of keys and values, which groups of queries share; 0 stands for heads */
     uint32_t head_size; /* columns of a head; 0 stands for width / heads */
+    bool norm_plus_one; /* norms scale by 1 more than their weight */
+    bool scaled_embedding; /* the embedding's output is multiplied by the root of the width */
     struct model_rotary rotary;
+    uint32_t
+        unturned_every;    /* in every so-many-th layer queries and keys do not turn; 0: in none */
     uint32_t window;       /* a position attends to itself and window - 1 before it; 0: to all */
     uint32_t first_window; /* layers below it attend to all positions */
 };
@@ -115,6 +119,13 @@ static inline uint32_t model_config_queries(const struct model_config *config)
 static inline uint32_t model_config_keys(const struct model_config *config)
 {
     return model_config_key_heads(config) * model_config_head_size(config);
+}
+
+/* Returns the columns of a head that turn in a layer. */
+static inline uint32_t model_config_turned(const struct model_config *config, int32_t layer)
+{
+    bool turns = !config->unturned_every || ((uint32_t)layer + 1) % config->unturned_every;
+    return turns ? config->rotary.columns : 0;
 }
 
 /* Returns how many positions one of a layer attends to at the most; 0: all before it. */

@@ -181,6 +181,11 @@ void config_write_window(const struct model_config *config, json_t *root)
 
 /* ---- sizes and parts ---- */
 
+static const char *activation_name(const struct model_config *config)
+{
+    return config->activation == MODEL_SILU ? "silu" : "gelu_pytorch_tanh";
+}
+
 static bool read_sizes(const struct config_reader *reader, const struct config_defaults *defaults,
                        struct model_config *config, GError **error)
 {
@@ -204,9 +209,8 @@ static bool read_sizes(const struct config_reader *reader, const struct config_d
 bool config_read_llama(const struct config_reader *reader, const struct config_defaults *defaults,
                        struct model_config *config, GError **error)
 {
-    static const char *const activations[] = {"silu", NULL};
+    const char *const activations[] = {activation_name(config), NULL};
     config->norm = MODEL_RMS_NORM;
-    config->activation = MODEL_SILU;
     config->gated = config->separate = true;
     config->unbiased_qkv = config->unbiased_output = config->unbiased_mlp = true;
     return read_sizes(reader, defaults, config, error) &&
@@ -222,10 +226,10 @@ bool config_read_llama(const struct config_reader *reader, const struct config_d
 void config_write_llama(const struct model_config *config, json_t *root)
 {
     json_t *keys = json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f, s:f}", "hidden_act", "silu",
-        "num_hidden_layers", (json_int_t)config->layers, "hidden_size", (json_int_t)config->width,
-        "num_attention_heads", (json_int_t)config->heads, "num_key_value_heads",
-        (json_int_t)model_config_key_heads(config), "head_dim",
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f, s:f}", "hidden_act",
+        activation_name(config), "num_hidden_layers", (json_int_t)config->layers, "hidden_size",
+        (json_int_t)config->width, "num_attention_heads", (json_int_t)config->heads,
+        "num_key_value_heads", (json_int_t)model_config_key_heads(config), "head_dim",
         (json_int_t)model_config_head_size(config), "intermediate_size", (json_int_t)config->inner,
         "max_position_embeddings", (json_int_t)config->positions, "vocab_size",
         (json_int_t)config->vocabulary, "tie_word_embeddings", (int)config->tied, "rms_norm_eps",

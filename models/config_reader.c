@@ -95,7 +95,7 @@ bool config_word(const struct config_reader *reader, const char *key, const char
 
 bool config_switch(const struct config_reader *reader, const char *key, bool only, GError **error)
 {
-    const json_t *value = json_object_get(reader->root, key);
+    const json_t *value = value_of(reader, key);
     if (!value || (json_is_boolean(value) && json_is_true(value) == only))
         return true;
     return config_refuse(reader, key, value,

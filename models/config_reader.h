@@ -58,7 +58,7 @@ struct config_defaults {
     bool tied;
 };
 
-/* Reads the sizes, epsilon, range, dropout of attention, the activation (SiLU), whether embeddings
+/* Reads the sizes, epsilon, range, dropout of attention, the activation, whether embeddings
  * are tied, and rotary positions. Sets the parts of a LLaMA: RMS norms, gated MLP, queries, keys
  * and values apart, no biases. */
 bool config_read_llama(const struct config_reader *reader, const struct config_defaults *defaults,

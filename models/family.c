@@ -5,7 +5,8 @@
 const struct model_family *const *model_families(void)
 {
     static const struct model_family *const all[] = {&family_gpt2,  &family_llama, &family_mistral,
-                                                     &family_qwen2, &family_qwen3, NULL};
+                                                     &family_qwen2, &family_qwen3, &family_smollm3,
+                                                     &family_gemma, NULL};
     return all;
 }
 

@@ -36,9 +36,12 @@ struct model_family {
     const char *layers;                /* "layers" in "layers.0.mlp.up_proj" */
     const char *attention, *mlp;       /* modules without tensors of their own */
     const char *final_norm;
-    const char *modules[MODULES]; /* within a layer: "self_attn.q_proj" */
-    bool inputs_first;            /* weights of linear layers are [inputs, outputs], y = x W */
-    bool scaled_ends; /* new weights of products that end on the residual stream are smaller */
+    const char *modules[MODULES];     /* within a layer: "self_attn.q_proj" */
+    enum model_activation activation; /* parts that all models of the family have */
+    bool norm_plus_one, scaled_embedding;
+    bool unturned_layers; /* some layers have no positions */
+    bool inputs_first;    /* weights of linear layers are [inputs, outputs], y = x W */
+    bool scaled_ends;     /* new weights of products that end on the residual stream are smaller */
 
     /* Reads the sizes and parts, and refuses by name what is not implemented. */
     bool (*read)(const struct config_reader *reader, struct model_config *config, GError **error);
@@ -53,7 +56,7 @@ const struct model_family *model_family_find(const char *type);
 const struct model_family *model_family_of(const struct model_config *config);
 
 extern const struct model_family family_gpt2, family_llama, family_mistral, family_qwen2,
-    family_qwen3;
+    family_qwen3, family_smollm3, family_gemma;
 
 /* ---- tensors ---- */
 

@@ -34,6 +34,13 @@ static uint64_t linear_backward(const struct iteration_builder *b, const struct 
     return 4 * b->rows * op->inputs * op->outputs + bias(b, op) + add;
 }
 
+/* A gate of GELU also multiplies: once forward, and twice backward, where it computes GELU, too. */
+static uint64_t gate(const struct iteration_builder *b, uint64_t silu, uint64_t gelu)
+{
+    uint64_t more = gelu == GELU_FORWARD ? 1 : GELU_FORWARD + 2;
+    return b->config->activation == MODEL_SILU ? silu : gelu + more;
+}
+
 static uint64_t norm(const struct iteration_builder *b, const struct model_operator *op,
                      uint64_t layer_norm, uint64_t rms_norm)
 {
@@ -64,10 +71,10 @@ static uint64_t attention(const struct iteration_builder *b, const struct model_
 }
 
 /* Queries and keys turn forward, and their gradients backward. */
-static uint64_t rotary(const struct iteration_builder *b)
+static uint64_t rotary(const struct iteration_builder *b, int32_t layer)
 {
     uint64_t heads = b->config->heads + model_config_key_heads(b->config);
-    return ROTARY * b->rows * heads * b->config->rotary.columns;
+    return ROTARY * b->rows * heads * model_config_turned(b->config, layer);
 }
 
 /* Returns the elements of a tensor that the rank has in a list. */
@@ -97,7 +104,7 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
     switch ((enum model_kind)op->kind) {
     case MODEL_EMBED_FORWARD:
     case MODEL_EMBED_BACKWARD:
-        return n * h * residual;
+        return n * h * (residual + b->config->scaled_embedding);
     case MODEL_NORM_FORWARD:
         return norm(b, op, NORM_FORWARD, RMS_FORWARD);
     case MODEL_NORM_BACKWARD:
@@ -115,16 +122,16 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
     case MODEL_RESIDUAL_BACKWARD:
         return linear_backward(b, op) + (residual - 1) * n * op->outputs;
     case MODEL_GATED_FORWARD:
-        return linear_forward(b, op) + GATE_FORWARD * n * op->outputs;
+        return linear_forward(b, op) + gate(b, GATE_FORWARD, GELU_FORWARD) * n * op->outputs;
     case MODEL_GATED_BACKWARD:
-        return linear_backward(b, op) + GATE_BACKWARD * n * op->outputs;
+        return linear_backward(b, op) + gate(b, GATE_BACKWARD, GELU_BACKWARD) * n * op->outputs;
     case MODEL_ATTENTION_FORWARD:
     case MODEL_GROUPED_FORWARD:
-        return attention(b, op, 2) + rotary(b);
+        return attention(b, op, 2) + rotary(b, op->layer);
     case MODEL_ATTENTION_BACKWARD:
     case MODEL_GROUPED_BACKWARD:
         return attention(b, op, b->job->unfused ? 4 : 5) + 2 * n * model_config_queries(b->config) +
-               rotary(b);
+               rotary(b, op->layer);
     case MODEL_CLASSIFIER_FORWARD:
         return 2 * n * h * v;
     case MODEL_LOSS:

@@ -106,7 +106,8 @@ static bool find_window(const struct trace *trace, const struct guess *guess,
 {
     const struct trace_operator *attend = attention_of(trace, guess->family, layer);
     uint64_t queries = model_config_queries(config), keys = model_config_keys(config);
-    uint64_t turned = A_TURN * (queries + keys) * trace->batch * trace->sequence;
+    bool turns = model_config_turned(config, (int32_t)layer) > 0;
+    uint64_t turned = turns ? A_TURN * (queries + keys) * trace->batch * trace->sequence : 0;
     uint64_t pair = A_COLUMN * queries + (uint64_t)A_HEAD * config->heads;
     uint64_t pairs = all_pairs(trace, guess->unfused);
     *window = 0;
@@ -116,6 +117,21 @@ static bool find_window(const struct trace *trace, const struct guess *guess,
         return true;
     *window = window_of(trace->sequence, (attend->flops - turned) / (pair * trace->batch));
     return *window != 0;
+}
+
+/* Of families that have such layers, finds the first whose attention turns nothing. */
+static void find_unturned(const struct trace *trace, const struct guess *guess,
+                          struct model_config *config)
+{
+    uint64_t pair = A_COLUMN * (uint64_t)model_config_queries(config) +
+                    (uint64_t)A_HEAD * config->heads;
+    for (uint32_t layer = 0; guess->family->unturned_layers && layer < config->layers; layer++) {
+        const struct trace_operator *attend = attention_of(trace, guess->family, layer);
+        if (attend && attend->flops == pair * all_pairs(trace, guess->unfused)) {
+            config->unturned_every = layer + 1;
+            return;
+        }
+    }
 }
 
 /* Layers with a window follow those without. */
@@ -142,7 +158,9 @@ static void find_parts(const struct trace *trace, const struct model_family *fam
     config->norm = layer_norm ? MODEL_LAYER_NORM : MODEL_RMS_NORM;
     config->separate = elements_inside(trace, family, MODULE_QUERY, "weight") > 0;
     config->gated = elements_inside(trace, family, MODULE_GATE, "weight") > 0;
-    config->activation = config->gated ? MODEL_SILU : MODEL_GELU_TANH;
+    config->activation = family->activation;
+    config->norm_plus_one = family->norm_plus_one;
+    config->scaled_embedding = family->scaled_embedding;
     config->head_norms = elements_inside(trace, family, MODULE_QUERY_NORM, "weight") > 0;
     config->unbiased_qkv = !elements_inside(trace, family,
                                             config->separate ? MODULE_QUERY : MODULE_QKV, "bias");
@@ -150,11 +168,13 @@ static void find_parts(const struct trace *trace, const struct model_family *fam
     config->unbiased_mlp = !elements_inside(trace, family, MODULE_UP, "bias");
 }
 
-/* The embedding's dropout is a second operation an element. */
-static bool drops_embeddings(const struct trace *trace, uint64_t width)
+/* The embedding's dropout is one more operation an element. */
+static bool drops_embeddings(const struct trace *trace, const struct model_config *config)
 {
     const struct trace_operator *embed = operator_of(trace, "forward embeddings");
-    return embed && embed->flops > (uint64_t)trace->batch * trace->sequence * width;
+    uint64_t without = config->scaled_embedding ? 2 : 1;
+    return embed &&
+           embed->flops > without * trace->batch * trace->sequence * (uint64_t)config->width;
 }
 
 static void find_dropout(const struct trace *trace, const struct guess *guess,
@@ -162,7 +182,7 @@ static void find_dropout(const struct trace *trace, const struct guess *guess,
 {
     const double dropout = 0.1;
     g_autofree char *masked = g_strconcat(guess->family->layers, ".0.masked", NULL);
-    config->embedding_dropout = drops_embeddings(trace, config->width) ? dropout : 0;
+    config->embedding_dropout = drops_embeddings(trace, config) ? dropout : 0;
     config->attention_dropout = guess->drops_scores ? dropout : 0;
     config->residual_dropout = has_buffer(trace, masked) ? dropout : 0;
 }
@@ -185,6 +205,7 @@ static bool find_heads(const struct trace *trace, const struct guess *guess,
     config->key_heads = (uint32_t)(keys / each);
     config->rotary = (struct model_rotary){
         .columns = guess->head_size, .base = 10000, .factor = 1, .magnitude = 1};
+    find_unturned(trace, guess, config);
     return find_windows(trace, guess, config);
 }
 

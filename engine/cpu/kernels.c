@@ -96,7 +96,7 @@ void cpu_norm_backward_input(const void *context, enum model_precision precision
                              const float *stats, bool add, void *dx)
 {
     const struct cpu_context *cpu = context;
-    struct simd_norm_input arguments = {precision, N, H, weight, dy, x, stats, add, dx};
+    struct simd_norm_input arguments = {precision, N, H, weight, dy, x, stats, add, dx, 0};
     cpu_parallel(cpu, cpu->simd->norm_input, &arguments, N, 1);
 }
 
@@ -113,19 +113,21 @@ void cpu_norm_backward_parameters(const void *context, enum model_precision prec
 /* ---- RMS norm ---- */
 
 void cpu_rms_forward(const void *context, enum model_precision precision, uint32_t N, uint32_t H,
-                     double epsilon, const void *weight, const void *x, void *y, float *stats)
+                     double epsilon, float offset, const void *weight, const void *x, void *y,
+                     float *stats)
 {
     const struct cpu_context *cpu = context;
-    struct simd_rms_forward arguments = {precision, N, H, (float)epsilon, weight, x, y, stats};
+    struct simd_rms_forward arguments = {precision, N, H, (float)epsilon, offset,
+                                         weight,    x, y, stats};
     cpu_parallel(cpu, cpu->simd->rms_forward, &arguments, N, 1);
 }
 
 void cpu_rms_backward_input(const void *context, enum model_precision precision, uint32_t N,
-                            uint32_t H, const void *weight, const void *dy, const void *x,
-                            const float *stats, bool add, void *dx)
+                            uint32_t H, float offset, const void *weight, const void *dy,
+                            const void *x, const float *stats, bool add, void *dx)
 {
     const struct cpu_context *cpu = context;
-    struct simd_norm_input arguments = {precision, N, H, weight, dy, x, stats, add, dx};
+    struct simd_norm_input arguments = {precision, N, H, weight, dy, x, stats, add, dx, offset};
     cpu_parallel(cpu, cpu->simd->rms_input, &arguments, N, 1);
 }
 
@@ -291,20 +293,30 @@ void cpu_gelu_backward_bias(const void *context, enum model_precision precision,
     cpu_linear_backward_bias(context, precision, N, O, dy, gradient, dbias);
 }
 
-void cpu_gate_forward(const void *context, enum model_precision precision, uint64_t elements,
-                      const void *gate, const void *up, void *y)
+void cpu_gate_forward(const void *context, enum model_precision precision,
+                      enum model_activation activation, uint64_t elements, const void *gate,
+                      const void *up, void *y)
 {
     const struct cpu_context *cpu = context;
-    struct simd_gate arguments = {precision, gate, up, y, NULL};
+    struct simd_gate arguments = {precision, activation, gate, up, y, NULL};
     cpu_parallel(cpu, cpu->simd->gate_forward, &arguments, elements, SIMD_TILE);
 }
 
-void cpu_gate_backward(const void *context, enum model_precision precision, uint64_t elements,
-                       const void *gate, const void *up, void *dy, void *dgate)
+void cpu_gate_backward(const void *context, enum model_precision precision,
+                       enum model_activation activation, uint64_t elements, const void *gate,
+                       const void *up, void *dy, void *dgate)
 {
     const struct cpu_context *cpu = context;
-    struct simd_gate arguments = {precision, gate, up, dy, dgate};
+    struct simd_gate arguments = {precision, activation, gate, up, dy, dgate};
     cpu_parallel(cpu, cpu->simd->gate_backward, &arguments, elements, SIMD_TILE);
+}
+
+void cpu_scale(const void *context, enum model_precision precision, uint64_t elements, float factor,
+               void *x)
+{
+    const struct cpu_context *cpu = context;
+    struct simd_scale arguments = {precision, factor, x};
+    cpu_parallel(cpu, cpu->simd->scale, &arguments, elements, SIMD_TILE);
 }
 
 void cpu_residual_forward(const void *context, enum model_precision precision, uint32_t N,
@@ -614,6 +626,7 @@ const struct kernels cpu_kernels = {
     .product_backward_weight = cpu_product_backward_weight,
     .gate_forward = cpu_gate_forward,
     .gate_backward = cpu_gate_backward,
+    .scale = cpu_scale,
     .grouped_forward = cpu_grouped_forward,
     .grouped_backward = cpu_grouped_backward,
 };

@@ -45,6 +45,7 @@ const struct model_family family_llama = {
             [MODULE_UP] = "mlp.up_proj",
             [MODULE_DOWN] = "mlp.down_proj",
         },
+    .activation = MODEL_SILU,
     .read = read_config,
     .write = write_config,
 };

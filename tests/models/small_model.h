@@ -37,7 +37,10 @@ static inline struct model_config small_decoder(const struct model_family *famil
     config.key_heads = 2;
     config.head_size = 4;
     config.norm = MODEL_RMS_NORM;
-    config.activation = MODEL_SILU;
+    config.activation = family->activation;
+    config.norm_plus_one = family->norm_plus_one;
+    config.scaled_embedding = family->scaled_embedding;
+    config.unturned_every = family->unturned_layers ? 2 : 0;
     config.gated = config.separate = true;
     config.unbiased_qkv = family != &family_qwen2;
     config.unbiased_output = config.unbiased_mlp = true;

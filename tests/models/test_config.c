@@ -366,7 +366,10 @@ static void test_families_round_trip(void)
         "\"model_type\":\"mistral\",\"sliding_window\":7",
         "\"model_type\":\"qwen2\",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4}",
         "\"model_type\":\"qwen3\",\"use_sliding_window\":true,\"sliding_window\":5,"
-        "\"max_window_layers\":1,\"attention_dropout\":0.25"};
+        "\"max_window_layers\":1,\"attention_dropout\":0.25",
+        "\"model_type\":\"smollm3\",\"no_rope_layers\":[1,0]",
+        "\"model_type\":\"smollm3\",\"no_rope_layers\":[1,1],\"mlp_bias\":true",
+        "\"model_type\":\"gemma\",\"hidden_act\":\"gelu_pytorch_tanh\",\"attention_bias\":true"};
     for (size_t i = 0; i < G_N_ELEMENTS(texts); i++) {
         GError *error = NULL;
         g_autofree char *text = g_strdup_printf("{%s," LLAMA "}", texts[i]);
@@ -397,6 +400,15 @@ static void test_families_refused(void)
         {"\"model_type\":\"llama\",\"hidden_act\":\"gelu\"," LLAMA,
          MODEL_ERROR_UNSUPPORTED,
          {"hidden_act", "silu"}},
+        {"\"model_type\":\"gemma\",\"hidden_act\":\"silu\"," LLAMA,
+         MODEL_ERROR_UNSUPPORTED,
+         {"hidden_act", "gelu_pytorch_tanh"}},
+        {"\"model_type\":\"smollm3\",\"no_rope_layers\":[0,1]," LLAMA,
+         MODEL_ERROR_UNSUPPORTED,
+         {"no_rope_layers", "every"}},
+        {"\"model_type\":\"smollm3\",\"no_rope_layers\":[1]," LLAMA,
+         MODEL_ERROR_CONFIG,
+         {"no_rope_layers", "all layers"}},
         {"\"model_type\":\"llama\",\"head_dim\":7," LLAMA, MODEL_ERROR_CONFIG, {"7", "pairs"}},
         {"\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"longrope\"}," LLAMA,
          MODEL_ERROR_UNSUPPORTED,

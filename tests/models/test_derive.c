@@ -25,8 +25,8 @@ static double some_dropout(GRand *random)
 static struct model_config random_decoder(GRand *random)
 {
     const struct model_family *const families[] = {&family_llama, &family_mistral, &family_qwen2,
-                                                   &family_qwen3};
-    struct model_config config = small_decoder(families[g_rand_int_range(random, 0, 4)],
+                                                   &family_qwen3, &family_smollm3, &family_gemma};
+    struct model_config config = small_decoder(families[g_rand_int_range(random, 0, 6)],
                                                g_rand_boolean(random));
     config.key_heads = (uint32_t)g_rand_int_range(random, 1, 4);
     config.heads = config.key_heads * (uint32_t)g_rand_int_range(random, 1, 4);
@@ -37,7 +37,9 @@ static struct model_config random_decoder(GRand *random)
     config.positions = (uint32_t)g_rand_int_range(random, 4, 40);
     config.vocabulary = (uint32_t)g_rand_int_range(random, 1, 300);
     config.attention_dropout = some_dropout(random);
-    config.window = g_rand_boolean(random) ? (uint32_t)g_rand_int_range(random, 1, 20) : 0;
+    config.window = !config.unturned_every && g_rand_boolean(random)
+                        ? (uint32_t)g_rand_int_range(random, 1, 20)
+                        : 0;
     config.first_window = config.window ? (uint32_t)g_rand_int_range(random, 0, LAYERS) : 0;
     config.unbiased_output = g_rand_boolean(random);
     config.unbiased_mlp = g_rand_boolean(random);

@@ -36,7 +36,7 @@ def draw_llama(**more):
     return dict(
         heads, num_hidden_layers=random.randint(1, 3), hidden_size=heads["num_attention_heads"] * 2 * random.randint(1, 9),
         intermediate_size=random.randint(1, 90), vocab_size=random.randint(1, 300), max_position_embeddings=32,
-        tie_word_embeddings=random.random() < 0.5, **more)
+        tie_word_embeddings=random.random() < 0.5, pad_token_id=None, bos_token_id=None, eos_token_id=None, **more)
 
 
 def draw_gpt2():
@@ -55,6 +55,8 @@ FAMILIES = {
     "llama": lambda: draw_llama(**biases("attention_bias", "mlp_bias")),
     "mistral": lambda: draw_llama(head_dim=2 * random.randint(1, 9)),
     "qwen2": draw_llama,
+    "smollm3": lambda: draw_llama(**biases("attention_bias", "mlp_bias")),
+    "gemma": lambda: draw_llama(head_dim=2 * random.randint(1, 9), **biases("attention_bias")),
     "qwen3": lambda: draw_llama(head_dim=2 * random.randint(1, 9), **biases("attention_bias")),
 }
 

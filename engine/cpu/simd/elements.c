@@ -46,6 +46,13 @@ static inline float logistic(float x)
     return (x < 0 ? e : 1) / (1 + e);
 }
 
+/* SiLU'(x) = s (1 + x (1 - s)), where s is the logistic function. */
+static inline float silu_slope(float x)
+{
+    float s = logistic(x);
+    return s * fmaf(x, 1 - s, 1);
+}
+
 void SIMD(gate_forward)(const void *arguments, uint64_t first, uint64_t end)
 {
     const struct simd_gate *a = arguments;
@@ -54,30 +61,62 @@ void SIMD(gate_forward)(const void *arguments, uint64_t first, uint64_t end)
         tile_fp32 gate, up;
         tile_load(a->precision, a->gate, e, count, 0, gate);
         tile_load(a->precision, a->up, e, count, 0, up);
-        for (int i = 0; i < SIMD_TILE; i++)
-            gate[i] = gate[i] * logistic(gate[i]) * up[i];
+        if (a->activation == MODEL_SILU)
+            for (int i = 0; i < SIMD_TILE; i++)
+                gate[i] = gate[i] * logistic(gate[i]);
+        else
+            for (int i = 0; i < SIMD_TILE; i++)
+                gate[i] = gelu(gate[i]);
+        tile_multiply(gate, up);
         tile_store(a->precision, a->y, e, count, gate);
     }
 }
 
-/* SiLU'(x) = s (1 + x (1 - s)), where s is the logistic function */
+/* Turns each gate into the activation, and sets its slope. */
+static void activate(enum model_activation activation, float gate[SIMD_TILE],
+                     float slope[SIMD_TILE])
+{
+    if (activation == MODEL_SILU)
+        for (int i = 0; i < SIMD_TILE; i++) {
+            slope[i] = silu_slope(gate[i]);
+            gate[i] = gate[i] * logistic(gate[i]);
+        }
+    else
+        for (int i = 0; i < SIMD_TILE; i++) {
+            slope[i] = gelu_slope(gate[i]);
+            gate[i] = gelu(gate[i]);
+        }
+}
+
 void SIMD(gate_backward)(const void *arguments, uint64_t first, uint64_t end)
 {
     const struct simd_gate *a = arguments;
     for (uint64_t e = first; e < end; e += SIMD_TILE) {
         uint32_t count = tile_elements(e, end);
-        tile_fp32 gate, up, dy;
+        tile_fp32 gate, up, dy, slope;
         tile_load(a->precision, a->gate, e, count, 0, gate);
         tile_load(a->precision, a->up, e, count, 0, up);
         tile_load(a->precision, a->y, e, count, 0, dy);
+        activate(a->activation, gate, slope);
         for (int i = 0; i < SIMD_TILE; i++) {
-            float s = logistic(gate[i]);
-            float slope = s * fmaf(gate[i], 1 - s, 1);
-            up[i] = dy[i] * up[i] * slope;
-            dy[i] = dy[i] * (gate[i] * s);
+            up[i] = dy[i] * up[i] * slope[i];
+            dy[i] = dy[i] * gate[i];
         }
         tile_store(a->precision, a->dgate, e, count, up);
         tile_store(a->precision, a->y, e, count, dy);
+    }
+}
+
+void SIMD(scale)(const void *arguments, uint64_t first, uint64_t end)
+{
+    const struct simd_scale *a = arguments;
+    for (uint64_t e = first; e < end; e += SIMD_TILE) {
+        uint32_t count = tile_elements(e, end);
+        tile_fp32 x;
+        tile_load(a->precision, a->x, e, count, 0, x);
+        for (int i = 0; i < SIMD_TILE; i++)
+            x[i] *= a->factor;
+        tile_store(a->precision, a->x, e, count, x);
     }
 }
 

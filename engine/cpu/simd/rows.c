@@ -246,7 +246,7 @@ void SIMD(norm_parameters)(const void *arguments, uint64_t first, uint64_t end)
     }
 }
 
-/* ---- RMS norm: y = weight x / sqrt(mean square + epsilon) ---- */
+/* ---- RMS norm: y = (weight + offset) x / sqrt(mean square + epsilon) ---- */
 
 static float row_squares(const struct simd_rms_forward *a, uint64_t n)
 {
@@ -273,7 +273,7 @@ void SIMD(rms_forward)(const void *arguments, uint64_t first, uint64_t end)
             tile_load(a->precision, a->x, n * a->H + span.first, span.count, 0, x);
             tile_load(a->precision, a->weight, span.first, span.count, 0, weight);
             for (int i = 0; i < SIMD_TILE; i++)
-                x[i] = x[i] * inverse * weight[i];
+                x[i] = x[i] * inverse * (weight[i] + a->offset);
             tile_store(a->precision, a->y, n * a->H + span.first, span.count, x);
         }
     }
@@ -288,7 +288,7 @@ static void rms_tile(const struct simd_norm_input *a, uint64_t n, struct tile_sp
     tile_load(a->precision, a->weight, span.first, span.count, 0, weight);
     tile_load(a->precision, a->x, n * a->H + span.first, span.count, 0, normal);
     for (int i = 0; i < SIMD_TILE; i++) {
-        g[i] *= weight[i];
+        g[i] *= weight[i] + a->offset;
         normal[i] *= a->stats[n];
     }
 }

@@ -81,6 +81,7 @@ struct simd_norm_input { /* items: rows */
     const float *stats;
     bool add;
     void *dx;
+    float offset; /* of the weight of an RMS norm */
 };
 
 struct simd_norm_parameters { /* items: tiles of H */
@@ -95,7 +96,7 @@ struct simd_norm_parameters { /* items: tiles of H */
 struct simd_rms_forward { /* items: rows */
     enum model_precision precision;
     uint32_t N, H;
-    float epsilon;
+    float epsilon, offset;
     const void *weight, *x;
     void *y;
     float *stats;
@@ -117,9 +118,16 @@ struct simd_gelu { /* items: elements; `first` is a multiple of SIMD_TILE */
 
 struct simd_gate { /* items: elements; `first` is a multiple of SIMD_TILE */
     enum model_precision precision;
+    enum model_activation activation;
     const void *gate, *up;
     void *y;     /* backward: dy */
     void *dgate; /* of the backward */
+};
+
+struct simd_scale { /* as simd_gate */
+    enum model_precision precision;
+    float factor;
+    void *x;
 };
 
 struct simd_residual { /* items: rows */
@@ -188,7 +196,7 @@ struct cpu_simd {
     simd_loop *rms_forward, *rms_input, *rms_weight;
     simd_loop *column_sums;
     simd_loop *gelu_forward, *gelu_backward;
-    simd_loop *gate_forward, *gate_backward;
+    simd_loop *gate_forward, *gate_backward, *scale;
     simd_loop *residual;
     simd_loop *attention_forward, *attention_backward_queries, *attention_backward_keys;
     simd_loop *loss, *loss_backward;

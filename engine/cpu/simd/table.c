@@ -19,6 +19,7 @@ const struct cpu_simd SIMD(cpu_simd) = {
     .gelu_backward = SIMD(gelu_backward),
     .gate_forward = SIMD(gate_forward),
     .gate_backward = SIMD(gate_backward),
+    .scale = SIMD(scale),
     .residual = SIMD(residual),
     .attention_forward = SIMD(attention_forward),
     .attention_backward_queries = SIMD(attention_backward_queries),

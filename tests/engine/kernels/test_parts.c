@@ -13,6 +13,7 @@ static const double epsilon = 1e-5, tolerance = 5e-6, differences = 5e-5;
 struct rms {
     enum model_precision precision;
     uint32_t N, H;
+    float offset;
     bool add;
     enum kernel_gradient gradient;
     struct tensor *x, *weight, *dy, *y, *stats, *dx, *dweight;
@@ -21,15 +22,15 @@ struct rms {
 static void run_rms_forward(struct cpu_context *cpu, void *argument)
 {
     struct rms *n = argument;
-    cpu_rms_forward(cpu, n->precision, n->N, n->H, epsilon, n->weight->data, n->x->data, n->y->data,
-                    n->stats->data);
+    cpu_rms_forward(cpu, n->precision, n->N, n->H, epsilon, n->offset, n->weight->data, n->x->data,
+                    n->y->data, n->stats->data);
 }
 
 static void run_rms_backward(struct cpu_context *cpu, void *argument)
 {
     struct rms *n = argument;
-    cpu_rms_backward_input(cpu, n->precision, n->N, n->H, n->weight->data, n->dy->data, n->x->data,
-                           n->stats->data, n->add, n->dx->data);
+    cpu_rms_backward_input(cpu, n->precision, n->N, n->H, n->offset, n->weight->data, n->dy->data,
+                           n->x->data, n->stats->data, n->add, n->dx->data);
     cpu_rms_backward_weight(cpu, n->precision, n->N, n->H, n->dy->data, n->x->data, n->stats->data,
                             n->gradient, n->dweight->data);
 }
@@ -44,10 +45,10 @@ static double rms_row(const struct rms *n, uint32_t row, double *y, double *dx, 
         squares += x[h] * x[h];
     double inverse = 1 / sqrt(squares / n->H + epsilon);
     for (uint32_t h = 0; h < n->H; h++)
-        mean += dy[h] * weight[h] * x[h] * inverse / n->H;
+        mean += dy[h] * (weight[h] + n->offset) * x[h] * inverse / n->H;
     for (uint32_t h = 0; h < n->H; h++) {
-        y[row * n->H + h] = x[h] * inverse * weight[h];
-        dx[row * n->H + h] += (dy[h] * weight[h] - x[h] * inverse * mean) * inverse;
+        y[row * n->H + h] = x[h] * inverse * (weight[h] + n->offset);
+        dx[row * n->H + h] += (dy[h] * (weight[h] + n->offset) - x[h] * inverse * mean) * inverse;
         dweight[h] += dy[h] * x[h] * inverse;
     }
     return inverse;
@@ -93,6 +94,7 @@ static void rms_norms(enum model_precision precision)
             check_rms((struct rms){.precision = precision,
                                    .N = sizes[i][0],
                                    .H = sizes[i][1],
+                                   .offset = i % 2 ? 1 : 0,
                                    .add = g % 2,
                                    .gradient = g});
 }
@@ -101,38 +103,54 @@ static void rms_norms(enum model_precision precision)
 
 struct gate {
     enum model_precision precision;
+    enum model_activation activation;
     struct tensor *gate, *up, *y, *dy, *dgate;
 };
 
 static void run_gate_forward(struct cpu_context *cpu, void *argument)
 {
     struct gate *g = argument;
-    cpu_gate_forward(cpu, g->precision, g->gate->elements, g->gate->data, g->up->data, g->y->data);
+    cpu_gate_forward(cpu, g->precision, g->activation, g->gate->elements, g->gate->data,
+                     g->up->data, g->y->data);
 }
 
 static void run_gate_backward(struct cpu_context *cpu, void *argument)
 {
     struct gate *g = argument;
-    cpu_gate_backward(cpu, g->precision, g->gate->elements, g->gate->data, g->up->data, g->dy->data,
-                      g->dgate->data);
+    cpu_gate_backward(cpu, g->precision, g->activation, g->gate->elements, g->gate->data,
+                      g->up->data, g->dy->data, g->dgate->data);
 }
 
-/* Among them numbers whose exponentials overflow. */
-static void gates(enum model_precision precision)
+/* Returns the activation, and sets its slope. */
+static double activate(enum model_activation activation, double x, double *slope)
+{
+    if (activation == MODEL_SILU) {
+        double s = 1 / (1 + exp(-x));
+        *slope = s * (1 + x * (1 - s));
+        return x * s;
+    }
+    double inner = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x), t = tanh(inner);
+    *slope = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+    return 0.5 * x * (1 + t);
+}
+
+static void check_gate(enum model_precision precision, enum model_activation activation,
+                       double deviation)
 {
     enum { ELEMENTS = 1000 };
     double y[ELEMENTS], dup[ELEMENTS], dgate[ELEMENTS];
     struct gate g = {precision,
-                     tensor_random(precision, ELEMENTS, 50),
+                     activation,
+                     tensor_random(precision, ELEMENTS, deviation),
                      tensor_random(precision, ELEMENTS, 1),
                      tensor_unset(precision, ELEMENTS),
                      tensor_random(precision, ELEMENTS, 1),
                      tensor_unset(precision, ELEMENTS)};
     for (int i = 0; i < ELEMENTS; i++) {
-        double x = g.gate->value[i], s = 1 / (1 + exp(-x));
-        y[i] = x * s * g.up->value[i];
-        dup[i] = g.dy->value[i] * x * s;
-        dgate[i] = g.dy->value[i] * g.up->value[i] * s * (1 + x * (1 - s));
+        double slope, active = activate(activation, g.gate->value[i], &slope);
+        y[i] = active * g.up->value[i];
+        dup[i] = g.dy->value[i] * active;
+        dgate[i] = g.dy->value[i] * g.up->value[i] * slope;
     }
     run_everywhere(run_gate_forward, &g, &g.y, 1);
     assert_close(g.y, y, tolerance, "y");
@@ -142,6 +160,32 @@ static void gates(enum model_precision precision)
     struct tensor *all[] = {g.gate, g.up, g.y, g.dy, g.dgate};
     for (unsigned i = 0; i < G_N_ELEMENTS(all); i++)
         tensor_free(all[i]);
+}
+
+/* Among them numbers whose exponentials overflow. */
+static void gates(enum model_precision precision)
+{
+    check_gate(precision, MODEL_SILU, 50);
+    check_gate(precision, MODEL_SILU, 1);
+    check_gate(precision, MODEL_GELU_TANH, 1);
+}
+
+static void run_scale(struct cpu_context *cpu, void *argument)
+{
+    struct tensor *x = argument;
+    cpu_scale(cpu, x->precision, x->elements, 2.5f, x->data);
+}
+
+static void scales(enum model_precision precision)
+{
+    enum { ELEMENTS = 300 };
+    double expected[ELEMENTS];
+    struct tensor *x = tensor_random(precision, ELEMENTS, 1);
+    for (int i = 0; i < ELEMENTS; i++)
+        expected[i] = 2.5 * x->value[i];
+    run_everywhere(run_scale, x, &x, 1);
+    assert_close(x, expected, tolerance, "x");
+    tensor_free(x);
 }
 
 /* ---- products with transposed weights ---- */
@@ -351,6 +395,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     add_precision_test("/parts/rms", rms_norms);
     add_precision_test("/parts/gates", gates);
+    add_precision_test("/parts/scales", scales);
     add_precision_test("/parts/products", products);
     add_precision_test("/parts/groups", groups);
     return g_test_run();

@@ -29,6 +29,7 @@ FP32, BF16 = 1e-5, 1e-2
 SMALL = dict(
     num_hidden_layers=2, hidden_size=48, num_attention_heads=6, num_key_value_heads=2, intermediate_size=70,
     vocab_size=256, max_position_embeddings=96, initializer_range=0.05, tie_word_embeddings=False,
+    pad_token_id=None, bos_token_id=None, eos_token_id=None,
 )
 LLAMA3 = dict(
     rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -45,6 +46,8 @@ MODELS = {
     "qwen2": ("qwen2", dict()),
     "qwen2, YaRN": ("qwen2", dict(rope_parameters=YARN)),
     "qwen2, a window in some layers": ("qwen2", dict(use_sliding_window=True, sliding_window=30, max_window_layers=1)),
+    "smollm3": ("smollm3", dict(no_rope_layer_interval=2)),
+    "gemma": ("gemma", dict(head_dim=12, tie_word_embeddings=True)),
     "qwen3": ("qwen3", dict(head_dim=20)),
     "qwen3, tied": ("qwen3", dict(head_dim=16, tie_word_embeddings=True, attention_bias=True)),
 }

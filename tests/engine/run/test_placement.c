@@ -5,7 +5,7 @@
  * saving and resuming with another placement. */
 #include "trial.h"
 
-enum { TRIALS = 105 };
+enum { TRIALS = 119 };
 
 /* From GLib's seed, which it prints, so that a failure can be repeated with --seed; GLib starts
  * from it again in every test. */
@@ -33,6 +33,8 @@ static const struct trial_job jobs[] = {
     {MODEL_BF16, 1, true, 0.2, 1, &family_qwen2},
     {MODEL_FP32, 2, true, 0, 1, &family_qwen3},
     {MODEL_BF16, 1, false, 0, 0, &family_qwen3},
+    {MODEL_BF16, 2, true, 0, 1, &family_gemma},
+    {MODEL_FP32, 1, true, 0, 1, &family_smollm3},
 };
 
 static void check_same(const struct trial_result *a, const struct trial_result *b)

@@ -16,13 +16,17 @@ static void set_parts(const struct model_family *family, struct model_config *co
     config->key_heads = 2;
     config->head_size = 10;
     config->norm = MODEL_RMS_NORM;
-    config->activation = MODEL_SILU;
+    config->activation = family->activation;
+    config->norm_plus_one = family->norm_plus_one;
+    config->scaled_embedding = family->scaled_embedding;
+    config->unturned_every = family->unturned_layers ? 2 : 0;
     config->gated = config->separate = true;
     config->unbiased_qkv = family != &family_qwen2;
     config->unbiased_output = config->unbiased_mlp = true;
     config->head_norms = family == &family_qwen3;
     config->rotary = (struct model_rotary){.columns = 10, .base = 100, .factor = 1, .magnitude = 1};
-    config->window = family == &family_llama ? 0 : 7;
+    bool slides = family == &family_mistral || family == &family_qwen2 || family == &family_qwen3;
+    config->window = slides ? 7 : 0;
     config->first_window = config->window && family != &family_mistral ? 1 : 0;
     config->embedding_dropout = config->residual_dropout = 0;
 }
