@@ -115,13 +115,23 @@ static bool read_switch(const json_t *object, const char *path, struct platform_
            field_wrong(error, path, "gpus_per_switch", shared, "a divisor of gpus");
 }
 
+static bool read_sharing(const json_t *object, const char *path, struct platform_node *node,
+                         GError **error)
+{
+    const json_t *shares = json_object_get(object, "exchanges_share_link");
+    node->exchanges_share_link = json_is_true(shares);
+    return !shares || json_is_boolean(shares) ||
+           field_wrong(error, path, "exchanges_share_link", shares, "true or false");
+}
+
 bool node_read(const json_t *root, const char *path, struct platform_node *node, GError **error)
 {
     const json_t *object = json_object_get(root, "node");
     if (!object)
         return true;
     return read_ranks(object, path, "gpus", &node->gpus, error) &&
-           read_switch(object, path, node, error) && read_level(object, path, &node->level, error);
+           read_switch(object, path, node, error) && read_sharing(object, path, node, error) &&
+           read_level(object, path, &node->level, error);
 }
 
 bool network_read(const json_t *root, const char *path, struct platform_level *network,
@@ -161,6 +171,8 @@ json_t *node_to_json(const struct platform_node *node)
 {
     json_t *object = level_to_json(&node->level);
     json_object_set_new(object, "gpus", json_integer(node->gpus));
+    if (node->exchanges_share_link)
+        json_object_set_new(object, "exchanges_share_link", json_true());
     if (node->switch_bytes_per_second > 0) {
         json_object_set_new(object, "gpus_per_switch", json_integer(node->gpus_per_switch));
         json_object_set_new(object, "switch_bytes_per_second",

@@ -105,7 +105,9 @@ struct platform_node {
     uint32_t gpus;                  /* 0 if the platform does not say */
     uint32_t gpus_per_switch;       /* that share one link to the host; 1 if not said */
     double switch_bytes_per_second; /* of this link, each way; 0 if GPUs share none */
-    struct platform_level level;    /* how its GPUs exchange */
+    bool exchanges_share_link; /* what its GPUs exchange crosses the same links as their copies from
+                                  and to the host */
+    struct platform_level level; /* how its GPUs exchange */
 };
 
 /* Ranks, one a GPU, in equal numbers on nodes. */

@@ -364,7 +364,8 @@ struct costs_copy costs_copy(const struct costs *costs, enum mover_queue queue, 
                                : direction                    ? &costs->d2h
                                                               : &costs->h2d;
     uint64_t ns = costs_ns(alone, bytes);
-    return (struct costs_copy){ns, both->curve.count ? MAX(ns, costs_ns(both, bytes)) : ns, 0};
+    return (struct costs_copy){.alone_ns = ns,
+                               .both_ns = both->curve.count ? MAX(ns, costs_ns(both, bytes)) : ns};
 }
 
 /* Returns the bytes of all ranks' parts together. A rank sends its part to all others, or receives
@@ -389,23 +390,29 @@ struct costs_copy costs_exchange(const struct costs *costs, enum trace_collectiv
         [TRACE_GATHER] = PLATFORM_GATHER, [TRACE_REDUCE] = PLATFORM_REDUCE};
     if (!costs->ranks || collective == TRACE_PASS ||
         (!exchange->sent_bytes && !exchange->received_bytes))
-        return (struct costs_copy){0, 0, 0};
+        return (struct costs_copy){0};
     double bytes = whole_bytes(exchange, collective, costs->ranks->spread.ranks);
     const struct platform_taken taken = platform_exchange_time(costs->ranks, kinds[collective],
                                                                bytes);
-    return (struct costs_copy){ns_of(taken.seconds), ns_of(taken.seconds),
-                               ns_of(taken.core_seconds)};
+    return (struct costs_copy){
+        .alone_ns = ns_of(taken.seconds),
+        .both_ns = ns_of(taken.seconds),
+        .core_ns = ns_of(taken.core_seconds),
+        .link_bytes = costs_exchanges_share_link(costs)
+                          ? MAX(exchange->sent_bytes, exchange->received_bytes)
+                          : 0};
 }
 
 struct costs_copy costs_exchanges(const struct costs *costs, const struct trace_operator *op)
 {
-    struct costs_copy all = {0, 0, 0};
+    struct costs_copy all = {0};
     for (int c = 0; c < TRACE_COLLECTIVES; c++) {
         const struct costs_copy one = costs_exchange(costs, (enum trace_collective)c,
                                                      &op->exchange[c]);
         all.alone_ns += one.alone_ns;
         all.both_ns += one.both_ns;
         all.core_ns += one.core_ns;
+        all.link_bytes += one.link_bytes;
     }
     return all;
 }
@@ -426,9 +433,15 @@ double costs_link_rate(const struct costs *costs, enum mover_queue queue)
     return (double)large * 1e9 / (double)costs_copy(costs, queue, large, 0).alone_ns;
 }
 
+bool costs_exchanges_share_link(const struct costs *costs)
+{
+    return costs->ranks && costs->ranks->node.exchanges_share_link;
+}
+
 bool costs_is_shared(const struct costs *costs)
 {
-    return costs->both[0].curve.count || costs->both[1].curve.count || costs->host_rate > 0;
+    return costs->both[0].curve.count || costs->both[1].curve.count || costs->host_rate > 0 ||
+           costs_exchanges_share_link(costs);
 }
 
 double costs_move_scale(const struct costs *costs, uint64_t arena_bytes)

@@ -55,9 +55,11 @@ struct costs_threads {
 /* The time of one copy. */
 struct costs_copy {
     uint64_t alone_ns;
-    uint64_t both_ns; /* while the other direction copies all the time; at least alone_ns */
-    uint64_t core_ns; /* of an exchange: time of a core that it takes; 0 for copies, of which
-                         struct costs_threads says it */
+    uint64_t both_ns;    /* while the other direction copies all the time; at least alone_ns */
+    uint64_t core_ns;    /* of an exchange: time of a core that it takes; 0 for copies, of which
+                            struct costs_threads says it */
+    uint64_t link_bytes; /* of an exchange: bytes each way over the link that copies take; 0 if it
+                            takes another */
 };
 
 struct costs {
@@ -118,7 +120,9 @@ double costs_network_rate(const struct costs *costs);
  * memory. */
 double costs_link_rate(const struct costs *costs, enum mover_queue queue);
 
-/* Returns whether copies slow each other, or host operators and copies do. */
+/* Returns whether what ranks exchange crosses the link that copies take. */
+bool costs_exchanges_share_link(const struct costs *costs);
+/* Returns whether copies slow each other, or host operators, exchanges and copies do. */
 bool costs_is_shared(const struct costs *costs);
 
 /* Returns whole nanoseconds for an amount, 0 for 0. */

@@ -1,8 +1,8 @@
-/* A link whose directions slow each other, and a host's memory that copies and host operators
- * share. While both directions copy, each copy goes on at the rate that was measured for that;
- * otherwise at its own rate. If all that runs together wants more bytes a second than the host's
- * memory has for this rank, each gets an equal part, and what some do not want of theirs goes to
- * the others.
+/* A link whose directions slow each other, or that copies share with what ranks exchange, and a
+ * host's memory that copies and host operators share. While both directions copy, each copy goes on
+ * at the rate that was measured for that; otherwise at its own rate. If all that runs together
+ * wants more bytes a second than the host's memory has for this rank, each gets an equal part, and
+ * what some do not want of theirs goes to the others.
  *
  * So the end of a copy depends on work of the other queues that is queued after it. A copy has no
  * end before the device waits for it. By then all work that may begin before that end is queued,
@@ -20,6 +20,8 @@ struct shared_work {
     uint64_t alone_ns;
     double pace;  /* time beside the other direction, relative to alone_ns */
     double bytes; /* of the host's memory, read and written */
+    double
+        link_bytes; /* each way over the link that copies and exchanges share; 0 if it takes none */
 };
 
 /* The progress of a queue. */
@@ -44,6 +46,8 @@ struct shared {
     uint64_t work_ns[MOVER_QUEUES]; /* in this lap, if nothing slows it */
     double host_bytes;              /* of the host's memory, read and written in this lap */
     double host_rate;               /* of it in bytes a nanosecond; 0 if unlimited */
+    double
+        link_rate[2]; /* H2D, D2H: of the link that copies share with exchanges; 0 if they do not */
     struct shared_state state;
 };
 
@@ -52,6 +56,8 @@ static void *open_shared(const struct sim_job *job)
     struct shared *shared = g_new0(struct shared, 1);
     shared->state.timeline = job->timeline;
     shared->host_rate = job->costs->host_rate * 1e-9;
+    for (int d = MOVER_H2D; costs_exchanges_share_link(job->costs) && d <= MOVER_D2H; d++)
+        shared->link_rate[d - MOVER_H2D] = costs_link_rate(job->costs, (enum mover_queue)d) * 1e-9;
     for (int q = MOVER_H2D; q < MOVER_QUEUES; q++)
         shared->queued[q] = g_array_new(FALSE, FALSE, sizeof(struct shared_work));
     return shared;
@@ -170,6 +176,39 @@ static void share_memory(const struct shared *shared, const struct shared_state 
             pace[q] *= wanted[q] * open / left;
 }
 
+/* Returns the bytes a nanosecond that the queue's running work wants of the link. */
+static double wanted_of_link(const struct shared *shared, const struct shared_state *state,
+                             int queue, double pace)
+{
+    const struct shared_work *work = head(shared, state, queue);
+    return state->lane[queue].running && work->alone_ns
+               ? work->link_bytes / ((double)work->alone_ns * pace)
+               : 0;
+}
+
+/* Returns how much longer one of two takes if it wants so much of the rate: each gets half, and
+ * what the other leaves of its half. */
+static double slowed(double wants, double other, double rate)
+{
+    return wants > 0 ? fmax(1, wants / fmax(rate / 2, rate - other)) : 1;
+}
+
+/* Slows copies, and the exchange that runs beside them in both directions. */
+static void share_link(const struct shared *shared, const struct shared_state *state,
+                       double pace[MOVER_QUEUES])
+{
+    double exchange = wanted_of_link(shared, state, MOVER_NETWORK, pace[MOVER_NETWORK]), longer = 1;
+    for (int d = MOVER_H2D; d <= MOVER_D2H; d++) {
+        double rate = shared->link_rate[d - MOVER_H2D];
+        double copy = wanted_of_link(shared, state, d, pace[d]);
+        if (rate <= 0 || copy + exchange <= rate)
+            continue;
+        pace[d] *= slowed(copy, exchange, rate);
+        longer = fmax(longer, slowed(exchange, copy, rate));
+    }
+    pace[MOVER_NETWORK] *= longer;
+}
+
 static void set_paces(const struct shared *shared, struct shared_state *state)
 {
     bool both = state->lane[MOVER_H2D].running && state->lane[MOVER_D2H].running;
@@ -178,6 +217,7 @@ static void set_paces(const struct shared *shared, struct shared_state *state)
         pace[q] = both && q <= MOVER_D2H ? head(shared, state, q)->pace : 1;
     if (shared->host_rate > 0)
         share_memory(shared, state, pace);
+    share_link(shared, state, pace);
     for (int q = MOVER_H2D; q < MOVER_QUEUES; q++)
         if (state->lane[q].running)
             set_pace(state, q, pace[q]);
@@ -219,8 +259,13 @@ static mover_ticket copy(void *self, enum mover_queue queue, uint64_t bytes,
 {
     struct shared *shared = self;
     double pace = time->alone_ns ? (double)time->both_ns / (double)time->alone_ns : 1;
-    const struct shared_work work = {*after, shared->compute_ns, time->alone_ns, pace,
-                                     (double)bytes};
+    bool exchanges = queue == MOVER_NETWORK;
+    const struct shared_work work = {.after = *after,
+                                     .ready_ns = shared->compute_ns,
+                                     .alone_ns = time->alone_ns,
+                                     .pace = pace,
+                                     .bytes = (double)bytes,
+                                     .link_bytes = (double)(exchanges ? time->link_bytes : bytes)};
     return put(shared, queue, &work);
 }
 
@@ -228,7 +273,11 @@ static mover_ticket run_on_host(void *self, uint64_t duration_ns, uint64_t bytes
                                 const struct mover_after *after)
 {
     struct shared *shared = self;
-    const struct shared_work work = {*after, shared->compute_ns, duration_ns, 1, (double)bytes};
+    const struct shared_work work = {.after = *after,
+                                     .ready_ns = shared->compute_ns,
+                                     .alone_ns = duration_ns,
+                                     .pace = 1,
+                                     .bytes = (double)bytes};
     return put(shared, MOVER_HOST, &work);
 }
 

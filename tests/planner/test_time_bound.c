@@ -238,8 +238,10 @@ static struct platform *random_platform(const struct fixture *f, GRand *random)
     if (f->trace->ranks > 1)
         g_string_append_printf(text,
                                ", \"node\": {\"source\": \"chance\", \"gpus\": %u, "
-                               "\"bytes_per_second\": %g, \"latency_seconds\": %g}",
-                               f->trace->ranks, 1e9 / random_times(f, random), 1e-8 / f->finer);
+                               "\"bytes_per_second\": %g, \"latency_seconds\": %g, "
+                               "\"exchanges_share_link\": %s}",
+                               f->trace->ranks, 1e9 / random_times(f, random), 1e-8 / f->finer,
+                               g_rand_boolean(random) ? "true" : "false");
     g_string_append_printf(text, "%s}", f->clock == THREADS ? threads : "");
     struct platform *platform = platform_parse(text->str, "the test's platform", &error);
     g_assert_no_error(error);
@@ -277,7 +279,9 @@ static void set_up(struct fixture *f, struct trace *trace, GRand *random)
     f->costs = costs_new(f->platform, link, NULL);
     g_assert_nonnull(f->costs);
     g_assert_cmpint(f->costs->threads.known, ==, f->clock == THREADS);
-    g_assert_cmpint(costs_is_shared(f->costs), ==, f->clock == DIRECTIONS || f->clock == MEMORY);
+    g_assert_cmpint(costs_is_shared(f->costs), ==,
+                    f->clock == DIRECTIONS || f->clock == MEMORY ||
+                        costs_exchanges_share_link(f->costs));
     f->spec = (struct layout_spec){0};
     for (int list = 0; list < TRACE_LISTS; list++)
         f->spec.chunk_bytes[list] = LAYOUT_ALIGNMENT * (uint64_t)g_rand_int_range(random, 1, 40);

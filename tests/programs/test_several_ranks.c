@@ -123,6 +123,45 @@ static void test_contention(void)
     workshop_free(workshop);
 }
 
+/* Writes machine.json: the nodes of platforms/dgx-a100.json without NVLink. */
+static void write_machine(const struct workshop *workshop, bool shares)
+{
+    json_t *machine = json_load_file(DGX, 0, NULL), *node = json_object_get(machine, "node");
+    json_object_set_new(node, "bytes_per_second", json_real(2e10));
+    json_object_set_new(node, "exchanges_share_link", json_boolean(shares));
+    g_autofree char *path = workshop_path(workshop, "machine.json");
+    g_assert_cmpint(json_dump_file(machine, path, 0), ==, 0);
+    json_decref(machine);
+}
+
+/* Where what GPUs exchange crosses the link of their copies, both take longer. A plan for such a
+ * machine verifies. */
+static void test_shared_link(void)
+{
+    struct workshop *workshop = workshop_new();
+    double seconds[2];
+    workshop_must_run(workshop, "pstar-trace synth " JOB "-o run.pstar");
+    for (int shares = 0; shares < 2; shares++) {
+        write_machine(workshop, shares);
+        json_t *result = simulate(workshop,
+                                  "--platform machine.json --gpus 4 --strategy zero3-offload");
+        seconds[shares] = seconds_of(result);
+        json_decref(result);
+    }
+    g_assert_cmpfloat(seconds[1], >, 1.001 * seconds[0]);
+    workshop_must_run(workshop, "pstar-plan run.pstar --platform machine.json --gpus 4 "
+                                "--device-memory 1MiB --chunk-size 64KiB -o plan.json");
+    workshop_must_run(workshop, "pstar-plan --verify plan.json run.pstar");
+    json_t *machine = workshop_read_json(workshop, "machine.json");
+    json_object_set_new(json_object_get(machine, "node"), "exchanges_share_link", json_integer(1));
+    g_autofree char *path = workshop_path(workshop, "machine.json");
+    g_assert_cmpint(json_dump_file(machine, path, 0), ==, 0);
+    json_decref(machine);
+    workshop_must_end(workshop, SIM "--gpus 4 --platform machine.json", USAGE, "",
+                      "exchanges_share_link");
+    workshop_free(workshop);
+}
+
 /* PatrickStar gathers a chunk of each rank at a time, and gives a tenth of the device to it. */
 static void test_patrickstar(void)
 {
@@ -334,6 +373,7 @@ int main(int argc, char **argv)
     g_test_add_func("/several-ranks/time", test_time);
     g_test_add_func("/several-ranks/same-from-any-trace", test_same_from_any_trace);
     g_test_add_func("/several-ranks/contention", test_contention);
+    g_test_add_func("/several-ranks/shared-link", test_shared_link);
     g_test_add_func("/several-ranks/patrickstar", test_patrickstar);
     g_test_add_func("/several-ranks/stages", test_stages);
     g_test_add_func("/several-ranks/phases", test_phases);

@@ -30,8 +30,8 @@ static void set_up(struct fixture *f, double cores, double ns_a_byte)
 static mover_ticket copy(struct fixture *f, enum mover_queue queue, uint64_t bytes,
                          uint64_t link_ns, const struct mover_after *after)
 {
-    return timing_cores.copy(f->cores, queue, bytes, &(struct costs_copy){link_ns, link_ns, 0},
-                             after);
+    return timing_cores.copy(f->cores, queue, bytes,
+                             &(struct costs_copy){.alone_ns = link_ns, .both_ns = link_ns}, after);
 }
 
 static mover_ticket run_on_host(struct fixture *f, uint64_t duration_ns,
@@ -158,7 +158,7 @@ static void set_up_together(struct fixture *f, double cores)
 
 static struct mover_after exchange(struct fixture *f, uint64_t link_ns, uint64_t core_ns)
 {
-    const struct costs_copy time = {link_ns, link_ns, core_ns};
+    const struct costs_copy time = {.alone_ns = link_ns, .both_ns = link_ns, .core_ns = core_ns};
     return after(MOVER_NETWORK, timing_cores.copy(f->cores, MOVER_NETWORK, 0, &time, &none));
 }
 

@@ -96,7 +96,7 @@ static void test_alone(void)
     close_fixture(&f);
 }
 
-static struct costs *costs_of(const char *host)
+static struct costs *costs_of_ranks(const char *host, uint32_t ranks)
 {
     static const char *const curves[] = {"h2d",          "d2h",    "compute_fp32",
                                          "compute_bf16", "memory", "host_update"};
@@ -109,10 +109,54 @@ static struct costs *costs_of(const char *host)
     g_string_append_printf(text, "%s}", host);
     struct platform *platform = platform_parse(text->str, "the test's platform", &error);
     g_assert_no_error(error);
+    if (ranks > 1)
+        g_assert_true(platform_spread_ranks(platform, ranks, 1, NULL));
     struct costs *costs = costs_new(platform, NULL, &error);
     g_assert_no_error(error);
     platform_free(platform);
     return costs;
+}
+
+static struct costs *costs_of(const char *host)
+{
+    return costs_of_ranks(host, 1);
+}
+
+/* Copies 600 bytes up, and exchanges `bytes` in 400 ns beside it; returns the ends of both. */
+static void copy_beside_exchange(bool shares, uint64_t bytes, uint64_t *copied, uint64_t *exchanged)
+{
+    g_autofree char *node =
+        g_strdup_printf(", \"node\": {\"source\": \"s\", \"gpus\": 2, \"bytes_per_second\": 1e9, "
+                        "\"latency_seconds\": 1e-9, \"exchanges_share_link\": %s}",
+                        shares ? "true" : "false");
+    struct fixture f = {0};
+    struct costs *costs = costs_of_ranks(node, 2);
+    g_assert_cmpint(costs_exchanges_share_link(costs), ==, shares);
+    f.shared = timing_shared.open(&(struct sim_job){.trace = &f.trace, .costs = costs});
+    const struct costs_copy time = {.alone_ns = 400, .both_ns = 400, .link_bytes = bytes};
+    mover_ticket up = copy(&f, MOVER_H2D, 600, 600);
+    mover_ticket network = timing_shared.copy(f.shared, MOVER_NETWORK, 0, &time, &at_once);
+    *exchanged = end_of(&f, MOVER_NETWORK, network);
+    *copied = end_of(&f, MOVER_H2D, up);
+    close_fixture(&f);
+    costs_free(costs);
+}
+
+/* Of a byte a nanosecond, a copy and an exchange that both want all of it get half each: the
+ * exchange ends at 800, and the rest of the copy takes 200. An exchange that wants a quarter gets
+ * it. */
+static void test_shared_link(void)
+{
+    uint64_t copied, exchanged;
+    copy_beside_exchange(true, 400, &copied, &exchanged);
+    g_assert_cmpuint(exchanged, ==, 800);
+    g_assert_cmpuint(copied, ==, 1000);
+    copy_beside_exchange(true, 100, &copied, &exchanged);
+    g_assert_cmpuint(exchanged, ==, 400);
+    g_assert_cmpuint(copied, ==, 700);
+    copy_beside_exchange(false, 400, &copied, &exchanged);
+    g_assert_cmpuint(exchanged, ==, 400);
+    g_assert_cmpuint(copied, ==, 600);
 }
 
 /* A rank has its part of the memory, less where its memory is far; no copy is faster, alone or on
@@ -155,5 +199,6 @@ int main(int argc, char **argv)
     g_test_add_func("/host-memory/slow-directions", test_slow_directions);
     g_test_add_func("/host-memory/alone", test_alone);
     g_test_add_func("/host-memory/ranks", test_ranks);
+    g_test_add_func("/host_memory/shared_link", test_shared_link);
     return g_test_run();
 }

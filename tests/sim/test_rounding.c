@@ -49,7 +49,8 @@ static void add_piece(struct fixture *f, GRand *random)
     static const struct mover_after none;
     int queue = g_rand_boolean(random) ? f->busiest : g_rand_int_range(random, 0, MOVER_QUEUES);
     uint64_t ns = (uint64_t)g_rand_int_range(random, 1, 30);
-    const struct costs_copy time = {ns, ns + (uint64_t)g_rand_int_range(random, 0, 30), 0};
+    const struct costs_copy time = {.alone_ns = ns,
+                                    .both_ns = ns + (uint64_t)g_rand_int_range(random, 0, 30)};
     const struct mover_after *after = g_rand_int_range(random, 0, 16) ? &none : &f->last;
     if (queue == MOVER_COMPUTE) {
         f->last.queue[queue] = compute(f, ns, after).ticket;
