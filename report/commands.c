@@ -10,8 +10,10 @@
 #define USUAL_BUDGET  "50%"
 #define LARGER_BUDGET "75%"
 
-/* Rates that differ by less are the same link. */
-#define SAME_LINK 0.05
+/* Rates that differ by less are the same link. Fitted rates differ more from the measured points.
+ */
+#define SAME_LINK   0.05
+#define FITTED_LINK 0.3
 
 /* Returns the trace's file as it is named, or NULL if no file names one that exists. */
 static const char *trace_path(const struct report_inputs *inputs)
@@ -65,26 +67,41 @@ static const struct configuration *configuration_of(const struct report_inputs *
     return found;
 }
 
-/* Returns the rates of the link that the files were simulated with [H2D, D2H], or NULL. */
-static const double *simulated_link(const struct report_inputs *inputs)
+/* The link that the files were simulated with. */
+struct simulated_link {
+    const double *rates; /* H2D, D2H; NULL if no file states them */
+    const char *given;   /* as --link gave it, "" if it was not given, NULL if unknown */
+};
+
+static struct simulated_link simulated_link(const struct report_inputs *inputs)
 {
     for (guint i = 0; i < inputs->tracks->len; i++) {
         const struct tracks *tracks = g_ptr_array_index(inputs->tracks, i);
         if (!tracks->measured && tracks->link_rate[0] > 0 && tracks->link_rate[1] > 0)
-            return tracks->link_rate;
+            return (struct simulated_link){tracks->link_rate, tracks->link};
     }
     for (guint i = 0; i < inputs->sweeps->len; i++) {
         const struct sweep_file *sweep = g_ptr_array_index(inputs->sweeps, i);
         if (sweep->link_rate[0] > 0 && sweep->link_rate[1] > 0)
-            return sweep->link_rate;
+            return (struct simulated_link){sweep->link_rate, sweep->link};
     }
-    return NULL;
+    return (struct simulated_link){NULL, NULL};
 }
 
-static bool is_rate_of(const struct platform_curve *curve, double rate)
+static bool is_rate_of(const struct platform_curve *curve, double rate, double tolerance)
 {
     const struct platform_point *last = &curve->points[curve->count - 1];
-    return fabs(last->amount / last->seconds / rate - 1) < SAME_LINK;
+    return fabs(last->amount / last->seconds / rate - 1) < tolerance;
+}
+
+/* Returns whether the simulation took the platform's link. Its rates are fitted to all points,
+ * which decides only where the file does not say that no other link was given. */
+static bool is_link_of(const struct platform *platform, const struct simulated_link *simulated)
+{
+    double tolerance = simulated->given ? FITTED_LINK : SAME_LINK;
+    return platform && !(simulated->given && *simulated->given) &&
+           is_rate_of(&platform->h2d, simulated->rates[0], tolerance) &&
+           is_rate_of(&platform->d2h, simulated->rates[1], tolerance);
 }
 
 /* Returns the path of the platform that is given, or that a sweep names, if its file is there. May
@@ -110,11 +127,14 @@ static void append_link(GString *text, const struct report_inputs *inputs,
                         const struct platform *platform, double times)
 {
     const struct input_plan *plan = inputs->plans->len ? g_ptr_array_index(inputs->plans, 0) : NULL;
-    const double *rates = simulated_link(inputs);
-    if (times == 1 && plan && plan->plan->certificate && plan->plan->certificate->link)
-        g_string_append_printf(text, " --link %s", plan->plan->certificate->link);
-    else if (rates && (times != 1 || !platform || !is_rate_of(&platform->h2d, rates[0]) ||
-                       !is_rate_of(&platform->d2h, rates[1])))
+    const struct simulated_link simulated = simulated_link(inputs);
+    const double *rates = simulated.rates;
+    const char *planned = plan && plan->plan->certificate ? plan->plan->certificate->link : NULL;
+    const char *given = planned ? planned : simulated.given;
+    g_autofree char *quoted = given && *given ? text_shell(given) : NULL;
+    if (times == 1 && quoted)
+        g_string_append_printf(text, " --link %s", quoted);
+    else if (rates && (times != 1 || !is_link_of(platform, &simulated)))
         append_rates(text, rates, times);
     else if (times != 1)
         g_string_append(text, " --link h2d=64GB/s,d2h=64GB/s"); /* PCIe 5.0 x16 */

@@ -36,6 +36,12 @@ uint64_t configuration_host_budget(const json_t *object)
     return json_is_null(budget) ? UINT64_MAX : (uint64_t)integer_of(object, "host_memory_bytes", 0);
 }
 
+char *configuration_link(const json_t *object)
+{
+    const json_t *link = json_object_get(object, "link");
+    return json_is_null(link) ? g_strdup("") : g_strdup(json_string_value(link));
+}
+
 struct configuration configuration_of_json(const json_t *object)
 {
     const char *made_by = json_string_value(json_object_get(object, "made_by"));

@@ -28,6 +28,9 @@ void configuration_clear(struct configuration *configuration);
 /* Returns host_memory_bytes of a JSON object as `host_budget` has it. */
 uint64_t configuration_host_budget(const json_t *object);
 
+/* Returns "link" of a JSON object: "" if it is null, NULL if it is missing. Free with g_free. */
+char *configuration_link(const json_t *object);
+
 /* Returns whether both state the same maker, chunk size and budget, and differ in nothing else that
  * both state. */
 bool configuration_same(const struct configuration *a, const struct configuration *b);

@@ -52,6 +52,7 @@ struct sweep_file {
     char *origin;             /* the name of the file */
     char *trace, *platform;   /* as the file names them; may be NULL */
     double link_rate[2];      /* H2D and D2H, bytes per second; 0 if unknown */
+    char *link;               /* as --link gave it; "" if it was not given, NULL if unknown */
     enum objective objective; /* by which it was ranked */
     GArray *entries;          /* struct sweep_file_entry, in the order of the file */
 };

@@ -96,6 +96,7 @@ struct sweep_file *sweep_file_read(const json_t *root, const char *origin, GErro
     sweep->platform = g_strdup(json_string_value(json_object_get(root, "platform")));
     sweep->link_rate[0] = json_number_value(json_object_get(root, "h2d_rate"));
     sweep->link_rate[1] = json_number_value(json_object_get(root, "d2h_rate"));
+    sweep->link = configuration_link(root);
     sweep->objective = objective_of(root);
     sweep->entries = g_array_new(FALSE, TRUE, sizeof(struct sweep_file_entry));
     g_array_set_clear_func(sweep->entries, clear_entry);
@@ -130,6 +131,7 @@ void sweep_file_free(struct sweep_file *sweep)
     g_free(sweep->origin);
     g_free(sweep->trace);
     g_free(sweep->platform);
+    g_free(sweep->link);
     g_array_unref(sweep->entries);
     g_free(sweep);
 }

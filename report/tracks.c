@@ -51,6 +51,7 @@ void tracks_free(struct tracks *tracks)
         return;
     g_free(tracks->origin);
     g_free(tracks->model);
+    g_free(tracks->link);
     configuration_clear(&tracks->configuration);
     for (int s = 0; s < TRACKS; s++) {
         g_array_unref(tracks->spans[s]);

@@ -67,6 +67,7 @@ struct tracks {
     bool operators_only; /* only the operators of a trace, one after another; their waiting is
                             unknown */
     double link_rate[2]; /* what the link can do: H2D and D2H, bytes per second; 0 if unknown */
+    char *link; /* of a simulation, as --link gave it; "" if it was not given, NULL if unknown */
     double network_rate; /* what a rank can receive from others, bytes per second; 0 if unknown */
     const char *link_said_by; /* the file that states the rate; may be NULL. Interned */
     bool gpu; /* recorded by a profiler of the device: kernels and copies, not operators */

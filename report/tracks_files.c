@@ -83,6 +83,7 @@ struct tracks *tracks_of_timeline(const json_t *root, const char *origin, GError
     tracks->configuration = configuration_of_json(made_of);
     tracks->link_rate[0] = json_number_value(json_object_get(made_of, "h2d_rate"));
     tracks->link_rate[1] = json_number_value(json_object_get(made_of, "d2h_rate"));
+    tracks->link = configuration_link(made_of);
     tracks->link_said_by = tracks->link_rate[0] > 0 ? "the platform of the simulation" : NULL;
     tracks->network_rate = json_number_value(json_object_get(made_of, "network_rate"));
     for (int s = 0; s < TRACKS; s++)

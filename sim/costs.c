@@ -270,6 +270,7 @@ struct costs *costs_new(const struct platform *platform, const char *link, GErro
 {
     struct costs *costs = g_new0(struct costs, 1);
     costs->pinned_bytes = UINT64_MAX;
+    costs->link = g_strdup(link);
     if (platform)
         set_platform(costs, platform);
     else
@@ -306,6 +307,7 @@ void costs_free(struct costs *costs)
 {
     if (!costs)
         return;
+    g_free(costs->link);
     struct cost *all[] = {&costs->h2d,
                           &costs->d2h,
                           &costs->both[0],
@@ -425,6 +427,11 @@ double costs_network_rate(const struct costs *costs)
     uint32_t ranks = costs->ranks->spread.ranks;
     return large * (ranks - 1) / ranks /
            platform_exchange_seconds(costs->ranks, PLATFORM_GATHER, large);
+}
+
+const char *costs_link(const struct costs *costs)
+{
+    return costs->link;
 }
 
 double costs_link_rate(const struct costs *costs, enum mover_queue queue)

@@ -63,6 +63,7 @@ struct costs_copy {
 };
 
 struct costs {
+    char *link;           /* as it was given; may be NULL */
     struct cost h2d, d2h; /* by bytes copied from and to pinned host memory */
     struct cost both[2];  /* H2D, D2H: by bytes, while the other direction copies equally much; has
                              no points if the directions do not slow each other */
@@ -116,6 +117,9 @@ struct costs_copy costs_exchanges(const struct costs *costs, const struct trace_
 /* Returns the network's peak: bytes a second that a rank receives in a large gather; 0 if it is not
  * known how ranks exchange. */
 double costs_network_rate(const struct costs *costs);
+/* Returns the link as --link gave it; NULL if it is the platform's, or the usual one without. */
+const char *costs_link(const struct costs *costs);
+
 /* Returns the link's peak in MOVER_H2D or MOVER_D2H: bytes a second of a large copy of pinned
  * memory. */
 double costs_link_rate(const struct costs *costs, enum mover_queue queue);

@@ -231,6 +231,7 @@ bool sweep_write_json(const struct sweep *sweep, const struct trace *trace, cons
                              costs_link_rate(costs, MOVER_D2H), "results", results);
     if (platform_path)
         json_object_set_new(root, "platform", json_string(platform_path));
+    json_object_set_new(root, "link", json_pack("s?", costs_link(costs)));
     json_object_set_new(root, "host_memory_bytes",
                         sweep->host_budget == UINT64_MAX
                             ? json_null()

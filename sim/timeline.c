@@ -205,6 +205,7 @@ static json_t *made_of(const struct plan *plan, const struct costs *costs)
         costs_link_rate(costs, MOVER_H2D), "d2h_rate", costs_link_rate(costs, MOVER_D2H));
     if (costs_network_rate(costs) > 0)
         json_object_set_new(object, "network_rate", json_real(costs_network_rate(costs)));
+    json_object_set_new(object, "link", json_pack("s?", costs_link(costs)));
     json_object_set_new(object, "host_memory_bytes",
                         plan->host_budget == UINT64_MAX
                             ? json_null()

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define A100   PROJECT_DIR "/platforms/a100-40gb.json"
+#define CPU    PROJECT_DIR "/platforms/cpu-2core.json"
 #define KINETO PROJECT_DIR "/tests/data/kineto/"
 #define LINK   "--link h2d=1GB/s,d2h=1GB/s"
 
@@ -176,6 +177,11 @@ static void test_host(void)
     check_report(&runner, "run.pstar planned.json " A100,
                  "--device-memory 4MiB --host-memory unlimited --platform " A100);
     check_report(&runner, "run.pstar usual.json", "--device-memory 4MiB --platform " A100);
+    /* This platform's rates are fitted to its points, and are its own all the same. */
+    workshop_must_run(workshop, "pstar-sim run.pstar --device-memory 4MiB --platform " CPU
+                                " --policy opt --json cpu.json");
+    check_report(&runner, "run.pstar cpu.json",
+                 "--device-memory 4MiB --platform " CPU " --timeline");
     runner_clear(&runner);
 }
 
