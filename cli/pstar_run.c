@@ -257,8 +257,8 @@ int main(int argc, char **argv)
         {.shared = OPTION_STAGE, .count32 = &o->stage, .help = "default: 2", .least = 2, .most = 3},
         {.name = "stages",
          .count32 = &o->stages,
-         .help = "Cut the model's layers into N stages of a pipeline, each in a process of its own "
-                 "(mpirun -n N); default: 1",
+         .help = "Cut the model's layers into N stages of a pipeline, each with as many of the "
+                 "processes that mpirun or srun starts; default: 1",
          .value = "N",
          .least = 1},
         {.name = "schedule",

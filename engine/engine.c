@@ -177,7 +177,8 @@ static double mean_loss(const struct engine *engine)
 /* Returns those with whom this process trains, ranks or stages; NULL if it trains alone. */
 static struct ranks *peers_of(const struct engine *engine)
 {
-    return engine->executor.stages ? engine->executor.stages : engine->executor.ranks;
+    const struct executor *x = &engine->executor;
+    return x->stages ? ranks_all(x->stages) : x->ranks;
 }
 
 /* Before the first update. */
@@ -393,15 +394,19 @@ static void read_own(void *self, const struct shard_request *request, void *to)
               request->count, to);
 }
 
-/* A stage holds its tensors whole; a rank holds its shard. */
+/* The ranks of a stage hold their shards of its tensors; of a list that they do not share, the
+ * first is asked. */
 static struct shard_request part_of(void *self, const struct shard_request *request, uint32_t rank)
 {
     const struct engine *engine = self;
-    const struct pipeline_cut *cut = engine->executor.iteration->cut;
+    const struct model_iteration *iteration = engine->executor.iteration;
+    uint32_t width = model_ranks(&iteration->job), of_stage = rank % width;
     struct shard_request part = *request;
-    if (!cut)
-        return shard_request_of(engine->executor.iteration->trace, request, rank);
-    if (cut->stage_of[request->tensor] != rank)
+    if (iteration->cut && iteration->cut->stage_of[request->tensor] != rank / width)
+        part.count = 0;
+    else if (is_shared(engine, (enum trace_list)request->list))
+        part = shard_request_of(pipeline_whole(iteration)->trace, request, of_stage);
+    else if (of_stage > 0)
         part.count = 0;
     return part;
 }

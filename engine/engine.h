@@ -18,8 +18,9 @@
 #include "engine/weights.h"
 
 struct engine_options {
-    struct ranks *ranks;  /* NULL with one; outlives the engine */
-    struct ranks *stages; /* of a pipeline, if the iteration is a stage's; else NULL */
+    struct ranks *ranks;  /* that share the micro-batches; NULL with one; outlive the engine */
+    struct ranks *stages; /* of a pipeline, one rank of each, if the iteration is a stage's; else
+                             NULL. With several ranks, too, both are parts of all ranks */
     const struct model_iteration *iteration;
     const struct plan *plan; /* has passed plan_check against the iteration's trace */
     const struct device_ops *device;

@@ -68,6 +68,7 @@ void ranks_close(struct ranks *ranks)
 
 void ranks_fail(struct ranks *ranks, const char *message)
 {
+    ranks = ranks_all(ranks);
     fprintf(stderr, "pstar-run: rank %u on %s: %s\n", ranks->rank, ranks->hosts[ranks->rank],
             message);
     ranks->ops->fail(ranks, EXIT_FAILURE);
@@ -135,11 +136,12 @@ void ranks_clear_turns(struct ranks *ranks)
 
 uint64_t ranks_issue(struct ranks *ranks)
 {
-    return ranks->issued++;
+    return ranks_all(ranks)->issued++;
 }
 
 void ranks_begin(struct ranks *ranks, uint64_t turn)
 {
+    ranks = ranks_all(ranks);
     g_mutex_lock(&ranks->lock);
     while (ranks->turn != turn)
         g_cond_wait(&ranks->next, &ranks->lock);
@@ -148,6 +150,7 @@ void ranks_begin(struct ranks *ranks, uint64_t turn)
 
 void ranks_end(struct ranks *ranks)
 {
+    ranks = ranks_all(ranks);
     g_mutex_lock(&ranks->lock);
     ranks->turn++;
     g_cond_broadcast(&ranks->next);

@@ -53,6 +53,7 @@ struct ranks_ops {
 
 struct ranks {
     const struct ranks_ops *ops;
+    struct ranks *all; /* of a part (engine/ranks_part.h): all ranks, whose turns it takes; NULL */
     uint32_t rank, count;
     uint32_t node_rank, node_count; /* among the ranks of this host */
     char **hosts;                   /* [count] the host of each rank, ending with NULL */
@@ -80,6 +81,12 @@ void ranks_clear_turns(struct ranks *ranks);
 
 /* Ends all ranks after printing the message with the rank and its host. Does not return. */
 G_GNUC_NORETURN void ranks_fail(struct ranks *ranks, const char *message);
+
+/* Returns all ranks of which these are a part, or the ranks themselves. */
+static inline struct ranks *ranks_all(struct ranks *ranks)
+{
+    return ranks->all ? ranks->all : ranks;
+}
 
 /* ---- turns ---- */
 

@@ -1,6 +1,7 @@
 #include "models/pipeline.h"
 
 #include "models/iteration_builder.h"
+#include "models/rank_traffic.h"
 
 #include <string.h>
 
@@ -20,7 +21,8 @@ static uint32_t stage_of(const struct model_iteration *whole, uint32_t stages,
 {
     if (op->layer >= 0)
         return stage_of_layer(whole->config->layers, stages, (uint32_t)op->layer);
-    bool embeds = op->kind == MODEL_EMBED_FORWARD || op->kind == MODEL_EMBED_BACKWARD;
+    bool embeds = op->kind == MODEL_EMBED_FORWARD || op->kind == MODEL_EMBED_BACKWARD ||
+                  (op->kind == MODEL_REDUCE && op->rows);
     return embeds ? 0 : stages - 1;
 }
 
@@ -65,6 +67,7 @@ struct cutting {
     uint8_t *held;                    /* [the whole's buffer_count] a chunk holds it; may be NULL */
     tensor_id tied;                   /* of the whole: tied weights; NO_INDEX if there are none */
     uint32_t copy;                    /* the last stage's buffer with a copy of them */
+    uint32_t reduced[2]; /* buffers here of the last reduction, while it may be under way */
     GArray *tensors, *buffers, *accesses, *traced, *operators; /* of the stage */
 };
 
@@ -76,7 +79,7 @@ static struct range *new_ranges(uint32_t count)
 static void find_passes(struct cutting *cutting)
 {
     const struct model_iteration *whole = cutting->whole;
-    uint32_t micro_batches = whole->job.choices.micro_batches;
+    uint32_t micro_batches = model_rank_micro_batches(&whole->job);
     cutting->forward = new_ranges(micro_batches);
     cutting->backward = new_ranges(micro_batches);
     for (uint32_t m = 0; m < whole->trace->operator_count; m++) {
@@ -115,7 +118,7 @@ static uint32_t passed_buffer(const struct cutting *cutting, const struct pipeli
         begin++;
     for (uint32_t m = begin; m < range.end && stage_at(cutting, m) == stage; m++) {
         const struct model_operator *op = &whole->operators[m];
-        for (size_t i = 0; i < MODEL_INPUTS + MODEL_OUTPUTS; i++) {
+        for (size_t i = 0; op->kind != MODEL_REDUCE && i < MODEL_INPUTS + MODEL_OUTPUTS; i++) {
             uint32_t used = i < MODEL_INPUTS ? op->in[i] : op->out[i - MODEL_INPUTS];
             if (used != NO_INDEX && used != tokens &&
                 whole->trace->buffers[used].first >= range.first &&
@@ -237,7 +240,9 @@ static void append_message(struct cutting *cutting, enum model_kind kind,
         add_access(cutting, message->buffer, TRACE_ACTIVATION,
                    sends ? TRACE_READ : TRACE_OVERWRITE);
     if (message->tensor != NO_INDEX)
-        add_access(cutting, message->tensor, TRACE_PARAM, TRACE_READ);
+        add_access(cutting, message->tensor,
+                   model_shares_parameters(&cutting->whole->job) ? TRACE_GATHERED : TRACE_PARAM,
+                   TRACE_READ);
     op.peer = message->peer;
     op.channel = message->channel;
     op.bytes = message->bytes;
@@ -330,8 +335,17 @@ static void use_copy(struct cutting *cutting, enum trace_phase phase, struct mod
     if (!backward)
         return;
     op->accumulate = false;
-    op->gradient[0] = add_tied_buffer(cutting, "gradient of ",
-                                      tied_elements(cutting) * sizeof(float));
+    if (op->gradient[0] == NO_INDEX)
+        op->gradient[0] = add_tied_buffer(cutting, "gradient of ",
+                                          tied_elements(cutting) * sizeof(float));
+}
+
+/* With several ranks, the reduction of the embedding's gradient takes the classifier's, too. */
+static void receive_tied_gradient(struct cutting *cutting, const struct model_operator *reduction)
+{
+    uint32_t buffer = use_buffer(cutting, reduction->in[0], TRACE_BACKWARD);
+    const struct message message = gradient_message(cutting, reduction->micro_batch, buffer);
+    append_message(cutting, MODEL_RECEIVE, &message);
 }
 
 static void add_tied_gradient(struct cutting *cutting, uint32_t micro_batch)
@@ -362,6 +376,23 @@ static void add_tied_gradient(struct cutting *cutting, uint32_t micro_batch)
 
 /* ---- operators ---- */
 
+static bool has_ranks(const struct cutting *cutting)
+{
+    return model_ranks(&cutting->whole->job) > 1;
+}
+
+/* Keeps the buffers of this stage's last reduction, which may be under way, until this one begins.
+ * A forward pass waits for it. */
+static void follow_reduction(struct cutting *cutting, struct model_operator *reduction)
+{
+    for (int i = 0; i < 2; i++) {
+        reduction->in[1 + i] = cutting->reduced[i];
+        if (cutting->reduced[i] != NO_INDEX)
+            stretch(cutting, cutting->reduced[i], TRACE_BACKWARD);
+        cutting->reduced[i] = reduction->gradient[i];
+    }
+}
+
 /* Appends the whole's operator of a moment. */
 static void copy_operator(struct cutting *cutting, uint32_t moment)
 {
@@ -369,8 +400,13 @@ static void copy_operator(struct cutting *cutting, uint32_t moment)
     struct model_operator op = cutting->whole->operators[moment];
     struct trace_operator traced = *of_whole;
     bool borrows = op.t[0] != NO_INDEX && cutting->cut->here[op.t[0]] == NO_INDEX;
-    if (op.kind == MODEL_EMBED_BACKWARD && cutting->tied != NO_INDEX)
+    bool reduces = op.kind == MODEL_REDUCE;
+    if (op.kind == MODEL_EMBED_BACKWARD && cutting->tied != NO_INDEX && !has_ranks(cutting))
         add_tied_gradient(cutting, op.micro_batch);
+    if (reduces && op.in[0] != NO_INDEX)
+        receive_tied_gradient(cutting, &op);
+    if (reduces)
+        op.in[1] = op.in[2] = NO_INDEX;
     for (int i = 0; i < 2; i++)
         if (op.t[i] != NO_INDEX)
             op.t[i] = cutting->cut->here[op.t[i]];
@@ -381,6 +417,8 @@ static void copy_operator(struct cutting *cutting, uint32_t moment)
     use_buffers(cutting, &op.masked, 1, traced.phase);
     if (borrows)
         use_copy(cutting, traced.phase, &op);
+    if (reduces)
+        follow_reduction(cutting, &op);
     traced.name = g_strdup(traced.name);
     traced.first_access = cutting->accesses->len;
     copy_accesses(cutting, of_whole);
@@ -401,6 +439,8 @@ static void append_pass(struct cutting *cutting, const struct pipeline_pass *pas
     uint32_t before = pass->backward ? stage + 1 : stage - 1;
     uint32_t after = pass->backward ? stage - 1 : stage + 1;
     struct range range = pass_range(cutting, pass);
+    if (!pass->backward)
+        cutting->reduced[0] = cutting->reduced[1] = NO_INDEX;
     if (!first)
         pass_on(cutting, MODEL_RECEIVE, pass, passed_buffer(cutting, pass, stage), before);
     for (uint32_t m = range.first; m < range.end; m++)
@@ -413,19 +453,10 @@ static void append_pass(struct cutting *cutting, const struct pipeline_pass *pas
 static void append_updates(struct cutting *cutting)
 {
     const struct model_iteration *whole = cutting->whole;
-    bool first = true;
-    uint64_t shared = pipeline_shared_numbers(whole) * sizeof(double);
     for (uint32_t m = 0; m < whole->trace->operator_count; m++) {
         const struct model_operator *op = &whole->operators[m];
-        if (op->kind != MODEL_UPDATE || cutting->cut->here[op->t[0]] == NO_INDEX)
-            continue;
-        copy_operator(cutting, m);
-        struct trace_operator *copied = &g_array_index(cutting->traced, struct trace_operator,
-                                                       cutting->traced->len - 1);
-        uint64_t others = (cutting->cut->stages - 1) * shared;
-        if (first)
-            copied->exchange[TRACE_GATHER] = (struct trace_exchange){others, others};
-        first = false;
+        if (op->kind == MODEL_UPDATE && cutting->cut->here[op->t[0]] != NO_INDEX)
+            copy_operator(cutting, m);
     }
 }
 
@@ -468,6 +499,7 @@ static struct trace *trace_here(const struct cutting *cutting)
     trace->sequence = whole->sequence;
     trace->micro_batches = whole->micro_batches;
     trace->ranks = whole->ranks;
+    trace->shared_parameters = whole->shared_parameters;
     trace->stages = cutting->cut->stages;
     trace->stage = cutting->cut->stage;
     memcpy(trace->list_element_bytes, whole->list_element_bytes, sizeof trace->list_element_bytes);
@@ -502,6 +534,7 @@ static struct cutting begin_cutting(const struct model_iteration *whole, uint32_
         .held = trace_held_buffers(whole->trace),
         .tied = whole->config->tied ? classifier_of(whole) : NO_INDEX,
         .copy = NO_INDEX,
+        .reduced = {NO_INDEX, NO_INDEX},
         .tensors = g_array_new(FALSE, FALSE, sizeof(struct trace_tensor)),
         .buffers = g_array_new(FALSE, FALSE, sizeof(struct trace_buffer)),
         .accesses = g_array_new(FALSE, FALSE, sizeof(struct trace_access)),
@@ -527,7 +560,7 @@ struct model_iteration *pipeline_stage(const struct model_iteration *whole, uint
                                        uint32_t stage, enum pipeline_schedule schedule)
 {
     struct cutting cutting = begin_cutting(whole, stages, stage);
-    uint32_t micro_batches = whole->job.choices.micro_batches;
+    uint32_t micro_batches = model_rank_micro_batches(&whole->job);
     g_autofree struct pipeline_pass *passes = pipeline_passes(schedule, stages, stage,
                                                               micro_batches);
     struct model_iteration *iteration = g_new0(struct model_iteration, 1);
@@ -547,6 +580,7 @@ struct model_iteration *pipeline_stage(const struct model_iteration *whole, uint
     iteration->cut = cutting.cut;
     iteration->operators = (struct model_operator *)(void *)g_array_free(cutting.operators, FALSE);
     iteration->trace = trace_here(&cutting);
+    rank_traffic_set(iteration, 0);
     end_cutting(&cutting);
     return iteration;
 }

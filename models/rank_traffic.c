@@ -1,5 +1,6 @@
 #include "models/rank_traffic.h"
 
+#include "models/pipeline.h"
 #include "traces/shard.h"
 
 struct counting {
@@ -57,15 +58,30 @@ static void count_operator(struct counting *counting, const struct model_operato
         count_parameter(counting, op->t[0]);
 }
 
-/* Counts what operator `moment` exchanges. The first update begins with the ranks' losses, each
- * micro-batch's and a wish to stop. */
+/* Counts what the first update begins with: the ranks show each other their micro-batches' losses
+ * and a wish to stop, and then the stages of a pipeline theirs. */
+static void count_shared(struct counting *counting)
+{
+    const struct model_iteration *iteration = counting->iteration;
+    uint64_t own = model_rank_micro_batches(&iteration->job) + 1;
+    if (counting->ranks > 1)
+        count_gather(counting, own, own * counting->ranks, sizeof(double));
+    if (!iteration->cut)
+        return;
+    uint64_t bytes = (iteration->cut->stages - 1) * sizeof(double) *
+                     pipeline_shared_numbers(iteration->cut->whole);
+    counting->exchange[TRACE_GATHER].sent_bytes += bytes;
+    counting->exchange[TRACE_GATHER].received_bytes += bytes;
+}
+
+/* Counts what operator `moment` exchanges. */
 static void count_at(struct counting *counting, uint32_t moment, bool *updated)
 {
     const struct model_operator *op = &counting->iteration->operators[moment];
-    count_operator(counting, op);
+    if (counting->ranks > 1)
+        count_operator(counting, op);
     if (op->kind == MODEL_UPDATE && !*updated) {
-        uint64_t own = model_rank_micro_batches(&counting->iteration->job) + 1;
-        count_gather(counting, own, own * counting->ranks, sizeof(double));
+        count_shared(counting);
         *updated = true;
     }
 }
@@ -75,7 +91,7 @@ struct rank_traffic rank_traffic_of(const struct model_iteration *iteration, uin
     struct trace_exchange exchange[TRACE_COLLECTIVES] = {{0}};
     struct counting counting = {iteration, rank, model_ranks(&iteration->job), exchange};
     bool updated = false;
-    for (uint32_t m = 0; counting.ranks > 1 && m < iteration->trace->operator_count; m++)
+    for (uint32_t m = 0; m < iteration->trace->operator_count; m++)
         count_at(&counting, m, &updated);
     return (struct rank_traffic){
         exchange[TRACE_GATHER].sent_bytes + exchange[TRACE_REDUCE].sent_bytes,
@@ -85,11 +101,11 @@ struct rank_traffic rank_traffic_of(const struct model_iteration *iteration, uin
 void rank_traffic_set(struct model_iteration *iteration, uint32_t rank)
 {
     struct counting counting = {iteration, rank, model_ranks(&iteration->job), NULL};
-    bool updated = false;
-    for (uint32_t m = 0; counting.ranks > 1 && m < iteration->trace->operator_count; m++) {
+    bool updated = false, alone = counting.ranks == 1 && !iteration->cut;
+    for (uint32_t m = 0; !alone && m < iteration->trace->operator_count; m++) {
         counting.exchange = iteration->trace->operators[m].exchange;
-        for (int c = 0; c < TRACE_COLLECTIVES; c++)
-            counting.exchange[c] = (struct trace_exchange){0, 0};
+        counting.exchange[TRACE_GATHER] = counting.exchange[TRACE_REDUCE] =
+            (struct trace_exchange){0, 0};
         count_at(&counting, m, &updated);
     }
 }

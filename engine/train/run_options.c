@@ -128,11 +128,11 @@ static bool check_stages(const struct run_options *o, GError **error)
                       "the stages of a pipeline have other tensors than the whole model");
     if (o->device != &device_cpu)
         return refuse(error, "--stages", stages, "stages train with --device cpu only, so far");
-    if (processes == o->stages)
+    if (processes % o->stages == 0)
         return true;
     g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                "--stages %u: a pipeline needs a process for each stage, and the launcher started "
-                "%u; mpirun -n %u starts as many",
+                "--stages %u: each stage needs as many processes as the others, and the launcher "
+                "started %u; mpirun -n %u starts one for each",
                 o->stages, processes, o->stages);
     return false;
 }

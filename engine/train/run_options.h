@@ -13,8 +13,11 @@
 /* Until run_options_complete, a value that was not given is UINT64_MAX, UINT8_MAX or NaN, and 0 for
  * batch, sequence and micro_batches, which a plan may set afterwards. */
 struct run_options {
-    struct ranks *ranks; /* that train together; NULL: this process trains alone */
-    const char *version; /* of the program */
+    struct ranks *ranks;    /* that train together; NULL: this process trains alone */
+    struct ranks *peers;    /* those that share the micro-batches: all, or those of the same stage;
+                               NULL    with one */
+    struct ranks *pipeline; /* one rank of each stage; NULL without stages */
+    const char *version;    /* of the program */
     char *model, *data, *eval;
     char *plan, *emit_plan, *policy, *layout;
     char *log, *save, *resume;
@@ -43,7 +46,7 @@ struct run_options {
     bool dry_run, json;
 };
 
-/* Returns whether the processes are stages of a pipeline, and not ranks that share the step. */
+/* Returns whether the processes form the stages of a pipeline. */
 static inline bool run_is_pipeline(const struct run_options *options)
 {
     return options->stages > 1;

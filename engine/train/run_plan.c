@@ -6,6 +6,7 @@
 #include "chunks/slots.h"
 #include "engine/device.h"
 #include "engine/ranks.h"
+#include "engine/train/together.h"
 #include "models/pipeline.h"
 #include "policies/plugin.h"
 #include "traces/size.h"
@@ -31,7 +32,7 @@ static struct run_choices *choices_of_options(const struct run_options *options,
     uint32_t tensors = model_tensor_count(config);
     struct run_choices *choices = run_choices_new(config->layers, tensors);
     choices->host_embedding = options->host_embedding;
-    if (options->ranks && options->ranks->count > 1)
+    if (options->peers)
         choices->stage = options->stage == 3 ? 3 : 2;
     memset(choices->host_update, options->host_update, tensors);
     if (parse_layers("--recompute", options->recompute, choices->recompute, config->layers,
@@ -146,12 +147,6 @@ static bool choose_masters(const struct run_options *options, const struct plan 
     return false;
 }
 
-/* Returns how many ranks share a step's micro-batches. */
-static uint32_t sharing_ranks(const struct run_options *options)
-{
-    return options->ranks && !run_is_pipeline(options) ? options->ranks->count : 1;
-}
-
 /* Replaces the iteration by this process's stage of it. */
 static bool cut_stage(struct run_plan *run, const struct run_options *options, GError **error)
 {
@@ -162,8 +157,9 @@ static bool cut_stage(struct run_plan *run, const struct run_options *options, G
         return false;
     }
     run->whole = run->iteration;
-    run->iteration = pipeline_stage(run->whole, options->stages, options->ranks->rank,
+    run->iteration = pipeline_stage(run->whole, options->stages, options->pipeline->rank,
                                     (enum pipeline_schedule)options->schedule);
+    together_trace(options, run->iteration);
     return true;
 }
 
@@ -200,7 +196,7 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
                                                     options->saved_sequence,
                                                     MIN(run->config->positions, DEFAULT_SEQUENCE)),
                             .precision = options->precision,
-                            .ranks = sharing_ranks(options),
+                            .ranks = options->peers ? options->peers->count : 1,
                             .state_block = state_block};
     if (choose_masters(options, plan, &job, error))
         run->iteration = model_iteration_new(run->config, &job, error);

@@ -120,29 +120,31 @@ static void print_traffic(const struct plan_figures *figures)
         print_size("moved on the device, a step", figures->moved_bytes, NULL);
 }
 
-static void print_peers(const struct ranks *ranks, const struct stage_row *stages,
-                        const struct plan_figures *figures)
+static void print_peers(const struct run_plan *run, const struct ranks *ranks,
+                        const struct stage_row *stages, const struct plan_figures *figures)
 {
-    if (stages) {
-        printf("%-28s %12u   %u on this host; the figures are the first one's\n", "stages",
-               ranks->count, ranks->node_count);
-        stage_report_print(stages, ranks->count);
-        return;
-    }
     printf("%-28s %12u   %u on this host; the figures are the first one's\n", "ranks", ranks->count,
            ranks->node_count);
     print_size("sent to other ranks, a step", figures->sent_bytes, NULL);
     print_size("received, a step", figures->received_bytes, NULL);
     if (figures->gathers)
         printf("%-28s %12" G_GUINT64_FORMAT "\n", "gathers of chunks, a step", figures->gathers);
+    if (!stages)
+        return;
+    uint32_t count = run->iteration->trace->stages;
+    printf("%-28s %12u   of %u rank%s; the table has the first of each\n", "stages", count,
+           ranks->count / count, ranks->count == count ? "" : "s");
+    stage_report_print(stages, count);
 }
 
-static void add_peers(json_t *root, const struct ranks *ranks, const struct stage_row *stages)
+static void add_peers(json_t *root, const struct run_plan *run, const struct ranks *ranks,
+                      const struct stage_row *stages)
 {
-    if (stages)
-        json_object_set_new(root, "stages", stage_report_json(stages, ranks->count));
-    else if (ranks)
+    if (ranks)
         json_object_set_new(root, "ranks", json_integer(ranks->count));
+    if (stages)
+        json_object_set_new(root, "stages",
+                            stage_report_json(stages, run->iteration->trace->stages));
 }
 
 static void print_json(json_t *root)
@@ -182,7 +184,7 @@ static void print_summary_json(const struct run_plan *run, const struct run_summ
     json_t *figures = figures_to_json(&s->last.figures);
     json_object_update(root, figures);
     json_decref(figures);
-    add_peers(root, s->ranks, s->stages);
+    add_peers(root, run, s->ranks, s->stages);
     if (s->peak_flops > 0)
         json_object_update_new(root,
                                json_pack("{s:f, s:f}", "flops_per_second", s->flops_per_second,
@@ -238,7 +240,7 @@ void run_report_print(const struct run_plan *run, const struct run_summary *s, b
     print_size("host memory", figures->peak_host_bytes, NULL);
     print_traffic(figures);
     if (s->ranks)
-        print_peers(s->ranks, s->stages, figures);
+        print_peers(run, s->ranks, s->stages, figures);
     if (s->sample)
         print_sample(s);
 }
@@ -310,7 +312,7 @@ static void print_dry_json(const struct run_plan *run, const struct ranks *ranks
     json_t *figures = figures_to_json(&plan->predicted);
     json_object_update(root, figures);
     json_decref(figures);
-    add_peers(root, ranks, stages);
+    add_peers(root, run, ranks, stages);
     print_json(root);
 }
 
@@ -359,7 +361,7 @@ void run_report_print_dry(const struct run_plan *run, const struct ranks *ranks,
                "for the activations of host operators");
     print_traffic(&plan->predicted);
     if (ranks)
-        print_peers(ranks, stages, &plan->predicted);
+        print_peers(run, ranks, stages, &plan->predicted);
     if (ranks && !stages)
         print_size("memory of this host's ranks",
                    ranks->node_count * (plan->arena_bytes + plan->host_pool_bytes),

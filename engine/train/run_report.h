@@ -47,7 +47,7 @@ void run_log_close(struct run_log *log); /* NULL is allowed */
  * and how a run went. */
 struct run_summary {
     const struct ranks *ranks;      /* NULL with one */
-    const struct stage_row *stages; /* [ranks->count] of a pipeline; else NULL */
+    const struct stage_row *stages; /* by stage, of a pipeline; else NULL */
     uint64_t steps;                 /* taken by this run, without the steps before a resume */
     double first_loss;
     struct run_log_entry last;           /* its times: the medians of the steps after the first */

@@ -16,7 +16,8 @@ struct stage_row {
 };
 
 /* Returns the rows of all stages, by stage; every stage must call it. `figures` are this one's,
- * predicted or measured. Free with g_free. */
+ * predicted or measured; the first rank of each stage has the table that is shown. Free with
+ * g_free. */
 struct stage_row *stage_report_share(const struct run_plan *run, struct ranks *stages,
                                      const struct plan_figures *figures);
 

@@ -1,5 +1,6 @@
 #include "engine/train/together.h"
 
+#include "engine/ranks_part.h"
 #include "models/pipeline.h"
 #include "models/rank_traffic.h"
 
@@ -19,6 +20,18 @@ static bool complete(struct run_options *options, GError **error)
     return true;
 }
 
+/* The ranks of a stage follow each other, so that they are near each other. */
+static void find_places(struct run_options *options)
+{
+    struct ranks *all = options->ranks;
+    options->peers = all;
+    if (!run_is_pipeline(options))
+        return;
+    uint32_t width = all->count / options->stages, of_stage = all->rank % width;
+    options->peers = width == 1 ? NULL : ranks_part_new(all, all->rank - of_stage, 1, width);
+    options->pipeline = ranks_part_new(all, of_stage, width, options->stages);
+}
+
 bool together_begin(struct run_options *options, ranks_status_of *status_of, int *elsewhere,
                     GError **error)
 {
@@ -34,19 +47,26 @@ bool together_begin(struct run_options *options, ranks_status_of *status_of, int
         return false;
     if (!is_first(options))
         complete(options, error);
-    return ranks_agree(options->ranks, "", status_of, elsewhere, error);
+    if (!ranks_agree(options->ranks, "", status_of, elsewhere, error))
+        return false;
+    find_places(options);
+    return true;
 }
 
 void together_end(struct run_options *options)
 {
+    if (run_is_pipeline(options)) {
+        ranks_part_free(options->peers);
+        ranks_part_free(options->pipeline);
+    }
     ranks_close(options->ranks);
-    options->ranks = NULL;
+    options->ranks = options->peers = options->pipeline = NULL;
 }
 
 void together_trace(const struct run_options *options, struct model_iteration *iteration)
 {
-    if (options->ranks && !run_is_pipeline(options))
-        rank_traffic_set(iteration, options->ranks->rank);
+    if (options->peers)
+        rank_traffic_set(iteration, options->peers->rank);
 }
 
 /* ---- descriptions ---- */

@@ -133,9 +133,8 @@ static bool open_engine(struct training *training, GError **error)
     const struct run_options *o = training->options;
     together_trace(o, training->run->iteration);
     training->annotate = annotate_new(training->run->iteration->trace);
-    bool pipeline = run_is_pipeline(o);
-    const struct engine_options options = {.ranks = pipeline ? NULL : o->ranks,
-                                           .stages = pipeline ? o->ranks : NULL,
+    const struct engine_options options = {.ranks = o->peers,
+                                           .stages = o->pipeline,
                                            .iteration = training->run->iteration,
                                            .plan = training->run->plan,
                                            .device = o->device,
@@ -209,8 +208,7 @@ void training_start(struct training *training)
 void training_read(struct training *training)
 {
     const struct model_job *job = training_job(training);
-    const struct ranks *ranks = run_is_pipeline(training->options) ? NULL
-                                                                   : training->options->ranks;
+    const struct ranks *ranks = training->options->peers;
     size_t n = training_rows(training);
     for (uint32_t m = 0; m < model_rank_micro_batches(job); m++) {
         uint32_t *tokens = training->tokens + 2 * n * m;

@@ -21,6 +21,14 @@ struct drawn {
     uint8_t recompute[12], offload[12];
 };
 
+/* Lets one to three ranks each have the job's micro-batches. */
+static void draw_ranks(struct model_job *job)
+{
+    job->ranks = (uint32_t)g_test_rand_int_range(1, 4);
+    job->choices.micro_batches *= job->ranks;
+    job->choices.stage = (uint8_t)g_test_rand_int_range(2, 4);
+}
+
 static void draw(struct drawn *drawn)
 {
     static const struct model_family *const families[] = {&family_gpt2, &family_llama,
@@ -37,9 +45,10 @@ static void draw(struct drawn *drawn)
     }
     struct model_job job = small_job(g_test_rand_int_range(0, 2) ? MODEL_BF16 : MODEL_FP32,
                                      drawn->stages + (uint32_t)g_test_rand_int_range(0, 5));
+    draw_ranks(&job);
     job.choices.recompute = drawn->recompute;
     job.choices.offload = drawn->offload;
-    job.choices.host_embedding = g_test_rand_int_range(0, 2);
+    job.choices.host_embedding = job.ranks == 1 && g_test_rand_int_range(0, 2);
     g_assert_true(pipeline_check(&drawn->config, &job, drawn->stages, NULL));
     drawn->whole = new_iteration(&drawn->config, &job);
     for (uint32_t s = 0; s < drawn->stages; s++)
@@ -169,7 +178,7 @@ static void replay(const struct drawn *drawn)
 /* What the schedule allows: stages - s micro-batches in stage s, or all of them. */
 static void check_in_flight(const struct drawn *drawn, uint32_t s)
 {
-    uint32_t micro_batches = drawn->whole->job.choices.micro_batches, now = 0, most = 0;
+    uint32_t micro_batches = model_rank_micro_batches(&drawn->whole->job), now = 0, most = 0;
     g_autofree struct pipeline_pass *passes = pipeline_passes(drawn->schedule, drawn->stages, s,
                                                               micro_batches);
     uint32_t next[2] = {0, 0};
@@ -184,29 +193,47 @@ static void check_in_flight(const struct drawn *drawn, uint32_t s)
                                                        : MIN(drawn->stages - s, micro_batches));
 }
 
-/* Each boundary is crossed by one activation and one gradient a micro-batch; before the updates
- * every stage shows all others the losses, the norms and a wish to stop. Tied weights cross once,
- * and their gradient in fp32 with every micro-batch. */
-static void check_traffic(const struct drawn *drawn)
+static struct trace_exchange sum_of(const struct drawn *drawn, enum trace_collective collective)
+{
+    struct trace_exchange sum = {0, 0};
+    for (uint32_t s = 0; s < drawn->stages; s++) {
+        struct trace_exchange of_stage = trace_exchanged(drawn->stage[s]->trace, collective);
+        sum.sent_bytes += of_stage.sent_bytes;
+        sum.received_bytes += of_stage.received_bytes;
+    }
+    return sum;
+}
+
+/* Each boundary is crossed by one activation and one gradient a micro-batch. Tied weights cross
+ * once, and their gradient in fp32 with every micro-batch. */
+static void check_passes(const struct drawn *drawn)
 {
     const struct model_job *job = &drawn->whole->job;
-    uint64_t element = job->precision == MODEL_BF16 ? 2 : 4, sent = 0, received = 0;
+    uint64_t element = job->precision == MODEL_BF16 ? 2 : 4;
     uint64_t one = (uint64_t)job->choices.batch * job->sequence * drawn->config.width * element;
-    uint64_t others = drawn->stages - 1;
+    uint64_t others = drawn->stages - 1, micro_batches = model_rank_micro_batches(job);
     uint64_t table = (uint64_t)drawn->config.vocabulary * drawn->config.width;
-    uint64_t tied = drawn->config.tied ? table * (element + 4 * job->choices.micro_batches) : 0;
-    uint64_t numbers = job->choices.micro_batches + 1 + drawn->whole->trace->tensor_count;
-    for (uint32_t s = 0; s < drawn->stages; s++)
-        for (int c = 0; c < TRACE_COLLECTIVES; c++) {
-            struct trace_exchange sum = trace_exchanged(drawn->stage[s]->trace,
-                                                        (enum trace_collective)c);
-            sent += sum.sent_bytes;
-            received += sum.received_bytes;
-        }
-    g_assert_cmpuint(sent, ==, received);
-    g_assert_cmpuint(sent, ==,
-                     2 * others * job->choices.micro_batches * one + tied +
-                         drawn->stages * others * numbers * sizeof(double));
+    uint64_t tied = drawn->config.tied ? table * (element + 4 * micro_batches) : 0;
+    struct trace_exchange passed = sum_of(drawn, TRACE_PASS);
+    g_assert_cmpuint(passed.sent_bytes, ==, passed.received_bytes);
+    g_assert_cmpuint(passed.sent_bytes, ==, 2 * others * micro_batches * one + tied);
+}
+
+/* Ranks of a stage reduce and gather what they do without stages. Before the updates every stage
+ * shows all others the losses, the norms and a wish to stop, and its ranks each other losses. */
+static void check_shared(const struct drawn *drawn)
+{
+    const struct model_job *job = &drawn->whole->job;
+    const struct trace *whole = drawn->whole->trace;
+    uint64_t others = drawn->stages - 1;
+    uint64_t numbers = job->choices.micro_batches + 1 + whole->tensor_count;
+    uint64_t losses = (job->ranks - 1) * (model_rank_micro_batches(job) + 1);
+    struct trace_exchange gathered = sum_of(drawn, TRACE_GATHER);
+    g_assert_cmpuint(sum_of(drawn, TRACE_REDUCE).sent_bytes, ==,
+                     trace_exchanged(whole, TRACE_REDUCE).sent_bytes);
+    g_assert_cmpuint(gathered.sent_bytes, ==,
+                     trace_exchanged(whole, TRACE_GATHER).sent_bytes +
+                         (drawn->stages * others * numbers + others * losses) * sizeof(double));
 }
 
 static void test_schedules(void)
@@ -215,7 +242,8 @@ static void test_schedules(void)
         struct drawn drawn;
         draw(&drawn);
         replay(&drawn);
-        check_traffic(&drawn);
+        check_passes(&drawn);
+        check_shared(&drawn);
         for (uint32_t s = 0; s < drawn.stages; s++)
             check_in_flight(&drawn, s);
         clear(&drawn);

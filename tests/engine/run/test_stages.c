@@ -24,20 +24,21 @@ static void write_model(const struct run_folder *folder, const char *tied)
 static char *draw_job(void)
 {
     return g_strdup_printf(
-        STEPS "--micro-batches %d --clip %s %s --seed %d ", g_test_rand_int_range(4, 8),
+        STEPS "--micro-batches %d --clip %s %s --seed %d ", 2 * g_test_rand_int_range(3, 6),
         PICK("0", "1"),
         PICK("", "", "--precision bf16", "--precision bf16 --bytes-per-parameter 16"),
         g_test_rand_int_range(0, 1000));
 }
 
-static char *draw_placement(uint32_t stages)
+static char *draw_placement(uint32_t stages, uint32_t width)
 {
-    return g_strdup_printf(
-        "--stages %u --schedule %s %s %s %s %s --recompute %s %s %s ", stages,
-        PICK("1f1b", "gpipe"), PICK("", "--look-ahead 2", "--look-ahead 9"),
-        PICK("", "--host-update"), PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
-        PICK("--policy opt", "--policy lru", "--policy fifo"), PICK("none", "all", "0,2"),
-        PICK("", "", "--offload-activations all"), PICK("", "", "--host-embedding"));
+    return g_strdup_printf("--stages %u --stage %s --schedule %s %s %s %s %s --recompute %s %s %s ",
+                           stages, PICK("2", "3"), PICK("1f1b", "gpipe"),
+                           PICK("", "--look-ahead 2", "--look-ahead 9"), PICK("", "--host-update"),
+                           PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
+                           PICK("--policy opt", "--policy lru", "--policy fifo"),
+                           PICK("none", "all", "0,2"), PICK("", "", "--offload-activations all"),
+                           width > 1 ? "" : PICK("", "", "--host-embedding"));
 }
 
 /* What every stage moved, sent, received and held is what its plan says. */
@@ -72,19 +73,21 @@ static long long draw_memory(const json_t *dry)
 static void test_bits(struct run_folder *folder, gconstpointer data)
 {
     for (int i = 0; i < 3; i++) {
-        uint32_t stages = (uint32_t)g_test_rand_int_range(2, LAYERS + 1);
-        g_autofree char *job = draw_job(), *placement = draw_placement(stages);
+        uint32_t width = i == 0 ? 2 : (uint32_t)g_test_rand_int_range(1, 3);
+        uint32_t most = width > 1 ? 3 : LAYERS;
+        uint32_t stages = (uint32_t)g_test_rand_int_range(2, (gint32)most + 1);
+        g_autofree char *job = draw_job(), *placement = draw_placement(stages, width);
         g_autofree char *placed = g_strconcat(job, placement, NULL);
         g_autofree char *one = g_strconcat(job, "--log one.jsonl --save one", NULL);
         write_model(folder, data);
-        json_t *loose = launch_look(folder, stages, placed);
+        json_t *loose = launch_look(folder, stages * width, placed);
         g_autofree char *fitted = g_strdup_printf("%s --device-memory %lld ", placed,
                                                   draw_memory(loose));
         g_autofree char *several = g_strconcat(fitted, "--log stages.jsonl --save stages", NULL);
-        g_test_message("%s", several);
-        json_t *dry = launch_look(folder, stages, fitted);
+        g_test_message("%u ranks a stage: %s", width, several);
+        json_t *dry = launch_look(folder, stages * width, fitted);
         launch_must_run(folder, 1, one);
-        json_t *run = launch_json(folder, stages, several);
+        json_t *run = launch_json(folder, stages * width, several);
         run_folder_same_log(folder, "one.jsonl", "stages.jsonl", "loss");
         run_folder_same_log(folder, "one.jsonl", "stages.jsonl", "gradient_norm");
         launch_same_checkpoint(folder, "one", "stages");
@@ -95,7 +98,7 @@ static void test_bits(struct run_folder *folder, gconstpointer data)
     }
 }
 
-/* A checkpoint goes on with any number of stages, and with ranks. */
+/* A checkpoint goes on with any number of stages and of ranks in each. */
 static void test_resume(struct run_folder *folder, gconstpointer data)
 {
     write_model(folder, data);
@@ -103,7 +106,7 @@ static void test_resume(struct run_folder *folder, gconstpointer data)
     launch_must_run(folder, 2,
                     "--steps 2 --schedule-steps 8 --micro-batches 4 --stages 2 --save a");
     launch_must_run(folder, 4, "--steps 4 --resume a --stages 4 --save b");
-    launch_must_run(folder, 2, "--steps 6 --resume b --save c --stage 3");
+    launch_must_run(folder, 4, "--steps 6 --resume b --save c --stage 3 --stages 2");
     launch_must_run(folder, 3, "--steps 8 --resume c --save d --stages 3 --schedule gpipe");
     launch_same_checkpoint(folder, "one", "d");
 }
@@ -133,6 +136,7 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
         {STEPS "--stages 5 --micro-batches 5", "5 stages: the model has only 4 layers", 5, 2},
         {STEPS "--stages 3 --micro-batches 2", "3 stages: a step needs as many micro-batches", 3,
          2},
+        {STEPS "--stages 2 --micro-batches 2", "and has 1", 4, 2},
         {STEPS "--stages 2", "the launcher started 3; mpirun -n 2", 3, 2},
         {STEPS "--stages 2", "the launcher started 1; mpirun -n 2", 1, 2},
         {STEPS "--stages 2 --emit-plan plan.json", "each stage has a plan of its own", 2, 2},
