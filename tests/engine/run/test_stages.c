@@ -12,12 +12,19 @@ enum { LAYERS = 4 };
 
 static void write_model(const struct run_folder *folder, const char *tied)
 {
-    g_autofree char *config = g_strdup_printf(
+    bool llama = g_test_rand_int_range(0, 3) == 0;
+    g_autofree char *gpt2 = g_strdup_printf(
         "{\"model_type\": \"gpt2\", \"n_layer\": %d, \"n_embd\": %s, \"n_head\": 2, "
         "\"n_positions\": 32, \"vocab_size\": 256, \"tie_word_embeddings\": %s, "
         "\"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1, \"attn_pdrop\": 0.1}",
         LAYERS, PICK("32", "48", "80"), tied);
-    run_folder_write(folder, "config.json", config);
+    g_autofree char *other = g_strdup_printf(
+        "{\"model_type\": \"llama\", \"num_hidden_layers\": %d, \"hidden_size\": 48, "
+        "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"intermediate_size\": 96, "
+        "\"max_position_embeddings\": 32, \"vocab_size\": 256, \"tie_word_embeddings\": %s, "
+        "\"rms_norm_eps\": 1e-5}",
+        LAYERS, tied);
+    run_folder_write(folder, "config.json", llama ? other : gpt2);
 }
 
 /* What a step computes, without where. */
