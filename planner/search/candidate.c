@@ -241,9 +241,9 @@ struct plan *candidate_plan_dispatched(const struct candidate *candidate,
     struct intervals *intervals = intervals_copy(dispatched);
     intervals->period_ns = addresses == ADDRESSES_BY_TIME ? dispatched->period_ns : 0;
     struct plan *plan = schedule_plan(candidate, intervals,
-                                      addresses == ADDRESSES_MOVING ? MOVING : STILL_IF_FOUND);
+                                      addresses == ADDRESSES_MOVING ? MOVING : STILL);
     intervals_free(intervals);
-    *times = predict_times(candidate, plan);
+    *times = plan ? predict_times(candidate, plan) : NULL;
     return plan;
 }
 

@@ -67,7 +67,8 @@ struct intervals *candidate_dispatch(const struct candidate *candidate, uint64_t
  * differs. */
 enum dispatch_addresses { ADDRESSES_BY_MOMENT, ADDRESSES_BY_TIME, ADDRESSES_MOVING };
 
-/* Returns the replayed plan of that schedule, with `times` as above. */
+/* Returns the replayed plan of that schedule, with `times` as above; NULL if no addresses are found
+ * without moves, and chunks may not move. */
 struct plan *candidate_plan_dispatched(const struct candidate *candidate,
                                        const struct intervals *dispatched,
                                        enum dispatch_addresses addresses,

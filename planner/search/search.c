@@ -69,6 +69,12 @@ static const struct placement all_on_device = {PLACEMENT_SPREAD, 0, 0, NULL};
 static const struct placement all_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS, 0, NULL};
 static const struct placement half_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS / 2, 0, NULL};
 
+/* Returns how many of the best are refined. */
+static uint32_t refined(const struct search *search, uint32_t most)
+{
+    return search->job.trace->operator_count > VERY_LONG_ITERATION ? (most + 2) / 3 : most;
+}
+
 /* Repeats the best trials with more effort. */
 static void try_again(struct search *search, enum effort_level effort, uint32_t most)
 {
@@ -361,7 +367,7 @@ static void place_optimizer(struct search *search)
         try_layouts(search, as_traced);
     if (!found_any(search))
         try_layouts(search, all_on_host);
-    try_biases(search, PLACED_LAYOUTS, 2, BIAS_PARTS);
+    try_biases(search, refined(search, PLACED_LAYOUTS), 2, BIAS_PARTS);
     try_placements(search, 0);
     if (!is_long(search)) {
         try_placements(search, 1);
@@ -371,7 +377,7 @@ static void place_optimizer(struct search *search)
     for (int step = COARSE_PARTS / 2; step > 0; step /= 2) {
         descend(search, step);
         if (step == COARSE_PARTS / 4)
-            try_biases(search, PLACED_LAYOUTS, 2, BIAS_PARTS);
+            try_biases(search, refined(search, PLACED_LAYOUTS), 2, BIAS_PARTS);
     }
     if (!is_long(search))
         try_layouts_placed(search);
@@ -493,14 +499,14 @@ static void search_deep(struct search *search)
         try_layouts_placed(search);
     begin_stage(search, "improved the best plans");
     for (int step = COARSE_PARTS / 8; search->context.strategies && step > 0; step /= 4)
-        refine_placements(search, REFINED_LAYOUTS, step);
-    try_biases(search, REFINED_LAYOUTS, 1, 2);
+        refine_placements(search, refined(search, REFINED_LAYOUTS), step);
+    try_biases(search, refined(search, REFINED_LAYOUTS), 1, 2);
     if (search->context.strategies)
         search_swap_groups(search, is_long(search) ? 6 : 12);
     if (search->options.objective != OBJECTIVE_TRAFFIC)
         try_spread(search);
-    try_again(search, EFFORT_2, FINALISTS_2);
-    try_again(search, EFFORT_3, FINALISTS_3);
+    try_again(search, EFFORT_2, refined(search, FINALISTS_2));
+    try_again(search, EFFORT_3, refined(search, FINALISTS_3));
     begin_stage(search, "timed policies and strategies with the plan's chunks");
     search_sweep_baselines(search);
 }

@@ -9,9 +9,11 @@
 #define VARY_RATIO  1.15
 
 /* Candidates whose schedule by dispatch() takes this much longer than the incumbent get no
- * addresses. Addresses are good enough if the plan takes at most 0.2 % longer than its schedule,
- * and schedules of other kinds are not tried if it takes at most 1 % longer. */
+ * addresses; in very long iterations, where addresses take long, it is LONG_RATIO. Addresses are
+ * good enough if the plan takes at most 0.2 % longer than its schedule, and schedules of other
+ * kinds are not tried if it takes at most 1 % longer. */
 #define DISPATCH_RATIO  1.05
+#define LONG_RATIO      1.01
 #define ADDRESSES_RATIO 1.002
 #define CLOSE_RATIO     1.01
 
@@ -118,25 +120,27 @@ static void try_reserves(const struct trial_context *context, const struct candi
     }
 }
 
-/* Returns whether the trial's best plan takes no longer, and moves nothing within the device. */
+/* Returns whether the trial's best plan takes no longer. It should also move nothing within the
+ * device, unless to try that takes very long. */
 static bool is_reached(const struct trial *trial, double seconds)
 {
-    return trial->plan && !trial->plan->predicted.moves &&
-           trial->plan->predicted.iteration_seconds <= seconds;
+    return trial->plan && trial->plan->predicted.iteration_seconds <= seconds &&
+           (!trial->plan->predicted.moves || trial->plan->moment_count > VERY_LONG_ITERATION);
 }
 
 /* Finds addresses for the schedule in one way after the other, until they cost next to nothing. If
- * chunks must move by moments, they must by times, which ask for more. */
+ * there are none by moments, there are none by times, which ask for more. */
 static void try_addresses(const struct trial_context *context, const struct candidate *candidate,
                           const struct intervals *dispatched, double seconds, struct trial *trial)
 {
-    bool still = true;
     for (int how = ADDRESSES_BY_MOMENT;
-         how <= ADDRESSES_MOVING && still && !is_reached(trial, ADDRESSES_RATIO * seconds); how++) {
+         how <= ADDRESSES_MOVING && !is_reached(trial, ADDRESSES_RATIO * seconds); how++) {
         struct moment_times *times;
         struct plan *plan = candidate_plan_dispatched(candidate, dispatched, how, &times);
-        still &= !plan->predicted.moves;
-        take_plan(context, plan, times, trial);
+        if (plan)
+            take_plan(context, plan, times, trial);
+        else
+            how = ADDRESSES_MOVING - 1;
     }
 }
 
@@ -145,8 +149,9 @@ static bool may_lead(const struct trial_context *context, const struct trial *tr
 {
     bool searched = trial->effort > EFFORT_1 || context->objective != OBJECTIVE_TIME ||
                     !context->incumbent;
-    if (!searched &&
-        seconds > DISPATCH_RATIO * context->incumbent->plan->predicted.iteration_seconds)
+    bool is_very_long = context->job->trace->operator_count > VERY_LONG_ITERATION;
+    double ratio = is_very_long ? LONG_RATIO : DISPATCH_RATIO;
+    if (!searched && seconds > ratio * context->incumbent->plan->predicted.iteration_seconds)
         return false;
     return !trial->plan || seconds < trial->plan->predicted.iteration_seconds;
 }

@@ -19,6 +19,10 @@
  * one of those that are alike. */
 enum { LONG_ITERATION = 1000 };
 
+/* In iterations of more operators a schedule takes so long that fewer of the best are refined. One
+ * copy is then so little of the whole that they hardly differ. */
+enum { VERY_LONG_ITERATION = 4000 };
+
 /* A layout to try. */
 
 struct layout_choice {

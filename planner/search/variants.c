@@ -2,6 +2,7 @@
 #include "planner/proof/bound.h"
 #include "planner/schedule/placement.h"
 #include "planner/search/search.h"
+#include "planner/search/trials.h"
 #include "planner/search/variant.h"
 #include "sim/replay.h"
 #include "sim/sizes.h"
@@ -213,9 +214,9 @@ static void variants_explore_offload(struct variant_search *c)
 
 /* The ratio to the first variant's plan up to which another variant's plan, with low effort, is
  * searched further. Offloading doubles the number of chunks, and the search takes several times as
- * long. */
-#define NEARLY           1.05
-#define NEARLY_OFFLOADED 1.0
+ * long; so it does in very long iterations. */
+#define NEARLY      1.05
+#define NEARLY_SLOW 1.0
 
 /* An iteration with fewer operators is searched quickly. */
 enum { FEW_OPERATORS = 500 };
@@ -231,7 +232,9 @@ static struct variant *find_contender(const struct variant_search *c)
     struct variant *best = NULL;
     for (guint i = 0; i < c->variants->len; i++) {
         struct variant *variant = g_ptr_array_index(c->variants, i);
-        double nearly = variants_offload_differs(c, variant) ? NEARLY_OFFLOADED : NEARLY;
+        bool slow = variants_offload_differs(c, variant) ||
+                    variant->trace->operator_count > VERY_LONG_ITERATION;
+        double nearly = slow ? NEARLY_SLOW : NEARLY;
         if (variant != c->first && variant->plan && !variant->search &&
             objective_of_plan(c->options->objective, variant->plan) <=
                 nearly * objective_of_plan(c->options->objective, c->first->plan) &&
