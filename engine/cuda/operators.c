@@ -64,8 +64,7 @@ bool cuda_operators_support(const struct model_config *config, GError **error)
     if (config->separate)
         g_set_error(
             error, DEVICE_ERROR, DEVICE_ERROR_MODEL,
-            "%s: the CUDA device has no kernels for this model; pstar-trace synth, pstar-sim "
-            "and pstar-plan know it",
+            "%s: the CUDA device has kernels for GPT-2 alone; --device cpu trains this model",
             config->name);
     else if (head > CUDA_HEAD_LIMIT)
         g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MODEL,

@@ -231,9 +231,9 @@ static const struct bad table[] = {
      2,
      {"absurd.json", "n_layer"}},
     {"config/unsupported",
-     "pstar-run --model llama.json --data text.txt --log out.jsonl",
+     "pstar-run --model mixtral.json --data text.txt --log out.jsonl",
      2,
-     {"llama.json", "llama"}},
+     {"mixtral.json", "mixtures of experts"}},
     {"config/classifier",
      "pstar-run --model classifier.json --data text.txt --log out.jsonl",
      2,
@@ -472,7 +472,7 @@ static void write_files(void)
     write_config("no_layers.json", "n_layer", NULL);
     write_config("heads.json", "n_head", json_integer(5));
     write_config("absurd.json", "n_layer", json_integer(-3));
-    write_config("llama.json", "model_type", json_string("llama"));
+    write_config("mixtral.json", "model_type", json_string("mixtral"));
     write_config("wider.json", "n_embd", json_integer(128));
     write_config("classifier.json", "architectures",
                  json_pack("[s]", "GPT2ForSequenceClassification"));

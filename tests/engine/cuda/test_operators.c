@@ -336,6 +336,10 @@ static void refuses(void)
     g_clear_error(&error);
     config.width = 256;
     g_assert_true(cuda_operators_support(&config, &error));
+    config.separate = true; /* as in every family but GPT-2 */
+    g_assert_false(cuda_operators_support(&config, &error));
+    g_assert_nonnull(strstr(error->message, "--device cpu"));
+    g_clear_error(&error);
 }
 
 int main(int argc, char **argv)
