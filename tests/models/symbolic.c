@@ -175,8 +175,10 @@ static void check_sum(struct machine *m)
         g_assert_cmpuint(m->branch, ==, 0);
         m->branch = memory->more[0];
     }
-    if (!op->add)
+    if (!op->add) {
+        g_assert_cmpuint(m->gradient_of[op->out[0]], !=, memory->x);
         return;
+    }
     if (op->kind == MODEL_NORM_BACKWARD) {
         g_assert_cmpuint(m->branch, ==, memory->x);
         m->branch = 0;
