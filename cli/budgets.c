@@ -61,10 +61,16 @@ static GArray *parse_device(const struct budget_request *request, GError **error
 {
     GArray *budgets;
     uint64_t bytes;
-    if (request->trace)
-        return sizes_parse_budgets(request->device_memory, request->trace, error);
-    if (!size_parse(request->device_memory, &bytes, error))
+    if (request->trace) {
+        budgets = sizes_parse_budgets(request->device_memory, request->trace, error);
+        if (!budgets)
+            g_prefix_error(error, "--device-memory: ");
+        return budgets;
+    }
+    if (!size_parse(request->device_memory, &bytes, error)) {
+        g_prefix_error(error, "--device-memory: ");
         return NULL;
+    }
     budgets = g_array_new(FALSE, FALSE, sizeof bytes);
     return g_array_append_val(budgets, bytes);
 }

@@ -52,11 +52,20 @@ static const struct strategy_ops *find(const char *name, size_t length)
     return found ? found : find_in(strategy_several, name, length);
 }
 
+static void append_names(GString *names, const struct strategy_ops *const *strategies)
+{
+    for (; *strategies; strategies++)
+        g_string_append_printf(names, "%s, ", (*strategies)->name);
+}
+
 static bool refuse_name(const char *text, const struct strategy_ops *ops, GError **error)
 {
+    g_autoptr(GString) names = g_string_new(NULL);
+    append_names(names, strategy_all);
+    append_names(names, strategy_several);
     if (!ops)
-        g_set_error(error, STRATEGY_ERROR, STRATEGY_ERROR_INVALID, "there is no strategy '%s'",
-                    text);
+        g_set_error(error, STRATEGY_ERROR, STRATEGY_ERROR_INVALID,
+                    "there is no strategy '%s'; choose one of %sor all", text, names->str);
     else if (!ops->parameter)
         g_set_error(error, STRATEGY_ERROR, STRATEGY_ERROR_INVALID,
                     "strategy '%s': %s takes no parameter", text, ops->name);

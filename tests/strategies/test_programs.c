@@ -249,7 +249,9 @@ static void test_refused(void)
                       "pstar-trace synth --model model --batch 2 --seq 32 --precision fp32 "
                       "-o run.pstar");
     check_refusal(workshop, "pstar-sim run.pstar --device-memory 1GiB --strategy zero", 2,
-                  "there is no strategy 'zero'");
+                  "there is no strategy 'zero'; choose one of resident, ");
+    check_refusal(workshop, "pstar-sim run.pstar --device-memory 5XB", 2,
+                  "--device-memory: '5XB' is not a size");
     check_refusal(workshop, "pstar-sim run.pstar --device-memory 1KiB --strategy all", 3,
                   "the least device memory is");
     check_refusal(workshop,
