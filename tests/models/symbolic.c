@@ -14,6 +14,8 @@ struct machine {
     uint32_t moment;
     symbol *buffers;         /* 0: dead */
     symbol *gradient_of;     /* [buffer_count] the forward value whose gradient a buffer holds */
+    uint32_t *terms;         /* [buffer_count] operators that have added to that gradient */
+    GHashTable *readers;     /* forward value -> number of forward operators that read it */
     struct memory *memories; /* one a forward operator: see memory_of */
     symbol branch; /* where the residual stream goes on beside the branch being traversed */
     symbol *lists[TRACE_LISTS]; /* [tensor_count] */
@@ -147,13 +149,24 @@ static struct memory *memory_of(const struct machine *m)
     return &m->memories[1 + m->iteration->config->layers + op->t[0]];
 }
 
+static void count_reader(struct machine *m, symbol value)
+{
+    gpointer key = GSIZE_TO_POINTER(value);
+    guint count = GPOINTER_TO_UINT(g_hash_table_lookup(m->readers, key));
+    if (m->traced->phase == TRACE_FORWARD)
+        g_hash_table_insert(m->readers, key, GUINT_TO_POINTER(count + 1));
+}
+
 static void remember(struct machine *m)
 {
     const struct model_operator *op = m->op;
     bool activated = op->kind == MODEL_GELU_FORWARD || op->kind == MODEL_GATED_FORWARD;
     struct memory memory = {.x = in(m, 0)};
-    for (int i = 0; i < 2 && op->in[1 + i] != NO_INDEX; i++)
+    count_reader(m, memory.x);
+    for (int i = 0; i < 2 && op->in[1 + i] != NO_INDEX; i++) {
         memory.more[i] = in(m, 1 + i);
+        count_reader(m, memory.more[i]);
+    }
     memory.y = m->buffers[op->out[activated ? 1 : 0]];
     if (activated)
         memory.stats = m->buffers[op->out[0]];
@@ -164,9 +177,28 @@ static void remember(struct machine *m)
     *memory_of(m) = memory;
 }
 
-/* Where the gradients of a value come from several operators, the first one makes it and the others
- * add to it: all of them, and no more, when it is read. The residual stream holds the gradient of a
- * sum; it becomes its other term's when the branch's is added. */
+/* Notes that the operator leaves a term of the value's gradient in a buffer. */
+static void add_term(struct machine *m, uint32_t buffer, symbol value)
+{
+    m->terms[buffer] = m->op->add ? m->terms[buffer] + 1 : 1;
+    m->gradient_of[buffer] = value;
+}
+
+/* When a gradient is read, every operator that read the value forward has added its term. The
+ * residual stream, whose buffer serves all layers, and the logits are followed otherwise. */
+static void check_terms(const struct machine *m)
+{
+    const struct model_operator *op = m->op;
+    if (op->kind == MODEL_RESIDUAL_BACKWARD || op->kind == MODEL_EMBED_BACKWARD ||
+        op->kind == MODEL_CLASSIFIER_BACKWARD)
+        return;
+    gpointer value = GSIZE_TO_POINTER(memory_of(m)->y);
+    g_assert_cmpuint(m->terms[op->in[0]], ==,
+                     GPOINTER_TO_UINT(g_hash_table_lookup(m->readers, value)));
+}
+
+/* An operator that adds finds the gradient of the same value. The residual stream holds the
+ * gradient of a sum; it becomes its other term's when the branch's is added. */
 static void check_sum(struct machine *m)
 {
     const struct model_operator *op = m->op;
@@ -175,10 +207,8 @@ static void check_sum(struct machine *m)
         g_assert_cmpuint(m->branch, ==, 0);
         m->branch = memory->more[0];
     }
-    if (!op->add) {
-        g_assert_cmpuint(m->gradient_of[op->out[0]], !=, memory->x);
+    if (!op->add)
         return;
-    }
     if (op->kind == MODEL_NORM_BACKWARD) {
         g_assert_cmpuint(m->branch, ==, memory->x);
         m->branch = 0;
@@ -194,7 +224,7 @@ static void check_grouped(struct machine *m)
     const symbol read[] = {memory->x, memory->more[0], memory->more[1]};
     for (int i = 0; i < 3; i++) {
         g_assert_cmpuint(in(m, 1 + i), ==, read[i]);
-        m->gradient_of[op->out[i]] = read[i];
+        add_term(m, op->out[i], read[i]);
     }
     g_assert_cmpuint(in(m, 4), ==, memory->y);
     g_assert_cmpuint(in(m, 5), ==, memory->stats);
@@ -208,6 +238,7 @@ static void check_backward(struct machine *m)
     const struct memory *memory = memory_of(m);
     bool attention = op->kind == MODEL_ATTENTION_BACKWARD;
     g_assert_cmpuint(m->gradient_of[op->in[0]], ==, memory->y);
+    check_terms(m);
     if (op->kind == MODEL_EMBED_BACKWARD)
         return;
     if (op->kind == MODEL_GROUPED_BACKWARD) {
@@ -220,10 +251,10 @@ static void check_backward(struct machine *m)
     if (memory->stats)
         g_assert_cmpuint(in(m, attention ? 3 : 2), ==, memory->stats);
     check_sum(m);
-    m->gradient_of[op->out[0]] = memory->x;
+    add_term(m, op->out[0], memory->x);
     if (op->kind == MODEL_GATED_BACKWARD) {
         g_assert_cmpuint(in(m, 3), ==, memory->more[0]);
-        m->gradient_of[op->out[1]] = memory->more[0];
+        add_term(m, op->out[1], memory->more[0]);
     }
 }
 
@@ -420,6 +451,8 @@ static void machine_init(struct machine *m, const struct model_iteration *iterat
     const struct trace *trace = iteration->trace;
     *m = (struct machine){.iteration = iteration, .buffers = g_new0(symbol, trace->buffer_count)};
     m->gradient_of = g_new0(symbol, trace->buffer_count);
+    m->terms = g_new0(uint32_t, trace->buffer_count);
+    m->readers = g_hash_table_new(NULL, NULL);
     m->memories = g_new0(struct memory, 1 + iteration->config->layers + trace->tensor_count);
     for (int list = 0; list < TRACE_LISTS; list++) {
         m->lists[list] = g_new0(symbol, trace->tensor_count);
@@ -463,6 +496,8 @@ struct symbolic_result symbolic_run(const struct model_iteration *iteration)
     for (int list = 0; list < TRACE_LISTS; list++)
         g_free(m.lists[list]);
     g_free(m.memories);
+    g_hash_table_unref(m.readers);
+    g_free(m.terms);
     g_free(m.gradient_of);
     g_free(m.buffers);
     return m.result;
