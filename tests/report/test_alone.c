@@ -3,7 +3,8 @@
 
 #include <string.h>
 
-/* Each kind of file alone gives its figure, and a command for each missing figure. */
+/* Each kind of file alone gives its figure, and says for each missing figure what makes it: a
+ * command, or how a trace is recorded, from which the command starts. */
 static void check_alone(const char *file, const struct sample *sample, const char *plot,
                         unsigned count, const char *command)
 {
@@ -29,8 +30,8 @@ static void test_alone(void)
     check_alone(sample->trace, sample, "non-model", 2 * 5 + 1, plan_trace);
     check_alone(sample->plan, sample, NULL, 0, "pstar-collect -o run.pstar");
     check_alone(sample->sweep, sample, "heat", 5 * 5, "--log run.jsonl");
-    check_alone(sample->timeline, sample, "link", 3 * 5 + 1, "--json sweep.json");
-    check_alone(sample->run, sample, "loss", 3 * 5, "pstar-sim run.pstar");
+    check_alone(sample->timeline, sample, "link", 3 * 5 + 1, "pstar-collect -o run.pstar");
+    check_alone(sample->run, sample, "loss", 3 * 5, "pstar-sim starts from a trace");
     sample_free(sample);
 }
 

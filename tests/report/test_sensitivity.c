@@ -106,13 +106,13 @@ static void test_platform(void)
         return;
     struct sample *sample = sample_new("");
     const char *platform = PROJECT_DIR "/platforms/a100-40gb.json";
-    const char *const alone[] = {platform, NULL}, *const both[] = {platform, sample->timeline,
-                                                                   NULL};
+    const char *const alone[] = {platform, NULL};
+    const char *const all[] = {platform, sample->timeline, sample->trace, NULL};
     GError *error = NULL;
     g_assert_null(inputs_read(alone, &error));
     g_assert_error(error, REPORT_ERROR, REPORT_ERROR_INPUT);
     g_clear_error(&error);
-    g_autofree char *summary = drawn_report(sample, both, REPORT_TEXT);
+    g_autofree char *summary = drawn_report(sample, all, REPORT_TEXT);
     g_assert_nonnull(strstr(summary, "--platform " PROJECT_DIR "/platforms/a100-40gb.json"));
     g_autofree char *page = drawn_page(sample);
     g_assert_nonnull(strstr(page, "file states what the link can carry")); /* simulated */
