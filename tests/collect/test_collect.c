@@ -518,20 +518,21 @@ static void test_visible_tensors(struct fixture *fixture, gconstpointer data)
     g_assert_cmpstr(others, ==, "backend:cudaMallocAsync,max_split_size_mb:64,a:b");
 }
 
-/* Errors of the collector never harm the program and are reported once. */
+/* A trace that cannot be written is refused before the program starts. Later errors of the
+ * collector never harm the program and are reported once. */
 static void test_errors(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
     collect(fixture, "-o /dev/null -- sh -c '%s 1 4; echo done'", TRACED_ANNOTATED);
     assert_exit(fixture, 1);
-    g_assert_cmpstr(fixture->output, ==, "done\n");
-    assert_says(fixture, "/dev/null: cannot be written: not a regular file");
-    assert_says(fixture, "goes on untraced");
-    g_assert_cmpint(count_lines(fixture->errors), ==, 2);
+    g_assert_cmpstr(fixture->output, ==, "");
+    assert_says(fixture, "--output: /dev/null: cannot be written: not a regular file");
+    g_assert_cmpint(count_lines(fixture->errors), ==, 1);
 
     /* A limit on file sizes replaces a full disk. */
-    collect(fixture, "-- sh -c 'ulimit -f 8; %s 7 4'", TRACED_ANNOTATED);
+    collect(fixture, "-- sh -c 'ulimit -f 8; %s 7 4; echo done'", TRACED_ANNOTATED);
     assert_exit(fixture, 1);
+    g_assert_cmpstr(fixture->output, ==, "done\n");
     assert_says(fixture, "goes on untraced");
     g_assert_false(g_file_test(fixture->path, G_FILE_TEST_EXISTS));
 }
