@@ -402,12 +402,12 @@ static struct shard_request part_of(void *self, const struct shard_request *requ
     const struct model_iteration *iteration = engine->executor.iteration;
     uint32_t width = model_ranks(&iteration->job), of_stage = rank % width;
     struct shard_request part = *request;
-    if (iteration->cut && iteration->cut->stage_of[request->tensor] != rank / width)
+    bool elsewhere = iteration->cut && iteration->cut->stage_of[request->tensor] != rank / width;
+    bool shared = is_shared(engine, (enum trace_list)request->list);
+    if (elsewhere || (!shared && of_stage > 0))
         part.count = 0;
-    else if (is_shared(engine, (enum trace_list)request->list))
+    else if (shared)
         part = shard_request_of(pipeline_whole(iteration)->trace, request, of_stage);
-    else if (of_stage > 0)
-        part.count = 0;
     return part;
 }
 
