@@ -63,7 +63,7 @@ static void check_traffic(const struct run_folder *folder, const json_t *dry)
 static void test_bits(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 3; i++) {
         uint32_t ranks = (uint32_t)g_test_rand_int_range(2, 5);
         g_autofree char *job = draw_job(folder), *placement = draw_placement();
         g_autofree char *placed = g_strconcat(job, placement, NULL);

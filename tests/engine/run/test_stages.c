@@ -79,7 +79,7 @@ static long long draw_memory(const json_t *dry)
 
 static void test_bits(struct run_folder *folder, gconstpointer data)
 {
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
         uint32_t width = i == 0 ? 2 : (uint32_t)g_test_rand_int_range(1, 3);
         uint32_t most = width > 1 ? 3 : LAYERS;
         uint32_t stages = (uint32_t)g_test_rand_int_range(2, (gint32)most + 1);
