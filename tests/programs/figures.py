@@ -18,6 +18,7 @@ PIECES = [
     ("sweep/sweep", "sweep/measured.csv", "clock", "sweep"),
     ("sweep/ranks", "sweep/ranks.csv", "ranks", "ranks"),
     ("ranks/steps", "ranks/measured.csv", "ranks", "steps of ranks"),
+    ("pipelines/steps", "pipelines/measured.csv", "pipelines", "steps of stages"),
     ("policies/bench_policies", "policies/measured.csv", "policies", "policies"),
     ("optimizer", "optimizer.csv", "devices", "optimizer"),
     ("planner/planner", "planner/measured.csv", "planner", "planner"),
