@@ -184,7 +184,7 @@ uint64_t pstar_layout_least_arena_bytes(const struct pstar_layout *layout,
  *     const uint32_t pstar_policy_abi = PSTAR_POLICY_ABI;
  *     const struct pstar_policy_ops pstar_policy = {...};
  * A plug-in needs this header only, and links nothing of pstar. */
-#define PSTAR_POLICY_ABI 2u
+#define PSTAR_POLICY_ABI 3u
 
 enum {
     PSTAR_AHEAD_READ = 1,  /* the next use needs the bytes that the last one left: a chunk that does
@@ -222,6 +222,7 @@ struct pstar_policy_parameter {
     const char *name;    /* "small"; NULL after the last parameter */
     const char *summary; /* a few words for --help */
     double usual, least, most;
+    bool whole; /* only whole numbers are values */
 };
 
 struct pstar_policy_ops {

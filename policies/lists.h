@@ -92,6 +92,15 @@ uint32_t policy_lists_younger(const struct policy_lists *lists, chunk_id chunk);
 /* Returns the oldest of `list` that is not pinned, or NO_INDEX. */
 uint32_t policy_lists_oldest_unpinned(const struct policy_lists *lists, uint8_t list);
 
+/* ---- parameters ---- */
+
+/* Returns the value that a user gave one of the policy's parameters, or its usual one. */
+static inline double policy_value(const struct pstar_policy_view *view,
+                                  const struct pstar_policy_parameter *parameters, int which)
+{
+    return view->values ? view->values[which] : parameters[which].usual;
+}
+
 /* ---- reuse ---- */
 
 /* Counts of how often a resident chunk was used again, up to a limit, for policies that give chunks

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 #include <execinfo.h>
+#include <math.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
@@ -174,16 +175,17 @@ static bool parse_value(const char *text, const struct pstar_policy_ops *ops, do
     for (size_t i = 0; ops->parameters && ops->parameters[i].name; i++) {
         const struct pstar_policy_parameter *p = &ops->parameters[i];
         char *end = NULL;
-        g_string_append_printf(known, "%s%s in [%g, %g]", i ? ", " : "", p->name, p->least,
+        g_string_append_printf(known, "%s%s in [%.10g, %.10g]", i ? ", " : "", p->name, p->least,
                                p->most);
         if (!equals || strlen(p->name) != length || strncmp(p->name, text, length) != 0)
             continue;
         values[i] = g_ascii_strtod(equals + 1, &end);
-        if (end != equals + 1 && !*end && values[i] >= p->least && values[i] <= p->most)
+        if (end != equals + 1 && !*end && values[i] >= p->least && values[i] <= p->most &&
+            (!p->whole || values[i] == floor(values[i])))
             return true;
         g_set_error(error, POLICY_ERROR, POLICY_ERROR_PARAMETER,
-                    "policy %s: %s must be a number in [%g, %g], not '%s'", ops->name, p->name,
-                    p->least, p->most, equals + 1);
+                    "policy %s: %s must be %s number in [%.10g, %.10g], not '%s'", ops->name,
+                    p->name, p->whole ? "a whole" : "a", p->least, p->most, equals + 1);
         return false;
     }
     g_set_error(error, POLICY_ERROR, POLICY_ERROR_PARAMETER,

@@ -1,22 +1,26 @@
-#include "policies/policy.h"
+#include "policies/lists.h"
 
 #include <glib.h>
 
-/* A fixed seed, so that every run on every machine draws the same. */
-#define SEED UINT64_C(0x9e3779b97f4a7c15)
+/* The step of the generator's counter. */
+#define STEP UINT64_C(0x9e3779b97f4a7c15)
+
+static const struct pstar_policy_parameter random_parameters[] = {
+    {"seed", "every run with the same one draws the same", 0, 0, 1e9, true},
+    {NULL, NULL, 0, 0, 0, false}};
 
 struct random_state {
     const struct pstar_policy_view *view;
     uint32_t *chunks;   /* [count] resident */
     uint32_t *position; /* [chunk_count] of each in chunks */
     uint32_t count;
-    uint64_t draws; /* so far: the counter of the generator */
+    uint64_t draws; /* the counter of the generator; its upper half began as the seed */
 };
 
 /* Mixes a counter with the finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). */
 static uint64_t draw(struct random_state *state)
 {
-    uint64_t x = SEED * ++state->draws;
+    uint64_t x = STEP * ++state->draws;
     x = (x ^ (x >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
     x = (x ^ (x >> 27)) * UINT64_C(0x94d049bb133111eb);
     return x ^ (x >> 31);
@@ -32,6 +36,7 @@ static void *random_open(const struct pstar_policy_view *view)
 {
     struct random_state *state = g_new0(struct random_state, 1);
     state->view = view;
+    state->draws = (uint64_t)policy_value(view, random_parameters, 0) << 32;
     state->chunks = g_new(uint32_t, view->chunk_count);
     state->position = g_new(uint32_t, view->chunk_count);
     return state;
@@ -81,4 +86,5 @@ const struct pstar_policy_ops policy_random = {
     .admit = random_admit,
     .remove = random_remove,
     .victim = random_victim,
+    .parameters = random_parameters,
 };

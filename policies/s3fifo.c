@@ -4,16 +4,16 @@
 
 /* S3-FIFO (Yang et al., SOSP 2023), three FIFO queues. A new chunk enters SMALL, which has a tenth
  * of the room (`small`). The oldest chunk of SMALL moves to MAIN if it was used at least twice
- * more. Otherwise it leaves and is remembered in GHOST; if it comes back, it enters MAIN. The
- * oldest chunk of MAIN is reinserted once for each of its uses, at most three times. Victims come
- * from SMALL, unless MAIN has more than its share.
+ * more (`promote`). Otherwise it leaves and is remembered in GHOST; if it comes back, it enters
+ * MAIN. The oldest chunk of MAIN is reinserted once for each of its uses, at most three times
+ * (`uses`). Victims come from SMALL, unless MAIN has more than its share.
  *
  * Adapted: sizes are bytes, and the capacity is the current moment's. Pinned chunks are skipped and
  * keep their places; if one queue has only pinned chunks, the victim comes from the other. A chunk
  * that leaves without being evicted (dead, or written by the host) leaves no ghost. A chunk larger
  * than SMALL's share is admitted too, because the operator needs it. */
 enum { SMALL, MAIN, GHOST };
-enum { PROMOTION = 2, MOST_USES = 3 };
+enum { SMALL_SHARE, GHOSTS_SHARE, PROMOTION, MOST_USES }; /* parameters */
 
 struct s3fifo {
     struct policy_lists lists;
@@ -21,12 +21,17 @@ struct s3fifo {
     uint32_t victim;      /* the last answer */
     uint32_t returning;   /* the incoming chunk, if it was a ghost; NO_INDEX */
     double small, ghosts; /* shares of the room */
+    int8_t promotion, most_uses;
 };
 
 static const struct pstar_policy_parameter s3fifo_parameters[] = {
-    {"small", "share of the room for new chunks", 0.1, 0.001, 0.999},
-    {"ghosts", "share of the room that remembered chunks would take", 0.9, 0, 100},
-    {NULL, NULL, 0, 0, 0}};
+    [SMALL_SHARE] = {"small", "share of the room for new chunks", 0.1, 0.001, 0.999, false},
+    [GHOSTS_SHARE] = {"ghosts", "share of the room that remembered chunks would take", 0.9, 0, 100,
+                      false},
+    [PROMOTION] = {"promote", "uses after which a new chunk goes on to the others", 2, 1, 100,
+                   true},
+    [MOST_USES] = {"uses", "that count, at most", 3, 1, 100, true},
+    {NULL, NULL, 0, 0, 0, false}};
 
 static void *s3fifo_open(const struct pstar_policy_view *view)
 {
@@ -34,8 +39,10 @@ static void *s3fifo_open(const struct pstar_policy_view *view)
     policy_lists_init(&s3->lists, view);
     s3->reuse = g_new(int8_t, view->chunk_count);
     s3->victim = s3->returning = NO_INDEX;
-    s3->small = view->values ? view->values[0] : s3fifo_parameters[0].usual;
-    s3->ghosts = view->values ? view->values[1] : s3fifo_parameters[1].usual;
+    s3->small = policy_value(view, s3fifo_parameters, SMALL_SHARE);
+    s3->ghosts = policy_value(view, s3fifo_parameters, GHOSTS_SHARE);
+    s3->promotion = (int8_t)policy_value(view, s3fifo_parameters, PROMOTION);
+    s3->most_uses = (int8_t)policy_value(view, s3fifo_parameters, MOST_USES);
     return s3;
 }
 
@@ -79,7 +86,7 @@ static void s3fifo_admit(void *state, chunk_id chunk)
 static void s3fifo_touch(void *state, chunk_id chunk)
 {
     struct s3fifo *s3 = state;
-    policy_reuse_touch(&s3->reuse[chunk], MOST_USES);
+    policy_reuse_touch(&s3->reuse[chunk], MAX(s3->most_uses, s3->promotion));
 }
 
 static void s3fifo_remove(void *state, chunk_id chunk)
@@ -96,7 +103,7 @@ static uint32_t victim_of_small(struct s3fifo *s3)
 {
     chunk_id chunk;
     while ((chunk = policy_lists_oldest_unpinned(&s3->lists, SMALL)) != NO_INDEX &&
-           s3->reuse[chunk] >= PROMOTION) {
+           s3->reuse[chunk] >= s3->promotion) {
         s3->reuse[chunk] = 0;
         policy_lists_put(&s3->lists, chunk, MAIN);
     }
@@ -108,7 +115,7 @@ static uint32_t victim_of_main(struct s3fifo *s3)
     chunk_id chunk;
     while ((chunk = policy_lists_oldest_unpinned(&s3->lists, MAIN)) != NO_INDEX &&
            s3->reuse[chunk] > 0) {
-        s3->reuse[chunk]--;
+        s3->reuse[chunk] = (int8_t)(MIN(s3->reuse[chunk], s3->most_uses) - 1);
         policy_lists_put(&s3->lists, chunk, MAIN);
     }
     return chunk;

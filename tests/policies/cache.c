@@ -32,7 +32,8 @@ void cache_open(struct cache *cache, const struct pstar_policy_ops *policy,
                                              .iteration = &cache->iteration,
                                              .ahead = cache->ahead,
                                              .capacity = cache->capacity,
-                                             .incoming = &cache->incoming};
+                                             .incoming = &cache->incoming,
+                                             .values = policy->values};
     cache->state = policy->open(&cache->view);
 }
 

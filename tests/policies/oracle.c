@@ -1,5 +1,6 @@
 #include "tests/policies/oracle.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 uint32_t oracle_find(const GArray *list, uint32_t chunk)
@@ -118,7 +119,8 @@ static bool serve_clock(struct oracle *oracle)
     }
     uint32_t *frame = &g_array_index(frames, uint32_t, oracle->hand);
     while (oracle->uses[*frame] > 1) {
-        oracle->uses[*frame] = 1;
+        uint32_t most = 1 + MAX(oracle->most_uses, 1);
+        oracle->uses[*frame] = MIN(oracle->uses[*frame], most) - 1;
         oracle->hand = (oracle->hand + 1) % oracle->room;
         frame = &g_array_index(frames, uint32_t, oracle->hand);
     }
@@ -162,13 +164,25 @@ static const struct {
     {"patrickstar", serve_patrickstar},
 };
 
+/* Returns the number behind `key` in the name of a policy, or 0. */
+static uint32_t parameter(const char *policy, const char *key)
+{
+    const char *found = strstr(policy, key);
+    return found ? (uint32_t)strtoul(found + strlen(key), NULL, 10) : 0;
+}
+
 void oracle_open(struct oracle *oracle, const char *policy, const struct requests *requests,
                  uint32_t room)
 {
     uint32_t chunks = requests->chunk_count;
-    *oracle = (struct oracle){.requests = requests, .room = room};
+    g_auto(GStrv) words = g_strsplit(policy, ":", 2);
+    *oracle = (struct oracle){.requests = requests,
+                              .room = room,
+                              .draws = (uint64_t)parameter(policy, ":seed=") << 32,
+                              .most_uses = parameter(policy, ":uses="),
+                              .promotion = parameter(policy, ":promote=")};
     for (uint32_t i = 0; i < G_N_ELEMENTS(rules); i++)
-        if (g_str_equal(rules[i].policy, policy))
+        if (g_str_equal(rules[i].policy, words[0]))
             oracle->serve = rules[i].serve;
     g_assert_nonnull(oracle->serve);
     for (int i = 0; i < ORACLE_LISTS; i++)

@@ -24,9 +24,11 @@ struct oracle {
     uint64_t draws;              /* of the random policy */
     uint8_t *stays;              /* [requests] of opt-dirty; NULL until its warm-up is over */
     double target;               /* ARC's p */
+    uint32_t most_uses;          /* that count for the clock and s3fifo: 0 if it was not given */
+    uint32_t promotion;          /* s3fifo's; 0 if it was not given */
 };
 
-/* `policy` by its name. */
+/* `policy` by its name, which may have parameters that are whole numbers. */
 void oracle_open(struct oracle *oracle, const char *policy, const struct requests *requests,
                  uint32_t room);
 void oracle_close(struct oracle *oracle);

@@ -97,9 +97,10 @@ enum { S, M, G };
 
 static void evict_from_main(struct oracle *oracle)
 {
+    uint32_t most = oracle->most_uses ? oracle->most_uses : 3;
     for (;;) {
         uint32_t oldest = oracle_take(oracle->lists[M], 0);
-        uint32_t frequency = MIN(oracle->uses[oldest] - 1, 3);
+        uint32_t frequency = MIN(oracle->uses[oldest] - 1, most);
         if (!frequency)
             return;
         oracle->uses[oldest] = frequency;
@@ -111,7 +112,7 @@ static bool evict_from_small(struct oracle *oracle, uint32_t ghosts)
 {
     while (oracle->lists[S]->len) {
         uint32_t oldest = oracle_take(oracle->lists[S], 0);
-        if (oracle->uses[oldest] - 1 > 1) {
+        if (oracle->uses[oldest] - 1 >= (oracle->promotion ? oracle->promotion : 2)) {
             oracle->uses[oldest] = 1;
             append(oracle->lists[M], oldest);
             continue;

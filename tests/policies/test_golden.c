@@ -1,5 +1,6 @@
 /* Exact misses of every policy at four sizes on a small trace that runs twice. The oracles must
  * agree, request by request. */
+#include "policies/plugin.h"
 #include "tests/policies/cache.h"
 #include "tests/policies/oracle.h"
 
@@ -48,6 +49,27 @@ static void test_golden(void)
     requests_free(requests);
 }
 
+/* Parameters that change what counts, each as the oracle has it. */
+static void test_parameters(void)
+{
+    static const char *const policies[] = {
+        "clock:uses=1",     "clock:uses=3",     "s3fifo:uses=1",
+        "s3fifo:promote=1", "s3fifo:promote=3", "s3fifo:promote=1:uses=6",
+        "s3fifo:promote=9", "random:seed=0",    "random:seed=1000000000"};
+    struct requests *requests = requests_read(TEST_SOURCE_DIR "/requests.txt");
+    for (size_t p = 0; p < G_N_ELEMENTS(policies); p++)
+        for (int s = 0; s < SIZES; s++)
+            misses_beside_oracle(policy_open(policies[p], NULL), requests, sizes[s]);
+    uint32_t room = sizes[1];
+    const struct pstar_policy_ops *seed = policy_open("random:seed=5", NULL);
+    const struct pstar_policy_ops *three = policy_open("clock:uses=3", NULL);
+    g_assert_cmpuint(misses_beside_oracle(seed, requests, room), !=,
+                     misses_beside_oracle(&policy_random, requests, room));
+    g_assert_cmpuint(misses_beside_oracle(three, requests, room), !=,
+                     misses_beside_oracle(&policy_clock, requests, room));
+    requests_free(requests);
+}
+
 static void test_random(void)
 {
     GRand *random = g_rand_new_with_seed(requests_seed());
@@ -66,6 +88,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/policies/golden", test_golden);
+    g_test_add_func("/policies/parameters", test_parameters);
     g_test_add_func("/policies/oracles", test_random);
     return g_test_run();
 }

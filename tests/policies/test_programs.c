@@ -170,11 +170,41 @@ static void test_parameters(void)
     assert_steady_steps(workshop, larger);
     refuses(workshop, "pstar-sim run.pstar" BUDGET " --policy s3fifo:large=1",
             "policy s3fifo has no parameter 'large'; it has small in [0.001, 0.999], ghosts in "
-            "[0, 100]");
+            "[0, 100], promote in [1, 100], uses in [1, 100]");
+    refuses(workshop, "pstar-sim run.pstar" BUDGET " --policy clock:uses=1.5",
+            "policy clock: uses must be a whole number in [1, 100], not '1.5'");
+    refuses(workshop, "pstar-sim run.pstar" BUDGET " --policy random:seed=-1",
+            "policy random: seed must be a whole number in [0, 1000000000], not '-1'");
     refuses(workshop, "pstar-sim run.pstar" BUDGET " --policy s3fifo:small=2",
             "policy s3fifo: small must be a number in [0.001, 0.999], not '2'");
     refuses(workshop, "pstar-sim run.pstar" BUDGET " --policy lru:small=0.2",
             "policy lru has no parameter 'small'");
+    json_decref(sweep);
+    workshop_free(workshop);
+}
+
+/* Those of a plug-in as those of a policy of ours. */
+static void test_parameters_of_plugin(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, "pstar-trace synth --model model --batch 2 --seq 32 "
+                                "--precision bf16 -o run.pstar");
+    workshop_must_run(workshop,
+                      "pstar-sim run.pstar --chunk-size 4KiB" BUDGET " --policy " EXAMPLE_PLUGIN
+                      "," EXAMPLE_PLUGIN ":spare=0," EXAMPLE_PLUGIN ":spare=3 --json sweep.json");
+    workshop_must_run(workshop, "pstar-run --model model --data text.txt --batch 2 --seq 32 "
+                                "--precision bf16 --chunk-size 4KiB" BUDGET
+                                " --policy " EXAMPLE_PLUGIN ":spare=3 --steps 4 --log run.jsonl");
+    json_t *sweep = workshop_read_json(workshop, "sweep.json");
+    const json_t *plain = entry_of(sweep, "mru"),
+                 *usual = entry_of(sweep, EXAMPLE_PLUGIN ":spare=0"),
+                 *spared = entry_of(sweep, EXAMPLE_PLUGIN ":spare=3");
+    for (size_t f = 0; f < G_N_ELEMENTS(figures); f++)
+        g_assert_cmpint(figure(usual, figures[f]), ==, figure(plain, figures[f]));
+    g_assert_cmpint(figure(spared, "h2d_bytes"), !=, figure(plain, "h2d_bytes"));
+    assert_steady_steps(workshop, spared);
+    refuses(workshop, "pstar-sim run.pstar" BUDGET " --policy " EXAMPLE_PLUGIN ":spare=0.5",
+            "policy mru: spare must be a whole number in [0, 1000], not '0.5'");
     json_decref(sweep);
     workshop_free(workshop);
 }
@@ -187,5 +217,6 @@ int main(int argc, char **argv)
     g_test_add_func("/policies/programs/fails_in_a_sweep", test_fails_in_a_sweep);
     g_test_add_func("/policies/programs/crash", test_crash);
     g_test_add_func("/policies/programs/parameters", test_parameters);
+    g_test_add_func("/policies/programs/parameters_of_plugin", test_parameters_of_plugin);
     return g_test_run();
 }
