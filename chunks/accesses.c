@@ -153,6 +153,20 @@ struct accesses *accesses_new(const struct trace *trace, const struct layout *la
     return accesses_new_digested(trace, digest, layout, non_model);
 }
 
+/* A buffer that lives through all moments stays where it is until the next iteration, and the room
+ * above it, too, as in every moment. */
+static uint64_t find_resting(const struct trace *trace, const uint64_t *non_model)
+{
+    bool stays = false;
+    uint64_t least = UINT64_MAX;
+    for (uint32_t b = 0; b < trace->buffer_count; b++)
+        stays |= trace->buffers[b].first == 0 &&
+                 trace->buffers[b].last + 1 == trace->operator_count;
+    for (uint32_t m = 0; stays && m < trace->operator_count; m++)
+        least = MIN(least, non_model[m]);
+    return stays ? least : 0;
+}
+
 struct accesses *accesses_new_digested(const struct trace *trace, const char *digest,
                                        const struct layout *layout, const uint64_t *non_model)
 {
@@ -168,6 +182,7 @@ struct accesses *accesses_new_digested(const struct trace *trace, const char *di
     accesses->first = g_new(uint32_t, trace->operator_count + 1);
     accesses->items = g_new(struct chunk_access, trace->access_count);
     accesses->non_model = g_memdup2(non_model, trace->operator_count * sizeof *non_model);
+    accesses->resting = find_resting(trace, non_model);
     g_autofree uint32_t *slot = g_new0(uint32_t, layout->chunk_count);
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         accesses->first[m] = accesses->count;

@@ -30,6 +30,7 @@ struct accesses {
                        access on the device */
     uint32_t *first_device_use; /* [chunk_count] moment of the first in an iteration; NO_INDEX */
     uint64_t *non_model; /* [moment_count] bytes of the arena's top that non-model data takes */
+    uint64_t resting; /* the same between two iterations: buffers that live through all moments */
 };
 
 /* Merges each operator's tensor accesses by chunk. `non_model` is the extent of struct non_model.

@@ -328,7 +328,8 @@ static bool place_iteration(struct placing *p, struct job *job, double least)
     job->peak = job->peak_live = p->returned = p->moved = 0;
     p->arena_bytes = end_of_chunks(p);
     for (uint32_t m = 0; m <= moments && cost_of(p) < least; m++) {
-        p->non_model = m < moments ? job->inputs->accesses->non_model[m] : 0;
+        p->non_model = m < moments ? job->inputs->accesses->non_model[m]
+                                   : job->inputs->accesses->resting;
         uint64_t ceiling = ceiling_beside(job, p->non_model);
         vacate_until(p, m);
         job->first[m] = p->action_count;
@@ -430,7 +431,7 @@ static bool place_round(struct placing *p, struct job *job, double least, GArray
     if (!placed)
         return false;
     memcpy(p->end, p->arena->address, addresses);
-    placing_go_home(p, ceiling_beside(job, 0));
+    placing_go_home(p, ceiling_beside(job, job->inputs->accesses->resting));
     job->first[job->inputs->accesses->moment_count + 1] = p->action_count;
     return true;
 }

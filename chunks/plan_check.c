@@ -337,6 +337,8 @@ static bool run_iteration(struct check *check, GError **error)
             return false;
     if (!perform_all(check, error))
         return false;
+    if (arena_end(check->arena) + check->accesses->resting > plan->arena_bytes)
+        return plan_refuse(error, "chunks and non-model data overlap at the iteration's end");
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
         if (check->arena->address[c] != plan->initial_address[c])
             return plan_refuse(error,

@@ -16,7 +16,7 @@ struct synth_arguments {
     char *model, *recompute, *offload, *state_block, *platform, *output;
     uint32_t batch, sequence, micro_batches, bytes_per_parameter, ranks, stage; /* 0 if not given */
     uint8_t precision; /* enum model_precision, or NO_PRECISION */
-    bool host_embedding, host_update, unfused, clip;
+    bool host_embedding, host_update, unfused, clip, lists_platforms;
     uint8_t reduction; /* enum reduction */
 };
 
@@ -106,7 +106,10 @@ int pstar_trace_synth(int argc, char **argv)
         {.shared = OPTION_BATCH, .count32 = &a.batch, .least = 1},
         {.shared = OPTION_SEQUENCE, .count32 = &a.sequence, .least = 1},
         {.shared = OPTION_PRECISION, .choice = &a.precision},
-        {.shared = OPTION_MICRO_BATCHES, .count32 = &a.micro_batches, .least = 1},
+        {.shared = OPTION_MICRO_BATCHES,
+         .count32 = &a.micro_batches,
+         .help = "default: 1",
+         .least = 1},
         {.name = "ranks",
          .count32 = &a.ranks,
          .help = "Ranks that share the micro-batches, of which there is one each by default; the "
@@ -133,6 +136,7 @@ int pstar_trace_synth(int argc, char **argv)
          .flag = &a.unfused,
          .help = "As in frameworks that fuse no operators: attention scores lie in memory"},
         {.shared = OPTION_PLATFORM, .file = &a.platform, .help = "durations are estimated for it"},
+        {.shared = OPTION_LIST_PLATFORMS, .flag = &a.lists_platforms, .use = OPTION_PRINTS},
         {.shared = OPTION_OUTPUT,
          .file = &a.output,
          .use = OPTION_WRITES_FILE,

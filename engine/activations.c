@@ -6,6 +6,7 @@ struct buffer {
     uint32_t uses; /* times that operators of an iteration name it */
     uint32_t left; /* namings that are still to come; 0 if it is not claimed */
     bool held;     /* a chunk holds it, so it is not claimed here */
+    bool always;   /* it lives through the whole iteration, and from one to the next */
 };
 
 struct activations {
@@ -47,31 +48,6 @@ static void count_uses(struct activations *activations)
             if (names[i] != NO_INDEX)
                 activations->buffers[names[i]].uses++;
     }
-}
-
-struct activations *activations_new(const struct model_iteration *iteration,
-                                    const struct non_model *places, uint64_t arena_bytes)
-{
-    struct activations *activations = g_new0(struct activations, 1);
-    activations->iteration = iteration;
-    activations->places = places;
-    activations->arena_bytes = arena_bytes;
-    activations->buffers = g_new0(struct buffer, iteration->trace->buffer_count);
-    activations->live = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-    g_autofree uint8_t *held = trace_held_buffers(iteration->trace);
-    for (uint32_t b = 0; held && b < iteration->trace->buffer_count; b++)
-        activations->buffers[b].held = held[b];
-    count_uses(activations);
-    return activations;
-}
-
-void activations_free(struct activations *activations)
-{
-    if (!activations)
-        return;
-    g_array_unref(activations->live);
-    g_free(activations->buffers);
-    g_free(activations);
 }
 
 static uint64_t bytes_of(const struct activations *activations, uint32_t buffer)
@@ -120,6 +96,45 @@ static void claim(struct activations *activations, uint32_t buffer)
     activations->extent = MAX(activations->extent, depth(activations, buffer));
 }
 
+/* Claims the buffers that live through the whole iteration. */
+static void claim_always(struct activations *activations)
+{
+    const struct trace *trace = activations->iteration->trace;
+    for (uint32_t b = 0; b < trace->buffer_count; b++) {
+        struct buffer *buffer = &activations->buffers[b];
+        buffer->always = !buffer->held && trace->buffers[b].first == 0 &&
+                         trace->buffers[b].last + 1 == trace->operator_count;
+        if (buffer->always)
+            claim(activations, b);
+    }
+}
+
+struct activations *activations_new(const struct model_iteration *iteration,
+                                    const struct non_model *places, uint64_t arena_bytes)
+{
+    struct activations *activations = g_new0(struct activations, 1);
+    activations->iteration = iteration;
+    activations->places = places;
+    activations->arena_bytes = arena_bytes;
+    activations->buffers = g_new0(struct buffer, iteration->trace->buffer_count);
+    activations->live = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    g_autofree uint8_t *held = trace_held_buffers(iteration->trace);
+    for (uint32_t b = 0; held && b < iteration->trace->buffer_count; b++)
+        activations->buffers[b].held = held[b];
+    count_uses(activations);
+    claim_always(activations);
+    return activations;
+}
+
+void activations_free(struct activations *activations)
+{
+    if (!activations)
+        return;
+    g_array_unref(activations->live);
+    g_free(activations->buffers);
+    g_free(activations);
+}
+
 void activations_claim(struct activations *activations, moment_id moment)
 {
     uint32_t names[NAMES];
@@ -147,7 +162,8 @@ void activations_release(struct activations *activations, moment_id moment)
     uint32_t names[NAMES];
     name_buffers(activations, moment, names);
     for (int i = 0; i < NAMES; i++)
-        if (names[i] != NO_INDEX && --activations->buffers[names[i]].left == 0)
+        if (names[i] != NO_INDEX && !activations->buffers[names[i]].always &&
+            --activations->buffers[names[i]].left == 0)
             release(activations, names[i]);
 }
 
@@ -157,6 +173,7 @@ void activations_reset(struct activations *activations)
         activations->buffers[g_array_index(activations->live, uint32_t, i)].left = 0;
     g_array_set_size(activations->live, 0);
     activations->live_bytes = activations->extent = 0;
+    claim_always(activations);
 }
 
 uint64_t activations_address(const struct activations *activations, uint32_t buffer)

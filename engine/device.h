@@ -27,6 +27,9 @@ struct device_options {
     uint64_t arena_bytes, host_pool_bytes;
     double h2d_rate, d2h_rate; /* bytes a second; 0 for the speed of memory */
     uint32_t threads;          /* for operators on the device; 0 for all that may be used */
+    /* Tables of rotary positions (engine/rotary.h), which lie beside the arena if the device's
+     * kernels cannot read the host's memory. */
+    uint64_t table_bytes;
     /* [host_cut_count] where tensors begin in the host pool, ascending. On a machine whose memory
      * lies in several places each of them is spread on its own (engine/host/cores.h). The caller
      * owns the array. */

@@ -3,6 +3,7 @@
 #include "engine/bf16.h"
 #include "engine/chunk_mover.h"
 #include "engine/executor.h"
+#include "engine/rotary.h"
 #include "engine/shards.h"
 #include "models/pipeline.h"
 
@@ -18,7 +19,7 @@ struct engine {
     struct residency *residency;
     struct executor executor;
     struct plan_figures outside; /* loading, evaluation, saving */
-    bool started;
+    bool started, stepped;
 };
 
 /* Turns `count` elements of the precision, at the start of `values`, into fp32 in place. */
@@ -38,16 +39,18 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
     const struct plan *plan = options->plan;
     const struct trace *trace = options->iteration->trace;
     g_autoptr(GArray) cuts = pool_cuts(plan);
-    const struct device_options device = {.ranks = options->ranks,
-                                          .stages = options->stages,
-                                          .arena_bytes = plan->arena_bytes,
-                                          .host_pool_bytes = plan->host_pool_bytes,
-                                          .host_cuts = (const uint64_t *)(const void *)cuts->data,
-                                          .host_cut_count = cuts->len,
-                                          .h2d_rate = options->h2d_rate,
-                                          .d2h_rate = options->d2h_rate,
-                                          .threads = options->threads,
-                                          .annotate = options->annotate};
+    const struct device_options device = {
+        .ranks = options->ranks,
+        .stages = options->stages,
+        .arena_bytes = plan->arena_bytes,
+        .host_pool_bytes = plan->host_pool_bytes,
+        .host_cuts = (const uint64_t *)(const void *)cuts->data,
+        .host_cut_count = cuts->len,
+        .h2d_rate = options->h2d_rate,
+        .d2h_rate = options->d2h_rate,
+        .threads = options->threads,
+        .table_bytes = rotary_bytes(options->iteration->config, options->iteration->job.sequence),
+        .annotate = options->annotate};
     struct device *opened = options->device->open(&device, error);
     if (!opened)
         return NULL;
@@ -76,6 +79,8 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
         .mover = &engine->mover,
         .activations = activations_new(options->iteration, engine->places, plan->arena_bytes),
         .use = tensor_use_new(trace->tensor_count),
+        .versions = g_new0(uint64_t, model_rank_micro_batches(&options->iteration->job) +
+                                         pipeline_ahead_of(options->iteration)),
         .annotate = options->annotate,
         .norms = opened->ops->scalars(opened,
                                       pipeline_whole(options->iteration)->trace->tensor_count),
@@ -101,6 +106,7 @@ void engine_close(struct engine *engine)
     activations_free(engine->executor.activations);
     staging_clear(&engine->executor.staging);
     tensor_use_free(engine->executor.use);
+    g_free(engine->executor.versions);
     g_clear_error(&engine->executor.error);
     accesses_free(engine->accesses);
     non_model_free(engine->places);
@@ -143,9 +149,18 @@ static bool run_moments(struct engine *engine, uint32_t end, GError **error)
     return take_error(engine, error);
 }
 
+/* Returns which version of the weights a step reads: the newest, or with a delay the one before.
+ * The first step has only one. */
+static uint64_t version_of(const struct engine *engine, uint64_t step)
+{
+    bool delay = engine->executor.iteration->job.delay;
+    return step > 0 && delay ? step - 1 : step;
+}
+
 static void begin_step(struct engine *engine, const struct engine_step *step)
 {
-    uint32_t micro_batches = engine->executor.iteration->job.choices.micro_batches;
+    const struct model_iteration *iteration = engine->executor.iteration;
+    uint32_t micro_batches = iteration->job.choices.micro_batches;
     engine->executor.step = (struct executor_step){
         .tokens = step->tokens,
         .seed = step->seed,
@@ -159,9 +174,17 @@ static void begin_step(struct engine *engine, const struct engine_step *step)
                   .weight_decay = step->weight_decay,
                   .gradient_scale = 1},
         .update = step->step + 1,
+        .version = version_of(engine, step->step),
+        .next_version = version_of(engine, step->step + 1),
+        .filling = NO_INDEX,
         .clip = step->clip,
     };
     engine->executor.updating = false;
+    uint32_t own = model_rank_micro_batches(&iteration->job);
+    for (uint32_t i = 0; engine->stepped && i < pipeline_ahead_of(iteration); i++)
+        engine->executor.versions[i] = engine->executor.versions[own + i];
+    for (tensor_id t = 0; !engine->stepped && t < iteration->trace->tensor_count; t++)
+        tensor_use_set_version(engine->executor.use, t, engine->executor.step.version, step->step);
     usage_reset_peaks(engine->usage);
 }
 
@@ -188,6 +211,31 @@ static bool knows_norm(const struct model_job *job)
     return in_buffers ? job->choices.second_backward : !run_updates_early(&job->choices);
 }
 
+static void rewind_iteration(struct engine *engine)
+{
+    activations_reset(engine->executor.activations);
+    residency_rewind(engine->residency);
+}
+
+/* Runs the forward passes of the step that a pipeline that never drains would have run before:
+ * those behind which the step's first one comes. That one's operators run again and again, each
+ * time for another micro-batch, with its kept buffers. */
+static bool fill_pipeline(struct engine *engine, GError **error)
+{
+    struct executor *x = &engine->executor;
+    uint32_t ahead = pipeline_ahead_of(x->iteration);
+    bool ok = true;
+    for (uint32_t i = 0; ok && i < ahead; i++) {
+        x->step.filling = i;
+        residency_flush(engine->residency);
+        ok = run_moments(engine, x->iteration->forward_end, error);
+        rewind_iteration(engine);
+    }
+    x->step.filling = NO_INDEX;
+    usage_reset_peaks(engine->usage);
+    return ok;
+}
+
 bool engine_step(struct engine *engine, const struct engine_step *step,
                  struct engine_result *result, GError **error)
 {
@@ -197,6 +245,9 @@ bool engine_step(struct engine *engine, const struct engine_step *step,
     g_assert(step->clip <= 0 || knows_norm(&engine->executor.iteration->job));
     *result = (struct engine_result){0};
     begin_step(engine, step);
+    if (!engine->stepped && !fill_pipeline(engine, error))
+        return false;
+    engine->stepped = true;
     struct ranks *ranks = peers_of(engine);
     uint64_t sent = ranks ? ranks->sent_bytes : 0, received = ranks ? ranks->received_bytes : 0;
     engine->mover.figures = &result->figures;
@@ -214,6 +265,7 @@ bool engine_step(struct engine *engine, const struct engine_step *step,
     struct usage_peaks peaks = usage_peaks(engine->usage);
     result->loss = mean_loss(engine);
     result->gradient_norm = executor_gradient_norm(&engine->executor);
+    result->version = engine->executor.versions[0];
     result->figures.peak_device_bytes = peaks.bytes;
     result->figures.peak_live_device_bytes = peaks.live_bytes;
     result->figures.peak_host_bytes = engine->executor.plan->host_pool_bytes;
@@ -233,14 +285,9 @@ static bool forward(struct engine *engine, const uint32_t *tokens, GError **erro
 {
     g_assert(engine->started);
     residency_flush(engine->residency);
-    engine->executor.step = (struct executor_step){.tokens = tokens, .training = false};
+    engine->executor.step =
+        (struct executor_step){.tokens = tokens, .training = false, .filling = NO_INDEX};
     return run_moments(engine, engine->executor.iteration->forward_end, error);
-}
-
-static void rewind_iteration(struct engine *engine)
-{
-    activations_reset(engine->executor.activations);
-    residency_rewind(engine->residency);
 }
 
 /* With several stages, gives all of them what the last has. */
@@ -543,8 +590,10 @@ static bool store_write(void *self, tensor_id tensor, enum trace_list list, uint
         write_rounded(engine, tensor, list, first, count, values);
     else
         write_at(engine, tensor, list, first, count, values);
-    if (list == TRACE_MASTER)
+    if (list == TRACE_MASTER && trace->list_element_bytes[TRACE_PARAM] == 2)
         write_rounded(engine, tensor, TRACE_PARAM, first, count, values);
+    else if (list == TRACE_MASTER)
+        write_at(engine, tensor, TRACE_PARAM, first, count, values);
     if (list == weights_list(trace) &&
         tensor_use_state(engine->executor.use, tensor) != TENSOR_HOLD)
         tensor_use_fill(engine->executor.use, tensor);

@@ -50,7 +50,8 @@ void engine_start(struct engine *engine);
 struct engine_step {
     uint64_t step;          /* from 0 */
     const uint32_t *tokens; /* [the rank's micro-batches][2, N]: inputs, then targets; the same on
-                               all stages */
+                               all stages; then those of the next step's first micro-batches, if the
+                               iteration runs any (pipeline_ahead_of) */
     uint64_t seed;          /* of dropout */
     bool stop;              /* this rank wants to stop after the step */
     double learning_rate, beta1, beta2, epsilon, weight_decay;
@@ -65,6 +66,7 @@ struct engine_step {
 struct engine_result {
     double loss;          /* mean over the micro-batches */
     double gradient_norm; /* before clipping */
+    uint64_t version; /* of the weights that all micro-batches read: how many updates made them */
     struct plan_figures figures;
     bool stop; /* several ranks: one of them wants to stop */
 };

@@ -28,11 +28,15 @@ static uint64_t tensor_address(const struct executor *x, const struct trace_acce
     return chunk + place->offset;
 }
 
+/* The first forward pass of a pipeline that never drains is that of micro-batch `ahead`. */
 static uint64_t buffer_address(const struct executor *x, uint32_t buffer)
 {
     const struct layout *layout = x->plan->layout;
     if (buffer == NO_INDEX)
         return NO_ADDRESS;
+    if (x->step.filling != NO_INDEX)
+        buffer = pipeline_kept_buffer(x->iteration->cut, buffer, x->iteration->cut->ahead,
+                                      x->step.filling);
     if (!layout->buffer_count || layout->places[TRACE_ACTIVATION][buffer].chunk == NO_INDEX)
         return activations_address(x->activations, buffer);
     return residency_address(x->residency, layout->places[TRACE_ACTIVATION][buffer].chunk);
@@ -150,18 +154,28 @@ static void stage_buffers(const struct executor *x, moment_id moment, struct ope
         operation->in[0] = staging_address(x, moment);
 }
 
+/* Returns the number of an operator's micro-batch among the rank's: those of the next step come
+ * after this one's. An evaluation has one. */
+static uint32_t number_of(const struct executor *x, const struct model_operator *op)
+{
+    if (!x->step.training)
+        return 0;
+    return x->step.filling != NO_INDEX ? x->step.filling : op->micro_batch;
+}
+
 static struct operation describe(struct executor *x, moment_id moment, bool on_host)
 {
     const struct model_operator *op = &x->iteration->operators[moment];
+    uint32_t number = number_of(x, op);
     struct operation operation = {
         .op = op,
         .config = x->iteration->config,
         .job = &x->iteration->job,
-        .tokens = x->step.tokens + 2 * rows(x) * op->micro_batch,
+        .tokens = x->step.tokens + 2 * rows(x) * number,
         .seed = x->step.seed,
-        .pass = x->step.first_pass + executor_micro_batch(x, op->micro_batch),
+        .pass = x->step.first_pass + executor_micro_batch(x, number),
         .training = x->step.training,
-        .loss = &x->losses[executor_micro_batch(x, op->micro_batch)],
+        .loss = op->kind == MODEL_LOSS ? &x->losses[executor_micro_batch(x, number)] : NULL,
         .adamw = x->adamw,
         .gradient_scale = x->step.clip > 0 ? x->gradient_scale : NULL,
     };
@@ -183,7 +197,7 @@ static void send_tokens(struct executor *x, const struct model_operator *op,
     struct device *device = device_of(x);
     uint32_t tokens = op->kind == MODEL_LOSS ? op->in[1] : op->in[0];
     device->ops->send(device, buffer_address(x, tokens), 2 * rows(x) * sizeof(uint32_t),
-                      x->step.tokens + 2 * rows(x) * op->micro_batch, after);
+                      x->step.tokens + 2 * rows(x) * number_of(x, op), after);
 }
 
 /* Gives every rank the losses of all, and whether one of them wants to stop. Every forward pass has
@@ -353,6 +367,28 @@ static mover_ticket run_on_host(struct executor *x, uint32_t moment,
     return send_up(x, moment, done.queue[MOVER_HOST], &ready);
 }
 
+/* Notes which weights a micro-batch reads, and checks that its forward and its backward read the
+ * version that the rule says. */
+static void note_version(struct executor *x, const struct model_operator *op)
+{
+    uint32_t number = number_of(x, op);
+    bool next = number >= model_rank_micro_batches(&x->iteration->job);
+    bool reads = op->kind < MODEL_REDUCE && x->step.training;
+    for (int i = 0; reads && i < 2; i++) {
+        if (op->t[i] == NO_INDEX)
+            continue;
+        uint64_t version = next ? tensor_use_newest(x->use, op->t[i])
+                                : tensor_use_version(x->use, op->t[i]);
+        if (op->kind <= MODEL_LOSS)
+            x->versions[number] = version;
+        if (version != x->versions[number] ||
+            version != (next ? x->step.next_version : x->step.version))
+            g_error("micro-batch %u reads version %" G_GUINT64_FORMAT
+                    " of the weights in update %" G_GUINT64_FORMAT,
+                    number, version, x->step.update);
+    }
+}
+
 static bool begin(struct executor *x, moment_id moment, const struct mover_after *after)
 {
     const struct model_operator *op = &x->iteration->operators[moment];
@@ -364,6 +400,7 @@ static bool begin(struct executor *x, moment_id moment, const struct mover_after
         return false;
     if (!tensor_use_begin(x->use, op, &why))
         g_error("moment %u (%s): %s", moment, x->iteration->trace->operators[moment].name, why);
+    note_version(x, op);
     bool first_reads = !x->iteration->cut || x->iteration->cut->stage == 0;
     if (op->kind == (first_reads ? MODEL_EMBED_FORWARD : MODEL_LOSS))
         send_tokens(x, op, after);
@@ -375,17 +412,27 @@ static bool begin(struct executor *x, moment_id moment, const struct mover_after
 static void end(struct executor *x, moment_id moment)
 {
     const struct model_operator *op = &x->iteration->operators[moment];
+    bool delay = x->iteration->job.delay;
     tensor_use_end(x->use, op);
+    if (op->kind == MODEL_UPDATE && !op->more)
+        tensor_use_set_version(x->use, op->t[0], x->step.update - delay, x->step.update);
     if (op->kind == MODEL_LOSS)
         tensor_use_end_forward(x->use);
     activations_release(x->activations, moment);
+}
+
+/* Filling a pipeline sends no tied weights: the step that follows does. */
+static bool is_left_out(const struct executor *x, moment_id moment)
+{
+    const struct model_operator *op = &x->iteration->operators[moment];
+    return x->step.filling != NO_INDEX && op->kind == MODEL_SEND && op->channel == PIPELINE_WEIGHT;
 }
 
 mover_ticket executor_run(void *executor, moment_id moment, const struct mover_after *after,
                           mover_ticket *received)
 {
     struct executor *x = executor;
-    if (x->error || !begin(x, moment, after))
+    if (x->error || is_left_out(x, moment) || !begin(x, moment, after))
         return 0;
     bool on_host = x->iteration->trace->operators[moment].place == TRACE_ON_HOST;
     mover_ticket ticket = on_host ? run_on_host(x, moment, after, received)

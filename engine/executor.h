@@ -14,15 +14,19 @@
 
 /* The inputs of an iteration or a forward pass besides the model. */
 struct executor_step {
-    const uint32_t *tokens; /* [micro_batches][2, N]: inputs, then targets */
+    const uint32_t *tokens; /* [micro_batches, and those ahead][2, N]: inputs, then targets */
     uint64_t seed;          /* of dropout */
     uint32_t first_pass;    /* micro-batches since the start of training */
     bool training;          /* if false, only forward runs, without dropout */
     bool stop;              /* this rank wants to stop after the step */
     struct adamw_options
-        adamw;       /* its gradient_scale is 1, because clipping has a factor of its own */
-    uint64_t update; /* AdamW's steps, this one included */
-    double clip;     /* greatest norm of the gradient; 0 for no clipping */
+        adamw;             /* its gradient_scale is 1, because clipping has a factor of its own */
+    uint64_t update;       /* AdamW's steps, this one included */
+    uint64_t version;      /* of the weights that the micro-batches read; the rule says which */
+    uint64_t next_version; /* that those of the next step read */
+    uint32_t filling; /* a pipeline that never drains is filled with this micro-batch, which runs
+                         the first forward pass in its place; else NO_INDEX */
+    double clip;      /* greatest norm of the gradient; 0 for no clipping */
 };
 
 struct executor {
@@ -35,6 +39,8 @@ struct executor {
     struct chunk_mover *mover;
     struct activations *activations;
     struct tensor_use *use;
+    uint64_t *versions; /* [the rank's micro-batches, and those ahead] of the weights that each has
+                           read */
     struct annotate *annotate; /* may be NULL */
 
     struct executor_step step;

@@ -61,7 +61,10 @@ enum { KERNEL_SQUARES_BLOCKS = SHARD_BLOCKS };
  *                              (bf16_join); gradient_bf16
  *   bf16, 14 bytes an element: param bf16 holds the gradient and receives the parameter; master
  *   bf16, 16 bytes an element: as 12, with a gradient in fp32
- *   bf16, 18 bytes an element: param bf16, gradient fp32, master */
+ *   bf16, 18 bytes an element: param bf16, gradient fp32, master
+ * With a delay (model_job.delay) the parameter receives the master's old value, not its new one:
+ *   fp32, 20 bytes an element: `delayed` fp32 receives what param was
+ *   bf16, 14 or 18 bytes:      as above, with `lags` */
 struct adamw_tensor {
     uint64_t elements;
     void *param;
@@ -70,6 +73,8 @@ struct adamw_tensor {
     float *master;
     uint16_t *rest;
     float *exp_avg, *exp_avg_sq;
+    float *delayed;
+    bool lags;
 };
 
 /* ---- embedding: x[N,H] = dropout(wte[token] + wpe[n mod T]) ---- */
@@ -145,7 +150,8 @@ typedef bool kernel_linear_gelu(const void *context, enum model_precision precis
                                 uint32_t I, uint32_t O, const void *x, const void *weight,
                                 const void *bias, void *pre, void *y);
 
-/* y = residual + x weight + bias in one product. Returns false as kernel_linear_gelu does. */
+/* y = residual + x weight + bias in one product; `bias` may be NULL. Returns false as
+ * kernel_linear_gelu does. */
 typedef bool kernel_linear_residual(const void *context, enum model_precision precision, uint32_t N,
                                     uint32_t I, uint32_t O, const void *x, const void *weight,
                                     const void *bias, const void *residual, void *y);
@@ -273,6 +279,10 @@ typedef void kernel_grouped_forward(const void *context, enum model_precision pr
                                     const void *v, const struct kernel_dropout *dropout, void *o,
                                     float *lse);
 
+/* Returns where kernels read `count` numbers that the host has made. Each call overwrites what the
+ * call before it left. */
+typedef const float *kernel_table(const void *context, uint64_t count, const float *values);
+
 /* Overwrites dq, dk and dv. */
 typedef void kernel_grouped_backward(const void *context, enum model_precision precision,
                                      const struct kernel_heads *heads, const void *dout,
@@ -316,8 +326,7 @@ typedef void kernel_adamw(const void *context, const struct adamw_step *step, co
                           const struct adamw_tensor *tensor);
 
 /* The kernels of a device. The pointers marked so may be NULL. The device then has no fused kernel,
- * and its parts are called one after the other. A device that has none of the last group refuses
- * models other than GPT-2. */
+ * and its parts are called one after the other. */
 struct kernels {
     kernel_embed_forward *embed_forward;
     kernel_embed_order *embed_order;
@@ -353,11 +362,13 @@ struct kernels {
     kernel_rms_backward_input *rms_backward_input;
     kernel_rms_backward_weight *rms_backward_weight;
     kernel_product_forward *product_forward;
+    kernel_linear_residual *product_residual; /* with the weight transposed; may be NULL */
     kernel_product_backward_input *product_backward_input;
     kernel_product_backward_weight *product_backward_weight;
     kernel_gate_forward *gate_forward;
     kernel_gate_backward *gate_backward;
     kernel_scale *scale;
+    kernel_table *table; /* may be NULL: kernels read the host's memory */
     kernel_grouped_forward *grouped_forward;
     kernel_grouped_backward *grouped_backward;
 };

@@ -3,6 +3,7 @@
 #include "engine/bf16.h"
 #include "engine/rotary.h"
 #include "models/family.h"
+#include "models/pipeline.h"
 
 #include <glib.h>
 #include <math.h>
@@ -43,11 +44,14 @@ static void *out(const struct call *call, int i)
     return at(call, call->operation->out[i]);
 }
 
+/* A micro-batch of the next step reads the master. */
 static void *parameter(const struct call *call, int i)
 {
     const uint64_t *address = call->operation->tensor[i].address;
-    return at(call, address[TRACE_GATHERED] != NO_ADDRESS ? address[TRACE_GATHERED]
-                                                          : address[TRACE_PARAM]);
+    if (address[TRACE_GATHERED] != NO_ADDRESS)
+        return at(call, address[TRACE_GATHERED]);
+    return at(call,
+              address[TRACE_PARAM] != NO_ADDRESS ? address[TRACE_PARAM] : address[TRACE_MASTER]);
 }
 
 static void *gradient(const struct call *call, int i)
@@ -232,10 +236,11 @@ static void gelu_forward(const struct call *call)
 
 static void residual_forward(const struct call *call)
 {
-    if (!call->dropout && call->kernels->linear_residual && inputs_first(call) &&
-        call->kernels->linear_residual(call->context, call->precision, call->N, call->op->inputs,
-                                       call->op->outputs, in(call, 0), parameter(call, 0),
-                                       parameter(call, 1), in(call, 1), out(call, 0)))
+    kernel_linear_residual *fused = inputs_first(call) ? call->kernels->linear_residual
+                                                       : call->kernels->product_residual;
+    if (!call->dropout && fused &&
+        fused(call->context, call->precision, call->N, call->op->inputs, call->op->outputs,
+              in(call, 0), parameter(call, 0), parameter(call, 1), in(call, 1), out(call, 0)))
         return;
     linear_forward(call);
     call->kernels->residual_forward(call->context, call->precision, call->N, call->op->outputs,
@@ -332,6 +337,10 @@ static struct kernel_heads heads_of(const struct call *call)
         operators->rotary = g_renew(float, operators->rotary, 2 * values);
         operators->rotary_positions = call->T;
         rotary_fill(config, call->T, operators->rotary, operators->rotary + values);
+        operators->rotary_table = operators->rotary;
+        if (call->kernels->table)
+            operators->rotary_table = call->kernels->table(call->context, 2 * values,
+                                                           operators->rotary);
     }
     return (struct kernel_heads){
         .B = call->B,
@@ -341,8 +350,8 @@ static struct kernel_heads heads_of(const struct call *call)
         .D = model_config_head_size(config),
         .window = model_config_window(config, call->op->layer),
         .pairs = model_config_turned(config, call->op->layer) / 2,
-        .cosines = operators->rotary,
-        .sines = operators->rotary + values,
+        .cosines = operators->rotary_table,
+        .sines = operators->rotary_table + values,
     };
 }
 
@@ -405,7 +414,8 @@ static void loss(const struct call *call)
 static struct ranks_message message_of(const struct call *call, void *data)
 {
     const struct model_operator *op = call->op;
-    return (struct ranks_message){op->peer, op->bytes, data, op->channel};
+    uint32_t apart = call->operation->training ? 0 : PIPELINE_CHANNELS;
+    return (struct ranks_message){op->peer, op->bytes, data, op->channel + apart};
 }
 
 static void send(const struct call *call)
@@ -493,9 +503,10 @@ static void update(const struct call *call)
     struct shard shard = shard_of_tensor(call, 0);
     uint64_t first = model_shares_parameters(call->operation->job) ? 0 : shard.first;
     const struct operation_tensor *tensor = &call->operation->tensor[0];
-    bool split = call->operation->job->choices.split_masters;
+    const struct model_job *job = call->operation->job;
+    bool split = job->choices.split_masters;
     void *master = at(call, tensor->address[TRACE_MASTER]);
-    const struct adamw_tensor adamw = {
+    struct adamw_tensor adamw = {
         .elements = shard.count,
         .param = (uint8_t *)parameter(call, 0) + first * element_bytes(call),
         .gradient = at(call, tensor->address[TRACE_GRAD]),
@@ -504,7 +515,13 @@ static void update(const struct call *call)
         .rest = split ? master : NULL,
         .exp_avg = at(call, tensor->address[TRACE_EXP_AVG]),
         .exp_avg_sq = at(call, tensor->address[TRACE_EXP_AVG_SQ]),
+        .lags = job->delay,
     };
+    if (job->delay && job->precision == MODEL_FP32) {
+        adamw.delayed = adamw.param;
+        adamw.param = master;
+        adamw.master = NULL;
+    }
     call->kernels->adamw(call->context, &call->operation->adamw, call->operation->gradient_scale,
                          &adamw);
 }

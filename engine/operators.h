@@ -18,6 +18,7 @@ struct operators {
     uint32_t order_rows;
     float *rotary; /* cosines and sines of rotary_positions positions, two times [T, pairs]; made
                       with the first use. Free with g_free */
+    const float *rotary_table; /* the same where the kernels read it */
     uint32_t rotary_positions;
 };
 

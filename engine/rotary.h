@@ -6,6 +6,12 @@
 
 #include "models/config.h"
 
+/* Returns the bytes of both tables; 0 if positions are learned. */
+static inline uint64_t rotary_bytes(const struct model_config *config, uint32_t positions)
+{
+    return (uint64_t)positions * (config->rotary.columns / 2) * 2 * sizeof(float);
+}
+
 /* Fills cosines[positions, columns / 2] and sines, with the magnitude of the scaling. */
 void rotary_fill(const struct model_config *config, uint32_t positions, float *cosines,
                  float *sines);

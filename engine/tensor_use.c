@@ -2,7 +2,9 @@
 
 struct tensor_use {
     uint32_t tensor_count;
-    uint8_t *state; /* [tensor_count] enum tensor_use_state */
+    uint8_t *state;    /* [tensor_count] enum tensor_use_state */
+    uint64_t *version; /* [tensor_count] of the parameter */
+    uint64_t *newest;  /* [tensor_count] of the master, where there is one */
 };
 
 /* The phase of an operator's kind: what tells the states' transitions apart. */
@@ -29,6 +31,8 @@ struct tensor_use *tensor_use_new(uint32_t tensor_count)
     struct tensor_use *use = g_new0(struct tensor_use, 1);
     use->tensor_count = tensor_count;
     use->state = g_new0(uint8_t, tensor_count);
+    use->version = g_new0(uint64_t, tensor_count);
+    use->newest = g_new0(uint64_t, tensor_count);
     return use;
 }
 
@@ -37,6 +41,8 @@ void tensor_use_free(struct tensor_use *use)
     if (!use)
         return;
     g_free(use->state);
+    g_free(use->version);
+    g_free(use->newest);
     g_free(use);
 }
 
@@ -90,6 +96,23 @@ void tensor_use_end_forward(struct tensor_use *use)
     for (uint32_t t = 0; t < use->tensor_count; t++)
         if (use->state[t] == TENSOR_HOLD_AFTER_FWD)
             use->state[t] = TENSOR_HOLD;
+}
+
+void tensor_use_set_version(struct tensor_use *use, tensor_id tensor, uint64_t version,
+                            uint64_t newest)
+{
+    use->version[tensor] = version;
+    use->newest[tensor] = newest;
+}
+
+uint64_t tensor_use_newest(const struct tensor_use *use, tensor_id tensor)
+{
+    return use->newest[tensor];
+}
+
+uint64_t tensor_use_version(const struct tensor_use *use, tensor_id tensor)
+{
+    return use->version[tensor];
 }
 
 enum tensor_use_state tensor_use_state(const struct tensor_use *use, tensor_id tensor)

@@ -6,6 +6,9 @@
  *   HOLD_AFTER_FWD  used by this micro-batch's forward; HOLD again when that ends
  *   HOLD_AFTER_BWD  its gradient is complete: only its updates may use it now, one or one a block
  *
+ * A parameter also has a version: the number of updates that made it. With a delay that is one less
+ * than those that its master has seen.
+ *
  * Where the tensor's chunk is does not matter here: see chunks/residency/residency.h. */
 #ifndef PSTAR_ENGINE_TENSOR_USE_H
 #define PSTAR_ENGINE_TENSOR_USE_H
@@ -37,6 +40,12 @@ void tensor_use_end(struct tensor_use *use, const struct model_operator *op);
 
 /* Ends a micro-batch's forward pass: HOLD_AFTER_FWD becomes HOLD. */
 void tensor_use_end_forward(struct tensor_use *use);
+
+/* Set and return the versions of a tensor's parameter and of its newest weights; 0 at first. */
+void tensor_use_set_version(struct tensor_use *use, tensor_id tensor, uint64_t version,
+                            uint64_t newest);
+uint64_t tensor_use_version(const struct tensor_use *use, tensor_id tensor);
+uint64_t tensor_use_newest(const struct tensor_use *use, tensor_id tensor);
 
 enum tensor_use_state tensor_use_state(const struct tensor_use *use, tensor_id tensor);
 const char *tensor_use_name(enum tensor_use_state state); /* "HOLD_AFTER_FWD" */

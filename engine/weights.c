@@ -1,9 +1,12 @@
 #include "engine/weights.h"
 
+#include "engine/bf16.h"
 #include "engine/random.h"
 #include "models/family.h"
 
+#include <jansson.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- new weights ---- */
@@ -124,6 +127,13 @@ static bool check_rest(const struct safetensors *file, const struct model_config
     return true;
 }
 
+/* A link whose file is gone is there, too: opening it says what is wrong, and nothing is trained
+ * from other weights instead. */
+static bool is_there(const char *path)
+{
+    return g_file_test(path, G_FILE_TEST_EXISTS) || g_file_test(path, G_FILE_TEST_IS_SYMLINK);
+}
+
 bool weights_exist(const char *path, bool *exist, GError **error)
 {
     static const char *const other_forms[] = {
@@ -134,10 +144,10 @@ bool weights_exist(const char *path, bool *exist, GError **error)
     };
     g_autofree char *file = g_build_filename(path, WEIGHTS_FILE, NULL);
     g_autofree char *index = g_build_filename(path, WEIGHTS_INDEX, NULL);
-    *exist = g_file_test(file, G_FILE_TEST_EXISTS) || g_file_test(index, G_FILE_TEST_EXISTS);
+    *exist = is_there(file) || is_there(index);
     for (size_t i = 0; !*exist && i < G_N_ELEMENTS(other_forms); i++) {
         char *other = g_build_filename(path, other_forms[i], NULL);
-        bool found = g_file_test(other, G_FILE_TEST_EXISTS);
+        bool found = is_there(other);
         if (found)
             g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_INVALID,
                         "%s: weights are read from " WEIGHTS_FILE " or " WEIGHTS_INDEX
@@ -159,7 +169,7 @@ static struct safetensors *open_file(const char *path, GError **error)
         return safetensors_open_index(path, error);
     if (!g_file_test(path, G_FILE_TEST_IS_DIR))
         return safetensors_open(path, error);
-    bool several = !g_file_test(file, G_FILE_TEST_EXISTS) && g_file_test(index, G_FILE_TEST_EXISTS);
+    bool several = !is_there(file) && is_there(index);
     return several ? safetensors_open_index(index, error) : safetensors_open(file, error);
 }
 
@@ -203,7 +213,7 @@ bool weights_copy_out(struct safetensors_writer *writer, const struct weights_st
     for (uint64_t first = 0; copied && first < elements; first += PIECE) {
         uint64_t count = MIN(PIECE, elements - first);
         copied = store->read(store->self, tensor, list, first, count, values, error) &&
-                 safetensors_writer_append(writer, values, count, error);
+                 safetensors_writer_append(writer, values, count * sizeof *values, error);
     }
     g_free(values);
     return copied;
@@ -221,28 +231,147 @@ bool weights_load(const struct safetensors *file, const struct model_config *con
     return true;
 }
 
-bool weights_save(const char *folder, const struct model_config *config, const struct trace *trace,
-                  const struct weights_store *store, GError **error)
+/* ---- saving ---- */
+
+#define FILE_BYTES (UINT64_C(5) << 30)
+
+struct weights_form weights_form_new(void)
 {
-    char *path = g_build_filename(folder, WEIGHTS_FILE, NULL);
-    struct safetensors_writer *writer = safetensors_writer_new(path);
+    return (struct weights_form){.halves = false, .file_bytes = FILE_BYTES};
+}
+
+struct weights_form weights_form_of(const struct safetensors *file)
+{
+    struct weights_form form = {.halves = true, .file_bytes = FILE_BYTES};
+    uint64_t bytes = 0, most = 0;
+    uint32_t part = 0;
+    for (uint32_t i = 0; i < safetensors_count(file); i++) {
+        const struct safetensors_tensor *tensor = safetensors_at(file, i);
+        form.halves = form.halves && tensor->dtype == SAFETENSORS_BF16;
+        bytes = tensor->part == part ? bytes + tensor->bytes : tensor->bytes;
+        part = tensor->part;
+        most = MAX(most, bytes);
+    }
+    if (part > 0)
+        form.file_bytes = MIN(most, FILE_BYTES);
+    return form;
+}
+
+bool weights_is_file(const char *name)
+{
+    return g_str_equal(name, WEIGHTS_FILE) || g_str_equal(name, WEIGHTS_INDEX) ||
+           g_regex_match_simple("^model-[0-9]+-of-[0-9]+[.]safetensors$", name, 0, 0);
+}
+
+static uint64_t saved_bytes(const struct trace *trace, const struct weights_form *form, uint32_t i)
+{
+    return trace->tensors[i].elements * (form->halves ? sizeof(uint16_t) : sizeof(float));
+}
+
+/* Sets the end of each file's tensors, which are contiguous. Returns uint32_t, a file. */
+static GArray *split(const struct trace *trace, const struct weights_form *form)
+{
+    GArray *ends = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    uint64_t bytes = 0;
     for (uint32_t i = 0; i < trace->tensor_count; i++) {
-        char *name = saved_name(config, trace->tensors[i].name);
+        uint64_t more = saved_bytes(trace, form, i);
+        if (i > 0 && bytes + more > form->file_bytes) {
+            g_array_append_val(ends, i);
+            bytes = 0;
+        }
+        bytes += more;
+    }
+    g_array_append_val(ends, trace->tensor_count);
+    return ends;
+}
+
+static char *file_name(uint32_t file, uint32_t files)
+{
+    return files == 1 ? g_strdup(WEIGHTS_FILE)
+                      : g_strdup_printf("model-%05u-of-%05u.safetensors", file + 1, files);
+}
+
+/* Rounds as parameters are rounded. */
+static bool copy_halves(struct safetensors_writer *writer, const struct weights_store *store,
+                        tensor_id tensor, enum trace_list list, uint64_t elements, GError **error)
+{
+    g_autofree float *values = g_new(float, PIECE);
+    g_autofree uint16_t *halves = g_new(uint16_t, PIECE);
+    bool copied = true;
+    for (uint64_t first = 0; copied && first < elements; first += PIECE) {
+        uint64_t count = MIN(PIECE, elements - first);
+        copied = store->read(store->self, tensor, list, first, count, values, error);
+        for (uint64_t i = 0; copied && i < count; i++)
+            halves[i] = bf16_round(values[i]);
+        copied = copied && safetensors_writer_append(writer, halves, count * sizeof *halves, error);
+    }
+    return copied;
+}
+
+/* Writes tensors [first, end) to a file. */
+static bool save_file(const char *path, const struct model_config *config,
+                      const struct trace *trace, const struct weights_store *store,
+                      const struct weights_form *form, uint32_t first, uint32_t end, GError **error)
+{
+    struct safetensors_writer *writer = safetensors_writer_new(path);
+    enum trace_list list = weights_list(trace);
+    bool saved = true;
+    for (uint32_t i = first; i < end; i++) {
+        g_autofree char *name = saved_name(config, trace->tensors[i].name);
         uint64_t shape[2];
         uint32_t rank = weights_shape(config, trace->tensors[i].name, shape);
-        safetensors_writer_declare(writer, name, shape, rank);
-        g_free(name);
+        safetensors_writer_declare(writer, form->halves ? SAFETENSORS_BF16 : SAFETENSORS_F32, name,
+                                   shape, rank);
     }
-    bool saved = true;
-    for (uint32_t i = 0; saved && i < trace->tensor_count; i++) {
-        saved = weights_copy_out(writer, store, i, weights_list(trace), trace->tensors[i].elements,
-                                 error);
-    }
+    for (uint32_t i = first; saved && i < end; i++)
+        saved = (form->halves ? copy_halves : weights_copy_out)(writer, store, i, list,
+                                                                trace->tensors[i].elements, error);
     saved = saved && safetensors_writer_finish(writer, error);
     safetensors_writer_free(writer);
-    g_free(path);
     return saved;
 }
+
+static bool save_index(const char *folder, const struct model_config *config,
+                       const struct trace *trace, const struct weights_form *form,
+                       const GArray *ends, GError **error)
+{
+    g_autofree char *path = g_build_filename(folder, WEIGHTS_INDEX, NULL);
+    json_t *map = json_object();
+    uint64_t bytes = 0;
+    for (uint32_t i = 0, file = 0; i < trace->tensor_count; i++) {
+        if (i == g_array_index(ends, uint32_t, file))
+            file++;
+        g_autofree char *tensor = saved_name(config, trace->tensors[i].name);
+        g_autofree char *name = file_name(file, ends->len);
+        json_object_set_new(map, tensor, json_string(name));
+        bytes += saved_bytes(trace, form, i);
+    }
+    json_t *index = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)bytes,
+                              "weight_map", map);
+    char *text = json_dumps(index, JSON_INDENT(2));
+    bool saved = g_file_set_contents(path, text, -1, error);
+    free(text);
+    json_decref(index);
+    return saved;
+}
+
+bool weights_save(const char *folder, const struct model_config *config, const struct trace *trace,
+                  const struct weights_store *store, const struct weights_form *form,
+                  GError **error)
+{
+    g_autoptr(GArray) ends = split(trace, form);
+    bool saved = true;
+    for (uint32_t file = 0, first = 0; saved && file < ends->len; file++) {
+        uint32_t end = g_array_index(ends, uint32_t, file);
+        g_autofree char *name = file_name(file, ends->len);
+        g_autofree char *path = g_build_filename(folder, name, NULL);
+        saved = save_file(path, config, trace, store, form, first, end, error);
+        first = end;
+    }
+    return saved && (ends->len == 1 || save_index(folder, config, trace, form, ends, error));
+}
+
+/* ---- new weights ---- */
 
 bool weights_initialise(const struct model_config *config, const struct trace *trace, uint64_t seed,
                         const struct weights_store *store, GError **error)

@@ -9,6 +9,18 @@
 #define WEIGHTS_FILE  "model.safetensors"
 #define WEIGHTS_INDEX "model.safetensors.index.json"
 
+/* How weights lie in files. */
+struct weights_form {
+    bool halves;         /* in bf16; else in fp32 */
+    uint64_t file_bytes; /* of data in a file, at most; a tensor that is larger has its own file */
+};
+
+/* The form of new weights: fp32, in files of at most 5 GiB. */
+struct weights_form weights_form_new(void);
+/* Returns the form of weights that were read, for those that are saved later: bf16 if all of them
+ * are, and files no larger than theirs if there are several. */
+struct weights_form weights_form_of(const struct safetensors *file);
+
 /* Sets the shape of a tensor, named as in traces ("h.0.attn.c_attn.weight"). Returns its rank, 1
  * or 2. */
 uint32_t weights_shape(const struct model_config *config, const char *name, uint64_t shape[2]);
@@ -50,9 +62,14 @@ bool weights_copy_in(const struct safetensors *file, const struct safetensors_te
 bool weights_copy_out(struct safetensors_writer *writer, const struct weights_store *store,
                       tensor_id tensor, enum trace_list list, uint64_t elements, GError **error);
 
-/* Writes model.safetensors into a folder as transformers' save_pretrained does, in fp32. */
+/* Writes weights into a folder as transformers' save_pretrained does: model.safetensors, or several
+ * files with an index. */
 bool weights_save(const char *folder, const struct model_config *config, const struct trace *trace,
-                  const struct weights_store *store, GError **error);
+                  const struct weights_store *store, const struct weights_form *form,
+                  GError **error);
+
+/* Returns whether a file of this name may be one that weights_save wrote. */
+bool weights_is_file(const char *name);
 
 /* Fills the store with the weights of a new model, drawn by initialise_values. */
 bool weights_initialise(const struct model_config *config, const struct trace *trace, uint64_t seed,

@@ -34,19 +34,25 @@ static const struct {
              {"recompute again ", "forward "},
              {"recompute ", "forward "}};
 
-/* Returns the trace's operator that does the same work, or NULL. */
-static const struct trace_operator *find_twin(GHashTable *index, const struct trace_operator *op)
+/* Returns the trace's operator that does the same work in a micro-batch, or NULL. */
+static const struct trace_operator *find_twin_in(GHashTable *index, const struct trace_operator *op,
+                                                 uint32_t micro_batch)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(twins); i++) {
         if (!g_str_has_prefix(op->name, twins[i].verb))
             continue;
-        g_autofree char *key = key_of(twins[i].twin, op->name + strlen(twins[i].verb),
-                                      op->micro_batch);
+        g_autofree char *key = key_of(twins[i].twin, op->name + strlen(twins[i].verb), micro_batch);
         const struct trace_operator *twin = g_hash_table_lookup(index, key);
         if (twin)
             return twin;
     }
     return NULL;
+}
+
+/* Returns the trace's operator that does the same work, or NULL. */
+static const struct trace_operator *find_twin(GHashTable *index, const struct trace_operator *op)
+{
+    return find_twin_in(index, op, op->micro_batch);
 }
 
 static bool is_operator_synthesised(const struct recognised *recognised, const struct trace *trace,
@@ -166,41 +172,40 @@ static const struct trace_operator *sum_blocks(GHashTable *index, const struct t
     return sum->bytes ? sum : NULL;
 }
 
-/* Takes the duration of the trace's operator that does the same work, if there is one. Returns
- * false if it is the trace's own. */
-static bool take_duration_of_rank(GHashTable *index, const struct model_iteration *iteration,
-                                  uint32_t m, const struct platform *platform)
+/* Takes the duration of the trace's operator that does the same work, if there is one. A
+ * micro-batch beyond the traced ones takes as long as the last of these. Returns false if it is the
+ * trace's own. */
+static bool take_duration_of_rank(GHashTable *index, const struct trace *trace,
+                                  const struct model_iteration *iteration, uint32_t m,
+                                  const struct platform *platform)
 {
     struct trace_operator *op = &iteration->trace->operators[m], blocks;
+    uint32_t last = trace->micro_batches / MAX(trace->ranks, 1) - 1;
     const struct trace_operator *twin = find_twin(index, op);
+    bool beyond = op->micro_batch > last;
+    if (beyond)
+        twin = find_twin_in(index, op, last);
     if (!twin)
         twin = sum_blocks(index, op, &blocks);
     op->duration_ns = twin       ? twin->duration_ns
                       : platform ? model_operator_ns(iteration, m, platform)
                                  : 0;
     if (!twin || op->phase != TRACE_UPDATE_PHASE || op->bytes == twin->bytes || !twin->bytes)
-        return !twin;
+        return !twin || beyond;
     op->duration_ns = trace_duration_ns((double)twin->duration_ns * 1e-9 * (double)op->bytes /
                                             (double)twin->bytes,
                                         iteration->trace->operator_count);
     return true;
 }
 
-static struct trace *describe_rank(const struct recognised *recognised, const struct trace *trace,
-                                   const struct model_job *job, const struct platform *platform,
-                                   GError **error)
+static void take_durations_of_rank(const struct trace *trace, struct model_iteration *iteration,
+                                   const struct platform *platform)
 {
-    struct model_iteration *iteration = model_iteration_new(recognised->config, job, error);
-    if (!iteration)
-        return NULL;
     g_autoptr(GHashTable) index = index_operators(trace);
     bool borrowed = false;
     for (uint32_t m = 0; m < iteration->trace->operator_count; m++)
-        borrowed |= take_duration_of_rank(index, iteration, m, platform);
-    struct trace *derived = g_steal_pointer(&iteration->trace);
-    model_iteration_free(iteration);
-    derived->estimated = trace->estimated || borrowed;
-    return derived;
+        borrowed |= take_duration_of_rank(index, trace, iteration, m, platform);
+    iteration->trace->estimated = trace->estimated || borrowed;
 }
 
 static bool is_computed_for(const struct trace *trace, const struct platform *platform)
@@ -208,15 +213,30 @@ static bool is_computed_for(const struct trace *trace, const struct platform *pl
     return trace->estimated && platform && !g_strcmp0(trace->machine, platform->name);
 }
 
+struct model_iteration *model_derive_iteration(const struct recognised *recognised,
+                                               const struct trace *trace,
+                                               const struct model_job *job,
+                                               const struct platform *platform, GError **error)
+{
+    struct model_iteration *iteration = model_iteration_new(recognised->config, job, error);
+    if (!iteration)
+        return NULL;
+    if (is_computed_for(trace, platform))
+        model_estimate(iteration, platform);
+    else
+        take_durations_of_rank(trace, iteration, platform);
+    describe_alike(iteration->trace, trace);
+    return iteration;
+}
+
 struct trace *model_derive_job(const struct recognised *recognised, const struct trace *trace,
                                const struct model_job *job, const struct platform *platform,
                                GError **error)
 {
-    bool computed = is_computed_for(trace, platform);
-    struct trace *derived = computed ? model_synthesise(recognised->config, job, platform, error)
-                                     : describe_rank(recognised, trace, job, platform, error);
-    if (derived)
-        describe_alike(derived, trace);
+    struct model_iteration *iteration = model_derive_iteration(recognised, trace, job, platform,
+                                                               error);
+    struct trace *derived = iteration ? g_steal_pointer(&iteration->trace) : NULL;
+    model_iteration_free(iteration);
     return derived;
 }
 

@@ -91,8 +91,15 @@ struct trace *model_derive_stage(const struct recognised *recognised, const stru
                                  uint32_t ranks, uint32_t stage, const struct platform *platform,
                                  GError **error);
 
-/* Describes the run anew for a job that differs from the recognised one in its ranks, their
- * micro-batches and what they share. Durations are those of model_derive_ranks. */
+/* Describes the run anew for a job that differs from the recognised one in its ranks, its
+ * micro-batches and what ranks share. Durations are those of model_derive_ranks; micro-batches that
+ * the trace does not have take as long as its last one. Fails (MODEL_ERROR_CONFIG) if there is no
+ * such job. The caller frees the result with model_iteration_free. */
+struct model_iteration *model_derive_iteration(const struct recognised *recognised,
+                                               const struct trace *trace,
+                                               const struct model_job *job,
+                                               const struct platform *platform, GError **error);
+/* Returns the trace of such an iteration. */
 struct trace *model_derive_job(const struct recognised *recognised, const struct trace *trace,
                                const struct model_job *job, const struct platform *platform,
                                GError **error);

@@ -58,6 +58,17 @@ const struct model_family *model_family_of(const struct model_config *config);
 extern const struct model_family family_gpt2, family_llama, family_mistral, family_qwen2,
     family_qwen3, family_smollm3, family_gemma;
 
+/* What the families since LLaMA have in common, for the initialisers of their struct model_family.
+ */
+#define MODEL_LLAMA_NAMES                                                                   \
+    .prefix = "model.", .file_prefix = "", .embedding = "embed_tokens", .layers = "layers", \
+    .attention = "self_attn", .mlp = "mlp", .final_norm = "norm"
+#define MODEL_LLAMA_MODULES                                                             \
+    [MODULE_NORM_1] = "input_layernorm", [MODULE_QUERY] = "self_attn.q_proj",           \
+    [MODULE_KEY] = "self_attn.k_proj", [MODULE_VALUE] = "self_attn.v_proj",             \
+    [MODULE_OUTPUT] = "self_attn.o_proj", [MODULE_NORM_2] = "post_attention_layernorm", \
+    [MODULE_GATE] = "mlp.gate_proj", [MODULE_UP] = "mlp.up_proj", [MODULE_DOWN] = "mlp.down_proj"
+
 /* ---- tensors ---- */
 
 /* The tensors of a layer, which are the same in all layers. */

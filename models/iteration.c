@@ -119,6 +119,9 @@ static bool job_check(const struct model_config *config, const struct model_job 
         return job_refused(
             error,
             "masters can be split into halves only in bf16: fp32 parameters have no masters");
+    if (job->choices.split_masters && job->delay)
+        return job_refused(error, "a delay needs whole masters: a parameter that is half of its "
+                                  "master cannot be a step older");
     if (job->choices.host_embedding && model_gradient_layout(job) == MODEL_GRADIENT_BUFFER)
         return job_refused(error, "the embedding cannot run on the host with 12 bytes per "
                                   "parameter: gradients are then buffers on the device");

@@ -25,6 +25,11 @@ struct model_job {
     uint64_t state_block;  /* elements: the states of tensors of more than TRACE_UNCUT_BLOCKS
                               blocks are cut into blocks, each of which has an update; 0: none
                               are. With several ranks, 0 */
+    bool delay;            /* parameters are a step older than masters: gradients are those of the
+                              weights before the last update, as a pipeline computes them that never
+                              drains (docs/pipelines.md). In fp32, too, there are masters then. An
+                              update leaves the old master as the parameter. Not with split masters
+                            */
     bool narrow_gradients; /* ranks that share parameters, with one micro-batch each in bf16: as in
                               other systems, gradients cross the network in bf16 and lie over the
                               parameters' shards; only for synthesis, because one rank would round
@@ -180,6 +185,12 @@ static inline bool model_shares_parameters(const struct model_job *job)
     return job->ranks > 1 && job->choices.stage == 3;
 }
 
+/* Returns whether there are masters beside the parameters. */
+static inline bool model_has_masters(const struct model_job *job)
+{
+    return job->precision == MODEL_BF16 || job->delay;
+}
+
 static inline uint32_t model_rank_micro_batches(const struct model_job *job)
 {
     return job->choices.micro_batches / model_ranks(job);
@@ -207,8 +218,8 @@ enum model_gradient model_gradient_layout(const struct model_job *job);
  * gradients of the classifier and the embedding, whose updates follow it. The second runs from the
  * final norm through the layers again. */
 
-/* Returns the bytes of model data a parameter: 16 in fp32; in bf16 14 with one micro-batch and 18
- * with several, or 12 and 16 with split masters. */
+/* Returns the bytes of model data a parameter: 16 in fp32, with a delay 20; in bf16 14 with one
+ * micro-batch and 18 with several, or 12 and 16 with split masters. */
 uint32_t model_bytes_per_parameter(const struct model_job *job);
 /* Sets *split to whether masters are split in the layout of that many bytes a parameter. Fails
  * (MODEL_ERROR_CONFIG) if the job's precision and micro-batches have no such layout. */

@@ -60,13 +60,12 @@ static void backward_access(struct iteration_builder *builder, const struct mode
 static void update_accesses(struct iteration_builder *builder, const struct model_operator *op)
 {
     tensor_id tensor = op->t[0];
-    bool master = builder->job->precision == MODEL_BF16;
     bool list = builder->gradient == MODEL_GRADIENT_LIST;
     bool fresh = iteration_builder_rounds(builder) && op->block == 0;
     append(builder, tensor, TRACE_PARAM, fresh ? TRACE_OVERWRITE : TRACE_UPDATE);
     if (list)
         append(builder, tensor, TRACE_GRAD, TRACE_READ);
-    if (master)
+    if (model_has_masters(builder->job))
         update_state(builder, op, TRACE_MASTER);
     update_state(builder, op, TRACE_EXP_AVG);
     update_state(builder, op, TRACE_EXP_AVG_SQ);

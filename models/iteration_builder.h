@@ -37,11 +37,11 @@ void iteration_builder_clear(struct iteration_builder *builder);
 /* Appends a tensor and returns its index. `name` is taken. */
 uint32_t iteration_builder_tensor(struct iteration_builder *builder, char *name, uint64_t elements);
 
-/* Returns whether an update only rounds the parameter from its master: with a whole master and a
- * gradient list. */
+/* Returns whether an update only rounds or copies the parameter from its master: with a whole
+ * master and a gradient list. */
 static inline bool iteration_builder_rounds(const struct iteration_builder *builder)
 {
-    return builder->job->precision == MODEL_BF16 && !builder->job->choices.split_masters &&
+    return model_has_masters(builder->job) && !builder->job->choices.split_masters &&
            builder->gradient == MODEL_GRADIENT_LIST;
 }
 

@@ -163,7 +163,7 @@ uint64_t operator_list_bytes(const struct model_job *job, enum trace_list list)
     case TRACE_GRAD:
         return model_gradient_layout(job) == MODEL_GRADIENT_LIST ? 4 : 0;
     case TRACE_MASTER:
-        return !bf16 ? 0 : job->choices.split_masters ? 2 : 4;
+        return !model_has_masters(job) ? 0 : job->choices.split_masters ? 2 : 4;
     case TRACE_EXP_AVG:
     case TRACE_EXP_AVG_SQ:
         return 4;

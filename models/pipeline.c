@@ -1,37 +1,44 @@
 #include "models/pipeline.h"
 
-#include <string.h>
-
 /* ---- schedules ---- */
 
-static const char *const names[PIPELINE_SCHEDULES] = {"1f1b", "gpipe"};
+static const char *const names[PIPELINE_SCHEDULES] = {"1f1b", "gpipe", "2bw"};
 
 const char *pipeline_schedule_name(enum pipeline_schedule schedule)
 {
     return names[schedule];
 }
 
-bool pipeline_schedule_parse(const char *name, enum pipeline_schedule *schedule)
+uint32_t pipeline_ahead(enum pipeline_schedule schedule, uint32_t stages, uint32_t stage)
 {
-    for (int i = 0; i < PIPELINE_SCHEDULES; i++)
-        if (strcmp(names[i], name) == 0) {
-            *schedule = (enum pipeline_schedule)i;
-            return true;
-        }
-    return false;
+    return schedule == PIPELINE_2BW ? stages - 1 - stage : 0;
+}
+
+/* Forward and backward in turn. The forward passes run ahead by as many as stages follow. */
+static struct pipeline_pass *endless_passes(uint32_t ahead, uint32_t micro_batches)
+{
+    struct pipeline_pass *passes = g_new(struct pipeline_pass, 2 * (size_t)micro_batches);
+    for (uint32_t i = 0; i < micro_batches; i++) {
+        bool next = i + ahead >= micro_batches;
+        passes[2 * i] = (struct pipeline_pass){(i + ahead) % micro_batches, false, next};
+        passes[2 * i + 1] = (struct pipeline_pass){i, true, false};
+    }
+    return passes;
 }
 
 struct pipeline_pass *pipeline_passes(enum pipeline_schedule schedule, uint32_t stages,
                                       uint32_t stage, uint32_t micro_batches)
 {
+    if (schedule == PIPELINE_2BW)
+        return endless_passes(pipeline_ahead(schedule, stages, stage), micro_batches);
     struct pipeline_pass *passes = g_new(struct pipeline_pass, 2 * (size_t)micro_batches);
     uint32_t ahead = schedule == PIPELINE_GPIPE ? micro_batches
                                                 : MIN(stages - stage, micro_batches);
     uint32_t forward = 0, backward = 0;
     for (uint32_t i = 0; i < 2 * micro_batches; i++) {
         bool goes_forward = forward < micro_batches && forward - backward < ahead;
-        passes[i] = goes_forward ? (struct pipeline_pass){forward++, false}
-                                 : (struct pipeline_pass){backward++, true};
+        passes[i] = goes_forward ? (struct pipeline_pass){forward++, false, false}
+                                 : (struct pipeline_pass){backward++, true, false};
     }
     return passes;
 }
@@ -55,8 +62,27 @@ static bool refuse(GError **error, const char *format, ...)
     return false;
 }
 
+/* Forward passes of the next step read the newest weights, which are the masters: whole ones, in
+ * the precision of the run. */
+static bool check_endless(const struct model_job *job, GError **error)
+{
+    bool offloads = false;
+    for (uint32_t l = 0; job->choices.offload && l < job->choices.layer_count; l++)
+        offloads |= job->choices.offload[l];
+    if (!job->delay)
+        return refuse(error, "schedule 2bw: updates must be delayed, with --delay 1");
+    if (job->precision != MODEL_FP32)
+        return refuse(error, "schedule 2bw: only fp32 has both versions of the weights, so far");
+    if (model_ranks(job) > 1)
+        return refuse(error, "schedule 2bw: a stage is one process, so far");
+    if (job->state_block)
+        return refuse(error, "schedule 2bw: masters are read by forward and cannot be cut into "
+                             "blocks");
+    return !offloads || refuse(error, "schedule 2bw: activations stay on the device, so far");
+}
+
 bool pipeline_check(const struct model_config *config, const struct model_job *job, uint32_t stages,
-                    GError **error)
+                    enum pipeline_schedule schedule, GError **error)
 {
     if (stages > config->layers)
         return refuse(error, "%u stages: the model has only %u layers", stages, config->layers);
@@ -67,7 +93,31 @@ bool pipeline_check(const struct model_config *config, const struct model_job *j
                       stages, model_rank_micro_batches(job));
     if (model_gradient_layout(job) != MODEL_GRADIENT_LIST || run_updates_early(&job->choices))
         return refuse(error, "stages: updates must come at the end of the step");
-    return true;
+    return schedule != PIPELINE_2BW || check_endless(job, error);
+}
+
+/* ---- what is kept until backward ---- */
+
+/* Micro-batches in flight follow each other, across the steps' borders. A slot is used again after
+ * all of these, so each round through the slots has at least ahead + 1 of them; slots of the longer
+ * rounds lie idle in the others. */
+uint32_t pipeline_slot(const struct pipeline_cut *cut, uint32_t micro_batch)
+{
+    uint32_t micro_batches = model_rank_micro_batches(&cut->whole->job);
+    uint32_t rounds = micro_batches / (cut->ahead + 1), least = micro_batches / rounds;
+    uint32_t longer = micro_batches % rounds, in_longer = longer * (least + 1);
+    return micro_batch < in_longer ? micro_batch % (least + 1) : (micro_batch - in_longer) % least;
+}
+
+uint32_t pipeline_kept_buffer(const struct pipeline_cut *cut, uint32_t buffer, uint32_t of,
+                              uint32_t other)
+{
+    const uint32_t *from = cut->kept_here + (size_t)pipeline_slot(cut, of) * cut->kept;
+    const uint32_t *to = cut->kept_here + (size_t)pipeline_slot(cut, other) * cut->kept;
+    for (uint32_t k = 0; k < cut->kept; k++)
+        if (from[k] == buffer)
+            return to[k];
+    return buffer;
 }
 
 /* ---- the whole ---- */
@@ -94,5 +144,6 @@ void pipeline_cut_free(struct pipeline_cut *cut)
     g_free(cut->stage_of);
     g_free(cut->here);
     g_free(cut->in_whole);
+    g_free(cut->kept_here);
     g_free(cut);
 }

@@ -19,18 +19,22 @@ enum pipeline_schedule {
                        Training", section 3): a stage runs ahead by at most as many forward passes as
                        stages follow it, and then alternates */
     PIPELINE_GPIPE, /* Huang et al., "GPipe": all forward passes, then all backward passes */
+    PIPELINE_2BW,   /* PipeDream-2BW (ibid., section 2): never drains. A step of a stage begins with
+                       forward passes behind it, and ends with as many of the next step */
     PIPELINE_SCHEDULES
 };
 
-/* Return the name, "1f1b" or "gpipe"; convert one. The latter returns false and leaves *schedule
- * unchanged if the name is unknown. */
+/* Returns the name: "1f1b", "gpipe" or "2bw". */
 const char *pipeline_schedule_name(enum pipeline_schedule schedule);
-bool pipeline_schedule_parse(const char *name, enum pipeline_schedule *schedule);
 
 struct pipeline_pass {
     uint32_t micro_batch;
     bool backward;
+    bool next; /* of the next step */
 };
+
+/* Returns how many micro-batches of the next step a stage runs forward before a step ends. */
+uint32_t pipeline_ahead(enum pipeline_schedule schedule, uint32_t stages, uint32_t stage);
 
 /* Returns the 2 * micro_batches passes of a stage in their order. Free with g_free. */
 struct pipeline_pass *pipeline_passes(enum pipeline_schedule schedule, uint32_t stages,
@@ -41,8 +45,14 @@ struct pipeline_pass *pipeline_passes(enum pipeline_schedule schedule, uint32_t 
 uint32_t pipeline_first_layer(uint32_t layers, uint32_t stages, uint32_t stage);
 
 /* What a message between two stages is. Messages of one kind arrive in the order in which they were
- * sent. */
-enum pipeline_channel { PIPELINE_STREAM, PIPELINE_WEIGHT, PIPELINE_GRADIENT };
+ * sent. Channel 0 is that of collectives. Evaluation has channels of its own, PIPELINE_CHANNELS
+ * later, because a message of the next step may be under way. */
+enum pipeline_channel {
+    PIPELINE_STREAM = 1,
+    PIPELINE_WEIGHT,
+    PIPELINE_GRADIENT,
+    PIPELINE_CHANNELS = PIPELINE_GRADIENT
+};
 
 /* What a stage's iteration knows of the whole. */
 struct pipeline_cut {
@@ -51,13 +61,21 @@ struct pipeline_cut {
     uint32_t *stage_of; /* [the whole's tensor_count] */
     uint32_t *here;     /* [the whole's tensor_count] the tensor's index in this stage; NO_INDEX */
     uint32_t *in_whole; /* [the stage's tensor_count] the tensor's index in the whole */
+
+    /* What the stage saves of micro-batches between their forward and their backward, if these may
+     * be in different steps: then these buffers live all the time. */
+    uint32_t ahead;      /* micro-batches of the next step that a step runs forward */
+    uint32_t slots;      /* micro-batches for which there are buffers; 0 if ahead is 0 */
+    uint32_t kept;       /* buffers of a micro-batch */
+    uint32_t *kept_here; /* [slots][kept] the buffers' indices in this stage */
 };
 void pipeline_cut_free(struct pipeline_cut *cut); /* NULL is allowed */
 
 /* Checks that a job can be cut: as many layers and as many micro-batches as stages at least,
- * gradients in lists, updates at the end. Fails with MODEL_ERROR_CONFIG. */
+ * gradients in lists, updates at the end. PIPELINE_2BW needs a delay, and has some restrictions so
+ * far. Fails with MODEL_ERROR_CONFIG. */
 bool pipeline_check(const struct model_config *config, const struct model_job *job, uint32_t stages,
-                    GError **error);
+                    enum pipeline_schedule schedule, GError **error);
 
 /* Returns the iteration of one of several stages; pipeline_check has passed. Its trace has the
  * stage's tensors, operators and buffers, with operators that send and receive, and says what the
@@ -65,9 +83,24 @@ bool pipeline_check(const struct model_config *config, const struct model_job *j
 struct model_iteration *pipeline_stage(const struct model_iteration *whole, uint32_t stages,
                                        uint32_t stage, enum pipeline_schedule schedule);
 
+/* Returns the slot of a micro-batch of the step, whose buffers are its own from its forward to its
+ * backward. Needs slots. */
+uint32_t pipeline_slot(const struct pipeline_cut *cut, uint32_t micro_batch);
+
+/* Returns the buffer that stands for `buffer` of micro-batch `of` in micro-batch `other`: another
+ * if the stage keeps it until backward, else the same. Needs slots. */
+uint32_t pipeline_kept_buffer(const struct pipeline_cut *cut, uint32_t buffer, uint32_t of,
+                              uint32_t other);
+
 /* Returns the numbers that each stage shows all others before the first update: the micro-batches'
  * losses, a wish to stop, and the squares of the gradients' norms. */
 uint32_t pipeline_shared_numbers(const struct model_iteration *whole);
+
+/* Returns how many micro-batches of the next step the iteration runs forward. */
+static inline uint32_t pipeline_ahead_of(const struct model_iteration *iteration)
+{
+    return iteration->cut ? iteration->cut->ahead : 0;
+}
 
 /* Returns the iteration of all stages: `iteration` itself, unless it is a stage's. */
 const struct model_iteration *pipeline_whole(const struct model_iteration *iteration);

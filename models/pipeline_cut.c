@@ -64,24 +64,21 @@ struct cutting {
     struct pipeline_cut *cut;
     struct range *forward, *backward; /* [micro_batches] */
     uint32_t *buffer_here;            /* [the whole's buffer_count]; NO_INDEX */
-    uint8_t *held;                    /* [the whole's buffer_count] a chunk holds it; may be NULL */
-    tensor_id tied;                   /* of the whole: tied weights; NO_INDEX if there are none */
-    uint32_t copy;                    /* the last stage's buffer with a copy of them */
+    uint32_t *kept;      /* [buffers of a micro-batch] 1 + the place among the kept; 0 */
+    uint32_t each;       /* buffers of a micro-batch in the whole, if any is kept */
+    uint8_t *held;       /* [the whole's buffer_count] a chunk holds it; may be NULL */
+    tensor_id tied;      /* of the whole: tied weights; NO_INDEX if there are none */
+    uint32_t copy;       /* the last stage's buffer with a copy of them */
     uint32_t reduced[2]; /* buffers here of the last reduction, while it may be under way */
     GArray *tensors, *buffers, *accesses, *traced, *operators; /* of the stage */
 };
-
-static struct range *new_ranges(uint32_t count)
-{
-    return g_new0(struct range, count);
-}
 
 static void find_passes(struct cutting *cutting)
 {
     const struct model_iteration *whole = cutting->whole;
     uint32_t micro_batches = model_rank_micro_batches(&whole->job);
-    cutting->forward = new_ranges(micro_batches);
-    cutting->backward = new_ranges(micro_batches);
+    cutting->forward = g_new0(struct range, micro_batches);
+    cutting->backward = g_new0(struct range, micro_batches);
     for (uint32_t m = 0; m < whole->trace->operator_count; m++) {
         const struct trace_operator *op = &whole->trace->operators[m];
         if (op->phase == TRACE_UPDATE_PHASE)
@@ -153,12 +150,24 @@ static void stretch(struct cutting *cutting, uint32_t here, enum trace_phase pha
     buffer->last = moment;
 }
 
+/* Returns where the index here of the whole's buffer is. Micro-batches of one slot have it in
+ * common. */
+static uint32_t *place_here(const struct cutting *cutting, uint32_t buffer)
+{
+    const struct pipeline_cut *cut = cutting->cut;
+    uint32_t kept = cut->slots ? cutting->kept[buffer % cutting->each] : 0;
+    if (!kept)
+        return &cutting->buffer_here[buffer];
+    uint32_t slot = pipeline_slot(cut, buffer / cutting->each);
+    return &cut->kept_here[(size_t)slot * cut->kept + kept - 1];
+}
+
 /* Stretches the life of the whole's buffer in this stage, and returns its index here. */
 static uint32_t use_buffer(struct cutting *cutting, uint32_t buffer, enum trace_phase phase)
 {
     if (buffer == NO_INDEX)
         return NO_INDEX;
-    uint32_t *here = &cutting->buffer_here[buffer];
+    uint32_t *here = place_here(cutting, buffer);
     if (*here == NO_INDEX) {
         struct trace_buffer copy = cutting->whole->trace->buffers[buffer];
         copy.name = g_strdup(copy.name);
@@ -175,13 +184,16 @@ static void use_buffers(struct cutting *cutting, uint32_t *buffers, size_t count
         buffers[i] = use_buffer(cutting, buffers[i], phase);
 }
 
-/* Leaves out accesses to a tensor that another stage has. */
-static void copy_accesses(struct cutting *cutting, const struct trace_operator *op)
+/* Leaves out accesses to a tensor that another stage has. The next step's micro-batches read the
+ * weights that parameters become in this step's update: now the masters. */
+static void copy_accesses(struct cutting *cutting, const struct trace_operator *op, bool next)
 {
     for (uint32_t a = 0; a < op->access_count; a++) {
         struct trace_access access = cutting->whole->trace->accesses[op->first_access + a];
         access.tensor = access.list == TRACE_ACTIVATION ? cutting->buffer_here[access.tensor]
                                                         : cutting->cut->here[access.tensor];
+        if (next && access.list == TRACE_PARAM)
+            access.list = TRACE_MASTER;
         if (access.tensor != NO_INDEX)
             g_array_append_val(cutting->accesses, access);
     }
@@ -201,6 +213,12 @@ static void append_operator(struct cutting *cutting, struct trace_operator *trac
     traced->access_count = cutting->accesses->len - traced->first_access;
     g_array_append_vals(cutting->traced, traced, 1);
     g_array_append_vals(cutting->operators, op, 1);
+}
+
+/* Returns the number of the pass's micro-batch, those of the next step after this one's. */
+static uint32_t number_of(const struct cutting *cutting, const struct pipeline_pass *pass)
+{
+    return pass->micro_batch + (pass->next ? model_rank_micro_batches(&cutting->whole->job) : 0);
 }
 
 /* ---- messages ---- */
@@ -243,6 +261,7 @@ static void append_message(struct cutting *cutting, enum model_kind kind,
         add_access(cutting, message->tensor,
                    model_shares_parameters(&cutting->whole->job) ? TRACE_GATHERED : TRACE_PARAM,
                    TRACE_READ);
+    op.micro_batch = number_of(cutting, &message->pass);
     op.peer = message->peer;
     op.channel = message->channel;
     op.bytes = message->bytes;
@@ -317,7 +336,7 @@ static void pass_tied(struct cutting *cutting)
 static struct message gradient_message(const struct cutting *cutting, uint32_t micro_batch,
                                        uint32_t buffer)
 {
-    return (struct message){.pass = {micro_batch, true},
+    return (struct message){.pass = {micro_batch, true, false},
                             .peer = is_last(cutting) ? 0 : cutting->cut->stages - 1,
                             .channel = PIPELINE_GRADIENT,
                             .what = "gradient of tied weights",
@@ -393,8 +412,9 @@ static void follow_reduction(struct cutting *cutting, struct model_operator *red
     }
 }
 
-/* Appends the whole's operator of a moment. */
-static void copy_operator(struct cutting *cutting, uint32_t moment)
+/* Appends the whole's operator of a moment. `pass` is NULL for an update. */
+static void copy_operator(struct cutting *cutting, uint32_t moment,
+                          const struct pipeline_pass *pass)
 {
     const struct trace_operator *of_whole = &cutting->whole->trace->operators[moment];
     struct model_operator op = cutting->whole->operators[moment];
@@ -421,7 +441,9 @@ static void copy_operator(struct cutting *cutting, uint32_t moment)
         follow_reduction(cutting, &op);
     traced.name = g_strdup(traced.name);
     traced.first_access = cutting->accesses->len;
-    copy_accesses(cutting, of_whole);
+    copy_accesses(cutting, of_whole, pass && pass->next);
+    if (pass)
+        op.micro_batch = number_of(cutting, pass);
     append_operator(cutting, &traced, &op);
     if (op.kind == MODEL_CLASSIFIER_BACKWARD && borrows) {
         const struct message message = gradient_message(cutting, op.micro_batch, op.gradient[0]);
@@ -445,7 +467,7 @@ static void append_pass(struct cutting *cutting, const struct pipeline_pass *pas
         pass_on(cutting, MODEL_RECEIVE, pass, passed_buffer(cutting, pass, stage), before);
     for (uint32_t m = range.first; m < range.end; m++)
         if (stage_at(cutting, m) == stage)
-            copy_operator(cutting, m);
+            copy_operator(cutting, m, pass);
     if (!last)
         pass_on(cutting, MODEL_SEND, pass, passed_buffer(cutting, pass, after), after);
 }
@@ -456,7 +478,7 @@ static void append_updates(struct cutting *cutting)
     for (uint32_t m = 0; m < whole->trace->operator_count; m++) {
         const struct model_operator *op = &whole->operators[m];
         if (op->kind == MODEL_UPDATE && cutting->cut->here[op->t[0]] != NO_INDEX)
-            copy_operator(cutting, m);
+            copy_operator(cutting, m, NULL);
     }
 }
 
@@ -469,6 +491,64 @@ static void append_tensors(struct cutting *cutting)
             g_array_append_val(cutting->tensors, tensor);
         else
             g_free(tensor.name);
+    }
+}
+
+/* ---- what is kept until backward ---- */
+
+/* Notes which of the first micro-batch's buffers the stage uses in a phase. */
+static void mark_used(const struct cutting *cutting, struct range range, uint8_t phase,
+                      uint8_t *used)
+{
+    for (uint32_t m = range.first; m < range.end; m++) {
+        const struct model_operator *op = &cutting->whole->operators[m];
+        if (stage_at(cutting, m) != cutting->cut->stage)
+            continue;
+        for (int i = 0; i < MODEL_INPUTS; i++)
+            if (op->in[i] != NO_INDEX)
+                used[op->in[i]] |= phase;
+        for (int i = 0; i < MODEL_OUTPUTS; i++)
+            if (op->out[i] != NO_INDEX)
+                used[op->out[i]] |= phase;
+    }
+}
+
+/* Finds the buffers that forward leaves for backward. The whole has each micro-batch's buffers
+ * behind the other's, in the same order. */
+static void find_kept(struct cutting *cutting, uint32_t ahead)
+{
+    enum { IN_FORWARD = 1, IN_BACKWARD = 2 };
+    struct pipeline_cut *cut = cutting->cut;
+    uint32_t micro_batches = model_rank_micro_batches(&cutting->whole->job);
+    cut->ahead = ahead;
+    if (!ahead)
+        return;
+    cutting->each = cutting->whole->trace->buffer_count / micro_batches;
+    g_assert(cutting->each * micro_batches == cutting->whole->trace->buffer_count);
+    cutting->kept = g_new0(uint32_t, cutting->each);
+    g_autofree uint8_t *used = g_new0(uint8_t, cutting->each);
+    mark_used(cutting, cutting->forward[0], IN_FORWARD, used);
+    mark_used(cutting, cutting->backward[0], IN_BACKWARD, used);
+    for (uint32_t b = 0; b < cutting->each; b++)
+        if (used[b] == (IN_FORWARD | IN_BACKWARD))
+            cutting->kept[b] = ++cut->kept;
+    for (uint32_t m = 0; m < micro_batches; m++)
+        cut->slots = MAX(cut->slots, pipeline_slot(cut, m) + 1);
+    cut->kept_here = g_new(uint32_t, (size_t)cut->slots * cut->kept);
+    for (uint32_t i = 0; i < cut->slots * cut->kept; i++)
+        cut->kept_here[i] = NO_INDEX;
+}
+
+/* From one step to the next there is always a micro-batch in every slot, or soon. */
+static void keep_always(const struct cutting *cutting)
+{
+    const struct pipeline_cut *cut = cutting->cut;
+    for (uint32_t i = 0; i < cut->slots * cut->kept; i++) {
+        struct trace_buffer *buffer = &g_array_index(cutting->buffers, struct trace_buffer,
+                                                     cut->kept_here[i]);
+        buffer->first = 0;
+        buffer->last = cutting->traced->len - 1;
+        buffer->saved = true;
     }
 }
 
@@ -554,6 +634,7 @@ static void end_cutting(struct cutting *cutting)
     g_free(cutting->backward);
     g_free(cutting->buffer_here);
     g_free(cutting->held);
+    g_free(cutting->kept);
 }
 
 struct model_iteration *pipeline_stage(const struct model_iteration *whole, uint32_t stages,
@@ -564,6 +645,7 @@ struct model_iteration *pipeline_stage(const struct model_iteration *whole, uint
     g_autofree struct pipeline_pass *passes = pipeline_passes(schedule, stages, stage,
                                                               micro_batches);
     struct model_iteration *iteration = g_new0(struct model_iteration, 1);
+    find_kept(&cutting, pipeline_ahead(schedule, stages, stage));
     append_tensors(&cutting);
     if (cutting.tied != NO_INDEX)
         pass_tied(&cutting);
@@ -573,6 +655,7 @@ struct model_iteration *pipeline_stage(const struct model_iteration *whole, uint
             iteration->forward_end = cutting.traced->len;
     }
     append_updates(&cutting);
+    keep_always(&cutting);
     iteration->config = whole->config;
     iteration->choices = choices_here(&cutting);
     iteration->job = whole->job;

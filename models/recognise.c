@@ -259,14 +259,16 @@ static bool is_same_iteration(const struct trace *a, const struct trace *b)
 static struct recognised *try(const struct trace *trace, const struct run_choices *choices,
                               const struct guess *guess)
 {
-    const struct model_job job = {
-        .choices = *choices,
-        .sequence = trace->sequence,
-        .precision = !g_strcmp0(trace->precision, "bf16") ? MODEL_BF16 : MODEL_FP32,
-        .ranks = trace->ranks,
-        .state_block = trace->state_block,
-        .narrow_gradients = trace->ranks > 1 && !trace->list_element_bytes[TRACE_GRAD],
-        .unfused = guess->unfused};
+    bool is_bf16 = !g_strcmp0(trace->precision, "bf16");
+    const struct model_job job = {.choices = *choices,
+                                  .sequence = trace->sequence,
+                                  .precision = is_bf16 ? MODEL_BF16 : MODEL_FP32,
+                                  .ranks = trace->ranks,
+                                  .state_block = trace->state_block,
+                                  .delay = trace->list_element_bytes[TRACE_MASTER] == 4 && !is_bf16,
+                                  .narrow_gradients = trace->ranks > 1 &&
+                                                      !trace->list_element_bytes[TRACE_GRAD],
+                                  .unfused = guess->unfused};
     struct model_config *config = config_of(trace, guess, choices->layer_count);
 
     if (!config || model_tensor_count(config) != trace->tensor_count) {

@@ -460,7 +460,7 @@ struct safetensors_writer {
     char *temporary; /* NULL until the first append, and after finish */
     FILE *stream;
     json_t *header;
-    uint64_t declared, appended; /* elements */
+    uint64_t declared, appended; /* bytes */
 };
 
 static bool fail(const struct safetensors_writer *writer, GError **error)
@@ -479,22 +479,24 @@ struct safetensors_writer *safetensors_writer_new(const char *path)
     return writer;
 }
 
-void safetensors_writer_declare(struct safetensors_writer *writer, const char *name,
-                                const uint64_t *shape, uint32_t rank)
+void safetensors_writer_declare(struct safetensors_writer *writer, enum safetensors_dtype dtype,
+                                const char *name, const uint64_t *shape, uint32_t rank)
 {
+    bool half = dtype == SAFETENSORS_BF16;
     g_assert(!writer->stream && !json_object_get(writer->header, name));
+    g_assert(half || dtype == SAFETENSORS_F32);
     json_t *dimensions = json_array();
     uint64_t elements = 1;
     for (uint32_t i = 0; i < rank; i++) {
         json_array_append_new(dimensions, json_integer((json_int_t)shape[i]));
         elements *= shape[i];
     }
-    json_int_t begin = (json_int_t)(writer->declared * sizeof(float));
-    writer->declared += elements;
-    json_int_t end = (json_int_t)(writer->declared * sizeof(float));
+    json_int_t begin = (json_int_t)writer->declared;
+    writer->declared += elements * (half ? sizeof(uint16_t) : sizeof(float));
+    json_int_t end = (json_int_t)writer->declared;
     json_object_set_new(writer->header, name,
-                        json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32", "shape", dimensions,
-                                  "data_offsets", begin, end));
+                        json_pack("{s:s, s:o, s:[I, I]}", "dtype", half ? "BF16" : "F32", "shape",
+                                  dimensions, "data_offsets", begin, end));
 }
 
 static bool write_header(struct safetensors_writer *writer, GError **error)
@@ -518,14 +520,14 @@ static bool write_header(struct safetensors_writer *writer, GError **error)
     return written || fail(writer, error);
 }
 
-bool safetensors_writer_append(struct safetensors_writer *writer, const float *values,
-                               uint64_t count, GError **error)
+bool safetensors_writer_append(struct safetensors_writer *writer, const void *data, uint64_t bytes,
+                               GError **error)
 {
-    g_assert(count <= writer->declared - writer->appended);
+    g_assert(bytes <= writer->declared - writer->appended);
     if (!writer->stream && !write_header(writer, error))
         return false;
-    writer->appended += count;
-    return fwrite(values, sizeof(*values), count, writer->stream) == count || fail(writer, error);
+    writer->appended += bytes;
+    return fwrite(data, 1, bytes, writer->stream) == bytes || fail(writer, error);
 }
 
 bool safetensors_writer_finish(struct safetensors_writer *writer, GError **error)

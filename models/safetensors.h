@@ -73,12 +73,12 @@ void safetensors_read(const struct safetensors *file, const struct safetensors_t
 struct safetensors_writer;
 
 struct safetensors_writer *safetensors_writer_new(const char *path);
-/* Declares an fp32 tensor; its name must be new. Must precede the first append. */
-void safetensors_writer_declare(struct safetensors_writer *writer, const char *name,
-                                const uint64_t *shape, uint32_t rank);
-/* Appends the next `count` values of the data, which may span several tensors. */
-bool safetensors_writer_append(struct safetensors_writer *writer, const float *values,
-                               uint64_t count, GError **error);
+/* Declares a tensor in fp32 or bf16; its name must be new. Must precede the first append. */
+void safetensors_writer_declare(struct safetensors_writer *writer, enum safetensors_dtype dtype,
+                                const char *name, const uint64_t *shape, uint32_t rank);
+/* Appends the next bytes of the data, which may span several tensors. */
+bool safetensors_writer_append(struct safetensors_writer *writer, const void *data, uint64_t bytes,
+                               GError **error);
 /* Flushes the file to the disk and moves it to its place. All data must have been appended. */
 bool safetensors_writer_finish(struct safetensors_writer *writer, GError **error);
 /* Frees the writer and deletes a file that was not finished. NULL is allowed. */

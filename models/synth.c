@@ -91,7 +91,7 @@ uint64_t model_operator_ns(const struct model_iteration *iteration, uint32_t mom
     return MAX(ns, 1);
 }
 
-static void estimate_durations(struct model_iteration *iteration, const struct platform *platform)
+void model_estimate(struct model_iteration *iteration, const struct platform *platform)
 {
     struct trace *trace = iteration->trace;
     for (uint32_t m = 0; m < trace->operator_count; m++)
@@ -107,7 +107,7 @@ struct trace *model_synthesise(const struct model_config *config, const struct m
     if (!iteration)
         return NULL;
     if (platform)
-        estimate_durations(iteration, platform);
+        model_estimate(iteration, platform);
     struct trace *trace = g_steal_pointer(&iteration->trace);
     model_iteration_free(iteration);
     return trace;

@@ -17,6 +17,9 @@
 struct trace *model_synthesise(const struct model_config *config, const struct model_job *job,
                                const struct platform *platform, GError **error);
 
+/* Sets the durations of the iteration's trace in this way, and says in it for which platform. */
+void model_estimate(struct model_iteration *iteration, const struct platform *platform);
+
 /* Returns the estimate for the operator at a moment: nanoseconds, at least 1. */
 uint64_t model_operator_ns(const struct model_iteration *iteration, uint32_t moment,
                            const struct platform *platform);

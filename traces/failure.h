@@ -17,4 +17,8 @@ GQuark failure_quark(void);
  * Returns false. `error` may be NULL; *error must be set. */
 bool failure_mark(GError **error, enum failure failure);
 
+/* The domain of fatal messages with which a process ends because the system refuses it memory, as
+ * GLib ends it with messages of its own domain. */
+#define FAILURE_MEMORY_DOMAIN "pstar-memory"
+
 #endif

@@ -174,6 +174,34 @@ struct trace_exchange trace_exchanged(const struct trace *trace, enum trace_coll
     return sum;
 }
 
+uint32_t trace_most_in_flight(const struct trace *trace)
+{
+    g_autofree uint32_t *last = g_new0(uint32_t, trace->micro_batches);
+    g_autofree bool *begun = g_new0(bool, trace->micro_batches);
+    uint32_t now = 0, most = 0;
+    for (uint32_t m = trace->operator_count; m-- > 0;) {
+        const struct trace_operator *op = &trace->operators[m];
+        if (op->phase == TRACE_UPDATE_PHASE)
+            continue;
+        begun[op->micro_batch] = op->phase == TRACE_BACKWARD;
+        if (op->phase == TRACE_BACKWARD)
+            last[op->micro_batch] = MAX(last[op->micro_batch], m);
+    }
+    for (uint32_t i = 0; i < trace->micro_batches; i++)
+        now += begun[i];
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        if (op->phase == TRACE_UPDATE_PHASE)
+            continue;
+        now += !begun[op->micro_batch];
+        begun[op->micro_batch] = true;
+        most = MAX(most, now);
+        now -= m == last[op->micro_batch];
+        begun[op->micro_batch] = m != last[op->micro_batch];
+    }
+    return most;
+}
+
 uint64_t trace_model_bytes(const struct trace *trace)
 {
     uint64_t bytes = 0;

@@ -216,6 +216,10 @@ struct trace_exchange trace_operator_exchange(const struct trace_operator *op);
  * runs (chunks/residency/mover.h). */
 bool trace_operator_reduces(const struct trace_operator *op);
 
+/* Returns the most micro-batches that are between their first operator and the last one of their
+ * backward at a time. Those whose backward comes first are in flight when the iteration begins. */
+uint32_t trace_most_in_flight(const struct trace *trace);
+
 /* Returns the bytes of model data in all lists, without the padding of chunks and without gathered
  * copies. */
 uint64_t trace_model_bytes(const struct trace *trace);

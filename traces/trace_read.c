@@ -488,8 +488,8 @@ struct trace *trace_read_whole(const char *path, GError **error)
         return trace;
     g_set_error(
         error, TRACE_ERROR, TRACE_ERROR_INVALID,
-        "%s: the trace is stage %u of a pipeline of %u; stages are not simulated and planned "
-        "yet, because each waits for the others",
+        "%s: the trace is stage %u of a pipeline of %u; each waits for the others, so pstar-sim "
+        "needs the traces of all of them, and pstar-plan does not plan them yet",
         path, trace->stage, trace->stages);
     trace_free(trace);
     return NULL;

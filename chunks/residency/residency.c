@@ -391,7 +391,7 @@ void residency_step(struct residency *r, moment_id moment)
     perform_all(r, moment);
     run(r, moment);
     if (moment + 1 == r->plan->moment_count) {
-        shrink_non_model(r, 0);
+        shrink_non_model(r, r->accesses->resting);
         perform_all(r, moment + 1);
     }
 }
@@ -463,7 +463,7 @@ static void rewind_device_homed(struct residency *r)
 
 void residency_rewind(struct residency *r)
 {
-    shrink_non_model(r, 0);
+    shrink_non_model(r, r->accesses->resting);
     for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++)
         if (!is_homed(r, c))
             rewind_host_homed(r, c);

@@ -1,6 +1,12 @@
 #include "engine/cpu/context.h"
 
 #include "engine/host/cores.h"
+#include "traces/failure.h"
+
+#include <omp.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* ---- the vector extensions that were compiled ---- */
 
@@ -72,6 +78,52 @@ void cpu_context_free(struct cpu_context *cpu)
         return;
     matmul_library_free(cpu->matmul);
     g_free(cpu);
+}
+
+/* ---- threads ---- */
+
+/* Keeps a thread until all are created. */
+static void *meet(void *gate)
+{
+    pthread_mutex_lock(gate);
+    pthread_mutex_unlock(gate);
+    return NULL;
+}
+
+/* Returns 0, or the reason why the system does not let so many threads run at once. */
+static int try_threads(unsigned count)
+{
+    g_autofree pthread_t *threads = g_new(pthread_t, count);
+    pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+    unsigned created = 0;
+    int failure = 0;
+    pthread_mutex_lock(&gate);
+    while (created < count && !(failure = pthread_create(&threads[created], NULL, meet, &gate)))
+        created++;
+    pthread_mutex_unlock(&gate);
+    while (created)
+        pthread_join(threads[--created], NULL);
+    return failure;
+}
+
+void cpu_context_make_threads(const struct cpu_context *cpu)
+{
+    int failure = try_threads(cpu->threads - 1);
+    if (failure) {
+        g_log(FAILURE_MEMORY_DOMAIN, G_LOG_LEVEL_ERROR, "failed to create %u threads: %s",
+              cpu->threads, strerror(failure));
+        abort(); /* never reached */
+    }
+    omp_set_num_threads((int)cpu->threads);
+#pragma omp parallel
+    (void)omp_get_thread_num();
+}
+
+struct cpu_context *cpu_context_start(unsigned threads)
+{
+    struct cpu_context *cpu = cpu_context_new(threads);
+    cpu_context_make_threads(cpu);
+    return cpu;
 }
 
 unsigned cpu_context_threads(const struct cpu_context *cpu)

@@ -154,7 +154,8 @@ static void cpu_close(struct device *device)
     g_free(cpu);
 }
 
-/* Threads inherit their creator's cores. The kernels' threads are created at the first operator. */
+/* Threads inherit their creator's cores. The host's kernels get their threads at its first
+ * operator. */
 static struct device *cpu_open(const struct device_options *options, GError **error)
 {
     struct cpu_device *cpu = g_new0(struct cpu_device, 1);
@@ -175,6 +176,7 @@ static struct device *cpu_open(const struct device_options *options, GError **er
     cores_bind(&cpu->cores.compute);
     cpu->threads = options->threads ? options->threads : cpu->cores.compute_count;
     cpu->compute = host_operators_new(cpu->threads, cpu->memory.arena, NULL);
+    host_operators_begin(cpu->compute);
     cpu->host = host_operators_new(cpu->cores.host_count, cpu->memory.host, cpu->nodes);
     host_operators_connect(cpu->compute, options->stages);
     if (options->ranks) {
@@ -343,7 +345,7 @@ static double seconds_now(void)
 static double cpu_peak_flops(struct device *device, enum model_precision precision)
 {
     enum { N = 1024, TRIES = 8 };
-    struct cpu_context *context = cpu_context_new(cpu_of(device)->threads);
+    struct cpu_context *context = cpu_context_start(cpu_of(device)->threads);
     uint64_t bytes = (uint64_t)N * N * sizeof(float);
     float *operands = g_malloc0(4 * bytes);
     double best = 0;

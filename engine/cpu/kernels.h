@@ -13,6 +13,12 @@ struct cpu_context;
 
 /* `threads` >= 1. Free with cpu_context_free. */
 struct cpu_context *cpu_context_new(unsigned threads);
+/* Does the same for loops of the calling thread, and creates their threads. */
+struct cpu_context *cpu_context_start(unsigned threads);
+/* Creates the threads of all loops that the calling thread will run. If the system refuses them,
+ * the process ends as without memory, by a fatal message, where OpenMP's library would end it by
+ * one of its own. */
+void cpu_context_make_threads(const struct cpu_context *cpu);
 /* Runs threads on the nodes that their parts are for, from now on. `nodes` must outlive the
  * context; NULL leaves threads where the system puts them. */
 void cpu_context_keep_near(struct cpu_context *cpu, const struct nodes *nodes);

@@ -1,6 +1,7 @@
 #include "engine/cpu/matmul.h"
 
 #include "engine/bf16.h"
+#include "traces/failure.h"
 
 #include <dnnl.h>
 #include <omp.h>
@@ -26,9 +27,13 @@ static uint32_t matmul_c_row(const struct matmul_shape *shape)
 
 /* ---- oneDNN: versions 2 and 3 of its C interface differ here and nowhere else ---- */
 
-/* Ends the program if oneDNN fails: users cannot cause that, only our arguments can. */
+/* Ends the program if oneDNN fails: only our arguments can cause that, or a system without memory.
+ */
 static void onednn_check(dnnl_status_t status)
 {
+    if (status == dnnl_out_of_memory)
+        g_log(FAILURE_MEMORY_DOMAIN, G_LOG_LEVEL_ERROR,
+              "oneDNN failed to allocate what a matrix product needs");
     if (status != dnnl_success)
         g_error("oneDNN failed with status %d", (int)status);
 }

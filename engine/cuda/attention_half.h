@@ -87,12 +87,12 @@ __device__ inline void half_rows_copy(const struct attention &a, const uint16_t 
 }
 
 template <int ROWS, int WIDTH>
-__device__ inline void half_qkv_copy(const struct attention &a, const struct attention_head &h,
-                                     enum kernel_qkv part, uint32_t first,
-                                     struct half_rows<ROWS, WIDTH> &rows)
+__device__ inline void half_part_copy(const struct attention &a, const struct attention_head &h,
+                                      enum kernel_qkv part, uint32_t first,
+                                      struct half_rows<ROWS, WIDTH> &rows)
 {
-    const uint16_t *from = (const uint16_t *)a.qkv + attention_qkv_at(a, h, part, 0);
-    half_rows_copy(a, from, 3 * a.A * a.D, first, rows);
+    const uint16_t *from = (const uint16_t *)a.parts[part].at + attention_part_at(a, h, part, 0);
+    half_rows_copy(a, from, a.parts[part].stride, first, rows);
 }
 
 template <int ROWS, int WIDTH>
@@ -101,6 +101,29 @@ __device__ inline void half_dout_copy(const struct attention &a, const struct at
 {
     const uint16_t *from = (const uint16_t *)a.dout + attention_o_at(a, h, 0);
     half_rows_copy(a, from, a.A * a.D, first, rows);
+}
+
+/* Turns rows in shared memory, which are rounded to bf16 again. `first` is the position of row 0.
+ * Waits until all threads have done so. */
+template <int ROWS, int WIDTH>
+__device__ inline void half_rows_turn(const struct attention &a, uint32_t first,
+                                      struct half_rows<ROWS, WIDTH> &rows)
+{
+    unsigned half = a.pairs / 2; /* two neighbours at a time */
+    if (a.pairs == 0)
+        return;
+    for (unsigned i = threadIdx.x; i < ROWS * half; i += HALF_THREADS) {
+        unsigned r = i / half, d = i % half * 2;
+        if (first + r >= a.T)
+            break;
+        uint32_t *x = (uint32_t *)&rows.at[r][d], *y = (uint32_t *)&rows.at[r][d + a.pairs];
+        struct attention_turn turn = attention_turn_of(a, first + r, d);
+        struct attention_turn next = attention_turn_of(a, first + r, d + 1);
+        struct pair one = halves_unpack(*x), two = halves_unpack(*y);
+        *x = halves_even(turned_first(turn, one.a, two.a), turned_first(next, one.b, two.b));
+        *y = halves_even(turned_second(turn, one.a, two.a), turned_second(next, one.b, two.b));
+    }
+    __syncthreads();
 }
 
 template <int BANDS, int WIDTH>
@@ -183,18 +206,56 @@ __device__ inline void half_row_store(const struct attention &a, uint16_t *to, u
     }
 }
 
+/* Rows of fp32, as long as those of a half_rows in elements. */
+template <int BANDS, int WIDTH> struct turned_rows {
+    float at[BANDS * TILE][WIDTH + 8];
+};
+
+/* Stores sums of rows that turned, turned back. They meet in shared memory, which nothing else may
+ * use any more; each warp has rows of its own. */
 template <int BANDS, int WIDTH>
-__device__ inline void half_qkv_store(const struct attention &a, const struct attention_head &h,
-                                      enum kernel_qkv part, uint32_t first, float scale,
-                                      const struct warp_sums<BANDS, WIDTH> &sums)
+__device__ inline void half_turned_store(const struct attention &a, uint16_t *to, uint64_t stride,
+                                         uint32_t first, float scale,
+                                         const struct warp_sums<BANDS, WIDTH> &sums)
 {
-    uint16_t *to = (uint16_t *)a.dqkv + attention_qkv_at(a, h, part, 0);
+    struct turned_rows<BANDS, WIDTH> *shared = (struct turned_rows<BANDS, WIDTH> *)shared_memory();
+    unsigned half = a.D / 2;
+    __syncthreads();
+#pragma unroll
+    for (int band = 0; band < BANDS; band++)
+#pragma unroll
+        for (int f = 0; f < WIDTH / FRAGMENT; f++)
+            for (int i = 0; i < LANE_ROWS; i++)
+                pair_store_whole(&shared->at[lane_row<BANDS>(band, i)][lane_column(f)],
+                                 {sums.at[band][f][2 * i], sums.at[band][f][2 * i + 1]});
+    __syncwarp(WHOLE_WARP);
+    for (unsigned i = threadIdx.x % WARP; i < BANDS * BAND * half; i += WARP) {
+        unsigned r = warp_row<BANDS>() + i / half, d = i % half * 2;
+        auto column = [&](uint32_t c) { return shared->at[r][c]; };
+        if (first + r >= a.T)
+            break;
+        pair_store_whole(to + (first + r) * stride + d,
+                         {turned_column(a, first + r, d, true, column) * scale,
+                          turned_column(a, first + r, d + 1, true, column) * scale});
+    }
+}
+
+template <int BANDS, int WIDTH>
+__device__ inline void half_part_store(const struct attention &a, const struct attention_head &h,
+                                       enum kernel_qkv part, uint32_t first, float scale,
+                                       const struct warp_sums<BANDS, WIDTH> &sums)
+{
+    uint16_t *to = (uint16_t *)a.parts[part].gradient + attention_part_at(a, h, part, 0);
+    uint64_t stride = a.parts[part].stride;
+    if (part != KERNEL_V && a.pairs > 0) {
+        half_turned_store(a, to, stride, first, scale, sums);
+        return;
+    }
 #pragma unroll
     for (int band = 0; band < BANDS; band++)
 #pragma unroll
         for (int i = 0; i < LANE_ROWS; i++)
-            half_row_store(a, to, 3ull * a.A * a.D, first + lane_row<BANDS>(band, i), band, i,
-                           scale, sums);
+            half_row_store(a, to, stride, first + lane_row<BANDS>(band, i), band, i, scale, sums);
 }
 
 /* ---- blocks: how many there are, and in which order they start ---- */
@@ -208,12 +269,14 @@ static inline bool half_blocks_small(const struct cuda_context *cuda, const stru
     return launch_blocks(a.T, 2 * TILE) * a.heads < FEW_BLOCKS * cuda->multiprocessors;
 }
 
-template <int BANDS> static inline dim3 half_grid(const struct attention &a)
+/* `heads` is a.heads, or the number of groups. */
+template <int BANDS> static inline dim3 half_grid(const struct attention &a, uint32_t heads)
 {
-    return dim3(launch_blocks(a.T, BANDS * TILE) * a.heads);
+    return dim3(launch_blocks(a.T, BANDS * TILE) * heads);
 }
 
-/* A block's head, and how many of the head's blocks take longer and how many less. */
+/* A block's head, or the first one of its group, and how many of the head's blocks take longer and
+ * how many less. */
 struct half_block {
     struct attention_head head;
     uint32_t longer, shorter;
@@ -224,20 +287,20 @@ struct half_block {
 /* Blocks start in the order of their numbers. The heads come one after the other, so that what one
  * head's blocks read stays in the L2 cache. The last heads, those that fit the cache together,
  * start their longest blocks first, so that the last blocks to end are short. */
-__device__ static inline struct half_block half_block_of(const struct attention &a)
+__device__ static inline struct half_block half_block_of(const struct attention &a, uint32_t group)
 {
-    uint32_t blocks = gridDim.x / a.heads, index = blockIdx.x;
+    uint32_t heads = a.heads / group, blocks = gridDim.x / heads, index = blockIdx.x;
     uint32_t fit = LONGEST_FIRST_BYTES / (2 * sizeof(uint16_t) * a.D) / a.T;
-    uint32_t together = fit < a.heads ? fit : a.heads, before = (a.heads - together) * blocks;
+    uint32_t together = fit < heads ? fit : heads, before = (heads - together) * blocks;
     uint32_t head, longer;
     if (index < before) {
         head = index / blocks;
         longer = index % blocks;
     } else {
-        head = a.heads - together + (index - before) % together;
+        head = heads - together + (index - before) % together;
         longer = (index - before) / together;
     }
-    return {attention_head_of(a, head), longer, blocks - 1 - longer};
+    return {attention_head_of(a, head * group), longer, blocks - 1 - longer};
 }
 
 /* ---- pairs of a block's rows and a tile's columns, by queries and by keys ---- */
@@ -251,18 +314,29 @@ template <int WIDTH>
 __device__ inline void half_keys_copy(const struct attention &a, const struct attention_head &h,
                                       uint32_t keys, struct half_keys<WIDTH> &tile)
 {
-    half_qkv_copy(a, h, KERNEL_K, keys, tile.k);
-    half_qkv_copy(a, h, KERNEL_V, keys, tile.v);
+    half_part_copy(a, h, KERNEL_K, keys, tile.k);
+    half_part_copy(a, h, KERNEL_V, keys, tile.v);
     copy_group();
 }
 
 /* Says how late keys are in a warp's rows and a tile's columns. `most` is the position of the
- * latest key minus the position of the earliest query; if it is above 0, some scores are masked.
- * `least` is the position of the earliest key minus the position of the latest query; if it is
- * above 0, all scores are masked. */
+ * latest key minus the position of the earliest query, and `least` is the position of the earliest
+ * key minus the position of the latest query. */
 struct half_lateness {
     int most, least;
 };
+
+/* Returns whether queries see none of the keys: all are later, or before the window. */
+__device__ static inline bool sees_none(const struct attention &a, struct half_lateness late)
+{
+    return late.least > 0 || late.most <= -(int)a.window;
+}
+
+/* Returns whether queries see all of the keys. */
+__device__ static inline bool sees_all(const struct attention &a, struct half_lateness late)
+{
+    return late.most <= 0 && late.least > -(int)a.window;
+}
 
 template <int BANDS>
 __device__ inline struct half_lateness queries_lateness(uint32_t queries, uint32_t keys)
@@ -278,10 +352,10 @@ __device__ inline struct half_lateness keys_lateness(uint32_t keys, uint32_t que
     return {later + BANDS * BAND - 1, later - TILE + 1};
 }
 
-/* Scores of keys that are later than the query become -infinity. `ahead` is by how many positions
+/* Scores of keys that the query does not see become -infinity. `ahead` is by how many positions
  * the column of the lane's first element is later than its row. */
 template <bool KEYS_ARE_ROWS, int COLUMNS, int BANDS>
-__device__ inline void scores_mask(int ahead, struct warp_sums<BANDS, COLUMNS> &s)
+__device__ inline void scores_mask(int window, int ahead, struct warp_sums<BANDS, COLUMNS> &s)
 {
 #pragma unroll
     for (int band = 0; band < BANDS; band++)
@@ -289,7 +363,8 @@ __device__ inline void scores_mask(int ahead, struct warp_sums<BANDS, COLUMNS> &
         for (int f = 0; f < COLUMNS / FRAGMENT; f++)
             for (int i = 0; i < 4; i++) {
                 int back = band * BAND + i / 2 * 8 - f * (TILE * FRAGMENT / COLUMNS) - i % 2;
-                if (KEYS_ARE_ROWS ? ahead < back : ahead > back)
+                int late = KEYS_ARE_ROWS ? back - ahead : ahead - back; /* the key, by so much */
+                if (late > 0 || late <= -window)
                     s.at[band][f][i] = -INFINITY;
             }
 }

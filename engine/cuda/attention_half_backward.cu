@@ -1,4 +1,4 @@
-/* The backward on tensor cores; engine/cuda/attention.cu has the formulas. For dk and dv the
+/* The backward on tensor cores; engine/cuda/attention_fp32.cu has the formulas. For dk and dv the
  * products are of keys by queries, so that P and dS transposed are rows of a warp. */
 #include "engine/cuda/attention.h"
 #include "engine/cuda/attention_half.h"
@@ -63,8 +63,9 @@ queries_slice(const struct attention &a, const struct attention_head &h,
     struct warp_sums<BANDS, QUERIES_SLICE> s, ds;
     s = warp_product<QUERIES_SLICE>(q, tile.k, slice);
     ds = warp_product<QUERIES_SLICE>(dout, tile.v, slice);
-    if (queries_lateness<BANDS>(queries, keys).most > 0)
-        scores_mask<false>(scores_ahead<QUERIES_SLICE, BANDS>(queries, keys, slice), s);
+    if (!sees_all(a, queries_lateness<BANDS>(queries, keys)))
+        scores_mask<false>((int)a.window, scores_ahead<QUERIES_SLICE, BANDS>(queries, keys, slice),
+                           s);
     queries_drop(a, h, queries, keys, slice, ds);
     queries_gradient(a.scale * LOG2_E, values, s, ds);
     warp_product_add(ds, tile.k, slice, dq);
@@ -77,36 +78,39 @@ __global__ void __launch_bounds__(HALF_THREADS) half_queries_kernel(struct atten
 {
     union half_queries_shared<BANDS, WIDTH> *shared =
         (union half_queries_shared<BANDS, WIDTH> *)shared_memory();
-    struct half_block block = half_block_of(a);
+    struct half_block block = half_block_of(a, 1);
     const struct attention_head &h = block.head;
     uint32_t queries = block.shorter * BANDS * TILE;
     uint32_t end = queries + BANDS * TILE < a.T ? queries + BANDS * TILE : a.T;
+    uint32_t start = attention_first_keys(a, queries) * TILE;
     struct warp_rows<BANDS, WIDTH> q, dout;
     struct warp_sums<BANDS, WIDTH> dq = {
     };
-    half_qkv_copy(a, h, KERNEL_Q, queries, shared->rows.q);
+    half_part_copy(a, h, KERNEL_Q, queries, shared->rows.q);
     half_dout_copy(a, h, queries, shared->rows.dout);
     copy_group();
     struct row_values<BANDS> values = row_values_of<BANDS>(a, h, queries);
     copy_wait<0>();
     __syncthreads();
+    half_rows_turn(a, queries, shared->rows.q);
     warp_rows_load(shared->rows.q, q);
     warp_rows_load(shared->rows.dout, dout);
     __syncthreads();
-    half_keys_copy(a, h, 0, shared->keys[0]);
-    for (uint32_t keys = 0; keys < end; keys += TILE) {
+    half_keys_copy(a, h, start, shared->keys[start / TILE % 2]);
+    for (uint32_t keys = start; keys < end; keys += TILE) {
         struct half_keys<WIDTH> &tile = shared->keys[keys / TILE % 2];
         copy_wait<0>();
         __syncthreads();
         if (keys + TILE < end)
             half_keys_copy(a, h, keys + TILE, shared->keys[(keys / TILE + 1) % 2]);
-        if (queries_lateness<BANDS>(queries, keys).least > 0)
+        half_rows_turn(a, keys, tile.k);
+        if (sees_none(a, queries_lateness<BANDS>(queries, keys)))
             continue;
 #pragma unroll 1
         for (int slice = 0; slice < TILE / QUERIES_SLICE; slice++)
             queries_slice(a, h, q, dout, values, queries, keys, tile, slice, dq);
     }
-    half_qkv_store(a, h, KERNEL_Q, queries, a.scale, dq);
+    half_part_store(a, h, KERNEL_Q, queries, a.scale, dq);
 }
 
 /* A tile of queries, with their values. */
@@ -127,9 +131,9 @@ template <int BANDS, int WIDTH>
 __device__ inline void half_queries_copy(const struct attention &a, const struct attention_head &h,
                                          uint32_t queries, struct half_queries<BANDS, WIDTH> &tile)
 {
-    struct attention_head again = {afresh(h.head), h.row, h.a}; /* spares registers */
+    struct attention_head again = {afresh(h.head), h.row, h.a, h.shared}; /* spares registers */
     uint32_t t = queries + threadIdx.x % TILE;
-    half_qkv_copy(a, h, KERNEL_Q, queries, tile.q);
+    half_part_copy(a, h, KERNEL_Q, queries, tile.q);
     half_dout_copy(a, h, queries, tile.dout);
     if (threadIdx.x < TILE)
         copy_start_word(&tile.lse[t - queries], a.lse_read + (uint64_t)again.head * a.T + t,
@@ -226,8 +230,8 @@ keys_slice(const struct attention &a, const struct warp_rows<BANDS, WIDTH> &k,
     struct warp_sums<BANDS, KEYS_SLICE> s, ds;
     s = warp_product<KEYS_SLICE>(k, tile.q, slice);
     ds = warp_product<KEYS_SLICE>(v, tile.dout, slice);
-    if (keys_lateness<BANDS>(keys, queries).most > 0)
-        scores_mask<true>(scores_ahead<KEYS_SLICE, BANDS>(keys, queries, slice), s);
+    if (!sees_all(a, keys_lateness<BANDS>(keys, queries)))
+        scores_mask<true>((int)a.window, scores_ahead<KEYS_SLICE, BANDS>(keys, queries, slice), s);
     keys_probabilities(a.scale * LOG2_E, tile.lse, slice, s);
     keys_drop(a, tile, slice, ds);
     keys_gradient(tile.delta, slice, s, ds);
@@ -236,44 +240,68 @@ keys_slice(const struct attention &a, const struct warp_rows<BANDS, WIDTH> &k,
     warp_product_add(ds, tile.q, slice, dk);
 }
 
-/* The first keys take longest, because most queries see them. */
+/* A tile of queries of one of a group's heads. */
+struct group_place {
+    struct attention_head head;
+    uint32_t queries;
+};
+
+/* Starts copying and draws for the tile of queries at `place`. */
+template <int BANDS, int WIDTH>
+__device__ inline void prepare(const struct attention &a, const struct group_place &place,
+                               uint32_t keys, struct half_queries<BANDS, WIDTH> &tile)
+{
+    half_queries_copy(a, place.head, place.queries, tile);
+    draw(a, place.head, place.queries, keys, tile);
+}
+
+/* The first keys take longest, because most queries see them. The heads of a group come one after
+ * the other. */
 template <int BANDS, int WIDTH>
 __global__ void __launch_bounds__(HALF_THREADS) half_keys_kernel(struct attention a)
 {
     union half_keys_shared<BANDS, WIDTH> *shared =
         (union half_keys_shared<BANDS, WIDTH> *)shared_memory();
-    struct half_block block = half_block_of(a);
-    const struct attention_head &h = block.head;
+    struct half_block block = half_block_of(a, a.group);
     uint32_t keys = block.longer * BANDS * TILE;
+    uint32_t end = attention_end_queries(a, keys + BANDS * TILE);
+    uint32_t last_head = block.head.head + a.group - 1;
+    struct group_place next = {block.head, keys};
     struct warp_rows<BANDS, WIDTH> k, v;
     struct warp_sums<BANDS, WIDTH> dk = {}, dv = {
     };
-    half_qkv_copy(a, h, KERNEL_K, keys, shared->rows.k);
-    half_qkv_copy(a, h, KERNEL_V, keys, shared->rows.v);
+    half_part_copy(a, block.head, KERNEL_K, keys, shared->rows.k);
+    half_part_copy(a, block.head, KERNEL_V, keys, shared->rows.v);
     copy_group();
     copy_wait<0>();
     __syncthreads();
+    half_rows_turn(a, keys, shared->rows.k);
     warp_rows_load(shared->rows.k, k);
     warp_rows_load(shared->rows.v, v);
     __syncthreads();
-    half_queries_copy(a, h, keys, shared->queries[keys / TILE % 2]);
-    draw(a, h, keys, keys, shared->queries[keys / TILE % 2]);
-    for (uint32_t queries = keys; queries < a.T; queries += TILE) {
-        struct half_queries<BANDS, WIDTH> &tile = shared->queries[queries / TILE % 2];
+    prepare(a, next, keys, shared->queries[0]);
+    for (uint32_t n = 0; next.head.head <= last_head; n++) {
+        struct half_queries<BANDS, WIDTH> &tile = shared->queries[n % 2];
+        uint32_t queries = next.queries;
         copy_wait<0>();
         __syncthreads();
-        if (queries + TILE < a.T) {
-            half_queries_copy(a, h, queries + TILE, shared->queries[(queries / TILE + 1) % 2]);
-            draw(a, h, queries + TILE, keys, shared->queries[(queries / TILE + 1) % 2]);
+        next.queries += TILE;
+        if (next.queries >= end) {
+            next.queries = keys;
+            next.head.head++;
+            next.head.a++;
         }
-        if (keys_lateness<BANDS>(keys, queries).least > 0)
+        if (next.head.head <= last_head)
+            prepare(a, next, keys, shared->queries[(n + 1) % 2]);
+        half_rows_turn(a, queries, tile.q);
+        if (sees_none(a, keys_lateness<BANDS>(keys, queries)))
             continue;
 #pragma unroll 1
         for (int slice = 0; slice < TILE / KEYS_SLICE; slice++)
             keys_slice(a, k, v, keys, queries, tile, slice, dk, dv);
     }
-    half_qkv_store(a, h, KERNEL_K, keys, a.scale, dk);
-    half_qkv_store(a, h, KERNEL_V, keys, 1, dv);
+    half_part_store(a, block.head, KERNEL_K, keys, a.scale, dk);
+    half_part_store(a, block.head, KERNEL_V, keys, 1, dv);
 }
 
 template <int BANDS, int WIDTH>
@@ -281,9 +309,14 @@ static void launch_width(const struct cuda_context *cuda, const struct attention
 {
     static_assert(sizeof(union half_queries_shared<BANDS, WIDTH>) <= SHARED_BYTES, "every GPU's");
     static_assert(sizeof(union half_keys_shared<BANDS, WIDTH>) <= SHARED_BYTES, "every GPU's");
-    launch(half_queries_kernel<BANDS, WIDTH>, half_grid<BANDS>(a), HALF_THREADS,
+    static_assert(sizeof(struct turned_rows<BANDS, WIDTH>) <=
+                          sizeof(union half_queries_shared<BANDS, WIDTH>) &&
+                      sizeof(struct turned_rows<BANDS, WIDTH>) <=
+                          sizeof(union half_keys_shared<BANDS, WIDTH>),
+                  "sums turn back where rows were");
+    launch(half_queries_kernel<BANDS, WIDTH>, half_grid<BANDS>(a, a.heads), HALF_THREADS,
            sizeof(union half_queries_shared<BANDS, WIDTH>), cuda->stream, a);
-    launch(half_keys_kernel<BANDS, WIDTH>, half_grid<BANDS>(a), HALF_THREADS,
+    launch(half_keys_kernel<BANDS, WIDTH>, half_grid<BANDS>(a, a.heads / a.group), HALF_THREADS,
            sizeof(union half_keys_shared<BANDS, WIDTH>), cuda->stream, a);
 }
 

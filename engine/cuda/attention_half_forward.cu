@@ -41,11 +41,12 @@ __device__ inline void advance(float scale, int band, int i, struct warp_sums<BA
     for (int f = 0; f < TILE / FRAGMENT; f++)
         max = fmaxf(max, fmaxf(s.at[band][f][2 * i], s.at[band][f][2 * i + 1]));
     max = quad_max(max);
-    float old = power_of_two((p.max[band][i] - max) * scale);
+    float relative = max == -INFINITY ? 0 : max; /* the row has seen no key */
+    float old = power_of_two((p.max[band][i] - relative) * scale);
 #pragma unroll
     for (int f = 0; f < TILE / FRAGMENT; f++)
         for (int e = 2 * i; e < 2 * i + 2; e++) {
-            s.at[band][f][e] = power_of_two(fmaf(s.at[band][f][e], scale, -max * scale));
+            s.at[band][f][e] = power_of_two(fmaf(s.at[band][f][e], scale, -relative * scale));
             sum += s.at[band][f][e];
         }
     p.max[band][i] = max;
@@ -81,11 +82,11 @@ __device__ inline void compute(const struct attention &a, const struct attention
                                struct half_progress<BANDS, WIDTH> &p)
 {
     struct half_lateness late = queries_lateness<BANDS>(queries, keys);
-    if (late.least > 0)
+    if (sees_none(a, late))
         return;
     struct warp_sums<BANDS, TILE> s = warp_product<TILE>(q, tile.k, 0);
-    if (late.most > 0)
-        scores_mask<false>(scores_ahead<TILE, BANDS>(queries, keys, 0), s);
+    if (!sees_all(a, late))
+        scores_mask<false>((int)a.window, scores_ahead<TILE, BANDS>(queries, keys, 0), s);
 #pragma unroll
     for (int band = 0; band < BANDS; band++)
         for (int i = 0; i < LANE_ROWS; i++)
@@ -101,27 +102,31 @@ __global__ void __launch_bounds__(HALF_THREADS) half_forward_kernel(struct atten
 {
     union half_forward_shared<BANDS, WIDTH> *shared =
         (union half_forward_shared<BANDS, WIDTH> *)shared_memory();
-    struct half_block block = half_block_of(a);
+    struct half_block block = half_block_of(a, 1);
     const struct attention_head &h = block.head;
     uint32_t queries = block.shorter * BANDS * TILE;
     uint32_t end = queries + BANDS * TILE < a.T ? queries + BANDS * TILE : a.T;
+    uint32_t start = attention_first_keys(a, queries) * TILE;
     struct warp_rows<BANDS, WIDTH> q;
     struct half_progress<BANDS, WIDTH> p = {
     };
     for (int band = 0; band < BANDS; band++)
         p.max[band][0] = p.max[band][1] = -INFINITY;
-    half_qkv_copy(a, h, KERNEL_Q, queries, shared->start.q);
+    half_part_copy(a, h, KERNEL_Q, queries, shared->start.q);
     copy_group();
-    half_keys_copy(a, h, 0, shared->keys[0]);
+    half_keys_copy(a, h, start, shared->keys[0]);
     copy_wait<1>();
     __syncthreads();
+    half_rows_turn(a, queries, shared->start.q);
     warp_rows_load(shared->start.q, q);
-    for (uint32_t keys = 0; keys < end; keys += TILE) {
+    for (uint32_t keys = start; keys < end; keys += TILE) {
+        struct half_keys<WIDTH> &tile = shared->keys[(keys - start) / TILE % 2];
         copy_wait<0>();
         __syncthreads();
         if (keys + TILE < end)
-            half_keys_copy(a, h, keys + TILE, shared->keys[(keys / TILE + 1) % 2]);
-        compute(a, h, q, queries, keys, shared->keys[keys / TILE % 2], p);
+            half_keys_copy(a, h, keys + TILE, shared->keys[((keys - start) / TILE + 1) % 2]);
+        half_rows_turn(a, keys, tile.k);
+        compute(a, h, q, queries, keys, tile, p);
     }
     store(a, h, queries, p);
 }
@@ -130,7 +135,7 @@ template <int BANDS, int WIDTH>
 static void launch_width(const struct cuda_context *cuda, const struct attention &a)
 {
     static_assert(sizeof(union half_forward_shared<BANDS, WIDTH>) <= SHARED_BYTES, "every GPU's");
-    launch(half_forward_kernel<BANDS, WIDTH>, half_grid<BANDS>(a), HALF_THREADS,
+    launch(half_forward_kernel<BANDS, WIDTH>, half_grid<BANDS>(a, a.heads), HALF_THREADS,
            sizeof(union half_forward_shared<BANDS, WIDTH>), cuda->stream, a);
 }
 

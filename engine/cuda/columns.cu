@@ -8,15 +8,16 @@
 enum { ROWS = 64, WARPS = 4, THREADS = WARPS * WARP, GRID_LIMIT = 65535 };
 
 /* The values that are summed. OF_DY sums dy, for a bias. OF_GELU sums dy times GELU's slope, which
- * replaces dy. OF_NORM sums dy, and also dy times normalised x. */
-enum columns_of { OF_DY, OF_GELU, OF_NORM };
+ * replaces dy. OF_NORM sums dy, and also dy times normalised x. OF_RMS sums dy times normalised x.
+ */
+enum columns_of { OF_DY, OF_GELU, OF_NORM, OF_RMS };
 
 template <typename T> struct column_blocks {
     uint32_t N, columns;
     uint32_t first, blocks; /* of the round */
     T *dy;                  /* written for OF_GELU only */
     const T *x;             /* or GELU's input; NULL for OF_DY */
-    const float *stats;     /* for OF_NORM only, else NULL */
+    const float *stats;     /* for OF_NORM and OF_RMS only, else NULL */
     float *sums;            /* [arrays, blocks, columns]: of dy, of the products */
 };
 
@@ -60,6 +61,10 @@ __global__ void __launch_bounds__(THREADS, TOGETHER) column_blocks_kernel(struct
             if (OF == OF_NORM) {
                 float mean = a.stats[n], inverse = a.stats[a.N + n];
                 x[i] = {(x[i].a - mean) * inverse, (x[i].b - mean) * inverse};
+            }
+            if (OF == OF_RMS) {
+                float inverse = a.stats[n];
+                dy[i] = {dy[i].a * (x[i].a * inverse), dy[i].b * (x[i].b * inverse)};
             }
         }
 #pragma unroll
@@ -160,6 +165,23 @@ void cuda_norm_backward_parameters(const void *context, enum model_precision pre
 {
     const struct cuda_context *cuda = cuda_context_of(context);
     BY_PRECISION(precision, norm_parameters, cuda, N, H, dy, x, stats, gradient, dweight, dbias);
+}
+
+template <typename T>
+static void rms_weight(const struct cuda_context *cuda, uint32_t N, uint32_t H, const void *dy,
+                       const void *x, const float *stats, enum kernel_gradient gradient,
+                       void *dweight)
+{
+    column_sums<T, OF_RMS>(cuda, {N, H, 0, 0, (T *)dy, (const T *)x, stats, NULL}, gradient,
+                           dweight, NULL);
+}
+
+void cuda_rms_backward_weight(const void *context, enum model_precision precision, uint32_t N,
+                              uint32_t H, const void *dy, const void *x, const float *stats,
+                              enum kernel_gradient gradient, void *dweight)
+{
+    const struct cuda_context *cuda = cuda_context_of(context);
+    BY_PRECISION(precision, rms_weight, cuda, N, H, dy, x, stats, gradient, dweight);
 }
 
 template <typename T>

@@ -181,8 +181,9 @@ static struct device *cuda_open(const struct device_options *options, GError **e
     if (!open_queues(cuda, error) ||
         !cuda_memory_open(&cuda->memory, options->arena_bytes, options->host_pool_bytes,
                           cuda->nodes ? &spread : NULL, error) ||
-        !(cuda->compute = cuda_operators_new(
-              cuda->memory.arena, cuda_streams_stream(cuda->streams, MOVER_COMPUTE), error))) {
+        !(cuda->compute = cuda_operators_new(cuda->memory.arena, options->table_bytes,
+                                             cuda_streams_stream(cuda->streams, MOVER_COMPUTE),
+                                             error))) {
         cuda_close(&cuda->device);
         return NULL;
     }

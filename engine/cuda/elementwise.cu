@@ -1,5 +1,6 @@
 #include "engine/cuda/kernel_code.h"
 #include "engine/gelu.h"
+#include "engine/silu.h"
 
 enum { THREADS = 256 };
 
@@ -41,6 +42,124 @@ void cuda_gelu_forward(const void *context, enum model_precision precision, uint
     const struct cuda_context *cuda = cuda_context_of(context);
     BY_PRECISION(precision, gelu_launch, cuda, elements, pre, y);
 }
+
+/* ---- gates ---- */
+
+template <typename T> struct gate_arguments {
+    uint64_t elements;
+    const T *gate, *up;
+    T *y;     /* of the backward: dy */
+    T *dgate; /* of the backward */
+};
+
+template <enum model_activation OF> __device__ inline float activated(float x)
+{
+    return OF == MODEL_SILU ? silu(x) : gelu(x);
+}
+
+template <enum model_activation OF> __device__ inline float activated_slope(float x)
+{
+    return OF == MODEL_SILU ? silu_slope(x) : gelu_slope(x);
+}
+
+template <typename T, enum model_activation OF>
+__global__ void __launch_bounds__(THREADS) gate_forward_kernel(struct gate_arguments<T> a)
+{
+    uint64_t first = first_of_thread();
+    struct octet gate = octet_load(a.gate, first, a.elements, 0);
+    struct octet up = octet_load(a.up, first, a.elements, 0);
+    for (int i = 0; i < OCTET; i++)
+        gate.at[i] = activated<OF>(gate.at[i]) * up.at[i];
+    octet_store(a.y, first, a.elements, gate);
+}
+
+template <typename T, enum model_activation OF>
+__global__ void __launch_bounds__(THREADS) gate_backward_kernel(struct gate_arguments<T> a)
+{
+    uint64_t first = first_of_thread();
+    struct octet gate = octet_load(a.gate, first, a.elements, 0);
+    struct octet up = octet_load(a.up, first, a.elements, 0);
+    struct octet dy = octet_load((const T *)a.y, first, a.elements, 0);
+    for (int i = 0; i < OCTET; i++) {
+        up.at[i] = dy.at[i] * up.at[i] * activated_slope<OF>(gate.at[i]);
+        dy.at[i] = dy.at[i] * activated<OF>(gate.at[i]);
+    }
+    octet_store(a.dgate, first, a.elements, up);
+    octet_store(a.y, first, a.elements, dy);
+}
+
+template <typename T, enum model_activation OF>
+static void gate_launch_of(const struct cuda_context *cuda, const struct gate_arguments<T> &a)
+{
+    launch(a.dgate ? gate_backward_kernel<T, OF> : gate_forward_kernel<T, OF>,
+           launch_blocks(a.elements, THREADS * OCTET), THREADS, 0, cuda->stream, a);
+}
+
+template <typename T>
+static void gate_launch(const struct cuda_context *cuda, enum model_activation activation,
+                        uint64_t elements, const void *gate, const void *up, void *y, void *dgate)
+{
+    struct gate_arguments<T> a = {
+        elements, (const T *)gate, (const T *)up, (T *)y, (T *)dgate
+    };
+    if (activation == MODEL_SILU)
+        gate_launch_of<T, MODEL_SILU>(cuda, a);
+    else
+        gate_launch_of<T, MODEL_GELU_TANH>(cuda, a);
+}
+
+void cuda_gate_forward(const void *context, enum model_precision precision,
+                       enum model_activation activation, uint64_t elements, const void *gate,
+                       const void *up, void *y)
+{
+    const struct cuda_context *cuda = cuda_context_of(context);
+    BY_PRECISION(precision, gate_launch, cuda, activation, elements, gate, up, y, NULL);
+}
+
+void cuda_gate_backward(const void *context, enum model_precision precision,
+                        enum model_activation activation, uint64_t elements, const void *gate,
+                        const void *up, void *dy, void *dgate)
+{
+    const struct cuda_context *cuda = cuda_context_of(context);
+    BY_PRECISION(precision, gate_launch, cuda, activation, elements, gate, up, dy, dgate);
+}
+
+/* ---- scaling ---- */
+
+template <typename T> struct scale_arguments {
+    uint64_t elements;
+    float factor;
+    T *x;
+};
+
+template <typename T>
+__global__ void __launch_bounds__(THREADS) scale_kernel(struct scale_arguments<T> a)
+{
+    uint64_t first = first_of_thread();
+    struct octet x = octet_load((const T *)a.x, first, a.elements, 0);
+    for (int i = 0; i < OCTET; i++)
+        x.at[i] *= a.factor;
+    octet_store(a.x, first, a.elements, x);
+}
+
+template <typename T>
+static void scale_launch(const struct cuda_context *cuda, uint64_t elements, float factor, void *x)
+{
+    struct scale_arguments<T> arguments = {
+        elements, factor, (T *)x
+    };
+    launch(scale_kernel<T>, launch_blocks(elements, THREADS * OCTET), THREADS, 0, cuda->stream,
+           arguments);
+}
+
+void cuda_scale(const void *context, enum model_precision precision, uint64_t elements,
+                float factor, void *x)
+{
+    const struct cuda_context *cuda = cuda_context_of(context);
+    BY_PRECISION(precision, scale_launch, cuda, elements, factor, x);
+}
+
+/* ---- residual and dropout ---- */
 
 template <typename T> struct residual_arguments {
     uint32_t N, H;

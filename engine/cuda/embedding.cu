@@ -25,7 +25,7 @@ static unsigned blocks_of(uint64_t rows, uint32_t columns)
 template <typename T> struct embed_forward {
     uint32_t N, positions, H; /* positions: of a sequence */
     const uint32_t *tokens;
-    const T *wte, *wpe;
+    const T *wte, *wpe; /* wpe may be NULL */
     struct tile_dropout dropout;
     T *x;
 };
@@ -38,9 +38,11 @@ __global__ void __launch_bounds__(THREADS) embed_forward_kernel(struct embed_for
     if (p.row >= a.N)
         return;
     const T *token = a.wte + (uint64_t)a.tokens[p.row] * a.H;
-    const T *position = a.wpe + p.row % a.positions * a.H;
     struct tile_part x = tile_part_load<WHOLE>(token, p.tile, p.t, a.H);
-    tile_part_add(x, tile_part_load<WHOLE>(position, p.tile, p.t, a.H));
+    if (a.wpe) {
+        const T *position = a.wpe + p.row % a.positions * a.H;
+        tile_part_add(x, tile_part_load<WHOLE>(position, p.tile, p.t, a.H));
+    }
     tile_part_drop(a.dropout, p.row, tiles, p.tile, p.t, x);
     tile_part_store<WHOLE>(a.x + p.row * a.H, p.tile, p.t, a.H, x);
 }

@@ -28,9 +28,11 @@ struct cuda_context {
     struct CUstream_st *stream;
     void *scratch; /* device memory for sums between two kernels: at least CUDA_SCRATCH_LEAST */
     uint64_t scratch_bytes;
-    uint32_t *counter;              /* in device memory: 0 between kernels */
-    uint32_t multiprocessors;       /* of the device */
-    double *scale;                  /* in device memory: what cuda_clip left */
+    uint32_t *counter;        /* in device memory: 0 between kernels */
+    uint32_t multiprocessors; /* of the device */
+    double *scale;            /* in device memory: what cuda_clip left */
+    float *tables;            /* device memory for kernel_table */
+    uint64_t table_bytes;
     struct cuda_products *products; /* for linear layers and the classifier */
 };
 
@@ -60,6 +62,12 @@ kernel_norm_backward_input cuda_norm_backward_input;
  * 2 N H E bytes. */
 kernel_norm_backward_parameters cuda_norm_backward_parameters;
 
+/* ---- RMS norm, with the bytes and launches of layer norm ---- */
+
+kernel_rms_forward cuda_rms_forward;
+kernel_rms_backward_input cuda_rms_backward_input;
+kernel_rms_backward_weight cuda_rms_backward_weight;
+
 /* ---- matrix products, by cuBLASLt ---- */
 
 kernel_linear_forward cuda_linear_forward;
@@ -68,6 +76,11 @@ kernel_linear_residual cuda_linear_residual;
 kernel_linear_backward_input cuda_linear_backward_input;
 /* Rounds as it stores, and does not use the workspace. */
 kernel_linear_backward_weight cuda_linear_backward_weight;
+kernel_product_forward cuda_product_forward;
+kernel_product_backward_input cuda_product_backward_input;
+kernel_linear_residual cuda_product_residual;
+/* As cuda_linear_backward_weight. */
+kernel_product_backward_weight cuda_product_backward_weight;
 kernel_classifier_forward cuda_classifier_forward;
 kernel_classifier_backward_input cuda_classifier_backward_input;
 kernel_classifier_backward_weight cuda_classifier_backward_weight;
@@ -83,18 +96,29 @@ kernel_linear_backward_bias cuda_linear_backward_bias;
 kernel_gelu_forward cuda_gelu_forward;
 /* Launches as cuda_linear_backward_bias. 3 N O E bytes. */
 kernel_gelu_backward_bias cuda_gelu_backward_bias;
+/* 3 E bytes an element, and 5 E in the backward. */
+kernel_gate_forward cuda_gate_forward;
+kernel_gate_backward cuda_gate_backward;
+/* 2 E bytes an element. */
+kernel_scale cuda_scale;
 kernel_residual_forward cuda_residual_forward;
 kernel_dropout_backward cuda_dropout_backward;
 
 /* ---- causal attention ---- */
 
-enum { CUDA_HEAD_LIMIT = 128 }; /* the greatest D: tiles lie in shared memory */
+enum { CUDA_HEAD_LIMIT = 256 }; /* the greatest D: tiles lie in shared memory */
 
 /* 4 N H E bytes; the tiles of keys come from caches in addition. */
 kernel_attention_forward cuda_attention_forward;
-/* Three launches for each part of the sequences whose sums fit the scratch: 4 A T bytes a sequence,
- * which must hold one at least. */
+/* Three launches for each part of the heads whose sums fit the scratch: 4 T bytes a head. The
+ * scratch must hold those of a group at least, the heads that share keys and values. */
 kernel_attention_backward cuda_attention_backward;
+
+/* (2 A + 2 K) N D E bytes; queries and keys turn in shared memory. The tables of cosines and sines
+ * are device memory. */
+kernel_grouped_forward cuda_grouped_forward;
+/* As cuda_attention_backward. */
+kernel_grouped_backward cuda_grouped_backward;
 
 /* ---- loss ---- */
 

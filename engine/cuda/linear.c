@@ -12,7 +12,7 @@ enum product_epilogue {
     PRODUCT_PLAIN,
     PRODUCT_ADD,      /* adds to what c holds */
     PRODUCT_BIAS,     /* adds a bias of `in` to each row */
-    PRODUCT_RESIDUAL, /* c = residual + the product with the bias, rounded once */
+    PRODUCT_RESIDUAL, /* c = residual + the product with the bias, if any, rounded once */
     PRODUCT_GELU      /* stores pre, the product with the bias, and c = gelu(pre) of pre before its
                          rounding */
 };
@@ -23,6 +23,7 @@ struct product_shape {
     uint8_t transposed_a, transposed_b; /* a is stored as [K,M], b as [N,K] */
     uint8_t in, out; /* enum model_precision: of a, b and bias; of c, residual and pre */
     uint8_t epilogue;
+    uint8_t unbiased; /* PRODUCT_RESIDUAL without a bias */
 };
 
 struct product_operands {
@@ -107,8 +108,8 @@ static bool set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t a
 
 static bool has_bias(const struct product_shape *shape)
 {
-    return shape->epilogue == PRODUCT_BIAS || shape->epilogue == PRODUCT_RESIDUAL ||
-           shape->epilogue == PRODUCT_GELU;
+    return shape->epilogue == PRODUCT_BIAS || shape->epilogue == PRODUCT_GELU ||
+           (shape->epilogue == PRODUCT_RESIDUAL && !shape->unbiased);
 }
 
 static bool set_epilogue(struct product_plan *plan)
@@ -192,7 +193,7 @@ static bool same(const struct product_shape *p, const struct product_shape *q)
     return p->M == q->M && p->N == q->N && p->K == q->K && p->a_row == q->a_row &&
            p->c_row == q->c_row && p->transposed_a == q->transposed_a &&
            p->transposed_b == q->transposed_b && p->in == q->in && p->out == q->out &&
-           p->epilogue == q->epilogue;
+           p->epilogue == q->epilogue && p->unbiased == q->unbiased;
 }
 
 /* Returns the shape's plan, which is made at its first use. The heuristic assumes that pointers are
@@ -298,17 +299,24 @@ bool cuda_linear_gelu(const void *context, enum model_precision precision, uint3
     return true;
 }
 
-bool cuda_linear_residual(const void *context, enum model_precision precision, uint32_t N,
-                          uint32_t I, uint32_t O, const void *x, const void *weight,
-                          const void *bias, const void *residual, void *y)
+static bool multiply_residual(const void *context, struct product_shape fused, const void *x,
+                              const void *weight, const void *bias, const void *residual, void *y)
 {
-    struct product_shape fused = forward_shape(precision, N, I, O, PRODUCT_RESIDUAL);
+    fused.unbiased = !bias;
     if (!have(cuda_context_of(context)->products, &fused))
         return false;
     multiply(
         context, fused,
         (struct product_operands){.a = x, .b = weight, .bias = bias, .residual = residual, .c = y});
     return true;
+}
+
+bool cuda_linear_residual(const void *context, enum model_precision precision, uint32_t N,
+                          uint32_t I, uint32_t O, const void *x, const void *weight,
+                          const void *bias, const void *residual, void *y)
+{
+    return multiply_residual(context, forward_shape(precision, N, I, O, PRODUCT_RESIDUAL), x,
+                             weight, bias, residual, y);
 }
 
 void cuda_linear_backward_input(const void *context, enum model_precision precision, uint32_t N,
@@ -347,6 +355,57 @@ void cuda_linear_backward_weight(const void *context, enum model_precision preci
     (void)workspace;
     multiply_weight(context,
                     (struct product_shape){.M = I, .N = O, .K = N, .in = (uint8_t)precision}, x, dy,
+                    gradient, dweight, squares);
+}
+
+/* ---- the same with the weight transposed ---- */
+
+static struct product_shape product_shape_of(enum model_precision precision, uint32_t N, uint32_t I,
+                                             uint32_t O, enum product_epilogue epilogue)
+{
+    struct product_shape shape = forward_shape(precision, N, I, O, epilogue);
+    shape.transposed_b = true;
+    return shape;
+}
+
+void cuda_product_forward(const void *context, enum model_precision precision, uint32_t N,
+                          uint32_t I, uint32_t O, const void *x, const void *weight,
+                          const void *bias, void *y)
+{
+    multiply(context, product_shape_of(precision, N, I, O, bias ? PRODUCT_BIAS : PRODUCT_PLAIN),
+             (struct product_operands){.a = x, .b = weight, .bias = bias, .c = y});
+}
+
+bool cuda_product_residual(const void *context, enum model_precision precision, uint32_t N,
+                           uint32_t I, uint32_t O, const void *x, const void *weight,
+                           const void *bias, const void *residual, void *y)
+{
+    return multiply_residual(context, product_shape_of(precision, N, I, O, PRODUCT_RESIDUAL), x,
+                             weight, bias, residual, y);
+}
+
+void cuda_product_backward_input(const void *context, enum model_precision precision, uint32_t N,
+                                 uint32_t I, uint32_t O, const void *dy, const void *weight,
+                                 bool add, void *dx)
+{
+    multiply(context,
+             (struct product_shape){.M = N,
+                                    .N = I,
+                                    .K = O,
+                                    .in = (uint8_t)precision,
+                                    .out = (uint8_t)precision,
+                                    .epilogue = add ? PRODUCT_ADD : PRODUCT_PLAIN},
+             (struct product_operands){.a = dy, .b = weight, .c = dx});
+}
+
+void cuda_product_backward_weight(const void *context, enum model_precision precision, uint32_t N,
+                                  uint32_t I, uint32_t O, const void *x, const void *dy,
+                                  enum kernel_gradient gradient, float *workspace, void *dweight,
+                                  double *squares)
+{
+    (void)workspace;
+    multiply_weight(context,
+                    (struct product_shape){.M = O, .N = I, .K = N, .in = (uint8_t)precision}, dy, x,
                     gradient, dweight, squares);
 }
 

@@ -91,7 +91,7 @@ static bool prepare(struct peak_trial *trial, enum model_precision precision)
            cudaStreamCreateWithFlags(&trial->stream, cudaStreamNonBlocking) == cudaSuccess &&
            cudaEventCreate(&trial->begin) == cudaSuccess &&
            cudaEventCreate(&trial->end) == cudaSuccess &&
-           (trial->operators = cuda_operators_new(trial->memory, trial->stream, NULL));
+           (trial->operators = cuda_operators_new(trial->memory, 0, trial->stream, NULL));
 }
 
 static void finish(struct peak_trial *trial)

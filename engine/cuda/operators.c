@@ -12,11 +12,14 @@ enum {
     SCALE_BYTES = 256
 };
 
+/* Tables begin behind the counter and the scale. */
+enum { OWN_BYTES = WORKSPACE_BYTES + SCRATCH_BYTES + COUNTER_BYTES + SCALE_BYTES };
+
 /* Elements that a rank receives from each other rank at once. */
 enum { PIECE = 256 << 10 };
 
 struct cuda_operators {
-    uint8_t *own; /* workspace, scratch, counter, scale */
+    uint8_t *own; /* workspace, scratch, counter, scale, tables */
     struct cuda_context cuda;
     struct operators operators;
     /* Several ranks: reductions, on a stream of their own. */
@@ -24,6 +27,16 @@ struct cuda_operators {
     struct cuda_context network;
     struct operators reductions;
 };
+
+/* The host's memory is not pinned, so the runtime has read it when the call returns. */
+static const float *copy_table(const void *context, uint64_t count, const float *values)
+{
+    const struct cuda_context *cuda = cuda_context_of(context);
+    g_assert(count * sizeof *values <= cuda->table_bytes);
+    cudaMemcpyAsync(cuda->tables, values, count * sizeof *values, cudaMemcpyHostToDevice,
+                    cuda->stream);
+    return cuda->tables;
+}
 
 static const struct kernels cuda_kernels = {
     .embed_forward = cuda_embed_forward,
@@ -55,39 +68,47 @@ static const struct kernels cuda_kernels = {
     .total_squares = cuda_total_squares,
     .clip = cuda_clip,
     .adamw = cuda_adamw,
+    .rms_forward = cuda_rms_forward,
+    .rms_backward_input = cuda_rms_backward_input,
+    .rms_backward_weight = cuda_rms_backward_weight,
+    .product_forward = cuda_product_forward,
+    .product_residual = cuda_product_residual,
+    .product_backward_input = cuda_product_backward_input,
+    .product_backward_weight = cuda_product_backward_weight,
+    .gate_forward = cuda_gate_forward,
+    .gate_backward = cuda_gate_backward,
+    .scale = cuda_scale,
+    .table = copy_table,
+    .grouped_forward = cuda_grouped_forward,
+    .grouped_backward = cuda_grouped_backward,
 };
 
 bool cuda_operators_support(const struct model_config *config, GError **error)
 {
     uint32_t head = model_config_head_size(config);
-    uint64_t deltas = (uint64_t)config->heads * config->positions * sizeof(float);
-    if (config->separate)
-        g_set_error(
-            error, DEVICE_ERROR, DEVICE_ERROR_MODEL,
-            "%s: the CUDA device has kernels for GPT-2 alone; --device cpu trains this model",
-            config->name);
-    else if (head > CUDA_HEAD_LIMIT)
+    uint32_t group = config->heads / model_config_key_heads(config);
+    uint64_t deltas = (uint64_t)group * config->positions * sizeof(float);
+    if (head > CUDA_HEAD_LIMIT)
         g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MODEL,
                     "heads have %u columns; the CUDA device computes attention heads of at most %d",
                     head, CUDA_HEAD_LIMIT);
     else if (deltas > SCRATCH_BYTES)
         g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MODEL,
-                    "the CUDA device's attention cannot hold %u heads of %u positions",
-                    config->heads, config->positions);
+                    "the CUDA device's attention cannot hold %u heads of %u positions", group,
+                    config->positions);
     else
         return true;
     return false;
 }
 
-static bool take_memory(struct cuda_operators *operators, cudaStream_t stream)
+static bool take_memory(struct cuda_operators *operators, uint64_t table_bytes, cudaStream_t stream)
 {
     void *own;
     int device, multiprocessors;
     if (cudaGetDevice(&device) != cudaSuccess ||
         cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device) !=
             cudaSuccess ||
-        cudaMalloc(&own, WORKSPACE_BYTES + SCRATCH_BYTES + COUNTER_BYTES + SCALE_BYTES) !=
-            cudaSuccess)
+        cudaMalloc(&own, OWN_BYTES + table_bytes) != cudaSuccess)
         return false;
     operators->own = own;
     operators->cuda = (struct cuda_context){
@@ -97,24 +118,27 @@ static bool take_memory(struct cuda_operators *operators, cudaStream_t stream)
         .counter = (uint32_t *)(operators->own + WORKSPACE_BYTES + SCRATCH_BYTES),
         .multiprocessors = (uint32_t)multiprocessors,
         .scale = (double *)(operators->own + WORKSPACE_BYTES + SCRATCH_BYTES + COUNTER_BYTES),
+        .tables = (float *)(void *)(operators->own + OWN_BYTES),
+        .table_bytes = table_bytes,
     };
     return cudaMemsetAsync(operators->cuda.counter, 0, COUNTER_BYTES, stream) == cudaSuccess;
 }
 
-struct cuda_operators *cuda_operators_new(uint8_t *arena, cudaStream_t stream, GError **error)
+struct cuda_operators *cuda_operators_new(uint8_t *arena, uint64_t table_bytes, cudaStream_t stream,
+                                          GError **error)
 {
     struct cuda_operators *operators = g_new0(struct cuda_operators, 1);
     operators->operators.kernels = &cuda_kernels;
     operators->operators.context = &operators->cuda;
     operators->operators.memory = arena;
-    if (take_memory(operators, stream))
+    if (take_memory(operators, table_bytes, stream))
         operators->cuda.products = cuda_products_new(stream, operators->own, WORKSPACE_BYTES);
     if (operators->cuda.products)
         return operators;
-    g_set_error(
-        error, DEVICE_ERROR, DEVICE_ERROR_MEMORY,
-        "cannot allocate %d MiB of device memory for the operators or cannot start cuBLASLt",
-        (WORKSPACE_BYTES + SCRATCH_BYTES) >> 20);
+    g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY,
+                "cannot allocate %" G_GUINT64_FORMAT
+                " MiB of device memory for the operators or cannot start cuBLASLt",
+                (OWN_BYTES + table_bytes) >> 20);
     cuda_operators_free(operators);
     return NULL;
 }
@@ -126,6 +150,7 @@ void cuda_operators_free(struct cuda_operators *operators)
     cuda_products_free(operators->cuda.products);
     reduction_free(operators->operators.reduction);
     reduction_free(operators->reductions.reduction);
+    g_free(operators->operators.rotary);
     cudaFree(operators->received);
     cudaFree(operators->own);
     g_free(operators);

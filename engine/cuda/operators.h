@@ -18,9 +18,11 @@ struct cuda_products;
 bool cuda_operators_support(const struct model_config *config, GError **error);
 
 /* For one stream and one thread at a time, on the current device. `arena` is device memory. Takes
- * once what the libraries and sums need beside the arena; nothing is allocated later. Fails with
- * DEVICE_ERROR_MEMORY if there is less. Free with cuda_operators_free. */
-struct cuda_operators *cuda_operators_new(uint8_t *arena, cudaStream_t stream, GError **error);
+ * once what the libraries, sums and tables (struct device_options) need beside the arena; nothing
+ * is allocated later. Fails with DEVICE_ERROR_MEMORY if there is less. Free with
+ * cuda_operators_free. */
+struct cuda_operators *cuda_operators_new(uint8_t *arena, uint64_t table_bytes, cudaStream_t stream,
+                                          GError **error);
 void cuda_operators_free(struct cuda_operators *operators);
 
 /* Queues the operator on the stream. `operation` is not needed after the call. Its pointers to

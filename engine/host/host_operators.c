@@ -7,6 +7,7 @@
 
 struct host_operators {
     struct cpu_context *cpu;
+    bool begun; /* the threads are there */
     struct operators operators;
 };
 
@@ -43,8 +44,16 @@ void host_operators_free(struct host_operators *host)
     g_free(host);
 }
 
+void host_operators_begin(struct host_operators *host)
+{
+    if (!host->begun)
+        cpu_context_make_threads(host->cpu);
+    host->begun = true;
+}
+
 void host_operators_run(struct host_operators *host, const struct operation *operation)
 {
+    host_operators_begin(host);
     operators_run(&host->operators, operation);
 }
 

@@ -21,7 +21,10 @@ void host_operators_share(struct host_operators *operators, struct ranks *ranks)
 void host_operators_connect(struct host_operators *operators, struct ranks *stages);
 void host_operators_free(struct host_operators *operators);
 
+/* Runs an operation, always in the same thread. The first call makes the other threads, unless
+ * host_operators_begin did, in the thread that will run the operations. */
 void host_operators_run(struct host_operators *operators, const struct operation *operation);
+void host_operators_begin(struct host_operators *operators);
 /* Behind an update: operators_share_update (engine/operators.h). */
 void host_operators_share_update(struct host_operators *operators,
                                  const struct operation *operation);

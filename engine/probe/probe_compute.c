@@ -89,7 +89,7 @@ static void measure_on(struct platform *platform, const cpu_set_t *cores, uint32
                        struct platform_curve *products[2], struct platform_curve *traffic)
 {
     cores_bind(cores);
-    struct product p = {.cpu = cpu_context_new(threads),
+    struct product p = {.cpu = cpu_context_start(threads),
                         .x = g_new0(float, ROWS),
                         .weight = g_new0(float, WEIGHT),
                         .y = g_new0(float, ROWS)};
@@ -156,7 +156,7 @@ static void measure_updates(const cpu_set_t *cores, uint32_t threads, struct upd
                             struct platform_curve *curve)
 {
     cores_bind(cores);
-    u->cpu = cpu_context_new(threads);
+    u->cpu = cpu_context_start(threads);
     for (u->elements = 64 << 10; u->elements <= ELEMENTS; u->elements *= 4)
         probe_add(curve, (double)u->elements, probe_seconds(run_update, u));
     probe_source(curve, g_strdup_printf("AdamW in fp32 on %u threads, operands from memory, median",

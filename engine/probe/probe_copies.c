@@ -113,7 +113,7 @@ static void *compute(void *data)
     enum { ROWS = 256, WIDTH = 1024 };
     struct compute_load *load = data;
     cores_bind(&load->cores.compute);
-    struct cpu_context *cpu = cpu_context_new(load->cores.compute_count);
+    struct cpu_context *cpu = cpu_context_start(load->cores.compute_count);
     float *x = g_new0(float, ROWS *WIDTH), *y = g_new0(float, ROWS *WIDTH);
     float *weight = g_new0(float, WIDTH *WIDTH), *bias = g_new0(float, WIDTH);
     while (!g_atomic_int_get(&load->stop))

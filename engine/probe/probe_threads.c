@@ -258,7 +258,7 @@ static void *update_on_host(void *data)
 {
     struct host_load *load = data;
     cores_bind(&load->cores.host);
-    struct bench b = {.cpu = cpu_context_new(load->cores.host_count),
+    struct bench b = {.cpu = cpu_context_start(load->cores.host_count),
                       .bound = PLATFORM_MEMORY_BOUND,
                       .step = load->step,
                       .data = g_malloc0(MEMORY)};
@@ -316,7 +316,7 @@ bool probe_neighbours(const struct device_ops *ops, struct platform *platform, G
     struct device *device = ops->open(&options, error);
     if (!device)
         return false;
-    struct bench b = {.cpu = cpu_context_new(cores.compute_count),
+    struct bench b = {.cpu = cpu_context_start(cores.compute_count),
                       .step = adamw_step_of(&adamw, 1),
                       .data = g_malloc0(MEMORY)};
     for (int bound = 0; bound < 3; bound++) {

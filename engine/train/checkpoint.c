@@ -14,9 +14,6 @@
 #define OPTIMIZER_FILE        "optimizer.safetensors"
 #define CHECKPOINT_STATE_FILE "trainer.json"
 
-static const char *const files[] = {CONFIG_FILE, WEIGHTS_FILE, OPTIMIZER_FILE,
-                                    CHECKPOINT_STATE_FILE, NULL};
-
 /* ---- the state of training ---- */
 
 #define VERSION 1
@@ -66,6 +63,7 @@ static const struct field state_fields[] = {
     STATE(TEXT, data_order, "--data-order", FIXED),
     STATE(TEXT, data_digest, "the digest of --data", FIXED),
     STATE(REAL, held_out, "--held-out", FIXED),
+    {"delay", "--delay", UNSIGNED32, FIXED, true, offsetof(struct checkpoint_state, delay)},
     LATER(UNSIGNED64, steps),
     LATER(TEXT, data),
     LATER(TEXT, tokens),
@@ -223,8 +221,13 @@ bool checkpoint_read_state(const char *folder, struct checkpoint_state *state, G
 {
     g_autofree char *path = g_build_filename(folder, CHECKPOINT_STATE_FILE, NULL);
     *state = (struct checkpoint_state){0};
-    if (!checkpoint_folder_recover(folder, files, error))
+    if (!checkpoint_folder_recover(folder, error))
         return false;
+    if (!g_file_test(path, G_FILE_TEST_EXISTS)) {
+        g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID,
+                    "%s: not a checkpoint, because it has no " CHECKPOINT_STATE_FILE, folder);
+        return false;
+    }
     json_t *root = read_json(path, error);
     bool read = root && parse(path, root, state, error);
     if (!read)
@@ -245,7 +248,7 @@ static GString *list_differences(const struct checkpoint_state *saved,
 {
     GString *differences = g_string_new(NULL);
     for (size_t i = 1; i < G_N_ELEMENTS(state_fields); i++)
-        if (!state_fields[i].optional && is_fixed(&state_fields[i], run) == fixed)
+        if ((fixed || !state_fields[i].optional) && is_fixed(&state_fields[i], run) == fixed)
             add_difference(differences, &state_fields[i], saved, run);
     return differences;
 }
@@ -280,32 +283,57 @@ static bool checkpoint_match_config(const char *folder, const struct model_confi
 
 /* ---- the folder ---- */
 
-static const enum trace_list moments[] = {TRACE_EXP_AVG, TRACE_EXP_AVG_SQ};
+/* A list of optimizer.safetensors: each tensor's name is followed by a dot and this one. */
+struct saved_list {
+    const char *name;
+    enum trace_list list;
+};
 
-static char *moment_name(const struct trace *trace, tensor_id tensor, enum trace_list list)
+enum { MOST_LISTS = 4 };
+
+/* Sets the lists: the moments; if the weights' file is in bf16, the weights in fp32; and with a
+ * delay the parameters, which are a version behind the weights. Loading the weights sets both
+ * versions, so parameters come last. Returns their number. */
+static size_t saved_lists(const struct trace *trace, bool halves, bool delay,
+                          struct saved_list lists[MOST_LISTS])
 {
-    return g_strconcat(trace->tensors[tensor].name, ".", trace_list_name(list), NULL);
+    size_t count = 0;
+    lists[count++] = (struct saved_list){"exp_avg", TRACE_EXP_AVG};
+    lists[count++] = (struct saved_list){"exp_avg_sq", TRACE_EXP_AVG_SQ};
+    if (halves)
+        lists[count++] = (struct saved_list){"master", weights_list(trace)};
+    if (delay)
+        lists[count++] = (struct saved_list){"param", TRACE_PARAM};
+    return count;
 }
 
-static bool save_moments(const char *folder, const struct model_config *config,
-                         const struct trace *trace, const struct weights_store *store,
-                         GError **error)
+static char *optimizer_name(const struct trace *trace, tensor_id tensor,
+                            const struct saved_list *list)
 {
+    return g_strconcat(trace->tensors[tensor].name, ".", list->name, NULL);
+}
+
+static bool save_optimizer(const char *folder, const struct model_config *config,
+                           const struct trace *trace, bool halves, bool delay,
+                           const struct weights_store *store, GError **error)
+{
+    struct saved_list lists[MOST_LISTS];
+    size_t count = saved_lists(trace, halves, delay, lists);
     char *path = g_build_filename(folder, OPTIMIZER_FILE, NULL);
     struct safetensors_writer *writer = safetensors_writer_new(path);
-    for (size_t m = 0; m < G_N_ELEMENTS(moments); m++) {
+    for (size_t m = 0; m < count; m++) {
         for (uint32_t i = 0; i < trace->tensor_count; i++) {
-            char *name = moment_name(trace, i, moments[m]);
+            char *name = optimizer_name(trace, i, &lists[m]);
             uint64_t shape[2];
             uint32_t rank = weights_shape(config, trace->tensors[i].name, shape);
-            safetensors_writer_declare(writer, name, shape, rank);
+            safetensors_writer_declare(writer, SAFETENSORS_F32, name, shape, rank);
             g_free(name);
         }
     }
     bool saved = true;
-    for (size_t m = 0; m < G_N_ELEMENTS(moments); m++) {
+    for (size_t m = 0; m < count; m++) {
         for (uint32_t i = 0; saved && i < trace->tensor_count; i++) {
-            saved = weights_copy_out(writer, store, i, moments[m], trace->tensors[i].elements,
+            saved = weights_copy_out(writer, store, i, lists[m].list, trace->tensors[i].elements,
                                      error);
         }
     }
@@ -317,12 +345,14 @@ static bool save_moments(const char *folder, const struct model_config *config,
 
 static bool write_all(const char *folder, const struct checkpoint_state *state,
                       const struct model_config *config, const struct trace *trace,
-                      const struct weights_store *store, GError **error)
+                      const struct weights_store *store, const struct weights_form *form,
+                      GError **error)
 {
     char *config_path = g_build_filename(folder, CONFIG_FILE, NULL);
     bool written = model_config_write(config, config_path, error) &&
-                   weights_save(folder, config, trace, store, error) &&
-                   save_moments(folder, config, trace, store, error) &&
+                   weights_save(folder, config, trace, store, form, error) &&
+                   save_optimizer(folder, config, trace, form->halves, state->delay, store,
+                                  error) &&
                    checkpoint_write_state(folder, state, error);
     g_free(config_path);
     return written;
@@ -336,7 +366,7 @@ bool checkpoint_may_save(const char *folder, GError **error)
         g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_IO, "the folder's name is empty");
         return false;
     }
-    if (!checkpoint_folder_recover(folder, files, error))
+    if (!checkpoint_folder_recover(folder, error))
         return false;
     if (checkpoint_folder_is_empty(folder, &unreadable))
         return true;
@@ -352,12 +382,14 @@ bool checkpoint_may_save(const char *folder, GError **error)
     return ours;
 }
 
-bool checkpoint_try(const char *folder, const struct trace *trace, bool several, GError **error)
+bool checkpoint_try(const char *folder, const struct trace *trace, bool delay, bool several,
+                    GError **error)
 {
     uint64_t elements = 0;
     for (uint32_t i = 0; i < trace->tensor_count; i++)
         elements += trace->tensors[i].elements;
-    uint64_t bytes = elements * (1 + G_N_ELEMENTS(moments)) * sizeof(float);
+    struct saved_list lists[MOST_LISTS];
+    uint64_t bytes = elements * (1 + saved_lists(trace, false, delay, lists)) * sizeof(float);
     return checkpoint_may_save(folder, error) &&
            checkpoint_folder_try(folder, bytes, several && checkpoint_folder_is_empty(folder, NULL),
                                  error);
@@ -365,26 +397,37 @@ bool checkpoint_try(const char *folder, const struct trace *trace, bool several,
 
 bool checkpoint_save(const char *folder, const struct checkpoint_state *state,
                      const struct model_config *config, const struct trace *trace,
-                     const struct weights_store *store, GError **error)
+                     const struct weights_store *store, const struct weights_form *form,
+                     GError **error)
 {
     if (!checkpoint_may_save(folder, error))
         return false;
     g_autofree char *fresh = checkpoint_folder_begin(folder, error);
     if (!fresh)
         return false;
-    if (write_all(fresh, state, config, trace, store, error) &&
-        checkpoint_folder_replace(folder, files, error))
+    if (write_all(fresh, state, config, trace, store, form, error) &&
+        checkpoint_folder_replace(folder, weights_is_file, error))
         return true;
     checkpoint_folder_abandon(folder);
     return false;
 }
 
-static bool check_moments(const struct safetensors *file, const struct model_config *config,
-                          const struct trace *trace, GError **error)
+/* Returns whether the file holds weights, because those in the model's file are rounded. */
+static bool holds_weights(const struct safetensors *file, const struct trace *trace)
 {
-    for (size_t m = 0; m < G_N_ELEMENTS(moments); m++) {
+    const struct saved_list list = {"master", weights_list(trace)};
+    g_autofree char *name = optimizer_name(trace, 0, &list);
+    return safetensors_find(file, name) != NULL;
+}
+
+static bool check_optimizer(const struct safetensors *file, const struct model_config *config,
+                            const struct trace *trace, bool delay, GError **error)
+{
+    struct saved_list lists[MOST_LISTS];
+    size_t count = saved_lists(trace, holds_weights(file, trace), delay, lists);
+    for (size_t m = 0; m < count; m++) {
         for (uint32_t i = 0; i < trace->tensor_count; i++) {
-            char *name = moment_name(trace, i, moments[m]);
+            char *name = optimizer_name(trace, i, &lists[m]);
             const struct safetensors_tensor *tensor = safetensors_find(file, name);
             uint64_t shape[2];
             uint32_t rank = weights_shape(config, trace->tensors[i].name, shape);
@@ -400,14 +443,16 @@ static bool check_moments(const struct safetensors *file, const struct model_con
     return true;
 }
 
-static bool load_moments(const struct safetensors *file, const struct trace *trace,
-                         const struct weights_store *store, GError **error)
+static bool load_optimizer(const struct safetensors *file, const struct trace *trace, bool delay,
+                           const struct weights_store *store, GError **error)
 {
+    struct saved_list lists[MOST_LISTS];
+    size_t count = saved_lists(trace, holds_weights(file, trace), delay, lists);
     bool loaded = true;
-    for (size_t m = 0; m < G_N_ELEMENTS(moments); m++) {
+    for (size_t m = 0; m < count; m++) {
         for (uint32_t i = 0; loaded && i < trace->tensor_count; i++) {
-            char *name = moment_name(trace, i, moments[m]);
-            loaded = weights_copy_in(file, safetensors_find(file, name), store, i, moments[m],
+            char *name = optimizer_name(trace, i, &lists[m]);
+            loaded = weights_copy_in(file, safetensors_find(file, name), store, i, lists[m].list,
                                      error);
             g_free(name);
         }
@@ -424,16 +469,19 @@ static bool check_config(const char *folder, const struct model_config *config, 
 }
 
 bool checkpoint_load(const char *folder, const struct model_config *config,
-                     const struct trace *trace, const struct weights_store *store, GError **error)
+                     const struct trace *trace, bool delay, const struct weights_store *store,
+                     struct weights_form *form, GError **error)
 {
     char *path = g_build_filename(folder, OPTIMIZER_FILE, NULL);
     struct safetensors *weights = NULL, *optimizer = NULL;
     bool loaded = check_config(folder, config, error) &&
                   (weights = weights_open(folder, config, trace, error)) &&
                   (optimizer = safetensors_open(path, error)) &&
-                  check_moments(optimizer, config, trace, error) &&
+                  check_optimizer(optimizer, config, trace, delay, error) &&
                   weights_load(weights, config, trace, store, error) &&
-                  load_moments(optimizer, trace, store, error);
+                  load_optimizer(optimizer, trace, delay, store, error);
+    if (loaded)
+        *form = weights_form_of(weights);
     safetensors_close(optimizer);
     safetensors_close(weights);
     g_free(path);

@@ -1,9 +1,11 @@
 /* Saves and resumes training runs.
  *
- * A checkpoint is a folder of four files: config.json and model.safetensors, which transformers
- * loads; optimizer.safetensors, the moments, each tensor's name followed by ".exp_avg" or
- * ".exp_avg_sq"; and trainer.json, the state of training. It appears whole or not at all: a save
- * that is interrupted leaves the checkpoint before it, or the new one (checkpoint_folder.h). */
+ * A checkpoint is a folder of four files: config.json and model.safetensors, or several files of
+ * weights and their index, which transformers loads; optimizer.safetensors, the moments, each
+ * tensor's name followed by ".exp_avg" or ".exp_avg_sq", if the weights' files are in bf16 the
+ * weights in fp32, ".master", and with a delay the version of the weights that the next step reads,
+ * ".param"; and trainer.json, the state of training. It appears whole or not at all: a save that is
+ * interrupted leaves the checkpoint before it, or the new one (checkpoint_folder.h). */
 #ifndef PSTAR_ENGINE_TRAIN_CHECKPOINT_H
 #define PSTAR_ENGINE_TRAIN_CHECKPOINT_H
 
@@ -22,6 +24,8 @@ struct checkpoint_state {
     char *data_order;  /* "random", "sequential" */
     char *data_digest; /* data_digest of the tokens */
     double held_out;
+    uint32_t delay; /* 1: the next step reads the weights before the last update, which are saved,
+                       too; earlier versions did not save it */
 
     /* What was asked for; earlier versions did not save it. */
     uint64_t steps; /* of training; 0 if unknown */
@@ -45,14 +49,16 @@ bool checkpoint_may_save(const char *folder, GError **error);
 /* Fails if a checkpoint of the trace's tensors cannot be saved to the folder: if checkpoint_save
  * would not accept it, if nothing can be written there, or if there is too little room. If
  * `several` checkpoints follow each other, the second is written while the first is there. */
-bool checkpoint_try(const char *folder, const struct trace *trace, bool several, GError **error);
+bool checkpoint_try(const char *folder, const struct trace *trace, bool delay, bool several,
+                    GError **error);
 
 /* Creates the folder, or replaces the checkpoint in it; other files in it stay. The folder may be a
  * symbolic link or a mount point. Every file is synced before the old checkpoint is given up. The
  * numbers of `state` must be finite and below 2^63. */
 bool checkpoint_save(const char *folder, const struct checkpoint_state *state,
                      const struct model_config *config, const struct trace *trace,
-                     const struct weights_store *store, GError **error);
+                     const struct weights_store *store, const struct weights_form *form,
+                     GError **error);
 
 /* Finishes a save that was interrupted while it replaced files, then reads only trainer.json, which
  * a run that goes on from here must match. Overwrites `state`. */
@@ -68,9 +74,11 @@ bool checkpoint_match(const char *folder, const struct checkpoint_state *saved,
  * g_free. */
 char *checkpoint_changes(const struct checkpoint_state *saved, const struct checkpoint_state *run);
 
-/* Copies weights and moments to the store. config.json and both files are checked against the model
- * first; if one of them is of another model, nothing is written. */
+/* Copies weights, moments and with a delay the version before to the store, and sets the form of
+ * the weights' files. config.json and the other files are checked against the model first; if one
+ * of them is of another model, nothing is written. */
 bool checkpoint_load(const char *folder, const struct model_config *config,
-                     const struct trace *trace, const struct weights_store *store, GError **error);
+                     const struct trace *trace, bool delay, const struct weights_store *store,
+                     struct weights_form *form, GError **error);
 
 #endif

@@ -110,47 +110,97 @@ void checkpoint_folder_abandon(const char *folder)
         remove_folder(partial, NULL);
 }
 
-/* A file that is not in `partial` has been moved before. */
-static bool put_in_place(const char *folder, const char *partial, const char *const *names,
-                         GError **error)
+/* Returns the names of the folder's files but the mark's, as a GStrv. */
+static char **list_files(const char *folder, GError **error)
 {
-    for (const char *const *name = names; *name; name++) {
+    GDir *directory = g_dir_open(folder, 0, error);
+    if (!directory)
+        return NULL;
+    GPtrArray *names = g_ptr_array_new();
+    for (const char *name; (name = g_dir_read_name(directory));)
+        if (strcmp(name, COMPLETE) != 0)
+            g_ptr_array_add(names, g_strdup(name));
+    g_ptr_array_add(names, NULL);
+    g_dir_close(directory);
+    return (char **)g_ptr_array_free(names, FALSE);
+}
+
+/* Removes the files that the mark lists. They may be gone already. */
+static bool remove_listed(const char *folder, const char *partial, GError **error)
+{
+    g_autofree char *mark = g_build_filename(partial, COMPLETE, NULL), *text = NULL;
+    if (!g_file_get_contents(mark, &text, NULL, error))
+        return false;
+    g_auto(GStrv) names = g_strsplit(text, "\n", -1);
+    bool ok = true;
+    for (char **name = names; ok && *name; name++) {
+        g_autofree char *path = g_build_filename(folder, *name, NULL);
+        bool here = **name && !strchr(*name, '/');
+        ok = !here || g_unlink(path) == 0 || errno == ENOENT || fail(path, error);
+    }
+    return ok;
+}
+
+/* A file that is not in `partial` has been moved before. */
+static bool put_in_place(const char *folder, const char *partial, GError **error)
+{
+    g_auto(GStrv) names = list_files(partial, error);
+    if (!names)
+        return false;
+    for (char **name = names; *name; name++) {
         g_autofree char *from = g_build_filename(partial, *name, NULL);
         g_autofree char *to = g_build_filename(folder, *name, NULL);
-        if (g_rename(from, to) != 0 && errno != ENOENT)
+        if (g_rename(from, to) != 0)
             return fail(to, error);
     }
-    if (!sync_path(folder, error))
-        return false;
-    return remove_folder(partial, error);
+    return remove_listed(folder, partial, error) && sync_path(folder, error) &&
+           remove_folder(partial, error);
 }
 
-static bool mark_complete(const char *partial, GError **error)
+/* Returns the old files that no new one replaces, a line for each. */
+static char *list_old(const char *folder, const char *partial, bool (*is_old)(const char *name),
+                      GError **error)
+{
+    g_auto(GStrv) names = list_files(folder, error);
+    if (!names)
+        return NULL;
+    GString *old = g_string_new(NULL);
+    for (char **name = names; *name; name++) {
+        g_autofree char *replacing = g_build_filename(partial, *name, NULL);
+        if (is_old(*name) && !g_file_test(replacing, G_FILE_TEST_EXISTS))
+            g_string_append_printf(old, "%s\n", *name);
+    }
+    return g_string_free(old, FALSE);
+}
+
+/* The mark appears with all of its text. */
+static bool mark_complete(const char *partial, const char *old, GError **error)
 {
     g_autofree char *mark = g_build_filename(partial, COMPLETE, NULL);
-    int descriptor = open(mark, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
-    if (descriptor < 0)
-        return fail(mark, error);
-    close(descriptor);
-    return sync_path(partial, error);
+    return g_file_set_contents(mark, old, -1, error) && sync_path(mark, error) &&
+           sync_path(partial, error);
 }
 
-bool checkpoint_folder_replace(const char *folder, const char *const *names, GError **error)
+bool checkpoint_folder_replace(const char *folder, bool (*is_old)(const char *name), GError **error)
 {
     g_autofree char *partial = g_build_filename(folder, PARTIAL, NULL);
-    for (const char *const *name = names; *name; name++) {
+    g_autofree char *old = list_old(folder, partial, is_old, error);
+    g_auto(GStrv) names = old ? list_files(partial, error) : NULL;
+    if (!names)
+        return false;
+    for (char **name = names; *name; name++) {
         g_autofree char *file = g_build_filename(partial, *name, NULL);
         if (!sync_path(file, error))
             return false;
     }
-    return sync_path(partial, error) && sync_path(folder, error) && mark_complete(partial, error) &&
-           put_in_place(folder, partial, names, error);
+    return sync_path(partial, error) && sync_path(folder, error) &&
+           mark_complete(partial, old, error) && put_in_place(folder, partial, error);
 }
 
-bool checkpoint_folder_recover(const char *folder, const char *const *names, GError **error)
+bool checkpoint_folder_recover(const char *folder, GError **error)
 {
     g_autofree char *partial = g_build_filename(folder, PARTIAL, NULL);
-    return !is_complete(partial) || put_in_place(folder, partial, names, error);
+    return !is_complete(partial) || put_in_place(folder, partial, error);
 }
 
 /* ---- trying ---- */

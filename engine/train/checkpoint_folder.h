@@ -1,9 +1,10 @@
 /* Replaces the files of a folder all at once, on any file system.
  *
  * New files are written to the folder "next.partial" within the folder and synced, and then the
- * file "next.partial/complete" is made: from then on they count. Then each is renamed over the file
- * of its name. A process that dies before "complete" leaves the old files; one that dies after it
- * leaves what checkpoint_folder_recover finishes. No folder is ever renamed, which overlays may
+ * file "next.partial/complete" is made, which lists old files that have no new one of their name:
+ * from then on the new files count. Then each is renamed over the file of its name, and the listed
+ * ones are removed. A process that dies before "complete" leaves the old files; one that dies after
+ * it leaves what checkpoint_folder_recover finishes. No folder is ever renamed, which overlays may
  * refuse, so the folder may be a symbolic link, a mount point, or in the lower layer of an image;
  * other files in it are not touched. */
 #ifndef PSTAR_ENGINE_TRAIN_CHECKPOINT_FOLDER_H
@@ -29,10 +30,12 @@ char *checkpoint_folder_begin(const char *folder, GError **error);
 /* Removes the new files, after an error in writing them. */
 void checkpoint_folder_abandon(const char *folder);
 
-/* Syncs the new files, whose names end with NULL, and puts them into place. */
-bool checkpoint_folder_replace(const char *folder, const char *const *names, GError **error);
+/* Syncs the new files, puts them into place, and removes those of the folder's other files whose
+ * names `is_old` recognises. */
+bool checkpoint_folder_replace(const char *folder, bool (*is_old)(const char *name),
+                               GError **error);
 
 /* Finishes a replacement that was interrupted, if there is one. */
-bool checkpoint_folder_recover(const char *folder, const char *const *names, GError **error);
+bool checkpoint_folder_recover(const char *folder, GError **error);
 
 #endif

@@ -3,6 +3,7 @@
 #include "engine/devices.h"
 #include "engine/ranks.h"
 #include "engine/train/checkpoint.h"
+#include "models/pipeline.h"
 
 #include <math.h>
 
@@ -16,6 +17,7 @@ struct run_options run_options_default(void)
         .schedule_steps = UINT64_MAX,
         .warm_up_steps = UINT64_MAX,
         .seed = UINT64_MAX,
+        .delay = UINT32_MAX,
         .precision = UINT8_MAX,
         .data_order = UINT8_MAX,
         .tokens = UINT8_MAX,
@@ -92,6 +94,8 @@ static void take_rest(struct run_options *o, const struct checkpoint_state *from
     take_choice(&o->tokens, run_options_tokens, from->tokens);
     if (!o->data)
         o->data = g_strdup(from->data);
+    if (o->delay == UINT32_MAX)
+        o->delay = o->resume ? from->delay : o->schedule == PIPELINE_2BW;
     o->saved_batch = from->batch;
     o->saved_sequence = from->sequence;
     o->saved_micro_batches = from->micro_batches;
@@ -173,6 +177,15 @@ bool run_options_complete(struct run_options *o, GError **error)
     if (o->layout && o->sized)
         return refuse(error, "--layout", o->layout,
                       "already sets the chunks; leave out --chunk-size");
+    if (o->delay > 1) {
+        g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--delay %u: must be 0 or 1",
+                    o->delay);
+        return false;
+    }
+    if (o->delay && o->device != &device_cpu)
+        return refuse(error, "--delay", "1", "delayed updates run with --device cpu only, so far");
+    if (o->schedule == PIPELINE_2BW && !run_is_pipeline(o))
+        return refuse(error, "--schedule", "2bw", "needs --stages, at least 2");
     if (!check_stages(o, error))
         return false;
     if ((o->h2d_rate > 0 || o->d2h_rate > 0) && o->device != &device_cpu)

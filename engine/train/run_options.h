@@ -15,7 +15,7 @@
 struct run_options {
     struct ranks *ranks;    /* that train together; NULL: this process trains alone */
     struct ranks *peers;    /* those that share the micro-batches: all, or those of the same stage;
-                               NULL    with one */
+                               NULL with one */
     struct ranks *pipeline; /* one rank of each stage; NULL without stages */
     const char *version;    /* of the program */
     char *model, *data, *eval;
@@ -36,7 +36,9 @@ struct run_options {
     uint32_t saved_batch, saved_sequence, saved_micro_batches;    /* the checkpoint's; 0 if none */
     uint32_t look_ahead, threads, sample;
     uint32_t stage;     /* of ZeRO: 3 shares parameters among ranks; 0 if not given */
-    uint32_t stages;    /* of a pipeline, each of which is a process; 0 stands for 1 */
+    uint32_t delay;     /* 1: gradients are those of the weights before the last update; UINT32_MAX
+                           if not given */
+    uint32_t stages;    /* of a pipeline, with equally many processes each; 0 stands for 1 */
     uint8_t schedule;   /* enum pipeline_schedule */
     uint8_t precision;  /* enum model_precision */
     uint8_t data_order; /* enum data_order */

@@ -152,13 +152,13 @@ static bool cut_stage(struct run_plan *run, const struct run_options *options, G
 {
     if (!run_is_pipeline(options))
         return true;
-    if (!pipeline_check(run->config, &run->iteration->job, options->stages, error)) {
+    enum pipeline_schedule schedule = (enum pipeline_schedule)options->schedule;
+    if (!pipeline_check(run->config, &run->iteration->job, options->stages, schedule, error)) {
         g_prefix_error(error, "--stages: ");
         return false;
     }
     run->whole = run->iteration;
-    run->iteration = pipeline_stage(run->whole, options->stages, options->pipeline->rank,
-                                    (enum pipeline_schedule)options->schedule);
+    run->iteration = pipeline_stage(run->whole, options->stages, options->pipeline->rank, schedule);
     together_trace(options, run->iteration);
     return true;
 }
@@ -197,7 +197,8 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
                                                     MIN(run->config->positions, DEFAULT_SEQUENCE)),
                             .precision = options->precision,
                             .ranks = options->peers ? options->peers->count : 1,
-                            .state_block = state_block};
+                            .state_block = state_block,
+                            .delay = options->delay == 1};
     if (choose_masters(options, plan, &job, error))
         run->iteration = model_iteration_new(run->config, &job, error);
     run_choices_free(choices);

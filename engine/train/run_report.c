@@ -70,6 +70,7 @@ bool run_log_write(struct run_log *log, const struct run_log_entry *entry, GErro
                              real(entry->loss), "gradient_norm", real(entry->gradient_norm),
                              "learning_rate", entry->learning_rate, "tokens_per_second",
                              entry->tokens_per_second);
+    json_object_set_new(line, "weights_version", json_integer((json_int_t)entry->version));
     json_t *figures = figures_to_json(&entry->figures);
     json_object_update(line, figures);
     json_decref(figures);

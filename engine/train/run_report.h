@@ -14,6 +14,7 @@
  *   step              of training, from 1: the number of steps done
  *   loss              mean over the step's micro-batches, before its update
  *   gradient_norm     before clipping
+ *   weights_version   how many updates made the weights that the micro-batches read
  *   learning_rate     of the step's update
  *   tokens_per_second
  *   h2d_bytes ... iteration_seconds: the step's struct plan_figures, as measured
@@ -27,6 +28,7 @@
 struct run_log_entry {
     uint64_t step;
     double loss, gradient_norm, learning_rate, tokens_per_second;
+    uint64_t version;
     struct plan_figures figures;
     double eval_loss; /* NaN: none */
 };

@@ -5,28 +5,6 @@
 
 #include <stdio.h>
 
-/* Returns the most micro-batches that are between their forward and their backward. */
-static uint32_t most_in_flight(const struct model_iteration *iteration)
-{
-    const struct trace *trace = iteration->trace;
-    g_autofree uint32_t *last = g_new0(uint32_t, trace->micro_batches);
-    g_autofree bool *begun = g_new0(bool, trace->micro_batches);
-    uint32_t now = 0, most = 0;
-    for (uint32_t m = 0; m < trace->operator_count; m++)
-        if (trace->operators[m].phase == TRACE_BACKWARD)
-            last[trace->operators[m].micro_batch] = m;
-    for (uint32_t m = 0; m < trace->operator_count; m++) {
-        const struct trace_operator *op = &trace->operators[m];
-        if (op->phase == TRACE_UPDATE_PHASE)
-            continue;
-        now += !begun[op->micro_batch];
-        begun[op->micro_batch] = true;
-        most = MAX(most, now);
-        now -= m == last[op->micro_batch];
-    }
-    return most;
-}
-
 struct stage_row *stage_report_share(const struct run_plan *run, struct ranks *stages,
                                      const struct plan_figures *figures)
 {
@@ -37,7 +15,7 @@ struct stage_row *stage_report_share(const struct run_plan *run, struct ranks *s
     rows[cut->stage] =
         (struct stage_row){.first_layer = first,
                            .layer_count = end - first,
-                           .in_flight = most_in_flight(run->iteration),
+                           .in_flight = trace_most_in_flight(run->iteration->trace),
                            .device_bytes = run->plan->arena_bytes,
                            .host_bytes = run->plan->host_pool_bytes,
                            .least_device_bytes = run_plan_least_device_bytes(run, &tightest),

@@ -153,8 +153,8 @@ static void describe_state(GString *text, const struct checkpoint_state *state)
                            state->schedule.peak, state->schedule.floor, state->schedule.warm_up,
                            state->schedule.steps);
     g_string_append_printf(
-        text, "optimizer: betas %.17g %.17g, epsilon %.17g, decay %.17g, clip %.17g\n",
-        state->beta1, state->beta2, state->epsilon, state->weight_decay, state->clip);
+        text, "optimizer: betas %.17g %.17g, epsilon %.17g, decay %.17g, clip %.17g\ndelay: %u\n",
+        state->beta1, state->beta2, state->epsilon, state->weight_decay, state->clip, state->delay);
 }
 
 static void describe_options(GString *text, const struct run_options *o)

@@ -219,6 +219,7 @@ static bool take_step(struct loop *loop, struct run_log_entry *entry, GError **e
     entry->step = training->state.step;
     entry->loss = result.loss;
     entry->gradient_norm = result.gradient_norm;
+    entry->version = result.version;
     entry->tokens_per_second = tokens_per_step(training) / result.figures.iteration_seconds;
     entry->figures = result.figures;
     g_assert(exchanged_as_planned(training, &result.figures));

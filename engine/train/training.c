@@ -30,6 +30,14 @@ size_t training_rows(const struct training *training)
     return (size_t)training_job(training)->choices.batch * training_job(training)->sequence;
 }
 
+/* Returns the micro-batches that a step reads: the rank's, and those of the next step that it runs
+ * forward. */
+static uint32_t count_read(const struct training *training)
+{
+    return model_rank_micro_batches(training_job(training)) +
+           pipeline_ahead_of(training->run->iteration);
+}
+
 /* ---- opening ---- */
 
 static struct data *open_data(const struct training *training, const char *path, double held_out,
@@ -67,6 +75,7 @@ static struct checkpoint_state state_of(const struct training *training)
         .data_order = g_strdup(run_options_orders[o->data_order]),
         .data_digest = data_digest(training->data),
         .held_out = o->held_out,
+        .delay = o->delay,
         .steps = o->steps,
         .data = g_canonicalize_filename(o->data, NULL),
         .tokens = g_strdup(run_options_tokens[o->tokens]),
@@ -122,7 +131,9 @@ static bool fill(struct training *training, const struct safetensors *weights, G
     const struct weights_store store = training->options->ranks ? together_hash(&training->weights)
                                                                 : training->weights.store;
     if (training->options->resume)
-        return checkpoint_load(training->options->resume, config, trace, &store, error);
+        return checkpoint_load(training->options->resume, config, trace, training->state.delay,
+                               &store, &training->form, error);
+    training->form = weights ? weights_form_of(weights) : weights_form_new();
     if (weights)
         return weights_load(weights, config, trace, &store, error);
     return weights_initialise(config, trace, training->options->seed, &store, error);
@@ -151,7 +162,8 @@ bool training_open(struct training *training, const struct run_options *options,
 {
     *training = (struct training){.options = options, .run = run};
     if (options->save && training_is_first(options) &&
-        !checkpoint_try(options->save, whole_trace(training), run_saves_again(options), error)) {
+        !checkpoint_try(options->save, whole_trace(training), options->delay,
+                        run_saves_again(options), error)) {
         g_prefix_error(error, "--save: ");
         return failure_mark(error, FAILURE_RUNNING);
     }
@@ -177,8 +189,7 @@ bool training_open(struct training *training, const struct run_options *options,
     safetensors_close(weights);
     if (!opened)
         return false;
-    training->tokens = g_new(uint32_t, 2 * training_rows(training) *
-                                           model_rank_micro_batches(training_job(training)));
+    training->tokens = g_new(uint32_t, 2 * training_rows(training) * count_read(training));
     return true;
 }
 
@@ -210,11 +221,12 @@ void training_read(struct training *training)
     const struct model_job *job = training_job(training);
     const struct ranks *ranks = training->options->peers;
     size_t n = training_rows(training);
-    for (uint32_t m = 0; m < model_rank_micro_batches(job); m++) {
+    uint32_t own = model_rank_micro_batches(job);
+    for (uint32_t m = 0; m < count_read(training); m++) {
         uint32_t *tokens = training->tokens + 2 * n * m;
-        uint32_t micro_batch = ranks ? ranks->rank + m * ranks->count : m;
-        data_batch(training->data, training->state.step, micro_batch, job->choices.micro_batches,
-                   job->choices.batch, tokens, tokens + n);
+        uint32_t micro_batch = ranks ? ranks->rank + m % own * ranks->count : m % own;
+        data_batch(training->data, training->state.step + m / own, micro_batch,
+                   job->choices.micro_batches, job->choices.batch, tokens, tokens + n);
     }
 }
 
@@ -268,7 +280,7 @@ bool training_save(struct training *training, GError **error)
     }
     engine_share_begin(training->engine);
     bool saved = checkpoint_save(training->options->save, &training->state, training->run->config,
-                                 whole_trace(training), &store, error);
+                                 whole_trace(training), &store, &training->form, error);
     engine_share_end(training->engine, saved);
     return saved;
 }

@@ -28,6 +28,7 @@ struct training {
     struct engine *engine;
     struct checkpoint_state state; /* state.step: steps done */
     bool trained;                  /* this run has done a step */
+    struct weights_form form;      /* of the weights' files: saved as they were loaded */
     struct weights_hash weights;   /* several ranks: of weights and moments at the start */
     uint32_t *tokens;              /* [the rank's or the stage's micro-batches][2, N] */
     GArray *text;                  /* uint32_t: the prompt, which the sample continues; or NULL */

@@ -38,6 +38,27 @@ static void test_known_counts(void)
                  {"gpt2-large", 774030080},
                  {"gpt2-xl", 1557611200},
                  {"demo-11m", 10844160},
+                 {"gemma-2b", 2506172416},
+                 {"gemma-7b", 8537680896},
+                 {"llama-2-7b", 6738415616},
+                 {"llama-2-13b", 13015864320},
+                 {"llama-3.2-3b", 3212749824},
+                 {"mistral-nemo-12b", 12247782400},
+                 {"mistral-small-24b", 23572403200},
+                 {"qwen2.5-0.5b", 494032768},
+                 {"qwen2.5-1.5b", 1543714304},
+                 {"qwen2.5-3b", 3085938688},
+                 {"qwen2.5-14b", 14770033664},
+                 {"qwen2.5-32b", 32763876352},
+                 {"qwen3-0.6b", 596049920},
+                 {"qwen3-1.7b", 1720574976},
+                 {"qwen3-4b", 4022468096},
+                 {"qwen3-14b", 14768307200},
+                 {"qwen3-32b", 32762123264},
+                 {"smollm2-135m", 134515008},
+                 {"smollm2-1.7b", 1711376384},
+                 {"smollm3-3b", 3075098624},
+                 {"tinyllama-1.1b", 1100048384},
                  {"llama-3.1-8b", 8030261248},
                  {"llama-3.1-70b", 70553706496},
                  {"llama-3.2-1b", 1235814400},
@@ -174,6 +195,24 @@ static void test_accepted(void)
         g_assert_no_error(error);
         model_config_free(config);
         g_free(text);
+    }
+}
+
+/* Widely used models of other families are refused with what pstar lacks. */
+static void test_other_families(void)
+{
+    static const char *const types[] = {
+        "bert",     "cohere2", "deepseek_v3", "gemma2",    "gemma3",     "gemma3_text", "glm4",
+        "gpt_neox", "gpt_oss", "granite",     "llama4",    "mixtral",    "mllama",      "olmo2",
+        "phi",      "phi3",    "qwen2_vl",    "qwen3_moe", "qwen3_next", "t5"};
+    for (size_t i = 0; i < G_N_ELEMENTS(types); i++) {
+        GError *error = NULL;
+        g_autofree char *text = g_strdup_printf("{\"model_type\":\"%s\"}", types[i]);
+        g_assert_null(read_text(text, &error));
+        g_assert_error(error, MODEL_ERROR, MODEL_ERROR_UNSUPPORTED);
+        if (!strstr(error->message, types[i]) || !strstr(error->message, "because it needs"))
+            g_error("%s: %s", types[i], error->message);
+        g_error_free(error);
     }
 }
 
@@ -503,6 +542,7 @@ int main(int argc, char **argv)
     g_test_add_func("/config/accepted", test_accepted);
     g_test_add_func("/config/refused", test_refused);
     g_test_add_func("/config/parts", test_parts);
+    g_test_add_func("/config/other-families", test_other_families);
     g_test_add_func("/config/rotary", test_rotary);
     g_test_add_func("/config/families-round-trip", test_families_round_trip);
     g_test_add_func("/config/families-refused", test_families_refused);

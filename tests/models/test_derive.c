@@ -72,6 +72,7 @@ static struct model_job random_job(const struct model_config *config, GRand *ran
     job.choices.host_embedding = g_rand_boolean(random);
     job.unfused = g_rand_boolean(random);
     job.state_block = (uint64_t)g_rand_int_range(random, 0, 3) * TRACE_BLOCK_STEP;
+    job.delay = job.precision == MODEL_FP32 && g_rand_boolean(random);
     job.choices.split_masters = job.precision == MODEL_BF16 && g_rand_boolean(random);
     job.choices.host_embedding &= model_gradient_layout(&job) != MODEL_GRADIENT_BUFFER;
     job.choices.second_backward = g_rand_boolean(random) &&
@@ -196,6 +197,7 @@ static void test_second_backward(void)
         struct model_job once = random_job(&config, random);
         uint8_t from[LAYERS], to[LAYERS];
         once.precision = MODEL_BF16;
+        once.delay = false;
         once.choices.micro_batches = 1;
         once.choices.host_embedding = once.choices.split_masters = once.choices.second_backward =
             false;

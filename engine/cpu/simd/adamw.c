@@ -2,6 +2,8 @@
 #include "engine/bf16.h"
 #include "engine/cpu/simd/loops.h"
 
+#include <string.h>
+
 static void update_fp32(const struct simd_adamw *a, uint64_t first, uint64_t end)
 {
     const struct adamw_step step = a->step;
@@ -12,15 +14,24 @@ static void update_fp32(const struct simd_adamw *a, uint64_t first, uint64_t end
         param[i] = adamw_element(&step, param[i], gradient[i], &m[i], &v[i]);
 }
 
+static void update_delayed(const struct simd_adamw *a, uint64_t first, uint64_t end)
+{
+    memcpy(a->tensor.delayed + first, (const float *)a->tensor.param + first,
+           (end - first) * sizeof(float));
+    update_fp32(a, first, end);
+}
+
 static void update_gradient_in_param(const struct simd_adamw *a, uint64_t first, uint64_t end)
 {
     const struct adamw_step step = a->step;
     uint16_t *restrict param = a->tensor.param;
     float *restrict master = a->tensor.master;
     float *restrict m = a->tensor.exp_avg, *restrict v = a->tensor.exp_avg_sq;
+    const bool lags = a->tensor.lags;
     for (uint64_t i = first; i < end; i++) {
-        master[i] = adamw_element(&step, master[i], bf16_widen(param[i]), &m[i], &v[i]);
-        param[i] = bf16_round(master[i]);
+        float old = master[i];
+        master[i] = adamw_element(&step, old, bf16_widen(param[i]), &m[i], &v[i]);
+        param[i] = bf16_round(lags ? old : master[i]);
     }
 }
 
@@ -31,9 +42,11 @@ static void update_bf16(const struct simd_adamw *a, uint64_t first, uint64_t end
     uint16_t *restrict param = a->tensor.param;
     float *restrict master = a->tensor.master;
     float *restrict m = a->tensor.exp_avg, *restrict v = a->tensor.exp_avg_sq;
+    const bool lags = a->tensor.lags;
     for (uint64_t i = first; i < end; i++) {
-        master[i] = adamw_element(&step, master[i], gradient[i], &m[i], &v[i]);
-        param[i] = bf16_round(master[i]);
+        float old = master[i];
+        master[i] = adamw_element(&step, old, gradient[i], &m[i], &v[i]);
+        param[i] = bf16_round(lags ? old : master[i]);
     }
 }
 
@@ -72,6 +85,8 @@ void SIMD(adamw)(const void *arguments, uint64_t first, uint64_t end)
         update_split(a, first, end);
     else if (a->tensor.rest)
         update_split_fp32(a, first, end);
+    else if (a->tensor.delayed)
+        update_delayed(a, first, end);
     else if (!a->tensor.master)
         update_fp32(a, first, end);
     else if (a->tensor.gradient)

@@ -2,6 +2,7 @@
 #include "engine/cpu/simd/loops.h"
 #include "engine/exponential.h"
 #include "engine/gelu.h"
+#include "engine/silu.h"
 
 /* ---- GELU ---- */
 
@@ -39,20 +40,6 @@ void SIMD(gelu_backward)(const void *arguments, uint64_t first, uint64_t end)
 
 /* ---- gates ---- */
 
-/* 1 / (1 + exp(-x)), from the exponential of a number that is not above 0. */
-static inline float logistic(float x)
-{
-    float e = exponential(x < 0 ? x : -x);
-    return (x < 0 ? e : 1) / (1 + e);
-}
-
-/* SiLU'(x) = s (1 + x (1 - s)), where s is the logistic function. */
-static inline float silu_slope(float x)
-{
-    float s = logistic(x);
-    return s * fmaf(x, 1 - s, 1);
-}
-
 void SIMD(gate_forward)(const void *arguments, uint64_t first, uint64_t end)
 {
     const struct simd_gate *a = arguments;
@@ -63,7 +50,7 @@ void SIMD(gate_forward)(const void *arguments, uint64_t first, uint64_t end)
         tile_load(a->precision, a->up, e, count, 0, up);
         if (a->activation == MODEL_SILU)
             for (int i = 0; i < SIMD_TILE; i++)
-                gate[i] = gate[i] * logistic(gate[i]);
+                gate[i] = silu(gate[i]);
         else
             for (int i = 0; i < SIMD_TILE; i++)
                 gate[i] = gelu(gate[i]);
@@ -79,7 +66,7 @@ static void activate(enum model_activation activation, float gate[SIMD_TILE],
     if (activation == MODEL_SILU)
         for (int i = 0; i < SIMD_TILE; i++) {
             slope[i] = silu_slope(gate[i]);
-            gate[i] = gate[i] * logistic(gate[i]);
+            gate[i] = silu(gate[i]);
         }
     else
         for (int i = 0; i < SIMD_TILE; i++) {

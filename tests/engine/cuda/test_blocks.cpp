@@ -6,10 +6,10 @@
 static std::vector<half_block> blocks_of(const struct attention &a)
 {
     std::vector<half_block> blocks;
-    gridDim = half_grid<2>(a);
+    gridDim = half_grid<2>(a, a.heads);
     for (unsigned x = 0; x < gridDim.x; x++) {
         blockIdx = dim3(x);
-        blocks.push_back(half_block_of(a));
+        blocks.push_back(half_block_of(a, 1));
     }
     return blocks;
 }
@@ -46,6 +46,7 @@ static void check(uint32_t T, uint32_t heads, uint32_t D, uint32_t together)
     a.heads = heads;
     a.T = T;
     a.A = 12;
+    a.group = 1;
     a.D = D;
     std::vector<half_block> blocks = blocks_of(a);
     check_heads(a, blocks);

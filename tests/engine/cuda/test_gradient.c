@@ -209,14 +209,26 @@ static void check_update(uint64_t elements, enum layout layout, bool clipped)
     if (layout == SPLIT || layout == SPLIT_GRADIENT_FP32)
         rest = random_bits(&t, elements);
     cpu_adamw(t.cpu, &step, NULL,
-              &(struct adamw_tensor){elements, param->cpu, gradient->cpu, gradient_bf16->cpu,
-                                     master->cpu, rest->cpu, m->cpu, v->cpu});
+              &(struct adamw_tensor){.elements = elements,
+                                     .param = param->cpu,
+                                     .gradient = gradient->cpu,
+                                     .gradient_bf16 = gradient_bf16->cpu,
+                                     .master = master->cpu,
+                                     .rest = rest->cpu,
+                                     .exp_avg = m->cpu,
+                                     .exp_avg_sq = v->cpu});
     *t.cuda.scale = 0.7; /* the step's */
     if (clipped)
         step.gradient_scale = NAN;
     cuda_adamw(&t.cuda, &step, clipped ? t.cuda.scale : NULL,
-               &(struct adamw_tensor){elements, param->cuda, gradient->cuda, gradient_bf16->cuda,
-                                      master->cuda, rest->cuda, m->cuda, v->cuda});
+               &(struct adamw_tensor){.elements = elements,
+                                      .param = param->cuda,
+                                      .gradient = gradient->cuda,
+                                      .gradient_bf16 = gradient_bf16->cuda,
+                                      .master = master->cuda,
+                                      .rest = rest->cuda,
+                                      .exp_avg = m->cuda,
+                                      .exp_avg_sq = v->cuda});
     twins_assert_same(&t, "adamw");
     twins_free(&t);
 }

@@ -2,6 +2,8 @@
  * of cuBLASLt, and on the CPU device. Each starts from the memory that the CPU device left. */
 #include "engine/cuda/operators.h"
 #include "engine/host/host_operators.h"
+#include "engine/rotary.h"
+#include "models/family.h"
 #include "tests/engine/kernels/fixture.h"
 #include <math.h>
 
@@ -95,7 +97,8 @@ static struct run run_new(const struct model_iteration *iteration)
     run.cuda_norms = g_new0(double, iteration->trace->tensor_count);
     fill_arena(&run);
     run.cpu_operators = host_operators_new(1, run.cpu, NULL);
-    run.cuda_operators = cuda_operators_new(run.cuda, NULL, &error);
+    run.cuda_operators = cuda_operators_new(
+        run.cuda, rotary_bytes(iteration->config, iteration->job.sequence), NULL, &error);
     g_assert_no_error(error);
     return run;
 }
@@ -147,10 +150,14 @@ static struct operation describe(const struct run *run, const struct model_opera
         .training = training,
         .adamw = adamw_step_of(&adamw, 1),
     };
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < MODEL_INPUTS; i++)
         operation.in[i] = buffer_at(run, op->in[i]);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < MODEL_OUTPUTS; i++)
         operation.out[i] = buffer_at(run, op->out[i]);
+    for (int i = 0; i < 2; i++) {
+        operation.tensor[i].gradient = NO_ADDRESS;
+        for (int list = 0; list < TRACE_LISTS; list++)
+            operation.tensor[i].address[list] = NO_ADDRESS;
         if (op->t[i] != NO_INDEX)
             set_tensor(run, op, i, &operation.tensor[i]);
     }
@@ -168,20 +175,25 @@ static bool is_among(uint32_t buffer, const struct run *run, const struct region
 static enum model_precision precision_of(const struct run *run, const struct model_operator *op,
                                          const struct region *region)
 {
-    bool fp32 = is_among(op->out[1], run, region) && op->kind != MODEL_GELU_FORWARD;
-    return fp32 ? MODEL_FP32 : region->precision;
+    bool stats = op->kind == MODEL_NORM_FORWARD || op->kind == MODEL_ATTENTION_FORWARD ||
+                 op->kind == MODEL_GROUPED_FORWARD;
+    return stats && is_among(op->out[1], run, region) ? MODEL_FP32 : region->precision;
 }
 
 static bool writes(const struct run *run, const struct model_operator *op,
                    const struct region *region)
 {
-    bool in_place = op->kind == MODEL_LOSS || op->kind == MODEL_GELU_BACKWARD;
+    bool in_place = op->kind == MODEL_LOSS || op->kind == MODEL_GELU_BACKWARD ||
+                    op->kind == MODEL_GATED_BACKWARD ||
+                    (op->kind == MODEL_EMBED_BACKWARD && run->iteration->config->scaled_embedding);
+    for (int i = 0; i < MODEL_OUTPUTS; i++)
+        if (is_among(op->out[i], run, region))
+            return true;
     for (int i = 0; i < 2; i++)
         for (int list = 0; list < TRACE_LISTS; list++)
             if (op->t[i] != NO_INDEX && tensor_region(run, op->t[i], list) == region)
                 return true;
-    return is_among(op->out[0], run, region) || is_among(op->out[1], run, region) ||
-           is_among(op->gradient[0], run, region) || is_among(op->gradient[1], run, region) ||
+    return is_among(op->gradient[0], run, region) || is_among(op->gradient[1], run, region) ||
            is_among(op->workspace, run, region) || is_among(op->masked, run, region) ||
            (in_place && is_among(op->in[0], run, region));
 }
@@ -327,18 +339,80 @@ static void iterations(enum model_precision precision)
     }
 }
 
+/* The parts of a family, with groups of heads, windows within a tile, and heads that take tensor
+ * cores or not. */
+static void set_parts(const struct model_family *family, struct model_config *config)
+{
+    bool biased = family == &family_qwen2;
+    config->family = family;
+    config->heads = 4;
+    config->key_heads = 2;
+    config->head_size = config->width == 48 ? 16 : 10;
+    config->norm = MODEL_RMS_NORM;
+    config->activation = family->activation;
+    config->norm_plus_one = family->norm_plus_one;
+    config->scaled_embedding = family->scaled_embedding;
+    config->unturned_every = family->unturned_layers ? 2 : 0;
+    config->gated = config->separate = true;
+    config->unbiased_qkv = !biased;
+    config->unbiased_output = config->unbiased_mlp = true;
+    config->head_norms = family == &family_qwen3;
+    config->rotary = (struct model_rotary){
+        .columns = config->head_size, .base = 100, .factor = 1, .magnitude = 1};
+    config->window = family == &family_mistral || biased ? 5 : 0;
+    config->first_window = biased ? 1 : 0;
+    config->embedding_dropout = config->residual_dropout = 0;
+}
+
+/* Each family has one variant in each precision. */
+static void families(enum model_precision precision)
+{
+    int variant = precision == MODEL_BF16;
+    for (const struct model_family *const *family = model_families(); *family; family++) {
+        struct model_config config = {
+            .name = (char *)"small",
+            .layers = 2,
+            .width = variant % 2 ? 48 : 26,
+            .inner = variant % 2 ? 64 : 22,
+            .positions = 70,
+            .vocabulary = 37,
+            .tied = variant % 3 == 0,
+            .attention_dropout = variant % 2 ? 0.2 : 0,
+            .norm_epsilon = 1e-5,
+            .initializer_range = 0.02,
+        };
+        uint8_t recompute[2] = {variant % 2, 0};
+        struct model_job job = {.choices = {.batch = 2,
+                                            .micro_batches = variant % 3 == 1 ? 2 : 1,
+                                            .recompute = recompute,
+                                            .split_masters = precision == MODEL_BF16},
+                                .sequence = 17,
+                                .precision = precision};
+        if (*family == &family_gpt2)
+            continue;
+        g_test_message("%s", (*family)->type);
+        set_parts(*family, &config);
+        check(&config, &job);
+        variant++;
+    }
+}
+
 static void refuses(void)
 {
-    struct model_config config = {.width = 258, .heads = 2, .positions = 64};
+    struct model_config config = {.width = 514, .heads = 2, .positions = 64};
     GError *error = NULL;
     g_assert_false(cuda_operators_support(&config, &error));
-    g_assert_true(strstr(error->message, "129") != NULL);
+    g_assert_true(strstr(error->message, "257") != NULL);
     g_clear_error(&error);
-    config.width = 256;
+    config.width = 512;
     g_assert_true(cuda_operators_support(&config, &error));
-    config.separate = true; /* as in every family but GPT-2 */
+    config.heads = 64;
+    config.key_heads = 8; /* as many heads of as many positions as Llama 3.1 70B has */
+    config.positions = 131072;
+    g_assert_true(cuda_operators_support(&config, &error));
+    config.key_heads = 1;
     g_assert_false(cuda_operators_support(&config, &error));
-    g_assert_nonnull(strstr(error->message, "--device cpu"));
+    g_assert_nonnull(strstr(error->message, "64 heads of 131072 positions"));
     g_clear_error(&error);
 }
 
@@ -346,6 +420,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     add_precision_test("/operators/iterations", iterations);
+    add_precision_test("/operators/families", families);
     g_test_add_func("/operators/refuses", refuses);
     return g_test_run();
 }

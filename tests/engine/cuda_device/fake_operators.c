@@ -24,10 +24,11 @@ bool cuda_operators_support(const struct model_config *config, GError **error)
     return device_cpu.supports(config, error);
 }
 
-struct cuda_operators *cuda_operators_new(uint8_t *arena, cudaStream_t stream, GError **error)
+struct cuda_operators *cuda_operators_new(uint8_t *arena, uint64_t table_bytes, cudaStream_t stream,
+                                          GError **error)
 {
     struct cuda_operators *operators = g_new0(struct cuda_operators, 1);
-    (void)error;
+    (void)table_bytes, (void)error;
     operators->cpu = host_operators_new(1, arena, NULL);
     operators->arena = arena;
     operators->stream = stream;

@@ -275,12 +275,25 @@ static void test_probe(void)
     g_rmdir(folder);
 }
 
+static const struct trial_job jobs[] = {
+    {MODEL_FP32, 1, true, 0, 1, NULL, false},
+    {MODEL_BF16, 1, true, 0.2, 1, NULL, false},
+    {MODEL_BF16, 2, false, 0.2, 1, NULL, false},
+    {MODEL_BF16, 1, true, 0.2, 0, NULL, false},
+    {MODEL_BF16, 1, false, 0.2, 1, &family_llama, false},
+    {MODEL_FP32, 1, true, 0, 1, &family_mistral, false},
+    {MODEL_BF16, 2, true, 0, 1, &family_qwen2, false},
+    {MODEL_BF16, 1, false, 0, 0, &family_qwen3, false},
+    {MODEL_FP32, 1, true, 0, 1, &family_smollm3, false},
+    {MODEL_BF16, 1, true, 0, 1, &family_gemma, false},
+};
+
 /* Law 3, and the plan's own figures, hold whatever runs late. */
 static void test_training(gconstpointer data)
 {
-    enum { TRIALS = 3 };
+    enum { TRIALS = 2 };
     const struct trial_job *job = data;
-    const guint32 seed[] = {(guint32)g_test_rand_int(), job->precision, job->micro_batches};
+    const guint32 seed[] = {(guint32)g_test_rand_int(), (guint32)(job - jobs)};
     GRand *random = g_rand_new_with_seed_array(seed, G_N_ELEMENTS(seed));
     struct trial_placement resident = trial_resident();
     struct trial_result expected = trial_run(job, &resident);
@@ -302,13 +315,6 @@ static void test_training(gconstpointer data)
     g_free(expected.weights);
     g_rand_free(random);
 }
-
-static const struct trial_job jobs[] = {
-    {MODEL_FP32, 1, true, 0, 1, NULL},
-    {MODEL_BF16, 1, true, 0.2, 1, NULL},
-    {MODEL_BF16, 2, false, 0.2, 1, NULL},
-    {MODEL_BF16, 1, true, 0.2, 0, NULL},
-};
 
 int main(int argc, char **argv)
 {

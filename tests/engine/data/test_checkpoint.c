@@ -84,14 +84,20 @@ static uint32_t count_siblings(const struct fixture *fixture)
     return count;
 }
 
-static bool save(const struct fixture *fixture, struct small_model *model, uint64_t step,
-                 GError **error)
+static bool save_as(const struct fixture *fixture, struct small_model *model, uint64_t step,
+                    struct weights_form form, GError **error)
 {
     struct checkpoint_state state = example_state(step);
     bool saved = checkpoint_save(fixture->folder, &state, &model->config, model->trace,
-                                 &model->store, error);
+                                 &model->store, &form, error);
     checkpoint_state_clear(&state);
     return saved;
+}
+
+static bool save(const struct fixture *fixture, struct small_model *model, uint64_t step,
+                 GError **error)
+{
+    return save_as(fixture, model, step, weights_form_new(), error);
 }
 
 /* What is on the disk is the state of this step and the data of this model. */
@@ -100,11 +106,13 @@ static void expect_saved(const struct fixture *fixture, const struct small_model
 {
     GError *error = NULL;
     struct checkpoint_state state, expected = example_state(step);
+    struct weights_form form;
     g_assert_true(checkpoint_read_state(fixture->folder, &state, &error));
     g_assert_true(checkpoint_match(fixture->folder, &state, &expected, &error));
     g_assert_cmpuint(state.step, ==, step);
     struct small_model *loaded = small_model_new(true, MODEL_FP32, 99);
-    checkpoint_load(fixture->folder, &loaded->config, loaded->trace, &loaded->store, &error);
+    checkpoint_load(fixture->folder, &loaded->config, loaded->trace, false, &loaded->store, &form,
+                    &error);
     g_assert_no_error(error);
     g_assert_true(small_model_equal(model, loaded, true));
     small_model_free(loaded);
@@ -121,8 +129,9 @@ static void test_round_trip(struct fixture *fixture, const void *unused)
     struct small_model *later = small_model_new(true, MODEL_FP32, 5);
     char *slashed = g_strconcat(fixture->folder, "//", NULL);
     struct checkpoint_state state = example_state(8);
-    g_assert_true(
-        checkpoint_save(slashed, &state, &later->config, later->trace, &later->store, &error));
+    struct weights_form form = weights_form_new();
+    g_assert_true(checkpoint_save(slashed, &state, &later->config, later->trace, &later->store,
+                                  &form, &error));
     expect_saved(fixture, later, 8);
     g_assert_cmpuint(count_siblings(fixture), ==, 1);
     g_assert_cmpuint(count_entries(fixture->folder), ==, 4);
@@ -224,6 +233,56 @@ static void test_interrupted_replacement(struct fixture *fixture, const void *un
     expect_saved(fixture, later, 8);
     g_assert_cmpuint(count_entries(fixture->folder), ==, 4);
     small_model_free(later);
+}
+
+static bool has(const struct fixture *fixture, const char *name)
+{
+    g_autofree char *path = g_build_filename(fixture->folder, name, NULL);
+    return g_file_test(path, G_FILE_TEST_EXISTS);
+}
+
+/* Weights in bf16 lose nothing, because their masters are beside the moments. Whatever the form of
+ * a checkpoint, it replaces one of another form whole, also when that is interrupted. */
+static void test_forms(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    const struct weights_form forms[] = {
+        {.halves = true, .file_bytes = 3000},     /* many files */
+        {.halves = false, .file_bytes = 1 << 20}, /* one file */
+        {.halves = false, .file_bytes = 9000},    {.halves = true, .file_bytes = 1 << 20},
+        {.halves = true, .file_bytes = 1}, /* a file a tensor */
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(forms); i++) {
+        struct small_model *model = small_model_new(true, MODEL_FP32, (uint32_t)i + 1);
+        GError *error = NULL;
+        g_assert_true(save_as(fixture, model, i, forms[i], &error));
+        expect_saved(fixture, model, i);
+        bool one = forms[i].file_bytes == 1 << 20;
+        g_assert_true(has(fixture, "model.safetensors") == one);
+        g_assert_true(has(fixture, "model.safetensors.index.json") != one);
+        if (one)
+            g_assert_cmpuint(count_entries(fixture->folder), ==, 4);
+        struct safetensors *file = weights_open(fixture->folder, &model->config, model->trace,
+                                                &error);
+        g_assert_no_error(error);
+        struct weights_form form = weights_form_of(file);
+        g_assert_true(form.halves == forms[i].halves);
+        g_assert_cmpuint(safetensors_at(file, safetensors_count(file) - 1)->part > 0, ==, !one);
+        safetensors_close(file);
+        small_model_free(model);
+    }
+    g_autofree char *partial = g_build_filename(fixture->folder, "next.partial", NULL);
+    g_autofree char *mark = g_build_filename(partial, "complete", NULL);
+    g_autofree char *beside = g_build_filename(fixture->parent, "thesis.txt", NULL);
+    g_assert_true(g_file_set_contents(beside, "mine", -1, NULL));
+    g_assert_cmpint(g_mkdir(partial, 0777), ==, 0);
+    g_assert_true(g_file_set_contents(
+        mark, "model-00001-of-00003.safetensors\nmodel.safetensors.index.json\n../thesis.txt\n", -1,
+        NULL));
+    g_assert_true(checkpoint_may_save(fixture->folder, NULL));
+    g_assert_false(has(fixture, "model.safetensors.index.json"));
+    g_assert_false(has(fixture, "next.partial"));
+    g_assert_true(g_file_test(beside, G_FILE_TEST_EXISTS));
 }
 
 static void test_tried(struct fixture *fixture, const void *unused)
@@ -338,8 +397,9 @@ static void expect_load_refused(const struct fixture *fixture, const char *reaso
     GError *error = NULL;
     struct small_model *loaded = small_model_new(true, MODEL_FP32, 99);
     struct small_model *untouched = small_model_new(true, MODEL_FP32, 99);
-    g_assert_false(
-        checkpoint_load(fixture->folder, &loaded->config, loaded->trace, &loaded->store, &error));
+    struct weights_form form;
+    g_assert_false(checkpoint_load(fixture->folder, &loaded->config, loaded->trace, false,
+                                   &loaded->store, &form, &error));
     if (!strstr(error->message, reason))
         g_error("\"%s\" does not say \"%s\"", error->message, reason);
     g_assert_true(small_model_equal(loaded, untouched, true));
@@ -354,8 +414,9 @@ static void test_other_model(struct fixture *fixture, const void *unused)
     g_assert_true(save(fixture, fixture->model, 7, NULL));
     fixture->model->config.heads = 6;
     GError *error = NULL;
+    struct weights_form form;
     g_assert_false(checkpoint_load(fixture->folder, &fixture->model->config, fixture->model->trace,
-                                   &fixture->model->store, &error));
+                                   false, &fixture->model->store, &form, &error));
     g_assert_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_OTHER_RUN);
     g_assert_nonnull(strstr(error->message, "heads is 3 in the checkpoint, but 6"));
     g_error_free(error);
@@ -432,6 +493,7 @@ int main(int argc, char **argv)
     ADD("tried", test_tried);
     ADD("linked-partial", test_linked_partial);
     ADD("interrupted-replacement", test_interrupted_replacement);
+    ADD("forms", test_forms);
     ADD("mismatch-by-name", test_mismatch_by_name);
     ADD("other-model", test_other_model);
     ADD("damaged", test_damaged);

@@ -51,11 +51,11 @@ static void test_round_trip(struct fixture *fixture, const void *data)
     const uint64_t shape_a[] = {2, 3}, shape_b[] = {5};
     const float values[11] = {1, -2, 3.5f, 1e-40f, -0.0f, 6, 7, 8, 9, 10, 3e38f};
     struct safetensors_writer *writer = safetensors_writer_new(fixture->path);
-    safetensors_writer_declare(writer, "a", shape_a, 2);
-    safetensors_writer_declare(writer, "b \"quoted\" é", shape_b, 1);
+    safetensors_writer_declare(writer, SAFETENSORS_F32, "a", shape_a, 2);
+    safetensors_writer_declare(writer, SAFETENSORS_F32, "b \"quoted\" é", shape_b, 1);
     /* Pieces cross the border between the tensors. */
-    g_assert_true(safetensors_writer_append(writer, values, 4, NULL));
-    g_assert_true(safetensors_writer_append(writer, values + 4, 7, NULL));
+    g_assert_true(safetensors_writer_append(writer, values, 4 * sizeof *values, NULL));
+    g_assert_true(safetensors_writer_append(writer, values + 4, 7 * sizeof *values, NULL));
     g_assert_false(g_file_test(fixture->path, G_FILE_TEST_EXISTS));
     g_assert_true(safetensors_writer_finish(writer, NULL));
     safetensors_writer_free(writer);
@@ -83,8 +83,8 @@ static void test_unfinished_leaves_nothing(struct fixture *fixture, const void *
     const uint64_t shape[] = {4};
     const float values[4] = {0};
     struct safetensors_writer *writer = safetensors_writer_new(fixture->path);
-    safetensors_writer_declare(writer, "a", shape, 1);
-    g_assert_true(safetensors_writer_append(writer, values, 2, NULL));
+    safetensors_writer_declare(writer, SAFETENSORS_F32, "a", shape, 1);
+    g_assert_true(safetensors_writer_append(writer, values, 2 * sizeof *values, NULL));
     safetensors_writer_free(writer);
     g_assert_false(g_file_test(fixture->path, G_FILE_TEST_EXISTS));
 }

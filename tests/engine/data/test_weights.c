@@ -31,9 +31,10 @@ static void expect_round_trip(const struct fixture *fixture, bool tied,
 {
     struct small_model *saved = small_model_new(tied, precision, 1);
     struct small_model *loaded = small_model_new(tied, precision, 2);
+    const struct weights_form form = weights_form_new();
     GError *error = NULL;
     g_assert_true(
-        weights_save(fixture->folder, &saved->config, saved->trace, &saved->store, &error));
+        weights_save(fixture->folder, &saved->config, saved->trace, &saved->store, &form, &error));
     struct safetensors *file = weights_open(fixture->folder, &loaded->config, loaded->trace,
                                             &error);
     g_assert_no_error(error);
@@ -99,18 +100,18 @@ static void write_changed(const char *path, const struct small_model *model,
         uint64_t turned[2] = {shape[1], shape[0]};
         char *full = g_strconcat(strcmp(name, "lm_head.weight") == 0 ? "" : change->prefix, name,
                                  NULL);
-        safetensors_writer_declare(writer, full,
+        safetensors_writer_declare(writer, SAFETENSORS_F32, full,
                                    g_strcmp0(name, change->turned) == 0 ? turned : shape, rank);
         total += model->trace->tensors[i].elements;
         g_free(full);
     }
     if (change->extra) {
-        safetensors_writer_declare(writer, change->extra, extra_shape, 1);
+        safetensors_writer_declare(writer, SAFETENSORS_F32, change->extra, extra_shape, 1);
         total += 2;
     }
     for (uint64_t done = 0; done < total;) {
         uint64_t count = MIN(total - done, G_N_ELEMENTS(zeros));
-        g_assert_true(safetensors_writer_append(writer, zeros, count, NULL));
+        g_assert_true(safetensors_writer_append(writer, zeros, count * sizeof *zeros, NULL));
         done += count;
     }
     g_assert_true(safetensors_writer_finish(writer, NULL));

@@ -59,24 +59,27 @@ def write_tokens(text):
     return torch.tensor(tokens)
 
 
-def make_model(name):
-    """A model with GPT-2's initialisation, written to its folder and read back."""
+def make_model(name, config, dtype):
+    """Writes a model with transformers' initialisation to its folder."""
+    torch.manual_seed(1)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    for parameter in model.parameters():  # nothing is exactly 0 or 1: every gradient matters
+        parameter.data += 0.02 * torch.randn_like(parameter)
+    model.to(dtype).save_pretrained(HERE / name)
+    (HERE / name / "generation_config.json").unlink(missing_ok=True)
+    (HERE / name / "model.safetensors").chmod(0o644)
+
+
+def make_gpt2(name):
     config = transformers.GPT2Config(
         resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=None, eos_token_id=None,
         **MODELS[name],
     )
-    torch.manual_seed(1)
-    model = transformers.GPT2LMHeadModel(config)
-    for parameter in model.parameters():  # nothing is exactly 0 or 1: every gradient matters
-        parameter.data += 0.02 * torch.randn_like(parameter)
-    model.to(FILE_DTYPES[name]).save_pretrained(HERE / name)
-    (HERE / name / "generation_config.json").unlink(missing_ok=True)
-    (HERE / name / "model.safetensors").chmod(0o644)
-    return load_model(name)
+    make_model(name, config, FILE_DTYPES[name])
 
 
 def load_model(name):
-    return transformers.GPT2LMHeadModel.from_pretrained(
+    return transformers.AutoModelForCausalLM.from_pretrained(
         HERE / name, dtype=torch.float32, attn_implementation="eager"
     )
 
@@ -129,43 +132,49 @@ def train(run, tokens):
         masters.values(), betas=(RECIPE["beta1"], RECIPE["beta2"]), eps=RECIPE["epsilon"],
         weight_decay=RECIPE["weight_decay"],
     )
-    record = dict(run, loss=[], gradient_norm=[], learning_rate=[])
+    steps = dict(run, loss=[], gradient_norm=[], learning_rate=[])
     for step in range(STEPS):
         for name, parameter in model.named_parameters():
             parameter.data = round_to_bf16(masters[name]) if bf16 else masters[name].clone()
         model.tie_weights()
-        record["loss"].append(gradient_step(model, tokens, run, step))
+        steps["loss"].append(gradient_step(model, tokens, run, step))
         for name, parameter in model.named_parameters():
             masters[name].grad = parameter.grad.float()
         if step == 0:
             gradients = {name: master.grad.clone() for name, master in masters.items()}
         norm = torch.nn.utils.clip_grad_norm_(masters.values(), RECIPE["clip"])
-        record["gradient_norm"].append(norm.item())
-        record["learning_rate"].append(learning_rate(step))
+        steps["gradient_norm"].append(norm.item())
+        steps["learning_rate"].append(learning_rate(step))
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step)
         optimizer.step()
-    record["tensor_gradient_norms"] = {n: g.double().norm().item() for n, g in gradients.items()}
-    return record, gradients
+    steps["tensor_gradient_norms"] = {n: g.double().norm().item() for n, g in gradients.items()}
+    return steps, gradients
+
+
+def record(runs, tokens, file):
+    """Trains all runs, and writes their records, and the gradients of the first step of each model's run in fp32 with one
+    micro-batch."""
+    records = []
+    for run in runs:
+        steps, gradients = train(run, tokens)
+        records.append(steps)
+        if run["precision"] == "fp32" and run["micro_batches"] == 1:
+            path = HERE / run["model"] / "gradients.safetensors"
+            safetensors.torch.save_file(gradients, path)
+            path.chmod(0o644)
+        print(run["name"], steps["loss"][0], "->", steps["loss"][-1])
+    versions = dict(torch=torch.__version__, transformers=transformers.__version__, seed=1)
+    reference = dict(recorded_with=versions, steps=STEPS, recipe=RECIPE, runs=records)
+    (HERE / file).write_text(json.dumps(reference, indent=1) + "\n")
 
 
 def main():
     torch.set_num_threads(1)
     tokens = write_tokens(pathlib.Path(sys.argv[1]).read_bytes())
     for name in MODELS:
-        make_model(name)
-    records = []
-    for run in RUNS:
-        record, gradients = train(run, tokens)
-        records.append(record)
-        if run["name"] in ("small-fp32", "odd-fp32"):
-            path = HERE / run["model"] / "gradients.safetensors"
-            safetensors.torch.save_file(gradients, path)
-            path.chmod(0o644)
-        print(run["name"], record["loss"][0], "->", record["loss"][-1])
-    versions = dict(torch=torch.__version__, transformers=transformers.__version__, seed=1)
-    reference = dict(recorded_with=versions, steps=STEPS, recipe=RECIPE, runs=records)
-    (HERE / "reference.json").write_text(json.dumps(reference, indent=1) + "\n")
+        make_gpt2(name)
+    record(RUNS, tokens, "reference.json")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-/* pstar-run beside PyTorch, as record.py recorded it: every loss, gradient norm and learning rate,
- * and each tensor's gradient in the first step. */
+/* pstar-run beside PyTorch, as record.py and record_families.py recorded it: every loss, gradient
+ * norm and learning rate, and each tensor's gradient in the first step. */
 #include "models/safetensors.h"
 #include "run_program.h"
 
@@ -27,6 +27,12 @@ static void set_up(struct fixture *fixture, const void *run)
     fixture->checkpoint = g_build_filename(fixture->folder, "saved", NULL);
     fixture->reference = json_load_file(TEST_SOURCE_DIR "/reference.json", 0, NULL);
     g_assert_nonnull(fixture->reference);
+    json_t *families = json_load_file(TEST_SOURCE_DIR "/families.json", 0, NULL);
+    g_assert_true(json_equal(json_object_get(families, "recipe"),
+                             json_object_get(fixture->reference, "recipe")));
+    json_array_extend(json_object_get(fixture->reference, "runs"),
+                      json_object_get(families, "runs"));
+    json_decref(families);
 }
 
 static void tear_down(struct fixture *fixture, const void *run)
@@ -180,8 +186,8 @@ static void expect_gradients(const struct safetensors *ours, const struct safete
 {
     for (uint32_t i = 0; i < safetensors_count(theirs); i++) {
         const struct safetensors_tensor *expected = safetensors_at(theirs, i);
-        bool head = strcmp(expected->name, "lm_head.weight") == 0;
-        char *name = g_strconcat(expected->name + (head ? 0 : strlen("transformer.")), ".exp_avg",
+        bool gpt2 = g_str_has_prefix(expected->name, "transformer.");
+        char *name = g_strconcat(expected->name + (gpt2 ? strlen("transformer.") : 0), ".exp_avg",
                                  NULL);
         const struct safetensors_tensor *tensor = safetensors_find(ours, name);
         g_assert_nonnull(tensor);
@@ -228,6 +234,11 @@ static void test_gradients(struct fixture *fixture, const void *name)
 #define ADD(path, run, function) \
     g_test_add("/reference/" path, struct fixture, run, set_up, function, tear_down)
 
+#define ADD_FAMILY(name)                                  \
+    ADD("steps/" name "-fp32", name "-fp32", test_steps); \
+    ADD("steps/" name "-bf16", name "-bf16", test_steps); \
+    ADD("gradients/" name, name "-fp32", test_gradients)
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -239,5 +250,11 @@ int main(int argc, char **argv)
     ADD("steps/odd-bf16", "odd-bf16", test_steps);
     ADD("gradients/small", "small-fp32", test_gradients);
     ADD("gradients/odd", "odd-fp32", test_gradients);
+    ADD_FAMILY("llama");
+    ADD_FAMILY("mistral");
+    ADD_FAMILY("qwen2");
+    ADD_FAMILY("qwen3");
+    ADD_FAMILY("smollm3");
+    ADD_FAMILY("gemma");
     return g_test_run();
 }

@@ -148,6 +148,25 @@ def expect_same_in_parts(program, folder):
         losses.append(run(program, folder, 1)[0])
     if len(list((folder / "first").glob("*.safetensors"))) < 2 or losses[0] != losses[1]:
         sys.exit("a model in several files trains otherwise")
+    expect_saved_in_parts(program, folder)
+
+
+def expect_saved_in_parts(program, folder):
+    """A model that was read in bf16 from several files is saved so, rounded from the weights in fp32 beside it."""
+    saved = folder / "saved"
+    run(program, folder, 1, f"--save={saved}")
+    if len(list(saved.glob("model-*-of-*.safetensors"))) < 2 or (saved / "model.safetensors").exists():
+        sys.exit("a model from several files is saved otherwise")
+    weights = {}
+    for file in saved.glob("model-*.safetensors"):
+        weights.update(safetensors.torch.load_file(file))
+    masters = safetensors.torch.load_file(saved / "optimizer.safetensors")
+    for name, parameter in load(saved).named_parameters():
+        exact = record.round_to_bf16(masters[name + ".master"])
+        if weights[name].dtype != torch.bfloat16 or not torch.equal(weights[name], exact):
+            sys.exit(f"{name} is not the weight in bf16")
+        if not torch.equal(parameter.to(torch.bfloat16), exact):
+            sys.exit(f"transformers reads {name} otherwise")
 
 
 def check(program, family, settings, folder):

@@ -5,36 +5,42 @@
  * saving and resuming with another placement. */
 #include "trial.h"
 
-enum { TRIALS = 119 };
+enum { TRIALS = 161 };
 
 /* From GLib's seed, which it prints, so that a failure can be repeated with --seed; GLib starts
  * from it again in every test. */
 static GRand *random_of_job(const struct trial_job *job)
 {
-    const guint32 seed[] = {(guint32)g_test_rand_int(), job->precision,
-                            job->micro_batches,         job->tied,
-                            job->dropout > 0,           job->family != NULL};
+    const guint32 seed[] = {
+        (guint32)g_test_rand_int(), job->precision,      job->micro_batches, job->tied,
+        job->dropout > 0,           job->family != NULL, job->delay};
     return g_rand_new_with_seed_array(seed, G_N_ELEMENTS(seed));
 }
 
 static const struct trial_job jobs[] = {
-    {MODEL_FP32, 1, true, 0, 1, NULL},
-    {MODEL_FP32, 2, false, 0.2, 1, NULL},
-    {MODEL_BF16, 1, true, 0.2, 1, NULL},
-    {MODEL_BF16, 1, false, 0, 1, NULL},
-    {MODEL_BF16, 2, true, 0, 1, NULL},
-    {MODEL_BF16, 2, true, 0.2, 1, NULL},
-    {MODEL_FP32, 1, false, 0.2, 1, NULL},
-    {MODEL_FP32, 2, true, 0, 1, NULL},
-    {MODEL_BF16, 1, true, 0.2, 0, NULL},
-    {MODEL_BF16, 1, false, 0, 0, NULL},
-    {MODEL_FP32, 1, false, 0.2, 1, &family_llama},
-    {MODEL_BF16, 2, true, 0, 1, &family_mistral},
-    {MODEL_BF16, 1, true, 0.2, 1, &family_qwen2},
-    {MODEL_FP32, 2, true, 0, 1, &family_qwen3},
-    {MODEL_BF16, 1, false, 0, 0, &family_qwen3},
-    {MODEL_BF16, 2, true, 0, 1, &family_gemma},
-    {MODEL_FP32, 1, true, 0, 1, &family_smollm3},
+    {MODEL_FP32, 1, true, 0, 1, NULL, false},
+    {MODEL_FP32, 2, false, 0.2, 1, NULL, false},
+    {MODEL_BF16, 1, true, 0.2, 1, NULL, false},
+    {MODEL_BF16, 1, false, 0, 1, NULL, false},
+    {MODEL_BF16, 2, true, 0, 1, NULL, false},
+    {MODEL_BF16, 2, true, 0.2, 1, NULL, false},
+    {MODEL_FP32, 1, false, 0.2, 1, NULL, false},
+    {MODEL_FP32, 2, true, 0, 1, NULL, false},
+    {MODEL_BF16, 1, true, 0.2, 0, NULL, false},
+    {MODEL_BF16, 1, false, 0, 0, NULL, false},
+    {MODEL_FP32, 1, false, 0.2, 1, &family_llama, false},
+    {MODEL_BF16, 2, true, 0, 1, &family_mistral, false},
+    {MODEL_BF16, 1, true, 0.2, 1, &family_qwen2, false},
+    {MODEL_FP32, 2, true, 0, 1, &family_qwen3, false},
+    {MODEL_BF16, 1, false, 0, 0, &family_qwen3, false},
+    {MODEL_BF16, 2, true, 0, 1, &family_gemma, false},
+    {MODEL_FP32, 1, true, 0, 1, &family_smollm3, false},
+    {MODEL_FP32, 1, true, 0, 1, NULL, true},
+    {MODEL_FP32, 2, false, 0.2, 1, NULL, true},
+    {MODEL_BF16, 1, true, 0.2, 1, NULL, true},
+    {MODEL_BF16, 1, false, 0, 0, NULL, true},
+    {MODEL_BF16, 2, true, 0.2, 1, NULL, true},
+    {MODEL_FP32, 1, false, 0.2, 0, &family_qwen3, true},
 };
 
 static void check_same(const struct trial_result *a, const struct trial_result *b)

@@ -125,6 +125,48 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
     run_folder_expect(order, "--batch is 3 in the checkpoint, but 5 in this run; --seq is 12");
 }
 
+/* With a delay both versions of the weights are saved. */
+static void test_delay(struct run_folder *folder, gconstpointer data)
+{
+    const char *const precision = data;
+    g_autofree char *job = g_strconcat(JOB "--delay 1 ", precision, NULL), *errors = NULL;
+    g_autofree char *whole = g_strconcat(job, " --steps 6 --log whole.jsonl", NULL);
+    g_autofree char *half = g_strconcat(job, " --steps 3 --schedule-steps 6 --save half", NULL);
+    g_assert_cmpint(run_folder_run(folder, whole, NULL, NULL), ==, 0);
+    g_assert_cmpint(run_folder_run(folder, half, NULL, NULL), ==, 0);
+    g_assert_cmpint(run_alone(folder, "--resume half --steps 6 --log rest.jsonl", NULL), ==, 0);
+    expect_rest(folder);
+    GArray *versions = run_folder_log(folder, "rest.jsonl", "weights_version");
+    for (guint i = 0; i < versions->len; i++)
+        g_assert_cmpfloat(g_array_index(versions, double, i), ==, 2 + i);
+    g_array_unref(versions);
+    g_assert_cmpint(run_alone(folder, "--resume half --steps 6 --delay 0", &errors), ==, 2);
+    run_folder_expect(errors, "--delay is 1 in the checkpoint, but 0 in this run");
+    edit_state(folder, "\"delay\": 1", "\"delay\": 2");
+    g_clear_pointer(&errors, g_free);
+    g_assert_cmpint(run_alone(folder, "--resume half --steps 6", &errors), ==, 2);
+    run_folder_expect(errors, "--delay 2: must be 0 or 1");
+}
+
+static void test_delay_refusals(struct run_folder *folder, gconstpointer data)
+{
+    static const struct {
+        const char *options, *why;
+    } refused[] = {
+        {"--steps 4 --resume half --delay 1", "--delay is 0 in the checkpoint, but 1 in this run"},
+        {"--steps 1 --delay 1 --bytes-per-parameter 12 --precision bf16", "needs whole masters"},
+        {"--steps 1 --delay 2", "must be an integer in [0, 1]"},
+        {"--steps 1 --delay 1 --bytes-per-parameter 16", "must be 20"},
+    };
+    (void)data;
+    g_assert_cmpint(run_folder_run(folder, "--steps 3 --save half", NULL, NULL), ==, 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(refused); i++) {
+        g_autofree char *errors = NULL;
+        g_assert_cmpint(run_folder_run(folder, refused[i].options, NULL, &errors), ==, 2);
+        run_folder_expect(errors, refused[i].why);
+    }
+}
+
 #define ADD(path, function)                                                           \
     g_test_add("/resume/" path, struct run_folder, NULL, run_folder_set_up, function, \
                run_folder_tear_down)
@@ -136,5 +178,10 @@ int main(int argc, char **argv)
     ADD("earlier-version", test_earlier_version);
     ADD("overrides", test_overrides);
     ADD("refusals", test_refusals);
+    ADD("delay/refusals", test_delay_refusals);
+    g_test_add("/resume/delay/fp32", struct run_folder, "--precision fp32", run_folder_set_up,
+               test_delay, run_folder_tear_down);
+    g_test_add("/resume/delay/bf16", struct run_folder, "--precision bf16 --micro-batches 1",
+               run_folder_set_up, test_delay, run_folder_tear_down);
     return g_test_run();
 }

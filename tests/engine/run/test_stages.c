@@ -30,11 +30,12 @@ static void write_model(const struct run_folder *folder, const char *tied)
 /* What a step computes, without where. */
 static char *draw_job(void)
 {
-    return g_strdup_printf(
-        STEPS "--micro-batches %d --clip %s %s --seed %d ", 2 * g_test_rand_int_range(3, 6),
-        PICK("0", "1"),
-        PICK("", "", "--precision bf16", "--precision bf16 --bytes-per-parameter 16"),
-        g_test_rand_int_range(0, 1000));
+    return g_strdup_printf(STEPS "--micro-batches %d --clip %s %s --seed %d ",
+                           2 * g_test_rand_int_range(3, 6), PICK("0", "1"),
+                           PICK("", "--delay 1", "--precision bf16",
+                                "--precision bf16 --bytes-per-parameter 16",
+                                "--precision bf16 --delay 1"),
+                           g_test_rand_int_range(0, 1000));
 }
 
 static char *draw_placement(uint32_t stages, uint32_t width)
@@ -77,6 +78,32 @@ static long long draw_memory(const json_t *dry)
     return least + (json_int_t)(g_test_rand_double() * (double)(most - least));
 }
 
+/* Trains the job in one process, and placed on so many processes with drawn memory. */
+static void compare(const struct run_folder *folder, uint32_t processes, const char *job,
+                    const char *placement)
+{
+    g_autofree char *placed = g_strconcat(job, placement, NULL);
+    g_autofree char *one = g_strconcat(job, "--log one.jsonl --save one", NULL);
+    json_t *loose = launch_look(folder, processes, placed);
+    g_autofree char *fitted = g_strdup_printf("%s --device-memory %lld ", placed,
+                                              draw_memory(loose));
+    g_autofree char *several = g_strconcat(fitted, "--log stages.jsonl --save stages", NULL);
+    g_test_message("%u processes: %s", processes, several);
+    json_t *dry = launch_look(folder, processes, fitted);
+    launch_must_run(folder, 1, one);
+    json_t *run = launch_json(folder, processes, several);
+    run_folder_same_log(folder, "one.jsonl", "stages.jsonl", "loss");
+    run_folder_same_log(folder, "one.jsonl", "stages.jsonl", "gradient_norm");
+    run_folder_same_log(folder, "one.jsonl", "stages.jsonl", "weights_version");
+    if (strstr(job, "--eval-every"))
+        run_folder_same_log(folder, "one.jsonl", "stages.jsonl", "eval_loss");
+    launch_same_checkpoint(folder, "one", "stages");
+    check_rows(dry, run);
+    json_decref(loose);
+    json_decref(dry);
+    json_decref(run);
+}
+
 static void test_bits(struct run_folder *folder, gconstpointer data)
 {
     for (int i = 0; i < 2; i++) {
@@ -84,25 +111,54 @@ static void test_bits(struct run_folder *folder, gconstpointer data)
         uint32_t most = width > 1 ? 3 : LAYERS;
         uint32_t stages = (uint32_t)g_test_rand_int_range(2, (gint32)most + 1);
         g_autofree char *job = draw_job(), *placement = draw_placement(stages, width);
-        g_autofree char *placed = g_strconcat(job, placement, NULL);
-        g_autofree char *one = g_strconcat(job, "--log one.jsonl --save one", NULL);
         write_model(folder, data);
-        json_t *loose = launch_look(folder, stages * width, placed);
-        g_autofree char *fitted = g_strdup_printf("%s --device-memory %lld ", placed,
-                                                  draw_memory(loose));
-        g_autofree char *several = g_strconcat(fitted, "--log stages.jsonl --save stages", NULL);
-        g_test_message("%u ranks a stage: %s", width, several);
-        json_t *dry = launch_look(folder, stages * width, fitted);
-        launch_must_run(folder, 1, one);
-        json_t *run = launch_json(folder, stages * width, several);
-        run_folder_same_log(folder, "one.jsonl", "stages.jsonl", "loss");
-        run_folder_same_log(folder, "one.jsonl", "stages.jsonl", "gradient_norm");
-        launch_same_checkpoint(folder, "one", "stages");
-        check_rows(dry, run);
-        json_decref(loose);
-        json_decref(dry);
-        json_decref(run);
+        compare(folder, stages * width, job, placement);
     }
+}
+
+/* A pipeline that never drains trains like one process with delayed updates, over steps that are
+ * evaluated and saved in between. */
+static void test_endless(struct run_folder *folder, gconstpointer data)
+{
+    for (int i = 0; i < 2; i++) {
+        uint32_t stages = (uint32_t)g_test_rand_int_range(2, LAYERS + 1);
+        g_autofree char *job = g_strdup_printf(
+            "--delay 1 --steps 7 --micro-batches %d --clip %s --seed %d %s ",
+            (gint32)stages + g_test_rand_int_range(0, 6), PICK("0", "0.1"),
+            g_test_rand_int_range(0, 1000), PICK("", "--held-out 0.2 --eval-every 1 --sample 5"));
+        g_autofree char *placement = g_strdup_printf(
+            "--stages %u --schedule 2bw %s %s %s %s --recompute %s %s %s ", stages,
+            PICK("", "--look-ahead 2", "--look-ahead 9"), PICK("", "--host-update"),
+            PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
+            PICK("--policy opt", "--policy lru", "--policy fifo"), PICK("none", "all", "0,2"),
+            PICK("", "", "--host-embedding"), PICK("", "--save-every 3"));
+        write_model(folder, data);
+        compare(folder, stages, job, placement);
+    }
+}
+
+/* 50 steps; and stages go on where others, or one process, have stopped. */
+static void test_endless_resume(struct run_folder *folder, gconstpointer data)
+{
+    const char *const whole =
+        "--steps 50 --micro-batches 4 --clip 0.2 --weight-decay 0.3 --delay 1 "
+        "--log one.jsonl --save one";
+    write_model(folder, data);
+    launch_must_run(folder, 1, whole);
+    launch_must_run(folder, 3,
+                    "--steps 50 --micro-batches 4 --clip 0.2 --weight-decay 0.3 --log stages.jsonl "
+                    "--stages 3 --schedule 2bw --save all");
+    run_folder_same_log(folder, "one.jsonl", "stages.jsonl", "loss");
+    launch_same_checkpoint(folder, "one", "all");
+    launch_must_run(
+        folder, 2,
+        "--steps 11 --schedule-steps 50 --micro-batches 4 --clip 0.2 --weight-decay 0.3 "
+        "--stages 2 --schedule 2bw --save a");
+    launch_must_run(folder, 4, "--steps 20 --resume a --stages 4 --schedule 2bw --save b");
+    launch_must_run(folder, 1, "--steps 25 --resume b --save c");
+    launch_must_run(folder, 3, "--steps 30 --resume c --save d --stages 3 --schedule 1f1b");
+    launch_must_run(folder, 3, "--steps 50 --resume d --save e --stages 3 --schedule 2bw");
+    launch_same_checkpoint(folder, "one", "e");
 }
 
 /* A checkpoint goes on with any number of stages and of ranks in each. */
@@ -151,6 +207,15 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
         {STEPS "--stages 2 --layout layout.json", "other tensors", 2, 2},
         {STEPS "--stages 2 --device-memory 1KiB", "would fit", 2, 3},
         {STEPS "--stages 2 --lr 1e30", "training has diverged", 2, 1},
+        {STEPS "--schedule 2bw", "needs --stages", 1, 2},
+        {STEPS "--stages 2 --schedule 2bw --delay 0", "updates must be delayed", 2, 2},
+        {STEPS "--stages 2 --schedule 2bw --precision bf16", "only fp32", 2, 2},
+        {STEPS "--stages 2 --schedule 2bw --micro-batches 4", "a stage is one process", 4, 2},
+        {STEPS "--stages 2 --schedule 2bw --offload-activations all", "stay on the device", 2, 2},
+        {STEPS "--stages 2 --schedule 2bw --state-block 1024", "cut into blocks", 2, 2},
+        {STEPS "--stages 2 --schedule 2bw --micro-batches 1", "and has 1", 2, 2},
+        {STEPS "--stages 2 --schedule 2bw --device-memory 1KiB", "would fit", 2, 3},
+        {"--steps 9 --stages 2 --schedule 2bw --lr 1e30", "training has diverged", 2, 1},
         {STEPS "--stages 2 --save text.txt", "--save", 2, 1},
     };
     write_model(folder, data);
@@ -176,8 +241,10 @@ static void test_differences(struct run_folder *folder, gconstpointer data)
 /* A stage that dies within its first steps ends all. */
 static void test_death(struct run_folder *folder, gconstpointer data)
 {
-    write_model(folder, data);
-    g_auto(GStrv) program = run_folder_command("--steps 1000000 --micro-batches 4 --stages 3");
+    write_model(folder, "false");
+    g_autofree char *options = g_strconcat("--steps 1000000 --micro-batches 4 --stages 3 ", data,
+                                           NULL);
+    g_auto(GStrv) program = run_folder_command(options);
     g_autofree char *line = g_strjoinv(" ", program), *err = NULL;
     g_autofree char *all =
         g_strdup_printf("mpirun --oversubscribe -n 3 sh -c '[ $OMPI_COMM_WORLD_RANK != 1 ] || "
@@ -206,6 +273,10 @@ int main(int argc, char **argv)
     add("/stages/forward", "true", test_forward_passes);
     add("/stages/refusals", "false", test_refusals);
     add("/stages/differences", "false", test_differences);
-    add("/stages/death", "false", test_death);
+    add("/stages/endless", "false", test_endless);
+    add("/stages/endless/tied", "true", test_endless);
+    add("/stages/endless/resume", "true", test_endless_resume);
+    add("/stages/death", "", test_death);
+    add("/stages/death/endless", "--schedule 2bw", test_death);
     return g_test_run();
 }

@@ -90,16 +90,17 @@ struct trial_placement trial_draw(GRand *random)
 char *trial_describe(const struct trial_job *job, const struct trial_placement *p)
 {
     return g_strdup_printf(
-        "%s, %s, %u micro-batches, %s, dropout %g; chunks of %" G_GUINT64_FORMAT
+        "%s, %s%s, %u micro-batches, %s, dropout %g; chunks of %" G_GUINT64_FORMAT
         ", %s, room %.3f, host %.3f, look-ahead %u, recompute %u, offload %u%s%s%s, host "
         "updates %x, link %g%s, evaluated at %u, "
         "saved at %u",
         job->family ? job->family->type : "gpt2", job->precision == MODEL_BF16 ? "bf16" : "fp32",
-        job->micro_batches, job->tied ? "tied" : "untied", job->dropout, p->chunk_bytes,
-        p->strategy ? p->strategy : p->policy->name, p->room, p->host_room, p->look_ahead,
-        p->recompute, p->offload, p->host_embedding ? ", host embedding" : "",
-        p->split_masters ? ", split masters" : "", p->state_block ? ", blocks" : "", p->host_update,
-        p->link_rate, p->through_file ? ", from a file" : "", p->evaluate_at, p->save_at);
+        job->delay ? ", delayed" : "", job->micro_batches, job->tied ? "tied" : "untied",
+        job->dropout, p->chunk_bytes, p->strategy ? p->strategy : p->policy->name, p->room,
+        p->host_room, p->look_ahead, p->recompute, p->offload,
+        p->host_embedding ? ", host embedding" : "", p->split_masters ? ", split masters" : "",
+        p->state_block ? ", blocks" : "", p->host_update, p->link_rate,
+        p->through_file ? ", from a file" : "", p->evaluate_at, p->save_at);
 }
 
 /* ---- the plan ---- */
@@ -217,7 +218,8 @@ static void choose_masters(struct model_job *model_job, const struct trial_job *
                            const struct trial_placement *placement)
 {
     model_job->state_block = placement->state_block;
-    model_job->choices.split_masters = placement->split_masters && job->precision == MODEL_BF16;
+    model_job->choices.split_masters = placement->split_masters && job->precision == MODEL_BF16 &&
+                                       !job->delay;
     model_job->choices.second_backward = job->clip > 0 &&
                                          model_gradient_layout(model_job) == MODEL_GRADIENT_BUFFER;
     model_job->choices.host_embedding &= model_gradient_layout(model_job) != MODEL_GRADIENT_BUFFER;
@@ -243,7 +245,8 @@ static void open_training(struct training *t, const struct trial_job *job,
                                               .host_embedding = placement->host_embedding,
                                               .host_update = host_update},
                                   .sequence = SEQUENCE,
-                                  .precision = job->precision};
+                                  .precision = job->precision,
+                                  .delay = job->delay};
     choose_masters(&model_job, job, placement);
     t->iteration = model_iteration_new(&t->config, &model_job, &error);
     g_assert_no_error(error);
@@ -343,11 +346,13 @@ static void save(struct training *t, uint32_t steps, const char *folder)
     GError *error = NULL;
     struct checkpoint_state state = {.step = steps,
                                      .precision = t->iteration->trace->precision,
+                                     .delay = t->iteration->job.delay,
                                      .data_order = (char *)"random",
                                      .data_digest = (char *)"none"};
     const struct weights_store store = engine_store(t->engine);
+    const struct weights_form form = {.halves = steps % 2, .file_bytes = 4096 * steps};
     engine_flush(t->engine);
-    checkpoint_save(folder, &state, &t->config, t->iteration->trace, &store, &error);
+    checkpoint_save(folder, &state, &t->config, t->iteration->trace, &store, &form, &error);
     g_assert_no_error(error);
 }
 
@@ -355,8 +360,10 @@ static void load(struct training *t, const char *folder)
 {
     GError *error = NULL;
     const struct weights_store store = engine_store(t->engine);
+    struct weights_form form;
     if (folder)
-        checkpoint_load(folder, &t->config, t->iteration->trace, &store, &error);
+        checkpoint_load(folder, &t->config, t->iteration->trace, t->iteration->job.delay, &store,
+                        &form, &error);
     else
         weights_initialise(&t->config, t->iteration->trace, 5, &store, &error);
     g_assert_no_error(error);

@@ -17,6 +17,7 @@ struct trial_job {
     double dropout;
     double clip;                       /* greatest norm of the gradient; 0: none */
     const struct model_family *family; /* whose parts the model has; NULL: GPT-2 */
+    bool delay;                        /* gradients are a version of the weights older */
 };
 
 /* What it must not depend on. */

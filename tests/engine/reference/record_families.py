@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""Records what transformers computes for a tiny model of every family but GPT-2, for test_reference.c.
+
+    record_families.py
+
+writes, beside itself: families/NAME with a random model in bf16 and the gradients of its first step, and families.json,
+as record.py writes reference.json. The tokens are those of data.bin. So machines without PyTorch compare every family
+with it; transformers_families.py compares larger ones, where it is there.
+"""
+
+import struct
+
+import torch
+import transformers
+
+import record
+
+TINY = dict(
+    num_hidden_layers=2, hidden_size=16, num_attention_heads=4, num_key_value_heads=2, intermediate_size=24,
+    vocab_size=131, max_position_embeddings=48, initializer_range=0.05, tie_word_embeddings=False,
+    pad_token_id=None, bos_token_id=None, eos_token_id=None,
+)
+LLAMA3 = dict(
+    rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+    original_max_position_embeddings=12,
+)
+YARN = dict(rope_type="yarn", rope_theta=1000.0, factor=4.0, original_max_position_embeddings=12)
+# Each with the parts that only its family has, or that configs of it often have.
+MODELS = {
+    "llama": dict(rope_parameters=LLAMA3),
+    "mistral": dict(sliding_window=11, head_dim=6),
+    "qwen2": dict(rope_parameters=YARN, use_sliding_window=True, sliding_window=9, max_window_layers=1),
+    "qwen3": dict(head_dim=10, tie_word_embeddings=True),
+    "smollm3": dict(no_rope_layer_interval=2),
+    "gemma": dict(head_dim=12, tie_word_embeddings=True),
+}
+PRECISIONS = ("fp32", "bf16")
+
+
+def read_tokens():
+    data = (record.HERE / "data.bin").read_bytes()
+    return torch.tensor(struct.unpack(f"<{(len(data) - 1024) // 2}H", data[1024:]))
+
+
+def main():
+    torch.set_num_threads(1)
+    for family, settings in MODELS.items():
+        config = transformers.AutoConfig.for_model(family, **{**TINY, **settings})
+        record.make_model(f"families/{family}", config, torch.bfloat16)
+    runs = [
+        dict(name=f"{family}-{precision}", model=f"families/{family}", precision=precision, batch=2, sequence=40,
+             micro_batches=1)
+        for family in MODELS for precision in PRECISIONS
+    ]
+    record.record(runs, read_tokens(), "families.json")
+
+
+if __name__ == "__main__":
+    main()
