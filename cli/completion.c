@@ -1,5 +1,6 @@
 #include "cli/completion.h"
 
+#include "platforms/shipped.h"
 #include "policies/policy.h"
 
 #include <stdio.h>
@@ -70,7 +71,9 @@ static void offer_values(const struct option *option, const char *before, const 
 {
     const char *form = option_value(option);
     bool listed = strstr(form, ",..");
-    g_auto(GStrv) names = option->words ? option->words() : NULL;
+    g_auto(GStrv) names = option->words                       ? option->words()
+                          : option->shared == OPTION_PLATFORM ? platform_shipped_names()
+                                                              : NULL;
     for (size_t i = 0; option->shared == OPTION_POLICY && policy_all[i]; i++)
         offer_value(before, word, policy_all[i]->name, listed);
     for (char **name = names; name && *name; name++)

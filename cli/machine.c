@@ -4,21 +4,38 @@
 #include "models/derive.h"
 #include "sim/operator_times.h"
 
+static uint32_t stages_of(const struct machine_request *request)
+{
+    return MAX(request->stages, 1);
+}
+
+/* Returns the ranks of a stage. */
 static uint32_t ranks_of(const struct machine_request *request, const struct trace *trace)
 {
-    return request->gpus ? request->gpus : MAX(trace ? trace->ranks : 1, 1);
+    return request->gpus ? request->gpus / stages_of(request) : MAX(trace ? trace->ranks : 1, 1);
+}
+
+static bool spread_over(const struct machine_request *request, uint32_t ranks,
+                        struct platform *platform, GError **error)
+{
+    if (stages_of(request) > 1)
+        return platform_spread_stages(platform, request->stages, ranks, request->nodes, error);
+    return (ranks == 1 && !request->nodes) ||
+           platform_spread_ranks(platform, ranks, request->nodes, error);
 }
 
 static bool spread(const struct machine_request *request, uint32_t ranks, struct platform *platform,
                    GError **error)
 {
+    if (request->gpus % stages_of(request) != 0)
+        return options_refuse(error, "--gpus %u: must be a multiple of the %u stages",
+                              request->gpus, request->stages);
     if (request->nodes && !platform)
         return options_refuse(error, "--nodes needs --platform");
     if (request->stage && ranks == 1)
         return options_refuse(error, "--stage %u: one rank shares nothing; it needs --gpus",
                               request->stage);
-    return !platform || (ranks == 1 && !request->nodes) ||
-           platform_spread_ranks(platform, ranks, request->nodes, error);
+    return !platform || spread_over(request, ranks, platform, error);
 }
 
 /* Replaces the trace by that of one of the ranks. Without a stage, those of a trace of several
@@ -61,6 +78,6 @@ bool machine_read(const struct machine_request *request, struct trace **trace,
         return false;
     if (*trace)
         operator_times_leave_exchanges(*trace, *costs);
-    note_exchanges(request, ranks, *trace, *platform);
+    note_exchanges(request, ranks * stages_of(request), *trace, *platform);
     return true;
 }

@@ -1,5 +1,6 @@
 #include "cli/options.h"
 
+#include "cli/platforms.h"
 #include "cli/suggest.h"
 #include "traces/failure.h"
 #include "traces/output_file.h"
@@ -38,9 +39,11 @@ static const struct {
                        "Take the chunks from a layout file or a plan, instead of --chunk-size",
                        "FILE", 0},
     [OPTION_LINK] = {"link", "Rates of the copies between host and device", "h2d=RATE,d2h=RATE", 0},
+    [OPTION_LIST_PLATFORMS] = {"list-platforms", "Print the platforms that --platform names", NULL,
+                               0},
     [OPTION_LOOK_AHEAD] = {"look-ahead", "How many moments ahead to fetch chunks; default: 0", "N",
                            0},
-    [OPTION_MICRO_BATCHES] = {"micro-batches", "Micro-batches in a step; default: 1", "N", 0},
+    [OPTION_MICRO_BATCHES] = {"micro-batches", "Micro-batches in a step", "N", 0},
     [OPTION_MODEL] = {"model", "The model's config.json, or the folder that holds it", "CONFIG", 0},
     [OPTION_NODES] = {"nodes", "Nodes that hold the GPUs; default: as few as the platform allows",
                       "M", 0},
@@ -53,21 +56,29 @@ static const struct {
                                     "Layers whose activations may leave the device",
                                     "all|none|0,2,5-7", 0},
     [OPTION_OUTPUT] = {"output", "Where to write the result", "FILE", 'o'},
-    [OPTION_PLATFORM] = {"platform",
-                         "Measured rates of a machine, as pstar-run --probe writes them", "FILE",
-                         0},
+    [OPTION_PLATFORM] =
+        {"platform",
+         "The machine: a name of --list-platforms, or a file of rates, as pstar-run "
+         "--probe writes them",
+         "NAME|FILE", 0},
     [OPTION_POLICY] = {"policy", "Eviction policy", "NAME|./MINE.so", 0},
     [OPTION_PRECISION] = {"precision", "Precision of parameters and activations", "fp32|bf16", 0},
     [OPTION_QUIET] = {"quiet", "Print errors and warnings only, and results that no file receives",
                       NULL, 'q'},
     [OPTION_RECOMPUTE] = {"recompute", "Layers that compute their activations again",
                           "all|none|0,2,5-7", 0},
+    [OPTION_SCHEDULE] = {"schedule",
+                         "In which order a stage takes its micro-batches: 1f1b alternates between "
+                         "forward and backward, gpipe runs all forward passes first; default: 1f1b",
+                         NULL, 0},
     [OPTION_SEED] = {"seed", "Seed of all random choices", "N", 0},
     [OPTION_SEQUENCE] = {"seq", "Tokens in a sequence", "T", 0},
     [OPTION_STAGE] = {"stage",
                       "What several ranks share: 2 gradients and optimizer states, 3 parameters, "
                       "too",
                       "2|3", 0},
+    [OPTION_STAGES] = {"stages", "Cut the model's layers into N stages of a pipeline; default: 1",
+                       "N", 0},
     [OPTION_STATE_BLOCK] = {"state-block",
                             "Cut the optimizer states of tensors of more than four blocks into "
                             "blocks of N elements, a multiple of 1024, which move and are updated "
@@ -273,6 +284,7 @@ static bool take_values(const struct option_group *group, const struct raw *raw,
         if (option->flag)
             *option->flag |= raw[i].flag;
         else if ((option->text && !check_text(option, error)) ||
+                 (option->shared == OPTION_PLATFORM && !platforms_find(option->file, error)) ||
                  (raw[i].text && !parse_text(option, raw[i].text, error)))
             return false;
     }
@@ -385,9 +397,14 @@ static bool are_same(const char *a, const char *b)
 /* Returns whether the file is one that programs read in the folder of a model or a checkpoint. */
 static bool is_read_in(const char *path, const char *folder)
 {
-    static const char *const names[] = {
-        "config.json",    "trainer.json", "model.safetensors", "optimizer.safetensors",
-        "tokenizer.json", "vocab.json",   "merges.txt"};
+    static const char *const names[] = {"config.json",
+                                        "trainer.json",
+                                        "model.safetensors",
+                                        "model.safetensors.index.json",
+                                        "optimizer.safetensors",
+                                        "tokenizer.json",
+                                        "vocab.json",
+                                        "merges.txt"};
     bool found = false;
     for (size_t i = 0; i < G_N_ELEMENTS(names) && !found; i++) {
         g_autofree char *file = g_build_filename(folder, names[i], NULL);

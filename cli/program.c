@@ -3,6 +3,7 @@
 #include "chunks/plan.h"
 #include "cli/completion.h"
 #include "cli/manual.h"
+#include "cli/platforms.h"
 #include "traces/failure.h"
 #include "traces/size.h"
 
@@ -131,13 +132,19 @@ static void tell_cost(const struct console *console, gint64 begun)
 #define LEAST_ADDRESSES    (UINT64_C(24) << 20)
 #define ADDRESSES_OF_HEAPS (UINT64_C(4) << 30)
 
-static bool is_limited_below(uint64_t addresses, uint64_t *limit)
+/* Returns RLIMIT_AS or RLIMIT_DATA, in bytes; UINT64_MAX if there is none. */
+static uint64_t limit_of(int resource)
 {
-    struct rlimit addresses_limit;
-    bool known = getrlimit(RLIMIT_AS, &addresses_limit) == 0 &&
-                 addresses_limit.rlim_cur != RLIM_INFINITY;
-    *limit = known ? addresses_limit.rlim_cur : UINT64_MAX;
-    return *limit < addresses;
+    struct rlimit limit;
+    bool known = getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    return known ? limit.rlim_cur : UINT64_MAX;
+}
+
+static void name_limit(const char *what, const char *option, uint64_t limit)
+{
+    if (limit != UINT64_MAX)
+        fprintf(stderr, "; the %s limited to %" G_GUINT64_FORMAT " MiB (ulimit %s)", what,
+                limit >> 20, option);
 }
 
 /* GLib ends a program that gets no memory, or no thread, by a signal, and says before which one. As
@@ -145,34 +152,34 @@ static bool is_limited_below(uint64_t addresses, uint64_t *limit)
 static void end_without_memory(G_GNUC_UNUSED const char *domain, G_GNUC_UNUSED GLogLevelFlags level,
                                const char *message, void *name)
 {
-    uint64_t limit;
+    const char *request = strstr(message, "failed to allocate"); /* after a line of GLib's source */
+    message = request && g_str_has_prefix(message, "../") ? request : message;
     fprintf(stderr, "%s: the system refuses memory: %s", (const char *)name, message);
-    if (is_limited_below(UINT64_MAX, &limit))
-        fprintf(stderr, "; the address space is limited to %" G_GUINT64_FORMAT " MiB (ulimit -v)",
-                limit >> 20);
+    name_limit("address space is", "-v", limit_of(RLIMIT_AS));
+    name_limit("data are", "-d", limit_of(RLIMIT_DATA));
     fputs("\n", stderr);
     _exit(STATUS_DOES_NOT_FIT);
 }
 
 static void expect_no_memory(const char *name)
 {
-    uint64_t limit;
-    g_log_set_handler("GLib",
-                      (GLogLevelFlags)(G_LOG_LEVEL_ERROR | G_LOG_FLAG_FATAL | G_LOG_FLAG_RECURSION),
-                      end_without_memory, (void *)name);
-    if (is_limited_below(ADDRESSES_OF_HEAPS, &limit))
+    static const char *const domains[] = {"GLib", FAILURE_MEMORY_DOMAIN};
+    for (size_t i = 0; i < G_N_ELEMENTS(domains); i++)
+        g_log_set_handler(
+            domains[i],
+            (GLogLevelFlags)(G_LOG_LEVEL_ERROR | G_LOG_FLAG_FATAL | G_LOG_FLAG_RECURSION),
+            end_without_memory, (void *)name);
+    if (limit_of(RLIMIT_AS) < ADDRESSES_OF_HEAPS)
         mallopt(M_ARENA_MAX, 1);
 }
 
 /* Returns false if so few addresses are left that not even an error could be reported later. */
 static bool has_addresses(GError **error)
 {
-    uint64_t limit;
-    void *room = is_limited_below(UINT64_MAX, &limit)
-                     ? mmap(NULL, LEAST_ADDRESSES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)
-                     : NULL;
-    if (!room)
+    uint64_t limit = limit_of(RLIMIT_AS);
+    if (limit == UINT64_MAX)
         return true;
+    void *room = mmap(NULL, LEAST_ADDRESSES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (room != MAP_FAILED) {
         munmap(room, LEAST_ADDRESSES);
         return true;
@@ -198,6 +205,18 @@ static int run(const struct program *program, const struct console *console, GEr
     return status;
 }
 
+/* Returns whether --list-platforms was given. */
+static bool lists_platforms(const struct program *program)
+{
+    for (size_t g = 0; g < program->group_count; g++)
+        for (size_t i = 0; i < program->groups[g].count; i++) {
+            const struct option *option = &program->groups[g].options[i];
+            if (option->shared == OPTION_LIST_PLATFORMS && *option->flag)
+                return true;
+        }
+    return false;
+}
+
 int program_main(const struct program *program, int argc, char **argv)
 {
     g_autoptr(GError) error = NULL;
@@ -221,6 +240,8 @@ int program_main(const struct program *program, int argc, char **argv)
     const struct console console = {program->name, common.quiet, common.verbose};
     if (ok && common.version)
         printf("%s %s\n", program->name, PSTAR_VERSION);
+    else if (ok && lists_platforms(program))
+        platforms_print(stdout, &error);
     else if (ok && has_addresses(&error) &&
              options_check_outputs(program->groups, program->group_count, &error))
         status = run(program, &console, &error);

@@ -28,7 +28,7 @@ struct plan_arguments {
     uint8_t recompute, offload, embedding, bytes_per_parameter, micro_batch; /* enum freedom */
     double time_limit;
     uint32_t seed, threads, gpus, nodes, stage;
-    bool no_clip;
+    bool no_clip, lists_platforms;
     struct question_options question;
     const struct option_group *groups;
     size_t group_count;
@@ -76,8 +76,12 @@ static bool read_inputs(const struct plan_arguments *a, const struct console *co
                         struct search_inputs *in, GError **error)
 {
     bool own = a->question.min_gpus > 0; /* these say how many GPUs are tried */
-    const struct machine_request machine = {
-        console, a->platform, a->link, own ? 0 : a->gpus, own ? 0 : a->nodes, own ? 0 : a->stage};
+    const struct machine_request machine = {.console = console,
+                                            .platform = a->platform,
+                                            .link = a->link,
+                                            .gpus = own ? 0 : a->gpus,
+                                            .nodes = own ? 0 : a->nodes,
+                                            .stage = own ? 0 : a->stage};
     in->objective = a->objective < OBJECTIVES ? (enum objective)a->objective : OBJECTIVE_TIME;
     return (!a->files || ((in->trace = model_updates_last(trace_read_whole(a->files[0], error))) &&
                           replay_check_trace(in->trace, a->files[0], error))) &&
@@ -109,6 +113,8 @@ static bool answer(const struct plan_arguments *a, const struct search_inputs *i
                                       .gpus = a->gpus,
                                       .nodes = a->nodes,
                                       .stage = a->stage,
+                                      .json = a->json,
+                                      .device_given = a->device_memory != NULL,
                                       .host_given = a->host_memory != NULL};
     bool stopped = false;
     bool ok = question_answer(&question, stdout, &stopped, error);
@@ -183,15 +189,18 @@ static bool make(const struct plan_arguments *a, const struct console *console, 
 static bool ask(const struct plan_arguments *a, const struct console *console, int *signal,
                 GError **error)
 {
-    bool models = question_is_about_models(&a->question);
-    if (a->explain || a->verify || a->emit || a->timeline || a->json || a->top || a->output ||
+    bool models = question_is_about_models(&a->question), one_model = a->question.model != NULL;
+    if (a->explain || a->verify || a->emit || a->timeline || a->top || a->output ||
         a->objective < OBJECTIVES || a->chunk_size || a->layout ||
         a->recompute != FREEDOM_DEFAULT || a->offload != FREEDOM_DEFAULT ||
-        a->micro_batch != FREEDOM_DEFAULT || a->time_limit > 0)
-        return options_refuse(error, "a question goes with budgets, --platform, --link, --gpus, "
-                                     "--nodes, --stage, --seed and --threads only");
+        a->micro_batch != FREEDOM_DEFAULT || (!one_model && (a->json || a->time_limit > 0)))
+        return options_refuse(
+            error, "a question goes with budgets, --platform, --link, --gpus, "
+                   "--nodes, --stage, --seed and --threads only; --model also with --json "
+                   "and --time-limit");
     if (models && (a->files || !a->platform))
-        return options_refuse(error, "--max-model and --max-batch take a --platform and no TRACE");
+        return options_refuse(
+            error, "--model, --max-model and --max-batch take a --platform and no TRACE");
     if (!models && (!a->files || a->files[1]))
         return options_refuse(error, "--min-memory, --min-gpus and --sensitivity take one TRACE");
     if (a->question.min_gpus > 0 && !a->platform)
@@ -288,6 +297,11 @@ int main(int argc, char **argv)
                                .seed = 1};
     struct question_options *q = &a.question;
     const struct option options[] = {
+        {.shared = OPTION_MODEL,
+         .file = &q->model,
+         .help =
+             "with a --platform and no TRACE: does it train there, in which ways, how fast, and "
+             "what would make it fit"},
         {.shared = OPTION_DEVICE_MEMORY,
          .text = &a.device_memory,
          .help = "30% is a share of the model data, on top of all activations; default: the "
@@ -300,6 +314,7 @@ int main(int argc, char **argv)
         {.shared = OPTION_PLATFORM,
          .file = &a.platform,
          .help = "default: 8 GB/s each way, 16 GB/s of device memory"},
+        {.shared = OPTION_LIST_PLATFORMS, .flag = &a.lists_platforms, .use = OPTION_PRINTS},
         {.shared = OPTION_GPUS, .count32 = &a.gpus, .least = 1, .most = 1 << 20},
         {.shared = OPTION_NODES, .count32 = &a.nodes, .least = 1, .most = 1 << 20},
         {.shared = OPTION_STAGE,
@@ -361,7 +376,7 @@ int main(int argc, char **argv)
         {.shared = OPTION_TIMELINE, .file = &a.timeline, .use = OPTION_WRITES},
         {.shared = OPTION_JSON,
          .file = &a.json,
-         .help = "of the search: figures, bounds and runners-up",
+         .help = "of the search: figures, bounds and runners-up; of --model: the answer",
          .value = "FILE",
          .use = OPTION_WRITES},
         {.shared = OPTION_TOP,
@@ -397,15 +412,21 @@ int main(int argc, char **argv)
          .help = "What more device memory or a faster link would gain for the TRACE, with a "
                  "picture",
          .value = "SVG"},
-        {.shared = OPTION_BATCH, .count32 = &q->batch, .help = "with --max-model; default: 1"},
+        {.shared = OPTION_BATCH,
+         .count32 = &q->batch,
+         .help = "with --model (default: what fits, of at most 8192 tokens) and --max-model "
+                 "(default: 1)"},
         {.shared = OPTION_SEQUENCE,
          .count32 = &q->sequence,
-         .help = "with --max-model, --max-batch; default: the most that the model takes"},
+         .help = "with --model (default: at most 2048), --max-model and --max-batch (default: the "
+                 "most that the model takes)"},
         {.shared = OPTION_PRECISION,
          .text = &q->precision,
-         .help = "with --max-model, --max-batch; default: bf16"},
+         .help = "with --model, --max-model, --max-batch; default: bf16"},
     };
     static const struct example examples[] = {
+        {"Ask whether and how fast a model trains on a machine, without a trace and without a GPU.",
+         "pstar-plan --model models/configs/llama-3.1-8b.json --platform rtx-4090"},
         {"Search for a plan.",
          "pstar-plan run.pstar --device-memory 80MiB --platform machine.json -o plan.json"},
         {"Check the plan, and the proof of how far it is from the optimum.",

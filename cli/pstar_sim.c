@@ -3,6 +3,7 @@
 #include "cli/machine.h"
 #include "cli/program.h"
 #include "cli/progress.h"
+#include "models/pipeline_derive.h"
 #include "policies/plugin.h"
 #include "sim/operator_times.h"
 #include "sim/replay.h"
@@ -21,16 +22,21 @@ struct sim_arguments {
     char **files;
     uint64_t pinned_memory; /* UINT64_MAX: not given */
     char *top;
-    uint32_t threads, stalls, gpus, nodes, stage;
+    uint32_t threads, stalls, gpus, nodes, stage, stages, micro_batches;
     uint8_t objective; /* enum objective; OBJECTIVES if not given */
-    bool fits, phases, no_clip;
+    uint8_t schedule;  /* enum pipeline_schedule */
+    bool fits, phases, no_clip, lists_platforms;
 };
 
 enum { USUAL_TOP = 10 };
 
 /* The files and values that the arguments name. */
 struct sim_inputs {
-    struct trace *trace;
+    struct trace *trace;     /* of a pipeline whose stages have a trace each, the first's */
+    struct trace **pipeline; /* [stages] the traces of a pipeline; NULL if it is none */
+    uint32_t pipeline_stages;
+    GPtrArray **pipeline_layouts; /* [stages] like `layouts` */
+    struct stage_messages *messages;
     struct costs *costs;
     GArray *budgets, *look_aheads;
     GPtrArray *layouts, *policies, *strategies; /* strategies: NULL if none are wanted */
@@ -74,8 +80,8 @@ static bool read_policies(const struct sim_arguments *a, struct sim_inputs *in, 
 static bool read_machine(const struct sim_arguments *a, const struct console *console,
                          struct sim_inputs *in, GError **error)
 {
-    const struct machine_request request = {console, a->platform, a->link,
-                                            a->gpus, a->nodes,    a->stage};
+    const struct machine_request request = {
+        console, a->platform, a->link, a->gpus, a->nodes, a->stage, in->pipeline_stages};
     return machine_read(&request, &in->trace, &in->platform, &in->costs, error);
 }
 
@@ -134,6 +140,107 @@ static bool read_stages(const struct sim_arguments *a, const struct console *con
     return (in->stages = derive_stages(in, error));
 }
 
+static bool read_layouts(const struct sim_arguments *a, const struct console *console,
+                         struct sim_inputs *in, GError **error)
+{
+    return (in->layouts = layout_list_parse(a->chunk_size, a->layout, in->trace, error)) &&
+           read_stages(a, console, in, error);
+}
+
+/* ---- the stages of a pipeline ---- */
+
+static bool is_pipeline(const struct sim_arguments *a)
+{
+    return a->stages > 1 || a->files[1];
+}
+
+static int by_stage(const void *left, const void *right)
+{
+    const struct trace *a = *(struct trace *const *)left, *b = *(struct trace *const *)right;
+    return (a->stage > b->stage) - (a->stage < b->stage);
+}
+
+/* Reads a trace of each stage, in any order, or one of the whole model. */
+static bool read_traces(const struct sim_arguments *a, struct sim_inputs *in, GError **error)
+{
+    uint32_t count = g_strv_length(a->files);
+    if (a->micro_batches && !is_pipeline(a))
+        return options_refuse(error,
+                              "--micro-batches %u: needs --stages; a trace of one process "
+                              "says how many it has",
+                              a->micro_batches);
+    if (count == 1) {
+        in->pipeline_stages = MAX(a->stages, 1);
+        return (in->trace = trace_read_whole(a->files[0], error)) &&
+               replay_check_trace(in->trace, a->files[0], error);
+    }
+    in->pipeline = g_new0(struct trace *, count);
+    in->pipeline_stages = count;
+    for (uint32_t s = 0; s < count; s++)
+        if (!(in->pipeline[s] = trace_read(a->files[s], error)) ||
+            !replay_check_trace(in->pipeline[s], a->files[s], error))
+            return false;
+    qsort(in->pipeline, count, sizeof(struct trace *), by_stage);
+    if (!(in->messages = stage_messages_new((const struct trace *const *)in->pipeline, count,
+                                            error)))
+        return false;
+    in->trace = trace_copy(in->pipeline[0]);
+    return true;
+}
+
+/* Options that say nothing of a pipeline. */
+static bool check_pipeline(const struct sim_arguments *a, GError **error)
+{
+    const struct {
+        const char *name;
+        bool given;
+    } foreign[] = {{"strategy", a->strategy}, {"layout", a->layout}, {"emit-plan", a->emit_plan},
+                   {"timeline", a->timeline}, {"stalls", a->stalls}, {"phases", a->phases},
+                   {"no-clip", a->no_clip}};
+    bool several = a->files[1];
+    for (size_t i = 0; i < G_N_ELEMENTS(foreign); i++)
+        if (foreign[i].given)
+            return options_refuse(error, "--%s: not with the stages of a pipeline",
+                                  foreign[i].name);
+    if (several && (a->stages || a->micro_batches || a->gpus))
+        return options_refuse(error, "--%s: the traces of stages say it already",
+                              a->stages          ? "stages"
+                              : a->micro_batches ? "micro-batches"
+                                                 : "gpus");
+    if (a->device_memory && strchr(a->device_memory, '%'))
+        return options_refuse(error,
+                              "--device-memory %s: stages differ in size; say how many bytes "
+                              "the device of each has",
+                              a->device_memory);
+    return true;
+}
+
+/* Cuts the trace, if there is one of the whole model, and lays every stage out. */
+static bool read_pipeline(const struct sim_arguments *a, struct sim_inputs *in, GError **error)
+{
+    uint32_t stages = in->pipeline_stages;
+    const struct pipeline_request request = {stages, a->micro_batches,
+                                             (enum pipeline_schedule)a->schedule};
+    if (!in->pipeline &&
+        !(in->pipeline = pipeline_traces_new(in->trace, &request, in->platform, error))) {
+        g_prefix_error(error, "--stages %u: ", stages);
+        return false;
+    }
+    if (!in->messages && !(in->messages = stage_messages_new(
+                               (const struct trace *const *)in->pipeline, stages, error)))
+        return false;
+    in->pipeline_layouts = g_new0(GPtrArray *, stages);
+    for (uint32_t s = 0; s < stages; s++) {
+        operator_times_leave_exchanges(in->pipeline[s], in->costs);
+        in->pipeline_layouts[s] =
+            s ? layout_list_like(in->pipeline_layouts[0], in->pipeline[s], error)
+              : layout_list_parse(a->chunk_size, NULL, in->pipeline[0], error);
+        if (!in->pipeline_layouts[s])
+            return false;
+    }
+    return true;
+}
+
 /* Rows are ranked by what they are known to differ in. */
 static enum objective objective_of(const struct sim_arguments *a, const struct trace *trace)
 {
@@ -147,18 +254,21 @@ static bool read_inputs(const struct sim_arguments *a, const struct console *con
 {
     return options_parse_top(a->top, USUAL_TOP, &in->top, error) &&
            (in->look_aheads = sizes_parse_counts(a->look_ahead, error)) &&
-           read_policies(a, in, error) && (in->trace = trace_read_whole(a->files[0], error)) &&
-           replay_check_trace(in->trace, a->files[0], error) &&
-           read_machine(a, console, in, error) &&
+           read_policies(a, in, error) && (!is_pipeline(a) || check_pipeline(a, error)) &&
+           read_traces(a, in, error) && read_machine(a, console, in, error) &&
            (a->pinned_memory == UINT64_MAX ||
             costs_set_pinned(in->costs, a->pinned_memory, error)) &&
            read_budgets(a, console, in, error) &&
-           (in->layouts = layout_list_parse(a->chunk_size, a->layout, in->trace, error)) &&
-           read_stages(a, console, in, error);
+           (is_pipeline(a) ? read_pipeline(a, in, error) : read_layouts(a, console, in, error));
 }
 
 static void inputs_clear(struct sim_inputs *in)
 {
+    for (uint32_t s = 0; in->pipeline_layouts && s < in->pipeline_stages; s++)
+        g_clear_pointer(&in->pipeline_layouts[s], g_ptr_array_unref);
+    g_free(in->pipeline_layouts);
+    stage_messages_free(in->messages);
+    pipeline_traces_free(in->pipeline, in->pipeline_stages);
     trace_free(in->trace);
     costs_free(in->costs);
     stages_free(in->stages);
@@ -175,7 +285,7 @@ static int simulate(const struct sim_arguments *a, const struct console *console
                     const struct sim_inputs *in, GError **error)
 {
     struct progress *progress = progress_begin(console, "configurations", true);
-    const struct simulation simulation = {
+    struct simulation simulation = {
         .trace = in->trace,
         .trace_path = a->files[0],
         .platform_path = a->platform,
@@ -201,6 +311,10 @@ static int simulate(const struct sim_arguments *a, const struct console *console
         .top = in->top,
         .stalls = a->stalls,
         .fits = a->fits};
+    const struct stage_sweep stages = {(const struct trace *const *)in->pipeline, in->messages,
+                                       in->pipeline_layouts, &simulation.sweep};
+    if (in->pipeline)
+        simulation.stages = &stages;
     if (in->budgets->len == 1 || !simulation_looks_at_best(&simulation))
         simulation_run(&simulation, error);
     else
@@ -220,8 +334,8 @@ static int run(void *data, const struct console *console, GError **error)
     const struct sim_arguments *a = data;
     struct sim_inputs in = {0};
     int status = STATUS_BAD_INPUT;
-    if (!a->files || a->files[1])
-        return options_refuse(error, "one TRACE is needed");
+    if (!a->files)
+        return options_refuse(error, "a TRACE is needed");
     if (read_inputs(a, console, &in, error))
         status = simulate(a, console, &in, error);
     inputs_clear(&in);
@@ -304,6 +418,7 @@ int main(int argc, char **argv)
         {.shared = OPTION_PLATFORM,
          .file = &a.platform,
          .help = "default: 8 GB/s each way, 16 GB/s of device memory"},
+        {.shared = OPTION_LIST_PLATFORMS, .flag = &a.lists_platforms, .use = OPTION_PRINTS},
         {.shared = OPTION_GPUS, .count32 = &a.gpus, .least = 1, .most = 1 << 20},
         {.shared = OPTION_NODES, .count32 = &a.nodes, .least = 1, .most = 1 << 20},
         {.shared = OPTION_STAGE,
@@ -311,6 +426,12 @@ int main(int argc, char **argv)
          .help = "default: the trace's, or 3",
          .least = 2,
          .most = 3},
+        {.shared = OPTION_STAGES, .count32 = &a.stages, .least = 1},
+        {.shared = OPTION_SCHEDULE, .choice = &a.schedule, .value = "1f1b|gpipe"},
+        {.shared = OPTION_MICRO_BATCHES,
+         .count32 = &a.micro_batches,
+         .help = "with --stages; default: the trace's",
+         .least = 1},
         {.shared = OPTION_OBJECTIVE,
          .choice = &a.objective,
          .help = "default: time, or traffic if the trace has no durations"},
@@ -347,7 +468,7 @@ int main(int argc, char **argv)
          .flag = &a.fits,
          .use = OPTION_PRINTS,
          .help = "Print how well latency and rate fit the platform's copies"},
-        {.arguments = &a.files, .value = "TRACE"},
+        {.arguments = &a.files, .value = "TRACE.."},
     };
     static const struct example examples[] = {
         {"Compare two policies at five chunk sizes.",
@@ -355,6 +476,8 @@ int main(int argc, char **argv)
         {"Compare other systems' strategies at two budgets, on a measured machine.",
          "pstar-sim run.pstar --device-memory 30%,50% --platform machine.json --strategy all "
          "--json sweep.json"},
+        {"Cut the model into the four stages of a pipeline.",
+         "pstar-sim run.pstar --device-memory 200MiB --policy opt --stages 4 --micro-batches 8"},
     };
     const struct option_group group = {.options = options, .count = G_N_ELEMENTS(options)};
     g_autofree char *description = describe_policies();

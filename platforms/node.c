@@ -208,19 +208,41 @@ bool platform_spread_ranks(struct platform *platform, uint32_t ranks, uint32_t n
     if (ranks / nodes > most)
         return refuse(error, platform, "a node has %u GPU%s, too few for %u ranks", most,
                       most > 1 ? "s" : "", ranks / nodes);
-    platform->spread = (struct platform_spread){ranks, nodes};
+    platform->spread = (struct platform_spread){.ranks = ranks, .nodes = nodes};
     return true;
+}
+
+bool platform_spread_stages(struct platform *platform, uint32_t stages, uint32_t ranks,
+                            uint32_t nodes, GError **error)
+{
+    if (!platform_spread_ranks(platform, stages * ranks, nodes, error))
+        return false;
+    uint32_t of_node = stages * ranks / platform->spread.nodes;
+    if (of_node % ranks != 0 && ranks % of_node != 0)
+        return refuse(error, platform,
+                      "stages of %u ranks cannot be spread evenly over nodes of %u", ranks,
+                      of_node);
+    platform->spread = (struct platform_spread){
+        .ranks = ranks, .nodes = MAX(1, ranks / of_node), .stages = stages, .host_ranks = of_node};
+    return true;
+}
+
+static bool is_pipeline(const struct platform_spread *spread)
+{
+    return spread->stages > 1;
 }
 
 bool platform_knows_exchanges(const struct platform *platform)
 {
     const struct platform_spread *spread = &platform->spread;
-    bool shares_node = spread->nodes && spread->ranks > spread->nodes;
-    if (spread->ranks <= 1)
+    uint32_t all = is_pipeline(spread) ? spread->ranks * spread->stages : spread->ranks;
+    uint32_t of_node = is_pipeline(spread) ? spread->host_ranks
+                                           : spread->ranks / MAX(1, spread->nodes);
+    if (all <= 1)
         return true;
-    if (spread->nodes > 1 && !platform->network.source)
+    if (all > of_node && !platform->network.source)
         return false;
-    return !shares_node || platform->node.level.source;
+    return of_node == 1 || platform->node.level.source;
 }
 
 static struct platform_level copy_level(const struct platform_level *level)
@@ -373,6 +395,26 @@ struct platform_taken platform_exchange_time(const struct platform *platform,
         return measured_time(level->points[collective], level->point_count[collective],
                              spread->ranks, received(spread->ranks, bytes));
     return (struct platform_taken){ring_seconds(platform, bytes), 0};
+}
+
+struct platform_passed platform_pass_time(const struct platform *platform, uint32_t from,
+                                          uint32_t to, double bytes)
+{
+    const struct platform_spread *spread = &platform->spread;
+    uint32_t of_node = spread->host_ranks;
+    bool crosses = from * spread->ranks / of_node != to * spread->ranks / of_node;
+    const struct platform_level *level = crosses ? &platform->network : &platform->node.level;
+    double share = crosses ? MIN(spread->ranks, of_node) : 1;
+    if (bytes <= 0)
+        return (struct platform_passed){0, 0};
+    if (level->point_count[PLATFORM_GATHER]) /* of two ranks, each receives the other's half */
+        return (struct platform_passed){measured_time(level->points[PLATFORM_GATHER],
+                                                      level->point_count[PLATFORM_GATHER], 2,
+                                                      bytes * share)
+                                            .seconds,
+                                        0};
+    return (struct platform_passed){level->latency_seconds + bytes * share / level_rate(level),
+                                    level->latency_seconds};
 }
 
 double platform_exchange_seconds(const struct platform *platform,

@@ -68,6 +68,8 @@ const struct platform_curve *platform_curve_or(const struct platform_curve *curv
 
 uint32_t platform_host_ranks(const struct platform *platform)
 {
+    if (platform->spread.host_ranks)
+        return platform->spread.host_ranks;
     if (platform->spread.ranks)
         return platform->spread.ranks / platform->spread.nodes;
     return platform->host.source ? platform->host.ranks : 1;

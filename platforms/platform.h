@@ -110,9 +110,12 @@ struct platform_node {
     struct platform_level level; /* how its GPUs exchange */
 };
 
-/* Ranks, one a GPU, in equal numbers on nodes. */
+/* Ranks, one a GPU, in equal numbers on nodes. Of a pipeline, those of one stage; the next stage's
+ * follow them. */
 struct platform_spread {
     uint32_t ranks, nodes; /* 0 if nothing is spread */
+    uint32_t stages;       /* 0 stands for 1 */
+    uint32_t host_ranks;   /* of a pipeline: ranks of all stages that share a host; else 0 */
 };
 
 /* Memory that no plan may take. All is 0 if the file does not say. */
@@ -173,10 +176,17 @@ double platform_host_rate(const struct platform *platform);
 bool platform_spread_ranks(struct platform *platform, uint32_t ranks, uint32_t nodes,
                            GError **error);
 
+/* Spreads the stages of a pipeline, each of so many ranks that follow each other, over nodes; 0
+ * nodes stand for as few as hold and divide them. Fails as platform_spread_ranks does, and if a
+ * node has neither whole stages nor a whole part of one. */
+bool platform_spread_stages(struct platform *platform, uint32_t stages, uint32_t ranks,
+                            uint32_t nodes, GError **error);
+
 /* Returns how many ranks share a host: of the spread, or of the file's "host". */
 uint32_t platform_host_ranks(const struct platform *platform);
 
-/* Returns whether the platform says how the spread ranks exchange. */
+/* Returns whether the platform says how the spread ranks exchange, and pass messages between
+ * stages. */
 bool platform_knows_exchanges(const struct platform *platform);
 
 /* Returns a platform that knows the spread, the node and the network of another, and nothing else,
@@ -195,6 +205,15 @@ struct platform_taken platform_exchange_time(const struct platform *platform,
                                              enum platform_collective collective, double bytes);
 double platform_exchange_seconds(const struct platform *platform,
                                  enum platform_collective collective, double bytes);
+
+/* Returns the time in which the ranks of a stage each pass so many bytes to their peers in another
+ * stage: of that, latency_seconds pass while the way is free for the next message. The ranks of a
+ * node share its network. The platform must know exchanges. */
+struct platform_passed {
+    double seconds, latency_seconds;
+};
+struct platform_passed platform_pass_time(const struct platform *platform, uint32_t from,
+                                          uint32_t to, double bytes);
 
 /* Returns the bytes a second, each way, of a rank's part of the link to the host that it shares; 0
  * if it shares none. */

@@ -88,20 +88,24 @@ static struct simulated_link simulated_link(const struct report_inputs *inputs)
     return (struct simulated_link){NULL, NULL};
 }
 
-static bool is_rate_of(const struct platform_curve *curve, double rate, double tolerance)
+static double rate_of(const struct platform_curve *curve)
 {
     const struct platform_point *last = &curve->points[curve->count - 1];
-    return fabs(last->amount / last->seconds / rate - 1) < tolerance;
+    return last->amount / last->seconds;
 }
 
 /* Returns whether the simulation took the platform's link. Its rates are fitted to all points,
- * which decides only where the file does not say that no other link was given. */
+ * which decides only where the file does not say that no other link was given. Ranks that share a
+ * switch or the host's memory have less. */
 static bool is_link_of(const struct platform *platform, const struct simulated_link *simulated)
 {
     double tolerance = simulated->given ? FITTED_LINK : SAME_LINK;
-    return platform && !(simulated->given && *simulated->given) &&
-           is_rate_of(&platform->h2d, simulated->rates[0], tolerance) &&
-           is_rate_of(&platform->d2h, simulated->rates[1], tolerance);
+    if (!platform || (simulated->given && *simulated->given))
+        return false;
+    double h2d = rate_of(&platform->h2d) / simulated->rates[0] - 1;
+    double d2h = rate_of(&platform->d2h) / simulated->rates[1] - 1;
+    bool slower = platform->spread.ranks > 1 && MIN(h2d, d2h) > -tolerance;
+    return slower || (fabs(h2d) < tolerance && fabs(d2h) < tolerance);
 }
 
 /* Returns the path of the platform that is given, or that a sweep names, if its file is there. May
@@ -129,14 +133,17 @@ static void append_link(GString *text, const struct report_inputs *inputs,
     const struct input_plan *plan = inputs->plans->len ? g_ptr_array_index(inputs->plans, 0) : NULL;
     const struct simulated_link simulated = simulated_link(inputs);
     const double *rates = simulated.rates;
+    const bool own = rates && is_link_of(platform, &simulated);
     const char *planned = plan && plan->plan->certificate ? plan->plan->certificate->link : NULL;
     const char *given = planned ? planned : simulated.given;
     g_autofree char *quoted = given && *given ? text_shell(given) : NULL;
     if (times == 1 && quoted)
         g_string_append_printf(text, " --link %s", quoted);
-    else if (rates && (times != 1 || !is_link_of(platform, &simulated)))
+    else if (own && times != 1)
+        append_rates(text, (double[]){rate_of(&platform->h2d), rate_of(&platform->d2h)}, times);
+    else if (rates && !own)
         append_rates(text, rates, times);
-    else if (times != 1)
+    else if (!own && times != 1)
         g_string_append(text, " --link h2d=64GB/s,d2h=64GB/s"); /* PCIe 5.0 x16 */
 }
 
@@ -150,6 +157,28 @@ static void append_host(GString *text, uint64_t budget, const struct platform *p
     g_string_append_printf(text, " --host-memory %s", size);
 }
 
+/* Returns the ranks of the trace that commands name, or 0 if it is not among the files. */
+static uint32_t traced_ranks(const struct report_inputs *inputs)
+{
+    return inputs->traces->len
+               ? ((const struct input_trace *)g_ptr_array_index(inputs->traces, 0))->trace->ranks
+               : 0;
+}
+
+/* Appends --gpus, --nodes and --stage, unless the step is one rank's, as its trace is. --nodes
+ * needs a platform. */
+static void append_ranks(GString *text, const struct report_inputs *inputs,
+                         const struct configuration *configuration, bool has_platform)
+{
+    if (!configuration->ranks || (configuration->ranks == 1 && traced_ranks(inputs) <= 1))
+        return;
+    g_string_append_printf(text, " --gpus %u", configuration->ranks);
+    if (configuration->nodes && has_platform)
+        g_string_append_printf(text, " --nodes %u", configuration->nodes);
+    if (configuration->stage && configuration->ranks > 1)
+        g_string_append_printf(text, " --stage %u", configuration->stage);
+}
+
 /* `rates` is a link [H2D, D2H] that replaces that of the step, or NULL. */
 static char *machine_of(const struct report_inputs *inputs, const char *memory, const double *rates,
                         double link_times)
@@ -158,6 +187,8 @@ static char *machine_of(const struct report_inputs *inputs, const char *memory, 
     GString *text = g_string_new("--device-memory ");
     const char *path = platform_path(inputs);
     struct platform *platform = path ? platform_read(path, NULL) : NULL;
+    if (platform && configuration && configuration->ranks > 1)
+        platform_spread_ranks(platform, configuration->ranks, configuration->nodes, NULL);
     g_string_append(text, memory);
     if (configuration)
         append_host(text, configuration->host_budget, platform);
@@ -169,6 +200,8 @@ static char *machine_of(const struct report_inputs *inputs, const char *memory, 
         append_rates(text, rates, 1);
     else
         append_link(text, inputs, platform, link_times);
+    if (configuration)
+        append_ranks(text, inputs, configuration, platform != NULL);
     platform_free(platform);
     return g_string_free(text, FALSE);
 }

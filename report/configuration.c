@@ -13,6 +13,9 @@ struct configuration configuration_of_plan(const struct plan *plan)
         .device_budget = plan->device_budget,
         .host_budget = plan->host_budget,
         .look_ahead = plan->look_ahead,
+        .ranks = MAX(plan->ranks, 1),
+        .nodes = plan->certificate ? plan->certificate->nodes : 0,
+        .stage = plan->choices ? plan->choices->stage : 0,
     };
 }
 
@@ -30,10 +33,22 @@ static uint64_t budget_of(const json_t *object)
     return budget < 0 ? UINT64_MAX : (uint64_t)budget;
 }
 
-uint64_t configuration_host_budget(const json_t *object)
+static uint32_t count_of(const json_t *object, const char *key)
+{
+    return (uint32_t)MIN(integer_of(object, key, 0), UINT32_MAX);
+}
+
+void configuration_add_machine(struct configuration *configuration, const json_t *object)
 {
     const json_t *budget = json_object_get(object, "host_memory_bytes");
-    return json_is_null(budget) ? UINT64_MAX : (uint64_t)integer_of(object, "host_memory_bytes", 0);
+    configuration->host_budget = json_is_null(budget)
+                                     ? UINT64_MAX
+                                     : (uint64_t)integer_of(object, "host_memory_bytes", 0);
+    configuration->ranks = count_of(object, "ranks");
+    configuration->nodes = count_of(object, "nodes");
+    configuration->stage = count_of(object, "stage");
+    if (configuration->stage != 2 && configuration->stage != 3)
+        configuration->stage = 0;
 }
 
 char *configuration_link(const json_t *object)
@@ -54,15 +69,16 @@ struct configuration configuration_of_json(const json_t *object)
         maker = g_strdup(strategy);
     else if (policy && *policy)
         maker = g_strconcat("policy ", policy, NULL);
-    return (struct configuration){
+    struct configuration configuration = {
         .maker = maker,
         .digest = g_strdup(json_string_value(json_object_get(object, "digest"))),
         .chunk_bytes = (uint64_t)integer_of(object, "chunk_bytes", 0),
         .chunks = chunk_spread_from_json(object),
         .device_budget = budget_of(object),
-        .host_budget = configuration_host_budget(object),
         .look_ahead = integer_of(object, "look_ahead", -1),
     };
+    configuration_add_machine(&configuration, object);
+    return configuration;
 }
 
 void configuration_clear(struct configuration *configuration)

@@ -15,18 +15,21 @@ struct configuration {
     uint64_t device_budget;     /* UINT64_MAX if unlimited */
     uint64_t host_budget;       /* UINT64_MAX if unlimited; 0 if unknown */
     int64_t look_ahead;         /* in moments; -1 if unknown */
+    uint32_t ranks;             /* that share the step; 0 if unknown */
+    uint32_t nodes, stage;      /* of these ranks; 0 if unknown, or with one rank */
 };
 
 /* Return copies; configuration_clear frees them. A JSON object (an entry of a sweep, the header of
- * a run log) may state policy, strategy, made_by, digest, chunk_bytes, device_memory_bytes and
- * look_ahead. Without device_memory_bytes the memory is unlimited. host_memory_bytes is null where
- * it is unlimited, and unknown if it is missing. */
+ * a run log) may state policy, strategy, made_by, digest, chunk_bytes, device_memory_bytes,
+ * look_ahead, ranks, nodes and stage. Without device_memory_bytes the memory is unlimited.
+ * host_memory_bytes is null where it is unlimited, and unknown if it is missing. */
 struct configuration configuration_of_plan(const struct plan *plan);
 struct configuration configuration_of_json(const json_t *object);
 void configuration_clear(struct configuration *configuration);
 
-/* Returns host_memory_bytes of a JSON object as `host_budget` has it. */
-uint64_t configuration_host_budget(const json_t *object);
+/* Takes the budget of host memory, ranks, nodes and stage of a JSON object, such as a sweep, for
+ * one of its entries. */
+void configuration_add_machine(struct configuration *configuration, const json_t *object);
 
 /* Returns "link" of a JSON object: "" if it is null, NULL if it is missing. Free with g_free. */
 char *configuration_link(const json_t *object);

@@ -89,6 +89,8 @@ static void add_sweep(struct contents *contents, const struct sweep_file *sweep,
     if (sizes->len > 1 && budgets->len > 1)
         g_ptr_array_add(contents->plots,
                         plot_heat(sweep, timed ? &sweep_time : &sweep_traffic, plans, *drawn));
+    if (sweep->passes->len)
+        g_ptr_array_add(contents->plots, plot_stages(sweep, *drawn));
     (*drawn)++;
 }
 

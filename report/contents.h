@@ -89,9 +89,10 @@ struct advice *advice_append(struct contents *contents, double seconds, const ch
 char *command_trace(const struct report_inputs *inputs);
 
 /* Returns the options that say on what machine the step ran: "--device-memory 40MiB --platform
- * a100.json", and --host-memory and --link if they were not the platform's. `device_budget` 0
- * stands for that of the step, or 50% if no file states it. The second function takes a link [H2D,
- * D2H, bytes per second] that replaces that of the step. Free with g_free. */
+ * a100.json", --host-memory and --link if they were not the platform's, and --gpus, --nodes and
+ * --stage unless one rank took it. `device_budget` 0 stands for that of the step, or 50% if no file
+ * states it. The second function takes a link [H2D, D2H, bytes per second] that replaces that of
+ * the step. Free with g_free. */
 char *command_machine(const struct report_inputs *inputs, uint64_t device_budget);
 char *command_machine_with_link(const struct report_inputs *inputs, uint64_t device_budget,
                                 const double *rates);

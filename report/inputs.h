@@ -48,6 +48,13 @@ struct sweep_file_entry {
     struct track_sums *phases;   /* [TRACK_NO_PHASE], by phase; may be NULL */
 };
 
+/* A forward, a backward or the updates of a stage of a pipeline. */
+struct drawn_pass {
+    uint32_t stage, micro_batch;
+    double start, end; /* seconds from the start of the step */
+    uint8_t phase;     /* enum trace_phase */
+};
+
 struct sweep_file {
     char *origin;             /* the name of the file */
     char *trace, *platform;   /* as the file names them; may be NULL */
@@ -55,6 +62,8 @@ struct sweep_file {
     char *link;               /* as --link gave it; "" if it was not given, NULL if unknown */
     enum objective objective; /* by which it was ranked */
     GArray *entries;          /* struct sweep_file_entry, in the order of the file */
+    GArray *passes;           /* struct drawn_pass, of the best entry; empty if it is no pipeline */
+    uint32_t stages;          /* of a pipeline; 0 if it is none */
 };
 
 /* Reads a sweep that pstar-sim --json wrote. `root` is the JSON of the file. Errors

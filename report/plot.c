@@ -29,6 +29,7 @@ void plot_free(struct plot *plot)
         return;
     g_free(plot->name);
     g_free(plot->title);
+    g_free(plot->axis);
     g_free(plot->alt);
     g_free(plot->caption);
     g_string_free(plot->data, TRUE);
@@ -244,7 +245,8 @@ bool plot_draw_text(const struct plot *plot, const char *folder, const char *gnu
     g_autofree char *drawn = plot->text->len ? g_strdup(plot->text->str)
                                              : drawn_as_text(plot, folder, gnuplot, error);
     if (drawn)
-        g_string_append_printf(text, "%s\n%s%s\n\n", title, drawn, caption);
+        g_string_append_printf(text, "%s%s%s\n%s%s\n\n", title, plot->axis ? ", in " : "",
+                               plot->axis ? plot->axis : "", drawn, caption);
     return drawn != NULL;
 }
 

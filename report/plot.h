@@ -18,6 +18,7 @@ struct plot {
     char *title;   /* the heading */
     char *alt;     /* describes the picture for readers who cannot see it */
     char *caption; /* how to read it */
+    char *axis;    /* what its vertical axis has, "ms"; NULL if its numbers say so themselves */
     int wide_height, phone_height; /* pixels */
     GString *data;                 /* contents of NAME.dat */
     GString *setup;                /* gnuplot definitions, executed once */
@@ -41,7 +42,8 @@ char *plot_find_gnuplot(GError **error);
 /* Draws the plot into `folder`, which must exist. The script can be run again there by itself. */
 bool plot_draw(struct plot *plot, const char *folder, const char *gnuplot, GError **error);
 
-/* Appends the plot as characters, PLOT_COLUMNS wide. `folder` receives its data. */
+/* Appends the plot as characters, PLOT_COLUMNS wide, where the axis is named in the heading.
+ * `folder` receives its data. */
 bool plot_draw_text(const struct plot *plot, const char *folder, const char *gnuplot, GString *text,
                     GError **error);
 

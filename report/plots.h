@@ -77,6 +77,9 @@ struct plot *plot_sensitivity(const struct sweep_file *sweep, const GPtrArray *f
 struct plot *plot_heat(const struct sweep_file *sweep, const struct sweep_measure *measure,
                        const GPtrArray *plans, unsigned number);
 
+/* What each stage of a pipeline does when. The sweep must have passes. */
+struct plot *plot_stages(const struct sweep_file *sweep, unsigned number);
+
 /* Traffic, peak, stall and step time, predicted beside measured. There must be at least one
  * prediction. */
 struct plot *plot_predicted(const GArray *predictions);

@@ -219,6 +219,7 @@ struct plot *plot_loss(const GPtrArray *runs)
     plot->phone_height = 340;
     struct loss_extent extent = extent_of(runs);
     append_axes(plot->drawing, &extent);
+    plot->axis = g_strdup("nats a token");
     g_string_append(plot->drawing, "    plot ");
     guint span = 1;
     for (guint r = 0; r < runs->len; r++) {
@@ -342,6 +343,7 @@ struct plot *plot_run_time(const GPtrArray *runs)
                            "    set yrange [0:1.15*greatest/second]\n%s\n",
                            second.name, lines->str);
     g_string_free(lines, TRUE);
+    plot->axis = g_strdup(second.name);
     plot->wide_height = 380;
     plot->phone_height = 340 + 20 * (int)MIN(2 * runs->len, 10);
     describe_run_time(plot, runs);

@@ -120,6 +120,7 @@ static void append_axes(struct plot *plot, const GArray *budgets, double longest
     double last = (double)g_array_index(budgets, uint64_t, budgets->len - 1);
     struct axis_unit byte = axis_bytes(last), second = axis_seconds(longest);
     double margin = first < last ? 0.05 * (last - first) : 0.5 * last;
+    plot->axis = g_strdup(second.name);
     axis_append_variable(plot->setup, "byte", byte.size);
     axis_append_variable(plot->setup, "second", second.size);
     axis_append_variable(plot->setup, "longest", longest > 0 ? longest : 1);

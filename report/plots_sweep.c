@@ -349,13 +349,17 @@ static void append_axes(struct plot *plot, const struct sweep_grid *grid, double
                     "    set yrange [floor_at/byte:(greatest+0.08*(greatest-floor_at))/byte]\n"
                     "    if (phone) {\n        ");
     axis_append_size_tics(plot->drawing, grid->sizes, 0.7 * PLOT_PHONE, PHONE_LETTER);
-    g_string_append(plot->drawing, "    } else {\n        ");
+    g_string_append(plot->drawing, "    }\n    if (page == 4) {\n        ");
+    axis_append_size_tics(plot->drawing, grid->sizes,
+                          (0.88 - 0.075 * (columns - 1)) / columns * PLOT_COLUMNS, 1);
+    g_string_append(plot->drawing, "    }\n    if (page < 3) {\n        ");
     axis_append_size_tics(plot->drawing, grid->sizes,
                           (0.88 - 0.075 * (columns - 1)) / columns * PLOT_WIDE, WIDE_LETTER);
     g_string_append_printf(plot->drawing,
                            "    }\n"
                            "    measure = '%s, %s'\n",
                            grid->measure->name, byte.name);
+    plot->axis = g_strdup(byte.name);
 }
 
 /* The marks that the key explains. */

@@ -78,6 +78,43 @@ static bool read_entry(const json_t *object, const char *origin, size_t number,
     return false;
 }
 
+static bool read_pass(const json_t *list, struct drawn_pass *pass)
+{
+    const char *phase = json_string_value(json_array_get(list, 0));
+    const json_t *micro_batch = json_array_get(list, 1);
+    const json_t *start = json_array_get(list, 2), *end = json_array_get(list, 3);
+    pass->micro_batch = (uint32_t)json_integer_value(micro_batch);
+    pass->start = json_number_value(start);
+    pass->end = json_number_value(end);
+    return phase && trace_phase_parse(phase, &pass->phase) && json_is_integer(micro_batch) &&
+           json_integer_value(micro_batch) >= 0 && json_integer_value(micro_batch) < UINT32_MAX &&
+           json_is_number(start) && json_is_number(end) && pass->start >= 0 &&
+           pass->end >= pass->start;
+}
+
+/* Reads the passes of the stages, if the entry has them. */
+static bool read_passes(const json_t *object, struct sweep_file *sweep, size_t number,
+                        GError **error)
+{
+    const json_t *stage, *list;
+    size_t s, p;
+    json_array_foreach (json_object_get(object, "stages"), s, stage) {
+        json_array_foreach (json_object_get(stage, "passes"), p, list) {
+            struct drawn_pass pass = {.stage = (uint32_t)s};
+            if (!read_pass(list, &pass)) {
+                g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
+                            "%s: results[%zu].stages[%zu].passes[%zu] of the sweep is no pass: "
+                            "phase, micro-batch, start and end",
+                            sweep->origin, number, s, p);
+                return false;
+            }
+            sweep->stages = MAX(sweep->stages, (uint32_t)s + 1);
+            g_array_append_val(sweep->passes, pass);
+        }
+    }
+    return true;
+}
+
 /* Sweeps from before there were objectives were ranked by traffic. */
 static enum objective objective_of(const json_t *root)
 {
@@ -100,6 +137,7 @@ struct sweep_file *sweep_file_read(const json_t *root, const char *origin, GErro
     sweep->objective = objective_of(root);
     sweep->entries = g_array_new(FALSE, TRUE, sizeof(struct sweep_file_entry));
     g_array_set_clear_func(sweep->entries, clear_entry);
+    sweep->passes = g_array_new(FALSE, FALSE, sizeof(struct drawn_pass));
 
     const char *digest = json_string_value(json_object_get(root, "digest"));
     const json_t *results = json_object_get(root, "results"), *object;
@@ -108,8 +146,9 @@ struct sweep_file *sweep_file_read(const json_t *root, const char *origin, GErro
         struct sweep_file_entry entry = {.configuration = configuration_of_json(object)};
         if (!entry.configuration.digest)
             entry.configuration.digest = g_strdup(digest);
-        entry.configuration.host_budget = configuration_host_budget(root);
-        bool ok = read_entry(object, origin, number, &entry, error);
+        configuration_add_machine(&entry.configuration, root);
+        bool ok = read_entry(object, origin, number, &entry, error) &&
+                  read_passes(object, sweep, number, error);
         entry.phases = phases_of(json_object_get(object, "phases"));
         g_array_append_val(sweep->entries, entry);
         if (!ok) {
@@ -133,6 +172,7 @@ void sweep_file_free(struct sweep_file *sweep)
     g_free(sweep->platform);
     g_free(sweep->link);
     g_array_unref(sweep->entries);
+    g_array_unref(sweep->passes);
     g_free(sweep);
 }
 

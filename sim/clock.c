@@ -95,6 +95,8 @@ struct sim_clock {
     struct costs_copy *h2d, *d2h; /* [chunk_count] a copy of the chunk */
     uint64_t *move_ns;            /* [chunk_count] a move of it in this plan's arena */
     moment_id moment;             /* whose actions or operator come next */
+    mover_ticket network;         /* the last work in the network's queue */
+    uint64_t expected_ns;         /* when what the next operator waits for is there; 0 if nothing */
     uint64_t compute_ns;          /* when the device has done its work so far */
     uint64_t lap_ns;              /* where the current lap began */
     uint64_t stall_ns;            /* in this lap */
@@ -231,6 +233,14 @@ static mover_ticket copy_activations(struct sim_clock *clock, enum mover_queue q
     return clock->timing->copy(clock->resources, queue, bytes, &time, after);
 }
 
+/* Work of the network's queue, which the caller has noted. */
+static mover_ticket exchange_within(struct sim_clock *clock, const struct costs_copy *time,
+                                    const struct mover_after *after)
+{
+    clock->network = clock->timing->copy(clock->resources, MOVER_NETWORK, 0, time, after);
+    return clock->network;
+}
+
 static mover_ticket occupy_host(struct sim_clock *clock, enum timeline_kind kind,
                                 uint64_t duration_ns, uint64_t bytes,
                                 const struct mover_after *after)
@@ -277,7 +287,7 @@ static mover_ticket gather(void *self, const struct mover_gather *gather,
     const struct costs_copy time = costs_exchange(clock->job.costs, TRACE_GATHER,
                                                   &traffic.exchange);
     note(clock, MOVER_NETWORK, TIMELINE_FETCH, gather->to.chunk, traffic.exchange.received_bytes);
-    return clock->timing->copy(clock->resources, MOVER_NETWORK, 0, &time, &placed);
+    return exchange_within(clock, &time, &placed);
 }
 
 static mover_ticket write_back(void *self, const struct mover_copy *chunk, bool leaves,
@@ -329,7 +339,7 @@ static mover_ticket exchange(struct sim_clock *clock, const struct trace_operato
         return 0;
     note(clock, MOVER_NETWORK, TIMELINE_OPERATOR, NO_INDEX,
          trace_operator_exchange(op).received_bytes);
-    return clock->timing->copy(clock->resources, MOVER_NETWORK, 0, &time, after);
+    return exchange_within(clock, &time, after);
 }
 
 /* Copies the activations down, runs the operator, copies its results up, and returns a place in the
@@ -363,7 +373,17 @@ static mover_ticket reduce(struct sim_clock *clock, const struct trace_operator 
     time.core_ns += op->duration_ns;
     note(clock, MOVER_NETWORK, TIMELINE_OPERATOR, NO_INDEX,
          trace_operator_exchange(op).received_bytes);
-    return clock->timing->copy(clock->resources, MOVER_NETWORK, 0, &time, after);
+    return exchange_within(clock, &time, after);
+}
+
+/* Returns a place in the network's queue that is reached when what is expected is there. */
+static mover_ticket expected_place(struct sim_clock *clock)
+{
+    const struct mover_after nothing = {.queue = {0}};
+    const struct costs_copy message = {.ready_ns = clock->expected_ns};
+    clock->expected_ns = 0;
+    note(clock, MOVER_NETWORK, TIMELINE_JOIN, NO_INDEX, 0);
+    return exchange_within(clock, &message, &nothing);
 }
 
 /* The device waits for what its operator exchanges, unless it is a reduction. */
@@ -374,9 +394,19 @@ static mover_ticket run_on_device(struct sim_clock *clock, const struct trace_op
     struct mover_after exchanged = *after;
     if (trace_operator_reduces(op))
         return reduce(clock, op, after);
+    if (op->exchange[TRACE_PASS].sent_bytes)
+        exchanged.queue[MOVER_NETWORK] = MAX(exchanged.queue[MOVER_NETWORK], clock->network);
     mover_ticket ticket = exchange(clock, op, after);
     exchanged.queue[MOVER_NETWORK] = MAX(exchanged.queue[MOVER_NETWORK], ticket);
     return compute(clock, &work, TIMELINE_OPERATOR, NO_INDEX, &exchanged);
+}
+
+/* Lets the device wait for work of the network's queue. */
+static void await_network(struct sim_clock *clock, mover_ticket ticket)
+{
+    const struct timing_work nothing = {0};
+    const struct mover_after after = {.queue = {[MOVER_NETWORK] = ticket}};
+    compute(clock, &nothing, TIMELINE_JOIN, NO_INDEX, &after);
 }
 
 static void account_peaks(struct sim_clock *clock, moment_id moment)
@@ -406,6 +436,8 @@ static mover_ticket run(void *self, moment_id moment, const struct mover_after *
         clock->job.issue_ns[moment] = clock->compute_ns;
     count_exchange(clock, trace_operator_exchange(op));
     account_peaks(clock, moment);
+    if (clock->expected_ns)
+        await_network(clock, expected_place(clock));
     mover_ticket ticket = op->place == TRACE_ON_HOST ? run_on_host(clock, op, after, received)
                                                      : run_on_device(clock, op, after);
     clock->moment = moment + 1 < clock->job.trace->operator_count ? moment + 1 : 0;
@@ -426,6 +458,23 @@ static void set_times(struct plan_figures *figures, uint64_t stall_ns, uint64_t 
 {
     figures->stall_seconds = (double)stall_ns * 1e-9;
     figures->iteration_seconds = (double)lasts_ns * 1e-9;
+}
+
+void sim_clock_expect(struct sim_clock *clock, uint64_t arrival_ns)
+{
+    clock->expected_ns = arrival_ns;
+}
+
+uint64_t sim_clock_now(const struct sim_clock *clock)
+{
+    return clock->compute_ns;
+}
+
+uint64_t sim_clock_await_exchanges(struct sim_clock *clock)
+{
+    if (clock->network)
+        await_network(clock, clock->network);
+    return clock->compute_ns;
 }
 
 struct plan_figures sim_clock_lap(struct sim_clock *clock)

@@ -14,6 +14,10 @@
  * ranks exchange. The device waits for it before it computes; the host's queue goes on behind it.
  * Ranks do the same at the same time, so one of them is replayed.
  *
+ * Of a stage of a pipeline, an operator that sends waits for what the network's queue has before,
+ * and one that receives waits until its message is there, which the caller says
+ * (sim_clock_expect).
+ *
  * Figures are counted here, at each call of the mover. They do not depend on what the residency
  * manager decided, nor on times. */
 #ifndef PSTAR_SIM_CLOCK_H
@@ -44,6 +48,15 @@ void sim_clock_free(struct sim_clock *clock);
 
 /* `self` is the struct sim_clock. */
 extern const struct mover_ops sim_clock_mover;
+
+/* Of a stage of a pipeline, before its next operator: what it receives, or shows the other stages,
+ * is there at this time, and the device waits for it. */
+void sim_clock_expect(struct sim_clock *clock, uint64_t arrival_ns);
+
+/* Returns when the device has done all work so far. */
+uint64_t sim_clock_now(const struct sim_clock *clock);
+/* Lets the device wait for what ranks have exchanged so far. Returns its time then. */
+uint64_t sim_clock_await_exchanges(struct sim_clock *clock);
 
 /* Ends a lap and returns its figures. A lap begins with the previous call of this function, or with
  * the clock. Peaks are over the operators of the lap, and iteration_seconds lasts to the end of the

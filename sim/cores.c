@@ -17,6 +17,7 @@ enum { NEIGHBOURS = PLATFORM_BESIDE_UPDATE + 1 };
 /* Times are nanoseconds. */
 struct piece {
     struct mover_after after;
+    double ready; /* it does not end before this time */
     double link;  /* time of a copy over the link, or the duration of an operator */
     double cores; /* time that it takes of one host core, or, if an operator, of all */
     uint64_t bytes;
@@ -105,7 +106,8 @@ static void begin(struct cores *cores, int queue, double head_start)
 {
     struct thread *thread = &cores->thread[queue];
     struct timeline_span *span = span_of(cores, queue, thread->taken);
-    thread->left = next_piece(thread)->link - head_start;
+    thread->left = fmax(next_piece(thread)->link - head_start,
+                        next_piece(thread)->ready - cores->now);
     thread->running = true;
     thread->sleeping = false;
     thread->wakes = INFINITY;
@@ -269,14 +271,15 @@ static mover_ticket copy(void *self, enum mover_queue queue, uint64_t bytes,
                        ? (double)(cores->threads->together ? time->core_ns : 0)
                        : (double)costs_ns(&cores->threads->copy[queue == MOVER_D2H], bytes);
     /* If memory is slower than the link, memory limits the copy. */
-    const struct piece piece = {*after, fmax(1, fmax(link, taken)), taken, bytes};
+    const struct piece piece = {*after, (double)time->ready_ns, fmax(1, fmax(link, taken)), taken,
+                                bytes};
     return put(cores, queue, &piece);
 }
 
 static mover_ticket run_on_host(void *self, uint64_t duration_ns, uint64_t bytes,
                                 const struct mover_after *after)
 {
-    const struct piece piece = {*after, (double)duration_ns, (double)duration_ns, 0};
+    const struct piece piece = {*after, 0, (double)duration_ns, (double)duration_ns, 0};
     (void)bytes;
     return put(self, MOVER_HOST, &piece);
 }

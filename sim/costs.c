@@ -169,11 +169,16 @@ static void set_default_move(struct costs *costs)
         costs->move.curve.points[i].amount /= 2;
 }
 
+static bool spreads(const struct platform *platform)
+{
+    return platform->spread.ranks > 1 || platform->spread.stages > 1;
+}
+
 /* A rank's threads share its cores if nothing keeps some of them for the host, or if it has but
  * one. */
 static bool compute_together(const struct platform *platform, const char *link)
 {
-    return platform->spread.ranks > 1 && platform->threads.cores > 0 &&
+    return spreads(platform) && platform->threads.cores > 0 &&
            (!link || platform->threads.cores == 1);
 }
 
@@ -271,6 +276,7 @@ struct costs *costs_new(const struct platform *platform, const char *link, GErro
     struct costs *costs = g_new0(struct costs, 1);
     costs->pinned_bytes = UINT64_MAX;
     costs->link = g_strdup(link);
+    costs->nodes = platform ? platform->spread.nodes : 0;
     if (platform)
         set_platform(costs, platform);
     else
@@ -285,7 +291,7 @@ struct costs *costs_new(const struct platform *platform, const char *link, GErro
         set_direction(costs, 1, d2h);
     if (platform && !costs->threads.known)
         set_most_rate(costs, platform_host_rate(platform), platform_switch_rate(platform));
-    if (platform && platform->spread.ranks > 1 && platform_knows_exchanges(platform))
+    if (platform && spreads(platform) && platform_knows_exchanges(platform))
         costs->ranks = platform_copy_exchanges(platform);
     if (ok && check_rates(costs, error))
         return costs;
@@ -390,7 +396,7 @@ struct costs_copy costs_exchange(const struct costs *costs, enum trace_collectiv
 {
     static const enum platform_collective kinds[TRACE_COLLECTIVES] = {
         [TRACE_GATHER] = PLATFORM_GATHER, [TRACE_REDUCE] = PLATFORM_REDUCE};
-    if (!costs->ranks || collective == TRACE_PASS ||
+    if (!costs->ranks || costs->ranks->spread.ranks <= 1 || collective == TRACE_PASS ||
         (!exchange->sent_bytes && !exchange->received_bytes))
         return (struct costs_copy){0};
     double bytes = whole_bytes(exchange, collective, costs->ranks->spread.ranks);
@@ -419,19 +425,37 @@ struct costs_copy costs_exchanges(const struct costs *costs, const struct trace_
     return all;
 }
 
+struct costs_message costs_message(const struct costs *costs, uint32_t from, uint32_t to,
+                                   uint64_t bytes)
+{
+    if (!costs->ranks)
+        return (struct costs_message){0, 0};
+    struct platform_passed passed = platform_pass_time(costs->ranks, from, to, (double)bytes);
+    return (struct costs_message){ns_of(passed.seconds - passed.latency_seconds),
+                                  ns_of(passed.seconds)};
+}
+
 double costs_network_rate(const struct costs *costs)
 {
     const double large = 1e9;
-    if (!costs->ranks)
+    if (!costs->ranks || costs->ranks->spread.ranks <= 1)
         return 0;
     uint32_t ranks = costs->ranks->spread.ranks;
     return large * (ranks - 1) / ranks /
            platform_exchange_seconds(costs->ranks, PLATFORM_GATHER, large);
 }
 
-const char *costs_link(const struct costs *costs)
+void costs_describe(const struct costs *costs, const struct trace *trace, json_t *object)
 {
-    return costs->link;
+    uint32_t ranks = MAX(trace->ranks, 1);
+    json_object_set_new(object, "h2d_rate", json_real(costs_link_rate(costs, MOVER_H2D)));
+    json_object_set_new(object, "d2h_rate", json_real(costs_link_rate(costs, MOVER_D2H)));
+    json_object_set_new(object, "link", json_pack("s?", costs->link));
+    json_object_set_new(object, "ranks", json_integer(ranks));
+    if (costs->nodes)
+        json_object_set_new(object, "nodes", json_integer(costs->nodes));
+    if (ranks > 1)
+        json_object_set_new(object, "stage", json_integer(trace->shared_parameters ? 3 : 2));
 }
 
 double costs_link_rate(const struct costs *costs, enum mover_queue queue)

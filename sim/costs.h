@@ -7,6 +7,8 @@
 #include "platforms/platform.h"
 #include "traces/trace.h"
 
+#include <jansson.h>
+
 /* Default rates, if there is neither a platform nor a link. They describe the CPU device, which
  * copies at the speed of memory. One core of a recent server copies about 8 GB/s, and reads as much
  * as it writes. */
@@ -60,6 +62,7 @@ struct costs_copy {
                             struct costs_threads says it */
     uint64_t link_bytes; /* of an exchange: bytes each way over the link that copies take; 0 if it
                             takes another */
+    uint64_t ready_ns;   /* of a message: when it is there; else 0 */
 };
 
 struct costs {
@@ -76,7 +79,9 @@ struct costs {
     struct cost move;      /* by bytes moved within the device */
     struct cost within;    /* of one move, by the bytes of the arena; may have no points */
     struct costs_threads threads;
-    struct platform *ranks; /* how ranks exchange; NULL with one rank, or if it is not known */
+    struct platform *ranks; /* how ranks and stages exchange; NULL with one process, or if it is not
+                               known */
+    uint32_t nodes;         /* over which the platform's ranks are spread; 0 if they are not */
 };
 
 enum costs_error { COSTS_ERROR_INVALID };
@@ -114,11 +119,23 @@ struct costs_copy costs_exchange(const struct costs *costs, enum trace_collectiv
 /* Returns the time of everything that an operator exchanges, one after the other. */
 struct costs_copy costs_exchanges(const struct costs *costs, const struct trace_operator *op);
 
+/* The time of a message from a stage to another. */
+struct costs_message {
+    uint64_t way_ns; /* until the next message may follow on this way */
+    uint64_t all_ns; /* until it is there; at least way_ns */
+};
+/* Returns the time of a message of each rank of a stage to its peer in another; 0 if it is not
+ * known how stages exchange. */
+struct costs_message costs_message(const struct costs *costs, uint32_t from, uint32_t to,
+                                   uint64_t bytes);
+
 /* Returns the network's peak: bytes a second that a rank receives in a large gather; 0 if it is not
  * known how ranks exchange. */
 double costs_network_rate(const struct costs *costs);
-/* Returns the link as --link gave it; NULL if it is the platform's, or the usual one without. */
-const char *costs_link(const struct costs *costs);
+/* Adds to a JSON object what the simulation was of, beside its budgets: the link with its rates,
+ * and the ranks of the trace with their nodes and their stage. "link" is null where it was not
+ * given. */
+void costs_describe(const struct costs *costs, const struct trace *trace, json_t *object);
 
 /* Returns the link's peak in MOVER_H2D or MOVER_D2H: bytes a second of a large copy of pinned
  * memory. */

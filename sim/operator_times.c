@@ -69,10 +69,14 @@ static uint64_t computing_ns(const struct trace_operator *op, const struct costs
 
 void operator_times_leave_exchanges(struct trace *trace, const struct costs *costs)
 {
-    for (uint32_t m = 0; costs->ranks && !trace->estimated && m < trace->operator_count; m++) {
+    bool exchange = costs->ranks && costs->ranks->spread.ranks > 1;
+    for (uint32_t m = 0; !trace->estimated && m < trace->operator_count; m++) {
         struct trace_operator *op = &trace->operators[m];
-        if (op->duration_ns &&
-            (op->exchange[TRACE_GATHER].sent_bytes || op->exchange[TRACE_REDUCE].sent_bytes))
+        bool exchanges = op->exchange[TRACE_GATHER].sent_bytes ||
+                         op->exchange[TRACE_REDUCE].sent_bytes;
+        if (op->duration_ns && exchange && exchanges)
             op->duration_ns = computing_ns(op, costs);
+        if (op->exchange[TRACE_PASS].received_bytes)
+            op->duration_ns = MIN(op->duration_ns, costs_ns(&costs->memory, op->bytes));
     }
 }

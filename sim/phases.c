@@ -77,6 +77,21 @@ static void add_stretch(struct phases *phases, int queue, const struct timeline_
     }
 }
 
+/* A copy of a few bytes may take less than a nanosecond. Its bytes belong to the part that it
+ * starts in. */
+static void add_instant(struct phases *phases, int queue, const struct timeline_span *span,
+                        const GArray *parts, uint64_t at_ns)
+{
+    for (guint p = 0; p < parts->len; p++) {
+        const struct part *part = &g_array_index(parts, struct part, p);
+        if (at_ns < part->begin_ns || at_ns >= part->end_ns)
+            continue;
+        if (timing_resources[queue].is_link)
+            phases->of[part->phase].bytes[queue] += (double)span->bytes;
+        return;
+    }
+}
+
 /* In the steady state, what runs before the iteration's begin or after its end also runs one
  * iteration later or earlier, so it is wrapped round. */
 static void add_span(struct phases *phases, int queue, const struct timeline_span *span,
@@ -87,6 +102,8 @@ static void add_span(struct phases *phases, int queue, const struct timeline_spa
     if (period == 0)
         return;
     uint64_t offset = (span->start_ns + period - timeline->begin_ns % period) % period;
+    if (left == 0)
+        add_instant(phases, queue, span, parts, timeline->begin_ns + offset);
     while (left > 0) {
         uint64_t stretch = MIN(left, period - offset), begin = timeline->begin_ns + offset;
         add_stretch(phases, queue, span, parts, begin, begin + stretch);

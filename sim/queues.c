@@ -174,9 +174,9 @@ static uint64_t enqueue(struct sim_queues *queues, enum mover_queue queue, uint6
 
 /* Work beside the device's is bound to its moment, and starts after the device's work before. */
 static uint64_t issue(struct sim_queues *queues, enum mover_queue queue, uint64_t duration_ns,
-                      const struct mover_after *after)
+                      uint64_t ready_ns, const struct mover_after *after)
 {
-    uint64_t ready_ns = MAX(latest(after), queues->free_ns[MOVER_COMPUTE]);
+    ready_ns = MAX(ready_ns, MAX(latest(after), queues->free_ns[MOVER_COMPUTE]));
     uint64_t end_ns = enqueue(queues, queue, ready_ns, duration_ns);
     flight_add(&queues->flight, queue, end_ns);
     if (queues->timeline) {
@@ -191,14 +191,14 @@ static mover_ticket copy(void *self, enum mover_queue queue, uint64_t bytes,
                          const struct costs_copy *time, const struct mover_after *after)
 {
     (void)bytes;
-    return issue(self, queue, time->alone_ns, after);
+    return issue(self, queue, time->alone_ns, time->ready_ns, after);
 }
 
 static mover_ticket run_on_host(void *self, uint64_t duration_ns, uint64_t bytes,
                                 const struct mover_after *after)
 {
     struct sim_queues *queues = self;
-    uint64_t end_ns = issue(queues, MOVER_HOST, duration_ns, after);
+    uint64_t end_ns = issue(queues, MOVER_HOST, duration_ns, 0, after);
     (void)bytes;
     queues->last_end_ns = MAX(queues->last_end_ns, end_ns);
     return end_ns;

@@ -261,7 +261,7 @@ static mover_ticket copy(void *self, enum mover_queue queue, uint64_t bytes,
     double pace = time->alone_ns ? (double)time->both_ns / (double)time->alone_ns : 1;
     bool exchanges = queue == MOVER_NETWORK;
     const struct shared_work work = {.after = *after,
-                                     .ready_ns = shared->compute_ns,
+                                     .ready_ns = MAX(shared->compute_ns, time->ready_ns),
                                      .alone_ns = time->alone_ns,
                                      .pace = pace,
                                      .bytes = (double)bytes,

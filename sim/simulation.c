@@ -169,10 +169,12 @@ static void print_fits(const struct costs *costs)
 
 bool simulation_run(const struct simulation *s, GError **error)
 {
-    struct sweep *sweep = sweep_run(s->trace, &s->sweep);
+    struct sweep *sweep = s->stages ? stage_sweep_run(s->stages) : sweep_run(s->trace, &s->sweep);
     sweep_print(sweep, s->top, stdout);
-    if (is_complete(sweep) && sweep->row_count)
+    if (is_complete(sweep) && sweep->row_count && !s->stages)
         print_band(s, sweep);
+    if (s->stages)
+        stage_sweep_print_best(sweep, stdout);
     bool ok = (!simulation_looks_at_best(s) || !is_complete(sweep) || show_best(s, sweep, error)) &&
               (!s->json || sweep_write_json(sweep, s->trace, s->trace_path, s->platform_path,
                                             s->sweep.costs, s->json, error)) &&

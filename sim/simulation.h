@@ -2,12 +2,14 @@
 #ifndef PSTAR_SIM_SIMULATION_H
 #define PSTAR_SIM_SIMULATION_H
 
+#include "sim/stage_sweep.h"
 #include "sim/sweep.h"
 
 struct simulation {
     const struct trace *trace;
-    const char *trace_path;    /* how the trace was named */
-    const char *platform_path; /* how the platform was named; may be NULL */
+    const char *trace_path;           /* how the trace was named */
+    const struct stage_sweep *stages; /* of a pipeline; NULL. Then `trace` is that of stage 0 */
+    const char *platform_path;        /* how the platform was named; may be NULL */
     struct sweep_options sweep;
 
     /* Files to write; each may be NULL. The last two are of the best configuration. */

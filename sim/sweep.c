@@ -2,6 +2,7 @@
 
 #include "sim/baselines.h"
 #include "sim/sizes.h"
+#include "sim/stage_replay.h"
 #include "sim/workers.h"
 
 /* The data that the configurations of one layout share. */
@@ -328,6 +329,7 @@ void sweep_free(struct sweep *sweep)
     for (uint32_t r = 0; r < sweep->row_count; r++) {
         g_free(sweep->rows[r].reason);
         g_free(sweep->rows[r].phases);
+        stage_results_free(sweep->rows[r].stages, sweep->stage_count);
     }
     g_free(sweep->rows);
     g_free(sweep);

@@ -54,12 +54,14 @@ struct sweep_row {
                                     what a strategy keeps on the device; 0 if not known */
     char *reason;                /* why it does not fit, or failed; NULL if it fits */
     struct plan_figures figures; /* of the steady iteration; all 0 if it does not fit */
+    struct stage_result *stages; /* of a pipeline: [stage_count]; NULL if it does not fit */
     struct phases *phases; /* of the same iteration; NULL if not asked for, or if it does not fit */
 };
 
 struct sweep {
     enum objective objective; /* of the options */
     uint64_t host_budget;     /* of the options */
+    uint32_t stage_count;     /* 0 if it is not of a pipeline */
     uint32_t row_count;
     struct sweep_row *rows; /* by budget and layout: by policy and look-ahead, then the
                                strategies; each in the order given */

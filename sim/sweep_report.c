@@ -1,6 +1,7 @@
 #include "sim/sweep_report.h"
 
 #include "chunks/chunk_spread.h"
+#include "sim/stage_sweep.h"
 #include "traces/output_file.h"
 #include "traces/printable.h"
 #include "traces/size.h"
@@ -189,7 +190,8 @@ void sweep_print(const struct sweep *sweep, uint32_t top, FILE *out)
     fprintf(out, "\n* %s\n", legends[sweep->objective]);
 }
 
-static json_t *row_json(const struct sweep_row *row)
+/* Of the best configuration, the passes of a pipeline too. */
+static json_t *row_json(const struct sweep_row *row, uint32_t stages, bool best)
 {
     json_t *object =
         json_pack("{sI ss? ss? ss? sI sI sb sI}", "chunk_bytes", (json_int_t)row->chunk_bytes,
@@ -213,6 +215,8 @@ static json_t *row_json(const struct sweep_row *row)
     json_decref(figures);
     if (row->phases)
         json_object_set_new(object, "phases", phases_json(row->phases));
+    if (row->stages)
+        json_object_set_new(object, "stages", stage_sweep_json(row->stages, stages, best));
     return object;
 }
 
@@ -220,18 +224,19 @@ bool sweep_write_json(const struct sweep *sweep, const struct trace *trace, cons
                       const char *platform_path, const struct costs *costs, const char *path,
                       GError **error)
 {
+    g_autoptr(GArray) ranked = sweep_rank(sweep);
+    uint32_t best = ranked->len ? g_array_index(ranked, uint32_t, 0) : NO_INDEX;
     json_t *results = json_array();
     for (uint32_t r = 0; r < sweep->row_count; r++)
         if (sweep->rows[r].done)
-            json_array_append_new(results, row_json(&sweep->rows[r]));
-    json_t *root = json_pack("{ss ss? ss? ss sf sf so}", "trace", trace_path, "model", trace->model,
+            json_array_append_new(results,
+                                  row_json(&sweep->rows[r], sweep->stage_count, r == best));
+    json_t *root = json_pack("{ss ss? ss? ss so}", "trace", trace_path, "model", trace->model,
                              "precision", trace->precision, "objective",
-                             objective_name(sweep->objective), "h2d_rate",
-                             costs_link_rate(costs, MOVER_H2D), "d2h_rate",
-                             costs_link_rate(costs, MOVER_D2H), "results", results);
+                             objective_name(sweep->objective), "results", results);
     if (platform_path)
         json_object_set_new(root, "platform", json_string(platform_path));
-    json_object_set_new(root, "link", json_pack("s?", costs_link(costs)));
+    costs_describe(costs, trace, root);
     json_object_set_new(root, "host_memory_bytes",
                         sweep->host_budget == UINT64_MAX
                             ? json_null()

@@ -193,19 +193,19 @@ static void name_row(json_t *events, int row, const char *name)
 }
 
 /* Describes the iteration, under the names that sweeps use. */
-static json_t *made_of(const struct plan *plan, const struct costs *costs)
+static json_t *made_of(const struct plan *plan, const struct trace *trace,
+                       const struct costs *costs)
 {
     const struct plan_figures *f = &plan->predicted;
     const struct chunk_spread spread = chunk_spread_of(plan->layout, TRACE_PARAM);
-    json_t *object = json_pack(
-        "{s:s?, s:s?, s:s?, s:I, s:I, s:f, s:f, s:f, s:f}", "digest", plan->digest, "model",
-        plan->model, "made_by", plan->made_by, "device_memory_bytes",
-        (json_int_t)plan->device_budget, "look_ahead", (json_int_t)plan->look_ahead,
-        "stall_seconds", f->stall_seconds, "iteration_seconds", f->iteration_seconds, "h2d_rate",
-        costs_link_rate(costs, MOVER_H2D), "d2h_rate", costs_link_rate(costs, MOVER_D2H));
+    json_t *object = json_pack("{s:s?, s:s?, s:s?, s:I, s:I, s:f, s:f}", "digest", plan->digest,
+                               "model", plan->model, "made_by", plan->made_by,
+                               "device_memory_bytes", (json_int_t)plan->device_budget, "look_ahead",
+                               (json_int_t)plan->look_ahead, "stall_seconds", f->stall_seconds,
+                               "iteration_seconds", f->iteration_seconds);
+    costs_describe(costs, trace, object);
     if (costs_network_rate(costs) > 0)
         json_object_set_new(object, "network_rate", json_real(costs_network_rate(costs)));
-    json_object_set_new(object, "link", json_pack("s?", costs_link(costs)));
     json_object_set_new(object, "host_memory_bytes",
                         plan->host_budget == UINT64_MAX
                             ? json_null()
@@ -228,7 +228,7 @@ bool timeline_write(const struct timeline *timeline, const struct plan *plan,
     name_row(events, STALL_ROW, "stalls");
     append_stalls(timeline, plan, trace, events);
     json_t *root = json_pack("{s:s, s:o, s:o}", "displayTimeUnit", "ms", "otherData",
-                             made_of(plan, costs), "traceEvents", events);
+                             made_of(plan, trace, costs), "traceEvents", events);
     bool done = output_file_write_json(path, root, JSON_COMPACT | JSON_REAL_PRECISION(12), error);
     json_decref(root);
     return done;

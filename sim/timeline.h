@@ -15,7 +15,7 @@ enum timeline_kind {
     TIMELINE_WRITE_BACK,
     TIMELINE_MOVE,
     TIMELINE_ACTIVATIONS, /* a copy of activations for an operator on the host */
-    TIMELINE_JOIN         /* a place in the host's queue */
+    TIMELINE_JOIN         /* a place in a queue */
 };
 
 /* A piece of work in its queue. Where tickets are numbers, the span of ticket n is the queue's

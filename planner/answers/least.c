@@ -102,8 +102,8 @@ static struct least least_in(const struct trace *trace, const struct search_opti
     return least;
 }
 
-static uint64_t least_bytes_in(const struct trace *trace, const struct search_options *options,
-                               unsigned scope)
+uint64_t least_device_bytes(const struct trace *trace, const struct search_options *options,
+                            unsigned scope)
 {
     struct least least = least_in(trace, options, scope);
     g_free(least.choices);
@@ -144,13 +144,13 @@ static void append_levers(GString *text, const struct trace *trace,
         append_lever(
             text, trace,
             "--recompute, --offload-activations, --embedding and --bytes-per-parameter any",
-            least_bytes_in(trace, options, scope | usual), least);
+            least_device_bytes(trace, options, scope | usual), least);
     if (!(scope & RUN_MICRO_BATCHES) && trace->batch > 1)
         append_lever(text, trace, "--micro-batch any",
-                     least_bytes_in(trace, options, scope | RUN_MICRO_BATCHES), least);
+                     least_device_bytes(trace, options, scope | RUN_MICRO_BATCHES), least);
     if (options->host_budget != UINT64_MAX)
         append_lever(text, trace, "--host-memory unlimited",
-                     least_bytes_in(trace, &unlimited, scope), least);
+                     least_device_bytes(trace, &unlimited, scope), least);
     if (!placement_is_possible(trace, options->platform))
         g_string_append(text, "; with a --platform, or a trace of --host-update, the optimizer may "
                               "run on the host");

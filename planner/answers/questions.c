@@ -9,13 +9,13 @@
 
 uint32_t question_count(const struct question_options *options)
 {
-    return !!options->max_model + !!options->max_batch + !!options->min_memory +
+    return !!options->model + !!options->max_model + !!options->max_batch + !!options->min_memory +
            !!options->sensitivity + (options->min_gpus > 0);
 }
 
 bool question_is_about_models(const struct question_options *options)
 {
-    return options->max_model || options->max_batch;
+    return options->model || options->max_model || options->max_batch;
 }
 
 const char *question_usage(const struct question_options *options)
@@ -25,10 +25,10 @@ const char *question_usage(const struct question_options *options)
     if (options->precision && strcmp(options->precision, "fp32") != 0 &&
         strcmp(options->precision, "bf16") != 0)
         return "--precision is fp32 or bf16";
-    if (options->batch && !options->max_model)
-        return "--batch goes with --max-model";
+    if (options->batch && !options->model && !options->max_model)
+        return "--batch goes with --model and --max-model";
     if ((options->sequence || options->precision) && !question_is_about_models(options))
-        return "--seq and --precision go with --max-model and --max-batch";
+        return "--seq and --precision go with --model, --max-model and --max-batch";
     return NULL;
 }
 
@@ -48,9 +48,16 @@ bool question_read_machine(const struct question *question, uint32_t ranks, uint
     return true;
 }
 
+/* Returns whether every shell reads the text as one word, as it stands. */
+static bool is_plain_word(const char *text)
+{
+    const char *plain = G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "_-./=,+:%@";
+    return *text && strspn(text, plain) == strlen(text);
+}
+
 char *question_word(const char *text)
 {
-    g_autofree char *quoted = g_shell_quote(text);
+    g_autofree char *quoted = is_plain_word(text) ? g_strdup(text) : g_shell_quote(text);
     return text_printable(quoted);
 }
 
@@ -197,6 +204,8 @@ static bool answer_sensitivity(const struct question *question, FILE *out, bool 
 
 bool question_answer(const struct question *question, FILE *out, bool *stopped, GError **error)
 {
+    if (question->asked->model)
+        return question_model(question, out, stopped, error);
     if (question->asked->max_model)
         return question_max_model(question, out, stopped, error);
     if (question->asked->max_batch)

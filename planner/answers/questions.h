@@ -7,8 +7,8 @@
 #include <stdio.h>
 
 struct question_options {
-    char *max_model, *max_batch, *min_memory, *sensitivity; /* one of them is asked */
-    char *precision;                                        /* of models that are synthesised */
+    char *model, *max_model, *max_batch, *min_memory, *sensitivity; /* one of them is asked */
+    char *precision;          /* of models that are synthesised */
     uint32_t batch, sequence; /* of models that are synthesised; 0 if not given */
     double min_gpus;          /* seconds of a step; 0 if it is not asked */
 };
@@ -27,7 +27,8 @@ struct question {
     const char *platform_path, *link;    /* as given; may be NULL */
     const char *trace_path;              /* as given; NULL if models are synthesised */
     uint32_t gpus, nodes, stage;         /* as given; 0 if not */
-    bool host_given;                     /* the host budget is not the platform's */
+    const char *json;                    /* where to write the answer about a model; may be NULL */
+    bool device_given, host_given;       /* the budgets are not the platform's */
 };
 
 /* Reads the question's platform for ranks that are spread over nodes (0 stands for as few as it
@@ -42,8 +43,9 @@ char *question_word(const char *text);
  * bad input. Sets *stopped if a person stopped it. */
 bool question_answer(const struct question *question, FILE *out, bool *stopped, GError **error);
 
-/* Answer the questions about a size, in largest.c, and about GPUs, in fewest.c. They behave like
- * question_answer. */
+/* Answer the questions about a model, in front.c, about a size, in largest.c, and about GPUs, in
+ * fewest.c. They behave like question_answer. */
+bool question_model(const struct question *question, FILE *out, bool *stopped, GError **error);
 bool question_max_model(const struct question *question, FILE *out, bool *stopped, GError **error);
 bool question_max_batch(const struct question *question, FILE *out, bool *stopped, GError **error);
 bool question_min_gpus(const struct question *question, FILE *out, bool *stopped, GError **error);

@@ -38,4 +38,9 @@ bool request_write(const struct plan_paths *paths, const struct trace *recorded,
 void least_explain(const struct trace *trace, const struct search_options *options, unsigned scope,
                    GError **error);
 
+/* Returns the least device memory with which a search in this scope finds a plan, or UINT64_MAX if
+ * host memory lacks. */
+uint64_t least_device_bytes(const struct trace *trace, const struct search_options *options,
+                            unsigned scope);
+
 #endif

@@ -4,6 +4,7 @@
 #include "traces/size.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Something that was tried beside the plan, and is no better. */
 struct rival {
@@ -119,6 +120,17 @@ static int by_rank(const void *left, const void *right, void *data)
     return x != y ? y - x : objective_compare(*objective, &a->figures, &b->figures);
 }
 
+/* Removes those that a reader cannot tell from the one before. */
+static void remove_repeated(GArray *rivals)
+{
+    for (guint i = rivals->len; i-- > 1;) {
+        const struct rival *rival = &g_array_index(rivals, struct rival, i);
+        const struct rival *before = &g_array_index(rivals, struct rival, i - 1);
+        if (strcmp(rival->what, before->what) == 0 && strcmp(rival->why, before->why) == 0)
+            g_array_remove_index(rivals, i);
+    }
+}
+
 /* Returns everything that was tried and is no better, best first. */
 static GArray *rivals_of(const struct search_result *result, enum objective objective)
 {
@@ -135,6 +147,7 @@ static GArray *rivals_of(const struct search_result *result, enum objective obje
     if (objective == OBJECTIVE_MEMORY) /* all have the plan's budget */
         objective = OBJECTIVE_TIME;
     g_array_sort_with_data(rivals, by_rank, &objective);
+    remove_repeated(rivals);
     return rivals;
 }
 

@@ -1,8 +1,43 @@
 #include "planner/proof/simplex.h"
 
+#include "traces/failure.h"
+
+#include <glib.h>
+#include <stdlib.h>
+
 /* A program that ends takes less than three steps a row and column; one from the random tests was
  * still going round after a quarter of an hour. */
 enum { STEPS_LEAST = 10000, STEPS_PER_LINE = 20 };
+
+/* ---- GLPK without memory ---- */
+
+static void end_without_memory(void *unused)
+{
+    (void)unused;
+    g_log(FAILURE_MEMORY_DOMAIN, G_LOG_LEVEL_ERROR,
+          "GLPK failed to allocate what a linear program needs");
+    abort(); /* never reached */
+}
+
+/* GLPK writes what went wrong to standard output before it calls the hook. */
+static int print_nothing(void *unused, const char *text)
+{
+    (void)unused;
+    (void)text;
+    return 1;
+}
+
+glp_prob *simplex_new(void)
+{
+    enum { NO_MEMORY = 2 }; /* what glp_init_env returns then */
+    if (glp_init_env() == NO_MEMORY)
+        end_without_memory(NULL);
+    glp_term_hook(print_nothing, NULL);
+    glp_error_hook(end_without_memory, NULL);
+    return glp_create_prob();
+}
+
+/* ---- solving ---- */
 
 bool simplex_solve(glp_prob *lp, enum simplex_start start)
 {

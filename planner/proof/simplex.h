@@ -6,6 +6,11 @@
 
 #include <glpk.h>
 
+/* Returns an empty program, which the caller frees with glp_delete_prob, in GLPK's environment of
+ * this thread, which ends with glp_free_env. If the system refuses GLPK memory, the process ends as
+ * when it refuses GLib memory: by a fatal message, which programs turn into an exit status. */
+glp_prob *simplex_new(void);
+
 enum simplex_start {
     SIMPLEX_WARM, /* the primal method, from the basis that the program has */
     SIMPLEX_COLD, /* the dual method, after GLPK has made the program smaller */

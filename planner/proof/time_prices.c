@@ -613,7 +613,7 @@ struct certificate_window *time_prices_find(const struct time_model *model, doub
     struct time_master master = {
         .model = model,
         .enough = (scaled_ns)enough_ns * BOUND_PRICE_SCALE,
-        .lp = glp_create_prob(),
+        .lp = simplex_new(),
         .use = {g_malloc_n((size_t)model->block_count * count, sizeof *master.use.windows),
                 g_new0(uint64_t, model->block_count), g_new0(uint8_t, model->block_count)},
         .ways = g_array_new(FALSE, FALSE, sizeof(struct time_way)),

@@ -265,7 +265,7 @@ static void read_shares(struct traffic_program *p)
 static double solve(struct traffic_program *p)
 {
     double least = NAN;
-    p->lp = glp_create_prob();
+    p->lp = simplex_new();
     memset(p->retained, 0, p->reuses->count * sizeof *p->retained);
     find_identical(p);
     add_moments(p);

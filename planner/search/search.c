@@ -64,6 +64,11 @@ enum {
     SPREAD_LESS = 4,   /* shares with evictions spread */
 };
 
+/* Up to these times the best plan's, a baseline may become better with other parameters: in the
+ * search that found this plan, and in others. */
+#define NEAR_RATIO           1.25
+#define NEAR_RATIO_ELSEWHERE 1.1
+
 static const struct placement as_traced = {PLACEMENT_TRACED, 0, 0, NULL};
 static const struct placement all_on_device = {PLACEMENT_SPREAD, 0, 0, NULL};
 static const struct placement all_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS, 0, NULL};
@@ -539,6 +544,7 @@ struct search *search_new(const struct trace *trace, const struct search_options
     search->context = (struct trial_context){.job = &search->job,
                                              .objective = options->objective,
                                              .strategies = search->strategies,
+                                             .near_ratio = NEAR_RATIO,
                                              .stop = &search->stop};
     search->bound = (double)work_bound_best(trace, options->platform, &host_price) * 1e-9;
     limit_time(search, options->time_limit);
@@ -569,6 +575,17 @@ struct search_result *search_go_on(struct search *search, double time_limit, GEr
     limit_time(search, time_limit);
     g_atomic_int_set(&search->stop, 0);
     search_deep(search);
+    return result_of(search, error);
+}
+
+struct search_result *search_only_sweep(struct search *search, const struct plan *best,
+                                        double time_limit, GError **error)
+{
+    limit_time(search, time_limit);
+    g_atomic_int_set(&search->stop, 0);
+    search->context.elsewhere = best;
+    search->context.near_ratio = NEAR_RATIO_ELSEWHERE;
+    search_sweep_baselines(search);
     return result_of(search, error);
 }
 

@@ -71,6 +71,12 @@ void search_result_free(struct search_result *result);
 struct search *search_new(const struct trace *trace, const struct search_options *options);
 struct search_result *search_begin(struct search *search, GError **error);
 struct search_result *search_go_on(struct search *search, double time_limit, GError **error);
+
+/* Ends a search without its second part, or one that was not begun: only tries the baselines with
+ * which that part ends. Leaves out those that are known to be worse than `best`, the best plan of
+ * another trace of the run. Returns what search_plan returns. */
+struct search_result *search_only_sweep(struct search *search, const struct plan *best,
+                                        double time_limit, GError **error);
 void search_free(struct search *search);
 
 /* Returns the least device memory with which search_plan finds a plan within the host budget of

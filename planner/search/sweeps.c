@@ -1,9 +1,6 @@
 /* Sweeps of baselines, after a search. */
 #include "planner/search/trials.h"
 
-/* Strategies are swept with other parameters if the best one is at most 25 % slower than the plan.
- */
-#define NEAR_RATIO 1.25
 enum { OWN_LAYOUTS_MOST = 3 };
 
 #define TUNED                                                                            \
@@ -40,14 +37,19 @@ static void add_both_sides(struct search *search, uint32_t layout)
         search_add(search, layout, all_on_host, EFFORT_0);
 }
 
+/* Strategies are swept with other parameters if the best one comes near the best plan. Those with
+ * their usual parameters are swept if they were not tried before, and that is quick. */
 static void choose_strategies(struct search *search)
 {
     enum objective objective = search->options.objective;
-    const struct trial *best = search->context.incumbent;
+    const struct trial *incumbent = search->context.incumbent;
+    const struct plan *best = incumbent ? incumbent->plan : search->context.elsewhere;
     const struct plan *strategy = trials_best_strategy(search->trials, objective);
-    bool near = !best || (strategy && objective_of_plan(objective, strategy) <=
-                                          NEAR_RATIO * objective_of_plan(objective, best->plan));
-    search->context.sweep_strategies = near ? search->tuned : NULL;
+    bool near = !best ||
+                (strategy && objective_of_plan(objective, strategy) <=
+                                 search->context.near_ratio * objective_of_plan(objective, best));
+    bool untried = !search->trials->len && search->job.trace->operator_count <= LONG_ITERATION;
+    search->context.sweep_strategies = near ? search->tuned : untried ? search->strategies : NULL;
 }
 
 /* Tries everything with the layout of the best plan so far. Returns false if that was done. */
@@ -65,11 +67,15 @@ static bool sweep_own_layout(struct search *search)
     return true;
 }
 
+/* In long iterations whose best plan has another trace, every third size tells whether any comes
+ * near. */
 static void sweep_sizes(struct search *search)
 {
+    bool is_long = search->job.trace->operator_count > LONG_ITERATION;
+    guint step = is_long && search->context.elsewhere ? 3 : 1, swept = 0;
     choose_strategies(search);
     for (guint i = 0; i < search->choices->items->len; i++)
-        if (choice_at(search, i)->swept)
+        if (choice_at(search, i)->swept && swept++ % step == 0)
             add_both_sides(search, i);
     search_run(search, search_run_sweep);
 }

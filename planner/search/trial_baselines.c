@@ -7,14 +7,13 @@
 /* The look-aheads of policies, beside 0. */
 static const uint32_t look_aheads[] = {1, 4, 16, 64, 256};
 
-/* A sweep of policies is made if one of these is at most 25 % slower than the incumbent, or if the
- * iteration has so few operators that it is quick. */
+/* A sweep of policies is made if one of these comes near the best plan, or if the iteration has so
+ * few operators that it is quick. */
 static const struct probe {
     const struct pstar_policy_ops *policy;
     uint32_t look_ahead;
 } probes[] = {
-    {&policy_fifo, 16}, {&policy_fifo, 256}, {&policy_opt_dirty, 16}, {&policy_opt_dirty, 256}};
-#define NEAR_RATIO 1.25
+    {&policy_fifo, 256}, {&policy_fifo, 16}, {&policy_opt_dirty, 16}, {&policy_opt_dirty, 256}};
 enum { FEW_OPERATORS = 200 };
 
 void trial_open_baselines(const struct candidate_job *job, const struct trace *trace,
@@ -125,11 +124,19 @@ void trial_run_baselines(const struct trial_context *context, const struct layou
 
 /* ---- sweeps, after the search ---- */
 
-/* Returns the best figure of the rounds before; INFINITY if nothing fits. */
+/* Returns the best figure of the rounds before, and elsewhere; INFINITY if nothing fits. */
 static double best_known(const struct trial_context *context)
 {
-    return fmin(figure_of(context, context->incumbent ? context->incumbent->plan : NULL),
+    double searched = figure_of(context, context->incumbent ? context->incumbent->plan : NULL);
+    return fmin(fmin(searched, figure_of(context, context->elsewhere)),
                 fmin(figure_of(context, context->policy), figure_of(context, context->strategy)));
+}
+
+/* In long iterations, one probe must do where another trace has a plan. */
+static size_t probe_count(const struct trial_context *context)
+{
+    bool is_long = context->job->trace->operator_count > LONG_ITERATION;
+    return context->elsewhere && is_long ? 1 : G_N_ELEMENTS(probes);
 }
 
 /* Returns whether a sweep of these operators may find a better plan. */
@@ -138,10 +145,10 @@ static bool may_pay(const struct trial_context *context, const struct baselines 
 {
     const struct replay_view view = {baselines->trace, baselines->accesses, context->job->costs};
     const struct busy_times busy = busy_count(&view);
-    double near = NEAR_RATIO * best_known(context), best = INFINITY;
+    double near = context->near_ratio * best_known(context), best = INFINITY;
     if (busy_lower_bound(&busy, context->objective) > best_known(context))
         return false;
-    for (size_t i = 0; !whole && i < G_N_ELEMENTS(probes) && best > near; i++) {
+    for (size_t i = 0; !whole && i < probe_count(context) && best > near; i++) {
         struct plan *plan = trial_plan_policy(context->job, baselines, probes[i].policy,
                                               probes[i].look_ahead, context->objective, near);
         best = figure_of(context, plan);

@@ -121,7 +121,9 @@ struct trial_context {
     enum objective objective;
     const GPtrArray *strategies;       /* of other systems; NULL if updates cannot be placed */
     const GPtrArray *sweep_strategies; /* those of the sweeps; NULL if none may pay */
-    const gint *stop;                  /* atomic */
+    const struct plan *elsewhere;      /* the best plan of another trace of the run; may be NULL */
+    double near_ratio; /* sweeps go on from baselines that take up to this times the best plan's */
+    const gint *stop;  /* atomic */
 
     /* Results of the rounds before: */
     const struct trial *incumbent; /* with the best plan; may be NULL */

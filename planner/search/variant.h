@@ -11,6 +11,7 @@ struct variant {
     struct trace *trace;
     struct plan *plan;     /* may be NULL */
     struct search *search; /* begun and not finished; NULL if it is finished, or was never begun */
+    bool swept;            /* its search is finished, with the baselines that come last */
     struct certificate_alternative alternative; /* owns the choices */
 };
 

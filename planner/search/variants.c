@@ -244,12 +244,32 @@ static struct variant *find_contender(const struct variant_search *c)
     return best;
 }
 
+/* Keeps the better one of two baselines. */
+static void take_baseline(const struct variant_search *c, struct search_baseline *best,
+                          struct search_baseline *other)
+{
+    const struct plan_figures *a = &best->figures, *b = &other->figures;
+    enum objective objective = c->options->objective;
+    bool better =
+        other->name &&
+        (!best->name ||
+         objective_figure(objective, b->h2d_bytes + b->d2h_bytes, b->iteration_seconds) <
+             objective_figure(objective, a->h2d_bytes + a->d2h_bytes, a->iteration_seconds));
+    const struct search_baseline worse = *best;
+    if (better) {
+        *best = *other;
+        *other = worse;
+    }
+}
+
 /* Takes ownership of `result`, which may be NULL. */
 static void take_result(struct variant_search *c, struct variant *variant,
                         struct search_result *result)
 {
     if (!result)
         return;
+    take_baseline(c, &c->full->policy, &result->policy);
+    take_baseline(c, &c->full->strategy, &result->strategy);
     c->full->plans_tried += result->plans_tried;
     c->stopped |= result->stopped && !c->deadline;
     variants_take_plan(c, variant, g_steal_pointer(&result->plan));
@@ -290,6 +310,7 @@ static void go_on(struct variant_search *c, struct variant *variant)
         return;
     take_result(c, variant, search_go_on(variant->search, options.time_limit, NULL));
     g_clear_pointer(&variant->search, search_free);
+    variant->swept = true;
 }
 
 /* Finishes the best variant's search, unless it had low effort only. In small iterations it
@@ -301,25 +322,33 @@ static void go_on_with_best(struct variant_search *c)
         go_on(c, g_ptr_array_index(c->variants, i));
 }
 
-/* ---- the stage of several ranks ---- */
-
-/* Keeps the better baseline of two stages. */
-static void take_baseline(const struct variant_search *c, struct search_baseline *best,
-                          struct search_baseline *other)
+/* Returns whether the baselines of a variant may beat the best plan: those of the first one, of one
+ * whose search was begun, and with all layers recomputed. */
+static bool may_be_swept(const struct variant_search *c, const struct variant *variant)
 {
-    const struct plan_figures *a = &best->figures, *b = &other->figures;
-    enum objective objective = c->options->objective;
-    bool better =
-        other->name &&
-        (!best->name ||
-         objective_figure(objective, b->h2d_bytes + b->d2h_bytes, b->iteration_seconds) <
-             objective_figure(objective, a->h2d_bytes + a->d2h_bytes, a->iteration_seconds));
-    const struct search_baseline worse = *best;
-    if (better) {
-        *best = *other;
-        *other = worse;
+    bool recomputes_all = variant->first == c->layers && !variants_offload_differs(c, variant);
+    return !variant->swept && !is_bounded(c, variant) &&
+           (variant->search || variant == c->first ||
+            (recomputes_all && variant->alternative.outcome == CERTIFICATE_SEARCHED));
+}
+
+/* The search of one variant ends with baselines of that variant alone. */
+static void sweep_others(struct variant_search *c)
+{
+    for (guint i = 0; i < c->variants->len && c->options->objective != OBJECTIVE_MEMORY; i++) {
+        struct variant *variant = g_ptr_array_index(c->variants, i);
+        const struct search_options options = variants_remaining(c, 1);
+        if (c->stopped || !may_be_swept(c, variant))
+            continue;
+        if (!variant->search)
+            variant->search = variants_search_new(variant->trace, c->trace, &options);
+        take_result(c, variant,
+                    search_only_sweep(variant->search, c->best->plan, options.time_limit, NULL));
+        g_clear_pointer(&variant->search, search_free);
     }
 }
+
+/* ---- the stage of several ranks ---- */
 
 /* Begins a search with baselines of its own, so that the result is no worse than they are, whatever
  * the stage. */
@@ -332,8 +361,6 @@ static void begin_stage(struct variant_search *c, struct variant *variant)
         g_clear_pointer(&variant->search, search_free);
         return;
     }
-    take_baseline(c, &c->full->policy, &result->policy);
-    take_baseline(c, &c->full->strategy, &result->strategy);
     c->full->layouts_tried += result->layouts_tried;
     take_result(c, variant, result);
 }
@@ -515,6 +542,7 @@ struct variants_result *variants_search(const struct trace *trace,
             variants_explore_offload(&c);
         begin_contender(&c);
         go_on_with_best(&c);
+        sweep_others(&c);
         result = finish(&c);
     }
     g_ptr_array_unref(c.variants);

@@ -180,8 +180,17 @@ def check_accepted(program, folder):
     check(peak == 100 and "1 frees released" in missing, f"given back twice: {peak} {missing}")
     peak, missing = peak_and_missing(history(("alloc", 0, 100, 1), ("swap", 0, 100, 2)))
     check(peak == 100 and "'swap'" in missing, f"an action that is not known: {peak} {missing}")
-    peak, _ = peak_and_missing({"segments": [], "device_traces": []})
-    check(peak is None, f"nothing: {peak}")
+
+
+def check_empty(program, folder):
+    """A history without allocations has nothing that a plan could use."""
+    path = write(folder, pickle.dumps({"segments": [], "device_traces": []}))
+    status, errors = convert(path)
+    check(status == 0, errors)
+    imported = subprocess.run([program, "import", folder / "snapshot.json", "-o", folder / "empty.pstar"],
+                              capture_output=True, text=True, check=False)
+    check(imported.returncode == 2 and "there is no iteration" in imported.stderr, imported.stderr)
+    check(not (folder / "empty.pstar").exists(), "a trace of nothing was written")
 
 
 def damage_at_random(source, snapshot):
@@ -231,6 +240,7 @@ def main():
         check_refused(folder)
         check_files(folder)
         check_accepted(sys.argv[1], folder)
+        check_empty(sys.argv[1], folder)
         seed = int(os.environ.get("PSTAR_SEED", random.randrange(1 << 30)))
         print(f"seed {seed}")
         check_random(sys.argv[1], folder, seed)

@@ -24,6 +24,32 @@ static struct platform *read_text(const char *text, GError **error)
     return platform;
 }
 
+/* Fails unless the source of a shipped figure says where it comes from. */
+static void check_source(const char *path, const char *source)
+{
+    bool said = g_str_has_prefix(source, "nominal: ") || g_str_has_prefix(source, "measured: ") ||
+                g_str_has_prefix(source, "assumed: ");
+    if (!said)
+        g_error("%s: '%s' is neither nominal nor measured nor assumed", path, source);
+}
+
+static void check_sources(const char *path, const struct platform *platform)
+{
+    const struct platform_curve *curves[] = {&platform->h2d,        &platform->d2h,
+                                             &platform->compute[0], &platform->compute[1],
+                                             &platform->memory,     &platform->host_update};
+    const char *others[] = {platform->reserved.source, platform->host.source,
+                            platform->node.level.source, platform->network.source};
+    for (size_t i = 0; i < G_N_ELEMENTS(curves); i++)
+        check_source(path, curves[i]->source);
+    for (int i = 0; i < PLATFORM_EXTRAS; i++)
+        if (platform->extra[i].count)
+            check_source(path, platform->extra[i].source);
+    for (size_t i = 0; i < G_N_ELEMENTS(others); i++)
+        if (others[i])
+            check_source(path, others[i]);
+}
+
 static void test_shipped(void)
 {
     GDir *folder = g_dir_open(PROJECT_DIR "/platforms", 0, NULL);
@@ -36,12 +62,13 @@ static void test_shipped(void)
         GError *error = NULL;
         struct platform *platform = platform_read(path, &error);
         g_assert_no_error(error);
+        check_sources(path, platform);
         platform_free(platform);
         g_free(path);
         files++;
     }
     g_dir_close(folder);
-    g_assert_cmpint(files, >=, 4);
+    g_assert_cmpint(files, >=, 25);
 }
 
 static void test_refused(void)

@@ -19,6 +19,7 @@ PIECES = [
     ("sweep/ranks", "sweep/ranks.csv", "ranks", "ranks"),
     ("ranks/steps", "ranks/measured.csv", "ranks", "steps of ranks"),
     ("pipelines/steps", "pipelines/measured.csv", "pipelines", "steps of stages"),
+    ("pipelines/delay", "pipelines/delay.csv", "pipelines", "losses of delayed updates"),
     ("policies/bench_policies", "policies/measured.csv", "policies", "policies"),
     ("optimizer", "optimizer.csv", "devices", "optimizer"),
     ("planner/planner", "planner/measured.csv", "planner", "planner"),

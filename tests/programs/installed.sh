@@ -42,6 +42,11 @@ examples=$(dirname "$(find "$prefix" -name replay.c)")
 "$prefix/bin/pstar-trace" synth --model "$prefix/share/pstar/models/demo-11m.json" --batch 1 \
     --seq 32 --precision bf16 -o synthesised.pstar >/dev/null
 
+# A shipped platform, by its name.
+"$prefix/bin/pstar-sim" synthesised.pstar --platform rtx-4090 --device-memory 30% --policy opt 2>note |
+    grep -q opt
+grep -q 'GeForce RTX 4090' note
+
 # The example, with everything: by the commands in its comment, then with all warnings.
 sed -n '1,/\*\/$/s/^ \*     //p' "$examples/replay.c" | sed 's, \*/$,,' >commands.sh
 grep -q '^cc .*replay.c' commands.sh

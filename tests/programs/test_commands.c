@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define A100   PROJECT_DIR "/platforms/a100-40gb.json"
+#define DGX    PROJECT_DIR "/platforms/dgx-a100.json"
 #define CPU    PROJECT_DIR "/platforms/cpu-2core.json"
 #define KINETO PROJECT_DIR "/tests/data/kineto/"
 #define LINK   "--link h2d=1GB/s,d2h=1GB/s"
@@ -185,6 +186,36 @@ static void test_host(void)
     runner_clear(&runner);
 }
 
+/* Commands name the ranks, the nodes and the stage of the step, whether the trace is of one rank or
+ * of several. */
+static void test_ranks(void)
+{
+    struct runner runner = runner_new();
+    const struct workshop *workshop = runner.workshop;
+    workshop_must_run(workshop, "pstar-trace synth --model model --batch 8 --seq 64 --precision "
+                                "bf16 --platform " DGX " -o run.pstar");
+    workshop_must_run(workshop, "pstar-trace synth --model model --batch 8 --seq 64 --precision "
+                                "bf16 --platform " DGX " --ranks 4 --stage 2 -o four.pstar");
+    workshop_must_run(workshop, "pstar-sim run.pstar --device-memory 4MiB --platform " DGX
+                                " --gpus 16 --nodes 4 --stage 2 --policy opt --json swept.json "
+                                "--timeline step.json");
+    workshop_must_run(workshop, "pstar-plan run.pstar --device-memory 4MiB --platform " DGX
+                                " --gpus 8 --stage 2 --host-memory 3MiB -o planned.json");
+    workshop_must_run(workshop, "pstar-sim four.pstar --device-memory 4MiB --policy opt --gpus 2 "
+                                "--stage 3 --json two.json");
+    workshop_must_run(workshop, "pstar-sim four.pstar --device-memory 4MiB --policy opt --gpus 1 "
+                                "--json one.json");
+    check_report(&runner, "run.pstar swept.json",
+                 "--platform " DGX " --gpus 16 --nodes 4 --stage 2"); /* which share switches */
+    check_report(&runner, "run.pstar step.json " DGX, " --gpus 16 --nodes 4 --stage 2");
+    check_report(&runner, "run.pstar step.json", " --gpus 16 --stage 2");
+    check_report(&runner, "run.pstar planned.json " DGX,
+                 "--host-memory 3MiB --platform " DGX " --gpus 8 --nodes 1 --stage 2");
+    check_report(&runner, "four.pstar two.json", " --gpus 2 --stage 3");
+    check_report(&runner, "four.pstar one.json", " --gpus 1");
+    runner_clear(&runner);
+}
+
 /* Without a trace, a page says how one is recorded, and prints no command that would read it. */
 static void test_without_trace(void)
 {
@@ -263,6 +294,7 @@ int main(int argc, char **argv)
     g_test_add_func("/commands/trained", test_trained);
     g_test_add_func("/commands/platform", test_platform);
     g_test_add_func("/commands/host", test_host);
+    g_test_add_func("/commands/ranks", test_ranks);
     g_test_add_func("/commands/without-trace", test_without_trace);
     g_test_add_func("/commands/files", test_files);
     return g_test_run();

@@ -82,11 +82,34 @@ static void test_address_space(void)
     workshop_free(workshop);
 }
 
+/* Whatever needs memory first, the end is a message: of a thread that is refused, of GLib, of
+ * oneDNN, but never of OpenMP's library. How much the run takes depends on the machine's libraries.
+ */
+static void test_data(void)
+{
+    struct workshop *workshop = set_up();
+    unsigned refused = 0;
+    for (unsigned mib = 8; mib <= 136; mib += 8) {
+        g_autofree char *line = g_strdup_printf("sh -c 'ulimit -d %u && exec " RUN "--threads 8'",
+                                                mib << 10);
+        struct outcome outcome = workshop_run(workshop, line);
+        bool thread = outcome.status == FAILED && strstr(outcome.err, "Error creating thread");
+        bool memory = outcome.status == DOES_NOT_FIT && strstr(outcome.err, "(ulimit -d)");
+        refused += memory;
+        if (outcome.status != DONE && !thread && !memory)
+            g_error("%s\nstatus %d: %s", line, outcome.status, outcome.err);
+        outcome_clear(&outcome);
+    }
+    g_assert_cmpuint(refused, >, 0);
+    workshop_free(workshop);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/limits/threads", test_threads);
     g_test_add_func("/limits/file-sizes", test_file_sizes);
     g_test_add_func("/limits/address-space", test_address_space);
+    g_test_add_func("/limits/data", test_data);
     return g_test_run();
 }

@@ -122,7 +122,7 @@ static void test_statuses(void)
         const char *const text[] = {sample->run, "--text", NULL};
         outcome = run(text, NULL);
         g_assert_cmpint(outcome.status, ==, 0);
-        g_assert_nonnull(strstr(outcome.out, "Loss\n"));
+        g_assert_nonnull(strstr(outcome.out, "Loss, in nats a token\n"));
         clear(&outcome);
     } else {
         g_test_skip("no gnuplot");

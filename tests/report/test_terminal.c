@@ -4,6 +4,8 @@
 #include "report/plot.h"
 #include "tests/report/drawn.h"
 
+#include <jansson.h>
+#include <math.h>
 #include <string.h>
 
 /* A number stands alone at the end of each bar: nothing is drawn over it. */
@@ -36,9 +38,9 @@ static void test_text(void)
         "How busy each resource is: simulated (timeline.json)\n",
         "What the link carries, and its peak: simulated (timeline.json)\n",
         "Device memory over one iteration\n",
-        "Traffic by chunk size and policy\n",
+        "Traffic by chunk size and policy, in ",
         "Predicted beside measured\n",
-        "Loss\n",
+        "Loss, in nats a token\n",
         "How busy each resource is, by phase: ",
         "Best of the sweep",
         ". The device waits for 5.00 ms",
@@ -59,6 +61,47 @@ static void test_text(void)
     check_numbers(text);
     g_assert_null(strchr(text, '\x1b'));
     g_assert_null(strchr(text, '\f'));
+    sample_free(sample);
+}
+
+/* Writes a sweep of 13 sizes, each half an octave larger, with two budgets. */
+static char *write_wide_sweep(const struct sample *sample)
+{
+    char *path = g_build_filename(sample->folder, "wide.json", NULL);
+    json_t *sweep = json_load_file(sample->sweep, 0, NULL), *results = json_array();
+    const json_t *first = json_array_get(json_object_get(sweep, "results"), 0);
+    for (int i = 0; i < 26; i++) {
+        json_t *entry = json_deep_copy(first);
+        double bytes = 4864 * pow(2, 0.5 * (i % 13));
+        json_object_set_new(entry, "chunk_bytes", json_integer((json_int_t)bytes / 256 * 256));
+        json_object_set_new(entry, "device_memory_bytes", json_integer(i < 13 ? 1 << 20 : 2 << 20));
+        json_array_append_new(results, entry);
+    }
+    json_object_set_new(sweep, "results", results);
+    g_assert_cmpint(json_dump_file(sweep, path, 0), ==, 0);
+    json_decref(sweep);
+    return path;
+}
+
+/* The sizes below the panels of a sweep do not run into each other. */
+static void test_sizes_apart(void)
+{
+    if (!drawn_has_gnuplot())
+        return;
+    struct sample *sample = sample_new("");
+    g_autofree char *sweep = write_wide_sweep(sample);
+    const char *const files[] = {sweep, NULL};
+    g_autofree char *text = report_text(files, NULL, NULL);
+    g_autoptr(GRegex) clash = g_regex_new("[KMG]i?B?[0-9]", 0, 0, NULL);
+    g_autoptr(GRegex)
+        sizes = g_regex_new("\\n +[0-9.]+ [KM]iB[^|=\\n]*\\n +chunk size", 0, 0, NULL);
+    g_autoptr(GMatchInfo) found = NULL;
+    g_assert_nonnull(text);
+    if (!g_regex_match(sizes, text, 0, &found))
+        g_error("no sizes below a panel in %s", text);
+    g_autofree char *line = g_match_info_fetch(found, 0);
+    if (g_regex_match(clash, line, 0, NULL))
+        g_error("sizes run into each other: %s", line);
     sample_free(sample);
 }
 
@@ -224,6 +267,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/report/terminal/areas", test_areas);
     g_test_add_func("/report/terminal/text", test_text);
+    g_test_add_func("/report/terminal/sizes-apart", test_sizes_apart);
     g_test_add_func("/report/terminal/heat", test_heat);
     g_test_add_func("/report/terminal/compare", test_compare);
     g_test_add_func("/report/terminal/alone", test_alone);

@@ -17,8 +17,8 @@ static void span(struct timeline *timeline, enum mover_queue queue, enum timelin
 /* The iteration shown lasts from 10 s to 24 s. Its forward operator waits until 11 s for a copy
  * that the update before it issued, as the one at the end of this iteration will; backward begins
  * when forward ends at 13 s and computes until 16 s; its gradient leaves from 15 s to 19 s, when
- * the host begins to update. The parameter comes back from 23 s on, for one second more than the
- * iteration lasts. */
+ * the host begins to update. Five bytes leave at 20 s, in no time. The parameter comes back from 23
+ * s on, for one second more than the iteration lasts. */
 static struct timeline *by_hand(void)
 {
     struct timeline *timeline = timeline_new();
@@ -31,6 +31,7 @@ static struct timeline *by_hand(void)
     span(timeline, MOVER_COMPUTE, TIMELINE_OPERATOR, 1, 13, 16, 0);
     span(timeline, MOVER_D2H, TIMELINE_WRITE_BACK, 2, 15, 19, 80);
     span(timeline, MOVER_HOST, TIMELINE_OPERATOR, 2, 19, 23, 0);
+    span(timeline, MOVER_D2H, TIMELINE_WRITE_BACK, 2, 20, 20, 5);
     span(timeline, MOVER_H2D, TIMELINE_FETCH, 2, 23, 25, 80);
     timeline_show(timeline, (uint64_t)(10 * second), (uint64_t)(24 * second));
     return timeline;
@@ -56,7 +57,7 @@ static void test_by_hand(void)
     struct phases phases = phases_of(timeline, &trace);
     assert_phase(&phases.of[TRACE_FORWARD], 2, 2, 0, 0, 0, 300);
     assert_phase(&phases.of[TRACE_BACKWARD], 6, 3, 0, 0, 80, 400);
-    assert_phase(&phases.of[TRACE_UPDATE_PHASE], 6, 0, 4, 80, 0, 200);
+    assert_phase(&phases.of[TRACE_UPDATE_PHASE], 6, 0, 4, 80, 5, 200);
     timeline_free(timeline);
 }
 
@@ -68,7 +69,7 @@ static void test_parts(void)
     const struct trace trace = {.operator_count = 3, .operators = operators};
     struct timeline *timeline = by_hand();
     struct phases phases = phases_of(timeline, &trace);
-    assert_phase(&phases.of[TRACE_FORWARD], 8, 2, 4, 80, 0, 300);
+    assert_phase(&phases.of[TRACE_FORWARD], 8, 2, 4, 80, 5, 300);
     assert_phase(&phases.of[TRACE_BACKWARD], 6, 3, 0, 0, 80, 400);
     assert_phase(&phases.of[TRACE_UPDATE_PHASE], 0, 0, 0, 0, 0, 0);
     timeline_free(timeline);

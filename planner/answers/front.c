@@ -1,0 +1,140 @@
+#include "planner/answers/front.h"
+
+#include "models/synth.h"
+#include "planner/answers/requests.h"
+#include "traces/size.h"
+
+#include <string.h>
+
+enum {
+    USUAL_SEQUENCE = 2048,
+    USUAL_TOKENS = 8192, /* of a micro-batch */
+    USUAL_SECONDS = 10   /* of the search */
+};
+
+#define EVERYTHING (RUN_RECOMPUTE | RUN_OFFLOAD | RUN_EMBEDDING | RUN_MASTERS | RUN_STAGE)
+
+struct trace *front_trace(const struct front_step *step, bool recompute, GError **error)
+{
+    g_autofree uint8_t *all = g_new(uint8_t, step->config->layers);
+    memset(all, 1, step->config->layers);
+    const struct model_job job = {.choices = {.batch = step->batch,
+                                              .micro_batches = step->ranks,
+                                              .stage = step->stage,
+                                              .recompute = recompute ? all : NULL},
+                                  .sequence = step->sequence,
+                                  .ranks = step->ranks,
+                                  .precision = step->precision};
+    return model_synthesise(step->config, &job, step->search->platform, error);
+}
+
+uint64_t front_least_bytes(const struct front_step *step)
+{
+    struct trace *trace = front_trace(step, false, NULL);
+    uint64_t bytes = trace ? least_device_bytes(trace, step->search, EVERYTHING) : UINT64_MAX;
+    trace_free(trace);
+    return bytes;
+}
+
+/* Returns whether the step fits with nothing but recomputation. */
+static bool fits_recomputed(const struct front_step *step)
+{
+    struct trace *trace = front_trace(step, true, NULL);
+    bool fits = trace && requirement_is_met(trace, step->search, NULL);
+    trace_free(trace);
+    return fits;
+}
+
+/* Chooses the largest power of two with few enough tokens that fits. */
+static void choose_batch(struct front_step *step)
+{
+    step->batch = 1;
+    while (2 * (uint64_t)step->batch * step->sequence <= USUAL_TOKENS)
+        step->batch *= 2;
+    while (step->batch > 1 && !fits_recomputed(step))
+        step->batch /= 2;
+}
+
+static void way_free(void *data)
+{
+    struct front_way *way = data;
+    g_free(way->name);
+    g_free(way->choices);
+    g_free(way);
+}
+
+static void remedy_free(void *data)
+{
+    struct front_remedy *remedy = data;
+    g_free(remedy->option);
+    g_free(remedy->gain);
+    g_free(remedy);
+}
+
+static bool examine(struct front *front, const struct question *question, GError **error)
+{
+    if (front->batch_chosen)
+        choose_batch(&front->step);
+    front->least_bytes = front_least_bytes(&front->step);
+    if (!front_find_ways(front, error))
+        return false;
+    if (!front_fastest(front))
+        front_find_remedies(front, question);
+    return true;
+}
+
+static void refuse(const struct front *front, GError **error)
+{
+    const struct front_step *step = &front->step;
+    g_autofree char *device = size_format(step->search->device_budget);
+    g_autofree char *host = size_format(step->search->host_budget);
+    if (front->least_bytes == UINT64_MAX) {
+        g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
+                    "%s does not fit: %s of host memory is too little", step->config->name, host);
+        return;
+    }
+    g_autofree char *least = size_format(front->least_bytes);
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
+                "%s does not fit: it needs at least %s of device memory, and there are %s",
+                step->config->name, least, device);
+}
+
+bool question_model(const struct question *question, FILE *out, bool *stopped, GError **error)
+{
+    const struct question_options *asked = question->asked;
+    struct model_config *config = model_config_read(asked->model, error);
+    if (!config)
+        return false;
+    struct search_options search = *question->search;
+    if (search.time_limit <= 0)
+        search.time_limit = USUAL_SECONDS;
+    uint32_t ranks = MAX(question->gpus, 1);
+    uint8_t stage = ranks > 1 ? (uint8_t)(question->stage ? question->stage : 3) : 0;
+    bool fp32 = asked->precision && strcmp(asked->precision, "fp32") == 0;
+    struct front front = {.step = {.config = config,
+                                   .search = &search,
+                                   .batch = asked->batch,
+                                   .sequence = asked->sequence
+                                                   ? asked->sequence
+                                                   : MIN(config->positions, USUAL_SEQUENCE),
+                                   .ranks = ranks,
+                                   .stage = stage,
+                                   .precision = fp32 ? MODEL_FP32 : MODEL_BF16},
+                          .batch_chosen = !asked->batch,
+                          .sequence_chosen = !asked->sequence,
+                          .ways = g_ptr_array_new_with_free_func(way_free),
+                          .remedies = g_ptr_array_new_with_free_func(remedy_free)};
+    bool ok = examine(&front, question, error);
+    *stopped = false;
+    if (ok)
+        front_print(&front, question, out);
+    ok = ok && (!question->json || front_write_json(&front, question, question->json, error));
+    if (ok && !front_fastest(&front)) {
+        refuse(&front, error);
+        ok = false;
+    }
+    g_ptr_array_unref(front.ways);
+    g_ptr_array_unref(front.remedies);
+    model_config_free(config);
+    return ok;
+}

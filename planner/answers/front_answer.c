@@ -1,0 +1,307 @@
+#include "planner/answers/front.h"
+#include "platforms/shipped.h"
+#include "sim/operator_times.h"
+#include "traces/output_file.h"
+#include "traces/printable.h"
+#include "traces/size.h"
+#include "traces/terminal.h"
+
+#include <string.h>
+
+static const char *const resources[MOVER_QUEUES] = {
+    [MOVER_COMPUTE] = "compute",  [MOVER_H2D] = "link to device", [MOVER_D2H] = "link to host",
+    [MOVER_HOST] = "host update", [MOVER_NETWORK] = "network",
+};
+
+static double tokens_per_second(const struct front_step *step, double seconds)
+{
+    return (double)step->batch * step->sequence * step->ranks / seconds;
+}
+
+static double way_tokens(const struct front *front, const struct front_way *way)
+{
+    return tokens_per_second(&front->step, way->figures.iteration_seconds);
+}
+
+/* Returns the resource that works longest, leaving out `other`, which may be MOVER_QUEUES. */
+static int busiest(const struct front_way *way, int other)
+{
+    int most = other == 0;
+    for (int queue = 0; queue < MOVER_QUEUES; queue++)
+        if (queue != other && way->busy[queue] > way->busy[most])
+            most = queue;
+    return most;
+}
+
+/* Returns what binds a way, in words. Free it with g_free. */
+static char *binds(const struct front *front, const struct front_way *way)
+{
+    const double nearly = 0.75;
+    if (!way->fits && (way->lacks_host || !way->device_bytes))
+        return g_strdup("host memory");
+    if (!way->fits) {
+        g_autofree char *more = size_format(way->device_bytes - front->step.search->device_budget);
+        return g_strdup_printf("device memory: needs %s more", more);
+    }
+    int first = busiest(way, MOVER_QUEUES), second = busiest(way, first);
+    g_autofree char *text = g_strdup_printf("%s %.0f %%", resources[first], 100 * way->busy[first]);
+    return way->busy[second] < nearly * way->busy[first]
+               ? g_steal_pointer(&text)
+               : g_strdup_printf("%s, %s %.0f %%", text, resources[second],
+                                 100 * way->busy[second]);
+}
+
+/* ---- the screen ---- */
+
+/* Returns a rate as people read it. Free it with g_free. */
+static char *rate_text(double rate)
+{
+    const double large = 1000;
+    return g_strdup_printf(rate < large ? "%.3g" : "%.0f", rate);
+}
+
+static void print_verdict(const struct front *front, FILE *out)
+{
+    const struct front_way *fastest = front_fastest(front), *best = front_best_strategy(front);
+    const struct front_way *resident = front_resident(front);
+    g_autofree char *rate = fastest ? rate_text(way_tokens(front, fastest)) : NULL;
+    fputs(terminal_begin(out, fastest ? TERMINAL_BEST : TERMINAL_ERROR), out);
+    if (!fastest)
+        fputs("It does not train here.", out);
+    else if (resident->fits)
+        fprintf(out, "It trains here with everything resident, at up to %s tokens a second.", rate);
+    else
+        fprintf(out, "It trains here with part of it on the host, at up to %s tokens a second.",
+                rate);
+    fputs(terminal_end(out), out);
+    if (best && best != resident && best != fastest) {
+        g_autofree char *strategy = rate_text(way_tokens(front, best));
+        fprintf(out, " The best strategy, %s, has %s.", best->name, strategy);
+    }
+    fputc('\n', out);
+}
+
+static void print_step(const struct front *front, FILE *out)
+{
+    const struct front_step *step = &front->step;
+    const struct search_options *search = step->search;
+    struct trace *trace = front_trace(step, false, NULL);
+    uint64_t parameters = model_config_parameters(step->config);
+    uint64_t model = trace ? trace_model_bytes(trace) : 0;
+    g_autofree char *device = size_format(search->device_budget);
+    g_autofree char *host = search->host_budget == UINT64_MAX ? g_strdup("unlimited")
+                                                              : size_format(search->host_budget);
+    g_autofree char *data = size_format(model);
+    fprintf(out, "  %-8s micro-batch %u%s, sequence %u%s, %s", "step", step->batch,
+            front->batch_chosen ? " (chosen)" : "", step->sequence,
+            front->sequence_chosen ? " (chosen)" : "",
+            step->precision == MODEL_BF16 ? "bf16" : "fp32");
+    if (step->ranks > 1)
+        fprintf(out, ", on each of %u GPUs", step->ranks);
+    fprintf(out, "\n  %-8s %s of model data%s, %.3g bytes a parameter\n", "model", data,
+            step->ranks > 1 ? " a GPU" : "", (double)model / (double)parameters);
+    fprintf(out, "  %-8s %s for a step on the device, %s on the host%s\n", "memory", device, host,
+            step->ranks > 1 ? ", of each GPU" : "");
+    trace_free(trace);
+}
+
+static void print_way(const struct front *front, const struct front_way *way, FILE *out)
+{
+    bool best = way == front_fastest(front);
+    g_autofree char *what = binds(front, way);
+    g_autofree char *name = g_strconcat(way->name, way->recomputes ? " (r)" : "", NULL);
+    g_autofree char *device = way->device_bytes ? size_format(way->device_bytes) : g_strdup("?");
+    fprintf(out, "%s%s %-19s %11s ", best ? terminal_begin(out, TERMINAL_BEST) : "",
+            best ? "*" : " ", name, device);
+    if (way->fits) {
+        g_autofree char *host = size_format(way->host_bytes);
+        g_autofree char *moved = size_format(figures_traffic(&way->figures));
+        g_autofree char *rate = rate_text(way_tokens(front, way));
+        fprintf(out, "%11s %11s %9.4g %9s", host, moved, way->figures.iteration_seconds, rate);
+    } else {
+        fprintf(out, "%43s", "does not fit");
+    }
+    fprintf(out, "  %s%s\n", what, best ? terminal_end(out) : "");
+}
+
+static void print_ways(const struct front *front, FILE *out)
+{
+    const struct front_way *plan = front_plan(front);
+    fprintf(out, "\n  %-19s %11s %11s %11s %9s %9s  %s\n", "", "device", "host", "moved", "step s",
+            "tokens/s", "what binds");
+    for (guint i = 0; i < front->ways->len; i++)
+        print_way(front, g_ptr_array_index(front->ways, i), out);
+    if (front_fastest(front))
+        fputs(
+            "  (r): all layers are recomputed, because that is faster or nothing else fits; moved: "
+            "over the link, both ways\n",
+            out);
+    if (plan->choices)
+        fprintf(out, "  the plan %s\n", plan->choices);
+    if (front->stopped)
+        fputs("  the search was stopped before its end; the second command below goes on\n", out);
+    if (front->slow_seconds > 0)
+        fprintf(out, OPERATOR_TIMES_BAND "\n", OPERATOR_TIMES_LEAST_SHARE * 100,
+                plan->figures.iteration_seconds, front->slow_seconds);
+}
+
+static void print_remedies(const struct front *front, FILE *out)
+{
+    fputs(front->remedies->len ? "\nAny of these would make it fit:\n"
+                               : "\nNothing that was tried makes it fit.\n",
+          out);
+    for (guint i = 0; i < front->remedies->len; i++) {
+        const struct front_remedy *remedy = g_ptr_array_index(front->remedies, i);
+        fprintf(out, "  %s%s%s\n", remedy->option, remedy->gain ? ": " : "",
+                remedy->gain ? remedy->gain : "");
+    }
+}
+
+/* ---- commands ---- */
+
+/* Returns the platform as a word of a command: its name if it is shipped. */
+static char *platform_word(const char *path)
+{
+    g_autofree char *file = g_path_get_basename(path);
+    g_autofree char *name = g_strndup(file, strcspn(file, "."));
+    g_autofree char *shipped = platform_shipped_path(name);
+    return question_word(shipped && strcmp(shipped, path) == 0 ? name : path);
+}
+
+enum { COMMANDS = 3 };
+
+/* Returns the commands that make the trace and the plan, and train with it. Ends with NULL. */
+static char **commands_of(const struct front *front, const struct question *question)
+{
+    const struct front_step *step = &front->step;
+    g_autofree char *model = question_word(question->asked->model);
+    g_autofree char *platform = platform_word(question->platform_path);
+    g_autofree char *link = question->link ? question_word(question->link) : NULL;
+    g_autofree char *shape = g_strdup_printf("--batch %u --seq %u --precision %s", step->batch,
+                                             step->sequence,
+                                             step->precision == MODEL_BF16 ? "bf16" : "fp32");
+    g_autoptr(GString) machine = g_string_new(NULL);
+    g_string_printf(machine, "--platform %s", platform);
+    if (link)
+        g_string_append_printf(machine, " --link %s", link);
+    if (step->ranks > 1)
+        g_string_append_printf(machine, " --gpus %u", step->ranks);
+    if (question->nodes)
+        g_string_append_printf(machine, " --nodes %u", question->nodes);
+    if (question->device_given) {
+        g_autofree char *size = size_exact(step->search->device_budget);
+        g_string_append_printf(machine, " --device-memory %s", size);
+    }
+    if (question->host_given) {
+        g_autofree char *size = step->search->host_budget == UINT64_MAX
+                                    ? g_strdup("unlimited")
+                                    : size_exact(step->search->host_budget);
+        g_string_append_printf(machine, " --host-memory %s", size);
+    }
+    char **commands = g_new0(char *, COMMANDS + 1);
+    commands[0] = g_strdup_printf("pstar-trace synth --model %s %s --platform %s -o model.pstar",
+                                  model, shape, platform);
+    commands[1] = g_strdup_printf("pstar-plan model.pstar %s -o plan.json", machine->str);
+    g_autofree char *start = step->ranks > 1 ? g_strdup_printf("mpirun -n %u ", step->ranks)
+                                             : g_strdup("");
+    commands[2] = g_strdup_printf("%spstar-run --model %s --data tokens.bin %s --plan plan.json",
+                                  start, model, shape);
+    return commands;
+}
+
+void front_print(const struct front *front, const struct question *question, FILE *out)
+{
+    const double billion = 1e9, million = 1e6;
+    double parameters = (double)model_config_parameters(front->step.config);
+    bool large = parameters >= billion;
+    text_print_line(out, "%s, %.3g %s parameters, on %s", front->step.config->name,
+                    parameters / (large ? billion : million), large ? "billion" : "million",
+                    front->step.search->platform->name);
+    print_verdict(front, out);
+    print_step(front, out);
+    print_ways(front, out);
+    if (!front_fastest(front)) {
+        print_remedies(front, out);
+        return;
+    }
+    g_auto(GStrv) commands = commands_of(front, question);
+    fputs("\nWhat comes next: a trace, the plan with its proof, and a run with it\n", out);
+    for (char **command = commands; *command; command++)
+        text_print_line(out, "  %s", *command);
+}
+
+/* ---- JSON ---- */
+
+static json_t *way_json(const struct front *front, const struct front_way *way)
+{
+    json_t *object = json_pack("{s:s, s:b}", "way", way->name, "fits", (int)way->fits);
+    json_t *busy = json_object();
+    if (way->device_bytes)
+        json_object_set_new(object, way->fits ? "device_bytes" : "least_device_bytes",
+                            json_integer((json_int_t)way->device_bytes));
+    if (!way->fits)
+        json_object_set_new(object, "lacks_host_memory", json_boolean(way->lacks_host));
+    if (way->fits) {
+        for (int queue = 0; queue < MOVER_QUEUES; queue++)
+            json_object_set_new(busy, resources[queue], json_real(way->busy[queue]));
+        json_object_set_new(object, "host_bytes", json_integer((json_int_t)way->host_bytes));
+        json_object_set_new(object, "tokens_per_second", json_real(way_tokens(front, way)));
+        json_object_set_new(object, "busy", json_incref(busy));
+        json_object_set_new(object, "figures", figures_to_json(&way->figures));
+    }
+    if (way->choices)
+        json_object_set_new(object, "choices", json_string(way->choices));
+    else
+        json_object_set_new(object, "recomputes_all_layers", json_boolean(way->recomputes));
+    g_autofree char *what = binds(front, way);
+    json_object_set_new(object, "binds", json_string(what));
+    json_decref(busy);
+    return object;
+}
+
+static json_t *remedies_json(const struct front *front)
+{
+    json_t *list = json_array();
+    for (guint i = 0; i < front->remedies->len; i++) {
+        const struct front_remedy *remedy = g_ptr_array_index(front->remedies, i);
+        json_array_append_new(
+            list, json_pack("{s:s, s:s*}", "option", remedy->option, "gain", remedy->gain));
+    }
+    return list;
+}
+
+static json_t *commands_json(const struct front *front, const struct question *question)
+{
+    json_t *list = json_array();
+    g_auto(GStrv) commands = commands_of(front, question);
+    for (char **command = commands; front_fastest(front) && *command; command++)
+        json_array_append_new(list, json_string(*command));
+    return list;
+}
+
+bool front_write_json(const struct front *front, const struct question *question, const char *path,
+                      GError **error)
+{
+    const struct front_step *step = &front->step;
+    json_t *ways = json_array();
+    for (guint i = 0; i < front->ways->len; i++)
+        json_array_append_new(ways, way_json(front, g_ptr_array_index(front->ways, i)));
+    json_t *root = json_pack(
+        "{s:s, s:I, s:s, s:b, s:i, s:i, s:i, s:s, s:I, s:b, s:b, s:o, s:o, s:o}", "model",
+        step->config->name, "parameters", (json_int_t)model_config_parameters(step->config),
+        "platform", step->search->platform->name, "fits", front_fastest(front) != NULL, "batch",
+        (int)step->batch, "sequence", (int)step->sequence, "ranks", (int)step->ranks, "precision",
+        step->precision == MODEL_BF16 ? "bf16" : "fp32", "device_budget",
+        (json_int_t)step->search->device_budget, "stopped", (int)front->stopped, "nominal",
+        front->slow_seconds > 0, "ways", ways, "would_fit", remedies_json(front), "commands",
+        commands_json(front, question));
+    g_assert(root);
+    if (step->search->host_budget != UINT64_MAX)
+        json_object_set_new(root, "host_budget",
+                            json_integer((json_int_t)step->search->host_budget));
+    if (front->slow_seconds > 0)
+        json_object_set_new(root, "slow_seconds", json_real(front->slow_seconds));
+    bool ok = output_file_write_json(path, root, JSON_INDENT(2), error);
+    json_decref(root);
+    return ok;
+}

@@ -1,0 +1,205 @@
+#include "planner/answers/front.h"
+#include "platforms/shipped.h"
+#include "traces/size.h"
+
+#include <string.h>
+
+enum { MOST_PLATFORMS = 5, LEAST_SEQUENCE = 128 };
+
+static bool fits(const struct front_step *step)
+{
+    return front_least_bytes(step) <= step->search->device_budget;
+}
+
+/* Takes ownership of the texts. */
+static void add(struct front *front, char *option, char *gain)
+{
+    struct front_remedy *remedy = g_new(struct front_remedy, 1);
+    *remedy = (struct front_remedy){option, gain};
+    g_ptr_array_add(front->remedies, remedy);
+}
+
+/* ---- a smaller step ---- */
+
+/* Halves one of the step's numbers until the step fits. */
+static bool halve(struct front_step *step, uint32_t *number, uint32_t least)
+{
+    while (*number / 2 >= least) {
+        *number /= 2;
+        if (fits(step))
+            return true;
+    }
+    return false;
+}
+
+static void shrink_step(struct front *front)
+{
+    struct front_step smaller = front->step;
+    if (halve(&smaller, &smaller.batch, 1)) {
+        add(front, g_strdup_printf("--batch %u", smaller.batch), NULL);
+        return;
+    }
+    smaller = front->step;
+    smaller.batch = 1;
+    if (halve(&smaller, &smaller.sequence, LEAST_SEQUENCE))
+        add(front, g_strdup_printf("--batch 1 --seq %u", smaller.sequence), NULL);
+}
+
+/* ---- more memory ---- */
+
+/* Returns the least host memory, in whole GiB (or MiB below one), with which the step fits on this
+ * device, or UINT64_MAX. */
+static uint64_t least_host(const struct front_step *step)
+{
+    const uint64_t most = UINT64_C(1) << 46;
+    struct search_options search = *step->search;
+    struct front_step on_host = *step;
+    on_host.search = &search;
+    search.host_budget = UINT64_MAX;
+    if (!fits(&on_host))
+        return UINT64_MAX;
+    uint64_t low = step->search->host_budget, high = most;
+    uint64_t unit = low >> 30 ? UINT64_C(1) << 30 : UINT64_C(1) << 20;
+    while (high - low > unit) {
+        search.host_budget = low + (high - low) / 2;
+        if (fits(&on_host))
+            high = search.host_budget;
+        else
+            low = search.host_budget;
+    }
+    return (high + unit - 1) / unit * unit;
+}
+
+static void extend_host(struct front *front)
+{
+    uint64_t bytes = least_host(&front->step);
+    if (bytes == UINT64_MAX)
+        return;
+    g_autofree char *size = size_exact(bytes);
+    g_autofree char *more = size_format(bytes - front->step.search->host_budget);
+    add(front, g_strdup_printf("--host-memory %s", size),
+        g_strdup_printf("%s more%s", more, front->step.ranks > 1 ? " for each GPU" : ""));
+}
+
+static void extend_device(struct front *front)
+{
+    struct search_options search = *front->step.search;
+    struct front_step step = front->step;
+    step.search = &search;
+    uint64_t bytes = front_least_bytes(&step);
+    if (bytes == UINT64_MAX || bytes <= search.device_budget)
+        return;
+    const uint64_t mib = UINT64_C(1) << 20;
+    g_autofree char *size = size_exact((bytes + mib - 1) / mib * mib);
+    g_autofree char *more = size_format(bytes - search.device_budget);
+    add(front, g_strdup_printf("--device-memory %s", size), g_strdup_printf("%s more", more));
+}
+
+/* ---- other machines ---- */
+
+static bool fits_on(const struct front_step *step, const struct platform *platform,
+                    const struct costs *costs, uint64_t host_budget)
+{
+    struct search_options search = *step->search;
+    struct front_step there = *step;
+    there.search = &search;
+    search.platform = platform;
+    search.costs = costs;
+    search.device_budget = platform_device_room(platform, 0);
+    search.host_budget = host_budget;
+    return fits(&there);
+}
+
+static void add_gpus(struct front *front, const struct question *question)
+{
+    uint32_t most = MAX(front->step.search->platform->node.gpus, 1);
+    for (uint32_t gpus = 2 * front->step.ranks; gpus <= most; gpus *= 2) {
+        struct platform *platform;
+        struct costs *costs;
+        struct front_step step = front->step;
+        if (!question_read_machine(question, gpus, 0, &platform, &costs, NULL))
+            return;
+        step.ranks = gpus;
+        step.stage = 3;
+        bool enough = fits_on(&step, platform, costs,
+                              question->host_given ? front->step.search->host_budget
+                                                   : platform_host_room(platform));
+        platform_free(platform);
+        costs_free(costs);
+        if (enough) {
+            add(front, g_strdup_printf("--gpus %u", gpus), NULL);
+            return;
+        }
+    }
+}
+
+struct machine {
+    char *name;
+    struct platform *platform;
+    struct costs *costs;
+};
+
+static void machine_free(void *data)
+{
+    struct machine *machine = data;
+    g_free(machine->name);
+    platform_free(machine->platform);
+    costs_free(machine->costs);
+    g_free(machine);
+}
+
+static int by_device(const void *left, const void *right)
+{
+    const struct machine *a = *(struct machine *const *)left, *b = *(struct machine *const *)right;
+    uint64_t l = a->platform->device_capacity, r = b->platform->device_capacity;
+    return l != r ? (l > r) - (l < r) : strcmp(a->name, b->name);
+}
+
+/* Returns the shipped platforms that have so many GPUs, by their device memory. */
+static GPtrArray *list_machines(uint32_t ranks)
+{
+    GPtrArray *machines = g_ptr_array_new_with_free_func(machine_free);
+    g_auto(GStrv) names = platform_shipped_names();
+    for (char **name = names; *name; name++) {
+        g_autofree char *path = platform_shipped_path(*name);
+        struct machine *machine = g_new0(struct machine, 1);
+        machine->name = g_strdup(*name);
+        machine->platform = platform_read(path, NULL);
+        bool serves = machine->platform &&
+                      (ranks == 1 || (machine->platform->node.gpus >= ranks &&
+                                      platform_spread_ranks(machine->platform, ranks, 0, NULL))) &&
+                      (machine->costs = costs_new(machine->platform, NULL, NULL));
+        if (serves)
+            g_ptr_array_add(machines, machine);
+        else
+            machine_free(machine);
+    }
+    g_ptr_array_sort(machines, by_device);
+    return machines;
+}
+
+static void add_platforms(struct front *front)
+{
+    g_autoptr(GPtrArray) machines = list_machines(front->step.ranks);
+    g_autoptr(GString) names = g_string_new(NULL);
+    guint found = 0;
+    for (guint i = 0; i < machines->len && found < MOST_PLATFORMS; i++) {
+        const struct machine *machine = g_ptr_array_index(machines, i);
+        if (!fits_on(&front->step, machine->platform, machine->costs,
+                     platform_host_room(machine->platform)))
+            continue;
+        g_string_append_printf(names, "%s%s", found ? ", " : "", machine->name);
+        found++;
+    }
+    if (found)
+        add(front, g_strdup_printf("--platform %s", names->str), NULL);
+}
+
+void front_find_remedies(struct front *front, const struct question *question)
+{
+    shrink_step(front);
+    extend_host(front);
+    extend_device(front);
+    add_gpus(front, question);
+    add_platforms(front);
+}

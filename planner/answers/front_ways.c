@@ -1,0 +1,203 @@
+#include "planner/answers/front.h"
+#include "planner/search/variants.h"
+#include "sim/operator_times.h"
+#include "sim/replay.h"
+#include "sim/stages.h"
+#include "sim/sweep.h"
+
+#include <string.h>
+
+static const char plan_name[] = "pstar's plan";
+
+static double *busy_of(const struct phases *phases, double seconds, double busy[MOVER_QUEUES])
+{
+    for (int queue = 0; queue < MOVER_QUEUES; queue++) {
+        double sum = 0;
+        for (int phase = 0; phase < PHASE_COUNT; phase++)
+            sum += phases->of[phase].busy_seconds[queue];
+        busy[queue] = seconds > 0 ? MIN(sum / seconds, 1) : 0;
+    }
+    return busy;
+}
+
+/* ---- strategies ---- */
+
+static struct front_way *find_way(const struct front *front, const char *name)
+{
+    for (guint i = 0; i < front->ways->len; i++) {
+        struct front_way *way = g_ptr_array_index(front->ways, i);
+        if (strcmp(way->name, name) == 0)
+            return way;
+    }
+    struct front_way *way = g_new0(struct front_way, 1);
+    way->name = g_strdup(name);
+    g_ptr_array_add(front->ways, way);
+    return way;
+}
+
+static void take_fitting(struct front_way *way, const struct sweep_row *row, bool recompute)
+{
+    double seconds = row->figures.iteration_seconds;
+    if (way->fits && way->figures.iteration_seconds <= seconds)
+        return;
+    way->fits = true;
+    way->lacks_host = false;
+    way->figures = row->figures;
+    way->device_bytes = row->figures.peak_device_bytes;
+    way->host_bytes = row->figures.peak_host_bytes;
+    way->recomputes = recompute;
+    busy_of(row->phases, seconds, way->busy);
+}
+
+/* Keeps the fastest row of the strategy or, as long as none fits, what would fit. */
+static void take_row(struct front_way *way, const struct sweep_row *row, uint64_t device_budget,
+                     bool recompute)
+{
+    if (row->fits) {
+        take_fitting(way, row, recompute);
+    } else if (!way->fits) {
+        uint64_t least = row->least_device_bytes;
+        way->lacks_host |= least <= device_budget;
+        if (least && (!way->device_bytes || least < way->device_bytes))
+            way->device_bytes = least;
+    }
+}
+
+static GPtrArray *list_strategies(const struct front *front)
+{
+    GPtrArray *strategies = strategy_parse_list("all", NULL);
+    if (front->step.ranks > 1)
+        strategy_add_several(strategies);
+    return strategies;
+}
+
+static bool sweep_strategies(struct front *front, bool recompute, GError **error)
+{
+    const struct search_options *search = front->step.search;
+    struct trace *trace = front_trace(&front->step, recompute, error);
+    const struct pstar_policy_ops *const no_policy[] = {NULL};
+    g_autoptr(GArray) budgets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    g_autoptr(GArray) look_aheads = g_array_new(FALSE, TRUE, sizeof(uint32_t));
+    g_autoptr(GPtrArray) strategies = list_strategies(front);
+    g_autoptr(GPtrArray) layouts = trace ? layout_list_parse(NULL, NULL, trace, error) : NULL;
+    struct sweep_stage *stages = NULL;
+    bool ok = layouts && (front->step.ranks == 1 ||
+                          (stages = stages_new(trace, strategies, layouts, search->platform,
+                                               search->costs, error)));
+    if (ok) {
+        g_array_append_val(budgets, search->device_budget);
+        g_array_set_size(look_aheads, 1);
+        const struct sweep_options options = {.layouts = layouts,
+                                              .budgets = budgets,
+                                              .look_aheads = look_aheads,
+                                              .policies = no_policy,
+                                              .strategies = strategies,
+                                              .stages = stages,
+                                              .platform = search->platform,
+                                              .host_budget = search->host_budget,
+                                              .phases = true,
+                                              .objective = OBJECTIVE_TIME,
+                                              .costs = search->costs,
+                                              .threads = search->threads};
+        struct sweep *sweep = sweep_run(trace, &options);
+        for (uint32_t r = 0; r < sweep->row_count; r++) {
+            const struct sweep_row *row = &sweep->rows[r];
+            if (row->done)
+                take_row(find_way(front, row->strategy->name), row, search->device_budget,
+                         recompute);
+        }
+        sweep_free(sweep);
+    }
+    stages_free(stages);
+    trace_free(trace);
+    return ok;
+}
+
+/* ---- the plan ---- */
+
+/* Replays the plan for what it keeps busy, and at the rates that runs reach at least. */
+static void replay_plan(struct front *front, struct front_way *way,
+                        const struct search_result *best)
+{
+    const struct search_options *search = front->step.search;
+    struct non_model *non_model = non_model_place(best->trace);
+    struct accesses *accesses = accesses_new(best->trace, best->plan->layout, non_model->extent);
+    const struct replay_view view = {best->trace, accesses, search->costs};
+    struct timeline *timeline = timeline_new();
+    struct replay_figures figures = replay_with(best->plan, &view, timeline);
+    struct phases phases = phases_of(timeline, best->trace);
+    busy_of(&phases, figures.steady.iteration_seconds, way->busy);
+    if (operator_times_are_nominal(best->trace, search->platform)) {
+        struct trace *slow = operator_times_slow(best->trace);
+        const struct replay_view slower = {slow, accesses, search->costs};
+        front->slow_seconds = replay(best->plan, &slower).steady.iteration_seconds;
+        trace_free(slow);
+    }
+    timeline_free(timeline);
+    accesses_free(accesses);
+    non_model_free(non_model);
+}
+
+static void add_plan(struct front *front, const struct variants_result *result)
+{
+    struct front_way *way = find_way(front, plan_name);
+    if (!result) {
+        way->lacks_host = front->least_bytes == UINT64_MAX;
+        way->device_bytes = way->lacks_host ? 0 : front->least_bytes;
+        return;
+    }
+    const struct plan *plan = result->best->plan;
+    way->fits = true;
+    way->figures = plan->predicted;
+    way->device_bytes = plan->predicted.peak_device_bytes;
+    way->host_bytes = plan->predicted.peak_host_bytes;
+    way->choices = run_choices_describe(plan->choices);
+    front->stopped = result->best->stopped;
+    replay_plan(front, way, result->best);
+}
+
+bool front_find_ways(struct front *front, GError **error)
+{
+    const unsigned scope = RUN_RECOMPUTE | RUN_OFFLOAD | RUN_EMBEDDING | RUN_MASTERS |
+                           (front->step.ranks > 1 ? RUN_STAGE : 0);
+    if (!sweep_strategies(front, false, error) || !sweep_strategies(front, true, error))
+        return false;
+    struct trace *trace = front_trace(&front->step, false, error);
+    if (!trace)
+        return false;
+    g_autoptr(GError) none = NULL;
+    struct variants_result *result = variants_search(trace, front->step.search, scope, &none);
+    add_plan(front, result);
+    variants_result_free(result);
+    trace_free(trace);
+    return true;
+}
+
+const struct front_way *front_plan(const struct front *front)
+{
+    return find_way(front, plan_name);
+}
+
+const struct front_way *front_resident(const struct front *front)
+{
+    return find_way(front, "resident");
+}
+
+const struct front_way *front_best_strategy(const struct front *front)
+{
+    const struct front_way *best = NULL;
+    for (guint i = 0; i < front->ways->len; i++) {
+        const struct front_way *way = g_ptr_array_index(front->ways, i);
+        if (way->fits && way != front_plan(front) &&
+            (!best || way->figures.iteration_seconds < best->figures.iteration_seconds))
+            best = way;
+    }
+    return best;
+}
+
+const struct front_way *front_fastest(const struct front *front)
+{
+    const struct front_way *plan = front_plan(front), *best = front_best_strategy(front);
+    bool slower = best && best->figures.iteration_seconds < plan->figures.iteration_seconds;
+    return plan->fits && !slower ? plan : best;
+}

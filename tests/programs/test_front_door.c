@@ -1,0 +1,232 @@
+/* pstar-plan --model: what it says of the ways to train is what pstar-sim and pstar-plan say of the
+ * traces that it makes, the commands that it prints work, and what would make a model fit does. */
+#include "workshop.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define PLATFORM "--platform cpu-2core "
+#define SHAPE    "--batch 2 --seq 64 --precision bf16 "
+#define TIGHT    "--device-memory 900kB "
+
+enum { DONE = 0, USAGE = 2, DOES_NOT_FIT = 3 };
+
+static json_t *ask(const struct workshop *workshop, const char *options)
+{
+    g_autofree char *command =
+        g_strdup_printf("pstar-plan --model model %s --time-limit 300 --json answer.json", options);
+    workshop_must_run(workshop, command);
+    return workshop_read_json(workshop, "answer.json");
+}
+
+static const json_t *way_of(const json_t *answer, const char *name)
+{
+    size_t i;
+    const json_t *way;
+    json_array_foreach (json_object_get(answer, "ways"), i, way)
+        if (strcmp(json_string_value(json_object_get(way, "way")), name) == 0)
+            return way;
+    g_error("there is no way %s", name);
+}
+
+static double figure(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+    g_assert_true(json_is_number(value));
+    return json_number_value(value);
+}
+
+/* Returns the least step of the strategy in a sweep's results; 0 if none fits. */
+static double fastest(const json_t *sweep, const char *strategy)
+{
+    double least = 0;
+    size_t i;
+    const json_t *row;
+    json_array_foreach (json_object_get(sweep, "results"), i, row) {
+        const char *name = json_string_value(json_object_get(row, "strategy"));
+        if (!name || strcmp(name, strategy) != 0 || json_is_false(json_object_get(row, "fits")))
+            continue;
+        double seconds = figure(row, "iteration_seconds");
+        least = least > 0 ? MIN(least, seconds) : seconds;
+    }
+    return least;
+}
+
+/* Every strategy is at its best over chunk sizes, with activations kept or recomputed. */
+static void test_strategies(void)
+{
+    struct workshop *workshop = workshop_new();
+    json_t *answer = ask(workshop, SHAPE PLATFORM TIGHT), *sweeps[2];
+    static const char *const recompute[] = {"none", "all"};
+    for (int i = 0; i < 2; i++) {
+        workshop_must_run_format(workshop,
+                                 "pstar-trace synth --model model " SHAPE PLATFORM
+                                 "--recompute %s -o run.pstar",
+                                 recompute[i]);
+        workshop_must_run(workshop,
+                          "pstar-sim run.pstar " PLATFORM TIGHT "--strategy all --json sweep.json");
+        sweeps[i] = workshop_read_json(workshop, "sweep.json");
+    }
+    size_t i, fitting = 0;
+    const json_t *way;
+    json_array_foreach (json_object_get(answer, "ways"), i, way) {
+        const char *name = json_string_value(json_object_get(way, "way"));
+        if (strcmp(name, "pstar's plan") == 0)
+            continue;
+        double kept = fastest(sweeps[0], name), recomputed = fastest(sweeps[1], name);
+        double least = kept > 0 && recomputed > 0 ? MIN(kept, recomputed) : MAX(kept, recomputed);
+        g_assert_cmpint(json_is_true(json_object_get(way, "fits")), ==, least > 0);
+        if (least <= 0)
+            continue;
+        fitting++;
+        g_assert_cmpfloat_with_epsilon(
+            figure(json_object_get(way, "figures"), "iteration_seconds") / least, 1, 1e-6);
+        g_assert_cmpfloat_with_epsilon(figure(way, "tokens_per_second") * least, 128, 1e-6);
+        g_assert_cmpfloat(figure(way_of(answer, "pstar's plan"), "tokens_per_second"), >=,
+                          figure(way, "tokens_per_second") * (1 - 1e-9));
+    }
+    g_assert_cmpuint(fitting, >=, 3);
+    g_assert_cmpuint(fitting + 1, <, i); /* some do not fit: everything resident */
+    g_assert_true(json_is_false(json_object_get(way_of(answer, "resident"), "fits")));
+    json_decref(sweeps[0]);
+    json_decref(sweeps[1]);
+    json_decref(answer);
+    workshop_free(workshop);
+}
+
+/* The commands work as printed, and the plan is that of the answer. */
+static void test_commands(void)
+{
+    struct workshop *workshop = workshop_new();
+    g_autofree char *screen = workshop_must_print(
+        workshop, "pstar-plan --model model " SHAPE PLATFORM TIGHT "--time-limit 300 --json "
+                  "answer.json");
+    json_t *answer = workshop_read_json(workshop, "answer.json");
+    const json_t *commands = json_object_get(answer, "commands");
+    g_assert_nonnull(strstr(screen, "It trains here with part of it on the host"));
+    g_assert_cmpuint(json_array_size(commands), ==, 3);
+    workshop_must_run(workshop, "cp text.txt tokens.bin");
+    for (size_t i = 0; i < json_array_size(commands); i++) {
+        const char *command = json_string_value(json_array_get(commands, i));
+        g_assert_nonnull(strstr(screen, command));
+        workshop_must_run_format(workshop, "%s%s", command, i == 2 ? " --steps 2" : "");
+    }
+    json_t *plan = workshop_read_json(workshop, "plan.json");
+    const json_t *way = way_of(answer, "pstar's plan");
+    const json_t *predicted = json_object_get(plan, "predicted");
+    const json_t *figures = json_object_get(way, "figures"), *value;
+    const char *key;
+    json_object_foreach ((json_t *)predicted, key, value)
+        if (json_is_number(value))
+            g_assert_cmpfloat_with_epsilon(figure(figures, key), json_number_value(value),
+                                           1e-6 * json_number_value(value) + 1e-15);
+    g_assert_cmpfloat(figure(way, "device_bytes"), ==, figure(predicted, "peak_device_bytes"));
+    json_decref(plan);
+    json_decref(answer);
+    workshop_free(workshop);
+}
+
+/* A screen has at most 40 lines, which are not long but for commands, for several ranks too. */
+static void test_screen(void)
+{
+    static const char *const options[] = {
+        "model " SHAPE PLATFORM TIGHT, "model --platform dgx-a100 --gpus 4",
+        "model --seq 64 --device-memory 200kB --host-memory 300kB " PLATFORM};
+    struct workshop *workshop = workshop_new();
+    for (size_t i = 0; i < G_N_ELEMENTS(options); i++) {
+        g_autofree char *command = g_strconcat("pstar-plan --model ", options[i], NULL);
+        struct outcome outcome = workshop_run(workshop, command);
+        g_auto(GStrv) lines = g_strsplit(outcome.out, "\n", -1);
+        g_assert_cmpuint(g_strv_length(lines), >=, 20);
+        g_assert_cmpuint(g_strv_length(lines), <=, 41);
+        for (char **line = lines; *line; line++)
+            if (!strstr(*line, "pstar-") && strlen(*line) > 165)
+                g_error("too long: %s", *line);
+        outcome_clear(&outcome);
+    }
+    workshop_free(workshop);
+}
+
+/* Returns whether the step fits with the options appended. */
+static bool fits_with(const struct workshop *workshop, const char *options, const char *more)
+{
+    g_autofree char *command = g_strdup_printf("pstar-plan --model model %s %s", options, more);
+    struct outcome outcome = workshop_run(workshop, command);
+    if (outcome.status != DONE && outcome.status != DOES_NOT_FIT)
+        g_error("%s\n%s", command, outcome.err);
+    bool fits = outcome.status == DONE;
+    outcome_clear(&outcome);
+    return fits;
+}
+
+/* Tries every remedy for a step that does not fit. Returns how many there are. */
+static size_t try_remedies(const struct workshop *workshop, const char *options)
+{
+    g_autofree char *command = g_strdup_printf("pstar-plan --model model %s --json answer.json",
+                                               options);
+    workshop_must_end(workshop, command, DOES_NOT_FIT, "It does not train here.", "does not fit");
+    json_t *answer = workshop_read_json(workshop, "answer.json");
+    const json_t *remedies = json_object_get(answer, "would_fit"), *remedy;
+    size_t i, count = json_array_size(remedies);
+    json_array_foreach (remedies, i, remedy) {
+        const char *option = json_string_value(json_object_get(remedy, "option"));
+        if (g_str_has_prefix(option, "--platform"))
+            continue; /* the budgets of `options` are not that platform's */
+        if (!fits_with(workshop, options, option))
+            g_error("%s does not make it fit", option);
+    }
+    json_decref(answer);
+    return count;
+}
+
+static void test_remedies(void)
+{
+    struct workshop *workshop = workshop_new();
+    /* too little on the device, whatever the batch; then too little on the host */
+    g_assert_cmpuint(try_remedies(workshop, "--batch 64 --seq 64 --device-memory 1MB " PLATFORM),
+                     >=, 2);
+    g_assert_cmpuint(
+        try_remedies(workshop, SHAPE "--device-memory 500kB --host-memory 500kB " PLATFORM), >=, 2);
+    workshop_free(workshop);
+}
+
+/* Names of platforms that would hold a large model are tried, too: the next smaller does not. */
+static void test_other_platforms(void)
+{
+    struct workshop *workshop = workshop_new();
+    static const char question[] = "pstar-plan --model " PROJECT_DIR
+                                   "/models/configs/llama-3.1-8b.json --batch 1 --seq 512 "
+                                   "--time-limit 1 --platform ";
+    g_autofree char *command = g_strconcat(question, "rtx-4090 --json answer.json", NULL);
+    workshop_must_end(workshop, command, DOES_NOT_FIT, "--platform a10, l4", "does not fit");
+    g_autofree char *other = g_strconcat(question, "a10", NULL);
+    workshop_must_run(workshop, other);
+    workshop_free(workshop);
+}
+
+static void test_refusals(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_end(workshop, "pstar-plan --model model", USAGE, "", "take a --platform");
+    workshop_must_end(workshop, "pstar-plan --model model run.pstar " PLATFORM, USAGE, "",
+                      "no TRACE");
+    workshop_must_end(workshop, "pstar-plan --model model -o plan.json " PLATFORM, USAGE, "",
+                      "--model also with --json");
+    workshop_must_end(workshop, "pstar-plan --model model --seq 1000000 " PLATFORM, USAGE, "",
+                      "sequence");
+    workshop_write(workshop, "falcon.json", "{\"model_type\": \"falcon\"}");
+    workshop_must_end(workshop, "pstar-plan --model falcon.json " PLATFORM, USAGE, "", "falcon");
+    workshop_free(workshop);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/front-door/strategies", test_strategies);
+    g_test_add_func("/front-door/commands", test_commands);
+    g_test_add_func("/front-door/screen", test_screen);
+    g_test_add_func("/front-door/remedies", test_remedies);
+    g_test_add_func("/front-door/other-platforms", test_other_platforms);
+    g_test_add_func("/front-door/refusals", test_refusals);
+    return g_test_run();
+}

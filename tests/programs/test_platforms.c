@@ -1,0 +1,107 @@
+/* --platform by name: every program that takes one knows the shipped platforms, and what a name
+ * stands for is its file. --list-platforms prints all of them. */
+#include "workshop.h"
+
+#include <string.h>
+
+#define FOLDER PROJECT_DIR "/platforms"
+#define SYNTH                                                                                 \
+    "pstar-trace synth --model " PROJECT_DIR "/models/configs/demo-11m.json --batch 1 --seq " \
+    "64 --precision bf16 "
+
+static const char *const takers[] = {"pstar-plan", "pstar-sim", "pstar-trace synth"};
+
+/* Returns the numbers of a line of the list: GPUs, TFLOP/s, and GB/s of memory and link. */
+static void read_row(const char *list, const char *name, double numbers[4])
+{
+    g_autofree char *begin = g_strdup_printf("\n  %s ", name);
+    const char *line = strstr(list, begin);
+    char unit[2][8];
+    double sizes[2];
+    g_assert_nonnull(line);
+    g_assert_cmpint(sscanf(line + strlen(begin), "%lf %lf %7s %lf %7s %lf %lf %lf", &numbers[0],
+                           &sizes[0], unit[0], &sizes[1], unit[1], &numbers[1], &numbers[2],
+                           &numbers[3]),
+                    ==, 8);
+    g_assert_cmpstr(unit[0], ==, "GiB");
+}
+
+static void test_list(void)
+{
+    struct workshop *workshop = workshop_new();
+    g_autoptr(GDir) folder = g_dir_open(FOLDER, 0, NULL);
+    g_autofree char *list = workshop_must_print(workshop, "pstar-plan --list-platforms");
+    const char *file;
+    int files = 0;
+    double row[4];
+    while ((file = g_dir_read_name(folder))) {
+        g_autofree char *name = g_strndup(file, strcspn(file, "."));
+        if (!g_str_has_suffix(file, ".json"))
+            continue;
+        read_row(list, name, row);
+        files++;
+    }
+    g_assert_cmpint(files, >=, 25);
+    read_row(list, "dgx-a100", row);
+    g_assert_cmpfloat(row[0], ==, 8);
+    g_assert_cmpfloat(row[1], ==, 312);
+    g_assert_cmpfloat(row[2], ==, 1555);
+    g_assert_cmpfloat(row[3], ==, 25);
+    for (size_t i = 0; i < G_N_ELEMENTS(takers); i++) {
+        g_autofree char *command = g_strconcat(takers[i], " --list-platforms", NULL);
+        g_autofree char *same = workshop_must_print(workshop, command);
+        g_assert_cmpstr(same, ==, list);
+    }
+    workshop_free(workshop);
+}
+
+/* A name and the path of its file give the same trace and the same plan, which knows the file. */
+static void test_name(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, SYNTH "--platform rtx-4090 -o named.pstar");
+    workshop_must_run(workshop, SYNTH "--platform " FOLDER "/rtx-4090.json -o path.pstar");
+    g_autofree char *named = workshop_must_print(workshop, "pstar-trace export named.pstar -o -");
+    g_autofree char *path = workshop_must_print(workshop, "pstar-trace export path.pstar -o -");
+    g_assert_cmpstr(named, ==, path);
+    workshop_must_end(workshop,
+                      "pstar-sim named.pstar --platform rtx-4090 --policy opt --chunk-size 1MiB", 0,
+                      "opt", "GeForce RTX 4090, 24 GB has 24 GiB");
+    workshop_must_run(workshop, "pstar-plan named.pstar --platform rtx-4090 --device-memory 30% "
+                                "--seed 1 -o plan.json");
+    workshop_must_run(workshop, "pstar-plan --verify plan.json named.pstar --platform " FOLDER
+                                "/rtx-4090.json");
+    workshop_free(workshop);
+}
+
+static void test_unknown(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_end(workshop, SYNTH "--platform rtx-490 -o x.pstar", 2, "",
+                      "--platform rtx-490: is neither a file nor a shipped platform; did you mean "
+                      "rtx-4090?");
+    workshop_must_end(workshop, SYNTH "--platform toaster -o x.pstar", 2, "",
+                      "toaster: is neither a file nor a shipped platform; --list-platforms prints");
+    workshop_must_end(workshop, SYNTH "--platform ./rtx-4090 -o x.pstar", 2, "", "./rtx-4090");
+    workshop_free(workshop);
+}
+
+/* A file in the folder is meant, even if a shipped platform has the same name. */
+static void test_file_first(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_write(workshop, "rtx-4090", "{}");
+    workshop_must_end(workshop, SYNTH "--platform rtx-4090 -o x.pstar", 2, "",
+                      "rtx-4090: name is missing");
+    workshop_free(workshop);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/platforms/list", test_list);
+    g_test_add_func("/platforms/name", test_name);
+    g_test_add_func("/platforms/unknown", test_unknown);
+    g_test_add_func("/platforms/file-first", test_file_first);
+    return g_test_run();
+}
