@@ -426,7 +426,8 @@ int main(int argc, char **argv)
     };
     static const struct example examples[] = {
         {"Ask whether and how fast a model trains on a machine, without a trace and without a GPU.",
-         "pstar-plan --model models/configs/llama-3.1-8b.json --platform rtx-4090"},
+         "pstar-plan --model models/configs/llama-3.1-8b.json --platform rtx-4090 "
+         "--host-memory 128GiB"},
         {"Search for a plan.",
          "pstar-plan run.pstar --device-memory 80MiB --platform machine.json -o plan.json"},
         {"Check the plan, and the proof of how far it is from the optimum.",
