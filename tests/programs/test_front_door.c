@@ -130,11 +130,13 @@ static void test_commands(void)
 static void test_screen(void)
 {
     static const char *const options[] = {
-        "model " SHAPE PLATFORM TIGHT, "model --platform dgx-a100 --gpus 4",
-        "model --seq 64 --device-memory 200kB --host-memory 300kB " PLATFORM};
+        SHAPE PLATFORM TIGHT,
+        "--platform dgx-a100 --gpus 4",
+        "--seq 64 --device-memory 200kB --host-memory 300kB --platform cpu-2core",
+    };
     struct workshop *workshop = workshop_new();
     for (size_t i = 0; i < G_N_ELEMENTS(options); i++) {
-        g_autofree char *command = g_strconcat("pstar-plan --model ", options[i], NULL);
+        g_autofree char *command = g_strconcat("pstar-plan --model model ", options[i], NULL);
         struct outcome outcome = workshop_run(workshop, command);
         g_auto(GStrv) lines = g_strsplit(outcome.out, "\n", -1);
         g_assert_cmpuint(g_strv_length(lines), >=, 20);
