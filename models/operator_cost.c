@@ -336,6 +336,12 @@ uint64_t operator_bytes(const struct iteration_builder *b, const struct model_op
     return bytes + buffer_bytes(b, op->workspace) + buffer_bytes(b, op->masked);
 }
 
+bool operator_is_attention(enum model_kind kind)
+{
+    return kind == MODEL_ATTENTION_FORWARD || kind == MODEL_ATTENTION_BACKWARD ||
+           kind == MODEL_GROUPED_FORWARD || kind == MODEL_GROUPED_BACKWARD;
+}
+
 bool operator_is_matrix_product(enum model_kind kind)
 {
     switch (kind) {

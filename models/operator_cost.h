@@ -24,4 +24,6 @@ uint64_t operator_list_bytes(const struct model_job *job, enum trace_list list);
 /* Returns whether the operator's time depends on matrix products, not on memory traffic alone. */
 bool operator_is_matrix_product(enum model_kind kind);
 
+bool operator_is_attention(enum model_kind kind);
+
 #endif

@@ -17,16 +17,28 @@ static double host_seconds(const struct platform *platform, const struct trace *
     return platform_update_seconds(platform, elements);
 }
 
+/* In a framework, the steps around an operator pass over its bytes, too. One kernel updates. */
+static double framework_seconds(const struct platform_framework *framework,
+                                const struct model_operator *op, double memory, double compute)
+{
+    double share = operator_is_attention(op->kind) ? framework->attention : framework->products;
+    double passes = op->kind == MODEL_UPDATE ? 1 : framework->passes;
+    return passes * memory + compute / share;
+}
+
 /* Products read their operands while they compute. Steps that are not fused take additional time.
  */
 static double device_seconds(const struct platform *platform, const struct model_job *job,
                              const struct model_operator *op, const struct trace_operator *traced)
 {
-    double memory = platform_seconds(&platform->memory, (double)traced->bytes);
-    if (!operator_is_matrix_product(op->kind))
-        return memory;
-    double compute = platform_seconds(&platform->compute[job->precision], (double)traced->flops);
-    return job->unfused ? memory + compute : fmax(memory, compute);
+    double memory = platform_seconds(&platform->memory, (double)traced->bytes), compute = 0;
+    if (operator_is_matrix_product(op->kind))
+        compute = platform_seconds(&platform->compute[job->precision], (double)traced->flops);
+    if (job->unfused)
+        return memory + compute;
+    if (platform->framework.source)
+        return framework_seconds(&platform->framework, op, memory, compute);
+    return fmax(memory, compute);
 }
 
 /* ---- kernels that the host launches one by one ---- */

@@ -33,6 +33,7 @@ void platform_free(struct platform *platform)
     g_free(platform->threads.source);
     g_free(platform->host.source);
     g_free(platform->reserved.source);
+    g_free(platform->framework.source);
     node_clear(&platform->node);
     level_clear(&platform->network);
     g_free(platform->products);
@@ -306,6 +307,27 @@ static bool read_reserved(const json_t *root, const char *path, struct platform_
                        field_size(object, path, "host_bytes", &reserved->host_bytes, error));
 }
 
+static bool read_share(const json_t *object, const char *path, const char *key, double *share,
+                       GError **error)
+{
+    return field_positive(object, path, key, share, error) &&
+           (*share <= 1 ||
+            field_wrong(error, path, key, json_object_get(object, key), "at most 1"));
+}
+
+static bool read_framework(const json_t *root, const char *path,
+                           struct platform_framework *framework, GError **error)
+{
+    const json_t *object = json_object_get(root, "framework");
+    return !object ||
+           (field_string(object, path, "source", &framework->source, error) &&
+            read_share(object, path, "products", &framework->products, error) &&
+            read_share(object, path, "attention", &framework->attention, error) &&
+            field_positive(object, path, "passes", &framework->passes, error) &&
+            (framework->passes >= 1 ||
+             field_wrong(error, path, "passes", json_object_get(object, "passes"), "at least 1")));
+}
+
 static bool read_product(const json_t *object, struct platform_product *product)
 {
     const char *precision = NULL;
@@ -358,6 +380,7 @@ static bool read_platform(const json_t *root, const char *path, struct platform 
            read_threads(root, path, &platform->threads, error) &&
            read_host(root, path, &platform->host, error) &&
            read_reserved(root, path, &platform->reserved, error) &&
+           read_framework(root, path, &platform->framework, error) &&
            node_read(root, path, &platform->node, error) &&
            network_read(root, path, &platform->network, error) &&
            read_products(root, path, platform, error);
@@ -434,6 +457,13 @@ static json_t *reserved_to_json(const struct platform_reserved *reserved)
                      (json_int_t)reserved->host_bytes);
 }
 
+static json_t *framework_to_json(const struct platform_framework *framework)
+{
+    return json_pack("{s:s, s:f, s:f, s:f}", "source", framework->source, "products",
+                     framework->products, "attention", framework->attention, "passes",
+                     framework->passes);
+}
+
 static json_t *products_to_json(const struct platform *platform)
 {
     json_t *list = json_array();
@@ -467,6 +497,8 @@ bool platform_write(const struct platform *platform, const char *path, GError **
         json_object_set_new(root, "host", host_to_json(&platform->host));
     if (platform->reserved.source)
         json_object_set_new(root, "reserved", reserved_to_json(&platform->reserved));
+    if (platform->framework.source)
+        json_object_set_new(root, "framework", framework_to_json(&platform->framework));
     if (platform->node.gpus)
         json_object_set_new(root, "node", node_to_json(&platform->node));
     if (platform->network.source)

@@ -125,6 +125,15 @@ struct platform_reserved {
     uint64_t host_bytes;   /* for the system and other programs */
 };
 
+/* What a training framework makes of the device's nominal rates, fitted to published steps. */
+struct platform_framework {
+    char *source;     /* NULL if the file does not say; the fields below are then unused */
+    double products;  /* share of the compute rate that matrix products reach, in (0, 1] */
+    double attention; /* share that attention reaches */
+    double passes;    /* how often an operator's bytes pass over the device's memory, besides its
+                         arithmetic; at least 1 */
+};
+
 struct platform {
     char *name;
     char *source; /* where most of the figures come from */
@@ -137,6 +146,7 @@ struct platform {
     struct platform_threads threads;
     struct platform_host host;
     struct platform_reserved reserved;
+    struct platform_framework framework;
     struct platform_node node;
     struct platform_level network;     /* between nodes */
     struct platform_spread spread;     /* not in the file: platform_spread_ranks sets it */

@@ -105,21 +105,28 @@ static bool check(const struct sweep *sweep, const struct trace *trace, GError *
 
 /* ---- what is shown ---- */
 
-/* Says that operators' times are nominal, and how long the best takes if they are too short. Rates
- * of copies are not part of it. */
+/* Returns the step of a configuration if operators take so many times as long; 0 if it has no plan.
+ */
+static double scaled_step(const struct simulation *s, const struct sweep_row *row, double times)
+{
+    struct trace *scaled = operator_times_scale(sweep_row_trace(s->trace, &s->sweep, row), times);
+    struct plan *plan = sweep_plan(scaled, &s->sweep, row, NULL);
+    double seconds = plan ? plan->predicted.iteration_seconds : 0;
+    plan_free(plan);
+    trace_free(scaled);
+    return seconds;
+}
+
+/* Says where operators' times come from if they are estimates, and how long the best may take.
+ * Rates of copies are not part of it. */
 static void print_band(const struct simulation *s, const struct sweep *sweep)
 {
     g_autoptr(GArray) ranked = sweep_rank(sweep);
     const struct sweep_row *best = &sweep->rows[g_array_index(ranked, uint32_t, 0)];
-    if (!best->fits || !operator_times_are_nominal(s->trace, s->sweep.platform))
-        return;
-    struct trace *slow = operator_times_slow(sweep_row_trace(s->trace, &s->sweep, best));
-    struct plan *plan = sweep_plan(slow, &s->sweep, best, NULL);
-    if (plan)
-        printf(OPERATOR_TIMES_BAND "\n", OPERATOR_TIMES_LEAST_SHARE * 100,
-               best->figures.iteration_seconds, plan->predicted.iteration_seconds);
-    plan_free(plan);
-    trace_free(slow);
+    struct operator_times_band band;
+    if (best->fits && operator_times_band(s->trace, s->sweep.platform, &band))
+        operator_times_print_band(&band, scaled_step(s, best, band.least),
+                                  scaled_step(s, best, band.most), stdout);
 }
 
 /* The best configuration's plan, and what it does in time; nothing if it does not fit. */

@@ -6,6 +6,7 @@
 #include "models/config.h"
 #include "models/iteration.h"
 #include "planner/answers/questions.h"
+#include "sim/operator_times.h"
 #include "sim/timeline.h"
 
 /* The step that is asked about. */
@@ -48,11 +49,13 @@ struct front {
     struct front_step step;
     bool batch_chosen, sequence_chosen; /* not given */
     GPtrArray *ways;                    /* struct front_way: the strategies, then the plan */
-    double slow_seconds;  /* of the plan, at the share of nominal rates that runs reach at least; 0
-                             if  rates are not nominal, or without a plan */
-    bool stopped;         /* the search for a plan, before its end */
-    uint64_t least_bytes; /* front_least_bytes */
-    GPtrArray *remedies;  /* struct front_remedy; empty if a plan fits */
+    bool estimated;                     /* operators' times are; `band` then has their limits */
+    struct operator_times_band band;
+    double band_seconds[2]; /* the plan's step, if operators take the least and the most; 0 without
+                               a plan */
+    bool stopped;           /* the search for a plan, before its end */
+    uint64_t least_bytes;   /* front_least_bytes */
+    GPtrArray *remedies;    /* struct front_remedy; empty if a plan fits */
 };
 
 /* Fills the ways of the step: each strategy with its best chunks, then the plan. Fails if a trace

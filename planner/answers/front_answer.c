@@ -1,6 +1,5 @@
 #include "planner/answers/front.h"
 #include "platforms/shipped.h"
-#include "sim/operator_times.h"
 #include "traces/output_file.h"
 #include "traces/printable.h"
 #include "traces/size.h"
@@ -140,9 +139,9 @@ static void print_ways(const struct front *front, FILE *out)
         fprintf(out, "  the plan %s\n", plan->choices);
     if (front->stopped)
         fputs("  the search was stopped before its end; the second command below goes on\n", out);
-    if (front->slow_seconds > 0)
-        fprintf(out, OPERATOR_TIMES_BAND "\n", OPERATOR_TIMES_LEAST_SHARE * 100,
-                plan->figures.iteration_seconds, front->slow_seconds);
+    if (front->estimated)
+        operator_times_print_band(&front->band, front->band_seconds[0], front->band_seconds[1],
+                                  out);
 }
 
 static void print_remedies(const struct front *front, FILE *out)
@@ -292,15 +291,16 @@ bool front_write_json(const struct front *front, const struct question *question
         "platform", step->search->platform->name, "fits", front_fastest(front) != NULL, "batch",
         (int)step->batch, "sequence", (int)step->sequence, "ranks", (int)step->ranks, "precision",
         step->precision == MODEL_BF16 ? "bf16" : "fp32", "device_budget",
-        (json_int_t)step->search->device_budget, "stopped", (int)front->stopped, "nominal",
-        front->slow_seconds > 0, "ways", ways, "would_fit", remedies_json(front), "commands",
+        (json_int_t)step->search->device_budget, "stopped", (int)front->stopped, "estimated",
+        (int)front->estimated, "ways", ways, "would_fit", remedies_json(front), "commands",
         commands_json(front, question));
     g_assert(root);
     if (step->search->host_budget != UINT64_MAX)
         json_object_set_new(root, "host_budget",
                             json_integer((json_int_t)step->search->host_budget));
-    if (front->slow_seconds > 0)
-        json_object_set_new(root, "slow_seconds", json_real(front->slow_seconds));
+    if (front->estimated)
+        json_object_set_new(root, "band_seconds",
+                            json_pack("[f, f]", front->band_seconds[0], front->band_seconds[1]));
     bool ok = output_file_write_json(path, root, JSON_INDENT(2), error);
     json_decref(root);
     return ok;

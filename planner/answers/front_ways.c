@@ -1,6 +1,6 @@
 #include "planner/answers/front.h"
+#include "planner/answers/requests.h"
 #include "planner/search/variants.h"
-#include "sim/operator_times.h"
 #include "sim/replay.h"
 #include "sim/stages.h"
 #include "sim/sweep.h"
@@ -115,7 +115,7 @@ static bool sweep_strategies(struct front *front, bool recompute, GError **error
 
 /* ---- the plan ---- */
 
-/* Replays the plan for what it keeps busy, and at the rates that runs reach at least. */
+/* Replays the plan for what it keeps busy, and for how long its step may take. */
 static void replay_plan(struct front *front, struct front_way *way,
                         const struct search_result *best)
 {
@@ -127,11 +127,10 @@ static void replay_plan(struct front *front, struct front_way *way,
     struct replay_figures figures = replay_with(best->plan, &view, timeline);
     struct phases phases = phases_of(timeline, best->trace);
     busy_of(&phases, figures.steady.iteration_seconds, way->busy);
-    if (operator_times_are_nominal(best->trace, search->platform)) {
-        struct trace *slow = operator_times_slow(best->trace);
-        const struct replay_view slower = {slow, accesses, search->costs};
-        front->slow_seconds = replay(best->plan, &slower).steady.iteration_seconds;
-        trace_free(slow);
+    front->estimated = operator_times_band(best->trace, search->platform, &front->band);
+    if (front->estimated) {
+        front->band_seconds[0] = request_scaled_step(best, search->costs, front->band.least);
+        front->band_seconds[1] = request_scaled_step(best, search->costs, front->band.most);
     }
     timeline_free(timeline);
     accesses_free(accesses);

@@ -152,22 +152,28 @@ bool request_write(const struct plan_paths *paths, const struct trace *recorded,
             plan_replay_write(plan, trace, options->costs, paths->timeline, error));
 }
 
-/* Says that operators' times are nominal, and how long the plan takes if they are too short. */
+double request_scaled_step(const struct search_result *best, const struct costs *costs,
+                           double times)
+{
+    struct trace *scaled = operator_times_scale(best->trace, times);
+    struct non_model *non_model = non_model_place(scaled);
+    struct accesses *accesses = accesses_new(scaled, best->plan->layout, non_model->extent);
+    const struct replay_view view = {scaled, accesses, costs};
+    double seconds = replay(best->plan, &view).steady.iteration_seconds;
+    accesses_free(accesses);
+    non_model_free(non_model);
+    trace_free(scaled);
+    return seconds;
+}
+
+/* Says where operators' times come from if they are estimates, and how long the plan may take. */
 static void print_band(const struct search_result *best, const struct trace *recorded,
                        const struct search_options *options)
 {
-    if (!operator_times_are_nominal(recorded, options->platform))
-        return;
-    struct trace *slow = operator_times_slow(best->trace);
-    struct non_model *non_model = non_model_place(slow);
-    struct accesses *accesses = accesses_new(slow, best->plan->layout, non_model->extent);
-    const struct replay_view view = {slow, accesses, options->costs};
-    printf(OPERATOR_TIMES_BAND "\n", OPERATOR_TIMES_LEAST_SHARE * 100,
-           best->plan->predicted.iteration_seconds,
-           replay(best->plan, &view).steady.iteration_seconds);
-    accesses_free(accesses);
-    non_model_free(non_model);
-    trace_free(slow);
+    struct operator_times_band band;
+    if (operator_times_band(recorded, options->platform, &band))
+        operator_times_print_band(&band, request_scaled_step(best, options->costs, band.least),
+                                  request_scaled_step(best, options->costs, band.most), stdout);
 }
 
 bool request_plan(const struct plan_paths *paths, const struct trace *trace,

@@ -25,6 +25,11 @@ bool request_verify(const struct plan_paths *paths, GError **error);
 bool request_plan(const struct plan_paths *paths, const struct trace *trace,
                   const struct search_options *options, unsigned scope, GError **error);
 
+/* Returns the seconds of a step of the best plan if operators take so many times as long on the
+ * device. */
+double request_scaled_step(const struct search_result *best, const struct costs *costs,
+                           double times);
+
 /* Proves how good the result's plan is, verifies it against the recorded trace as request_verify
  * will, and writes it with its by-products. Writes nothing if it does not verify. */
 bool request_write(const struct plan_paths *paths, const struct trace *recorded,

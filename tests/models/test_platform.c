@@ -28,9 +28,9 @@ static struct platform *read_text(const char *text, GError **error)
 static void check_source(const char *path, const char *source)
 {
     bool said = g_str_has_prefix(source, "nominal: ") || g_str_has_prefix(source, "measured: ") ||
-                g_str_has_prefix(source, "assumed: ");
+                g_str_has_prefix(source, "fitted: ") || g_str_has_prefix(source, "assumed: ");
     if (!said)
-        g_error("%s: '%s' is neither nominal nor measured nor assumed", path, source);
+        g_error("%s: '%s' is neither nominal nor measured nor fitted nor assumed", path, source);
 }
 
 static void check_sources(const char *path, const struct platform *platform)
@@ -38,8 +38,9 @@ static void check_sources(const char *path, const struct platform *platform)
     const struct platform_curve *curves[] = {&platform->h2d,        &platform->d2h,
                                              &platform->compute[0], &platform->compute[1],
                                              &platform->memory,     &platform->host_update};
-    const char *others[] = {platform->reserved.source, platform->host.source,
-                            platform->node.level.source, platform->network.source};
+    const char *others[] = {platform->reserved.source, platform->framework.source,
+                            platform->host.source, platform->node.level.source,
+                            platform->network.source};
     for (size_t i = 0; i < G_N_ELEMENTS(curves); i++)
         check_source(path, curves[i]->source);
     for (int i = 0; i < PLATFORM_EXTRAS; i++)
@@ -168,6 +169,9 @@ static void test_round_trip(void)
 #define HOST(more) "\"host\":{\"source\":\"s\",\"bytes_per_second\":6e9" more "}"
 #define RESERVED(device) \
     "\"reserved\":{\"source\":\"r\",\"device_bytes\":" device ",\"host_bytes\":80}"
+#define FRAMEWORK(products, passes)                          \
+    "\"framework\":{\"source\":\"f\",\"products\":" products \
+    ",\"attention\":0.25,\"passes\":" passes "}"
 #define THREADS                                                            \
     "\"threads\":{\"source\":\"t\",\"host_cores\":2,\"put_seconds\":1e-5," \
     "\"wake_seconds\":2e-5,\"late_seconds\":3e-5,\"gap_seconds\":0,"       \
@@ -184,6 +188,10 @@ static void test_extras(void)
         "\"host\":{\"source\":\"s\"}",
         "\"reserved\":{\"source\":\"s\"}",
         RESERVED("0"),
+        "\"framework\":{\"source\":\"s\"}",
+        FRAMEWORK("0", "2"),
+        FRAMEWORK("1.5", "2"),
+        FRAMEWORK("0.5", "0.9"),
         HOST(",\"ranks\":0"),
         HOST(",\"bound\":1"),
         HOST(",\"binding_speed_up\":0.5"),
@@ -193,12 +201,13 @@ static void test_extras(void)
     g_assert_no_error(error);
     g_assert_cmpuint(without->extra[PLATFORM_MOVE].count, ==, 0);
     g_assert_null(without->threads.source);
+    g_assert_null(without->framework.source);
     g_assert_cmpuint(platform_device_room(without, 60), ==, 100);
     g_assert_cmpuint(platform_host_room(without), ==, 200);
     platform_free(without);
 
     struct platform *platform = read_text(
-        "{" HEAD "," CURVES H2D "," THREADS "," RESERVED("30") "," HOST(
+        "{" HEAD "," CURVES H2D "," THREADS "," RESERVED("30") "," FRAMEWORK("0.5", "3") "," HOST(
             ",\"ranks\":4,\"bound\":false") ",\"move_within\":" CURVE
                                             ",\"host_update_apart\":{\"source\":\"a\","
                                             "\"points\":[[5,7]]},\"products\":[{\"rows\":1,"
@@ -220,6 +229,9 @@ static void test_extras(void)
     g_assert_cmpuint(platform->host.ranks, ==, 4);
     g_assert_cmpfloat(platform->host.bytes_per_second, ==, 6e9);
     g_assert_false(platform->host.bound);
+    g_assert_cmpfloat(platform->framework.products, ==, 0.5);
+    g_assert_cmpfloat(platform->framework.attention, ==, 0.25);
+    g_assert_cmpfloat(platform->framework.passes, ==, 3);
     g_assert_cmpuint(platform_device_room(platform, 0), ==, 70);
     g_assert_cmpuint(platform_device_room(platform, 20), ==, 90); /* 10 beyond the trace's */
     g_assert_cmpuint(platform_device_room(platform, 60), ==, 100);

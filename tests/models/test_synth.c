@@ -2,11 +2,21 @@
 #include "models/synth.h"
 #include "small_model.h"
 
+#include <string.h>
+
 static struct platform *machine(void)
 {
     GError *error = NULL;
     struct platform *platform = platform_read(PROJECT_DIR "/platforms/a100-40gb.json", &error);
     g_assert_no_error(error);
+    return platform;
+}
+
+/* Returns a machine that nothing is known of but its nominal rates. */
+static struct platform *nominal_machine(void)
+{
+    struct platform *platform = machine();
+    g_clear_pointer(&platform->framework.source, g_free);
     return platform;
 }
 
@@ -33,7 +43,7 @@ static void test_175b(void)
     struct model_config *config =
         model_config_read(PROJECT_DIR "/models/configs/patrickstar-175b.json", &error);
     g_assert_no_error(error);
-    struct platform *platform = machine();
+    struct platform *platform = nominal_machine();
     struct model_job job = {
         .choices = {.batch = 4, .micro_batches = 1}, .sequence = 1024, .precision = MODEL_BF16};
     struct trace *trace = synthesise(config, &job, platform);
@@ -53,12 +63,46 @@ static void test_175b(void)
     model_config_free(config);
 }
 
+/* In a framework, products and attention take their operations at a share of the rate, and passes
+ * over their bytes besides. An update passes over its bytes once; unfused, everything has the rates
+ * as they are. */
+static void test_framework(void)
+{
+    struct model_config config = small_model(true, 0);
+    struct model_job job = small_job(MODEL_BF16, 1);
+    struct platform *platform = machine();
+    platform->framework.products = 0.5;
+    platform->framework.attention = 0.25;
+    platform->framework.passes = 3;
+    platform->compute[1].points[0].seconds = platform->memory.points[0].seconds = 1e5;
+    double flop = platform_seconds(&platform->compute[1], 1) * 1e9;
+    double byte = platform_seconds(&platform->memory, 1) * 1e9;
+    for (int unfused = 0; unfused < 2; unfused++) {
+        job.unfused = unfused;
+        struct trace *trace = synthesise(&config, &job, platform);
+        for (uint32_t m = 0; m < trace->operator_count; m++) {
+            const struct trace_operator *op = &trace->operators[m];
+            bool attention = g_str_has_suffix(op->name, ".attn");
+            bool product = attention || g_str_has_suffix(op->name, ".c_attn");
+            bool update = op->phase == TRACE_UPDATE_PHASE;
+            if (!product && !update && !strstr(op->name, ".ln_1"))
+                continue;
+            double passes = update || unfused ? 1 : 3;
+            double times = !product ? 0 : unfused ? 1 : attention ? 4 : 2;
+            double expected = passes * byte * (double)op->bytes + times * flop * (double)op->flops;
+            g_assert_cmpfloat_with_epsilon((double)op->duration_ns, expected, 1);
+        }
+        trace_free(trace);
+    }
+    platform_free(platform);
+}
+
 /* A product takes the longer of its operations and its bytes, a norm its bytes. */
 static void test_bounds(void)
 {
     struct model_config config = small_model(true, 0);
     struct model_job job = small_job(MODEL_FP32, 1);
-    struct platform *platform = machine();
+    struct platform *platform = nominal_machine();
     struct trace *trace = synthesise(&config, &job, platform);
     const struct trace_operator *norm = &trace->operators[1], *product = &trace->operators[2];
     g_assert_cmpstr(norm->name, ==, "forward h.0.ln_1");
@@ -117,7 +161,7 @@ static void test_unfused_recomputation(void)
     uint8_t all[3] = {1, 1, 1};
     job.unfused = true;
     job.choices.recompute = all;
-    struct platform *platform = machine();
+    struct platform *platform = nominal_machine();
     struct trace *trace = synthesise(&config, &job, platform);
     static const char *const modules[] = {"ln_1", "attn.c_attn", "attn",      "attn.c_proj",
                                           "ln_2", "mlp.c_fc",    "mlp.c_proj"};
@@ -149,7 +193,7 @@ static void test_launches(void)
     struct model_config config = small_model(true, 0.1);
     struct model_job job = small_job(MODEL_BF16, 1);
     job.unfused = true;
-    struct platform *platform = machine();
+    struct platform *platform = nominal_machine();
     platform->extra[PLATFORM_LAUNCH].points[0] = (struct platform_point){1, 1e-5};
     struct trace *launched = synthesise(&config, &job, platform);
     g_assert_cmpfloat_with_epsilon((double)pass_ns(launched, "forward", 1), 250e3, 10);
@@ -178,7 +222,7 @@ static void test_unfused(void)
     struct model_config config = small_model(true, 0.1);
     struct model_job job = small_job(MODEL_BF16, 1), unfused = job;
     unfused.unfused = true;
-    struct platform *platform = machine();
+    struct platform *platform = nominal_machine();
     platform->compute[1].points[0] = (struct platform_point){1, 1e-9};
     platform->memory.points[0] = (struct platform_point){1, 1e-9};
     platform->extra[PLATFORM_LAUNCH].points[0].seconds = 1e-12;
@@ -238,7 +282,7 @@ static void test_host(void)
     g_autofree uint8_t *every = model_every_tensor(&config);
     job.choices.host_embedding = true;
     job.choices.host_update = every;
-    struct platform *platform = machine();
+    struct platform *platform = nominal_machine();
     platform->host_update.points[0] = (struct platform_point){1, 1e-6};
     struct trace *trace = synthesise(&config, &job, platform);
     const struct trace_operator *update =
@@ -259,7 +303,7 @@ static void test_absurd_rates(void)
     struct model_job job = small_job(MODEL_FP32, 1);
     g_autofree uint8_t *every = model_every_tensor(&config);
     job.choices.host_update = every;
-    struct platform *platform = machine();
+    struct platform *platform = nominal_machine();
     platform->host_update.points[0] = (struct platform_point){1, 1e300};
     platform->memory.points[0] = (struct platform_point){1, 1e18};
     struct trace *trace = synthesise(&config, &job, platform);
@@ -293,6 +337,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/synth/175b", test_175b);
+    g_test_add_func("/synth/framework", test_framework);
     g_test_add_func("/synth/bounds", test_bounds);
     g_test_add_func("/synth/unfused", test_unfused);
     g_test_add_func("/synth/unfused-recomputation", test_unfused_recomputation);

@@ -297,6 +297,7 @@ static void test_room_pays(void)
         .choices = {.batch = 8, .micro_batches = 1}, .sequence = 512, .precision = MODEL_BF16};
     g_autoptr(GError) error = NULL;
     struct platform *platform = platform_read(PROJECT_DIR "/platforms/a100-40gb.json", &error);
+    g_clear_pointer(&platform->framework.source, g_free); /* nominal rates are faster */
     struct trace *trace = model_synthesise(&config, &job, platform, &error);
     struct costs *costs = costs_new(platform, NULL, &error);
     struct non_model *non_model = non_model_place(trace);
