@@ -66,11 +66,7 @@ const struct open_range *open_ranges_at(uint32_t place)
     return &g_array_index(this_thread()->open, struct open_range, place);
 }
 
-enum {
-    MOST_EVENTS_IN_MEMORY = 1 << 16,
-    /* Limits what is lost if a program without iterations is killed. */
-    PLAIN_FLUSH_NS = 1000000000
-};
+enum { MOST_EVENTS_IN_MEMORY = 1 << 16 };
 
 struct collector *collector_new(const char *output, struct window window, const char *range,
                                 int64_t launch_ns)
@@ -151,10 +147,10 @@ static struct record make_record(const struct collector *collector, enum record_
 static void add(struct collector *collector, const struct record *record)
 {
     recording_add(collector->recording, record);
-    bool late = collector_state(collector) == PLAIN &&
-                recording_now() - collector->flushed_ns > PLAIN_FLUSH_NS;
-    if (late || recording_event_count(collector->recording) >= MOST_EVENTS_IN_MEMORY)
+    if (recording_event_count(collector->recording) >= MOST_EVENTS_IN_MEMORY)
         collector_flush_annotations(collector);
+    else if (collector_state(collector) == PLAIN || collector->window.whole_run)
+        collector_flush_in_time(collector);
 }
 
 /* Returns what kind of iteration mark an annotation is. */

@@ -32,8 +32,9 @@ struct collector *collector_new(const char *output, struct window window, const 
                                 int64_t launch_ns);
 
 /* Called when the program begins to use CUDA. Device activity in the window is recorded from then
- * on. */
-void collector_use_device(struct collector *collector);
+ * on. `at_exit`, which closes the collector, is registered behind what CUPTI and the driver do at
+ * the exit. */
+void collector_use_device(struct collector *collector, void (*at_exit)(void));
 
 /* Called when the program ends. Completes the trace, or says why there is none. Later calls do
  * nothing. */

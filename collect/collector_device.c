@@ -167,6 +167,8 @@ static void work(void *data)
             recording_add_sample(collector->recording, sample->time_ns, sample->counter,
                                  sample->value);
         }
+        if (collector->window.whole_run)
+            collector_flush_in_time(collector);
     }
     harmless_unlock(&collector->lock);
 }
@@ -231,11 +233,21 @@ static void watch_launches(struct collector *collector)
     device_session_watch(collector->device, true);
 }
 
-void collector_use_device(struct collector *collector)
+/* Handlers of the exit run in the reverse order of their registration. Those of CUPTI and of the
+ * driver, which may drop records, must run after ours. Only the first call of ours does anything.
+ */
+static void be_first_at_exit(void *data)
+{
+    const struct collector *collector = data;
+    atexit(collector->at_exit);
+}
+
+void collector_use_device(struct collector *collector, void (*at_exit)(void))
 {
     GError *error = NULL;
-    const struct device_hooks hooks = {wake_sampler, on_launch, collector};
+    const struct device_hooks hooks = {wake_sampler, on_launch, be_first_at_exit, collector};
     harmless_lock(&collector->lock);
+    collector->at_exit = at_exit;
     if (!collector->device && !collector->unrecorded && collector_state(collector) != OVER) {
         collector->device = device_session_new(collector->recording, &hooks, &error);
         if (!collector->device) {
@@ -248,6 +260,7 @@ void collector_use_device(struct collector *collector)
         }
         if (collector_state(collector) == RECORDING)
             collector_open_device(collector);
+        be_first_at_exit(collector);
     }
     harmless_unlock(&collector->lock);
 }

@@ -44,6 +44,7 @@ struct collector {
     struct sampler *sampler;  /* exists if there is a device */
     char *unrecorded;         /* reason why the device is not recorded; NULL if it is */
     char *undeclared;         /* operators' ranges that are left out; NULL if there are none */
+    char *doubted;            /* operators without the device's times; NULL if there are none */
     struct record_file *file; /* NULL until the file is begun */
     uint32_t operator_count;  /* of the trace in the file; 0 if it has no iteration */
     char *range;              /* pattern of ranges that are iterations; NULL if not given */
@@ -58,8 +59,9 @@ struct collector {
     uint64_t window_ns; /* ranges that began earlier are not recorded */
     uint64_t flushed_ns;
     uint64_t last_range;
-    GHashTable *started; /* struct open_range by id, for ranges that any thread may end */
-    GMutex pattern_lock; /* guards the fields below; never take the other lock while holding it */
+    void (*at_exit)(void); /* closes the collector; set if a device is used */
+    GHashTable *started;   /* struct open_range by id, for ranges that any thread may end */
+    GMutex pattern_lock;   /* guards the fields below; never take the other lock while holding it */
     struct launch_pattern *pattern; /* NULL if launches are not watched */
 };
 
@@ -77,6 +79,8 @@ static inline bool collector_has_device(const struct collector *collector)
 {
     return collector->device && !collector->unrecorded;
 }
+
+enum { FLUSH_NS = 1000000000 };
 
 /* The caller of the following functions holds the lock. */
 
@@ -119,6 +123,10 @@ void collector_open_at_once(struct collector *collector);
 
 /* Moves the recorded annotations into the file. Creates the file if necessary. */
 void collector_flush_annotations(struct collector *collector);
+
+/* Moves everything recorded into the file if that was last done a second ago. This limits what is
+ * lost if a program without iterations is killed. */
+void collector_flush_in_time(struct collector *collector);
 
 /* A range that has begun and not ended. A thread's ranges nest. */
 

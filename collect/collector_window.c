@@ -71,7 +71,7 @@ void collector_give_up(struct collector *collector, GError *error)
 bool collector_note_unknown(const struct collector *collector, GError **error)
 {
     const char *const reasons[] = {collector->declared.unknown, collector->unrecorded,
-                                   collector->undeclared};
+                                   collector->undeclared, collector->doubted};
     g_autoptr(GString) text = g_string_new(NULL);
     for (size_t i = 0; i < G_N_ELEMENTS(reasons); i++)
         if (reasons[i])
@@ -153,6 +153,17 @@ void collector_flush_annotations(struct collector *collector)
     flush(collector, NULL);
 }
 
+static struct activity *take_activity(struct collector *collector)
+{
+    return collector_has_device(collector) ? device_session_take(collector->device) : NULL;
+}
+
+void collector_flush_in_time(struct collector *collector)
+{
+    if (recording_now() - collector->flushed_ns > FLUSH_NS && !collector->closing)
+        flush(collector, take_activity(collector));
+}
+
 /* Adds samples of pinned memory, which are known only when all records have come. */
 static void add_pinned(struct collector *collector)
 {
@@ -164,11 +175,35 @@ static void add_pinned(struct collector *collector)
         recording_add_sample(collector->recording, times[i], "pinned_bytes", bytes[i]);
 }
 
-static bool set_durations(const struct collector *collector, uint64_t *durations, bool partial,
+/* A wrong time of an operator would falsify every prediction, so none goes unsaid. */
+static bool note_doubts(struct collector *collector, const struct record_doubts *doubts,
+                        GError **error)
+{
+    bool none = collector_has_device(collector) && device_session_lacks_ranges(collector->device);
+    g_autofree char *calls = g_strdup_printf("%u", doubts->calls);
+    if (doubts->calls && !record_file_note(collector->file, "correlated_by_time", calls, error))
+        return false;
+    if (doubts->calls && none)
+        harmless_say("CUPTI did not say which ranges asked for the device's work: %u calls were "
+                     "assigned to ranges by their times",
+                     doubts->calls);
+    if (!doubts->operators)
+        return true;
+    collector->doubted = g_strdup_printf(
+        "the device's times of %u of %u operators, which have the host's times: work of unknown "
+        "origin ran during them",
+        doubts->operators, collector->operator_count);
+    harmless_say("not recorded: %s", collector->doubted);
+    return collector_note_unknown(collector, error);
+}
+
+static bool set_durations(struct collector *collector, uint64_t *durations, bool partial,
                           GError **error)
 {
     uint32_t count = collector->operator_count;
-    if (!record_file_device_times(collector->file, durations, count, error))
+    struct record_doubts doubts;
+    if (!record_file_device_times(collector->file, durations, count, &doubts, error) ||
+        !note_doubts(collector, &doubts, error))
         return false;
     if (collector->declared.fused)
         fused_divide(collector->declared.fused, durations);
@@ -382,8 +417,7 @@ void collector_end_iteration(struct collector *collector, enum source source)
     if (collector->begun == collector->window.end)
         complete_after_device(collector);
     else
-        flush(collector,
-              collector_has_device(collector) ? device_session_take(collector->device) : NULL);
+        flush(collector, take_activity(collector));
 }
 
 static void say_why_none(const struct collector *collector)

@@ -224,9 +224,9 @@ static bool record_all(const struct cupti_library *library, bool on, GError **er
     return ok;
 }
 
-bool api_calls_record(const struct cupti_library *library, bool on, GError **error)
+bool api_calls_record(const struct cupti_library *library, bool all, bool on, GError **error)
 {
-    if (!library->cuptiActivityEnableRuntimeApi || !library->cuptiActivityEnableDriverApi)
+    if (all || !library->cuptiActivityEnableRuntimeApi || !library->cuptiActivityEnableDriverApi)
         return record_all(library, on, error);
     for (uint32_t callback = 1; callback < API_CALLS; callback++) {
         const char *runtime = api_calls_name(library, CALL_RUNTIME, callback);

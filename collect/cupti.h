@@ -65,8 +65,9 @@ bool cupti_library_good(const struct cupti_library *library, CUptiResult result,
 
 /* Turns records on or off for API calls that start work on a device, allocate or free memory, or
  * wait. Device activity is assigned to ranges and calls by them. Other calls (queries, error
- * checks) come by the thousand and are left out if the library can tell them apart. */
-bool api_calls_record(const struct cupti_library *library, bool on, GError **error);
+ * checks) come by the thousand and are left out if the library can tell them apart, unless `all`
+ * calls are to be recorded. */
+bool api_calls_record(const struct cupti_library *library, bool all, bool on, GError **error);
 
 /* Returns CUPTI's name of a call, such as "cudaLaunchKernel_v7000"; NULL if unknown. */
 const char *api_calls_name(const struct cupti_library *library, enum call_class api,

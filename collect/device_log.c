@@ -361,7 +361,6 @@ struct activity *device_log_take(struct device_log *log, const struct device_clo
     activity->unfinished = rows->unfinished;
     activity->untimed = rows->untimed;
     activity->unreadable = log->unreadable;
-    activity->chosen_calls = true;
     log->dropped = log->unreadable = rows->unfinished = rows->untimed = 0;
     return activity;
 }

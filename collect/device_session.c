@@ -27,6 +27,9 @@ struct device_session {
     struct device_clock taken_to; /* end of the last activity taken */
     bool described;               /* the devices have been written into an activity */
     bool watching, paused;
+    gint pushed;                            /* atomic; ranges */
+    uint64_t kernels, correlations;         /* taken since the first range was pushed */
+    bool all_calls;                         /* are recorded, not only the chosen ones */
     uint8_t roles[CALL_CLASSES][API_CALLS]; /* enum api_role */
     gint newest_call;                       /* atomic; correlation of the last watched call */
     uint32_t begun_after; /* value of newest_call at the last device_session_begin */
@@ -87,7 +90,7 @@ static void disable_window(struct device_session *session)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(window_kinds); i++)
         session->cupti.cuptiActivityDisable(window_kinds[i]);
-    api_calls_record(&session->cupti, false, NULL);
+    api_calls_record(&session->cupti, session->all_calls, false, NULL);
 }
 
 static void disable_all(struct device_session *session)
@@ -105,7 +108,7 @@ static void disable_all(struct device_session *session)
 static bool enable_window(struct device_session *session, GError **error)
 {
     bool ok = enable(session, window_kinds, G_N_ELEMENTS(window_kinds), error) &&
-              api_calls_record(&session->cupti, true, error);
+              api_calls_record(&session->cupti, session->all_calls, true, error);
     if (!ok)
         disable_all(session);
     return ok;
@@ -144,14 +147,17 @@ static void CUPTIAPI on_callback(void *data, CUpti_CallbackDomain domain, CUpti_
     if (domain != CUPTI_CB_DOMAIN_RESOURCE)
         return;
     const CUpti_ResourceData *resource = details;
+    bool made = id == CUPTI_CBID_RESOURCE_CONTEXT_CREATED;
     g_mutex_lock(&session->lock);
-    if (id == CUPTI_CBID_RESOURCE_CONTEXT_CREATED) {
+    if (made) {
         g_ptr_array_add(session->contexts, resource->context);
         g_atomic_int_set(&session->initialised, TRUE);
     } else if (id == CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING) {
         g_ptr_array_remove(session->contexts, resource->context);
     }
     g_mutex_unlock(&session->lock);
+    if (made)
+        session->hooks.context_made(session->hooks.data);
 }
 
 /* Subscribes to CUPTI. Only one tool may do so at a time; the error names the other one if CUPTI
@@ -326,11 +332,33 @@ bool device_session_open(struct device_session *session, GError **error)
     return ok;
 }
 
+/* Records all calls from here on if CUPTI says nothing about ranges while only chosen calls are
+ * recorded. */
+static void count_correlations(struct device_session *session, struct activity *activity)
+{
+    activity->chosen_calls = !session->all_calls;
+    if (g_atomic_int_get(&session->pushed) == 0)
+        return;
+    session->kernels += activity->kernel_count;
+    session->correlations += activity->correlation_count;
+    if (!device_session_lacks_ranges(session) || session->all_calls || session->phase != OPEN ||
+        session->paused)
+        return;
+    api_calls_record(&session->cupti, false, false, NULL);
+    session->all_calls = api_calls_record(&session->cupti, true, true, NULL);
+}
+
+bool device_session_lacks_ranges(const struct device_session *session)
+{
+    return session->kernels > 0 && session->correlations == 0;
+}
+
 static struct activity *take(struct device_session *session)
 {
     struct device_clock now = read_clock(session);
     struct activity *activity = device_log_take(session->log, &session->taken_to, &now);
     session->taken_to = now;
+    count_correlations(session, activity);
     bool initialised = g_atomic_int_get(&session->initialised);
     if (!session->described && initialised)
         activity->gpus = cuda_driver_devices(&session->driver, &activity->gpu_count);
@@ -381,6 +409,7 @@ struct activity *device_session_close(struct device_session *session, uint64_t w
 
 void device_session_push(struct device_session *session, uint64_t range)
 {
+    g_atomic_int_set(&session->pushed, TRUE);
     session->cupti.cuptiActivityPushExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM1,
                                                           range);
 }

@@ -19,6 +19,9 @@ struct device_hooks {
     /* A kernel was launched or, if `kernel` is NULL, the host has waited. Called in the launching
      * thread, without the caller's lock, only while launches are watched. */
     void (*launched)(void *data, const char *kernel);
+    /* The program has made a context, by when the driver and CUPTI have registered what they do at
+     * the exit. Called in the thread that made it. */
+    void (*context_made)(void *data);
     void *data;
 };
 
@@ -47,6 +50,9 @@ void device_session_pause(struct device_session *session);
 /* Returns what is complete since the window opened or since the last call. Free with activity_free.
  */
 struct activity *device_session_take(struct device_session *session);
+
+/* Returns whether work was recorded while ranges were open, and CUPTI assigned none of it. */
+bool device_session_lacks_ranges(const struct device_session *session);
 
 /* Waits until the devices have done all their work. Returns a value for device_session_close. Call
  * it without the lock, because device work may call functions of the program that take it. */

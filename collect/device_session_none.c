@@ -29,6 +29,12 @@ bool device_session_open(struct device_session *session, GError **error)
     return false;
 }
 
+bool device_session_lacks_ranges(const struct device_session *session)
+{
+    (void)session;
+    return false;
+}
+
 void device_session_begin(struct device_session *session)
 {
     (void)session;

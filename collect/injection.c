@@ -353,6 +353,6 @@ __attribute__((visibility("default"))) int InitializeInjection(void);
 int InitializeInjection(void)
 {
     if (is_set_up())
-        collector_use_device(collector);
+        collector_use_device(collector, close_at_exit);
     return 1;
 }

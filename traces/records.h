@@ -100,10 +100,17 @@ bool record_file_add(struct record_file *file, const struct records *more, GErro
 /* Sets a text of the meta table. */
 bool record_file_note(struct record_file *file, const char *key, const char *text, GError **error);
 
+/* What is uncertain about the times of operators. */
+struct record_doubts {
+    uint32_t calls;     /* assigned to ranges by their times, because the profiler said nothing */
+    uint32_t operators; /* with the host's times, because work of unknown origin ran in between */
+};
+
 /* Replaces the host's times in durations_ns [operator_count] by the device's times, if the file has
- * them (device_times_take in traces/activity/activity_file.h). */
+ * them (correlate_by_time and device_times_take in traces/activity/activity_file.h). */
 bool record_file_device_times(struct record_file *file, uint64_t *durations_ns,
-                              uint32_t operator_count, GError **error);
+                              uint32_t operator_count, struct record_doubts *doubts,
+                              GError **error);
 
 /* Sets the durations of the operators (0 means unknown) and whether the trace is partial. */
 bool record_file_complete(struct record_file *file, const uint64_t *durations_ns,

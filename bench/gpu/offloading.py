@@ -5,6 +5,7 @@ import os
 import re
 
 import links
+from bench import Failed
 from speed import PREDICTED_GOAL, compare, median_of, platform_of
 
 BOUND_GOAL, FSDP_GOAL, LINK_GOAL = 0.10, 2.0, 0.90
@@ -37,8 +38,10 @@ def collect_planned(bench, job):
 
 def measure_links(bench, job):
     """Measures the third iteration and later ones."""
-    found = collect_planned(bench, job)
-    phases = links.by_phase(found[2 if bench.gpu else 0:])
+    found = collect_planned(bench, job)[2 if bench.gpu else 0:]
+    if not found:
+        raise Failed("the trace of the planned run has no whole iteration, so no phase can be measured")
+    phases = links.by_phase(found)
     work = links.timeline_work(bench.folder / "timeline.json")
     bench.found["phases"] = links.rates(phases, bench.read(platform_of(bench)), work["host"])
     for name, phase in phases.items():

@@ -337,6 +337,88 @@ static void test_whole_program(struct fixture *fixture, gconstpointer data)
     }
 }
 
+/* CUPTI may say nothing about ranges. Calls are then assigned by their times, or all calls are
+ * recorded from the second iteration on, and both are said. */
+static void test_silent(struct fixture *fixture, gconstpointer data)
+{
+    bool never = strcmp(data, "silent") == 0;
+    collect(fixture, "--iterations 2:4 -- %s ranges 6", TRACED_TRAINED);
+    assert_exit(fixture, 0);
+    g_assert_cmpint(kernels_in(fixture, "forward"), ==, 2 * (2 * TRAINED_LAYERS + 1));
+    g_assert_cmpint(kernels_in(fixture, "backward"), ==, 2 * 3 * TRAINED_LAYERS);
+    g_assert_cmpint(kernels_in(fixture, "update"), ==, 2 * TRAINED_LAYERS);
+    gint64 by_time = query(fixture, "SELECT value FROM meta WHERE key = 'correlated_by_time'");
+    gint64 calls = query(fixture, "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_RUNTIME");
+    g_assert_cmpint(by_time, >=, (never ? 2 : 1) * TRAINED_KERNELS);
+    g_assert_cmpint(by_time, <=, never ? calls : calls / 2);
+    if (never)
+        assert_says(fixture, "CUPTI did not say which ranges asked for the device's work");
+    g_assert_cmpint(count_lines(fixture->errors), ==, never);
+    assert_checked(fixture, "kernels");
+    test_operators(fixture, NULL);
+}
+
+/* Kernels are kept although the profiler forgets its records at the exit: the collector closes
+ * before. */
+static void test_forgetful(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    collect(fixture, "--iterations all -- %s none 3", TRACED_TRAINED);
+    assert_exit(fixture, 0);
+    struct traced traced = read_traced(fixture);
+    g_assert_cmpuint(traced.activity->kernel_count, ==, 3 * TRAINED_KERNELS + TRAINED_LAYERS);
+    free_traced(&traced);
+
+    collect(fixture, "--iterations 1:9 -- %s ranges 3 exit 2", TRACED_TRAINED);
+    assert_exit(fixture, 9);
+    traced = read_traced(fixture);
+    g_assert_cmpuint(traced.activity->kernel_count, >, TRAINED_KERNELS);
+    free_traced(&traced);
+}
+
+/* Returns how many kernels the file has, while the program may write it. */
+static gint64 kernels_so_far(const char *path)
+{
+    sqlite3 *database;
+    sqlite3_stmt *row;
+    gint64 count = 0;
+    if (sqlite3_open_v2(path, &database, SQLITE_OPEN_READONLY, NULL) == SQLITE_OK &&
+        sqlite3_prepare_v2(database, "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_KERNEL", -1, &row,
+                           NULL) == SQLITE_OK) {
+        if (sqlite3_step(row) == SQLITE_ROW)
+            count = sqlite3_column_int64(row, 0);
+        sqlite3_finalize(row);
+    }
+    sqlite3_close(database);
+    return count;
+}
+
+/* Tells the program to kill itself when the file has all kernels that it had launched. */
+static void *kill_when_flushed(void *data)
+{
+    const struct fixture *fixture = data;
+    g_autofree char *file = g_build_filename(fixture->folder, TRAINED_KILL_FILE, NULL);
+    while (kernels_so_far(fixture->path) < 2 * TRAINED_KERNELS + TRAINED_LAYERS)
+        g_usleep(10000);
+    g_file_set_contents(file, "", 0, NULL);
+    return NULL;
+}
+
+/* A recording of the whole run is written each second, so a killed program leaves it. */
+static void test_flushed(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    GThread *thread = g_thread_new("kill", kill_when_flushed, fixture);
+    collect(fixture, "--iterations all -- %s none 4 told 2", TRACED_TRAINED);
+    g_assert_true(WIFSIGNALED(fixture->status) && WTERMSIG(fixture->status) == SIGKILL);
+    g_thread_join(thread);
+    struct traced traced = read_traced(fixture);
+    g_assert_cmpuint(traced.activity->kernel_count, >=, 2 * TRAINED_KERNELS + TRAINED_LAYERS);
+    free_traced(&traced);
+    g_autofree char *file = g_build_filename(fixture->folder, TRAINED_KILL_FILE, NULL);
+    g_unlink(file);
+}
+
 /* 20 samples per second during a kernel of half a second. */
 static void test_samples(struct fixture *fixture, gconstpointer data)
 {
@@ -601,6 +683,10 @@ int main(int argc, char **argv)
     ADD("/device/accumulated", test_accumulated, NULL);
     ADD("/device/evaluated", test_evaluated, NULL);
     ADD("/device/whole-program", test_whole_program, NULL);
+    ADD("/device/silent", test_silent, "silent");
+    ADD("/device/silent-if-chosen", test_silent, "silent-if-chosen");
+    ADD("/device/forgetful", test_forgetful, "forgetful");
+    ADD("/device/flushed", test_flushed, NULL);
     ADD("/device/samples", test_samples, NULL);
     ADD("/device/own-memory", test_own_memory, "takes-memory");
     ADD("/device/scripts", test_scripts, NULL);

@@ -7,8 +7,9 @@
  * update, each waited for), crossed (as ranges, and in a domain of its own one that begins in
  * forward and ends in backward). ACTION happens in the middle of the step: kill (SIGKILL), term
  * (SIGTERM), exit (status 9), leave (the only thread ends, the process is left to itself), _exit
- * (status 8, without a word), fork (a child that launches a kernel, annotates and exits), long (a
- * kernel that runs for half a second, asked for last in the step). */
+ * (status 8, without a word), told (SIGKILL when the file TRAINED_KILL_FILE exists), fork (a child
+ * that launches a kernel, annotates and exits), long (a kernel that runs for half a second, asked
+ * for last in the step). */
 #include "tests/collect/trained.h"
 
 #include <cuda.h>
@@ -61,6 +62,11 @@ static void act(const char *action)
         pthread_exit(NULL);
     if (strcmp(action, "_exit") == 0)
         _exit(8);
+    if (strcmp(action, "told") == 0) {
+        while (access(TRAINED_KILL_FILE, F_OK) != 0)
+            usleep(1000);
+        raise(SIGKILL);
+    }
     if (strcmp(action, "fork") == 0) {
         pid_t child = fork();
         if (child == 0) {

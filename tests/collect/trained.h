@@ -2,6 +2,8 @@
 #ifndef PSTAR_TESTS_COLLECT_TRAINED_H
 #define PSTAR_TESTS_COLLECT_TRAINED_H
 
+#define TRAINED_KILL_FILE "kill"
+
 enum {
     TRAINED_LAYERS = 6,
     TRAINED_PARAMETER_BYTES = 1 << 20, /* per layer; its gradient has the same size */

@@ -29,6 +29,7 @@ except ImportError:
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench" / "gpu"))
 import links  # noqa: E402
+import offloading  # noqa: E402
 import sanitizing  # noqa: E402
 from bench import Bench, Failed  # noqa: E402
 
@@ -78,6 +79,14 @@ class Links(unittest.TestCase):
         kernels = set(re.findall(r"__global__[^(]*(?:\([^)]*\)[^(]*?)?\b(\w+)\(struct", sources))
         for name in (links.FIRST, links.LOSS, links.LAST_OF_BACKWARD):
             self.assertEqual(len([kernel for kernel in kernels if name in kernel]), 1, f"{name}: {sorted(kernels)}")
+
+    def test_a_trace_without_phases_fails(self):
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(
+                offloading, "collect_planned", lambda bench, job: list(links.of_kernels([], []))):
+            bench = bench_in(self, folder)
+            bench.begin("offloaded", 60)
+            with self.assertRaisesRegex(Failed, "no whole iteration"):
+                offloading.measure_links(bench, [])
 
     def test_busy(self):
         spans = [(0, 10), (5, 7), (8, 20), (30, 40)]

@@ -91,7 +91,8 @@ static void assert_times(const struct fixture *fixture, uint64_t a, uint64_t b, 
     GError *error = NULL;
     uint64_t durations[OPERATORS] = {1001, 1002, 1003};
     const uint64_t wanted[OPERATORS] = {a, b, c};
-    g_assert_true(device_times_take(&fixture->database, durations, OPERATORS, &error));
+    uint32_t doubtful;
+    g_assert_true(device_times_take(&fixture->database, durations, OPERATORS, &doubtful, &error));
     g_assert_no_error(error);
     for (int m = 0; m < OPERATORS; m++)
         g_assert_cmpuint(durations[m], ==, wanted[m]);

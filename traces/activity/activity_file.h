@@ -87,6 +87,11 @@ void activity_store_free(struct activity_store *store); /* may be NULL */
 bool activity_verify(const struct activity *activity, const struct records *records, bool partial,
                      const char *path, GError **error);
 
+/* Assigns each call that no range is known to have made to the innermost range of its thread at its
+ * begin, and sets *added to how many calls that were. CUPTI may keep silent about ranges if only
+ * chosen calls are recorded. */
+bool correlate_by_time(const struct database *database, uint32_t *added, GError **error);
+
 /* Replaces the host's times in durations_ns [operator_count] by the device's times: for operators
  * whose ranges asked a device for work, the median over the ranges of what that work took.
  *
@@ -95,8 +100,9 @@ bool activity_verify(const struct activity *activity, const struct records *reco
  * pieces of queued work. A range in which the host waited for the device lasted longer by the way
  * to the device and back, which an operator does not pay if it is queued behind another. For a
  * range without a wait, the host's time stays if it is longer. It also stays if work of unknown
- * origin ran during the range. Returns false if the file cannot be read. */
+ * origin ran during the range; *doubtful is set to the number of operators with such ranges.
+ * Returns false if the file cannot be read. */
 bool device_times_take(const struct database *database, uint64_t *durations_ns,
-                       uint32_t operator_count, GError **error);
+                       uint32_t operator_count, uint32_t *doubtful, GError **error);
 
 #endif

@@ -187,8 +187,11 @@ static int by_moment(const void *left, const void *right)
     return (a->moment > b->moment) - (a->moment < b->moment);
 }
 
-static void take(struct times *times, uint64_t *durations_ns, uint32_t operator_count)
+/* Returns the number of operators with a doubtful range. */
+static uint32_t take(struct times *times, uint64_t *durations_ns, uint32_t operator_count)
 {
+    uint32_t doubtful = 0;
+    bool doubt = false;
     uint64_t gap_ns = median(times->gaps);
     g_autoptr(GArray) of_moment = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     g_array_sort(times->ranges, by_moment);
@@ -196,6 +199,7 @@ static void take(struct times *times, uint64_t *durations_ns, uint32_t operator_
         const struct operator_range *range = &g_array_index(times->ranges, struct operator_range,
                                                             i);
         uint64_t taken = time_of(times, range, gap_ns);
+        doubt |= is_doubtful(times, range);
         if (range->works)
             g_array_append_val(of_moment, taken);
         if (i + 1 < times->ranges->len && range[1].moment == range->moment)
@@ -203,7 +207,10 @@ static void take(struct times *times, uint64_t *durations_ns, uint32_t operator_
         if (range->moment < operator_count && of_moment->len)
             durations_ns[range->moment] = median(of_moment);
         g_array_set_size(of_moment, 0);
+        doubtful += doubt;
+        doubt = false;
     }
+    return doubtful;
 }
 
 static bool has_tables(const struct database *database)
@@ -218,8 +225,9 @@ static bool has_tables(const struct database *database)
 }
 
 bool device_times_take(const struct database *database, uint64_t *durations_ns,
-                       uint32_t operator_count, GError **error)
+                       uint32_t operator_count, uint32_t *doubtful, GError **error)
 {
+    *doubtful = 0;
     if (operator_count == 0 || !has_tables(database))
         return true;
     struct times times = {.ranges = g_array_new(FALSE, FALSE, sizeof(struct operator_range)),
@@ -231,7 +239,7 @@ bool device_times_take(const struct database *database, uint64_t *durations_ns,
               read_rows(database, &times, asked_work, add_work, error) &&
               read_rows(database, &times, unasked_work, add_unasked, error);
     if (ok)
-        take(&times, durations_ns, operator_count);
+        *doubtful = take(&times, durations_ns, operator_count);
     g_array_unref(times.unasked);
     g_array_unref(times.gaps);
     g_hash_table_unref(times.within);

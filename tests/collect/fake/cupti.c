@@ -10,6 +10,7 @@
 #include <cupti_version.h>
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -35,6 +36,7 @@ static GMutex lock;     /* guards the fields below */
 static GArray *records; /* struct written, not handed back yet */
 static bool enabled[CUPTI_ACTIVITY_KIND_COUNT], call_enabled[MOST_CALLBACKS];
 static bool callback_enabled[CUPTI_CB_DOMAIN_SIZE][MOST_CALLBACKS];
+static bool forgotten; /* the program ends, and the profiler has ended before it */
 static size_t dropped;
 static guint count;
 static CUpti_BuffersCallbackRequestFunc request;
@@ -51,12 +53,23 @@ static void write_record(const union any_record *record, uint64_t complete_ns)
     struct written written = {*record, complete_ns};
     if (fake_is("drop") && ++count % 7 == 0)
         dropped++;
-    else
+    else if (!forgotten)
         g_array_append_val(records, written);
 }
 
+static void forget(void)
+{
+    g_mutex_lock(&lock);
+    forgotten = true;
+    g_array_set_size(records, 0);
+    g_mutex_unlock(&lock);
+}
+
+/* A real profiler's handler of the exit is registered by the time when there is a context. */
 static void on_context(CUcontext context, bool created)
 {
+    if (created && fake_is("forgetful"))
+        atexit(forget);
     CUpti_CallbackId id = created ? CUPTI_CBID_RESOURCE_CONTEXT_CREATED
                                   : CUPTI_CBID_RESOURCE_CONTEXT_DESTROY_STARTING;
     const CUpti_ResourceData data = {.context = context};
@@ -82,7 +95,8 @@ static void on_leave(uint32_t callback, uint32_t correlation, const char *symbol
                      uint64_t entered_ns)
 {
     g_mutex_lock(&lock);
-    if (call_enabled[callback]) {
+    bool all = enabled[CUPTI_ACTIVITY_KIND_DRIVER];
+    if (all || call_enabled[callback]) {
         union any_record record = {.call = {.kind = CUPTI_ACTIVITY_KIND_DRIVER,
                                             .cbid = callback,
                                             .start = entered_ns,
@@ -91,7 +105,8 @@ static void on_leave(uint32_t callback, uint32_t correlation, const char *symbol
                                             .threadId = (uint32_t)gettid(),
                                             .correlationId = correlation}};
         write_record(&record, 0);
-        if (external.depth > 0 && enabled[CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION]) {
+        bool told = !fake_is("silent") && (all || !fake_is("silent-if-chosen"));
+        if (told && external.depth > 0 && enabled[CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION]) {
             union any_record pair = {
                 .correlation = {.kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
                                 .externalKind = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM1,

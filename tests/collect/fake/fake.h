@@ -11,6 +11,9 @@
  *   drop         every seventh record finds no room
  *   mixed        a buffer holds few records, and they are handed back last first
  *   no-sync      synchronisations are not recorded
+ *   forgetful    at its exit, the profiler forgets what it has not handed back
+ *   silent       external correlations are never recorded
+ *   silent-if-chosen  they are recorded only if all calls are
  *   takes-memory recording kernels takes FAKE_TAKEN_BYTES of the device's memory
  */
 #ifndef PSTAR_TESTS_COLLECT_FAKE_FAKE_H
