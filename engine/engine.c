@@ -537,6 +537,7 @@ static void read_split(struct engine *engine, tensor_id tensor, uint64_t first, 
     uint16_t *rests = halves + count;
     read_at(engine, tensor, TRACE_PARAM, first, count, halves);
     read_at(engine, tensor, TRACE_MASTER, first, count, rests);
+#pragma omp parallel for schedule(static)
     for (uint64_t i = 0; i < count; i++)
         values[i] = bf16_join(halves[i], rests[i]);
 }
@@ -560,6 +561,7 @@ static void write_rounded(struct engine *engine, tensor_id tensor, enum trace_li
                           uint64_t first, uint64_t count, const float *values)
 {
     g_autofree uint16_t *halves = g_new(uint16_t, count);
+#pragma omp parallel for schedule(static)
     for (uint64_t i = 0; i < count; i++)
         halves[i] = bf16_round(values[i]);
     write_at(engine, tensor, list, first, count, halves);
@@ -569,6 +571,7 @@ static void write_rest(struct engine *engine, tensor_id tensor, uint64_t first, 
                        const float *values)
 {
     g_autofree uint16_t *rests = g_new(uint16_t, count);
+#pragma omp parallel for schedule(static)
     for (uint64_t i = 0; i < count; i++)
         rests[i] = bf16_rest(values[i]);
     write_at(engine, tensor, TRACE_MASTER, first, count, rests);
