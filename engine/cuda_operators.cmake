@@ -8,7 +8,7 @@ if(CMAKE_CUDA_COMPILER)
     LINK pstar_engine_operators CUDA::cublasLt CUDA::cudart)
   target_include_directories(pstar_cuda_operators PRIVATE ${CMAKE_CURRENT_LIST_DIR}/cuda/gpu)
   target_compile_options(pstar_cuda_operators PRIVATE
-    $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false -Werror=all-warnings -diag-suppress=1217
+    $<$<COMPILE_LANGUAGE:CUDA>:-fmad=false -lineinfo -Werror=all-warnings -diag-suppress=1217
                                -Xcompiler=-Wall,-Wextra,-Werror>)
   # The runtime is linked by name; otherwise CMake would link the static one as well.
   set_target_properties(pstar_cuda_operators PROPERTIES CUDA_RUNTIME_LIBRARY Shared)

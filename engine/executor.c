@@ -169,6 +169,7 @@ static struct operation describe(struct executor *x, moment_id moment, bool on_h
     uint32_t number = number_of(x, op);
     struct operation operation = {
         .op = op,
+        .name = x->iteration->trace->operators[moment].name,
         .config = x->iteration->config,
         .job = &x->iteration->job,
         .tokens = x->step.tokens + 2 * rows(x) * number,

@@ -7,6 +7,37 @@
 
 #include <string.h>
 
+const char *model_kind_name(enum model_kind kind)
+{
+    static const char *const names[MODEL_KINDS] = {
+        [MODEL_EMBED_FORWARD] = "embedding forward",
+        [MODEL_NORM_FORWARD] = "norm forward",
+        [MODEL_LINEAR_FORWARD] = "linear forward",
+        [MODEL_GELU_FORWARD] = "linear and GELU forward",
+        [MODEL_RESIDUAL_FORWARD] = "linear and residual forward",
+        [MODEL_ATTENTION_FORWARD] = "attention forward",
+        [MODEL_GATED_FORWARD] = "linear and gate forward",
+        [MODEL_GROUPED_FORWARD] = "grouped attention forward",
+        [MODEL_CLASSIFIER_FORWARD] = "classifier forward",
+        [MODEL_LOSS] = "loss",
+        [MODEL_CLASSIFIER_BACKWARD] = "classifier backward",
+        [MODEL_NORM_BACKWARD] = "norm backward",
+        [MODEL_LINEAR_BACKWARD] = "linear backward",
+        [MODEL_GELU_BACKWARD] = "linear and GELU backward",
+        [MODEL_RESIDUAL_BACKWARD] = "linear and residual backward",
+        [MODEL_ATTENTION_BACKWARD] = "attention backward",
+        [MODEL_GATED_BACKWARD] = "linear and gate backward",
+        [MODEL_GROUPED_BACKWARD] = "grouped attention backward",
+        [MODEL_EMBED_BACKWARD] = "embedding backward",
+        [MODEL_REDUCE] = "reduction",
+        [MODEL_SEND] = "send",
+        [MODEL_RECEIVE] = "receive",
+        [MODEL_ADD] = "addition of gradients",
+        [MODEL_UPDATE] = "update",
+    };
+    return names[kind];
+}
+
 enum model_gradient model_gradient_layout(const struct model_job *job)
 {
     if (job->precision != MODEL_BF16 || (job->choices.micro_batches > 1 && !job->narrow_gradients))

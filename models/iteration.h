@@ -101,6 +101,9 @@ enum model_kind {
     MODEL_KINDS
 };
 
+/* Returns a name for messages, such as "linear forward". */
+const char *model_kind_name(enum model_kind kind);
+
 /* The most buffers that an operator reads, and that it writes. */
 enum { MODEL_INPUTS = 6, MODEL_OUTPUTS = 3 };
 

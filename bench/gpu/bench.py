@@ -24,6 +24,9 @@ TINY = (2, 64, 2)
 TINY_BATCH, TINY_SEQUENCE = 2, 32
 
 
+LOG_BYTES = 100_000  # kept of the log of a process
+
+
 class Failed(Exception):
     pass
 
@@ -76,7 +79,9 @@ class Bench:
         self.text = " ".join(draws.choice(words) for _ in range(200_000))
         (self.folder / "data.txt").write_text(self.text)
         libraries = [os.environ.get("LD_LIBRARY_PATH"), *cuda_folders()]
-        os.environ["LD_LIBRARY_PATH"] = ":".join(filter(None, libraries))  # for all started processes
+        # For all started processes. cuBLASLt logs its errors, each process to a file of its own.
+        os.environ["LD_LIBRARY_PATH"] = ":".join(filter(None, libraries))
+        os.environ["CUBLASLT_LOG_LEVEL"], os.environ["CUBLASLT_LOG_FILE"] = "1", str(self.folder / "cublaslt-%i.log")
 
     # ---- parts ----
 
@@ -91,6 +96,14 @@ class Bench:
     def show(self, text):
         print(text, flush=True)
         self.save()
+
+    def keep_logs(self):
+        """Adds what cuBLASLt has logged to a file of the results."""
+        for log in sorted(self.folder.glob("cublaslt-*.log")):
+            if said := log.read_text(errors="replace").strip():
+                with open(self.output / "cublaslt.log", "a") as kept:
+                    kept.write(said[:LOG_BYTES] + "\n")
+            log.unlink()
 
     def save(self):
         fresh = self.results.with_suffix(".new")

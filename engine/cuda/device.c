@@ -36,7 +36,9 @@ struct cuda_device {
 
 /* Identifies the kernels that an operator calls within one run. */
 struct kernel_key {
-    uint32_t kind, inputs, outputs, training;
+    uint32_t kind, inputs, outputs, parts, training;
+    uint32_t accumulate, add, norms[2], dropout, masked; /* 0 or 1 */
+    uint32_t turned, window;                             /* of the layer's heads */
 };
 
 struct host_work {
@@ -139,6 +141,7 @@ static void cuda_close(struct device *device)
     g_array_unref(cuda->loaded);
     cuda_memory_close(&cuda->memory);
     g_mutex_clear(&cuda->failure.lock);
+    g_free(cuda->failure.text);
     g_free(cuda);
 }
 
@@ -243,6 +246,13 @@ static mover_ticket cuda_send(struct device *device, uint64_t to, uint64_t bytes
                              bytes, from, after);
 }
 
+/* Notes why an operator failed; NULL if it did not. */
+static void note(struct cuda_device *cuda, char *why)
+{
+    if (why)
+        cuda_failure_note_text(&cuda->failure, why);
+}
+
 /* CUDA loads a kernel when it is first called, and may wait for all streams to do so. No stream may
  * then be waiting for the host's thread, whose own calls might not return in the meantime. */
 static void before_loading(struct cuda_device *cuda, struct kernel_key kernels)
@@ -257,18 +267,36 @@ static void before_loading(struct cuda_device *cuda, struct kernel_key kernels)
     queues_wait(cuda->queues, &host);
 }
 
+static struct kernel_key key_of(const struct operation *operation)
+{
+    const struct model_operator *op = operation->op;
+    bool grouped = op->kind == MODEL_GROUPED_FORWARD || op->kind == MODEL_GROUPED_BACKWARD;
+    return (struct kernel_key){
+        .kind = op->kind,
+        .inputs = op->inputs,
+        .outputs = op->outputs,
+        .parts = op->parts,
+        .training = operation->training,
+        .accumulate = op->accumulate,
+        .add = op->add,
+        .norms = {operation->tensor[0].norm != NULL, operation->tensor[1].norm != NULL},
+        .dropout = op->dropout_site != NO_INDEX,
+        .masked = op->masked != NO_INDEX,
+        .turned = grouped ? model_config_turned(operation->config, op->layer) : 0,
+        .window = grouped ? model_config_window(operation->config, op->layer) : 0,
+    };
+}
+
 static mover_ticket cuda_compute(struct device *device, const struct operation *operation,
                                  const struct mover_after *after)
 {
     struct cuda_device *cuda = cuda_of(device);
-    const struct model_operator *op = operation->op;
-    before_loading(cuda,
-                   (struct kernel_key){op->kind, op->inputs, op->outputs, operation->training});
+    before_loading(cuda, key_of(operation));
     cuda_streams_begin(cuda->streams, MOVER_COMPUTE, after);
     struct operation issued = *operation;
     if (cuda->ranks && operation_exchanges(operation))
         issued.turn = ranks_issue(cuda->on_compute);
-    CUDA_TRY(&cuda->failure, cuda_operators_run(cuda->compute, &issued));
+    note(cuda, cuda_operators_run(cuda->compute, &issued));
     cuda_operators_share_update(cuda->compute, &issued);
     return cuda_streams_end(cuda->streams, MOVER_COMPUTE);
 }
@@ -281,7 +309,7 @@ static mover_ticket cuda_reduce(struct device *device, const struct operation *o
     issued.turn = ranks_issue(cuda->on_network);
     before_loading(cuda, (struct kernel_key){.kind = MODEL_REDUCE});
     cuda_streams_begin(cuda->streams, MOVER_NETWORK, after);
-    CUDA_TRY(&cuda->failure, cuda_operators_reduce(cuda->compute, &issued));
+    note(cuda, cuda_operators_reduce(cuda->compute, &issued));
     return cuda_streams_end(cuda->streams, MOVER_NETWORK);
 }
 

@@ -39,7 +39,8 @@ struct product_plan {
     cublasLtMatrixLayout_t b, a, c;
     cublasLtMatmulAlgo_t algorithm;
     size_t workspace_bytes;
-    bool found; /* whether there is an algorithm */
+    bool found;            /* whether there is an algorithm */
+    cublasStatus_t status; /* of the search for it */
 };
 
 struct cuda_products {
@@ -47,8 +48,8 @@ struct cuda_products {
     cudaStream_t stream;
     void *workspace;
     uint64_t workspace_bytes;
-    GArray *plans;     /* of struct product_plan */
-    cudaError_t error; /* the first since the last cuda_products_take_error */
+    GArray *plans; /* of struct product_plan */
+    char *error;   /* the first since the last cuda_products_take_error; NULL for none */
 };
 
 static void plan_clear(void *data)
@@ -81,6 +82,7 @@ void cuda_products_free(struct cuda_products *products)
     if (!products)
         return;
     g_array_free(products->plans, TRUE);
+    g_free(products->error);
     cublasLtDestroy(products->handle);
     g_free(products);
 }
@@ -175,11 +177,14 @@ static bool choose(const struct cuda_products *products, struct product_plan *pl
     int count = 0;
     if (cublasLtMatmulPreferenceCreate(&preference) != CUBLAS_STATUS_SUCCESS)
         return false;
-    bool ok = limit(preference, products->workspace_bytes) &&
-              cublasLtMatmulAlgoGetHeuristic(products->handle, plan->operation, plan->b, plan->a,
-                                             plan->c, plan->c, preference, 1, &result,
-                                             &count) == CUBLAS_STATUS_SUCCESS &&
-              count > 0 && result.state == CUBLAS_STATUS_SUCCESS;
+    bool ok = limit(preference, products->workspace_bytes);
+    if (ok)
+        plan->status = cublasLtMatmulAlgoGetHeuristic(products->handle, plan->operation, plan->b,
+                                                      plan->a, plan->c, plan->c, preference, 1,
+                                                      &result, &count);
+    if (plan->status == CUBLAS_STATUS_SUCCESS && count > 0)
+        plan->status = result.state;
+    ok = ok && plan->status == CUBLAS_STATUS_SUCCESS && count > 0;
     cublasLtMatmulPreferenceDestroy(preference);
     if (!ok)
         return false;
@@ -223,40 +228,55 @@ static bool have(struct cuda_products *products, const struct product_shape *sha
     return plan_of(products, shape)->found;
 }
 
-static cudaError_t queue(struct cuda_products *products, const struct product_shape *shape,
-                         const struct product_operands *product)
+static char *explain(const struct product_shape *shape, const char *what, cublasStatus_t status)
+{
+    static const char *const epilogues[] = {
+        [PRODUCT_PLAIN] = "",
+        [PRODUCT_ADD] = ", adds",
+        [PRODUCT_BIAS] = ", bias",
+        [PRODUCT_RESIDUAL] = ", residual",
+        [PRODUCT_GELU] = ", bias and GELU",
+    };
+    return g_strdup_printf(
+        "%s: %s, product [%u,%u]%s [%u,%u]%s in %s to %s%s", what, cublasLtGetStatusName(status),
+        shape->M, shape->K, shape->transposed_a ? "^T" : "", shape->K, shape->N,
+        shape->transposed_b ? "^T" : "", shape->in == MODEL_BF16 ? "bf16" : "fp32",
+        shape->out == MODEL_BF16 ? "bf16" : "fp32", epilogues[shape->epilogue]);
+}
+
+/* Returns what failed; NULL if nothing did. */
+static char *queue(struct cuda_products *products, const struct product_shape *shape,
+                   const struct product_operands *product)
 {
     struct product_plan *plan = plan_of(products, shape);
     const void *added = shape->epilogue == PRODUCT_RESIDUAL ? product->residual : product->c;
     const float one = 1,
                 beta = shape->epilogue == PRODUCT_ADD || shape->epilogue == PRODUCT_RESIDUAL;
     if (!plan->found)
-        return cudaErrorNotSupported;
+        return explain(shape, "cuBLASLt has no algorithm", plan->status);
     if (!set_pointers(plan, product))
-        return cudaErrorUnknown;
+        return explain(shape, "cuBLASLt refuses operands", CUBLAS_STATUS_INVALID_VALUE);
     cublasStatus_t status =
         cublasLtMatmul(products->handle, plan->operation, &one, product->b, plan->b, product->a,
                        plan->a, &beta, added, plan->c, product->c, plan->c, &plan->algorithm,
                        products->workspace, plan->workspace_bytes, products->stream);
-    return status == CUBLAS_STATUS_SUCCESS ? cudaSuccess : cudaErrorUnknown;
+    return status == CUBLAS_STATUS_SUCCESS ? NULL : explain(shape, "cublasLtMatmul", status);
 }
 
 /* Queues one launch, or two where the library splits K; the parts are then added in the workspace
- * in one order. Keeps an error for cuda_products_take_error: without an algorithm it is
- * cudaErrorNotSupported. */
+ * in one order. Keeps an error for cuda_products_take_error. */
 static void run(struct cuda_products *products, const struct product_shape *shape,
                 const struct product_operands *product)
 {
-    cudaError_t error = queue(products, shape, product);
-    if (products->error == cudaSuccess)
-        products->error = error;
+    char *error = queue(products, shape, product);
+    if (!products->error)
+        products->error = g_steal_pointer(&error);
+    g_free(error);
 }
 
-cudaError_t cuda_products_take_error(struct cuda_products *products)
+char *cuda_products_take_error(struct cuda_products *products)
 {
-    cudaError_t error = products->error;
-    products->error = cudaSuccess;
-    return error;
+    return g_steal_pointer(&products->error);
 }
 
 /* ---- the kernels of linear layers and of the classifier ---- */
@@ -287,12 +307,14 @@ void cuda_linear_forward(const void *context, enum model_precision precision, ui
              (struct product_operands){.a = x, .b = weight, .bias = bias, .c = y});
 }
 
+/* The accuracy of the library's GELU is not documented. It is far below the rounding to bf16, but
+ * not surely below that of fp32. */
 bool cuda_linear_gelu(const void *context, enum model_precision precision, uint32_t N, uint32_t I,
                       uint32_t O, const void *x, const void *weight, const void *bias, void *pre,
                       void *y)
 {
     struct product_shape fused = forward_shape(precision, N, I, O, PRODUCT_GELU);
-    if (!have(cuda_context_of(context)->products, &fused))
+    if (precision == MODEL_FP32 || !have(cuda_context_of(context)->products, &fused))
         return false;
     multiply(context, fused,
              (struct product_operands){.a = x, .b = weight, .bias = bias, .c = y, .pre = pre});

@@ -19,6 +19,7 @@ enum { OWN_BYTES = WORKSPACE_BYTES + SCRATCH_BYTES + COUNTER_BYTES + SCALE_BYTES
 enum { PIECE = 256 << 10 };
 
 struct cuda_operators {
+    bool waits;   /* behind each operator */
     uint8_t *own; /* workspace, scratch, counter, scale, tables */
     struct cuda_context cuda;
     struct operators operators;
@@ -128,6 +129,7 @@ struct cuda_operators *cuda_operators_new(uint8_t *arena, uint64_t table_bytes, 
                                           GError **error)
 {
     struct cuda_operators *operators = g_new0(struct cuda_operators, 1);
+    operators->waits = g_strcmp0(g_getenv("PSTAR_CUDA_SYNC"), "1") == 0;
     operators->operators.kernels = &cuda_kernels;
     operators->operators.context = &operators->cuda;
     operators->operators.memory = arena;
@@ -156,12 +158,40 @@ void cuda_operators_free(struct cuda_operators *operators)
     g_free(operators);
 }
 
-cudaError_t cuda_operators_run(struct cuda_operators *operators, const struct operation *operation)
+/* Frees `library`, what a library said; if it is NULL, `error` says what failed. */
+static char *explain(const struct cuda_operators *operators, const struct operation *operation,
+                     char *library, cudaError_t error)
+{
+    static const char hint[] = "; it may be of an operator before it, which PSTAR_CUDA_SYNC=1 "
+                               "finds by waiting behind each";
+    const struct model_operator *op = operation->op;
+    const struct model_job *job = operation->job;
+    if (!library && error == cudaSuccess)
+        return NULL;
+    char *text = g_strdup_printf(
+        "CUDA: %s (operator %s, %s: %u rows of %u, %u to %u columns, %s%s%s%s)",
+        library ? library : cudaGetErrorString(error), operation->name, model_kind_name(op->kind),
+        job->choices.batch * job->sequence, operation->config->width, op->inputs, op->outputs,
+        job->precision == MODEL_BF16 ? "bf16" : "fp32", op->accumulate ? ", accumulates" : "",
+        op->dropout_site == NO_INDEX ? "" : ", dropout", library || operators->waits ? "" : hint);
+    g_free(library);
+    return text;
+}
+
+static char *finish(const struct cuda_operators *operators, const struct operation *operation,
+                    char *library, cudaStream_t stream)
+{
+    cudaError_t error = cudaGetLastError();
+    if (error == cudaSuccess && operators->waits)
+        error = cudaStreamSynchronize(stream);
+    return explain(operators, operation, library, error);
+}
+
+char *cuda_operators_run(struct cuda_operators *operators, const struct operation *operation)
 {
     operators_run(&operators->operators, operation);
-    cudaError_t multiplied = cuda_products_take_error(operators->cuda.products);
-    cudaError_t launched = cudaGetLastError();
-    return multiplied != cudaSuccess ? multiplied : launched;
+    return finish(operators, operation, cuda_products_take_error(operators->cuda.products),
+                  operators->cuda.stream);
 }
 
 cudaError_t cuda_operators_clip(struct cuda_operators *operators, const double *squares,
@@ -202,11 +232,10 @@ bool cuda_operators_share(struct cuda_operators *operators, struct ranks *ranks,
     return true;
 }
 
-cudaError_t cuda_operators_reduce(struct cuda_operators *operators,
-                                  const struct operation *operation)
+char *cuda_operators_reduce(struct cuda_operators *operators, const struct operation *operation)
 {
     operators_run(&operators->reductions, operation);
-    return cudaGetLastError();
+    return finish(operators, operation, NULL, operators->network.stream);
 }
 
 void cuda_operators_share_update(struct cuda_operators *operators,

@@ -27,8 +27,11 @@ void cuda_operators_free(struct cuda_operators *operators);
 
 /* Queues the operator on the stream. `operation` is not needed after the call. Its pointers to
  * scalars (loss, norm) are memory that the device writes; they are valid when the stream has come
- * that far. */
-cudaError_t cuda_operators_run(struct cuda_operators *operators, const struct operation *operation);
+ * that far. Returns NULL, or what failed, with the operator, its shape and the library's status;
+ * free with g_free. An error of work that was queued before may appear here. If the environment
+ * variable PSTAR_CUDA_SYNC is 1, the call returns when the operator has run, so that the error is
+ * its own. */
+char *cuda_operators_run(struct cuda_operators *operators, const struct operation *operation);
 
 /* Queues the clip of engine/device.h. Updates that run later and have a gradient_scale take the
  * last one queued. `squares` and `scale` are memory that the device reads and writes. */
@@ -42,9 +45,8 @@ cudaError_t cuda_operators_clip(struct cuda_operators *operators, const double *
  * operators. Takes what received gradients need: 2 MiB a rank. Fails with DEVICE_ERROR_MEMORY. */
 bool cuda_operators_share(struct cuda_operators *operators, struct ranks *ranks,
                           struct ranks *on_network, cudaStream_t network, GError **error);
-/* Queues a reduction (MODEL_REDUCE) on the stream `network`. */
-cudaError_t cuda_operators_reduce(struct cuda_operators *operators,
-                                  const struct operation *operation);
+/* Queues a reduction (MODEL_REDUCE) on the stream `network`. Returns as cuda_operators_run. */
+char *cuda_operators_reduce(struct cuda_operators *operators, const struct operation *operation);
 /* Queues, behind an update, what operators_share_update (engine/operators.h) does. */
 void cuda_operators_share_update(struct cuda_operators *operators,
                                  const struct operation *operation);
@@ -57,8 +59,9 @@ struct cuda_products *cuda_products_new(cudaStream_t stream, void *workspace,
                                         uint64_t workspace_bytes);
 void cuda_products_free(struct cuda_products *products);
 
-/* Returns the first error since the last call. */
-cudaError_t cuda_products_take_error(struct cuda_products *products);
+/* Returns the first error since the last call, with its product's shape; NULL if there is none.
+ * Free with g_free. */
+char *cuda_products_take_error(struct cuda_products *products);
 
 #ifdef __cplusplus
 }

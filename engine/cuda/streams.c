@@ -14,26 +14,28 @@ bool cuda_failure_note(struct cuda_failure *failure, cudaError_t error, const ch
 
 bool cuda_failure_note_reason(struct cuda_failure *failure, const char *reason, const char *call)
 {
-    g_mutex_lock(&failure->lock);
-    if (!failure->reason) {
-        failure->reason = reason;
-        failure->call = call;
-    }
-    g_mutex_unlock(&failure->lock);
+    cuda_failure_note_text(
+        failure, g_strdup_printf("CUDA: %s (%.*s)", reason, (int)strcspn(call, "("), call));
     return false;
+}
+
+void cuda_failure_note_text(struct cuda_failure *failure, char *text)
+{
+    g_mutex_lock(&failure->lock);
+    if (!failure->text)
+        failure->text = g_steal_pointer(&text);
+    g_mutex_unlock(&failure->lock);
+    g_free(text);
 }
 
 bool cuda_failure_check(struct cuda_failure *failure, enum device_error code, GError **error)
 {
     g_mutex_lock(&failure->lock);
-    const char *reason = failure->reason;
-    const char *call = failure->call;
+    if (failure->text)
+        g_set_error_literal(error, DEVICE_ERROR, code, failure->text);
+    bool ok = !failure->text;
     g_mutex_unlock(&failure->lock);
-    if (!reason)
-        return true;
-    g_set_error(error, DEVICE_ERROR, code, "CUDA: %s (%.*s)", reason, (int)strcspn(call, "("),
-                call);
-    return false;
+    return ok;
 }
 
 /* ---- stalls: how long a stream waits between pairs of events ---- */

@@ -15,8 +15,7 @@
  * call comes next, so later errors say nothing new. */
 struct cuda_failure {
     GMutex lock;
-    const char *reason; /* static text; NULL for none */
-    const char *call;
+    char *text; /* NULL for none */
 };
 
 /* Notes the error of a call unless it is cudaSuccess. Returns whether the call succeeded. Any
@@ -26,8 +25,11 @@ bool cuda_failure_note(struct cuda_failure *failure, cudaError_t error, const ch
 /* Sets *error from the first failure. Returns false if there is one. */
 bool cuda_failure_check(struct cuda_failure *failure, enum device_error code, GError **error);
 
-/* Notes why a call of another library failed, in static text. Returns false. */
+/* Notes why a call of another library failed. Returns false. */
 bool cuda_failure_note_reason(struct cuda_failure *failure, const char *reason, const char *call);
+
+/* Notes an error that is described already. Frees `text`. */
+void cuda_failure_note_text(struct cuda_failure *failure, char *text);
 
 #define CUDA_TRY(failure, call) cuda_failure_note(failure, call, #call)
 

@@ -89,6 +89,7 @@ void probe_product_init(struct probe_product *product, struct device *device,
     uint64_t bias = weight + matrix_bytes(precision, inputs, outputs);
     product->operation = (struct operation){
         .op = &product->op,
+        .name = "of the probe",
         .config = &product->config,
         .job = &product->job,
         .in = {0, NO_ADDRESS, NO_ADDRESS, NO_ADDRESS},

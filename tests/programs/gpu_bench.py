@@ -121,6 +121,16 @@ class Failures(unittest.TestCase):
         self.assertIn("false ended with 1", found["failures"]["a program"])
         self.assertIn("JSONDecodeError", found["failures"]["its output"])
 
+    def test_logs_of_the_library_are_kept(self):
+        with tempfile.TemporaryDirectory() as folder:
+            bench = bench_in(self, folder)
+            bench.begin("logs", 60)
+            for said in ("refused a product", ""):
+                bench.call("bash", "-c", f"echo {said} > ${{CUBLASLT_LOG_FILE//%i/$$}}")
+            bench.keep_logs()
+            self.assertEqual((pathlib.Path(folder) / "cublaslt.log").read_text(), "refused a product\n")
+            self.assertEqual(list(bench.folder.glob("cublaslt*")), [])
+
 
 class TimeIsUp(unittest.TestCase):
     def test_processes_end_and_findings_stay(self):

@@ -141,6 +141,7 @@ static struct operation describe(const struct run *run, const struct model_opera
     const struct adamw_options adamw = {1e-2, 0.9, 0.99, 1e-8, 0.1, 0.5};
     struct operation operation = {
         .op = op,
+        .name = run->iteration->trace->operators[op - run->iteration->operators].name,
         .config = run->iteration->config,
         .job = &run->iteration->job,
         .workspace = buffer_at(run, op->workspace),
@@ -266,7 +267,9 @@ static void run_operator(struct run *run, const struct model_operator *op, bool 
     operation.loss = &run->cpu_loss;
     on_cuda.loss = &run->cuda_loss;
     host_operators_run(run->cpu_operators, &operation);
-    g_assert_cmpint(cuda_operators_run(run->cuda_operators, &on_cuda), ==, cudaSuccess);
+    char *why = cuda_operators_run(run->cuda_operators, &on_cuda);
+    if (why)
+        g_error("%s", why);
     for (guint i = 0; i < run->regions->len; i++)
         assert_region(run, op, &g_array_index(run->regions, struct region, i));
     assert_gaps(run);

@@ -13,6 +13,7 @@ struct cuda_operators {
     cudaStream_t stream;
     void *loaded;                 /* what libraries take at their first use */
     bool called[MODEL_KINDS + 1]; /* the last: clipping */
+    GHashTable *loads;            /* text of the kernels that operators have called */
     /* Several ranks. */
     struct operators own; /* for operators_share_update only */
     struct operators reductions;
@@ -32,12 +33,14 @@ struct cuda_operators *cuda_operators_new(uint8_t *arena, uint64_t table_bytes, 
     operators->cpu = host_operators_new(1, arena, NULL);
     operators->arena = arena;
     operators->stream = stream;
+    operators->loads = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     return operators;
 }
 
 void cuda_operators_free(struct cuda_operators *operators)
 {
     cudaFree(operators->loaded);
+    g_hash_table_unref(operators->loads);
     reduction_free(operators->own.reduction);
     reduction_free(operators->reductions.reduction);
     cudaFree(operators->received);
@@ -79,21 +82,34 @@ cudaError_t cuda_operators_clip(struct cuda_operators *operators, const double *
     return fake_cuda_launch(operators->stream, run_clip, launch);
 }
 
+/* A kernel is loaded at its first call: the sum of squares that a norm needs, the form that adds to
+ * a gradient, the one that drops. */
+static void load(struct cuda_operators *operators, const struct operation *operation)
+{
+    const struct model_operator *op = operation->op;
+    char *kernels = g_strdup_printf("%u %u %u %d %d %d %d %d", op->kind, op->inputs, op->outputs,
+                                    operation->tensor[0].norm != NULL,
+                                    operation->tensor[1].norm != NULL, op->accumulate, op->add,
+                                    operation->training && op->dropout_site != NO_INDEX);
+    if (!g_hash_table_contains(operators->loads, kernels))
+        fake_cuda_load();
+    g_hash_table_add(operators->loads, kernels);
+}
+
 /* The tokens in the operation belong to the caller; on a GPU they are gone when the kernel runs. */
-cudaError_t cuda_operators_run(struct cuda_operators *operators, const struct operation *operation)
+char *cuda_operators_run(struct cuda_operators *operators, const struct operation *operation)
 {
     if (!operators->loaded) {
         cudaError_t error = cudaMalloc(&operators->loaded, FAKE_OPERATORS_BYTES);
         if (error != cudaSuccess)
-            return error;
+            return g_strdup(cudaGetErrorString(error));
     }
-    if (!operators->called[operation->op->kind])
-        fake_cuda_load();
-    operators->called[operation->op->kind] = true;
+    load(operators, operation);
     struct launch *launch = g_new0(struct launch, 1);
     *launch = (struct launch){operators, *operation};
     launch->operation.tokens = NULL;
-    return fake_cuda_launch(operators->stream, run, launch);
+    cudaError_t error = fake_cuda_launch(operators->stream, run, launch);
+    return error == cudaSuccess ? NULL : g_strdup(cudaGetErrorString(error));
 }
 
 /* ---- several ranks: the calls of a reduction are queued on the network's stream, one by one ----
@@ -170,14 +186,13 @@ bool cuda_operators_share(struct cuda_operators *operators, struct ranks *ranks,
     return true;
 }
 
-cudaError_t cuda_operators_reduce(struct cuda_operators *operators,
-                                  const struct operation *operation)
+char *cuda_operators_reduce(struct cuda_operators *operators, const struct operation *operation)
 {
     if (!operators->called[MODEL_REDUCE])
         fake_cuda_load();
     operators->called[MODEL_REDUCE] = true;
     operators_run(&operators->reductions, operation);
-    return cudaSuccess;
+    return NULL;
 }
 
 void cuda_operators_share_update(struct cuda_operators *operators,

@@ -1,0 +1,13 @@
+/* Controls the model of cuBLASLt and of the CUDA runtime (cublaslt.c). */
+#ifndef PSTAR_TESTS_ENGINE_CUDA_CUBLASLT_H
+#define PSTAR_TESTS_ENGINE_CUDA_CUBLASLT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* If true, products and synchronisations fail. */
+extern bool cublaslt_refuses;
+/* How often a stream was synchronised. */
+extern uint32_t cublaslt_synchronised;
+
+#endif
