@@ -1,5 +1,6 @@
 /* Attention in fp32 arithmetic has the CPU's bits. On tensor cores it is within the rounding of the
  * probabilities and their gradients to bf16. */
+#include "kernel_runs.h"
 #include "tests/engine/kernels/fixture.h"
 #include "twins.h"
 
@@ -102,8 +103,8 @@ static void check_close(struct shape s, double deviation, const struct kernel_dr
     cuda_forward(&t, MODEL_BF16, s, dropout, &again);
     g_assert_cmpmem(a.o->cuda, a.o->bytes, again.o->cuda, again.o->bytes);
     g_assert_cmpmem(a.lse->cuda, a.lse->bytes, again.lse->cuda, again.lse->bytes);
-    twin_assert_close(a.o, MODEL_BF16, 1e-2, 0);
-    twin_assert_close(a.lse, MODEL_FP32, 1e-5, 1);
+    twin_assert_close(a.o, MODEL_BF16, 1e-2, 0, "attention forward");
+    twin_assert_close(a.lse, MODEL_FP32, 1e-5, 1, "attention forward");
     memcpy(a.o->cuda, a.o->cpu, a.o->bytes);
     memcpy(a.lse->cuda, a.lse->cpu, a.lse->bytes);
     cpu_backward(&t, MODEL_BF16, s, dropout, &a);
@@ -114,7 +115,7 @@ static void check_close(struct shape s, double deviation, const struct kernel_dr
     t.cuda.multiprocessors = UINT32_MAX;
     cuda_backward(&t, MODEL_BF16, s, dropout, &again);
     g_assert_cmpmem(a.dqkv->cuda, a.dqkv->bytes, again.dqkv->cuda, again.dqkv->bytes);
-    twin_assert_close(a.dqkv, MODEL_BF16, 1.2e-2, 0);
+    twin_assert_close(a.dqkv, MODEL_BF16, 1.2e-2, 0, "attention backward");
     twins_assert_guards(&t, "attention on tensor cores");
     twins_free(&t);
 }
@@ -153,6 +154,8 @@ static void tensor_cores_random(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    if (!kernel_runs_can())
+        return 77;
     add_precision_test("/attention/exact", exact);
     g_test_add_func("/attention/groups", in_groups);
     g_test_add_func("/attention/tensor/shapes", tensor_cores);

@@ -1,6 +1,7 @@
 /* The loss, and what becomes of gradients. All have the CPU's bits except the loss, whose sums run
  * in another order. */
 #include "engine/cuda/reduction.h"
+#include "kernel_runs.h"
 #include "tests/engine/kernels/fixture.h"
 #include "traces/shard.h"
 #include "twins.h"
@@ -12,15 +13,30 @@ static void assert_near(double cuda, double cpu, double tolerance)
         g_error("%.17g is not %.17g", cuda, cpu);
 }
 
+/* A number that a kernel reads or writes. */
+static double *nan_of_kernel(void)
+{
+    double *number = kernel_runs_new(sizeof *number);
+    *number = NAN;
+    return number;
+}
+
+static double take(double *number)
+{
+    double value = *number;
+    kernel_runs_free(number);
+    return value;
+}
+
 static double run_loss(struct twins *t, enum model_precision precision, uint32_t N, uint32_t V,
                        const struct twin *targets, struct twin *logits, bool backward)
 {
-    double loss = NAN;
+    double *loss = nan_of_kernel();
     if (backward)
-        cuda_loss_backward(&t->cuda, precision, N, V, targets->cuda, 3.0 * N, logits->cuda, &loss);
+        cuda_loss_backward(&t->cuda, precision, N, V, targets->cuda, 3.0 * N, logits->cuda, loss);
     else
-        cuda_loss(&t->cuda, precision, N, V, targets->cuda, logits->cuda, &loss);
-    return loss;
+        cuda_loss(&t->cuda, precision, N, V, targets->cuda, logits->cuda, loss);
+    return take(loss);
 }
 
 static void check_loss(enum model_precision precision, uint32_t N, uint32_t V, double deviation)
@@ -43,8 +59,8 @@ static void check_loss(enum model_precision precision, uint32_t N, uint32_t V, d
     twins_assert_guards(&t, "loss backward");
     /* Where a probability is almost 1, its gradient at the target is the difference of two numbers
      * near 1/(3 N). */
-    twin_assert_close(logits, precision, precision == MODEL_BF16 ? 1e-4 : 2e-6,
-                      sqrt(N) / (3.0 * N));
+    twin_assert_close(logits, precision, precision == MODEL_BF16 ? 1e-4 : 2e-6, sqrt(N) / (3.0 * N),
+                      "loss backward");
     twins_free(&t);
 }
 
@@ -75,11 +91,11 @@ static void squares(enum model_precision precision)
 {
     for (unsigned i = 0; i < G_N_ELEMENTS(lengths); i++) {
         struct twins t = twins_new();
-        double cpu = NAN, cuda = NAN;
+        double cpu = NAN, *cuda = nan_of_kernel();
         struct twin *gradient = twin_random(&t, "gradient", precision, lengths[i], 1);
         cpu_sum_squares(t.cpu, precision, lengths[i], gradient->cpu, &cpu);
-        cuda_sum_squares(&t.cuda, precision, lengths[i], gradient->cuda, &cuda);
-        g_assert_true(cuda == cpu);
+        cuda_sum_squares(&t.cuda, precision, lengths[i], gradient->cuda, cuda);
+        g_assert_true(take(cuda) == cpu);
         twins_assert_same(&t, "sum of squares");
         twins_free(&t);
     }
@@ -123,7 +139,7 @@ static void shares_of_squares(void)
 {
     for (unsigned i = 0; i < G_N_ELEMENTS(lengths); i++) {
         struct twins t = twins_new();
-        double whole = NAN, total = NAN;
+        double whole = NAN, *total = nan_of_kernel();
         uint64_t block = shard_block(lengths[i]);
         struct shard shard = shard_of(lengths[i], 3, 1);
         uint64_t first = shard.count ? shard.first / block : 0;
@@ -136,8 +152,8 @@ static void shares_of_squares(void)
         twins_assert_same(&t, "squares of blocks");
         cpu_sum_squares(t.cpu, MODEL_FP32, lengths[i], gradient->cpu, &whole);
         cuda_block_squares(&t.cuda, lengths[i], block, 0, gradient->cuda, sums->cuda);
-        cuda_total_squares(&t.cuda, sums->cuda, &total);
-        g_assert_true(total == whole);
+        cuda_total_squares(&t.cuda, sums->cuda, total);
+        g_assert_true(take(total) == whole);
         twins_free(&t);
     }
 }
@@ -145,13 +161,13 @@ static void shares_of_squares(void)
 static void check_clip(uint32_t count, double clip)
 {
     struct twins t = twins_new();
-    g_autofree double *squares = g_new(double, count);
-    double sum = 0, scale = NAN;
+    double *squares = kernel_runs_new(count * sizeof *squares), *scale = nan_of_kernel(), sum = 0;
     for (uint32_t i = 0; i < count; i++)
         sum += squares[i] = random_token(1000) * 1e-3;
-    cuda_clip(&t.cuda, count, squares, clip, &scale);
-    g_assert_true(scale == adamw_clip(sum, clip));
-    g_assert_true(*t.cuda.scale == scale);
+    cuda_clip(&t.cuda, count, squares, clip, scale);
+    g_assert_true(*scale == adamw_clip(sum, clip));
+    g_assert_true(*t.cuda.scale == take(scale));
+    kernel_runs_free(squares);
     twins_free(&t);
 }
 
@@ -160,14 +176,15 @@ static void check_clip(uint32_t count, double clip)
 static void clips(void)
 {
     static const uint32_t counts[] = {1, 148, 512, 580, 1200};
-    double scale = NAN, nan = NAN;
     for (unsigned i = 0; i < G_N_ELEMENTS(counts); i++) {
         check_clip(counts[i], 1e-2);
         check_clip(counts[i], 1e4);
     }
     struct twins t = twins_new();
-    cuda_clip(&t.cuda, 1, &nan, 1, &scale);
-    g_assert_true(scale == 1);
+    double *scale = nan_of_kernel(), *nan = nan_of_kernel();
+    cuda_clip(&t.cuda, 1, nan, 1, scale);
+    g_assert_true(take(scale) == 1);
+    kernel_runs_free(nan);
     twins_free(&t);
 }
 
@@ -243,6 +260,8 @@ static void updates(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    if (!kernel_runs_can())
+        return 77;
     add_precision_test("/gradient/loss", losses);
     g_test_add_func("/gradient/loss/rows", many_rows);
     add_precision_test("/gradient/squares", squares);

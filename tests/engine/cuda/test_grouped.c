@@ -2,6 +2,7 @@
  * CPU's bits. On tensor cores it is within the rounding to bf16 of turned queries and keys, of the
  * probabilities and of their gradients. */
 #include "engine/rotary.h"
+#include "kernel_runs.h"
 #include "tests/engine/kernels/fixture.h"
 #include "twins.h"
 
@@ -97,8 +98,9 @@ static void check_close(const struct kernel_heads *h, const struct kernel_dropou
     cuda_forward(&t, MODEL_BF16, h, dropout, &again);
     g_assert_cmpmem(a.o->cuda, a.o->bytes, again.o->cuda, again.o->bytes);
     g_assert_cmpmem(a.lse->cuda, a.lse->bytes, again.lse->cuda, again.lse->bytes);
-    twin_assert_close(a.o, MODEL_BF16, 1e-2, 0);
-    twin_assert_close(a.lse, MODEL_FP32, 8e-3, 1); /* 2^-7: q and k are each rounded by 2^-8 */
+    twin_assert_close(a.o, MODEL_BF16, 1e-2, 0, "attention of groups, forward");
+    twin_assert_close(a.lse, MODEL_FP32, 8e-3, 1,
+                      "attention of groups, forward"); /* 2^-7: q and k are each rounded by 2^-8 */
     take_from_cpu(a.o);
     take_from_cpu(a.lse);
     again.o = a.o;
@@ -109,19 +111,19 @@ static void check_close(const struct kernel_heads *h, const struct kernel_dropou
     g_assert_cmpmem(a.dq->cuda, a.dq->bytes, again.dq->cuda, again.dq->bytes);
     g_assert_cmpmem(a.dk->cuda, a.dk->bytes, again.dk->cuda, again.dk->bytes);
     g_assert_cmpmem(a.dv->cuda, a.dv->bytes, again.dv->cuda, again.dv->bytes);
-    twin_assert_close(a.dq, MODEL_BF16, 1.5e-2, 1e-3);
-    twin_assert_close(a.dk, MODEL_BF16, 1.5e-2, 1e-3);
-    twin_assert_close(a.dv, MODEL_BF16, 1.5e-2, 0);
+    twin_assert_close(a.dq, MODEL_BF16, 1.5e-2, 1e-3, "attention of groups, backward");
+    twin_assert_close(a.dk, MODEL_BF16, 1.5e-2, 1e-3, "attention of groups, backward");
+    twin_assert_close(a.dv, MODEL_BF16, 1.5e-2, 0, "attention of groups, backward");
     twins_assert_guards(&t, "attention of groups on tensor cores");
     twins_free(&t);
 }
 
-/* Makes the tables of the angles. The caller frees them with g_free. */
+/* Makes the tables of the angles. The caller frees them with kernel_runs_free. */
 static float *turn(struct kernel_heads *h)
 {
     const struct model_config config = {
         .rotary = {.columns = 2 * h->pairs, .base = 100, .factor = 1, .magnitude = 1.25}};
-    float *table = g_new(float, 2 * (uint64_t)h->T * h->pairs);
+    float *table = kernel_runs_new(2 * (uint64_t)h->T * h->pairs * sizeof *table);
     rotary_fill(&config, h->T, table, table + (uint64_t)h->T * h->pairs);
     h->cosines = table;
     h->sines = table + (uint64_t)h->T * h->pairs;
@@ -142,7 +144,7 @@ static void check(enum model_precision precision, struct kernel_heads h)
             check_exact(precision, &h, i ? &dropout : NULL);
         else
             check_close(&h, i ? &dropout : NULL);
-    g_free(table);
+    kernel_runs_free(table);
 }
 
 /* Windows that end within a tile, at its end, and before it; heads that turn in part; wide heads.
@@ -196,6 +198,8 @@ static void in_parts(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    if (!kernel_runs_can())
+        return 77;
     add_precision_test("/grouped/shapes", shapes);
     add_precision_test("/grouped/drawn", drawn);
     g_test_add_func("/grouped/parts", in_parts);

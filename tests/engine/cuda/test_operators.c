@@ -3,6 +3,7 @@
 #include "engine/cuda/operators.h"
 #include "engine/host/host_operators.h"
 #include "engine/rotary.h"
+#include "kernel_runs.h"
 #include "models/family.h"
 #include "tests/engine/kernels/fixture.h"
 #include <math.h>
@@ -22,7 +23,7 @@ struct run {
     uint64_t bytes;
     uint8_t *cpu, *cuda; /* the arenas */
     double *cpu_norms, *cuda_norms;
-    double cpu_loss, cuda_loss;
+    double cpu_loss, *cuda_loss;
     struct host_operators *cpu_operators;
     struct cuda_operators *cuda_operators;
 };
@@ -92,9 +93,10 @@ static struct run run_new(const struct model_iteration *iteration)
     GError *error = NULL;
     lay_out(&run);
     run.cpu = g_aligned_alloc(1, run.bytes, GAP);
-    run.cuda = g_aligned_alloc(1, run.bytes, GAP);
+    run.cuda = kernel_runs_new(run.bytes);
+    run.cuda_loss = kernel_runs_new(sizeof(double));
     run.cpu_norms = g_new0(double, iteration->trace->tensor_count);
-    run.cuda_norms = g_new0(double, iteration->trace->tensor_count);
+    run.cuda_norms = kernel_runs_new(iteration->trace->tensor_count * sizeof(double));
     fill_arena(&run);
     run.cpu_operators = host_operators_new(1, run.cpu, NULL);
     run.cuda_operators = cuda_operators_new(
@@ -108,9 +110,10 @@ static void run_free(struct run *run)
     host_operators_free(run->cpu_operators);
     cuda_operators_free(run->cuda_operators);
     g_aligned_free(run->cpu);
-    g_aligned_free(run->cuda);
+    kernel_runs_free(run->cuda);
+    kernel_runs_free(run->cuda_loss);
     g_free(run->cpu_norms);
-    g_free(run->cuda_norms);
+    kernel_runs_free(run->cuda_norms);
     g_array_free(run->regions, TRUE);
 }
 
@@ -199,6 +202,11 @@ static bool writes(const struct run *run, const struct model_operator *op,
            (in_place && is_among(op->in[0], run, region));
 }
 
+static const char *name_of(const struct run *run, const struct model_operator *op)
+{
+    return run->iteration->trace->operators[op - run->iteration->operators].name;
+}
+
 static double tolerance(const struct run *run)
 {
     return run->iteration->job.precision == MODEL_BF16 ? 1.5e-2 : 1e-5;
@@ -211,13 +219,14 @@ static void assert_region(const struct run *run, const struct model_operator *op
     enum model_precision precision = precision_of(run, op, region);
     uint64_t width = precision == MODEL_BF16 ? sizeof(uint16_t) : sizeof(float);
     uint64_t elements = region->bytes / width;
-    double error = 0, norm = 0;
+    double error = 0, norm = 0, most = 0;
+    uint64_t worst = 0;
     if (memcmp(cpu, cuda, region->bytes) == 0)
         return;
     if (is_among(op->workspace, run, region) && op->kind != MODEL_EMBED_BACKWARD)
         return; /* cuBLASLt rounds a gradient as it stores it */
     if (!writes(run, op, region))
-        g_error("operator kind %u writes %s", op->kind, region->name);
+        g_error("%s writes %s", name_of(run, op), region->name);
     struct tensor expected = {precision, elements, (void *)cpu, zeros(elements)};
     struct tensor found = {precision, elements, (void *)cuda, zeros(elements)};
     tensor_read(&expected);
@@ -225,12 +234,19 @@ static void assert_region(const struct run *run, const struct model_operator *op
     for (uint64_t i = 0; i < elements; i++) {
         if (memcmp(cpu + i * width, cuda + i * width, width) == 0 && isnan(found.value[i]))
             continue; /* behind a buffer's last element */
-        error += pow(found.value[i] - expected.value[i], 2);
+        double difference = fabs(found.value[i] - expected.value[i]);
+        if (!(difference <= most)) {
+            most = difference;
+            worst = i;
+        }
+        error += difference * difference;
         norm += pow(expected.value[i], 2);
     }
     if (!(sqrt(error) <= tolerance(run) * sqrt(norm)))
-        g_error("operator kind %u: %s is off by %.3g of the norm", op->kind, region->name,
-                sqrt(error / norm));
+        g_error("%s (%s): %s is off by %.3g of the norm, most at element %" G_GUINT64_FORMAT
+                ", which is %g instead of %g",
+                name_of(run, op), model_kind_name(op->kind), region->name, sqrt(error / norm),
+                worst, found.value[worst], expected.value[worst]);
     g_free(expected.value);
     g_free(found.value);
 }
@@ -239,7 +255,8 @@ static void assert_near(const struct run *run, const struct model_operator *op, 
                         double cuda)
 {
     if (!(fabs(cpu - cuda) <= tolerance(run) * fabs(cpu)))
-        g_error("operator kind %u: %.9g is not %.9g", op->kind, cuda, cpu);
+        g_error("%s (%s): %.9g is not %.9g", name_of(run, op), model_kind_name(op->kind), cuda,
+                cpu);
 }
 
 static void assert_gaps(const struct run *run)
@@ -265,11 +282,12 @@ static void run_operator(struct run *run, const struct model_operator *op, bool 
             on_cuda.tensor[i].norm = &run->cuda_norms[op->t[i]];
         }
     operation.loss = &run->cpu_loss;
-    on_cuda.loss = &run->cuda_loss;
+    on_cuda.loss = run->cuda_loss;
     host_operators_run(run->cpu_operators, &operation);
     char *why = cuda_operators_run(run->cuda_operators, &on_cuda);
     if (why)
         g_error("%s", why);
+    kernel_runs_finish(operation.name);
     for (guint i = 0; i < run->regions->len; i++)
         assert_region(run, op, &g_array_index(run->regions, struct region, i));
     assert_gaps(run);
@@ -277,7 +295,7 @@ static void run_operator(struct run *run, const struct model_operator *op, bool 
         if (op->norms[i])
             assert_near(run, op, run->cpu_norms[op->t[i]], run->cuda_norms[op->t[i]]);
     if (op->kind == MODEL_LOSS)
-        assert_near(run, op, run->cpu_loss, run->cuda_loss);
+        assert_near(run, op, run->cpu_loss, *run->cuda_loss);
 }
 
 /* Draws inputs and targets of the micro-batch into its buffer. */
@@ -422,6 +440,8 @@ static void refuses(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    if (!kernel_runs_can())
+        return 77;
     add_precision_test("/operators/iterations", iterations);
     add_precision_test("/operators/families", families);
     g_test_add_func("/operators/refuses", refuses);

@@ -1,5 +1,6 @@
 /* The parts of decoders that GPT-2 does not have: RMS norms, gates, scaled embeddings. They have
  * the CPU's bits. */
+#include "kernel_runs.h"
 #include "tests/engine/kernels/fixture.h"
 #include "twins.h"
 
@@ -117,6 +118,8 @@ static void embeddings(enum model_precision precision)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    if (!kernel_runs_can())
+        return 77;
     add_precision_test("/parts/rms", rms_norms);
     add_precision_test("/parts/gates", gates);
     add_precision_test("/parts/embeddings", embeddings);

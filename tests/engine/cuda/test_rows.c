@@ -1,4 +1,5 @@
 /* Kernels by rows: embedding, norm, sums of columns, residual, GELU. They have the CPU's bits. */
+#include "kernel_runs.h"
 #include "tests/engine/kernels/fixture.h"
 #include "twins.h"
 
@@ -172,6 +173,8 @@ static void gelus(enum model_precision precision)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    if (!kernel_runs_can())
+        return 77;
     add_precision_test("/rows/norm", norms);
     add_precision_test("/rows/columns", columns);
     add_precision_test("/rows/columns/rounds", columns_in_rounds);

@@ -1,6 +1,7 @@
 #include "twins.h"
 
 #include "engine/bf16.h"
+#include "kernel_runs.h"
 #include "tests/engine/kernels/fixture.h"
 #include <math.h>
 
@@ -46,7 +47,7 @@ static void twin_free(void *data)
     struct twin *twin = data;
     unguard(twin);
     g_free(twin->cpu);
-    g_aligned_free(twin->whole);
+    kernel_runs_free(twin->whole);
     g_free(twin);
 }
 
@@ -54,11 +55,11 @@ struct twins twins_new(void)
 {
     struct twins twins = {
         .cpu = cpu_context_new(2),
-        .cuda = {.scratch = g_aligned_alloc(1, SCRATCH_BYTES, GUARD),
+        .cuda = {.scratch = kernel_runs_new(SCRATCH_BYTES),
                  .scratch_bytes = SCRATCH_BYTES,
-                 .counter = g_new0(uint32_t, 1),
+                 .counter = kernel_runs_new(sizeof(uint32_t)),
                  .multiprocessors = 1,
-                 .scale = g_new0(double, 1)},
+                 .scale = kernel_runs_new(sizeof(double))},
         .arrays = g_ptr_array_new_with_free_func(twin_free),
     };
     memset(twins.cuda.scratch, 0xff, SCRATCH_BYTES);
@@ -69,9 +70,9 @@ void twins_free(struct twins *twins)
 {
     g_assert_cmpuint(*twins->cuda.counter, ==, 0);
     cpu_context_free(twins->cpu);
-    g_aligned_free(twins->cuda.scratch);
-    g_free(twins->cuda.counter);
-    g_free(twins->cuda.scale);
+    kernel_runs_free(twins->cuda.scratch);
+    kernel_runs_free(twins->cuda.counter);
+    kernel_runs_free(twins->cuda.scale);
     g_ptr_array_free(twins->arrays, TRUE);
 }
 
@@ -81,7 +82,7 @@ struct twin *twin_from(struct twins *twins, const char *name, const void *conten
     twin->name = name;
     twin->bytes = bytes;
     twin->cpu = g_memdup2(contents, bytes);
-    twin->whole = g_aligned_alloc(1, GUARD + (bytes / GUARD + 1) * GUARD, GUARD);
+    twin->whole = kernel_runs_new(GUARD + (bytes / GUARD + 1) * GUARD);
     twin->cuda = twin->whole + GUARD;
     memcpy(twin->cuda, contents, bytes);
     guard(twin);
@@ -147,6 +148,27 @@ void twins_assert_guards(const struct twins *twins, const char *what)
     }
 }
 
+static double value_at(const void *array, enum model_precision precision, uint64_t i)
+{
+    return precision == MODEL_BF16 ? (double)bf16_widen(((const uint16_t *)array)[i])
+                                   : (double)((const float *)array)[i];
+}
+
+/* Arrays do not know their precision, so both readings of the byte are told. */
+static void tell_first(const struct twin *twin, uint64_t byte, const char *what)
+{
+    uint64_t half = byte / sizeof(uint16_t), single = byte / sizeof(float);
+    bool whole = (single + 1) * sizeof(float) <= twin->bytes;
+    g_error("%s: %s differs from the CPU's first at byte %" G_GUINT64_FORMAT
+            " of %" G_GUINT64_FORMAT ": element %" G_GUINT64_FORMAT
+            " in bf16 is %g instead of %g; element %" G_GUINT64_FORMAT
+            " in fp32 is %.9g instead of %.9g",
+            what, twin->name, byte, twin->bytes, half, value_at(twin->cuda, MODEL_BF16, half),
+            value_at(twin->cpu, MODEL_BF16, half), single,
+            whole ? value_at(twin->cuda, MODEL_FP32, single) : NAN,
+            whole ? value_at(twin->cpu, MODEL_FP32, single) : NAN);
+}
+
 void twins_assert_same(const struct twins *twins, const char *what)
 {
     twins_assert_guards(twins, what);
@@ -155,20 +177,30 @@ void twins_assert_same(const struct twins *twins, const char *what)
         const uint8_t *cpu = twin->cpu, *cuda = twin->cuda;
         for (uint64_t b = 0; b < twin->bytes; b++)
             if (cpu[b] != cuda[b])
-                g_error("%s: %s differs from the CPU's from byte %" G_GUINT64_FORMAT
-                        " of %" G_GUINT64_FORMAT " on",
-                        what, twin->name, b, twin->bytes);
+                tell_first(twin, b, what);
     }
 }
 
-static double value_at(const void *array, enum model_precision precision, uint64_t i)
+/* Returns the first NaN, or else the element with the greatest difference. */
+static uint64_t worst_element(const struct twin *twin, enum model_precision precision)
 {
-    return precision == MODEL_BF16 ? (double)bf16_widen(((const uint16_t *)array)[i])
-                                   : (double)((const float *)array)[i];
+    uint64_t worst = 0;
+    double most = -1;
+    for (uint64_t i = 0; i < twin->bytes / twin_element_bytes(precision); i++) {
+        double difference =
+            fabs(value_at(twin->cuda, precision, i) - value_at(twin->cpu, precision, i));
+        if (isnan(difference))
+            return i;
+        if (difference > most) {
+            most = difference;
+            worst = i;
+        }
+    }
+    return worst;
 }
 
 void twin_assert_close(const struct twin *twin, enum model_precision precision, double tolerance,
-                       double least)
+                       double least, const char *what)
 {
     double error = 0, norm = 0;
     for (uint64_t i = 0; i < twin->bytes / twin_element_bytes(precision); i++) {
@@ -177,9 +209,14 @@ void twin_assert_close(const struct twin *twin, enum model_precision precision, 
         error += difference * difference;
         norm += expected * expected;
     }
-    if (!(sqrt(error) <= tolerance * fmax(sqrt(norm), least)))
-        g_error("%s is off by %.3g of the norm (%.3g allowed)", twin->name, sqrt(error / norm),
-                tolerance);
+    if (!(sqrt(error) <= tolerance * fmax(sqrt(norm), least))) {
+        uint64_t i = worst_element(twin, precision);
+        g_error(
+            "%s: %s is off by %.3g of the norm (%.3g allowed), most at element %" G_GUINT64_FORMAT
+            ", which is %g instead of %g",
+            what, twin->name, sqrt(error / norm), tolerance, i, value_at(twin->cuda, precision, i),
+            value_at(twin->cpu, precision, i));
+    }
 }
 
 struct kernel_dropout random_dropout(void)

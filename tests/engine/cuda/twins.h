@@ -1,5 +1,5 @@
-/* Arrays that lie once in the CPU device's memory and once in the emulated GPU's, with the same
- * first contents, so that a kernel of each device can run and the results can be compared. */
+/* Arrays that lie once in the CPU device's memory and once in the GPU's (kernel_runs.h), with the
+ * same first contents, so that a kernel of each device can run and the results can be compared. */
 #ifndef PSTAR_TESTS_ENGINE_CUDA_TWINS_H
 #define PSTAR_TESTS_ENGINE_CUDA_TWINS_H
 
@@ -43,9 +43,9 @@ void twins_assert_same(const struct twins *twins, const char *what);
 /* Asserts that no guard was written. */
 void twins_assert_guards(const struct twins *twins, const char *what);
 /* Asserts that the norm of an array's difference is within `tolerance` of the norm of the CPU's
- * array, or of `least` if the norm is less, as where values cancel. */
+ * array, or of `least` if the norm is less, as where values cancel. `what` names the kernel. */
 void twin_assert_close(const struct twin *twin, enum model_precision precision, double tolerance,
-                       double least);
+                       double least, const char *what);
 
 /* Draws a dropout, with another stream each time. */
 struct kernel_dropout random_dropout(void);
