@@ -219,16 +219,33 @@ typedef void kernel_gelu_backward_bias(const void *context, enum model_precision
                                        uint32_t N, uint32_t O, const void *pre, void *dy,
                                        enum kernel_gradient gradient, void *dbias);
 
-/* ---- gate: y = activation(gate) up, element by element; SiLU(x) = x / (1 + exp(-x)) ---- */
+/* ---- gate: y[N,F] = activation(gate) up, element by element; SiLU(x) = x / (1 + exp(-x)) ---- */
+
+/* Rows of gate and up are `row` elements apart. */
+struct kernel_gate {
+    enum model_activation activation;
+    uint64_t N, F, row;
+    const void *gate, *up;
+};
+
+/* Returns the same elements in one row where rows have no gaps between them. */
+static inline struct kernel_gate kernel_gate_flat(const struct kernel_gate *gate)
+{
+    struct kernel_gate flat = *gate;
+    if (gate->row == gate->F) {
+        flat.F = flat.row = gate->N * gate->F;
+        flat.N = 1;
+    }
+    return flat;
+}
 
 typedef void kernel_gate_forward(const void *context, enum model_precision precision,
-                                 enum model_activation activation, uint64_t elements,
-                                 const void *gate, const void *up, void *y);
+                                 const struct kernel_gate *gate, void *y);
 
-/* dy becomes the gradient of up. */
+/* dgate and dup lie as gate and up do. dup may be dy where rows are F apart. */
 typedef void kernel_gate_backward(const void *context, enum model_precision precision,
-                                  enum model_activation activation, uint64_t elements,
-                                  const void *gate, const void *up, void *dy, void *dgate);
+                                  const struct kernel_gate *gate, const void *dy, void *dgate,
+                                  void *dup);
 
 /* x times `factor`, element by element. */
 typedef void kernel_scale(const void *context, enum model_precision precision, uint64_t elements,
@@ -266,11 +283,13 @@ typedef void kernel_attention_backward(const void *context, enum model_precision
 /* ---- causal attention of groups of heads: q[N,A,D], k[N,K,D], v[N,K,D]; head a reads keys and
  * values a / (A / K) ---- */
 
-/* A position attends to itself and window - 1 before it; 0: to all before it. The first 2 * pairs
+/* If q, k and v are parts of one matrix, its rows are `row` elements long, else that is 0; their
+ * gradients then lie in one matrix alike. Heads are `apart` elements apart; 0 stands for D. A
+ * position attends to itself and window - 1 before it; 0: to all before it. The first 2 * pairs
  * columns of queries and keys turn: column i and column i + pairs by the angle whose cosine and
  * sine are in the tables [T, pairs]. */
 struct kernel_heads {
-    uint32_t B, T, A, K, D, window, pairs;
+    uint32_t B, T, A, K, D, row, apart, window, pairs;
     const float *cosines, *sines;
 };
 

@@ -64,6 +64,11 @@ static void *workspace(const struct call *call)
     return at(call, call->operation->workspace);
 }
 
+static uint32_t element_bytes(const struct call *call)
+{
+    return call->precision == MODEL_BF16 ? 2 : 4;
+}
+
 static enum kernel_gradient gradient_kind(const struct call *call, bool add)
 {
     if (call->layout == MODEL_GRADIENT_LIST)
@@ -214,12 +219,31 @@ static void linear_forward(const struct call *call)
         parameter(call, 0), parameter(call, 1), out(call, 0));
 }
 
+/* Returns the column of a matrix, of which NULL has none. */
+static void *column_of(const struct call *call, void *matrix, uint32_t column)
+{
+    return matrix ? (char *)matrix + (uint64_t)column * element_bytes(call) : NULL;
+}
+
+/* Returns where a gate is that has a product of its own, or lies before `up` in each row. */
+static struct kernel_gate gate_of(const struct call *call, void *gate, void *up)
+{
+    uint32_t F = call->config->inner;
+    return (struct kernel_gate){
+        .activation = call->config->activation,
+        .N = call->N,
+        .F = F,
+        .row = gate ? F : 2 * F,
+        .gate = gate ? gate : up,
+        .up = gate ? up : column_of(call, up, F),
+    };
+}
+
 static void gated_forward(const struct call *call)
 {
+    const struct kernel_gate gate = gate_of(call, in(call, 1), out(call, 0));
     linear_forward(call);
-    call->kernels->gate_forward(call->context, call->precision, call->config->activation,
-                                (uint64_t)call->N * call->op->outputs, in(call, 1), out(call, 0),
-                                out(call, 1));
+    call->kernels->gate_forward(call->context, call->precision, &gate, out(call, 1));
 }
 
 static void gelu_forward(const struct call *call)
@@ -278,10 +302,12 @@ static void dense_backward(const struct call *call, const void *dy)
 
 static void gated_backward(const struct call *call)
 {
-    call->kernels->gate_backward(call->context, call->precision, call->config->activation,
-                                 (uint64_t)call->N * call->op->outputs, in(call, 3), in(call, 2),
-                                 in(call, 0), out(call, 1));
-    dense_backward(call, in(call, 0));
+    const struct kernel_gate gate = gate_of(call, in(call, 3), in(call, 2));
+    bool joined = !in(call, 3);
+    void *dup = joined ? column_of(call, out(call, 1), gate.F) : in(call, 0);
+    call->kernels->gate_backward(call->context, call->precision, &gate, in(call, 0), out(call, 1),
+                                 dup);
+    dense_backward(call, joined ? out(call, 1) : in(call, 0));
 }
 
 static void linear_backward(const struct call *call)
@@ -309,22 +335,6 @@ static void residual_backward(const struct call *call)
     dense_backward(call, dy);
 }
 
-static void attention_forward(const struct call *call)
-{
-    uint32_t heads = call->config->heads;
-    call->kernels->attention_forward(call->context, call->precision, call->B, call->T, heads,
-                                     call->H / heads, in(call, 0), call->dropout, out(call, 0),
-                                     out(call, 1));
-}
-
-static void attention_backward(const struct call *call)
-{
-    uint32_t heads = call->config->heads;
-    call->kernels->attention_backward(call->context, call->precision, call->B, call->T, heads,
-                                      call->H / heads, in(call, 0), in(call, 1), in(call, 2),
-                                      in(call, 3), call->dropout, out(call, 0));
-}
-
 /* Cosines and sines do not count towards the budget: they are a few bytes a position and column of
  * one head. */
 static struct kernel_heads heads_of(const struct call *call)
@@ -348,6 +358,7 @@ static struct kernel_heads heads_of(const struct call *call)
         .A = config->heads,
         .K = model_config_key_heads(config),
         .D = model_config_head_size(config),
+        .row = config->separate ? 0 : model_config_queries(config) + 2 * model_config_keys(config),
         .window = model_config_window(config, call->op->layer),
         .pairs = model_config_turned(config, call->op->layer) / 2,
         .cosines = operators->rotary_table,
@@ -368,6 +379,56 @@ static void grouped_backward(const struct call *call)
     call->kernels->grouped_backward(call->context, call->precision, &heads, in(call, 0),
                                     in(call, 1), in(call, 2), in(call, 3), in(call, 4), in(call, 5),
                                     call->dropout, out(call, 0), out(call, 1), out(call, 2));
+}
+
+/* Queries, keys and values in one row. */
+struct joined {
+    void *q, *k, *v;
+};
+
+static struct joined joined_of(const struct call *call, void *qkv)
+{
+    uint32_t queries = model_config_queries(call->config), keys = model_config_keys(call->config);
+    return (struct joined){qkv, column_of(call, qkv, queries),
+                           column_of(call, qkv, queries + keys)};
+}
+
+static void joined_forward(const struct call *call)
+{
+    const struct kernel_heads heads = heads_of(call);
+    struct joined x = joined_of(call, in(call, 0));
+    call->kernels->grouped_forward(call->context, call->precision, &heads, x.q, x.k, x.v,
+                                   call->dropout, out(call, 0), out(call, 1));
+}
+
+static void joined_backward(const struct call *call)
+{
+    const struct kernel_heads heads = heads_of(call);
+    struct joined x = joined_of(call, in(call, 1)), dx = joined_of(call, out(call, 0));
+    call->kernels->grouped_backward(call->context, call->precision, &heads, in(call, 0), x.q, x.k,
+                                    x.v, in(call, 2), in(call, 3), call->dropout, dx.q, dx.k, dx.v);
+}
+
+static void attention_forward(const struct call *call)
+{
+    uint32_t heads = call->config->heads;
+    if (call->config->rotary.columns)
+        joined_forward(call);
+    else
+        call->kernels->attention_forward(call->context, call->precision, call->B, call->T, heads,
+                                         call->H / heads, in(call, 0), call->dropout, out(call, 0),
+                                         out(call, 1));
+}
+
+static void attention_backward(const struct call *call)
+{
+    uint32_t heads = call->config->heads;
+    if (call->config->rotary.columns)
+        joined_backward(call);
+    else
+        call->kernels->attention_backward(call->context, call->precision, call->B, call->T, heads,
+                                          call->H / heads, in(call, 0), in(call, 1), in(call, 2),
+                                          in(call, 3), call->dropout, out(call, 0));
 }
 
 /* A stage of a pipeline may have a copy of the weight, in input `i`. */
@@ -491,11 +552,6 @@ static void reduce(const struct call *call)
         if (call->op->t[i] != NO_INDEX)
             reduce_tensor(call, i);
     ranks_end(ranks);
-}
-
-static uint32_t element_bytes(const struct call *call)
-{
-    return call->precision == MODEL_BF16 ? 2 : 4;
 }
 
 static void update(const struct call *call)

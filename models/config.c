@@ -54,7 +54,6 @@ static const struct {
     {"olmoe", "mixtures of experts"},
     {"opt", "positions with an offset"},
     {"phi", "parallel residual streams"},
-    {"phi3", "its fused products"},
     {"phimoe", "mixtures of experts"},
     {"qwen2_5_vl", "images"},
     {"qwen2_moe", "mixtures of experts"},
@@ -195,10 +194,8 @@ static struct model_config *config_from_json(const json_t *root, const char *ori
     if (!family || !architectures_supported(&reader, family, error))
         return NULL;
     struct model_config *config = g_new0(struct model_config, 1);
+    *config = family->parts;
     config->family = family;
-    config->activation = family->activation;
-    config->norm_plus_one = family->norm_plus_one;
-    config->scaled_embedding = family->scaled_embedding;
     if (!config_absent(&reader, "quantization_config", error) ||
         !family->read(&reader, config, error) || !model_config_check(config, origin, error)) {
         model_config_free(config);

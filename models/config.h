@@ -60,8 +60,9 @@ struct model_config {
 
     enum model_norm norm;
     enum model_activation activation; /* of the MLP */
-    bool gated;    /* the MLP's inside is activation(gate) * up, each a product of its own */
-    bool separate; /* queries, keys and values are three products instead of one */
+    bool gated;       /* the MLP's inside is activation(gate) * up, each a product of its own */
+    bool joined_gate; /* one product makes both, the gate's columns first */
+    bool separate;    /* queries, keys and values are three products instead of one */
     bool unbiased_qkv, unbiased_output,
         unbiased_mlp;   /* products without biases: of queries, keys
                            and values; at attention's end; in the MLP */

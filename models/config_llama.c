@@ -1,5 +1,6 @@
 /* The keys of config.json that the families since LLaMA share. */
 #include "models/config_reader.h"
+#include "models/family.h"
 
 #include <math.h>
 #include <string.h>
@@ -74,32 +75,78 @@ static bool read_scaled(const struct config_reader *reader, const struct model_c
            config_wrong(reader, "high_freq_factor", "above low_freq_factor", error);
 }
 
-bool config_read_rotary(const struct config_reader *reader, double base, uint32_t columns,
-                        struct model_config *config, GError **error)
+static bool read_part(const struct config_reader *reader, const char *key, double *part,
+                      GError **error)
 {
-    static const char *const keys[] = {"rope_parameters", "rope_scaling"};
-    struct model_rotary *rotary = &config->rotary;
-    *rotary = (struct model_rotary){.columns = columns, .factor = 1, .magnitude = 1};
-    if (!positive(reader, "rope_theta", base, &rotary->base, error))
-        return false;
-    for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
-        const json_t *object = json_object_get(reader->root, keys[i]);
-        g_autofree char *origin = g_strdup_printf("%s: %s", reader->origin, keys[i]);
-        const struct config_reader inner = {object, origin};
-        if (!object || json_is_null(object))
-            continue;
-        if (!json_is_object(object))
-            return config_wrong(reader, keys[i], "an object", error);
-        return positive(&inner, "rope_theta", rotary->base, &rotary->base, error) &&
-               read_scaling(&inner, rotary, error) && read_scaled(&inner, config, rotary, error);
-    }
-    return true;
+    return positive(reader, key, *part, part, error) &&
+           (*part <= 1 || config_wrong(reader, key, "in (0, 1]", error));
 }
 
-static void write_rotary(const struct model_rotary *rotary, json_t *root)
+/* Reads an object with the keys of transformers 5, or with those of a scaling alone. */
+static bool read_rotary_object(const struct config_reader *reader,
+                               const struct model_config *config, struct model_rotary *rotary,
+                               double *part, GError **error)
 {
+    return positive(reader, "rope_theta", rotary->base, &rotary->base, error) &&
+           (*part == 0 || read_part(reader, "partial_rotary_factor", part, error)) &&
+           read_scaling(reader, rotary, error) && read_scaled(reader, config, rotary, error);
+}
+
+bool config_read_rotary(const struct config_reader *reader, const struct config_rotary *keys,
+                        struct model_config *config, GError **error)
+{
+    static const char *const objects[] = {"rope_parameters", "rope_scaling"};
+    struct model_rotary *rotary = &config->rotary;
+    double part = keys->part_key ? keys->part : 0;
+    bool ok = true, found = false;
+    *rotary = (struct model_rotary){.factor = 1, .magnitude = 1};
+    if (!positive(reader, keys->base_key, keys->base, &rotary->base, error) ||
+        (keys->part_key && !read_part(reader, keys->part_key, &part, error)))
+        return false;
+    for (size_t i = 0; ok && !found && i < G_N_ELEMENTS(objects); i++) {
+        const json_t *object = json_object_get(reader->root, objects[i]);
+        g_autofree char *origin = g_strdup_printf("%s: %s", reader->origin, objects[i]);
+        const struct config_reader inner = {object, origin};
+        found = object && !json_is_null(object);
+        if (found && !json_is_object(object))
+            return config_wrong(reader, objects[i], "an object", error);
+        ok = !found || read_rotary_object(&inner, config, rotary, &part, error);
+    }
+    uint32_t head = model_config_head_size(config);
+    rotary->columns = keys->part_key ? (uint32_t)(head * part) : head;
+    return ok;
+}
+
+bool config_unscaled_rotary(const struct config_reader *reader, const struct model_config *config,
+                            GError **error)
+{
+    enum model_rotary_scaling scaling = config->rotary.scaling;
+    if (scaling == MODEL_ROTARY_DEFAULT)
+        return true;
+    json_t *name = json_string(scalings[scaling]);
+    config_refuse(reader, "rope_type", name, "not supported for this model_type", error);
+    json_decref(name);
+    return false;
+}
+
+/* Returns the part of heads that turns, of which the columns are computed again by rounding down.
+ */
+static double part_of(const struct model_config *config)
+{
+    double head = model_config_head_size(config), part = config->rotary.columns / head;
+    return head * part < config->rotary.columns ? nextafter(part, 1) : part;
+}
+
+void config_write_rotary(const struct model_config *config, const struct config_rotary *keys,
+                         json_t *root)
+{
+    const struct model_rotary *rotary = &config->rotary;
     json_t *object = json_pack("{s:s, s:f}", "rope_type", scalings[rotary->scaling], "rope_theta",
                                rotary->base);
+    if (keys->part_key) {
+        json_object_set_new(object, "partial_rotary_factor", json_real(part_of(config)));
+        json_object_set_new(root, keys->part_key, json_real(part_of(config)));
+    }
     if (rotary->scaling != MODEL_ROTARY_DEFAULT)
         json_object_set_new(object, "factor", json_real(rotary->factor));
     if (rotary->original_positions)
@@ -117,9 +164,16 @@ static void write_rotary(const struct model_rotary *rotary, json_t *root)
     }
     json_object_set_new(root, "rope_parameters", object);
     /* for versions of transformers that know these keys alone */
-    json_object_set_new(root, "rope_theta", json_real(rotary->base));
+    json_object_set_new(root, keys->base_key, json_real(rotary->base));
     json_object_set(root, "rope_scaling",
                     rotary->scaling == MODEL_ROTARY_DEFAULT ? json_null() : object);
+}
+
+/* The keys of those since LLaMA. */
+static struct config_rotary rotary_keys(double base, double part)
+{
+    return (struct config_rotary){"rope_theta", part > 0 ? "partial_rotary_factor" : NULL, base,
+                                  part};
 }
 
 /* ---- sliding windows ---- */
@@ -210,9 +264,7 @@ bool config_read_llama(const struct config_reader *reader, const struct config_d
                        struct model_config *config, GError **error)
 {
     const char *const activations[] = {activation_name(config), NULL};
-    config->norm = MODEL_RMS_NORM;
-    config->gated = config->separate = true;
-    config->unbiased_qkv = config->unbiased_output = config->unbiased_mlp = true;
+    const struct config_rotary rotary = rotary_keys(defaults->rotary_base, defaults->rotary_part);
     return read_sizes(reader, defaults, config, error) &&
            config_word(reader, "hidden_act", activations, error) &&
            config_epsilon(reader, "rms_norm_eps", defaults->epsilon, &config->norm_epsilon,
@@ -220,11 +272,13 @@ bool config_read_llama(const struct config_reader *reader, const struct config_d
            config_range(reader, &config->initializer_range, error) &&
            config_dropout(reader, "attention_dropout", 0, &config->attention_dropout, error) &&
            config_bool(reader, "tie_word_embeddings", defaults->tied, &config->tied, error) &&
-           config_read_rotary(reader, defaults->rotary_base, config->head_size, config, error);
+           config_read_rotary(reader, &rotary, config, error);
 }
 
 void config_write_llama(const struct model_config *config, json_t *root)
 {
+    const struct config_rotary rotary = rotary_keys(10000,
+                                                    model_family_of(config)->partly_turned ? 1 : 0);
     json_t *keys = json_pack(
         "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f, s:f}", "hidden_act",
         activation_name(config), "num_hidden_layers", (json_int_t)config->layers, "hidden_size",
@@ -238,5 +292,5 @@ void config_write_llama(const struct model_config *config, json_t *root)
     g_assert(keys);
     json_object_update(root, keys);
     json_decref(keys);
-    write_rotary(&config->rotary, root);
+    config_write_rotary(config, &rotary, root);
 }

@@ -54,20 +54,31 @@ struct config_defaults {
     uint32_t key_heads; /* 0: as many as heads */
     uint32_t head_size; /* 0: width / heads */
     double rotary_base;
+    double rotary_part; /* of a head's columns that turn; 0: all do, and there is no such key */
     double epsilon;
     bool tied;
 };
 
-/* Reads the sizes, epsilon, range, dropout of attention, the activation, whether embeddings
- * are tied, and rotary positions. Sets the parts of a LLaMA: RMS norms, gated MLP, queries, keys
- * and values apart, no biases. */
+/* Reads the sizes, epsilon, range, dropout of attention, whether embeddings are tied, and rotary
+ * positions. Refuses another activation than the config's. */
 bool config_read_llama(const struct config_reader *reader, const struct config_defaults *defaults,
                        struct model_config *config, GError **error);
 void config_write_llama(const struct model_config *config, json_t *root);
 
-/* Reads rope_parameters, or rope_theta and rope_scaling, for heads of which `columns` turn. */
-bool config_read_rotary(const struct config_reader *reader, double base, uint32_t columns,
+/* The keys of rotary positions beside rope_parameters, and what they are where they are missing. */
+struct config_rotary {
+    const char *base_key, *part_key; /* no part_key: all columns of a head turn */
+    double base, part;
+};
+
+/* Reads rope_parameters, or the keys beside it and rope_scaling. */
+bool config_read_rotary(const struct config_reader *reader, const struct config_rotary *keys,
                         struct model_config *config, GError **error);
+void config_write_rotary(const struct model_config *config, const struct config_rotary *keys,
+                         json_t *root);
+/* Refuses scaled rotary positions. */
+bool config_unscaled_rotary(const struct config_reader *reader, const struct model_config *config,
+                            GError **error);
 
 /* Reads sliding_window, max_window_layers and layer_types, where use_sliding_window says so. */
 bool config_read_window(const struct config_reader *reader, struct model_config *config,

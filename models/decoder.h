@@ -20,8 +20,9 @@ struct decoder_layer {
     uint32_t middle;                           /* [N,H] residual stream after the attention */
     uint32_t norm2;                            /* [N,H] */
     uint32_t norm2_stats;                      /* as norm1_stats */
-    uint32_t gate;  /* [N,F] before the activation, if the MLP is gated */
-    uint32_t pre;   /* [N,F] before the activation, or what the gate is multiplied with */
+    uint32_t gate;  /* [N,F] before the activation, if a product of its own makes it */
+    uint32_t pre;   /* [N,F] before the activation, or what the gate is multiplied with; [N,2F] with
+                       a joined gate */
     uint32_t inner; /* [N,F] after it */
 };
 

@@ -301,10 +301,10 @@ static uint32_t inside(const struct backward_pass *pass, const struct decoder_la
     op.in[3] = layer->gate;
     uint32_t dnorm = norm_gradient(pass, MODULE_NORM_2, NO_INDEX, &op);
     if (config->gated)
-        op.out[1] = part_gradient(pass, model_family_of(config)->mlp, ".dgate", config->inner);
+        op.out[1] = part_gradient(pass, model_family_of(config)->mlp, ".dgate", op.outputs);
     op.workspace = weight_workspace(pass->builder, &op);
     append(pass, MODULE_UP, &op);
-    if (config->gated)
+    if (layer->gate != NO_INDEX)
         linear(pass, MODULE_GATE, op.out[1], layer->norm2, MODULE_NORM_2, dnorm);
     return dnorm;
 }

@@ -218,7 +218,8 @@ static void layer_buffers(const struct forward_pass *pass, struct decoder_layer 
     layer->middle = layer_activation(pass, "middle", "", config->width);
     layer->norm2 = module_activation(pass, MODULE_NORM_2);
     layer->norm2_stats = norm_stats(pass, MODULE_NORM_2, 1);
-    layer->gate = config->gated ? module_activation(pass, MODULE_GATE) : NO_INDEX;
+    layer->gate = config->gated && !config->joined_gate ? module_activation(pass, MODULE_GATE)
+                                                        : NO_INDEX;
     layer->pre = config->gated ? module_activation(pass, MODULE_UP)
                                : layer_activation(pass, mlp, ".pre", config->inner);
     layer->inner = layer_activation(pass, mlp, ".inner", config->inner);
@@ -271,7 +272,7 @@ static void attention(const struct forward_pass *pass, const struct decoder_laye
 static void mlp(const struct forward_pass *pass, const struct decoder_layer *layer)
 {
     bool gated = pass->builder->config->gated;
-    if (gated)
+    if (layer->gate != NO_INDEX)
         product(pass, MODULE_GATE, layer->norm2, layer->gate);
     struct model_operator op = linear(pass, gated ? MODEL_GATED_FORWARD : MODEL_GELU_FORWARD,
                                       MODULE_UP, layer->norm2);

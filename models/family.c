@@ -6,7 +6,7 @@ const struct model_family *const *model_families(void)
 {
     static const struct model_family *const all[] = {&family_gpt2,  &family_llama, &family_mistral,
                                                      &family_qwen2, &family_qwen3, &family_smollm3,
-                                                     &family_gemma, NULL};
+                                                     &family_gemma, &family_phi3,  NULL};
     return all;
 }
 
@@ -49,7 +49,7 @@ static bool has_module(const struct model_config *config, enum model_module modu
     case MODULE_KEY_NORM:
         return config->head_norms;
     case MODULE_GATE:
-        return config->gated;
+        return config->gated && !config->joined_gate;
     default:
         return true;
     }
@@ -100,8 +100,10 @@ static void set_shape(const struct model_config *config, enum model_module modul
         *inputs = queries;
         break;
     case MODULE_GATE:
-    case MODULE_UP:
         *outputs = config->inner;
+        break;
+    case MODULE_UP:
+        *outputs = config->joined_gate ? 2 * config->inner : config->inner;
         break;
     case MODULE_DOWN:
         *inputs = config->inner;

@@ -20,7 +20,7 @@ enum model_module {
     MODULE_OUTPUT, /* the product behind attention */
     MODULE_NORM_2,
     MODULE_GATE,
-    MODULE_UP,
+    MODULE_UP, /* of a joined gate, the product for gate and up */
     MODULE_DOWN,
     MODULES
 };
@@ -36,14 +36,15 @@ struct model_family {
     const char *layers;                /* "layers" in "layers.0.mlp.up_proj" */
     const char *attention, *mlp;       /* modules without tensors of their own */
     const char *final_norm;
-    const char *modules[MODULES];     /* within a layer: "self_attn.q_proj" */
-    enum model_activation activation; /* parts that all models of the family have */
-    bool norm_plus_one, scaled_embedding;
-    bool unturned_layers; /* some layers have no positions */
-    bool inputs_first;    /* weights of linear layers are [inputs, outputs], y = x W */
-    bool scaled_ends;     /* new weights of products that end on the residual stream are smaller */
+    const char *modules[MODULES]; /* within a layer: "self_attn.q_proj" */
+    struct model_config parts;    /* that models of the family have; no sizes */
+    bool unturned_layers;         /* some layers have no positions */
+    bool partly_turned;           /* in some models a part of each head turns */
+    bool inputs_first;            /* weights of linear layers are [inputs, outputs], y = x W */
+    bool scaled_ends; /* new weights of products that end on the residual stream are smaller */
 
-    /* Reads the sizes and parts, and refuses by name what is not implemented. */
+    /* Reads the sizes, and parts that differ between models, into a config with the family's parts.
+     * Refuses by name what is not implemented. */
     bool (*read)(const struct config_reader *reader, struct model_config *config, GError **error);
     /* Adds the keys that `read` reads. */
     void (*write)(const struct model_config *config, json_t *root);
@@ -56,7 +57,7 @@ const struct model_family *model_family_find(const char *type);
 const struct model_family *model_family_of(const struct model_config *config);
 
 extern const struct model_family family_gpt2, family_llama, family_mistral, family_qwen2,
-    family_qwen3, family_smollm3, family_gemma;
+    family_qwen3, family_smollm3, family_gemma, family_phi3;
 
 /* What the families since LLaMA have in common, for the initialisers of their struct model_family.
  */
@@ -68,6 +69,13 @@ extern const struct model_family family_gpt2, family_llama, family_mistral, fami
     [MODULE_KEY] = "self_attn.k_proj", [MODULE_VALUE] = "self_attn.v_proj",             \
     [MODULE_OUTPUT] = "self_attn.o_proj", [MODULE_NORM_2] = "post_attention_layernorm", \
     [MODULE_GATE] = "mlp.gate_proj", [MODULE_UP] = "mlp.up_proj", [MODULE_DOWN] = "mlp.down_proj"
+#define MODEL_LLAMA_PARTS                                                              \
+    .norm = MODEL_RMS_NORM, .activation = MODEL_SILU, .gated = true, .separate = true, \
+    .unbiased_qkv = true, .unbiased_output = true, .unbiased_mlp = true
+#define MODEL_GEMMA_PARTS                                                                       \
+    .norm = MODEL_RMS_NORM, .activation = MODEL_GELU_TANH, .gated = true, .separate = true,     \
+    .unbiased_qkv = true, .unbiased_output = true, .unbiased_mlp = true, .norm_plus_one = true, \
+    .scaled_embedding = true
 
 /* ---- tensors ---- */
 

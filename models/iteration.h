@@ -53,14 +53,18 @@ enum model_kind {
     MODEL_LINEAR_FORWARD,   /* t weight bias, which may be missing; in x; out y */
     MODEL_GELU_FORWARD,     /* a linear layer with GELU (tanh form): out pre, y = gelu(pre) */
     MODEL_RESIDUAL_FORWARD, /* a linear layer: in x residual; out y = residual + dropout(x W + b) */
-    MODEL_ATTENTION_FORWARD, /* in qkv[N,3H]; out o[N,H], lse fp32 [B,A,T] (log of the sum of exps).
+    MODEL_ATTENTION_FORWARD, /* of queries, keys and values in one row, with rotary positions if the
+                                model has any: in qkv[N,(A+2K)*D]; out o[N,A*D], lse fp32 [B,A,T]
+                                (log of the sum of exps).
                                 Unfused: workspace [2,B,A,T,T], the scores before and after a pass;
                                 instead of lse the probabilities [B,A,T,T], with dropout its mask
                                 of bytes and what it leaves too */
-    MODEL_GATED_FORWARD, /* a linear layer behind a gate: in x gate; out up, y = activation(gate) up
-                          */
-    MODEL_GROUPED_FORWARD,    /* attention of groups of heads, with rotary positions: in q[N,A*D]
-                                 k[N,K*D] v[N,K*D]; out and workspace as ATTENTION */
+    MODEL_GATED_FORWARD,   /* a linear layer behind a gate: in x gate; out up, y = activation(gate)
+                              up.   Without a buffer `gate` the layer makes both: out gate and up
+                              [N,2F]
+                            */
+    MODEL_GROUPED_FORWARD, /* attention of groups of heads, with rotary positions: in q[N,A*D]
+                              k[N,K*D] v[N,K*D]; out and workspace as ATTENTION */
     MODEL_CLASSIFIER_FORWARD, /* t wte, lm_head or score, [V,H], where V is the labels if the model
                                  has any; in x; out logits[N,V]. In a stage that has no wte: in x
                                  and a copy of it */
@@ -77,7 +81,8 @@ enum model_kind {
                                  forward's dropout mask, NO_INDEX without dropout */
     MODEL_ATTENTION_BACKWARD, /* in do qkv o lse; out dqkv. Unfused: workspace as forward's */
     MODEL_GATED_BACKWARD,   /* as LINEAR: in dy (becomes the gradient of up in place) x up gate; out
-                               dx, dgate */
+                               dx, dgate. If forward made gate and up: in dy x gate-and-up; out dx,
+                               and their gradient [N,2F] */
     MODEL_GROUPED_BACKWARD, /* in do q k v o lse; out dq dk dv; workspace as ATTENTION */
     MODEL_EMBED_BACKWARD,   /* t wte wpe; in dx tokens; workspace. Sums row by row, so that bf16
                                needs no copy of the tables in fp32. The gradient of tied weights is

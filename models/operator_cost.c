@@ -122,9 +122,10 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
     case MODEL_RESIDUAL_BACKWARD:
         return linear_backward(b, op) + (residual - 1) * n * op->outputs;
     case MODEL_GATED_FORWARD:
-        return linear_forward(b, op) + gate(b, GATE_FORWARD, GELU_FORWARD) * n * op->outputs;
+        return linear_forward(b, op) + gate(b, GATE_FORWARD, GELU_FORWARD) * n * b->config->inner;
     case MODEL_GATED_BACKWARD:
-        return linear_backward(b, op) + gate(b, GATE_BACKWARD, GELU_BACKWARD) * n * op->outputs;
+        return linear_backward(b, op) +
+               gate(b, GATE_BACKWARD, GELU_BACKWARD) * n * b->config->inner;
     case MODEL_ATTENTION_FORWARD:
     case MODEL_GROUPED_FORWARD:
         return attention(b, op, 2) + rotary(b, op->layer);
@@ -222,8 +223,8 @@ static uint64_t gradient_bytes(const struct iteration_builder *b, const struct m
 static uint64_t second_passes(const struct iteration_builder *b, const struct model_operator *op)
 {
     uint64_t bytes = buffer_bytes(b, op->workspace) + buffer_bytes(b, op->masked);
-    if (op->kind == MODEL_LOSS || op->kind == MODEL_GELU_BACKWARD ||
-        op->kind == MODEL_GATED_BACKWARD)
+    bool gated = op->kind == MODEL_GATED_BACKWARD && !b->config->joined_gate;
+    if (op->kind == MODEL_LOSS || op->kind == MODEL_GELU_BACKWARD || gated)
         bytes += buffer_bytes(b, op->in[0]);
     if (op->add)
         bytes += buffer_bytes(b, op->out[0]);

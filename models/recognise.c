@@ -53,11 +53,12 @@ static bool has_buffer(const struct trace *trace, const char *name)
 struct guess {
     const struct model_family *family;
     uint32_t head_size; /* of a model with rotary positions; 0 for others */
+    uint32_t turned;    /* columns of a head that turn */
     bool unfused, drops_scores;
 };
 
 /* Attention counts 4 operations a pair and column of queries, and 5 a pair and head; rotary
- * positions 3 a row and column of queries and keys (operator_cost.c). */
+ * positions 3 a row and column of queries and keys that turns (operator_cost.c). */
 enum { A_COLUMN = 4, A_HEAD = 5, A_TURN = 3 };
 
 static const struct trace_operator *attention_of(const struct trace *trace,
@@ -105,9 +106,9 @@ static bool find_window(const struct trace *trace, const struct guess *guess,
                         const struct model_config *config, uint32_t layer, uint32_t *window)
 {
     const struct trace_operator *attend = attention_of(trace, guess->family, layer);
-    uint64_t queries = model_config_queries(config), keys = model_config_keys(config);
-    bool turns = model_config_turned(config, (int32_t)layer) > 0;
-    uint64_t turned = turns ? A_TURN * (queries + keys) * trace->batch * trace->sequence : 0;
+    uint64_t queries = model_config_queries(config), heads = config->heads + config->key_heads;
+    uint64_t turned = A_TURN * heads * model_config_turned(config, (int32_t)layer) * trace->batch *
+                      trace->sequence;
     uint64_t pair = A_COLUMN * queries + (uint64_t)A_HEAD * config->heads;
     uint64_t pairs = all_pairs(trace, guess->unfused);
     *window = 0;
@@ -151,17 +152,10 @@ static bool find_windows(const struct trace *trace, const struct guess *guess,
 
 /* ---- parts ---- */
 
+/* Finds the parts in which models of the family differ. */
 static void find_parts(const struct trace *trace, const struct model_family *family,
                        struct model_config *config)
 {
-    bool layer_norm = elements_outside(trace, family, family->final_norm, "bias") > 0;
-    config->norm = layer_norm ? MODEL_LAYER_NORM : MODEL_RMS_NORM;
-    config->separate = elements_inside(trace, family, MODULE_QUERY, "weight") > 0;
-    config->gated = elements_inside(trace, family, MODULE_GATE, "weight") > 0;
-    config->activation = family->activation;
-    config->norm_plus_one = family->norm_plus_one;
-    config->scaled_embedding = family->scaled_embedding;
-    config->head_norms = elements_inside(trace, family, MODULE_QUERY_NORM, "weight") > 0;
     config->unbiased_qkv = !elements_inside(trace, family,
                                             config->separate ? MODULE_QUERY : MODULE_QKV, "bias");
     config->unbiased_output = !elements_inside(trace, family, MODULE_OUTPUT, "bias");
@@ -187,12 +181,22 @@ static void find_dropout(const struct trace *trace, const struct guess *guess,
     config->residual_dropout = has_buffer(trace, masked) ? dropout : 0;
 }
 
-/* Queries and keys tell the numbers of heads of a size. */
+/* Returns the elements of the keys' weight, or of the keys' part of a joined one. */
+static uint64_t keys_in(const struct trace *trace, const struct model_family *family)
+{
+    uint64_t joined = elements_inside(trace, family, MODULE_QKV, "weight");
+    uint64_t queries = elements_inside(trace, family, MODULE_OUTPUT, "weight");
+    return joined > queries ? (joined - queries) / 2
+                            : elements_inside(trace, family, MODULE_KEY, "weight");
+}
+
+/* Queries, of which the product behind attention has as many, and keys tell the numbers of heads of
+ * a size. */
 static bool find_heads(const struct trace *trace, const struct guess *guess,
                        struct model_config *config)
 {
-    uint64_t queries = elements_inside(trace, guess->family, MODULE_QUERY, "weight");
-    uint64_t keys = elements_inside(trace, guess->family, MODULE_KEY, "weight");
+    uint64_t queries = elements_inside(trace, guess->family, MODULE_OUTPUT, "weight");
+    uint64_t keys = keys_in(trace, guess->family);
     uint64_t each = (uint64_t)guess->head_size * config->width;
     if (!guess->head_size) {
         config->heads = count_heads(trace, guess, config->width);
@@ -203,8 +207,8 @@ static bool find_heads(const struct trace *trace, const struct guess *guess,
     config->head_size = guess->head_size;
     config->heads = (uint32_t)(queries / each);
     config->key_heads = (uint32_t)(keys / each);
-    config->rotary = (struct model_rotary){
-        .columns = guess->head_size, .base = 10000, .factor = 1, .magnitude = 1};
+    config->rotary =
+        (struct model_rotary){.columns = guess->turned, .base = 10000, .factor = 1, .magnitude = 1};
     find_unturned(trace, guess, config);
     return find_windows(trace, guess, config);
 }
@@ -218,11 +222,12 @@ static struct model_config *config_of(const struct trace *trace, const struct gu
     if (!layers || !width || width > UINT32_MAX || up / width > UINT32_MAX)
         return NULL;
     struct model_config *config = g_new0(struct model_config, 1);
+    *config = family->parts;
     config->family = family;
     config->name = g_strdup(trace->model);
     config->layers = layers;
     config->width = (uint32_t)width;
-    config->inner = (uint32_t)(up / width);
+    config->inner = (uint32_t)(up / width) / (config->joined_gate ? 2 : 1);
     config->positions =
         family->positions
             ? (uint32_t)(elements_outside(trace, family, family->positions, "weight") / width)
@@ -286,13 +291,25 @@ static struct recognised *try(const struct trace *trace, const struct run_choice
 
 /* Fused; unfused without and with dropout of the scores. */
 static struct recognised *try_ways(const struct trace *trace, const struct run_choices *choices,
-                                   const struct model_family *family, uint32_t head_size)
+                                   const struct model_family *family, uint32_t head_size,
+                                   uint32_t turned)
 {
     struct recognised *recognised = NULL;
     for (int way = 0; !recognised && way < 3; way++) {
-        const struct guess guess = {family, head_size, way > 0, way > 1};
+        const struct guess guess = {family, head_size, turned, way > 0, way > 1};
         recognised = try(trace, choices, &guess);
     }
+    return recognised;
+}
+
+/* Whole heads turn, or in families with such models a part of each. */
+static struct recognised *try_turns(const struct trace *trace, const struct run_choices *choices,
+                                    const struct model_family *family, uint32_t head_size)
+{
+    struct recognised *recognised = try_ways(trace, choices, family, head_size, head_size);
+    for (uint32_t turned = 2; !recognised && family->partly_turned && turned < head_size;
+         turned += 2)
+        recognised = try_ways(trace, choices, family, head_size, turned);
     return recognised;
 }
 
@@ -301,16 +318,16 @@ static struct recognised *try_family(const struct trace *trace, const struct run
                                      const struct model_family *family)
 {
     uint64_t width = elements_outside(trace, family, family->final_norm, "weight");
-    uint64_t keys = elements_inside(trace, family, MODULE_KEY, "weight");
+    uint64_t keys = family->positions ? 0 : keys_in(trace, family);
     uint64_t normalised = elements_inside(trace, family, MODULE_QUERY_NORM, "weight");
     struct recognised *recognised = NULL;
     if (!width || (family->modules[MODULE_QUERY_NORM] && !normalised))
         return NULL;
     if (!keys || normalised)
-        return try_ways(trace, choices, family, (uint32_t)normalised);
+        return try_turns(trace, choices, family, (uint32_t)normalised);
     for (uint64_t size = keys / width; !recognised && size >= 2; size--)
         if (size % 2 == 0 && keys / width % size == 0)
-            recognised = try_ways(trace, choices, family, (uint32_t)size);
+            recognised = try_turns(trace, choices, family, (uint32_t)size);
     return recognised;
 }
 

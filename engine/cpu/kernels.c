@@ -293,22 +293,29 @@ void cpu_gelu_backward_bias(const void *context, enum model_precision precision,
     cpu_linear_backward_bias(context, precision, N, O, dy, gradient, dbias);
 }
 
+static uint64_t gate_tiles(const struct kernel_gate *gate)
+{
+    return gate->N * ((gate->F + SIMD_TILE - 1) / SIMD_TILE);
+}
+
 void cpu_gate_forward(const void *context, enum model_precision precision,
-                      enum model_activation activation, uint64_t elements, const void *gate,
-                      const void *up, void *y)
+                      const struct kernel_gate *gate, void *y)
 {
     const struct cpu_context *cpu = context;
-    struct simd_gate arguments = {precision, activation, gate, up, y, NULL};
-    cpu_parallel(cpu, cpu->simd->gate_forward, &arguments, elements, SIMD_TILE);
+    struct simd_gate arguments = {.precision = precision, .gate = kernel_gate_flat(gate), .y = y};
+    cpu_parallel(cpu, cpu->simd->gate_forward, &arguments, gate_tiles(&arguments.gate), 1);
 }
 
 void cpu_gate_backward(const void *context, enum model_precision precision,
-                       enum model_activation activation, uint64_t elements, const void *gate,
-                       const void *up, void *dy, void *dgate)
+                       const struct kernel_gate *gate, const void *dy, void *dgate, void *dup)
 {
     const struct cpu_context *cpu = context;
-    struct simd_gate arguments = {precision, activation, gate, up, dy, dgate};
-    cpu_parallel(cpu, cpu->simd->gate_backward, &arguments, elements, SIMD_TILE);
+    struct simd_gate arguments = {.precision = precision,
+                                  .gate = kernel_gate_flat(gate),
+                                  .dy = dy,
+                                  .dgate = dgate,
+                                  .dup = dup};
+    cpu_parallel(cpu, cpu->simd->gate_backward, &arguments, gate_tiles(&arguments.gate), 1);
 }
 
 void cpu_scale(const void *context, enum model_precision precision, uint64_t elements, float factor,
@@ -362,6 +369,7 @@ static void set_qkv(struct simd_attention *arguments, const void *qkv)
             .at = qkv,
             .stride = UINT64_C(3) * arguments->A * arguments->D,
             .first = (uint64_t)part * arguments->A * arguments->D,
+            .apart = arguments->D,
         };
 }
 
@@ -372,15 +380,17 @@ static struct simd_attention grouped_of(enum model_precision precision,
 {
     struct simd_attention arguments = attention_of(precision, heads->T, heads->A, heads->D,
                                                    dropout);
-    uint64_t queries = (uint64_t)heads->A * heads->D, keys = (uint64_t)heads->K * heads->D;
+    uint64_t queries = heads->row ? heads->row : (uint64_t)heads->A * heads->D;
+    uint64_t keys = heads->row ? heads->row : (uint64_t)heads->K * heads->D;
     arguments.K = heads->K;
     arguments.window = heads->window;
     arguments.pairs = heads->pairs;
     arguments.cosines = heads->cosines;
     arguments.sines = heads->sines;
-    arguments.parts[KERNEL_Q] = (struct simd_heads){q, queries, 0};
-    arguments.parts[KERNEL_K] = (struct simd_heads){k, keys, 0};
-    arguments.parts[KERNEL_V] = (struct simd_heads){v, keys, 0};
+    uint64_t apart = heads->apart ? heads->apart : heads->D;
+    arguments.parts[KERNEL_Q] = (struct simd_heads){q, queries, 0, apart};
+    arguments.parts[KERNEL_K] = (struct simd_heads){k, keys, 0, apart};
+    arguments.parts[KERNEL_V] = (struct simd_heads){v, keys, 0, apart};
     return arguments;
 }
 

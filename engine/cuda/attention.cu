@@ -91,13 +91,16 @@ static struct attention attention_of(const struct kernel_heads &heads,
 
 /* ---- queries, keys and values in one row ---- */
 
-static struct attention joined_of(uint32_t B, uint32_t T, uint32_t A, uint32_t D, const void *qkv,
+static struct attention joined_of(uint32_t T, uint32_t A, uint32_t D, const void *qkv,
                                   const struct kernel_dropout *dropout, void *dqkv)
 {
-    struct kernel_heads heads = {B, T, A, A, D, 0, 0, NULL, NULL};
+    struct kernel_heads heads = {};
+    heads.T = T;
+    heads.A = heads.K = A;
+    heads.D = D;
     struct attention a = attention_of(heads, dropout);
     for (uint32_t part = KERNEL_Q; part <= KERNEL_V; part++)
-        a.parts[part] = {qkv, dqkv, 3 * A * D, part * A * D};
+        a.parts[part] = {qkv, dqkv, 3 * A * D, part * A * D, D};
     return a;
 }
 
@@ -105,7 +108,7 @@ void cuda_attention_forward(const void *context, enum model_precision precision,
                             uint32_t T, uint32_t A, uint32_t D, const void *qkv,
                             const struct kernel_dropout *dropout, void *o, float *lse)
 {
-    struct attention a = joined_of(B, T, A, D, qkv, dropout, NULL);
+    struct attention a = joined_of(T, A, D, qkv, dropout, NULL);
     a.o = o;
     a.lse = lse;
     launch_parts(cuda_context_of(context), precision, B, false, a);
@@ -116,7 +119,7 @@ void cuda_attention_backward(const void *context, enum model_precision precision
                              const void *o, const float *lse, const struct kernel_dropout *dropout,
                              void *dqkv)
 {
-    struct attention a = joined_of(B, T, A, D, qkv, dropout, dqkv);
+    struct attention a = joined_of(T, A, D, qkv, dropout, dqkv);
     a.dout = dout;
     a.o_read = o;
     a.lse_read = lse;
@@ -129,9 +132,11 @@ static struct attention grouped_of(const struct kernel_heads *heads, const void 
                                    const void *v, const struct kernel_dropout *dropout)
 {
     struct attention a = attention_of(*heads, dropout);
-    a.parts[KERNEL_Q] = {q, NULL, heads->A * heads->D, 0};
-    a.parts[KERNEL_K] = {k, NULL, heads->K * heads->D, 0};
-    a.parts[KERNEL_V] = {v, NULL, heads->K * heads->D, 0};
+    uint32_t keys = heads->row ? heads->row : heads->K * heads->D;
+    uint32_t apart = heads->apart ? heads->apart : heads->D;
+    a.parts[KERNEL_Q] = {q, NULL, heads->row ? heads->row : heads->A * heads->D, 0, apart};
+    a.parts[KERNEL_K] = {k, NULL, keys, 0, apart};
+    a.parts[KERNEL_V] = {v, NULL, keys, 0, apart};
     return a;
 }
 

@@ -8,11 +8,11 @@
 #include "engine/cuda/kernel_code.h"
 
 /* Where the heads of queries, keys or values lie. Head i of row r begins at element r * stride +
- * first + i * D, and its gradient lies alike. */
+ * first + i * apart, and its gradient lies alike. */
 struct attention_part {
     const void *at;
     void *gradient; /* of the backward */
-    uint32_t stride, first;
+    uint32_t stride, first, apart;
 };
 
 /* Some groups of heads, which are `heads` of all [B,A], from first_head on. A group is the heads
@@ -56,7 +56,8 @@ __device__ static inline uint64_t attention_part_at(const struct attention &a,
                                                     enum kernel_qkv part, uint32_t t)
 {
     uint32_t head = part == KERNEL_Q ? h.a : h.shared;
-    return (h.row + t) * a.parts[part].stride + a.parts[part].first + (uint64_t)head * a.D;
+    return (h.row + t) * a.parts[part].stride + a.parts[part].first +
+           (uint64_t)head * a.parts[part].apart;
 }
 
 /* Returns the head's first element in the row of token t, in o. */

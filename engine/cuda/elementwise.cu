@@ -45,11 +45,13 @@ void cuda_gelu_forward(const void *context, enum model_precision precision, uint
 
 /* ---- gates ---- */
 
+/* Octets of rows are loaded whole if `whole`, which takes rows that begin at multiples of 8. */
 template <typename T> struct gate_arguments {
-    uint64_t elements;
-    const T *gate, *up;
-    T *y;     /* of the backward: dy */
-    T *dgate; /* of the backward */
+    uint64_t rows, columns, row;
+    bool whole;
+    const T *gate, *up, *dy;
+    T *y;           /* of the forward */
+    T *dgate, *dup; /* of the backward */
 };
 
 template <enum model_activation OF> __device__ inline float activated(float x)
@@ -62,66 +64,107 @@ template <enum model_activation OF> __device__ inline float activated_slope(floa
     return OF == MODEL_SILU ? silu_slope(x) : gelu_slope(x);
 }
 
+/* A thread's octet: its row and its first column. */
+struct gate_place {
+    uint64_t row, column;
+};
+
+template <typename T> __device__ inline struct gate_place gate_place_of(struct gate_arguments<T> a)
+{
+    uint64_t octets = (a.columns + OCTET - 1) / OCTET, item = first_of_thread() / OCTET;
+    return {item / octets, item % octets * OCTET};
+}
+
+template <typename T>
+__device__ inline struct octet gate_load(const struct gate_arguments<T> &a, const T *row,
+                                         uint64_t column)
+{
+    if (a.whole)
+        return octet_load(row, column, a.columns, 0);
+    struct octet octet;
+    for (int i = 0; i < OCTET; i++)
+        octet.at[i] = column + i < a.columns ? element_load(row + column + i) : 0;
+    return octet;
+}
+
+template <typename T>
+__device__ inline void gate_store(const struct gate_arguments<T> &a, T *row, uint64_t column,
+                                  const struct octet &octet)
+{
+    if (a.whole) {
+        octet_store(row, column, a.columns, octet);
+        return;
+    }
+    for (int i = 0; i < OCTET; i++)
+        if (column + i < a.columns)
+            element_store(row + column + i, octet.at[i]);
+}
+
 template <typename T, enum model_activation OF>
 __global__ void __launch_bounds__(THREADS) gate_forward_kernel(struct gate_arguments<T> a)
 {
-    uint64_t first = first_of_thread();
-    struct octet gate = octet_load(a.gate, first, a.elements, 0);
-    struct octet up = octet_load(a.up, first, a.elements, 0);
+    struct gate_place at = gate_place_of(a);
+    if (at.row >= a.rows)
+        return;
+    struct octet gate = gate_load(a, a.gate + at.row * a.row, at.column);
+    struct octet up = gate_load(a, a.up + at.row * a.row, at.column);
     for (int i = 0; i < OCTET; i++)
         gate.at[i] = activated<OF>(gate.at[i]) * up.at[i];
-    octet_store(a.y, first, a.elements, gate);
+    gate_store(a, a.y + at.row * a.columns, at.column, gate);
 }
 
 template <typename T, enum model_activation OF>
 __global__ void __launch_bounds__(THREADS) gate_backward_kernel(struct gate_arguments<T> a)
 {
-    uint64_t first = first_of_thread();
-    struct octet gate = octet_load(a.gate, first, a.elements, 0);
-    struct octet up = octet_load(a.up, first, a.elements, 0);
-    struct octet dy = octet_load((const T *)a.y, first, a.elements, 0);
+    struct gate_place at = gate_place_of(a);
+    if (at.row >= a.rows)
+        return;
+    struct octet gate = gate_load(a, a.gate + at.row * a.row, at.column);
+    struct octet up = gate_load(a, a.up + at.row * a.row, at.column);
+    struct octet dy = gate_load(a, a.dy + at.row * a.columns, at.column);
     for (int i = 0; i < OCTET; i++) {
         up.at[i] = dy.at[i] * up.at[i] * activated_slope<OF>(gate.at[i]);
         dy.at[i] = dy.at[i] * activated<OF>(gate.at[i]);
     }
-    octet_store(a.dgate, first, a.elements, up);
-    octet_store(a.y, first, a.elements, dy);
+    gate_store(a, a.dgate + at.row * a.row, at.column, up);
+    gate_store(a, a.dup + at.row * a.row, at.column, dy);
 }
 
 template <typename T, enum model_activation OF>
 static void gate_launch_of(const struct cuda_context *cuda, const struct gate_arguments<T> &a)
 {
+    uint64_t octets = a.rows * ((a.columns + OCTET - 1) / OCTET);
     launch(a.dgate ? gate_backward_kernel<T, OF> : gate_forward_kernel<T, OF>,
-           launch_blocks(a.elements, THREADS * OCTET), THREADS, 0, cuda->stream, a);
+           launch_blocks(octets, THREADS), THREADS, 0, cuda->stream, a);
 }
 
 template <typename T>
-static void gate_launch(const struct cuda_context *cuda, enum model_activation activation,
-                        uint64_t elements, const void *gate, const void *up, void *y, void *dgate)
+static void gate_launch(const struct cuda_context *cuda, const struct kernel_gate *of,
+                        const void *dy, void *y, void *dgate, void *dup)
 {
+    struct kernel_gate flat = kernel_gate_flat(of);
     struct gate_arguments<T> a = {
-        elements, (const T *)gate, (const T *)up, (T *)y, (T *)dgate
+        flat.N, flat.F, flat.row, flat.row == flat.F || flat.F % OCTET == 0, (const T *)flat.gate,
+            (const T *)flat.up, (const T *)dy, (T *)y, (T *)dgate, (T *)dup,
     };
-    if (activation == MODEL_SILU)
+    if (flat.activation == MODEL_SILU)
         gate_launch_of<T, MODEL_SILU>(cuda, a);
     else
         gate_launch_of<T, MODEL_GELU_TANH>(cuda, a);
 }
 
 void cuda_gate_forward(const void *context, enum model_precision precision,
-                       enum model_activation activation, uint64_t elements, const void *gate,
-                       const void *up, void *y)
+                       const struct kernel_gate *gate, void *y)
 {
     const struct cuda_context *cuda = cuda_context_of(context);
-    BY_PRECISION(precision, gate_launch, cuda, activation, elements, gate, up, y, NULL);
+    BY_PRECISION(precision, gate_launch, cuda, gate, NULL, y, NULL, NULL);
 }
 
 void cuda_gate_backward(const void *context, enum model_precision precision,
-                        enum model_activation activation, uint64_t elements, const void *gate,
-                        const void *up, void *dy, void *dgate)
+                        const struct kernel_gate *gate, const void *dy, void *dgate, void *dup)
 {
     const struct cuda_context *cuda = cuda_context_of(context);
-    BY_PRECISION(precision, gate_launch, cuda, activation, elements, gate, up, dy, dgate);
+    BY_PRECISION(precision, gate_launch, cuda, gate, dy, NULL, dgate, dup);
 }
 
 /* ---- scaling ---- */

@@ -34,9 +34,7 @@ const struct model_family family_gemma = {
     .base = "GemmaModel",
     MODEL_LLAMA_NAMES,
     .modules = {MODEL_LLAMA_MODULES},
-    .activation = MODEL_GELU_TANH,
-    .norm_plus_one = true,
-    .scaled_embedding = true,
+    .parts = {MODEL_GEMMA_PARTS},
     .read = read_config,
     .write = write_config,
 };

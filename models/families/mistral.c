@@ -24,7 +24,7 @@ const struct model_family family_mistral = {
     .base = "MistralModel",
     MODEL_LLAMA_NAMES,
     .modules = {MODEL_LLAMA_MODULES},
-    .activation = MODEL_SILU,
+    .parts = {MODEL_LLAMA_PARTS},
     .read = read_config,
     .write = write_config,
 };

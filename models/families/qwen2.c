@@ -5,10 +5,8 @@ static bool read_config(const struct config_reader *reader, struct model_config 
                         GError **error)
 {
     static const struct config_defaults defaults = {.rotary_base = 10000, .epsilon = 1e-6};
-    if (!config_read_llama(reader, &defaults, config, error))
-        return false;
-    config->unbiased_qkv = false;
-    return config_read_window(reader, config, error);
+    return config_read_llama(reader, &defaults, config, error) &&
+           config_read_window(reader, config, error);
 }
 
 static void write_config(const struct model_config *config, json_t *root)
@@ -23,7 +21,12 @@ const struct model_family family_qwen2 = {
     .base = "Qwen2Model",
     MODEL_LLAMA_NAMES,
     .modules = {MODEL_LLAMA_MODULES},
-    .activation = MODEL_SILU,
+    .parts = {.norm = MODEL_RMS_NORM,
+              .activation = MODEL_SILU,
+              .gated = true,
+              .separate = true,
+              .unbiased_output = true,
+              .unbiased_mlp = true},
     .read = read_config,
     .write = write_config,
 };

@@ -10,7 +10,6 @@ static bool read_config(const struct config_reader *reader, struct model_config 
     if (!config_read_llama(reader, &defaults, config, error) ||
         !config_bool(reader, "attention_bias", false, &biased, error))
         return false;
-    config->head_norms = true;
     config->unbiased_qkv = config->unbiased_output = !biased;
     return config_read_window(reader, config, error);
 }
@@ -29,7 +28,7 @@ const struct model_family family_qwen3 = {
     MODEL_LLAMA_NAMES,
     .modules = {MODEL_LLAMA_MODULES, [MODULE_QUERY_NORM] = "self_attn.q_norm",
                 [MODULE_KEY_NORM] = "self_attn.k_norm"},
-    .activation = MODEL_SILU,
+    .parts = {MODEL_LLAMA_PARTS, .head_norms = true},
     .read = read_config,
     .write = write_config,
 };

@@ -61,7 +61,7 @@ const struct model_family family_smollm3 = {
     MODEL_LLAMA_NAMES,
     .modules = {MODEL_LLAMA_MODULES},
     .unturned_layers = true,
-    .activation = MODEL_SILU,
+    .parts = {MODEL_LLAMA_PARTS},
     .read = read_config,
     .write = write_config,
 };

@@ -3,8 +3,8 @@
 #ifndef PSTAR_TESTS_MODELS_SMALL_MODEL_H
 #define PSTAR_TESTS_MODELS_SMALL_MODEL_H
 
-#include "models/family.h"
 #include "models/iteration.h"
+#include "tests/models/family_parts.h"
 
 static inline struct model_config small_model(bool tied, double dropout)
 {
@@ -26,30 +26,14 @@ static inline struct model_config small_model(bool tied, double dropout)
 }
 
 /* The family's parts, with heads of 4 columns, of which two share keys, and sequences that are
- * longer than the window of the last two layers. */
+ * longer than the windows. */
 static inline struct model_config small_decoder(const struct model_family *family, bool tied)
 {
     struct model_config config = small_model(tied, 0);
-    config.family = family;
     if (family == &family_gpt2)
-        return config;
-    config.heads = 4;
-    config.key_heads = 2;
-    config.head_size = 4;
-    config.norm = MODEL_RMS_NORM;
-    config.activation = family->activation;
-    config.norm_plus_one = family->norm_plus_one;
-    config.scaled_embedding = family->scaled_embedding;
-    config.unturned_every = family->unturned_layers ? 2 : 0;
-    config.gated = config.separate = true;
-    config.unbiased_qkv = family != &family_qwen2;
-    config.unbiased_output = config.unbiased_mlp = true;
-    config.head_norms = family == &family_qwen3;
-    config.rotary = (struct model_rotary){.columns = 4, .base = 10000, .factor = 1, .magnitude = 1};
-    if (family == &family_mistral || family == &family_qwen3) {
-        config.window = 3;
-        config.first_window = family == &family_mistral ? 0 : 1;
-    }
+        config.family = family;
+    else
+        set_family(family, 4, 3, &config);
     return config;
 }
 

@@ -252,10 +252,16 @@ static void check_backward(struct machine *m)
         g_assert_cmpuint(in(m, attention ? 3 : 2), ==, memory->stats);
     check_sum(m);
     add_term(m, op->out[0], memory->x);
-    if (op->kind == MODEL_GATED_BACKWARD) {
+    if (op->kind == MODEL_GATED_BACKWARD && op->in[3] != NO_INDEX) {
         g_assert_cmpuint(in(m, 3), ==, memory->more[0]);
         add_term(m, op->out[1], memory->more[0]);
     }
+}
+
+/* Returns the gate in input `i`, or 0 if one buffer has the gate and what it is multiplied with. */
+static symbol gate(const struct machine *m, int i)
+{
+    return m->op->in[i] == NO_INDEX ? 0 : in(m, i);
 }
 
 static void run_forward(struct machine *m)
@@ -286,7 +292,7 @@ static void run_forward(struct machine *m)
         break;
     case MODEL_GATED_FORWARD:
         set(m, op->out[0], mix_text("linear", mix(in(m, 0), both_parameters(m))));
-        set(m, op->out[1], mix_text("gated", mix(in(m, 1), m->buffers[op->out[0]])));
+        set(m, op->out[1], mix_text("gated", mix(gate(m, 1), m->buffers[op->out[0]])));
         break;
     case MODEL_GROUPED_FORWARD:
         set(m, op->out[0], dropout(m, mix_text("grouped", mix(in(m, 0), mix(in(m, 1), in(m, 2))))));
@@ -362,10 +368,11 @@ static void run_backward(struct machine *m)
         linear_backward(m, dy);
         break;
     case MODEL_GATED_BACKWARD:
-        set(m, op->out[1], mix_text("dgate", mix(in(m, 0), mix(in(m, 2), in(m, 3)))));
-        dy = mix_text("dup", mix(in(m, 0), in(m, 3)));
-        set(m, op->in[0], dy);
-        linear_backward(m, dy);
+        dy = mix_text("dup", mix(in(m, 0), gate(m, 3)));
+        set(m, op->out[1], mix_text("dgate", mix(in(m, 0), mix(in(m, 2), gate(m, 3)))));
+        if (op->in[3] != NO_INDEX)
+            set(m, op->in[0], dy);
+        linear_backward(m, op->in[3] != NO_INDEX ? dy : m->buffers[op->out[1]]);
         break;
     case MODEL_RESIDUAL_BACKWARD:
         linear_backward(m, masked_stream(m));

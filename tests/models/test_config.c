@@ -45,6 +45,9 @@ static void test_known_counts(void)
                  {"llama-3.2-3b", 3212749824},
                  {"mistral-nemo-12b", 12247782400},
                  {"mistral-small-24b", 23572403200},
+                 {"phi-3-mini-4k", 3821079552},
+                 {"phi-3-medium-4k", 13960238080},
+                 {"phi-4", 14659507200},
                  {"qwen2.5-0.5b", 494032768},
                  {"qwen2.5-1.5b", 1543714304},
                  {"qwen2.5-3b", 3085938688},
@@ -202,9 +205,9 @@ static void test_accepted(void)
 static void test_other_families(void)
 {
     static const char *const types[] = {
-        "bert",     "cohere2", "deepseek_v3", "gemma2",    "gemma3",     "gemma3_text", "glm4",
-        "gpt_neox", "gpt_oss", "granite",     "llama4",    "mixtral",    "mllama",      "olmo2",
-        "phi",      "phi3",    "qwen2_vl",    "qwen3_moe", "qwen3_next", "t5"};
+        "bert",     "cohere2",  "deepseek_v3", "gemma2",     "gemma3",  "gemma3_text", "glm4",
+        "gpt_neox", "gpt_oss",  "granite",     "llama4",     "mixtral", "mllama",      "olmo2",
+        "phi",      "qwen2_vl", "qwen3_moe",   "qwen3_next", "t5"};
     for (size_t i = 0; i < G_N_ELEMENTS(types); i++) {
         GError *error = NULL;
         g_autofree char *text = g_strdup_printf("{\"model_type\":\"%s\"}", types[i]);
@@ -408,7 +411,11 @@ static void test_families_round_trip(void)
         "\"max_window_layers\":1,\"attention_dropout\":0.25",
         "\"model_type\":\"smollm3\",\"no_rope_layers\":[1,0]",
         "\"model_type\":\"smollm3\",\"no_rope_layers\":[1,1],\"mlp_bias\":true",
-        "\"model_type\":\"gemma\",\"hidden_act\":\"gelu_pytorch_tanh\",\"attention_bias\":true"};
+        "\"model_type\":\"gemma\",\"hidden_act\":\"gelu_pytorch_tanh\",\"attention_bias\":true",
+        "\"model_type\":\"phi3\",\"sliding_window\":7,\"resid_pdrop\":0.25",
+        "\"model_type\":\"phi3\",\"head_dim\":8,\"partial_rotary_factor\":0.75",
+        "\"model_type\":\"phi3\",\"head_dim\":98,\"rope_parameters\":{\"rope_theta\":500,"
+        "\"rope_type\":\"default\",\"partial_rotary_factor\":0.0411}"};
     for (size_t i = 0; i < G_N_ELEMENTS(texts); i++) {
         GError *error = NULL;
         g_autofree char *text = g_strdup_printf("{%s," LLAMA "}", texts[i]);
@@ -452,6 +459,18 @@ static void test_families_refused(void)
         {"\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"longrope\"}," LLAMA,
          MODEL_ERROR_UNSUPPORTED,
          {"rope_scaling: rope_type", "longrope"}},
+        {"\"model_type\":\"phi3\",\"rope_scaling\":{\"type\":\"longrope\"}," LLAMA,
+         MODEL_ERROR_UNSUPPORTED,
+         {"rope_scaling: rope_type", "longrope"}},
+        {"\"model_type\":\"phi3\",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}," LLAMA,
+         MODEL_ERROR_UNSUPPORTED,
+         {"rope_type", "linear"}},
+        {"\"model_type\":\"phi3\",\"partial_rotary_factor\":1.5," LLAMA,
+         MODEL_ERROR_CONFIG,
+         {"partial_rotary_factor", "(0, 1]"}},
+        {"\"model_type\":\"phi3\",\"head_dim\":8,\"partial_rotary_factor\":0.4," LLAMA,
+         MODEL_ERROR_CONFIG,
+         {"8 columns", "3 would turn"}},
         {"\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"linear\"}," LLAMA,
          MODEL_ERROR_CONFIG,
          {"rope_scaling: factor", "missing"}},

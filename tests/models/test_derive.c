@@ -25,13 +25,17 @@ static double some_dropout(GRand *random)
 static struct model_config random_decoder(GRand *random)
 {
     const struct model_family *const families[] = {&family_llama, &family_mistral, &family_qwen2,
-                                                   &family_qwen3, &family_smollm3, &family_gemma};
-    struct model_config config = small_decoder(families[g_rand_int_range(random, 0, 6)],
-                                               g_rand_boolean(random));
+                                                   &family_qwen3, &family_smollm3, &family_gemma,
+                                                   &family_phi3};
+    struct model_config config = small_decoder(
+        families[g_rand_int_range(random, 0, G_N_ELEMENTS(families))], g_rand_boolean(random));
     config.key_heads = (uint32_t)g_rand_int_range(random, 1, 4);
     config.heads = config.key_heads * (uint32_t)g_rand_int_range(random, 1, 4);
     config.head_size = 2 * (uint32_t)g_rand_int_range(random, 1, 20);
     config.rotary.columns = config.head_size;
+    if (config.family->partly_turned)
+        config.rotary.columns = 2 * (uint32_t)g_rand_int_range(random, 1,
+                                                               1 + (gint32)config.head_size / 2);
     config.width = (uint32_t)g_rand_int_range(random, 1, 90);
     config.inner = (uint32_t)g_rand_int_range(random, 1, 200);
     config.positions = (uint32_t)g_rand_int_range(random, 4, 40);

@@ -57,6 +57,7 @@ FAMILIES = {
     "qwen2": draw_llama,
     "smollm3": lambda: draw_llama(**biases("attention_bias", "mlp_bias")),
     "gemma": lambda: draw_llama(head_dim=2 * random.randint(1, 9), **biases("attention_bias")),
+    "phi3": draw_llama,
     "qwen3": lambda: draw_llama(head_dim=2 * random.randint(1, 9), **biases("attention_bias")),
 }
 

@@ -152,7 +152,8 @@ static inline uint64_t attention_part_at(const struct simd_head *h, enum kernel_
     uint64_t head = h->head % a->A;
     if (part != KERNEL_Q)
         head /= a->A / a->K;
-    return (h->row + t) * a->parts[part].stride + a->parts[part].first + head * a->D;
+    const struct simd_heads *heads = &a->parts[part];
+    return (h->row + t) * heads->stride + heads->first + head * heads->apart;
 }
 
 static inline uint64_t attention_o_at(const struct simd_head *h, uint32_t t)

@@ -40,57 +40,73 @@ void SIMD(gelu_backward)(const void *arguments, uint64_t first, uint64_t end)
 
 /* ---- gates ---- */
 
+/* Where a tile of a row is: in gate, up and their gradients, and in y and dy. */
+struct gate_tile {
+    uint64_t element, dense;
+    uint32_t count;
+};
+
+static struct gate_tile gate_tile_of(const struct kernel_gate *gate, uint64_t item)
+{
+    uint64_t tiles = (gate->F + SIMD_TILE - 1) / SIMD_TILE;
+    uint64_t row = item / tiles, column = item % tiles * SIMD_TILE;
+    return (struct gate_tile){row * gate->row + column, row * gate->F + column,
+                              tile_elements(column, gate->F)};
+}
+
+/* Turns each gate into the activation. */
+static void activate(enum model_activation activation, float gate[SIMD_TILE])
+{
+    if (activation == MODEL_SILU)
+        for (int i = 0; i < SIMD_TILE; i++)
+            gate[i] = silu(gate[i]);
+    else
+        for (int i = 0; i < SIMD_TILE; i++)
+            gate[i] = gelu(gate[i]);
+}
+
+static void activate_slope(enum model_activation activation, const float gate[SIMD_TILE],
+                           float slope[SIMD_TILE])
+{
+    if (activation == MODEL_SILU)
+        for (int i = 0; i < SIMD_TILE; i++)
+            slope[i] = silu_slope(gate[i]);
+    else
+        for (int i = 0; i < SIMD_TILE; i++)
+            slope[i] = gelu_slope(gate[i]);
+}
+
 void SIMD(gate_forward)(const void *arguments, uint64_t first, uint64_t end)
 {
     const struct simd_gate *a = arguments;
-    for (uint64_t e = first; e < end; e += SIMD_TILE) {
-        uint32_t count = tile_elements(e, end);
+    for (uint64_t item = first; item < end; item++) {
+        struct gate_tile at = gate_tile_of(&a->gate, item);
         tile_fp32 gate, up;
-        tile_load(a->precision, a->gate, e, count, 0, gate);
-        tile_load(a->precision, a->up, e, count, 0, up);
-        if (a->activation == MODEL_SILU)
-            for (int i = 0; i < SIMD_TILE; i++)
-                gate[i] = silu(gate[i]);
-        else
-            for (int i = 0; i < SIMD_TILE; i++)
-                gate[i] = gelu(gate[i]);
+        tile_load(a->precision, a->gate.gate, at.element, at.count, 0, gate);
+        tile_load(a->precision, a->gate.up, at.element, at.count, 0, up);
+        activate(a->gate.activation, gate);
         tile_multiply(gate, up);
-        tile_store(a->precision, a->y, e, count, gate);
+        tile_store(a->precision, a->y, at.dense, at.count, gate);
     }
-}
-
-/* Turns each gate into the activation, and sets its slope. */
-static void activate(enum model_activation activation, float gate[SIMD_TILE],
-                     float slope[SIMD_TILE])
-{
-    if (activation == MODEL_SILU)
-        for (int i = 0; i < SIMD_TILE; i++) {
-            slope[i] = silu_slope(gate[i]);
-            gate[i] = silu(gate[i]);
-        }
-    else
-        for (int i = 0; i < SIMD_TILE; i++) {
-            slope[i] = gelu_slope(gate[i]);
-            gate[i] = gelu(gate[i]);
-        }
 }
 
 void SIMD(gate_backward)(const void *arguments, uint64_t first, uint64_t end)
 {
     const struct simd_gate *a = arguments;
-    for (uint64_t e = first; e < end; e += SIMD_TILE) {
-        uint32_t count = tile_elements(e, end);
+    for (uint64_t item = first; item < end; item++) {
+        struct gate_tile at = gate_tile_of(&a->gate, item);
         tile_fp32 gate, up, dy, slope;
-        tile_load(a->precision, a->gate, e, count, 0, gate);
-        tile_load(a->precision, a->up, e, count, 0, up);
-        tile_load(a->precision, a->y, e, count, 0, dy);
-        activate(a->activation, gate, slope);
+        tile_load(a->precision, a->gate.gate, at.element, at.count, 0, gate);
+        tile_load(a->precision, a->gate.up, at.element, at.count, 0, up);
+        tile_load(a->precision, a->dy, at.dense, at.count, 0, dy);
+        activate_slope(a->gate.activation, gate, slope);
+        activate(a->gate.activation, gate);
         for (int i = 0; i < SIMD_TILE; i++) {
             up[i] = dy[i] * up[i] * slope[i];
             dy[i] = dy[i] * gate[i];
         }
-        tile_store(a->precision, a->dgate, e, count, up);
-        tile_store(a->precision, a->y, e, count, dy);
+        tile_store(a->precision, a->dgate, at.element, at.count, up);
+        tile_store(a->precision, a->dup, at.element, at.count, dy);
     }
 }
 

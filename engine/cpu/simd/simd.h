@@ -116,15 +116,15 @@ struct simd_gelu { /* items: elements; `first` is a multiple of SIMD_TILE */
     void *y; /* forward: y; backward: dy */
 };
 
-struct simd_gate { /* items: elements; `first` is a multiple of SIMD_TILE */
+struct simd_gate { /* items: tiles of F, of one row after the other */
     enum model_precision precision;
-    enum model_activation activation;
-    const void *gate, *up;
-    void *y;     /* backward: dy */
-    void *dgate; /* of the backward */
+    struct kernel_gate gate;
+    void *y;           /* of the forward */
+    const void *dy;    /* of the backward */
+    void *dgate, *dup; /* of the backward */
 };
 
-struct simd_scale { /* as simd_gate */
+struct simd_scale { /* as simd_gelu */
     enum model_precision precision;
     float factor;
     void *x;
@@ -139,10 +139,10 @@ struct simd_residual { /* items: rows */
     void *y;
 };
 
-/* Where heads lie: element [row, head, d] is at row * stride + first + head * D. */
+/* Where heads lie: element [row, head, d] is at row * stride + first + head * apart + d. */
 struct simd_heads {
     const void *at;
-    uint64_t stride, first;
+    uint64_t stride, first, apart;
 };
 
 /* items: tiles of queries, [B, A, tiles of T], or of keys, [B, K, tiles of T] */

@@ -4,6 +4,7 @@
 #include "engine/rotary.h"
 #include "kernel_runs.h"
 #include "tests/engine/kernels/fixture.h"
+#include "tests/engine/kernels/weave.h"
 #include "twins.h"
 
 struct arrays {
@@ -118,6 +119,50 @@ static void check_close(const struct kernel_heads *h, const struct kernel_dropou
     twins_free(&t);
 }
 
+/* Compares the results of heads in joined rows with those of heads apart. */
+static void compare_joined(struct twins *t, enum model_precision precision,
+                           const struct weave *weave, const struct kernel_dropout *dropout,
+                           const struct arrays *a)
+{
+    size_t element = twin_element_bytes(precision);
+    const struct kernel_heads *h = &weave->heads;
+    uint64_t bytes = (uint64_t)h->B * h->T * h->row * element;
+    const struct twin *parts[] = {a->q, a->k, a->v}, *gradients[] = {a->dq, a->dk, a->dv};
+    struct twin *qkv = twin_unset(t, "qkv", bytes), *dqkv = twin_unset(t, "dqkv", bytes);
+    struct twin *o = twin_unset(t, "joined o", a->o->bytes);
+    struct twin *lse = twin_unset(t, "joined lse", a->lse->bytes);
+    void *x[3], *dx[3];
+    for (int i = KERNEL_Q; i <= KERNEL_V; i++) {
+        weave_part(weave, (enum kernel_qkv)i, element, qkv->cuda, parts[i]->cuda, false);
+        x[i] = weave_at(weave, (enum kernel_qkv)i, element, qkv->cuda);
+        dx[i] = weave_at(weave, (enum kernel_qkv)i, element, dqkv->cuda);
+    }
+    cuda_grouped_forward(&t->cuda, precision, h, x[0], x[1], x[2], dropout, o->cuda, lse->cuda);
+    cuda_grouped_backward(&t->cuda, precision, h, a->dout->cuda, x[0], x[1], x[2], o->cuda,
+                          lse->cuda, dropout, dx[0], dx[1], dx[2]);
+    g_assert_cmpmem(o->cuda, o->bytes, a->o->cuda, a->o->bytes);
+    for (int i = KERNEL_Q; i <= KERNEL_V; i++) {
+        g_autofree void *found = g_malloc(gradients[i]->bytes);
+        weave_part(weave, (enum kernel_qkv)i, element, dqkv->cuda, found, true);
+        g_assert_cmpmem(found, gradients[i]->bytes, gradients[i]->cuda, gradients[i]->bytes);
+    }
+    twins_assert_guards(t, "attention of joined rows");
+}
+
+static void check_joined(enum model_precision precision, const struct kernel_heads *h,
+                         const struct kernel_dropout *dropout)
+{
+    struct twins t = twins_new();
+    struct arrays a = arrays_of(&t, precision, h);
+    cuda_forward(&t, precision, h, dropout, &a);
+    cuda_backward(&t, precision, h, dropout, &a);
+    for (int by_head = 0; by_head <= (h->A == h->K); by_head++) {
+        struct weave weave = weave_of(h, by_head);
+        compare_joined(&t, precision, &weave, dropout, &a);
+    }
+    twins_free(&t);
+}
+
 /* Makes the tables of the angles. The caller frees them with kernel_runs_free. */
 static float *turn(struct kernel_heads *h)
 {
@@ -144,6 +189,7 @@ static void check(enum model_precision precision, struct kernel_heads h)
             check_exact(precision, &h, i ? &dropout : NULL);
         else
             check_close(&h, i ? &dropout : NULL);
+    check_joined(precision, &h, &dropout);
     kernel_runs_free(table);
 }
 

@@ -4,8 +4,8 @@
 #include "engine/host/host_operators.h"
 #include "engine/rotary.h"
 #include "kernel_runs.h"
-#include "models/family.h"
 #include "tests/engine/kernels/fixture.h"
+#include "tests/models/family_parts.h"
 #include <math.h>
 
 enum { GAP = 256 }; /* between regions, where nothing may write */
@@ -360,31 +360,6 @@ static void iterations(enum model_precision precision)
     }
 }
 
-/* The parts of a family, with groups of heads, windows within a tile, and heads that take tensor
- * cores or not. */
-static void set_parts(const struct model_family *family, struct model_config *config)
-{
-    bool biased = family == &family_qwen2;
-    config->family = family;
-    config->heads = 4;
-    config->key_heads = 2;
-    config->head_size = config->width == 48 ? 16 : 10;
-    config->norm = MODEL_RMS_NORM;
-    config->activation = family->activation;
-    config->norm_plus_one = family->norm_plus_one;
-    config->scaled_embedding = family->scaled_embedding;
-    config->unturned_every = family->unturned_layers ? 2 : 0;
-    config->gated = config->separate = true;
-    config->unbiased_qkv = !biased;
-    config->unbiased_output = config->unbiased_mlp = true;
-    config->head_norms = family == &family_qwen3;
-    config->rotary = (struct model_rotary){
-        .columns = config->head_size, .base = 100, .factor = 1, .magnitude = 1};
-    config->window = family == &family_mistral || biased ? 5 : 0;
-    config->first_window = biased ? 1 : 0;
-    config->embedding_dropout = config->residual_dropout = 0;
-}
-
 /* Each family has one variant in each precision. */
 static void families(enum model_precision precision)
 {
@@ -412,7 +387,7 @@ static void families(enum model_precision precision)
         if (*family == &family_gpt2)
             continue;
         g_test_message("%s", (*family)->type);
-        set_parts(*family, &config);
+        set_family(*family, config.width == 48 ? 16 : 10, 5, &config);
         check(&config, &job);
         variant++;
     }

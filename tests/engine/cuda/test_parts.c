@@ -63,6 +63,31 @@ static void rms_norms(enum model_precision precision)
     check_rms_weight(precision, 600, 1300, KERNEL_GRADIENT_ADD);
 }
 
+/* Both in one row: the elements of up begin wherever the gate's end. */
+static void check_joined_gate(enum model_precision precision, enum model_activation activation,
+                              uint32_t N, uint32_t F)
+{
+    struct twins t = twins_new();
+    uint64_t element = twin_element_bytes(precision), elements = (uint64_t)N * F;
+    struct twin *both = twin_random(&t, "gate and up", precision, 2 * elements, 1);
+    struct twin *dy = twin_random(&t, "dy", precision, elements, 1);
+    struct twin *y = twin_unset(&t, "y", dy->bytes);
+    struct twin *dboth = twin_unset(&t, "their gradient", both->bytes);
+    const struct kernel_gate on_cpu = {activation, N,         F,
+                                       2 * F,      both->cpu, (char *)both->cpu + F * element};
+    const struct kernel_gate on_cuda = {activation, N,          F,
+                                        2 * F,      both->cuda, (char *)both->cuda + F * element};
+    cpu_gate_forward(t.cpu, precision, &on_cpu, y->cpu);
+    cuda_gate_forward(&t.cuda, precision, &on_cuda, y->cuda);
+    twins_assert_same(&t, "joined gate forward");
+    cpu_gate_backward(t.cpu, precision, &on_cpu, dy->cpu, dboth->cpu,
+                      (char *)dboth->cpu + F * element);
+    cuda_gate_backward(&t.cuda, precision, &on_cuda, dy->cuda, dboth->cuda,
+                       (char *)dboth->cuda + F * element);
+    twins_assert_same(&t, "joined gate backward");
+    twins_free(&t);
+}
+
 static void check_gate(enum model_precision precision, enum model_activation activation,
                        uint32_t elements, double deviation)
 {
@@ -72,13 +97,13 @@ static void check_gate(enum model_precision precision, enum model_activation act
     struct twin *dy = twin_random(&t, "dy", precision, elements, 1);
     struct twin *y = twin_unset(&t, "y", gate->bytes);
     struct twin *dgate = twin_unset(&t, "dgate", gate->bytes);
-    cpu_gate_forward(t.cpu, precision, activation, elements, gate->cpu, up->cpu, y->cpu);
-    cuda_gate_forward(&t.cuda, precision, activation, elements, gate->cuda, up->cuda, y->cuda);
+    const struct kernel_gate on_cpu = {activation, 1, elements, elements, gate->cpu, up->cpu};
+    const struct kernel_gate on_cuda = {activation, 1, elements, elements, gate->cuda, up->cuda};
+    cpu_gate_forward(t.cpu, precision, &on_cpu, y->cpu);
+    cuda_gate_forward(&t.cuda, precision, &on_cuda, y->cuda);
     twins_assert_same(&t, "gate forward");
-    cpu_gate_backward(t.cpu, precision, activation, elements, gate->cpu, up->cpu, dy->cpu,
-                      dgate->cpu);
-    cuda_gate_backward(&t.cuda, precision, activation, elements, gate->cuda, up->cuda, dy->cuda,
-                       dgate->cuda);
+    cpu_gate_backward(t.cpu, precision, &on_cpu, dy->cpu, dgate->cpu, dy->cpu);
+    cuda_gate_backward(&t.cuda, precision, &on_cuda, dy->cuda, dgate->cuda, dy->cuda);
     twins_assert_same(&t, "gate backward");
     twins_free(&t);
 }
@@ -91,6 +116,9 @@ static void gates(enum model_precision precision)
         check_gate(precision, MODEL_SILU, counts[i], i % 2 ? 50 : 1);
         check_gate(precision, MODEL_GELU_TANH, counts[i], i % 2 ? 1 : 20);
     }
+    for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++)
+        check_joined_gate(precision, i % 2 ? MODEL_SILU : MODEL_GELU_TANH, sizes[i][0],
+                          sizes[i][1]);
 }
 
 /* An embedding without learned positions, and its scale. */

@@ -3,6 +3,7 @@
 #include "fixture.h"
 
 #include "engine/rotary.h"
+#include "weave.h"
 #include <math.h>
 
 /* Gradients of queries and keys are small differences. */
@@ -107,18 +108,53 @@ struct gate {
     struct tensor *gate, *up, *y, *dy, *dgate;
 };
 
+/* The same gate and what it is multiplied with in one row, and their gradients. */
+struct joined_gate {
+    enum model_precision precision;
+    struct kernel_gate gate;
+    struct tensor *both, *y, *dy, *dboth;
+};
+
+static struct kernel_gate gate_of(const struct gate *g)
+{
+    return (struct kernel_gate){.activation = g->activation,
+                                .N = 1,
+                                .F = g->gate->elements,
+                                .row = g->gate->elements,
+                                .gate = g->gate->data,
+                                .up = g->up->data};
+}
+
 static void run_gate_forward(struct cpu_context *cpu, void *argument)
 {
     struct gate *g = argument;
-    cpu_gate_forward(cpu, g->precision, g->activation, g->gate->elements, g->gate->data,
-                     g->up->data, g->y->data);
+    const struct kernel_gate gate = gate_of(g);
+    cpu_gate_forward(cpu, g->precision, &gate, g->y->data);
 }
 
 static void run_gate_backward(struct cpu_context *cpu, void *argument)
 {
     struct gate *g = argument;
-    cpu_gate_backward(cpu, g->precision, g->activation, g->gate->elements, g->gate->data,
-                      g->up->data, g->dy->data, g->dgate->data);
+    const struct kernel_gate gate = gate_of(g);
+    cpu_gate_backward(cpu, g->precision, &gate, g->dy->data, g->dgate->data, g->dy->data);
+}
+
+static void *column_of(const struct tensor *tensor, enum model_precision precision, uint64_t column)
+{
+    return (char *)tensor->data + column * (precision == MODEL_BF16 ? 2 : 4);
+}
+
+static void run_joined_gate_forward(struct cpu_context *cpu, void *argument)
+{
+    struct joined_gate *g = argument;
+    cpu_gate_forward(cpu, g->precision, &g->gate, g->y->data);
+}
+
+static void run_joined_gate_backward(struct cpu_context *cpu, void *argument)
+{
+    struct joined_gate *g = argument;
+    cpu_gate_backward(cpu, g->precision, &g->gate, g->dy->data, g->dboth->data,
+                      column_of(g->dboth, g->precision, g->gate.F));
 }
 
 /* Returns the activation, and sets its slope. */
@@ -162,9 +198,43 @@ static void check_gate(enum model_precision precision, enum model_activation act
         tensor_free(all[i]);
 }
 
+static void check_joined_gate(enum model_precision precision, enum model_activation activation,
+                              uint32_t N, uint32_t F)
+{
+    double *y = zeros((uint64_t)N * F), *dboth = zeros((uint64_t)N * 2 * F);
+    struct joined_gate g = {.precision = precision,
+                            .both = tensor_random(precision, (uint64_t)N * 2 * F, 1),
+                            .y = tensor_unset(precision, (uint64_t)N * F),
+                            .dy = tensor_random(precision, (uint64_t)N * F, 1),
+                            .dboth = tensor_unset(precision, (uint64_t)N * 2 * F)};
+    g.gate = (struct kernel_gate){
+        activation, N, F, 2 * F, g.both->data, column_of(g.both, precision, F)};
+    for (uint32_t n = 0; n < N; n++)
+        for (uint32_t f = 0; f < F; f++) {
+            uint32_t at = n * 2 * F + f, dense = n * F + f;
+            double slope, active = activate(activation, g.both->value[at], &slope);
+            y[dense] = active * g.both->value[at + F];
+            dboth[at] = g.dy->value[dense] * g.both->value[at + F] * slope;
+            dboth[at + F] = g.dy->value[dense] * active;
+        }
+    run_everywhere(run_joined_gate_forward, &g, &g.y, 1);
+    assert_close(g.y, y, tolerance, "y");
+    run_everywhere(run_joined_gate_backward, &g, &g.dboth, 1);
+    assert_close(g.dboth, dboth, tolerance, "the gradient of gate and up");
+    struct tensor *all[] = {g.both, g.y, g.dy, g.dboth};
+    for (unsigned i = 0; i < G_N_ELEMENTS(all); i++)
+        tensor_free(all[i]);
+    g_free(y);
+    g_free(dboth);
+}
+
 /* Among them numbers whose exponentials overflow. */
 static void gates(enum model_precision precision)
 {
+    static const uint32_t sizes[][2] = {{1, 1}, {1, 70}, {17, 64}, {5, 129}, {300, 3}};
+    for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++)
+        check_joined_gate(precision, i % 2 ? MODEL_SILU : MODEL_GELU_TANH, sizes[i][0],
+                          sizes[i][1]);
     check_gate(precision, MODEL_SILU, 50);
     check_gate(precision, MODEL_SILU, 1);
     check_gate(precision, MODEL_GELU_TANH, 1);
@@ -343,6 +413,48 @@ static void compare_grouped(struct grouped *g, const double *mask)
         g_free(all[i]);
 }
 
+static void check_joined(const struct grouped *g, const struct weave *weave)
+{
+    size_t element = g->precision == MODEL_BF16 ? 2 : 4;
+    uint64_t rows = (uint64_t)g->heads.B * g->heads.T, joined = rows * weave->heads.row;
+    struct tensor *parts[] = {g->q, g->k, g->v}, *gradients[] = {g->dq, g->dk, g->dv};
+    struct tensor *qkv = tensor_unset(g->precision, joined), *o, *lse;
+    struct tensor *dqkv = tensor_unset(g->precision, joined);
+    struct cpu_context *cpu = cpu_context_new(2);
+    o = tensor_unset(g->precision, g->o->elements);
+    lse = tensor_unset(MODEL_FP32, g->lse->elements);
+    void *x[3], *dx[3];
+    for (int part = KERNEL_Q; part <= KERNEL_V; part++) {
+        weave_part(weave, part, element, qkv->data, parts[part]->data, false);
+        x[part] = weave_at(weave, part, element, qkv->data);
+        dx[part] = weave_at(weave, part, element, dqkv->data);
+    }
+    cpu_grouped_forward(cpu, g->precision, &weave->heads, x[0], x[1], x[2], g->dropout, o->data,
+                        lse->data);
+    cpu_grouped_backward(cpu, g->precision, &weave->heads, g->dout->data, x[0], x[1], x[2], o->data,
+                         lse->data, g->dropout, dx[0], dx[1], dx[2]);
+    g_assert_cmpmem(o->data, o->elements * element, g->o->data, g->o->elements * element);
+    for (int part = KERNEL_Q; part <= KERNEL_V; part++) {
+        uint64_t bytes = gradients[part]->elements * element;
+        g_autofree void *found = g_malloc(bytes);
+        weave_part(weave, part, element, dqkv->data, found, true);
+        g_assert_cmpmem(found, bytes, gradients[part]->data, bytes);
+    }
+    struct tensor *all[] = {qkv, o, lse, dqkv};
+    for (unsigned i = 0; i < G_N_ELEMENTS(all); i++)
+        tensor_free(all[i]);
+    cpu_context_free(cpu);
+}
+
+/* Queries, keys and values in one row give the bits that they give apart. */
+static void compare_joined(const struct grouped *g)
+{
+    for (int by_head = 0; by_head <= (g->heads.A == g->heads.K); by_head++) {
+        struct weave weave = weave_of(&g->heads, by_head);
+        check_joined(g, &weave);
+    }
+}
+
 static void check_grouped(struct grouped g)
 {
     struct kernel_heads *h = &g.heads;
@@ -365,6 +477,7 @@ static void check_grouped(struct grouped g)
     g.dv = tensor_unset(g.precision, keys);
     double *mask = dropout_mask(g.dropout, rows * h->A, h->T);
     compare_grouped(&g, mask);
+    compare_joined(&g);
     struct tensor *all[] = {g.q, g.k, g.v, g.dout, g.o, g.lse, g.dq, g.dk, g.dv};
     for (unsigned i = 0; i < G_N_ELEMENTS(all); i++)
         tensor_free(all[i]);

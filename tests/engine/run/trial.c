@@ -2,34 +2,12 @@
 
 #include "engine/train/checkpoint.h"
 #include "tests/chunks/check_figures.h"
+#include "tests/models/family_parts.h"
 
 #include <glib/gstdio.h>
 #include <string.h>
 
 enum { LAYERS = 3, BATCH = 2, SEQUENCE = 16, ROWS = BATCH * SEQUENCE, VOCABULARY = 203 };
-
-/* Heads of another size than the width says, two of which share keys, and a window in all layers or
- * but one. */
-static void set_parts(const struct model_family *family, struct model_config *config)
-{
-    config->family = family;
-    config->key_heads = 2;
-    config->head_size = 10;
-    config->norm = MODEL_RMS_NORM;
-    config->activation = family->activation;
-    config->norm_plus_one = family->norm_plus_one;
-    config->scaled_embedding = family->scaled_embedding;
-    config->unturned_every = family->unturned_layers ? 2 : 0;
-    config->gated = config->separate = true;
-    config->unbiased_qkv = family != &family_qwen2;
-    config->unbiased_output = config->unbiased_mlp = true;
-    config->head_norms = family == &family_qwen3;
-    config->rotary = (struct model_rotary){.columns = 10, .base = 100, .factor = 1, .magnitude = 1};
-    bool slides = family == &family_mistral || family == &family_qwen2 || family == &family_qwen3;
-    config->window = slides ? 7 : 0;
-    config->first_window = config->window && family != &family_mistral ? 1 : 0;
-    config->embedding_dropout = config->residual_dropout = 0;
-}
 
 static struct model_config config_of(const struct trial_job *job)
 {
@@ -49,7 +27,7 @@ static struct model_config config_of(const struct trial_job *job)
         .initializer_range = 0.2,
     };
     if (job->family)
-        set_parts(job->family, &config);
+        set_family(job->family, 10, 7, &config);
     return config;
 }
 

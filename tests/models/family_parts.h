@@ -1,0 +1,45 @@
+/* Gives small models the parts of a family. */
+#ifndef PSTAR_TESTS_MODELS_FAMILY_PARTS_H
+#define PSTAR_TESTS_MODELS_FAMILY_PARTS_H
+
+#include "models/family.h"
+
+/* Layers of a window, where the family has any: all of them, or those behind the first one. */
+static inline void set_window(const struct model_family *family, uint32_t window,
+                              struct model_config *config)
+{
+    bool all = family == &family_mistral || family == &family_phi3;
+    if (all || family == &family_qwen2 || family == &family_qwen3)
+        config->window = window;
+    config->first_window = config->window && !all ? 1 : 0;
+}
+
+/* Replaces the parts of a config by the family's, with 4 heads of which two share keys, and keeps
+ * its sizes. */
+static inline void set_family(const struct model_family *family, uint32_t head_size,
+                              uint32_t window, struct model_config *config)
+{
+    struct model_config sizes = *config;
+    *config = family->parts;
+    config->name = sizes.name;
+    config->family = family;
+    config->layers = sizes.layers;
+    config->width = sizes.width;
+    config->inner = sizes.inner;
+    config->positions = sizes.positions;
+    config->vocabulary = sizes.vocabulary;
+    config->tied = sizes.tied;
+    config->attention_dropout = sizes.attention_dropout;
+    config->residual_dropout = family == &family_phi3 ? sizes.residual_dropout : 0;
+    config->norm_epsilon = sizes.norm_epsilon;
+    config->initializer_range = sizes.initializer_range;
+    config->heads = 4;
+    config->key_heads = 2;
+    config->head_size = head_size;
+    config->rotary =
+        (struct model_rotary){.columns = head_size, .base = 100, .factor = 1, .magnitude = 1};
+    config->unturned_every = family->unturned_layers ? 2 : 0;
+    set_window(family, window, config);
+}
+
+#endif
