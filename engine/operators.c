@@ -175,6 +175,9 @@ static void norm_forward(const struct call *call)
         call->kernels->norm_forward(call->context, call->precision, call->N, call->H,
                                     call->config->norm_epsilon, parameter(call, 0),
                                     parameter(call, 1), in(call, 0), out(call, 0), out(call, 1));
+    if (in(call, 1))
+        call->kernels->residual_forward(call->context, call->precision, call->N, call->H,
+                                        in(call, 1), NULL, out(call, 0));
 }
 
 static void rms_backward(const struct call *call)

@@ -49,7 +49,6 @@ static const struct {
     {"mpt", "ALiBi positions"},
     {"nemotron", "squared ReLUs"},
     {"olmo", "layer norms without weights"},
-    {"olmo2", "norms behind products"},
     {"olmo3", "norms behind products"},
     {"olmoe", "mixtures of experts"},
     {"opt", "positions with an offset"},

@@ -14,6 +14,17 @@ enum model_norm {
     MODEL_RMS_NORM    /* y = weight x / root mean square */
 };
 
+/* Which rows of queries and keys are normalised before they turn. */
+enum model_query_norms {
+    MODEL_QUERY_NORMS_NONE,
+    MODEL_QUERY_NORMS_HEADS, /* each head */
+    MODEL_QUERY_NORMS_ROWS   /* all heads of a position together */
+};
+
+/* Where attention and MLP have norms: on what their first products read, or on what their last
+ * product makes, before that is added to the residual stream. */
+enum model_norm_places { MODEL_NORMS_BEFORE, MODEL_NORMS_AFTER, MODEL_NORMS_AROUND };
+
 enum model_activation {
     MODEL_GELU_TANH, /* 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) */
     MODEL_SILU       /* x / (1 + exp(-x)) */
@@ -64,9 +75,10 @@ struct model_config {
     bool joined_gate; /* one product makes both, the gate's columns first */
     bool separate;    /* queries, keys and values are three products instead of one */
     bool unbiased_qkv, unbiased_output,
-        unbiased_mlp;   /* products without biases: of queries, keys
-                           and values; at attention's end; in the MLP */
-    bool head_norms;    /* queries and keys are normalised head by head */
+        unbiased_mlp; /* products without biases: of queries, keys
+                         and values; at attention's end; in the MLP */
+    enum model_query_norms query_norms;
+    enum model_norm_places norm_places;
     uint32_t key_heads; /* of keys and values, which groups of queries share; 0 stands for heads */
     uint32_t head_size; /* columns of a head; 0 stands for width / heads */
     bool norm_plus_one; /* norms scale by 1 more than their weight */
@@ -120,6 +132,16 @@ static inline uint32_t model_config_queries(const struct model_config *config)
 static inline uint32_t model_config_keys(const struct model_config *config)
 {
     return model_config_key_heads(config) * model_config_head_size(config);
+}
+
+static inline bool model_config_norms_before(const struct model_config *config)
+{
+    return config->norm_places != MODEL_NORMS_AFTER;
+}
+
+static inline bool model_config_norms_after(const struct model_config *config)
+{
+    return config->norm_places != MODEL_NORMS_BEFORE;
 }
 
 /* Returns the columns of a head that turn in a layer. */

@@ -9,21 +9,23 @@
  * the model's parts do not need. A columns are those of all queries, K those of all keys. */
 struct decoder_layer {
     uint32_t input;                            /* [N,H] residual stream before the layer */
-    uint32_t norm1;                            /* [N,H] */
+    uint32_t norm1;                            /* [N,H]; the input if attention has no norm */
     uint32_t norm1_stats;                      /* fp32 [2,N], or [N] of an RMS norm */
     uint32_t qkv;                              /* [N,A+2K], if one product makes them */
     uint32_t query, key, value;                /* [N,A], [N,K], [N,K], if three products do */
-    uint32_t query_norm, key_norm;             /* [N,A], [N,K], if heads are normalised */
-    uint32_t query_norm_stats, key_norm_stats; /* fp32, for each row and head */
+    uint32_t query_norm, key_norm;             /* [N,A], [N,K], if they are normalised */
+    uint32_t query_norm_stats, key_norm_stats; /* fp32, for each row, or each row and head */
     uint32_t attention;                        /* [N,A] */
     uint32_t lse;                              /* fp32 [B,heads,T] */
+    uint32_t output, output_stats;             /* [N,H] before a norm behind attention; its stats */
     uint32_t middle;                           /* [N,H] residual stream after the attention */
-    uint32_t norm2;                            /* [N,H] */
+    uint32_t norm2;                            /* [N,H]; `middle` if the MLP has no norm */
     uint32_t norm2_stats;                      /* as norm1_stats */
     uint32_t gate;  /* [N,F] before the activation, if a product of its own makes it */
     uint32_t pre;   /* [N,F] before the activation, or what the gate is multiplied with; [N,2F] with
                        a joined gate */
     uint32_t inner; /* [N,F] after it */
+    uint32_t down, down_stats; /* [N,H] before a norm behind the MLP; its stats */
 };
 
 struct decoder_activations {
@@ -60,8 +62,9 @@ void decoder_set_module(const struct iteration_builder *builder, enum model_modu
  * layers the caller provides. */
 void decoder_forward(struct iteration_builder *builder, struct decoder_activations *activations);
 
-/* Appends a layer's forward again, up to what its backward reads, or whole if unfused. The fields
- * of `layer`, except its input, then name the new buffers. The operators' names begin with `verb`.
+/* Appends a layer's forward again, without its last product, or whole if unfused or if the layer
+ * ends in a norm. The fields of `layer`, except its input, then name the new buffers. The
+ * operators' names begin with `verb`.
  */
 void decoder_recompute(struct iteration_builder *builder, const char *verb, uint32_t micro_batch,
                        uint32_t index, struct decoder_layer *layer);

@@ -220,29 +220,55 @@ static void append(const struct backward_pass *pass, enum model_module module,
     append_part(pass, model_family_of(pass->builder->config)->modules[module], op);
 }
 
-static void norm(const struct backward_pass *pass, enum model_module module, uint32_t dy,
-                 uint32_t x, uint32_t stats)
+/* The gradient of what several products read. The first of them sets it, the others add to it. */
+struct sum {
+    enum model_module of; /* the norm that made it; MODULES for the residual stream */
+    uint32_t buffer;      /* NO_INDEX until it is set */
+};
+
+/* Returns that of a norm's result, or of the residual stream if there are no norms before products.
+ */
+static struct sum sum_of(const struct backward_pass *pass, enum model_module norm)
 {
-    struct model_operator op = layer_operator(pass, MODEL_NORM_BACKWARD, module);
+    bool before = model_config_norms_before(pass->builder->config);
+    return before ? (struct sum){norm, NO_INDEX} : (struct sum){MODULES, pass->stream};
+}
+
+/* Lets the operator's dx be a term of the sum. */
+static void add_term(const struct backward_pass *pass, struct sum *sum, struct model_operator *op)
+{
+    op->add = sum->buffer != NO_INDEX;
+    if (!op->add)
+        sum->buffer = module_gradient(pass, sum->of, pass->builder->config->width);
+    op->out[0] = sum->buffer;
+}
+
+/* Goes from the sum back through its norm, if there is one, to the residual stream. */
+static void end_sum(const struct backward_pass *pass, const struct sum *sum, uint32_t x,
+                    uint32_t stats)
+{
+    if (sum->of == MODULES)
+        return;
+    struct model_operator op = layer_operator(pass, MODEL_NORM_BACKWARD, sum->of);
     op.add = true;
-    op.in[0] = dy;
+    op.in[0] = sum->buffer;
     op.in[1] = x;
     op.in[2] = stats;
     op.out[0] = pass->stream;
-    append(pass, module, &op);
+    append(pass, sum->of, &op);
 }
 
-/* Returns the gradient of x, whose heads were normalised. */
-static uint32_t head_norm(const struct backward_pass *pass, enum model_module module,
-                          enum model_module product, uint32_t heads, uint32_t dy, uint32_t x,
-                          uint32_t stats)
+/* Returns the gradient of x, which a product made and a norm normalised in parts. */
+static uint32_t norm(const struct backward_pass *pass, enum model_module module,
+                     enum model_module product, uint32_t parts, uint32_t dy, uint32_t x,
+                     uint32_t stats)
 {
     struct model_operator op = layer_operator(pass, MODEL_NORM_BACKWARD, module);
     op.in[0] = dy;
     op.in[1] = x;
     op.in[2] = stats;
     op.out[0] = module_gradient(pass, product, pass->builder->layout.outputs[product]);
-    op.parts = heads;
+    op.parts = parts;
     append(pass, module, &op);
     return op.out[0];
 }
@@ -265,32 +291,37 @@ static uint32_t residual(const struct backward_pass *pass, enum model_module mod
     return op.out[0];
 }
 
-/* Sets the gradient of x, which is a norm's result; NO_INDEX for a new buffer. Otherwise adds to
- * what other products have left there. Returns the buffer. */
-static uint32_t norm_gradient(const struct backward_pass *pass, enum model_module norm, uint32_t dx,
-                              struct model_operator *op)
-{
-    op->add = dx != NO_INDEX;
-    op->out[0] = op->add ? dx : module_gradient(pass, norm, pass->builder->config->width);
-    return op->out[0];
-}
-
-static uint32_t linear(const struct backward_pass *pass, enum model_module module, uint32_t dy,
-                       uint32_t x, enum model_module of_norm, uint32_t dx)
+static void linear(const struct backward_pass *pass, enum model_module module, uint32_t dy,
+                   uint32_t x, struct sum *sum)
 {
     struct model_operator op = layer_operator(pass, MODEL_LINEAR_BACKWARD, module);
     op.in[0] = dy;
     op.in[1] = x;
-    dx = norm_gradient(pass, of_norm, dx, &op);
+    add_term(pass, sum, &op);
     op.workspace = weight_workspace(pass->builder, &op);
     append(pass, module, &op);
-    return dx;
+}
+
+/* A product whose result was normalised and added to the residual stream. Returns the gradient of
+ * x, a buffer that is named `dx`. */
+static uint32_t normalised(const struct backward_pass *pass, enum model_module module,
+                           enum model_module after, uint32_t x, uint32_t product, uint32_t stats,
+                           const char *dx)
+{
+    uint32_t dproduct = norm(pass, after, module, 1, pass->stream, product, stats);
+    struct model_operator op = layer_operator(pass, MODEL_LINEAR_BACKWARD, module);
+    op.in[0] = dproduct;
+    op.in[1] = x;
+    op.out[0] = layer_gradient(pass, dx, op.inputs);
+    op.workspace = weight_workspace(pass->builder, &op);
+    append(pass, module, &op);
+    return op.out[0];
 }
 
 /* The product behind the activation. Of a gated MLP it also makes the gradient of the gate, from
  * which the gate's product goes on. */
-static uint32_t inside(const struct backward_pass *pass, const struct decoder_layer *layer,
-                       uint32_t dinner)
+static void inside(const struct backward_pass *pass, const struct decoder_layer *layer,
+                   uint32_t dinner, struct sum *sum)
 {
     const struct model_config *config = pass->builder->config;
     enum model_kind kind = config->gated ? MODEL_GATED_BACKWARD : MODEL_GELU_BACKWARD;
@@ -299,23 +330,35 @@ static uint32_t inside(const struct backward_pass *pass, const struct decoder_la
     op.in[1] = layer->norm2;
     op.in[2] = layer->pre;
     op.in[3] = layer->gate;
-    uint32_t dnorm = norm_gradient(pass, MODULE_NORM_2, NO_INDEX, &op);
+    add_term(pass, sum, &op);
     if (config->gated)
         op.out[1] = part_gradient(pass, model_family_of(config)->mlp, ".dgate", op.outputs);
     op.workspace = weight_workspace(pass->builder, &op);
     append(pass, MODULE_UP, &op);
     if (layer->gate != NO_INDEX)
-        linear(pass, MODULE_GATE, op.out[1], layer->norm2, MODULE_NORM_2, dnorm);
-    return dnorm;
+        linear(pass, MODULE_GATE, op.out[1], layer->norm2, sum);
 }
 
-static void mlp(const struct backward_pass *pass, const struct decoder_layer *layer)
+/* Goes from the residual stream to the MLP's inside, of which it returns the gradient. */
+static uint32_t begin_mlp(const struct backward_pass *pass, const struct decoder_layer *layer)
 {
-    g_autofree char *name = g_strconcat(model_family_of(pass->builder->config)->mlp, ".dinner",
-                                        NULL);
-    uint32_t dinner = residual(pass, MODULE_DOWN, layer->inner, DECODER_DROPOUT_DOWN, name);
-    uint32_t dnorm = inside(pass, layer, dinner);
-    norm(pass, MODULE_NORM_2, dnorm, layer->middle, layer->norm2_stats);
+    const struct model_config *config = pass->builder->config;
+    g_autofree char *name = g_strconcat(model_family_of(config)->mlp, ".dinner", NULL);
+    if (model_config_norms_after(config))
+        return normalised(pass, MODULE_DOWN, MODULE_AFTER_DOWN, layer->inner, layer->down,
+                          layer->down_stats, name);
+    return residual(pass, MODULE_DOWN, layer->inner, DECODER_DROPOUT_DOWN, name);
+}
+
+/* Goes from the residual stream to attention's result, of which it returns the gradient. */
+static uint32_t begin_attention(const struct backward_pass *pass, const struct decoder_layer *layer)
+{
+    const struct model_config *config = pass->builder->config;
+    g_autofree char *name = g_strconcat("d", model_family_of(config)->attention, NULL);
+    if (model_config_norms_after(config))
+        return normalised(pass, MODULE_OUTPUT, MODULE_AFTER_OUTPUT, layer->attention, layer->output,
+                          layer->output_stats, name);
+    return residual(pass, MODULE_OUTPUT, layer->attention, DECODER_DROPOUT_OUTPUT, name);
 }
 
 static uint32_t attend(const struct backward_pass *pass, const struct decoder_layer *layer,
@@ -345,8 +388,8 @@ static void attend_grouped(const struct backward_pass *pass, const struct decode
     struct model_operator op = model_operator_of(MODEL_GROUPED_BACKWARD, (int32_t)pass->layer,
                                                  pass->micro_batch);
     op.in[0] = dattention;
-    op.in[1] = config->head_norms ? layer->query_norm : layer->query;
-    op.in[2] = config->head_norms ? layer->key_norm : layer->key;
+    op.in[1] = config->query_norms ? layer->query_norm : layer->query;
+    op.in[2] = config->query_norms ? layer->key_norm : layer->key;
     op.in[3] = layer->value;
     op.in[4] = layer->attention;
     op.in[5] = layer->lse;
@@ -360,34 +403,42 @@ static void attend_grouped(const struct backward_pass *pass, const struct decode
 }
 
 /* Values first, then keys, then queries. */
-static uint32_t grouped(const struct backward_pass *pass, const struct decoder_layer *layer,
-                        uint32_t dattention)
+static void grouped(const struct backward_pass *pass, const struct decoder_layer *layer,
+                    uint32_t dattention, struct sum *sum)
 {
     const struct model_config *config = pass->builder->config;
+    bool heads = config->query_norms == MODEL_QUERY_NORMS_HEADS;
     uint32_t gradients[3];
     attend_grouped(pass, layer, dattention, gradients);
-    uint32_t dnorm = linear(pass, MODULE_VALUE, gradients[2], layer->norm1, MODULE_NORM_1,
-                            NO_INDEX);
-    if (config->head_norms)
-        gradients[1] = head_norm(pass, MODULE_KEY_NORM, MODULE_KEY, model_config_key_heads(config),
-                                 gradients[1], layer->key, layer->key_norm_stats);
-    linear(pass, MODULE_KEY, gradients[1], layer->norm1, MODULE_NORM_1, dnorm);
-    if (config->head_norms)
-        gradients[0] = head_norm(pass, MODULE_QUERY_NORM, MODULE_QUERY, config->heads, gradients[0],
-                                 layer->query, layer->query_norm_stats);
-    return linear(pass, MODULE_QUERY, gradients[0], layer->norm1, MODULE_NORM_1, dnorm);
+    linear(pass, MODULE_VALUE, gradients[2], layer->norm1, sum);
+    if (config->query_norms)
+        gradients[1] = norm(pass, MODULE_KEY_NORM, MODULE_KEY,
+                            heads ? model_config_key_heads(config) : 1, gradients[1], layer->key,
+                            layer->key_norm_stats);
+    linear(pass, MODULE_KEY, gradients[1], layer->norm1, sum);
+    if (config->query_norms)
+        gradients[0] = norm(pass, MODULE_QUERY_NORM, MODULE_QUERY, heads ? config->heads : 1,
+                            gradients[0], layer->query, layer->query_norm_stats);
+    linear(pass, MODULE_QUERY, gradients[0], layer->norm1, sum);
 }
 
-static void attention(const struct backward_pass *pass, const struct decoder_layer *layer)
+static void attention(const struct backward_pass *pass, const struct decoder_layer *layer,
+                      uint32_t dattention, struct sum *sum)
 {
-    const struct model_config *config = pass->builder->config;
-    g_autofree char *name = g_strconcat("d", model_family_of(config)->attention, NULL);
-    uint32_t dattention = residual(pass, MODULE_OUTPUT, layer->attention, DECODER_DROPOUT_OUTPUT,
-                                   name);
-    uint32_t dnorm = config->separate ? grouped(pass, layer, dattention)
-                                      : linear(pass, MODULE_QKV, attend(pass, layer, dattention),
-                                               layer->norm1, MODULE_NORM_1, NO_INDEX);
-    norm(pass, MODULE_NORM_1, dnorm, layer->input, layer->norm1_stats);
+    if (pass->builder->config->separate)
+        grouped(pass, layer, dattention, sum);
+    else
+        linear(pass, MODULE_QKV, attend(pass, layer, dattention), layer->norm1, sum);
+}
+
+static void layer_backward(const struct backward_pass *pass, const struct decoder_layer *layer)
+{
+    struct sum sum = sum_of(pass, MODULE_NORM_2);
+    inside(pass, layer, begin_mlp(pass, layer), &sum);
+    end_sum(pass, &sum, layer->middle, layer->norm2_stats);
+    sum = sum_of(pass, MODULE_NORM_1);
+    attention(pass, layer, begin_attention(pass, layer), &sum);
+    end_sum(pass, &sum, layer->input, layer->norm1_stats);
 }
 
 /* The classifier and the embedding have one backward pass. If the layers have two, these updates
@@ -468,8 +519,7 @@ static uint32_t layers(struct iteration_builder *b, const struct decoder_activat
         struct backward_pass pass = {b, turn, a->micro_batch, layer, stream};
         if (b->job->choices.recompute[layer])
             decoder_recompute(b, verb, a->micro_batch, layer, &a->layers[layer]);
-        mlp(&pass, &a->layers[layer]);
-        attention(&pass, &a->layers[layer]);
+        layer_backward(&pass, &a->layers[layer]);
     }
     return stream;
 }

@@ -136,27 +136,17 @@ static struct model_operator layer_operator(const struct forward_pass *pass, enu
     return model_operator_of(kind, (int32_t)pass->layer, pass->micro_batch);
 }
 
-static void norm(const struct forward_pass *pass, enum model_module module, uint32_t x, uint32_t y,
-                 uint32_t stats)
+/* A norm whose rows are cut into parts. Its result is added to `stream`, which may be NO_INDEX. */
+static void norm(const struct forward_pass *pass, enum model_module module, uint32_t parts,
+                 uint32_t x, uint32_t stream, uint32_t y, uint32_t stats)
 {
     struct model_operator op = layer_operator(pass, MODEL_NORM_FORWARD);
     decoder_set_module(pass->builder, module, &op);
     op.in[0] = x;
+    op.in[1] = stream;
     op.out[0] = y;
     op.out[1] = stats;
-    append(pass, module, &op);
-}
-
-/* A norm of each head, by which the rows are cut. */
-static void head_norm(const struct forward_pass *pass, enum model_module module, uint32_t heads,
-                      uint32_t x, uint32_t y, uint32_t stats)
-{
-    struct model_operator op = layer_operator(pass, MODEL_NORM_FORWARD);
-    decoder_set_module(pass->builder, module, &op);
-    op.in[0] = x;
-    op.out[0] = y;
-    op.out[1] = stats;
-    op.parts = heads;
+    op.parts = parts;
     append(pass, module, &op);
 }
 
@@ -195,34 +185,54 @@ static void query_buffers(const struct forward_pass *pass, struct decoder_layer 
     layer->query = module_activation(pass, MODULE_QUERY);
     layer->key = module_activation(pass, MODULE_KEY);
     layer->value = module_activation(pass, MODULE_VALUE);
-    if (!config->head_norms)
+    if (!config->query_norms)
         return;
+    bool heads = config->query_norms == MODEL_QUERY_NORMS_HEADS;
     layer->query_norm = layer_activation(pass, name_of(pass, MODULE_QUERY_NORM), "",
                                          layout->outputs[MODULE_QUERY]);
-    layer->query_norm_stats = norm_stats(pass, MODULE_QUERY_NORM, config->heads);
+    layer->query_norm_stats = norm_stats(pass, MODULE_QUERY_NORM, heads ? config->heads : 1);
     layer->key_norm = layer_activation(pass, name_of(pass, MODULE_KEY_NORM), "",
                                        layout->outputs[MODULE_KEY]);
-    layer->key_norm_stats = norm_stats(pass, MODULE_KEY_NORM, model_config_key_heads(config));
+    layer->key_norm_stats = norm_stats(pass, MODULE_KEY_NORM,
+                                       heads ? model_config_key_heads(config) : 1);
+}
+
+/* Sets *buffer and *stats to those of a norm before products, or of what they read without one. */
+static void before_buffers(const struct forward_pass *pass, enum model_module norm, uint32_t x,
+                           uint32_t *buffer, uint32_t *stats)
+{
+    bool before = model_config_norms_before(pass->builder->config);
+    *buffer = before ? module_activation(pass, norm) : x;
+    *stats = before ? norm_stats(pass, norm, 1) : NO_INDEX;
+}
+
+/* Sets *buffer to what a product makes that is normalised, and *stats to its norm's. */
+static void after_buffers(const struct forward_pass *pass, enum model_module product,
+                          enum model_module norm, uint32_t *buffer, uint32_t *stats)
+{
+    bool after = model_config_norms_after(pass->builder->config);
+    *buffer = after ? module_activation(pass, product) : NO_INDEX;
+    *stats = after ? norm_stats(pass, norm, 1) : NO_INDEX;
 }
 
 static void layer_buffers(const struct forward_pass *pass, struct decoder_layer *layer)
 {
     const struct model_config *config = pass->builder->config;
     const char *mlp = model_family_of(config)->mlp;
-    layer->norm1 = module_activation(pass, MODULE_NORM_1);
-    layer->norm1_stats = norm_stats(pass, MODULE_NORM_1, 1);
+    before_buffers(pass, MODULE_NORM_1, layer->input, &layer->norm1, &layer->norm1_stats);
     query_buffers(pass, layer);
     layer->attention = layer_activation(pass, model_family_of(config)->attention, "",
                                         model_config_queries(config));
     layer->lse = saved_scores(pass);
+    after_buffers(pass, MODULE_OUTPUT, MODULE_AFTER_OUTPUT, &layer->output, &layer->output_stats);
     layer->middle = layer_activation(pass, "middle", "", config->width);
-    layer->norm2 = module_activation(pass, MODULE_NORM_2);
-    layer->norm2_stats = norm_stats(pass, MODULE_NORM_2, 1);
+    before_buffers(pass, MODULE_NORM_2, layer->middle, &layer->norm2, &layer->norm2_stats);
     layer->gate = config->gated && !config->joined_gate ? module_activation(pass, MODULE_GATE)
                                                         : NO_INDEX;
     layer->pre = config->gated ? module_activation(pass, MODULE_UP)
                                : layer_activation(pass, mlp, ".pre", config->inner);
     layer->inner = layer_activation(pass, mlp, ".inner", config->inner);
+    after_buffers(pass, MODULE_DOWN, MODULE_AFTER_DOWN, &layer->down, &layer->down_stats);
 }
 
 static void product(const struct forward_pass *pass, enum model_module module, uint32_t x,
@@ -243,12 +253,13 @@ static void queries_keys_values(const struct forward_pass *pass, const struct de
     product(pass, MODULE_QUERY, layer->norm1, layer->query);
     product(pass, MODULE_KEY, layer->norm1, layer->key);
     product(pass, MODULE_VALUE, layer->norm1, layer->value);
-    if (!config->head_norms)
+    if (!config->query_norms)
         return;
-    head_norm(pass, MODULE_QUERY_NORM, config->heads, layer->query, layer->query_norm,
-              layer->query_norm_stats);
-    head_norm(pass, MODULE_KEY_NORM, model_config_key_heads(config), layer->key, layer->key_norm,
-              layer->key_norm_stats);
+    bool heads = config->query_norms == MODEL_QUERY_NORMS_HEADS;
+    norm(pass, MODULE_QUERY_NORM, heads ? config->heads : 1, layer->query, NO_INDEX,
+         layer->query_norm, layer->query_norm_stats);
+    norm(pass, MODULE_KEY_NORM, heads ? model_config_key_heads(config) : 1, layer->key, NO_INDEX,
+         layer->key_norm, layer->key_norm_stats);
 }
 
 static void attention(const struct forward_pass *pass, const struct decoder_layer *layer)
@@ -257,10 +268,10 @@ static void attention(const struct forward_pass *pass, const struct decoder_laye
     enum model_kind kind = config->separate ? MODEL_GROUPED_FORWARD : MODEL_ATTENTION_FORWARD;
     struct model_operator op = layer_operator(pass, kind);
     queries_keys_values(pass, layer);
-    op.in[0] = config->head_norms ? layer->query_norm
-               : config->separate ? layer->query
-                                  : layer->qkv;
-    op.in[1] = config->head_norms ? layer->key_norm : layer->key;
+    op.in[0] = config->query_norms ? layer->query_norm
+               : config->separate  ? layer->query
+                                   : layer->qkv;
+    op.in[1] = config->query_norms ? layer->key_norm : layer->key;
     op.in[2] = layer->value;
     op.out[0] = layer->attention;
     op.out[1] = layer->lse;
@@ -282,34 +293,54 @@ static void mlp(const struct forward_pass *pass, const struct decoder_layer *lay
     append(pass, MODULE_UP, &op);
 }
 
-/* Appends everything that the layer's backward reads, which is all operators except the last
- * product. */
+/* Goes from attention's result to the residual stream behind it. */
+static void end_attention(const struct forward_pass *pass, const struct decoder_layer *layer)
+{
+    if (!model_config_norms_after(pass->builder->config)) {
+        residual(pass, MODULE_OUTPUT, layer->attention, layer->input, layer->middle,
+                 DECODER_DROPOUT_OUTPUT);
+        return;
+    }
+    product(pass, MODULE_OUTPUT, layer->attention, layer->output);
+    norm(pass, MODULE_AFTER_OUTPUT, 1, layer->output, layer->input, layer->middle,
+         layer->output_stats);
+}
+
+/* Appends everything before the operator that makes the layer's output. */
 static void layer_to_inner(const struct forward_pass *pass, struct decoder_layer *layer)
 {
+    bool before = model_config_norms_before(pass->builder->config);
     layer_buffers(pass, layer);
-    norm(pass, MODULE_NORM_1, layer->input, layer->norm1, layer->norm1_stats);
+    if (before)
+        norm(pass, MODULE_NORM_1, 1, layer->input, NO_INDEX, layer->norm1, layer->norm1_stats);
     attention(pass, layer);
-    residual(pass, MODULE_OUTPUT, layer->attention, layer->input, layer->middle,
-             DECODER_DROPOUT_OUTPUT);
-    norm(pass, MODULE_NORM_2, layer->middle, layer->norm2, layer->norm2_stats);
+    end_attention(pass, layer);
+    if (before)
+        norm(pass, MODULE_NORM_2, 1, layer->middle, NO_INDEX, layer->norm2, layer->norm2_stats);
     mlp(pass, layer);
+    if (model_config_norms_after(pass->builder->config))
+        product(pass, MODULE_DOWN, layer->inner, layer->down);
 }
 
-static void last_product(const struct forward_pass *pass, const struct decoder_layer *layer,
-                         uint32_t output)
+/* Appends the operator that makes the layer's output. */
+static void end_layer(const struct forward_pass *pass, const struct decoder_layer *layer,
+                      uint32_t output)
 {
-    residual(pass, MODULE_DOWN, layer->inner, layer->middle, output, DECODER_DROPOUT_DOWN);
+    if (model_config_norms_after(pass->builder->config))
+        norm(pass, MODULE_AFTER_DOWN, 1, layer->down, layer->middle, output, layer->down_stats);
+    else
+        residual(pass, MODULE_DOWN, layer->inner, layer->middle, output, DECODER_DROPOUT_DOWN);
 }
 
-/* A framework that fuses nothing calls the layer's module again, so that its last product runs too,
- * although backward does not read it. */
+/* A framework that fuses nothing calls the layer's module again, so that its last operator runs
+ * too. Backward does not read what that makes, except the statistics of a norm. */
 void decoder_recompute(struct iteration_builder *builder, const char *verb, uint32_t micro_batch,
                        uint32_t index, struct decoder_layer *layer)
 {
     struct forward_pass pass = {builder, verb, TRACE_BACKWARD, micro_batch, index, false};
     layer_to_inner(&pass, layer);
-    if (builder->job->unfused)
-        last_product(&pass, layer, layer_activation(&pass, "output", "", builder->config->width));
+    if (builder->job->unfused || model_config_norms_after(builder->config))
+        end_layer(&pass, layer, layer_activation(&pass, "output", "", builder->config->width));
 }
 
 /* The input of a layer whose activations are offloaded. */
@@ -329,7 +360,7 @@ static uint32_t layer_forward(struct iteration_builder *builder, uint32_t micro_
     pass.held = false; /* the output is the next layer's */
     uint32_t output = layer_activation(&pass, "output", "", builder->config->width);
     hold_input(builder, index + 1, output);
-    last_product(&pass, layer, output);
+    end_layer(&pass, layer, output);
     return output;
 }
 

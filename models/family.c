@@ -4,9 +4,9 @@
 
 const struct model_family *const *model_families(void)
 {
-    static const struct model_family *const all[] = {&family_gpt2,  &family_llama, &family_mistral,
-                                                     &family_qwen2, &family_qwen3, &family_smollm3,
-                                                     &family_gemma, &family_phi3,  NULL};
+    static const struct model_family *const all[] = {
+        &family_gpt2,    &family_llama, &family_mistral, &family_qwen2, &family_qwen3,
+        &family_smollm3, &family_gemma, &family_phi3,    &family_olmo2, NULL};
     return all;
 }
 
@@ -32,13 +32,28 @@ const char *model_head(const struct model_config *config)
 
 static bool is_norm(enum model_module module)
 {
-    return module == MODULE_NORM_1 || module == MODULE_QUERY_NORM || module == MODULE_KEY_NORM ||
-           module == MODULE_NORM_2;
+    switch (module) {
+    case MODULE_NORM_1:
+    case MODULE_QUERY_NORM:
+    case MODULE_KEY_NORM:
+    case MODULE_AFTER_OUTPUT:
+    case MODULE_NORM_2:
+    case MODULE_AFTER_DOWN:
+        return true;
+    default:
+        return false;
+    }
 }
 
 static bool has_module(const struct model_config *config, enum model_module module)
 {
     switch (module) {
+    case MODULE_NORM_1:
+    case MODULE_NORM_2:
+        return model_config_norms_before(config);
+    case MODULE_AFTER_OUTPUT:
+    case MODULE_AFTER_DOWN:
+        return model_config_norms_after(config);
     case MODULE_QKV:
         return !config->separate;
     case MODULE_QUERY:
@@ -47,7 +62,7 @@ static bool has_module(const struct model_config *config, enum model_module modu
         return config->separate;
     case MODULE_QUERY_NORM:
     case MODULE_KEY_NORM:
-        return config->head_norms;
+        return config->query_norms != MODEL_QUERY_NORMS_NONE;
     case MODULE_GATE:
         return config->gated && !config->joined_gate;
     default:
@@ -95,6 +110,8 @@ static void set_shape(const struct model_config *config, enum model_module modul
     case MODULE_QUERY_NORM:
     case MODULE_KEY_NORM:
         *outputs = model_config_head_size(config);
+        if (config->query_norms == MODEL_QUERY_NORMS_ROWS)
+            *outputs = module == MODULE_QUERY_NORM ? queries : keys;
         break;
     case MODULE_OUTPUT:
         *inputs = queries;

@@ -17,11 +17,13 @@ enum model_module {
     MODULE_VALUE,
     MODULE_QUERY_NORM,
     MODULE_KEY_NORM,
-    MODULE_OUTPUT, /* the product behind attention */
+    MODULE_OUTPUT,       /* the product behind attention */
+    MODULE_AFTER_OUTPUT, /* its norm */
     MODULE_NORM_2,
     MODULE_GATE,
     MODULE_UP, /* of a joined gate, the product for gate and up */
     MODULE_DOWN,
+    MODULE_AFTER_DOWN, /* its norm */
     MODULES
 };
 
@@ -57,7 +59,7 @@ const struct model_family *model_family_find(const char *type);
 const struct model_family *model_family_of(const struct model_config *config);
 
 extern const struct model_family family_gpt2, family_llama, family_mistral, family_qwen2,
-    family_qwen3, family_smollm3, family_gemma, family_phi3;
+    family_qwen3, family_smollm3, family_gemma, family_phi3, family_olmo2;
 
 /* What the families since LLaMA have in common, for the initialisers of their struct model_family.
  */

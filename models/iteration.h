@@ -47,9 +47,10 @@ struct model_job {
 enum model_kind {
     MODEL_EMBED_FORWARD,    /* t wte wpe; in tokens; out x[N,H] = dropout(wte[token] +
                                wpe[position]); rotary models have no wpe */
-    MODEL_NORM_FORWARD,     /* t weight bias; in x; out y, stats fp32 [2,N] (mean, 1/deviation). RMS
-                               norms have no bias, and stats fp32 [N] (1/root mean square). With
-                               `parts`, each row is so many rows */
+    MODEL_NORM_FORWARD,     /* t weight bias; in x residual; out y, stats fp32 [2,N] (mean,
+                               1/deviation). RMS norms have no bias, and stats fp32 [N] (1/root mean
+                               square). With `parts`, each row is so many rows. With a residual,
+                               which may be NO_INDEX, y = residual + norm */
     MODEL_LINEAR_FORWARD,   /* t weight bias, which may be missing; in x; out y */
     MODEL_GELU_FORWARD,     /* a linear layer with GELU (tanh form): out pre, y = gelu(pre) */
     MODEL_RESIDUAL_FORWARD, /* a linear layer: in x residual; out y = residual + dropout(x W + b) */
@@ -157,8 +158,8 @@ struct model_iteration {
  * the residual stream and what the layers' backward needs. The gradient of the residual stream is
  * one buffer for the whole backward. The final norm's backward makes it, the other norms' add to
  * it, and the residual layers' and the embedding's read it. A layer that is recomputed keeps only
- * its input; its operators from ln_1 to mlp.c_fc, unfused to its end, run again right before its
- * backward, into buffers of their own.
+ * its input; its operators from ln_1 to mlp.c_fc, unfused or before a last norm to its end, run
+ * again right before its backward, into buffers of their own.
  *
  * If a layer's activations are offloaded, chunks hold what it saves (trace_held_buffers): its input
  * and buffers of that size, but not the norms' statistics and what a fused attention keeps, which

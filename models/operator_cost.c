@@ -106,7 +106,8 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
     case MODEL_EMBED_BACKWARD:
         return n * h * (residual + b->config->scaled_embedding);
     case MODEL_NORM_FORWARD:
-        return norm(b, op, NORM_FORWARD, RMS_FORWARD);
+        return norm(b, op, NORM_FORWARD, RMS_FORWARD) +
+               (op->in[1] == NO_INDEX ? 0 : n * op->inputs);
     case MODEL_NORM_BACKWARD:
         return norm(b, op, NORM_BACKWARD, RMS_BACKWARD);
     case MODEL_LINEAR_FORWARD:
@@ -244,6 +245,8 @@ static struct unfused unfused_forward(const struct model_operator *op, uint64_t 
     switch ((enum model_kind)op->kind) {
     case MODEL_EMBED_FORWARD:
         return (struct unfused){3 + dropout, 0};
+    case MODEL_NORM_FORWARD: /* and the sum */
+        return op->in[1] == NO_INDEX ? (struct unfused){1, 0} : (struct unfused){2, 2};
     case MODEL_LINEAR_FORWARD:
         return (struct unfused){2, 2};
     case MODEL_GELU_FORWARD:

@@ -319,11 +319,12 @@ static struct recognised *try_family(const struct trace *trace, const struct run
 {
     uint64_t width = elements_outside(trace, family, family->final_norm, "weight");
     uint64_t keys = family->positions ? 0 : keys_in(trace, family);
-    uint64_t normalised = elements_inside(trace, family, MODULE_QUERY_NORM, "weight");
+    bool heads = family->parts.query_norms == MODEL_QUERY_NORMS_HEADS;
+    uint64_t normalised = heads ? elements_inside(trace, family, MODULE_QUERY_NORM, "weight") : 0;
     struct recognised *recognised = NULL;
-    if (!width || (family->modules[MODULE_QUERY_NORM] && !normalised))
+    if (!width || (heads && !normalised))
         return NULL;
-    if (!keys || normalised)
+    if (!keys || heads)
         return try_turns(trace, choices, family, (uint32_t)normalised);
     for (uint64_t size = keys / width; !recognised && size >= 2; size--)
         if (size % 2 == 0 && keys / width % size == 0)

@@ -28,7 +28,7 @@ const struct model_family family_qwen3 = {
     MODEL_LLAMA_NAMES,
     .modules = {MODEL_LLAMA_MODULES, [MODULE_QUERY_NORM] = "self_attn.q_norm",
                 [MODULE_KEY_NORM] = "self_attn.k_norm"},
-    .parts = {MODEL_LLAMA_PARTS, .head_norms = true},
+    .parts = {MODEL_LLAMA_PARTS, .query_norms = MODEL_QUERY_NORMS_HEADS},
     .read = read_config,
     .write = write_config,
 };

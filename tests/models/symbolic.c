@@ -12,12 +12,11 @@ struct machine {
     const struct model_operator *op;
     const struct trace_operator *traced;
     uint32_t moment;
-    symbol *buffers;         /* 0: dead */
-    symbol *gradient_of;     /* [buffer_count] the forward value whose gradient a buffer holds */
-    uint32_t *terms;         /* [buffer_count] operators that have added to that gradient */
-    GHashTable *readers;     /* forward value -> number of forward operators that read it */
-    struct memory *memories; /* one a forward operator: see memory_of */
-    symbol branch; /* where the residual stream goes on beside the branch being traversed */
+    symbol *buffers;            /* 0: dead */
+    symbol *gradient_of;        /* [buffer_count] the forward value whose gradient a buffer holds */
+    uint32_t *terms;            /* [buffer_count] operators that have added to that gradient */
+    GHashTable *readers;        /* forward value -> number of forward operators that read it */
+    struct memory *memories;    /* one a forward operator: see memory_of */
     symbol *lists[TRACE_LISTS]; /* [tensor_count] */
     struct symbolic_result result;
 };
@@ -185,36 +184,26 @@ static void add_term(struct machine *m, uint32_t buffer, symbol value)
 }
 
 /* When a gradient is read, every operator that read the value forward has added its term. The
- * residual stream, whose buffer serves all layers, and the logits are followed otherwise. */
+ * logits' is the loss's. */
 static void check_terms(const struct machine *m)
 {
     const struct model_operator *op = m->op;
-    if (op->kind == MODEL_RESIDUAL_BACKWARD || op->kind == MODEL_EMBED_BACKWARD ||
-        op->kind == MODEL_CLASSIFIER_BACKWARD)
+    if (op->kind == MODEL_CLASSIFIER_BACKWARD)
         return;
     gpointer value = GSIZE_TO_POINTER(memory_of(m)->y);
     g_assert_cmpuint(m->terms[op->in[0]], ==,
                      GPOINTER_TO_UINT(g_hash_table_lookup(m->readers, value)));
 }
 
-/* An operator that adds finds the gradient of the same value. The residual stream holds the
- * gradient of a sum; it becomes its other term's when the branch's is added. */
-static void check_sum(struct machine *m)
+/* The gradient of a sum with the residual stream is the first term of the stream's. */
+static void pass_stream(struct machine *m)
 {
     const struct model_operator *op = m->op;
-    const struct memory *memory = memory_of(m);
-    if (op->kind == MODEL_RESIDUAL_BACKWARD) {
-        g_assert_cmpuint(m->branch, ==, 0);
-        m->branch = memory->more[0];
-    }
-    if (!op->add)
+    bool adds = op->kind == MODEL_RESIDUAL_BACKWARD || op->kind == MODEL_NORM_BACKWARD;
+    if (!adds || !memory_of(m)->more[0])
         return;
-    if (op->kind == MODEL_NORM_BACKWARD) {
-        g_assert_cmpuint(m->branch, ==, memory->x);
-        m->branch = 0;
-    } else {
-        g_assert_cmpuint(m->gradient_of[op->out[0]], ==, memory->x);
-    }
+    m->gradient_of[op->in[0]] = memory_of(m)->more[0];
+    m->terms[op->in[0]] = 1;
 }
 
 static void check_grouped(struct machine *m)
@@ -250,7 +239,9 @@ static void check_backward(struct machine *m)
         g_assert_cmpuint(in(m, 2), ==, memory->y);
     if (memory->stats)
         g_assert_cmpuint(in(m, attention ? 3 : 2), ==, memory->stats);
-    check_sum(m);
+    pass_stream(m);
+    if (op->add)
+        g_assert_cmpuint(m->gradient_of[op->out[0]], ==, memory->x);
     add_term(m, op->out[0], memory->x);
     if (op->kind == MODEL_GATED_BACKWARD && op->in[3] != NO_INDEX) {
         g_assert_cmpuint(in(m, 3), ==, memory->more[0]);
@@ -267,12 +258,14 @@ static symbol gate(const struct machine *m, int i)
 static void run_forward(struct machine *m)
 {
     const struct model_operator *op = m->op;
+    symbol normalised;
     switch ((enum model_kind)op->kind) {
     case MODEL_EMBED_FORWARD:
         set(m, op->out[0], dropout(m, mix(in(m, 0), both_parameters(m))));
         break;
     case MODEL_NORM_FORWARD:
-        set(m, op->out[0], mix_text("norm", mix(in(m, 0), both_parameters(m))));
+        normalised = mix_text("norm", mix(in(m, 0), both_parameters(m)));
+        set(m, op->out[0], op->in[1] == NO_INDEX ? normalised : mix(in(m, 1), normalised));
         set(m, op->out[1], mix_text("stats", in(m, 0)));
         break;
     case MODEL_LINEAR_FORWARD:

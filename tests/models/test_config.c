@@ -45,6 +45,9 @@ static void test_known_counts(void)
                  {"llama-3.2-3b", 3212749824},
                  {"mistral-nemo-12b", 12247782400},
                  {"mistral-small-24b", 23572403200},
+                 {"olmo-2-1b", 1484916736},
+                 {"olmo-2-7b", 7298617344},
+                 {"olmo-2-13b", 13716198400},
                  {"phi-3-mini-4k", 3821079552},
                  {"phi-3-medium-4k", 13960238080},
                  {"phi-4", 14659507200},
@@ -205,9 +208,9 @@ static void test_accepted(void)
 static void test_other_families(void)
 {
     static const char *const types[] = {
-        "bert",     "cohere2",  "deepseek_v3", "gemma2",     "gemma3",  "gemma3_text", "glm4",
-        "gpt_neox", "gpt_oss",  "granite",     "llama4",     "mixtral", "mllama",      "olmo2",
-        "phi",      "qwen2_vl", "qwen3_moe",   "qwen3_next", "t5"};
+        "bert",   "cohere2",  "deepseek_v3", "gemma2",    "gemma3",     "gemma3_text",
+        "glm4",   "gpt_neox", "gpt_oss",     "granite",   "llama4",     "mixtral",
+        "mllama", "phi",      "qwen2_vl",    "qwen3_moe", "qwen3_next", "t5"};
     for (size_t i = 0; i < G_N_ELEMENTS(types); i++) {
         GError *error = NULL;
         g_autofree char *text = g_strdup_printf("{\"model_type\":\"%s\"}", types[i]);
@@ -359,7 +362,7 @@ static void test_parts(void)
                        "\"layer_types\":[\"full_attention\",\"sliding_attention\"]," LLAMA "}",
                        &error);
     g_assert_no_error(error);
-    g_assert_true(config->head_norms);
+    g_assert_cmpint(config->query_norms, ==, MODEL_QUERY_NORMS_HEADS);
     g_assert_false(config->unbiased_output);
     g_assert_cmpuint(config->head_size, ==, 128);
     g_assert_cmpuint(config->first_window, ==, 1);
@@ -412,6 +415,7 @@ static void test_families_round_trip(void)
         "\"model_type\":\"smollm3\",\"no_rope_layers\":[1,0]",
         "\"model_type\":\"smollm3\",\"no_rope_layers\":[1,1],\"mlp_bias\":true",
         "\"model_type\":\"gemma\",\"hidden_act\":\"gelu_pytorch_tanh\",\"attention_bias\":true",
+        "\"model_type\":\"olmo2\",\"attention_bias\":true",
         "\"model_type\":\"phi3\",\"sliding_window\":7,\"resid_pdrop\":0.25",
         "\"model_type\":\"phi3\",\"head_dim\":8,\"partial_rotary_factor\":0.75",
         "\"model_type\":\"phi3\",\"head_dim\":98,\"rope_parameters\":{\"rope_theta\":500,"

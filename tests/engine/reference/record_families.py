@@ -33,6 +33,7 @@ MODELS = {
     "qwen3": dict(head_dim=10, tie_word_embeddings=True),
     "smollm3": dict(no_rope_layer_interval=2),
     "gemma": dict(head_dim=12, tie_word_embeddings=True),
+    "olmo2": dict(initializer_range=0.3),
     "phi3": dict(sliding_window=11, rope_parameters=dict(rope_theta=500.0, partial_rotary_factor=0.5)),
 }
 PRECISIONS = ("fp32", "bf16")

@@ -48,6 +48,8 @@ MODELS = {
     "qwen2, a window in some layers": ("qwen2", dict(use_sliding_window=True, sliding_window=30, max_window_layers=1)),
     "smollm3": ("smollm3", dict(no_rope_layer_interval=2)),
     "gemma": ("gemma", dict(head_dim=12, tie_word_embeddings=True)),
+    "olmo2": ("olmo2", dict()),
+    "olmo2, tied, with biases": ("olmo2", dict(tie_word_embeddings=True, attention_bias=True)),
     "phi3": ("phi3", dict(tie_word_embeddings=True)),
     "phi3, a window, and a part of each head turns": (
         "phi3", dict(sliding_window=19, rope_parameters=dict(rope_theta=500.0, partial_rotary_factor=0.5))),
