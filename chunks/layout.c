@@ -110,7 +110,8 @@ uint8_t *layout_continuations(const struct layout *layout)
     return marks;
 }
 
-/* Puts one tensor or block into a list. Returns whether it opened a chunk there. */
+/* Puts one tensor or block into a list. Returns whether it opened a chunk there. A tensor that the
+ * list lacks takes no bytes, but has a place, so that lists nest; a chunk is never empty. */
 static bool add_tensor(struct packing *packing, uint64_t tensor_bytes, uint32_t group,
                        struct layout_place *place)
 {
@@ -124,6 +125,7 @@ static bool add_tensor(struct packing *packing, uint64_t tensor_bytes, uint32_t 
         g_array_append_val(packing->chunks, chunk);
         last = &g_array_index(packing->chunks, struct chunk, packing->chunks->len - 1);
         packing->open = bytes <= packing->chunk_bytes;
+        bytes = MAX(bytes, LAYOUT_ALIGNMENT);
     }
     *place = (struct layout_place){.chunk = packing->chunks->len - 1, .offset = last->slot_bytes};
     last->slot_bytes += bytes;

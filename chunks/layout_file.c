@@ -75,6 +75,7 @@ static bool add_tensor(struct reading *reading, int list, const char *name)
         *place = (struct layout_place){.chunk = reading->chunks->len - 1,
                                        .offset = chunk->copy_bytes};
         chunk->copy_bytes += layout_align(trace_block_bytes(reading->trace, list, tensor, b));
+        chunk->copy_bytes = MAX(chunk->copy_bytes, LAYOUT_ALIGNMENT); /* as layout_pack */
         chunk->slot_bytes = chunk->copy_bytes;
     }
     return true;

@@ -189,6 +189,17 @@ static bool add_tensor(struct declarations *declarations, struct words *words, u
     return true;
 }
 
+/* Says that a list lacks a tensor. */
+static bool add_absent(struct declarations *declarations, struct words *words, uint64_t payload)
+{
+    uint8_t list;
+    if (payload >= declarations->tensors->len || !next_name(words, trace_list_parse, &list))
+        return false;
+    g_array_index(declarations->tensors, struct trace_tensor, payload).absent |= (uint8_t)(1
+                                                                                           << list);
+    return true;
+}
+
 static bool next_layer(struct words *words, int32_t *layer)
 {
     char *word = next_word(words);
@@ -297,9 +308,10 @@ static const struct {
     const char *kind;
     bool (*add)(struct declarations *, struct words *, uint64_t payload);
 } kinds[] = {
-    {"meta", add_meta},     {"tensor", add_tensor},     {"operator", add_operator},
-    {"access", add_access}, {"exchange", add_exchange}, {"buffer", add_buffer},
-    {"moment", add_moment}, {"fused", add_fused},       {"declared", end},
+    {"meta", add_meta},         {"tensor", add_tensor}, {"absent", add_absent},
+    {"operator", add_operator}, {"access", add_access}, {"exchange", add_exchange},
+    {"buffer", add_buffer},     {"moment", add_moment}, {"fused", add_fused},
+    {"declared", end},
 };
 
 static void clear_tensor(void *tensor)

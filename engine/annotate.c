@@ -127,12 +127,21 @@ static void declare_non_model(nvtxDomainHandle_t domain, const struct trace *tra
             declare(domain, trace->non_model_bytes[m], "moment %u", m);
 }
 
+static void declare_absent(nvtxDomainHandle_t domain, const struct trace *trace)
+{
+    for (int list = 0; list < TRACE_LISTS; list++)
+        for (uint32_t i = 0; trace->list_element_bytes[list] && i < trace->tensor_count; i++)
+            if (!trace_has(trace, (enum trace_list)list, i))
+                declare(domain, i, "absent %s", trace_list_name((enum trace_list)list));
+}
+
 static void declare_all(nvtxDomainHandle_t domain, const struct trace *trace)
 {
     declare_meta(domain, trace);
     for (uint32_t i = 0; i < trace->tensor_count; i++)
         declare(domain, i, "tensor %" G_GUINT64_FORMAT " %s", trace->tensors[i].elements,
                 trace->tensors[i].name);
+    declare_absent(domain, trace);
     declare_operators(domain, trace);
     declare_non_model(domain, trace);
     declare(domain, trace->operator_count, "declared %u %u %u %u", trace->tensor_count,

@@ -144,7 +144,7 @@ void iteration_builder_clear(struct iteration_builder *builder)
 
 uint32_t iteration_builder_tensor(struct iteration_builder *builder, char *name, uint64_t elements)
 {
-    struct trace_tensor tensor = {name, elements};
+    struct trace_tensor tensor = {.name = name, .elements = elements};
     uint32_t none = NO_INDEX;
     g_array_append_val(builder->tensors, tensor);
     g_array_append_val(builder->gradients, none);

@@ -486,7 +486,9 @@ static void append_tensors(struct cutting *cutting)
 {
     const struct trace *whole = cutting->whole->trace;
     for (tensor_id t = 0; t < whole->tensor_count; t++) {
-        struct trace_tensor tensor = {g_strdup(whole->tensors[t].name), whole->tensors[t].elements};
+        struct trace_tensor tensor = {.name = g_strdup(whole->tensors[t].name),
+                                      .elements = whole->tensors[t].elements,
+                                      .absent = whole->tensors[t].absent};
         if (cutting->cut->here[t] != NO_INDEX)
             g_array_append_val(cutting->tensors, tensor);
         else

@@ -308,7 +308,7 @@ struct database *database_create(const char *path, GError **error)
     /* An unfinished file is deleted, so it needs no journal. */
     char *sql = g_strdup_printf("PRAGMA journal_mode = OFF; PRAGMA locking_mode = EXCLUSIVE;"
                                 "PRAGMA application_id = %d; PRAGMA user_version = %d; BEGIN;",
-                                SCHEMA_APPLICATION_ID, TRACE_SCHEMA_UNCUT);
+                                SCHEMA_APPLICATION_ID, TRACE_SCHEMA_PLAIN);
     if (!database_execute(database, sql, error)) {
         database_close(database);
         database = NULL;

@@ -89,6 +89,7 @@ bool database_has_table(const struct database *database, const char *table);
     "CREATE TABLE moments ("                                                                    \
     " id INTEGER PRIMARY KEY REFERENCES operators, non_model_bytes INTEGER NOT NULL);"
 /* Of a trace with state blocks. */
+#define SCHEMA_LISTS  "ALTER TABLE tensors ADD COLUMN lists TEXT NOT NULL DEFAULT '';"
 #define SCHEMA_BLOCKS "ALTER TABLE accesses ADD COLUMN block INTEGER NOT NULL DEFAULT 0;"
 /* Of several ranks. */
 #define SCHEMA_EXCHANGES                                                       \

@@ -253,11 +253,15 @@ static void write_event(const struct records *records, const struct record *even
 static void write_iteration(const struct trace *trace, FILE *out)
 {
     write_meta(trace, out);
-    for (uint32_t i = 0; i < trace->tensor_count; i++)
-        write_line(json_pack("{s:s, s:I, s:s, s:I}", "kind", "tensor", "tensor", (json_int_t)i,
-                             "name", trace->tensors[i].name, "elements",
-                             (json_int_t)trace->tensors[i].elements),
-                   out);
+    for (uint32_t i = 0; i < trace->tensor_count; i++) {
+        json_t *tensor = json_pack("{s:s, s:I, s:s, s:I}", "kind", "tensor", "tensor",
+                                   (json_int_t)i, "name", trace->tensors[i].name, "elements",
+                                   (json_int_t)trace->tensors[i].elements);
+        g_autofree char *lists = trace_lists_of(trace, i);
+        if (trace->tensors[i].absent)
+            json_object_set_new(tensor, "lists", json_string(lists));
+        write_line(tensor, out);
+    }
     for (uint32_t m = 0; m < trace->operator_count; m++)
         write_operator(trace, m, out);
     for (uint32_t i = 0; i < trace->buffer_count; i++)

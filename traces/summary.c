@@ -326,13 +326,25 @@ static void print_exchange(const struct trace *trace, enum trace_collective coll
     print_size(out, label, sum.sent_bytes, rest);
 }
 
+/* Returns "  of 3 of 30 tensors", or "" if the list has all of them. Free with g_free. */
+static char *tensors_of(const struct trace *trace, enum trace_list list)
+{
+    uint32_t count = 0;
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        count += trace_has(trace, list, t);
+    return count == trace->tensor_count
+               ? g_strdup("")
+               : g_strdup_printf("  of %u of %u tensors", count, trace->tensor_count);
+}
+
 static void print_memory(const struct summary *summary, const struct trace *trace, FILE *out)
 {
     print_size(out, "model data", summary->model_bytes, "");
     for (int list = 0; list < TRACE_LISTS; list++)
         if (trace->list_element_bytes[list] > 0) {
             char *label = g_strconcat("  ", trace_list_name((enum trace_list)list), NULL);
-            print_size(out, label, summary->list_bytes[list], "");
+            g_autofree char *of = tensors_of(trace, (enum trace_list)list);
+            print_size(out, label, summary->list_bytes[list], of);
             g_free(label);
         }
     char *where = g_strdup_printf("  at moment %u, %s", summary->non_model_peak_moment,

@@ -95,9 +95,26 @@ bool trace_list_is_whole(const struct trace *trace, enum trace_list list)
     }
 }
 
+bool trace_has(const struct trace *trace, enum trace_list list, tensor_id tensor)
+{
+    return trace->list_element_bytes[list] && !(trace->tensors[tensor].absent >> list & 1);
+}
+
+char *trace_lists_of(const struct trace *trace, tensor_id tensor)
+{
+    GString *lists = g_string_new(NULL);
+    for (int list = 0; list < TRACE_LISTS; list++)
+        if (trace_has(trace, (enum trace_list)list, tensor))
+            g_string_append_printf(lists, "%s%s", lists->len ? " " : "",
+                                   trace_list_name((enum trace_list)list));
+    return g_string_free(lists, FALSE);
+}
+
 uint64_t trace_list_elements(const struct trace *trace, enum trace_list list, tensor_id tensor)
 {
     uint64_t elements = trace->tensors[tensor].elements;
+    if (trace->tensors[tensor].absent >> list & 1)
+        return 0;
     return trace_list_is_whole(trace, list) ? elements : shard_room(elements, trace->ranks);
 }
 
@@ -112,14 +129,24 @@ uint32_t trace_blocks_of(uint64_t elements, uint64_t state_block)
     return cut ? (uint32_t)((elements + state_block - 1) / state_block) : 1;
 }
 
+/* Returns whether no list of states has the tensor. */
+static bool lacks_states(const struct trace *trace, tensor_id tensor)
+{
+    bool has = false;
+    for (int list = TRACE_MASTER; list <= TRACE_EXP_AVG_SQ; list++)
+        has = has || trace_has(trace, (enum trace_list)list, tensor);
+    return trace->tensors[tensor].absent && !has;
+}
+
 bool trace_is_cut(const struct trace *trace, tensor_id tensor)
 {
-    return trace_blocks_of(trace->tensors[tensor].elements, trace->state_block) > 1;
+    return !lacks_states(trace, tensor) &&
+           trace_blocks_of(trace->tensors[tensor].elements, trace->state_block) > 1;
 }
 
 uint32_t trace_blocks(const struct trace *trace, enum trace_list list, tensor_id tensor)
 {
-    bool states = list >= TRACE_MASTER && list <= TRACE_EXP_AVG_SQ;
+    bool states = list >= TRACE_MASTER && list <= TRACE_EXP_AVG_SQ && !lacks_states(trace, tensor);
     return states ? trace_blocks_of(trace->tensors[tensor].elements, trace->state_block) : 1;
 }
 
@@ -130,7 +157,7 @@ uint64_t trace_block_elements(const struct trace *trace, enum trace_list list, t
     if (trace_blocks(trace, list, tensor) == 1)
         return elements;
     uint64_t first = block * trace->state_block;
-    return MIN(trace->state_block, elements - first);
+    return elements ? MIN(trace->state_block, elements - first) : 0;
 }
 
 uint64_t trace_block_bytes(const struct trace *trace, enum trace_list list, tensor_id tensor,
@@ -331,6 +358,8 @@ static void add_tensors(struct digester *digester, const struct trace *trace)
     for (uint32_t i = 0; i < trace->tensor_count; i++) {
         add_text(digester, trace->tensors[i].name);
         add_number(digester, trace->tensors[i].elements);
+        if (trace->tensors[i].absent)
+            add_number(digester, trace->tensors[i].absent);
     }
 }
 

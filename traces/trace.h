@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 /* The lists of model data. A tensor has the same number of elements in each list, unless several
- * ranks share it.
+ * ranks share it, or a list lacks it: frozen parameters have neither gradients nor states.
  * list_element_bytes says which lists exist and how wide their elements are.
  *
  * Masters and moments are the optimizer's states. If the trace has state blocks, the states of a
@@ -58,6 +58,7 @@ enum trace_collective { TRACE_GATHER, TRACE_REDUCE, TRACE_PASS, TRACE_COLLECTIVE
 struct trace_tensor {
     char *name;        /* as in the model's file: "h.0.attn.c_attn.weight" */
     uint64_t elements; /* > 0 */
+    uint8_t absent;    /* bit 1 << list: the list lacks the tensor. The parameters lack none */
 };
 
 struct trace_access {
@@ -178,11 +179,18 @@ bool trace_check(const struct trace *trace, const char *origin, GError **error);
  * one job have the same digest on any machine, whatever their times. Free with g_free. */
 char *trace_digest(const struct trace *trace);
 
+/* Returns whether the list exists and has the tensor. */
+bool trace_has(const struct trace *trace, enum trace_list list, tensor_id tensor);
+
+/* Returns the names of the lists that have the tensor, with spaces between them. Free with g_free.
+ */
+char *trace_lists_of(const struct trace *trace, tensor_id tensor);
+
 /* Returns whether a rank has whole tensors in the list. If false, it has shards of them. */
 bool trace_list_is_whole(const struct trace *trace, enum trace_list list);
 
 /* Returns into how many blocks a list cuts a tensor: 1 unless the list is one of states and the
- * tensor is cut. */
+ * tensor, which has states, is cut. */
 uint32_t trace_blocks(const struct trace *trace, enum trace_list list, tensor_id tensor);
 /* Returns whether the states of the tensor are cut into blocks. */
 bool trace_is_cut(const struct trace *trace, tensor_id tensor);
@@ -202,7 +210,8 @@ uint64_t trace_block_bytes(const struct trace *trace, enum trace_list list, tens
 char *trace_block_name(const struct trace *trace, enum trace_list list, tensor_id tensor,
                        uint32_t block);
 
-/* Returns the elements of a tensor for which a rank has room in a list: all, or a shard's. */
+/* Returns the elements of a tensor for which a rank has room in a list: all, or a shard's; none if
+ * the list lacks the tensor. */
 uint64_t trace_list_elements(const struct trace *trace, enum trace_list list, tensor_id tensor);
 /* The same in bytes; 0 if the list does not exist. */
 uint64_t trace_list_bytes(const struct trace *trace, enum trace_list list, tensor_id tensor);

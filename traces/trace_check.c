@@ -104,6 +104,9 @@ static bool check_tensors(const struct checker *checker)
         else if (tensor->elements == 0)
             ok = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": '%s' has no elements", i,
                         tensor->name);
+        else if (!trace_has(trace, TRACE_PARAM, i) && trace->list_element_bytes[TRACE_PARAM])
+            ok = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": '%s' is no parameter", i,
+                        tensor->name);
         else if (tensor->elements > MOST_BYTES / 64 ||
                  (bytes += tensor->elements * element_bytes) > MOST_BYTES)
             ok = refuse(checker, "tensors: row %" G_GUINT32_FORMAT ": '%s' is too large", i,
@@ -253,6 +256,8 @@ static const char *fault_of_access(const struct trace *trace, uint32_t moment,
         return access->block ? "an activation has no blocks" : fault_of_held(trace, moment, access);
     if (!trace->list_element_bytes[access->list])
         return "this trace does not have its list";
+    if (!trace_has(trace, access->list, access->tensor))
+        return "its list lacks the tensor";
     if (access->block >= trace_blocks(trace, access->list, access->tensor))
         return "its block does not exist";
     return fault_of_gathered(trace, moment, access);

@@ -4,9 +4,15 @@
 
 #include "traces/trace.h"
 
-/* The version of traces with state blocks; without them, files are of the version before, which
- * older programs read. Files of version 1, which know one rank, are read, too. */
-enum { TRACE_SCHEMA_VERSION = 3, TRACE_SCHEMA_UNCUT = 2 };
+/* A file has the lowest version that can express its trace, so that older programs read most files:
+ * TRACE_SCHEMA_PARTIAL if lists lack tensors, TRACE_SCHEMA_CUT with state blocks, or
+ * TRACE_SCHEMA_PLAIN. Files of version 1, which know one rank, are read, too. */
+enum {
+    TRACE_SCHEMA_PLAIN = 2,
+    TRACE_SCHEMA_CUT,
+    TRACE_SCHEMA_PARTIAL,
+    TRACE_SCHEMA_VERSION = TRACE_SCHEMA_PARTIAL
+};
 
 /* Reads and checks a trace. Errors (TRACE_ERROR) name the file, the table and the row. Free with
  * trace_free. */

@@ -205,11 +205,32 @@ static bool name(const struct loader *loader, sqlite3_stmt *row, int column,
                             sqlite3_column_name(row, column), value));
 }
 
+/* Reads the names of the lists that have a tensor. */
+static bool lists_of(const struct loader *loader, sqlite3_stmt *row, struct trace_tensor *tensor)
+{
+    const char *value = text(loader, row, 3);
+    if (!value)
+        return false;
+    g_auto(GStrv) words = g_strsplit(value, " ", -1);
+    tensor->absent = (uint8_t)((1 << TRACE_LISTS) - 1);
+    for (char **word = words; *word; word++) {
+        uint8_t list;
+        if (!trace_list_parse(*word, &list))
+            return refuse(loader, sqlite3_column_int64(row, 0), "there is no list '%s'", *word);
+        tensor->absent &= (uint8_t) ~(1 << list);
+    }
+    for (int list = 0; list < TRACE_LISTS; list++)
+        if (!loader->trace->list_element_bytes[list])
+            tensor->absent &= (uint8_t) ~(1 << list);
+    return true;
+}
+
 static bool load_tensor(struct loader *loader, sqlite3_stmt *row)
 {
     struct trace_tensor tensor = {0};
     const char *called = text(loader, row, 1);
-    if (!called || !number(loader, row, 2, INT64_MAX, &tensor.elements))
+    if (!called || !number(loader, row, 2, INT64_MAX, &tensor.elements) ||
+        (sqlite3_column_count(row) > 3 && !lists_of(loader, row, &tensor)))
         return false;
     tensor.name = g_strdup(called);
     g_array_append_val(loader->rows, tensor);
@@ -366,10 +387,27 @@ static bool load_table(const struct database *database, struct trace *trace, con
     return ok;
 }
 
+static bool user_version(const struct database *database, int *version, GError **error)
+{
+    sqlite3_stmt *row = database_prepare(database, "PRAGMA user_version", error);
+    bool ok = row && sqlite3_step(row) == SQLITE_ROW;
+    if (ok)
+        *version = sqlite3_column_int(row, 0);
+    else if (row)
+        database_set_error(database, error);
+    sqlite3_finalize(row);
+    return ok;
+}
+
 static bool load_tensors(const struct database *database, struct trace *trace, GError **error)
 {
     struct table table;
-    bool ok = load_table(database, trace, "tensors", "id, name, elements",
+    int version = 0;
+    if (!user_version(database, &version, error))
+        return false;
+    bool partial = version >= TRACE_SCHEMA_PARTIAL;
+    bool ok = load_table(database, trace, "tensors",
+                         partial ? "id, name, elements, lists" : "id, name, elements",
                          sizeof(struct trace_tensor), load_tensor, &table, error);
     trace->tensors = table.rows;
     trace->tensor_count = table.count;

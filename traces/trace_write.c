@@ -46,15 +46,18 @@ static bool store_element_bytes(const struct database *database, sqlite3_stmt *s
 
 static int version_of(const struct trace *trace)
 {
-    return trace->state_block ? TRACE_SCHEMA_VERSION : TRACE_SCHEMA_UNCUT;
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        if (trace->tensors[t].absent)
+            return TRACE_SCHEMA_PARTIAL;
+    return trace->state_block ? TRACE_SCHEMA_CUT : TRACE_SCHEMA_PLAIN;
 }
 
-/* A new database has the version of traces without blocks. */
+/* A new database has the lowest version. */
 static bool store_version(const struct database *database, sqlite3_stmt *statement,
                           const struct trace *trace, GError **error)
 {
     g_autofree char *sql = g_strdup_printf("PRAGMA user_version = %d", version_of(trace));
-    return (!trace->state_block || database_execute(database, sql, error)) &&
+    return (version_of(trace) == TRACE_SCHEMA_PLAIN || database_execute(database, sql, error)) &&
            store_number(database, statement, "schema_version", (uint64_t)version_of(trace),
                         error) &&
            (!trace->state_block ||
@@ -103,12 +106,21 @@ bool trace_store_meta(const struct database *database, const struct trace *trace
 static bool store_tensors(const struct database *database, const struct trace *trace,
                           GError **error)
 {
-    sqlite3_stmt *row = database_prepare(database, "INSERT INTO tensors VALUES (?, ?, ?)", error);
+    bool partial = version_of(trace) == TRACE_SCHEMA_PARTIAL;
+    if (partial && !database_execute(database, SCHEMA_LISTS, error))
+        return false;
+    sqlite3_stmt *row = database_prepare(database,
+                                         partial ? "INSERT INTO tensors VALUES (?, ?, ?, ?)"
+                                                 : "INSERT INTO tensors VALUES (?, ?, ?)",
+                                         error);
     bool ok = row != NULL;
     for (uint32_t i = 0; ok && i < trace->tensor_count; i++) {
         bind_number(row, 1, i);
         bind_text(row, 2, trace->tensors[i].name);
         bind_number(row, 3, trace->tensors[i].elements);
+        g_autofree char *lists = trace_lists_of(trace, i);
+        if (partial)
+            bind_text(row, 4, lists);
         ok = database_insert(database, row, error);
     }
     sqlite3_finalize(row);

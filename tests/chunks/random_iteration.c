@@ -91,8 +91,17 @@ static void describe_lists(struct builder *b)
     bytes[TRACE_EXP_AVG] = bytes[TRACE_EXP_AVG_SQ] = 4;
 }
 
+static bool is_frozen(const struct builder *b, uint32_t tensor)
+{
+    return b->trace->tensors[tensor].absent;
+}
+
 static void add_gradient(struct builder *b, uint32_t tensor)
 {
+    if (is_frozen(b, tensor)) {
+        access_tensor(b, tensor, read_list(b), TRACE_READ);
+        return;
+    }
     access_tensor(b, tensor, read_list(b), b->over_param ? TRACE_UPDATE : TRACE_READ);
     if (!b->over_param && !b->in_buffers && !b->reduces)
         access_tensor(b, tensor, TRACE_GRAD, TRACE_OVERWRITE);
@@ -138,6 +147,8 @@ static void add_update(struct builder *b, uint32_t tensor)
 {
     bool cut = trace_is_cut(b->trace, tensor);
     bool rounded = (b->shared || cut) && g_rand_boolean(b->random);
+    if (is_frozen(b, tensor))
+        return;
     for (uint32_t block = 0; block < trace_blocks(b->trace, TRACE_EXP_AVG, tensor); block++)
         add_update_of(b, tensor, block, rounded);
 }
@@ -245,6 +256,18 @@ static void add_tensors(struct builder *b, uint32_t count)
     }
 }
 
+/* Freezes some tensors, which then have parameters only, or none. */
+static void freeze_tensors(struct builder *b)
+{
+    bool freezes = !b->in_buffers && g_rand_int_range(b->random, 0, 3) == 0;
+    for (uint32_t t = 1; freezes && t < b->trace->tensor_count; t++) {
+        bool frozen = g_rand_boolean(b->random);
+        for (int list = TRACE_GRAD; frozen && list < TRACE_GATHERED; list++)
+            if (b->trace->list_element_bytes[list])
+                b->trace->tensors[t].absent |= (uint8_t)(1 << list);
+    }
+}
+
 /* Cuts the first tensor into a few blocks, or leaves all whole. */
 static void cut_tensors(struct builder *b)
 {
@@ -273,6 +296,7 @@ struct trace *random_iteration(GRand *random)
     struct builder b = begin_trace(random);
     add_tensors(&b, (uint32_t)g_rand_int_range(random, 1, 16));
     cut_tensors(&b);
+    freeze_tensors(&b);
     build_iteration(&b, b.trace->tensor_count);
     return end_trace(&b);
 }

@@ -82,7 +82,7 @@ static void test_packing(void)
 /* Four tensors of 1024 bytes in fp32, 512 in bf16, in chunks of 1024: a bf16 chunk covers two. */
 static void test_nested_by_hand(void)
 {
-    struct trace_tensor tensors[4] = {{"a", 256}, {"b", 256}, {"c", 256}, {"d", 256}};
+    struct trace_tensor tensors[4] = {{"a", 256, 0}, {"b", 256, 0}, {"c", 256, 0}, {"d", 256, 0}};
     struct trace trace = {
         .list_element_bytes = {2, 0, 4, 4, 4}, .tensor_count = 4, .tensors = tensors};
     struct layout *layout = layout_pack_uniform(&trace, 1024, NULL);
@@ -101,7 +101,7 @@ static void test_nested_by_hand(void)
  * blocks. */
 static void test_cut_by_hand(void)
 {
-    struct trace_tensor tensors[3] = {{"a", 256}, {"b", 5 * 1024 + 64}, {"c", 256}};
+    struct trace_tensor tensors[3] = {{"a", 256, 0}, {"b", 5 * 1024 + 64, 0}, {"c", 256, 0}};
     struct trace trace = {.list_element_bytes = {2, 0, 4, 4, 4},
                           .tensor_count = 3,
                           .tensors = tensors,
@@ -130,7 +130,7 @@ static void test_cut_by_hand(void)
 /* Buffers of one name and size share a chunk if they live one after the other. */
 static void test_buffers(void)
 {
-    struct trace_tensor tensors[1] = {{"a", 10}};
+    struct trace_tensor tensors[1] = {{"a", 10, 0}};
     struct trace_buffer buffers[6] = {{"x", 512, 0, 1, true, 0},  {"y", 512, 0, 2, true, 0},
                                       {"x", 512, 2, 3, true, 0},  {"x", 512, 3, 4, true, 0},
                                       {"y", 256, 3, 4, false, 0}, {"z", 256, 1, 3, false, 0}};
@@ -169,7 +169,7 @@ static void test_buffers(void)
 
 static void test_refusals(void)
 {
-    struct trace_tensor tensors[2] = {{"a", 10}, {"b", 10}};
+    struct trace_tensor tensors[2] = {{"a", 10, 0}, {"b", 10, 0}};
     struct trace trace = {
         .list_element_bytes = {4, 4, 0, 4, 4}, .tensor_count = 2, .tensors = tensors};
     GError *error = NULL;

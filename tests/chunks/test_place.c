@@ -209,7 +209,8 @@ static struct trace *one_after_the_other(void)
     trace->operators = g_new0(struct trace_operator, USED);
     trace->accesses = g_new0(struct trace_access, USED);
     for (uint32_t t = 0; t < USED; t++) {
-        trace->tensors[t] = (struct trace_tensor){g_strdup_printf("t%u", t), SLOT / 4};
+        trace->tensors[t] = (struct trace_tensor){.name = g_strdup_printf("t%u", t),
+                                                  .elements = SLOT / 4};
         trace->accesses[t] = (struct trace_access){t, TRACE_PARAM, TRACE_READ, 0};
         trace->operators[t] = (struct trace_operator){
             .name = g_strdup_printf("read t%u", t), .first_access = t, .access_count = 1};

@@ -52,7 +52,8 @@ def main():
                         "--no-build-isolation", "--disable-pip-version-check",
                         "--root-user-action=ignore", "--target", str(site),
                         str(folder / "collect")], check=True)
-        installed = sorted(path.name for path in site.glob("*.py"))
+        installed = sorted(path.name for path in (site / "pstar_torch").glob("*.py"))
+        wanted_files = sorted(path.name for path in (PROJECT / "collect/pstar_torch").glob("*.py"))
         if subprocess.run([python, "-c", "import torch"], stderr=subprocess.DEVNULL,
                           check=False).returncode:
             for path, text in STAND_IN.items():
@@ -64,8 +65,8 @@ def main():
         environment["PYTHONPATH"] = os.pathsep.join(map(str, paths))
         done = subprocess.run([python, "-c", LOOP], cwd="/", env=environment, check=False,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
-        wanted = f"{sys.argv[1]} {site / 'pstar_torch.py'}\n"
-        if done.returncode or done.stdout != wanted or installed != ["pstar_torch.py"]:
+        wanted = f"{sys.argv[1]} {site / 'pstar_torch' / '__init__.py'}\n"
+        if done.returncode or done.stdout != wanted or installed != wanted_files:
             print(f"{installed} is installed; the loop prints\n{done.stdout}instead of\n{wanted}")
             return 1
     print("pstar_torch is installed and imported")

@@ -24,9 +24,9 @@ try:
 except ImportError:
     sys.exit(77)
 
-HELPER = pathlib.Path(__file__).resolve().parents[2] / "collect" / "pstar_torch.py"
+HELPER = pathlib.Path(__file__).resolve().parents[2] / "collect" / "pstar_torch"
 sys.path.insert(0, str(HELPER.parent))
-import pstar_torch  # noqa: E402
+from pstar_torch._snapshot import convert_snapshot  # noqa: E402
 
 BASE, SLOT, SLOTS = 0x7F0000000000, 1 << 20, 64
 FRAMES = [{"filename": "train.py", "line": 7, "name": "forward"}]
@@ -100,12 +100,13 @@ def check(condition, what):
 def convert(path):
     """Runs in this process, because a new one would need seconds to import PyTorch."""
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as errors:
-        return pstar_torch.convert_snapshot([str(path)]), errors.getvalue()
+        return convert_snapshot([str(path)]), errors.getvalue()
 
 
 def check_command(folder):
     source, output = folder / "snapshot.pickle", folder / "named.json"
-    subprocess.run([sys.executable, HELPER, source, "-o", output], check=True,
+    subprocess.run([sys.executable, "-m", "pstar_torch", source, "-o", output], check=True,
+                   cwd=HELPER.parent,
                    stdout=subprocess.DEVNULL)
     check(output.read_bytes() == (folder / "snapshot.json").read_bytes(), "the command differs")
 

@@ -241,7 +241,8 @@ static struct trace *trace_of(uint32_t tensor_count, uint64_t elements, uint32_t
     trace->tensor_count = tensor_count;
     trace->tensors = g_new0(struct trace_tensor, tensor_count);
     for (uint32_t t = 0; t < tensor_count; t++)
-        trace->tensors[t] = (struct trace_tensor){g_strdup_printf("t%u", t), elements};
+        trace->tensors[t] = (struct trace_tensor){.name = g_strdup_printf("t%u", t),
+                                                  .elements = elements};
     trace->operators = g_new0(struct trace_operator, operators);
     trace->accesses = g_new0(struct trace_access, accesses);
     return trace;

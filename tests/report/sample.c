@@ -76,7 +76,8 @@ struct trace *sample_trace(const char *suffix)
     trace->tensor_count = SAMPLE_TENSORS;
     trace->tensors = g_new0(struct trace_tensor, SAMPLE_TENSORS);
     for (uint32_t t = 0; t < SAMPLE_TENSORS; t++)
-        trace->tensors[t] = (struct trace_tensor){g_strdup_printf("layer.%u", t), 256};
+        trace->tensors[t] = (struct trace_tensor){.name = g_strdup_printf("layer.%u", t),
+                                                  .elements = 256};
     add_operators(trace, suffix);
     add_buffers(trace);
     GError *error = NULL;

@@ -96,7 +96,8 @@ static struct trace *make_trace(const struct shape *shape)
     trace->tensor_count = shape->tensors;
     trace->tensors = g_new0(struct trace_tensor, shape->tensors);
     for (uint32_t t = 0; t < shape->tensors; t++)
-        trace->tensors[t] = (struct trace_tensor){g_strdup_printf("t%u", t), ELEMENTS};
+        trace->tensors[t] = (struct trace_tensor){.name = g_strdup_printf("t%u", t),
+                                                  .elements = ELEMENTS};
     for (uint32_t m = 0; m < trace->micro_batches; m++)
         add_micro_batch(&b, m);
     b.micro_batch = 0;

@@ -38,13 +38,18 @@ static void add_meta(struct trace *trace, GRand *random)
     trace->partial = chance(random);
 }
 
+/* Some lists lack some tensors. */
 static void add_tensors(struct trace *trace, GRand *random)
 {
+    bool partial = chance(random);
     trace->tensor_count = (uint32_t)some(random, 20);
     trace->tensors = g_new0(struct trace_tensor, trace->tensor_count);
     for (uint32_t i = 0; i < trace->tensor_count; i++) {
         trace->tensors[i].name = g_strdup_printf("h.%u.\"größe' %%s", i);
         trace->tensors[i].elements = 1 + some(random, UINT64_C(1) << 40);
+        for (int list = TRACE_GRAD; partial && list < TRACE_GATHERED; list++)
+            if (trace->list_element_bytes[list] && chance(random))
+                trace->tensors[i].absent |= (uint8_t)(1 << list);
     }
 }
 
@@ -57,6 +62,11 @@ static void cut_tensors(struct trace *trace, GRand *random)
     uint64_t block = largest / (5 + some(random, 100)) / TRACE_BLOCK_STEP * TRACE_BLOCK_STEP;
     if (chance(random) && !trace->ranks && block > 0)
         trace->state_block = block;
+    bool cut = false;
+    for (uint32_t i = 0; i < trace->tensor_count; i++)
+        cut = cut || trace_is_cut(trace, i);
+    if (!cut)
+        trace->state_block = 0;
 }
 
 /* Adds each existing list of each tensor with probability 1 / `one_in`. */
@@ -66,7 +76,7 @@ static uint32_t add_accesses(const struct trace *trace, GArray *accesses, GRand 
     guint before = accesses->len;
     for (uint32_t tensor = 0; tensor < trace->tensor_count; tensor++)
         for (uint8_t list = 0; list < TRACE_GATHERED; list++)
-            if (trace->list_element_bytes[list] > 0 && some(random, one_in) == 0) {
+            if (trace_has(trace, list, tensor) && some(random, one_in) == 0) {
                 struct trace_access access = {
                     .tensor = tensor,
                     .list = list,
@@ -234,6 +244,7 @@ void assert_traces_equal(const struct trace *a, const struct trace *b)
     for (uint32_t i = 0; i < a->tensor_count; i++) {
         g_assert_cmpstr(a->tensors[i].name, ==, b->tensors[i].name);
         g_assert_cmpuint(a->tensors[i].elements, ==, b->tensors[i].elements);
+        g_assert_cmpuint(a->tensors[i].absent, ==, b->tensors[i].absent);
     }
     for (uint32_t m = 0; m < a->operator_count; m++) {
         assert_operators_equal(&a->operators[m], &b->operators[m]);

@@ -13,7 +13,7 @@ static struct trace *trace_of_rank(const uint64_t *duration_ns, uint64_t receive
     trace->list_element_bytes[TRACE_PARAM] = 4;
     trace->tensor_count = 1;
     trace->tensors = g_new0(struct trace_tensor, 1);
-    trace->tensors[0] = (struct trace_tensor){g_strdup("a"), 64};
+    trace->tensors[0] = (struct trace_tensor){.name = g_strdup("a"), .elements = 64};
     trace->operator_count = G_N_ELEMENTS(names);
     trace->operators = g_new0(struct trace_operator, G_N_ELEMENTS(names));
     for (size_t m = 0; m < G_N_ELEMENTS(names); m++)

@@ -154,7 +154,7 @@ static void test_contents(struct fixture *fixture, gconstpointer data)
     };
     struct trace trace = {.batch = 1, .sequence = 1, .micro_batches = 2, .ranks = 2};
     trace.list_element_bytes[TRACE_PARAM] = 4;
-    struct trace_tensor tensors[] = {{(char *)"a", 5}, {(char *)"b", 6}};
+    struct trace_tensor tensors[] = {{(char *)"a", 5, 0}, {(char *)"b", 6, 0}};
     struct trace_operator operators[] = {
         {.name = (char *)"forward a", .layer = -1, .access_count = 1},
         {.name = (char *)"forward b", .layer = 0, .first_access = 1, .access_count = 1},

@@ -366,7 +366,7 @@ static void take_gpus(struct kineto *kineto, const json_t *others)
     }
 }
 
-/* Takes the notes in files made by collect/pstar_torch.py. */
+/* Takes the notes in files made by collect/pstar_torch. */
 static void take_notes(struct kineto *kineto, const json_t *others)
 {
     size_t i;

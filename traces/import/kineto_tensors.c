@@ -323,8 +323,8 @@ static void add_tensors(const struct kineto_parts *parts, const GArray *paramete
     for (uint32_t t = 0; t < parameters->len; t++) {
         const struct parameter *parameter = &g_array_index(parameters, struct parameter, t);
         trace->tensors[t] = (struct trace_tensor){
-            g_strdup_printf("parameter %u %s", t, text(parts, parameter->gradient->shape)),
-            parameter->gradient->elements};
+            .name = g_strdup_printf("parameter %u %s", t, text(parts, parameter->gradient->shape)),
+            .elements = parameter->gradient->elements};
         unknown += parameter->forward == UNKNOWN;
         untold += parameter->forward == UNKNOWN ||
                   !kineto_storages_add_reads(

@@ -1,0 +1,303 @@
+"""The observed iteration: a dispatch mode that sees every ATen operator."""
+import functools
+import weakref
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+STATE_LISTS = ("exp_avg", "exp_avg_sq", "master")  # the optimizer's states, in its order
+FILLS = {"zero_", "fill_"}
+OVERWRITES = FILLS | {"copy_", "normal_", "uniform_", "bernoulli_", "random_"}
+
+
+def tensors_in(value, depth=4):
+    """Yields all tensors in lists, tuples and dictionaries."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif depth > 0 and isinstance(value, (list, tuple, dict)):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from tensors_in(inner, depth - 1)
+
+
+class _Storage:
+    """A storage during its life."""
+
+    def __init__(self, nbytes, device, made):
+        self.nbytes, self.device = nbytes, device
+        self.made = made          # by an operator that we saw, which `maker` names
+        self.maker, self.flops = "", 0
+        self.kind = None          # None: non-model data; "param", "grad", a list of states; "fixed"
+        self.spans = []           # of model data: (begin, end, index of the tensor)
+        self.dead = False
+        self.reference = None
+
+
+def _span(tensor):
+    """Returns the bytes of its storage that a tensor may touch."""
+    width = tensor.element_size()
+    begin = tensor.storage_offset() * width
+    if tensor.numel() == 0:
+        return begin, begin
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return begin, begin + (last + 1) * width
+
+
+@functools.lru_cache(maxsize=None)
+def _written(function):
+    """Returns positions and names of the arguments that an ATen operator writes."""
+    return frozenset(key for i, argument in enumerate(function._schema.arguments)
+                     if argument.alias_info is not None and argument.alias_info.is_write
+                     for key in (i, argument.name))
+
+
+def _count_flops(function, arguments, keywords, result):
+    """Returns FLOPs of matrix products, convolutions and attention; 0 for others."""
+    from torch.utils.flop_counter import flop_registry
+    count = flop_registry.get(function._overloadpacket)
+    try:
+        return int(count(*arguments, **keywords, out_val=result)) if count else 0
+    except Exception:
+        return 0
+
+
+class Observer(TorchDispatchMode):
+    """Sees every ATen operator of forward and backward in every thread."""
+
+    def __init__(self, session):
+        super().__init__()
+        self.session = session
+        self.segments = []
+        self.log = []      # (segment, what, of what): "alloc", "free" of a storage; "work"
+        self.live = {}     # storages by the address of their C++ object
+        self.seen = []     # all storages
+        self.hooks = []
+        self.remarks = []
+        self.sparse = set()  # indices of tensors with sparse gradients
+        self.entered = False
+        self.followed = False
+        self.failure = None
+        self.tensors = _model_tensors(session.model, session.optimizers, self.remarks)
+        self.widths = {"param": {}, "grad": {}}  # list: by tensor, bytes
+        self.index = {}    # of parameters' tensors, by the id of the parameter
+        for index, (name, parameters) in enumerate(self.tensors):
+            for parameter in parameters:
+                self.index[id(parameter)] = index
+            self.claim(parameters[0], "param", index)
+            self.on_gradient(index, parameters[0])
+            for parameter in parameters:
+                if parameter.requires_grad and parameter.is_leaf:
+                    self.hooks.append(parameter.register_post_accumulate_grad_hook(
+                        functools.partial(self.on_gradient, index)))
+        self.fixed = []    # (name, storage): what lives on, beside model data
+        for name, buffer in session.model.named_buffers():
+            storage = self.claim(buffer, "fixed")
+            if storage is not None:
+                self.fixed.append((name, storage))
+        devices = [p[0].device for _, p in self.tensors for _ in range(p[0].numel() > 0)]
+        self.device = max(set(devices), key=devices.count) if devices else torch.device("cpu")
+
+    def enter(self):
+        if torch._C._len_torch_dispatch_stack() > 0:
+            raise RuntimeError("another dispatch mode is active where the iteration begins")
+        self.__enter__()
+        self.entered = True
+
+    def leave(self):
+        for hook in self.hooks:
+            hook.remove()
+        self.hooks.clear()
+        if not self.entered:
+            return
+        self.entered = False
+        from torch.utils._python_dispatch import _pop_mode, _push_mode
+        above = []  # modes that the program has entered within the iteration stay
+        while torch._C._len_torch_dispatch_stack() > 0:
+            mode = _pop_mode()
+            if mode is self:
+                break
+            above.append(mode)
+        for mode in reversed(above):
+            _push_mode(mode)
+
+    def follow(self, begins):
+        """Activates the mode in a thread of the program that calls backward. In autograd's threads
+        it is active already."""
+        if begins and torch._C._len_torch_dispatch_stack() == 0:
+            self.__enter__()
+            self.followed = True
+        elif not begins and self.followed:
+            self.__exit__(None, None, None)
+            self.followed = False
+
+    def begin(self, segment):
+        if self.failure is not None:
+            raise self.failure
+        self.segments.append(segment)
+
+    def segment(self):
+        return len(self.segments) - 1
+
+    def storage(self, tensor, made=False):
+        """Returns the storage of a tensor; None if it has none (sparse tensors)."""
+        try:
+            storage = tensor.untyped_storage()
+            key = storage._cdata
+        except (NotImplementedError, RuntimeError):
+            return None
+        found = self.live.get(key)
+        if found is None:
+            found = _Storage(storage.nbytes(), storage.device, made)
+            found.reference = weakref.ref(storage, functools.partial(self.on_death, key, found))
+            self.live[key] = found
+            self.seen.append(found)
+            if made:
+                self.log.append((self.segment(), "alloc", found))
+        return found
+
+    def on_death(self, key, storage, _):
+        storage.dead = True
+        if self.live.get(key) is storage:
+            del self.live[key]
+        if self.session.inside and self.session.mode == "observe":
+            self.log.append((self.segment(), "free", storage))
+
+    def claim(self, tensor, kind, index=None):
+        """Marks a tensor's storage as one of that kind, with the bytes of a tensor of the model."""
+        storage = self.storage(tensor)
+        if storage is None:
+            return None
+        if storage.kind is None or kind != "fixed":
+            storage.kind = kind
+        if index is not None:
+            span = (*_span(tensor), index)
+            if span not in storage.spans:
+                storage.spans.append(span)
+        return storage
+
+    def on_gradient(self, index, parameter):
+        if parameter.grad is None:
+            return
+        if self.claim(parameter.grad, "grad", index) is not None:
+            self.widths["grad"][index] = bytes_of(parameter.grad)
+        elif index not in self.sparse:
+            self.sparse.add(index)
+            self.remarks.append(f"sparse gradients: that of {self.tensors[index][0]} is not "
+                                "counted")
+
+    def claim_gradients(self, optimizer):
+        """Sees the gradients that a step is going to use: a hook of the program may have made
+        them, and the program may remove them before the iteration ends."""
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if id(parameter) in self.index:
+                    self.on_gradient(self.index[id(parameter)], parameter)
+
+    def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+        keywords = keywords or {}
+        result = function(*arguments, **keywords)
+        if self.entered and self.session.mode is not None:
+            try:
+                self.note(function, arguments, keywords, result)
+            except Exception as error:  # the program must not get it: the next hook does
+                self.failure = self.failure or error
+        return result
+
+    def note(self, function, arguments, keywords, result):
+        written, name = _written(function), function._overloadpacket.__name__
+        reads = not name.endswith("_like") and not name.startswith("new_")
+        touches, given = [], set()
+        for place, value in [*enumerate(arguments), *keywords.items()]:
+            for tensor in tensors_in(value):
+                storage = self.storage(tensor)
+                if storage is not None:
+                    given.add(storage)
+                    mode = "read" if place not in written else "update"
+                    if mode == "update" and (place == "out" or name in OVERWRITES):
+                        mode = "fill" if name in FILLS else "overwrite"
+                    if mode == "read" and not reads:
+                        continue
+                    touches.append((storage, *_span(tensor), mode))
+        made, results = [], 0
+        flops = _count_flops(function, arguments, keywords, result)
+        for tensor in tensors_in(result):
+            results += 1
+            storage = self.storage(tensor, made=True)
+            if storage is not None and storage not in given:
+                storage.maker, storage.flops = name, flops
+                how = "overwrite" if given and reads else "fill"
+                touches.append((storage, *_span(tensor), how))
+                made.append(storage)
+        if touches and (made or written or not results):  # else it has made but a view
+            self.log.append((self.segment(), "work", (touches, flops)))
+
+    def finish(self):
+        """Called when the iteration has ended and the optimizers have their states."""
+        for index, (_, parameters) in enumerate(self.tensors):
+            self.widths["param"][index] = bytes_of(parameters[0])
+            for parameter in parameters:
+                self.on_gradient(index, parameter)
+        self.states = {}   # list: the states' names in the optimizers
+        others = {}        # by name: states that no list has
+        for index, key, state, kind in self.find_states():
+            if kind is None:
+                others.setdefault(key, []).append(state)
+                continue
+            self.states.setdefault(kind, set()).add(key)
+            self.widths.setdefault(kind, {})[index] = bytes_of(state)
+            self.claim(state, kind, index)
+        for key, states in others.items():
+            storages = [storage for storage in (self.claim(state, "fixed") for state in states)
+                        if storage is not None]
+            if storages:
+                self.fixed.append((f"optimizer's {key} ({len(storages)} tensors)", *storages))
+
+    def find_states(self):
+        """Yields (index of the tensor, name, state, list). The states of a parameter's shape go to
+        the lists in their order in the optimizer, whatever their names; others to none."""
+        inner = [getattr(optimizer, "optim", None) for optimizer in self.session.optimizers]
+        for optimizer in (*self.session.optimizers, *inner):
+            for parameter, states in getattr(optimizer, "state", {}).items():
+                index, free = self.index.get(id(parameter)), list(STATE_LISTS)
+                for key, state in states.items():
+                    if index is None or not isinstance(state, torch.Tensor):
+                        continue
+                    fits = key != "step" and state.numel() == self.tensors[index][1][0].numel()
+                    kind = None
+                    if fits and free:
+                        kind = free.pop(-1 if "master" in key else 0)
+                    yield index, key, state, kind
+
+
+def bytes_of(tensor):
+    return tensor.numel() * tensor.element_size()
+
+
+def _model_tensors(model, optimizers, remarks):
+    """Returns [(name, the parameters that share its bytes)]. Trained ones come first, in the
+    model's order, so that chunks of gradients and states hold nothing else; then frozen ones; then
+    those that only an optimizer has."""
+    found = list(model.named_parameters())
+    if any(hasattr(parameter, "to_local") for _, parameter in found):
+        raise ValueError("the parameters are shards (DTensor, as FSDP2's fully_shard makes them), "
+                         "whose gathering is not followed: collect the loop without fully_shard, "
+                         "and let pstar-plan --gpus share the trace's parameters among ranks")
+    known = {id(parameter) for _, parameter in found}
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if id(parameter) not in known:
+                    known.add(id(parameter))
+                    found.append((f"parameter {len(known) - 1} of the optimizer", parameter))
+    shared = {}
+    for name, parameter in found:
+        if parameter.numel() > 0:
+            key = parameter.untyped_storage()._cdata, *_span(parameter)
+            shared.setdefault(key, []).append((name, parameter))
+    tensors = []
+    for same in shared.values():
+        tensors.append((same[0][0], [parameter for _, parameter in same]))
+        if len(same) > 1:
+            remarks.append(f"{', '.join(name for name, _ in same)} lie in the same bytes, and are "
+                           "one tensor")
+    tensors.sort(key=lambda tensor: not tensor[1][0].requires_grad)
+    return tensors

@@ -1,0 +1,293 @@
+#!/usr/bin/env python3
+"""Unusual PyTorch training loops under the real collector: each is recorded as it is, or refused
+with the reason.
+
+    torch_loops.py FOLDER_OF_PROGRAMS
+
+Every loop trains once without annotations and once with them, and the losses must be the same bits.
+Returns 77 where PyTorch is missing.
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+except ImportError:
+    sys.exit(77)
+
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / "collect"),
+                str(pathlib.Path(__file__).resolve().parent)]
+import pstar_torch  # noqa: E402
+from torch_training import Trace, check  # noqa: E402
+
+WIDTH, CLASSES, BATCH, STEPS = 64, 10, 16, 3
+
+
+class Layer(nn.Module):
+    """A linear layer, optionally frozen and with an adapter of low rank, as LoRA's."""
+
+    def __init__(self, adapted):
+        super().__init__()
+        self.linear = nn.Linear(WIDTH, WIDTH)
+        self.adapted = adapted
+        if adapted:
+            self.linear.requires_grad_(False)
+            self.down, self.up = nn.Linear(WIDTH, 2, bias=False), nn.Linear(2, WIDTH, bias=False)
+
+    def forward(self, x):
+        y = self.linear(x)
+        return F.gelu(y + self.up(self.down(x)) if self.adapted else y)
+
+
+def make_model(adapted=False):
+    torch.manual_seed(1)
+    return nn.Sequential(Layer(adapted), Layer(adapted), nn.Linear(WIDTH, CLASSES))
+
+
+def loss_of(model, step, rows=BATCH):
+    torch.manual_seed(step)
+    x, y = torch.randn(rows, WIDTH), torch.randint(0, CLASSES, (rows,))
+    return F.cross_entropy(model(x), y)
+
+
+def train(model, optimizers, annotated, rows=lambda step: BATCH):
+    if annotated:
+        pstar_torch.annotate(model, *optimizers)
+    losses = []
+    for step in range(STEPS):
+        loss = loss_of(model, step, rows(step))
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        losses.append(loss.item().hex())
+    return losses
+
+
+def trained(model):
+    return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+# ---- The loops ----------------------------------------------------------------------------------
+
+
+def adapters(annotated):
+    model = make_model(adapted=True)
+    return train(model, [torch.optim.AdamW(trained(model), lr=1e-3)], annotated)
+
+
+def two_optimizers(annotated):
+    model = make_model()
+    matrices = [p for p in model.parameters() if p.dim() == 2]
+    others = [p for p in model.parameters() if p.dim() != 2]
+    return train(model, [torch.optim.SGD(matrices, lr=0.1, momentum=0.9),
+                         torch.optim.AdamW(others, lr=1e-3)], annotated)
+
+
+def in_backward(annotated):
+    """Each parameter's optimizer steps as soon as its gradient is there."""
+    model = make_model()
+    optimizers = {p: torch.optim.AdamW([p], lr=1e-3) for p in model.parameters()}
+
+    def step(parameter):
+        optimizers[parameter].step()
+        optimizers[parameter].zero_grad()
+    for parameter in model.parameters():
+        parameter.register_post_accumulate_grad_hook(step)
+    if annotated:
+        pstar_torch.annotate(model, *optimizers.values())
+    losses = []
+    for number in range(STEPS):
+        loss = loss_of(model, number)
+        loss.backward()
+        losses.append(loss.item().hex())
+    return losses
+
+
+def closure(annotated):
+    """The step calls forward and backward, as PyTorch Lightning's does."""
+    model = make_model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    if annotated:
+        pstar_torch.annotate(model, optimizer)
+    losses = []
+    for number in range(STEPS):
+        def forward_and_backward():
+            loss = loss_of(model, number)
+            optimizer.zero_grad()
+            loss.backward()
+            losses.append(loss.item().hex())
+            return loss
+        optimizer.step(forward_and_backward)
+    return losses
+
+
+class Wrapper(torch.optim.Optimizer):
+    """Hands everything on, without the hooks of an optimizer, as Accelerate's does."""
+
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def step(self, closure=None):
+        self.optimizer.step(closure)
+
+    def zero_grad(self, set_to_none=True):
+        self.optimizer.zero_grad(set_to_none)
+
+
+def wrapped(annotated):
+    model = make_model()
+    return train(model, [Wrapper(torch.optim.AdamW(model.parameters(), lr=1e-3))], annotated)
+
+
+def lengths(annotated):
+    """The recorded batch is larger than the observed one."""
+    model = make_model()
+    return train(model, [torch.optim.AdamW(model.parameters(), lr=1e-3)], annotated,
+                 lambda step: BATCH * (1 + step))
+
+
+def lbfgs(annotated):
+    model = make_model()
+    optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)
+    if annotated:
+        pstar_torch.annotate(model, optimizer)
+    losses = []
+    for number in range(STEPS):
+        def forward_and_backward():
+            optimizer.zero_grad()
+            loss = loss_of(model, number)
+            loss.backward()
+            return loss
+        losses.append(optimizer.step(forward_and_backward).item().hex())
+    return losses
+
+
+def sharded(annotated):
+    """FSDP2 in one process."""
+    import torch.distributed as distributed
+    from torch.distributed.fsdp import fully_shard
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    model = make_model()
+    for layer in (*model, model):
+        fully_shard(layer)
+    losses = train(model, [torch.optim.AdamW(model.parameters(), lr=1e-3)], annotated)
+    distributed.destroy_process_group()
+    return losses
+
+
+LOOPS = {loop.__name__: loop for loop in (adapters, two_optimizers, in_backward, closure, wrapped,
+                                          lengths, lbfgs, sharded)}
+
+
+# ---- What the traces must hold ------------------------------------------------------------------
+
+
+def collect(programs, name, folder):
+    """Returns the trace, or None if there is none, and what was said about it."""
+    path = folder / f"{name}.pstar"
+    done = subprocess.run([programs / "pstar-collect", "-o", path, "--", sys.executable, __file__,
+                           "--loop", name], capture_output=True, text=True)
+    said = json.loads(done.stdout.splitlines()[-1])
+    check(said["plain"] == said["annotated"], f"{name}: losses {said} differ")
+    if not path.exists():
+        return None, done.stderr
+    subprocess.run([programs / "pstar-trace", "check", path], check=True,
+                   stdout=subprocess.DEVNULL)
+    return Trace(path), done.stderr
+
+
+def whole(programs, name, folder):
+    """Collects a loop that must be recorded completely, and plans it."""
+    trace, said = collect(programs, name, folder)
+    check(trace is not None and not said, f"{name}: {said}")
+    check(all(duration for *_, duration in trace.operators), f"{name}: operators without times")
+    plan = folder / "plan.json"
+    for command in (["pstar-plan", folder / f"{name}.pstar", "--device-memory", "60%", "-o", plan],
+                    ["pstar-plan", "--verify", plan, folder / f"{name}.pstar"]):
+        done = subprocess.run([programs / command[0], *command[1:]], capture_output=True, text=True)
+        check(done.returncode == 0, f"{name}: {done.stderr}")
+    return trace, json.loads(plan.read_text())
+
+
+def size(parameters):
+    return 4 * sum(parameter.numel() for parameter in parameters)
+
+
+def check_adapters(programs, folder):
+    trace, plan = whole(programs, "adapters", folder)
+    model = make_model(adapted=True)
+    check(trace.bytes("param") == size(model.parameters()), "adapters: parameters")
+    for kind in ("grad", "exp_avg", "exp_avg_sq"):
+        check(trace.bytes(kind) == size(trained(model)),
+              f"adapters: {kind} has {trace.bytes(kind)} bytes, not {size(trained(model))}")
+    most = size(model.parameters()) + 3 * size(trained(model))
+    check(plan["host_bytes"] <= most, f"adapters: {plan['host_bytes']} bytes of the host's, "
+                                      f"but the model has {most}")
+
+
+def check_two_optimizers(programs, folder):
+    trace, _ = whole(programs, "two_optimizers", folder)
+    parameters = list(make_model().parameters())
+    vectors = [p for p in parameters if p.dim() != 2]
+    check((trace.bytes("exp_avg"), trace.bytes("exp_avg_sq")) == (size(parameters), size(vectors)),
+          "two_optimizers: the states are not momentum_buffer and exp_avg, and exp_avg_sq")
+
+
+def check_in_backward(programs, folder):
+    trace, _ = whole(programs, "in_backward", folder)
+    parameters = list(make_model().parameters())
+    for kind in ("grad", "exp_avg", "exp_avg_sq"):
+        check(trace.bytes(kind) == size(parameters), f"in_backward: {kind}")
+    updates = [name for name, phase, *_ in trace.operators if phase == "update"]
+    check(sorted(updates) == sorted(f"update {name}" for name in trace.tensors),
+          f"in_backward: the updates are {updates}")
+
+
+def check_like_plain(programs, name, folder):
+    """A loop whose iteration is the plain one's in other clothes."""
+    trace, _ = whole(programs, name, folder)
+    check(trace.bytes("exp_avg") == size(make_model().parameters()), f"{name}: states")
+    phases = [phase for _, phase, *_ in trace.operators]
+    check(phases == sorted(phases, key=("forward", "backward", "update").index),
+          f"{name}: phases {phases}")
+
+
+def check_lengths(programs, folder):
+    trace, said = collect(programs, "lengths", folder)
+    check(not any(duration for *_, duration in trace.operators), "lengths: times of other shapes")
+    check(f"({2 * BATCH}, {WIDTH})" in said and f"({BATCH}, {WIDTH})" in said, f"lengths: {said}")
+
+
+def check_refused(programs, name, reason, folder):
+    trace, said = collect(programs, name, folder)
+    check(trace is None and said.count(reason) == 1, f"{name}: {said}")
+
+
+def main():
+    if sys.argv[1] == "--loop":
+        torch.set_num_threads(1)
+        loop = LOOPS[sys.argv[2]]
+        print(json.dumps({"plain": loop(False), "annotated": loop(True)}))
+        return 0
+    programs = pathlib.Path(sys.argv[1])
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        check_adapters(programs, folder)
+        check_two_optimizers(programs, folder)
+        check_in_backward(programs, folder)
+        check_like_plain(programs, "closure", folder)
+        check_like_plain(programs, "wrapped", folder)
+        check_lengths(programs, folder)
+        check_refused(programs, "lbfgs", "calls its closure again", folder)
+        check_refused(programs, "sharded", "are shards (DTensor", folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
