@@ -131,6 +131,8 @@ struct kineto_step {
     uint64_t highest_forward;  /* highest sequence number in any part of forward; 0 if none has a
                                   number */
     uint32_t micro_batches;
+    uint32_t inputs;        /* gradients of the inputs of reentrant checkpoints, which are no
+                               parameters */
     uint32_t collectives;   /* kernels that exchange data with other ranks */
     uint64_t collective_ns; /* of these kernels together */
     GArray *works;          /* struct kineto_work */
@@ -162,6 +164,7 @@ struct kineto_parts {
                          the first operator of the update */
     uint64_t *time_ns; /* [works] duration */
     uint32_t update;   /* first work of the update; the number of works if there is no update */
+    uint32_t trained;  /* tensors with gradients, which come first; the others are frozen */
     GArray *accesses;  /* struct kineto_access */
 };
 

@@ -114,10 +114,11 @@ static uint64_t rounded(uint64_t bytes)
 }
 
 /* Counts the gradients of each size. */
-static GHashTable *count_gradients(const struct trace *trace)
+static GHashTable *count_gradients(const struct kineto_parts *parts)
 {
+    const struct trace *trace = parts->trace;
     GHashTable *counts = g_hash_table_new(NULL, NULL);
-    for (uint32_t t = 0; t < trace->tensor_count; t++) {
+    for (uint32_t t = 0; t < parts->trained; t++) {
         gpointer key = GSIZE_TO_POINTER(
             rounded(trace->tensors[t].elements * trace->list_element_bytes[TRACE_GRAD]));
         guint count = GPOINTER_TO_UINT(g_hash_table_lookup(counts, key)) + 1;
@@ -145,8 +146,8 @@ static uint8_t phase_of(const struct finding *finding, uint32_t work)
  * and stay are model data. */
 static void drop_model_data(const struct finding *finding)
 {
-    GHashTable *made = count_gradients(finding->parts->trace);
-    GHashTable *left = count_gradients(finding->parts->trace);
+    GHashTable *made = count_gradients(finding->parts);
+    GHashTable *left = count_gradients(finding->parts);
     for (guint i = 0; i < finding->blocks->len; i++) {
         struct block *block = &g_array_index(finding->blocks, struct block, i);
         bool here = block->first != BEFORE;
@@ -251,9 +252,9 @@ static void add_temporary(const struct finding *finding, GArray *buffers, const 
     const struct trace *trace = finding->parts->trace;
     uint64_t elements = 0;
     uint32_t updates = finding->parts->update < finding->parts->step->works->len
-                           ? trace->operator_count - trace->tensor_count
+                           ? trace->operator_count - finding->parts->trained
                            : trace->operator_count;
-    for (uint32_t t = 0; t < trace->tensor_count; t++)
+    for (uint32_t t = 0; t < finding->parts->trained; t++)
         elements += trace->tensors[t].elements;
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         uint64_t peak = peaks[MIN(m, updates)], bytes = peak > covered[m] ? peak - covered[m] : 0;

@@ -65,7 +65,7 @@ static void make_updates(struct kineto_parts *parts, uint32_t first)
     uint64_t time_ns = 0, elements = 0, before = 0;
     for (uint32_t i = parts->update; i < parts->step->works->len; i++)
         time_ns += parts->time_ns[i];
-    for (uint32_t t = 0; t < trace->tensor_count; t++)
+    for (uint32_t t = 0; t < parts->trained; t++)
         elements += trace->tensors[t].elements;
     for (uint32_t m = first; m < trace->operator_count; m++) {
         const struct trace_tensor *tensor = &trace->tensors[m - first];
@@ -139,7 +139,7 @@ static void kineto_make_operators(struct kineto_parts *parts)
     struct trace *trace = parts->trace;
     bool updates = parts->update < parts->step->works->len;
     uint32_t passes = count_operators(parts) - updates;
-    trace->operator_count = passes + (updates ? trace->tensor_count : 0);
+    trace->operator_count = passes + (updates ? parts->trained : 0);
     trace->operators = g_new0(struct trace_operator, trace->operator_count);
     make_passes(parts);
     make_updates(parts, passes);

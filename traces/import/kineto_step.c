@@ -4,6 +4,7 @@
 
 #define KINETO_NODE      "autograd::engine::evaluate_function: "
 #define ACCUMULATE       "torch::autograd::AccumulateGrad"
+#define REENTRANT        "CheckpointFunctionBackward"
 #define STEP             "ProfilerStep#"
 #define KINETO_OPTIMIZER "Optimizer.step#"
 
@@ -76,6 +77,8 @@ struct walk {
     GHashTable *open_until; /* thread to the end (uint64_t *) of its latest outermost operator */
     uint64_t update_until;  /* end of the latest optimizer step */
     uint64_t last_node;     /* sequence number of the latest node */
+    uint64_t inner_until;   /* end of the latest backward of a reentrant checkpoint */
+    uint32_t inner_shape;   /* shape of the gradient that it receives */
     uint32_t main_thread;   /* the thread that runs forward */
 };
 
@@ -107,8 +110,19 @@ static void add_work(struct walk *walk, const struct kineto_range *range)
     g_array_append_val(walk->step->works, work);
 }
 
+/* Returns whether the gradient is that of a reentrant checkpoint's input, a leaf of the backward
+ * within. Its shape is that of the output, because layers keep the shape. */
+static bool is_of_input(const struct walk *walk, const struct kineto_range *range)
+{
+    return range->start_ns < walk->inner_until && range->shape && range->shape == walk->inner_shape;
+}
+
 static void add_gradient(const struct walk *walk, const struct kineto_range *range)
 {
+    if (is_of_input(walk, range)) {
+        walk->step->inputs++;
+        return;
+    }
     struct kineto_gradient gradient = {.sequence = walk->last_node,
                                        .elements = range->elements,
                                        .work = walk->step->works->len - 1,
@@ -128,6 +142,10 @@ static void take_range(struct walk *walk, const struct kineto_range *range)
     }
     bool node = is_node(walk, range), accumulates = strcmp(name, KINETO_NODE ACCUMULATE) == 0;
     bool outermost = is_outermost(walk, range);
+    if (strcmp(name, REENTRANT) == 0) {
+        walk->inner_until = range->end_ns;
+        walk->inner_shape = range->shape;
+    }
     if (node && !accumulates)
         walk->last_node = range->sequence;
     if (outermost && !accumulates)

@@ -312,7 +312,122 @@ static void add_uses(const struct kineto_parts *parts, uint32_t tensor,
                micro_batch == 0 ? TRACE_OVERWRITE : TRACE_UPDATE);
 }
 
-static void add_tensors(const struct kineto_parts *parts, const GArray *parameters)
+/* ---- frozen parameters, to which no gradient is added ---- */
+
+/* The use of a weight by an operator of forward. */
+struct weight {
+    uint32_t work;
+    uint32_t shape;    /* string */
+    uint64_t elements; /* 0 if the operator uses no weight */
+};
+
+static uint64_t elements_of(const char *shape)
+{
+    uint64_t product = 1;
+    for (const char *at = shape + 1; *at; at += strcspn(at, ",") + (strchr(at, ',') ? 1 : 0))
+        product *= g_ascii_strtoull(g_ascii_isspace(*at) ? at + 1 : at, NULL, 10);
+    return product;
+}
+
+/* Returns the weight that a linear layer, an embedding or a convolution uses. */
+static struct weight weight_of(const struct kineto_parts *parts, uint32_t work)
+{
+    const struct kineto_range *range = kineto_work_at(parts->step, work)->range;
+    const char *name = text(parts, range->name);
+    bool second = strcmp(name, "aten::linear") == 0 || g_str_has_prefix(name, "aten::conv");
+    uint32_t shape = second                                 ? range->second_shape
+                     : strcmp(name, "aten::embedding") == 0 ? range->shape
+                                                            : 0;
+    bool known = shape && kineto_work_at(parts->step, work)->phase == TRACE_FORWARD;
+    return (struct weight){work, shape, known ? elements_of(text(parts, shape)) : 0};
+}
+
+/* Removes the first weight for which `by_work` says that the operator, or else the shape, is that
+ * of a gradient. */
+static bool remove_trained(const struct kineto_parts *parts, GArray *weights,
+                           const struct kineto_gradient *gradient, bool by_work)
+{
+    uint32_t forward = find_forward(parts->step, micro_batch_of(parts, gradient),
+                                    gradient->sequence);
+    for (guint w = 0; w < weights->len; w++) {
+        const struct weight *weight = &g_array_index(weights, struct weight, w);
+        if (weight->shape == gradient->shape && (!by_work || weight->work == forward)) {
+            g_array_remove_index(weights, w);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Returns the weights of a micro-batch's forward that are frozen: those for which no gradient is
+ * left. A gradient of a weight that was converted first comes from the conversion, so it takes away
+ * another weight of its shape. */
+static GArray *find_frozen(const struct kineto_parts *parts, uint32_t micro_batch)
+{
+    GArray *weights = g_array_new(FALSE, FALSE, sizeof(struct weight));
+    g_autofree uint8_t *matched = g_new0(uint8_t, parts->step->gradients->len + 1);
+    for (uint32_t i = 0; i < parts->step->works->len; i++) {
+        struct weight weight = weight_of(parts, i);
+        if (weight.elements && kineto_work_at(parts->step, i)->micro_batch == micro_batch)
+            g_array_append_val(weights, weight);
+    }
+    for (int by_work = 1; by_work >= 0; by_work--)
+        for (uint32_t g = 0; g < parts->step->gradients->len; g++)
+            if (!matched[g] && micro_batch_of(parts, gradient_at(parts, g)) == micro_batch)
+                matched[g] = remove_trained(parts, weights, gradient_at(parts, g), by_work);
+    return weights;
+}
+
+static void add_frozen_uses(const struct kineto_parts *parts, uint32_t tensor, uint32_t forward,
+                            const uint32_t *makers)
+{
+    add_access(parts, forward, tensor, TRACE_PARAM, TRACE_READ);
+    for (uint32_t i = forward; i < parts->update; i++)
+        if (makers[i] == forward)
+            add_access(parts, i, tensor, TRACE_PARAM, TRACE_READ);
+}
+
+static void add_frozen_tensor(const struct kineto_parts *parts, const struct weight *weight)
+{
+    struct trace *trace = parts->trace;
+    struct trace_tensor tensor = {.name = g_strdup_printf("frozen parameter %u %s",
+                                                          trace->tensor_count,
+                                                          text(parts, weight->shape)),
+                                  .elements = weight->elements};
+    for (int list = TRACE_GRAD; list < TRACE_LISTS; list++)
+        tensor.absent |= (uint8_t)((trace->list_element_bytes[list] > 0) << list);
+    trace->tensors = g_renew(struct trace_tensor, trace->tensors, trace->tensor_count + 1);
+    trace->tensors[trace->tensor_count++] = tensor;
+}
+
+/* If storages are known, a weight that another operator uses, too, is one tensor. */
+static void add_frozen(const struct kineto_parts *parts, struct kineto_storages *storages,
+                       const uint32_t *makers)
+{
+    const struct trace *trace = parts->trace;
+    g_autoptr(GArray) frozen = find_frozen(parts, 0);
+    uint32_t trained = trace->tensor_count;
+    bool known = parts->kineto->uses->len > 0;
+    for (guint w = 0; w < frozen->len; w++) {
+        const struct weight *weight = &g_array_index(frozen, struct weight, w);
+        uint64_t bytes = weight->elements * trace->list_element_bytes[TRACE_PARAM];
+        if (!known || kineto_storages_add_reads(storages, weight->work, bytes, trace->tensor_count))
+            add_frozen_tensor(parts, weight);
+    }
+    for (uint32_t b = 0; !known && frozen->len && b < parts->step->micro_batches; b++) {
+        g_autoptr(GArray) again = find_frozen(parts, b);
+        for (guint w = 0; w < MIN(again->len, frozen->len); w++)
+            add_frozen_uses(parts, trained + w, g_array_index(again, struct weight, w).work,
+                            makers);
+    }
+    if (trace->tensor_count > trained)
+        note(parts,
+             "frozen parameters other than %u weights of linear layers, embeddings and "
+             "convolutions, to which no gradient is added%s",
+             trace->tensor_count - trained, known ? "" : "; one that is used twice counts twice");
+}
+
+static void add_tensors(struct kineto_parts *parts, const GArray *parameters)
 {
     struct trace *trace = parts->trace;
     g_autofree uint32_t *makers = find_makers(parts->step);
@@ -337,6 +452,8 @@ static void add_tensors(const struct kineto_parts *parts, const GArray *paramete
         }
     }
     note(parts, "the names of parameters: they are numbered in the order of their use");
+    parts->trained = parameters->len;
+    add_frozen(parts, storages, makers);
     kineto_storages_free(storages);
     if (untold > 0)
         note(parts,
@@ -347,14 +464,35 @@ static void add_tensors(const struct kineto_parts *parts, const GArray *paramete
         note(parts, "where forward uses %u of the %u parameters", unknown, parameters->len);
 }
 
+/* Returns whether the file has an optimizer whose update is not where updates are: after backward.
+ * The order of starts, without times, does not always tell where backward ends. */
+static bool lost_update(const struct kineto_parts *parts)
+{
+    const GArray *ranges = parts->kineto->ranges;
+    bool lost = false;
+    for (guint i = 0; i < ranges->len; i++)
+        lost = lost ||
+               g_str_has_prefix(text(parts, g_array_index(ranges, struct kineto_range, i).name),
+                                KINETO_OPTIMIZER);
+    lost = lost && parts->kineto->untimed && parts->update == parts->step->works->len;
+    if (lost)
+        note(parts, "the iteration: nothing follows backward, but the file has an optimizer; give "
+                    "the profiler's file of the same run with --times");
+    return lost;
+}
+
 bool kineto_find_tensors(struct kineto_parts *parts)
 {
     GArray *parameters = find_parameters(parts);
-    bool ok = check_sizes(parts, parameters) && check_micro_batches(parts, parameters->len);
+    bool ok = check_sizes(parts, parameters) && check_micro_batches(parts, parameters->len) &&
+              !lost_update(parts);
     if (ok) {
         set_lists(parts,
                   text(parts, g_array_index(parameters, struct parameter, 0).gradient->type));
         add_tensors(parts, parameters);
+        if (parts->step->inputs)
+            note(parts, "gradients of %u inputs of reentrant checkpoints: they are no parameters",
+                 parts->step->inputs);
     }
     g_array_unref(parameters);
     return ok;
