@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-enum { MOST_LETTERS = 32, MOST_EDITS = 2 };
+enum { MOST_LETTERS = 32, MOST_EDITS = 2, PART_LETTERS = 4 };
 
 /* Returns the number of edits between two words (optimal string alignment distance), or a larger
  * number than MOST_EDITS if one of them is long. */
@@ -29,13 +29,25 @@ static unsigned count_edits(const char *from, const char *to)
     return edits[rows][columns];
 }
 
+/* Returns how far a word is from a known one. Words with the same letters, or of which one is a
+ * part of the other, are nearer than their edits say. */
+static unsigned distance(const char *word, const char *known)
+{
+    g_autofree char *lower = g_ascii_strdown(word, -1);
+    g_autofree char *other = g_ascii_strdown(known, -1);
+    if (strcmp(lower, other) == 0)
+        return 0;
+    bool is_part = strlen(lower) >= PART_LETTERS && strstr(other, lower);
+    return is_part || g_str_has_prefix(other, lower) ? 1 : count_edits(lower, other);
+}
+
 const char *suggest(const char *word, const GPtrArray *known)
 {
     const char *best = NULL;
     unsigned least = MIN(MOST_EDITS, ((unsigned)strlen(word) - 1) / 2) + 1;
     for (guint i = 0; *word && i < known->len; i++) {
         const char *other = g_ptr_array_index(known, i);
-        unsigned edits = g_str_has_prefix(other, word) ? 1 : count_edits(word, other);
+        unsigned edits = distance(word, other);
         if (edits >= least)
             continue;
         least = edits;

@@ -81,14 +81,6 @@ static bool is_complete(const struct sweep *sweep)
     return true;
 }
 
-static bool any_fits(const struct sweep *sweep)
-{
-    for (uint32_t r = 0; r < sweep->row_count; r++)
-        if (sweep->rows[r].fits)
-            return true;
-    return false;
-}
-
 static bool check(const struct sweep *sweep, const struct trace *trace, GError **error)
 {
     const char *failure = find_failure(sweep);
@@ -100,7 +92,7 @@ static bool check(const struct sweep *sweep, const struct trace *trace, GError *
         g_set_error(error, FAILURE, FAILURE_RUNNING, "interrupted; what was done is above");
         return false;
     }
-    return any_fits(sweep) || refuse(sweep, trace, error);
+    return sweep_fits(sweep) || refuse(sweep, trace, error);
 }
 
 /* ---- what is shown ---- */

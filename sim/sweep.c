@@ -232,6 +232,14 @@ static void copy_rows(const struct sweep_job *job)
     }
 }
 
+bool sweep_fits(const struct sweep *sweep)
+{
+    for (uint32_t r = 0; r < sweep->row_count; r++)
+        if (sweep->rows[r].fits)
+            return true;
+    return false;
+}
+
 struct plan *sweep_plan(const struct trace *trace, const struct sweep_options *options,
                         const struct sweep_row *row, struct timeline *timeline)
 {

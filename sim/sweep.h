@@ -72,6 +72,9 @@ struct sweep {
 struct sweep *sweep_run(const struct trace *trace, const struct sweep_options *options);
 void sweep_free(struct sweep *sweep);
 
+/* Returns whether a row fits. */
+bool sweep_fits(const struct sweep *sweep);
+
 /* Returns the trace that a row is for: `trace`, or that of the strategy's stage. */
 const struct trace *sweep_row_trace(const struct trace *trace, const struct sweep_options *options,
                                     const struct sweep_row *row);

@@ -187,7 +187,8 @@ void sweep_print(const struct sweep *sweep, uint32_t top, FILE *out)
     g_autoptr(GArray) ranked = sweep_rank(sweep);
     for (guint i = 0; i < ranked->len;)
         i = print_budget(sweep, ranked, i, top, out);
-    fprintf(out, "\n* %s\n", legends[sweep->objective]);
+    if (sweep_fits(sweep))
+        fprintf(out, "\n* %s\n", legends[sweep->objective]);
 }
 
 /* Of the best configuration, the passes of a pipeline too. */

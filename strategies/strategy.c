@@ -265,14 +265,17 @@ static struct plan *make_plan(const struct strategy_context *context,
     return plan;
 }
 
-struct plan *strategy_plan(const struct strategy *strategy, const struct strategy_job *job,
-                           struct trace **placed, uint64_t *needed, GError **error)
+/* Does what strategy_plan does, but *needed is the need of decisions for this budget. Messages name
+ * `given_budget`. */
+static struct plan *plan_once(const struct strategy *strategy, const struct strategy_job *job,
+                              uint64_t given_budget, struct trace **placed, uint64_t *needed,
+                              GError **error)
 {
     struct strategy_context context = {.trace = job->trace,
                                        .layout = job->layout,
                                        .non_model = job->non_model,
                                        .device_budget = job->device_budget,
-                                       .given_budget = job->device_budget,
+                                       .given_budget = given_budget,
                                        .host_budget = job->host_budget,
                                        .value = strategy->value};
     *needed = 0;
@@ -297,5 +300,33 @@ struct plan *strategy_plan(const struct strategy *strategy, const struct strateg
     non_model_free(own);
     if (!plan)
         g_clear_pointer(placed, trace_free);
+    return plan;
+}
+
+struct plan *strategy_plan(const struct strategy *strategy, const struct strategy_job *job,
+                           struct trace **placed, uint64_t *needed, GError **error)
+{
+    enum { MOST_TRIES = 32 };
+    struct strategy_job larger = *job;
+    struct plan *plan = plan_once(strategy, job, job->device_budget, placed, needed, error);
+    bool fits = plan != NULL;
+    /* With more memory a strategy may keep more, and need more. */
+    for (int i = 0; !fits && *needed > larger.device_budget && i < MOST_TRIES; i++) {
+        g_autoptr(GError) why = NULL;
+        uint64_t more;
+        larger.device_budget = *needed;
+        struct plan *larger_plan = plan_once(strategy, &larger, job->device_budget, placed, &more,
+                                             &why);
+        fits = larger_plan != NULL;
+        if (fits) {
+            g_clear_pointer(placed, trace_free);
+            plan_free(larger_plan);
+        } else {
+            *needed = more;
+            g_clear_error(error);
+            g_propagate_error(error, g_steal_pointer(&why));
+        }
+    }
+    *needed = fits ? *needed : 0;
     return plan;
 }

@@ -71,15 +71,22 @@ static void remedy_free(void *data)
     g_free(remedy);
 }
 
-static bool examine(struct front *front, const struct question *question, GError **error)
+static bool examine(struct front *front, const struct question *question, bool *stopped,
+                    GError **error)
 {
     if (front->batch_chosen)
         choose_batch(&front->step);
     front->least_bytes = front_least_bytes(&front->step);
     if (!front_find_ways(front, error))
         return false;
-    if (!front_fastest(front))
-        front_find_remedies(front, question);
+    if (front_fastest(front))
+        return true;
+    if (front->least_bytes <= front->step.search->device_budget) { /* so there is a plan */
+        *stopped = true;
+        g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID, "stopped before any plan was found");
+        return false;
+    }
+    front_find_remedies(front, question);
     return true;
 }
 
@@ -88,15 +95,18 @@ static void refuse(const struct front *front, GError **error)
     const struct front_step *step = &front->step;
     g_autofree char *device = size_format(step->search->device_budget);
     g_autofree char *host = size_format(step->search->host_budget);
-    if (front->least_bytes == UINT64_MAX) {
+    if (front->least_bytes == UINT64_MAX || front_plan(front)->lacks_host) {
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
                     "%s does not fit: %s of host memory is too little", step->config->name, host);
         return;
     }
     g_autofree char *least = size_format(front->least_bytes);
-    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
-                "%s does not fit: it needs at least %s of device memory, and there are %s",
-                step->config->name, least, device);
+    g_set_error(
+        error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
+        "%s does not fit: beside %s of host memory it needs at least %s of device memory, and "
+        "there are %s",
+        step->config->name, step->search->host_budget == UINT64_MAX ? "any amount" : host, least,
+        device);
 }
 
 bool question_model(const struct question *question, FILE *out, bool *stopped, GError **error)
@@ -124,8 +134,8 @@ bool question_model(const struct question *question, FILE *out, bool *stopped, G
                           .sequence_chosen = !asked->sequence,
                           .ways = g_ptr_array_new_with_free_func(way_free),
                           .remedies = g_ptr_array_new_with_free_func(remedy_free)};
-    bool ok = examine(&front, question, error);
     *stopped = false;
+    bool ok = examine(&front, question, stopped, error);
     if (ok)
         front_print(&front, question, out);
     ok = ok && (!question->json || front_write_json(&front, question, question->json, error));

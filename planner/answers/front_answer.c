@@ -167,7 +167,7 @@ static char *platform_word(const char *path)
     return question_word(shipped && strcmp(shipped, path) == 0 ? name : path);
 }
 
-enum { COMMANDS = 3 };
+enum { COMMANDS = 3, BYTES = 256 };
 
 /* Returns the commands that make the trace and the plan, and train with it. Ends with NULL. */
 static char **commands_of(const struct front *front, const struct question *question)
@@ -227,6 +227,12 @@ void front_print(const struct front *front, const struct question *question, FIL
     fputs("\nWhat comes next: a trace, the plan with its proof, and a run with it\n", out);
     for (char **command = commands; *command; command++)
         text_print_line(out, "  %s", *command);
+    fputs(front->step.config->vocabulary > BYTES
+              ? "tokens.bin holds the tokens of your text. With the model's tokenizer in DIR, this "
+                "makes "
+                "it:\n  pstar-tokens --model DIR text.txt -o tokens.bin\n"
+              : "tokens.bin stands for any text: the model's vocabulary is bytes.\n",
+          out);
 }
 
 /* ---- JSON ---- */

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { MOST_PLATFORMS = 5, LEAST_SEQUENCE = 128 };
+enum { MOST_PLATFORMS = 5, LEAST_SEQUENCE = 128, MOST_GPUS = 1024 };
 
 static bool fits(const struct front_step *step)
 {
@@ -81,6 +81,16 @@ static void extend_host(struct front *front)
         g_strdup_printf("%s more%s", more, front->step.ranks > 1 ? " for each GPU" : ""));
 }
 
+/* Rounds to whole GiB, or MiB or KiB where that would be much more. */
+static uint64_t round_up(uint64_t bytes)
+{
+    enum { MANY = 100 };
+    uint64_t unit = UINT64_C(1) << 30;
+    while (unit > 1024 && bytes < MANY * unit)
+        unit /= 1024;
+    return (bytes + unit - 1) / unit * unit;
+}
+
 static void extend_device(struct front *front)
 {
     struct search_options search = *front->step.search;
@@ -89,8 +99,8 @@ static void extend_device(struct front *front)
     uint64_t bytes = front_least_bytes(&step);
     if (bytes == UINT64_MAX || bytes <= search.device_budget)
         return;
-    const uint64_t mib = UINT64_C(1) << 20;
-    g_autofree char *size = size_exact((bytes + mib - 1) / mib * mib);
+    bytes = round_up(bytes);
+    g_autofree char *size = size_exact(bytes);
     g_autofree char *more = size_format(bytes - search.device_budget);
     add(front, g_strdup_printf("--device-memory %s", size), g_strdup_printf("%s more", more));
 }
@@ -112,8 +122,7 @@ static bool fits_on(const struct front_step *step, const struct platform *platfo
 
 static void add_gpus(struct front *front, const struct question *question)
 {
-    uint32_t most = MAX(front->step.search->platform->node.gpus, 1);
-    for (uint32_t gpus = 2 * front->step.ranks; gpus <= most; gpus *= 2) {
+    for (uint32_t gpus = 2 * front->step.ranks; gpus <= MOST_GPUS; gpus *= 2) {
         struct platform *platform;
         struct costs *costs;
         struct front_step step = front->step;
@@ -121,7 +130,8 @@ static void add_gpus(struct front *front, const struct question *question)
             return;
         step.ranks = gpus;
         step.stage = 3;
-        bool enough = fits_on(&step, platform, costs,
+        bool enough = platform_knows_exchanges(platform) &&
+                      fits_on(&step, platform, costs,
                               question->host_given ? front->step.search->host_budget
                                                    : platform_host_room(platform));
         platform_free(platform);
@@ -178,7 +188,17 @@ static GPtrArray *list_machines(uint32_t ranks)
     return machines;
 }
 
-static void add_platforms(struct front *front)
+/* Returns what must be left out for a platform's own memory to count, or NULL. Static text. */
+static const char *given_budgets(const struct question *question)
+{
+    if (question->device_given && question->host_given)
+        return "without --device-memory and --host-memory";
+    if (question->device_given)
+        return "without --device-memory";
+    return question->host_given ? "without --host-memory" : NULL;
+}
+
+static void add_platforms(struct front *front, const struct question *question)
 {
     g_autoptr(GPtrArray) machines = list_machines(front->step.ranks);
     g_autoptr(GString) names = g_string_new(NULL);
@@ -192,7 +212,7 @@ static void add_platforms(struct front *front)
         found++;
     }
     if (found)
-        add(front, g_strdup_printf("--platform %s", names->str), NULL);
+        add(front, g_strdup_printf("--platform %s", names->str), g_strdup(given_budgets(question)));
 }
 
 void front_find_remedies(struct front *front, const struct question *question)
@@ -201,5 +221,5 @@ void front_find_remedies(struct front *front, const struct question *question)
     extend_host(front);
     extend_device(front);
     add_gpus(front, question);
-    add_platforms(front);
+    add_platforms(front, question);
 }

@@ -137,12 +137,24 @@ static void replay_plan(struct front *front, struct front_way *way,
     non_model_free(non_model);
 }
 
+/* Returns the least device memory of any plan beside a host of any size. */
+static uint64_t least_beside_any_host(const struct front *front)
+{
+    struct search_options search = *front->step.search;
+    struct front_step step = front->step;
+    step.search = &search;
+    search.host_budget = UINT64_MAX;
+    return front_least_bytes(&step);
+}
+
 static void add_plan(struct front *front, const struct variants_result *result)
 {
     struct front_way *way = find_way(front, plan_name);
     if (!result) {
-        way->lacks_host = front->least_bytes == UINT64_MAX;
-        way->device_bytes = way->lacks_host ? 0 : front->least_bytes;
+        uint64_t beside_any_host = least_beside_any_host(front);
+        way->lacks_host = beside_any_host <= front->step.search->device_budget ||
+                          front->least_bytes == UINT64_MAX;
+        way->device_bytes = way->lacks_host ? beside_any_host : front->least_bytes;
         return;
     }
     const struct plan *plan = result->best->plan;

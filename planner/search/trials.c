@@ -137,11 +137,18 @@ const struct layout_choice *search_layout(const struct search *search, const str
     return &g_array_index(search->choices->items, struct layout_choice, trial->layout);
 }
 
+static void note_plan(struct search *search, const struct trial *trial)
+{
+    if (trial->plan || trial->policy || trial->strategy)
+        g_atomic_int_set(&search->found, 1);
+}
+
 void search_run_baselines(void *data, uint32_t index)
 {
     struct search *search = data;
     struct trial *trial = search_trial(search, search->begin + index);
     trial_run_baselines(&search->context, search_layout(search, trial), trial);
+    note_plan(search, trial);
 }
 
 void search_run_sweep(void *data, uint32_t index)
@@ -149,6 +156,7 @@ void search_run_sweep(void *data, uint32_t index)
     struct search *search = data;
     struct trial *trial = search_trial(search, search->begin + index);
     trial_sweep(&search->context, search_layout(search, trial), trial);
+    note_plan(search, trial);
 }
 
 void search_run_whole_sweep(void *data, uint32_t index)
@@ -156,6 +164,7 @@ void search_run_whole_sweep(void *data, uint32_t index)
     struct search *search = data;
     struct trial *trial = search_trial(search, search->begin + index);
     trial_sweep_wholly(&search->context, search_layout(search, trial), trial);
+    note_plan(search, trial);
 }
 
 void search_run_plans(void *data, uint32_t index)
@@ -164,11 +173,14 @@ void search_run_plans(void *data, uint32_t index)
     struct trial *trial = search_trial(search, search->begin + index);
     trial_run(&search->context, &search_layout(search, trial)->spec,
               search->options.seed + search->begin + index, trial);
+    note_plan(search, trial);
 }
 
+/* A search that ended without a plan would say that nothing fits. */
 static bool is_late(const struct search *search)
 {
-    return search->deadline && g_get_monotonic_time() > search->deadline;
+    bool has_plan = search->context.elsewhere || g_atomic_int_get(&search->found);
+    return has_plan && search->deadline && g_get_monotonic_time() > search->deadline;
 }
 
 static bool watch(void *data, uint32_t done, G_GNUC_UNUSED uint32_t of_round)

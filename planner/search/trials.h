@@ -167,8 +167,8 @@ struct search {
     bool certain;                 /* the running trials finish even if the search is stopped */
     GPtrArray *mixes;             /* [tensor_count] each, of placements */
     double bound;                 /* seconds; practically no plan is faster */
-    gint64 deadline;              /* microseconds, monotonic; 0 for no limit */
-    gint stop;                    /* atomic */
+    gint64 deadline;  /* microseconds, monotonic; 0 for no limit; waits for the first plan */
+    gint stop, found; /* atomic; found: a trial has a plan */
 };
 
 /* Return the trial of this index, until the next one is added, and its layout. */

@@ -64,7 +64,7 @@ struct search_options variants_remaining(struct variant_search *c, double share)
     struct search_options options = *c->options;
     if (c->deadline) {
         double left = (double)(c->deadline - g_get_monotonic_time()) * 1e-6;
-        c->stopped |= left <= 0;
+        c->stopped |= left <= 0 && c->best;
         options.time_limit = fmax(share * left, LEAST_TIME);
     }
     return options;

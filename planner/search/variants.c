@@ -403,19 +403,22 @@ static void refine_stage(struct variant_search *c)
         refine_layers(c);
 }
 
-/* Searches the variant that the others are compared with. Takes ownership of `trace`. */
+/* Searches the variant that the others are compared with, unless nothing of it fits. Takes
+ * ownership of `trace`. */
 static bool search_first(struct variant_search *c, struct trace *trace, GError **error)
 {
     struct run_choices *own = run_choices_of(trace);
     const struct search_options options = variants_remaining(c, c->recognised ? FIRST_SHARE : 1);
     struct variant *variant = variants_add(c, own, trace);
     run_choices_free(own);
+    if (!requirement_is_met(trace, &options, error)) {
+        variant->alternative.outcome = memory_outcome(trace, &options);
+        return false;
+    }
     variant->search = variants_search_new(trace, c->trace, &options);
     c->full = search_begin(variant->search, error);
     if (!c->full) {
         g_clear_pointer(&variant->search, search_free);
-        if (!requirement_is_met(trace, &options, NULL))
-            variant->alternative.outcome = memory_outcome(trace, &options);
         return false;
     }
     c->stopped |= c->full->stopped && !c->deadline;

@@ -192,6 +192,56 @@ static void test_remedies(void)
     workshop_free(workshop);
 }
 
+/* A time limit ends a search that has a plan. Without one it would say that nothing fits, of a step
+ * that needs variants with little memory and of one that fits as it is. */
+static void test_little_time(void)
+{
+    static const char *const budgets[] = {"", TIGHT, "--device-memory 435kB "};
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, "pstar-trace synth --model model " SHAPE PLATFORM "-o run.pstar");
+    for (size_t i = 0; i < G_N_ELEMENTS(budgets); i++) {
+        workshop_must_run_format(
+            workshop, "pstar-plan --model model " SHAPE PLATFORM "%s--time-limit 0.000001",
+            budgets[i]);
+        workshop_must_run_format(workshop,
+                                 "pstar-plan run.pstar " PLATFORM "%s--time-limit 0.000001 -o "
+                                 "plan.json",
+                                 budgets[i]);
+    }
+    workshop_free(workshop);
+}
+
+/* A step for which the host is too small says so of the plan, too. Platforms that would hold it are
+ * named with what must be left out. */
+static void test_small_host(void)
+{
+    struct workshop *workshop = workshop_new();
+    static const char command[] = "pstar-plan --model model " SHAPE PLATFORM
+                                  "--device-memory 500kB --host-memory 500kB --json answer.json";
+    workshop_must_end(workshop, command, DOES_NOT_FIT,
+                      ": without --device-memory and --host-memory\n",
+                      "488.28 KiB of host memory is too little");
+    json_t *answer = workshop_read_json(workshop, "answer.json");
+    const json_t *plan = way_of(answer, "pstar's plan");
+    g_assert_cmpstr(json_string_value(json_object_get(plan, "binds")), ==, "host memory");
+    g_assert_cmpfloat(figure(plan, "least_device_bytes"), <=, 500e3);
+    json_decref(answer);
+    workshop_free(workshop);
+}
+
+/* Data is named in words: bytes, or the tokens of the model's tokenizer. */
+static void test_data(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_end(workshop, "pstar-plan --model model " SHAPE PLATFORM "--time-limit 1", DONE,
+                      "the model's vocabulary is bytes", "");
+    workshop_must_end(workshop,
+                      "pstar-plan --model " PROJECT_DIR
+                      "/models/configs/gpt2.json --seq 64 --time-limit 1 --platform rtx-4090",
+                      DONE, "pstar-tokens --model DIR text.txt -o tokens.bin", "");
+    workshop_free(workshop);
+}
+
 /* Names of platforms that would hold a large model are tried, too: the next smaller does not. */
 static void test_other_platforms(void)
 {
@@ -214,6 +264,10 @@ static void test_refusals(void)
                       "no TRACE");
     workshop_must_end(workshop, "pstar-plan --model model -o plan.json " PLATFORM, USAGE, "",
                       "--model also with --json");
+    workshop_must_end(workshop, "pstar-plan --model model --platform CPU-2core", USAGE, "",
+                      "did you mean cpu-2core?");
+    workshop_must_end(workshop, "pstar-plan --model model --platform 4060", USAGE, "",
+                      "did you mean laptop-rtx-4060?");
     workshop_must_end(workshop, "pstar-plan --model model --seq 1000000 " PLATFORM, USAGE, "",
                       "sequence");
     workshop_write(workshop, "falcon.json", "{\"model_type\": \"falcon\"}");
@@ -228,6 +282,9 @@ int main(int argc, char **argv)
     g_test_add_func("/front-door/commands", test_commands);
     g_test_add_func("/front-door/screen", test_screen);
     g_test_add_func("/front-door/remedies", test_remedies);
+    g_test_add_func("/front-door/little-time", test_little_time);
+    g_test_add_func("/front-door/small-host", test_small_host);
+    g_test_add_func("/front-door/data", test_data);
     g_test_add_func("/front-door/other-platforms", test_other_platforms);
     g_test_add_func("/front-door/refusals", test_refusals);
     return g_test_run();

@@ -123,6 +123,35 @@ static void test_objectives(void)
     workshop_free(workshop);
 }
 
+/* A size that is said to be the least fits, though the strategy keeps more on a larger device.
+ * Without a best row no mark is explained. */
+static void test_least(void)
+{
+    static const char simulate[] =
+        "pstar-sim run.pstar --strategy patrickstar --chunk-size 2KiB:64KiB --device-memory ";
+    struct workshop *workshop = open_workshop();
+    g_autofree char *little = g_strconcat(simulate, "380KiB --json sweep.json", NULL);
+    struct outcome outcome = workshop_run(workshop, little);
+    g_assert_cmpint(outcome.status, ==, 3);
+    g_assert_null(strstr(outcome.out, "takes the least time"));
+    json_t *sweep = workshop_read_json(workshop, "sweep.json");
+    const json_t *row;
+    size_t i;
+    json_array_foreach (json_object_get(sweep, "results"), i, row) {
+        json_int_t least = json_integer_value(json_object_get(row, "least_device_memory_bytes"));
+        json_int_t chunk = json_integer_value(json_object_get(row, "chunk_bytes"));
+        g_assert_cmpint(least, >, 0);
+        workshop_must_run_format(
+            workshop,
+            "pstar-sim run.pstar --strategy patrickstar --chunk-size %" G_GINT64_FORMAT
+            "B --device-memory %" G_GINT64_FORMAT "B",
+            (gint64)chunk, (gint64)least);
+    }
+    json_decref(sweep);
+    outcome_clear(&outcome);
+    workshop_free(workshop);
+}
+
 static void test_top(void)
 {
     struct workshop *workshop = open_workshop();
@@ -176,6 +205,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/ranking/objectives", test_objectives);
+    g_test_add_func("/ranking/least", test_least);
     g_test_add_func("/ranking/top", test_top);
     g_test_add_func("/ranking/untimed", test_untimed);
     return g_test_run();
