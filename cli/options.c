@@ -67,10 +67,12 @@ static const struct {
                       NULL, 'q'},
     [OPTION_RECOMPUTE] = {"recompute", "Layers that compute their activations again",
                           "all|none|0,2,5-7", 0},
-    [OPTION_SCHEDULE] = {"schedule",
-                         "In which order a stage takes its micro-batches: 1f1b alternates between "
-                         "forward and backward, gpipe runs all forward passes first; default: 1f1b",
-                         NULL, 0},
+    [OPTION_SCHEDULE] =
+        {"schedule",
+         "In which order a stage takes its micro-batches: 1f1b alternates between "
+         "forward and backward, gpipe runs all forward passes first, 2bw alternates "
+         "and does not drain between steps; default: 1f1b",
+         NULL, 0},
     [OPTION_SEED] = {"seed", "Seed of all random choices", "N", 0},
     [OPTION_SEQUENCE] = {"seq", "Tokens in a sequence", "T", 0},
     [OPTION_STAGE] = {"stage",
@@ -79,6 +81,10 @@ static const struct {
                       "2|3", 0},
     [OPTION_STAGES] = {"stages", "Cut the model's layers into N stages of a pipeline; default: 1",
                        "N", 0},
+    [OPTION_STAGE_LAYERS] = {"stage-layers",
+                             "Layers of each stage, whose number they say; default: as equal as "
+                             "can be",
+                             "N,N,..", 0},
     [OPTION_STATE_BLOCK] = {"state-block",
                             "Cut the optimizer states of tensors of more than four blocks into "
                             "blocks of N elements, a multiple of 1024, which move and are updated "

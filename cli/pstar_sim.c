@@ -18,7 +18,7 @@
 struct sim_arguments {
     char *device_memory, *host_memory, *chunk_size, *layout, *policy, *strategy, *look_ahead, *link,
         *platform;
-    char *json, *csv, *emit_plan, *timeline;
+    char *json, *csv, *emit_plan, *timeline, *stage_layers;
     char **files;
     uint64_t pinned_memory; /* UINT64_MAX: not given */
     char *top;
@@ -35,6 +35,7 @@ struct sim_inputs {
     struct trace *trace;     /* of a pipeline whose stages have a trace each, the first's */
     struct trace **pipeline; /* [stages] the traces of a pipeline; NULL if it is none */
     uint32_t pipeline_stages;
+    uint32_t *stage_layers;       /* [stages] as they were given; may be NULL */
     GPtrArray **pipeline_layouts; /* [stages] like `layouts` */
     struct stage_messages *messages;
     struct costs *costs;
@@ -151,7 +152,21 @@ static bool read_layouts(const struct sim_arguments *a, const struct console *co
 
 static bool is_pipeline(const struct sim_arguments *a)
 {
-    return a->stages > 1 || a->files[1];
+    return a->stages > 1 || a->stage_layers || a->files[1];
+}
+
+/* Finds out how many stages are asked for. */
+static bool read_stage_count(const struct sim_arguments *a, struct sim_inputs *in, GError **error)
+{
+    in->pipeline_stages = MAX(a->stages, 1);
+    if (!a->stage_layers)
+        return true;
+    in->stage_layers = pipeline_parse_layers(a->stage_layers, &in->pipeline_stages, error);
+    if (!in->stage_layers)
+        return options_refuse(error, "--stage-layers %s: must be such as 3,4,5", a->stage_layers);
+    return !a->stages || a->stages == in->pipeline_stages ||
+           options_refuse(error, "--stages %u: --stage-layers names %u", a->stages,
+                          in->pipeline_stages);
 }
 
 static int by_stage(const void *left, const void *right)
@@ -170,8 +185,8 @@ static bool read_traces(const struct sim_arguments *a, struct sim_inputs *in, GE
                               "says how many it has",
                               a->micro_batches);
     if (count == 1) {
-        in->pipeline_stages = MAX(a->stages, 1);
-        return (in->trace = trace_read_whole(a->files[0], error)) &&
+        return read_stage_count(a, in, error) &&
+               (in->trace = trace_read_whole(a->files[0], error)) &&
                replay_check_trace(in->trace, a->files[0], error);
     }
     in->pipeline = g_new0(struct trace *, count);
@@ -202,9 +217,10 @@ static bool check_pipeline(const struct sim_arguments *a, GError **error)
         if (foreign[i].given)
             return options_refuse(error, "--%s: not with the stages of a pipeline",
                                   foreign[i].name);
-    if (several && (a->stages || a->micro_batches || a->gpus))
+    if (several && (a->stages || a->stage_layers || a->micro_batches || a->gpus))
         return options_refuse(error, "--%s: the traces of stages say it already",
                               a->stages          ? "stages"
+                              : a->stage_layers  ? "stage-layers"
                               : a->micro_batches ? "micro-batches"
                                                  : "gpus");
     if (a->device_memory && strchr(a->device_memory, '%'))
@@ -219,8 +235,8 @@ static bool check_pipeline(const struct sim_arguments *a, GError **error)
 static bool read_pipeline(const struct sim_arguments *a, struct sim_inputs *in, GError **error)
 {
     uint32_t stages = in->pipeline_stages;
-    const struct pipeline_request request = {stages, a->micro_batches,
-                                             (enum pipeline_schedule)a->schedule};
+    const struct pipeline_request request = {
+        {stages, (enum pipeline_schedule)a->schedule, in->stage_layers}, a->micro_batches};
     if (!in->pipeline &&
         !(in->pipeline = pipeline_traces_new(in->trace, &request, in->platform, error))) {
         g_prefix_error(error, "--stages %u: ", stages);
@@ -267,6 +283,7 @@ static void inputs_clear(struct sim_inputs *in)
     for (uint32_t s = 0; in->pipeline_layouts && s < in->pipeline_stages; s++)
         g_clear_pointer(&in->pipeline_layouts[s], g_ptr_array_unref);
     g_free(in->pipeline_layouts);
+    g_free(in->stage_layers);
     stage_messages_free(in->messages);
     pipeline_traces_free(in->pipeline, in->pipeline_stages);
     trace_free(in->trace);
@@ -427,7 +444,8 @@ int main(int argc, char **argv)
          .least = 2,
          .most = 3},
         {.shared = OPTION_STAGES, .count32 = &a.stages, .least = 1},
-        {.shared = OPTION_SCHEDULE, .choice = &a.schedule, .value = "1f1b|gpipe"},
+        {.shared = OPTION_STAGE_LAYERS, .text = &a.stage_layers},
+        {.shared = OPTION_SCHEDULE, .choice = &a.schedule, .value = "1f1b|gpipe|2bw"},
         {.shared = OPTION_MICRO_BATCHES,
          .count32 = &a.micro_batches,
          .help = "with --stages; default: the trace's",

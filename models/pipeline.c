@@ -43,9 +43,14 @@ struct pipeline_pass *pipeline_passes(enum pipeline_schedule schedule, uint32_t 
     return passes;
 }
 
-uint32_t pipeline_first_layer(uint32_t layers, uint32_t stages, uint32_t stage)
+uint32_t pipeline_first_layer(const struct pipeline_shape *shape, uint32_t layers, uint32_t stage)
 {
-    return (uint32_t)((uint64_t)stage * layers / stages);
+    uint32_t first = 0;
+    if (!shape->layers)
+        return (uint32_t)((uint64_t)stage * layers / shape->stages);
+    for (uint32_t s = 0; s < stage; s++)
+        first += shape->layers[s];
+    return first;
 }
 
 /* ---- what can be cut ---- */
@@ -81,9 +86,40 @@ static bool check_endless(const struct model_job *job, GError **error)
     return !offloads || refuse(error, "schedule 2bw: activations stay on the device, so far");
 }
 
-bool pipeline_check(const struct model_config *config, const struct model_job *job, uint32_t stages,
-                    enum pipeline_schedule schedule, GError **error)
+uint32_t *pipeline_parse_layers(const char *text, uint32_t *stages, GError **error)
 {
+    g_auto(GStrv) words = g_strsplit(text, ",", -1);
+    *stages = g_strv_length(words);
+    uint32_t *layers = g_new(uint32_t, MAX(*stages, 1));
+    bool ok = *stages > 0;
+    for (uint32_t s = 0; ok && s < *stages; s++) {
+        guint64 number = 0;
+        ok = g_ascii_string_to_unsigned(words[s], 10, 1, UINT32_MAX, &number, NULL);
+        layers[s] = (uint32_t)number;
+    }
+    if (ok)
+        return layers;
+    g_free(layers);
+    refuse(error, "'%s' must be the layers of each stage, such as 3,4,5", text);
+    return NULL;
+}
+
+static bool check_layers(const struct model_config *config, const struct pipeline_shape *shape,
+                         GError **error)
+{
+    uint64_t sum = 0;
+    for (uint32_t s = 0; shape->layers && s < shape->stages; s++)
+        sum += shape->layers[s];
+    return !shape->layers || sum == config->layers ||
+           refuse(error,
+                  "the stages have %" G_GUINT64_FORMAT " layers together, and the model has %u",
+                  sum, config->layers);
+}
+
+bool pipeline_check(const struct model_config *config, const struct model_job *job,
+                    const struct pipeline_shape *shape, GError **error)
+{
+    uint32_t stages = shape->stages;
     if (stages > config->layers)
         return refuse(error, "%u stages: the model has only %u layers", stages, config->layers);
     if (model_rank_micro_batches(job) < stages)
@@ -93,7 +129,8 @@ bool pipeline_check(const struct model_config *config, const struct model_job *j
                       stages, model_rank_micro_batches(job));
     if (model_gradient_layout(job) != MODEL_GRADIENT_LIST || run_updates_early(&job->choices))
         return refuse(error, "stages: updates must come at the end of the step");
-    return schedule != PIPELINE_2BW || check_endless(job, error);
+    return check_layers(config, shape, error) &&
+           (shape->schedule != PIPELINE_2BW || check_endless(job, error));
 }
 
 /* ---- what is kept until backward ---- */

@@ -40,9 +40,20 @@ uint32_t pipeline_ahead(enum pipeline_schedule schedule, uint32_t stages, uint32
 struct pipeline_pass *pipeline_passes(enum pipeline_schedule schedule, uint32_t stages,
                                       uint32_t stage, uint32_t micro_batches);
 
-/* Returns a stage's first layer; for stage == stages, the number of layers. Stages differ by at
- * most one layer. */
-uint32_t pipeline_first_layer(uint32_t layers, uint32_t stages, uint32_t stage);
+/* Into how many stages a model is cut, and in which order they take their passes. */
+struct pipeline_shape {
+    uint32_t stages;
+    enum pipeline_schedule schedule;
+    const uint32_t *layers; /* [stages] of each stage; NULL: all have as many, or one more */
+};
+
+/* Returns a stage's first layer; for stage == stages, the number of layers. */
+uint32_t pipeline_first_layer(const struct pipeline_shape *shape, uint32_t layers, uint32_t stage);
+
+/* Parses the numbers of layers of the stages, such as "3,4,5". Sets *stages to how many there are.
+ * Fails (MODEL_ERROR_CONFIG) if the text is not such a list. The caller frees the result with
+ * g_free. */
+uint32_t *pipeline_parse_layers(const char *text, uint32_t *stages, GError **error);
 
 /* What a message between two stages is. Messages of one kind arrive in the order in which they were
  * sent. Channel 0 is that of collectives. Evaluation has channels of its own, PIPELINE_CHANNELS
@@ -58,6 +69,7 @@ enum pipeline_channel {
 struct pipeline_cut {
     const struct model_iteration *whole; /* of all stages */
     uint32_t stages, stage;
+    uint32_t first_layer, layer_count;
     uint32_t *stage_of; /* [the whole's tensor_count] */
     uint32_t *here;     /* [the whole's tensor_count] the tensor's index in this stage; NO_INDEX */
     uint32_t *in_whole; /* [the stage's tensor_count] the tensor's index in the whole */
@@ -71,17 +83,17 @@ struct pipeline_cut {
 };
 void pipeline_cut_free(struct pipeline_cut *cut); /* NULL is allowed */
 
-/* Checks that a job can be cut: as many layers and as many micro-batches as stages at least,
- * gradients in lists, updates at the end. PIPELINE_2BW needs a delay, and has some restrictions so
- * far. Fails with MODEL_ERROR_CONFIG. */
-bool pipeline_check(const struct model_config *config, const struct model_job *job, uint32_t stages,
-                    enum pipeline_schedule schedule, GError **error);
+/* Checks that a job can be cut: as many layers and as many micro-batches as stages at least, layers
+ * that add up to the model's, gradients in lists, updates at the end. PIPELINE_2BW needs a delay,
+ * and has some restrictions so far. Fails with MODEL_ERROR_CONFIG. */
+bool pipeline_check(const struct model_config *config, const struct model_job *job,
+                    const struct pipeline_shape *shape, GError **error);
 
 /* Returns the iteration of one of several stages; pipeline_check has passed. Its trace has the
  * stage's tensors, operators and buffers, with operators that send and receive, and says what the
  * stage exchanges. `whole` must outlive the result; model_iteration_free frees it. */
-struct model_iteration *pipeline_stage(const struct model_iteration *whole, uint32_t stages,
-                                       uint32_t stage, enum pipeline_schedule schedule);
+struct model_iteration *pipeline_stage(const struct model_iteration *whole,
+                                       const struct pipeline_shape *shape, uint32_t stage);
 
 /* Returns the slot of a micro-batch of the step, whose buffers are its own from its forward to its
  * backward. Needs slots. */

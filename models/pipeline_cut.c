@@ -7,41 +7,49 @@
 
 /* ---- tensors ---- */
 
-static uint32_t stage_of_layer(uint32_t layers, uint32_t stages, uint32_t layer)
+/* Returns the stages of all layers. The caller frees them with g_free. */
+static uint32_t *stages_of_layers(const struct pipeline_shape *shape, uint32_t layers)
 {
-    uint32_t stage = 0;
-    while (layer >= pipeline_first_layer(layers, stages, stage + 1))
-        stage++;
-    return stage;
+    uint32_t *stage_of = g_new(uint32_t, layers);
+    for (uint32_t s = 0; s < shape->stages; s++)
+        for (uint32_t l = pipeline_first_layer(shape, layers, s),
+                      end = pipeline_first_layer(shape, layers, s + 1);
+             l < end; l++)
+            stage_of[l] = s;
+    return stage_of;
 }
 
 /* Returns the stage of an operator of forward or backward. */
-static uint32_t stage_of(const struct model_iteration *whole, uint32_t stages,
-                         const struct model_operator *op)
+static uint32_t stage_of(const uint32_t *of_layer, uint32_t stages, const struct model_operator *op)
 {
     if (op->layer >= 0)
-        return stage_of_layer(whole->config->layers, stages, (uint32_t)op->layer);
+        return of_layer[op->layer];
     bool embeds = op->kind == MODEL_EMBED_FORWARD || op->kind == MODEL_EMBED_BACKWARD ||
                   (op->kind == MODEL_REDUCE && op->rows);
     return embeds ? 0 : stages - 1;
 }
 
 /* A tensor is in the first stage whose operators use it: tied weights are the embedding's. */
-static struct pipeline_cut *cut_tensors(const struct model_iteration *whole, uint32_t stages,
-                                        uint32_t stage)
+static struct pipeline_cut *cut_tensors(const struct model_iteration *whole,
+                                        const struct pipeline_shape *shape,
+                                        const uint32_t *of_layer, uint32_t stage)
 {
     uint32_t count = whole->trace->tensor_count, own = 0;
+    uint32_t layers = whole->config->layers, first = pipeline_first_layer(shape, layers, stage);
     struct pipeline_cut *cut = g_new0(struct pipeline_cut, 1);
-    *cut = (struct pipeline_cut){.whole = whole,
-                                 .stages = stages,
-                                 .stage = stage,
-                                 .stage_of = g_new0(uint32_t, count),
-                                 .here = g_new(uint32_t, count),
-                                 .in_whole = g_new(uint32_t, count)};
+    *cut =
+        (struct pipeline_cut){.whole = whole,
+                              .stages = shape->stages,
+                              .stage = stage,
+                              .first_layer = first,
+                              .layer_count = pipeline_first_layer(shape, layers, stage + 1) - first,
+                              .stage_of = g_new0(uint32_t, count),
+                              .here = g_new(uint32_t, count),
+                              .in_whole = g_new(uint32_t, count)};
     for (uint32_t m = whole->forward_end; m-- > 0;)
         for (int i = 0; i < 2; i++)
             if (whole->operators[m].t[i] != NO_INDEX)
-                cut->stage_of[whole->operators[m].t[i]] = stage_of(whole, stages,
+                cut->stage_of[whole->operators[m].t[i]] = stage_of(of_layer, shape->stages,
                                                                    &whole->operators[m]);
     for (tensor_id t = 0; t < count; t++) {
         bool is_own = cut->stage_of[t] == stage;
@@ -62,6 +70,7 @@ struct range {
 struct cutting {
     const struct model_iteration *whole;
     struct pipeline_cut *cut;
+    uint32_t *of_layer;               /* [layers] their stages */
     struct range *forward, *backward; /* [micro_batches] */
     uint32_t *buffer_here;            /* [the whole's buffer_count]; NO_INDEX */
     uint32_t *kept;      /* [buffers of a micro-batch] 1 + the place among the kept; 0 */
@@ -99,7 +108,7 @@ static struct range pass_range(const struct cutting *cutting, const struct pipel
 
 static uint32_t stage_at(const struct cutting *cutting, uint32_t moment)
 {
-    return stage_of(cutting->whole, cutting->cut->stages, &cutting->whole->operators[moment]);
+    return stage_of(cutting->of_layer, cutting->cut->stages, &cutting->whole->operators[moment]);
 }
 
 /* Returns the buffer that the pass takes into a stage: made in this pass before the stage, and used
@@ -605,13 +614,15 @@ static tensor_id classifier_of(const struct model_iteration *whole)
     return whole->operators[m].t[0];
 }
 
-static struct cutting begin_cutting(const struct model_iteration *whole, uint32_t stages,
-                                    uint32_t stage)
+static struct cutting begin_cutting(const struct model_iteration *whole,
+                                    const struct pipeline_shape *shape, uint32_t stage)
 {
     uint32_t buffers = whole->trace->buffer_count;
+    uint32_t *of_layer = stages_of_layers(shape, whole->config->layers);
     struct cutting cutting = {
         .whole = whole,
-        .cut = cut_tensors(whole, stages, stage),
+        .of_layer = of_layer,
+        .cut = cut_tensors(whole, shape, of_layer, stage),
         .buffer_here = g_new(uint32_t, buffers),
         .held = trace_held_buffers(whole->trace),
         .tied = whole->config->tied ? classifier_of(whole) : NO_INDEX,
@@ -632,6 +643,7 @@ static struct cutting begin_cutting(const struct model_iteration *whole, uint32_
 /* Frees what the iteration has not taken. */
 static void end_cutting(struct cutting *cutting)
 {
+    g_free(cutting->of_layer);
     g_free(cutting->forward);
     g_free(cutting->backward);
     g_free(cutting->buffer_here);
@@ -639,15 +651,15 @@ static void end_cutting(struct cutting *cutting)
     g_free(cutting->kept);
 }
 
-struct model_iteration *pipeline_stage(const struct model_iteration *whole, uint32_t stages,
-                                       uint32_t stage, enum pipeline_schedule schedule)
+struct model_iteration *pipeline_stage(const struct model_iteration *whole,
+                                       const struct pipeline_shape *shape, uint32_t stage)
 {
-    struct cutting cutting = begin_cutting(whole, stages, stage);
+    struct cutting cutting = begin_cutting(whole, shape, stage);
     uint32_t micro_batches = model_rank_micro_batches(&whole->job);
-    g_autofree struct pipeline_pass *passes = pipeline_passes(schedule, stages, stage,
+    g_autofree struct pipeline_pass *passes = pipeline_passes(shape->schedule, shape->stages, stage,
                                                               micro_batches);
     struct model_iteration *iteration = g_new0(struct model_iteration, 1);
-    find_kept(&cutting, pipeline_ahead(schedule, stages, stage));
+    find_kept(&cutting, pipeline_ahead(shape->schedule, shape->stages, stage));
     append_tensors(&cutting);
     if (cutting.tied != NO_INDEX)
         pass_tied(&cutting);

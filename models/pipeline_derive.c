@@ -12,7 +12,7 @@ static struct trace *cut(const struct model_iteration *whole,
                          const struct pipeline_request *request, uint32_t s,
                          const struct platform *platform)
 {
-    struct model_iteration *stage = pipeline_stage(whole, request->stages, s, request->schedule);
+    struct model_iteration *stage = pipeline_stage(whole, &request->shape, s);
     struct trace *trace = stage->trace;
     for (uint32_t m = 0; platform && m < trace->operator_count; m++)
         if (is_added(&stage->operators[m]))
@@ -34,13 +34,13 @@ static struct trace **cut_all(const struct recognised *recognised, const struct 
     struct model_job job = recognised->iteration->job;
     if (request->micro_batches)
         job.choices.micro_batches = request->micro_batches;
+    job.delay |= request->shape.schedule == PIPELINE_2BW;
     struct model_iteration *whole = model_derive_iteration(recognised, trace, &job, platform,
                                                            error);
     struct trace **traces = NULL;
-    if (whole &&
-        pipeline_check(recognised->config, &job, request->stages, request->schedule, error)) {
-        traces = g_new(struct trace *, request->stages);
-        for (uint32_t s = 0; s < request->stages; s++)
+    if (whole && pipeline_check(recognised->config, &job, &request->shape, error)) {
+        traces = g_new(struct trace *, request->shape.stages);
+        for (uint32_t s = 0; s < request->shape.stages; s++)
             traces[s] = cut(whole, request, s, platform);
     }
     model_iteration_free(whole);

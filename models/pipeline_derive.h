@@ -6,16 +6,16 @@
 #include "models/pipeline.h"
 
 struct pipeline_request {
-    uint32_t stages;
+    struct pipeline_shape shape;
     uint32_t micro_batches; /* of a step, of all ranks of a stage; 0 for the trace's */
-    enum pipeline_schedule schedule;
 };
 
-/* Returns the traces of a run's stages: [request->stages], each of one of its ranks, of which every
- * stage has as many as the trace. Operators take the time of the trace's (model_derive_iteration);
- * what stages add takes the time of its bytes in the platform's memory, or none if `platform` is
- * NULL. Fails if the trace's model is not known here (TRACE_ERROR_INVALID), or if the run cannot be
- * cut so (MODEL_ERROR_CONFIG). Free with pipeline_traces_free. */
+/* Returns the traces of a run's stages: [request->shape.stages], each of one of its ranks, of which
+ * every stage has as many as the trace. Operators take the time of the trace's
+ * (model_derive_iteration); what stages add takes the time of its bytes in the platform's memory,
+ * or none if `platform` is NULL. Fails if the trace's model is not known here
+ * (TRACE_ERROR_INVALID), or if the run cannot be cut so (MODEL_ERROR_CONFIG). Free with
+ * pipeline_traces_free. */
 struct trace **pipeline_traces_new(const struct trace *trace,
                                    const struct pipeline_request *request,
                                    const struct platform *platform, GError **error);

@@ -65,6 +65,7 @@ static bool find_message(const struct trace *trace, moment_id moment, GHashTable
     *message = (struct stage_message){.from = sends ? trace->stage : peer,
                                       .to = sends ? peer : trace->stage,
                                       .sends = sends,
+                                      .micro_batch = op->micro_batch,
                                       .bytes = MAX(passed.sent_bytes, passed.received_bytes)};
     message->queue = queue_of(queues, message->from, message->to, what);
     return true;
@@ -76,6 +77,45 @@ static moment_id first_update(const struct trace *trace)
         if (trace->operators[m].phase == TRACE_UPDATE_PHASE)
             return m;
     return NO_INDEX;
+}
+
+/* The messages of a queue in a step: as they are received, and as they are sent. */
+struct queue_ends {
+    const struct stage_message *first[2], *last[2];
+    uint32_t count[2];
+};
+
+/* Returns the ends of all queues. The caller frees them with g_free. */
+static struct queue_ends *find_ends(const struct trace *const *traces,
+                                    const struct stage_messages *messages)
+{
+    struct queue_ends *ends = g_new0(struct queue_ends, messages->queues);
+    for (uint32_t s = 0; s < messages->stages; s++)
+        for (uint32_t m = 0; m < traces[s]->operator_count; m++) {
+            const struct stage_message *message = &messages->of[s][m];
+            if (message->queue == NO_INDEX)
+                continue;
+            struct queue_ends *of = &ends[message->queue];
+            if (of->count[message->sends]++ == 0)
+                of->first[message->sends] = message;
+            of->last[message->sends] = message;
+        }
+    return ends;
+}
+
+/* Where a step begins with sending a later micro-batch than it receives, those between are under
+ * way, unless some are missing. */
+static void find_under_way(const struct trace *const *traces, struct stage_messages *messages)
+{
+    g_autofree struct queue_ends *ends = find_ends(traces, messages);
+    messages->under_way = g_new0(uint32_t, messages->queues);
+    for (uint32_t q = 0; q < messages->queues; q++) {
+        const struct stage_message *received = ends[q].first[false], *sent = ends[q].first[true];
+        if (ends[q].count[false] == ends[q].count[true] &&
+            sent->micro_batch > received->micro_batch)
+            messages->under_way[q] = MIN(sent->micro_batch - received->micro_batch,
+                                         ends[q].count[true]);
+    }
 }
 
 static bool find_messages(const struct trace *const *traces, struct stage_messages *messages,
@@ -93,6 +133,7 @@ static bool find_messages(const struct trace *const *traces, struct stage_messag
                 return false;
     }
     messages->queues = g_hash_table_size(queues);
+    find_under_way(traces, messages);
     messages->shown_bytes = (traces[0]->micro_batches + 1 + tensors) * sizeof(double);
     return true;
 }
@@ -107,18 +148,6 @@ static bool is_alike(const struct trace *a, const struct trace *b)
            !g_strcmp0(a->precision, b->precision);
 }
 
-/* Returns whether the stage's first backward pass belongs to a forward pass of the same step. */
-static bool drains(const struct trace *trace)
-{
-    uint32_t m = 0, forward = 0;
-    while (m < trace->operator_count && trace->operators[m].phase != TRACE_BACKWARD)
-        m++;
-    for (uint32_t f = 0; f < m && m < trace->operator_count; f++)
-        forward += trace->operators[f].layer >= 0 &&
-                   trace->operators[f].micro_batch == trace->operators[m].micro_batch;
-    return forward > 0 || m == trace->operator_count;
-}
-
 static bool check_stages(const struct trace *const *traces, uint32_t stages, GError **error)
 {
     for (uint32_t s = 0; s < stages; s++) {
@@ -130,11 +159,6 @@ static bool check_stages(const struct trace *const *traces, uint32_t stages, GEr
                           traces[s]->stages, stages);
         if (traces[s]->stage != s)
             return refuse(error, "there is no trace of stage %u", s);
-        if (!drains(traces[s]))
-            return refuse(error,
-                          "stage %u begins a step with what it has computed in the one before, as "
-                          "with schedule 2bw; such pipelines are not simulated yet",
-                          s);
         if (!is_alike(traces[s], traces[0]))
             return refuse(error,
                           "the traces of stages 0 and %u are not of one run: model, precision, "
@@ -148,35 +172,59 @@ static bool check_stages(const struct trace *const *traces, uint32_t stages, GEr
 struct dry_stages {
     const struct trace *const *traces;
     const struct stage_messages *messages;
-    GQueue *sent; /* [queues] of uint64_t: the bytes of messages under way */
+    GQueue *sent; /* [queues] of struct stage_message: those under way */
     uint32_t *at; /* [stages] moment */
 };
+
+/* Takes the next message of the queue of the stage's operator. Returns false if it is not the one
+ * that is expected; *waits is set if there is none. */
+static bool take(const struct dry_stages *dry, uint32_t s, bool *waits, GError **error)
+{
+    const struct stage_message *expected = &dry->messages->of[s][dry->at[s]];
+    g_autofree struct stage_message *message = g_queue_pop_head(&dry->sent[expected->queue]);
+    const char *name = dry->traces[s]->operators[dry->at[s]].name;
+    *waits = !message;
+    if (!message)
+        return true;
+    if (message->bytes != expected->bytes)
+        return refuse(error,
+                      "stage %u: '%s' has %" G_GUINT64_FORMAT
+                      " bytes, but stage %u sends %" G_GUINT64_FORMAT,
+                      s, name, expected->bytes, expected->from, message->bytes);
+    return message->micro_batch == expected->micro_batch ||
+           refuse(error, "stage %u: '%s' is of micro-batch %u, but stage %u sends that of %u", s,
+                  name, expected->micro_batch, expected->from, message->micro_batch);
+}
 
 /* Runs a stage until it waits, or to its end. Returns false if a message is not the one that is
  * expected. */
 static bool run_on(struct dry_stages *dry, uint32_t s, GError **error)
 {
-    const struct trace *trace = dry->traces[s];
-    for (; dry->at[s] < trace->operator_count; dry->at[s]++) {
+    for (; dry->at[s] < dry->traces[s]->operator_count; dry->at[s]++) {
         const struct stage_message *message = &dry->messages->of[s][dry->at[s]];
+        bool waits = false;
         if (message->queue == NO_INDEX)
             continue;
-        GQueue *sent = &dry->sent[message->queue];
-        if (message->sends) {
-            g_queue_push_tail(sent, g_memdup2(&message->bytes, sizeof message->bytes));
-            continue;
-        }
-        g_autofree uint64_t *bytes = g_queue_pop_head(sent);
-        if (!bytes)
+        if (message->sends)
+            g_queue_push_tail(&dry->sent[message->queue], g_memdup2(message, sizeof *message));
+        else if (!take(dry, s, &waits, error))
+            return false;
+        if (waits)
             return true;
-        if (*bytes != message->bytes)
-            return refuse(error,
-                          "stage %u: '%s' has %" G_GUINT64_FORMAT
-                          " bytes, but stage %u sends %" G_GUINT64_FORMAT,
-                          s, trace->operators[dry->at[s]].name, message->bytes, message->from,
-                          *bytes);
     }
     return true;
+}
+
+/* Sends what the step before has left under way, which was like what this one leaves. */
+static void send_before(struct dry_stages *dry)
+{
+    g_autofree struct queue_ends *ends = find_ends(dry->traces, dry->messages);
+    for (uint32_t q = 0; q < dry->messages->queues; q++)
+        for (uint32_t i = 0; i < dry->messages->under_way[q]; i++) {
+            struct stage_message *message = g_memdup2(ends[q].last[true], sizeof *message);
+            message->micro_batch = ends[q].first[false]->micro_batch + i;
+            g_queue_push_tail(&dry->sent[q], message);
+        }
 }
 
 static bool check_ends(const struct dry_stages *dry, GError **error)
@@ -189,7 +237,7 @@ static bool check_ends(const struct dry_stages *dry, GError **error)
                           op->name, op->micro_batch);
         }
     for (uint32_t q = 0; q < dry->messages->queues; q++)
-        if (!g_queue_is_empty(&dry->sent[q]))
+        if (g_queue_get_length(&dry->sent[q]) != dry->messages->under_way[q])
             return refuse(error, "a stage sends what no stage receives");
     return true;
 }
@@ -210,6 +258,7 @@ static bool check_order(const struct trace *const *traces, const struct stage_me
                              .sent = g_new0(GQueue, messages->queues),
                              .at = g_new0(uint32_t, messages->stages)};
     bool ok = true;
+    send_before(&dry);
     for (uint64_t before = UINT64_MAX; ok && sum_of(&dry) != before;) {
         before = sum_of(&dry);
         for (uint32_t s = 0; ok && s < messages->stages; s++)
@@ -246,5 +295,6 @@ void stage_messages_free(struct stage_messages *messages)
         g_free(messages->of[s]);
     g_free(messages->of);
     g_free(messages->meeting);
+    g_free(messages->under_way);
     g_free(messages);
 }

@@ -10,12 +10,15 @@ struct stage_message {
                           order in which they are sent; NO_INDEX if the operator passes nothing */
     uint32_t from, to; /* stages */
     bool sends;        /* false: receives */
+    uint32_t micro_batch;
     uint64_t bytes;
 };
 
 struct stage_messages {
     uint32_t stages, queues;
     struct stage_message **of; /* [stages][operator_count] */
+    uint32_t *under_way;       /* [queues] messages that the step before has sent and this one
+                                  receives; as many of this step's are left to the next */
     moment_id *meeting;        /* [stages] the first update, before which all stages show each other
                                   losses and norms; NO_INDEX if there is none */
     uint64_t shown_bytes;      /* that each stage shows each other one there */

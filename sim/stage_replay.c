@@ -102,6 +102,14 @@ static void meet(struct stage_runs *all)
     }
 }
 
+/* What a step before the first would have sent is there when the first begins. */
+static void send_before(struct stage_runs *all)
+{
+    for (uint32_t q = 0; q < all->messages->queues; q++)
+        for (uint32_t i = 0; i < all->messages->under_way[q]; i++)
+            g_queue_push_tail(&all->letters[q], g_new0(struct letter, 1));
+}
+
 /* ---- iterations ---- */
 
 /* Goes on until the stage has to wait. Returns whether it went on at all. */
@@ -389,12 +397,15 @@ void stages_replay(const struct stage_view *stages, const struct stage_messages 
                              .free_ns = g_new0(uint64_t, (size_t)count * count)};
     for (uint32_t s = 0; s < count; s++)
         open_run(&all.runs[s], &stages[s], timelines ? timelines[s] : NULL);
+    send_before(&all);
     for (int i = 1; i <= ITERATIONS_MOST; i++)
         if (iterate(&all) && i >= ITERATIONS_LEAST)
             break;
     set_results(&all, results);
     for (uint32_t s = 0; s < count; s++)
         close_run(&all.runs[s]);
+    for (uint32_t q = 0; q < messages->queues; q++)
+        g_queue_clear_full(&all.letters[q], g_free);
     g_free(all.runs);
     g_free(all.letters);
     g_free(all.free_ns);

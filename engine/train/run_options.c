@@ -141,6 +141,24 @@ static bool check_stages(const struct run_options *o, GError **error)
     return false;
 }
 
+/* Takes the number of stages from the list of their layers. */
+static bool take_stages(struct run_options *o, GError **error)
+{
+    uint32_t stages = 1;
+    if (!o->stage_layers)
+        return true;
+    g_autofree uint32_t *layers = pipeline_parse_layers(o->stage_layers, &stages, error);
+    if (!layers) {
+        g_prefix_error(error, "--stage-layers: ");
+        return false;
+    }
+    g_autofree char *given = g_strdup_printf("%u", o->stages);
+    if (o->stages && o->stages != stages)
+        return refuse(error, "--stages", given, "--stage-layers names another number of stages");
+    o->stages = stages;
+    return true;
+}
+
 bool run_saves_again(const struct run_options *options)
 {
     return options->save_every > 0 && options->save_every < options->steps && !options->resume;
@@ -184,6 +202,8 @@ bool run_options_complete(struct run_options *o, GError **error)
     }
     if (o->delay && o->device != &device_cpu)
         return refuse(error, "--delay", "1", "delayed updates run with --device cpu only, so far");
+    if (!take_stages(o, error))
+        return false;
     if (o->schedule == PIPELINE_2BW && !run_is_pipeline(o))
         return refuse(error, "--schedule", "2bw", "needs --stages, at least 2");
     if (!check_stages(o, error))

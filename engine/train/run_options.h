@@ -39,6 +39,7 @@ struct run_options {
     uint32_t delay;     /* 1: gradients are those of the weights before the last update; UINT32_MAX
                            if not given */
     uint32_t stages;    /* of a pipeline, with equally many processes each; 0 stands for 1 */
+    char *stage_layers; /* of each stage, such as "3,4,5"; NULL: as equal as can be */
     uint8_t schedule;   /* enum pipeline_schedule */
     uint8_t precision;  /* enum model_precision */
     uint8_t data_order; /* enum data_order */

@@ -152,13 +152,18 @@ static bool cut_stage(struct run_plan *run, const struct run_options *options, G
 {
     if (!run_is_pipeline(options))
         return true;
-    enum pipeline_schedule schedule = (enum pipeline_schedule)options->schedule;
-    if (!pipeline_check(run->config, &run->iteration->job, options->stages, schedule, error)) {
+    uint32_t stages;
+    g_autofree uint32_t *layers = options->stage_layers
+                                      ? pipeline_parse_layers(options->stage_layers, &stages, error)
+                                      : NULL;
+    const struct pipeline_shape shape = {options->stages, (enum pipeline_schedule)options->schedule,
+                                         layers};
+    if (!pipeline_check(run->config, &run->iteration->job, &shape, error)) {
         g_prefix_error(error, "--stages: ");
         return false;
     }
     run->whole = run->iteration;
-    run->iteration = pipeline_stage(run->whole, options->stages, options->pipeline->rank, schedule);
+    run->iteration = pipeline_stage(run->whole, &shape, options->pipeline->rank);
     together_trace(options, run->iteration);
     return true;
 }

@@ -10,11 +10,10 @@ struct stage_row *stage_report_share(const struct run_plan *run, struct ranks *s
 {
     const struct pipeline_cut *cut = run->iteration->cut;
     struct stage_row *rows = g_new0(struct stage_row, cut->stages);
-    uint32_t tightest, first = pipeline_first_layer(run->config->layers, cut->stages, cut->stage);
-    uint32_t end = pipeline_first_layer(run->config->layers, cut->stages, cut->stage + 1);
+    uint32_t tightest;
     rows[cut->stage] =
-        (struct stage_row){.first_layer = first,
-                           .layer_count = end - first,
+        (struct stage_row){.first_layer = cut->first_layer,
+                           .layer_count = cut->layer_count,
                            .in_flight = trace_most_in_flight(run->iteration->trace),
                            .device_bytes = run->plan->arena_bytes,
                            .host_bytes = run->plan->host_pool_bytes,

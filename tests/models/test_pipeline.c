@@ -19,7 +19,22 @@ struct drawn {
     uint32_t stages;
     enum pipeline_schedule schedule;
     uint8_t recompute[12], offload[12];
+    uint32_t layers_of[MOST_STAGES], *layers; /* of the stages; the latter is NULL if they are equal
+                                               */
 };
+
+/* Gives each stage a layer at least, in one of two cases, and else leaves them equal. */
+static void draw_layers(struct drawn *drawn)
+{
+    uint32_t left = drawn->config.layers - drawn->stages;
+    drawn->layers = g_test_rand_int_range(0, 2) ? drawn->layers_of : NULL;
+    for (uint32_t s = 0; s < drawn->stages; s++) {
+        bool last = s + 1 == drawn->stages;
+        uint32_t more = last ? left : (uint32_t)g_test_rand_int_range(0, (gint32)left + 1);
+        drawn->layers_of[s] = 1 + more;
+        left -= more;
+    }
+}
 
 /* Lets one to three ranks each have the job's micro-batches. */
 static void draw_ranks(struct model_job *job)
@@ -38,6 +53,7 @@ static void draw(struct drawn *drawn)
                                 g_test_rand_int_range(0, 2))};
     drawn->config.layers = (uint32_t)g_test_rand_int_range(2, 12);
     drawn->stages = (uint32_t)g_test_rand_int_range(2, MIN(drawn->config.layers, MOST_STAGES) + 1);
+    draw_layers(drawn);
     drawn->schedule = (enum pipeline_schedule)g_test_rand_int_range(0, PIPELINE_SCHEDULES);
     for (uint32_t l = 0; l < drawn->config.layers; l++) {
         drawn->recompute[l] = (uint8_t)g_test_rand_int_range(0, 2);
@@ -54,10 +70,11 @@ static void draw(struct drawn *drawn)
         job.choices.offload = drawn->offload;
     }
     job.choices.host_embedding = model_ranks(&job) == 1 && g_test_rand_int_range(0, 2);
-    g_assert_true(pipeline_check(&drawn->config, &job, drawn->stages, drawn->schedule, NULL));
+    const struct pipeline_shape shape = {drawn->stages, drawn->schedule, drawn->layers};
+    g_assert_true(pipeline_check(&drawn->config, &job, &shape, NULL));
     drawn->whole = new_iteration(&drawn->config, &job);
     for (uint32_t s = 0; s < drawn->stages; s++)
-        drawn->stage[s] = pipeline_stage(drawn->whole, drawn->stages, s, drawn->schedule);
+        drawn->stage[s] = pipeline_stage(drawn->whole, &shape, s);
 }
 
 static void clear(struct drawn *drawn)
@@ -322,10 +339,11 @@ static void test_schedules(void)
 }
 
 static void expect_refusal(const struct model_config *config, const struct model_job *job,
-                           uint32_t stages, const char *why)
+                           uint32_t stages, const uint32_t *layers, const char *why)
 {
     g_autoptr(GError) error = NULL;
-    g_assert_false(pipeline_check(config, job, stages, PIPELINE_1F1B, &error));
+    const struct pipeline_shape shape = {stages, PIPELINE_1F1B, layers};
+    g_assert_false(pipeline_check(config, job, &shape, &error));
     g_assert_error(error, MODEL_ERROR, MODEL_ERROR_CONFIG);
     g_assert_nonnull(strstr(error->message, why));
 }
@@ -334,24 +352,38 @@ static void test_refusals(void)
 {
     struct model_config config = small_model(false, 0);
     struct model_job job = small_job(MODEL_FP32, 4), one = small_job(MODEL_BF16, 1);
-    expect_refusal(&config, &job, 4, "the model has only 3 layers");
-    expect_refusal(&config, &one, 2, "and has 1");
+    const uint32_t layers[] = {2, 2};
+    expect_refusal(&config, &job, 4, NULL, "the model has only 3 layers");
+    expect_refusal(&config, &one, 2, NULL, "and has 1");
+    expect_refusal(&config, &job, 2, layers, "4 layers together, and the model has 3");
 }
 
-/* Stages have all layers, and as many as others, or one more. */
+/* Stages have all layers, and as many as others, or one more, unless it is said how many. */
 static void test_layers(void)
 {
     for (uint32_t layers = 1; layers < 30; layers++)
         for (uint32_t stages = 1; stages <= layers; stages++) {
-            g_assert_cmpuint(pipeline_first_layer(layers, stages, 0), ==, 0);
-            g_assert_cmpuint(pipeline_first_layer(layers, stages, stages), ==, layers);
+            const struct pipeline_shape shape = {stages, PIPELINE_1F1B, NULL};
+            g_assert_cmpuint(pipeline_first_layer(&shape, layers, 0), ==, 0);
+            g_assert_cmpuint(pipeline_first_layer(&shape, layers, stages), ==, layers);
             for (uint32_t s = 0; s < stages; s++) {
-                uint32_t count = pipeline_first_layer(layers, stages, s + 1) -
-                                 pipeline_first_layer(layers, stages, s);
+                uint32_t count = pipeline_first_layer(&shape, layers, s + 1) -
+                                 pipeline_first_layer(&shape, layers, s);
                 g_assert_cmpuint(count, >=, layers / stages);
                 g_assert_cmpuint(count, <=, layers / stages + 1);
             }
         }
+    uint32_t stages;
+    g_autofree uint32_t *given = pipeline_parse_layers("3,4,5", &stages, NULL);
+    const struct pipeline_shape shape = {stages, PIPELINE_1F1B, given};
+    g_assert_cmpuint(stages, ==, 3);
+    g_assert_cmpuint(pipeline_first_layer(&shape, 12, 2), ==, 7);
+    const char *const wrong[] = {"", "3,", "0,1", "a", "3;4", "-1,2"};
+    for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
+        g_autoptr(GError) error = NULL;
+        g_assert_null(pipeline_parse_layers(wrong[i], &stages, &error));
+        g_assert_error(error, MODEL_ERROR, MODEL_ERROR_CONFIG);
+    }
 }
 
 int main(int argc, char **argv)

@@ -7,6 +7,21 @@ const char *launch_pick(const char *const *texts, int count)
     return texts[g_test_rand_int_range(0, count)];
 }
 
+char *launch_draw_layers(uint32_t layers, uint32_t stages)
+{
+    uint32_t left = layers - stages;
+    GString *text = g_string_new("--stage-layers ");
+    for (uint32_t s = 0; s < stages; s++) {
+        bool last = s + 1 == stages;
+        uint32_t more = last ? left : (uint32_t)g_test_rand_int_range(0, (gint32)left + 1);
+        g_string_append_printf(text, "%s%u", s ? "," : "", 1 + more);
+        left -= more;
+    }
+    if (g_test_rand_int_range(0, 2))
+        g_string_printf(text, "--stages %u", stages);
+    return g_string_free(text, FALSE);
+}
+
 /* mpirun does not run for root unless asked twice. */
 bool launch_prepare(void)
 {

@@ -17,6 +17,9 @@ const char *launch_pick(const char *const *texts, int count);
     launch_pick((const char *const[]){__VA_ARGS__}, \
                 (int)G_N_ELEMENTS(((const char *const[]){__VA_ARGS__})))
 
+/* Draws a cut of so many layers: the option --stages or --stage-layers. Free with g_free. */
+char *launch_draw_layers(uint32_t layers, uint32_t stages);
+
 /* Returns whether there is mpirun, and the build has MPI; lets root run it, as in containers. */
 bool launch_prepare(void);
 

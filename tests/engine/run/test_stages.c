@@ -40,8 +40,9 @@ static char *draw_job(void)
 
 static char *draw_placement(uint32_t stages, uint32_t width)
 {
-    return g_strdup_printf("--stages %u --stage %s --schedule %s %s %s %s %s --recompute %s %s %s ",
-                           stages, PICK("2", "3"), PICK("1f1b", "gpipe"),
+    g_autofree char *layers = launch_draw_layers(LAYERS, stages);
+    return g_strdup_printf("%s --stage %s --schedule %s %s %s %s %s --recompute %s %s %s ", layers,
+                           PICK("2", "3"), PICK("1f1b", "gpipe"),
                            PICK("", "--look-ahead 2", "--look-ahead 9"), PICK("", "--host-update"),
                            PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
                            PICK("--policy opt", "--policy lru", "--policy fifo"),
@@ -126,8 +127,9 @@ static void test_endless(struct run_folder *folder, gconstpointer data)
             "--delay 1 --steps 7 --micro-batches %d --clip %s --seed %d %s ",
             (gint32)stages + g_test_rand_int_range(0, 6), PICK("0", "0.1"),
             g_test_rand_int_range(0, 1000), PICK("", "--held-out 0.2 --eval-every 1 --sample 5"));
+        g_autofree char *layers = launch_draw_layers(LAYERS, stages);
         g_autofree char *placement = g_strdup_printf(
-            "--stages %u --schedule 2bw %s %s %s %s --recompute %s %s %s ", stages,
+            "%s --schedule 2bw %s %s %s %s --recompute %s %s %s ", layers,
             PICK("", "--look-ahead 2", "--look-ahead 9"), PICK("", "--host-update"),
             PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
             PICK("--policy opt", "--policy lru", "--policy fifo"), PICK("none", "all", "0,2"),
@@ -200,6 +202,10 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
         {STEPS "--stages 3 --micro-batches 2", "3 stages: a step needs as many micro-batches", 3,
          2},
         {STEPS "--stages 2 --micro-batches 2", "and has 1", 4, 2},
+        {STEPS "--stage-layers 2,3 --micro-batches 2", "5 layers together, and the model has 4", 2,
+         2},
+        {STEPS "--stage-layers 2,x", "'2,x' must be the layers of each stage", 2, 2},
+        {STEPS "--stages 3 --stage-layers 2,2", "names another number of stages", 3, 2},
         {STEPS "--stages 2", "the launcher started 3; mpirun -n 2", 3, 2},
         {STEPS "--stages 2", "the launcher started 1; mpirun -n 2", 1, 2},
         {STEPS "--stages 2 --emit-plan plan.json", "each stage has a plan of its own", 2, 2},

@@ -3,7 +3,7 @@
  * the collected trace of each stage. */
 #include "launch.h"
 
-enum { LAYERS = 4, DRAWS = 3 };
+enum { LAYERS = 4, DRAWS = 5, ENDLESS = 2 };
 
 struct drawn {
     uint32_t stages, width;
@@ -22,7 +22,20 @@ static void write_model(const struct run_folder *folder)
     run_folder_write(folder, "config.json", text);
 }
 
-static struct drawn draw(uint32_t width)
+/* A pipeline that never drains. Its masters are whole, in fp32, and its activations stay. */
+static struct drawn draw_endless(void)
+{
+    struct drawn d = {.width = 1, .stages = (uint32_t)g_test_rand_int_range(2, LAYERS + 1)};
+    d.job = g_strdup_printf(
+        "--batch 2 --seq 16 --micro-batches %d --precision fp32 --recompute %s %s %s",
+        g_test_rand_int_range(LAYERS, 9), PICK("none", "all", "0,2"), PICK("", "--host-update"),
+        PICK("", "--host-embedding"));
+    g_autofree char *layers = launch_draw_layers(LAYERS, d.stages);
+    d.schedule = g_strdup_printf("%s --schedule 2bw", layers);
+    return d;
+}
+
+static struct drawn draw_drained(uint32_t width)
 {
     struct drawn d = {.width = width,
                       .stages = (uint32_t)g_test_rand_int_range(2, width > 1 ? 4 : LAYERS + 1)};
@@ -33,7 +46,14 @@ static struct drawn draw(uint32_t width)
         PICK("", "--host-update"), PICK("none", "all", "0,2"),
         PICK("", "", "--offload-activations all"),
         width > 1 ? "" : PICK("", "", "--host-embedding"));
-    d.schedule = g_strdup_printf("--stages %u --schedule %s", d.stages, PICK("1f1b", "gpipe"));
+    g_autofree char *layers = launch_draw_layers(LAYERS, d.stages);
+    d.schedule = g_strdup_printf("%s --schedule %s", layers, PICK("1f1b", "gpipe"));
+    return d;
+}
+
+static struct drawn draw(bool endless, uint32_t width)
+{
+    struct drawn d = endless ? draw_endless() : draw_drained(width);
     d.placement = g_strdup_printf("--chunk-size %s --policy %s --look-ahead %s",
                                   PICK("4KiB", "16KiB", "64KiB"), PICK("opt", "lru", "fifo"),
                                   PICK("0", "2", "9"));
@@ -108,7 +128,7 @@ static void simulate(const struct run_folder *folder, const char *traces, const 
 static void test_cut(struct run_folder *folder, G_GNUC_UNUSED gconstpointer data)
 {
     for (int i = 0; i < DRAWS; i++) {
-        struct drawn d = draw(i == 0 ? 2 : 1);
+        struct drawn d = draw(i >= DRAWS - ENDLESS, i == 0 ? 2 : 1);
         g_autofree char *all = g_strdup_printf("--steps 3 %s %s %s", d.job, d.schedule,
                                                d.placement);
         write_model(folder);
@@ -133,11 +153,12 @@ static void test_cut(struct run_folder *folder, G_GNUC_UNUSED gconstpointer data
 }
 
 /* The traces of the stages, named in any order. Of the ranks of a stage, the first is taken. */
-static void test_collected(struct run_folder *folder, G_GNUC_UNUSED gconstpointer data)
+static void test_collected(struct run_folder *folder, gconstpointer schedule)
 {
     const char *const job = "--steps 4 --micro-batches 6 --chunk-size 16KiB";
     write_model(folder);
-    g_autofree char *options = g_strdup_printf("%s --stages 3", job);
+    g_autofree char *options = g_strdup_printf("%s --stages 3 --schedule %s", job,
+                                               (const char *)schedule);
     g_auto(GStrv) program = run_folder_command(options);
     g_autofree char *line = g_strjoinv(" ", program);
     g_autofree char *collect = g_strdup_printf(
@@ -167,7 +188,9 @@ int main(int argc, char **argv)
         return 77;
     g_test_add("/stages_simulated/cut", struct run_folder, NULL, run_folder_set_up, test_cut,
                run_folder_tear_down);
-    g_test_add("/stages_simulated/collected", struct run_folder, NULL, run_folder_set_up,
+    g_test_add("/stages_simulated/collected", struct run_folder, "1f1b", run_folder_set_up,
+               test_collected, run_folder_tear_down);
+    g_test_add("/stages_simulated/collected_2bw", struct run_folder, "2bw", run_folder_set_up,
                test_collected, run_folder_tear_down);
     return g_test_run();
 }
