@@ -126,7 +126,7 @@ static void test_lists(struct fixture *f, gconstpointer data)
 {
     (void)f;
     (void)data;
-    struct trace_tensor tensors[] = {{(char *)"a", 10}};
+    struct trace_tensor tensors[] = {{.name = (char *)"a", .elements = 10}};
     const struct trace trace = {.tensors = tensors,
                                 .tensor_count = 1,
                                 .list_element_bytes = {[TRACE_PARAM] = 4, [TRACE_EXP_AVG] = 4}};
@@ -242,7 +242,9 @@ static void test_plan(struct fixture *f, gconstpointer data)
 static void test_bad_files(struct fixture *f, gconstpointer data)
 {
     (void)data;
-    struct trace_tensor tensors[] = {{(char *)"a", 100}, {(char *)"b", 100}, {(char *)"c", 100}};
+    struct trace_tensor tensors[] = {{.name = (char *)"a", .elements = 100},
+                                     {.name = (char *)"b", .elements = 100},
+                                     {.name = (char *)"c", .elements = 100}};
     const struct trace trace = {.tensors = tensors,
                                 .tensor_count = 3,
                                 .list_element_bytes = {[TRACE_PARAM] = 4, [TRACE_EXP_AVG] = 4}};
