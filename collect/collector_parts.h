@@ -54,7 +54,9 @@ struct collector {
     bool in_iteration, closing;
     bool paused; /* the window is paused, because the program does something else between two
                     iterations */
-    uint64_t iteration_ns; /* begin of the last iteration */
+    uint64_t iteration_ns;  /* begin of the last iteration */
+    uint64_t unrecorded_ns; /* from begin to begin of the quickest iteration before the window, but
+                               the first; 0 if there is none */
     uint32_t process;
     uint64_t window_ns; /* ranges that began earlier are not recorded */
     uint64_t flushed_ns;

@@ -190,11 +190,35 @@ static bool note_doubts(struct collector *collector, const struct record_doubts 
     if (!doubts->operators)
         return true;
     collector->doubted = g_strdup_printf(
-        "the device's times of %u of %u operators, which have the host's times: work of unknown "
-        "origin ran during them",
-        doubts->operators, collector->operator_count);
+        "the device's times of %u of %u operators, %s", doubts->operators,
+        collector->operator_count,
+        collector->declared.queued
+            ? "whose durations are unknown: the program only queues them, and the device's work "
+              "was "
+              "not recorded (with PSTAR_CUDA_SYNC=1 pstar-run waits for each)"
+            : "which have the host's times: work of unknown origin ran during them");
     harmless_say("not recorded: %s", collector->doubted);
     return collector_note_unknown(collector, error);
+}
+
+/* Recording slows the host, so the device may idle between kernels, and then computes at a higher
+ * clock. If an iteration takes as long as its operators, one that was not recorded says how long
+ * they take in all. */
+static bool scale_durations(const struct collector *collector, uint64_t *durations, GError **error)
+{
+    double sum = 0;
+    for (uint32_t m = 0; m < collector->operator_count; m++) {
+        if (durations[m] == 0)
+            return true;
+        sum += (double)durations[m];
+    }
+    if (!collector->declared.resident || !collector->unrecorded_ns || sum == 0)
+        return true;
+    double factor = (double)collector->unrecorded_ns / sum;
+    for (uint32_t m = 0; m < collector->operator_count; m++)
+        durations[m] = (uint64_t)MAX(1, (double)durations[m] * factor + 0.5);
+    g_autofree char *text = g_strdup_printf("%.4f", factor);
+    return record_file_note(collector->file, "durations_scaled", text, error);
 }
 
 static bool set_durations(struct collector *collector, uint64_t *durations, bool partial,
@@ -202,11 +226,14 @@ static bool set_durations(struct collector *collector, uint64_t *durations, bool
 {
     uint32_t count = collector->operator_count;
     struct record_doubts doubts;
-    if (!record_file_device_times(collector->file, durations, count, &doubts, error) ||
+    bool queued = collector->declared.queued;
+    if (!record_file_device_times(collector->file, queued, durations, count, &doubts, error) ||
         !note_doubts(collector, &doubts, error))
         return false;
     if (collector->declared.fused)
         fused_divide(collector->declared.fused, durations);
+    if (!scale_durations(collector, durations, error))
+        return false;
     return record_file_complete(collector->file, durations, count, partial, error);
 }
 
@@ -364,10 +391,21 @@ bool collector_takes_over(struct collector *collector, enum source source)
     return source == collector->source && state != OVER;
 }
 
+/* Measures the iteration that ends where the next one begins, if it was not recorded. The first one
+ * warms up. */
+static void note_unrecorded(struct collector *collector)
+{
+    uint64_t took = recording_now() - collector->iteration_ns;
+    bool whole = collector->begun > 1 && collector->begun <= collector->window.first;
+    if (whole && (!collector->unrecorded_ns || took < collector->unrecorded_ns))
+        collector->unrecorded_ns = took;
+}
+
 void collector_begin_iteration(struct collector *collector, enum source source)
 {
     if (!collector_takes_over(collector, source))
         return;
+    note_unrecorded(collector);
     struct window *window = &collector->window;
     if (collector->paused) {
         go_on(collector);

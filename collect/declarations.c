@@ -56,6 +56,7 @@ struct declarations {
     struct trace *trace; /* only metadata; the arrays are below */
     GArray *tensors, *operators, *accesses, *buffers, *moments, *fused;
     char *unknown; /* may be NULL */
+    bool queued, resident;
     bool complete; /* "declared" was seen with correct counts */
     char *fault;   /* the first error; NULL if there is none */
 };
@@ -291,6 +292,13 @@ static bool add_fused(struct declarations *declarations, struct words *words, ui
     return true;
 }
 
+static bool add_queued(struct declarations *declarations, struct words *words, uint64_t payload)
+{
+    declarations->queued = true;
+    declarations->resident = payload == 1;
+    return payload <= 1 && *words->rest == '\0';
+}
+
 static bool end(struct declarations *declarations, struct words *words, uint64_t payload)
 {
     uint32_t tensors, operators, accesses, buffers;
@@ -311,6 +319,7 @@ static const struct {
     {"meta", add_meta},         {"tensor", add_tensor}, {"absent", add_absent},
     {"operator", add_operator}, {"access", add_access}, {"exchange", add_exchange},
     {"buffer", add_buffer},     {"moment", add_moment}, {"fused", add_fused},
+    {"queued", add_queued},
     {"declared", end},
 };
 
@@ -459,6 +468,8 @@ struct trace *declarations_take(struct declarations *declarations, struct declar
     if (trace) {
         declared->fused = g_array_ref(declarations->fused);
         declared->unknown = g_steal_pointer(&declarations->unknown);
+        declared->queued = declarations->queued;
+        declared->resident = declarations->resident;
     }
     tear_down(declarations);
     set_up(declarations);

@@ -39,6 +39,8 @@ void declarations_add(struct declarations *declarations, const char *text, uint6
 struct declared {
     GArray *fused; /* struct fused, with bytes */
     char *unknown; /* what the program cannot tell, one item per line; may be NULL */
+    bool queued;   /* ranges of operators on the device only queue their work */
+    bool resident; /* and an iteration takes as long as its operators, since nothing is copied */
 };
 
 /* Returns the declared trace with durations of 0; free it with trace_free. Fails with

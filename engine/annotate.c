@@ -7,6 +7,7 @@
 
 struct annotate {
     nvtxDomainHandle_t domain;
+    enum annotate_timing timing;
     uint32_t operator_count;
     nvtxStringHandle_t iteration;
     nvtxStringHandle_t copies[MOVER_QUEUES]; /* their directions */
@@ -148,7 +149,7 @@ static void declare_all(nvtxDomainHandle_t domain, const struct trace *trace)
             trace->operator_count, trace->access_count, trace->buffer_count);
 }
 
-struct annotate *annotate_new(const struct trace *trace)
+struct annotate *annotate_new(const struct trace *trace, enum annotate_timing timing)
 {
     nvtxDomainHandle_t domain = nvtxDomainCreateA(ANNOTATION_DOMAIN);
     if (!domain)
@@ -157,11 +158,14 @@ struct annotate *annotate_new(const struct trace *trace)
     nvtxDomainNameCategoryA(domain, ANNOTATION_ITERATION, "iteration");
     nvtxDomainNameCategoryA(domain, ANNOTATION_OPERATOR, "operator");
     nvtxDomainNameCategoryA(domain, ANNOTATION_COPY, "copy");
+    if (timing != ANNOTATE_RANGES)
+        declare(domain, timing == ANNOTATE_DEVICE_RESIDENT, "queued");
     declare_all(domain, trace);
 
     struct annotate *annotate = (struct annotate *)g_malloc(
         offsetof(struct annotate, operators) + trace->operator_count * sizeof(nvtxStringHandle_t));
     annotate->domain = domain;
+    annotate->timing = timing;
     annotate->operator_count = trace->operator_count;
     annotate->iteration = nvtxDomainRegisterStringA(domain, "iteration");
     annotate->copies[MOVER_H2D] = nvtxDomainRegisterStringA(domain, ANNOTATION_H2D);
@@ -177,6 +181,11 @@ void annotate_free(struct annotate *annotate)
         return;
     nvtxDomainDestroy(annotate->domain);
     g_free(annotate);
+}
+
+bool annotate_waits(const struct annotate *annotate)
+{
+    return annotate && annotate->timing == ANNOTATE_RANGES;
 }
 
 void annotate_iteration_begin(struct annotate *annotate, uint64_t step)

@@ -15,11 +15,24 @@
 
 struct annotate;
 
+/* What says how long an operator takes. */
+enum annotate_timing {
+    ANNOTATE_RANGES, /* its range: the program waits for every operator */
+    ANNOTATE_DEVICE, /* a profiler of the device: ranges of operators on the device only queue work
+                      */
+    /* The same, and nothing waits for copies, so that an iteration takes as long as its operators.
+     */
+    ANNOTATE_DEVICE_RESIDENT
+};
+
 /* Declares the trace's meta, tensors, operators, accesses and buffers, or its sums if it has no
  * buffers. The collector measures durations. `trace` must pass trace_check, and is not needed after
  * the call. */
-struct annotate *annotate_new(const struct trace *trace);
+struct annotate *annotate_new(const struct trace *trace, enum annotate_timing timing);
 void annotate_free(struct annotate *annotate);
+
+/* Returns whether the program must wait for operators on the device. */
+bool annotate_waits(const struct annotate *annotate);
 
 /* Mark a training step, numbered from 0. Copies, operators and the optimizer lie within it;
  * evaluation, sampling and checkpoints do not. */

@@ -90,6 +90,9 @@ struct device_ops {
     /* Returns the device's name, free with g_free, and measures its memory. Fails with
      * DEVICE_ERROR_NONE_HERE if there is no such device. */
     char *(*describe)(struct device_capacity *capacity, GError **error);
+    /* Returns whether a profiler knows how long operators on the device take, because they run when
+     * the device comes to them. NULL if none does. */
+    bool (*is_profiled)(void);
     /* Takes all memory at once, zeroed. Fails with DEVICE_ERROR_MEMORY if the machine has less. */
     struct device *(*open)(const struct device_options *options, GError **error);
     /* Connects the device with those of the other ranks. Every rank must call it, when all have

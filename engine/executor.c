@@ -288,14 +288,16 @@ static void begin_update(struct executor *x)
 
 /* ---- running ---- */
 
-/* A collector records the ranges of the calling thread. With a collector, the thread therefore
- * waits for every operator. */
+/* A collector records the ranges of the calling thread. Unless it has the device's times, the
+ * thread therefore waits for every operator. Waiting lets the device idle, and an idle device
+ * computes at a higher clock than one that trains. */
 static mover_ticket run_on_device(struct executor *x, uint32_t moment,
                                   const struct mover_after *after)
 {
     struct device *device = device_of(x);
     struct operation operation = describe(x, moment, false);
-    if (x->annotate)
+    bool waits = annotate_waits(x->annotate);
+    if (waits)
         device->ops->wait(device, after);
     annotate_operator_begin(x->annotate, moment);
     bool reduces = operation.op->kind == MODEL_REDUCE;
@@ -303,7 +305,7 @@ static mover_ticket run_on_device(struct executor *x, uint32_t moment,
     struct mover_after done = {.queue = {0}};
     done.queue[queue] = (reduces ? device->ops->reduce : device->ops->compute)(device, &operation,
                                                                                after);
-    if (x->annotate)
+    if (waits)
         device->ops->wait(device, &done);
     annotate_operator_end(x->annotate);
     if (operation.op->kind != MODEL_UPDATE)

@@ -210,14 +210,14 @@ bool record_file_note(struct record_file *file, const char *key, const char *tex
     return ok;
 }
 
-bool record_file_device_times(struct record_file *file, uint64_t *durations_ns,
+bool record_file_device_times(struct record_file *file, bool queued, uint64_t *durations_ns,
                               uint32_t operator_count, struct record_doubts *doubts, GError **error)
 {
     *doubts = (struct record_doubts){0};
     return database_has_file(file->database, error) &&
            correlate_by_time(file->database, &doubts->calls, error) &&
-           device_times_take(file->database, durations_ns, operator_count, &doubts->operators,
-                             error);
+           device_times_take(file->database, queued, durations_ns, operator_count,
+                             &doubts->operators, error);
 }
 
 static bool update_durations(const struct record_file *file, const uint64_t *durations_ns,

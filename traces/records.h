@@ -102,13 +102,14 @@ bool record_file_note(struct record_file *file, const char *key, const char *tex
 
 /* What is uncertain about the times of operators. */
 struct record_doubts {
-    uint32_t calls;     /* assigned to ranges by their times, because the profiler said nothing */
-    uint32_t operators; /* with the host's times, because work of unknown origin ran in between */
+    uint32_t calls; /* assigned to ranges by their times, because the profiler said nothing */
+    uint32_t
+        operators; /* without the device's times, of whose work it is not known or not recorded */
 };
 
 /* Replaces the host's times in durations_ns [operator_count] by the device's times, if the file has
  * them (correlate_by_time and device_times_take in traces/activity/activity_file.h). */
-bool record_file_device_times(struct record_file *file, uint64_t *durations_ns,
+bool record_file_device_times(struct record_file *file, bool queued, uint64_t *durations_ns,
                               uint32_t operator_count, struct record_doubts *doubts,
                               GError **error);
 

@@ -119,6 +119,12 @@ static char *describe(struct device_capacity *capacity, GError **error)
     return cuda_capacity_measure(capacity, error) ? g_strdup(properties.name) : NULL;
 }
 
+/* CUPTI does, unless operators are waited for. */
+static bool is_profiled(void)
+{
+    return !cuda_operators_wait();
+}
+
 static void free_pinned(void *memory)
 {
     if (memory)
@@ -460,6 +466,7 @@ const struct device_ops device_cuda = {
     .name = "cuda",
     .supports = cuda_operators_support,
     .describe = describe,
+    .is_profiled = is_profiled,
     .open = cuda_open,
     .join = cuda_join,
     .close = cuda_close,

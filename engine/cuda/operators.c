@@ -129,7 +129,7 @@ struct cuda_operators *cuda_operators_new(uint8_t *arena, uint64_t table_bytes, 
                                           GError **error)
 {
     struct cuda_operators *operators = g_new0(struct cuda_operators, 1);
-    operators->waits = g_strcmp0(g_getenv("PSTAR_CUDA_SYNC"), "1") == 0;
+    operators->waits = cuda_operators_wait();
     operators->operators.kernels = &cuda_kernels;
     operators->operators.context = &operators->cuda;
     operators->operators.memory = arena;

@@ -14,6 +14,13 @@ extern "C" {
 struct cuda_operators;
 struct cuda_products;
 
+/* Returns whether each operator is waited for, because the environment variable PSTAR_CUDA_SYNC is
+ * 1. */
+static inline bool cuda_operators_wait(void)
+{
+    return g_strcmp0(g_getenv("PSTAR_CUDA_SYNC"), "1") == 0;
+}
+
 /* Returns whether there are kernels for the model. Fails with DEVICE_ERROR_MODEL if not. */
 bool cuda_operators_support(const struct model_config *config, GError **error);
 

@@ -139,11 +139,23 @@ static bool fill(struct training *training, const struct safetensors *weights, G
     return weights_initialise(config, trace, training->options->seed, &store, error);
 }
 
+/* A profiler of the device knows its operators' times, so the run need not wait for them. */
+static enum annotate_timing timing_of(const struct training *training)
+{
+    const struct device_ops *device = training->options->device;
+    const struct plan_figures *predicted = &training->run->plan->predicted;
+    bool alone = !training->options->ranks && !training->options->pipeline;
+    if (!device->is_profiled || !device->is_profiled())
+        return ANNOTATE_RANGES;
+    return alone && predicted->h2d_bytes + predicted->d2h_bytes == 0 ? ANNOTATE_DEVICE_RESIDENT
+                                                                     : ANNOTATE_DEVICE;
+}
+
 static bool open_engine(struct training *training, GError **error)
 {
     const struct run_options *o = training->options;
     together_trace(o, training->run->iteration);
-    training->annotate = annotate_new(training->run->iteration->trace);
+    training->annotate = annotate_new(training->run->iteration->trace, timing_of(training));
     const struct engine_options options = {.ranks = o->peers,
                                            .stages = o->pipeline,
                                            .iteration = training->run->iteration,

@@ -69,7 +69,7 @@ int main(int argc, char **argv)
     g_assert(argc == 3 || argc == 5);
     GRand *random = g_rand_new_with_seed((guint32)atoi(argv[1]));
     struct trace *trace = random_trace(random, ANNOTATED_OPERATORS);
-    struct annotate *annotate = annotate_new(trace);
+    struct annotate *annotate = annotate_new(trace, ANNOTATE_RANGES);
     int steps = atoi(argv[2]);
     for (int step = 0; step < steps; step++) {
         annotate_iteration_begin(annotate, (uint64_t)step);

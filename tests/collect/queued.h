@@ -5,7 +5,12 @@
 #include <stdint.h>
 
 /* The fake driver checks every 50 us whether a kernel is done, so a waiting host takes longer. */
-enum { QUEUED_OPERATORS = 30, QUEUED_MICROSECONDS = 10, QUEUED_LONG_MICROSECONDS = 2000 };
+enum {
+    QUEUED_OPERATORS = 30,
+    QUEUED_MICROSECONDS = 10,
+    QUEUED_LONG_MICROSECONDS = 2000,
+    QUEUED_SLOWER = 300
+};
 
 enum queued_kind { QUEUED_WAITED, QUEUED_LEFT, QUEUED_ON_HOST, QUEUED_KINDS };
 

@@ -26,7 +26,7 @@ static void test_unattached(void)
     g_unsetenv("NVTX_INJECTION64_PATH");
     GRand *random = g_rand_new_with_seed(1);
     struct trace *trace = random_trace(random, 10);
-    struct annotate *annotate = annotate_new(trace);
+    struct annotate *annotate = annotate_new(trace, ANNOTATE_RANGES);
     g_assert_null(annotate);
     annotate_iteration_begin(annotate, 0);
     double nanoseconds = cost(annotate);

@@ -166,6 +166,76 @@ static void test_operators(struct fixture *fixture, gconstpointer data)
     trace_free(trace);
 }
 
+/* A program that waits for no operator has the device's times, however long the host lingers in
+ * the ranges; operators on the host have the host's. */
+static void test_queued(struct fixture *fixture, gconstpointer data)
+{
+    GError *error = NULL;
+    (void)data;
+    collect(fixture, "--iterations 1:3 -- %s %d 3 device", TRACED_QUEUED,
+            g_test_rand_int_range(0, 1000000));
+    assert_exit(fixture, 0);
+    g_assert_cmpstr(fixture->errors, ==, "");
+    struct trace *trace = trace_read(fixture->path, &error);
+    g_assert_no_error(error);
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        uint64_t duration = trace->operators[m].duration_ns;
+        if (trace->operators[m].place == TRACE_ON_HOST)
+            g_assert_cmpuint(duration, >=, 500 * QUEUED_LONG_MICROSECONDS);
+        else
+            g_assert_cmpuint(duration, <, 500 * QUEUED_LONG_MICROSECONDS);
+    }
+    trace_free(trace);
+    g_assert_cmpint(query(fixture, "SELECT count(*) FROM meta WHERE key = 'durations_scaled'"), ==,
+                    0);
+}
+
+/* The operators of a resident step take as long in all as a step that was not recorded, in which
+ * kernels were slower. */
+static void test_resident(struct fixture *fixture, gconstpointer data)
+{
+    GError *error = NULL;
+    (void)data;
+    collect(fixture, "--iterations 4:5 -- %s %d 5 resident", TRACED_QUEUED,
+            g_test_rand_int_range(0, 1000000));
+    assert_exit(fixture, 0);
+    g_assert_cmpstr(fixture->errors, ==, "");
+    gint64 factor = query(fixture, "SELECT CAST(value * 1000 AS INTEGER) FROM meta WHERE key = "
+                                   "'durations_scaled'");
+    g_assert_cmpint(factor, >=, QUEUED_SLOWER * 500);
+    struct trace *trace = trace_read(fixture->path, &error);
+    g_assert_no_error(error);
+    uint64_t sum = 0;
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        sum += trace->operators[m].duration_ns;
+    g_assert_cmpuint(sum, >=,
+                     UINT64_C(1000) * trace->operator_count * QUEUED_SLOWER * QUEUED_MICROSECONDS);
+    trace_free(trace);
+
+    /* No step before the window but the first, which warms up. */
+    collect(fixture, "--iterations 1:2 -- %s 7 2 resident", TRACED_QUEUED);
+    assert_exit(fixture, 0);
+    g_assert_cmpint(query(fixture, "SELECT count(*) FROM meta WHERE key = 'durations_scaled'"), ==,
+                    0);
+}
+
+/* Without the device's times nothing is known, and the collector says so. */
+static void test_queued_unrecorded(struct fixture *fixture, gconstpointer data)
+{
+    GError *error = NULL;
+    (void)data;
+    collect(fixture, "-- %s 7 3 device", TRACED_QUEUED);
+    assert_exit(fixture, 0);
+    assert_says(fixture, "operators, whose durations are unknown");
+    struct trace *trace = trace_read(fixture->path, &error);
+    g_assert_no_error(error);
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        g_assert_true((trace->operators[m].duration_ns > 0) ==
+                      (trace->operators[m].place == TRACE_ON_HOST));
+    trace_free(trace);
+    assert_checked(fixture, "whose durations are unknown");
+}
+
 static void test_crossed_ranges(struct fixture *fixture, gconstpointer data)
 {
     (void)data;
@@ -677,6 +747,9 @@ int main(int argc, char **argv)
     ADD("/device/whole-run", test_whole_run, NULL);
     ADD("/device/mixed-buffers", test_whole_run, "mixed");
     ADD("/device/operators", test_operators, NULL);
+    ADD("/device/queued", test_queued, NULL);
+    ADD("/device/queued/unrecorded", test_queued_unrecorded, "busy");
+    ADD("/device/resident", test_resident, NULL);
     ADD("/device/crossed-ranges", test_crossed_ranges, NULL);
     ADD("/device/marks", test_marks, NULL);
     ADD("/device/no-marks", test_no_marks, NULL);

@@ -86,16 +86,24 @@ static void add_wait(const struct fixture *fixture, int range, int end)
     add_call(fixture, range, end, 2);
 }
 
-static void assert_times(const struct fixture *fixture, uint64_t a, uint64_t b, uint64_t c)
+static uint32_t times_are(const struct fixture *fixture, bool queued, uint64_t a, uint64_t b,
+                          uint64_t c)
 {
     GError *error = NULL;
     uint64_t durations[OPERATORS] = {1001, 1002, 1003};
     const uint64_t wanted[OPERATORS] = {a, b, c};
     uint32_t doubtful;
-    g_assert_true(device_times_take(&fixture->database, durations, OPERATORS, &doubtful, &error));
+    g_assert_true(
+        device_times_take(&fixture->database, queued, durations, OPERATORS, &doubtful, &error));
     g_assert_no_error(error);
     for (int m = 0; m < OPERATORS; m++)
         g_assert_cmpuint(durations[m], ==, wanted[m]);
+    return doubtful;
+}
+
+static void assert_times(const struct fixture *fixture, uint64_t a, uint64_t b, uint64_t c)
+{
+    times_are(fixture, false, a, b, c);
 }
 
 /* Two kernels, the second queued after a gap of 2, and a late one. */
@@ -189,6 +197,21 @@ static void test_doubt(struct fixture *fixture, gconstpointer data)
 
 #define ADD(name, function) g_test_add(name, struct fixture, NULL, set_up, function, tear_down)
 
+/* The program only queues work: the host's times do not count, and without work nothing is known,
+ * except on the host. */
+static void test_queued(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    execute(fixture, "CREATE TABLE operators (id, place);"
+                     "INSERT INTO operators VALUES (0, 'device'), (1, 'device'), (2, 'host')");
+    add_range(fixture, 1, 0, 0, 700); /* waited while the stream was full */
+    add_work(fixture, "KERNEL", 1, 500, 800, 20);
+    add_range(fixture, 2, 1, 700, 710);
+    add_range(fixture, 3, 2, 710, 900);
+    add_work(fixture, "KERNEL", 0, 850, 860, 10); /* of unknown origin */
+    g_assert_cmpuint(times_are(fixture, true, 300, 0, 1003), ==, 1);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -198,5 +221,6 @@ int main(int argc, char **argv)
     ADD("/device-times/not-waited", test_not_waited);
     ADD("/device-times/kinds", test_kinds);
     ADD("/device-times/doubt", test_doubt);
+    ADD("/device-times/queued", test_queued);
     return g_test_run();
 }

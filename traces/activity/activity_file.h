@@ -101,8 +101,11 @@ bool correlate_by_time(const struct database *database, uint32_t *added, GError 
  * to the device and back, which an operator does not pay if it is queued behind another. For a
  * range without a wait, the host's time stays if it is longer. It also stays if work of unknown
  * origin ran during the range; *doubtful is set to the number of operators with such ranges.
+ *
+ * If `queued`, ranges of operators on the device only queue their work: only the device's times
+ * count for them, and where it has none, the duration is 0 (unknown) and the operator doubtful.
  * Returns false if the file cannot be read. */
-bool device_times_take(const struct database *database, uint64_t *durations_ns,
+bool device_times_take(const struct database *database, bool queued, uint64_t *durations_ns,
                        uint32_t operator_count, uint32_t *doubtful, GError **error);
 
 #endif

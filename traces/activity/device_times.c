@@ -45,6 +45,7 @@ struct operator_range {
 };
 
 struct times {
+    bool queued;        /* ranges only queue work */
     GArray *ranges;     /* struct operator_range */
     GHashTable *within; /* range id to 1 + index of the operator range around it */
     GArray *gaps;       /* uint64_t, gaps between queued work and the work before it */
@@ -176,6 +177,8 @@ static uint64_t time_of(const struct times *times, const struct operator_range *
 {
     uint64_t host_ns = range->end_ns - range->begin_ns;
     uint64_t device_ns = range->busy_ns + range->works * gap_ns;
+    if (times->queued)
+        return device_ns;
     if (is_doubtful(times, range))
         return host_ns;
     return range->waited ? MIN(host_ns, device_ns) : MAX(host_ns, device_ns);
@@ -199,7 +202,7 @@ static uint32_t take(struct times *times, uint64_t *durations_ns, uint32_t opera
         const struct operator_range *range = &g_array_index(times->ranges, struct operator_range,
                                                             i);
         uint64_t taken = time_of(times, range, gap_ns);
-        doubt |= is_doubtful(times, range);
+        doubt |= !times->queued && is_doubtful(times, range);
         if (range->works)
             g_array_append_val(of_moment, taken);
         if (i + 1 < times->ranges->len && range[1].moment == range->moment)
@@ -224,22 +227,67 @@ static bool has_tables(const struct database *database)
     return true;
 }
 
-bool device_times_take(const struct database *database, uint64_t *durations_ns,
+static bool read_all(const struct database *database, struct times *times, uint64_t *durations_ns,
+                     uint32_t operator_count, uint32_t *doubtful, GError **error)
+{
+    bool ok = read_rows(database, times, all_ranges, add_range, error) &&
+              read_rows(database, times, waits, add_wait, error) &&
+              read_rows(database, times, asked_work, add_work, error) &&
+              read_rows(database, times, unasked_work, add_unasked, error);
+    if (ok)
+        *doubtful = take(times, durations_ns, operator_count);
+    return ok;
+}
+
+/* Calls `visit` for every operator on the device. */
+static bool visit_on_device(const struct database *database, uint32_t operator_count,
+                            void (*visit)(uint64_t *duration_ns, uint32_t *count),
+                            uint64_t *durations_ns, uint32_t *count, GError **error)
+{
+    sqlite3_stmt *rows = database_prepare(database, "SELECT id FROM operators WHERE place = ?",
+                                          error);
+    if (!rows)
+        return false;
+    sqlite3_bind_text(rows, 1, trace_place_name(TRACE_ON_DEVICE), -1, SQLITE_STATIC);
+    int state;
+    while ((state = sqlite3_step(rows)) == SQLITE_ROW)
+        if (number(rows, 0) < operator_count)
+            visit(&durations_ns[number(rows, 0)], count);
+    if (state != SQLITE_DONE)
+        database_set_error(database, error);
+    sqlite3_finalize(rows);
+    return state == SQLITE_DONE;
+}
+
+static void forget(uint64_t *duration_ns, uint32_t *count)
+{
+    (void)count;
+    *duration_ns = 0;
+}
+
+static void count_unknown(uint64_t *duration_ns, uint32_t *count)
+{
+    *count += *duration_ns == 0;
+}
+
+bool device_times_take(const struct database *database, bool queued, uint64_t *durations_ns,
                        uint32_t operator_count, uint32_t *doubtful, GError **error)
 {
     *doubtful = 0;
-    if (operator_count == 0 || !has_tables(database))
+    if (operator_count == 0 || (!queued && !has_tables(database)))
         return true;
-    struct times times = {.ranges = g_array_new(FALSE, FALSE, sizeof(struct operator_range)),
+    if (queued && !visit_on_device(database, operator_count, forget, durations_ns, doubtful, error))
+        return false;
+    struct times times = {.queued = queued,
+                          .ranges = g_array_new(FALSE, FALSE, sizeof(struct operator_range)),
                           .within = g_hash_table_new(NULL, NULL),
                           .gaps = g_array_new(FALSE, FALSE, sizeof(uint64_t)),
                           .unasked = g_array_new(FALSE, FALSE, sizeof(uint64_t))};
-    bool ok = read_rows(database, &times, all_ranges, add_range, error) &&
-              read_rows(database, &times, waits, add_wait, error) &&
-              read_rows(database, &times, asked_work, add_work, error) &&
-              read_rows(database, &times, unasked_work, add_unasked, error);
-    if (ok)
-        *doubtful = take(&times, durations_ns, operator_count);
+    bool ok = !has_tables(database) ||
+              read_all(database, &times, durations_ns, operator_count, doubtful, error);
+    if (ok && queued)
+        ok = visit_on_device(database, operator_count, count_unknown, durations_ns, doubtful,
+                             error);
     g_array_unref(times.unasked);
     g_array_unref(times.gaps);
     g_hash_table_unref(times.within);
