@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -20,6 +21,7 @@ ROOT = HERE.parents[1]
 
 # Layers, width and heads of GPT-2's four sizes, and of tiny models that replace them without a GPU.
 SIZES = {"124M": (12, 768, 12), "355M": (24, 1024, 16), "774M": (36, 1280, 20), "1.5B": (48, 1600, 25)}
+GIB = 2**30
 TINY = (2, 64, 2)
 TINY_BATCH, TINY_SEQUENCE = 2, 32
 
@@ -29,6 +31,10 @@ LOG_BYTES = 100_000  # kept of the log of a process
 
 class Failed(Exception):
     pass
+
+
+class OutOfTime(Failed):
+    """The call has no time left. The next call goes on with the row that was cut off."""
 
 
 def start(command, **how):
@@ -53,6 +59,28 @@ def cuda_folders():
     return [str(folder) for place in places for folder in sorted(pathlib.Path(place).glob("*/lib"))]
 
 
+def group_bytes():
+    """Returns how many bytes the control group of this process may still take, or infinity."""
+    folders = {pathlib.Path("/sys/fs/cgroup"), pathlib.Path("/sys/fs/cgroup/memory")}
+    with contextlib.suppress(OSError):
+        for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
+            path = line.split(":", 2)[2].lstrip("/")
+            folders |= {folder / path for folder in tuple(folders)}
+    left = float("inf")
+    for folder in folders:
+        for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
+            with contextlib.suppress(OSError, ValueError):  # "max" is no number
+                left = min(left, int((folder / limit).read_text()) - int((folder / used).read_text()))
+    return max(left, 0)
+
+
+def available_bytes():
+    """Returns the host memory that a run may take. A container may have less than the machine."""
+    with open("/proc/meminfo") as file:
+        unused = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
+    return int(min(unused, group_bytes()))
+
+
 def keep_awake():
     """Keeps the GPU open. The driver shuts down a GPU that no program has open, and each program that
     follows would wait some seconds for it to start."""
@@ -64,8 +92,14 @@ class Bench:
     """One run of the bench. A part fills `found`, and `show` writes what it has found so far to the
     results file."""
 
-    def __init__(self, programs, output, device):
+    def __init__(self, programs, output, device, before=None, seconds=float("inf")):
+        """`before` is the folder of an earlier call to go on from. The call ends after `seconds`."""
         self.programs, self.output, self.device = programs.resolve(), output.resolve(), device
+        self.ends = time.monotonic() + seconds
+        if before and before.resolve() != self.output:
+            for file in filter(pathlib.Path.is_file, before.iterdir()):
+                shutil.copyfile(file, self.output / file.name)
+        self.has_torch = importlib.util.find_spec("torch") is not None
         self.gpu = device == "cuda"
         if self.gpu:
             keep_awake()
@@ -78,7 +112,8 @@ class Bench:
         words = ["".join(chr(draws.randrange(97, 123)) for _ in range(draws.randrange(2, 9))) for _ in range(200)]
         self.text = " ".join(draws.choice(words) for _ in range(200_000))
         (self.folder / "data.txt").write_text(self.text)
-        libraries = [os.environ.get("LD_LIBRARY_PATH"), *cuda_folders()]
+        packed = self.programs.parent / "lib"  # of an unpacked archive
+        libraries = [os.environ.get("LD_LIBRARY_PATH"), str(packed) if packed.is_dir() else None, *cuda_folders()]
         # For all started processes. cuBLASLt logs its errors, each process to a file of its own.
         os.environ["LD_LIBRARY_PATH"] = ":".join(filter(None, libraries))
         os.environ["CUBLASLT_LOG_LEVEL"], os.environ["CUBLASLT_LOG_FILE"] = "1", str(self.folder / "cublaslt-%i.log")
@@ -86,8 +121,32 @@ class Bench:
     # ---- parts ----
 
     def begin(self, name, limit):
-        self.found = self.parts[name] = dict(device=self.device, goals={})
-        self.deadline = time.monotonic() + limit
+        if not self.parts.get(name, {}).pop("unfinished", False):
+            self.parts[name] = dict(device=self.device, goals={})
+        self.found = self.parts[name]
+        self.deadline = min(time.monotonic() + limit, self.ends)
+
+    def is_done(self, name):
+        """Returns whether an earlier call came to the end of a part, which may have failed."""
+        part = self.parts.get(name)
+        return part is not None and part["device"] == self.device and not part.get("unfinished")
+
+    def rows(self, rows):
+        """Yields the rows of the part that no earlier call has done. A row is a name, or begins with it.
+        What was found is saved behind each. A row that fails is done, unless the call's time was up."""
+        done = self.found.setdefault("done", [])
+        for row in rows:
+            name = row if isinstance(row, str) else row[0]
+            if name in done:
+                continue
+            if self.left() <= 0:
+                raise self.late(f"before {name}")
+            yield row
+            done.append(name)
+            self.save()
+
+    def late(self, text):
+        return (OutOfTime if self.deadline >= self.ends else Failed)(text)
 
     def left(self):
         """Returns the seconds that the part has left."""
@@ -124,6 +183,8 @@ class Bench:
         expensive. The part counts as failed."""
         try:
             yield
+        except OutOfTime:
+            raise
         except Exception as error:
             if not isinstance(error, Failed):
                 traceback.print_exc()
@@ -140,7 +201,7 @@ class Bench:
         try:
             printed, said = process.communicate(timeout=max(limit, 0.1))
         except subprocess.TimeoutExpired as late:
-            raise Failed(f"{process.args[0]} {process.args[1:3]}... was stopped after {limit:.0f} s") from late
+            raise self.late(f"{process.args[0]} {process.args[1:3]}... was stopped after {limit:.0f} s") from late
         finally:
             end(process) if process.returncode is None else None
         if process.returncode not in allowed:
@@ -166,6 +227,8 @@ class Bench:
                 if answer:
                     return json.loads(answer)
                 said.seek(0)
+                if self.left() <= 0:
+                    raise self.late(f"{' '.join(process.args[:3])}... was stopped")
                 raise Failed(f"{' '.join(process.args[:3])}... ended: {said.read().strip()[-1500:]}")
 
             try:
@@ -173,6 +236,16 @@ class Bench:
             finally:
                 stop.cancel()
                 end(process)
+
+    def with_torch(self, what):
+        """Returns whether PyTorch is there. If not, says that `what` is left out; the part goes on."""
+        if not self.has_torch:
+            self.leave_out(what, "PyTorch is not installed for this python3")
+        return self.has_torch
+
+    def leave_out(self, what, why):
+        self.found.setdefault("left_out", {})[what] = why
+        self.show(f"left out: {what}: {why}")
 
     # ---- models and jobs ----
 
@@ -238,11 +311,21 @@ class Bench:
     def read(self, name):
         return json.loads((self.folder / name).read_text())
 
+    def made(self, name, make):
+        """Makes a file of the folder, unless this call or an earlier one has."""
+        if not (self.folder / name).exists():
+            if (self.output / name).exists():
+                shutil.copy(self.output / name, self.folder / name)
+            else:
+                make()
+                self.keep(name)
+        return name
+
     def keep(self, name):
         """Copies a file of the folder into the results."""
         (self.output / name).write_bytes((self.folder / name).read_bytes())
 
-    def rows(self, trace, query):
+    def query(self, trace, query):
         """Queries a trace, which is an SQLite file with the tables of Nsight Systems."""
         with contextlib.closing(sqlite3.connect(self.folder / trace)) as database:
             return database.execute(query).fetchall()

@@ -1,6 +1,5 @@
 """The collector on a GPU: whole traces of unchanged programs, and the cost of collecting."""
 
-import collections
 import json
 import os
 import platform
@@ -45,7 +44,7 @@ def machine(bench):
                     "pcie.link.width.max", "--format=csv,noheader"),
         nvcc=said_by("nvcc", "--version").splitlines()[-1:],
         torch=said_by(sys.executable, "-c", "import torch; print(torch.__version__, torch.version.cuda)"),
-        pinning=said_by(sys.executable, "-c", PINNING) if bench.gpu else "", cpu=processor(), cores=os.cpu_count(),
+        pinning=said_by(sys.executable, "-c", PINNING) if bench.gpu and bench.has_torch else "", cpu=processor(), cores=os.cpu_count(),
         memory_bytes=os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), kernel=platform.release())
     bench.show(f"{bench.found['gpu']}; PyTorch {bench.found['torch']}; pinning {bench.found['pinning']}")
     bench.found |= dict(programs=bench.program("pstar-run", "--version").stdout.strip(),
@@ -115,20 +114,25 @@ def collect_ours(bench, size):
     bench.program("pstar-plan", "ours.pstar", "--device-memory", "90%", "-o", "ours.json")
 
 
+def keep_small(bench, trace):
+    bench.call("gzip", "-9kf", trace)
+    bench.keep(trace + ".gz")
+    bench.goal(f"{trace} is below 5 MB", (bench.output / f"{trace}.gz").stat().st_size < SAMPLE_BYTES)
+
+
 def collect(bench):
-    """Collects a PyTorch run, unchanged and annotated, and a run of pstar-run. The two small traces
-    are kept."""
-    size = "124M"
-    for trace, collect_it in {"annotated.pstar": collect_annotated, "ours.pstar": collect_ours}.items():
-        with bench.going_on(trace):
-            collect_it(bench, size)
-            bench.call("gzip", "-9kf", trace)
-            bench.keep(trace + ".gz")
-            bench.goal(f"{trace} is below 5 MB", (bench.output / f"{trace}.gz").stat().st_size < SAMPLE_BYTES)
-    for trace, collect_it in {"plain.pstar": collect_whole_run, "tensors.pstar": collect_tensors}.items():
+    """Collects a run of pstar-run, and a PyTorch run, annotated and unchanged. The two small traces are
+    kept."""
+    ways = {"ours.pstar": collect_ours}
+    if bench.with_torch("traces of PyTorch"):
+        ways["annotated.pstar"] = collect_annotated
         if bench.gpu:
-            with bench.going_on(trace):
-                collect_it(bench, size)
+            ways |= {"plain.pstar": collect_whole_run, "tensors.pstar": collect_tensors}
+    for trace in bench.rows(ways):
+        with bench.going_on(trace):
+            ways[trace](bench, "124M")
+            if trace in ("ours.pstar", "annotated.pstar"):
+                keep_small(bench, trace)
 
 
 # ---- overhead ----
@@ -152,14 +156,14 @@ def overhead_round(bench, shape, times):
         if not done.stdout:
             raise Failed(f"{way}: {done.stderr.strip()[-1500:]}")
         seconds = json.loads(done.stdout.splitlines()[-1])["seconds"]
-        times[f"{way}, before the window"].append(statistics.median(seconds[BEFORE]))
-        times[f"{way}, in the window"].append(statistics.median(seconds[INSIDE]))
+        times.setdefault(f"{way}, before the window", []).append(statistics.median(seconds[BEFORE]))
+        times.setdefault(f"{way}, in the window", []).append(statistics.median(seconds[INSIDE]))
 
 
 def kernels_of(bench, trace):
     """Returns the kernels of a step and their mean time, or None if nothing was recorded."""
     try:
-        (count, mean), = bench.rows(trace, "SELECT COUNT(*), AVG(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL")
+        (count, mean), = bench.query(trace, "SELECT COUNT(*), AVG(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL")
     except sqlite3.OperationalError:
         return None
     return dict(a_step=count / (WINDOW[1] - WINDOW[0]), mean_seconds=mean * 1e-9) if count else None
@@ -178,13 +182,14 @@ def judge_overhead(bench, name, times):
 def overhead(bench):
     """Measures steps of long and of short kernels round by round, so that a run that is cut off stays
     balanced."""
-    for name, shape in SHAPES.items():
-        bench.found[name] = dict(shape=shape, times=collections.defaultdict(list))
-    for number in range(bench.rounds):
-        for name, shape in SHAPES.items():
-            overhead_round(bench, shape, bench.found[name]["times"])
-            judge_overhead(bench, name, bench.found[name]["times"])
-            bench.show(f"round {number + 1} of {bench.rounds}, {name}: {bench.found[name]['overhead']}")
+    if not bench.with_torch("everything"):
+        return
+    rows = [(f"round {number + 1} of {bench.rounds}, {name}", name) for number in range(bench.rounds) for name in SHAPES]
+    for row, name in bench.rows(rows):
+        found = bench.found.setdefault(name, dict(shape=SHAPES[name], times={}))
+        overhead_round(bench, SHAPES[name], found["times"])
+        judge_overhead(bench, name, found["times"])
+        bench.show(f"{row}: {found['overhead']}")
     if bench.gpu:
         bench.goal("long kernels average 50 us or more", (bench.found["long"]["kernels"] or {}).get("mean_seconds", 0)
                    >= LONG_KERNELS)
@@ -199,11 +204,11 @@ def allocations(bench):
     """Records when allocations and frees are reported, and with which values."""
     small = bench.torch_command("124M", steps=4)
     collected(bench, "unknowns.pstar", small, "--iterations", "all")
-    columns = [row[1] for row in bench.rows("unknowns.pstar", f"PRAGMA table_info({MEMORY_TABLE})")]
-    sample = bench.rows("unknowns.pstar", f"SELECT * FROM {MEMORY_TABLE} ORDER BY start LIMIT 40")
-    freed = bench.rows("unknowns.pstar", f"SELECT memoryOperationType, MIN(bytes), MAX(bytes), COUNT(*) "
+    columns = [row[1] for row in bench.query("unknowns.pstar", f"PRAGMA table_info({MEMORY_TABLE})")]
+    sample = bench.query("unknowns.pstar", f"SELECT * FROM {MEMORY_TABLE} ORDER BY start LIMIT 40")
+    freed = bench.query("unknowns.pstar", f"SELECT memoryOperationType, MIN(bytes), MAX(bytes), COUNT(*) "
                        f"FROM {MEMORY_TABLE} GROUP BY memoryOperationType")
-    calls = bench.rows("unknowns.pstar",
+    calls = bench.query("unknowns.pstar",
                        f"SELECT m.start, r.start, r.end FROM {MEMORY_TABLE} m JOIN CUPTI_ACTIVITY_KIND_RUNTIME r "
                        "ON r.correlationId = m.correlationId LIMIT 40")
     bench.found |= dict(memory_columns=columns, memory_sample=sample, bytes_by_operation=freed,
@@ -226,7 +231,7 @@ def ends(bench):
         bench.program("pstar-collect", "-o", f"ends-{name}.pstar", "--iterations", "all", "--",
                       sys.executable, "ends.py", allowed=range(-64, 256))
         try:
-            kept[name] = bench.rows(f"ends-{name}.pstar", "SELECT COUNT(*) FROM CUPTI_ACTIVITY_KIND_KERNEL")[0][0]
+            kept[name] = bench.query(f"ends-{name}.pstar", "SELECT COUNT(*) FROM CUPTI_ACTIVITY_KIND_KERNEL")[0][0]
         except sqlite3.Error as error:
             kept[name] = str(error)
 
@@ -235,8 +240,11 @@ def unknowns(bench):
     """Answers what cannot be known without a GPU: when and how an allocation is reported, which CUPTI
     client is asked first, and whether the end of the program loses records."""
     if not bench.gpu:
-        bench.found["skipped"] = "needs a GPU"
+        bench.leave_out("everything", "needs a GPU")
         return
-    for finding in (allocations, beside_a_profiler, ends):
-        with bench.going_on(finding.__name__):
-            finding(bench)
+    if not bench.with_torch("everything"):
+        return
+    findings = dict(allocations=allocations, profiler=beside_a_profiler, ends=ends)
+    for name in bench.rows(findings):
+        with bench.going_on(name):
+            findings[name](bench)

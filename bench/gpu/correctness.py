@@ -6,7 +6,7 @@ import sys
 
 from bench import HERE
 
-STEPS, PLANNED_STEPS = 50, 6
+STEPS, FEW_STEPS, PLANNED_STEPS = 50, 10, 6
 ALLOWED = dict(fp32=1e-4, bf16=1e-2)
 SHAPE = dict(batch=2, sequence=256)  # attention needs several of its tiles
 # Width, heads and vocabulary of models that need other kernels or other ends of tiles, with dropout and two
@@ -26,7 +26,8 @@ def worst(ours, theirs):
 
 def initial_weights(bench, config):
     """Returns a folder with weights that all runs start from, made by a step that changes almost nothing."""
-    bench.program("pstar-run", *bench.job(config, "--lr", "1e-30", "--weight-decay", "0", precision="fp32", **SHAPE),
+    if not (bench.folder / "start").exists():
+        bench.program("pstar-run", *bench.job(config, "--lr", "1e-30", "--weight-decay", "0", precision="fp32", **SHAPE),
                   "--steps", 1, "--save", "start")
     return bench.folder / "start"
 
@@ -44,16 +45,18 @@ def of_pytorch(bench, model, precision):
     return json.loads(followed.stdout.splitlines()[-1])["losses"]
 
 
-def beside_others(bench, model, precision):
-    """Compares fifty steps of the device, the CPU device and PyTorch, with one start and one text."""
+def beside_others(bench, model, precision, steps):
+    """Compares steps of the device, the CPU device and PyTorch, with one start and one text."""
     job = bench.job(model, "--data-order", "sequential", precision=precision, **SHAPE)
-    found = bench.found[precision] = dict(losses=losses(bench, job, STEPS), others={}, worst={})
-    others = {"the CPU device": lambda: of_cpu(bench, job), "PyTorch": lambda: of_pytorch(bench, model, precision)}
+    found = bench.found[precision] = dict(losses=losses(bench, job, steps), others={}, worst={})
+    others = {"the CPU device": lambda: of_cpu(bench, job, steps)}
+    if bench.with_torch(f"{precision}, PyTorch"):
+        others["PyTorch"] = lambda: of_pytorch(bench, model, precision)
     for name, take_steps in others.items():
         with bench.going_on(f"{precision}, {name}"):
             found["others"][name] = take_steps()
             found["worst"][name] = worst(found["losses"], found["others"][name])
-            bench.goal(f"{precision}: losses of {STEPS} steps within {ALLOWED[precision]} of {name}'s",
+            bench.goal(f"{precision}: losses of {steps} steps within {ALLOWED[precision]} of {name}'s",
                        found["worst"][name] <= ALLOWED[precision])
     bench.show(f"{precision}: {found['worst']}")
 
@@ -69,7 +72,7 @@ def other_model(bench, width, heads, vocabulary):
 
 def other_shapes(bench, precision):
     """Compares heads of other widths with the CPU device; dropout draws the same random words on both."""
-    found = bench.found["other shapes"][precision] = {}
+    found = bench.found.setdefault("other shapes", {})[precision] = {}
     steps = OTHER_STEPS if bench.gpu else 2
     for width, heads, vocabulary in OTHERS:
         job = bench.job(other_model(bench, width, heads, vocabulary), "--micro-batches", 2, precision=precision,
@@ -96,12 +99,12 @@ def draw_placement(bench, draw, job, layers):
     return [*options, "--device-memory", bench.budget([*job, *options], draw.uniform(0.05, 1))]
 
 
-def under_plans(bench, config, precision, seed):
+def under_plans(bench, config, precision, seed, plans):
     layers = bench.shape("124M", 4)[0]
     job = bench.job(config, precision=precision, **SHAPE)
     resident = losses(bench, job, PLANNED_STEPS)
     draw, same = random.Random(seed), []
-    for _ in range(8 if bench.gpu else 3):
+    for _ in range(plans):
         options = draw_placement(bench, draw, job, layers)
         same.append((losses(bench, [*job, *options], PLANNED_STEPS) == resident, " ".join(map(str, options))))
     bench.found.setdefault(precision, {})["plans"] = same
@@ -120,17 +123,27 @@ def twelve_bytes(bench, config):
     bench.goal("12 bytes a parameter, offloaded: the same bits", losses(bench, planned, STEPS) == fourteen)
 
 
-def correct(bench):
+def compare(bench, steps, plans, more):
+    """Compares both precisions, row by row; `more` is whether other shapes and 12 bytes are compared, too."""
     config = bench.model("124M", layers=4, positions=bench.scaled(**SHAPE)[1])
-    seed = bench.found["seed"] = random.randrange(1 << 32)
-    bench.found["other shapes"] = {}
+    seed = bench.found.setdefault("seed", random.randrange(1 << 32))
     start = initial_weights(bench, config)
+    rows = {}
     for precision in ALLOWED:
-        with bench.going_on(precision):
-            beside_others(bench, start, precision)
-        with bench.going_on(f"{precision}, drawn plans"):
-            under_plans(bench, config, precision, seed)
-        with bench.going_on(f"{precision}, other shapes"):
-            other_shapes(bench, precision)
-    with bench.going_on("12 bytes a parameter"):
-        twelve_bytes(bench, config)
+        rows[precision] = lambda p=precision: beside_others(bench, start, p, steps)
+        rows[f"{precision}, drawn plans"] = lambda p=precision: under_plans(bench, config, p, seed, plans)
+        if more:
+            rows[f"{precision}, other shapes"] = lambda p=precision: other_shapes(bench, p)
+    if more:
+        rows["12 bytes a parameter"] = lambda: twelve_bytes(bench, config)
+    for name in bench.rows(rows):
+        with bench.going_on(name):
+            rows[name]()
+
+
+def short(bench):
+    compare(bench, FEW_STEPS, 2, more=False)
+
+
+def correct(bench):
+    compare(bench, STEPS, 8 if bench.gpu else 3, more=True)

@@ -1,7 +1,7 @@
 """What a link did in each phase of an iteration, from a trace, and what the timeline of a plan predicts.
 
 On a GPU the times are those of kernels and copies. Phases begin and end with the kernels of the embedding
-and of the loss, so the run need not be annotated; in annotated runs every operator is waited for.
+and of the loss, so the run need not be annotated.
 On the CPU device the times are those of the annotations.
 """
 
@@ -52,15 +52,15 @@ def of_annotations(ranges, phase_of_moment):
 
 
 def iterations(bench, trace):
-    tables = {name for name, in bench.rows(trace, "SELECT name FROM sqlite_master")}
+    tables = {name for name, in bench.query(trace, "SELECT name FROM sqlite_master")}
     if "CUPTI_ACTIVITY_KIND_KERNEL" in tables:
-        kernels = bench.rows(trace, "SELECT start, end, value FROM CUPTI_ACTIVITY_KIND_KERNEL "
+        kernels = bench.query(trace, "SELECT start, end, value FROM CUPTI_ACTIVITY_KIND_KERNEL "
                              "JOIN StringIds ON id = shortName ORDER BY start")
-        copies = bench.rows(trace, "SELECT start, end, bytes, copyKind FROM CUPTI_ACTIVITY_KIND_MEMCPY ORDER BY start")
+        copies = bench.query(trace, "SELECT start, end, bytes, copyKind FROM CUPTI_ACTIVITY_KIND_MEMCPY ORDER BY start")
         return list(of_kernels(kernels, copies))
-    ranges = bench.rows(trace, "SELECT start, end, category, value, uint64Value FROM NVTX_EVENTS "
+    ranges = bench.query(trace, "SELECT start, end, category, value, uint64Value FROM NVTX_EVENTS "
                         "JOIN StringIds ON id = textId WHERE eventType = 59 AND end IS NOT NULL ORDER BY start")
-    return list(of_annotations(ranges, dict(bench.rows(trace, "SELECT id, phase FROM operators"))))
+    return list(of_annotations(ranges, dict(bench.query(trace, "SELECT id, phase FROM operators"))))
 
 
 def busy(spans, begin, end):

@@ -5,29 +5,33 @@ import os
 import re
 
 import links
-from bench import Failed
+from bench import GIB, Failed, available_bytes
 from speed import PREDICTED_GOAL, compare, median_of, platform_of
 
 BOUND_GOAL, FSDP_GOAL, LINK_GOAL = 0.10, 2.0, 0.90
-GIB = 2**30
+HOST_SHARE = 0.85  # of the available host memory that a model may take
 BATCH = 8
+PLAN, TIMELINE = "offloaded.json", "offloaded-timeline.json"
 
 
 def large_model(bench):
     """Returns the layers of a model and the device memory: a quarter of the model data, at 14 bytes
-    per parameter."""
+    per parameter. A machine with less memory than that trains a smaller model with less."""
     if not bench.gpu:
         layers = 4
         job = bench.job(bench.model("1.5B", layers=layers), "--recompute", "all", batch=BATCH)
         return layers, bench.budget(job, 0.25)
-    budget = 16 * GIB
-    return 4 * budget // (14 * 12 * 1600 * 1600), budget
+    a_layer = 14 * 12 * 1600 * 1600
+    data = min(4 * 16 * GIB, HOST_SHARE * available_bytes())
+    if data < 4 * 16 * GIB:
+        bench.leave_out("a model of 64 GiB", f"the host has {available_bytes() / GIB:.1f} GiB available: the model has "
+                        f"{data / GIB:.1f} GiB")
+    return int(data // a_layer), int(data / 4)
 
 
 def collect_planned(bench, job):
-    """Traces the planned run. On a GPU it is not annotated, because the collector waits for every
-    annotated operator."""
-    run = [bench.programs / "pstar-run", *job, "--plan", "plan.json", "--steps", 5]
+    """Traces the planned run. On a GPU it is not annotated, because kernels and copies say enough."""
+    run = [bench.programs / "pstar-run", *job, "--plan", PLAN, "--steps", 5]
     if bench.gpu:
         bench.program("pstar-collect", "-o", "planned.pstar", "--iterations", "all", "--", "env", "-u",
                       "NVTX_INJECTION64_PATH", *run)
@@ -42,7 +46,7 @@ def measure_links(bench, job):
     if not found:
         raise Failed("the trace of the planned run has no whole iteration, so no phase can be measured")
     phases = links.by_phase(found)
-    work = links.timeline_work(bench.folder / "timeline.json")
+    work = links.timeline_work(bench.folder / TIMELINE)
     bench.found["phases"] = links.rates(phases, bench.read(platform_of(bench)), work["host"])
     for name, phase in phases.items():
         bench.show(f"{name}: {phase['seconds']:.3f} s, bound by {phase['bound_by']}; of the probe's rate "
@@ -52,21 +56,22 @@ def measure_links(bench, job):
                                 phase[phase["bound_by"]]["of_probe"] >= LINK_GOAL)
 
 
-def offloaded(bench):
-    """Trains a model of four times the budget with the planner's plan."""
-    layers, budget = large_model(bench)
-    job = bench.job(bench.model("1.5B", layers=layers), batch=BATCH)
-    bench.found |= dict(layers=layers, device_memory_bytes=budget, batch=BATCH)
+def make_plan(bench, job, budget):
+    """Makes the plan and its timeline from a trace."""
     bench.program("pstar-collect", "-o", "large.pstar", "--iterations", "1:3", "--", bench.programs / "pstar-run", *job,
                   "--recompute", "all", "--device-memory", budget, "--look-ahead", 8, "--steps", 3)
     bench.program("pstar-plan", "large.pstar", "--device-memory", budget, "--platform", platform_of(bench), "-o",
-                  "plan.json", "--timeline", "timeline.json", "--time-limit", 60)
-    plan = bench.read("plan.json")
-    steps = bench.steps([*job, "--plan", "plan.json"], steps=6, uncounted=2)
+                  PLAN, "--timeline", TIMELINE, "--time-limit", 60)
+    bench.keep(TIMELINE)
+
+
+def train_planned(bench, job, layers):
+    plan = bench.read(PLAN)
+    steps = bench.steps([*job, "--plan", PLAN], steps=6, uncounted=2)
     ours = bench.found["plan"] = compare(plan, steps)
     ours["tokens_per_second"] = median_of(steps, "tokens_per_second")
     bound = bench.found["bound_seconds"] = plan["certificate"]["time"]["lower_bound_ns"] * 1e-9
-    work = links.timeline_work(bench.folder / "timeline.json")
+    work = links.timeline_work(bench.folder / TIMELINE)
     bench.found["bound_work_seconds"] = {resource: sum(phases.values()) for resource, phases in work.items()}
     bench.goal("bytes moved and peaks are those predicted", ours["bytes_equal"])
     bench.goal_of_speed("within 10 % of the bound", ours["measured"] <= bound * (1 + BOUND_GOAL))
@@ -74,7 +79,25 @@ def offloaded(bench):
     bench.show(f"{layers} layers: {ours['measured']:.3f} s a step, bound {bound:.3f}, stall "
                f"{ours['stall']['measured']:.3f} (predicted {ours['stall']['predicted']:.3f})")
     compare_with_torch(bench)
-    measure_links(bench, job)
+
+
+def offloaded(bench):
+    """Trains a model of four times the budget with the planner's plan."""
+    if "layers" not in bench.found:  # a later call takes the plan of the first
+        layers, budget = large_model(bench)
+        bench.found |= dict(layers=layers, device_memory_bytes=budget, batch=BATCH)
+    layers, budget = bench.found["layers"], bench.found["device_memory_bytes"]
+    job = bench.job(bench.model("1.5B", layers=layers), batch=BATCH)
+    ways = dict(plan=lambda: make_plan(bench, job, budget), steps=lambda: train_planned(bench, job, layers),
+                phases=lambda: measure_links(bench, job))
+    for row in bench.rows(ways):
+        if row == "plan":
+            bench.made(PLAN, ways[row])
+        else:
+            for file in (PLAN, TIMELINE):
+                bench.made(file, ways["plan"])
+            with bench.going_on(row):
+                ways[row]()
 
 
 def compare_with_torch(bench):
@@ -89,11 +112,14 @@ def compare_with_torch(bench):
 def offloaded_torch(bench):
     """Trains the same model with PyTorch under the same cap, with recomputation: AdamW on the host,
     and FSDP."""
-    layers, budget = large_model(bench)
+    if not bench.with_torch("everything"):
+        return
+    ours = bench.parts.get("offloaded", {})  # the same model, if that part came first
+    layers, budget = large_model(bench) if "layers" not in ours else (ours["layers"], ours["device_memory_bytes"])
     batch, sequence = bench.scaled(BATCH, 1024)
     # Without this, fragmentation would reach the cap sooner.
     whole = os.environ | {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
-    for way in ("fsdp", "adam"):
+    for way in bench.rows(("fsdp", "adam")):
         with bench.going_on(way):
             found = bench.found[way] = bench.torch("1.5B", "--offload", way, "--recompute", "--memory", budget / GIB,
                                                    "--uncounted", 2, layers=layers, batch=BATCH, steps=6,
@@ -101,12 +127,6 @@ def offloaded_torch(bench):
             found["tokens_per_second"] = batch * sequence / found["median_seconds"]
             bench.show(f"{way}: {found['median_seconds']:.3f} s a step")
     compare_with_torch(bench)
-
-
-def available_bytes():
-    """Returns the host memory that a run may pin."""
-    with open("/proc/meminfo") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
 
 
 def wide_model(bench):

@@ -28,16 +28,21 @@ def check(bench, sanitizer, tool, name, job):
     bench.show(f"{name}: {tool} {'FOUND SOMETHING' if done.returncode else 'finds nothing'}")
 
 
+def find():
+    """Returns the path of compute-sanitizer, or None."""
+    return shutil.which(SANITIZER, path=f"{os.environ['PATH']}:/usr/local/cuda/bin")
+
+
 def sanitized(bench):
     """Runs two steps of small models with dropout, so that every kernel runs."""
-    sanitizer = shutil.which(SANITIZER, path=f"{os.environ['PATH']}:/usr/local/cuda/bin")
+    sanitizer = find()
     if not bench.gpu or not sanitizer:
-        bench.found["skipped"] = f"needs a GPU and {SANITIZER}"
+        bench.leave_out("everything", f"needs a GPU and {SANITIZER}")
         return
-    for width, heads, batch in SHAPES:
-        for precision in PRECISIONS:
+    checks = {f"{batch} times {heads} heads of {width // heads}, {precision}, {tool}": (width, heads, batch, precision, tool)
+              for width, heads, batch in SHAPES for precision in PRECISIONS for tool in TOOLS}
+    for row in bench.rows(checks):
+        width, heads, batch, precision, tool = checks[row]
+        with bench.going_on(row):
             job = bench.job(small_model(bench, width, heads), batch=batch, sequence=SEQUENCE, precision=precision)
-            for tool in TOOLS:
-                name = f"{batch} times {heads} heads of {width // heads}, {precision}"
-                with bench.going_on(f"{name}, {tool}"):
-                    check(bench, sanitizer, tool, name, job)
+            check(bench, sanitizer, tool, row.removesuffix(f", {tool}"), job)

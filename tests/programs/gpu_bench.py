@@ -31,10 +31,11 @@ sys.path.insert(0, str(ROOT / "bench" / "gpu"))
 import links  # noqa: E402
 import offloading  # noqa: E402
 import sanitizing  # noqa: E402
+import speed  # noqa: E402
 from bench import Bench, Failed  # noqa: E402
 
 MS = 1_000_000
-FILES, BYTES = 8, 16 << 20  # that a run may leave, and of each
+FILES, BYTES = 14, 16 << 20  # that a run may leave, and of each
 
 
 def kernels_of_steps(count):
@@ -110,9 +111,7 @@ class Failures(unittest.TestCase):
                 json.loads("no JSON")
             bench.found["after"] = 1
 
-        loader = importlib.machinery.SourceFileLoader("gpu_bench_run", str(ROOT / "bench" / "gpu" / "run"))
-        run = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
-        loader.exec_module(run)
+        run = load_run()
         with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(run.PARTS, part=(part, 60)):
             bench = bench_in(self, folder)
             self.assertFalse(run.run_part(bench, "part"))
@@ -130,6 +129,75 @@ class Failures(unittest.TestCase):
             bench.keep_logs()
             self.assertEqual((pathlib.Path(folder) / "cublaslt.log").read_text(), "refused a product\n")
             self.assertEqual(list(bench.folder.glob("cublaslt*")), [])
+
+
+def load_run():
+    loader = importlib.machinery.SourceFileLoader("gpu_bench_run", str(ROOT / "bench" / "gpu" / "run"))
+    run = importlib.util.module_from_spec(importlib.util.spec_from_loader(loader.name, loader))
+    loader.exec_module(run)
+    return run
+
+
+class Continued(unittest.TestCase):
+    """A call that ends within a part: the next one goes on with the row that was cut off."""
+
+    @staticmethod
+    def part(bench):
+        for row in bench.rows(("fails", "slow", "quick")):
+            with bench.going_on(row):
+                bench.found.setdefault("begun", []).append(row)
+                if row == "fails":
+                    bench.call("false")
+                if row == "slow" and bench.ends < float("inf"):
+                    bench.call("sleep", "600")
+                bench.goal(f"{row} ends", True)
+
+    def test_goes_on_with_the_row_that_was_cut_off(self):
+        run = load_run()
+        with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second, \
+                unittest.mock.patch.dict(run.PARTS, part=(self.part, 60)):
+            bench = Bench(pathlib.Path(first), pathlib.Path(first), "cpu", None, 2)
+            self.addCleanup(shutil.rmtree, bench.folder)
+            run.run_part(bench, "part")
+            found = json.loads(bench.results.read_text())["part"]
+            self.assertEqual((found["unfinished"], found["done"]), (True, ["fails"]))
+            self.assertNotIn("slow", found.get("failures", {}))
+            self.assertFalse(bench.is_done("part"))
+            bench.made("machine.json", lambda: (bench.folder / "machine.json").write_text("{}"))
+
+            again = Bench(pathlib.Path(second), pathlib.Path(second), "cpu", pathlib.Path(first))
+            self.addCleanup(shutil.rmtree, again.folder)
+            run.run_part(again, "part")
+            found = json.loads(again.results.read_text())["part"]
+            self.assertEqual((found["done"], found["begun"]), (["fails", "slow", "quick"], ["fails", "slow", "slow", "quick"]))
+            self.assertNotIn("unfinished", found)
+            self.assertEqual(found["goals"], {"slow ends": True, "quick ends": True})
+            self.assertEqual(found["failed"], "fails")
+            self.assertTrue(again.is_done("part"))
+            again.made("machine.json", lambda: self.fail("the platform is there"))
+            self.assertEqual((again.folder / "machine.json").read_text(), "{}")
+
+    def test_without_pytorch_the_rest_is_measured(self):
+        with tempfile.TemporaryDirectory() as folder, \
+                unittest.mock.patch.object(speed, "median_of", lambda *_: 0.5), \
+                unittest.mock.patch.object(Bench, "steps", lambda *_, **__: []):
+            bench = bench_in(self, folder)
+            bench.has_torch = False
+            bench.begin("resident", 60)
+            speed.resident(bench, ("124M",))
+            self.assertEqual(bench.found["124M"]["ours"]["median_seconds"], 0.5)
+            self.assertIn("124M of PyTorch", bench.found["left_out"])
+            self.assertNotIn("failures", bench.found)
+
+    def test_less_memory_than_the_machine_has(self):
+        with tempfile.TemporaryDirectory() as folder, \
+                unittest.mock.patch.object(offloading, "available_bytes", lambda: 20 << 30):
+            bench = bench_in(self, folder, "cuda")
+            bench.begin("offloaded", 60)
+            layers, budget = offloading.large_model(bench)
+            self.assertLess(layers * 14 * 12 * 1600 * 1600, 0.9 * (20 << 30))
+            self.assertAlmostEqual(4 * budget / (0.85 * (20 << 30)), 1, places=3)
+            self.assertIn("20.0 GiB available", bench.found["left_out"]["a model of 64 GiB"])
 
 
 class TimeIsUp(unittest.TestCase):
@@ -187,14 +255,21 @@ def alive(process):
 class Parts(unittest.TestCase):
     programs = None
 
+    def call(self, folder, *options):
+        run = subprocess.run([sys.executable, ROOT / "bench" / "gpu" / "run", "--programs", self.programs, "-o", folder,
+                              "--device", "cpu", *options], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        results = json.loads((pathlib.Path(folder) / "results.json").read_text())
+        failed = {name: part["failed"] for name, part in results.items() if "failed" in part}
+        self.assertEqual((run.returncode, failed), (0, {}), run.stdout[-3000:])
+        return results
+
     def test_all_on_the_cpu(self):
-        with tempfile.TemporaryDirectory() as folder:
-            run = subprocess.run([sys.executable, ROOT / "bench" / "gpu" / "run", "--programs", self.programs, "-o",
-                                  folder, "--device", "cpu"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-            results = json.loads((pathlib.Path(folder) / "results.json").read_text())
-            failed = {name: part["failed"] for name, part in results.items() if "failed" in part}
-            self.assertEqual((run.returncode, failed), (0, {}), run.stdout[-3000:])
-            self.assertEqual(len(results), 13)
+        with tempfile.TemporaryDirectory() as before, tempfile.TemporaryDirectory() as folder:
+            first = self.call(before, "--parts", "smoke,probe,offloaded")
+            self.assertEqual(list(first), ["smoke", "probe", "offloaded"])
+            results = self.call(folder, "--continue", before)
+            self.assertEqual(len(results), 17)
+            self.assertEqual({name: results[name] for name in first}, first)
             files = list(pathlib.Path(folder).iterdir())
             self.assertLessEqual(len(files), FILES)
             self.assertLess(max(file.stat().st_size for file in files), BYTES)
