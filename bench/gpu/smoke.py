@@ -4,6 +4,7 @@ import ctypes
 import os
 import pathlib
 import shutil
+import sys
 import time
 
 import correctness
@@ -11,6 +12,7 @@ import sanitizing
 from bench import GIB, Failed, available_bytes
 from collecting import said_by
 
+DEVICE = "libpstar-cuda.so"
 LIBRARIES = ("libcudart.so", "libcublasLt.so", "libcupti.so")
 STEPS, CHECKED_STEPS = 5, 2
 
@@ -44,6 +46,18 @@ def machine(bench):
                f"available of {total / GIB:.1f}")
 
 
+def load_device(bench):
+    """Returns why the library of the CUDA device cannot be loaded: it wants the version of CUDA that it was
+    built with."""
+    places = (bench.programs, bench.programs.parent / "lib" / "pstar")
+    device = next((place / DEVICE for place in places if (place / DEVICE).exists()), None)
+    if not device:
+        return [f"{DEVICE} is in none of {', '.join(map(str, places))}"]
+    load = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+    said = bench.call(sys.executable, "-c", load, device, allowed=(0, 1))
+    return said.stderr.strip().splitlines()[-1:] if said.returncode else []
+
+
 def libraries(bench):
     found = {name: library(name) for name in LIBRARIES}
     files = [*bench.programs.glob("pstar-*"), *bench.programs.glob("libpstar-*.so"), *filter(None, found.values())]
@@ -57,6 +71,7 @@ def libraries(bench):
             ctypes.CDLL(str(file))
         except OSError as error:
             missing.append(str(error))
+    missing += load_device(bench)
     if bench.gpu and missing:
         raise Failed(f"not found, or cannot be loaded: {', '.join(missing)}")
 

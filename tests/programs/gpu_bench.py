@@ -31,6 +31,7 @@ sys.path.insert(0, str(ROOT / "bench" / "gpu"))
 import links  # noqa: E402
 import offloading  # noqa: E402
 import sanitizing  # noqa: E402
+import smoke  # noqa: E402
 import speed  # noqa: E402
 from bench import Bench, Failed  # noqa: E402
 
@@ -188,6 +189,14 @@ class Continued(unittest.TestCase):
             self.assertEqual(bench.found["124M"]["ours"]["median_seconds"], 0.5)
             self.assertIn("124M of PyTorch", bench.found["left_out"])
             self.assertNotIn("failures", bench.found)
+
+    def test_a_device_that_cannot_be_loaded_is_said(self):
+        with tempfile.TemporaryDirectory() as folder:
+            bench = bench_in(self, folder)
+            bench.begin("smoke", 60)
+            self.assertIn("libpstar-cuda.so is in none", smoke.load_device(bench)[0])
+            (pathlib.Path(folder) / "libpstar-cuda.so").write_text("no library")
+            self.assertIn("libpstar-cuda.so: ", smoke.load_device(bench)[0])
 
     def test_less_memory_than_the_machine_has(self):
         with tempfile.TemporaryDirectory() as folder, \
