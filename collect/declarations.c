@@ -319,8 +319,7 @@ static const struct {
     {"meta", add_meta},         {"tensor", add_tensor}, {"absent", add_absent},
     {"operator", add_operator}, {"access", add_access}, {"exchange", add_exchange},
     {"buffer", add_buffer},     {"moment", add_moment}, {"fused", add_fused},
-    {"queued", add_queued},
-    {"declared", end},
+    {"queued", add_queued},     {"declared", end},
 };
 
 static void clear_tensor(void *tensor)
