@@ -146,7 +146,8 @@ static bool plan(const struct plan_arguments *a, const struct console *console,
     if (ok && note)
         console_note(console, "%s", note);
     if (ok && !replay_is_timed(in->trace))
-        console_note(console, "the trace has no durations: times are those of copies alone");
+        console_note(console, "the trace has no durations: times are those of copies alone; "
+                              "pstar-trace retime computes them for a platform");
     return ok;
 }
 

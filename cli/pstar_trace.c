@@ -217,6 +217,7 @@ int main(int argc, char **argv)
         {"import", "FILE", "read a recording of PyTorch, Chakra or Nsight Systems",
          pstar_trace_import},
         {"merge", "TRACE...", "make one trace of those of all ranks", pstar_trace_merge},
+        {"retime", "TRACE", "write a trace with the times of another machine", pstar_trace_retime},
         {"synth", "", "write the trace of a model that never ran", pstar_trace_synth},
     };
     const struct command_set set = {

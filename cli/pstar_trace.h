@@ -11,6 +11,7 @@
 /* Each function parses its own options and returns the exit status. */
 int pstar_trace_import(int argc, char **argv);
 int pstar_trace_merge(int argc, char **argv);
+int pstar_trace_retime(int argc, char **argv);
 int pstar_trace_synth(int argc, char **argv);
 
 /* Calls program_main for the command of this name. */

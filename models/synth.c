@@ -1,20 +1,17 @@
 #include "models/synth.h"
 
 #include "models/operator_cost.h"
+#include "models/retime.h"
 
 #include <math.h>
-
-/* The bytes that AdamW moves per element, in fp32: it reads gradient, parameter and both moments,
- * and writes all of them except the gradient. */
-#define UPDATE_BYTES 28.0
 
 static double host_seconds(const struct platform *platform, const struct trace *trace,
                            const struct model_operator *op, const struct trace_operator *traced)
 {
     double elements = op->kind == MODEL_UPDATE
                           ? (double)trace_block_elements(trace, TRACE_EXP_AVG, op->t[0], op->block)
-                          : (double)traced->bytes / UPDATE_BYTES;
-    return platform_update_seconds(platform, elements);
+                          : 0;
+    return retime_host_seconds(platform, elements, (double)traced->bytes);
 }
 
 /* In a framework, the steps around an operator pass over its bytes, too. One kernel updates. */

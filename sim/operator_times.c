@@ -26,7 +26,7 @@ char *operator_times_note(const struct trace *trace, const struct platform *plat
         return NULL;
     return g_strdup_printf(
         "operators' times are the trace's, %s %s: %s changes those of copies and "
-        "of updates that move",
+        "of updates that move; pstar-trace retime computes them for it",
         trace->estimated ? "computed for" : "measured on", trace->machine, platform->name);
 }
 

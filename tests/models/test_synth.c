@@ -1,4 +1,5 @@
 /* Synthetic traces: durations by counting, and 175B parameters in no time. */
+#include "models/retime.h"
 #include "models/synth.h"
 #include "small_model.h"
 
@@ -333,6 +334,54 @@ static void test_without_platform(void)
     g_error_free(error);
 }
 
+/* Checks that a trace that is retimed is the one that is synthesised there. */
+static void check_retimed(const struct model_config *config, const struct model_job *job,
+                          const struct platform *here, const struct platform *there)
+{
+    GError *error = NULL;
+    struct trace *moved = synthesise(config, job, here), *wanted = synthesise(config, job, there);
+    g_assert_true(trace_retime(moved, there, trace_products(moved), &error));
+    g_assert_no_error(error);
+    g_assert_cmpstr(moved->machine, ==, wanted->machine);
+    for (uint32_t m = 0; m < moved->operator_count; m++)
+        g_assert_cmpuint(moved->operators[m].duration_ns, ==, wanted->operators[m].duration_ns);
+    for (uint32_t m = 0; m < moved->operator_count; m++)
+        moved->operators[m].flops = moved->operators[m].bytes = 0;
+    g_assert_false(trace_retime(moved, there, MODEL_FP32, &error));
+    g_assert_error(error, TRACE_ERROR, TRACE_ERROR_INVALID);
+    g_clear_error(&error);
+    trace_free(moved);
+    trace_free(wanted);
+}
+
+static void test_retime(void)
+{
+    static const char *const models[] = {"gpt2", "llama-3.1-8b", "qwen3-8b", "mistral-7b-v0.3"};
+    struct platform *here = machine();
+    struct platform *there = platform_read(PROJECT_DIR "/platforms/rtx-4090.json", NULL);
+    for (size_t i = 0; i < 4 * G_N_ELEMENTS(models); i++) {
+        g_autofree char *path = g_strdup_printf(PROJECT_DIR "/models/configs/%s.json",
+                                                models[i / 4]);
+        struct model_config *config = model_config_read(path, NULL);
+        g_assert_nonnull(config);
+        g_autofree uint8_t *layers = g_malloc0(config->layers);
+        g_autofree uint8_t *updates = model_every_tensor(config);
+        memset(layers, 1, config->layers / 2);
+        struct model_job job = {.choices = {.batch = 2,
+                                            .micro_batches = 1 + i % 2,
+                                            .recompute = layers,
+                                            .host_embedding = i % 2,
+                                            .host_update = i / 2 % 2 ? updates : NULL},
+                                .sequence = 1024,
+                                .precision = i / 2 % 2 ? MODEL_BF16 : MODEL_FP32};
+        check_retimed(config, &job, here, there);
+        check_retimed(config, &job, there, here);
+        model_config_free(config);
+    }
+    platform_free(here);
+    platform_free(there);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -345,5 +394,6 @@ int main(int argc, char **argv)
     g_test_add_func("/synth/host", test_host);
     g_test_add_func("/synth/absurd-rates", test_absurd_rates);
     g_test_add_func("/synth/without-platform", test_without_platform);
+    g_test_add_func("/synth/retime", test_retime);
     return g_test_run();
 }

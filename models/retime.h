@@ -1,0 +1,22 @@
+/* A trace's times for another machine. */
+#ifndef PSTAR_MODELS_RETIME_H
+#define PSTAR_MODELS_RETIME_H
+
+#include "models/iteration.h"
+#include "platforms/platform.h"
+
+/* Returns the seconds of an operator on the host: of an update of that many elements, or, with 0
+ * elements, of its bytes at the memory rate that the platform's updates imply. */
+double retime_host_seconds(const struct platform *platform, double elements, double bytes);
+
+/* Replaces the durations of all operators by what they take on the platform, and says so in the
+ * trace. If the trace is of a known model, they are those of model_synthesise; otherwise they
+ * follow from the operations of matrix products, which run in `precision`, and from the bytes that
+ * the trace holds. Fails with TRACE_ERROR_INVALID if the trace has neither operations nor bytes. */
+bool trace_retime(struct trace *trace, const struct platform *platform,
+                  enum model_precision precision, GError **error);
+
+/* Returns the precision in which the trace's matrix products run, as far as its parameters tell. */
+enum model_precision trace_products(const struct trace *trace);
+
+#endif
