@@ -4,6 +4,7 @@
 #include "cli/program.h"
 #include "cli/progress.h"
 #include "models/derive.h"
+#include "models/retime.h"
 #include "planner/answers/emit.h"
 #include "planner/answers/questions.h"
 #include "planner/answers/requests.h"
@@ -11,11 +12,13 @@
 #include "sim/replay.h"
 #include "sim/sizes.h"
 #include "traces/failure.h"
+#include "traces/files.h"
 #include "traces/output_file.h"
 #include "traces/size.h"
 #include "traces/trace_file.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* Says whether the plan may make another choice than the traced run. */
 enum freedom { FREE, AS_TRACED, FREEDOM_DEFAULT };
@@ -185,27 +188,142 @@ static bool make(const struct plan_arguments *a, const struct console *console, 
     return ok;
 }
 
+/* ---- a training script in PyTorch ---- */
+
+#define INTERPRETER "python3"
+
+/* Returns the variables of this process with the folder of the Python package first in its path. */
+static char **environment(GError **error)
+{
+    g_autofree char *package = library_file_find("pstar_torch/__init__.py", error);
+    if (!package)
+        return NULL;
+    g_autofree char *inner = g_path_get_dirname(package);
+    g_autofree char *folder = g_path_get_dirname(inner);
+    const char *old = g_getenv("PYTHONPATH");
+    g_autofree char *path = g_strconcat(folder, old ? ":" : NULL, old, NULL);
+    return g_environ_setenv(g_get_environ(), "PYTHONPATH", path, TRUE);
+}
+
+/* Returns "train.pstar" for "../train.py". */
+static char *trace_path(const char *script)
+{
+    g_autofree char *name = g_path_get_basename(script);
+    char *dot = strrchr(name, '.');
+    if (dot && dot != name)
+        *dot = '\0';
+    return g_strconcat(name, ".pstar", NULL);
+}
+
+static char **command_of(char *const *words, const char *output)
+{
+    GPtrArray *command = g_ptr_array_new();
+    g_autofree char *self = g_file_read_link("/proc/self/exe", NULL);
+    g_autofree char *folder = self ? g_path_get_dirname(self) : NULL;
+    g_ptr_array_add(command, folder ? g_build_filename(folder, "pstar-collect", NULL)
+                                    : g_strdup("pstar-collect"));
+    const char *const before[] = {"-o", output, "--", INTERPRETER, "-m", "pstar_torch", "--meta"};
+    for (size_t i = 0; i < G_N_ELEMENTS(before); i++)
+        g_ptr_array_add(command, g_strdup(before[i]));
+    for (; *words; words++)
+        g_ptr_array_add(command, g_strdup(*words));
+    g_ptr_array_add(command, NULL);
+    return (char **)(void *)g_ptr_array_free(command, FALSE);
+}
+
+/* Returns the last lines of what the command said, which have the reason. */
+static const char *last_lines(const char *text)
+{
+    enum { MOST_BYTES = 2000 };
+    size_t length = strlen(text);
+    return length > MOST_BYTES ? text + length - MOST_BYTES : text;
+}
+
+/* Runs the script until a step is recorded. */
+static bool run_script(char *const *words, const char *output, GError **error)
+{
+    g_auto(GStrv) command = command_of(words, output);
+    g_auto(GStrv) variables = environment(error);
+    g_autofree char *said = NULL;
+    int status = 0;
+    GSpawnFlags flags = G_SPAWN_SEARCH_PATH | G_SPAWN_STDOUT_TO_DEV_NULL;
+    if (!variables ||
+        !g_spawn_sync(NULL, command, variables, flags, NULL, NULL, NULL, &said, &status, error))
+        return failure_mark(error, FAILURE_RUNNING);
+    if (g_spawn_check_wait_status(status, NULL))
+        return true;
+    g_set_error(error, FAILURE, FAILURE_RUNNING,
+                "%s: no step could be recorded on the meta device:\n%s", words[0],
+                g_strchomp((char *)last_lines(said)));
+    return false;
+}
+
+/* Runs a script (a path and arguments, as in a shell) on PyTorch's meta device under pstar-collect
+ * until a step is recorded, and gives the trace the platform's times. Matrix products run in
+ * `precision`; NULL stands for the parameters'. Returns the path of the trace, the script's with
+ * the ending .pstar, in this folder; free it with g_free. Returns NULL on error. */
+static char *record_step(const char *script, const struct platform *platform,
+                         const enum model_precision *precision, GError **error)
+{
+    g_auto(GStrv) words = NULL;
+    double seconds;
+    if (!g_shell_parse_argv(script, NULL, &words, error)) {
+        g_prefix_error(error, "--torch: ");
+        return NULL;
+    }
+    if (!g_file_test(words[0], G_FILE_TEST_IS_REGULAR)) {
+        options_refuse(error, "--torch %s: there is no such script", words[0]);
+        return NULL;
+    }
+    g_autofree char *output = trace_path(words[0]);
+    if (!run_script(words, output, error) ||
+        !trace_retime_file(output, platform, precision, output, &seconds, error))
+        return NULL;
+    return g_steal_pointer(&output);
+}
+
+/* Records a step of the script, whose trace then is that of the question. */
+static bool record_script(struct plan_arguments *a, GError **error)
+{
+    bool given = a->question.precision != NULL;
+    enum model_precision precision = g_strcmp0(a->question.precision, "fp32") == 0 ? MODEL_FP32
+                                                                                   : MODEL_BF16;
+    struct platform *platform = platform_read(a->platform, error);
+    char *path = platform
+                     ? record_step(a->question.torch, platform, given ? &precision : NULL, error)
+                     : NULL;
+    platform_free(platform);
+    if (!path)
+        return false;
+    a->files = g_new0(char *, 2);
+    a->files[0] = path;
+    return true;
+}
+
 /* ---- which options go together ---- */
 
-static bool ask(const struct plan_arguments *a, const struct console *console, int *signal,
+static bool ask(struct plan_arguments *a, const struct console *console, int *signal,
                 GError **error)
 {
-    bool models = question_is_about_models(&a->question), one_model = a->question.model != NULL;
+    bool one_model = a->question.model || a->question.torch;
+    bool models = question_is_about_models(&a->question) || a->question.torch;
     if (a->explain || a->verify || a->emit || a->timeline || a->top || a->output ||
         a->objective < OBJECTIVES || a->chunk_size || a->layout ||
         a->recompute != FREEDOM_DEFAULT || a->offload != FREEDOM_DEFAULT ||
         a->micro_batch != FREEDOM_DEFAULT || (!one_model && (a->json || a->time_limit > 0)))
         return options_refuse(
             error, "a question goes with budgets, --platform, --link, --gpus, "
-                   "--nodes, --stage, --seed and --threads only; --model also with --json "
-                   "and --time-limit");
+                   "--nodes, --stage, --seed and --threads only; --model and --torch also with "
+                   "--json and --time-limit");
     if (models && (a->files || !a->platform))
         return options_refuse(
-            error, "--model, --max-model and --max-batch take a --platform and no TRACE");
+            error, "--model, --torch, --max-model and --max-batch take a --platform and no TRACE");
     if (!models && (!a->files || a->files[1]))
         return options_refuse(error, "--min-memory, --min-gpus and --sensitivity take one TRACE");
     if (a->question.min_gpus > 0 && !a->platform)
         return options_refuse(error, "--min-gpus needs --platform");
+    if (a->question.torch && !record_script(a, error))
+        return false;
     return make(a, console, signal, error);
 }
 
@@ -245,7 +363,7 @@ static bool check_emit(const struct plan_arguments *a, GError **error)
     return options_check_output(&output, a->groups, a->group_count, error);
 }
 
-static bool choose(const struct plan_arguments *a, const struct console *console, int *signal,
+static bool choose(struct plan_arguments *a, const struct console *console, int *signal,
                    GError **error)
 {
     bool one = a->files && !a->files[1];
@@ -283,7 +401,8 @@ static bool choose(const struct plan_arguments *a, const struct console *console
 static int run(void *data, const struct console *console, GError **error)
 {
     int signal = 0;
-    bool ok = choose(data, console, &signal, error);
+    struct plan_arguments *a = data;
+    bool ok = choose(a, console, &signal, error);
     return signal ? STATUS_SIGNALLED + signal : ok ? STATUS_DONE : STATUS_BAD_INPUT;
 }
 
@@ -303,6 +422,11 @@ int main(int argc, char **argv)
          .help =
              "with a --platform and no TRACE: does it train there, in which ways, how fast, and "
              "what would make it fit"},
+        {.name = "torch",
+         .text = &q->torch,
+         .help = "The same question about the model that a training script in PyTorch trains: a "
+                 "step is recorded without memory and without a GPU. SCRIPT may have arguments",
+         .value = "SCRIPT"},
         {.shared = OPTION_DEVICE_MEMORY,
          .text = &a.device_memory,
          .help = "30% is a share of the model data, on top of all activations; default: the "
@@ -356,7 +480,8 @@ int main(int argc, char **argv)
         {.shared = OPTION_OUTPUT, .file = &a.output, .use = OPTION_WRITES, .value = "PLAN"},
         {.name = "time-limit",
          .real = &a.time_limit,
-         .help = "Stop after this time with the best plan so far, but not before there is one; default: none",
+         .help = "Stop after this time with the best plan so far, but not before there is one; "
+                 "default: none",
          .value = "SECONDS"},
         {.shared = OPTION_SEED, .count32 = &a.seed, .help = "of the search; default: 1"},
         {.shared = OPTION_THREADS, .count32 = &a.threads},
@@ -423,12 +548,15 @@ int main(int argc, char **argv)
                  "most that the model takes)"},
         {.shared = OPTION_PRECISION,
          .text = &q->precision,
-         .help = "with --model, --max-model, --max-batch; default: bf16"},
+         .help = "with --model, --max-model, --max-batch (default: bf16), and of --torch's matrix "
+                 "products (default: the parameters')"},
     };
     static const struct example examples[] = {
         {"Ask whether and how fast a model trains on a machine, without a trace and without a GPU.",
          "pstar-plan --model models/configs/llama-3.1-8b.json --platform rtx-4090 "
          "--host-memory 128GiB"},
+        {"Ask the same about the model that a script trains, wherever it trains.",
+         "pstar-plan --torch train.py --platform rtx-4090"},
         {"Search for a plan.",
          "pstar-plan run.pstar --device-memory 80MiB --platform machine.json -o plan.json"},
         {"Check the plan, and the proof of how far it is from the optimum.",

@@ -1,11 +1,7 @@
 /* pstar-trace retime: a trace's times for another machine. */
 #include "cli/pstar_trace.h"
 #include "models/retime.h"
-#include "traces/failure.h"
 #include "traces/printable.h"
-#include "traces/records.h"
-#include "traces/summary.h"
-#include "traces/trace_file.h"
 
 #include <stdio.h>
 
@@ -17,54 +13,19 @@ struct retime_arguments {
     bool lists_platforms;
 };
 
-/* Writes the trace with what its recording could not tell, which stays unknown. */
-static bool write_trace(const struct trace *trace, const char *unknown, const char *output,
-                        GError **error)
-{
-    g_autofree uint64_t *durations_ns = g_new(uint64_t, trace->operator_count);
-    uint64_t whole_ns = 0;
-    for (uint32_t m = 0; m < trace->operator_count; m++)
-        whole_ns += durations_ns[m] = trace->operators[m].duration_ns;
-    struct record_file *file = record_file_new(output, trace, error);
-    bool ok = file && (!unknown || record_file_note(file, "unknown", unknown, error)) &&
-              record_file_complete(file, durations_ns, trace->operator_count, trace->partial,
-                                   error);
-    record_file_free(file);
-    if (!ok)
-        return failure_mark(error, FAILURE_RUNNING);
-    g_autofree char *time = summary_format_time(whole_ns);
-    text_print_line(stdout, "%s: all operators take %s on %s", output, time, trace->machine);
-    return true;
-}
-
-static bool retime(const struct retime_arguments *a, const char *path,
-                   const struct platform *platform, GError **error)
-{
-    struct trace *trace = trace_read(path, error);
-    struct records *records = trace ? records_read(path, error) : NULL;
-    bool ok = records != NULL;
-    if (ok) {
-        enum model_precision precision = a->precision == NO_PRECISION
-                                             ? trace_products(trace)
-                                             : (enum model_precision)a->precision;
-        ok = trace_retime(trace, platform, precision, error);
-        if (!ok)
-            g_prefix_error(error, "%s: ", path);
-    }
-    ok = ok && write_trace(trace, records->unknown, a->output, error);
-    records_free(records);
-    trace_free(trace);
-    return ok;
-}
-
 static int run(void *data, G_GNUC_UNUSED const struct console *console, GError **error)
 {
     const struct retime_arguments *a = data;
     if (!a->files || a->files[1] || !a->platform || !a->output)
         return options_refuse(error, "retime needs one TRACE, --platform FILE and -o FILE");
     struct platform *platform = platform_read(a->platform, error);
-    if (platform)
-        retime(a, a->files[0], platform, error);
+    enum model_precision precision = (enum model_precision)a->precision;
+    double seconds;
+    if (platform &&
+        trace_retime_file(a->files[0], platform, a->precision == NO_PRECISION ? NULL : &precision,
+                          a->output, &seconds, error))
+        text_print_line(stdout, "%s: all operators take %.4g s on %s", a->output, seconds,
+                        platform->name);
     platform_free(platform);
     return STATUS_DONE;
 }

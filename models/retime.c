@@ -2,6 +2,9 @@
 
 #include "models/derive.h"
 #include "models/synth.h"
+#include "traces/failure.h"
+#include "traces/records.h"
+#include "traces/trace_file.h"
 
 #include <math.h>
 
@@ -95,4 +98,52 @@ bool trace_retime(struct trace *trace, const struct platform *platform,
     trace->machine = g_strdup(platform->name);
     trace->estimated = true;
     return true;
+}
+
+static bool write_trace(const struct trace *trace, const char *unknown, const char *to,
+                        double *seconds, GError **error)
+{
+    g_autofree uint64_t *durations_ns = g_new(uint64_t, trace->operator_count);
+    uint64_t whole_ns = 0;
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        whole_ns += durations_ns[m] = trace->operators[m].duration_ns;
+    struct record_file *file = record_file_new(to, trace, error);
+    bool ok = file && (!unknown || record_file_note(file, "unknown", unknown, error)) &&
+              record_file_complete(file, durations_ns, trace->operator_count, trace->partial,
+                                   error);
+    record_file_free(file);
+    *seconds = (double)whole_ns * 1e-9;
+    return ok || failure_mark(error, FAILURE_RUNNING);
+}
+
+/* Returns what the recording could not tell, without the line that it has no times. */
+static char *still_unknown(const struct records *records)
+{
+    g_auto(GStrv) lines = g_strsplit(records->unknown ? records->unknown : "", "\n", -1);
+    g_autoptr(GString) text = g_string_new(NULL);
+    for (char **line = lines; *line; line++)
+        if (**line && !g_str_has_prefix(*line, "times: "))
+            g_string_append_printf(text, "%s%s", text->len ? "\n" : "", *line);
+    return text->len ? g_string_free(g_steal_pointer(&text), FALSE) : NULL;
+}
+
+bool trace_retime_file(const char *from, const struct platform *platform,
+                       const enum model_precision *precision, const char *to, double *seconds,
+                       GError **error)
+{
+    struct trace *trace = trace_read(from, error);
+    struct records *records = trace ? records_read(from, error) : NULL;
+    bool ok = records != NULL;
+    if (ok &&
+        !trace_retime(trace, platform, precision ? *precision : trace_products(trace), error)) {
+        g_prefix_error(error, "%s: ", from);
+        ok = false;
+    }
+    if (ok) {
+        g_autofree char *unknown = still_unknown(records);
+        ok = write_trace(trace, unknown, to, seconds, error);
+    }
+    records_free(records);
+    trace_free(trace);
+    return ok;
 }

@@ -16,6 +16,13 @@ double retime_host_seconds(const struct platform *platform, double elements, dou
 bool trace_retime(struct trace *trace, const struct platform *platform,
                   enum model_precision precision, GError **error);
 
+/* Does so for a trace file, whose records are left out; what its recording could not tell stays in
+ * it. `precision` is NULL for that of trace_products. Sets *seconds to the sum of the durations.
+ * `to` may be `from`. */
+bool trace_retime_file(const char *from, const struct platform *platform,
+                       const enum model_precision *precision, const char *to, double *seconds,
+                       GError **error);
+
 /* Returns the precision in which the trace's matrix products run, as far as its parameters tell. */
 enum model_precision trace_products(const struct trace *trace);
 

@@ -1,5 +1,10 @@
-"""The command `python3 -m pstar_torch`: converts a snapshot of the allocator's history."""
+"""The command `python3 -m pstar_torch`: converts a snapshot of the allocator's history or, with
+--meta, runs a training script on the meta device."""
 import sys
+
+if sys.argv[1:2] == ["--meta"]:
+    from ._meta import run
+    sys.exit(run(sys.argv[2:]))
 
 from ._snapshot import convert_snapshot
 

@@ -44,6 +44,7 @@ def _guarded(hook):
 
 
 _sessions = weakref.WeakSet()
+ends_program = False  # when the window ends
 
 
 def is_open():
@@ -190,6 +191,8 @@ class Session:
         self.nvtx.pop()
         if self.iteration + 1 == self.end:
             self.close()
+            if ends_program:
+                raise SystemExit(0)
 
     @_guarded
     def before_forward(self, index, module, arguments, keywords):

@@ -1,4 +1,5 @@
 #include "planner/answers/explain.h"
+#include "models/derive.h"
 #include "traces/printable.h"
 #include "traces/size.h"
 #include "traces/terminal.h"
@@ -314,9 +315,27 @@ static double host_share(const struct plan *plan, const struct trace *trace)
     return all ? 100.0 * (double)on_host / (double)all : 0;
 }
 
-static void print_run_choices(const struct plan *plan, FILE *out)
+/* Returns whether pstar knows the model, whose choices can then be changed. */
+static bool knows_model(const struct trace *trace)
 {
-    if (!plan->choices || !plan->choices->layer_count)
+    struct recognised *recognised = recognise(trace, NULL);
+    bool known = recognised != NULL;
+    recognised_free(recognised);
+    return known;
+}
+
+static void print_run_choices(const struct plan *plan, const struct trace *trace, FILE *out)
+{
+    if (!plan->choices)
+        return;
+    if (!knows_model(trace)) {
+        fprintf(out,
+                "  recomputed layers, offloaded activations: not looked at, because pstar does not "
+                "describe the trace's model; a step is %u x %u sequences, as traced\n",
+                plan->micro_batches, plan->batch);
+        return;
+    }
+    if (!plan->choices->layer_count)
         return;
     g_autofree char *layers = run_layers_format(plan->choices->recompute,
                                                 plan->choices->layer_count);
@@ -345,6 +364,6 @@ void explain_result(const struct search_result *result, FILE *out)
     print_baseline(&result->policy, out);
     print_baseline(&result->strategy, out);
     print_row("plan", f, remark, terminal_begin(out, TERMINAL_BEST), out);
-    print_run_choices(result->plan, out);
+    print_run_choices(result->plan, result->trace, out);
     explain_certificate(result->plan->certificate, out);
 }

@@ -1,5 +1,6 @@
 #include "planner/answers/front.h"
 
+#include "models/derive.h"
 #include "models/synth.h"
 #include "planner/answers/requests.h"
 #include "traces/size.h"
@@ -16,6 +17,11 @@ enum {
 
 struct trace *front_trace(const struct front_step *step, bool recompute, GError **error)
 {
+    if (step->given)
+        return step->ranks == MAX(step->given->ranks, 1)
+                   ? trace_copy(step->given)
+                   : model_trace_of_rank(step->given, step->ranks, step->stage == 3,
+                                         step->search->platform, error);
     g_autofree uint8_t *all = g_new(uint8_t, step->config->layers);
     memset(all, 1, step->config->layers);
     const struct model_job job = {.choices = {.batch = step->batch,
@@ -97,7 +103,7 @@ static void refuse(const struct front *front, GError **error)
     g_autofree char *host = size_format(step->search->host_budget);
     if (front->least_bytes == UINT64_MAX || front_plan(front)->lacks_host) {
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
-                    "%s does not fit: %s of host memory is too little", step->config->name, host);
+                    "%s does not fit: %s of host memory is too little", step->name, host);
         return;
     }
     g_autofree char *least = size_format(front->least_bytes);
@@ -105,44 +111,74 @@ static void refuse(const struct front *front, GError **error)
         error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
         "%s does not fit: beside %s of host memory it needs at least %s of device memory, and "
         "there are %s",
-        step->config->name, step->search->host_budget == UINT64_MAX ? "any amount" : host, least,
-        device);
+        step->name, step->search->host_budget == UINT64_MAX ? "any amount" : host, least, device);
+}
+
+/* Describes the step of a model's config. */
+static void describe_model(const struct question_options *asked, struct front *front)
+{
+    struct front_step *step = &front->step;
+    bool fp32 = asked->precision && strcmp(asked->precision, "fp32") == 0;
+    step->name = step->config->name;
+    step->parameters = model_config_parameters(step->config);
+    step->batch = asked->batch;
+    step->sequence = asked->sequence ? asked->sequence
+                                     : MIN(step->config->positions, USUAL_SEQUENCE);
+    step->precision = fp32 ? MODEL_FP32 : MODEL_BF16;
+    front->batch_chosen = !asked->batch;
+    front->sequence_chosen = !asked->sequence;
+}
+
+/* Describes the step of a trace that is given. */
+static void describe_trace(const struct trace *trace, const char *name, struct front *front)
+{
+    struct front_step *step = &front->step;
+    step->given = trace;
+    step->name = name;
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        step->parameters += trace->tensors[t].elements;
+    step->batch = trace->batch;
+    step->sequence = trace->sequence;
+    step->precision = g_strcmp0(trace->precision, "fp32") == 0 ? MODEL_FP32 : MODEL_BF16;
+}
+
+static bool answer(struct front *front, const struct question *question, FILE *out, bool *stopped,
+                   GError **error)
+{
+    bool ok = examine(front, question, stopped, error);
+    if (ok)
+        front_print(front, question, out);
+    ok = ok && (!question->json || front_write_json(front, question, question->json, error));
+    if (ok && !front_fastest(front)) {
+        refuse(front, error);
+        ok = false;
+    }
+    return ok;
 }
 
 bool question_model(const struct question *question, FILE *out, bool *stopped, GError **error)
 {
     const struct question_options *asked = question->asked;
-    struct model_config *config = model_config_read(asked->model, error);
-    if (!config)
+    struct model_config *config = asked->model ? model_config_read(asked->model, error) : NULL;
+    if (asked->model && !config)
         return false;
+    const char *model = question->trace && question->trace->model ? question->trace->model : "?";
+    g_autofree char *name = g_strndup(model, strcspn(model, ",")); /* without its size */
     struct search_options search = *question->search;
     if (search.time_limit <= 0)
         search.time_limit = USUAL_SECONDS;
     uint32_t ranks = MAX(question->gpus, 1);
     uint8_t stage = ranks > 1 ? (uint8_t)(question->stage ? question->stage : 3) : 0;
-    bool fp32 = asked->precision && strcmp(asked->precision, "fp32") == 0;
-    struct front front = {.step = {.config = config,
-                                   .search = &search,
-                                   .batch = asked->batch,
-                                   .sequence = asked->sequence
-                                                   ? asked->sequence
-                                                   : MIN(config->positions, USUAL_SEQUENCE),
-                                   .ranks = ranks,
-                                   .stage = stage,
-                                   .precision = fp32 ? MODEL_FP32 : MODEL_BF16},
-                          .batch_chosen = !asked->batch,
-                          .sequence_chosen = !asked->sequence,
-                          .ways = g_ptr_array_new_with_free_func(way_free),
-                          .remedies = g_ptr_array_new_with_free_func(remedy_free)};
+    struct front front = {
+        .step = {.config = config, .search = &search, .ranks = ranks, .stage = stage},
+        .ways = g_ptr_array_new_with_free_func(way_free),
+        .remedies = g_ptr_array_new_with_free_func(remedy_free)};
+    if (config)
+        describe_model(asked, &front);
+    else
+        describe_trace(question->trace, name, &front);
     *stopped = false;
-    bool ok = examine(&front, question, stopped, error);
-    if (ok)
-        front_print(&front, question, out);
-    ok = ok && (!question->json || front_write_json(&front, question, question->json, error));
-    if (ok && !front_fastest(&front)) {
-        refuse(&front, error);
-        ok = false;
-    }
+    bool ok = answer(&front, question, out, stopped, error);
     g_ptr_array_unref(front.ways);
     g_ptr_array_unref(front.remedies);
     model_config_free(config);

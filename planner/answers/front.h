@@ -11,15 +11,18 @@
 
 /* The step that is asked about. */
 struct front_step {
-    const struct model_config *config;
+    const struct model_config *config; /* NULL if a trace is given */
+    const struct trace *given;         /* the trace of the step; NULL if the config describes it */
+    const char *name;                  /* of the model */
+    uint64_t parameters;
     const struct search_options *search; /* budgets, costs and platform of one rank */
     uint32_t batch, sequence, ranks;     /* of a micro-batch; each rank has one a step */
     uint8_t stage;                       /* of several ranks, else 0 */
     enum model_precision precision;
 };
 
-/* Returns the trace of one rank of the step, with all layers recomputed or none. NULL if there is
- * no such step. The caller frees it with trace_free. */
+/* Returns the trace of one rank of the step, with all layers recomputed or none (or as many as in a
+ * trace that is given). NULL if there is no such step. The caller frees it with trace_free. */
 struct trace *front_trace(const struct front_step *step, bool recompute, GError **error);
 
 /* Returns the least device memory of any plan for the step, whatever it recomputes and offloads;

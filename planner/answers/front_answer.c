@@ -85,7 +85,7 @@ static void print_step(const struct front *front, FILE *out)
     const struct front_step *step = &front->step;
     const struct search_options *search = step->search;
     struct trace *trace = front_trace(step, false, NULL);
-    uint64_t parameters = model_config_parameters(step->config);
+    uint64_t parameters = step->parameters;
     uint64_t model = trace ? trace_model_bytes(trace) : 0;
     g_autofree char *device = size_format(search->device_budget);
     g_autofree char *host = search->host_budget == UINT64_MAX ? g_strdup("unlimited")
@@ -131,14 +131,19 @@ static void print_ways(const struct front *front, FILE *out)
     for (guint i = 0; i < front->ways->len; i++)
         print_way(front, g_ptr_array_index(front->ways, i), out);
     if (front_fastest(front))
-        fputs(
-            "  (r): all layers are recomputed, because that is faster or nothing else fits; moved: "
-            "over the link, both ways\n",
-            out);
+        fputs(front->step.given ? "  moved: over the link, both ways\n"
+                                : "  (r): all layers are recomputed, because that is faster or "
+                                  "nothing else fits; moved: over the link, both ways\n",
+              out);
     if (plan->choices)
         fprintf(out, "  the plan %s\n", plan->choices);
+    if (front->step.given)
+        fputs("  recomputation, offloaded activations, smaller micro-batches: not looked at, "
+              "because the trace's model is not one that pstar describes\n",
+              out);
     if (front->stopped)
-        fputs("  the search was stopped before its end; the second command below goes on\n", out);
+        fprintf(out, "  the search was stopped before its end; the %s below goes on\n",
+                front->step.given ? "command" : "second command");
     if (front->estimated)
         operator_times_print_band(&front->band, front->band_seconds[0], front->band_seconds[1],
                                   out);
@@ -173,7 +178,7 @@ enum { COMMANDS = 3, BYTES = 256 };
 static char **commands_of(const struct front *front, const struct question *question)
 {
     const struct front_step *step = &front->step;
-    g_autofree char *model = question_word(question->asked->model);
+    g_autofree char *model = step->given ? NULL : question_word(question->asked->model);
     g_autofree char *platform = platform_word(question->platform_path);
     g_autofree char *link = question->link ? question_word(question->link) : NULL;
     g_autofree char *shape = g_strdup_printf("--batch %u --seq %u --precision %s", step->batch,
@@ -198,6 +203,12 @@ static char **commands_of(const struct front *front, const struct question *ques
         g_string_append_printf(machine, " --host-memory %s", size);
     }
     char **commands = g_new0(char *, COMMANDS + 1);
+    if (step->given) {
+        g_autofree char *trace = question_word(question->trace_path);
+        commands[0] = g_strdup_printf("pstar-plan %s %s -o plan.json --emit fsdp2", trace,
+                                      machine->str);
+        return commands;
+    }
     commands[0] = g_strdup_printf("pstar-trace synth --model %s %s --platform %s -o model.pstar",
                                   model, shape, platform);
     commands[1] = g_strdup_printf("pstar-plan model.pstar %s -o plan.json", machine->str);
@@ -211,9 +222,9 @@ static char **commands_of(const struct front *front, const struct question *ques
 void front_print(const struct front *front, const struct question *question, FILE *out)
 {
     const double billion = 1e9, million = 1e6;
-    double parameters = (double)model_config_parameters(front->step.config);
+    double parameters = (double)front->step.parameters;
     bool large = parameters >= billion;
-    text_print_line(out, "%s, %.3g %s parameters, on %s", front->step.config->name,
+    text_print_line(out, "%s, %.3g %s parameters, on %s", front->step.name,
                     parameters / (large ? billion : million), large ? "billion" : "million",
                     front->step.search->platform->name);
     print_verdict(front, out);
@@ -224,9 +235,14 @@ void front_print(const struct front *front, const struct question *question, FIL
         return;
     }
     g_auto(GStrv) commands = commands_of(front, question);
-    fputs("\nWhat comes next: a trace, the plan with its proof, and a run with it\n", out);
+    fputs(front->step.given
+              ? "\nWhat comes next: the plan with its proof, and its settings for another system\n"
+              : "\nWhat comes next: a trace, the plan with its proof, and a run with it\n",
+          out);
     for (char **command = commands; *command; command++)
         text_print_line(out, "  %s", *command);
+    if (front->step.given)
+        return;
     fputs(front->step.config->vocabulary > BYTES
               ? "tokens.bin holds the tokens of your text. With the model's tokenizer in DIR, this "
                 "makes "
@@ -291,15 +307,15 @@ bool front_write_json(const struct front *front, const struct question *question
     json_t *ways = json_array();
     for (guint i = 0; i < front->ways->len; i++)
         json_array_append_new(ways, way_json(front, g_ptr_array_index(front->ways, i)));
-    json_t *root = json_pack(
-        "{s:s, s:I, s:s, s:b, s:i, s:i, s:i, s:s, s:I, s:b, s:b, s:o, s:o, s:o}", "model",
-        step->config->name, "parameters", (json_int_t)model_config_parameters(step->config),
-        "platform", step->search->platform->name, "fits", front_fastest(front) != NULL, "batch",
-        (int)step->batch, "sequence", (int)step->sequence, "ranks", (int)step->ranks, "precision",
-        step->precision == MODEL_BF16 ? "bf16" : "fp32", "device_budget",
-        (json_int_t)step->search->device_budget, "stopped", (int)front->stopped, "estimated",
-        (int)front->estimated, "ways", ways, "would_fit", remedies_json(front), "commands",
-        commands_json(front, question));
+    json_t *root =
+        json_pack("{s:s, s:I, s:s, s:b, s:i, s:i, s:i, s:s, s:I, s:b, s:b, s:o, s:o, s:o}", "model",
+                  step->name, "parameters", (json_int_t)step->parameters, "platform",
+                  step->search->platform->name, "fits", front_fastest(front) != NULL, "batch",
+                  (int)step->batch, "sequence", (int)step->sequence, "ranks", (int)step->ranks,
+                  "precision", step->precision == MODEL_BF16 ? "bf16" : "fp32", "device_budget",
+                  (json_int_t)step->search->device_budget, "stopped", (int)front->stopped,
+                  "estimated", (int)front->estimated, "ways", ways, "would_fit",
+                  remedies_json(front), "commands", commands_json(front, question));
     g_assert(root);
     if (step->search->host_budget != UINT64_MAX)
         json_object_set_new(root, "host_budget",

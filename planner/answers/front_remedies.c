@@ -217,7 +217,11 @@ static void add_platforms(struct front *front, const struct question *question)
 
 void front_find_remedies(struct front *front, const struct question *question)
 {
-    shrink_step(front);
+    if (front->step.given)
+        add(front, g_strdup("in the script"),
+            g_strdup("a smaller batch, or checkpointing (torch.utils.checkpoint)"));
+    else
+        shrink_step(front);
     extend_host(front);
     extend_device(front);
     add_gpus(front, question);

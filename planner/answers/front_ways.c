@@ -162,7 +162,8 @@ static void add_plan(struct front *front, const struct variants_result *result)
     way->figures = plan->predicted;
     way->device_bytes = plan->predicted.peak_device_bytes;
     way->host_bytes = plan->predicted.peak_host_bytes;
-    way->choices = run_choices_describe(plan->choices);
+    if (!front->step.given)
+        way->choices = run_choices_describe(plan->choices);
     front->stopped = result->best->stopped;
     replay_plan(front, way, result->best);
 }
@@ -171,7 +172,8 @@ bool front_find_ways(struct front *front, GError **error)
 {
     const unsigned scope = RUN_RECOMPUTE | RUN_OFFLOAD | RUN_EMBEDDING | RUN_MASTERS |
                            (front->step.ranks > 1 ? RUN_STAGE : 0);
-    if (!sweep_strategies(front, false, error) || !sweep_strategies(front, true, error))
+    if (!sweep_strategies(front, false, error) ||
+        (!front->step.given && !sweep_strategies(front, true, error)))
         return false;
     struct trace *trace = front_trace(&front->step, false, error);
     if (!trace)

@@ -134,6 +134,32 @@ static void append_lever(GString *text, const struct trace *trace, const char *l
     g_string_append_printf(text, "; with %s %s would fit", lever, size);
 }
 
+/* Says how much of the need are activations, which only the program can recompute or make fewer:
+ * for a trace whose model is not known. */
+static void append_saved(GString *text, const struct trace *trace)
+{
+    struct recognised *recognised = recognise(trace, NULL);
+    bool known = recognised != NULL;
+    recognised_free(recognised);
+    g_autofree int64_t *change = g_new0(int64_t, trace->operator_count + 1);
+    int64_t saved = 0, most = 0;
+    for (uint32_t b = 0; b < trace->buffer_count; b++)
+        if (trace->buffers[b].saved) {
+            change[trace->buffers[b].first] += (int64_t)trace->buffers[b].bytes;
+            change[trace->buffers[b].last + 1] -= (int64_t)trace->buffers[b].bytes;
+        }
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        if ((saved += change[m]) > most)
+            most = saved;
+    if (known || !most)
+        return;
+    g_autofree char *size = size_format((uint64_t)most);
+    g_string_append_printf(text,
+                           "; up to %s are activations that backward needs: the program can "
+                           "recompute them (checkpointing), offload them, or take a smaller batch",
+                           size);
+}
+
 static void append_levers(GString *text, const struct trace *trace,
                           const struct search_options *options, unsigned scope, uint64_t least)
 {
@@ -176,6 +202,7 @@ void least_explain(const struct trace *trace, const struct search_options *optio
         if (least.bytes < traced)
             g_string_append_printf(text, "; as traced, %s", as_traced);
         append_levers(text, trace, options, scope, least.bytes);
+        append_saved(text, trace);
         g_clear_error(error);
         g_set_error_literal(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT, text->str);
     }

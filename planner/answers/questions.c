@@ -9,8 +9,8 @@
 
 uint32_t question_count(const struct question_options *options)
 {
-    return !!options->model + !!options->max_model + !!options->max_batch + !!options->min_memory +
-           !!options->sensitivity + (options->min_gpus > 0);
+    return !!options->model + !!options->torch + !!options->max_model + !!options->max_batch +
+           !!options->min_memory + !!options->sensitivity + (options->min_gpus > 0);
 }
 
 bool question_is_about_models(const struct question_options *options)
@@ -27,8 +27,10 @@ const char *question_usage(const struct question_options *options)
         return "--precision is fp32 or bf16";
     if (options->batch && !options->model && !options->max_model)
         return "--batch goes with --model and --max-model";
-    if ((options->sequence || options->precision) && !question_is_about_models(options))
-        return "--seq and --precision go with --model, --max-model and --max-batch";
+    if (options->sequence && !question_is_about_models(options))
+        return "--seq goes with --model, --max-model and --max-batch";
+    if (options->precision && !options->torch && !question_is_about_models(options))
+        return "--precision goes with --model, --torch, --max-model and --max-batch";
     return NULL;
 }
 
@@ -204,7 +206,7 @@ static bool answer_sensitivity(const struct question *question, FILE *out, bool 
 
 bool question_answer(const struct question *question, FILE *out, bool *stopped, GError **error)
 {
-    if (question->asked->model)
+    if (question->asked->model || question->asked->torch)
         return question_model(question, out, stopped, error);
     if (question->asked->max_model)
         return question_max_model(question, out, stopped, error);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 struct question_options {
-    char *model, *max_model, *max_batch, *min_memory, *sensitivity; /* one of them is asked */
+    char *model, *torch, *max_model, *max_batch, *min_memory, *sensitivity; /* one is asked */
     char *precision;          /* of models that are synthesised */
     uint32_t batch, sequence; /* of models that are synthesised; 0 if not given */
     double min_gpus;          /* seconds of a step; 0 if it is not asked */
@@ -43,8 +43,8 @@ char *question_word(const char *text);
  * bad input. Sets *stopped if a person stopped it. */
 bool question_answer(const struct question *question, FILE *out, bool *stopped, GError **error);
 
-/* Answer the questions about a model, in front.c, about a size, in largest.c, and about GPUs, in
- * fewest.c. They behave like question_answer. */
+/* Answer the questions about a model, or a training script whose step the trace is, in front.c,
+ * about a size, in largest.c, and about GPUs, in fewest.c. They behave like question_answer. */
 bool question_model(const struct question *question, FILE *out, bool *stopped, GError **error);
 bool question_max_model(const struct question *question, FILE *out, bool *stopped, GError **error);
 bool question_max_batch(const struct question *question, FILE *out, bool *stopped, GError **error);

@@ -263,7 +263,7 @@ static void test_refusals(void)
     workshop_must_end(workshop, "pstar-plan --model model run.pstar " PLATFORM, USAGE, "",
                       "no TRACE");
     workshop_must_end(workshop, "pstar-plan --model model -o plan.json " PLATFORM, USAGE, "",
-                      "--model also with --json");
+                      "--model and --torch also with --json");
     workshop_must_end(workshop, "pstar-plan --model model --platform CPU-2core", USAGE, "",
                       "did you mean cpu-2core?");
     workshop_must_end(workshop, "pstar-plan --model model --platform 4060", USAGE, "",

@@ -1,0 +1,111 @@
+"""Runs a training script on PyTorch's meta device, which has shapes but no memory and computes
+nothing, until a step is recorded."""
+import os
+import runpy
+import sys
+
+import torch
+from torch import nn
+from torch.nn.modules import module as modules
+from torch.optim import optimizer as optimizers
+from torch.overrides import TorchFunctionMode, resolve_name
+
+from . import _session, annotate
+
+_VALUES = {"item": lambda tensor: 1.0 if tensor.is_floating_point() else 1,
+           "__float__": lambda tensor: 1.0, "__int__": lambda tensor: 1,
+           "__bool__": lambda tensor: False}
+_MOVES = {"to", "cuda", "cpu", "xpu", "type"}
+
+
+def _is_device(value):
+    if isinstance(value, torch.device):
+        return True
+    return isinstance(value, str) and value.partition(":")[0] in ("cpu", "cuda", "mps", "xpu")
+
+
+class _Lacking(NotImplementedError):
+    """An operator has no kernel on the meta device."""
+
+
+class _OnMeta(TorchFunctionMode):
+    """Puts every tensor on the meta device, whatever device the program asks for. Values that the
+    program reads are made up: 1 for numbers, false for conditions."""
+
+    def __torch_function__(self, function, types, arguments=(), keywords=None):
+        keywords = dict(keywords or {})
+        name = getattr(function, "__name__", "")
+        if function is torch.randperm:  # samplers read its values
+            return function(*arguments, **{**keywords, "device": "cpu"})
+        first = arguments[0] if arguments else None
+        if isinstance(first, torch.Tensor) and first.device.type == "meta":
+            if name in _VALUES:
+                return _VALUES[name](first)
+            if name in ("cuda", "cpu", "xpu", "pin_memory"):
+                return first
+        if name in _MOVES:
+            arguments = tuple("meta" if _is_device(value) else value for value in arguments)
+        if keywords.get("device") is not None:
+            keywords["device"] = "meta"
+        keywords.pop("pin_memory", None)
+        try:
+            result = function(*arguments, **keywords)
+        except NotImplementedError as error:
+            raise _Lacking(f"{resolve_name(function) or name} does not run on the meta device; "
+                           f"record the loop on a device instead: {error}") from error
+        if isinstance(result, torch.Tensor) and result.device.type != "meta" and \
+                not (isinstance(first, torch.Tensor) and name != "to"):
+            return nn.Parameter(result.to("meta"), result.requires_grad) \
+                if isinstance(result, nn.Parameter) else result.to("meta")
+        return result
+
+
+class _Annotator:
+    """Annotates a loop that does not annotate itself: the outermost module with parameters, and the
+    optimizers that step until the first one steps again."""
+
+    def __init__(self):
+        self.model, self.depth, self.optimizers, self.done = None, 0, [], False
+        self.handles = [modules.register_module_forward_pre_hook(self.enter),
+                        modules.register_module_forward_hook(self.leave, always_call=True),
+                        optimizers.register_optimizer_step_pre_hook(self.step)]
+
+    def enter(self, module, arguments):
+        if self.depth == 0 and self.model is None and torch.is_grad_enabled() and \
+                any(parameter.requires_grad for parameter in module.parameters()):
+            self.model = module
+        self.depth += 1
+
+    def leave(self, module, arguments, result):
+        self.depth -= 1
+
+    def step(self, optimizer, arguments, keywords):
+        if self.optimizers and optimizer is self.optimizers[0]:
+            if not _session.is_open() and not self.done and self.model is not None:
+                annotate(self.model, *self.optimizers)
+            self.done = True
+            for handle in self.handles:
+                handle.remove()
+        elif optimizer not in self.optimizers:
+            self.optimizers.append(optimizer)
+
+
+def run(arguments):
+    """The command: `python3 -m pstar_torch --meta SCRIPT [ARGUMENTS]`, under pstar-collect."""
+    if not arguments:
+        print("pstar_torch: --meta SCRIPT [ARGUMENTS]: the script is missing", file=sys.stderr)
+        return 2
+    sys.argv = arguments
+    sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
+    _session.ends_program = True
+    _Annotator()
+    torch.set_default_device("meta")
+    try:
+        with _OnMeta():
+            runpy.run_path(arguments[0], run_name="__main__")
+    except _Lacking as error:
+        print(f"pstar_torch: {arguments[0]}: {error}", file=sys.stderr)
+        return 1
+    print("pstar_torch: the script ended before a step was recorded: its loop must have four steps "
+          "or more, of an optimizer of torch.optim", file=sys.stderr)
+    return 1

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""Training scripts on PyTorch's meta device: pstar-plan --torch says what they take on a GPU that
+nobody has.
+
+    torch_meta.py FOLDER_OF_PROGRAMS
+
+Returns 77 where PyTorch is missing.
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch  # noqa: F401
+except ImportError:
+    sys.exit(77)
+
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[2] / "collect"),
+                str(pathlib.Path(__file__).resolve().parent)]
+from torch_training import Trace, check  # noqa: E402
+
+# Nothing in this loop knows of pstar. It shuffles, reads its loss, clips, and asks for its device.
+SCRIPT = """
+import sys
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+width = int(sys.argv[1])
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+data = TensorDataset(torch.randn(256, width), torch.randint(0, 10, (256,)))
+model = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, 10)).to(device)
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+loss_function = nn.CrossEntropyLoss()
+for epoch in range(2):
+    for x, y in DataLoader(data, batch_size=32, shuffle=True):
+        x, y = x.to(device), y.to(device)
+        optimizer.zero_grad()
+        loss = loss_function(model(x), y)
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        if torch.isnan(loss):
+            break
+    print(epoch, loss.item())
+"""
+# There is no kernel of this operator on the meta device.
+LACKING = """
+import torch
+layer = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(layer.parameters())
+for _ in range(5):
+    torch.nonzero(layer(torch.ones(2, 4))).sum()
+"""
+SHORT = "import torch\n"
+
+
+def collected(programs, folder, *before):
+    """Returns the trace of the script's step on this machine, with annotations in the script."""
+    text = SCRIPT.replace("loss_function =", "import pstar_torch\n"
+                          "pstar_torch.annotate(model, optimizer)\nloss_function =")
+    (folder / "here.py").write_text(text)
+    subprocess.run([programs / "pstar-collect", "-o", "here.pstar", "--", sys.executable,
+                    "here.py", "64"], cwd=folder, check=True, stdout=subprocess.DEVNULL,
+                   env={"PYTHONPATH": str(pathlib.Path(__file__).parents[2] / "collect")})
+    return Trace(folder / "here.pstar")
+
+
+def plan(programs, folder, script, *more):
+    done = subprocess.run([programs / "pstar-plan", "--torch", script, "--platform", "rtx-4090",
+                           *more], cwd=folder, capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def check_same(folder, programs):
+    """On the meta device a step has the tensors, accesses and amounts that it has elsewhere."""
+    status, out, errors = plan(programs, folder, "train.py 64", "--json", "answer.json")
+    check(status == 0 and "everything resident" in out, f"{out}{errors}")
+    meta, here = Trace(folder / "train.pstar"), collected(programs, folder)
+    check(meta.tensors == here.tensors and meta.accesses == here.accesses, "accesses differ")
+    check([name for name, *_ in meta.operators] == [name for name, *_ in here.operators],
+          "operators differ")
+    saved = [sorted(nbytes for _, nbytes, _, _, kept in trace.buffers if kept)
+             for trace in (meta, here)]
+    check(saved[0] == saved[1], f"saved activations {saved} differ")
+    peaks = max(meta.non_model), max(here.non_model)
+    check(abs(peaks[0] - peaks[1]) <= peaks[1] / 100, f"the peaks {peaks} differ")
+    check(meta.meta["estimated"] == 1 and "4090" in meta.meta["machine"], "it is not retimed")
+    check(all(duration for *_, duration in meta.operators), "an operator has no time")
+    answer = json.loads((folder / "answer.json").read_text())
+    check(answer["fits"] and answer["parameters"] == sum(meta.tensors.values()), f"{answer}")
+
+
+def check_large(folder, programs):
+    """A model that fits no machine here is recorded all the same."""
+    status, out, _ = plan(programs, folder, "train.py 30000", "--time-limit", "2")
+    trace = Trace(folder / "train.pstar")
+    check(trace.bytes("param") > 10 << 30, f"{trace.bytes('param')} bytes of parameters")
+    check(status in (0, 3) and "not looked at" in out, f"{status}: {out}")
+
+
+def check_refused(folder, programs):
+    for name, text, reason in (("lacking.py", LACKING, "nonzero does not run on the meta device"),
+                               ("short.py", SHORT, "before a step was recorded")):
+        (folder / name).write_text(text)
+        status, _, errors = plan(programs, folder, name)
+        check(status == 1 and reason in errors, f"{name}: {status}: {errors}")
+    status, _, errors = plan(programs, folder, "nowhere.py")
+    check(status == 2 and "no such script" in errors, f"{status}: {errors}")
+
+
+def main():
+    programs = pathlib.Path(sys.argv[1]).resolve()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "train.py").write_text(SCRIPT)
+        check_same(folder, programs)
+        check_large(folder, programs)
+        check_refused(folder, programs)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
