@@ -71,7 +71,7 @@ static const struct {
         {"schedule",
          "In which order a stage takes its micro-batches: 1f1b alternates between "
          "forward and backward, gpipe runs all forward passes first, 2bw alternates "
-         "and does not drain between steps; default: 1f1b",
+         "and does not drain between steps",
          NULL, 0},
     [OPTION_SEED] = {"seed", "Seed of all random choices", "N", 0},
     [OPTION_SEQUENCE] = {"seq", "Tokens in a sequence", "T", 0},

@@ -1,6 +1,7 @@
 /* pstar-plan: the best plan found for a traced iteration and a memory budget. */
 #include "cli/budgets.h"
 #include "cli/machine.h"
+#include "cli/plan_stages.h"
 #include "cli/program.h"
 #include "cli/progress.h"
 #include "models/derive.h"
@@ -25,12 +26,13 @@ enum freedom { FREE, AS_TRACED, FREEDOM_DEFAULT };
 
 struct plan_arguments {
     char *device_memory, *host_memory, *link, *platform, *output, *explain, *verify, *chunk_size,
-        *layout, *emit, *timeline, *json, *top;
+        *layout, *emit, *timeline, *json, *top, *stages;
     char **files;
     uint8_t objective; /* enum objective; OBJECTIVES if not given */
     uint8_t recompute, offload, embedding, bytes_per_parameter, micro_batch; /* enum freedom */
     double time_limit;
-    uint32_t seed, threads, gpus, nodes, stage;
+    uint32_t seed, threads, gpus, nodes, stage, micro_batches;
+    uint8_t schedule; /* 0: any; else enum pipeline_schedule, and 1 */
     bool no_clip, lists_platforms;
     struct question_options question;
     const struct option_group *groups;
@@ -363,11 +365,73 @@ static bool check_emit(const struct plan_arguments *a, GError **error)
     return options_check_output(&output, a->groups, a->group_count, error);
 }
 
+/* ---- pipelines ---- */
+
+/* Options that say nothing of a pipeline. */
+static bool check_pipeline(const struct plan_arguments *a, GError **error)
+{
+    const struct {
+        const char *name;
+        bool given;
+    } foreign[] = {{"explain", a->explain},
+                   {"verify", a->verify},
+                   {"emit", a->emit},
+                   {"timeline", a->timeline},
+                   {"output", a->output},
+                   {"objective", a->objective < OBJECTIVES},
+                   {"chunk-size", a->chunk_size},
+                   {"layout", a->layout},
+                   {"host-memory", a->host_memory},
+                   {"stage", a->stage},
+                   {"offload-activations", a->offload != FREEDOM_DEFAULT},
+                   {"embedding", a->embedding != FREEDOM_DEFAULT},
+                   {"bytes-per-parameter", a->bytes_per_parameter != FREEDOM_DEFAULT},
+                   {"time-limit", a->time_limit > 0}};
+    for (size_t i = 0; i < G_N_ELEMENTS(foreign); i++)
+        if (foreign[i].given)
+            return options_refuse(error, "--%s: not with --stages", foreign[i].name);
+    if (question_count(&a->question) > !!a->question.model)
+        return options_refuse(error, "one question at a time");
+    return !a->files || !a->files[1] || options_refuse(error, "--stages takes one TRACE");
+}
+
+static bool choose_pipeline(const struct plan_arguments *a, const struct console *console,
+                            GError **error)
+{
+    const struct question_options *q = &a->question;
+    const struct plan_stages asked = {.console = console,
+                                      .model = q->model,
+                                      .trace = a->files ? a->files[0] : NULL,
+                                      .stages = a->stages,
+                                      .device_memory = a->device_memory,
+                                      .platform = a->platform,
+                                      .link = a->link,
+                                      .precision = q->precision,
+                                      .json = a->json,
+                                      .top = a->top,
+                                      .gpus = a->gpus,
+                                      .nodes = a->nodes,
+                                      .batch = q->batch,
+                                      .micro_batches = a->micro_batches,
+                                      .sequence = q->sequence,
+                                      .threads = a->threads,
+                                      .schedule = a->schedule,
+                                      .any_micro_batch = q->model ? a->micro_batch != AS_TRACED
+                                                                  : a->micro_batch == FREE,
+                                      .as_traced = a->recompute == AS_TRACED,
+                                      .unclipped = a->no_clip};
+    return check_pipeline(a, error) && plan_stages(&asked, error);
+}
+
 static bool choose(struct plan_arguments *a, const struct console *console, int *signal,
                    GError **error)
 {
     bool one = a->files && !a->files[1];
     const char *wrong = question_usage(&a->question);
+    if (a->stages)
+        return choose_pipeline(a, console, error);
+    if (a->schedule || a->micro_batches)
+        return options_refuse(error, "--schedule and --micro-batches go with --stages");
     if (wrong)
         return options_refuse(error, "%s", wrong);
     if (question_count(&a->question))
@@ -447,6 +511,20 @@ int main(int argc, char **argv)
          .help = "default: the faster, if the platform says how ranks exchange; else 3",
          .least = 2,
          .most = 3},
+        {.shared = OPTION_STAGES,
+         .text = &a.stages,
+         .help =
+             "any searches for the best; with --gpus, and a TRACE or a --model with --batch and "
+             "--micro-batches, which then count the step's sequences",
+         .value = "any|N"},
+        {.shared = OPTION_SCHEDULE,
+         .choice = &a.schedule,
+         .help = "default: any",
+         .value = "any|1f1b|gpipe|2bw"},
+        {.shared = OPTION_MICRO_BATCHES,
+         .count32 = &a.micro_batches,
+         .help = "with --stages; default: the trace's",
+         .least = 1},
         {.shared = OPTION_CHUNK_SIZE,
          .text = &a.chunk_size,
          .help = "several are tried, as in pstar-sim; default: sizes of the model's tensors",
@@ -473,7 +551,7 @@ int main(int argc, char **argv)
         {.name = "micro-batch",
          .choice = &a.micro_batch,
          .help = "Size of the micro-batches that make up the step's batch: any, or as traced "
-                 "(default)",
+                 "(default, but any for --model with --stages)",
          .value = "any|traced"},
         {.shared = OPTION_NO_CLIP, .flag = &a.no_clip},
         {.shared = OPTION_OBJECTIVE, .choice = &a.objective, .help = "default: time"},
@@ -561,6 +639,9 @@ int main(int argc, char **argv)
          "pstar-plan run.pstar --device-memory 80MiB --platform machine.json -o plan.json"},
         {"Check the plan, and the proof of how far it is from the optimum.",
          "pstar-plan --verify plan.json run.pstar --platform machine.json"},
+        {"Find the best pipeline on 64 GPUs, for steps of 512 sequences.",
+         "pstar-plan --model models/configs/llama-3.1-8b.json --platform dgx-a100 --gpus 64 "
+         "--stages any --batch 1 --micro-batches 512"},
         {"Print the plan for a person.", "pstar-plan --explain plan.json run.pstar"},
         {"Find the largest batch with which a model fits a machine.",
          "pstar-plan --max-batch models/configs/gpt2.json --seq 256 --platform "

@@ -262,7 +262,7 @@ int main(int argc, char **argv)
         {.shared = OPTION_STAGE_LAYERS, .text = &o->stage_layers},
         {.shared = OPTION_SCHEDULE,
          .choice = &o->schedule,
-         .help = "2bw goes with --delay 1",
+         .help = "2bw goes with --delay 1; default: 1f1b",
          .value = "1f1b|gpipe|2bw"},
         {.name = "delay",
          .count32 = &o->delay,

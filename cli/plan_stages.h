@@ -1,0 +1,26 @@
+/* pstar-plan --stages: the best pipeline for a model. */
+#ifndef PSTAR_CLI_PLAN_STAGES_H
+#define PSTAR_CLI_PLAN_STAGES_H
+
+#include "cli/console.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct plan_stages {
+    const struct console *console;
+    const char *model, *trace; /* one of them is given; else NULL, as all other texts */
+    const char *stages;        /* "any" or a number */
+    const char *device_memory, *platform, *link, *precision, *json, *top;
+    uint32_t gpus, nodes, batch, micro_batches, sequence, threads; /* 0 if not given */
+    uint8_t schedule;     /* 0: any; else enum pipeline_schedule, and 1 */
+    bool any_micro_batch; /* else the batch that is given, or traced */
+    bool as_traced;       /* recompute what the trace recomputes; nothing without one */
+    bool unclipped;
+};
+
+/* Answers to standard output. Fails with an error of bad usage, bad input or of a model that does
+ * not fit. */
+bool plan_stages(const struct plan_stages *asked, GError **error);
+
+#endif

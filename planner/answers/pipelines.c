@@ -1,0 +1,302 @@
+#include "planner/answers/pipelines.h"
+
+#include "chunks/plan.h"
+#include "planner/answers/questions.h"
+#include "traces/failure.h"
+#include "traces/output_file.h"
+#include "traces/size.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- parts of a step ---- */
+
+static const struct {
+    const char *title, *key;
+    size_t offset;
+} parts[] = {
+    {"compute", "compute_seconds", offsetof(struct pipeline_parts, compute)},
+    {"recompute", "recompute_seconds", offsetof(struct pipeline_parts, recompute)},
+    {"imbalance", "imbalance_seconds", offsetof(struct pipeline_parts, imbalance)},
+    {"bubble", "bubble_seconds", offsetof(struct pipeline_parts, bubble)},
+    {"network", "network_seconds", offsetof(struct pipeline_parts, network)},
+};
+
+static double part_of(const struct pipeline_candidate *candidate, size_t part)
+{
+    return *(const double *)(const void *)((const char *)&candidate->parts + parts[part].offset);
+}
+
+/* Returns the stage that needs most device memory. */
+static uint32_t neediest(const struct pipeline_candidate *candidate)
+{
+    uint32_t most = 0;
+    for (uint32_t s = 1; s < candidate->stages; s++)
+        if (candidate->costs[s].device_bytes > candidate->costs[most].device_bytes)
+            most = s;
+    return most;
+}
+
+static uint32_t recomputed(const struct pipeline_question *q,
+                           const struct pipeline_candidate *candidate)
+{
+    uint32_t count = 0;
+    for (uint32_t s = 0; s < candidate->stages; s++)
+        count += candidate->costs[s].recomputed;
+    for (uint32_t l = 0; q->recompute && l < q->config->layers; l++)
+        count += q->recompute[l];
+    return count;
+}
+
+/* Says why a candidate lost, in the words of what it takes more than the best. */
+static char *why(const struct pipeline_candidate *candidate, const struct pipeline_candidate *best)
+{
+    size_t most = 0;
+    if (!candidate->fits) {
+        g_autofree char *lacks = size_format(candidate->short_bytes);
+        return g_strdup_printf("memory: stage %u lacks %s", neediest(candidate), lacks);
+    }
+    if (!candidate->timed)
+        return g_strdup("bound: no cut is as fast as the best");
+    for (size_t p = 1; p < G_N_ELEMENTS(parts); p++)
+        if (part_of(candidate, p) - part_of(best, p) >
+            part_of(candidate, most) - part_of(best, most))
+            most = p;
+    return g_strdup_printf("%s: %+.4g s", parts[most].title,
+                           part_of(candidate, most) - part_of(best, most));
+}
+
+/* ---- the table ---- */
+
+static const char *schedule_of(const struct pipeline_candidate *candidate)
+{
+    return candidate->stages == 1 ? "-" : pipeline_schedule_name(candidate->schedule);
+}
+
+static void print_head(FILE *out)
+{
+    fprintf(out, "\n%7s %7s %11s %13s %9s %10s %11s", "depth", "width", "micro-batch",
+            "micro-batches", "schedule", "recomputed", "device");
+    for (size_t p = 0; p < G_N_ELEMENTS(parts); p++)
+        fprintf(out, " %9s", parts[p].title);
+    fprintf(out, " %9s %9s\n", "step s", "bound s");
+}
+
+static void print_row(const struct pipeline_question *q, const struct pipeline_candidate *candidate,
+                      const struct pipeline_candidate *best, FILE *out)
+{
+    g_autofree char *device = size_format(candidate->costs[neediest(candidate)].device_bytes);
+    fprintf(out, "%c %5u %7u %11u %13u %9s %10u %11s", candidate == best ? '*' : ' ',
+            candidate->stages, candidate->width, candidate->micro_batch, candidate->micro_batches,
+            schedule_of(candidate), recomputed(q, candidate), device);
+    for (size_t p = 0; candidate->timed && p < G_N_ELEMENTS(parts); p++)
+        fprintf(out, " %9.4g", part_of(candidate, p));
+    if (candidate->timed)
+        fprintf(out, " %9.4g", candidate->step_seconds);
+    else
+        fprintf(out, " %*s", 10 * (int)G_N_ELEMENTS(parts) + 9, "");
+    if (candidate->fits)
+        fprintf(out, " %9.4g", candidate->bound_seconds);
+    if (candidate != best) {
+        g_autofree char *reason = why(candidate, best);
+        fprintf(out, "%s  %s", candidate->fits ? "" : "          ", reason);
+    }
+    fputc('\n', out);
+}
+
+/* Prints the best of each depth and schedule behind the nearest ones. */
+static bool is_shown(const struct pipeline_answer *answer, uint32_t c, uint32_t top)
+{
+    const struct pipeline_candidate *candidate = &answer->candidates[c];
+    for (uint32_t i = 0; i < c && c > top; i++) {
+        const struct pipeline_candidate *other = &answer->candidates[i];
+        if (other->stages == candidate->stages && other->schedule == candidate->schedule)
+            return false;
+    }
+    return true;
+}
+
+static void print_stages(const struct pipeline_candidate *best, FILE *out)
+{
+    fprintf(out, "\n%5s  %8s  %10s  %11s  %11s  %11s  %11s  %11s\n", "stage", "layers",
+            "recomputed", "device", "states", "forward s", "backward s", "update s");
+    for (uint32_t s = 0; s < best->stages; s++) {
+        const struct stage_cost *cost = &best->costs[s];
+        g_autofree char *layers = cost->end - cost->first == 1
+                                      ? g_strdup_printf("%u", cost->first)
+                                      : g_strdup_printf("%u-%u", cost->first, cost->end - 1);
+        g_autofree char *device = size_format(cost->device_bytes);
+        g_autofree char *states = size_format(cost->state_bytes);
+        fprintf(out, "%5u  %8s  %10u  %11s  %11s  %11.4g  %11.4g  %11.4g\n", s, layers,
+                cost->recomputed, device, states, (double)cost->forward_ns[UNIT_LATER] * 1e-9,
+                (double)cost->backward_ns[UNIT_LATER] * 1e-9, (double)cost->update_ns * 1e-9);
+    }
+}
+
+/* ---- what follows ---- */
+
+static char *layers_of(const struct pipeline_candidate *best)
+{
+    GString *text = g_string_new(NULL);
+    for (uint32_t s = 0; s < best->stages; s++)
+        g_string_append_printf(text, "%s%u", s ? "," : "",
+                               best->costs[s].end - best->costs[s].first);
+    return g_string_free(text, FALSE);
+}
+
+static char *recompute_of(const struct pipeline_question *q, const struct pipeline_candidate *best)
+{
+    g_autofree uint8_t *marks = g_new0(uint8_t, q->config->layers);
+    for (uint32_t s = 0; s < best->stages; s++)
+        for (uint32_t l = best->costs[s].first; l < best->costs[s].end; l++)
+            marks[l] = q->recompute ? q->recompute[l]
+                                    : l - best->costs[s].first < best->costs[s].recomputed;
+    return run_layers_format(marks, q->config->layers);
+}
+
+/* Says what pstar-run would do otherwise than the plan; NULL if it trains so. */
+static const char *untrained(const struct pipeline_question *q,
+                             const struct pipeline_candidate *best)
+{
+    if (best->width > 1)
+        return "pstar-run reduces each micro-batch's gradient, to have the bits of one process, "
+               "where this plan sums a step's on each rank first";
+    if (best->schedule == PIPELINE_2BW && best->stages > 1 && q->precision == MODEL_BF16)
+        return "pstar-run trains 2bw in fp32 only";
+    if (best->schedule == PIPELINE_2BW && best->stages > 1 && !q->clips)
+        return "pstar-run waits for all stages before updates, also without clipping";
+    return NULL;
+}
+
+static void print_command(const struct pipeline_question *q,
+                          const struct pipeline_request_files *files,
+                          const struct pipeline_candidate *best, FILE *out)
+{
+    const char *note = untrained(q, best);
+    g_autofree char *layers = layers_of(best), *recompute = recompute_of(q, best);
+    g_autofree char *model = files->model ? question_word(files->model) : g_strdup("CONFIG");
+    if (note)
+        fprintf(out, "\nNot trained here as planned: %s.\n", note);
+    if (best->stages == 1 || best->width > 1)
+        return;
+    fprintf(out,
+            "\nmpirun -n %u pstar-run --model %s --stage-layers %s --schedule %s --batch %u "
+            "--micro-batches %u --seq %u --precision %s --recompute %s --data TEXT\n",
+            best->stages, model, layers, pipeline_schedule_name(best->schedule), best->micro_batch,
+            best->micro_batches, q->sequence, q->precision == MODEL_BF16 ? "bf16" : "fp32",
+            recompute);
+}
+
+static void print_answer(const struct pipeline_question *q,
+                         const struct pipeline_request_files *files,
+                         const struct pipeline_answer *answer, FILE *out)
+{
+    const struct pipeline_candidate *best = &answer->candidates[0];
+    fprintf(out, "%s, %.3g billion parameters: %u sequences of %u tokens a step, on %u GPUs\n",
+            q->config->name, (double)model_config_parameters(q->config) * 1e-9, q->sequences,
+            q->sequence, q->gpus);
+    print_head(out);
+    for (uint32_t c = 0; c < answer->count; c++)
+        if (is_shown(answer, c, files->top))
+            print_row(q, &answer->candidates[c], best, out);
+    print_stages(best, out);
+    fprintf(out,
+            "\nNo cut of any of %u candidates takes less than %.4g s; the plan is within %.2f %% "
+            "of that.\n",
+            answer->count, answer->bound_seconds,
+            100 * (best->step_seconds / answer->bound_seconds - 1));
+    print_command(q, files, best, out);
+}
+
+/* ---- as JSON ---- */
+
+static json_t *stage_json(const struct stage_cost *cost)
+{
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "first_layer",
+                     (json_int_t)cost->first, "layers", (json_int_t)(cost->end - cost->first),
+                     "recomputed", (json_int_t)cost->recomputed, "device_bytes",
+                     (json_int_t)cost->device_bytes, "state_bytes", (json_int_t)cost->state_bytes,
+                     "forward_seconds", (double)cost->forward_ns[UNIT_LATER] * 1e-9,
+                     "backward_seconds", (double)cost->backward_ns[UNIT_LATER] * 1e-9,
+                     "reduce_seconds", (double)cost->reduce_ns * 1e-9, "update_seconds",
+                     (double)cost->update_ns * 1e-9);
+}
+
+static json_t *candidate_json(const struct pipeline_question *q,
+                              const struct pipeline_candidate *candidate,
+                              const struct pipeline_candidate *best)
+{
+    json_t *json = json_pack(
+        "{s:I, s:I, s:I, s:I, s:s, s:I, s:b, s:I}", "depth", (json_int_t)candidate->stages, "width",
+        (json_int_t)candidate->width, "micro_batch", (json_int_t)candidate->micro_batch,
+        "micro_batches", (json_int_t)candidate->micro_batches, "schedule", schedule_of(candidate),
+        "recomputed", (json_int_t)recomputed(q, candidate), "fits", candidate->fits, "short_bytes",
+        (json_int_t)candidate->short_bytes);
+    if (candidate->fits)
+        json_object_set_new(json, "bound_seconds", json_real(candidate->bound_seconds));
+    if (candidate->timed)
+        json_object_set_new(json, "step_seconds", json_real(candidate->step_seconds));
+    for (size_t p = 0; candidate->timed && p < G_N_ELEMENTS(parts); p++)
+        json_object_set_new(json, parts[p].key, json_real(part_of(candidate, p)));
+    json_t *stages = json_array();
+    for (uint32_t s = 0; s < candidate->stages; s++)
+        json_array_append_new(stages, stage_json(&candidate->costs[s]));
+    json_object_set_new(json, "stages", stages);
+    if (candidate != best) {
+        g_autofree char *reason = why(candidate, best);
+        json_object_set_new(json, "lost", json_string(reason));
+    }
+    return json;
+}
+
+static bool write_json(const struct pipeline_question *q, const struct pipeline_answer *answer,
+                       const char *path, GError **error)
+{
+    const struct pipeline_candidate *best = &answer->candidates[0];
+    json_t *list = json_array();
+    for (uint32_t c = 0; c < answer->count; c++)
+        json_array_append_new(list, candidate_json(q, &answer->candidates[c], best));
+    json_t *root = json_pack("{s:s, s:I, s:I, s:I, s:o}", "model", q->config->name, "gpus",
+                             (json_int_t)q->gpus, "sequences", (json_int_t)q->sequences, "sequence",
+                             (json_int_t)q->sequence, "candidates", list);
+    if (best->fits)
+        json_object_set_new(root, "bound_seconds", json_real(answer->bound_seconds));
+    bool ok = output_file_write_json(path, root, JSON_INDENT(2), error);
+    json_decref(root);
+    return ok || failure_mark(error, FAILURE_RUNNING);
+}
+
+/* ---- refusal ---- */
+
+static void refuse(const struct pipeline_question *q, const struct pipeline_answer *answer,
+                   GError **error)
+{
+    const struct pipeline_candidate *least = &answer->candidates[0];
+    const struct stage_cost *cost = &least->costs[neediest(least)];
+    g_autofree char *lacks = size_format(least->short_bytes);
+    g_autofree char *need = size_format(cost->device_bytes);
+    g_autofree char *budget = size_format(q->device_budget);
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
+                "nothing fits: with %u stages of %u GPUs each and micro-batches of %u (%s), stage "
+                "%u needs %s of device memory, %s more than the %s that there are; more GPUs, more "
+                "stages%s or devices with %s would do",
+                least->stages, least->width, least->micro_batch, schedule_of(least),
+                neediest(least), need, lacks, budget, q->recompute ? ", recomputation" : "", need);
+}
+
+bool pipelines_answer(const struct pipeline_question *question,
+                      const struct pipeline_request_files *files, FILE *out, GError **error)
+{
+    struct pipeline_answer *answer = pipeline_search(question, error);
+    if (!answer)
+        return false;
+    bool fits = answer->candidates[0].fits;
+    if (fits)
+        print_answer(question, files, answer, out);
+    bool ok = !files->json || write_json(question, answer, files->json, error);
+    if (ok && !fits)
+        refuse(question, answer, error);
+    pipeline_answer_free(answer);
+    return ok && fits;
+}

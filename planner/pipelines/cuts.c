@@ -1,0 +1,345 @@
+#include "planner/pipelines/cuts.h"
+
+#include "planner/pipelines/pass_clock.h"
+
+#include <string.h>
+
+/* ---- chains ---- */
+
+/* What the stages before one take of a micro-batch, for every number of layers in them. */
+struct chains {
+    const struct pipeline_job *job;
+    uint64_t *forward_ns, *backward_ns; /* [layers + 1] of the first, and of the last micro-batch */
+    uint64_t *sent_ns, *returned_ns;    /* [stages] messages to the stage, and from it */
+    uint64_t first_update_ns, first_reduce_ns; /* of the first stage, with one layer */
+    uint64_t through_ns;                       /* a micro-batch, forward and backward */
+    uint64_t back_ns; /* the same from where it comes to the last stage, which has one layer */
+    uint64_t shown_ns;
+    bool uniform; /* layers are alike */
+};
+
+static bool are_alike(const struct units *units)
+{
+    for (uint32_t l = 1; l < units->layers; l++)
+        if (memcmp(&units->layer[l], &units->layer[0], sizeof units->layer[0]) != 0)
+            return false;
+    return true;
+}
+
+static void sum_layers(struct chains *chains)
+{
+    const struct pipeline_job *job = chains->job;
+    const struct units *units = job->units;
+    int last = job->micro_batches > 1 ? UNIT_LATER : UNIT_FIRST;
+    chains->forward_ns = g_new(uint64_t, units->layers + 1);
+    chains->backward_ns = g_new(uint64_t, units->layers + 1);
+    chains->forward_ns[0] = units->embedding.forward_ns[UNIT_FIRST];
+    chains->backward_ns[0] = units->embedding.way[UNIT_KEPT].backward_ns[last] +
+                             units->tied_gradient_ns + units->tied_add_ns[last];
+    for (uint32_t l = 0; l < units->layers; l++) {
+        int way = job->recompute && job->recompute[l] ? UNIT_RECOMPUTED : UNIT_KEPT;
+        chains->forward_ns[l + 1] = chains->forward_ns[l] + units->layer[l].forward_ns[UNIT_FIRST];
+        chains->backward_ns[l + 1] = chains->backward_ns[l] +
+                                     units->layer[l].way[way].backward_ns[last];
+    }
+}
+
+static void sum_messages(struct chains *chains)
+{
+    const struct pipeline_job *job = chains->job;
+    chains->sent_ns = g_new0(uint64_t, job->stages);
+    chains->returned_ns = g_new0(uint64_t, job->stages);
+    for (uint32_t s = 1; s < job->stages; s++) {
+        uint64_t copies = (s > 1 ? 2 : 1) * job->units->stream_ns;
+        chains->sent_ns[s] = chains->sent_ns[s - 1] + copies + stage_message(job, s - 1, s).all_ns;
+        chains->returned_ns[s] = chains->returned_ns[s - 1] + copies +
+                                 stage_message(job, s, s - 1).all_ns;
+    }
+}
+
+static uint64_t lesser(const uint64_t turns[UNIT_TURNS])
+{
+    return MIN(turns[UNIT_FIRST], turns[UNIT_LATER]);
+}
+
+/* Adds up a micro-batch's way through all stages and back. Of its two turns the lesser counts. */
+static void sum_ways(struct chains *chains)
+{
+    const struct pipeline_job *job = chains->job;
+    const struct units *units = job->units;
+    const uint64_t *head_ns = units->head.way[UNIT_KEPT].backward_ns;
+    uint64_t forward_ns = lesser(units->embedding.forward_ns);
+    uint64_t backward_ns = lesser(units->embedding.way[UNIT_KEPT].backward_ns), last_ns = 0;
+    for (uint32_t l = 0; l < units->layers; l++) {
+        int way = job->recompute && job->recompute[l] ? UNIT_RECOMPUTED : UNIT_KEPT;
+        last_ns = lesser(units->layer[l].forward_ns);
+        forward_ns += last_ns;
+        backward_ns += lesser(units->layer[l].way[way].backward_ns);
+    }
+    last_ns += lesser(units->head.forward_ns);
+    forward_ns += lesser(units->head.forward_ns);
+    backward_ns += lesser(head_ns);
+    if (job->stages > 1) {
+        uint32_t last = job->stages - 1;
+        last_ns += units->stream_ns;
+        forward_ns += chains->sent_ns[last] + units->stream_ns;
+        backward_ns += chains->returned_ns[last] + units->stream_ns;
+    }
+    chains->through_ns = forward_ns + backward_ns;
+    chains->back_ns = last_ns + backward_ns;
+}
+
+static void open_chains(struct chains *chains, const struct pipeline_job *job)
+{
+    struct stage_cost first;
+    *chains = (struct chains){.job = job, .uniform = are_alike(job->units)};
+    stage_cost(job, 0, 0, 1, &first);
+    chains->first_update_ns = first.update_ns + (job->stages > 1 ? job->units->tied_ns : 0);
+    chains->first_reduce_ns = first.reduce_ns;
+    chains->shown_ns = stage_shown_ns(job);
+    sum_layers(chains);
+    sum_messages(chains);
+    sum_ways(chains);
+}
+
+static void close_chains(struct chains *chains)
+{
+    g_free(chains->forward_ns);
+    g_free(chains->backward_ns);
+    g_free(chains->sent_ns);
+    g_free(chains->returned_ns);
+}
+
+/* Where layers differ, others than those that were chosen might be recomputed. */
+static struct stage_cost least_cost(const struct chains *chains, const struct stage_cost *cost)
+{
+    const struct pipeline_job *job = chains->job;
+    struct stage_cost least = *cost;
+    if (chains->uniform || job->recompute)
+        return least;
+    for (uint32_t l = cost->first; l < cost->first + cost->recomputed; l++) {
+        const struct unit_way *way = job->units->layer[l].way;
+        for (int turn = 0; turn < UNIT_TURNS; turn++) {
+            uint64_t more_ns = way[UNIT_RECOMPUTED].backward_ns[turn] -
+                               way[UNIT_KEPT].backward_ns[turn];
+            least.backward_ns[turn] -= more_ns;
+            least.work_ns -= (turn == UNIT_FIRST ? 1 : job->micro_batches - 1) * more_ns;
+        }
+    }
+    return least;
+}
+
+/* What a stage does while the first micro-batch comes to it, and while the last one leaves it. */
+static uint64_t passed_ns(const struct chains *chains, uint32_t s, const struct stage_cost *cost)
+{
+    const struct pipeline_job *job = chains->job;
+    bool drains = job->schedule != PIPELINE_2BW;
+    uint64_t before_ns = 0, behind_ns = 0;
+    if (s > 0 && drains)
+        before_ns = chains->first_update_ns + chains->sent_ns[s] + chains->forward_ns[cost->first];
+    if (s > 0)
+        behind_ns = chains->first_reduce_ns + chains->returned_ns[s] +
+                    chains->backward_ns[cost->first];
+    if (job->clips)
+        return MAX(cost->update_ns, before_ns) + cost->work_ns + MAX(cost->reduce_ns, behind_ns) +
+               chains->shown_ns;
+    uint64_t own_ns = cost->update_ns + cost->work_ns + cost->reduce_ns;
+    return drains ? MAX(own_ns, before_ns + cost->work_ns + behind_ns) : own_ns;
+}
+
+/* A micro-batch that goes through all stages and back, and what the stage does of the others before
+ * it has come back, or after. With 1f1b a stage runs stages - s forward passes before the first
+ * backward pass, and as many backward passes behind the last forward pass. */
+static uint64_t through_ns(const struct chains *chains, uint32_t s, const struct stage_cost *cost)
+{
+    const struct pipeline_job *job = chains->job;
+    uint64_t others = job->micro_batches - 1, most = job->stages - s - 1;
+    uint64_t fewer = others > most ? others - most : 0;
+    uint64_t forward_ns = lesser(cost->forward_ns), backward_ns = lesser(cost->backward_ns);
+    uint64_t ends_ns = chains->shown_ns + chains->first_reduce_ns;
+    if (job->schedule == PIPELINE_2BW)
+        return job->clips ? chains->back_ns + others * (forward_ns + backward_ns) + ends_ns : 0;
+    ends_ns += chains->first_update_ns + chains->through_ns;
+    if (job->schedule == PIPELINE_GPIPE)
+        return ends_ns + others * (forward_ns + backward_ns);
+    return ends_ns + MAX(others * backward_ns + fewer * forward_ns,
+                         others * forward_ns + fewer * backward_ns);
+}
+
+/* With tied weights, the last stage waits for the first one's copy of them, and the first one for
+ * every micro-batch's gradient of them, which follow each other on one way. */
+static uint64_t tied_ns(const struct chains *chains, uint32_t s, const struct stage_cost *cost)
+{
+    const struct pipeline_job *job = chains->job;
+    const struct units *units = job->units;
+    int last = job->micro_batches > 1 ? UNIT_LATER : UNIT_FIRST;
+    if (s == 0 || s + 1 < job->stages || !units->tied_bytes)
+        return 0;
+    struct costs_message weights = costs_message(job->costs, 0, s, units->tied_bytes);
+    struct costs_message gradient = costs_message(job->costs, s, 0, units->tied_gradient_bytes);
+    uint64_t begin_ns = chains->first_update_ns + weights.all_ns;
+    uint64_t end_ns = units->tied_gradient_ns + lesser(units->tied_add_ns) +
+                      lesser(units->embed_last_ns) + chains->first_reduce_ns + chains->shown_ns;
+    if (job->clips)
+        begin_ns = MAX(begin_ns, cost->update_ns);
+    uint64_t behind_ns = cost->backward_ns[last] - units->head_first_ns[last] -
+                         units->tied_gradient_ns;
+    uint64_t worked_ns = cost->work_ns - behind_ns;
+    uint64_t first_ns = lesser(cost->forward_ns) + lesser(units->head_first_ns) +
+                        units->tied_gradient_ns;
+    uint64_t sent_ns = first_ns + (job->micro_batches - 1) * gradient.way_ns;
+    return begin_ns + units->tied_ns + MAX(worked_ns, sent_ns) + gradient.all_ns + end_ns;
+}
+
+/* Returns the longest chain of a stage. */
+static uint64_t chain_ns(const struct chains *chains, uint32_t s, const struct stage_cost *chosen)
+{
+    const struct pipeline_job *job = chains->job;
+    const struct stage_cost cost = least_cost(chains, chosen);
+    bool beside = job->schedule == PIPELINE_2BW && !job->clips && job->width > 1;
+    if (beside)
+        return MAX(cost.update_ns + cost.work_ns, cost.reduce_ns);
+    uint64_t own_ns = MAX(passed_ns(chains, s, &cost), through_ns(chains, s, &cost));
+    return MAX(own_ns, tied_ns(chains, s, &cost));
+}
+
+/* ---- the dynamic program ---- */
+
+/* best[s][i] is the least, over all cuts of the first i layers into s + 1 stages, of their longest
+ * chain; from[s][i] is where the last of these stages begins. */
+struct cut_table {
+    uint32_t layers;
+    uint64_t *best;
+    uint32_t *from;
+};
+
+static size_t place(const struct cut_table *table, uint32_t s, uint32_t i)
+{
+    return (size_t)s * (table->layers + 1) + i;
+}
+
+/* Lets the stage end at layer i. A stage that begins earlier has more to do and needs more memory,
+ * so it is of no use to go on when that is too much. */
+static void fill(const struct chains *chains, struct cut_table *table, uint32_t s, uint32_t i)
+{
+    const struct pipeline_job *job = chains->job;
+    uint64_t *best = &table->best[place(table, s, i)];
+    for (uint32_t j = i; j-- > s;) {
+        struct stage_cost cost;
+        if (s == 0)
+            j = 0;
+        if (s > 0 && table->best[place(table, s - 1, j)] == UINT64_MAX)
+            continue;
+        if (!stage_cost(job, s, j, i, &cost) || least_cost(chains, &cost).work_ns >= *best)
+            break;
+        uint64_t chain = chain_ns(chains, s, &cost);
+        if (s > 0)
+            chain = MAX(chain, table->best[place(table, s - 1, j)]);
+        if (chain < *best) {
+            *best = chain;
+            table->from[place(table, s, i)] = j;
+        }
+    }
+}
+
+bool cuts_find(const struct pipeline_job *job, uint32_t *ends, uint64_t *bound_ns)
+{
+    uint32_t layers = job->units->layers, stages = job->stages;
+    size_t size = (size_t)stages * (layers + 1);
+    struct chains chains;
+    struct cut_table table = {layers, g_new(uint64_t, size), g_new0(uint32_t, size)};
+    for (size_t k = 0; k < size; k++)
+        table.best[k] = UINT64_MAX;
+    open_chains(&chains, job);
+    for (uint32_t s = 0; s < stages; s++)
+        for (uint32_t i = s + 1 == stages ? layers : s + 1; i <= layers - (stages - 1 - s); i++)
+            fill(&chains, &table, s, i);
+    *bound_ns = table.best[place(&table, stages - 1, layers)];
+    for (uint32_t s = stages, i = layers; *bound_ns < UINT64_MAX && s-- > 0;) {
+        ends[s] = i;
+        i = table.from[place(&table, s, i)];
+    }
+    close_chains(&chains);
+    g_free(table.best);
+    g_free(table.from);
+    return *bound_ns < UINT64_MAX;
+}
+
+bool cuts_cost(const struct pipeline_job *job, const uint32_t *ends, struct stage_cost *costs)
+{
+    bool ok = true;
+    for (uint32_t s = 0; s < job->stages; s++)
+        ok &= stage_cost(job, s, s ? ends[s - 1] : 0, ends[s], &costs[s]);
+    return ok;
+}
+
+/* ---- neighbours ---- */
+
+/* Tries a cut in which the border behind stage s is moved. Returns whether it is better. */
+static bool try_border(const struct pipeline_job *job, struct stage_cost *costs, double *step_ns,
+                       uint32_t s, int by)
+{
+    struct stage_cost before[2] = {costs[s], costs[s + 1]};
+    uint32_t border = (uint32_t)((int)costs[s].end + by);
+    if (border <= costs[s].first || border >= costs[s + 1].end)
+        return false;
+    bool ok = stage_cost(job, s, costs[s].first, border, &costs[s]);
+    ok = stage_cost(job, s + 1, border, before[1].end, &costs[s + 1]) && ok;
+    double now_ns = ok ? pass_clock_step(job, costs, false) : *step_ns;
+    if (now_ns < *step_ns) {
+        *step_ns = now_ns;
+        return true;
+    }
+    costs[s] = before[0];
+    costs[s + 1] = before[1];
+    return false;
+}
+
+void cuts_improve(const struct pipeline_job *job, struct stage_cost *costs, double *step_ns,
+                  uint32_t most)
+{
+    bool better = job->stages > 1;
+    uint32_t tried = 0;
+    while (better) {
+        better = false;
+        for (uint32_t s = 0; s + 1 < job->stages; s++)
+            for (int by = -1; by <= 1; by += 2) {
+                if (tried++ >= most)
+                    return;
+                better |= try_border(job, costs, step_ns, s, by);
+            }
+    }
+}
+
+/* ---- what lacks ---- */
+
+uint64_t cuts_shortage(const struct pipeline_job *job, uint32_t *ends)
+{
+    uint32_t layers = job->units->layers, stages = job->stages;
+    size_t size = (size_t)stages * (layers + 1);
+    struct cut_table table = {layers, g_new(uint64_t, size), g_new0(uint32_t, size)};
+    for (size_t k = 0; k < size; k++)
+        table.best[k] = UINT64_MAX;
+    for (uint32_t s = 0; s < stages; s++)
+        for (uint32_t i = s + 1 == stages ? layers : s + 1; i <= layers - (stages - 1 - s); i++)
+            for (uint32_t j = s == 0 ? 1 : i; j-- > s;) {
+                struct stage_cost cost;
+                uint64_t *best = &table.best[place(&table, s, i)];
+                stage_cost(job, s, j, i, &cost);
+                uint64_t most = MAX(cost.device_bytes, s ? table.best[place(&table, s - 1, j)] : 0);
+                if (most < *best) {
+                    *best = most;
+                    table.from[place(&table, s, i)] = j;
+                }
+                if (cost.device_bytes > *best)
+                    break;
+            }
+    uint64_t need = table.best[place(&table, stages - 1, layers)];
+    for (uint32_t s = stages, i = layers; s-- > 0;) {
+        ends[s] = i;
+        i = table.from[place(&table, s, i)];
+    }
+    g_free(table.best);
+    g_free(table.from);
+    return need > job->device_budget ? need - job->device_budget : 0;
+}

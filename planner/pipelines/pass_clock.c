@@ -1,0 +1,240 @@
+#include "planner/pipelines/pass_clock.h"
+
+enum { STEPS_LEAST = 3, STEPS_MOST = 24 };
+
+/* Messages of one kind on their way from a stage to another, by when they are there. There are
+ * never more than a step's, and one. */
+struct letters {
+    uint64_t *arrival_ns; /* [room] */
+    uint32_t room, sent, received;
+};
+
+struct clock_stage {
+    const struct stage_cost *cost;
+    struct pipeline_pass *passes;
+    uint32_t next; /* pass of this step */
+    uint64_t now_ns, met_ns;
+    bool met;                  /* with the other stages, before the step's updates */
+    struct letters activation; /* to the next stage */
+    struct letters gradient;   /* to the stage before */
+    uint64_t reduced_ns;       /* when this step's gradients are summed */
+};
+
+struct pass_clock {
+    const struct pipeline_job *job;
+    struct clock_stage *stages;
+    struct letters tied; /* gradients of tied weights, to the first stage */
+    uint64_t *free_ns;   /* [stages * stages] when the way between two is free */
+    uint64_t shown_ns;
+    bool instant;
+};
+
+static void letters_init(struct letters *letters, const struct pipeline_job *job)
+{
+    letters->room = job->micro_batches + 2;
+    letters->arrival_ns = g_new0(uint64_t, letters->room);
+}
+
+/* Returns when a message is there that is sent now. */
+static uint64_t arrival_ns(struct pass_clock *clock, uint32_t from, uint32_t to, uint64_t bytes,
+                           uint64_t sent_ns)
+{
+    struct costs_message time = {0, 0};
+    uint64_t *free_ns = &clock->free_ns[from * clock->job->stages + to];
+    if (!clock->instant)
+        time = costs_message(clock->job->costs, from, to, bytes);
+    uint64_t start_ns = MAX(sent_ns, *free_ns);
+    *free_ns = start_ns + time.way_ns;
+    return start_ns + time.all_ns;
+}
+
+static void put(struct letters *letters, uint64_t ns)
+{
+    letters->arrival_ns[letters->sent++ % letters->room] = ns;
+}
+
+static bool is_there(const struct letters *letters)
+{
+    return letters->received < letters->sent;
+}
+
+/* Waits for the next message. Returns when the stage goes on. */
+static uint64_t await(struct letters *letters, uint64_t now_ns)
+{
+    uint64_t there_ns = letters->arrival_ns[letters->received++ % letters->room];
+    return MAX(now_ns, there_ns);
+}
+
+/* ---- passes ---- */
+
+static void run_forward(struct pass_clock *clock, uint32_t s, uint32_t turn)
+{
+    struct clock_stage *stage = &clock->stages[s];
+    if (s > 0)
+        stage->now_ns = await(&clock->stages[s - 1].activation, stage->now_ns);
+    stage->now_ns += stage->cost->forward_ns[turn];
+    if (s + 1 < clock->job->stages)
+        put(&stage->activation,
+            arrival_ns(clock, s, s + 1, clock->job->units->stream_bytes, stage->now_ns));
+}
+
+/* The last stage sends the gradient of tied weights behind its first operator, and the first one
+ * needs it before its last. */
+static void run_backward(struct pass_clock *clock, uint32_t s, uint32_t turn)
+{
+    const struct units *units = clock->job->units;
+    struct clock_stage *stage = &clock->stages[s];
+    uint32_t last = clock->job->stages - 1;
+    bool tied = units->tied_bytes && last > 0;
+    uint64_t end_ns = stage->now_ns;
+    if (s < last)
+        end_ns = await(&clock->stages[s + 1].gradient, end_ns);
+    if (tied && s == last)
+        put(&clock->tied,
+            arrival_ns(clock, s, 0, units->tied_gradient_bytes,
+                       end_ns + units->head_first_ns[turn] + units->tied_gradient_ns));
+    end_ns += stage->cost->backward_ns[turn];
+    if (tied && s == 0) {
+        uint64_t rest_ns = units->tied_gradient_ns + units->tied_add_ns[turn] +
+                           units->embed_last_ns[turn];
+        end_ns = await(&clock->tied, end_ns - rest_ns) + rest_ns;
+    }
+    stage->now_ns = end_ns;
+    if (s > 0)
+        put(&stage->gradient, arrival_ns(clock, s, s - 1, units->stream_bytes, stage->now_ns));
+}
+
+static bool may_run(const struct pass_clock *clock, uint32_t s, const struct pipeline_pass *pass)
+{
+    uint32_t last = clock->job->stages - 1;
+    bool tied = clock->job->units->tied_bytes && last > 0;
+    if (!pass->backward)
+        return s == 0 || is_there(&clock->stages[s - 1].activation);
+    return (s == last || is_there(&clock->stages[s + 1].gradient)) &&
+           (!tied || s > 0 || is_there(&clock->tied));
+}
+
+static bool go_on(struct pass_clock *clock, uint32_t s)
+{
+    struct clock_stage *stage = &clock->stages[s];
+    uint32_t first = stage->next, count = 2 * clock->job->micro_batches;
+    for (; stage->next < count && may_run(clock, s, &stage->passes[stage->next]); stage->next++) {
+        const struct pipeline_pass *pass = &stage->passes[stage->next];
+        uint32_t turn = pass->micro_batch == 0 ? UNIT_FIRST : UNIT_LATER;
+        if (pass->backward)
+            run_backward(clock, s, turn);
+        else
+            run_forward(clock, s, turn);
+    }
+    return stage->next > first;
+}
+
+/* ---- steps ---- */
+
+/* A step begins with the copy of tied weights. */
+static void begin_step(struct pass_clock *clock)
+{
+    const struct units *units = clock->job->units;
+    uint32_t stages = clock->job->stages;
+    for (uint32_t s = 0; s < stages; s++)
+        clock->stages[s].next = 0;
+    if (!units->tied_bytes || stages == 1)
+        return;
+    struct clock_stage *first = &clock->stages[0], *last = &clock->stages[stages - 1];
+    first->now_ns += units->tied_ns;
+    uint64_t there_ns = arrival_ns(clock, 0, stages - 1, units->tied_bytes, first->now_ns);
+    last->now_ns = MAX(last->now_ns, there_ns) + units->tied_ns;
+}
+
+/* Sums the gradients and updates. With clipping, no stage updates before all have summed. A
+ * pipeline that never drains and does not clip goes on meanwhile. */
+static void end_step(struct pass_clock *clock)
+{
+    const struct pipeline_job *job = clock->job;
+    bool beside = job->schedule == PIPELINE_2BW && !job->clips && job->width > 1;
+    uint64_t last_ns = 0;
+    for (uint32_t s = 0; s < job->stages; s++) {
+        struct clock_stage *stage = &clock->stages[s];
+        uint64_t begin_ns = beside ? MAX(stage->now_ns, stage->reduced_ns) : stage->now_ns;
+        stage->reduced_ns = begin_ns + stage->cost->reduce_ns;
+        if (!beside)
+            stage->now_ns = stage->reduced_ns;
+        last_ns = MAX(last_ns, stage->now_ns);
+    }
+    for (uint32_t s = 0; s < job->stages; s++) {
+        struct clock_stage *stage = &clock->stages[s];
+        if (job->clips && job->stages > 1)
+            stage->now_ns = last_ns + clock->shown_ns;
+        stage->met_ns = beside ? MAX(stage->now_ns, stage->reduced_ns - stage->cost->reduce_ns)
+                               : stage->now_ns;
+        stage->now_ns = stage->met_ns + stage->cost->update_ns;
+    }
+}
+
+static void run_step(struct pass_clock *clock)
+{
+    bool moved = true;
+    begin_step(clock);
+    while (moved) {
+        moved = false;
+        for (uint32_t s = 0; s < clock->job->stages; s++)
+            moved |= go_on(clock, s);
+    }
+    for (uint32_t s = 0; s < clock->job->stages; s++)
+        g_assert(clock->stages[s].next == 2 * clock->job->micro_batches);
+    end_step(clock);
+}
+
+static void open_clock(struct pass_clock *clock, const struct stage_cost *costs)
+{
+    const struct pipeline_job *job = clock->job;
+    clock->stages = g_new0(struct clock_stage, job->stages);
+    clock->free_ns = g_new0(uint64_t, (size_t)job->stages * job->stages);
+    clock->shown_ns = clock->instant ? 0 : stage_shown_ns(job);
+    letters_init(&clock->tied, job);
+    for (uint32_t s = 0; s < job->stages; s++) {
+        struct clock_stage *stage = &clock->stages[s];
+        stage->cost = &costs[s];
+        stage->passes = pipeline_passes(job->schedule, job->stages, s, job->micro_batches);
+        letters_init(&stage->activation, job);
+        letters_init(&stage->gradient, job);
+        if (job->schedule == PIPELINE_2BW && s + 1 < job->stages)
+            stage->activation.sent = 1; /* in a step before the first */
+    }
+}
+
+static void close_clock(struct pass_clock *clock)
+{
+    for (uint32_t s = 0; s < clock->job->stages; s++) {
+        g_free(clock->stages[s].passes);
+        g_free(clock->stages[s].activation.arrival_ns);
+        g_free(clock->stages[s].gradient.arrival_ns);
+    }
+    g_free(clock->stages);
+    g_free(clock->free_ns);
+    g_free(clock->tied.arrival_ns);
+}
+
+double pass_clock_step(const struct pipeline_job *job, const struct stage_cost *costs, bool instant)
+{
+    struct pass_clock clock = {.job = job, .instant = instant};
+    g_autofree uint64_t *before_ns = g_new0(uint64_t, job->stages);
+    double step_ns = 0;
+    open_clock(&clock, costs);
+    for (int i = 1; i <= STEPS_MOST; i++) {
+        uint64_t least_ns = UINT64_MAX, most_ns = 0;
+        run_step(&clock);
+        for (uint32_t s = 0; s < job->stages; s++) {
+            uint64_t lap_ns = clock.stages[s].met_ns - before_ns[s];
+            before_ns[s] = clock.stages[s].met_ns;
+            least_ns = MIN(least_ns, lap_ns);
+            most_ns = MAX(most_ns, lap_ns);
+        }
+        bool settled = least_ns == most_ns && (double)most_ns == step_ns;
+        step_ns = (double)most_ns;
+        if (settled && i >= STEPS_LEAST)
+            break;
+    }
+    close_clock(&clock);
+    return step_ns;
+}

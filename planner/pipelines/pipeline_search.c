@@ -1,0 +1,499 @@
+#include "planner/pipelines/pipeline_search.h"
+
+#include "chunks/plan.h"
+#include "models/synth.h"
+#include "planner/pipelines/cuts.h"
+#include "planner/pipelines/pass_clock.h"
+#include "sim/workers.h"
+
+#include <math.h>
+#include <string.h>
+
+/* How many candidates are timed at least, at a time, and how many of the best are improved, by so
+ * many cuts each. */
+enum { RUNNERS_UP = 24, BATCH = 8, IMPROVED = 4, IMPROVEMENTS = 200 };
+
+/* The ranks of a depth, as the platform spreads them. */
+struct run_depth {
+    uint32_t stages, width;
+    struct platform *exchanges; /* NULL without a platform */
+    struct costs *costs;
+};
+
+/* The units of a micro-batch, with and without the delay of a pipeline that never drains. */
+struct sized_units {
+    uint32_t micro_batch;
+    struct units *units[2];
+};
+
+struct pipeline_run {
+    const struct pipeline_question *question;
+    GArray *depths, *sizes, *candidates;
+    struct pipeline_job *jobs;      /* [candidates] */
+    uint32_t batch[BATCH], batched; /* candidates that are looked at at the same time */
+};
+
+/* ---- depths ---- */
+
+static bool add_depth(struct pipeline_run *search, uint32_t stages, GError **error)
+{
+    const struct pipeline_question *q = search->question;
+    struct run_depth depth = {.stages = stages, .width = q->gpus / stages};
+    if (q->platform &&
+        !(stages > 1 ? platform_spread_stages(q->platform, stages, depth.width, q->nodes, error)
+                     : platform_spread_ranks(q->platform, depth.width, q->nodes, error)))
+        return false;
+    depth.exchanges = q->platform ? platform_copy_exchanges(q->platform) : NULL;
+    if (!(depth.costs = costs_new(q->platform, q->link, error))) {
+        platform_free(depth.exchanges);
+        return false;
+    }
+    g_array_append_val(search->depths, depth);
+    return true;
+}
+
+/* Of any number of stages, those are left out that cannot be spread over the nodes. */
+static bool list_depths(struct pipeline_run *search, GError **error)
+{
+    const struct pipeline_question *q = search->question;
+    g_autoptr(GError) last = NULL;
+    if (q->stages)
+        return add_depth(search, q->stages, error);
+    for (uint32_t s = 1; s <= MIN(q->gpus, q->config->layers); s++)
+        if (q->gpus % s == 0 && q->sequences % (q->gpus / s) == 0) {
+            g_clear_error(&last);
+            add_depth(search, s, &last);
+        }
+    if (search->depths->len > 0)
+        return true;
+    if (last)
+        g_propagate_error(error, g_steal_pointer(&last));
+    else
+        g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                    "--gpus %u: no depth of at most %u stages divides them so that the step's %u "
+                    "sequences can be shared by the ranks of a stage",
+                    q->gpus, q->config->layers, q->sequences);
+    return false;
+}
+
+static void clear_depth(void *data)
+{
+    struct run_depth *depth = data;
+    platform_free(depth->exchanges);
+    costs_free(depth->costs);
+}
+
+/* ---- micro-batches ---- */
+
+static struct model_iteration *describe(const struct pipeline_question *q,
+                                        const struct model_job *job, GError **error)
+{
+    if (q->recognised)
+        return model_derive_iteration(q->recognised, q->trace, job, q->platform, error);
+    struct model_iteration *iteration = model_iteration_new(q->config, job, error);
+    if (iteration)
+        model_estimate(iteration, q->platform);
+    return iteration;
+}
+
+static struct units *describe_units(const struct pipeline_question *q, uint32_t micro_batch,
+                                    bool delay, GError **error)
+{
+    g_autofree uint8_t *all = g_new(uint8_t, q->config->layers);
+    struct model_job job = {.choices = {.batch = micro_batch, .micro_batches = UNIT_TURNS},
+                            .sequence = q->sequence,
+                            .precision = q->precision,
+                            .delay = delay};
+    memset(all, 1, q->config->layers);
+    struct model_iteration *kept = describe(q, &job, error);
+    job.choices.recompute = all;
+    struct model_iteration *recomputed = kept ? describe(q, &job, error) : NULL;
+    struct units *units = recomputed ? units_new(kept, recomputed, q->platform) : NULL;
+    model_iteration_free(kept);
+    model_iteration_free(recomputed);
+    return units;
+}
+
+/* Adds the size, unless it is there. */
+static bool add_size(struct pipeline_run *search, uint32_t micro_batch, GError **error)
+{
+    const struct pipeline_question *q = search->question;
+    struct sized_units size = {.micro_batch = micro_batch};
+    for (guint i = 0; i < search->sizes->len; i++)
+        if (g_array_index(search->sizes, struct sized_units, i).micro_batch == micro_batch)
+            return true;
+    for (int delay = 0; delay < 2; delay++)
+        if (!(size.units[delay] = describe_units(q, micro_batch, delay, error))) {
+            units_free(size.units[0]);
+            return false;
+        }
+    g_array_append_val(search->sizes, size);
+    return true;
+}
+
+static void clear_size(void *data)
+{
+    struct sized_units *size = data;
+    units_free(size->units[0]);
+    units_free(size->units[1]);
+}
+
+/* ---- candidates ---- */
+
+static bool is_possible(const struct pipeline_question *q, const struct run_depth *depth,
+                        uint32_t micro_batch)
+{
+    uint64_t of_rank = q->sequences / depth->width;
+    return q->sequences % depth->width == 0 && of_rank % micro_batch == 0 &&
+           of_rank / micro_batch >= depth->stages;
+}
+
+static void add_candidate(struct pipeline_run *search, const struct run_depth *depth,
+                          uint32_t micro_batch, uint32_t schedule)
+{
+    const struct pipeline_question *q = search->question;
+    const struct pipeline_candidate candidate = {.stages = depth->stages,
+                                                 .width = depth->width,
+                                                 .micro_batch = micro_batch,
+                                                 .micro_batches = q->sequences / depth->width /
+                                                                  micro_batch,
+                                                 .schedule = (enum pipeline_schedule)schedule,
+                                                 .costs = g_new0(struct stage_cost, depth->stages)};
+    g_array_append_val(search->candidates, candidate);
+}
+
+/* A single stage has no schedule. */
+static void add_schedules(struct pipeline_run *search, const struct run_depth *depth,
+                          uint32_t micro_batch)
+{
+    uint32_t asked = search->question->schedule;
+    if (depth->stages == 1) {
+        add_candidate(search, depth, micro_batch, PIPELINE_1F1B);
+        return;
+    }
+    for (uint32_t s = 0; s < PIPELINE_SCHEDULES; s++)
+        if (asked == PIPELINE_SCHEDULE_ANY || asked == s)
+            add_candidate(search, depth, micro_batch, s);
+}
+
+static bool list_candidates(struct pipeline_run *search, GError **error)
+{
+    const struct pipeline_question *q = search->question;
+    uint32_t least = q->micro_batch ? q->micro_batch : 1;
+    uint32_t most = q->micro_batch ? q->micro_batch : q->sequences;
+    for (guint d = 0; d < search->depths->len; d++) {
+        const struct run_depth *depth = &g_array_index(search->depths, struct run_depth, d);
+        for (uint32_t b = least; b <= most; b++) {
+            if (!is_possible(q, depth, b))
+                continue;
+            if (!add_size(search, b, error))
+                return false;
+            add_schedules(search, depth, b);
+        }
+    }
+    if (search->candidates->len > 0)
+        return true;
+    g_autofree char *each = q->micro_batch ? g_strdup_printf(" of %u", q->micro_batch)
+                                           : g_strdup("");
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                "%u sequences a step on %u GPUs: in no depth%s each rank of a stage has as many "
+                "micro-batches%s as there are stages",
+                q->sequences, q->gpus, q->stages ? " that is asked for" : "", each);
+    return false;
+}
+
+static const struct units *units_of(const struct pipeline_run *search,
+                                    const struct pipeline_candidate *candidate)
+{
+    for (guint i = 0; i < search->sizes->len; i++) {
+        const struct sized_units *size = &g_array_index(search->sizes, struct sized_units, i);
+        if (size->micro_batch == candidate->micro_batch)
+            return size->units[candidate->schedule == PIPELINE_2BW && candidate->stages > 1];
+    }
+    g_assert_not_reached();
+}
+
+static struct pipeline_job job_of(const struct pipeline_run *search,
+                                  const struct pipeline_candidate *candidate)
+{
+    const struct pipeline_question *q = search->question;
+    guint d = 0;
+    while (g_array_index(search->depths, struct run_depth, d).stages != candidate->stages)
+        d++;
+    const struct run_depth *depth = &g_array_index(search->depths, struct run_depth, d);
+    return (struct pipeline_job){.units = units_of(search, candidate),
+                                 .stages = candidate->stages,
+                                 .width = candidate->width,
+                                 .micro_batches = candidate->micro_batches,
+                                 .schedule = candidate->schedule,
+                                 .clips = q->clips,
+                                 .recompute = q->recompute,
+                                 .device_budget = q->device_budget,
+                                 .platform = depth->exchanges,
+                                 .costs = depth->costs};
+}
+
+static struct pipeline_candidate *candidate_at(const struct pipeline_run *search, uint32_t index)
+{
+    return &g_array_index(search->candidates, struct pipeline_candidate, index);
+}
+
+/* ---- bounds ---- */
+
+static void bound(void *data, uint32_t index)
+{
+    struct pipeline_run *search = data;
+    struct pipeline_candidate *candidate = candidate_at(search, index);
+    const struct pipeline_job *job = &search->jobs[index];
+    g_autofree uint32_t *ends = g_new0(uint32_t, job->stages);
+    uint64_t bound_ns = 0;
+    candidate->fits = cuts_find(job, ends, &bound_ns);
+    candidate->bound_seconds = (double)bound_ns * 1e-9;
+    if (!candidate->fits)
+        candidate->short_bytes = cuts_shortage(job, ends);
+    cuts_cost(job, ends, candidate->costs);
+}
+
+/* ---- times ---- */
+
+/* Returns what the layers' recomputation adds to the work of a stage. */
+static double recompute_ns(const struct pipeline_job *job, const struct stage_cost *cost)
+{
+    double ns = 0;
+    for (uint32_t l = cost->first; l < cost->end; l++) {
+        const struct unit_way *way = job->units->layer[l].way;
+        if (stage_recomputes(job, cost, l))
+            ns += (double)(job->micro_batches - 1) *
+                      (double)(way[UNIT_RECOMPUTED].backward_ns[UNIT_LATER] -
+                               way[UNIT_KEPT].backward_ns[UNIT_LATER]) +
+                  (double)(way[UNIT_RECOMPUTED].backward_ns[UNIT_FIRST] -
+                           way[UNIT_KEPT].backward_ns[UNIT_FIRST]);
+    }
+    return ns;
+}
+
+static void set_parts(const struct pipeline_job *job, struct pipeline_candidate *candidate)
+{
+    double work_ns = 0, most_ns = 0, again_ns = 0;
+    g_autofree struct stage_cost *alone = g_memdup2(candidate->costs,
+                                                    job->stages * sizeof *candidate->costs);
+    for (uint32_t s = 0; s < job->stages; s++) {
+        const struct stage_cost *cost = &candidate->costs[s];
+        again_ns += recompute_ns(job, cost);
+        work_ns += (double)cost->work_ns;
+        most_ns = fmax(most_ns, (double)cost->work_ns);
+        alone[s].reduce_ns = 0;
+    }
+    double step_ns = candidate->step_seconds * 1e9, quiet_ns = pass_clock_step(job, alone, true);
+    struct pipeline_parts *parts = &candidate->parts;
+    parts->compute = (work_ns - again_ns) / job->stages * 1e-9;
+    parts->recompute = again_ns / job->stages * 1e-9;
+    parts->imbalance = (most_ns - work_ns / job->stages) * 1e-9;
+    parts->bubble = (quiet_ns - most_ns) * 1e-9;
+    parts->network = (step_ns - quiet_ns) * 1e-9;
+}
+
+static void time_candidate(void *data, uint32_t index)
+{
+    struct pipeline_run *search = data;
+    uint32_t c = search->batch[index];
+    struct pipeline_candidate *candidate = candidate_at(search, c);
+    candidate->step_seconds = pass_clock_step(&search->jobs[c], candidate->costs, false) * 1e-9;
+    candidate->timed = true;
+}
+
+static void improve_candidate(void *data, uint32_t index)
+{
+    struct pipeline_run *search = data;
+    uint32_t c = search->batch[index];
+    struct pipeline_candidate *candidate = candidate_at(search, c);
+    double step_ns = candidate->step_seconds * 1e9;
+    cuts_improve(&search->jobs[c], candidate->costs, &step_ns, IMPROVEMENTS);
+    candidate->step_seconds = step_ns * 1e-9;
+}
+
+static void describe_candidate(void *data, uint32_t index)
+{
+    struct pipeline_run *search = data;
+    uint32_t c = search->batch[index];
+    set_parts(&search->jobs[c], candidate_at(search, c));
+}
+
+/* Does something with the candidates of the batch, and empties it. */
+static void run_batch(struct pipeline_run *search, void (*task)(void *data, uint32_t index))
+{
+    if (search->batched == 0)
+        return;
+    workers_run(&(struct workers_job){.task = task,
+                                      .data = search,
+                                      .count = search->batched,
+                                      .threads = search->question->threads});
+    search->batched = 0;
+}
+
+static double best_seconds(const struct pipeline_run *search)
+{
+    double best = INFINITY;
+    for (guint c = 0; c < search->candidates->len; c++)
+        if (candidate_at(search, c)->timed)
+            best = fmin(best, candidate_at(search, c)->step_seconds);
+    return best;
+}
+
+/* Returns whether no candidate before it has this depth and this schedule. */
+static bool is_first(const struct pipeline_run *search, uint32_t c)
+{
+    const struct pipeline_candidate *candidate = candidate_at(search, c);
+    for (uint32_t i = 0; i < c; i++) {
+        const struct pipeline_candidate *other = candidate_at(search, i);
+        if (other->stages == candidate->stages && other->schedule == candidate->schedule)
+            return false;
+    }
+    return true;
+}
+
+/* Times all candidates, in the order of their bounds, that may be faster than the best; and those
+ * that people want to see beside it. */
+static void time_candidates(struct pipeline_run *search)
+{
+    uint32_t timed = 0;
+    for (uint32_t c = 0; c < search->candidates->len && candidate_at(search, c)->fits; c++) {
+        if (search->batched == BATCH)
+            run_batch(search, time_candidate);
+        if (timed >= RUNNERS_UP && !is_first(search, c) &&
+            candidate_at(search, c)->bound_seconds >= best_seconds(search))
+            continue;
+        search->batch[search->batched++] = c;
+        timed++;
+    }
+    run_batch(search, time_candidate);
+}
+
+/* Improves the cuts of those candidates that are nearest to the best, if their bounds allow it. */
+static void improve_candidates(struct pipeline_run *search)
+{
+    double best = best_seconds(search), before = 0;
+    for (int i = 0; i < IMPROVED; i++) {
+        uint32_t next = NO_INDEX;
+        for (guint c = 0; c < search->candidates->len; c++) {
+            const struct pipeline_candidate *candidate = candidate_at(search, c);
+            if (candidate->timed && candidate->bound_seconds < best &&
+                candidate->step_seconds > before &&
+                (next == NO_INDEX ||
+                 candidate->step_seconds < candidate_at(search, next)->step_seconds))
+                next = c;
+        }
+        if (next == NO_INDEX)
+            break;
+        before = candidate_at(search, next)->step_seconds;
+        search->batch[search->batched++] = next;
+    }
+    run_batch(search, improve_candidate);
+}
+
+static void describe_timed(struct pipeline_run *search)
+{
+    for (uint32_t c = 0; c < search->candidates->len; c++) {
+        if (search->batched == BATCH)
+            run_batch(search, describe_candidate);
+        if (candidate_at(search, c)->timed)
+            search->batch[search->batched++] = c;
+    }
+    run_batch(search, describe_candidate);
+}
+
+/* ---- the order of candidates ---- */
+
+static int by_bound(const void *left, const void *right)
+{
+    const struct pipeline_candidate *a = left, *b = right;
+    if (a->fits != b->fits)
+        return a->fits ? -1 : 1;
+    return (a->bound_seconds > b->bound_seconds) - (a->bound_seconds < b->bound_seconds);
+}
+
+static int by_rank(const void *left, const void *right)
+{
+    const struct pipeline_candidate *a = left, *b = right;
+    if (a->timed != b->timed)
+        return a->timed ? -1 : 1;
+    if (a->timed)
+        return (a->step_seconds > b->step_seconds) - (a->step_seconds < b->step_seconds);
+    if (a->fits || b->fits)
+        return by_bound(left, right);
+    return (a->short_bytes > b->short_bytes) - (a->short_bytes < b->short_bytes);
+}
+
+static void set_jobs(struct pipeline_run *search)
+{
+    search->jobs = g_renew(struct pipeline_job, search->jobs, search->candidates->len);
+    for (guint c = 0; c < search->candidates->len; c++)
+        search->jobs[c] = job_of(search, candidate_at(search, c));
+}
+
+/* ---- the search ---- */
+
+static struct pipeline_answer *answer_of(struct pipeline_run *search)
+{
+    const struct platform *platform = search->question->platform;
+    struct pipeline_answer *answer = g_new0(struct pipeline_answer, 1);
+    answer->bound_seconds = candidate_at(search, 0)->bound_seconds;
+    answer->knows_network = platform && platform_knows_exchanges(platform);
+    g_array_sort(search->candidates, by_rank);
+    answer->count = search->candidates->len;
+    answer->candidates = (struct pipeline_candidate *)(void *)g_array_free(search->candidates,
+                                                                           FALSE);
+    search->candidates = NULL;
+    return answer;
+}
+
+static struct pipeline_answer *run_search(struct pipeline_run *search)
+{
+    set_jobs(search);
+    workers_run(&(struct workers_job){.task = bound,
+                                      .data = search,
+                                      .count = search->candidates->len,
+                                      .threads = search->question->threads});
+    g_array_sort(search->candidates, by_bound);
+    set_jobs(search);
+    time_candidates(search);
+    improve_candidates(search);
+    describe_timed(search);
+    return answer_of(search);
+}
+
+static void clear_candidate(void *data)
+{
+    g_free(((struct pipeline_candidate *)data)->costs);
+}
+
+struct pipeline_answer *pipeline_search(const struct pipeline_question *question, GError **error)
+{
+    struct pipeline_run search = {
+        .question = question,
+        .depths = g_array_new(FALSE, FALSE, sizeof(struct run_depth)),
+        .sizes = g_array_new(FALSE, FALSE, sizeof(struct sized_units)),
+        .candidates = g_array_new(FALSE, FALSE, sizeof(struct pipeline_candidate))};
+    struct pipeline_answer *answer = NULL;
+    g_array_set_clear_func(search.depths, clear_depth);
+    g_array_set_clear_func(search.sizes, clear_size);
+    if (list_depths(&search, error) && list_candidates(&search, error))
+        answer = run_search(&search);
+    for (guint c = 0; search.candidates && c < search.candidates->len; c++)
+        clear_candidate(candidate_at(&search, c));
+    g_clear_pointer(&search.candidates, g_array_unref);
+    g_array_unref(search.depths);
+    g_array_unref(search.sizes);
+    g_free(search.jobs);
+    return answer;
+}
+
+void pipeline_answer_free(struct pipeline_answer *answer)
+{
+    if (!answer)
+        return;
+    for (uint32_t c = 0; c < answer->count; c++)
+        clear_candidate(&answer->candidates[c]);
+    g_free(answer->candidates);
+    g_free(answer);
+}

@@ -1,0 +1,68 @@
+/* The search for a pipeline: depth, width, micro-batch, schedule, which layers are recomputed, and
+ * where the model is cut.
+ *
+ * Every combination of these, but for the last two, is a candidate. The dynamic program of cuts.h
+ * gives each a lower bound over all its cuts, and a cut. Candidates are then timed by the clock in
+ * the order of their bounds, until the next one's bound is not below the best step. */
+#ifndef PSTAR_PLANNER_PIPELINES_PIPELINE_SEARCH_H
+#define PSTAR_PLANNER_PIPELINES_PIPELINE_SEARCH_H
+
+#include "models/derive.h"
+#include "planner/pipelines/stage_costs.h"
+
+enum { PIPELINE_SCHEDULE_ANY = PIPELINE_SCHEDULES };
+
+struct pipeline_question {
+    const struct model_config *config;
+    const struct recognised *recognised; /* of `trace`, with `config`; NULL without a trace */
+    const struct trace *trace; /* whose operators' times are taken; NULL: the platform's */
+    struct platform *platform; /* the search spreads its ranks; may be NULL with a trace */
+    const char *link;          /* as given; may be NULL */
+    uint32_t sequence;
+    enum model_precision precision;
+    uint32_t sequences;   /* of a step */
+    uint32_t micro_batch; /* sequences of a micro-batch; 0: any */
+    uint32_t gpus, nodes; /* 0 nodes: as few as hold the GPUs */
+    uint32_t stages;      /* 0: any */
+    uint32_t schedule;    /* enum pipeline_schedule, or PIPELINE_SCHEDULE_ANY */
+    bool clips;
+    const uint8_t *recompute; /* [layers]; NULL: as few as fit */
+    uint64_t device_budget;
+    uint32_t threads;
+};
+
+/* Why a candidate is slower than if its GPUs only computed what they must, in seconds of a step.
+ * With `compute` they add up to the step. */
+struct pipeline_parts {
+    double compute;   /* of the stages, on average, without recomputation */
+    double recompute; /* on average */
+    double imbalance; /* what the slowest stage takes more than the average */
+    double bubble;    /* waits for other stages, and updates */
+    double network;   /* messages, sums of gradients and gathers */
+};
+
+struct pipeline_candidate {
+    uint32_t stages, width, micro_batch, micro_batches; /* the last of a step, on each rank */
+    enum pipeline_schedule schedule;
+    bool fits, timed;
+    double bound_seconds;     /* no cut of the candidate is faster; if it fits */
+    double step_seconds;      /* if it is timed */
+    struct stage_cost *costs; /* [stages]; of the best cut, or of the one that lacks least */
+    uint64_t short_bytes;     /* that the neediest stage lacks of that */
+    struct pipeline_parts parts;
+};
+
+struct pipeline_answer {
+    struct pipeline_candidate *candidates; /* those that are timed first, by their step; then those
+                                              that fit, by their bound; then by what they lack */
+    uint32_t count;
+    double bound_seconds; /* no plan of any candidate is faster */
+    bool knows_network;   /* else messages take no time */
+};
+
+/* Fails (PLAN_ERROR_INVALID) if there is no candidate, whose message says why, and as
+ * platform_spread_stages does. The caller frees the result with pipeline_answer_free. */
+struct pipeline_answer *pipeline_search(const struct pipeline_question *question, GError **error);
+void pipeline_answer_free(struct pipeline_answer *answer); /* NULL is allowed */
+
+#endif

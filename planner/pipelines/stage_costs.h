@@ -1,0 +1,54 @@
+/* What a stage of a pipeline takes: time of its passes, bytes of its device.
+ *
+ * Each stage has `width` ranks, which compute a micro-batch each at the same time, sum their
+ * gradients when a step's last backward is done, and share the optimizer's states. */
+#ifndef PSTAR_PLANNER_PIPELINES_STAGE_COSTS_H
+#define PSTAR_PLANNER_PIPELINES_STAGE_COSTS_H
+
+#include "models/pipeline.h"
+#include "planner/pipelines/units.h"
+#include "sim/costs.h"
+
+/* Everything about a plan but where the model is cut. */
+struct pipeline_job {
+    const struct units *units; /* of the micro-batch */
+    uint32_t stages, width;
+    uint32_t micro_batches; /* of a step, on each rank */
+    enum pipeline_schedule schedule;
+    bool clips;               /* updates wait for the norm of all gradients */
+    const uint8_t *recompute; /* [layers] as it was asked; NULL: as few as fit */
+    uint64_t device_budget;
+    const struct platform *platform; /* spread for these stages; NULL if it is not known */
+    const struct costs *costs;       /* of this platform */
+};
+
+struct stage_cost {
+    uint32_t first, end; /* layers */
+    uint32_t recomputed; /* so many of them, the first ones, unless it was asked which */
+    uint64_t elements;
+    uint64_t forward_ns[UNIT_TURNS], backward_ns[UNIT_TURNS]; /* with copies of messages */
+    uint64_t work_ns;                                         /* all passes of a step */
+    uint64_t reduce_ns; /* gradients, behind the last backward */
+    uint64_t update_ns; /* with what ranks gather behind it */
+    uint64_t device_bytes, state_bytes;
+};
+
+/* Returns how many micro-batches a stage keeps activations of. */
+uint32_t stage_in_flight(const struct pipeline_job *job, uint32_t stage);
+
+/* Computes what the stage costs with these layers. Returns whether it fits its device; if not, the
+ * cost is that with all layers recomputed, if that may be chosen. */
+bool stage_cost(const struct pipeline_job *job, uint32_t stage, uint32_t first, uint32_t end,
+                struct stage_cost *cost);
+
+/* Returns the time of a message of an activation between two stages. */
+struct costs_message stage_message(const struct pipeline_job *job, uint32_t from, uint32_t to);
+
+/* Returns how long all stages take to show each other losses and norms; 0 without clipping. */
+uint64_t stage_shown_ns(const struct pipeline_job *job);
+
+/* Returns whether a layer of the stage is recomputed. */
+bool stage_recomputes(const struct pipeline_job *job, const struct stage_cost *cost,
+                      uint32_t layer);
+
+#endif

@@ -1,0 +1,200 @@
+#include "planner/pipelines/units.h"
+
+#include "models/pipeline.h"
+#include "models/synth.h"
+
+/* An iteration while its units are read. */
+struct unit_reading {
+    const struct model_iteration *iteration;
+    struct units *units;
+    int way;
+    uint32_t *unit_of; /* [operator_count] place of the operator's unit: embedding, layers, head */
+    uint64_t *saved_alive; /* [operator_count] bytes of saved buffers */
+};
+
+static struct pipeline_unit *unit_at(struct units *units, uint32_t place)
+{
+    return place == 0               ? &units->embedding
+           : place <= units->layers ? &units->layer[place - 1]
+                                    : &units->head;
+}
+
+static uint32_t place_of(const struct model_iteration *iteration, const struct model_operator *op)
+{
+    if (op->layer >= 0)
+        return (uint32_t)op->layer + 1;
+    bool embeds = op->kind == MODEL_EMBED_FORWARD || op->kind == MODEL_EMBED_BACKWARD;
+    return embeds ? 0 : iteration->config->layers + 1;
+}
+
+/* A tensor belongs to the first unit that reads it, so tied weights are the embedding's. */
+static void find_places(struct unit_reading *r)
+{
+    const struct model_iteration *iteration = r->iteration;
+    const struct trace *trace = iteration->trace;
+    g_autofree uint32_t *of_tensor = g_new0(uint32_t, trace->tensor_count);
+    r->unit_of = g_new(uint32_t, trace->operator_count);
+    for (uint32_t m = iteration->forward_end; m-- > 0;)
+        for (int i = 0; i < 2; i++)
+            if (iteration->operators[m].t[i] != NO_INDEX)
+                of_tensor[iteration->operators[m].t[i]] = place_of(iteration,
+                                                                   &iteration->operators[m]);
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct model_operator *op = &iteration->operators[m];
+        r->unit_of[m] = op->kind == MODEL_UPDATE ? of_tensor[op->t[0]] : place_of(iteration, op);
+    }
+    for (tensor_id t = 0; r->way == UNIT_KEPT && t < trace->tensor_count; t++)
+        unit_at(r->units, of_tensor[t])->elements += trace->tensors[t].elements;
+}
+
+/* ---- times ---- */
+
+/* Adds the times of the first micro-batch, of the second, and of updates. */
+static void add_times(struct unit_reading *r)
+{
+    const struct trace *trace = r->iteration->trace;
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        struct pipeline_unit *unit = unit_at(r->units, r->unit_of[m]);
+        uint32_t turn = op->micro_batch;
+        if (op->phase == TRACE_UPDATE_PHASE)
+            unit->update_ns += r->way == UNIT_KEPT ? op->duration_ns : 0;
+        else if (turn >= UNIT_TURNS)
+            continue;
+        else if (op->phase == TRACE_BACKWARD)
+            unit->way[r->way].backward_ns[turn] += op->duration_ns;
+        else if (r->way == UNIT_KEPT)
+            unit->forward_ns[turn] += op->duration_ns;
+    }
+}
+
+static void find_ends(struct unit_reading *r)
+{
+    const struct trace *trace = r->iteration->trace;
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct model_operator *op = &r->iteration->operators[m];
+        if (op->micro_batch >= UNIT_TURNS)
+            continue;
+        if (op->kind == MODEL_CLASSIFIER_BACKWARD)
+            r->units->head_first_ns[op->micro_batch] = trace->operators[m].duration_ns;
+        if (op->kind == MODEL_EMBED_BACKWARD)
+            r->units->embed_last_ns[op->micro_batch] = trace->operators[m].duration_ns;
+    }
+}
+
+/* ---- memory ---- */
+
+/* Adds up the saved buffers, as those of the unit that uses them last. */
+static void add_saved(struct unit_reading *r)
+{
+    const struct trace *trace = r->iteration->trace;
+    g_autofree int64_t *change = g_new0(int64_t, trace->operator_count + 1);
+    int64_t alive = 0;
+    for (uint32_t b = 0; b < trace->buffer_count; b++) {
+        const struct trace_buffer *buffer = &trace->buffers[b];
+        if (!buffer->saved || trace->operators[buffer->first].micro_batch != 0)
+            continue;
+        unit_at(r->units, r->unit_of[buffer->last])->way[r->way].saved_bytes += buffer->bytes;
+        change[buffer->first] += (int64_t)buffer->bytes;
+        change[buffer->last + 1] -= (int64_t)buffer->bytes;
+    }
+    r->saved_alive = g_new0(uint64_t, trace->operator_count);
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        r->saved_alive[m] = (uint64_t)(alive += change[m]);
+}
+
+/* Finds the peaks of the units, within the first micro-batch. */
+static void find_peaks(struct unit_reading *r)
+{
+    const struct trace *trace = r->iteration->trace;
+    uint32_t places = r->units->layers + 2;
+    g_autofree uint64_t *before = g_new0(uint64_t, places);
+    for (uint32_t p = 1; p < places; p++)
+        before[p] = before[p - 1] + unit_at(r->units, p - 1)->way[r->way].saved_bytes;
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        struct unit_way *way = &unit_at(r->units, r->unit_of[m])->way[r->way];
+        uint64_t bytes = trace->non_model_bytes[m], earlier = before[r->unit_of[m]];
+        if (op->phase == TRACE_UPDATE_PHASE || op->micro_batch != 0)
+            continue;
+        way->most_bytes = MAX(way->most_bytes, bytes > earlier ? bytes - earlier : 0);
+        way->working_bytes = MAX(way->working_bytes, bytes - r->saved_alive[m]);
+    }
+}
+
+static void read_way(struct units *units, const struct model_iteration *iteration, int way)
+{
+    struct unit_reading r = {.iteration = iteration, .units = units, .way = way};
+    find_places(&r);
+    add_times(&r);
+    add_saved(&r);
+    find_peaks(&r);
+    if (way == UNIT_KEPT)
+        find_ends(&r);
+    g_free(r.unit_of);
+    g_free(r.saved_alive);
+}
+
+/* ---- what stages add ---- */
+
+/* Buffers take multiples of 256 bytes (models/iteration.h). */
+static uint64_t room_of(uint64_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+/* Returns the time of an operator that moves so many bytes within the device, as the cut of the
+ * model has it. */
+static uint64_t copy_ns(const struct platform *platform, uint64_t bytes, uint32_t operators)
+{
+    if (!platform)
+        return 0;
+    double seconds = platform_seconds(&platform->memory, (double)bytes);
+    return MAX(trace_duration_ns(seconds, operators), 1);
+}
+
+static void add_tied(struct units *units, const struct model_iteration *iteration,
+                     const struct platform *platform)
+{
+    const struct model_config *config = iteration->config;
+    uint32_t operators = iteration->trace->operator_count;
+    uint64_t elements = (uint64_t)model_config_classes(config) * config->width;
+    if (!config->tied)
+        return;
+    units->tied_bytes = elements * units->element_bytes;
+    units->tied_ns = copy_ns(platform, units->tied_bytes, operators);
+    units->tied_gradient_bytes = elements * sizeof(float);
+    units->tied_gradient_ns = copy_ns(platform, units->tied_gradient_bytes, operators);
+    units->tied_room = room_of(units->tied_bytes);
+    units->tied_gradient_room = room_of(units->tied_gradient_bytes);
+    units->tied_add_ns[UNIT_FIRST] = copy_ns(platform, 2 * units->tied_gradient_bytes, operators);
+    units->tied_add_ns[UNIT_LATER] = copy_ns(platform, 3 * units->tied_gradient_bytes, operators);
+}
+
+struct units *units_new(const struct model_iteration *kept,
+                        const struct model_iteration *recomputed, const struct platform *platform)
+{
+    const struct model_job *job = &kept->job;
+    struct units *units = g_new0(struct units, 1);
+    units->layers = kept->config->layers;
+    units->layer = g_new0(struct pipeline_unit, units->layers);
+    units->micro_batch = job->choices.batch;
+    units->tensors = kept->trace->tensor_count;
+    units->element_bytes = kept->trace->list_element_bytes[TRACE_PARAM];
+    units->stream_bytes = (uint64_t)job->choices.batch * job->sequence * kept->config->width *
+                          units->element_bytes;
+    units->stream_room = room_of(units->stream_bytes);
+    units->stream_ns = copy_ns(platform, units->stream_bytes, kept->trace->operator_count);
+    read_way(units, kept, UNIT_KEPT);
+    read_way(units, recomputed, UNIT_RECOMPUTED);
+    add_tied(units, kept, platform);
+    return units;
+}
+
+void units_free(struct units *units)
+{
+    if (!units)
+        return;
+    g_free(units->layer);
+    g_free(units);
+}

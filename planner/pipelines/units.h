@@ -1,0 +1,56 @@
+/* What the parts of a model cost a pipeline: its embedding, each of its layers, and its head.
+ *
+ * They are read off a described iteration, so operators' times and bytes are those that a run of
+ * the stages has. A stage's layers follow each other; the first stage has the embedding, too, and
+ * the last the head, which is the final norm, the classifier and the loss. */
+#ifndef PSTAR_PLANNER_PIPELINES_UNITS_H
+#define PSTAR_PLANNER_PIPELINES_UNITS_H
+
+#include "models/iteration.h"
+#include "platforms/platform.h"
+
+enum { UNIT_KEPT, UNIT_RECOMPUTED, UNIT_WAYS };
+enum { UNIT_FIRST, UNIT_LATER, UNIT_TURNS }; /* a step's first micro-batch, and the others */
+
+/* What one way of training a unit takes. */
+struct unit_way {
+    uint64_t backward_ns[UNIT_TURNS];
+    uint64_t saved_bytes;   /* of a micro-batch, from its forward to its backward */
+    uint64_t most_bytes;    /* at its peak, beside what the units before it save */
+    uint64_t working_bytes; /* at its peak, of what is not saved */
+};
+
+struct pipeline_unit {
+    uint64_t elements; /* parameters */
+    uint64_t forward_ns[UNIT_TURNS];
+    uint64_t update_ns; /* of all its parameters by one rank */
+    struct unit_way way[UNIT_WAYS];
+};
+
+struct units {
+    uint32_t layers;
+    struct pipeline_unit embedding, head, *layer; /* [layers] */
+
+    uint64_t stream_bytes;              /* of an activation that goes from a stage to the next */
+    uint64_t stream_ns;                 /* of copying it to or from a message */
+    uint64_t head_first_ns[UNIT_TURNS]; /* backward of the classifier, the head's first operator */
+    uint64_t embed_last_ns[UNIT_TURNS]; /* backward of the embedding's lookup, its last operator */
+
+    /* Of tied weights, which the first stage sends to the last; all 0 if there are none. */
+    uint64_t tied_bytes, tied_ns;                        /* the copy, and copying it */
+    uint64_t tied_gradient_bytes;                        /* that the last stage sends back */
+    uint64_t tied_gradient_ns;                           /* of copying it */
+    uint64_t tied_add_ns[UNIT_TURNS];                    /* of adding it */
+    uint64_t stream_room, tied_room, tied_gradient_room; /* the bytes that their buffers take */
+    uint32_t element_bytes, tensors, micro_batch; /* of a parameter; of the model; sequences */
+};
+
+/* Reads the units off two descriptions of the same step, which differ in that all layers are
+ * recomputed in the second. Both have two micro-batches or more, one rank and durations. What
+ * stages add takes the time of its bytes in the platform's memory, or none if `platform` is NULL.
+ * The caller frees the result with units_free. */
+struct units *units_new(const struct model_iteration *kept,
+                        const struct model_iteration *recomputed, const struct platform *platform);
+void units_free(struct units *units); /* NULL is allowed */
+
+#endif

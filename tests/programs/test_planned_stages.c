@@ -1,0 +1,175 @@
+/* pstar-plan --stages: its step is what pstar-sim says of the same stages, its file has all that
+ * its table has, and what cannot be planned is refused with one line. */
+#include "workshop.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { USAGE = 2, DOES_NOT_FIT = 3 };
+
+#define MODEL    PROJECT_DIR "/models/configs/gpt2.json"
+#define PLATFORM PROJECT_DIR "/platforms/dgx-a100.json"
+
+static json_t *plan(const struct workshop *workshop, const char *options)
+{
+    g_autofree char *line =
+        g_strdup_printf("pstar-plan --platform " PLATFORM " --json answer.json %s", options);
+    workshop_must_run(workshop, line);
+    return workshop_read_json(workshop, "answer.json");
+}
+
+static json_int_t number(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    g_assert_true(json_is_integer(value));
+    return json_integer_value(value);
+}
+
+static double real(const json_t *object, const char *key)
+{
+    const json_t *value = json_object_get(object, key);
+    g_assert_true(json_is_real(value));
+    return json_real_value(value);
+}
+
+/* Returns the layers of the stages as --stage-layers has them, and those that are recomputed. */
+static char *layers_of(const json_t *candidate, GString *recompute)
+{
+    GString *layers = g_string_new(NULL);
+    json_t *stage;
+    size_t s;
+    json_array_foreach (json_object_get(candidate, "stages"), s, stage) {
+        json_int_t first = number(stage, "first_layer"), count = number(stage, "recomputed");
+        g_string_append_printf(layers, "%s%d", s ? "," : "", (int)number(stage, "layers"));
+        for (json_int_t l = first; l < first + count; l++)
+            g_string_append_printf(recompute, "%s%d", recompute->len ? "," : "", (int)l);
+    }
+    return g_string_free(layers, FALSE);
+}
+
+/* Simulates a candidate with everything resident, and compares its step and its memory. */
+static void compare(const struct workshop *workshop, const json_t *candidate, const char *precision)
+{
+    g_autoptr(GString) recompute = g_string_new(NULL);
+    g_autofree char *layers = layers_of(candidate, recompute);
+    workshop_must_run_format(
+        workshop,
+        "pstar-trace synth --model " MODEL " --batch %d --micro-batches %d "
+        "--seq 128 --precision %s --recompute %s --platform " PLATFORM " -o run.pstar",
+        (int)number(candidate, "micro_batch"), (int)number(candidate, "micro_batches"), precision,
+        recompute->len ? recompute->str : "none");
+    workshop_must_run_format(
+        workshop,
+        "pstar-sim run.pstar --platform " PLATFORM " --nodes 1 --device-memory 30GiB "
+        "--chunk-size 16MiB --policy opt --stage-layers %s --schedule %s --json sweep.json",
+        layers, json_string_value(json_object_get(candidate, "schedule")));
+    json_t *sweep = workshop_read_json(workshop, "sweep.json");
+    const json_t *row = json_array_get(json_object_get(sweep, "results"), 0);
+    double seconds = real(row, "iteration_seconds");
+    g_assert_cmpfloat(fabs(seconds - real(candidate, "step_seconds")), <, 2e-9);
+    json_decref(sweep);
+}
+
+static void test_simulated(void)
+{
+    struct workshop *workshop = workshop_new();
+    const char *const jobs[] = {
+        "--precision bf16 --schedule any --device-memory 2GiB",
+        "--precision fp32 --schedule any",
+        "--precision fp32 --schedule 2bw --device-memory 1500MiB",
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {
+        g_autofree char *options = g_strdup_printf(
+            "--model " MODEL " --batch 1 --micro-batches 16 --seq 128 --gpus 4 --nodes 1 "
+            "--stages 4 %s",
+            jobs[i]);
+        json_t *answer = plan(workshop, options);
+        const json_t *candidates = json_object_get(answer, "candidates");
+        const json_t *best = json_array_get(candidates, 0);
+        double bound = real(answer, "bound_seconds"), step = real(best, "step_seconds");
+        bool bf16 = strstr(jobs[i], "bf16") != NULL;
+        const json_t *candidate;
+        size_t c;
+        g_assert_cmpfloat(bound, <=, step);
+        g_assert_cmpfloat(step, <, 1.2 * bound);
+        json_array_foreach (candidates, c, candidate) {
+            bool fits = json_is_true(json_object_get(candidate, "fits"));
+            bool timed = json_object_get(candidate, "step_seconds") != NULL;
+            g_assert_true(c == 0 || json_is_string(json_object_get(candidate, "lost")));
+            g_assert_true(!timed || fits);
+            if (timed && (c < 2 || c + 1 == json_array_size(candidates)) &&
+                !(bf16 &&
+                  strcmp(json_string_value(json_object_get(candidate, "schedule")), "2bw") == 0))
+                compare(workshop, candidate, bf16 ? "bf16" : "fp32");
+        }
+        json_decref(answer);
+    }
+    workshop_free(workshop);
+}
+
+/* A measured trace is planned for with its own times, and one micro-batch. */
+static void test_traced(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop,
+                      "pstar-trace synth --model " MODEL " --batch 2 --micro-batches 8 --seq 128 "
+                      "--precision fp32 --platform " PLATFORM " -o run.pstar");
+    json_t *answer = plan(workshop, "run.pstar --gpus 2 --stages 2 --schedule 1f1b --nodes 1");
+    const json_t *candidates = json_object_get(answer, "candidates");
+    g_assert_cmpuint(json_array_size(candidates), ==, 1);
+    g_assert_cmpint(number(json_array_get(candidates, 0), "micro_batch"), ==, 2);
+    compare(workshop, json_array_get(candidates, 0), "fp32");
+    json_decref(answer);
+    answer = plan(workshop, "run.pstar --gpus 2 --stages any --micro-batch any");
+    g_assert_cmpuint(json_array_size(json_object_get(answer, "candidates")), >, 4);
+    json_decref(answer);
+    workshop_free(workshop);
+}
+
+static void test_refusals(void)
+{
+    static const struct {
+        const char *options, *why;
+        int status;
+    } refused[] = {
+        {"--stages 13 --gpus 13 --batch 1 --micro-batches 26", "the model has only 12 layers",
+         USAGE},
+        {"--stages 4 --gpus 4 --batch 1 --micro-batches 3",
+         "each rank of a stage has as many micro-batches", USAGE},
+        {"--stages any --gpus 6 --batch 1 --micro-batches 2", "", USAGE},
+        {"--stages 4 --gpus 6 --batch 1 --micro-batches 8", "must be a multiple of the 4 stages",
+         USAGE},
+        {"--stages four --gpus 4 --batch 1 --micro-batches 8", "must be any, or how many", USAGE},
+        {"--stages 4 --batch 1 --micro-batches 8", "needs --gpus", USAGE},
+        {"--stages 4 --gpus 4", "takes --batch and --micro-batches", USAGE},
+        {"--stages 4 --gpus 4 --nodes 3 --batch 1 --micro-batches 8", "nodes", USAGE},
+        {"--stages 4 --gpus 4 --batch 1 --micro-batches 8 --explain p", "--explain: not with",
+         USAGE},
+        {"--schedule 1f1b --batch 1", "go with --stages", USAGE},
+        {"--stages 2 --gpus 2 --batch 1 --micro-batches 8 --device-memory 200MiB",
+         "of device memory, ", DOES_NOT_FIT},
+        {"--stages any --gpus 8 --batch 1 --micro-batches 64 --device-memory 100MiB",
+         "more GPUs, more stages", DOES_NOT_FIT},
+    };
+    struct workshop *workshop = workshop_new();
+    for (size_t i = 0; i < G_N_ELEMENTS(refused); i++) {
+        g_autofree char *line = g_strdup_printf(
+            "pstar-plan --quiet --model " MODEL " --platform " PLATFORM " %s", refused[i].options);
+        struct outcome outcome = workshop_run(workshop, line);
+        const char *end = strchr(outcome.err, '\n');
+        if (outcome.status != refused[i].status || !strstr(outcome.err, refused[i].why))
+            g_error("%s: status %d, %s", line, outcome.status, outcome.err);
+        g_assert_true(end && !end[1]);
+        outcome_clear(&outcome);
+    }
+    workshop_free(workshop);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/planned_stages/simulated", test_simulated);
+    g_test_add_func("/planned_stages/traced", test_traced);
+    g_test_add_func("/planned_stages/refusals", test_refusals);
+    return g_test_run();
+}
