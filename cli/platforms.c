@@ -8,10 +8,11 @@
 
 #include <string.h>
 
+/* A folder that has a platform's name, such as that of its results, is not meant. */
 static bool is_path(const char *text)
 {
     return strchr(text, G_DIR_SEPARATOR) || g_str_has_suffix(text, ".json") ||
-           g_file_test(text, G_FILE_TEST_EXISTS);
+           (g_file_test(text, G_FILE_TEST_EXISTS) && !g_file_test(text, G_FILE_TEST_IS_DIR));
 }
 
 bool platforms_find(char **file, GError **error)

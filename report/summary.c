@@ -27,8 +27,10 @@ char *summary_text(const struct contents *contents, const char *folder)
     GString *text = g_string_new(NULL);
     for (guint i = 0; i < contents->tables->len; i++)
         table_append_text(g_ptr_array_index(contents->tables, i), text);
-    if (contents->verdict)
-        g_string_append_printf(text, "%s.\n", contents->verdict);
+    if (contents->verdict) {
+        append_printable(text, contents->verdict);
+        g_string_append(text, ".\n");
+    }
     if (contents->comparison) {
         append_printable(text, contents->comparison);
         g_string_append_c(text, '\n');
@@ -37,13 +39,17 @@ char *summary_text(const struct contents *contents, const char *folder)
         append_advice(text, i + 1, g_ptr_array_index(contents->advice, i));
     for (guint i = 0; i < contents->highlights->len; i++) {
         const struct highlight *highlight = g_ptr_array_index(contents->highlights, i);
-        g_string_append_printf(text, "%s: %s, ", highlight->question, highlight->answer);
+        g_string_append_printf(text, "%s: ", highlight->question);
+        append_printable(text, highlight->answer);
+        g_string_append(text, ", ");
         append_printable(text, highlight->detail);
         g_string_append_c(text, '\n');
     }
     for (guint i = 0; i < contents->missing->len; i++) {
         const struct missing *missing = &g_array_index(contents->missing, struct missing, i);
-        g_string_append_printf(text, "Not shown: %s: %s.", missing->plot, missing->reason);
+        g_string_append_printf(text, "Not shown: %s: ", missing->plot);
+        append_printable(text, missing->reason);
+        g_string_append_c(text, '.');
         if (missing->command) {
             g_string_append(text, " To make it:\n    ");
             append_printable(text, missing->command);

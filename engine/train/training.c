@@ -101,8 +101,9 @@ static bool read_position(struct training *training, const struct trainer_watch 
         g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
                     "--steps %" G_GUINT64_FORMAT
                     ": the checkpoint %s has already done %" G_GUINT64_FORMAT
-                    " steps; more --steps train longer",
-                    training->options->steps, folder, training->state.step);
+                    " step%s; more --steps train longer",
+                    training->options->steps, folder, training->state.step,
+                    training->state.step == 1 ? "" : "s");
         return false;
     }
     if (same && changes && training_is_first(training->options))

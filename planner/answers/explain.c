@@ -296,9 +296,10 @@ static void print_row(const char *name, const struct plan_figures *figures, cons
 static void print_baseline(const struct search_baseline *baseline, FILE *out)
 {
     g_autofree char *chunk = chunk_spread_format(&baseline->chunks);
-    g_autofree char *ahead = baseline->look_ahead ? g_strdup_printf(", fetched %u moments ahead",
-                                                                    baseline->look_ahead)
-                                                  : g_strdup("");
+    uint32_t moments = baseline->look_ahead;
+    g_autofree char *ahead = moments ? g_strdup_printf(", fetched %u moment%s ahead", moments,
+                                                       moments == 1 ? "" : "s")
+                                     : g_strdup("");
     g_autofree char *remark = g_strdup_printf("chunks of %s%s", chunk ? chunk : "any size", ahead);
     if (baseline->name)
         print_row(baseline->name, &baseline->figures, remark, "", out);

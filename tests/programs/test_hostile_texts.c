@@ -258,6 +258,22 @@ static void test_configurations(void)
     workshop_free(workshop);
 }
 
+/* A file's own name is such a text: the report names runs by their files. */
+static void test_file_names(void)
+{
+    static const char one[] = "'a\033[31mb\nforged.jsonl'", other[] = "'c\033[31m\nforged.jsonl'";
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, RUN "--model model --log run.jsonl");
+    workshop_must_run_format(workshop, "cp run.jsonl %s", one);
+    workshop_must_run_format(workshop, "cp run.jsonl %s", other);
+    g_autofree char *names = g_strdup_printf("%s %s", one, other);
+    g_autofree char *text = g_strdup_printf("pstar-report %s --text", names);
+    g_autofree char *json = g_strdup_printf("pstar-report %s --json -o report", names);
+    expect(workshop, text, 0);
+    expect(workshop, json, 0);
+    workshop_free(workshop);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -266,6 +282,7 @@ int main(int argc, char **argv)
     g_test_add_func("/hostile-texts/long-words", test_long_words);
     g_test_add_func("/hostile-texts/platforms", test_platforms);
     g_test_add_func("/hostile-texts/plans", test_plans);
+    g_test_add_func("/hostile-texts/file-names", test_file_names);
     g_test_add_func("/hostile-texts/configurations", test_configurations);
     return g_test_run();
 }

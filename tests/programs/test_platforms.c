@@ -55,6 +55,15 @@ static void test_list(void)
     workshop_free(workshop);
 }
 
+/* A folder of results that is called like the platform does not stand in its way. */
+static void test_folder(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, "mkdir l4");
+    workshop_must_run(workshop, SYNTH "--platform l4 -o run.pstar");
+    workshop_free(workshop);
+}
+
 /* A name and the path of its file give the same trace and the same plan, which knows the file. */
 static void test_name(void)
 {
@@ -100,6 +109,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/platforms/list", test_list);
+    g_test_add_func("/platforms/folder", test_folder);
     g_test_add_func("/platforms/name", test_name);
     g_test_add_func("/platforms/unknown", test_unknown);
     g_test_add_func("/platforms/file-first", test_file_first);
