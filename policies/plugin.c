@@ -6,6 +6,7 @@
 #include <execinfo.h>
 #include <math.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -84,31 +85,43 @@ static void say(const char *text)
     (void)ignored;
 }
 
-/* Names the plug-in that the thread was in. The signal's default action follows, because the
- * handler is reset before it runs. Uses only what may be called within a handler (backtrace, once
- * it has been called before). */
-static void name_crashed(int number)
+/* Returns the path of the plug-in whose code the thread is in, or NULL. Uses only what may be
+ * called within a handler (backtrace, once it has been called before). */
+static const char *path_on_stack(void)
 {
     void *frames[MOST_FRAMES];
     int count = backtrace(frames, MOST_FRAMES);
-    if (loading) {
-        say(loading);
-        say(": crashed while it was loaded: ");
-        say(sigdescr_np(number));
-        say("\n");
-        return;
-    }
     for (int f = 0; f < count; f++) {
         Dl_info info;
         for (gint p = 0; p < loaded_count && dladdr(frames[f], &info); p++)
-            if (info.dli_fbase == loaded[p].base) {
-                say(loaded[p].path);
-                say(": the policy crashed: ");
-                say(sigdescr_np(number));
-                say("\n");
-                return;
-            }
+            if (info.dli_fbase == loaded[p].base)
+                return loaded[p].path;
     }
+    return NULL;
+}
+
+/* Names the plug-in that the thread was in. The signal's default action follows, because the
+ * handler is reset before it runs. */
+static void name_crashed(int number)
+{
+    const char *path = loading ? loading : path_on_stack();
+    if (!path)
+        return;
+    say(path);
+    say(loading ? ": crashed while it was loaded: " : ": the policy crashed: ");
+    say(sigdescr_np(number));
+    say("\n");
+}
+
+/* A plug-in that calls exit would end the program as if its work were done. */
+static void name_ended(void)
+{
+    const char *path = loading ? loading : path_on_stack();
+    if (!path)
+        return;
+    say(path);
+    say(": the policy ended the program\n");
+    _exit(EXIT_FAILURE);
 }
 
 static void watch(const char *path, const struct pstar_policy_ops *ops)
@@ -126,7 +139,10 @@ static void catch_crashes(void)
     static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
     struct sigaction action = {.sa_handler = name_crashed, .sa_flags = (int)SA_RESETHAND};
     void *frame;
+    static bool is_set;
     backtrace(&frame, 1); /* the first call takes memory */
+    if (!is_set)
+        is_set = atexit(name_ended) == 0;
     for (size_t i = 0; i < G_N_ELEMENTS(signals); i++) {
         struct sigaction before;
         if (sigaction(signals[i], NULL, &before) == 0 && before.sa_handler == SIG_DFL)

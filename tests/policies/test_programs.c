@@ -149,6 +149,23 @@ static void test_crash(void)
     workshop_free(workshop);
 }
 
+/* Nor does a plug-in end the program as if its work were done. */
+static void test_exit(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, "pstar-trace synth --model model --batch 2 --seq 32 "
+                                "--precision fp32 -o run.pstar");
+    workshop_must_end(
+        workshop, "pstar-sim run.pstar --chunk-size 16KiB" BUDGET " --policy " BROKEN_EXIT_PLUGIN,
+        1, "", BROKEN_EXIT_PLUGIN ": the policy ended the program\n");
+    workshop_must_end(
+        workshop,
+        "pstar-run --model model --data text.txt --batch 2 --seq 32 --chunk-size 16KiB" BUDGET
+        " --steps 2 --policy " BROKEN_EXIT_PLUGIN,
+        1, "", BROKEN_EXIT_PLUGIN ": the policy ended the program\n");
+    workshop_free(workshop);
+}
+
 /* Parameters reach the policy in every program, and stand in tables and files with its name. */
 static void test_parameters(void)
 {
@@ -216,6 +233,7 @@ int main(int argc, char **argv)
     g_test_add_func("/policies/programs/refused", test_refused);
     g_test_add_func("/policies/programs/fails_in_a_sweep", test_fails_in_a_sweep);
     g_test_add_func("/policies/programs/crash", test_crash);
+    g_test_add_func("/policies/programs/exit", test_exit);
     g_test_add_func("/policies/programs/parameters", test_parameters);
     g_test_add_func("/policies/programs/parameters_of_plugin", test_parameters_of_plugin);
     return g_test_run();

@@ -2,6 +2,7 @@
 #include "policies/policy.h"
 
 #include <signal.h>
+#include <stdlib.h>
 
 #ifndef BROKEN_ABI
 #define BROKEN_ABI PSTAR_POLICY_ABI
@@ -43,6 +44,9 @@ static uint32_t broken_victim(void *state)
 {
 #ifdef BROKEN_CRASH
     *(volatile uint32_t *)state = 0; /* NULL */
+#endif
+#ifdef BROKEN_EXIT
+    exit(EXIT_SUCCESS);
 #endif
     (void)state;
     return NO_INDEX - 1;
