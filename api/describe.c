@@ -152,9 +152,9 @@ static struct trace *synthesise(const struct pstar_job *job, const struct platfo
                                                   .recompute = recompute,
                                                   .offload = offload,
                                                   .host_embedding = job->host_embedding,
-                                                  .host_update = host_update},
+                                                  .host_update = host_update,
+                                                  .state_block = job->state_block},
                                       .sequence = job->sequence,
-                                      .state_block = job->state_block,
                                       .precision = precision};
         struct run_choices *choices = &described.choices;
         bool ok = !job->bytes_per_parameter ||

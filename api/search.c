@@ -69,7 +69,7 @@ static struct plan *search_with(const struct pstar_trace *trace,
                                 const struct search_options *options, struct trace **planned,
                                 GError **error)
 {
-    unsigned scope = RUN_RECOMPUTE | RUN_OFFLOAD | RUN_EMBEDDING | RUN_MASTERS;
+    unsigned scope = RUN_RECOMPUTE | RUN_OFFLOAD | RUN_EMBEDDING | RUN_MASTERS | RUN_STATE_BLOCKS;
     struct plan *plan = NULL;
     struct trace *own = model_updates_last(trace_copy(trace->trace));
     struct variants_result *result = variants_search(own, options, search->as_traced ? 0 : scope,

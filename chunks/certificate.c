@@ -206,14 +206,15 @@ static json_t *alternative_json(const struct certificate_alternative *a)
     g_autofree char *offload = run_layers_format(choices->offload, choices->layer_count);
     bool found = a->achieved > 0;
     return json_pack(
-        "{s:s,s:s,s:b,s:b,s:I,s:I,s:s,s:I,s:I,s:o,s:o,s:o*}", "recompute", recompute, "offload",
-        offload, "host_embedding", choices->host_embedding, "backward_twice",
+        "{s:s,s:s,s:b,s:b,s:I,s:I,s:s,s:I,s:I,s:o,s:o,s:o*,s:o*}", "recompute", recompute,
+        "offload", offload, "host_embedding", choices->host_embedding, "backward_twice",
         choices->second_backward, "batch", (json_int_t)choices->batch, "micro_batches",
         (json_int_t)choices->micro_batches, "outcome", certificate_outcome_name(a->outcome),
         "host_price", (json_int_t)a->host_price, "lower_bound_ns", (json_int_t)a->bound,
         "achieved_ns", number_if(found, a->achieved), "achieved_bytes",
         number_if(found, a->achieved_traffic), "stage",
-        choices->stage ? json_integer(choices->stage) : NULL);
+        choices->stage ? json_integer(choices->stage) : NULL, "state_block",
+        choices->state_block ? json_integer((json_int_t)choices->state_block) : NULL);
 }
 
 static json_t *alternatives_json(const struct certificate *certificate)
@@ -454,6 +455,8 @@ static struct run_choices *read_choices(struct certificate_reader *reader, const
     choices->batch = (uint32_t)read_number(reader, json_object_get(entry, "batch"), UINT32_MAX);
     choices->micro_batches = (uint32_t)read_number(reader, json_object_get(entry, "micro_batches"),
                                                    UINT32_MAX);
+    const json_t *block = json_object_get(entry, "state_block");
+    choices->state_block = block ? read_number(reader, block, INT64_MAX) : 0;
     return choices;
 }
 

@@ -295,6 +295,13 @@ static bool read_stage(struct plan_reader *reader, const json_t *value, struct p
     return true;
 }
 
+/* A plan without state blocks lacks their size. */
+static bool read_state_block(struct plan_reader *reader, const json_t *value, struct plan *plan)
+{
+    return !value || read_number(reader, value, "choices.state_block", INT64_MAX,
+                                 &plan->choices->state_block);
+}
+
 static bool complete_stage(struct plan *plan)
 {
     if (plan->choices && plan->ranks > 1 && !plan->choices->stage)
@@ -326,6 +333,7 @@ static bool read_choices(struct plan_reader *reader, const json_t *root, struct 
          !read_flags(reader, offload, plan->choices->layer_count, plan->choices->offload)))
         return refuse(reader, "choices.offload", "must have one entry per layer");
     return read_stage(reader, json_object_get(object, "stage"), plan) &&
+           read_state_block(reader, json_object_get(object, "state_block"), plan) &&
            read_flags(reader, recompute, plan->choices->layer_count, plan->choices->recompute) &&
            read_flags(reader, host_update, plan->choices->tensor_count,
                       plan->choices->host_update) &&
@@ -551,13 +559,15 @@ static json_t *choices_json(const struct run_choices *choices)
 {
     if (!choices)
         return json_null();
-    return json_pack(
-        "{s:o,s:o,s:b,s:o,s:b,s:b,s:o*,s:o*}", "recompute",
-        flags(choices->recompute, choices->layer_count), "offload",
-        flags(choices->offload, choices->layer_count), "host_embedding", choices->host_embedding,
-        "host_update", flags(choices->host_update, choices->tensor_count), "split_master",
-        choices->split_masters, "backward_twice", choices->second_backward, "update_after",
-        update_after_json(choices), "stage", choices->stage ? json_integer(choices->stage) : NULL);
+    return json_pack("{s:o,s:o,s:b,s:o,s:b,s:b,s:o*,s:o*,s:o*}", "recompute",
+                     flags(choices->recompute, choices->layer_count), "offload",
+                     flags(choices->offload, choices->layer_count), "host_embedding",
+                     choices->host_embedding, "host_update",
+                     flags(choices->host_update, choices->tensor_count), "split_master",
+                     choices->split_masters, "backward_twice", choices->second_backward,
+                     "update_after", update_after_json(choices), "stage",
+                     choices->stage ? json_integer(choices->stage) : NULL, "state_block",
+                     choices->state_block ? json_integer((json_int_t)choices->state_block) : NULL);
 }
 
 static json_t *plan_json(const struct plan *plan)

@@ -29,7 +29,8 @@ struct plan_arguments {
         *layout, *emit, *timeline, *json, *top, *stages;
     char **files;
     uint8_t objective; /* enum objective; OBJECTIVES if not given */
-    uint8_t recompute, offload, embedding, bytes_per_parameter, micro_batch; /* enum freedom */
+    uint8_t recompute, offload, embedding, bytes_per_parameter, state_blocks, micro_batch; /* enum
+                                                                                         freedom */
     double time_limit;
     uint32_t seed, threads, gpus, nodes, stage, micro_batches;
     uint8_t schedule; /* 0: any; else enum pipeline_schedule, and 1 */
@@ -145,6 +146,7 @@ static bool plan(const struct plan_arguments *a, const struct console *console,
                      (a->offload == AS_TRACED ? 0 : RUN_OFFLOAD) |
                      (a->embedding == AS_TRACED ? 0 : RUN_EMBEDDING) |
                      (a->bytes_per_parameter == AS_TRACED ? 0 : RUN_MASTERS) |
+                     (a->state_blocks == AS_TRACED ? 0 : RUN_STATE_BLOCKS) |
                      (a->micro_batch == FREE ? RUN_MICRO_BATCHES : 0);
     bool ok = request_plan(&paths, in->trace, options, scope, error);
     g_autofree char *note = operator_times_note(in->trace, in->platform);
@@ -337,6 +339,7 @@ static bool check_freedoms(const struct plan_arguments *a, GError **error)
     } others[] = {{"--offload-activations", a->offload},
                   {"--embedding", a->embedding},
                   {"--bytes-per-parameter", a->bytes_per_parameter},
+                  {"--state-blocks", a->state_blocks},
                   {"--micro-batch", a->micro_batch}};
     for (size_t i = 0; i < G_N_ELEMENTS(others); i++)
         if (a->recompute == AS_TRACED && others[i].freedom == FREE)
@@ -477,6 +480,7 @@ int main(int argc, char **argv)
                                .offload = FREEDOM_DEFAULT,
                                .embedding = FREEDOM_DEFAULT,
                                .bytes_per_parameter = FREEDOM_DEFAULT,
+                               .state_blocks = FREEDOM_DEFAULT,
                                .micro_batch = FREEDOM_DEFAULT,
                                .seed = 1};
     struct question_options *q = &a.question;
@@ -547,6 +551,11 @@ int main(int argc, char **argv)
          .choice = &a.bytes_per_parameter,
          .help = "Whether split masters and a second backward may save 2 of 14 bytes per "
                  "parameter: any (default), or as traced",
+         .value = "any|traced"},
+        {.name = "state-blocks",
+         .choice = &a.state_blocks,
+         .help = "Whether masters and moments of large tensors move in blocks: any (default), or "
+                 "as traced",
          .value = "any|traced"},
         {.name = "micro-batch",
          .choice = &a.micro_batch,

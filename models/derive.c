@@ -55,12 +55,79 @@ static const struct trace_operator *find_twin(GHashTable *index, const struct tr
     return find_twin_in(index, op, op->micro_batch);
 }
 
+/* Adds up the trace's updates of the blocks of a tensor. Returns the first of them, or NULL if
+ * there are none. */
+static const struct trace_operator *sum_blocks(GHashTable *index, const char *tensor,
+                                               struct trace_operator *sum)
+{
+    const struct trace_operator *first = NULL;
+    sum->duration_ns = sum->bytes = 0;
+    for (uint32_t block = 0;; block++) {
+        g_autofree char *name = g_strdup_printf("%s[%u]", tensor, block);
+        g_autofree char *key = key_of("update ", name, 0);
+        const struct trace_operator *update = g_hash_table_lookup(index, key);
+        if (!update)
+            return first;
+        if (!first)
+            first = update;
+        sum->duration_ns += update->duration_ns;
+        sum->bytes += update->bytes;
+    }
+}
+
+/* Returns the first of the trace's updates of a tensor, and in *whole_ns how long all of them take.
+ */
+static const struct trace_operator *find_updates(GHashTable *index, const char *tensor,
+                                                 uint64_t *whole_ns)
+{
+    g_autofree char *key = key_of("update ", tensor, 0);
+    const struct trace_operator *whole = g_hash_table_lookup(index, key);
+    struct trace_operator sum;
+    const struct trace_operator *first = whole ? whole : sum_blocks(index, tensor, &sum);
+    *whole_ns = whole ? whole->duration_ns : sum.duration_ns;
+    return first;
+}
+
+/* Returns the tensor that the operator updates if only one of the traces cuts it, or both cut it
+ * otherwise. Else returns NO_INDEX. */
+static tensor_id recut_tensor(const struct trace *derived, const struct trace_operator *op,
+                              const struct trace *trace)
+{
+    if (op->phase != TRACE_UPDATE_PHASE || !op->access_count ||
+        derived->state_block == trace->state_block)
+        return NO_INDEX;
+    tensor_id tensor = derived->accesses[op->first_access].tensor;
+    return trace_is_cut(derived, tensor) || trace_is_cut(trace, tensor) ? tensor : NO_INDEX;
+}
+
 static bool is_operator_synthesised(const struct recognised *recognised, const struct trace *trace,
                                     const struct trace_operator *op,
                                     const struct platform *platform)
 {
     uint32_t m = (uint32_t)(op - trace->operators);
     return op->duration_ns == model_operator_ns(recognised->iteration, m, platform);
+}
+
+/* The update of a block takes its elements' share of the time of the tensor's whole update. */
+static void take_share(GHashTable *index, const struct recognised *recognised,
+                       const struct trace *trace, const struct model_iteration *iteration,
+                       uint32_t m, tensor_id tensor, const struct platform *platform)
+{
+    const struct trace *derived = iteration->trace;
+    struct trace_operator *op = &derived->operators[m];
+    uint64_t whole_ns, elements = trace_block_elements(derived, TRACE_EXP_AVG, tensor,
+                                                       iteration->operators[m].block);
+    const struct trace_operator *first = find_updates(index, trace->tensors[tensor].name,
+                                                      &whole_ns);
+    g_assert(first);
+    double share = (double)elements / (double)trace->tensors[tensor].elements;
+    if (!first->duration_ns)
+        op->duration_ns = 0;
+    else if (platform && is_operator_synthesised(recognised, trace, first, platform))
+        op->duration_ns = model_operator_ns(iteration, m, platform);
+    else
+        op->duration_ns = trace_duration_ns((double)whole_ns * 1e-9 * share,
+                                            derived->operator_count);
 }
 
 /* Takes the duration of the trace's operator that does the same work. Returns false if it is the
@@ -70,6 +137,11 @@ static bool take_duration(GHashTable *index, const struct recognised *recognised
                           uint32_t m, const struct platform *platform)
 {
     struct trace_operator *op = &iteration->trace->operators[m];
+    tensor_id recut = recut_tensor(iteration->trace, op, trace);
+    if (recut != NO_INDEX) {
+        take_share(index, recognised, trace, iteration, m, recut, platform);
+        return true;
+    }
     const struct trace_operator *twin = find_twin(index, op);
     g_assert(twin);
     bool same = g_str_equal(twin->name, op->name), moved = same && twin->place != op->place;
@@ -149,27 +221,11 @@ struct trace *model_derive(const struct recognised *recognised, const struct tra
                     "micro-batches of %u with the embedding on the %s%s cannot be derived from a "
                     "trace whose batch is %u",
                     choices->batch, choices->host_embedding ? "host" : "device",
-                    choices->second_backward ? " and two backwards" : "", trace->batch);
+                    choices->second_backward ? " and two backwards"
+                    : choices->state_block   ? " and state blocks"
+                                             : "",
+                    trace->batch);
     return derived;
-}
-
-/* Adds up the trace's updates of the blocks of a tensor that is not cut here. Returns NULL if there
- * are none. */
-static const struct trace_operator *sum_blocks(GHashTable *index, const struct trace_operator *op,
-                                               struct trace_operator *sum)
-{
-    *sum = *op;
-    sum->duration_ns = sum->bytes = 0;
-    for (uint32_t block = 0; op->phase == TRACE_UPDATE_PHASE; block++) {
-        g_autofree char *name = g_strdup_printf("%s[%u]", op->name, block);
-        g_autofree char *key = key_of("", name, op->micro_batch);
-        const struct trace_operator *update = g_hash_table_lookup(index, key);
-        if (!update)
-            break;
-        sum->duration_ns += update->duration_ns;
-        sum->bytes += update->bytes;
-    }
-    return sum->bytes ? sum : NULL;
 }
 
 /* Takes the duration of the trace's operator that does the same work, if there is one. A
@@ -179,14 +235,15 @@ static bool take_duration_of_rank(GHashTable *index, const struct trace *trace,
                                   const struct model_iteration *iteration, uint32_t m,
                                   const struct platform *platform)
 {
-    struct trace_operator *op = &iteration->trace->operators[m], blocks;
+    struct trace_operator *op = &iteration->trace->operators[m], blocks = {0};
     uint32_t last = trace->micro_batches / MAX(trace->ranks, 1) - 1;
     const struct trace_operator *twin = find_twin(index, op);
     bool beyond = op->micro_batch > last;
     if (beyond)
         twin = find_twin_in(index, op, last);
-    if (!twin)
-        twin = sum_blocks(index, op, &blocks);
+    if (!twin && g_str_has_prefix(op->name, "update ") &&
+        sum_blocks(index, op->name + strlen("update "), &blocks))
+        twin = &blocks;
     op->duration_ns = twin       ? twin->duration_ns
                       : platform ? model_operator_ns(iteration, m, platform)
                                  : 0;
@@ -247,7 +304,7 @@ struct trace *model_derive_ranks(const struct recognised *recognised, const stru
     struct model_job job = recognised->iteration->job;
     job.choices.micro_batches = model_rank_micro_batches(&job) * ranks;
     job.ranks = ranks;
-    job.state_block = ranks > 1 ? 0 : job.state_block;
+    job.choices.state_block = ranks > 1 ? 0 : job.choices.state_block;
     job.choices.stage = ranks > 1 ? shared ? 3 : 2 : 0;
     return model_derive_job(recognised, trace, &job, platform, error);
 }

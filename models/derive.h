@@ -36,11 +36,12 @@ void model_choose_backward(struct run_choices *choices, const struct run_choices
  *
  * With the traced micro-batches, operators of both runs keep their durations. An operator that
  * recomputes what the trace kept takes the time of its forward. An operator of a second backward
- * takes its time in the first. An embedding that changes sides takes the time of a synthesis for
- * the platform, or keeps its time if `platform` is NULL. If masters are laid out differently, some
- * operators move other bytes; measured durations stay nevertheless. Durations that were synthesised
- * for the platform are synthesised again. If any duration is not the trace's own, the result is
- * marked as estimated.
+ * takes its time in the first. If state blocks are other than traced, the update of a block takes
+ * its elements' share of the time of the whole tensor's. An embedding that changes sides takes the
+ * time of a synthesis for the platform, or keeps its time if `platform` is NULL. If masters are
+ * laid out differently, some operators move other bytes; measured durations stay nevertheless.
+ * Durations that were synthesised for the platform are synthesised again. If any duration is not
+ * the trace's own, the result is marked as estimated.
  *
  * Other micro-batches must divide the same step. There are no measurements of their operators, so
  * they need a trace with the durations of a synthesis for `platform`, and all durations are

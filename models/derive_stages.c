@@ -191,7 +191,7 @@ static struct trace *derive_whole(const struct recognised *recognised, const str
     uint32_t ranks = of_shards->ranks;
     job.choices.micro_batches = model_rank_micro_batches(&job);
     job.ranks = 1;
-    job.state_block = 0; /* ranks have shards instead */
+    job.choices.state_block = 0; /* ranks have shards instead */
     job.choices.stage = 0;
     job.narrow_gradients = false;
     if (model_gradient_layout(&job) == MODEL_GRADIENT_BUFFER) {
@@ -221,7 +221,7 @@ struct trace *model_derive_stage(const struct recognised *recognised, const stru
     bool over_param = is_over_param(&job);
     job.choices.micro_batches = model_rank_micro_batches(&job) * ranks;
     job.ranks = ranks;
-    job.state_block = 0;
+    job.choices.state_block = 0;
     job.choices.stage = stage == 3 ? 3 : 2;
     job.narrow_gradients = stage == 3 && over_param;
     struct trace *of_shards = model_derive_job(recognised, trace, &job, platform, error);

@@ -124,7 +124,7 @@ static bool counts_fit(const struct model_config *config, const struct model_job
     double classifier = rows * config->width * (double)model_config_classes(config);
     double step = 6 * rows * parameters + 6 * classifier + 12 * pairs;
     double micro_batches = model_rank_micro_batches(job);
-    double blocks = job->state_block ? parameters / (double)job->state_block : 0;
+    double blocks = job->choices.state_block ? parameters / (double)job->choices.state_block : 0;
     double operators = (65.0 * config->layers + 8) * micro_batches + blocks;
     return rows <= INT32_MAX && operators < 0x1p24 && 3 * step * micro_batches < 0x1p63;
 }
@@ -132,8 +132,8 @@ static bool counts_fit(const struct model_config *config, const struct model_job
 /* No tensor has as many elements as the model. */
 static bool blocks_fit(const struct model_config *config, const struct model_job *job)
 {
-    return !job->state_block ||
-           model_config_parameters(config) / job->state_block < TRACE_MOST_BLOCKS;
+    return !job->choices.state_block ||
+           model_config_parameters(config) / job->choices.state_block < TRACE_MOST_BLOCKS;
 }
 
 static bool job_check(const struct model_config *config, const struct model_job *job,
@@ -163,17 +163,17 @@ static bool job_check(const struct model_config *config, const struct model_job 
         return job_refused(error,
                            "updates cannot be chosen to follow other gradients with 12 bytes "
                            "per parameter: each follows its own");
-    if (job->state_block % TRACE_BLOCK_STEP)
+    if (job->choices.state_block % TRACE_BLOCK_STEP)
         return job_refused(
             error, "state blocks of %" G_GUINT64_FORMAT " elements: must be a multiple of %d",
-            job->state_block, TRACE_BLOCK_STEP);
-    if (job->state_block && job->ranks > 1)
+            job->choices.state_block, TRACE_BLOCK_STEP);
+    if (job->choices.state_block && job->ranks > 1)
         return job_refused(error, "several ranks have shards of optimizer states, and no blocks");
     if (!blocks_fit(config, job))
         return job_refused(error,
                            "state blocks of %" G_GUINT64_FORMAT
                            " elements: a tensor would have more than %d",
-                           job->state_block, TRACE_MOST_BLOCKS);
+                           job->choices.state_block, TRACE_MOST_BLOCKS);
     if (job->choices.micro_batches % model_ranks(job))
         return job_refused(error, "micro-batches %u: must be a multiple of the number of ranks, %u",
                            job->choices.micro_batches, job->ranks);
@@ -263,7 +263,7 @@ struct model_iteration *model_iteration_new(const struct model_config *config,
     iteration->forward_end = walk(&builder);
     bool ok = check_updates(&builder, error);
     iteration->operators = iteration_builder_finish(&builder, iteration->trace);
-    iteration->trace->state_block = job->state_block;
+    iteration->trace->state_block = job->choices.state_block;
     if (!cuts_tensor(iteration->trace))
         iteration->trace->state_block = 0;
     iteration_builder_clear(&builder);

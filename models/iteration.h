@@ -22,9 +22,6 @@ struct model_job {
     enum model_precision precision;
     uint32_t ranks;        /* that share the micro-batches, which must be a multiple of them; rank r
                               computes micro-batches r, r + ranks, ... 0 stands for 1 */
-    uint64_t state_block;  /* elements: the states of tensors of more than TRACE_UNCUT_BLOCKS
-                              blocks are cut into blocks, each of which has an update; 0: none
-                              are. With several ranks, 0 */
     bool delay;            /* parameters are a step older than masters: gradients are those of the
                               weights before the last update, as a pipeline computes them that never
                               drains (docs/pipelines.md). In fp32, too, there are masters then. An

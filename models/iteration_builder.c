@@ -154,7 +154,7 @@ uint32_t iteration_builder_tensor(struct iteration_builder *builder, char *name,
 uint32_t iteration_builder_blocks(const struct iteration_builder *builder, tensor_id tensor)
 {
     return trace_blocks_of(g_array_index(builder->tensors, struct trace_tensor, tensor).elements,
-                           builder->job->state_block);
+                           builder->job->choices.state_block);
 }
 
 uint64_t iteration_builder_updated(const struct iteration_builder *builder,
@@ -163,7 +163,8 @@ uint64_t iteration_builder_updated(const struct iteration_builder *builder,
     uint64_t all = g_array_index(builder->tensors, struct trace_tensor, op->t[0]).elements;
     if (iteration_builder_blocks(builder, op->t[0]) == 1)
         return all;
-    return MIN(builder->job->state_block, all - op->block * builder->job->state_block);
+    return MIN(builder->job->choices.state_block,
+               all - op->block * builder->job->choices.state_block);
 }
 
 uint32_t iteration_builder_buffer(struct iteration_builder *builder, const char *name,

@@ -80,7 +80,7 @@ static bool check_endless(const struct model_job *job, GError **error)
         return refuse(error, "schedule 2bw: only fp32 has both versions of the weights, so far");
     if (model_ranks(job) > 1)
         return refuse(error, "schedule 2bw: a stage is one process, so far");
-    if (job->state_block)
+    if (job->choices.state_block)
         return refuse(error, "schedule 2bw: masters are read by forward and cannot be cut into "
                              "blocks");
     return !offloads || refuse(error, "schedule 2bw: activations stay on the device, so far");

@@ -269,7 +269,6 @@ static struct recognised *try(const struct trace *trace, const struct run_choice
                                   .sequence = trace->sequence,
                                   .precision = is_bf16 ? MODEL_BF16 : MODEL_FP32,
                                   .ranks = trace->ranks,
-                                  .state_block = trace->state_block,
                                   .delay = trace->list_element_bytes[TRACE_MASTER] == 4 && !is_bf16,
                                   .narrow_gradients = trace->ranks > 1 &&
                                                       !trace->list_element_bytes[TRACE_GRAD],

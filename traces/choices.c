@@ -65,6 +65,8 @@ unsigned run_choices_differ(const struct run_choices *a, const struct run_choice
         differ |= RUN_MICRO_BATCHES;
     if (a->stage != b->stage)
         differ |= RUN_STAGE;
+    if (a->state_block != b->state_block)
+        differ |= RUN_STATE_BLOCKS;
     if (a->tensor_count &&
         (memcmp(a->host_update, b->host_update, a->tensor_count) != 0 ||
          memcmp(a->update_after, b->update_after, a->tensor_count * sizeof *a->update_after) != 0))
@@ -165,6 +167,7 @@ struct run_choices *run_choices_of(const struct trace *trace)
     choices->split_masters = trace->list_element_bytes[TRACE_MASTER] == 2;
     choices->batch = trace->batch;
     choices->micro_batches = trace->micro_batches;
+    choices->state_block = trace->state_block;
     if (trace->ranks > 1)
         choices->stage = trace->shared_parameters ? 3 : 2;
     for (uint32_t m = 0; m < trace->operator_count; m++) {
@@ -215,6 +218,9 @@ char *run_choices_describe(const struct run_choices *choices)
         g_string_append(text, "; splits masters");
     if (choices->second_backward)
         g_string_append(text, "; runs backward twice");
+    if (choices->state_block)
+        g_string_append_printf(text, "; cuts states into blocks of %" G_GUINT64_FORMAT,
+                               choices->state_block);
     if (choices->stage)
         g_string_append_printf(text, "; shares %s among ranks (stage %u)",
                                choices->stage == 3 ? "parameters, gradients and optimizer states"

@@ -30,6 +30,9 @@ struct run_choices {
     uint32_t batch, micro_batches; /* sequences a micro-batch, micro-batches a step; the only choice
                                       that changes results, in their rounding */
     uint8_t stage; /* of several ranks: 3 if they share parameters, too, else 2; 0 with one rank */
+    uint64_t state_block; /* elements: masters and moments of tensors of more than
+                             TRACE_UNCUT_BLOCKS blocks are cut into blocks, each of which has an
+                             update; 0: none are. With several ranks, 0 */
 };
 
 /* Names a choice in a set of choices. */
@@ -41,7 +44,8 @@ enum run_choice {
     RUN_MICRO_BATCHES = 1 << 4,
     RUN_UPDATES = 1 << 5, /* host_update and update_after */
     RUN_STAGE = 1 << 6,
-    RUN_EVERY_CHOICE = (1 << 7) - 1
+    RUN_STATE_BLOCKS = 1 << 7,
+    RUN_EVERY_CHOICE = (1 << 8) - 1
 };
 
 /* Returns choices that are all 0, with no update within backward. The caller frees them with
@@ -54,7 +58,7 @@ struct run_choices *run_choices_new(uint32_t layer_count, uint32_t tensor_count)
  * tensor that it accesses; updates that consume gradients in buffers are no choice. An operator of
  * the forward phase on the host is the embedding. Masters of 2 bytes are split. An operator named
  * "backward again ..." belongs to a second backward. Ranks that share parameters are in stage 3.
- * The caller frees the result with run_choices_free. */
+ * Blocks that cut no tensor are none. The caller frees the result with run_choices_free. */
 struct run_choices *run_choices_of(const struct trace *trace);
 
 /* Returns whether gradients lie in buffers, as with split masters and one micro-batch: each update

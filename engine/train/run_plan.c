@@ -35,7 +35,8 @@ static struct run_choices *choices_of_options(const struct run_options *options,
     if (options->peers)
         choices->stage = options->stage == 3 ? 3 : 2;
     memset(choices->host_update, options->host_update, tensors);
-    if (parse_layers("--recompute", options->recompute, choices->recompute, config->layers,
+    if (model_state_block(config, options->state_block, &choices->state_block, error) &&
+        parse_layers("--recompute", options->recompute, choices->recompute, config->layers,
                      error) &&
         parse_layers("--offload-activations", options->offload, choices->offload, config->layers,
                      error))
@@ -80,6 +81,10 @@ static bool check_options(const struct run_options *options, const struct run_ch
         return contradicts(error, "--stage", options->plan,
                            plan->stage == 3 ? "is for ranks that share parameters, too (stage 3)"
                                             : "is for ranks with whole parameters (stage 2)");
+    if (options->state_block && !plan_weighs_choices(of_plan) &&
+        given->state_block != plan->state_block)
+        return contradicts(error, "--state-block", options->plan,
+                           "cuts optimizer states otherwise, or not at all");
     if (options->host_update &&
         memcmp(given->host_update, plan->host_update, plan->tensor_count) != 0)
         return contradicts(error, "--host-update", options->plan, "updates tensors on the device");
@@ -104,6 +109,7 @@ static struct run_choices *choose_run(const struct run_options *options,
     memcpy(choices->update_after, of_plan->update_after,
            choices->tensor_count * sizeof *choices->update_after);
     choices->host_embedding = of_plan->host_embedding;
+    choices->state_block = of_plan->state_block;
     if (choices->stage && of_plan->stage)
         choices->stage = of_plan->stage;
     if (!agree)
@@ -184,9 +190,6 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
         g_prefix_error(error, "%s: ", options->model);
         return false;
     }
-    uint64_t state_block;
-    if (!model_state_block(run->config, options->state_block, &state_block, error))
-        return false;
     struct run_choices *choices = choose_run(options, run->config, run->plan, error);
     if (!choices)
         return false;
@@ -202,7 +205,6 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
                                                     MIN(run->config->positions, DEFAULT_SEQUENCE)),
                             .precision = options->precision,
                             .ranks = options->peers ? options->peers->count : 1,
-                            .state_block = state_block,
                             .delay = options->delay == 1};
     if (choose_masters(options, plan, &job, error))
         run->iteration = model_iteration_new(run->config, &job, error);

@@ -226,6 +226,8 @@ static void print_alternative(const struct certificate_alternative *a, FILE *out
     fprintf(out, "    %s%-16s %-9s %-6s %-5s %3u x %-3u at least %.4f s", stage, recompute, offload,
             c->host_embedding ? "host" : "device", c->second_backward ? "twice" : "once",
             c->micro_batches, c->batch, (double)a->bound * 1e-9);
+    if (c->state_block)
+        fprintf(out, " in blocks of %" G_GUINT64_FORMAT, c->state_block);
     if (a->achieved) {
         g_autofree char *moved = size_format(a->achieved_traffic);
         fprintf(out, "; found %.4f s, %s", (double)a->achieved * 1e-9, moved);
@@ -346,9 +348,15 @@ static void print_run_choices(const struct plan *plan, const struct trace *trace
                                  ? g_strdup_printf("; %u ranks in stage %u", plan->ranks,
                                                    plan->choices->stage)
                                  : g_strdup("");
-    fprintf(out,
-            "  recomputed layers: %s; layers that may offload: %s; a step is %u x %u sequences%s\n",
-            layers, offloaded, plan->micro_batches, plan->batch, stage);
+    g_autofree char *blocks = plan->choices->state_block
+                                  ? g_strdup_printf("; state blocks of %" G_GUINT64_FORMAT
+                                                    " elements",
+                                                    plan->choices->state_block)
+                                  : g_strdup("");
+    fprintf(
+        out,
+        "  recomputed layers: %s; layers that may offload: %s; a step is %u x %u sequences%s%s\n",
+        layers, offloaded, plan->micro_batches, plan->batch, stage, blocks);
 }
 
 void explain_result(const struct search_result *result, FILE *out)

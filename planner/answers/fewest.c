@@ -9,7 +9,8 @@
 
 enum { GPUS_MOST = 1024 };
 
-static const unsigned scope = RUN_RECOMPUTE | RUN_OFFLOAD | RUN_EMBEDDING | RUN_MASTERS;
+static const unsigned scope = RUN_RECOMPUTE | RUN_OFFLOAD | RUN_EMBEDDING | RUN_MASTERS |
+                              RUN_STATE_BLOCKS;
 
 /* What so many GPUs need for a step. */
 struct attempt {

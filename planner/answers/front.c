@@ -13,7 +13,8 @@ enum {
     USUAL_SECONDS = 10   /* of the search */
 };
 
-#define EVERYTHING (RUN_RECOMPUTE | RUN_OFFLOAD | RUN_EMBEDDING | RUN_MASTERS | RUN_STAGE)
+#define EVERYTHING \
+    (RUN_RECOMPUTE | RUN_OFFLOAD | RUN_EMBEDDING | RUN_MASTERS | RUN_STATE_BLOCKS | RUN_STAGE)
 
 struct trace *front_trace(const struct front_step *step, bool recompute, GError **error)
 {

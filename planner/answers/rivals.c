@@ -101,10 +101,11 @@ static void add_alternative(GArray *rivals, const struct certificate_alternative
     /* only the sum of the traffic is known: it stands for one direction */
     add(rivals,
         (struct rival){.what = g_strdup_printf(
-                           "recompute %s, offload %s, embedding on the %s%s, "
+                           "recompute %s, offload %s, embedding on the %s%s%s, "
                            "%u x %u",
                            recompute, offload, c->host_embedding ? "host" : "device",
-                           c->second_backward ? ", two backwards" : "", c->micro_batches, c->batch),
+                           c->second_backward ? ", two backwards" : "",
+                           c->state_block ? ", state blocks" : "", c->micro_batches, c->batch),
                        .figures = {.h2d_bytes = a->achieved_traffic,
                                    .iteration_seconds = (double)a->achieved * 1e-9},
                        .bound = (double)a->bound * 1e-9,

@@ -48,16 +48,20 @@ static bool refuse(const struct certificate_alternative *a, const char *wrong, G
     const struct run_choices *c = a->choices;
     g_autofree char *recompute = run_layers_format(c->recompute, c->layer_count);
     g_autofree char *offload = run_layers_format(c->offload, c->layer_count);
+    g_autofree char *blocks = c->state_block ? g_strdup_printf(" with state blocks of "
+                                                               "%" G_GUINT64_FORMAT,
+                                                               c->state_block)
+                                             : g_strdup("");
     g_set_error(
         error, PLAN_ERROR, PLAN_ERROR_INVALID,
         "certificate: the alternative that recomputes layers %s, offloads layers %s, embeds "
-        "on the %s and runs backward %s%s: %s",
+        "on the %s and runs backward %s%s%s: %s",
         recompute, offload, c->host_embedding ? "host" : "device",
         c->second_backward ? "twice" : "once",
         c->stage == 3   ? " in stage 3"
         : c->stage == 2 ? " in stage 2"
                         : "",
-        wrong);
+        blocks, wrong);
     return false;
 }
 

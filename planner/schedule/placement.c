@@ -29,7 +29,7 @@ struct trace *derived_for_plan(const struct plan *plan, const struct trace *trac
     if (!derived)
         g_prefix_error(
             error, "the plan has other recomputed or offloaded layers, another embedding, other "
-                   "masters or other micro-batches than the trace: ");
+                   "masters, other state blocks or other micro-batches than the trace: ");
     recognised_free(recognised);
     return derived;
 }

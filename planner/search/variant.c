@@ -147,6 +147,8 @@ struct layout *variants_layout(const struct layout *layout, const struct trace *
         if (!layout->places[list] != !width || width != of->list_element_bytes[list])
             spec.given = NULL;
     }
+    if (trace->state_block != of->state_block)
+        spec.given = NULL;
     return layout_pack(trace, &spec, NULL);
 }
 

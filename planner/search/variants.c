@@ -225,19 +225,20 @@ enum { FEW_OPERATORS = 500 };
 #define FIRST_SHARE 0.6
 #define STAGE_SHARE 0.5
 
-/* Returns the best of the variants with low effort, or NULL if it is not good enough, or if its
- * search has begun. */
-static struct variant *find_contender(const struct variant_search *c)
+/* Returns the best of the variants with low effort from the variant numbered `from` on. Returns
+ * NULL if it is not good enough beside `than`, or if its search has begun. */
+static struct variant *find_contender(const struct variant_search *c, guint from,
+                                      const struct variant *than)
 {
     struct variant *best = NULL;
-    for (guint i = 0; i < c->variants->len; i++) {
+    for (guint i = from; i < c->variants->len; i++) {
         struct variant *variant = g_ptr_array_index(c->variants, i);
         bool slow = variants_offload_differs(c, variant) ||
                     variant->trace->operator_count > VERY_LONG_ITERATION;
         double nearly = slow ? NEARLY_SLOW : NEARLY;
         if (variant != c->first && variant->plan && !variant->search &&
             objective_of_plan(c->options->objective, variant->plan) <=
-                nearly * objective_of_plan(c->options->objective, c->first->plan) &&
+                nearly * objective_of_plan(c->options->objective, than->plan) &&
             (!best || variants_prefers(c, variant->plan, best->plan)))
             best = variant;
     }
@@ -291,15 +292,18 @@ static struct search *search_from(struct variant_search *c, const struct variant
     return search_new(variant->trace, &options);
 }
 
-/* Runs the first part of the search for the best of the other variants. */
-static void begin_contender(struct variant_search *c)
+/* Runs the first part of the search for the best of the variants from the one numbered `from` on.
+ * Returns it, or NULL if it is not good enough beside `than`. */
+static struct variant *begin_contender(struct variant_search *c, guint from,
+                                       const struct variant *than)
 {
-    struct variant *contender = find_contender(c);
+    struct variant *contender = find_contender(c, from, than);
     variants_remaining(c, 1);
     if (!contender || c->stopped || c->options->objective == OBJECTIVE_MEMORY)
-        return;
+        return NULL;
     contender->search = search_from(c, contender);
     take_result(c, contender, search_begin(contender->search, NULL));
+    return contender;
 }
 
 /* Runs the second part of a search that was begun. */
@@ -320,6 +324,36 @@ static void go_on_with_best(struct variant_search *c)
     go_on(c, c->best);
     for (guint i = 0; i < c->variants->len && c->trace->operator_count <= FEW_OPERATORS; i++)
         go_on(c, g_ptr_array_index(c->variants, i));
+}
+
+static bool cuts_any(const struct trace *trace, uint64_t state_block)
+{
+    for (tensor_id t = 0; t < trace->tensor_count; t++)
+        if (trace_blocks_of(trace->tensors[t].elements, state_block) > 1)
+            return true;
+    return false;
+}
+
+/* Tries the best choices with state blocks if the trace has none, and without if it has. This
+ * follows all searches of other variants, none of which it changes, so the plan is no worse for it.
+ */
+static void try_blocks(struct variant_search *c)
+{
+    const struct variant *best = c->best;
+    guint from = c->variants->len;
+    struct run_choices *other = as_best(c);
+    if (other->state_block)
+        other->state_block = 0;
+    else
+        model_state_block(c->recognised->config, "auto", &other->state_block, NULL);
+    if (!other->state_block || cuts_any(c->trace, other->state_block))
+        consider(c, c->best->first, other);
+    run_choices_free(other);
+    if (c->best != best)
+        refine_layers(c);
+    struct variant *contender = begin_contender(c, from, best);
+    if (contender)
+        go_on(c, contender);
 }
 
 /* Returns whether the baselines of a variant may beat the best plan: those of the first one, of one
@@ -543,8 +577,10 @@ struct variants_result *variants_search(const struct trace *trace,
             refine_stage(&c);
         if (c.recognised && scope & RUN_OFFLOAD && !c.stopped)
             variants_explore_offload(&c);
-        begin_contender(&c);
+        begin_contender(&c, 0, c.first);
         go_on_with_best(&c);
+        if (c.recognised && scope & RUN_STATE_BLOCKS && !c.stopped)
+            try_blocks(&c);
         sweep_others(&c);
         result = finish(&c);
     }

@@ -75,7 +75,7 @@ static struct model_job random_job(const struct model_config *config, GRand *ran
     job.sequence = (uint32_t)g_rand_int_range(random, 1, (gint32)config->positions + 1);
     job.choices.host_embedding = g_rand_boolean(random);
     job.unfused = g_rand_boolean(random);
-    job.state_block = (uint64_t)g_rand_int_range(random, 0, 3) * TRACE_BLOCK_STEP;
+    job.choices.state_block = (uint64_t)g_rand_int_range(random, 0, 3) * TRACE_BLOCK_STEP;
     job.delay = job.precision == MODEL_FP32 && g_rand_boolean(random);
     job.choices.split_masters = job.precision == MODEL_BF16 && g_rand_boolean(random);
     job.choices.host_embedding &= model_gradient_layout(&job) != MODEL_GRADIENT_BUFFER;
@@ -126,7 +126,8 @@ static struct run_choices choose(const struct model_job *job, uint8_t *recompute
                                 .split_masters = job->choices.split_masters,
                                 .second_backward = job->choices.second_backward,
                                 .batch = job->choices.batch,
-                                .micro_batches = job->choices.micro_batches};
+                                .micro_batches = job->choices.micro_batches,
+                                .state_block = job->choices.state_block};
 }
 
 static struct trace *synthesise(const struct model_config *config, struct model_job job,
@@ -138,6 +139,7 @@ static struct trace *synthesise(const struct model_config *config, struct model_
     job.choices.host_embedding = choices.host_embedding;
     job.choices.batch = choices.batch;
     job.choices.micro_batches = choices.micro_batches;
+    job.choices.state_block = choices.state_block;
     struct trace *trace = model_synthesise(config, &job, platform, &error);
     g_assert_no_error(error);
     return trace;
@@ -178,6 +180,7 @@ static void test_synthesised(void)
         const struct run_choices recorded = choose(&job, from, offload_from);
         struct run_choices chosen = choose(&job, to, offload_to);
         chosen.host_embedding = may_move && g_rand_boolean(random);
+        chosen.state_block = (uint64_t)g_rand_int_range(random, 0, 3) * TRACE_BLOCK_STEP;
         struct trace *trace = synthesise(&config, job, recorded, platform);
         struct trace *expected = synthesise(&config, job, chosen, platform);
         struct trace *derived = derive(trace, chosen, platform);
@@ -339,7 +342,7 @@ static void test_ranks_of_blocks(void)
     for (int cut = 0; cut < 2; cut++) {
         struct model_job job = small_job(MODEL_FP32, 1);
         GError *error = NULL;
-        job.state_block = cut ? TRACE_BLOCK_STEP : 0;
+        job.choices.state_block = cut ? TRACE_BLOCK_STEP : 0;
         struct trace *trace = model_synthesise(&config, &job, NULL, &error);
         g_assert_no_error(error);
         for (uint32_t m = 0; m < trace->operator_count; m++)
@@ -354,6 +357,49 @@ static void test_ranks_of_blocks(void)
     assert_same(derived[0], derived[1]);
     trace_free(derived[0]);
     trace_free(derived[1]);
+}
+
+/* Adds up the updates of the table of words, and notes the longest in *most. */
+static uint64_t table_ns(const struct trace *trace, uint64_t *most)
+{
+    uint64_t sum = 0;
+    *most = 0;
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        if (g_str_has_prefix(trace->operators[m].name, "update wte.weight")) {
+            sum += trace->operators[m].duration_ns;
+            *most = MAX(*most, trace->operators[m].duration_ns);
+        }
+    return sum;
+}
+
+static void check_recut(uint64_t from, uint64_t to)
+{
+    struct model_config config = small_model(true, 0);
+    struct model_job job = small_job(MODEL_FP32, 1);
+    config.vocabulary = 1280; /* ten steps of blocks */
+    job.choices.state_block = from * TRACE_BLOCK_STEP;
+    struct run_choices chosen = choose(&job, NULL, NULL);
+    struct trace *trace = synthesise(&config, job, chosen, NULL);
+    chosen.state_block = to * TRACE_BLOCK_STEP;
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        trace->operators[m].duration_ns = 100 * trace->operators[m].bytes;
+    struct trace *derived = derive(trace, chosen, NULL);
+    uint64_t most, whole = table_ns(trace, &most);
+    g_assert_cmpuint(table_ns(derived, &most), ==, whole);
+    g_assert_cmpuint(10 * most, ==, whole * (to ? to : 10));
+    g_assert_cmpuint(derived->state_block, ==, chosen.state_block);
+    g_assert_cmpint(derived->estimated, ==, from != to);
+    trace_free(derived);
+    trace_free(trace);
+}
+
+/* With other blocks, the measured updates of a cut tensor take as long together as they did, each
+ * as much as it has elements. */
+static void test_measured_blocks(void)
+{
+    for (uint64_t from = 0; from <= 2; from++)
+        for (uint64_t to = 0; to <= 2; to++)
+            check_recut(from, to);
 }
 
 static void test_impossible(void)
@@ -440,6 +486,7 @@ int main(int argc, char **argv)
     g_test_add_func("/derive/measured", test_measured);
     g_test_add_func("/derive/measured-twice", test_measured_twice);
     g_test_add_func("/derive/ranks-of-blocks", test_ranks_of_blocks);
+    g_test_add_func("/derive/measured-blocks", test_measured_blocks);
     g_test_add_func("/derive/impossible", test_impossible);
     g_test_add_func("/derive/micro-batches", test_micro_batches);
     g_test_add_func("/derive/strangers", test_strangers);

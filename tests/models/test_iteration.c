@@ -183,7 +183,7 @@ static void test_blocks(void)
                                          variant & 2 ? 2 : 1);
         job.choices.split_masters = variant == 5;
         struct model_iteration *whole = new_iteration(&config, &job);
-        job.state_block = TRACE_BLOCK_STEP;
+        job.choices.state_block = TRACE_BLOCK_STEP;
         struct model_iteration *cut = new_iteration(&config, &job);
         uint64_t flops = 0, bytes = 0;
         uint32_t blocks = 0;
@@ -218,7 +218,7 @@ static void test_blocks(void)
                 g_assert_cmpuint(bytes, <=, whole->trace->operators[m].bytes);
                 g_assert_cmpuint(bytes + 256, >, whole->trace->operators[m].bytes);
             }
-        job.state_block = 2 * TRACE_BLOCK_STEP; /* three blocks: not cut */
+        job.choices.state_block = 2 * TRACE_BLOCK_STEP; /* three blocks: not cut */
         struct model_iteration *uncut = new_iteration(&config, &job);
         g_autofree char *a = trace_digest(uncut->trace), *b = trace_digest(whole->trace);
         g_assert_cmpstr(a, ==, b);
@@ -658,9 +658,9 @@ static void test_bad_jobs(void)
     bad[2].job.choices.batch = 0;
     bad[3].job.sequence = 6;
     bad[4].job.sequence = 1 << 24;
-    bad[7].job.state_block = 1000;
+    bad[7].job.choices.state_block = 1000;
     bad[8].job.ranks = 2;
-    bad[8].job.state_block = bad[9].job.state_block = TRACE_BLOCK_STEP;
+    bad[8].job.choices.state_block = bad[9].job.choices.state_block = TRACE_BLOCK_STEP;
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
         GError *error = NULL;
         g_assert_null(model_iteration_new(bad[i].config, &bad[i].job, &error));

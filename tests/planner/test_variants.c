@@ -21,7 +21,8 @@ enum {
     LAYERS_ONLY = RUN_RECOMPUTE,
     OFFLOAD = RUN_RECOMPUTE | RUN_OFFLOAD,
     MASTERS = RUN_RECOMPUTE | RUN_MASTERS,
-    MICRO_BATCHES = RUN_RECOMPUTE | RUN_MICRO_BATCHES
+    MICRO_BATCHES = RUN_RECOMPUTE | RUN_MICRO_BATCHES,
+    BLOCKS = RUN_RECOMPUTE | RUN_STATE_BLOCKS
 };
 
 struct fixture {
@@ -122,6 +123,7 @@ static void set_up(struct fixture *f, GRand *random)
     f->scope = RUN_RECOMPUTE | (g_rand_boolean(random) ? RUN_OFFLOAD : 0) |
                (g_rand_boolean(random) ? RUN_EMBEDDING : 0) |
                (g_rand_boolean(random) ? RUN_MASTERS : 0) |
+               (g_rand_boolean(random) ? RUN_STATE_BLOCKS : 0) |
                (f->options.platform && g_rand_boolean(random) ? RUN_MICRO_BATCHES : 0);
 }
 
@@ -322,6 +324,55 @@ static void test_room_pays(void)
     non_model_free(non_model);
     costs_free(costs);
     trace_free(trace);
+    platform_free(platform);
+}
+
+/* A model that is mostly a table of words gains from state blocks, whether it was traced with or
+ * without them. */
+static void test_blocks_pay(void)
+{
+    const struct model_config config = {.name = "small",
+                                        .layers = 1,
+                                        .width = 64,
+                                        .heads = 4,
+                                        .inner = 256,
+                                        .positions = 64,
+                                        .vocabulary = 100000,
+                                        .tied = true};
+    struct platform *platform = platform_read(PROJECT_DIR "/platforms/a100-40gb.json", NULL);
+    struct costs *costs = costs_new(platform, "h2d=1GB/s,d2h=1GB/s", NULL);
+    double seconds[2];
+    for (int cut = 0; cut < 2; cut++) {
+        g_autoptr(GError) error = NULL;
+        struct fixture f = {.config = config, .platform = platform, .costs = costs};
+        struct model_job job = {
+            .choices = {.batch = 1, .micro_batches = 1}, .sequence = 64, .precision = MODEL_BF16};
+        if (cut)
+            model_state_block(&config, "auto", &job.choices.state_block, NULL);
+        f.trace = model_synthesise(&config, &job, platform, &error);
+        g_assert_no_error(error);
+        f.options = (struct search_options){.device_budget = 120 << 20,
+                                            .host_budget = UINT64_MAX,
+                                            .costs = costs,
+                                            .platform = platform,
+                                            .seed = 1};
+        struct variants_result *whole = variants_search(f.trace, &f.options, LAYERS_ONLY, &error);
+        struct variants_result *chosen = variants_search(f.trace, &f.options, BLOCKS, &error);
+        g_assert_no_error(error);
+        g_assert_cmpuint(whole->best->plan->choices->state_block, ==, job.choices.state_block);
+        g_assert_cmpuint(chosen->best->plan->choices->state_block, >, 0);
+        g_assert_cmpuint(chosen->alternative_count, >, whole->alternative_count);
+        seconds[cut] = whole->best->plan->predicted.iteration_seconds;
+        g_assert_cmpfloat(chosen->best->plan->predicted.iteration_seconds, <=, seconds[cut]);
+        check_plan(&f, chosen);
+        certify(&f, chosen);
+        check_lies(&f, chosen->best->plan);
+        variants_result_free(whole);
+        variants_result_free(chosen);
+        trace_free(f.trace);
+    }
+    g_assert_cmpfloat(seconds[1], <, 0.98 * seconds[0]);
+    costs_free(costs);
     platform_free(platform);
 }
 
@@ -570,6 +621,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/variants/property", test_property);
     g_test_add_func("/variants/room-pays", test_room_pays);
+    g_test_add_func("/variants/blocks-pay", test_blocks_pay);
     g_test_add_func("/variants/only-way", test_only_way);
     g_test_add_func("/variants/split-masters", test_split_masters);
     g_test_add_func("/variants/offload-only", test_offload_only);

@@ -21,15 +21,16 @@ static const char model[] =
 struct job {
     const char *name, *options, *recorded; /* --recompute of the recorded run */
     const char *search;                    /* of pstar-plan */
+    const char *model;                     /* its config.json */
 };
 
 static const struct job jobs[] = {
-    {"kept", "--batch 4 --seq 64 --precision bf16", "none", "--objective traffic"},
-    {"recomputed", "--batch 4 --seq 64 --precision fp32", "all", "--objective memory"},
+    {"kept", "--batch 4 --seq 64 --precision bf16", "none", "--objective traffic", model},
+    {"recomputed", "--batch 4 --seq 64 --precision fp32", "all", "--objective memory", model},
     {"some", "--batch 2 --seq 64 --micro-batches 2 --precision bf16", "1,3",
-     "--link h2d=60MB/s,d2h=60MB/s"},
+     "--link h2d=60MB/s,d2h=60MB/s", model},
     {"embedded", "--batch 4 --seq 64 --precision bf16 --host-embedding", "none",
-     PLATFORM "--link h2d=60MB/s,d2h=60MB/s"},
+     PLATFORM "--link h2d=60MB/s,d2h=60MB/s", model},
 };
 
 static json_t *steps_of(const struct workshop *workshop, const char *log)
@@ -103,7 +104,7 @@ static void assert_embedding_weighed(const json_t *plan)
 /* A recorded run, and the same by its plan: as predicted, with equal losses. The plan. */
 static json_t *plan_and_run(const struct workshop *workshop, const struct job *job)
 {
-    workshop_write(workshop, "model/config.json", model);
+    workshop_write(workshop, "model/config.json", job->model);
     workshop_must_run_format(
         workshop,
         "pstar-collect -o run.pstar --iterations 1:3 -- pstar-run --model model --data text.txt "
@@ -159,11 +160,43 @@ static void test_job(gconstpointer data)
     workshop_free(workshop);
 }
 
+/* A recorded run without state blocks is planned with them, and executed with the recorded losses.
+ * Options that say otherwise are refused if the plan did not weigh them. */
+static void test_state_blocks(void)
+{
+    static const char wide[] =
+        "{\"model_type\": \"gpt2\", \"vocab_size\": 100000, \"n_positions\": 16, "
+        "\"n_embd\": 64, \"n_layer\": 4, \"n_head\": 4}\n";
+    static const struct job job = {"state-blocks",
+                                   "--batch 1 --seq 16 --precision bf16 --tokens bytes", "none",
+                                   PLATFORM "--link h2d=100MB/s,d2h=100MB/s", wide};
+    struct workshop *workshop = workshop_new();
+    json_t *plan = plan_and_run(workshop, &job);
+    const json_t *block = json_object_get(json_object_get(plan, "choices"), "state_block");
+    g_assert_cmpint(json_integer_value(block), ==, 1 << 20);
+    workshop_must_run_format(workshop,
+                             "pstar-plan run.pstar --device-memory 25%% %s " CHUNKS
+                             " --recompute traced -o kept.json",
+                             job.search);
+    json_t *kept = workshop_read_json(workshop, "kept.json");
+    g_assert_null(json_object_get(json_object_get(kept, "choices"), "state_block"));
+    struct outcome other = workshop_run(workshop,
+                                        "pstar-run --model model --data text.txt "
+                                        "--tokens bytes --precision bf16 --state-block auto --plan "
+                                        "kept.json --dry-run");
+    g_assert_cmpint(other.status, ==, 2);
+    g_assert_nonnull(strstr(other.err, "--state-block"));
+    outcome_clear(&other);
+    json_decref(kept);
+    json_decref(plan);
+    workshop_free(workshop);
+}
+
 /* With too little memory for 14 bytes a parameter the run takes 12 and a second backward. */
 static void test_masters(void)
 {
     static const struct job job = {"masters", "--batch 4 --seq 64 --precision bf16 --clip 0.05",
-                                   "all", "--host-memory 2200kB"};
+                                   "all", "--host-memory 2200kB", model};
     struct workshop *workshop = workshop_new();
     json_t *plan = plan_and_run(workshop, &job);
     const json_t *choices = json_object_get(plan, "choices");
@@ -236,6 +269,7 @@ int main(int argc, char **argv)
         g_autofree char *path = g_strconcat("/programs/choices/", jobs[i].name, NULL);
         g_test_add_data_func(path, &jobs[i], test_job);
     }
+    g_test_add_func("/programs/choices/state-blocks", test_state_blocks);
     g_test_add_func("/programs/choices/masters", test_masters);
     g_test_add_func("/programs/choices/micro-batches", test_micro_batches);
     g_test_add_func("/programs/choices/measured", test_measured);

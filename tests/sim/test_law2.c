@@ -66,7 +66,7 @@ static void draw_job(struct draw *d, GRand *random)
                                             .host_update = pick(random, 0, 3) ? NULL : d->every},
                                 .sequence = pick(random, 8, 32),
                                 .precision = (enum model_precision)pick(random, 0, 1)};
-    d->job.state_block = TRACE_BLOCK_STEP * pick(random, 0, 2);
+    d->job.choices.state_block = TRACE_BLOCK_STEP * pick(random, 0, 2);
     d->job.choices.split_masters = d->job.precision == MODEL_BF16 && pick(random, 0, 1);
     d->clip = pick(random, 0, 1);
     if (model_gradient_layout(&d->job) == MODEL_GRADIENT_BUFFER) {
@@ -119,7 +119,7 @@ static char *job_options(const struct draw *d)
         "--state-block %" G_GUINT64_FORMAT " --recompute %s --offload-activations %s%s%s",
         STEPS, d->job.choices.batch, d->job.sequence, d->job.choices.micro_batches,
         d->job.precision == MODEL_BF16 ? "bf16" : "fp32", model_bytes_per_parameter(&d->job),
-        d->clip, d->job.state_block, recompute, offload,
+        d->clip, d->job.choices.state_block, recompute, offload,
         d->job.choices.host_embedding ? " --host-embedding" : "",
         d->job.choices.host_update ? " --host-update" : "");
 }

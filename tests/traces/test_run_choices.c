@@ -74,6 +74,9 @@ static void test_differ(void)
     b->stage = 3;
     g_assert_cmpuint(run_choices_differ(a, b), ==, RUN_STAGE);
     b->stage = 0;
+    b->state_block = 1024;
+    g_assert_cmpuint(run_choices_differ(a, b), ==, RUN_STATE_BLOCKS);
+    b->state_block = 0;
     b->layer_count--; /* another model's */
     g_assert_cmpuint(run_choices_differ(a, b), ==, RUN_EVERY_CHOICE);
     run_choices_free(b);
@@ -102,6 +105,12 @@ static void test_describe(void)
     g_assert_cmpstr(shared, ==,
                     "recomputes all layers; updates 1 of 4 tensors on the host; shares gradients "
                     "and optimizer states among ranks (stage 2)");
+    choices->stage = 0;
+    choices->state_block = 2048;
+    g_autofree char *cut = run_choices_describe(choices);
+    g_assert_cmpstr(cut, ==,
+                    "recomputes all layers; updates 1 of 4 tensors on the host; cuts states into "
+                    "blocks of 2048");
     run_choices_free(choices);
 }
 

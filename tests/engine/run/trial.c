@@ -195,7 +195,7 @@ struct training {
 static void choose_masters(struct model_job *model_job, const struct trial_job *job,
                            const struct trial_placement *placement)
 {
-    model_job->state_block = placement->state_block;
+    model_job->choices.state_block = placement->state_block;
     model_job->choices.split_masters = placement->split_masters && job->precision == MODEL_BF16 &&
                                        !job->delay;
     model_job->choices.second_backward = job->clip > 0 &&
