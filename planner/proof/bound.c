@@ -243,7 +243,8 @@ struct reuses *bound_reuses(const struct trace *trace, const struct plan *plan)
     struct accesses *accesses = accesses_new(trace, plan->layout, non_model->extent);
     g_autofree uint8_t *on_device = g_new0(uint8_t, plan->layout->chunk_count);
     struct homes *homes = homes_assign(trace, plan->layout, on_device);
-    struct reuses *reuses = reuses_new(trace, plan->layout, accesses, homes, plan->device_budget);
+    struct reuses *reuses = reuses_new(trace, plan->layout, accesses, homes, NULL,
+                                       plan->device_budget);
     homes_free(homes);
     accesses_free(accesses);
     non_model_free(non_model);

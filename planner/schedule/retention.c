@@ -108,13 +108,14 @@ static uint32_t next_moment(const struct reuses *reuses, moment_id moment)
     return moment + 1 == reuses->moment_count ? 0 : moment + 1;
 }
 
-/* Retains only intervals that take no room. */
+/* Retains only intervals that take no room, and chunks that must stay. */
 static void retain_nothing(struct retention *retention)
 {
     const struct reuses *reuses = retention->reuses;
     for (uint32_t g = 0; g < reuses->count; g++)
-        retention->retained[g] = reuse_can_retain(&reuses->items[g]) &&
-                                 !reuse_span(reuses, &reuses->items[g]);
+        retention->retained[g] = reuses->items[g].flags & REUSE_STAYS ||
+                                 (reuse_can_retain(&reuses->items[g]) &&
+                                  !reuse_span(reuses, &reuses->items[g]));
 }
 
 /* Must follow retain_nothing. */

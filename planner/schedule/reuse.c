@@ -80,9 +80,30 @@ static void find_room(const struct accesses *accesses, const struct homes *homes
     }
 }
 
+static void hold(struct reuses *reuses, struct reuse *reuse)
+{
+    uint32_t n = reuses->moment_count, span = reuse_span(reuses, reuse);
+    reuse->flags |= REUSE_STAYS;
+    for (uint32_t i = 1; i <= span; i++)
+        reuses->room[(reuse->from + i) % n] -= (int64_t)reuses->slot_bytes[reuse->chunk];
+}
+
+/* Holds the chunks of `stays`. Those of gradients and activations need no slot while they are dead
+ * (find_slots in chunks/plan.c). */
+static void hold_chunks(struct reuses *reuses, const struct layout *layout, const uint8_t *stays)
+{
+    for (uint32_t g = 0; stays && g < reuses->count; g++) {
+        struct reuse *reuse = &reuses->items[g];
+        uint8_t list = layout->chunks[reuse->chunk].list;
+        bool dies = list == TRACE_GRAD || list == TRACE_ACTIVATION;
+        if (stays[reuse->chunk] && (!dies || reuse_can_retain(reuse)))
+            hold(reuses, reuse);
+    }
+}
+
 struct reuses *reuses_new(const struct trace *trace, const struct layout *layout,
                           const struct accesses *accesses, const struct homes *homes,
-                          uint64_t device_budget)
+                          const uint8_t *stays, uint64_t device_budget)
 {
     struct reuses *reuses = g_new0(struct reuses, 1);
     uint32_t chunks = layout->chunk_count;
@@ -102,6 +123,7 @@ struct reuses *reuses_new(const struct trace *trace, const struct layout *layout
     reuses->items = g_new0(struct reuse, reuses->count);
     add_uses(accesses, homes, reuses);
     find_room(accesses, homes, device_budget, reuses);
+    hold_chunks(reuses, layout, stays);
     for (uint32_t m = 0; m < trace->operator_count; m++)
         reuses->activation_bytes += trace->operators[m].h2d_bytes + trace->operators[m].d2h_bytes;
     return reuses;
@@ -128,7 +150,7 @@ uint32_t reuse_span(const struct reuses *reuses, const struct reuse *reuse)
 
 bool reuse_can_retain(const struct reuse *reuse)
 {
-    return !(reuse->flags & REUSE_LEAVES) &&
+    return !(reuse->flags & (REUSE_LEAVES | REUSE_STAYS)) &&
            (reuse->flags & REUSE_REFETCH || !(reuse->flags & (REUSE_DEAD | REUSE_FLUSH)));
 }
 

@@ -16,6 +16,7 @@ enum {
     REUSE_FLUSH = 8, /* a host operator uses the chunk within the interval, and needs valid bytes on
                         the host */
     REUSE_LEAVES = 16, /* a host operator writes the chunk within the interval, so it cannot stay */
+    REUSE_STAYS = 32   /* the host has no slot for the chunk, so it must stay */
 };
 
 struct reuse {
@@ -44,9 +45,11 @@ struct reuses {
         activation_bytes; /* bytes that host operators send over the link, whatever is retained */
 };
 
+/* `stays` [chunk_count] marks chunks that have no slot on the host; it may be NULL. They stay,
+ * except gradients and activations while their bytes are dead. */
 struct reuses *reuses_new(const struct trace *trace, const struct layout *layout,
                           const struct accesses *accesses, const struct homes *homes,
-                          uint64_t device_budget);
+                          const uint8_t *stays, uint64_t device_budget);
 void reuses_free(struct reuses *reuses);
 
 /* Returns whether the chunk comes over the network. */
@@ -58,8 +61,8 @@ static inline bool reuses_is_gathered(const struct reuses *reuses, chunk_id chun
 /* Returns the number of moments at which retaining the interval takes room. */
 uint32_t reuse_span(const struct reuses *reuses, const struct reuse *reuse);
 
-/* Returns whether retaining the interval is allowed and can save a copy: a fetch, or the write-back
- * of a shard that is only gathered before it is overwritten. */
+/* Returns whether retaining the interval is a choice, and can save a copy: a fetch, or the
+ * write-back of a shard that is only gathered before it is overwritten. */
 bool reuse_can_retain(const struct reuse *reuse);
 
 struct reuse_copies {

@@ -2,6 +2,7 @@
 #include "chunks/place.h"
 #include "planner/schedule/dispatch.h"
 #include "planner/schedule/intervals.h"
+#include "planner/schedule/stays.h"
 #include "planner/search/busy.h"
 #include "sim/replay.h"
 
@@ -63,7 +64,7 @@ struct candidate *candidate_new(const struct candidate_job *job, const struct la
                                     job->device_budget, job->host_budget, error);
     if (candidate->homes) {
         candidate->reuses = reuses_new(candidate->trace, candidate->layout, candidate->accesses,
-                                       candidate->homes, job->device_budget);
+                                       candidate->homes, NULL, job->device_budget);
         if (check_room(candidate, needed, error)) {
             candidate->network = network_times_new(candidate->trace, candidate->layout, job->costs);
             value_gathers(candidate);
@@ -75,18 +76,66 @@ struct candidate *candidate_new(const struct candidate_job *job, const struct la
     return NULL;
 }
 
+static void free_choice(struct candidate *candidate)
+{
+    retention_free(candidate->retention);
+    reuses_free(candidate->reuses);
+    homes_free(candidate->homes);
+}
+
 void candidate_free(struct candidate *candidate)
 {
     if (!candidate)
         return;
-    retention_free(candidate->retention);
-    reuses_free(candidate->reuses);
+    free_choice(candidate);
     network_times_free(candidate->network);
-    homes_free(candidate->homes);
     accesses_free(candidate->accesses);
     trace_free(candidate->placed);
     layout_free(candidate->layout);
     g_free(candidate);
+}
+
+/* Replaces homes, intervals and retention of a shallow copy: every chunk has a slot on the host,
+ * except those of `stays` [chunk_count], which may be NULL. */
+static void choose_staying(struct candidate *copy, const uint8_t *stays,
+                           const struct retention_bias *bias)
+{
+    g_autofree uint8_t *none = g_new0(uint8_t, copy->layout->chunk_count);
+    copy->homes = homes_assign(copy->trace, copy->layout, none);
+    copy->reuses = reuses_new(copy->trace, copy->layout, copy->accesses, copy->homes, stays,
+                              copy->job->device_budget);
+    value_gathers(copy);
+    copy->retention = retention_new(copy->reuses);
+    retention_choose(copy->retention, bias);
+}
+
+/* Returns which chunks stay, as stays_choose, or NULL. */
+static uint8_t *find_stays(const struct candidate *candidate, const struct retention_bias *bias)
+{
+    struct candidate copy = *candidate;
+    choose_staying(&copy, NULL, bias);
+    uint64_t excess = copy.homes->host_pool_bytes - candidate->job->host_budget;
+    uint8_t *stays = stays_choose(copy.layout, copy.retention, excess);
+    free_choice(&copy);
+    return stays;
+}
+
+void candidate_choose(struct candidate *candidate, const struct retention_bias *bias)
+{
+    uint64_t needed;
+    retention_choose(candidate->retention, bias);
+    if (!candidate->homes->device_slot_bytes)
+        return;
+    g_autofree uint8_t *stays = find_stays(candidate, bias);
+    if (!stays)
+        return;
+    struct candidate copy = *candidate;
+    choose_staying(&copy, stays, bias);
+    bool better = check_room(&copy, &needed, NULL) &&
+                  copy.retention->cost <= candidate->retention->cost;
+    free_choice(better ? candidate : &copy);
+    if (better)
+        *candidate = copy;
 }
 
 static void predict(const struct candidate *candidate, struct plan *plan)

@@ -44,6 +44,11 @@ struct candidate *candidate_new(const struct candidate_job *job, const struct la
                                 GError **error);
 void candidate_free(struct candidate *candidate);
 
+/* Calls retention_choose. If the host is too small for all chunks, it first chooses as if it were
+ * not, and finds from that which chunks stay (schedule/stays.h), unless those that are used most
+ * for their size, as in candidate->homes, move less. */
+void candidate_choose(struct candidate *candidate, const struct retention_bias *bias);
+
 /* Returns the replayed plan of what is retained. Chunks that never leave live on the device.
  * `times` (may be NULL) receives its moment times, which the caller frees. Copy times come from the
  * candidate, not from the options. */

@@ -233,7 +233,7 @@ void trial_run(const struct trial_context *context, const struct layout_spec *sp
     trial->done = true;
     if (!candidate)
         return;
-    retention_choose(candidate->retention, &trial->bias);
+    candidate_choose(candidate, &trial->bias);
     trial->lower_bound = candidate_lower_bound(candidate, context->objective);
     if (may_improve(context, trial)) {
         g_autoptr(GRand) random = g_rand_new_with_seed(seed);
