@@ -6,6 +6,10 @@
 /* Changes tried with the same incumbent, and rounds in a row that may find nothing better. */
 enum { CHANGES = 16, IDLE_ROUNDS = 2 };
 
+/* In very long iterations, where a round takes long, it must gain more than this, or it is the last
+ * one. */
+#define LEAST_GAIN 5e-4
+
 /* The groups of the best plan, in the order of the model. */
 struct groups {
     uint32_t count, tensor_count;
@@ -96,14 +100,19 @@ static void add_changes(struct search *search, const struct trial *best, GRand *
 void search_swap_groups(struct search *search, uint32_t rounds)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(search->options.seed);
+    bool very_long = search->job.trace->operator_count > VERY_LONG_ITERATION;
     uint32_t idle = 0;
     for (uint32_t round = 0; round < rounds && idle < IDLE_ROUNDS; round++) {
         const struct trial *best = search->context.incumbent;
         const struct plan *plan = best ? best->plan : NULL;
         if (!plan || !plan->choices || search_is_over(search))
             return;
+        double before = objective_of_plan(search->options.objective, plan);
         add_changes(search, best, random);
         search_run(search, search_run_plans);
+        double now = objective_of_plan(search->options.objective, search->context.incumbent->plan);
+        if (very_long && now > before * (1 - LEAST_GAIN))
+            return;
         idle = search->context.incumbent->plan == plan ? idle + 1 : 0;
     }
 }
