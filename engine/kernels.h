@@ -290,6 +290,7 @@ typedef void kernel_attention_backward(const void *context, enum model_precision
  * sine are in the tables [T, pairs]. */
 struct kernel_heads {
     uint32_t B, T, A, K, D, row, apart, window, pairs;
+    float scale; /* of the scores; 0 stands for 1 / sqrt(D) */
     const float *cosines, *sines;
 };
 

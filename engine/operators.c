@@ -339,22 +339,35 @@ static void residual_backward(const struct call *call)
 }
 
 /* Cosines and sines do not count towards the budget: they are a few bytes a position and column of
- * one head. */
-static struct kernel_heads heads_of(const struct call *call)
+ * one head. Those of layers with a window come last. */
+static void fill_rotary(const struct call *call)
 {
     const struct model_config *config = call->config;
     struct operators *operators = call->operators;
-    uint32_t pairs = config->rotary.columns / 2;
-    uint64_t values = (uint64_t)call->T * pairs;
-    if (operators->rotary_positions != call->T) {
-        operators->rotary = g_renew(float, operators->rotary, 2 * values);
-        operators->rotary_positions = call->T;
-        rotary_fill(config, call->T, operators->rotary, operators->rotary + values);
-        operators->rotary_table = operators->rotary;
-        if (call->kernels->table)
-            operators->rotary_table = call->kernels->table(call->context, 2 * values,
-                                                           operators->rotary);
+    uint64_t count = rotary_bytes(config, call->T) / sizeof(float);
+    const struct model_rotary *const both[] = {&config->rotary, &config->local_rotary};
+    operators->rotary = g_renew(float, operators->rotary, count);
+    operators->rotary_positions = call->T;
+    float *table = operators->rotary;
+    for (size_t i = 0; i < G_N_ELEMENTS(both); i++) {
+        uint64_t values = (uint64_t)call->T * (both[i]->columns / 2);
+        rotary_fill(both[i], call->T, table, table + values);
+        table += 2 * values;
     }
+    operators->rotary_table = operators->rotary;
+    if (call->kernels->table)
+        operators->rotary_table = call->kernels->table(call->context, count, operators->rotary);
+}
+
+static struct kernel_heads heads_of(const struct call *call)
+{
+    const struct model_config *config = call->config;
+    const struct model_rotary *rotary = model_config_rotary(config, call->op->layer);
+    if (call->operators->rotary_positions != call->T)
+        fill_rotary(call);
+    const float *table = call->operators->rotary_table;
+    if (rotary == &config->local_rotary)
+        table += (uint64_t)call->T * config->rotary.columns;
     return (struct kernel_heads){
         .B = call->B,
         .T = call->T,
@@ -364,8 +377,9 @@ static struct kernel_heads heads_of(const struct call *call)
         .row = config->separate ? 0 : model_config_queries(config) + 2 * model_config_keys(config),
         .window = model_config_window(config, call->op->layer),
         .pairs = model_config_turned(config, call->op->layer) / 2,
-        .cosines = operators->rotary_table,
-        .sines = operators->rotary_table + values,
+        .scale = config->query_scalar > 0 ? (float)(1 / sqrt(config->query_scalar)) : 0,
+        .cosines = table,
+        .sines = table + (uint64_t)call->T * (rotary->columns / 2),
     };
 }
 

@@ -60,10 +60,10 @@ static double frequency_of(const struct model_rotary *r, uint32_t pair)
 }
 
 /* Angles are products of fp32, as in transformers. */
-void rotary_fill(const struct model_config *config, uint32_t positions, float *cosines,
+void rotary_fill(const struct model_rotary *rotary, uint32_t positions, float *cosines,
                  float *sines)
 {
-    const struct model_rotary *r = &config->rotary;
+    const struct model_rotary *r = rotary;
     uint32_t pairs = r->columns / 2;
     for (uint32_t pair = 0; pair < pairs; pair++) {
         float frequency = (float)frequency_of(r, pair);

@@ -6,14 +6,16 @@
 
 #include "models/config.h"
 
-/* Returns the bytes of both tables; 0 if positions are learned. */
+/* Returns the bytes of all tables: two, or four if layers with a window have others; 0 if positions
+ * are learned. */
 static inline uint64_t rotary_bytes(const struct model_config *config, uint32_t positions)
 {
-    return (uint64_t)positions * (config->rotary.columns / 2) * 2 * sizeof(float);
+    uint64_t columns = config->rotary.columns + config->local_rotary.columns;
+    return positions * columns * sizeof(float);
 }
 
 /* Fills cosines[positions, columns / 2] and sines, with the magnitude of the scaling. */
-void rotary_fill(const struct model_config *config, uint32_t positions, float *cosines,
+void rotary_fill(const struct model_rotary *rotary, uint32_t positions, float *cosines,
                  float *sines);
 
 #endif

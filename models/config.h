@@ -83,11 +83,14 @@ struct model_config {
     uint32_t head_size; /* columns of a head; 0 stands for width / heads */
     bool norm_plus_one; /* norms scale by 1 more than their weight */
     bool scaled_embedding; /* the embedding's output is multiplied by the root of the width */
-    struct model_rotary rotary;
+    double query_scalar;   /* by whose root attention divides its scores; 0 stands for head_size */
+    struct model_rotary rotary, local_rotary; /* the second is that of layers with a window, if it
+                                                 has columns */
     uint32_t
         unturned_every;    /* in every so-many-th layer queries and keys do not turn; 0: in none */
     uint32_t window;       /* a position attends to itself and window - 1 before it; 0: to all */
-    uint32_t first_window; /* layers below it attend to all positions */
+    uint32_t first_window; /* layers below it attend to all positions, */
+    uint32_t full_every;   /* and every so-many-th layer does; 0: no other layer */
 };
 
 enum model_error {
@@ -154,7 +157,16 @@ static inline uint32_t model_config_turned(const struct model_config *config, in
 /* Returns how many positions one of a layer attends to at the most; 0: all before it. */
 static inline uint32_t model_config_window(const struct model_config *config, int32_t layer)
 {
-    return layer >= (int32_t)config->first_window ? config->window : 0;
+    bool full = config->full_every && ((uint32_t)layer + 1) % config->full_every == 0;
+    return layer >= (int32_t)config->first_window && !full ? config->window : 0;
+}
+
+/* Returns the rotary positions of a layer. */
+static inline const struct model_rotary *model_config_rotary(const struct model_config *config,
+                                                             int32_t layer)
+{
+    bool local = config->local_rotary.columns && model_config_window(config, layer);
+    return local ? &config->local_rotary : &config->rotary;
 }
 
 #endif

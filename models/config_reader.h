@@ -76,6 +76,12 @@ bool config_read_rotary(const struct config_reader *reader, const struct config_
                         struct model_config *config, GError **error);
 void config_write_rotary(const struct model_config *config, const struct config_rotary *keys,
                          json_t *root);
+/* Reads such an object as rope_parameters, for whole heads. */
+bool config_read_rotary_object(const struct config_reader *reader, double base,
+                               const struct model_config *config, struct model_rotary *rotary,
+                               GError **error);
+/* Returns such an object, with a reference that is the caller's. */
+json_t *config_rotary_object(const struct model_rotary *rotary);
 /* Refuses scaled rotary positions. */
 bool config_unscaled_rotary(const struct config_reader *reader, const struct model_config *config,
                             GError **error);
@@ -84,5 +90,18 @@ bool config_unscaled_rotary(const struct config_reader *reader, const struct mod
 bool config_read_window(const struct config_reader *reader, struct model_config *config,
                         GError **error);
 void config_write_window(const struct model_config *config, json_t *root);
+
+/* ---- keys that the families since Gemma share ---- */
+
+/* As config_read_llama, with the parts of a Gemma, and biases of attention. */
+bool config_read_gemma(const struct config_reader *reader, const struct config_defaults *defaults,
+                       struct model_config *config, GError **error);
+void config_write_gemma(const struct model_config *config, json_t *root);
+
+/* Reads the scale of scores, and windows that all layers but every so-many-th have. `every` is the
+ * number of a model without layer_types and sliding_window_pattern. */
+bool config_read_gemma_attention(const struct config_reader *reader, uint32_t every,
+                                 struct model_config *config, GError **error);
+void config_write_gemma_attention(const struct model_config *config, json_t *root);
 
 #endif

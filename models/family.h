@@ -59,7 +59,7 @@ const struct model_family *model_family_find(const char *type);
 const struct model_family *model_family_of(const struct model_config *config);
 
 extern const struct model_family family_gpt2, family_llama, family_mistral, family_qwen2,
-    family_qwen3, family_smollm3, family_gemma, family_phi3, family_olmo2;
+    family_qwen3, family_smollm3, family_gemma, family_phi3, family_olmo2, family_gemma3;
 
 /* What the families since LLaMA have in common, for the initialisers of their struct model_family.
  */
@@ -71,6 +71,14 @@ extern const struct model_family family_gpt2, family_llama, family_mistral, fami
     [MODULE_KEY] = "self_attn.k_proj", [MODULE_VALUE] = "self_attn.v_proj",             \
     [MODULE_OUTPUT] = "self_attn.o_proj", [MODULE_NORM_2] = "post_attention_layernorm", \
     [MODULE_GATE] = "mlp.gate_proj", [MODULE_UP] = "mlp.up_proj", [MODULE_DOWN] = "mlp.down_proj"
+/* Those since Gemma 2, whose norms are around attention and MLP. */
+#define MODEL_GEMMA2_MODULES                                                                  \
+    [MODULE_NORM_1] = "input_layernorm", [MODULE_QUERY] = "self_attn.q_proj",                 \
+    [MODULE_KEY] = "self_attn.k_proj", [MODULE_VALUE] = "self_attn.v_proj",                   \
+    [MODULE_OUTPUT] = "self_attn.o_proj", [MODULE_AFTER_OUTPUT] = "post_attention_layernorm", \
+    [MODULE_NORM_2] = "pre_feedforward_layernorm", [MODULE_GATE] = "mlp.gate_proj",           \
+    [MODULE_UP] = "mlp.up_proj", [MODULE_DOWN] = "mlp.down_proj",                             \
+    [MODULE_AFTER_DOWN] = "post_feedforward_layernorm"
 #define MODEL_LLAMA_PARTS                                                              \
     .norm = MODEL_RMS_NORM, .activation = MODEL_SILU, .gated = true, .separate = true, \
     .unbiased_qkv = true, .unbiased_output = true, .unbiased_mlp = true

@@ -135,7 +135,8 @@ static void find_unturned(const struct trace *trace, const struct guess *guess,
     }
 }
 
-/* Layers with a window follow those without. */
+/* Layers with a window follow those without, or the first layer without says how often others
+ * have none. */
 static bool find_windows(const struct trace *trace, const struct guess *guess,
                          struct model_config *config)
 {
@@ -143,9 +144,12 @@ static bool find_windows(const struct trace *trace, const struct guess *guess,
         uint32_t window;
         if (!find_window(trace, guess, config, layer, &window))
             return false;
-        if (window && !config->window)
+        if (window && !config->window) {
             config->first_window = layer;
-        config->window = window;
+            config->window = window;
+        }
+        if (!window && config->window && !config->full_every)
+            config->full_every = layer + 1;
     }
     return true;
 }

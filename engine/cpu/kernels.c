@@ -384,6 +384,7 @@ static struct simd_attention grouped_of(enum model_precision precision,
     uint64_t keys = heads->row ? heads->row : (uint64_t)heads->K * heads->D;
     arguments.K = heads->K;
     arguments.window = heads->window;
+    arguments.scale = heads->scale > 0 ? heads->scale : arguments.scale;
     arguments.pairs = heads->pairs;
     arguments.cosines = heads->cosines;
     arguments.sines = heads->sines;

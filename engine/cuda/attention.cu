@@ -84,7 +84,7 @@ static struct attention attention_of(const struct kernel_heads &heads,
     a.pairs = heads.pairs;
     a.cosines = heads.cosines;
     a.sines = heads.sines;
-    a.scale = 1 / sqrtf((float)heads.D);
+    a.scale = heads.scale > 0 ? heads.scale : 1 / sqrtf((float)heads.D);
     a.dropout = tile_dropout_of(dropout);
     return a;
 }

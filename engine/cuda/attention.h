@@ -23,7 +23,7 @@ struct attention {
     uint32_t group;  /* heads in a group */
     uint32_t window; /* a query sees so many positions, itself and those before it; at most T */
     uint32_t pairs;  /* of columns that turn, `pairs` apart; 0 if none do */
-    float scale;     /* of the scores: 1 / sqrt(D) */
+    float scale;     /* of the scores */
     const float *cosines, *sines;   /* [T, pairs] */
     struct attention_part parts[3]; /* enum kernel_qkv */
     const void *dout;

@@ -76,23 +76,16 @@ static const struct field state_fields[] = {
 
 /* The keys that must be equal if two configs describe the same model. */
 static const struct field config_fields[] = {
-    CONFIG(UNSIGNED32, layers),
-    CONFIG(UNSIGNED32, width),
-    CONFIG(UNSIGNED32, heads),
-    CONFIG(UNSIGNED32, inner),
-    CONFIG(UNSIGNED32, positions),
-    CONFIG(UNSIGNED32, vocabulary),
-    CONFIG(UNSIGNED32, key_heads),
-    CONFIG(UNSIGNED32, head_size),
-    CONFIG(UNSIGNED32, window),
-    CONFIG(UNSIGNED32, first_window),
-    CONFIG(REAL, rotary.base),
-    CONFIG(REAL, rotary.factor),
-    CONFIG(FLAG, tied),
-    CONFIG(UNSIGNED32, rotary.columns),
-    CONFIG(REAL, embedding_dropout),
-    CONFIG(REAL, attention_dropout),
-    CONFIG(REAL, residual_dropout),
+    CONFIG(UNSIGNED32, layers),         CONFIG(UNSIGNED32, width),
+    CONFIG(UNSIGNED32, heads),          CONFIG(UNSIGNED32, inner),
+    CONFIG(UNSIGNED32, positions),      CONFIG(UNSIGNED32, vocabulary),
+    CONFIG(UNSIGNED32, key_heads),      CONFIG(UNSIGNED32, head_size),
+    CONFIG(UNSIGNED32, window),         CONFIG(UNSIGNED32, first_window),
+    CONFIG(UNSIGNED32, full_every),     CONFIG(REAL, query_scalar),
+    CONFIG(REAL, local_rotary.base),    CONFIG(REAL, rotary.base),
+    CONFIG(REAL, rotary.factor),        CONFIG(FLAG, tied),
+    CONFIG(UNSIGNED32, rotary.columns), CONFIG(REAL, embedding_dropout),
+    CONFIG(REAL, attention_dropout),    CONFIG(REAL, residual_dropout),
     CONFIG(REAL, norm_epsilon),
 };
 

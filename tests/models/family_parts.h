@@ -4,10 +4,19 @@
 
 #include "models/family.h"
 
-/* Layers of a window, where the family has any: all of them, or those behind the first one. */
+/* Sets windows, where the family has any: in all layers, in those behind the first one, or in every
+ * other layer. */
 static inline void set_window(const struct model_family *family, uint32_t window,
                               struct model_config *config)
 {
+    if (family == &family_gemma3) {
+        config->window = window;
+        config->full_every = 2;
+        config->query_scalar = 6;
+        config->local_rotary = config->rotary;
+        config->local_rotary.base = 30;
+        return;
+    }
     bool all = family == &family_mistral || family == &family_phi3;
     if (all || family == &family_qwen2 || family == &family_qwen3)
         config->window = window;

@@ -40,6 +40,8 @@ static void test_known_counts(void)
                  {"demo-11m", 10844160},
                  {"gemma-2b", 2506172416},
                  {"gemma-7b", 8537680896},
+                 {"gemma-3-270m", 268098176},
+                 {"gemma-3-1b", 999885952},
                  {"llama-2-7b", 6738415616},
                  {"llama-2-13b", 13015864320},
                  {"llama-3.2-3b", 3212749824},
@@ -208,9 +210,9 @@ static void test_accepted(void)
 static void test_other_families(void)
 {
     static const char *const types[] = {
-        "bert",   "cohere2",  "deepseek_v3", "gemma2",    "gemma3",     "gemma3_text",
-        "glm4",   "gpt_neox", "gpt_oss",     "granite",   "llama4",     "mixtral",
-        "mllama", "phi",      "qwen2_vl",    "qwen3_moe", "qwen3_next", "t5"};
+        "bert",     "cohere2",  "deepseek_v3", "gemma2",     "gemma3",  "glm4",
+        "gpt_neox", "gpt_oss",  "granite",     "llama4",     "mixtral", "mllama",
+        "phi",      "qwen2_vl", "qwen3_moe",   "qwen3_next", "t5"};
     for (size_t i = 0; i < G_N_ELEMENTS(types); i++) {
         GError *error = NULL;
         g_autofree char *text = g_strdup_printf("{\"model_type\":\"%s\"}", types[i]);
@@ -416,6 +418,11 @@ static void test_families_round_trip(void)
         "\"model_type\":\"smollm3\",\"no_rope_layers\":[1,1],\"mlp_bias\":true",
         "\"model_type\":\"gemma\",\"hidden_act\":\"gelu_pytorch_tanh\",\"attention_bias\":true",
         "\"model_type\":\"olmo2\",\"attention_bias\":true",
+        "\"model_type\":\"gemma3_text\",\"hidden_act\":\"gelu_pytorch_tanh\"",
+        "\"model_type\":\"gemma3_text\",\"hidden_act\":\"gelu_pytorch_tanh\","
+        "\"query_pre_attn_scalar\":168,\"rope_local_base_freq\":3,\"sliding_window\":5,"
+        "\"rope_theta\":7,\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8},"
+        "\"layer_types\":[\"sliding_attention\",\"full_attention\"]",
         "\"model_type\":\"phi3\",\"sliding_window\":7,\"resid_pdrop\":0.25",
         "\"model_type\":\"phi3\",\"head_dim\":8,\"partial_rotary_factor\":0.75",
         "\"model_type\":\"phi3\",\"head_dim\":98,\"rope_parameters\":{\"rope_theta\":500,"
@@ -463,6 +470,18 @@ static void test_families_refused(void)
         {"\"model_type\":\"llama\",\"rope_scaling\":{\"rope_type\":\"longrope\"}," LLAMA,
          MODEL_ERROR_UNSUPPORTED,
          {"rope_scaling: rope_type", "longrope"}},
+        {"\"model_type\":\"gemma3_text\",\"hidden_act\":\"gelu_pytorch_tanh\","
+         "\"layer_types\":[\"full_attention\",\"sliding_attention\"]," LLAMA,
+         MODEL_ERROR_UNSUPPORTED,
+         {"layer_types", "every"}},
+        {"\"model_type\":\"gemma3_text\",\"hidden_act\":\"gelu_pytorch_tanh\","
+         "\"query_pre_attn_scalar\":0," LLAMA,
+         MODEL_ERROR_CONFIG,
+         {"query_pre_attn_scalar", "above 0"}},
+        {"\"model_type\":\"gemma3_text\",\"hidden_act\":\"gelu_pytorch_tanh\","
+         "\"rope_parameters\":{\"full_attention\":7}," LLAMA,
+         MODEL_ERROR_CONFIG,
+         {"rope_parameters: full_attention", "object"}},
         {"\"model_type\":\"phi3\",\"rope_scaling\":{\"type\":\"longrope\"}," LLAMA,
          MODEL_ERROR_UNSUPPORTED,
          {"rope_scaling: rope_type", "longrope"}},

@@ -26,7 +26,7 @@ static struct model_config random_decoder(GRand *random)
 {
     const struct model_family *const families[] = {&family_llama, &family_mistral, &family_qwen2,
                                                    &family_qwen3, &family_smollm3, &family_gemma,
-                                                   &family_phi3,  &family_olmo2};
+                                                   &family_phi3,  &family_olmo2,   &family_gemma3};
     struct model_config config = small_decoder(
         families[g_rand_int_range(random, 0, G_N_ELEMENTS(families))], g_rand_boolean(random));
     config.key_heads = (uint32_t)g_rand_int_range(random, 1, 4);
@@ -44,7 +44,9 @@ static struct model_config random_decoder(GRand *random)
     config.window = !config.unturned_every && g_rand_boolean(random)
                         ? (uint32_t)g_rand_int_range(random, 1, 20)
                         : 0;
-    config.first_window = config.window ? (uint32_t)g_rand_int_range(random, 0, LAYERS) : 0;
+    config.first_window = config.window && !config.full_every
+                              ? (uint32_t)g_rand_int_range(random, 0, LAYERS)
+                              : 0;
     config.unbiased_output = g_rand_boolean(random);
     config.unbiased_mlp = g_rand_boolean(random);
     return config;

@@ -166,10 +166,10 @@ static void check_joined(enum model_precision precision, const struct kernel_hea
 /* Makes the tables of the angles. The caller frees them with kernel_runs_free. */
 static float *turn(struct kernel_heads *h)
 {
-    const struct model_config config = {
-        .rotary = {.columns = 2 * h->pairs, .base = 100, .factor = 1, .magnitude = 1.25}};
+    const struct model_rotary rotary = {
+        .columns = 2 * h->pairs, .base = 100, .factor = 1, .magnitude = 1.25};
     float *table = kernel_runs_new(2 * (uint64_t)h->T * h->pairs * sizeof *table);
-    rotary_fill(&config, h->T, table, table + (uint64_t)h->T * h->pairs);
+    rotary_fill(&rotary, h->T, table, table + (uint64_t)h->T * h->pairs);
     h->cosines = table;
     h->sines = table + (uint64_t)h->T * h->pairs;
     return table;

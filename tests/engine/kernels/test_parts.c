@@ -460,10 +460,10 @@ static void check_grouped(struct grouped g)
     struct kernel_heads *h = &g.heads;
     uint64_t rows = (uint64_t)h->B * h->T, queries = rows * h->A * h->D;
     uint64_t keys = rows * h->K * h->D;
-    const struct model_config config = {
-        .rotary = {.columns = 2 * h->pairs, .base = 100, .factor = 1, .magnitude = 1.25}};
+    const struct model_rotary rotary = {
+        .columns = 2 * h->pairs, .base = 100, .factor = 1, .magnitude = 1.25};
     float *table = g_new(float, 2 * (uint64_t)h->T * h->pairs);
-    rotary_fill(&config, h->T, table, table + (uint64_t)h->T * h->pairs);
+    rotary_fill(&rotary, h->T, table, table + (uint64_t)h->T * h->pairs);
     h->cosines = table;
     h->sines = table + (uint64_t)h->T * h->pairs;
     g.q = tensor_random(g.precision, queries, 1);

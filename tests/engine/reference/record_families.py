@@ -33,6 +33,11 @@ MODELS = {
     "qwen3": dict(head_dim=10, tie_word_embeddings=True),
     "smollm3": dict(no_rope_layer_interval=2),
     "gemma": dict(head_dim=12, tie_word_embeddings=True),
+    "gemma3_text": dict(
+        initializer_range=0.3, head_dim=12, tie_word_embeddings=True, sliding_window=11, query_pre_attn_scalar=9,
+        layer_types=["sliding_attention", "full_attention"], rope_parameters=dict(
+            full_attention=dict(rope_type="linear", rope_theta=1000.0, factor=8.0),
+            sliding_attention=dict(rope_type="default", rope_theta=50.0))),
     "olmo2": dict(initializer_range=0.3),
     "phi3": dict(sliding_window=11, rope_parameters=dict(rope_theta=500.0, partial_rotary_factor=0.5)),
 }

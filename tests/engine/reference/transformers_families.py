@@ -48,6 +48,11 @@ MODELS = {
     "qwen2, a window in some layers": ("qwen2", dict(use_sliding_window=True, sliding_window=30, max_window_layers=1)),
     "smollm3": ("smollm3", dict(no_rope_layer_interval=2)),
     "gemma": ("gemma", dict(head_dim=12, tie_word_embeddings=True)),
+    "gemma3_text": ("gemma3_text", dict(
+        head_dim=12, tie_word_embeddings=True, sliding_window=19, query_pre_attn_scalar=9,
+        layer_types=["sliding_attention", "full_attention"], rope_parameters=dict(
+            full_attention=dict(rope_type="linear", rope_theta=1000.0, factor=8.0),
+            sliding_attention=dict(rope_type="default", rope_theta=50.0)))),
     "olmo2": ("olmo2", dict()),
     "olmo2, tied, with biases": ("olmo2", dict(tie_word_embeddings=True, attention_bias=True)),
     "phi3": ("phi3", dict(tie_word_embeddings=True)),
