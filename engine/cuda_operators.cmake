@@ -2,7 +2,7 @@
 # nvcc does not know some formats that glib.h declares (1217).
 if(CMAKE_CUDA_COMPILER)
   pstar_library(cuda_operators
-    cuda/linear.c cuda/operators.c
+    cuda/choices.c cuda/linear.c cuda/operators.c
     cuda/attention.cu cuda/attention_fp32.cu cuda/attention_half_backward.cu cuda/attention_half_forward.cu cuda/columns.cu
     cuda/elementwise.cu cuda/embedding.cu cuda/loss.cu cuda/norm.cu cuda/reduction.cu cuda/update.cu
     LINK pstar_engine_operators CUDA::cublasLt CUDA::cudart)

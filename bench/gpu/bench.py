@@ -287,9 +287,9 @@ class Bench:
         return ["--device", self.device, "--model", model, "--data", "data.txt", "--tokens", "bytes", "--batch",
                 batch, "--seq", sequence, "--precision", precision, *options]
 
-    def steps(self, job, steps=10, uncounted=3):
+    def steps(self, job, steps=10, uncounted=3, environment=None):
         """Returns the log of each counted step."""
-        self.program("pstar-run", *job, "--steps", steps, "--log", "run.jsonl")
+        self.program("pstar-run", *job, "--steps", steps, "--log", "run.jsonl", environment=environment)
         return self.log()[uncounted:]
 
     def log(self):

@@ -2,6 +2,7 @@
 predictions.
 """
 
+import os
 import statistics
 
 STEPS, UNCOUNTED = 10, 3
@@ -74,6 +75,29 @@ def resident_first(bench):
 
 def resident_others(bench):
     resident(bench, ("355M", "774M", "1.5B"))
+
+
+PRODUCTS = "products.txt"
+
+
+def timed_products(bench):
+    """Compares steps with cuBLASLt's first choice for each product and with the quickest of eight, in turns.
+    The choices are kept, so that two runs with them have the same bits."""
+    size = "124M"
+    job = bench.job(bench.model(size), "--data-order", "sequential", batch=BATCHES[size])
+    timed = os.environ | {"PSTAR_CUDA_PRODUCTS": str(bench.output / PRODUCTS)}
+    bench.steps(job, UNCOUNTED, 0, environment=timed)  # chooses
+    rounds, losses = dict(first_choice=[], quickest=[]), []
+    bench.found["rounds"] = rounds
+    for number in range(bench.rounds):
+        rounds["first_choice"].append(median_of(bench.steps(job, STEPS, UNCOUNTED)))
+        steps = bench.steps(job, STEPS, UNCOUNTED, environment=timed)
+        rounds["quickest"].append(median_of(steps))
+        losses.append([step["loss"] for step in steps])
+        bench.show(f"round {number + 1}: {rounds['first_choice'][-1]:.4f} s, {rounds['quickest'][-1]:.4f} with the quickest")
+    bench.found["of_the_first_choices_time"] = statistics.median(q / f for f, q in zip(rounds["first_choice"],
+                                                                                       rounds["quickest"]))
+    bench.goal("runs with kept choices have the same losses", all(row == losses[0] for row in losses))
 
 
 # ---- plans ----

@@ -1,12 +1,17 @@
 /* Matrix products by cuBLASLt, all matrices row-major: c[M,N] = a[M,K] b[K,N], with an epilogue.
  * The library's heuristic chooses an algorithm once for each shape, and the choice is kept, so that
- * it depends on the shape and the GPU alone. fp32 is computed without TF32; sums are in fp32 in
+ * it depends on the shape and the GPU alone; or the quickest of its first choices is found once and
+ * kept in a file. fp32 is computed without TF32; sums are in fp32 in
  * either precision. */
 #include "engine/cuda/operators.h"
 
+#include "engine/cuda/choices.h"
 #include "engine/cuda/kernels.h"
 
 #include <cublasLt.h>
+#include <errno.h>
+#include <math.h>
+#include <string.h>
 
 enum product_epilogue {
     PRODUCT_PLAIN,
@@ -39,6 +44,8 @@ struct product_plan {
     cublasLtMatrixLayout_t b, a, c;
     cublasLtMatmulAlgo_t algorithm;
     size_t workspace_bytes;
+    cublasLtMatmulHeuristicResult_t *candidates; /* to be timed; NULL if that is over */
+    int candidate_count;
     bool found;            /* whether there is an algorithm */
     cublasStatus_t status; /* of the search for it */
 };
@@ -48,8 +55,10 @@ struct cuda_products {
     cudaStream_t stream;
     void *workspace;
     uint64_t workspace_bytes;
-    GArray *plans; /* of struct product_plan */
-    char *error;   /* the first since the last cuda_products_take_error; NULL for none */
+    GArray *plans;           /* of struct product_plan */
+    struct choices *choices; /* NULL if products are not timed */
+    bool fixed;              /* no more choices are made */
+    char *error;             /* the first since the last cuda_products_take_error; NULL for none */
 };
 
 static void plan_clear(void *data)
@@ -59,6 +68,7 @@ static void plan_clear(void *data)
     cublasLtMatrixLayoutDestroy(plan->b);
     cublasLtMatrixLayoutDestroy(plan->a);
     cublasLtMatrixLayoutDestroy(plan->c);
+    g_free(plan->candidates);
 }
 
 struct cuda_products *cuda_products_new(cudaStream_t stream, void *workspace,
@@ -83,8 +93,28 @@ void cuda_products_free(struct cuda_products *products)
         return;
     g_array_free(products->plans, TRUE);
     g_free(products->error);
+    choices_free(products->choices);
     cublasLtDestroy(products->handle);
     g_free(products);
+}
+
+bool cuda_products_time(struct cuda_products *products, const char *path, GError **error)
+{
+    struct cudaDeviceProp properties;
+    int device = 0;
+    if (cudaGetDevice(&device) != cudaSuccess ||
+        cudaGetDeviceProperties(&properties, device) != cudaSuccess) {
+        g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_FAILED, "%s: the GPU does not say its name",
+                    path);
+        return false;
+    }
+    products->choices = choices_open(path, properties.name, cublasLtGetVersion(), error);
+    return products->choices != NULL;
+}
+
+void cuda_products_fix(struct cuda_products *products)
+{
+    products->fixed = true;
 }
 
 static cudaDataType_t data_type(uint8_t precision)
@@ -170,26 +200,62 @@ static bool limit(cublasLtMatmulPreference_t preference, uint64_t workspace_byte
                sizeof reductions) == CUBLAS_STATUS_SUCCESS;
 }
 
+enum { CANDIDATES = 8, TIMED_RUNS = 3 };
+
+G_STATIC_ASSERT(sizeof(cublasLtMatmulAlgo_t) == CHOICE_WORDS * sizeof(uint64_t));
+
+/* A product that adds to its result would change it each time. */
+static bool is_timed(const struct cuda_products *products, const struct product_shape *shape)
+{
+    return products->choices && !products->fixed && shape->epilogue != PRODUCT_ADD;
+}
+
+static char *key_of(const struct product_shape *shape)
+{
+    return g_strdup_printf("%u %u %u %u %u %u%u %u %u %u%u", shape->M, shape->N, shape->K,
+                           shape->a_row, shape->c_row, shape->transposed_a, shape->transposed_b,
+                           shape->in, shape->out, shape->epilogue, shape->unbiased);
+}
+
+/* Takes the algorithm that an earlier run has chosen. */
+static bool take_choice(const struct cuda_products *products, struct product_plan *plan)
+{
+    g_autofree char *key = key_of(&plan->shape);
+    const struct choice *choice = products->choices ? choices_find(products->choices, key) : NULL;
+    if (!choice || choice->workspace_bytes > products->workspace_bytes)
+        return false;
+    memcpy(&plan->algorithm, choice->algorithm, sizeof plan->algorithm);
+    plan->workspace_bytes = choice->workspace_bytes;
+    return true;
+}
+
 static bool choose(const struct cuda_products *products, struct product_plan *plan)
 {
     cublasLtMatmulPreference_t preference;
-    cublasLtMatmulHeuristicResult_t result;
+    cublasLtMatmulHeuristicResult_t results[CANDIDATES];
+    bool timed = is_timed(products, &plan->shape);
     int count = 0;
+    if (take_choice(products, plan))
+        return true;
     if (cublasLtMatmulPreferenceCreate(&preference) != CUBLAS_STATUS_SUCCESS)
         return false;
     bool ok = limit(preference, products->workspace_bytes);
     if (ok)
         plan->status = cublasLtMatmulAlgoGetHeuristic(products->handle, plan->operation, plan->b,
-                                                      plan->a, plan->c, plan->c, preference, 1,
-                                                      &result, &count);
+                                                      plan->a, plan->c, plan->c, preference,
+                                                      timed ? CANDIDATES : 1, results, &count);
     if (plan->status == CUBLAS_STATUS_SUCCESS && count > 0)
-        plan->status = result.state;
+        plan->status = results[0].state;
     ok = ok && plan->status == CUBLAS_STATUS_SUCCESS && count > 0;
     cublasLtMatmulPreferenceDestroy(preference);
     if (!ok)
         return false;
-    plan->algorithm = result.algo;
-    plan->workspace_bytes = result.workspaceSize;
+    plan->algorithm = results[0].algo;
+    plan->workspace_bytes = results[0].workspaceSize;
+    if (timed) {
+        plan->candidates = g_memdup2(results, (gsize)count * sizeof *results);
+        plan->candidate_count = count;
+    }
     return true;
 }
 
@@ -244,22 +310,88 @@ static char *explain(const struct product_shape *shape, const char *what, cublas
         shape->out == MODEL_BF16 ? "bf16" : "fp32", epilogues[shape->epilogue]);
 }
 
+static cublasStatus_t launch(const struct cuda_products *products, const struct product_plan *plan,
+                             const struct product_operands *product)
+{
+    uint8_t epilogue = plan->shape.epilogue;
+    const void *added = epilogue == PRODUCT_RESIDUAL ? product->residual : product->c;
+    const float one = 1, beta = epilogue == PRODUCT_ADD || epilogue == PRODUCT_RESIDUAL;
+    return cublasLtMatmul(products->handle, plan->operation, &one, product->b, plan->b, product->a,
+                          plan->a, &beta, added, plan->c, product->c, plan->c, &plan->algorithm,
+                          products->workspace, plan->workspace_bytes, products->stream);
+}
+
+/* Returns the milliseconds of some runs behind a first one; INFINITY if the algorithm fails. */
+static float milliseconds_of(const struct cuda_products *products, const struct product_plan *plan,
+                             const struct product_operands *product, const cudaEvent_t events[2])
+{
+    float milliseconds = INFINITY;
+    bool ok = launch(products, plan, product) == CUBLAS_STATUS_SUCCESS &&
+              cudaEventRecord(events[0], products->stream) == cudaSuccess;
+    for (int i = 0; ok && i < TIMED_RUNS; i++)
+        ok = launch(products, plan, product) == CUBLAS_STATUS_SUCCESS;
+    ok = ok && cudaEventRecord(events[1], products->stream) == cudaSuccess &&
+         cudaEventSynchronize(events[1]) == cudaSuccess &&
+         cudaEventElapsedTime(&milliseconds, events[0], events[1]) == cudaSuccess;
+    return ok ? milliseconds : INFINITY;
+}
+
+static void set_candidate(struct product_plan *plan, int i)
+{
+    plan->algorithm = plan->candidates[i].algo;
+    plan->workspace_bytes = plan->candidates[i].workspaceSize;
+}
+
+static void keep_choice(struct cuda_products *products, const struct product_plan *plan)
+{
+    struct choice choice = {.workspace_bytes = plan->workspace_bytes};
+    g_autofree char *key = key_of(&plan->shape);
+    memcpy(choice.algorithm, &plan->algorithm, sizeof choice.algorithm);
+    if (!choices_add(products->choices, key, &choice) && !products->error)
+        products->error = g_strdup_printf("cannot write the choice of a product's algorithm: %s",
+                                          g_strerror(errno));
+}
+
+/* Every run gives the same result but for the order of its sums, so only the last one counts. The
+ * stream waits for nothing that the calling thread has yet to do. */
+static void find_quickest(struct cuda_products *products, struct product_plan *plan,
+                          const struct product_operands *product)
+{
+    cudaEvent_t events[2] = {NULL, NULL};
+    float least = INFINITY;
+    int quickest = 0;
+    bool repeatable = plan->shape.epilogue != PRODUCT_RESIDUAL || product->residual != product->c;
+    bool ok = repeatable && cudaEventCreate(&events[0]) == cudaSuccess &&
+              cudaEventCreate(&events[1]) == cudaSuccess;
+    for (int i = 0; ok && i < plan->candidate_count; i++) {
+        set_candidate(plan, i);
+        float taken = milliseconds_of(products, plan, product, events);
+        if (taken < least) {
+            least = taken;
+            quickest = i;
+        }
+    }
+    for (int i = 0; i < 2; i++)
+        if (events[i])
+            cudaEventDestroy(events[i]);
+    set_candidate(plan, quickest);
+    g_clear_pointer(&plan->candidates, g_free);
+    if (ok)
+        keep_choice(products, plan);
+}
+
 /* Returns what failed; NULL if nothing did. */
 static char *queue(struct cuda_products *products, const struct product_shape *shape,
                    const struct product_operands *product)
 {
     struct product_plan *plan = plan_of(products, shape);
-    const void *added = shape->epilogue == PRODUCT_RESIDUAL ? product->residual : product->c;
-    const float one = 1,
-                beta = shape->epilogue == PRODUCT_ADD || shape->epilogue == PRODUCT_RESIDUAL;
     if (!plan->found)
         return explain(shape, "cuBLASLt has no algorithm", plan->status);
     if (!set_pointers(plan, product))
         return explain(shape, "cuBLASLt refuses operands", CUBLAS_STATUS_INVALID_VALUE);
-    cublasStatus_t status =
-        cublasLtMatmul(products->handle, plan->operation, &one, product->b, plan->b, product->a,
-                       plan->a, &beta, added, plan->c, product->c, plan->c, &plan->algorithm,
-                       products->workspace, plan->workspace_bytes, products->stream);
+    if (plan->candidates)
+        find_quickest(products, plan, product);
+    cublasStatus_t status = launch(products, plan, product);
     return status == CUBLAS_STATUS_SUCCESS ? NULL : explain(shape, "cublasLtMatmul", status);
 }
 

@@ -135,12 +135,15 @@ struct cuda_operators *cuda_operators_new(uint8_t *arena, uint64_t table_bytes, 
     operators->operators.memory = arena;
     if (take_memory(operators, table_bytes, stream))
         operators->cuda.products = cuda_products_new(stream, operators->own, WORKSPACE_BYTES);
-    if (operators->cuda.products)
+    const char *choices = g_getenv("PSTAR_CUDA_PRODUCTS");
+    if (operators->cuda.products &&
+        (!choices || cuda_products_time(operators->cuda.products, choices, error)))
         return operators;
-    g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY,
-                "cannot allocate %" G_GUINT64_FORMAT
-                " MiB of device memory for the operators or cannot start cuBLASLt",
-                (OWN_BYTES + table_bytes) >> 20);
+    if (!operators->cuda.products)
+        g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY,
+                    "cannot allocate %" G_GUINT64_FORMAT
+                    " MiB of device memory for the operators or cannot start cuBLASLt",
+                    (OWN_BYTES + table_bytes) >> 20);
     cuda_operators_free(operators);
     return NULL;
 }
@@ -219,6 +222,7 @@ bool cuda_operators_share(struct cuda_operators *operators, struct ranks *ranks,
         .context = &operators->cuda, .add = cuda_reduction_add, .clear = cuda_reduction_clear};
     operators->operators.reduction = reduction_new(ranks, &place);
     operators->network = (struct cuda_context){.stream = network};
+    cuda_products_fix(operators->cuda.products);
     place.context = &operators->network;
     place.piece = PIECE;
     place.received = (float *)(void *)operators->received;

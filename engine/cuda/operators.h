@@ -64,6 +64,13 @@ void cuda_operators_share_update(struct cuda_operators *operators,
  * other on the stream. Returns NULL if the library does not start. */
 struct cuda_products *cuda_products_new(cudaStream_t stream, void *workspace,
                                         uint64_t workspace_bytes);
+
+/* Times the algorithms of each product at its first use, once, and keeps the choice in the file,
+ * where later runs find it. An algorithm fixes the order of sums, so runs with other choices have
+ * other bits. Fails with G_FILE_ERROR. */
+bool cuda_products_time(struct cuda_products *products, const char *path, GError **error);
+/* Only takes choices that the file already has: ranks that time would choose differently. */
+void cuda_products_fix(struct cuda_products *products);
 void cuda_products_free(struct cuda_products *products);
 
 /* Returns the first error since the last call, with its product's shape; NULL if there is none.

@@ -277,7 +277,7 @@ class Parts(unittest.TestCase):
             first = self.call(before, "--parts", "smoke,probe,offloaded")
             self.assertEqual(list(first), ["smoke", "probe", "offloaded"])
             results = self.call(folder, "--continue", before)
-            self.assertEqual(len(results), 17)
+            self.assertEqual(len(results), 18)
             self.assertEqual({name: results[name] for name in first}, first)
             files = list(pathlib.Path(folder).iterdir())
             self.assertLessEqual(len(files), FILES)

@@ -35,6 +35,14 @@ struct preference {
 };
 
 bool cublaslt_refuses;
+uint32_t cublaslt_products;
+float cublaslt_milliseconds[CUBLASLT_ALGORITHMS];
+static float clock_ms;
+
+size_t cublasLtGetVersion(void)
+{
+    return 130000;
+}
 uint32_t cublaslt_synchronised;
 
 const char *cublasLtGetStatusName(cublasStatus_t status)
@@ -168,7 +176,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     const struct operation *operation = (const struct operation *)description;
     const struct preference *p = (const struct preference *)preference;
     (void)handle, (void)a, (void)b, (void)c, (void)d;
-    g_assert_cmpint(requested, ==, 1);
+    g_assert_cmpint(requested, <=, 8);
     g_assert_cmpuint(p->reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE, ==, 0);
     g_assert_cmpuint(p->workspace_bytes, >=, WORKSPACE);
     g_assert(operation->epilogue == CUBLASLT_EPILOGUE_DEFAULT || operation->bias);
@@ -176,10 +184,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     *count = 0;
     if (has_aux(operation) && operation->aux_ld % 8 != 0)
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    memset(results, 0, sizeof *results);
-    results->algo.data[0] = ALGORITHM;
-    results->workspaceSize = WORKSPACE;
-    *count = 1;
+    *count = MIN(requested, CUBLASLT_ALGORITHMS);
+    memset(results, 0, (size_t)*count * sizeof *results);
+    for (int i = 0; i < *count; i++) {
+        results[i].algo.data[0] = ALGORITHM + (uint64_t)i;
+        results[i].workspaceSize = WORKSPACE;
+    }
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -263,7 +273,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     float scale = *(const float *)beta;
     uint64_t depth = o->a == CUBLAS_OP_N ? of_a->columns : of_a->rows;
     (void)handle, (void)stream;
-    g_assert(*(const float *)alpha == 1 && algorithm->data[0] == ALGORITHM);
+    g_assert(*(const float *)alpha == 1 && algorithm->data[0] >= ALGORITHM &&
+             algorithm->data[0] < ALGORITHM + CUBLASLT_ALGORITHMS);
+    cublaslt_products++;
+    clock_ms += cublaslt_milliseconds[algorithm->data[0] - ALGORITHM];
     check(o, of_a, of_b, (const struct matrix *)c_layout, of_d);
     const void *aligned[] = {a, b, c, d, workspace};
     for (unsigned i = 0; i < G_N_ELEMENTS(aligned); i++)
@@ -335,6 +348,44 @@ const char *cudaGetErrorString(cudaError_t error)
 {
     return error == cudaErrorIllegalAddress ? "an illegal memory access was encountered"
                                             : "no error";
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
+{
+    g_assert_cmpint(device, ==, 0);
+    g_strlcpy(properties->name, "no GPU", sizeof properties->name);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event)
+{
+    *event = (cudaEvent_t)g_new0(float, 1);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    g_free(event);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    (void)stream;
+    *(float *)event = clock_ms;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    (void)event;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t begin, cudaEvent_t end)
+{
+    *milliseconds = *(const float *)end - *(const float *)begin;
+    return cudaSuccess;
 }
 
 cudaError_t cudaGetLastError(void)

@@ -10,4 +10,9 @@ extern bool cublaslt_refuses;
 /* How often a stream was synchronised. */
 extern uint32_t cublaslt_synchronised;
 
+/* Products that were computed, and how long each algorithm takes. */
+enum { CUBLASLT_ALGORITHMS = 3 };
+extern uint32_t cublaslt_products;
+extern float cublaslt_milliseconds[CUBLASLT_ALGORITHMS];
+
 #endif
