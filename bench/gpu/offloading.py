@@ -6,7 +6,7 @@ import re
 
 import links
 from bench import GIB, Failed, available_bytes
-from speed import PREDICTED_GOAL, compare, median_of, platform_of
+from speed import PREDICTED_GOAL, compare, median_of, platform_of, timed
 
 BOUND_GOAL, FSDP_GOAL, LINK_GOAL = 0.10, 2.0, 0.90
 HOST_SHARE = 0.85  # of the available host memory that a model may take
@@ -58,8 +58,7 @@ def measure_links(bench, job):
 
 def make_plan(bench, job, budget):
     """Makes the plan and its timeline from a trace."""
-    bench.program("pstar-collect", "-o", "large.pstar", "--iterations", "1:3", "--", bench.programs / "pstar-run", *job,
-                  "--recompute", "all", "--device-memory", budget, "--look-ahead", 8, "--steps", 3)
+    timed(bench, "large.pstar", "1:3", [*job, "--recompute", "all", "--device-memory", budget, "--look-ahead", 8, "--steps", 3])
     bench.program("pstar-plan", "large.pstar", "--device-memory", budget, "--platform", platform_of(bench), "-o",
                   PLAN, "--timeline", TIMELINE, "--time-limit", 60)
     bench.keep(TIMELINE)

@@ -14,6 +14,7 @@ import os
 import pathlib
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -197,6 +198,22 @@ class Continued(unittest.TestCase):
             self.assertIn("libpstar-cuda.so is in none", smoke.load_device(bench)[0])
             (pathlib.Path(folder) / "libpstar-cuda.so").write_text("no library")
             self.assertIn("libpstar-cuda.so: ", smoke.load_device(bench)[0])
+
+    def test_operators_without_times_are_waited_for(self):
+        asked = []
+
+        def program(bench, *command, environment=None):
+            asked.append((environment or {}).get("PSTAR_CUDA_SYNC"))
+            with sqlite3.connect(bench.folder / "a.pstar") as database:
+                database.executescript("CREATE TABLE IF NOT EXISTS operators (duration_ns); DELETE FROM operators;"
+                                       f"INSERT INTO operators VALUES ({'7' if environment else 'NULL'})")
+
+        with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.object(Bench, "program", program):
+            bench = bench_in(self, folder)
+            bench.begin("timed", 60)
+            speed.timed(bench, "a.pstar", "1:2", [])
+            self.assertEqual(asked, [None, "1"])
+            self.assertIn("CUPTI has none of 1 operators", str(bench.found["left_out"]))
 
     def test_less_memory_than_the_machine_has(self):
         with tempfile.TemporaryDirectory() as folder, \
