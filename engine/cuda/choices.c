@@ -1,6 +1,6 @@
 #include "engine/cuda/choices.h"
 
-#include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -91,7 +91,7 @@ bool choices_add(struct choices *choices, const char *product, const struct choi
     fprintf(file, "%s\t%s\t%s\t%" G_GUINT64_FORMAT, choices->gpu, choices->version, product,
             choice->workspace_bytes);
     for (int i = 0; i < CHOICE_WORDS; i++)
-        fprintf(file, "\t%" G_GINT64_MODIFIER "x", choice->algorithm[i]);
+        fprintf(file, "\t%" PRIx64, choice->algorithm[i]);
     bool ok = fputc('\n', file) != EOF;
     return fclose(file) == 0 && ok;
 }
