@@ -52,7 +52,8 @@ static char *run(const char *wait)
 
 static void assert_says(const char *message, const char *text)
 {
-    if (!message || !strstr(message, text))
+    g_assert_nonnull(message);
+    if (!strstr(message, text))
         g_error("'%s' does not say '%s'", message, text);
 }
 
