@@ -11,6 +11,7 @@ struct chains {
     const struct pipeline_job *job;
     uint64_t *forward_ns, *backward_ns; /* [layers + 1] of the first, and of the last micro-batch */
     uint64_t *sent_ns, *returned_ns;    /* [stages] messages to the stage, and from it */
+    uint64_t *onward_ns; /* [layers + 1] what a micro-batch takes from a layer on, and back to it */
     uint64_t first_update_ns, first_reduce_ns; /* of the first stage, with one layer */
     uint64_t through_ns;                       /* a micro-batch, forward and backward */
     uint64_t back_ns; /* the same from where it comes to the last stage, which has one layer */
@@ -34,8 +35,9 @@ static void sum_layers(struct chains *chains)
     chains->forward_ns = g_new(uint64_t, units->layers + 1);
     chains->backward_ns = g_new(uint64_t, units->layers + 1);
     chains->forward_ns[0] = units->embedding.forward_ns[UNIT_FIRST];
-    chains->backward_ns[0] = units->embedding.way[UNIT_KEPT].backward_ns[last] +
-                             units->tied_gradient_ns + units->tied_add_ns[last];
+    chains->backward_ns[0] = units->embedding.way[UNIT_KEPT].backward_ns[last];
+    if (stage_tied(job) == STAGE_TIED_EACH)
+        chains->backward_ns[0] += units->tied_gradient_ns + units->tied_add_ns[last];
     for (uint32_t l = 0; l < units->layers; l++) {
         int way = job->recompute && job->recompute[l] ? UNIT_RECOMPUTED : UNIT_KEPT;
         chains->forward_ns[l + 1] = chains->forward_ns[l] + units->layer[l].forward_ns[UNIT_FIRST];
@@ -69,14 +71,19 @@ static void sum_ways(struct chains *chains)
     const struct units *units = job->units;
     const uint64_t *head_ns = units->head.way[UNIT_KEPT].backward_ns;
     uint64_t forward_ns = lesser(units->embedding.forward_ns);
-    uint64_t backward_ns = lesser(units->embedding.way[UNIT_KEPT].backward_ns), last_ns = 0;
-    for (uint32_t l = 0; l < units->layers; l++) {
+    uint64_t backward_ns = lesser(units->embedding.way[UNIT_KEPT].backward_ns);
+    uint64_t last_ns = lesser(units->head.forward_ns) +
+                       lesser(units->layer[units->layers - 1].forward_ns);
+    chains->onward_ns = g_new(uint64_t, units->layers + 1);
+    chains->onward_ns[units->layers] = lesser(units->head.forward_ns) + lesser(head_ns);
+    for (uint32_t l = units->layers; l-- > 0;) {
         int way = job->recompute && job->recompute[l] ? UNIT_RECOMPUTED : UNIT_KEPT;
-        last_ns = lesser(units->layer[l].forward_ns);
-        forward_ns += last_ns;
-        backward_ns += lesser(units->layer[l].way[way].backward_ns);
+        uint64_t layer_ns[] = {lesser(units->layer[l].forward_ns),
+                               lesser(units->layer[l].way[way].backward_ns)};
+        forward_ns += layer_ns[0];
+        backward_ns += layer_ns[1];
+        chains->onward_ns[l] = chains->onward_ns[l + 1] + layer_ns[0] + layer_ns[1];
     }
-    last_ns += lesser(units->head.forward_ns);
     forward_ns += lesser(units->head.forward_ns);
     backward_ns += lesser(head_ns);
     if (job->stages > 1) {
@@ -108,6 +115,7 @@ static void close_chains(struct chains *chains)
     g_free(chains->backward_ns);
     g_free(chains->sent_ns);
     g_free(chains->returned_ns);
+    g_free(chains->onward_ns);
 }
 
 /* Where layers differ, others than those that were chosen might be recomputed. */
@@ -166,22 +174,50 @@ static uint64_t through_ns(const struct chains *chains, uint32_t s, const struct
                          others * forward_ns + fewer * backward_ns);
 }
 
+/* A stage has only so many micro-batches in flight: it runs the next one when the first of these
+ * has been through all later stages and has come back. */
+static uint64_t rounds_ns(const struct chains *chains, uint32_t s, const struct stage_cost *cost)
+{
+    const struct pipeline_job *job = chains->job;
+    uint32_t last = job->stages - 1, in_flight = job->stages - s;
+    if (s == last || job->schedule == PIPELINE_GPIPE)
+        return 0;
+    uint64_t round_ns = chains->onward_ns[cost->first] + 2 * job->units->stream_ns +
+                        chains->sent_ns[last] - chains->sent_ns[s] + chains->returned_ns[last] -
+                        chains->returned_ns[s];
+    uint64_t rounds = (job->micro_batches - 1) / in_flight;
+    uint64_t behind_ns = chains->first_reduce_ns + chains->returned_ns[s] +
+                         chains->backward_ns[cost->first] + chains->shown_ns;
+    if (s == 0)
+        behind_ns = chains->shown_ns;
+    if (job->schedule == PIPELINE_2BW)
+        return job->clips ? rounds * round_ns + behind_ns
+                          : job->micro_batches * round_ns / in_flight;
+    uint64_t before_ns = chains->first_update_ns + chains->sent_ns[s] +
+                         chains->forward_ns[cost->first];
+    return (s ? before_ns : chains->first_update_ns) + (rounds + 1) * round_ns + behind_ns;
+}
+
 /* With tied weights, the last stage waits for the first one's copy of them, and the first one for
- * every micro-batch's gradient of them, which follow each other on one way. */
+ * their gradients, which follow each other on one way. */
 static uint64_t tied_ns(const struct chains *chains, uint32_t s, const struct stage_cost *cost)
 {
     const struct pipeline_job *job = chains->job;
     const struct units *units = job->units;
     int last = job->micro_batches > 1 ? UNIT_LATER : UNIT_FIRST;
-    if (s == 0 || s + 1 < job->stages || !units->tied_bytes)
+    if (s == 0 || s + 1 < job->stages || stage_tied(job) == STAGE_UNTIED)
         return 0;
     struct costs_message weights = costs_message(job->costs, 0, s, units->tied_bytes);
     struct costs_message gradient = costs_message(job->costs, s, 0, units->tied_gradient_bytes);
     uint64_t begin_ns = chains->first_update_ns + weights.all_ns;
     uint64_t end_ns = units->tied_gradient_ns + lesser(units->tied_add_ns) +
-                      lesser(units->embed_last_ns) + chains->first_reduce_ns + chains->shown_ns;
+                      chains->first_reduce_ns + chains->shown_ns;
     if (job->clips)
         begin_ns = MAX(begin_ns, cost->update_ns);
+    if (stage_tied(job) == STAGE_TIED_ONCE)
+        return begin_ns + units->tied_ns + cost->work_ns + units->tied_gradient_ns +
+               gradient.all_ns + end_ns;
+    end_ns += lesser(units->embed_last_ns);
     uint64_t behind_ns = cost->backward_ns[last] - units->head_first_ns[last] -
                          units->tied_gradient_ns;
     uint64_t worked_ns = cost->work_ns - behind_ns;
@@ -197,10 +233,11 @@ static uint64_t chain_ns(const struct chains *chains, uint32_t s, const struct s
     const struct pipeline_job *job = chains->job;
     const struct stage_cost cost = least_cost(chains, chosen);
     bool beside = job->schedule == PIPELINE_2BW && !job->clips && job->width > 1;
+    uint64_t rounds = rounds_ns(chains, s, &cost);
     if (beside)
-        return MAX(cost.update_ns + cost.work_ns, cost.reduce_ns);
+        return MAX(MAX(cost.update_ns + cost.work_ns, cost.reduce_ns), rounds);
     uint64_t own_ns = MAX(passed_ns(chains, s, &cost), through_ns(chains, s, &cost));
-    return MAX(own_ns, tied_ns(chains, s, &cost));
+    return MAX(MAX(own_ns, rounds), tied_ns(chains, s, &cost));
 }
 
 /* ---- the dynamic program ---- */
@@ -208,6 +245,7 @@ static uint64_t chain_ns(const struct chains *chains, uint32_t s, const struct s
 /* best[s][i] is the least, over all cuts of the first i layers into s + 1 stages, of their longest
  * chain; from[s][i] is where the last of these stages begins. */
 struct cut_table {
+    bool balances; /* instead of the longest chain, the most work of a stage is to be least */
     uint32_t layers;
     uint64_t *best;
     uint32_t *from;
@@ -232,7 +270,7 @@ static void fill(const struct chains *chains, struct cut_table *table, uint32_t 
             continue;
         if (!stage_cost(job, s, j, i, &cost) || least_cost(chains, &cost).work_ns >= *best)
             break;
-        uint64_t chain = chain_ns(chains, s, &cost);
+        uint64_t chain = table->balances ? cost.work_ns : chain_ns(chains, s, &cost);
         if (s > 0)
             chain = MAX(chain, table->best[place(table, s - 1, j)]);
         if (chain < *best) {
@@ -242,27 +280,40 @@ static void fill(const struct chains *chains, struct cut_table *table, uint32_t 
     }
 }
 
-bool cuts_find(const struct pipeline_job *job, uint32_t *ends, uint64_t *bound_ns)
+/* Fills the table and follows it back from the last stage. Returns the least, or UINT64_MAX if no
+ * cut fits. */
+static uint64_t run_table(const struct pipeline_job *job, bool balances, uint32_t *ends)
 {
     uint32_t layers = job->units->layers, stages = job->stages;
     size_t size = (size_t)stages * (layers + 1);
     struct chains chains;
-    struct cut_table table = {layers, g_new(uint64_t, size), g_new0(uint32_t, size)};
+    struct cut_table table = {balances, layers, g_new(uint64_t, size), g_new0(uint32_t, size)};
     for (size_t k = 0; k < size; k++)
         table.best[k] = UINT64_MAX;
     open_chains(&chains, job);
     for (uint32_t s = 0; s < stages; s++)
         for (uint32_t i = s + 1 == stages ? layers : s + 1; i <= layers - (stages - 1 - s); i++)
             fill(&chains, &table, s, i);
-    *bound_ns = table.best[place(&table, stages - 1, layers)];
-    for (uint32_t s = stages, i = layers; *bound_ns < UINT64_MAX && s-- > 0;) {
+    uint64_t least = table.best[place(&table, stages - 1, layers)];
+    for (uint32_t s = stages, i = layers; least < UINT64_MAX && s-- > 0;) {
         ends[s] = i;
         i = table.from[place(&table, s, i)];
     }
     close_chains(&chains);
     g_free(table.best);
     g_free(table.from);
+    return least;
+}
+
+bool cuts_find(const struct pipeline_job *job, uint32_t *ends, uint64_t *bound_ns)
+{
+    *bound_ns = run_table(job, false, ends);
     return *bound_ns < UINT64_MAX;
+}
+
+bool cuts_balance(const struct pipeline_job *job, uint32_t *ends)
+{
+    return run_table(job, true, ends) < UINT64_MAX;
 }
 
 bool cuts_cost(const struct pipeline_job *job, const uint32_t *ends, struct stage_cost *costs)
@@ -317,7 +368,7 @@ uint64_t cuts_shortage(const struct pipeline_job *job, uint32_t *ends)
 {
     uint32_t layers = job->units->layers, stages = job->stages;
     size_t size = (size_t)stages * (layers + 1);
-    struct cut_table table = {layers, g_new(uint64_t, size), g_new0(uint32_t, size)};
+    struct cut_table table = {false, layers, g_new(uint64_t, size), g_new0(uint32_t, size)};
     for (size_t k = 0; k < size; k++)
         table.best[k] = UINT64_MAX;
     for (uint32_t s = 0; s < stages; s++)

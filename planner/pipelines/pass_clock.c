@@ -85,7 +85,7 @@ static void run_backward(struct pass_clock *clock, uint32_t s, uint32_t turn)
     const struct units *units = clock->job->units;
     struct clock_stage *stage = &clock->stages[s];
     uint32_t last = clock->job->stages - 1;
-    bool tied = units->tied_bytes && last > 0;
+    bool tied = stage_tied(clock->job) == STAGE_TIED_EACH;
     uint64_t end_ns = stage->now_ns;
     if (s < last)
         end_ns = await(&clock->stages[s + 1].gradient, end_ns);
@@ -107,7 +107,7 @@ static void run_backward(struct pass_clock *clock, uint32_t s, uint32_t turn)
 static bool may_run(const struct pass_clock *clock, uint32_t s, const struct pipeline_pass *pass)
 {
     uint32_t last = clock->job->stages - 1;
-    bool tied = clock->job->units->tied_bytes && last > 0;
+    bool tied = stage_tied(clock->job) == STAGE_TIED_EACH;
     if (!pass->backward)
         return s == 0 || is_there(&clock->stages[s - 1].activation);
     return (s == last || is_there(&clock->stages[s + 1].gradient)) &&
@@ -138,12 +138,23 @@ static void begin_step(struct pass_clock *clock)
     uint32_t stages = clock->job->stages;
     for (uint32_t s = 0; s < stages; s++)
         clock->stages[s].next = 0;
-    if (!units->tied_bytes || stages == 1)
+    if (stage_tied(clock->job) == STAGE_UNTIED)
         return;
     struct clock_stage *first = &clock->stages[0], *last = &clock->stages[stages - 1];
     first->now_ns += units->tied_ns;
     uint64_t there_ns = arrival_ns(clock, 0, stages - 1, units->tied_bytes, first->now_ns);
     last->now_ns = MAX(last->now_ns, there_ns) + units->tied_ns;
+}
+
+/* Returns when the first stage has added the last one's gradient of tied weights to its own. */
+static uint64_t tied_added_ns(struct pass_clock *clock)
+{
+    const struct units *units = clock->job->units;
+    uint32_t last = clock->job->stages - 1;
+    uint64_t sent_ns = clock->stages[last].now_ns + units->tied_gradient_ns;
+    uint64_t there_ns = arrival_ns(clock, last, 0, units->tied_gradient_bytes, sent_ns);
+    return MAX(there_ns, clock->stages[0].now_ns) + units->tied_gradient_ns +
+           units->tied_add_ns[UNIT_LATER];
 }
 
 /* Sums the gradients and updates. With clipping, no stage updates before all have summed. A
@@ -153,6 +164,8 @@ static void end_step(struct pass_clock *clock)
     const struct pipeline_job *job = clock->job;
     bool beside = job->schedule == PIPELINE_2BW && !job->clips && job->width > 1;
     uint64_t last_ns = 0;
+    if (stage_tied(job) == STAGE_TIED_ONCE)
+        clock->stages[0].now_ns = tied_added_ns(clock);
     for (uint32_t s = 0; s < job->stages; s++) {
         struct clock_stage *stage = &clock->stages[s];
         uint64_t begin_ns = beside ? MAX(stage->now_ns, stage->reduced_ns) : stage->now_ns;

@@ -104,6 +104,7 @@ static struct units *describe_units(const struct pipeline_question *q, uint32_t 
                             .sequence = q->sequence,
                             .precision = q->precision,
                             .delay = delay};
+    job.unfused = q->recognised && q->recognised->iteration->job.unfused;
     memset(all, 1, q->config->layers);
     struct model_iteration *kept = describe(q, &job, error);
     job.choices.recompute = all;
@@ -293,12 +294,27 @@ static void set_parts(const struct pipeline_job *job, struct pipeline_candidate 
     parts->network = (step_ns - quiet_ns) * 1e-9;
 }
 
+/* Of the cut that the bound is of, and of the balanced one, takes the faster. */
 static void time_candidate(void *data, uint32_t index)
 {
     struct pipeline_run *search = data;
     uint32_t c = search->batch[index];
+    const struct pipeline_job *job = &search->jobs[c];
     struct pipeline_candidate *candidate = candidate_at(search, c);
-    candidate->step_seconds = pass_clock_step(&search->jobs[c], candidate->costs, false) * 1e-9;
+    struct stage_cost *costs = g_new0(struct stage_cost, job->stages);
+    g_autofree uint32_t *ends = g_new0(uint32_t, job->stages);
+    double step_ns = pass_clock_step(job, candidate->costs, false);
+    if (cuts_balance(job, ends) && cuts_cost(job, ends, costs)) {
+        double balanced_ns = pass_clock_step(job, costs, false);
+        if (balanced_ns < step_ns) {
+            step_ns = balanced_ns;
+            struct stage_cost *other = candidate->costs;
+            candidate->costs = costs;
+            costs = other;
+        }
+    }
+    g_free(costs);
+    candidate->step_seconds = step_ns * 1e-9;
     candidate->timed = true;
 }
 

@@ -16,6 +16,13 @@ uint32_t stage_in_flight(const struct pipeline_job *job, uint32_t stage)
     return behind + (all % behind + rounds - 1) / rounds;
 }
 
+enum stage_tied stage_tied(const struct pipeline_job *job)
+{
+    if (job->stages == 1 || !job->units->tied_bytes)
+        return STAGE_UNTIED;
+    return job->width == 1 ? STAGE_TIED_EACH : STAGE_TIED_ONCE;
+}
+
 /* ---- model data ---- */
 
 /* Parameters and gradients are whole, and states are shared by the ranks. A pipeline that never
@@ -54,7 +61,8 @@ static void add_unit(struct stage_activations *sum, const struct unit_way *way)
     sum->saved += way->saved_bytes;
 }
 
-/* A gradient of tied weights lies beside what the classifier's backward needs. */
+/* A gradient of tied weights lies beside what the classifier's backward needs; with several
+ * ranks it is the list in which the last stage sums them. */
 static struct unit_way head_with_tied(const struct units *units)
 {
     struct unit_way way = units->head.way[UNIT_KEPT];
@@ -145,9 +153,9 @@ static void add_copies(const struct pipeline_job *job, uint32_t stage, struct st
     for (int turn = 0; turn < UNIT_TURNS; turn++) {
         cost->forward_ns[turn] += copies * units->stream_ns;
         cost->backward_ns[turn] += copies * units->stream_ns;
-        if (job->stages > 1 && stage == 0)
+        if (stage_tied(job) == STAGE_TIED_EACH && stage == 0)
             cost->backward_ns[turn] += units->tied_gradient_ns + units->tied_add_ns[turn];
-        if (job->stages > 1 && is_last)
+        if (stage_tied(job) == STAGE_TIED_EACH && is_last)
             cost->backward_ns[turn] += units->tied_gradient_ns;
     }
 }

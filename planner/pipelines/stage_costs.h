@@ -22,6 +22,11 @@ struct pipeline_job {
     const struct costs *costs;       /* of this platform */
 };
 
+/* When the last stage sends the first one the gradient of tied weights: with one rank, as pstar-run
+ * does, for each micro-batch; with several, once a step, before the ranks sum it. */
+enum stage_tied { STAGE_UNTIED, STAGE_TIED_EACH, STAGE_TIED_ONCE };
+enum stage_tied stage_tied(const struct pipeline_job *job);
+
 struct stage_cost {
     uint32_t first, end; /* layers */
     uint32_t recomputed; /* so many of them, the first ones, unless it was asked which */
