@@ -209,9 +209,8 @@ static bool check_pipeline(const struct sim_arguments *a, GError **error)
     const struct {
         const char *name;
         bool given;
-    } foreign[] = {{"strategy", a->strategy}, {"layout", a->layout}, {"emit-plan", a->emit_plan},
-                   {"timeline", a->timeline}, {"stalls", a->stalls}, {"phases", a->phases},
-                   {"no-clip", a->no_clip}};
+    } foreign[] = {{"layout", a->layout}, {"emit-plan", a->emit_plan}, {"timeline", a->timeline},
+                   {"stalls", a->stalls}, {"phases", a->phases},       {"no-clip", a->no_clip}};
     bool several = a->files[1];
     for (size_t i = 0; i < G_N_ELEMENTS(foreign); i++)
         if (foreign[i].given)
@@ -231,6 +230,22 @@ static bool check_pipeline(const struct sim_arguments *a, GError **error)
     return true;
 }
 
+/* Other systems know neither stages of ZeRO within those of a pipeline here, nor forward passes
+ * that read masters. */
+static bool check_strategies(const struct sim_inputs *in, GError **error)
+{
+    if (!in->strategies)
+        return true;
+    if (has_stage(in))
+        return options_refuse(error, "--strategy: one of these has a stage of ZeRO of its own, "
+                                     "which the stages of a pipeline have not");
+    for (uint32_t q = 0; q < in->messages->queues; q++)
+        if (in->messages->under_way[q])
+            return options_refuse(error, "--strategy: not with schedule 2bw, whose forward passes "
+                                         "read masters");
+    return true;
+}
+
 /* Cuts the trace, if there is one of the whole model, and lays every stage out. */
 static bool read_pipeline(const struct sim_arguments *a, struct sim_inputs *in, GError **error)
 {
@@ -244,6 +259,8 @@ static bool read_pipeline(const struct sim_arguments *a, struct sim_inputs *in, 
     }
     if (!in->messages && !(in->messages = stage_messages_new(
                                (const struct trace *const *)in->pipeline, stages, error)))
+        return false;
+    if (!check_strategies(in, error))
         return false;
     in->pipeline_layouts = g_new0(GPtrArray *, stages);
     for (uint32_t s = 0; s < stages; s++) {

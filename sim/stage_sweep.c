@@ -26,26 +26,41 @@ static const struct named_layout *layout_at(const struct stage_job *job, uint32_
 
 /* ---- rows ---- */
 
-static void list_rows(struct stage_job *job)
+/* Adds the rows of a layout and a budget: policies with their look-aheads, then strategies. */
+static void add_rows(struct stage_job *job, uint64_t device_budget, uint32_t layout)
 {
     const struct sweep_options *options = job->asked->options;
     struct sweep *sweep = job->sweep;
-    uint32_t policies = 0, count = 0;
+    const struct named_layout *first = layout_at(job, layout, 0);
+    struct sweep_row row = {.layout = first,
+                            .chunk_bytes = first->layout->chunk_bytes[TRACE_PARAM],
+                            .device_budget = device_budget};
+    for (uint32_t p = 0; options->policies[p]; p++)
+        for (guint a = 0; a < options->look_aheads->len; a++) {
+            row.policy = options->policies[p];
+            row.look_ahead = g_array_index(options->look_aheads, uint32_t, a);
+            sweep->rows[sweep->row_count++] = row;
+        }
+    row.policy = NULL;
+    row.look_ahead = 0;
+    for (guint s = 0; options->strategies && s < options->strategies->len; s++) {
+        row.strategy = g_ptr_array_index(options->strategies, s);
+        sweep->rows[sweep->row_count++] = row;
+    }
+}
+
+static void list_rows(struct stage_job *job)
+{
+    const struct sweep_options *options = job->asked->options;
+    size_t policies = 0, strategies = options->strategies ? options->strategies->len : 0;
     while (options->policies[policies])
         policies++;
-    sweep->rows = g_new0(struct sweep_row, (size_t)options->budgets->len * layout_count(job) *
-                                               policies * options->look_aheads->len);
+    job->sweep->rows = g_new0(struct sweep_row,
+                              options->budgets->len * layout_count(job) *
+                                  (policies * options->look_aheads->len + strategies));
     for (guint b = 0; b < options->budgets->len; b++)
         for (uint32_t l = 0; l < layout_count(job); l++)
-            for (uint32_t p = 0; p < policies; p++)
-                for (guint a = 0; a < options->look_aheads->len; a++)
-                    sweep->rows[count++] = (struct sweep_row){
-                        .layout = layout_at(job, l, 0),
-                        .chunk_bytes = layout_at(job, l, 0)->layout->chunk_bytes[TRACE_PARAM],
-                        .device_budget = g_array_index(options->budgets, uint64_t, b),
-                        .policy = options->policies[p],
-                        .look_ahead = g_array_index(options->look_aheads, uint32_t, a)};
-    sweep->row_count = count;
+            add_rows(job, g_array_index(options->budgets, uint64_t, b), l);
 }
 
 /* Returns the first of a row's baselines, of which each stage has one. */
@@ -73,28 +88,74 @@ static void open_baselines(void *data, uint32_t index)
 
 /* ---- a row's plans ---- */
 
+/* A stage's plan. A strategy's is for a trace of its own, in which it has placed the updates. */
+struct planned_stage {
+    struct plan *plan;
+    struct trace *placed;       /* NULL for the stage's trace */
+    struct accesses *accesses;  /* of the placed trace */
+    struct non_model *extended; /* of the placed trace, if it is not the stage's */
+};
+
+static void planned_stage_clear(struct planned_stage *planned)
+{
+    plan_free(planned->plan);
+    accesses_free(planned->accesses);
+    non_model_free(planned->extended);
+    trace_free(planned->placed);
+}
+
+static struct plan *plan_strategy(const struct stage_job *job, const struct sweep_row *row,
+                                  const struct baselines *b, struct planned_stage *planned,
+                                  GError **error)
+{
+    const struct strategy_job strategy = {
+        .trace = b->trace,
+        .platform = b->platform,
+        .layout = b->layout,
+        .non_model = b->non_model,
+        .device_budget = sizes_arena(row->device_budget, b->trace),
+        .host_budget = job->asked->options->host_budget};
+    uint64_t needed;
+    struct plan *plan = strategy_plan(row->strategy, &strategy, &planned->placed, &needed, error);
+    if (!plan)
+        return NULL;
+    planned->extended = strategy_non_model(&strategy, planned->placed);
+    planned->accesses = accesses_new_digested(planned->placed, plan->digest, b->layout,
+                                              planned->extended ? planned->extended->extent
+                                                                : b->non_model);
+    return plan;
+}
+
+static struct plan *plan_policy(const struct stage_job *job, const struct sweep_row *row,
+                                const struct baselines *b, GError **error)
+{
+    const struct dry_run_options options = {
+        .device_budget = sizes_arena(row->device_budget, b->trace),
+        .host_budget = job->asked->options->host_budget,
+        .policy = row->policy,
+        .look_ahead = row->look_ahead};
+    return baselines_policy(b, &options, error);
+}
+
 /* Plans every stage. Returns false if one does not fit; the row then says which and why. */
-static bool plan_stages(const struct stage_job *job, struct sweep_row *row, struct plan **plans)
+static bool plan_stages(const struct stage_job *job, struct sweep_row *row,
+                        struct planned_stage *planned)
 {
     const struct baselines *baselines = baselines_of(job, row);
     bool fits = true;
     for (uint32_t s = 0; s < job->asked->messages->stages; s++) {
         const struct baselines *b = &baselines[s];
-        const struct dry_run_options options = {
-            .device_budget = sizes_arena(row->device_budget, b->trace),
-            .host_budget = job->asked->options->host_budget,
-            .policy = row->policy,
-            .look_ahead = row->look_ahead};
         uint64_t least = accesses_least_arena_bytes(b->accesses, b->layout, NULL) +
                          b->trace->library_bytes;
         g_autoptr(GError) error = NULL;
         row->least_device_bytes = MAX(row->least_device_bytes, least);
-        plans[s] = baselines_policy(b, &options, &error);
-        if (plans[s] || !fits)
+        planned[s].plan = row->policy ? plan_policy(job, row, b, &error)
+                                      : plan_strategy(job, row, b, &planned[s], &error);
+        if (planned[s].plan || !fits)
             continue;
         fits = false;
         row->reason = g_strdup_printf("stage %u: %s", s, error->message);
-        row->failed = !g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT);
+        row->failed = row->policy && !g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT);
     }
     return fits;
 }
@@ -113,7 +174,7 @@ static void add_figures(struct plan_figures *sum, const struct plan_figures *of_
 }
 
 static void time_stages(const struct stage_job *job, struct sweep_row *row,
-                        struct plan *const *plans)
+                        const struct planned_stage *planned)
 {
     uint32_t stages = job->asked->messages->stages;
     const struct baselines *baselines = baselines_of(job, row);
@@ -121,7 +182,10 @@ static void time_stages(const struct stage_job *job, struct sweep_row *row,
     g_autofree struct timeline **timelines = g_new0(struct timeline *, stages);
     for (uint32_t s = 0; s < stages; s++) {
         const struct baselines *b = &baselines[s];
-        views[s] = (struct stage_view){plans[s], {b->trace, b->accesses, b->costs}};
+        const struct planned_stage *stage = &planned[s];
+        views[s] = (struct stage_view){stage->plan,
+                                       {stage->placed ? stage->placed : b->trace,
+                                        stage->accesses ? stage->accesses : b->accesses, b->costs}};
         timelines[s] = timeline_new();
     }
     row->stages = g_new0(struct stage_result, stages);
@@ -137,12 +201,12 @@ static void run_row(void *data, uint32_t index)
     const struct stage_job *job = data;
     struct sweep_row *row = &job->sweep->rows[index];
     uint32_t stages = job->asked->messages->stages;
-    g_autofree struct plan **plans = g_new0(struct plan *, stages);
-    row->fits = plan_stages(job, row, plans);
+    g_autofree struct planned_stage *planned = g_new0(struct planned_stage, stages);
+    row->fits = plan_stages(job, row, planned);
     if (row->fits)
-        time_stages(job, row, plans);
+        time_stages(job, row, planned);
     for (uint32_t s = 0; s < stages; s++)
-        plan_free(plans[s]);
+        planned_stage_clear(&planned[s]);
     row->done = true;
 }
 

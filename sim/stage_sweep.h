@@ -1,5 +1,5 @@
-/* Replays the stages of a pipeline with every combination of chunk sizes, budgets and policies, on
- * all cores. Every stage has the same chunk size, budget, policy and look-ahead. */
+/* Replays the stages of a pipeline with every combination of chunk sizes, budgets, policies and
+ * strategies, on all cores. Every stage has the same of each, and the same look-ahead. */
 #ifndef PSTAR_SIM_STAGE_SWEEP_H
 #define PSTAR_SIM_STAGE_SWEEP_H
 
@@ -12,7 +12,8 @@ struct stage_sweep {
     const struct trace *const *traces; /* [messages->stages] */
     const struct stage_messages *messages;
     GPtrArray *const *layouts; /* [messages->stages] struct named_layout, alike in all stages */
-    const struct sweep_options *options; /* without layouts, strategies and phases */
+    const struct sweep_options *options; /* without layouts and phases; strategies are those
+                                            without a stage of their own */
 };
 
 /* Returns a sweep whose rows have stages. A row's bytes and counts are the sums of its stages, its

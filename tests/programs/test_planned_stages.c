@@ -107,6 +107,46 @@ static void test_simulated(void)
     workshop_free(workshop);
 }
 
+static double traffic(const json_t *sweep, size_t r)
+{
+    const json_t *row = json_array_get(json_object_get(sweep, "results"), r);
+    g_assert_true(json_is_true(json_object_get(row, "fits")));
+    return (double)number(row, "h2d_bytes") + (double)number(row, "d2h_bytes");
+}
+
+/* ZeRO-Offload copies each gradient and each parameter once a step, so it moves as much in all
+ * stages together as in one process. */
+static void test_strategies(void)
+{
+    static const char config[] =
+        "{\"model_type\": \"gpt2\", \"vocab_size\": 256, \"n_positions\": 64, \"n_embd\": 64,"
+        " \"n_layer\": 4, \"n_head\": 4, \"tie_word_embeddings\": false}";
+    static const char sim[] = "pstar-sim run.pstar --platform " PLATFORM
+                              " --device-memory 1GiB --chunk-size 64KiB --strategy "
+                              "zero-offload --json sweep.json";
+    struct workshop *workshop = workshop_new();
+    workshop_write(workshop, "model/config.json", config);
+    workshop_must_run(workshop,
+                      "pstar-trace synth --model model --batch 1 --micro-batches 4 --seq 64 "
+                      "--precision bf16 --platform " PLATFORM " -o run.pstar");
+    workshop_must_run(workshop, sim);
+    json_t *whole = workshop_read_json(workshop, "sweep.json");
+    const char *const schedules[] = {"1f1b", "gpipe"};
+    for (size_t i = 0; i < G_N_ELEMENTS(schedules); i++) {
+        workshop_must_run_format(workshop, "%s --stage-layers 1,2,1 --schedule %s", sim,
+                                 schedules[i]);
+        json_t *stages = workshop_read_json(workshop, "sweep.json");
+        g_assert_cmpfloat(traffic(stages, 0), ==, traffic(whole, 0));
+        json_decref(stages);
+    }
+    workshop_must_end(workshop,
+                      "pstar-sim run.pstar --platform " PLATFORM
+                      " --stages 2 --strategy zero3 --device-memory 1GiB",
+                      USAGE, "", "stage of ZeRO of its own");
+    json_decref(whole);
+    workshop_free(workshop);
+}
+
 /* A measured trace is planned for with its own times, and one micro-batch. */
 static void test_traced(void)
 {
@@ -170,6 +210,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/planned_stages/simulated", test_simulated);
     g_test_add_func("/planned_stages/traced", test_traced);
+    g_test_add_func("/planned_stages/strategies", test_strategies);
     g_test_add_func("/planned_stages/refusals", test_refusals);
     return g_test_run();
 }
