@@ -8,23 +8,23 @@
 
 #include <string.h>
 
-/* A folder that has a platform's name, such as that of its results, is not meant. */
 static bool is_path(const char *text)
 {
     return strchr(text, G_DIR_SEPARATOR) || g_str_has_suffix(text, ".json") ||
-           (g_file_test(text, G_FILE_TEST_EXISTS) && !g_file_test(text, G_FILE_TEST_IS_DIR));
+           g_file_test(text, G_FILE_TEST_EXISTS);
 }
 
+/* A folder that has a platform's name, such as that of its results, is not meant. */
 bool platforms_find(char **file, GError **error)
 {
-    char *path;
-    if (!*file || is_path(*file))
-        return true;
-    if ((path = platform_shipped_path(*file))) {
+    bool may_be_name = *file && (!is_path(*file) || g_file_test(*file, G_FILE_TEST_IS_DIR));
+    char *path = may_be_name ? platform_shipped_path(*file) : NULL;
+    if (path) {
         g_free(*file);
         *file = path;
-        return true;
     }
+    if (!*file || path || is_path(*file))
+        return true;
     g_auto(GStrv) names = platform_shipped_names();
     g_autoptr(GPtrArray) known = g_ptr_array_new();
     for (char **name = names; *name; name++)

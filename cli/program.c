@@ -217,11 +217,21 @@ static bool lists_platforms(const struct program *program)
     return false;
 }
 
+/* A file that is opened later must not become standard output because that was closed. Writing to
+ * what is opened here fails as it would. */
+static void hold_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd ? O_RDONLY : O_WRONLY) != fd)
+            return;
+}
+
 int program_main(const struct program *program, int argc, char **argv)
 {
     g_autoptr(GError) error = NULL;
     struct common_options common = {false, false, false};
     int status = STATUS_DONE;
+    hold_standard_streams();
     program_check_output(program->name);
     expect_no_memory(program->name);
     setlocale(LC_CTYPE, "");

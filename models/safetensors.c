@@ -83,6 +83,11 @@ static bool invalid(const struct safetensors *file, const char *tensor, GError *
 static bool map_file(struct safetensors *file, GError **error)
 {
     GError *problem = NULL;
+    if (g_file_test(file->path, G_FILE_TEST_IS_DIR)) {
+        g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_IO, "%s: is a folder, not a file",
+                    file->path);
+        return false;
+    }
     file->file = g_mapped_file_new(file->path, FALSE, &problem);
     if (!file->file) {
         g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_IO, "%s: %s", file->path,

@@ -10,13 +10,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool fail(const char *path, int code, GError **error)
-{
-    g_set_error(error, FAILURE, FAILURE_RUNNING, "%s: cannot be written: %s", path,
-                g_strerror(code));
-    return false;
-}
-
 /* Returns the descriptor N of "/dev/fd/N", or -1. */
 static int descriptor_of(const char *path)
 {
@@ -25,6 +18,13 @@ static int descriptor_of(const char *path)
         !g_ascii_string_to_unsigned(path + strlen("/dev/fd/"), 10, 0, INT_MAX, &number, NULL))
         return -1;
     return (int)number;
+}
+
+static bool fail(const char *path, int code, GError **error)
+{
+    g_set_error(error, FAILURE, FAILURE_RUNNING, "%s: cannot be written: %s",
+                descriptor_of(path) < 0 ? path : "standard output", g_strerror(code));
+    return false;
 }
 
 /* Opening a pipe that nobody reads would wait for ever, whatever the signal. After two seconds, in

@@ -203,7 +203,11 @@ static bool parse(const char *path, const json_t *root, struct checkpoint_state 
             return false;
         }
     }
-    return true;
+    bool empty = !state->batch || !state->sequence || !state->micro_batches;
+    if (empty) /* on the command line 0 would mean the usual value */
+        g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID,
+                    "%s: batch, sequence and micro_batches must be at least 1", path);
+    return !empty;
 }
 
 /* Returns the JSON of a file, or NULL with an error that names it. */

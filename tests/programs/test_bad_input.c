@@ -308,6 +308,10 @@ static const struct bad table[] = {
     {"folder/layout", SIM "--layout model", 2, {"model: is a folder"}},
     {"folder/trace", "pstar-trace info model", 2, {"model: ", "directory"}},
     {"folder/profile", "pstar-trace import model -o out.pstar", 2, {"model: ", "directory"}},
+    {"folder/weights",
+     "pstar-run --model weighty --data text.txt",
+     2,
+     {"safetensors: is a folder"}},
     {"folder/data", "pstar-run --model model --data model", 2, {"model: is a folder"}},
 
     /* a full disk */
@@ -316,6 +320,11 @@ static const struct bad table[] = {
     {"full/csv", SIM "--csv /dev/full", 1, {"/dev/full", "No space left"}},
     {"full/plan", SIM "--emit-plan /dev/full", 1, {"/dev/full", "No space left"}},
     {"full/log", RUN "--quiet --log /dev/full", 1, {"/dev/full", "No space left"}},
+    {"closed/file", "sh -c 'pstar-trace export good.pstar -o - >&-'", 1, {"standard output"}},
+    {"full/file",
+     "sh -c 'pstar-trace export good.pstar -o - >/dev/full'",
+     1,
+     {"standard output: cannot", "No space left"}},
     {"full/sim", "sh -c '" SIM ">/dev/full'", 1, {"pstar-sim: standard output", "No space left"}},
     {"full/run", "sh -c '" RUN ">/dev/full'", 1, {"pstar-run: standard output", "No space left"}},
     {"full/help", "sh -c 'pstar-sim --help >/dev/full'", 1, {"pstar-sim: standard output"}},
@@ -481,6 +490,7 @@ static void write_files(void)
                    "{\"pstar_layout\": 1, \"chunk_bytes\": 256, \"chunks\": [[\"wte.weight\"]]}");
     workshop_must_run(workshop,
                       "sh -c 'cp -r model dangling && ln -s gone dangling/model.safetensors'");
+    workshop_must_run(workshop, "sh -c 'cp -r model weighty && mkdir weighty/model.safetensors'");
     workshop_write(workshop, "empty.pstar", "");
     workshop_write(workshop, "short.txt", "ten bytes.");
     write_config("no_layers.json", "n_layer", NULL);

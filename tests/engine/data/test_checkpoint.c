@@ -455,6 +455,7 @@ static void test_bad_state(struct fixture *fixture, const void *unused)
         {"\"step\": 7", "\"step\": -7", "step: has an invalid value"},
         {"\"step\": 7", "\"step\": 7.5", "step: has an invalid value"},
         {"\"batch\": 4", "\"batch\": 4294967296", "batch: has an invalid value"},
+        {"\"batch\": 4", "\"batch\": 0", "batch, sequence and micro_batches must be at least 1"},
         {"\"clip\": 1.0", "\"clip\": \"x\"", "clip: has an invalid value"},
         {"\"precision\": \"fp32\"", "\"precision\": 32", "precision: has an invalid value"},
         {"\"seed\"", "\"sead\"", "seed: is missing"},
