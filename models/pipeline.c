@@ -123,10 +123,11 @@ bool pipeline_check(const struct model_config *config, const struct model_job *j
     if (stages > config->layers)
         return refuse(error, "%u stages: the model has only %u layers", stages, config->layers);
     if (model_rank_micro_batches(job) < stages)
-        return refuse(error,
-                      "%u stages: a step needs as many micro-batches at least on each rank of a "
-                      "stage, and has %u",
-                      stages, model_rank_micro_batches(job));
+        return refuse(
+            error,
+            "%u stages: a step needs as many micro-batches on each rank of a stage, and has "
+            "%u; --micro-batches %u would do",
+            stages, model_rank_micro_batches(job), stages * model_ranks(job));
     if (model_gradient_layout(job) != MODEL_GRADIENT_LIST || run_updates_early(&job->choices))
         return refuse(error, "stages: updates must come at the end of the step");
     return check_layers(config, shape, error) &&

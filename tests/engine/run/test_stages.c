@@ -201,7 +201,7 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
         {STEPS "--stages 5 --micro-batches 5", "5 stages: the model has only 4 layers", 5, 2},
         {STEPS "--stages 3 --micro-batches 2", "3 stages: a step needs as many micro-batches", 3,
          2},
-        {STEPS "--stages 2 --micro-batches 2", "and has 1", 4, 2},
+        {STEPS "--stages 2 --micro-batches 2", "and has 1; --micro-batches 4 would do", 4, 2},
         {STEPS "--stage-layers 2,3 --micro-batches 2", "5 layers together, and the model has 4", 2,
          2},
         {STEPS "--stage-layers 2,x", "'2,x' must be the layers of each stage", 2, 2},
