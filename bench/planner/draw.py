@@ -87,13 +87,15 @@ class Step:
     def job(self, **choices):
         """Returns the options of pstar-trace synth, with other choices than those drawn."""
         chosen = dict(recompute=layers_text(self.layers, range(self.recomputed)), offload="", split=self.split,
-                      clip=self.clip, host_embedding=self.host_embedding, host_update=False) | choices
+                      clip=self.clip, host_embedding=self.host_embedding, host_update=False,
+                      state_block=0) | choices
         options = ["--model", "config.json", "--batch", self.batch, "--seq", self.sequence,
                    "--precision", self.precision, "--micro-batches", self.micro_batches]
         if self.precision == "bf16":
             options += ["--bytes-per-parameter", self.bytes_per_parameter(chosen["split"])]
         for option, layers in (("--recompute", "recompute"), ("--offload-activations", "offload")):
             options += [option, chosen[layers]] if chosen[layers] else []
+        options += ["--state-block", chosen["state_block"]] if chosen["state_block"] else []
         for option in ("clip", "host_embedding", "host_update"):
             options += ["--" + option.replace("_", "-")] * chosen[option]
         return [*map(str, options), "--platform", "platform.json"]

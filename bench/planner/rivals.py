@@ -30,7 +30,7 @@ def of_plan(plan, step):
               for key in ("recompute", "offload")}
     twice = choices.get("backward_twice", False)
     return layers | dict(split=choices.get("split_master", False), clip=step.clip or twice,
-                         host_embedding=choices["host_embedding"])
+                         host_embedding=choices["host_embedding"], state_block=choices.get("state_block", 0))
 
 
 class Rivals:
