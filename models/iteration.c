@@ -111,6 +111,18 @@ bool model_state_block(const struct model_config *config, const char *text, uint
     return true;
 }
 
+bool model_is_cut(const struct model_config *config, uint64_t state_block)
+{
+    struct model_layout layout = model_layout_of(config);
+    for (uint32_t t = 0; t < layout.count; t++) {
+        struct model_tensor tensor;
+        g_free(model_tensor_describe(config, &layout, t, &tensor));
+        if (trace_blocks_of(tensor.shape[0] * tensor.shape[1], state_block) > 1)
+            return true;
+    }
+    return false;
+}
+
 /* Counts are kept in 64 bits and moments in 32: refuse what would not fit. The step's largest
  * figure is its operations: 6 a token and parameter, 12 a pair of tokens and column; three times
  * that leaves room for the rest. A layer has at most 13 operators in each of forward and two

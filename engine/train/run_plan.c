@@ -64,9 +64,11 @@ static bool offload_alike(const struct run_choices *given, const struct run_choi
     return !memcmp(given->offload + first, plan->offload + first, plan->layer_count - first);
 }
 
-/* Checks that the given options equal the plan's. Options may be left out. */
-static bool check_options(const struct run_options *options, const struct run_choices *given,
-                          const struct plan *of_plan, GError **error)
+/* Checks that the given options equal the plan's. Options may be left out. State blocks that cut
+ * nothing are none in a plan. */
+static bool check_options(const struct run_options *options, const struct model_config *config,
+                          const struct run_choices *given, const struct plan *of_plan,
+                          GError **error)
 {
     const struct run_choices *plan = of_plan->choices;
     if (options->recompute && !plan_weighs_choices(of_plan) &&
@@ -82,7 +84,7 @@ static bool check_options(const struct run_options *options, const struct run_ch
                            plan->stage == 3 ? "is for ranks that share parameters, too (stage 3)"
                                             : "is for ranks with whole parameters (stage 2)");
     if (options->state_block && !plan_weighs_choices(of_plan) &&
-        given->state_block != plan->state_block)
+        plan->state_block != (model_is_cut(config, given->state_block) ? given->state_block : 0))
         return contradicts(error, "--state-block", options->plan,
                            "cuts optimizer states otherwise, or not at all");
     if (options->host_update &&
@@ -102,7 +104,7 @@ static struct run_choices *choose_run(const struct run_options *options,
     if (!choices || !of_plan || of_plan->layer_count != choices->layer_count ||
         of_plan->tensor_count != choices->tensor_count)
         return choices;
-    bool agree = check_options(options, choices, plan, error);
+    bool agree = check_options(options, config, choices, plan, error);
     memcpy(choices->recompute, of_plan->recompute, choices->layer_count);
     memcpy(choices->offload, of_plan->offload, choices->layer_count);
     memcpy(choices->host_update, of_plan->host_update, choices->tensor_count);
