@@ -227,7 +227,8 @@ static void run_loss(struct cpu_context *cpu, void *argument)
 {
     const struct loops *l = argument;
     double loss;
-    cpu_loss_backward(cpu, l->precision, l->N, VOCABULARY, l->targets, 1, of(l, l->logits), &loss);
+    cpu_loss_backward(cpu, l->precision, l->N, VOCABULARY, l->targets, 1, 0, of(l, l->logits),
+                      &loss);
 }
 
 static void run_gelu(struct cpu_context *cpu, void *argument)

@@ -209,6 +209,10 @@ typedef void kernel_classifier_backward_weight(const void *context, enum model_p
                                                const void *dlogits, enum kernel_gradient gradient,
                                                float *workspace, void *dweight, double *squares);
 
+/* logits[N,V] become soft_cap(logits, cap). */
+typedef void kernel_cap_logits(const void *context, enum model_precision precision, uint32_t N,
+                               uint32_t V, float cap, void *logits);
+
 /* ---- GELU, tanh form, element by element ---- */
 
 typedef void kernel_gelu_forward(const void *context, enum model_precision precision,
@@ -291,6 +295,7 @@ typedef void kernel_attention_backward(const void *context, enum model_precision
 struct kernel_heads {
     uint32_t B, T, A, K, D, row, apart, window, pairs;
     float scale; /* of the scores; 0 stands for 1 / sqrt(D) */
+    float cap;   /* of the scores, a soft one (engine/soft_cap.h); 0: none */
     const float *cosines, *sines;
 };
 
@@ -315,10 +320,11 @@ typedef void kernel_grouped_backward(const void *context, enum model_precision p
 typedef void kernel_loss(const void *context, enum model_precision precision, uint32_t N,
                          uint32_t V, const uint32_t *targets, const void *logits, double *loss);
 
-/* The logits also become their gradient, divided by `divisor` (N * micro_batches). */
+/* The logits also become their gradient, divided by `divisor` (N * micro_batches). If they have
+ * been capped, `cap` is above 0, and the gradient is that before the cap. */
 typedef void kernel_loss_backward(const void *context, enum model_precision precision, uint32_t N,
-                                  uint32_t V, const uint32_t *targets, double divisor, void *logits,
-                                  double *loss);
+                                  uint32_t V, const uint32_t *targets, double divisor, float cap,
+                                  void *logits, double *loss);
 
 /* ---- gradients and their use ---- */
 
@@ -388,6 +394,7 @@ struct kernels {
     kernel_gate_forward *gate_forward;
     kernel_gate_backward *gate_backward;
     kernel_scale *scale;
+    kernel_cap_logits *cap_logits;
     kernel_table *table; /* may be NULL: kernels read the host's memory */
     kernel_grouped_forward *grouped_forward;
     kernel_grouped_backward *grouped_backward;

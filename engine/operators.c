@@ -378,6 +378,7 @@ static struct kernel_heads heads_of(const struct call *call)
         .window = model_config_window(config, call->op->layer),
         .pairs = model_config_turned(config, call->op->layer) / 2,
         .scale = config->query_scalar > 0 ? (float)(1 / sqrt(config->query_scalar)) : 0,
+        .cap = (float)config->score_cap,
         .cosines = table,
         .sines = table + (uint64_t)call->T * (rotary->columns / 2),
     };
@@ -459,6 +460,9 @@ static void classifier_forward(const struct call *call)
     call->kernels->classifier_forward(call->context, call->precision, call->N, call->H,
                                       call->config->vocabulary, in(call, 0),
                                       classifier_weight(call, 1), out(call, 0));
+    if (call->config->logit_cap > 0)
+        call->kernels->cap_logits(call->context, call->precision, call->N, call->config->vocabulary,
+                                  (float)call->config->logit_cap, out(call, 0));
 }
 
 /* The input's gradient comes first, because the weight's may overwrite the weight. */
@@ -481,7 +485,7 @@ static void loss(const struct call *call)
     double divisor = (double)call->N * operation->job->choices.micro_batches;
     if (operation->training)
         call->kernels->loss_backward(call->context, call->precision, call->N, V, targets, divisor,
-                                     in(call, 0), operation->loss);
+                                     (float)call->config->logit_cap, in(call, 0), operation->loss);
     else
         call->kernels->loss(call->context, call->precision, call->N, V, targets, in(call, 0),
                             operation->loss);

@@ -26,7 +26,6 @@ static const struct {
     {"deepseek_v3", "latent attention and mixtures of experts"},
     {"falcon", "its fused queries, keys and values"},
     {"falcon_mamba", "state spaces"},
-    {"gemma2", "norms behind products, and capped logits"},
     {"gemma3", "images"},
     {"glm4", "norms behind products"},
     {"glm4_moe", "mixtures of experts"},

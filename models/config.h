@@ -84,6 +84,7 @@ struct model_config {
     bool norm_plus_one; /* norms scale by 1 more than their weight */
     bool scaled_embedding; /* the embedding's output is multiplied by the root of the width */
     double query_scalar;   /* by whose root attention divides its scores; 0 stands for head_size */
+    double score_cap, logit_cap; /* soft caps of attention's scores and of the logits; 0: none */
     struct model_rotary rotary, local_rotary; /* the second is that of layers with a window, if it
                                                  has columns */
     uint32_t

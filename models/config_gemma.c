@@ -91,3 +91,21 @@ void config_write_gemma_attention(const struct model_config *config, json_t *roo
                             ? json_integer((json_int_t)scalar)
                             : json_real(scalar));
 }
+
+/* ---- soft caps ---- */
+
+bool config_cap(const struct config_reader *reader, const char *key, double missing, double *cap,
+                GError **error)
+{
+    const json_t *value = json_object_get(reader->root, key);
+    *cap = value ? 0 : missing;
+    if (!value || json_is_null(value))
+        return true;
+    return config_number(reader, key, 0, cap, error) &&
+           ((*cap > 0 && isfinite(*cap)) || config_wrong(reader, key, "above 0, or null", error));
+}
+
+void config_write_cap(double cap, const char *key, json_t *root)
+{
+    json_object_set_new(root, key, cap > 0 ? json_real(cap) : json_null());
+}

@@ -104,4 +104,9 @@ bool config_read_gemma_attention(const struct config_reader *reader, uint32_t ev
                                  struct model_config *config, GError **error);
 void config_write_gemma_attention(const struct model_config *config, json_t *root);
 
+/* Reads a soft cap, of which null is none. */
+bool config_cap(const struct config_reader *reader, const char *key, double missing, double *cap,
+                GError **error);
+void config_write_cap(double cap, const char *key, json_t *root);
+
 #endif

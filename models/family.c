@@ -4,10 +4,10 @@
 
 const struct model_family *const *model_families(void)
 {
-    static const struct model_family *const all[] = {&family_gpt2,   &family_llama, &family_mistral,
-                                                     &family_qwen2,  &family_qwen3, &family_smollm3,
-                                                     &family_gemma,  &family_phi3,  &family_olmo2,
-                                                     &family_gemma3, NULL};
+    static const struct model_family *const all[] = {
+        &family_gpt2,  &family_llama,   &family_mistral, &family_qwen2,
+        &family_qwen3, &family_smollm3, &family_gemma,   &family_phi3,
+        &family_olmo2, &family_gemma3,  &family_gemma2,  NULL};
     return all;
 }
 

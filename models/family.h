@@ -42,6 +42,7 @@ struct model_family {
     struct model_config parts;    /* that models of the family have; no sizes */
     bool unturned_layers;         /* some layers have no positions */
     bool partly_turned;           /* in some models a part of each head turns */
+    bool soft_caps;               /* in some models attention caps its scores */
     bool inputs_first;            /* weights of linear layers are [inputs, outputs], y = x W */
     bool scaled_ends; /* new weights of products that end on the residual stream are smaller */
 
@@ -59,7 +60,8 @@ const struct model_family *model_family_find(const char *type);
 const struct model_family *model_family_of(const struct model_config *config);
 
 extern const struct model_family family_gpt2, family_llama, family_mistral, family_qwen2,
-    family_qwen3, family_smollm3, family_gemma, family_phi3, family_olmo2, family_gemma3;
+    family_qwen3, family_smollm3, family_gemma, family_phi3, family_olmo2, family_gemma3,
+    family_gemma2;
 
 /* What the families since LLaMA have in common, for the initialisers of their struct model_family.
  */

@@ -14,6 +14,7 @@ enum {
     GELU_FORWARD = 9,   /* 0.5 x (1 + tanh(s (x + c x^3))) */
     GELU_BACKWARD = 16, /* its derivative times the gradient */
     SOFTMAX = 5,        /* scale, maximum, subtract, exponential, sum */
+    CAP = 3,            /* divide, hyperbolic tangent, multiply; as many for its derivative */
     LOSS = 6,           /* softmax, normalised and scaled into the gradient */
     ADAMW = 17, /* moments 7, bias corrections 2, root, epsilon, division, decay, step, clip */
 };
@@ -64,10 +65,10 @@ static uint64_t pairs(const struct iteration_builder *b, int32_t layer)
 /* Matrix products over the pairs: queries with keys and weights with values forward; backward the
  * scores again where they were not kept, and the gradients of weights, values, queries and keys. */
 static uint64_t attention(const struct iteration_builder *b, const struct model_operator *op,
-                          uint64_t products)
+                          uint64_t products, uint64_t caps)
 {
-    uint64_t heads = b->config->heads;
-    return pairs(b, op->layer) * (products * 2 * model_config_queries(b->config) + SOFTMAX * heads);
+    uint64_t heads = b->config->heads, each = SOFTMAX + (b->config->score_cap > 0 ? caps * CAP : 0);
+    return pairs(b, op->layer) * (products * 2 * model_config_queries(b->config) + each * heads);
 }
 
 /* Queries and keys turn forward, and their gradients backward. */
@@ -101,6 +102,7 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
 {
     uint64_t n = b->rows, h = b->config->width, v = model_config_classes(b->config);
     uint64_t residual = op->dropout_site == NO_INDEX ? 1 : 2;
+    uint64_t cap = b->config->logit_cap > 0 ? CAP : 0;
     switch ((enum model_kind)op->kind) {
     case MODEL_EMBED_FORWARD:
     case MODEL_EMBED_BACKWARD:
@@ -129,15 +131,15 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
                gate(b, GATE_BACKWARD, GELU_BACKWARD) * n * b->config->inner;
     case MODEL_ATTENTION_FORWARD:
     case MODEL_GROUPED_FORWARD:
-        return attention(b, op, 2) + rotary(b, op->layer);
+        return attention(b, op, 2, 1) + rotary(b, op->layer);
     case MODEL_ATTENTION_BACKWARD:
     case MODEL_GROUPED_BACKWARD:
-        return attention(b, op, b->job->unfused ? 4 : 5) + 2 * n * model_config_queries(b->config) +
-               rotary(b, op->layer);
+        return attention(b, op, b->job->unfused ? 4 : 5, 2) +
+               2 * n * model_config_queries(b->config) + rotary(b, op->layer);
     case MODEL_CLASSIFIER_FORWARD:
-        return 2 * n * h * v;
+        return 2 * n * h * v + cap * n * v;
     case MODEL_LOSS:
-        return LOSS * n * v;
+        return (LOSS + cap) * n * v;
     case MODEL_CLASSIFIER_BACKWARD:
         return 4 * n * h * v;
     case MODEL_REDUCE:

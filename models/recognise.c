@@ -54,12 +54,12 @@ struct guess {
     const struct model_family *family;
     uint32_t head_size; /* of a model with rotary positions; 0 for others */
     uint32_t turned;    /* columns of a head that turn */
-    bool unfused, drops_scores;
+    bool unfused, drops_scores, caps_scores;
 };
 
 /* Attention counts 4 operations a pair and column of queries, and 5 a pair and head; rotary
  * positions 3 a row and column of queries and keys that turns (operator_cost.c). */
-enum { A_COLUMN = 4, A_HEAD = 5, A_TURN = 3 };
+enum { A_COLUMN = 4, A_HEAD = 5, A_TURN = 3, A_CAP = 3 };
 
 static const struct trace_operator *attention_of(const struct trace *trace,
                                                  const struct model_family *family, uint32_t layer)
@@ -109,7 +109,8 @@ static bool find_window(const struct trace *trace, const struct guess *guess,
     uint64_t queries = model_config_queries(config), heads = config->heads + config->key_heads;
     uint64_t turned = A_TURN * heads * model_config_turned(config, (int32_t)layer) * trace->batch *
                       trace->sequence;
-    uint64_t pair = A_COLUMN * queries + (uint64_t)A_HEAD * config->heads;
+    uint64_t head = A_HEAD + (guess->caps_scores ? A_CAP : 0);
+    uint64_t pair = A_COLUMN * queries + head * config->heads;
     uint64_t pairs = all_pairs(trace, guess->unfused);
     *window = 0;
     if (!attend || attend->flops < turned || (attend->flops - turned) % (pair * trace->batch))
@@ -173,6 +174,18 @@ static bool drops_embeddings(const struct trace *trace, const struct model_confi
     uint64_t without = config->scaled_embedding ? 2 : 1;
     return embed &&
            embed->flops > without * trace->batch * trace->sequence * (uint64_t)config->width;
+}
+
+/* A cap is 3 operations a logit more. Its size changes no trace. */
+static void find_caps(const struct trace *trace, const struct guess *guess,
+                      struct model_config *config)
+{
+    g_autofree char *head = g_strconcat("forward ", model_head(config), NULL);
+    const struct trace_operator *classify = operator_of(trace, head);
+    uint64_t products = 2 * trace->batch * trace->sequence * (uint64_t)config->width *
+                        model_config_classes(config);
+    config->score_cap = guess->caps_scores ? 1 : 0;
+    config->logit_cap = classify && classify->flops > products ? 1 : 0;
 }
 
 static void find_dropout(const struct trace *trace, const struct guess *guess,
@@ -244,6 +257,7 @@ static struct model_config *config_of(const struct trace *trace, const struct gu
     config->initializer_range = 0.02;
     find_parts(trace, family, config);
     find_dropout(trace, guess, config);
+    find_caps(trace, guess, config);
     if (find_heads(trace, guess, config))
         return config;
     model_config_free(config);
@@ -298,10 +312,11 @@ static struct recognised *try_ways(const struct trace *trace, const struct run_c
                                    uint32_t turned)
 {
     struct recognised *recognised = NULL;
-    for (int way = 0; !recognised && way < 3; way++) {
-        const struct guess guess = {family, head_size, turned, way > 0, way > 1};
-        recognised = try(trace, choices, &guess);
-    }
+    for (int caps = 0; caps <= family->soft_caps; caps++)
+        for (int way = 0; !recognised && way < 3; way++) {
+            const struct guess guess = {family, head_size, turned, way > 0, way > 1, caps};
+            recognised = try(trace, choices, &guess);
+        }
     return recognised;
 }
 

@@ -326,6 +326,14 @@ void cpu_scale(const void *context, enum model_precision precision, uint64_t ele
     cpu_parallel(cpu, cpu->simd->scale, &arguments, elements, SIMD_TILE);
 }
 
+void cpu_cap_logits(const void *context, enum model_precision precision, uint32_t N, uint32_t V,
+                    float cap, void *logits)
+{
+    const struct cpu_context *cpu = context;
+    struct simd_cap_logits arguments = {precision, V, model_logits_row(V), cap, logits};
+    cpu_parallel(cpu, cpu->simd->cap_logits, &arguments, N, 1);
+}
+
 void cpu_residual_forward(const void *context, enum model_precision precision, uint32_t N,
                           uint32_t H, const void *residual, const struct kernel_dropout *dropout,
                           void *y)
@@ -386,6 +394,7 @@ static struct simd_attention grouped_of(enum model_precision precision,
     arguments.window = heads->window;
     arguments.scale = heads->scale > 0 ? heads->scale : arguments.scale;
     arguments.pairs = heads->pairs;
+    arguments.cap = heads->cap;
     arguments.cosines = heads->cosines;
     arguments.sines = heads->sines;
     uint64_t apart = heads->apart ? heads->apart : heads->D;
@@ -493,7 +502,8 @@ void cpu_loss(const void *context, enum model_precision precision, uint32_t N, u
 }
 
 void cpu_loss_backward(const void *context, enum model_precision precision, uint32_t N, uint32_t V,
-                       const uint32_t *targets, double divisor, void *logits, double *loss)
+                       const uint32_t *targets, double divisor, float cap, void *logits,
+                       double *loss)
 {
     const struct cpu_context *cpu = context;
     struct simd_loss arguments = {
@@ -503,6 +513,7 @@ void cpu_loss_backward(const void *context, enum model_precision precision, uint
         .row = model_logits_row(V),
         .targets = targets,
         .scale = (float)(1 / divisor),
+        .cap = cap,
         .logits = logits,
         .gradient = logits,
     };
@@ -638,6 +649,7 @@ const struct kernels cpu_kernels = {
     .gate_forward = cpu_gate_forward,
     .gate_backward = cpu_gate_backward,
     .scale = cpu_scale,
+    .cap_logits = cpu_cap_logits,
     .grouped_forward = cpu_grouped_forward,
     .grouped_backward = cpu_grouped_backward,
 };

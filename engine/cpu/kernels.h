@@ -72,6 +72,7 @@ kernel_product_backward_weight cpu_product_backward_weight;
 kernel_gate_forward cpu_gate_forward;
 kernel_gate_backward cpu_gate_backward;
 kernel_scale cpu_scale;
+kernel_cap_logits cpu_cap_logits;
 kernel_grouped_forward cpu_grouped_forward;
 kernel_grouped_backward cpu_grouped_backward;
 

@@ -33,7 +33,7 @@ static void delta_launch(const struct cuda_context *cuda, const struct attention
 
 static bool on_tensor_cores(enum model_precision precision, const struct attention &a)
 {
-    return precision == MODEL_BF16 && a.D % OCTET == 0 && a.pairs % OCTET == 0 &&
+    return precision == MODEL_BF16 && a.cap == 0 && a.D % OCTET == 0 && a.pairs % OCTET == 0 &&
            a.D <= CUDA_TENSOR_LIMIT;
 }
 
@@ -85,6 +85,7 @@ static struct attention attention_of(const struct kernel_heads &heads,
     a.cosines = heads.cosines;
     a.sines = heads.sines;
     a.scale = heads.scale > 0 ? heads.scale : 1 / sqrtf((float)heads.D);
+    a.cap = heads.cap;
     a.dropout = tile_dropout_of(dropout);
     return a;
 }

@@ -24,6 +24,7 @@ struct attention {
     uint32_t window; /* a query sees so many positions, itself and those before it; at most T */
     uint32_t pairs;  /* of columns that turn, `pairs` apart; 0 if none do */
     float scale;     /* of the scores */
+    float cap;       /* of the scores, a soft one; 0: none */
     const float *cosines, *sines;   /* [T, pairs] */
     struct attention_part parts[3]; /* enum kernel_qkv */
     const void *dout;
@@ -151,7 +152,8 @@ void attention_fp32_forward_launch(const struct cuda_context *cuda, enum model_p
 void attention_fp32_backward_launch(const struct cuda_context *cuda, enum model_precision precision,
                                     const struct attention &a);
 
-/* On tensor cores, in bf16. D and pairs are multiples of 8, and D is at most CUDA_TENSOR_LIMIT. */
+/* On tensor cores, in bf16, of scores without a cap. D and pairs are multiples of 8, and D is at
+ * most CUDA_TENSOR_LIMIT. */
 enum { CUDA_TENSOR_LIMIT = 128 };
 void attention_half_forward_launch(const struct cuda_context *cuda, const struct attention &a);
 void attention_half_backward_launch(const struct cuda_context *cuda, const struct attention &a);

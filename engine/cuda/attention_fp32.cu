@@ -3,6 +3,7 @@
  * are padded with zeros to WIDTH. Shared memory holds chunks of at most 128 columns of the rows. */
 #include "engine/cuda/attention.h"
 #include "engine/exponential.h"
+#include "engine/soft_cap.h"
 
 /* ---- products of tiles ---- */
 
@@ -153,6 +154,15 @@ __device__ inline void thread_part_store(const struct attention &a, const struct
     }
 }
 
+__device__ static inline void thread_scores_cap(const struct attention &a, struct thread_scores &s)
+{
+    if (a.cap == 0)
+        return;
+    for (int i = 0; i < ROWS_EACH; i++)
+        for (int j = 0; j < SCORES_EACH; j++)
+            s.at[i][j] = soft_cap(s.at[i][j], a.cap);
+}
+
 /* Scores of keys that row i's query does not see become -infinity. */
 __device__ static inline void thread_scores_mask(const struct attention &a, uint32_t queries,
                                                  uint32_t keys, struct thread_scores &s)
@@ -264,6 +274,7 @@ __global__ void __launch_bounds__(ATTENTION_THREADS) forward_kernel(struct atten
             if (chunk + 1 < CHUNKS)
                 __syncthreads();
         }
+        thread_scores_cap(a, s);
         thread_scores_mask(a, queries, keys, s);
         for (int i = 0; i < ROWS_EACH; i++)
             advance(a, h, queries, keys, i, s.at[i], p);
@@ -347,7 +358,9 @@ __device__ static inline void compute_row(const struct attention &a, const struc
         attention_factors(a, h, query, keys, thread_x(), factors);
     for (int j = 0; j < SCORES_EACH; j++) {
         float probability = exponential(p[j] - lse);
-        ds[j] = probability * (ds[j] * factors[j] - delta);
+        /* A key that is not seen has minus infinity, whose slope would not be a number. */
+        float slope = a.cap > 0 ? soft_cap_slope(fmaxf(p[j], -a.cap), a.cap) : 1;
+        ds[j] = probability * (ds[j] * factors[j] - delta) * slope;
         p[j] = probability * factors[j];
     }
 }
@@ -372,6 +385,7 @@ __device__ inline void compute_pair(const struct attention &a, const struct atte
         if (CHUNKS > 1)
             __syncthreads();
     }
+    thread_scores_cap(a, p);
     thread_scores_mask(a, queries, keys, p);
     for (int i = 0; i < ROWS_EACH; i++)
         compute_row(a, h, queries * TILE + thread_y() * ROWS_EACH + i, keys, p.at[i], ds.at[i]);

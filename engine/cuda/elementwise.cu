@@ -1,6 +1,7 @@
 #include "engine/cuda/kernel_code.h"
 #include "engine/gelu.h"
 #include "engine/silu.h"
+#include "engine/soft_cap.h"
 
 enum { THREADS = 256 };
 
@@ -200,6 +201,46 @@ void cuda_scale(const void *context, enum model_precision precision, uint64_t el
 {
     const struct cuda_context *cuda = cuda_context_of(context);
     BY_PRECISION(precision, scale_launch, cuda, elements, factor, x);
+}
+
+/* ---- capped logits ---- */
+
+template <typename T> struct cap_arguments {
+    uint32_t N, V, row; /* row: elements from one to the next */
+    float cap;
+    T *logits;
+};
+
+template <typename T>
+__global__ void __launch_bounds__(THREADS) cap_kernel(struct cap_arguments<T> a)
+{
+    uint64_t octets = (a.V + OCTET - 1) / OCTET, item = first_of_thread() / OCTET;
+    if (item / octets >= a.N)
+        return;
+    T *row = a.logits + item / octets * a.row;
+    uint64_t first = item % octets * OCTET;
+    struct octet l = octet_load((const T *)row, first, a.V, 0);
+    for (int i = 0; i < OCTET; i++)
+        l.at[i] = soft_cap(l.at[i], a.cap);
+    octet_store(row, first, a.V, l);
+}
+
+template <typename T>
+static void cap_launch(const struct cuda_context *cuda, uint32_t N, uint32_t V, float cap,
+                       void *logits)
+{
+    struct cap_arguments<T> arguments = {
+        N, V, model_logits_row(V), cap, (T *)logits
+    };
+    launch(cap_kernel<T>, launch_blocks((uint64_t)N * launch_blocks(V, OCTET), THREADS), THREADS, 0,
+           cuda->stream, arguments);
+}
+
+void cuda_cap_logits(const void *context, enum model_precision precision, uint32_t N, uint32_t V,
+                     float cap, void *logits)
+{
+    const struct cuda_context *cuda = cuda_context_of(context);
+    BY_PRECISION(precision, cap_launch, cuda, N, V, cap, logits);
 }
 
 /* ---- residual and dropout ---- */

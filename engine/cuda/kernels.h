@@ -101,6 +101,7 @@ kernel_gate_forward cuda_gate_forward;
 kernel_gate_backward cuda_gate_backward;
 /* 2 E bytes an element. */
 kernel_scale cuda_scale;
+kernel_cap_logits cuda_cap_logits;
 kernel_residual_forward cuda_residual_forward;
 kernel_dropout_backward cuda_dropout_backward;
 

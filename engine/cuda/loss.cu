@@ -2,6 +2,7 @@
  * finds the greatest logit and the sum of exponentials together; a second writes the gradient. */
 #include "engine/cuda/kernel_code.h"
 #include "engine/exponential.h"
+#include "engine/soft_cap.h"
 
 /* The most blocks. Each stores the sum of its rows' losses. */
 enum { THREADS = 512, WARPS = THREADS / WARP, BLOCKS = 1024 };
@@ -12,6 +13,7 @@ template <typename T> struct loss_arguments {
     const T *logits;
     T *gradient; /* the logits again; NULL if not wanted */
     float scale; /* of the gradient */
+    float cap;   /* that the logits have been given; 0: none */
     double *parts;
     uint32_t *counter;
     double *loss;
@@ -86,7 +88,8 @@ __device__ inline void row_gradient(const struct loss_arguments<T> &a, uint64_t 
         struct octet l = octet_load(a.logits, e, end, -INFINITY);
         for (int i = 0; i < OCTET; i++) {
             float p = exponential(l.at[i] - softmax.max) * inverse;
-            l.at[i] = (e + i == target ? p - 1 : p) * a.scale;
+            float slope = a.cap > 0 ? soft_cap_slope(l.at[i], a.cap) : 1;
+            l.at[i] = (e + i == target ? p - 1 : p) * a.scale * slope;
         }
         octet_store(a.gradient, e, end, l);
     }
@@ -128,10 +131,10 @@ __global__ void __launch_bounds__(THREADS) loss_kernel(struct loss_arguments<T> 
 template <typename T>
 static void loss_launch(const struct cuda_context *cuda, uint32_t N, uint32_t V,
                         const uint32_t *targets, const void *logits, void *gradient, float scale,
-                        double *loss)
+                        float cap, double *loss)
 {
     struct loss_arguments<T> arguments = {
-        N, V, model_logits_row(V), targets, (const T *)logits, (T *)gradient, scale,
+        N, V, model_logits_row(V), targets, (const T *)logits, (T *)gradient, scale, cap,
             (double *)cuda->scratch, cuda->counter, loss
     };
     launch(loss_kernel<T>, N < BLOCKS ? N : (uint32_t)BLOCKS, THREADS, sizeof(struct loss_shared),
@@ -142,13 +145,14 @@ void cuda_loss(const void *context, enum model_precision precision, uint32_t N, 
                const uint32_t *targets, const void *logits, double *loss)
 {
     const struct cuda_context *cuda = cuda_context_of(context);
-    BY_PRECISION(precision, loss_launch, cuda, N, V, targets, logits, NULL, 0, loss);
+    BY_PRECISION(precision, loss_launch, cuda, N, V, targets, logits, NULL, 0, 0, loss);
 }
 
 void cuda_loss_backward(const void *context, enum model_precision precision, uint32_t N, uint32_t V,
-                        const uint32_t *targets, double divisor, void *logits, double *loss)
+                        const uint32_t *targets, double divisor, float cap, void *logits,
+                        double *loss)
 {
     const struct cuda_context *cuda = cuda_context_of(context);
     BY_PRECISION(precision, loss_launch, cuda, N, V, targets, logits, logits, (float)(1 / divisor),
-                 loss);
+                 cap, loss);
 }

@@ -79,6 +79,7 @@ static const struct kernels cuda_kernels = {
     .gate_forward = cuda_gate_forward,
     .gate_backward = cuda_gate_backward,
     .scale = cuda_scale,
+    .cap_logits = cuda_cap_logits,
     .table = copy_table,
     .grouped_forward = cuda_grouped_forward,
     .grouped_backward = cuda_grouped_backward,

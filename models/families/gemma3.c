@@ -44,7 +44,7 @@ static bool read_config(const struct config_reader *reader, struct model_config 
 {
     static const struct config_defaults defaults = {
         .key_heads = 4, .head_size = 256, .rotary_base = base, .epsilon = 1e-6, .tied = true};
-    return config_absent(reader, "final_logit_softcapping", error) &&
+    return config_cap(reader, "final_logit_softcapping", 0, &config->logit_cap, error) &&
            config_read_gemma(reader, &defaults, config, error) &&
            config_read_gemma_attention(reader, EVERY, config, error) &&
            read_rotary(reader, config, error);
@@ -54,6 +54,7 @@ static void write_config(const struct model_config *config, json_t *root)
 {
     config_write_gemma(config, root);
     config_write_gemma_attention(config, root);
+    config_write_cap(config->logit_cap, "final_logit_softcapping", root);
     json_object_set_new(root, "rope_local_base_freq", json_real(config->local_rotary.base));
     json_object_set_new(root, "rope_parameters",
                         json_pack("{s:o, s:o}", "full_attention",

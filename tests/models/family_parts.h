@@ -9,10 +9,14 @@
 static inline void set_window(const struct model_family *family, uint32_t window,
                               struct model_config *config)
 {
-    if (family == &family_gemma3) {
+    if (family == &family_gemma2 || family == &family_gemma3) {
+        config->score_cap = family == &family_gemma2 ? 3 : 0;
+        config->logit_cap = 2;
         config->window = window;
         config->full_every = 2;
         config->query_scalar = 6;
+        if (family == &family_gemma2)
+            return;
         config->local_rotary = config->rotary;
         config->local_rotary.base = 30;
         return;

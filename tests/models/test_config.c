@@ -40,6 +40,9 @@ static void test_known_counts(void)
                  {"demo-11m", 10844160},
                  {"gemma-2b", 2506172416},
                  {"gemma-7b", 8537680896},
+                 {"gemma-2-2b", 2614341888},
+                 {"gemma-2-9b", 9241705984},
+                 {"gemma-2-27b", 27227128320},
                  {"gemma-3-270m", 268098176},
                  {"gemma-3-1b", 999885952},
                  {"llama-2-7b", 6738415616},
@@ -209,10 +212,10 @@ static void test_accepted(void)
 /* Widely used models of other families are refused with what pstar lacks. */
 static void test_other_families(void)
 {
-    static const char *const types[] = {
-        "bert",     "cohere2",  "deepseek_v3", "gemma2",     "gemma3",  "glm4",
-        "gpt_neox", "gpt_oss",  "granite",     "llama4",     "mixtral", "mllama",
-        "phi",      "qwen2_vl", "qwen3_moe",   "qwen3_next", "t5"};
+    static const char *const types[] = {"bert",     "cohere2",   "deepseek_v3", "gemma3",
+                                        "glm4",     "gpt_neox",  "gpt_oss",     "granite",
+                                        "llama4",   "mixtral",   "mllama",      "phi",
+                                        "qwen2_vl", "qwen3_moe", "qwen3_next",  "t5"};
     for (size_t i = 0; i < G_N_ELEMENTS(types); i++) {
         GError *error = NULL;
         g_autofree char *text = g_strdup_printf("{\"model_type\":\"%s\"}", types[i]);
@@ -418,6 +421,10 @@ static void test_families_round_trip(void)
         "\"model_type\":\"smollm3\",\"no_rope_layers\":[1,1],\"mlp_bias\":true",
         "\"model_type\":\"gemma\",\"hidden_act\":\"gelu_pytorch_tanh\",\"attention_bias\":true",
         "\"model_type\":\"olmo2\",\"attention_bias\":true",
+        "\"model_type\":\"gemma2\",\"hidden_act\":\"gelu_pytorch_tanh\","
+        "\"attn_logit_softcapping\":null,\"final_logit_softcapping\":7.5",
+        "\"model_type\":\"gemma2\",\"hidden_act\":\"gelu_pytorch_tanh\","
+        "\"attn_logit_softcapping\":20,\"final_logit_softcapping\":null",
         "\"model_type\":\"gemma3_text\",\"hidden_act\":\"gelu_pytorch_tanh\"",
         "\"model_type\":\"gemma3_text\",\"hidden_act\":\"gelu_pytorch_tanh\","
         "\"query_pre_attn_scalar\":168,\"rope_local_base_freq\":3,\"sliding_window\":5,"
@@ -482,6 +489,10 @@ static void test_families_refused(void)
          "\"rope_parameters\":{\"full_attention\":7}," LLAMA,
          MODEL_ERROR_CONFIG,
          {"rope_parameters: full_attention", "object"}},
+        {"\"model_type\":\"gemma2\",\"hidden_act\":\"gelu_pytorch_tanh\","
+         "\"attn_logit_softcapping\":-1," LLAMA,
+         MODEL_ERROR_CONFIG,
+         {"attn_logit_softcapping", "above 0"}},
         {"\"model_type\":\"phi3\",\"rope_scaling\":{\"type\":\"longrope\"}," LLAMA,
          MODEL_ERROR_UNSUPPORTED,
          {"rope_scaling: rope_type", "longrope"}},

@@ -24,9 +24,9 @@ static double some_dropout(GRand *random)
 /* Any family but GPT-2, with any heads, windows and biases. */
 static struct model_config random_decoder(GRand *random)
 {
-    const struct model_family *const families[] = {&family_llama, &family_mistral, &family_qwen2,
-                                                   &family_qwen3, &family_smollm3, &family_gemma,
-                                                   &family_phi3,  &family_olmo2,   &family_gemma3};
+    const struct model_family *const families[] = {
+        &family_llama, &family_mistral, &family_qwen2, &family_qwen3,  &family_smollm3,
+        &family_gemma, &family_phi3,    &family_olmo2, &family_gemma3, &family_gemma2};
     struct model_config config = small_decoder(
         families[g_rand_int_range(random, 0, G_N_ELEMENTS(families))], g_rand_boolean(random));
     config.key_heads = (uint32_t)g_rand_int_range(random, 1, 4);

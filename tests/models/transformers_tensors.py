@@ -58,6 +58,7 @@ FAMILIES = {
     "smollm3": lambda: draw_llama(**biases("attention_bias", "mlp_bias")),
     "gemma": lambda: draw_llama(head_dim=2 * random.randint(1, 9), **biases("attention_bias")),
     "phi3": draw_llama,
+    "gemma2": lambda: draw_llama(head_dim=2 * random.randint(1, 9), **biases("attention_bias")),
     "gemma3_text": lambda: draw_llama(head_dim=2 * random.randint(1, 9), **biases("attention_bias")),
     "olmo2": lambda: draw_llama(**biases("attention_bias")),
     "qwen3": lambda: draw_llama(head_dim=2 * random.randint(1, 9), **biases("attention_bias")),

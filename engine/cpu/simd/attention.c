@@ -3,6 +3,7 @@
  * by tiles of keys for dk and dv, so that nothing is summed across threads. */
 #include "engine/cpu/simd/loops.h"
 #include "engine/exponential.h"
+#include "engine/soft_cap.h"
 
 /* ---- products of small fp32 matrices that lie in a thread's cache ---- */
 
@@ -243,6 +244,14 @@ static inline void attention_product(const struct simd_head *h, uint32_t count,
                 columns, SIMD_TILE, scores->at[0], SIMD_TILE);
 }
 
+static inline void attention_cap(const struct simd_head *h, float scores[SIMD_TILE])
+{
+    float cap = h->arguments->cap;
+    if (cap > 0)
+        for (int i = 0; i < SIMD_TILE; i++)
+            scores[i] = soft_cap(scores[i], cap);
+}
+
 /* The keys of a tile that a query attends to: [first, end). */
 struct visible_keys {
     uint32_t first, end;
@@ -312,6 +321,7 @@ static void advance(const struct simd_head *h, struct query_progress *p, uint32_
         tile_fill(scores, 0);
         return;
     }
+    attention_cap(h, scores);
     attention_hide(visible, scores);
     float greatest = tile_max(scores);
     float max = greatest > p->max[r] ? greatest : p->max[r];
@@ -377,8 +387,8 @@ void SIMD(attention_forward)(const void *arguments, uint64_t first, uint64_t end
 /* ---- backward ---- */
 
 /* With P the probabilities, M the dropout's mask times its scale, and O = (M P) V: dV = (M P)^T dO,
- * dP = M (dO V^T), dS = P (dP - delta), where delta is the row sums of dO O, dQ = scale dS K, dK =
- * dS^T (scale Q). */
+ * dP = M (dO V^T), dS = P (dP - delta), times the slope of a cap, where delta is the row sums of dO
+ * O, dQ = scale dS K, dK = dS^T (scale Q). */
 
 struct query_tile {
     uint32_t tile, count;
@@ -443,7 +453,12 @@ static void compute_row(const struct simd_head *h, const struct query_tile *quer
                         uint32_t keys, float p[SIMD_TILE], float ds[SIMD_TILE])
 {
     bool drops = dropout_drops(&h->arguments->dropout);
-    tile_fp32 factors;
+    float cap = h->arguments->cap;
+    tile_fp32 factors, slope;
+    attention_cap(h, p);
+    if (cap > 0)
+        for (int i = 0; i < SIMD_TILE; i++)
+            slope[i] = soft_cap_slope(p[i], cap);
     attention_hide(attention_visible(h, queries->tile, r, keys), p);
     if (drops) {
         attention_factors(h, queries->tile * SIMD_TILE + r, keys, factors);
@@ -453,6 +468,8 @@ static void compute_row(const struct simd_head *h, const struct query_tile *quer
         p[i] = exponential(p[i] - queries->lse[r]);
         ds[i] = p[i] * (ds[i] - queries->delta[r]);
     }
+    if (cap > 0)
+        tile_multiply(ds, slope);
     if (drops)
         tile_multiply(p, factors);
 }

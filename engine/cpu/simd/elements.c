@@ -3,6 +3,7 @@
 #include "engine/exponential.h"
 #include "engine/gelu.h"
 #include "engine/silu.h"
+#include "engine/soft_cap.h"
 
 /* ---- GELU ---- */
 
@@ -191,6 +192,21 @@ void SIMD(round_squares)(const void *arguments, uint64_t first, uint64_t end)
 
 /* ---- loss ---- */
 
+void SIMD(cap_logits)(const void *arguments, uint64_t first, uint64_t end)
+{
+    const struct simd_cap_logits *a = arguments;
+    for (uint64_t n = first; n < end; n++)
+        for (uint32_t t = 0; t < simd_tiles(a->V); t++) {
+            struct tile_span span = tile_of(t, a->V);
+            uint64_t element = n * a->row + span.first;
+            tile_fp32 l;
+            tile_load(a->precision, a->logits, element, span.count, 0, l);
+            for (int i = 0; i < SIMD_TILE; i++)
+                l[i] = soft_cap(l[i], a->cap);
+            tile_store(a->precision, a->logits, element, span.count, l);
+        }
+}
+
 /* The loss of a row is log(sum of exp(l - max)) + max - l[target]. Its gradient is exp(l - max) /
  * sum, less 1 at the target. */
 
@@ -246,12 +262,18 @@ static void row_gradient(const struct simd_loss *a, uint64_t n, struct softmax_r
         struct tile_span span = tile_of(t, a->V);
         tile_fp32 l;
         tile_load(a->precision, a->logits, n * a->row + span.first, span.count, -INFINITY, l);
+        tile_fp32 slope;
+        if (a->cap > 0)
+            for (int i = 0; i < SIMD_TILE; i++)
+                slope[i] = soft_cap_slope(l[i], a->cap);
         for (int i = 0; i < SIMD_TILE; i++)
             l[i] = exponential(l[i] - softmax.max) * inverse;
         if (target / SIMD_TILE == t)
             l[target % SIMD_TILE] -= 1;
         for (int i = 0; i < SIMD_TILE; i++)
             l[i] *= a->scale;
+        if (a->cap > 0)
+            tile_multiply(l, slope);
         tile_store(a->precision, a->gradient, n * a->row + span.first, span.count, l);
     }
 }

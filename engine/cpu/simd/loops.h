@@ -15,7 +15,7 @@ simd_loop SIMD(norm_forward), SIMD(norm_input), SIMD(norm_parameters);
 simd_loop SIMD(rms_forward), SIMD(rms_input), SIMD(rms_weight);
 simd_loop SIMD(column_sums);
 simd_loop SIMD(gelu_forward), SIMD(gelu_backward);
-simd_loop SIMD(gate_forward), SIMD(gate_backward), SIMD(scale);
+simd_loop SIMD(gate_forward), SIMD(gate_backward), SIMD(scale), SIMD(cap_logits);
 simd_loop SIMD(residual);
 simd_loop SIMD(attention_forward), SIMD(attention_backward_queries), SIMD(attention_backward_keys);
 simd_loop SIMD(loss), SIMD(loss_backward);

@@ -130,6 +130,13 @@ struct simd_scale { /* as simd_gelu */
     void *x;
 };
 
+struct simd_cap_logits { /* items: rows */
+    enum model_precision precision;
+    uint32_t V, row; /* row: elements from one row to the next */
+    float cap;
+    void *logits;
+};
+
 struct simd_residual { /* items: rows */
     enum model_precision precision;
     uint32_t H;
@@ -150,6 +157,7 @@ struct simd_attention {
     enum model_precision precision;
     uint32_t T, A, K, D, window, pairs;
     float scale;                  /* of queries */
+    float cap;                    /* of scores; 0: none */
     const float *cosines, *sines; /* [T, pairs] */
     struct simd_heads parts[3];   /* enum kernel_qkv */
     const void *dout;
@@ -166,6 +174,7 @@ struct simd_loss { /* items: blocks of rows */
     uint32_t N, V, row, blocks; /* row: elements from one row to the next */
     const uint32_t *targets;
     float scale; /* of the gradient */
+    float cap;   /* that the logits have been given; 0: none */
     const void *logits;
     void *gradient; /* backward: the logits again */
     double *losses; /* [blocks]: sums over their rows */
@@ -196,7 +205,7 @@ struct cpu_simd {
     simd_loop *rms_forward, *rms_input, *rms_weight;
     simd_loop *column_sums;
     simd_loop *gelu_forward, *gelu_backward;
-    simd_loop *gate_forward, *gate_backward, *scale;
+    simd_loop *gate_forward, *gate_backward, *scale, *cap_logits;
     simd_loop *residual;
     simd_loop *attention_forward, *attention_backward_queries, *attention_backward_keys;
     simd_loop *loss, *loss_backward;

@@ -20,6 +20,7 @@ const struct cpu_simd SIMD(cpu_simd) = {
     .gate_forward = SIMD(gate_forward),
     .gate_backward = SIMD(gate_backward),
     .scale = SIMD(scale),
+    .cap_logits = SIMD(cap_logits),
     .residual = SIMD(residual),
     .attention_forward = SIMD(attention_forward),
     .attention_backward_queries = SIMD(attention_backward_queries),

@@ -29,17 +29,19 @@ static double take(double *number)
 }
 
 static double run_loss(struct twins *t, enum model_precision precision, uint32_t N, uint32_t V,
-                       const struct twin *targets, struct twin *logits, bool backward)
+                       const struct twin *targets, struct twin *logits, bool backward, float cap)
 {
     double *loss = nan_of_kernel();
     if (backward)
-        cuda_loss_backward(&t->cuda, precision, N, V, targets->cuda, 3.0 * N, logits->cuda, loss);
+        cuda_loss_backward(&t->cuda, precision, N, V, targets->cuda, 3.0 * N, cap, logits->cuda,
+                           loss);
     else
         cuda_loss(&t->cuda, precision, N, V, targets->cuda, logits->cuda, loss);
     return take(loss);
 }
 
-static void check_loss(enum model_precision precision, uint32_t N, uint32_t V, double deviation)
+static void check_loss(enum model_precision precision, uint32_t N, uint32_t V, double deviation,
+                       float cap)
 {
     struct twins t = twins_new();
     struct twin *targets = twin_tokens(&t, "targets", N, V);
@@ -48,13 +50,13 @@ static void check_loss(enum model_precision precision, uint32_t N, uint32_t V, d
     struct twin *again = twin_from(&t, "logits again", logits->cpu, logits->bytes);
     double cpu, again_cpu;
     cpu_loss(t.cpu, precision, N, V, targets->cpu, logits->cpu, &cpu);
-    double cuda = run_loss(&t, precision, N, V, targets, logits, false);
+    double cuda = run_loss(&t, precision, N, V, targets, logits, false, 0);
     assert_near(cuda, cpu, 1e-6);
     twins_assert_same(&t, "loss");
-    cpu_loss_backward(t.cpu, precision, N, V, targets->cpu, 3.0 * N, logits->cpu, &again_cpu);
+    cpu_loss_backward(t.cpu, precision, N, V, targets->cpu, 3.0 * N, cap, logits->cpu, &again_cpu);
     g_assert_true(again_cpu == cpu);
-    g_assert_true(run_loss(&t, precision, N, V, targets, logits, true) == cuda);
-    g_assert_true(run_loss(&t, precision, N, V, targets, again, true) == cuda);
+    g_assert_true(run_loss(&t, precision, N, V, targets, logits, true, cap) == cuda);
+    g_assert_true(run_loss(&t, precision, N, V, targets, again, true, cap) == cuda);
     g_assert_cmpmem(logits->cuda, logits->bytes, again->cuda, again->bytes);
     twins_assert_guards(&t, "loss backward");
     /* Where a probability is almost 1, its gradient at the target is the difference of two numbers
@@ -64,12 +66,24 @@ static void check_loss(enum model_precision precision, uint32_t N, uint32_t V, d
     twins_free(&t);
 }
 
+static void check_caps(enum model_precision precision)
+{
+    enum { N = 5, V = 131 };
+    struct twins t = twins_new();
+    struct twin *logits = twin_random(&t, "logits", precision, N * model_logits_row(V), 20);
+    cpu_cap_logits(t.cpu, precision, N, V, 30, logits->cpu);
+    cuda_cap_logits(&t.cuda, precision, N, V, 30, logits->cuda);
+    twins_assert_same(&t, "capped logits");
+    twins_free(&t);
+}
+
 static void losses(enum model_precision precision)
 {
     static const uint32_t sizes[][2] = {{1, 1}, {3, 2}, {5, 257}, {2, 4096}, {7, 65}, {2, 50257}};
     for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++)
-        check_loss(precision, sizes[i][0], sizes[i][1], 2);
-    check_loss(precision, 4, 1000, 60);
+        check_loss(precision, sizes[i][0], sizes[i][1], 2, i % 2 ? 9 : 0);
+    check_loss(precision, 4, 1000, 60, 0);
+    check_caps(precision);
 }
 
 /* More rows than the kernel has blocks for. */
@@ -80,7 +94,7 @@ static void many_rows(void)
     struct twin *logits = twin_random(&t, "logits", MODEL_BF16, 1030 * model_logits_row(5), 1);
     double cpu;
     cpu_loss(t.cpu, MODEL_BF16, 1030, 5, targets->cpu, logits->cpu, &cpu);
-    assert_near(run_loss(&t, MODEL_BF16, 1030, 5, targets, logits, false), cpu, 1e-6);
+    assert_near(run_loss(&t, MODEL_BF16, 1030, 5, targets, logits, false, 0), cpu, 1e-6);
     twins_free(&t);
 }
 

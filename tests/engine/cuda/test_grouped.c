@@ -177,7 +177,7 @@ static float *turn(struct kernel_heads *h)
 
 static bool is_exact(enum model_precision precision, const struct kernel_heads *h)
 {
-    return precision == MODEL_FP32 || h->D % 8 || h->pairs % 8 || h->D > 128;
+    return precision == MODEL_FP32 || h->D % 8 || h->pairs % 8 || h->D > 128 || h->cap > 0;
 }
 
 static void check(enum model_precision precision, struct kernel_heads h)
@@ -208,6 +208,8 @@ static void shapes(enum model_precision precision)
         {.B = 1, .T = 70, .A = 2, .K = 1, .D = 128, .pairs = 64, .window = 70},
         {.B = 1, .T = 70, .A = 2, .K = 1, .D = 136, .pairs = 68, .window = 69},
         {.B = 1, .T = 66, .A = 1, .K = 1, .D = 256, .pairs = 128},
+        {.B = 1, .T = 70, .A = 2, .K = 1, .D = 16, .pairs = 8, .window = 5, .cap = 0.5f},
+        {.B = 1, .T = 66, .A = 2, .K = 2, .D = 136, .scale = 0.7f, .cap = 3},
     };
     for (unsigned i = 0; i < G_N_ELEMENTS(all); i++)
         check(precision, all[i]);

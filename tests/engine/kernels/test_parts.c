@@ -357,11 +357,18 @@ static void grouped_query(const struct grouped *g, const double *mask, const dou
     uint64_t b = query / h->T / h->A, a = query / h->T % h->A, i = query % h->T;
     uint64_t own = ((b * h->T + i) * h->A + a) * h->D;
     uint64_t first = h->window && i >= h->window ? i - h->window + 1 : 0;
-    double *p = zeros(h->T), sum = 0, delta = 0, scale = 1 / sqrt(h->D);
+    double *p = zeros(h->T), *slope = zeros(h->T), sum = 0, delta = 0;
+    double scale = h->scale > 0 ? h->scale : 1 / sqrt(h->D);
     for (uint64_t j = first; j <= i; j++) {
         uint64_t key = ((b * h->T + j) * h->K + a / (h->A / h->K)) * h->D;
         for (uint32_t d = 0; d < h->D; d++)
             p[j] += q[own + d] * k[key + d] * scale;
+        slope[j] = 1;
+        if (h->cap > 0) {
+            double tangent = tanh(p[j] / h->cap);
+            slope[j] = 1 - tangent * tangent;
+            p[j] = h->cap * tangent;
+        }
         p[j] = exp(p[j]);
         sum += p[j];
     }
@@ -383,11 +390,12 @@ static void grouped_query(const struct grouped *g, const double *mask, const dou
         for (uint32_t d = 0; d < h->D; d++)
             dp += mask[j] * g->dout->value[own + d] * g->v->value[key + d];
         for (uint32_t d = 0; d < h->D; d++) {
-            dq[own + d] += p[j] * (dp - delta) * scale * k[key + d];
-            dk[key + d] += p[j] * (dp - delta) * scale * q[own + d];
+            dq[own + d] += p[j] * (dp - delta) * slope[j] * scale * k[key + d];
+            dk[key + d] += p[j] * (dp - delta) * slope[j] * scale * q[own + d];
         }
     }
     g_free(p);
+    g_free(slope);
 }
 
 static void compare_grouped(struct grouped *g, const double *mask)
@@ -495,6 +503,8 @@ static void groups(enum model_precision precision)
         {.B = 1, .T = 200, .A = 2, .K = 2, .D = 8, .pairs = 4, .window = 65},
         {.B = 1, .T = 200, .A = 3, .K = 1, .D = 8, .pairs = 4, .window = 3},
         {.B = 1, .T = 70, .A = 4, .K = 1, .D = 100, .pairs = 50},
+        {.B = 2, .T = 70, .A = 2, .K = 1, .D = 16, .pairs = 8, .cap = 0.5f},
+        {.B = 1, .T = 130, .A = 2, .K = 2, .D = 8, .window = 65, .scale = 0.7f, .cap = 3},
     };
     for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++) {
         struct kernel_dropout dropout = {{(uint64_t)g_test_rand_int(), random_token(99), i}, 0.1};

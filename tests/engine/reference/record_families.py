@@ -33,6 +33,9 @@ MODELS = {
     "qwen3": dict(head_dim=10, tie_word_embeddings=True),
     "smollm3": dict(no_rope_layer_interval=2),
     "gemma": dict(head_dim=12, tie_word_embeddings=True),
+    "gemma2": dict(
+        initializer_range=0.3, head_dim=12, tie_word_embeddings=True, sliding_window=11, query_pre_attn_scalar=9,
+        attn_logit_softcapping=2.0, final_logit_softcapping=3.0),
     "gemma3_text": dict(
         initializer_range=0.3, head_dim=12, tie_word_embeddings=True, sliding_window=11, query_pre_attn_scalar=9,
         layer_types=["sliding_attention", "full_attention"], rope_parameters=dict(

@@ -256,6 +256,7 @@ int main(int argc, char **argv)
     ADD_FAMILY("qwen3");
     ADD_FAMILY("smollm3");
     ADD_FAMILY("gemma");
+    ADD_FAMILY("gemma2");
     ADD_FAMILY("gemma3_text");
     ADD_FAMILY("olmo2");
     ADD_FAMILY("phi3");

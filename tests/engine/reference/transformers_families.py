@@ -48,6 +48,9 @@ MODELS = {
     "qwen2, a window in some layers": ("qwen2", dict(use_sliding_window=True, sliding_window=30, max_window_layers=1)),
     "smollm3": ("smollm3", dict(no_rope_layer_interval=2)),
     "gemma": ("gemma", dict(head_dim=12, tie_word_embeddings=True)),
+    "gemma2": ("gemma2", dict(
+        head_dim=12, tie_word_embeddings=True, sliding_window=19, query_pre_attn_scalar=9,
+        attn_logit_softcapping=0.5, final_logit_softcapping=1.5)),
     "gemma3_text": ("gemma3_text", dict(
         head_dim=12, tie_word_embeddings=True, sliding_window=19, query_pre_attn_scalar=9,
         layer_types=["sliding_attention", "full_attention"], rope_parameters=dict(
