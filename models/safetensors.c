@@ -137,6 +137,7 @@ static bool parse_tensor(const struct safetensors *file, const char *name, const
     if (!format)
         return invalid(file, name, error, "dtype %s is not known", dtype ? dtype : "?");
     tensor->dtype = format->dtype;
+    tensor->format = format->name;
     if (!parse_shape(file, entry, tensor, error))
         return false;
     const json_t *offsets = json_object_get(entry, "data_offsets");
@@ -154,13 +155,13 @@ static bool parse_tensor(const struct safetensors *file, const char *name, const
     }
     tensor->bytes = end - tensor->offset;
     uint64_t wanted;
-    if (__builtin_mul_overflow(tensor->elements, format->bytes, &wanted) ||
-        wanted != tensor->bytes) {
-        return invalid(file, name, error,
-                       "occupies %" G_GUINT64_FORMAT " bytes, which does not match its shape in %s",
-                       tensor->bytes, dtype);
-    }
-    return true;
+    if (__builtin_mul_overflow(tensor->elements, format->bytes, &wanted))
+        return invalid(file, name, error, "its shape is too large");
+    return wanted == tensor->bytes ||
+           invalid(file, name, error,
+                   "occupies %" G_GUINT64_FORMAT " bytes, but its shape takes %" G_GUINT64_FORMAT
+                   " in %s",
+                   tensor->bytes, wanted, dtype);
 }
 
 static bool parse_header(struct safetensors *file, const json_t *header, GError **error)
@@ -408,7 +409,8 @@ bool safetensors_expect(const struct safetensors *file, const struct safetensors
     }
     if (tensor->dtype == SAFETENSORS_OTHER) {
         g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_TENSOR,
-                    "%s: tensor %s: weights must be F32, F16 or BF16", file->path, tensor->name);
+                    "%s: tensor %s: its type is %s; weights must be F32, F16 or BF16", file->path,
+                    tensor->name, tensor->format);
         return false;
     }
     return true;

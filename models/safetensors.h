@@ -21,8 +21,9 @@ enum safetensors_dtype {
 
 struct safetensors_tensor {
     char *name;
-    uint8_t dtype; /* enum safetensors_dtype */
-    uint32_t rank; /* 0 for a scalar */
+    uint8_t dtype;      /* enum safetensors_dtype */
+    const char *format; /* the dtype's name in the file */
+    uint32_t rank;      /* 0 for a scalar */
     uint64_t shape[SAFETENSORS_MAX_RANK];
     uint64_t elements; /* product of shape */
     uint64_t offset;   /* bytes from the start of the data */
