@@ -286,6 +286,9 @@ static const struct trial_job jobs[] = {
     {MODEL_BF16, 1, false, 0, 0, &family_qwen3, false},
     {MODEL_FP32, 1, true, 0, 1, &family_smollm3, false},
     {MODEL_BF16, 1, true, 0, 1, &family_gemma, false},
+    {MODEL_BF16, 2, false, 0.2, 1, &family_phi3, false},
+    {MODEL_FP32, 1, true, 0, 1, &family_olmo2, false},
+    {MODEL_FP32, 2, true, 0, 0, &family_gemma2, false},
 };
 
 /* Law 3, and the plan's own figures, hold whatever runs late. */
