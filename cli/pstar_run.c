@@ -198,7 +198,9 @@ int main(int argc, char **argv)
          .help = "weights are read from model.safetensors beside it, if that is there"},
         {.name = "data",
          .file = &o->data,
-         .help = "Tokens to train on, as pstar-tokens writes them, or a text for a model of bytes",
+         .help =
+             "Tokens to train on: a file of pstar-tokens, .npy, Megatron's .idx; or a text for a "
+             "model of bytes",
          .value = "FILE"},
         {.name = "tokens",
          .choice = &o->tokens,

@@ -2,6 +2,7 @@
 
 #include "engine/random.h"
 #include "engine/train/data_kind.h"
+#include "engine/train/token_array.h"
 #include "traces/files.h"
 
 #include <errno.h>
@@ -13,20 +14,18 @@
 
 G_DEFINE_QUARK(pstar_data_error, data_error)
 
-#define TEXT_VOCABULARY  256
-#define BIN_HEADER_BYTES (256 * sizeof(int32_t))
-#define DATA_SITE        UINT32_MAX /* site of the random stream, which no operator and no tensor uses */
+#define TEXT_VOCABULARY 256
+#define DATA_SITE       UINT32_MAX /* site of the random stream, which no operator and no tensor uses */
 
 /* The file is read, not mapped: a map of a file that is cut off ends the program. */
 struct data {
     char *path;
-    int file;             /* its descriptor; -1 before it is open */
-    uint64_t bytes;       /* when it was opened */
-    gint *cut;            /* not 0 if a read has found fewer */
-    uint64_t tokens_at;   /* the byte at which they begin */
-    uint32_t token_bytes; /* 1, 2 or 4 */
-    uint64_t tokens;      /* of the whole file */
-    uint64_t training;    /* of the training share, which comes first in the file */
+    int file;       /* descriptor of the file that holds the tokens; -1 before it is open */
+    uint64_t bytes; /* of it, when it was opened */
+    gint *cut;      /* not 0 if a read has found fewer */
+    struct token_array tokens;
+    uint64_t training; /* tokens of the training share, which come first in the file */
+    bool text;         /* tokens are the bytes of a text */
     struct data_options options;
 };
 
@@ -61,88 +60,118 @@ static void fetch(const struct data *data, uint64_t at, size_t bytes, void *to)
     g_atomic_int_set(data->cut, 1);
 }
 
-static bool open_file(struct data *data, GError **error)
+static bool open_file(struct data *data, const char *path, GError **error)
 {
     struct stat status;
-    if (g_file_test(data->path, G_FILE_TEST_IS_DIR))
-        return fail(data, DATA_ERROR_KIND, error, "is a folder; give one file of text or tokens");
-    data->file = open(data->path, O_RDONLY | O_CLOEXEC);
+    data->file = open(path, O_RDONLY | O_CLOEXEC);
     if (data->file < 0 || fstat(data->file, &status) != 0)
-        return fail(data, DATA_ERROR_IO, error, "%s", g_strerror(errno));
+        return fail(data, DATA_ERROR_IO, error, "%s%s%s", path == data->path ? "" : path,
+                    path == data->path ? "" : ": ", g_strerror(errno));
     data->bytes = (uint64_t)status.st_size;
     return true;
-}
-
-static int32_t header_field(const struct data *data, size_t index)
-{
-    int32_t value;
-    fetch(data, index * sizeof value, sizeof value, &value);
-    return (int32_t)GINT32_FROM_LE(value);
 }
 
 /* Tokens that are read at once. */
 enum { WINDOW_TOKENS = 1 << 18 };
 
+/* Returns a token as the file has it. */
+static int64_t decode(const struct token_array *array, const uint8_t *bytes)
+{
+    uint64_t word = 0;
+    memcpy(&word, bytes, array->bytes);
+    word = GUINT64_FROM_LE(word);
+    if (!array->is_signed)
+        return (int64_t)word;
+    uint64_t sign = UINT64_C(1) << (8 * array->bytes - 1);
+    return (int64_t)((word ^ sign) - sign);
+}
+
+/* A number that is no token becomes UINT32_MAX, which is outside every vocabulary. */
 static void read_window(const struct data *data, uint64_t first, size_t count, uint32_t *tokens)
 {
-    uint8_t *bytes = (uint8_t *)tokens;
-    fetch(data, data->tokens_at + first * data->token_bytes, count * data->token_bytes, bytes);
-    for (size_t i = count;
-         i-- > 0;) { /* backwards, because a token takes more room than its bytes */
-        uint32_t token = 0;
-        memcpy(&token, bytes + i * data->token_bytes, data->token_bytes);
-        tokens[i] = GUINT32_FROM_LE(token);
+    const struct token_array *array = &data->tokens;
+    g_autofree uint8_t *bytes = g_malloc(count * array->bytes);
+    fetch(data, array->at + first * array->bytes, count * array->bytes, bytes);
+    for (size_t i = 0; i < count; i++) {
+        int64_t token = decode(array, bytes + i * array->bytes);
+        tokens[i] = token < 0 || token > UINT32_MAX ? UINT32_MAX : (uint32_t)token;
     }
 }
 
-static bool check_tokens(const struct data *data, uint64_t first, size_t count,
-                         const uint32_t *tokens, GError **error)
+static bool refuse_token(const struct data *data, uint64_t place, GError **error)
 {
-    for (size_t i = 0; i < count; i++)
-        if (tokens[i] >= data->options.vocabulary)
-            return fail(data, DATA_ERROR_TOKENS, error,
-                        "token %" G_GUINT64_FORMAT " is %u, outside the model's vocabulary of %u",
-                        first + i, tokens[i], data->options.vocabulary);
-    return true;
+    const struct token_array *array = &data->tokens;
+    uint8_t bytes[sizeof(uint64_t)];
+    fetch(data, array->at + place * array->bytes, array->bytes, bytes);
+    return fail(data, DATA_ERROR_TOKENS, error,
+                "token %" G_GUINT64_FORMAT " is %" G_GINT64_FORMAT
+                ", outside the model's vocabulary of %u",
+                place, decode(array, bytes), data->options.vocabulary);
 }
 
-static bool take_tokens(struct data *data, uint64_t begin, uint32_t token_bytes, GError **error)
+static bool check_tokens(const struct data *data, GError **error)
 {
     g_autofree uint32_t *tokens = g_new(uint32_t, WINDOW_TOKENS);
-    data->tokens_at = begin;
-    data->token_bytes = token_bytes;
-    data->tokens = (data->bytes - begin) / token_bytes;
-    if ((data->bytes - begin) % token_bytes)
-        return fail(data, DATA_ERROR_INVALID, error,
-                    "is not a whole number of tokens of %u bytes each", token_bytes);
-    for (uint64_t first = 0; first < data->tokens; first += WINDOW_TOKENS) {
-        size_t count = (size_t)MIN(WINDOW_TOKENS, data->tokens - first);
+    for (uint64_t first = 0; first < data->tokens.count; first += WINDOW_TOKENS) {
+        size_t count = (size_t)MIN(WINDOW_TOKENS, data->tokens.count - first);
         read_window(data, first, count, tokens);
-        if (!check_tokens(data, first, count, tokens, error))
-            return false;
+        for (size_t i = 0; i < count; i++)
+            if (tokens[i] >= data->options.vocabulary)
+                return refuse_token(data, first + i, error);
     }
     return data_check(data, error);
 }
 
-/* Reads a token file of llm.c. */
-static bool read_headed(struct data *data, int32_t version, uint32_t token_bytes, GError **error)
+/* The file holds nothing but tokens. */
+static bool read_bare(struct data *data, uint8_t token_bytes, GError **error)
 {
-    if (data->bytes < BIN_HEADER_BYTES)
-        return fail(data, DATA_ERROR_INVALID, error, "the header of the token file is truncated");
-    if (header_field(data, 1) != version) {
-        return fail(data, DATA_ERROR_INVALID, error, "the token file has version %d; it must be %d",
-                    header_field(data, 1), version);
-    }
-    int64_t declared = header_field(data, 2);
-    uint64_t there = (data->bytes - BIN_HEADER_BYTES) / token_bytes;
-    if (declared < 0 || (uint64_t)declared != there ||
-        (data->bytes - BIN_HEADER_BYTES) % token_bytes != 0) {
+    data->tokens = (struct token_array){0, data->bytes / token_bytes, token_bytes, false};
+    if (data->bytes % token_bytes)
         return fail(data, DATA_ERROR_INVALID, error,
-                    "token file says that it holds %" G_GINT64_FORMAT
-                    " tokens, but has %" G_GUINT64_FORMAT ": truncated or damaged",
-                    declared, there);
-    }
-    return take_tokens(data, BIN_HEADER_BYTES, token_bytes, error);
+                    "is not a whole number of tokens of %u bytes each", token_bytes);
+    return check_tokens(data, error);
+}
+
+/* Opens the .bin file beside the index, which takes the index's place. */
+static bool read_megatron(struct data *data, GError **error)
+{
+    static const char ending[] = ".idx";
+    if (!g_str_has_suffix(data->path, ending))
+        return fail(data, DATA_ERROR_KIND, error,
+                    "is the index of a Megatron data set; its name must end with .idx, because its "
+                    "tokens lie beside it in a file whose name ends with .bin");
+    g_autofree char *tokens =
+        g_strdup_printf("%.*s.bin", (int)(strlen(data->path) - strlen(ending)), data->path);
+    uint64_t index_bytes = data->bytes;
+    int index = data->file;
+    data->file = -1;
+    bool ok = input_file_check(tokens, error) && open_file(data, tokens, error) &&
+              token_array_read_index(index, index_bytes, data->bytes, &data->tokens, error);
+    close(index);
+    return ok;
+}
+
+/* Reads a file that says itself how its tokens are stored. */
+static bool read_headed(struct data *data, enum data_form form, GError **error)
+{
+    GError *fault = NULL;
+    bool ok;
+    if (form == DATA_FORM_MEGATRON)
+        ok = read_megatron(data, &fault);
+    else if (form == DATA_FORM_NPY)
+        ok = token_array_read_npy(data->file, data->bytes, &data->tokens, &fault);
+    else if (form == DATA_FORM_LLAMA)
+        ok = token_array_read_llmc(data->file, data->bytes, 7, sizeof(uint32_t), &data->tokens,
+                                   &fault);
+    else
+        ok = token_array_read_llmc(data->file, data->bytes, 1, sizeof(uint16_t), &data->tokens,
+                                   &fault);
+    if (ok)
+        return check_tokens(data, error);
+    if (!g_str_has_prefix(fault->message, data->path))
+        g_prefix_error(&fault, "%s: ", data->path);
+    g_propagate_error(error, fault);
+    return false;
 }
 
 static bool read_bytes(struct data *data, GError **error)
@@ -152,7 +181,8 @@ static bool read_bytes(struct data *data, GError **error)
                     "a text has %d distinct bytes, more than the model's vocabulary of %u",
                     TEXT_VOCABULARY, data->options.vocabulary);
     }
-    return take_tokens(data, 0, 1, error);
+    data->text = true;
+    return read_bare(data, 1, error);
 }
 
 /* Bytes are the tokens only of a model that has a token for each byte and no other. */
@@ -174,9 +204,10 @@ static bool recognise(struct data *data, const struct data_kind *kind, GError **
 {
     switch (kind->form) {
     case DATA_FORM_GPT2:
-        return read_headed(data, 1, sizeof(uint16_t), error);
     case DATA_FORM_LLAMA:
-        return read_headed(data, 7, sizeof(uint32_t), error);
+    case DATA_FORM_NPY:
+    case DATA_FORM_MEGATRON:
+        return read_headed(data, kind->form, error);
     case DATA_FORM_TEXT:
         return read_text(data, error);
     case DATA_FORM_JSON:
@@ -186,7 +217,8 @@ static bool recognise(struct data *data, const struct data_kind *kind, GError **
     case DATA_FORM_BINARY:
         return fail(data, DATA_ERROR_KIND, error,
                     "is no text; if it holds bare token numbers, as nanoGPT's .bin files do, give "
-                    "--tokens uint16 (or uint32); --tokens bytes trains on its bytes");
+                    "--tokens uint16 (or uint32); of a Megatron data set give the .idx file; "
+                    "--tokens bytes trains on its bytes");
     case DATA_FORM_OTHER:
         return fail(data, DATA_ERROR_KIND, error, "is %s; %s", kind->name, kind->advice);
     }
@@ -199,7 +231,8 @@ static bool read_tokens(struct data *data, GError **error)
     g_autofree uint8_t *head = g_malloc(looked + 1);
     fetch(data, 0, looked, head);
     const struct data_kind kind = data_kind_of(head, looked, data->bytes);
-    bool headed = kind.form == DATA_FORM_GPT2 || kind.form == DATA_FORM_LLAMA;
+    bool headed = kind.form == DATA_FORM_GPT2 || kind.form == DATA_FORM_LLAMA ||
+                  kind.form == DATA_FORM_NPY || kind.form == DATA_FORM_MEGATRON;
     bool numbers = data->options.tokens == DATA_TOKENS_UINT16 ||
                    data->options.tokens == DATA_TOKENS_UINT32;
     bool believed = numbers && kind.doubtful; /* what the user says */
@@ -213,9 +246,9 @@ static bool read_tokens(struct data *data, GError **error)
                     kind.name);
     switch ((enum data_tokens)data->options.tokens) {
     case DATA_TOKENS_UINT16:
-        return take_tokens(data, 0, sizeof(uint16_t), error);
+        return read_bare(data, sizeof(uint16_t), error);
     case DATA_TOKENS_UINT32:
-        return take_tokens(data, 0, sizeof(uint32_t), error);
+        return read_bare(data, sizeof(uint32_t), error);
     default:
         return read_bytes(data, error);
     }
@@ -224,19 +257,19 @@ static bool read_tokens(struct data *data, GError **error)
 static bool divide(struct data *data, GError **error)
 {
     uint64_t least = (uint64_t)data->options.sequence + 1;
-    uint64_t held_out = (uint64_t)((double)data->tokens * data->options.held_out);
-    if (data->tokens < least) {
+    uint64_t held_out = (uint64_t)((double)data->tokens.count * data->options.held_out);
+    if (data->tokens.count < least) {
         return fail(data, DATA_ERROR_SHORT, error,
                     "holds %" G_GUINT64_FORMAT
                     " tokens; a sequence of %u and its last target need %" G_GUINT64_FORMAT,
-                    data->tokens, data->options.sequence, least);
+                    data->tokens.count, data->options.sequence, least);
     }
-    data->training = data->tokens - held_out;
+    data->training = data->tokens.count - held_out;
     if (data->training < least || (data->options.held_out > 0 && held_out < least)) {
         return fail(data, DATA_ERROR_SHORT, error,
                     "holding out %g of %" G_GUINT64_FORMAT
                     " tokens leaves a share shorter than a sequence of %u and its last target",
-                    data->options.held_out, data->tokens, data->options.sequence);
+                    data->options.held_out, data->tokens.count, data->options.sequence);
     }
     return true;
 }
@@ -249,8 +282,11 @@ struct data *data_open(const char *path, const struct data_options *options, GEr
     data->options = *options;
     data->file = -1;
     data->cut = g_new0(gint, 1);
-    if (!input_file_check(path, error) || !open_file(data, error) || !read_tokens(data, error) ||
-        !divide(data, error)) {
+    bool opened = g_file_test(path, G_FILE_TEST_IS_DIR)
+                      ? fail(data, DATA_ERROR_KIND, error,
+                             "is a folder; give one file of text or tokens")
+                      : input_file_check(path, error) && open_file(data, data->path, error);
+    if (!opened || !read_tokens(data, error) || !divide(data, error)) {
         data_close(data);
         return NULL;
     }
@@ -270,7 +306,7 @@ void data_close(struct data *data)
 
 uint64_t data_tokens(const struct data *data, enum data_share share)
 {
-    return share == DATA_TRAINING ? data->training : data->tokens - data->training;
+    return share == DATA_TRAINING ? data->training : data->tokens.count - data->training;
 }
 
 bool data_check(const struct data *data, GError **error)
@@ -284,7 +320,7 @@ bool data_check(const struct data *data, GError **error)
 
 bool data_is_text(const struct data *data)
 {
-    return data->token_bytes == 1;
+    return data->text;
 }
 
 static void read_sequence(const struct data *data, uint64_t start, uint32_t *tokens,

@@ -2,9 +2,11 @@
  *
  * A file is a token file of llm.c, which begins with a header of 256 int32 (magic, version, number
  * of tokens, ...) and holds uint16 tokens (magic 20240520, version 1) or uint32 tokens (20240801,
- * 7); or bare numbers; or text, whose bytes are the tokens of a model with a vocabulary of 256. The
- * file is read where a batch needs it. A batch is a pure function of its place in the run, so a
- * resumed run sees the same data as an uninterrupted one. */
+ * 7); an array of numpy (.npy); the index (.idx) of a Megatron data set, whose tokens lie beside it
+ * in a .bin file; or bare numbers; or text, whose bytes are the tokens of a model with a vocabulary
+ * of 256. Documents follow each other without a gap. The file is read where a batch needs it. A
+ * batch is a pure function of its place in the run, so a resumed run sees the same data as an
+ * uninterrupted one. */
 #ifndef PSTAR_ENGINE_TRAIN_DATA_H
 #define PSTAR_ENGINE_TRAIN_DATA_H
 

@@ -13,11 +13,6 @@ enum {
 
 #define UNPACK  "unpack it first"
 #define TO_TEXT "write its texts to a text file first"
-#define TO_NUMBERS                                                                               \
-    "write its tokens as bare numbers, in Python with array.astype('uint16').tofile(FILE), and " \
-    "give "                                                                                      \
-    "--tokens uint16"
-
 static const struct {
     const char *magic;
     uint8_t length;
@@ -26,12 +21,13 @@ static const struct {
 } formats[] = {
     {"\x88\xd8\x34\x01", 4, DATA_FORM_GPT2, "a token file of llm.c", NULL},
     {"\xa1\xd9\x34\x01", 4, DATA_FORM_LLAMA, "a token file of llm.c", NULL},
-    {"\x93NUMPY", 6, DATA_FORM_OTHER, "a NumPy array", TO_NUMBERS},
+    {"\x93NUMPY", 6, DATA_FORM_NPY, "a NumPy array", NULL},
     {"PAR1", 4, DATA_FORM_OTHER, "a Parquet file", TO_TEXT},
     {"ARROW1", 6, DATA_FORM_OTHER, "an Arrow file", TO_TEXT},
     {"\xff\xff\xff\xff", 4, DATA_FORM_OTHER, "an Arrow stream", TO_TEXT},
-    {"MMIDIDX", 7, DATA_FORM_OTHER, "the index of a Megatron data set",
-     "give its .bin file with --tokens uint16 or uint32"},
+    {"MMIDIDX\0\0", 9, DATA_FORM_MEGATRON, "the index of a Megatron data set", NULL},
+    {"TNTIDX\0\0", 8, DATA_FORM_OTHER, "the index of a data set in fairseq's older form",
+     "write the data set again with Megatron's --dataset-impl mmap"},
     {"\x1f\x8b", 2, DATA_FORM_OTHER, "a gzip file", UNPACK},
     {"\x28\xb5\x2f\xfd", 4, DATA_FORM_OTHER, "a Zstandard file", UNPACK},
     {"\xfd"

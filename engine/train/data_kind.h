@@ -8,11 +8,13 @@
 
 enum data_form {
     DATA_FORM_TEXT,
-    DATA_FORM_JSON,   /* text of another program's: JSON, or JSON lines */
-    DATA_FORM_BINARY, /* bytes that are no text; perhaps bare token numbers */
-    DATA_FORM_GPT2,   /* llm.c's token file of uint16 */
-    DATA_FORM_LLAMA,  /* llm.c's token file of uint32 */
-    DATA_FORM_OTHER   /* a format that holds neither text nor bare tokens */
+    DATA_FORM_JSON,     /* text of another program's: JSON, or JSON lines */
+    DATA_FORM_BINARY,   /* bytes that are no text; perhaps bare token numbers */
+    DATA_FORM_GPT2,     /* llm.c's token file of uint16 */
+    DATA_FORM_LLAMA,    /* llm.c's token file of uint32 */
+    DATA_FORM_NPY,      /* numpy's file of one array */
+    DATA_FORM_MEGATRON, /* the index beside a file of tokens */
+    DATA_FORM_OTHER     /* a format that holds neither text nor bare tokens */
 };
 
 struct data_kind {

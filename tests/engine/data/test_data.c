@@ -315,11 +315,10 @@ static void test_other_formats(struct fixture *fixture, const void *unused)
         gssize count;
         const char *reason;
     } files[] = {
-        {"\x93NUMPY\1\0v\0{'descr': '<u2'}", -1, "is a NumPy array; write its tokens"},
         {"PAR1\25\4\25", -1, "is a Parquet file"},
         {"ARROW1..", -1, "is an Arrow file"},
         {"\xff\xff\xff\xff\x20", -1, "is an Arrow stream"},
-        {"MMIDIDX..", -1, "is the index of a Megatron data set"},
+        {"TNTIDX\0\0..", 10, "older form; write the data set again"},
         {"\x1f\x8b\x08..", -1, "is a gzip file; unpack it first"},
         {"\x28\xb5\x2f\xfd..", -1, "is a Zstandard file"},
         {"PK\3\4..", -1, "is a zip archive"},
