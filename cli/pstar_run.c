@@ -345,7 +345,8 @@ int main(int argc, char **argv)
         {.name = "sample",
          .count32 = &o->sample,
          .use = OPTION_PRINTS,
-         .help = "Number of tokens to write after training; as text if tokens are bytes",
+         .help = "Number of tokens to write after training; as text if tokens are bytes, or if the "
+                 "model's folder has a byte-level BPE tokenizer",
          .value = "N"},
         {.name = "prompt",
          .text = &o->prompt,

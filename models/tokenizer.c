@@ -26,6 +26,8 @@ struct tokenizer {
     GRegex *words;
 };
 
+#define OTHER_KIND "; tools/tokenize, a Python script, reads tokenizers of every kind"
+
 static bool refuse(const char *path, GError **error, const char *format, ...) G_GNUC_PRINTF(3, 4);
 static bool refuse(const char *path, GError **error, const char *format, ...)
 {
@@ -108,7 +110,8 @@ static bool read_names(struct tokenizer *t, const char *path, json_t *vocabulary
         char letter[7] = "";
         g_unichar_to_utf8(letter_of(byte), letter);
         if (!find(t, letter, &t->of_byte[byte]))
-            return refuse(path, error, "byte %u has no token; only GPT-2's byte-level BPE is read",
+            return refuse(path, error,
+                          "byte %u has no token; only GPT-2's byte-level BPE is read" OTHER_KIND,
                           byte);
     }
     return true;
@@ -168,15 +171,16 @@ static bool check_kind(const char *path, json_t *root, GError **error)
                                 "continuing_subword_prefix", "end_of_word_suffix"};
     for (size_t i = 0; i < G_N_ELEMENTS(keys); i++)
         if (!is_empty(json_object_get(model, keys[i])))
-            return refuse(path, error, "model.%s is not implemented", keys[i]);
+            return refuse(path, error, "model.%s is not implemented" OTHER_KIND, keys[i]);
     if (!is_empty(json_object_get(root, "normalizer")))
-        return refuse(path, error, "normalizer is not implemented");
+        return refuse(path, error, "normalizer is not implemented" OTHER_KIND);
     if (type && g_strcmp0(json_string_value(type), "BPE") != 0)
-        return refuse(path, error, "model.type must be \"BPE\"");
+        return refuse(path, error, "model.type must be \"BPE\"" OTHER_KIND);
     if (g_strcmp0(kind, "ByteLevel") != 0 ||
         json_is_true(json_object_get(before, "add_prefix_space")) ||
         json_is_false(json_object_get(before, "use_regex")))
-        return refuse(path, error, "pre_tokenizer must be GPT-2's, ByteLevel without a prefix");
+        return refuse(path, error,
+                      "pre_tokenizer must be GPT-2's, ByteLevel without a prefix" OTHER_KIND);
     return true;
 }
 

@@ -212,8 +212,8 @@ static bool recognise(struct data *data, const struct data_kind *kind, GError **
         return read_text(data, error);
     case DATA_FORM_JSON:
         return fail(data, DATA_ERROR_KIND, error,
-                    "is JSON; write its texts to a text file first (for JSON lines: jq -r .text "
-                    "FILE), or train on its bytes with --tokens bytes");
+                    "is JSON; of JSON lines, tools/tokenize --model DIR --field text FILE.jsonl -o "
+                    "tokens.bin makes a token file; --tokens bytes trains on its bytes instead");
     case DATA_FORM_BINARY:
         return fail(data, DATA_ERROR_KIND, error,
                     "is no text; if it holds bare token numbers, as nanoGPT's .bin files do, give "

@@ -163,17 +163,6 @@ static json_t *real_or_null(double value)
 
 /* ---- after training ---- */
 
-/* Returns the printable text whose bytes are the tokens. */
-static char *text_of(const GArray *sample)
-{
-    g_autoptr(GString) bytes = g_string_new(NULL);
-    for (uint32_t i = 0; i < sample->len; i++) {
-        uint32_t token = g_array_index(sample, uint32_t, i);
-        g_string_append_c(bytes, token && token <= UINT8_MAX ? (char)token : '?');
-    }
-    return text_printable_lines(bytes->str);
-}
-
 static void print_summary_json(const struct run_plan *run, const struct run_summary *s)
 {
     json_t *root = json_pack(
@@ -196,21 +185,17 @@ static void print_summary_json(const struct run_plan *run, const struct run_summ
         json_array_append_new(json_object_get(root, "sample"),
                               json_integer(g_array_index(s->sample, uint32_t, i)));
     }
-    if (s->sample && s->sample_is_text) {
-        g_autofree char *text = text_of(s->sample);
-        json_object_set_new(root, "sample_text", json_string(text));
-    }
+    if (s->sample_text)
+        json_object_set_new(root, "sample_text", json_string(s->sample_text));
     print_json(root);
 }
 
 static void print_sample(const struct run_summary *s)
 {
     putchar('\n');
-    if (s->sample_is_text) {
-        g_autofree char *text = text_of(s->sample);
-        fputs(text, stdout);
-    }
-    for (uint32_t i = 0; !s->sample_is_text && i < s->sample->len; i++)
+    if (s->sample_text)
+        fputs(s->sample_text, stdout);
+    for (uint32_t i = 0; !s->sample_text && i < s->sample->len; i++)
         printf("%u ", g_array_index(s->sample, uint32_t, i));
     putchar('\n');
 }

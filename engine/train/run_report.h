@@ -54,11 +54,11 @@ struct run_summary {
     double first_loss;
     struct run_log_entry last;           /* its times: the medians of the steps after the first */
     double flops_per_second, peak_flops; /* of such a step, and the device's; 0 if unknown */
-    bool peak_by_step;      /* a step was faster than the products that were measured */
-    double eval_loss;       /* of the last evaluation; NaN: none */
-    double unigram_entropy; /* of the training text, in nats */
-    const GArray *sample;   /* tokens (uint32_t) that the model wrote; may be NULL */
-    bool sample_is_text;    /* the tokens are bytes */
+    bool peak_by_step;       /* a step was faster than the products that were measured */
+    double eval_loss;        /* of the last evaluation; NaN: none */
+    double unigram_entropy;  /* of the training text, in nats */
+    const GArray *sample;    /* tokens (uint32_t) that the model wrote; may be NULL */
+    const char *sample_text; /* of the sample, as a terminal can show it; NULL if it is unknown */
 };
 
 void run_report_print(const struct run_plan *run, const struct run_summary *summary, bool json);

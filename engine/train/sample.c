@@ -1,6 +1,8 @@
 /* Continues a text, the prompt, with the trained model. */
 #include "engine/random.h"
 #include "engine/train/trainer.h"
+#include "models/tokenizer.h"
+#include "traces/printable.h"
 
 #include <math.h>
 
@@ -105,4 +107,30 @@ bool trainer_continue_text(struct engine *engine, const struct model_iteration *
         g_array_append_val(text, token);
     }
     return true;
+}
+
+/* Returns the text whose bytes are the tokens. */
+static char *text_of_bytes(const GArray *sample)
+{
+    GString *bytes = g_string_new(NULL);
+    for (uint32_t i = 0; i < sample->len; i++) {
+        uint32_t token = g_array_index(sample, uint32_t, i);
+        g_string_append_c(bytes, token && token <= UINT8_MAX ? (char)token : '?');
+    }
+    return g_string_free(bytes, FALSE);
+}
+
+char *trainer_sample_text(const GArray *sample, bool bytes, const char *model)
+{
+    g_autofree char *text = NULL;
+    if (bytes) {
+        text = text_of_bytes(sample);
+    } else {
+        struct tokenizer *tokenizer = tokenizer_read(model, NULL);
+        if (tokenizer)
+            text = tokenizer_decode(tokenizer, &g_array_index(sample, uint32_t, 0), sample->len,
+                                    NULL);
+        tokenizer_free(tokenizer);
+    }
+    return text ? text_printable_lines(text) : NULL;
 }

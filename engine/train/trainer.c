@@ -313,7 +313,6 @@ static bool sample(struct loop *loop, GError **error)
         training->options->ranks ? NULL : loop->watch, training->text, error);
     is_cut(loop);
     loop->summary.sample = training->text;
-    loop->summary.sample_is_text = data_is_text(training->data);
     return ok;
 }
 
@@ -342,8 +341,14 @@ static bool train(struct loop *loop, GError **error)
     g_autofree struct stage_row *stages = stage_rows(training->options, training->run,
                                                      &loop->summary.last.figures);
     loop->summary.stages = stages;
-    if (training_is_first(training->options))
-        run_report_print(training->run, &loop->summary, training->options->json);
+    if (!training_is_first(training->options))
+        return true;
+    g_autofree char *text = loop->summary.sample ? trainer_sample_text(loop->summary.sample,
+                                                                       data_is_text(training->data),
+                                                                       training->options->model)
+                                                 : NULL;
+    loop->summary.sample_text = text;
+    run_report_print(training->run, &loop->summary, training->options->json);
     return true;
 }
 

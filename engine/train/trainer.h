@@ -62,4 +62,9 @@ bool trainer_continue_text(struct engine *engine, const struct model_iteration *
                            uint64_t seed, uint32_t count, const struct trainer_watch *watch,
                            GArray *text, GError **error);
 
+/* Returns the text of a sample as a terminal can show it; free with g_free. `bytes`: tokens are the
+ * bytes of a text. Otherwise the tokenizer in the folder of `model` reads them; returns NULL if
+ * there is none that models/tokenizer.h reads, or if a token is unknown to it. */
+char *trainer_sample_text(const GArray *sample, bool bytes, const char *model);
+
 #endif

@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""tools/tokenize writes the tokens of a model's own tokenizer, and pstar-run trains on them.
+
+    tokenized.py BUILD_DIR PROJECT_DIR
+
+Compares the files with what tokenizers makes of the same drawn texts, from text, JSON lines and Parquet (where
+pyarrow is installed); with what pstar-tokens writes; and the losses of one run on the same tokens in the files
+of llm.c, numpy and Megatron-LM. Prints its seed; another one is given as PSTAR_SEED. Returns 77 where
+tokenizers or numpy is missing.
+"""
+
+import json
+import os
+import pathlib
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+
+try:
+    import numpy
+    import tokenizers
+    from tokenizers import models, normalizers, pre_tokenizers, trainers
+except ImportError:
+    sys.exit(77)
+try:
+    import pyarrow
+    import pyarrow.parquet
+except ImportError:
+    pyarrow = None
+try:
+    import transformers
+except ImportError:
+    transformers = None
+
+PROGRAMS, PROJECT = map(pathlib.Path, sys.argv[1:])
+SEED = int(os.environ.get("PSTAR_SEED", random.SystemRandom().randrange(1 << 32)))
+LETTERS = "abcdefgh   the and <|endoftext|> \n\tÄöü日本語😀'\".,0123456789"
+CONFIG = dict(model_type="gpt2", n_layer=1, n_embd=32, n_head=2, n_positions=32, vocab_size=320)
+
+
+def tokenize(*arguments, status=0):
+    done = subprocess.run([sys.executable, PROJECT / "tools/tokenize", *map(str, arguments)],
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == status, (arguments, done.returncode, done.stderr)
+    return done.stderr if status else done.stdout
+
+
+def run(program, *arguments, status=0):
+    done = subprocess.run([PROGRAMS / program, *map(str, arguments)], capture_output=True, text=True, check=False)
+    assert done.returncode == status, (program, arguments, done.returncode, done.stderr)
+    return done.stderr if status else done.stdout
+
+
+def draw_text(draw):
+    return "".join(draw.choice(LETTERS) for _ in range(draw.randrange(1, 200)))
+
+
+def read_tokens(path):
+    magic, version, count = struct.unpack("<3i", path.read_bytes()[:12])
+    kind = {(20240520, 1): "<u2", (20240801, 7): "<u4"}[magic, version]
+    tokens = numpy.fromfile(path, kind, offset=1024)
+    assert len(tokens) == count
+    return tokens.tolist()
+
+
+def make_models(folder):
+    """A byte-level BPE, which pstar-tokens reads as well, and a tokenizer of another kind that begins texts."""
+    bytes_, words = folder / "bytes", folder / "words"
+    shutil.copytree(PROJECT / "tests/models/tokenizer", bytes_)
+    words.mkdir()
+    tokenizer = tokenizers.Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    text = (PROJECT / "README.md").read_text(encoding="utf-8")
+    tokenizer.train_from_iterator(text.splitlines(), trainers.UnigramTrainer(
+        vocab_size=320, special_tokens=["<unk>", "<s>", "</s>"], unk_token="<unk>", show_progress=False))
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", tokenizer.token_to_id("<s>"))])
+    tokenizer.save(str(words / "tokenizer.json"))
+    (words / "tokenizer_config.json").write_text('{"eos_token": {"content": "</s>"}}', encoding="utf-8")
+    for model in (bytes_, words):
+        (model / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+    return bytes_, words
+
+
+def expect(model, texts, end):
+    tokenizer = tokenizers.Tokenizer.from_file(str(model / "tokenizer.json"))
+    ends = [tokenizer.token_to_id(end)] if end else []
+    return [token for text in texts for token in tokenizer.encode(text).ids + ends]
+
+
+def check_texts(folder, bytes_, words, draw):
+    texts = [draw_text(draw) for _ in range(3)]
+    paths = [folder / f"{i}.txt" for i in range(len(texts))]
+    out, other = folder / "out.bin", folder / "other.bin"
+    for path, text in zip(paths, texts):
+        path.write_bytes(text.encode())
+    tokenize("--model", words, *paths, "-o", out)
+    assert read_tokens(out) == expect(words, texts, "</s>")
+    tokenize("--model", words, "--end", "", *paths, "-o", out)
+    assert read_tokens(out) == expect(words, texts, None)
+    tokenize("--model", bytes_ / "config.json", paths[0], "-o", out)
+    run("pstar-tokens", "--model", bytes_, paths[0], "-o", other)
+    assert out.read_bytes() == other.read_bytes()
+
+
+def check_rows(folder, words, draw):
+    texts = [draw_text(draw) for _ in range(draw.randrange(600, 1100))]
+    rows, table, out = folder / "rows.jsonl", folder / "rows.parquet", folder / "rows.bin"
+    rows.write_text("".join(json.dumps({"id": 1, "body": text}) + "\n" for text in texts), encoding="utf-8")
+    tokenize("--model", words, "--field", "body", rows, "-o", out)
+    expected = expect(words, texts, "</s>")
+    assert read_tokens(out) == expected
+    if pyarrow:
+        pyarrow.parquet.write_table(pyarrow.table({"id": [1] * len(texts), "body": texts}), table, row_group_size=97)
+        tokenize("--model", words, "--field", "body", table, "-o", out)
+        assert read_tokens(out) == expected
+    return expected
+
+
+def check_chats(folder, words, draw):
+    """The model's template writes the special tokens; nothing is added to it."""
+    if not transformers:
+        return
+    chats = [[dict(role=role, content=draw_text(draw)) for role in ("user", "assistant")] for _ in range(9)]
+    rows, out, template = folder / "chats.jsonl", folder / "chats.bin", words / "chat_template.jinja"
+    rows.write_text("".join(json.dumps({"messages": chat}) + "\n" for chat in chats), encoding="utf-8")
+    assert "has no chat template" in tokenize("--model", words, "--chat", rows, "-o", out, status=2)
+    template.write_text("{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}", encoding="utf-8")
+    tokenize("--model", words, "--chat", rows, "-o", out)
+    tokenizer = tokenizers.Tokenizer.from_file(str(words / "tokenizer.json"))
+    texts = ["".join(f"{m['role']}: {m['content']}</s>" for m in chat) for chat in chats]
+    assert read_tokens(out) == [t for text in texts for t in tokenizer.encode(text, add_special_tokens=False).ids]
+    template.write_text("{{ raise_exception('no chat') }}", encoding="utf-8")
+    assert "chat 1: no chat" in tokenize("--model", words, "--chat", rows, "-o", out, status=2)
+
+
+def check_training(folder, words, tokens):
+    """The same tokens train with the same losses, whatever file they are in."""
+    files = {"llm.c": folder / "rows.bin", "megatron": folder / "set.idx"}
+    for kind in ("uint16", "uint32", "int32", "int64"):
+        files[kind] = folder / f"{kind}.npy"
+        numpy.save(files[kind], numpy.array(tokens, kind))
+    numpy.array(tokens, "<u2").tofile(folder / "set.bin")
+    half = len(tokens) // 2
+    files["megatron"].write_bytes(b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, 2, 3) +
+                                  struct.pack("<2i", half, len(tokens) - half) + struct.pack("<2q", 0, 2 * half) +
+                                  struct.pack("<3q", 0, 1, 2))
+    losses = set()
+    for path in files.values():
+        summary = json.loads(run("pstar-run", "--model", words, "--data", path, "--batch", 2, "--seq", 16,
+                                 "--steps", 2, "--json", "--quiet"))
+        losses.add((summary["first_loss"], summary["loss"], summary["unigram_entropy"]))
+    assert len(losses) == 1, losses
+
+
+def check_refusals(folder, bytes_, words):
+    def refuse(name, content, reason, *arguments, model=words):
+        path = folder / name
+        path.write_bytes(content)
+        message = tokenize("--model", model, *arguments, path, "-o", folder / "no.bin", status=2)
+        assert message.startswith("tokenize: ") and message.count("\n") == 1 and reason in message, message
+        assert not list(folder.glob("no.bin*"))
+
+    refuse("a.txt", b"caf\xe9 au", "a.txt: byte 3 is not UTF-8")
+    refuse("a.txt", b"", "the files hold no text", model=bytes_)
+    refuse("a.txt", b"text", "--end <none>: the tokenizer has no such token", "--end", "<none>")
+    refuse("a.txt", b"text", "--chat needs JSON lines", "--chat")
+    refuse("a.txt", b"text", "tokenizer.json: No such file", model=folder)
+    refuse("a.jsonl", b'{"text": "a"}\n{"text"', "a.jsonl: line 2 is not JSON")
+    refuse("a.jsonl", b'{"text": "a"}\n\n{"body": "b", "id": 3}\n', "line 3 has no text in the field 'text'; its fields are: body, id")
+    refuse("a.jsonl", b'{"text": 7}\n', "line 1 has no text in the field 'text'")
+    refuse("a.jsonl", b"[" * 100000, "line 1 is not JSON")
+    refuse("a.jsonl", b'{"text": "\\ud800"}\n', "cannot be encoded")
+    if pyarrow:
+        refuse("a.parquet", b"PAR1, not really", "a.parquet: ")
+    broken = folder / "broken"
+    broken.mkdir()
+    (broken / "tokenizer.json").write_text('{"model": 7}', encoding="utf-8")
+    refuse("a.txt", b"text", "broken/tokenizer.json: ", model=broken)
+    assert "no token of the model" in tokenize("--model", bytes_, "--decode", "40 99999", status=2)
+    assert tokenize("--model", bytes_, "--decode", "40, 41").strip().replace(" ", "") == "HI"
+    message = run("pstar-run", "--model", words, "--data", folder / "rows.jsonl", "--steps", 1, status=2)
+    assert "tools/tokenize" in message and message.count("\n") == 1, message
+    message = run("pstar-tokens", "--model", words, folder / "a.txt", "-o", folder / "no.bin", status=2)
+    assert "tools/tokenize" in message and message.count("\n") == 1, message
+
+
+def main():
+    print("seed", SEED)
+    draw = random.Random(SEED)
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        bytes_, words = make_models(folder)
+        check_texts(folder, bytes_, words, draw)
+        check_training(folder, words, check_rows(folder, words, draw))
+        check_chats(folder, words, draw)
+        check_refusals(folder, bytes_, words)
+
+
+main()
