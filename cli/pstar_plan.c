@@ -358,7 +358,7 @@ static bool check_emit(const struct plan_arguments *a, GError **error)
 {
     const char *plan = a->explain ? a->explain : a->output;
     if (!emit_knows(a->emit))
-        return options_refuse(error, "--emit %s: must be deepspeed or fsdp", a->emit);
+        return options_refuse(error, "--emit %s: must be deepspeed, fsdp or fsdp2", a->emit);
     if (!plan || a->verify)
         return options_refuse(error, "--emit goes with -o or --explain");
     if (g_str_has_prefix(plan, "/dev/"))
@@ -585,7 +585,7 @@ int main(int argc, char **argv)
         {.name = "emit",
          .text = &a.emit,
          .help = "Also write the nearest settings of another system beside the plan",
-         .value = "deepspeed|fsdp"},
+         .value = "deepspeed|fsdp|fsdp2"},
         {.shared = OPTION_TIMELINE, .file = &a.timeline, .use = OPTION_WRITES},
         {.shared = OPTION_JSON,
          .file = &a.json,

@@ -109,17 +109,40 @@ static void find_tensors_that_stay(const struct summary_walk *walk)
     walk->summary->stay_elements = most;
 }
 
-static void find_homes(const struct plan *plan, const struct trace *trace,
+uint8_t *plan_chunks_that_leave(const struct plan *plan)
+{
+    uint8_t *leaves = g_new0(uint8_t, plan->layout->chunk_count);
+    for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
+        leaves[c] = plan->initial_address[c] == NO_ADDRESS;
+    for (uint32_t a = 0; a < plan->action_count; a++)
+        if (plan->actions[a].kind == PLAN_WRITE_BACK || plan->actions[a].kind == PLAN_DROP)
+            leaves[plan->actions[a].chunk] = 1;
+    return leaves;
+}
+
+/* Adds the bytes of a tensor's states, and of those that live on the host. A chunk that has a home
+ * there, but never leaves the device, does not. */
+static void add_states(const struct plan *plan, const struct trace *trace, const uint8_t *leaves,
+                       tensor_id tensor, uint64_t *all, uint64_t *on_host)
+{
+    for (int list = TRACE_MASTER; list <= TRACE_EXP_AVG_SQ; list++)
+        for (uint32_t b = 0; b < trace_blocks(trace, (enum trace_list)list, tensor); b++) {
+            uint64_t bytes = trace_block_bytes(trace, (enum trace_list)list, tensor, b);
+            const struct layout_place *places = plan->layout->places[list];
+            if (!bytes || !places)
+                continue;
+            chunk_id chunk = places[layout_place_index(plan->layout, list, tensor, b)].chunk;
+            *all += bytes;
+            *on_host += plan->host_address[chunk] != NO_ADDRESS && leaves[chunk] ? bytes : 0;
+        }
+}
+
+static void find_homes(const struct plan *plan, const struct trace *trace, const uint8_t *leaves,
                        struct plan_summary *summary)
 {
     uint64_t states = 0, on_host = 0, elements = 0, updated = 0;
-    for (uint32_t c = 0; c < plan->layout->chunk_count; c++) {
-        const struct chunk *chunk = &plan->layout->chunks[c];
-        if (chunk->list < TRACE_MASTER || chunk->list == TRACE_ACTIVATION)
-            continue;
-        states += chunk->copy_bytes;
-        on_host += plan->host_address[c] != NO_ADDRESS ? chunk->copy_bytes : 0;
-    }
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        add_states(plan, trace, leaves, t, &states, &on_host);
     for (uint32_t t = 0; t < trace->tensor_count; t++) {
         elements += trace->tensors[t].elements;
         if (plan->choices && plan->choices->host_update[t])
@@ -163,7 +186,7 @@ struct plan_summary plan_summary_of(const struct plan *plan, const struct trace 
     walk_iteration(&walk);
     walk_iteration(&walk);
     find_tensors_that_stay(&walk);
-    find_homes(plan, trace, &summary);
+    find_homes(plan, trace, leaves, &summary);
     find_groups(plan, elements, &summary);
     for (uint32_t l = 0; plan->choices && l < plan->choices->layer_count; l++)
         summary.recomputed_layers += plan->choices->recompute[l];
@@ -220,6 +243,16 @@ static void lose_layout(struct emitted *emitted, const struct plan *plan, const 
     lose(emitted, "the order of tensors in %u chunks", plan->layout->chunk_count);
 }
 
+/* Takes the reference. */
+static char *json_text(json_t *root)
+{
+    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(3));
+    char *line = g_strconcat(text, "\n", NULL);
+    free(text);
+    json_decref(root);
+    return line;
+}
+
 /* ---- DeepSpeed ---- */
 
 /* Memory comes first: in DeepSpeed, data that lives on the host cannot stay on the device, even if
@@ -239,7 +272,11 @@ static void lose_optimizer(struct emitted *emitted, const struct plan_summary *s
              "other system updates it on the host",
              (ratio - summary->updated_on_host) * 100);
     if (ratio > 0 && ratio < 1)
-        lose(emitted, "which part of the optimizer runs on the host: only its share is set");
+        lose(emitted,
+             "%.0f %% of the optimizer that stays on the device: with the loop's own optimizer all "
+             "of it runs on the host (stage 3 with DeepSpeedCPUAdam takes offload_optimizer.ratio "
+             "%.2f)",
+             (1 - ratio) * 100, ratio);
 }
 
 static json_t *on_cpu(void)
@@ -247,30 +284,30 @@ static json_t *on_cpu(void)
     return json_pack("{s:s, s:b}", "device", "cpu", "pin_memory", 1);
 }
 
-static json_t *zero_optimization(const struct plan_summary *summary)
+static json_t *zero_optimization(const struct plan_summary *summary, bool several)
 {
     double ratio = offload_ratio(summary);
-    /* Stage 2 keeps all parameters on the device, and offloads the whole optimizer or nothing. */
-    bool stage3 = summary->parameters_leave || (ratio > 0 && ratio < 1);
+    /* Stage 2 keeps all parameters on the device. */
+    bool stage3 = summary->parameters_leave;
     json_t *zero = json_pack("{s:i, s:b, s:b}", "stage",
                              stage3      ? 3
                              : ratio > 0 ? 2
                                          : 0,
-                             "overlap_comm", 1, "contiguous_gradients", 1);
+                             "overlap_comm", several, "contiguous_gradients", 1);
 
-    if (ratio > 0) {
-        json_t *optimizer = on_cpu();
-        if (stage3)
-            json_object_set_new(optimizer, "ratio", json_real(ratio));
-        json_object_set_new(zero, "offload_optimizer", optimizer);
-    }
+    if (stage3 || ratio > 0)
+        json_object_set_new(zero, "reduce_bucket_size",
+                            json_integer((json_int_t)summary->group_elements));
+    if (ratio > 0)
+        json_object_set_new(zero, "offload_optimizer", on_cpu());
     if (!stage3)
         return zero;
-    if (summary->parameters_leave)
-        json_object_set_new(zero, "offload_param", on_cpu());
+    json_object_set_new(zero, "offload_param", on_cpu());
     json_object_set_new(zero, "sub_group_size", json_integer((json_int_t)summary->group_elements));
     json_object_set_new(zero, "stage3_max_live_parameters",
                         json_integer((json_int_t)summary->live_elements));
+    /* Otherwise parameters whose next use is near stay beside those that may live. */
+    json_object_set_new(zero, "stage3_max_reuse_distance", json_integer(0));
     json_object_set_new(zero, "stage3_prefetch_bucket_size",
                         json_integer((json_int_t)summary->ahead_elements));
     json_object_set_new(zero, "stage3_param_persistence_threshold",
@@ -278,57 +315,119 @@ static json_t *zero_optimization(const struct plan_summary *summary)
     return zero;
 }
 
-static json_t *emit_deepspeed(struct emitted *emitted, const struct plan *plan,
-                              const struct plan_summary *summary)
+/* Says what the other system's precision adds. Masters, where the trace has them, are fp32. */
+static void lose_precision(struct emitted *emitted, const struct plan *plan,
+                           const struct trace *trace, const char *system)
 {
-    json_t *root = json_pack("{s:i, s:i, s:o}", "train_micro_batch_size_per_gpu", (int)plan->batch,
-                             "gradient_accumulation_steps", (int)MAX(1, plan->micro_batches),
-                             "zero_optimization", zero_optimization(summary));
-    if (g_strcmp0(plan->precision, "bf16") == 0)
-        json_object_set_new(root, "bf16", json_pack("{s:b}", "enabled", 1));
+    bool half = g_strcmp0(plan->precision, "bf16") == 0 || g_strcmp0(plan->precision, "fp16") == 0;
+    if (half && !trace->list_element_bytes[TRACE_MASTER])
+        lose(emitted,
+             "parameters in %s without fp32 masters: %s keeps masters and states in fp32, up to "
+             "%d bytes a parameter more",
+             plan->precision, system, 4 + 2 * 2);
+}
+
+/* The loop's own optimizer is used, whichever it is. */
+static char *emit_deepspeed(struct emitted *emitted, const struct plan *plan,
+                            const struct trace *trace, const struct plan_summary *summary)
+{
+    json_t *root = json_pack("{s:i, s:i, s:b, s:b, s:o}", "train_micro_batch_size_per_gpu",
+                             (int)plan->batch, "gradient_accumulation_steps",
+                             (int)MAX(1, plan->micro_batches), "zero_force_ds_cpu_optimizer", 0,
+                             "zero_allow_untested_optimizer", 1, "zero_optimization",
+                             zero_optimization(summary, plan->ranks > 1));
+    if (g_strcmp0(plan->precision, "bf16") == 0 || g_strcmp0(plan->precision, "fp16") == 0)
+        json_object_set_new(root, plan->precision, json_pack("{s:b}", "enabled", 1));
     lose_optimizer(emitted, summary);
-    return root;
+    lose_precision(emitted, plan, trace, "DeepSpeed");
+    return json_text(root);
 }
 
 /* ---- FSDP ---- */
 
-static json_t *emit_fsdp(struct emitted *emitted, const struct plan *plan,
-                         const struct plan_summary *summary)
+/* Says what the units cannot do as the plan does. */
+static void lose_units(struct emitted *emitted, const struct plan_summary *summary,
+                       const GPtrArray *units, bool offload)
 {
+    uint64_t largest = 0;
+    for (guint i = 0; i < units->len; i++)
+        largest = MAX(largest, ((const struct emit_unit *)g_ptr_array_index(units, i))->elements);
+    if (offload && summary->updated_on_host < 0.99)
+        lose(
+            emitted,
+            "the %.0f %% of the optimizer that runs on the device: units that live on the host are "
+            "updated there",
+            (1 - summary->updated_on_host) * 100);
+    if (summary->parameters_leave)
+        lose(emitted,
+             "up to %" G_GUINT64_FORMAT
+             " parameters on the device at a time: it has a unit of at most %" G_GUINT64_FORMAT
+             ", the next one if it prefetches, and all units that stay",
+             summary->live_elements, largest);
+}
+
+/* Layers become units if each has more parameters than this. */
+static uint64_t least_unit(const GPtrArray *units, const struct plan_summary *summary)
+{
+    uint64_t least = UINT64_MAX;
+    for (guint i = 1; i < units->len; i++)
+        least = MIN(least, ((const struct emit_unit *)g_ptr_array_index(units, i))->elements);
+    return units->len > 1 ? least - 1 : summary->group_elements;
+}
+
+static char *emit_fsdp(struct emitted *emitted, const struct plan *plan, const struct trace *trace,
+                       const struct plan_summary *summary)
+{
+    g_autoptr(GPtrArray) units = emit_units(plan, trace);
     bool offload = summary->parameters_leave || summary->states_on_host > 0 ||
                    summary->updated_on_host > 0;
-    bool ahead = summary->ahead_elements > 0;
-    json_t *fsdp = json_pack("{s:s, s:b, s:s, s:I, s:s, s:b, s:b, s:b}", "fsdp_sharding_strategy",
-                             "FULL_SHARD", "fsdp_offload_params", offload, "fsdp_auto_wrap_policy",
-                             "SIZE_BASED_WRAP", "fsdp_min_num_params",
-                             (json_int_t)summary->group_elements, "fsdp_backward_prefetch",
-                             ahead ? "BACKWARD_PRE" : "NO_PREFETCH", "fsdp_forward_prefetch", ahead,
-                             "fsdp_use_orig_params", 1, "fsdp_activation_checkpointing",
-                             summary->layers && summary->recomputed_layers == summary->layers);
-    if (offload && summary->updated_on_host < 0.99)
-        lose(emitted,
-             "%.0f %% of the optimizer that runs on the device: with offloading, all of it runs on "
-             "the host",
-             (1 - summary->updated_on_host) * 100);
+    bool masters = trace->list_element_bytes[TRACE_MASTER] > 0;
+    json_t *fsdp = json_pack("{s:i, s:b, s:b, s:s, s:I, s:s, s:b, s:b}", "fsdp_version", 2,
+                             "fsdp_reshard_after_forward", offload, "fsdp_offload_params", offload,
+                             "fsdp_auto_wrap_policy", "SIZE_BASED_WRAP", "fsdp_min_num_params",
+                             (json_int_t)least_unit(units, summary), "fsdp_state_dict_type",
+                             "SHARDED_STATE_DICT", "fsdp_cpu_ram_efficient_loading", 0,
+                             "fsdp_activation_checkpointing", 0);
+    lose_units(emitted, summary, units, offload);
     if (offload && summary->stay_elements)
         lose(emitted,
              "parameters that stay on the device (those with at most %" G_GUINT64_FORMAT
-             " elements): all leave",
+             " elements): all leave; --emit fsdp2 lets whole layers stay",
              summary->stay_elements);
-    return json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:o}", "compute_environment", "LOCAL_MACHINE",
-                     "distributed_type", "FSDP", "mixed_precision",
-                     g_strcmp0(plan->precision, "bf16") == 0 ? "bf16" : "no", "num_machines", 1,
-                     "num_processes", 1, "gradient_accumulation_steps",
-                     (int)MAX(1, plan->micro_batches), "fsdp_config", fsdp);
+    if (plan->micro_batches > 1)
+        lose(
+            emitted,
+            "%u micro-batches a step: give Accelerator(gradient_accumulation_steps=%u) in the loop",
+            plan->micro_batches, plan->micro_batches);
+    const char *precision = masters && g_strcmp0(plan->precision, "bf16") == 0 ? "bf16" : "no";
+    return json_text(json_pack("{s:s, s:s, s:s, s:i, s:i, s:o}", "compute_environment",
+                               "LOCAL_MACHINE", "distributed_type", "FSDP", "mixed_precision",
+                               precision, "num_machines", 1, "num_processes",
+                               (int)MAX(1, plan->ranks), "fsdp_config", fsdp));
+}
+
+static char *emit_fsdp2(struct emitted *emitted, const struct plan *plan, const struct trace *trace,
+                        const struct plan_summary *summary)
+{
+    g_autoptr(GPtrArray) units = emit_units(plan, trace);
+    bool offload = false;
+    for (guint i = 0; i < units->len; i++)
+        offload |= ((const struct emit_unit *)g_ptr_array_index(units, i))->offload;
+    lose_units(emitted, summary, units, offload);
+    if (units->len == 1)
+        lose(emitted, "layers: the trace's tensors have no numbered layers, so the model is one "
+                      "unit");
+    return emit_fsdp2_text(units, summary->ahead_elements > 0);
 }
 
 static const struct emitter {
     const char *name;
     const char *file_name; /* known to the system's users */
-    json_t *(*emit)(struct emitted *emitted, const struct plan *plan,
-                    const struct plan_summary *summary);
+    char *(*emit)(struct emitted *emitted, const struct plan *plan, const struct trace *trace,
+                  const struct plan_summary *summary);
 } emitters[] = {{"deepspeed", "ds_config.json", emit_deepspeed},
-                {"fsdp", "fsdp_config.json", emit_fsdp}};
+                {"fsdp", "fsdp_config.json", emit_fsdp},
+                {"fsdp2", "fsdp2.py", emit_fsdp2}};
 
 static const struct emitter *find(const char *format)
 {
@@ -351,11 +450,7 @@ struct emitted *emit_settings(const char *format, const struct plan *plan,
     const struct plan_summary summary = plan_summary_of(plan, trace);
     struct emitted *emitted = g_new0(struct emitted, 1);
     emitted->lost = g_ptr_array_new_with_free_func(g_free);
-    json_t *root = emitter->emit(emitted, plan, &summary);
-    char *text = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(3));
-    emitted->text = g_strconcat(text, "\n", NULL);
-    free(text);
-    json_decref(root);
+    emitted->text = emitter->emit(emitted, plan, trace, &summary);
     lose_schedule(emitted, plan);
     lose_choices(emitted, &summary);
     lose_layout(emitted, plan, trace);

@@ -25,14 +25,32 @@ struct plan_summary {
 /* Summarises a plan that has passed plan_check against the trace. */
 struct plan_summary plan_summary_of(const struct plan *plan, const struct trace *trace);
 
+/* A module of the model that other systems gather, move and update as one. */
+struct emit_unit {
+    char *module;      /* "model.layers.3"; "" for what no numbered layer has */
+    uint64_t elements; /* parameters */
+    bool offload;      /* some of its parameters or states are on the host, for a while or always */
+};
+
+/* Returns the units (struct emit_unit): first what no layer has, then the layers, as tensors' names
+ * number them, in the model's order. Free with g_ptr_array_unref. */
+GPtrArray *emit_units(const struct plan *plan, const struct trace *trace);
+
+/* Returns Python that shards a model into these units. Free with g_free. */
+char *emit_fsdp2_text(const GPtrArray *units, bool ahead);
+
+/* Marks in [chunk_count] the chunks that are not on the device at some time. Free with g_free. */
+uint8_t *plan_chunks_that_leave(const struct plan *plan);
+
 struct emitted {
-    char *text; /* JSON */
+    char *text; /* JSON, or Python */
     GPtrArray
         *lost; /* char *: one line for each property of the plan that the settings cannot express */
 };
 
-/* Returns whether the format is known: "deepspeed" (a ds_config.json of ZeRO with offloading) or
- * "fsdp" (a configuration of Hugging Face Accelerate for PyTorch's FSDP). */
+/* Returns whether the format is known: "deepspeed" (a ds_config.json of ZeRO with offloading),
+ * "fsdp" (a configuration of Hugging Face Accelerate for PyTorch's FSDP2) or "fsdp2" (Python that
+ * calls fully_shard). */
 bool emit_knows(const char *format);
 
 /* The format is known, and the plan has passed plan_check against the trace. Free the result with

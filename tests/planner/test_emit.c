@@ -86,8 +86,6 @@ static void check_deepspeed(const struct fixture *f)
     const json_t *zero = json_object_get(root, "zero_optimization");
     const json_t *optimizer = json_object_get(zero, "offload_optimizer");
     double ratio = optimizer ? 1 : 0;
-    if (json_object_get(optimizer, "ratio"))
-        ratio = json_real_value(json_object_get(optimizer, "ratio"));
     g_assert_cmpfloat(ratio, >=, summary.updated_on_host);
     g_assert_cmpfloat(ratio, >=, summary.states_on_host);
     if (count(zero, "stage") == 3) {
@@ -138,14 +136,14 @@ static void test_resident(void)
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     struct fixture f;
     set_up(&f, random, "400%");
-    while (f.result->plan->action_count || uses_host(f.result->trace) ||
-           plan_summary_of(f.result->plan, f.result->trace).states_on_host > 0) {
+    while (f.result->plan->action_count || uses_host(f.result->trace)) {
         tear_down(&f);
         set_up(&f, random, "400%");
     }
     const struct plan_summary summary = plan_summary_of(f.result->plan, f.result->trace);
     json_t *root = settings(&f, "deepspeed");
     g_assert_false(summary.parameters_leave);
+    g_assert_cmpfloat(summary.states_on_host, ==, 0); /* whatever has a home on the host */
     g_assert_cmpuint(summary.ahead_elements, ==, 0);
     g_assert_cmpint(count(json_object_get(root, "zero_optimization"), "stage"), ==, 0);
     g_assert_null(json_object_get(json_object_get(root, "zero_optimization"), "offload_optimizer"));
@@ -155,7 +153,7 @@ static void test_resident(void)
 
 static void test_names(void)
 {
-    g_assert_true(emit_knows("deepspeed") && emit_knows("fsdp"));
+    g_assert_true(emit_knows("deepspeed") && emit_knows("fsdp") && emit_knows("fsdp2"));
     g_assert_false(emit_knows("") || emit_knows("deepspeed "));
 }
 

@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+"""Settings that pstar-plan --emit writes, taken by the systems that they are for.
+
+    torch_emit.py FOLDER_OF_PROGRAMS [deepspeed]
+
+A loop is recorded and planned, and trains with the settings on the CPU (gloo, one process): by
+Accelerate, by plain fully_shard, and by deepspeed.initialize, each with the loop's own optimizer.
+Losses must be those without the settings. What is gathered and what lives on the host is counted and
+compared with the plan. With "deepspeed" it is an error if DeepSpeed or Accelerate is missing.
+Returns 77 where PyTorch is missing.
+"""
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+except ImportError:
+    sys.exit(77)
+
+PROJECT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(PROJECT / "collect"), str(pathlib.Path(__file__).resolve().parent)]
+from torch_training import check  # noqa: E402
+
+WIDTH, LAYERS, BATCH, STEPS = 64, 6, 16, 4
+
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
+        self.head = nn.Linear(WIDTH, 10)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
+def make():
+    torch.manual_seed(1)
+    return Model()
+
+
+def batches():
+    torch.manual_seed(2)
+    return [(torch.randn(BATCH, WIDTH), torch.randint(0, 10, (BATCH,))) for _ in range(STEPS)]
+
+
+def train(model, optimizer, backward=lambda loss: loss.backward(), after=lambda: None):
+    losses = []
+    for x, y in batches():
+        loss = F.cross_entropy(model(x), y)
+        backward(loss)
+        optimizer.step()
+        optimizer.zero_grad()
+        after()
+        losses.append(float(loss.detach()))
+    return losses
+
+
+def adamw(model):
+    return torch.optim.AdamW(model.parameters(), lr=1e-3)
+
+
+def connect():
+    import torch.distributed as distributed
+    if not distributed.is_initialized():
+        distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+
+
+# ---- The loops, each in a process of its own; they print JSON ------------------------------------
+
+
+def run_plain():
+    model = make()
+    optimizer = adamw(model)
+    if "NVTX_INJECTION64_PATH" in os.environ:
+        import pstar_torch
+        pstar_torch.annotate(model, optimizer)
+    return {"losses": train(model, optimizer)}
+
+
+def run_fsdp2():
+    connect()
+    specification = importlib.util.spec_from_file_location("fsdp2", "fsdp2.py")
+    fsdp2 = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(fsdp2)
+    model = fsdp2.shard(make(), pin_memory=False)
+    groups = {name: module._get_fsdp_state()._fsdp_param_group
+              for name, module in model.named_modules() if hasattr(module, "_get_fsdp_state")}
+    hosted = sum(sum(p.sharded_param.numel() for p in group.fsdp_params)
+                 for group in groups.values() if group is not None
+                 and type(group.offload_policy).__name__ == "CPUOffloadPolicy")
+    return {"losses": train(model, adamw(model)), "units": [n for n in groups if n],
+            "hosted": hosted}
+
+
+def run_accelerate():
+    """Without a GPU Accelerate shards nothing, so its own policy is asked what it would shard."""
+    from accelerate import Accelerator, FullyShardedDataParallelPlugin
+    from accelerate.utils.fsdp_utils import fsdp2_prepare_auto_wrap_policy
+    settings = json.loads(pathlib.Path("fsdp_config.json").read_text())["fsdp_config"]
+    plugin = FullyShardedDataParallelPlugin(
+        fsdp_version=settings["fsdp_version"], cpu_offload=settings["fsdp_offload_params"],
+        reshard_after_forward=settings["fsdp_reshard_after_forward"],
+        auto_wrap_policy=settings["fsdp_auto_wrap_policy"].lower(),
+        min_num_params=settings["fsdp_min_num_params"])
+    policy = fsdp2_prepare_auto_wrap_policy(plugin, make())
+    units = [name for name, module in make().named_modules() if name and policy(module)]
+    accelerator, model = Accelerator(), make()
+    model, optimizer = accelerator.prepare(model, adamw(model))
+    return {"losses": train(model, optimizer, accelerator.backward), "units": units,
+            "offload": type(plugin.cpu_offload).__name__}
+
+
+def run_deepspeed():
+    import deepspeed
+    connect()
+    settings = json.loads(pathlib.Path("ds_config.json").read_text())
+    model = make()
+    engine, optimizer, *_ = deepspeed.initialize(model=model, optimizer=adamw(model),
+                                                 config=settings, dist_init_required=False)
+    most = [0]
+
+    def look(*_):
+        alive = sum(getattr(p, "ds_numel", 0) for p in model.parameters()
+                    if getattr(p, "ds_status", None) is not None
+                    and p.ds_status.name == "AVAILABLE")
+        most[0] = max(most[0], alive)
+    for module in model.modules():
+        module.register_forward_hook(look)
+        module.register_full_backward_pre_hook(look)
+    losses = []
+    for x, y in batches():
+        loss = F.cross_entropy(engine(x), y)
+        engine.backward(loss)
+        engine.step()
+        losses.append(float(loss.detach()))
+    return {"losses": losses, "live": most[0], "stage": engine.zero_optimization_stage()}
+
+
+# ---- What must come of it ------------------------------------------------------------------------
+
+
+def run(command, folder, **more):
+    done = subprocess.run(list(map(str, command)), cwd=folder, capture_output=True, text=True,
+                          env={**os.environ, **more})
+    check(done.returncode == 0, f"{command}: {done.stdout[-2000:]}{done.stderr[-3000:]}")
+    return done.stdout
+
+
+def result_of(text):
+    return json.loads(next(line for line in reversed(text.splitlines()) if line.startswith("{")))
+
+
+def same(a, b):
+    return all(abs(x - y) <= 1e-5 * abs(x) for x, y in zip(a, b)) and len(a) == len(b)
+
+
+def emit(programs, folder, kind, memory):
+    """Plans for that share of the model data. Returns what is lost."""
+    return run([programs / "pstar-plan", "run.pstar", "--device-memory", memory, "--platform",
+                PROJECT / "platforms/a100-40gb.json", "-o", "plan.json", "--emit", kind, "--objective", "traffic"], folder)
+
+
+def check_fsdp2(programs, folder, plain):
+    emit(programs, folder, "fsdp2", "45%")
+    told = result_of(run([sys.executable, __file__, "--run", "fsdp2"], folder))
+    check(same(told["losses"], plain), f"fsdp2: {told['losses']} are not {plain}")
+    check(told["units"] == [f"layers.{i}" for i in range(LAYERS)], f"units {told['units']}")
+    text = (folder / "fsdp2.py").read_text()
+    sizes = {f"layers.{i}": sum(p.numel() for p in Layer().parameters()) for i in range(LAYERS)}
+    wanted = sum(sizes[name] for name in re.findall(r'\("([\w.]+)", True\)', text))
+    if "REST_ON_HOST = True" in text:
+        wanted += sum(p.numel() for p in make().head.parameters())
+    check(wanted > 0 and told["hosted"] == wanted, f"{told['hosted']} elements on the host, "
+                                                   f"not {wanted}")
+    emit(programs, folder, "fsdp2", "400%")
+    text = (folder / "fsdp2.py").read_text()
+    check("True" not in text.partition("def shard")[0], "a plan that moves nothing offloads")
+    told = result_of(run([sys.executable, __file__, "--run", "fsdp2"], folder))
+    check(same(told["losses"], plain) and told["hosted"] == 0, f"fsdp2, resident: {told}")
+
+
+def check_accelerate(programs, folder, plain):
+    emit(programs, folder, "fsdp", "45%")
+    told = result_of(run([sys.executable, "-m", "accelerate.commands.launch", "--cpu",
+                          "--config_file", "fsdp_config.json", __file__, "--run", "accelerate"],
+                         folder))
+    check(told["offload"] == "CPUOffloadPolicy" and same(told["losses"], plain), f"{told}")
+    check([name for name in told["units"] if name.startswith("layers.")] ==
+          [f"layers.{i}" for i in range(LAYERS)], f"accelerate: units {told['units']}")
+
+
+def check_deepspeed(programs, folder, plain):
+    live = None
+    for memory in ("45%", "400%"):
+        emit(programs, folder, "deepspeed", memory)
+        told = result_of(run([sys.executable, __file__, "--run", "deepspeed"], folder,
+                             DS_ACCELERATOR="cpu", LOCAL_RANK="0"))
+        zero = json.loads((folder / "ds_config.json").read_text())["zero_optimization"]
+        check(same(told["losses"], plain), f"deepspeed: {told['losses']} are not {plain}")
+        if memory == "400%":
+            check(told["stage"] == 0 and "offload_optimizer" not in zero, f"resident: {zero}")
+        elif told["stage"] == 3:
+            live = told["live"], zero["stage3_max_live_parameters"]
+            check(live[0] <= 1.1 * live[1], f"deepspeed: {live[0]} parameters gathered, "
+                                            f"and the plan has {live[1]}")
+    print(f"deepspeed: parameters gathered, and the plan's most: {live}")
+
+
+def has(module):
+    return importlib.util.find_spec(module) is not None
+
+
+def main():
+    if sys.argv[1] == "--run":
+        torch.set_num_threads(1)
+        print(json.dumps(globals()[f"run_{sys.argv[2]}"]()))
+        return 0
+    programs, needed = pathlib.Path(sys.argv[1]).resolve(), "deepspeed" in sys.argv[2:]
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        plain = result_of(run([programs / "pstar-collect", "-o", "here.pstar", "--",
+                               sys.executable, __file__, "--run", "plain"], folder))["losses"]
+        run([programs / "pstar-trace", "retime", "here.pstar", "--platform",
+             PROJECT / "platforms/a100-40gb.json", "-o", "run.pstar"], folder)
+        check_fsdp2(programs, folder, plain)
+        for module, examine in (("accelerate", check_accelerate), ("deepspeed", check_deepspeed)):
+            if has(module) or needed:
+                examine(programs, folder, plain)
+            else:
+                print(f"{module} is missing, so its settings are not tried")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
