@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the commands that a page of the documentation prints.
 
-usage: documented.py BUILD_DIR PAGE.md|EXAMPLE.c [ready]
+usage: documented.py BUILD_DIR PAGE.md|EXAMPLE.c [ready|torch]
 
 Every block of the page that is marked "sh" is run, in the order of the page, by one shell that stops at
 the first command that fails. It runs in an empty folder with the project's models, platforms and
@@ -12,9 +12,11 @@ first comment are run.
 With "ready" the folder first gets text.txt, run.pstar, sweep.json, machine.json, plan.json and
 run.jsonl of a small model, which the reference pages assume.
 
-Exit status: 0, or 1 with the output of the block that failed; 77 if the page has no such block.
+Exit status: 0, or 1 with the output of the block that failed; 77 if the page has no such block, or with
+"torch" if there is no PyTorch.
 """
 
+import importlib.util
 import os
 import pathlib
 import re
@@ -61,7 +63,7 @@ def run(commands, folder, environment):
 def main():
     build, page = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
     found = blocks(page)
-    if not found:
+    if not found or (sys.argv[3:] == ["torch"] and not importlib.util.find_spec("torch")):
         return 77
     if sys.argv[3:] == ["ready"]:
         found.insert(0, (0, READY, []))
