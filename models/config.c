@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 G_DEFINE_QUARK(pstar_model_error, model_error)
@@ -199,6 +200,7 @@ static struct model_config *config_from_json(const json_t *root, const char *ori
         return NULL;
     }
     config->name = model_config_describe(config);
+    config->file = json_dumps(root, JSON_COMPACT);
     return config;
 }
 
@@ -233,6 +235,23 @@ out:
     return config;
 }
 
+/* Adds the keys that have no part in training, such as the numbers of tokens, as they were read.
+ * The weights' files say their own type. */
+static void keep_others(const struct model_config *config, json_t *root)
+{
+    static const char *const replaced[] = {"dtype", "torch_dtype", "transformers_version"};
+    json_t *read = config->file ? json_loads(config->file, 0, NULL) : NULL, *value;
+    const char *key;
+    for (size_t i = 0; read && i < G_N_ELEMENTS(replaced); i++)
+        json_object_del(read, replaced[i]);
+    json_object_foreach (read, key, value) {
+        const json_t *written = json_object_get(root, key);
+        if (!written || (json_is_null(written) && g_str_has_suffix(key, "_token_id")))
+            json_object_set(root, key, value);
+    }
+    json_decref(read);
+}
+
 bool model_config_write(const struct model_config *config, const char *path, GError **error)
 {
     const struct model_family *family = model_family_of(config);
@@ -240,6 +259,7 @@ bool model_config_write(const struct model_config *config, const char *path, GEr
                              config->labels ? family->classifier : family->architecture,
                              "model_type", family->type);
     family->write(config, root);
+    keep_others(config, root);
     /* With 17 digits every double is read back exactly. */
     bool done = output_file_write_json(path, root, JSON_INDENT(2) | JSON_REAL_PRECISION(17), error);
     json_decref(root);
@@ -251,6 +271,7 @@ void model_config_free(struct model_config *config)
     if (!config)
         return;
     g_free(config->name);
+    free(config->file);
     g_free(config);
 }
 

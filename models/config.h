@@ -55,6 +55,7 @@ struct model_rotary {
 
 struct model_config {
     char *name;                        /* for people: "gpt2 12x768, vocabulary 50257" */
+    char *file;                        /* the text that it was read from; NULL if from none */
     const struct model_family *family; /* its names; NULL stands for GPT-2 */
     uint32_t layers;                   /* n_layer */
     uint32_t width;                    /* n_embd */

@@ -2,6 +2,8 @@
 #include "models/config.h"
 
 #include <glib/gstdio.h>
+#include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define GOOD                                                                              \
@@ -446,6 +448,8 @@ static void test_families_round_trip(void)
         g_assert_cmpstr(config->name, ==, again->name);
         g_clear_pointer(&config->name, g_free);
         g_clear_pointer(&again->name, g_free);
+        g_clear_pointer(&config->file, free);
+        g_clear_pointer(&again->file, free);
         g_assert_cmpmem(config, sizeof *config, again, sizeof *again);
         model_config_free(config);
         model_config_free(again);
@@ -547,6 +551,28 @@ static void test_missing_file(void)
     g_assert_null(model_config_read("/nowhere/config.json", NULL));
 }
 
+/* Keys that have no part in training are written as they were read, such as the tokens that end a
+ * text; the type of weights is that of their files. */
+static void test_others_kept(void)
+{
+    GError *error = NULL;
+    struct model_config *config = read_text(
+        "{" GOOD ",\"bos_token_id\":50,\"eos_token_id\":[51,7],\"torch_dtype\":\"float16\","
+        "\"task_specific_params\":{\"text-generation\":{\"max_length\":50}}}",
+        &error);
+    g_assert_no_error(error);
+    g_autofree char *path = write_text("");
+    g_assert_true(model_config_write(config, path, &error));
+    json_t *root = json_load_file(path, 0, NULL);
+    g_assert_cmpint(json_integer_value(json_object_get(root, "bos_token_id")), ==, 50);
+    g_assert_cmpuint(json_array_size(json_object_get(root, "eos_token_id")), ==, 2);
+    g_assert_nonnull(json_object_get(root, "task_specific_params"));
+    g_assert_null(json_object_get(root, "torch_dtype"));
+    json_decref(root);
+    model_config_free(config);
+    g_unlink(path);
+}
+
 /* A folder stands for the config.json in it. */
 static void test_round_trip(void)
 {
@@ -601,5 +627,6 @@ int main(int argc, char **argv)
     g_test_add_func("/config/families-refused", test_families_refused);
     g_test_add_func("/config/missing-file", test_missing_file);
     g_test_add_func("/config/round-trip", test_round_trip);
+    g_test_add_func("/config/others-kept", test_others_kept);
     return g_test_run();
 }
