@@ -206,14 +206,15 @@ static json_t *alternative_json(const struct certificate_alternative *a)
     g_autofree char *offload = run_layers_format(choices->offload, choices->layer_count);
     bool found = a->achieved > 0;
     return json_pack(
-        "{s:s,s:s,s:b,s:b,s:I,s:I,s:s,s:I,s:I,s:o,s:o,s:o*,s:o*}", "recompute", recompute,
+        "{s:s,s:s,s:b,s:b,s:I,s:I,s:s,s:I,s:I,s:o,s:o,s:o*,s:o*,s:o*}", "recompute", recompute,
         "offload", offload, "host_embedding", choices->host_embedding, "backward_twice",
         choices->second_backward, "batch", (json_int_t)choices->batch, "micro_batches",
         (json_int_t)choices->micro_batches, "outcome", certificate_outcome_name(a->outcome),
         "host_price", (json_int_t)a->host_price, "lower_bound_ns", (json_int_t)a->bound,
         "achieved_ns", number_if(found, a->achieved), "achieved_bytes",
         number_if(found, a->achieved_traffic), "stage",
-        choices->stage ? json_integer(choices->stage) : NULL, "state_block",
+        choices->stage || choices->fast ? json_integer(choices->stage) : NULL, "reduction",
+        choices->fast ? json_string("fast") : NULL, "state_block",
         choices->state_block ? json_integer((json_int_t)choices->state_block) : NULL);
 }
 
@@ -233,8 +234,10 @@ static json_t *costs_json(const struct certificate *certificate)
         json_object_set_new(costs, "ranks", json_integer(certificate->ranks));
     if (certificate->nodes)
         json_object_set_new(costs, "nodes", json_integer(certificate->nodes));
-    if (certificate->stage)
-        json_object_set_new(costs, "stage", json_integer(certificate->stage));
+    if (certificate->began.stage || certificate->began.fast)
+        json_object_set_new(costs, "stage", json_integer(certificate->began.stage));
+    if (certificate->began.fast)
+        json_object_set_new(costs, "reduction", json_string("fast"));
     return costs;
 }
 
@@ -432,15 +435,18 @@ static void read_layers(struct certificate_reader *reader, const json_t *entry, 
         fault(reader, "an alternative names layers that the plan's model does not have");
 }
 
-/* Reads the stage of several ranks; files of earlier versions have only that of all variants. */
-static uint8_t read_stage(struct certificate_reader *reader, const json_t *entry, uint32_t of_all)
+/* Reads how several ranks train together. Files of earlier versions have only that of all variants.
+ */
+static struct run_stage read_stage(struct certificate_reader *reader, const json_t *entry,
+                                   struct run_stage of_all)
 {
+    bool fast = json_object_get(entry, "reduction") != NULL;
     uint32_t stage = read_count(reader, entry, "stage");
-    if (!stage)
-        return (uint8_t)of_all;
-    if (!of_all || stage < 2 || stage > 3)
+    if (!stage && !fast)
+        return of_all;
+    if (stage > 3 || (stage < 2 && !fast))
         fault(reader, "an alternative has an invalid stage");
-    return (uint8_t)stage;
+    return (struct run_stage){(uint8_t)stage, fast};
 }
 
 static struct run_choices *read_choices(struct certificate_reader *reader, const json_t *entry,
@@ -487,8 +493,10 @@ static void read_alternatives(struct certificate_reader *reader, const json_t *r
     for (size_t i = 0; i < json_array_size(array) && !reader->reason; i++) {
         certificate->alternatives[i] = read_alternative(reader, json_array_get(array, i),
                                                         layer_count);
-        certificate->alternatives[i].choices->stage = read_stage(reader, json_array_get(array, i),
-                                                                 certificate->stage);
+        const struct run_stage together = read_stage(reader, json_array_get(array, i),
+                                                     certificate->began);
+        certificate->alternatives[i].choices->stage = together.stage;
+        certificate->alternatives[i].choices->fast = together.fast;
         certificate->alternative_count++;
     }
 }
@@ -506,7 +514,7 @@ struct certificate *certificate_from_json(const json_t *object, uint32_t layer_c
     certificate->link = read_text(&reader, costs, "link");
     certificate->ranks = read_count(&reader, costs, "ranks");
     certificate->nodes = read_count(&reader, costs, "nodes");
-    certificate->stage = read_count(&reader, costs, "stage");
+    certificate->began = read_stage(&reader, costs, (struct run_stage){0, false});
     read_traffic(&reader, object, &certificate->traffic);
     read_time(&reader, object, &certificate->time);
     read_alternatives(&reader, object, layer_count, certificate);

@@ -97,13 +97,12 @@ struct certificate_alternative {
 };
 
 struct certificate {
-    char *objective;       /* of the search: "time", "traffic" or "memory"; NULL if unknown */
-    char *trace_sha256;    /* of the trace's file; NULL if the trace was made in memory */
-    char *platform;        /* contents of the platform's file, or NULL */
-    char *link;            /* as --link says, or NULL */
-    uint32_t ranks, nodes; /* on which the platform's ranks are spread; 0 if they are not */
-    uint32_t stage; /* 2 or 3: what the ranks share in the trace that the search began with; 0
-                       with one rank */
+    char *objective;        /* of the search: "time", "traffic" or "memory"; NULL if unknown */
+    char *trace_sha256;     /* of the trace's file; NULL if the trace was made in memory */
+    char *platform;         /* contents of the platform's file, or NULL */
+    char *link;             /* as --link says, or NULL */
+    uint32_t ranks, nodes;  /* on which the platform's ranks are spread; 0 if they are not */
+    struct run_stage began; /* how ranks train together in the trace that the search began with */
     struct certificate_traffic traffic;
     struct certificate_time time;
     struct certificate_alternative

@@ -285,13 +285,20 @@ static bool read_update_after(struct plan_reader *reader, const json_t *array,
     return true;
 }
 
-/* A plan of several ranks may lack their stage, which its layout also tells. */
-static bool read_stage(struct plan_reader *reader, const json_t *value, struct plan *plan)
+/* A plan of several ranks may lack their stage, which its layout also tells, unless their sums are
+ * fast. */
+static bool read_stage(struct plan_reader *reader, const json_t *object, struct plan *plan)
 {
-    uint64_t stage = 0;
-    if (value && (!read_number(reader, value, "choices.stage", 3, &stage) || stage < 2))
-        return refuse(reader, "choices.stage", "must be 2 or 3");
+    const json_t *value = json_object_get(object, "stage");
+    const char *reduction = json_string_value(json_object_get(object, "reduction"));
+    uint64_t stage = 0, least = reduction ? 0 : 2;
+    if (reduction && strcmp(reduction, "fast") != 0)
+        return refuse(reader, "choices.reduction", "must be \"fast\" if it is there");
+    if ((value || reduction) &&
+        (!read_number(reader, value, "choices.stage", 3, &stage) || stage < least))
+        return refuse(reader, "choices.stage", "must be 2 or 3; with fast reductions 0 to 3");
     plan->choices->stage = (uint8_t)stage;
+    plan->choices->fast = reduction != NULL;
     return true;
 }
 
@@ -304,7 +311,7 @@ static bool read_state_block(struct plan_reader *reader, const json_t *value, st
 
 static bool complete_stage(struct plan *plan)
 {
-    if (plan->choices && plan->ranks > 1 && !plan->choices->stage)
+    if (plan->choices && plan->ranks > 1 && !plan->choices->stage && !plan->choices->fast)
         plan->choices->stage = plan->layout->places[TRACE_GATHERED] ? 3 : 2;
     return true;
 }
@@ -332,7 +339,7 @@ static bool read_choices(struct plan_reader *reader, const json_t *root, struct 
         (json_array_size(offload) != plan->choices->layer_count ||
          !read_flags(reader, offload, plan->choices->layer_count, plan->choices->offload)))
         return refuse(reader, "choices.offload", "must have one entry per layer");
-    return read_stage(reader, json_object_get(object, "stage"), plan) &&
+    return read_stage(reader, object, plan) &&
            read_state_block(reader, json_object_get(object, "state_block"), plan) &&
            read_flags(reader, recompute, plan->choices->layer_count, plan->choices->recompute) &&
            read_flags(reader, host_update, plan->choices->tensor_count,
@@ -559,14 +566,15 @@ static json_t *choices_json(const struct run_choices *choices)
 {
     if (!choices)
         return json_null();
-    return json_pack("{s:o,s:o,s:b,s:o,s:b,s:b,s:o*,s:o*,s:o*}", "recompute",
+    return json_pack("{s:o,s:o,s:b,s:o,s:b,s:b,s:o*,s:o*,s:o*,s:o*}", "recompute",
                      flags(choices->recompute, choices->layer_count), "offload",
                      flags(choices->offload, choices->layer_count), "host_embedding",
                      choices->host_embedding, "host_update",
                      flags(choices->host_update, choices->tensor_count), "split_master",
                      choices->split_masters, "backward_twice", choices->second_backward,
                      "update_after", update_after_json(choices), "stage",
-                     choices->stage ? json_integer(choices->stage) : NULL, "state_block",
+                     choices->stage || choices->fast ? json_integer(choices->stage) : NULL,
+                     "reduction", choices->fast ? json_string("fast") : NULL, "state_block",
                      choices->state_block ? json_integer((json_int_t)choices->state_block) : NULL);
 }
 

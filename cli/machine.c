@@ -32,20 +32,38 @@ static bool spread(const struct machine_request *request, uint32_t ranks, struct
                               request->gpus, request->stages);
     if (request->nodes && !platform)
         return options_refuse(error, "--nodes needs --platform");
-    if (request->stage && ranks == 1)
+    bool given = request->stage != RUN_ANY_STAGE;
+    if (given && ranks == 1)
         return options_refuse(error, "--stage %u: one rank shares nothing; it needs --gpus",
+                              request->stage);
+    if (request->fast && ranks == 1)
+        return options_refuse(error, "--reduction fast: one rank reduces nothing; it needs --gpus");
+    if (given && request->stage < 2 && !request->fast)
+        return options_refuse(error,
+                              "--stage %u: needs --reduction fast, because exact sums need "
+                              "gradients that are shards",
                               request->stage);
     return !platform || spread_over(request, ranks, platform, error);
 }
 
-/* Replaces the trace by that of one of the ranks. Without a stage, those of a trace of several
- * ranks share what they shared; others share parameters, too. */
+/* Returns how the ranks train together. Without a stage, those of a trace of several ranks share
+ * what they shared; others share parameters, too. */
+static struct run_stage together(const struct machine_request *request, const struct trace *old)
+{
+    struct run_stage traced = run_stage_of(old);
+    uint32_t stage = request->stage != RUN_ANY_STAGE ? request->stage
+                     : old->ranks > 1                ? traced.stage
+                                                     : 3;
+    return (struct run_stage){(uint8_t)stage, request->fast || traced.fast};
+}
+
+/* Replaces the trace by that of one of the ranks. */
 static bool change_trace(const struct machine_request *request, uint32_t ranks,
                          const struct platform *platform, struct trace **trace, GError **error)
 {
     const struct trace *old = *trace;
-    bool shared = request->stage ? request->stage == 3 : old->ranks <= 1 || old->shared_parameters;
-    struct trace *of_rank = model_trace_of_rank(old, ranks, shared, platform, error);
+    struct trace *of_rank = model_trace_of_rank(old, ranks, together(request, old), platform,
+                                                error);
     if (!of_rank) {
         g_prefix_error(error, "--gpus %u: the trace is ", ranks);
         return false;

@@ -12,8 +12,10 @@
 struct machine_request {
     const struct console *console;
     const char *platform, *link; /* NULL if not given */
-    uint32_t gpus, nodes, stage; /* 0 if not given */
+    uint32_t gpus, nodes;        /* 0 if not given */
     uint32_t stages;             /* of a pipeline, which share the GPUs; 0 stands for 1 */
+    uint32_t stage;              /* of ZeRO; RUN_ANY_STAGE if not given */
+    bool fast;                   /* ranks sum fast */
 };
 
 /* Reads the platform (*platform stays NULL if none is given), spreads the ranks over its nodes and

@@ -67,6 +67,10 @@ static const struct {
                       NULL, 'q'},
     [OPTION_RECOMPUTE] = {"recompute", "Layers that compute their activations again",
                           "all|none|0,2,5-7", 0},
+    [OPTION_REDUCTION] = {"reduction",
+                          "How ranks sum gradients: exact, as one rank would, in fp32; or fast, as "
+                          "other systems do, whose results depend on the number of ranks",
+                          "exact|fast", 0},
     [OPTION_SCHEDULE] =
         {"schedule",
          "In which order a stage takes its micro-batches: 1f1b alternates between "
@@ -76,9 +80,9 @@ static const struct {
     [OPTION_SEED] = {"seed", "Seed of all random choices", "N", 0},
     [OPTION_SEQUENCE] = {"seq", "Tokens in a sequence", "T", 0},
     [OPTION_STAGE] = {"stage",
-                      "What several ranks share: 2 gradients and optimizer states, 3 parameters, "
-                      "too",
-                      "2|3", 0},
+                      "What several ranks share: 1 optimizer states, 2 gradients, too, 3 also "
+                      "parameters; 0 and 1 need --reduction fast",
+                      "0|1|2|3", 0},
     [OPTION_STAGES] = {"stages", "Cut the model's layers into N stages of a pipeline; default: 1",
                        "N", 0},
     [OPTION_STAGE_LAYERS] = {"stage-layers",

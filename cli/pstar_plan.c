@@ -31,6 +31,7 @@ struct plan_arguments {
     uint8_t objective; /* enum objective; OBJECTIVES if not given */
     uint8_t recompute, offload, embedding, bytes_per_parameter, state_blocks, micro_batch; /* enum
                                                                                          freedom */
+    uint8_t reduction; /* enum run_reduction */
     double time_limit;
     uint32_t seed, threads, gpus, nodes, stage, micro_batches;
     uint8_t schedule; /* 0: any; else enum pipeline_schedule, and 1 */
@@ -87,7 +88,8 @@ static bool read_inputs(const struct plan_arguments *a, const struct console *co
                                             .link = a->link,
                                             .gpus = own ? 0 : a->gpus,
                                             .nodes = own ? 0 : a->nodes,
-                                            .stage = own ? 0 : a->stage};
+                                            .stage = own ? RUN_ANY_STAGE : a->stage,
+                                            .fast = a->reduction == RUN_REDUCTION_FAST};
     in->objective = a->objective < OBJECTIVES ? (enum objective)a->objective : OBJECTIVE_TIME;
     return (!a->files || ((in->trace = model_updates_last(trace_read_whole(a->files[0], error))) &&
                           replay_check_trace(in->trace, a->files[0], error))) &&
@@ -118,7 +120,7 @@ static bool answer(const struct plan_arguments *a, const struct search_inputs *i
                                       .trace_path = a->files ? a->files[0] : NULL,
                                       .gpus = a->gpus,
                                       .nodes = a->nodes,
-                                      .stage = a->stage,
+                                      .stage = a->stage == RUN_ANY_STAGE ? 0 : a->stage,
                                       .json = a->json,
                                       .device_given = a->device_memory != NULL,
                                       .host_given = a->host_memory != NULL};
@@ -130,7 +132,7 @@ static bool answer(const struct plan_arguments *a, const struct search_inputs *i
 /* Returns whether the plan chooses what its ranks share: only if it is known what that costs. */
 static bool chooses_stage(const struct plan_arguments *a, const struct search_inputs *in)
 {
-    return !a->stage && in->trace->ranks > 1 && in->platform &&
+    return a->stage == RUN_ANY_STAGE && in->trace->ranks > 1 && in->platform &&
            platform_knows_exchanges(in->platform);
 }
 
@@ -142,6 +144,7 @@ static bool plan(const struct plan_arguments *a, const struct console *console,
     if (!options_parse_top(a->top, 0, &paths.top, error))
         return false;
     unsigned scope = (chooses_stage(a, in) ? RUN_STAGE : 0) |
+                     (a->reduction == RUN_REDUCTION_FAST ? RUN_SUMS : 0) |
                      (a->recompute == AS_TRACED ? 0 : RUN_RECOMPUTE) |
                      (a->offload == AS_TRACED ? 0 : RUN_OFFLOAD) |
                      (a->embedding == AS_TRACED ? 0 : RUN_EMBEDDING) |
@@ -314,7 +317,8 @@ static bool ask(struct plan_arguments *a, const struct console *console, int *si
     if (a->explain || a->verify || a->emit || a->timeline || a->top || a->output ||
         a->objective < OBJECTIVES || a->chunk_size || a->layout ||
         a->recompute != FREEDOM_DEFAULT || a->offload != FREEDOM_DEFAULT ||
-        a->micro_batch != FREEDOM_DEFAULT || (!one_model && (a->json || a->time_limit > 0)))
+        a->micro_batch != FREEDOM_DEFAULT || a->reduction == RUN_REDUCTION_FAST ||
+        (!one_model && (a->json || a->time_limit > 0)))
         return options_refuse(
             error, "a question goes with budgets, --platform, --link, --gpus, "
                    "--nodes, --stage, --seed and --threads only; --model and --torch also with "
@@ -482,6 +486,8 @@ int main(int argc, char **argv)
                                .bytes_per_parameter = FREEDOM_DEFAULT,
                                .state_blocks = FREEDOM_DEFAULT,
                                .micro_batch = FREEDOM_DEFAULT,
+                               .reduction = RUN_ANY_REDUCTION,
+                               .stage = RUN_ANY_STAGE,
                                .seed = 1};
     struct question_options *q = &a.question;
     const struct option options[] = {
@@ -512,8 +518,7 @@ int main(int argc, char **argv)
         {.shared = OPTION_NODES, .count32 = &a.nodes, .least = 1, .most = 1 << 20},
         {.shared = OPTION_STAGE,
          .count32 = &a.stage,
-         .help = "default: the faster, if the platform says how ranks exchange; else 3",
-         .least = 2,
+         .help = "default: the fastest, if the platform says how ranks exchange; else 3",
          .most = 3},
         {.shared = OPTION_STAGES,
          .text = &a.stages,
@@ -529,6 +534,9 @@ int main(int argc, char **argv)
          .count32 = &a.micro_batches,
          .help = "with --stages; default: the trace's",
          .least = 1},
+        {.shared = OPTION_REDUCTION,
+         .choice = &a.reduction,
+         .help = "default: exact, or the trace's"},
         {.shared = OPTION_CHUNK_SIZE,
          .text = &a.chunk_size,
          .help = "several are tried, as in pstar-sim; default: sizes of the model's tensors",

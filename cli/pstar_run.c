@@ -256,7 +256,8 @@ int main(int argc, char **argv)
          .help = "default: 1, or the plan's; their gradients are summed. Several ranks (mpirun, "
                  "srun) share them",
          .least = 1},
-        {.shared = OPTION_STAGE, .count32 = &o->stage, .help = "default: 2", .least = 2, .most = 3},
+        {.shared = OPTION_STAGE, .count32 = &o->stage, .help = "default: 2", .most = 3},
+        {.shared = OPTION_REDUCTION, .choice = &o->reduction, .help = "default: exact"},
         {.shared = OPTION_STAGES,
          .count32 = &o->stages,
          .help = "each has as many of the processes that mpirun or srun starts",

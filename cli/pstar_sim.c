@@ -25,6 +25,7 @@ struct sim_arguments {
     uint32_t threads, stalls, gpus, nodes, stage, stages, micro_batches;
     uint8_t objective; /* enum objective; OBJECTIVES if not given */
     uint8_t schedule;  /* enum pipeline_schedule */
+    uint8_t reduction; /* enum run_reduction */
     bool fits, phases, no_clip, lists_platforms;
 };
 
@@ -82,7 +83,8 @@ static bool read_machine(const struct sim_arguments *a, const struct console *co
                          struct sim_inputs *in, GError **error)
 {
     const struct machine_request request = {
-        console, a->platform, a->link, a->gpus, a->nodes, a->stage, in->pipeline_stages};
+        console,  a->platform,         a->link,  a->gpus,
+        a->nodes, in->pipeline_stages, a->stage, a->reduction == RUN_REDUCTION_FAST};
     return machine_read(&request, &in->trace, &in->platform, &in->costs, error);
 }
 
@@ -418,7 +420,10 @@ static char *describe_policies(void)
 
 int main(int argc, char **argv)
 {
-    struct sim_arguments a = {.pinned_memory = UINT64_MAX, .objective = OBJECTIVES};
+    struct sim_arguments a = {.pinned_memory = UINT64_MAX,
+                              .objective = OBJECTIVES,
+                              .stage = RUN_ANY_STAGE,
+                              .reduction = RUN_ANY_REDUCTION};
     const struct option options[] = {
         {.shared = OPTION_DEVICE_MEMORY,
          .text = &a.device_memory,
@@ -459,8 +464,8 @@ int main(int argc, char **argv)
         {.shared = OPTION_STAGE,
          .count32 = &a.stage,
          .help = "default: the trace's, or 3",
-         .least = 2,
          .most = 3},
+        {.shared = OPTION_REDUCTION, .choice = &a.reduction, .help = "default: the trace's"},
         {.shared = OPTION_STAGES, .count32 = &a.stages, .least = 1},
         {.shared = OPTION_STAGE_LAYERS, .text = &a.stage_layers},
         {.shared = OPTION_SCHEDULE,

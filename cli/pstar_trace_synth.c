@@ -10,7 +10,6 @@
 #include <stdio.h>
 
 enum { NO_PRECISION = UINT8_MAX };
-enum reduction { REDUCTION_EXACT, REDUCTION_FAST };
 
 struct synth_arguments {
     char *model, *recompute, *offload, *state_block, *platform, *output;
@@ -58,11 +57,13 @@ static bool synthesise(const struct synth_arguments *a, const struct model_confi
                     .offload = offload,
                     .host_embedding = a->host_embedding,
                     .host_update = host_update,
-                    .stage = (uint8_t)a->stage,
+                    .stage = (uint8_t)(a->ranks == 1               ? 0
+                                       : a->stage == RUN_ANY_STAGE ? 2
+                                                                   : a->stage),
+                    .fast = a->ranks > 1 && a->reduction == RUN_REDUCTION_FAST,
                     .state_block = state_block},
         .sequence = a->sequence,
         .ranks = a->ranks,
-        .narrow_gradients = a->reduction == REDUCTION_FAST,
         .precision = a->precision,
         .unfused = a->unfused,
     };
@@ -85,9 +86,12 @@ static int run(void *data, G_GNUC_UNUSED const struct console *console, GError *
         return options_refuse(error, "synth needs --model CONFIG and -o FILE");
     if (!a->batch || !a->sequence || a->precision == NO_PRECISION)
         return options_refuse(error, "synth needs --batch, --seq and --precision");
-    if (a->stage && a->ranks == 1)
+    bool fast = a->reduction == RUN_REDUCTION_FAST;
+    if (a->stage != RUN_ANY_STAGE && a->ranks == 1)
         return options_refuse(error, "--stage %u: one rank shares nothing; it needs --ranks",
                               a->stage);
+    if (a->stage < 2 && !fast)
+        return options_refuse(error, "--stage %u needs --reduction fast", a->stage);
     struct model_config *config = model_config_read(a->model, error);
     struct platform *platform = NULL;
     if (config && (!a->platform || (platform = platform_read(a->platform, error))) &&
@@ -100,7 +104,7 @@ static int run(void *data, G_GNUC_UNUSED const struct console *console, GError *
 
 int pstar_trace_synth(int argc, char **argv)
 {
-    struct synth_arguments a = {.ranks = 1, .precision = NO_PRECISION};
+    struct synth_arguments a = {.ranks = 1, .stage = RUN_ANY_STAGE, .precision = NO_PRECISION};
     const struct option options[] = {
         {.shared = OPTION_MODEL, .file = &a.model},
         {.shared = OPTION_BATCH, .count32 = &a.batch, .least = 1},
@@ -117,12 +121,8 @@ int pstar_trace_synth(int argc, char **argv)
          .value = "P",
          .least = 1,
          .most = 1 << 20},
-        {.shared = OPTION_STAGE, .count32 = &a.stage, .help = "default: 2", .least = 2, .most = 3},
-        {.name = "reduction",
-         .choice = &a.reduction,
-         .help = "How ranks sum gradients: as pstar-run does, in fp32 (default), or as other "
-                 "systems do, in bf16 and in the parameters' place, which needs --stage 3",
-         .value = "exact|fast"},
+        {.shared = OPTION_STAGE, .count32 = &a.stage, .help = "default: 2", .most = 3},
+        {.shared = OPTION_REDUCTION, .choice = &a.reduction, .help = "default: exact"},
         {.shared = OPTION_BYTES_PER_PARAMETER, .count32 = &a.bytes_per_parameter},
         {.shared = OPTION_STATE_BLOCK, .text = &a.state_block},
         {.name = "clip",

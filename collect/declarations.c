@@ -166,6 +166,10 @@ static bool add_meta(struct declarations *declarations, struct words *words, uin
         ok = set_number(&trace->ranks, payload);
     else if (strcmp(key, "shared_parameters") == 0)
         ok = (trace->shared_parameters = payload == 1) || payload == 0;
+    else if (strcmp(key, "whole_gradients") == 0)
+        ok = (trace->whole_gradients = payload == 1) || payload == 0;
+    else if (strcmp(key, "whole_states") == 0)
+        ok = (trace->whole_states = payload == 1) || payload == 0;
     else if (strcmp(key, "stages") == 0)
         ok = set_number(&trace->stages, payload);
     else if (strcmp(key, "stage") == 0)

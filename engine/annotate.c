@@ -68,6 +68,8 @@ static void declare_meta(nvtxDomainHandle_t domain, const struct trace *trace)
     if (trace->ranks > 1) {
         declare(domain, trace->ranks, "meta ranks");
         declare(domain, trace->shared_parameters, "meta shared_parameters");
+        declare(domain, trace->whole_gradients, "meta whole_gradients");
+        declare(domain, trace->whole_states, "meta whole_states");
     }
     if (trace->stages > 1) {
         declare(domain, trace->stages, "meta stages");

@@ -82,6 +82,7 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
         .versions = g_new0(uint64_t, model_rank_micro_batches(&options->iteration->job) +
                                          pipeline_ahead_of(options->iteration)),
         .annotate = options->annotate,
+        .resolved = g_ptr_array_new_with_free_func(g_free),
         .norms = opened->ops->scalars(opened,
                                       pipeline_whole(options->iteration)->trace->tensor_count),
         .gradient_scale = opened->ops->scalars(opened, 1),
@@ -107,6 +108,7 @@ void engine_close(struct engine *engine)
     staging_clear(&engine->executor.staging);
     tensor_use_free(engine->executor.use);
     g_free(engine->executor.versions);
+    g_ptr_array_unref(engine->executor.resolved);
     g_clear_error(&engine->executor.error);
     accesses_free(engine->accesses);
     non_model_free(engine->places);
@@ -180,6 +182,7 @@ static void begin_step(struct engine *engine, const struct engine_step *step)
         .clip = step->clip,
     };
     engine->executor.updating = false;
+    g_ptr_array_set_size(engine->executor.resolved, 0);
     uint32_t own = model_rank_micro_batches(&iteration->job);
     for (uint32_t i = 0; engine->stepped && i < pipeline_ahead_of(iteration); i++)
         engine->executor.versions[i] = engine->executor.versions[own + i];
@@ -399,8 +402,7 @@ static struct place locate(const struct engine *engine, tensor_id tensor, enum t
 /* Whether this rank has only its shard of the list's tensors. */
 static bool is_shared(const struct engine *engine, enum trace_list list)
 {
-    return engine->executor.ranks &&
-           (list != TRACE_PARAM || engine->executor.iteration->trace->shared_parameters);
+    return engine->executor.ranks && !trace_list_is_whole(engine->executor.iteration->trace, list);
 }
 
 /* Returns where an element lies in this rank's part of the list. */

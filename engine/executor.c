@@ -62,6 +62,13 @@ static uint64_t gradient_buffer(const struct executor *x, const struct model_ope
     return address == NO_ADDRESS ? address : address + first_of(x, op) * width;
 }
 
+/* Returns the list of gradients that are in no buffers. */
+static enum trace_list gradient_list(const struct executor *x)
+{
+    return model_gradient_layout(&x->iteration->job) == MODEL_GRADIENT_LIST ? TRACE_GRAD
+                                                                            : TRACE_PARAM;
+}
+
 /* Returns where the operator finds or leaves the gradient. An update on the host finds a gradient
  * that is a buffer in its staging place. */
 static uint64_t gradient_address(const struct executor *x, moment_id moment, int i,
@@ -69,11 +76,10 @@ static uint64_t gradient_address(const struct executor *x, moment_id moment, int
 {
     switch (model_gradient_layout(&x->iteration->job)) {
     case MODEL_GRADIENT_LIST:
+    case MODEL_GRADIENT_OVER_PARAM:
         return x->iteration->operators[moment].gradient[i] != NO_INDEX
                    ? buffer_address(x, x->iteration->operators[moment].gradient[i])
-                   : tensor->address[TRACE_GRAD];
-    case MODEL_GRADIENT_OVER_PARAM:
-        return tensor->address[TRACE_PARAM];
+                   : tensor->address[gradient_list(x)];
     case MODEL_GRADIENT_BUFFER:
         return x->iteration->trace->operators[moment].place == TRACE_ON_HOST
                    ? staging_address(x, moment)
@@ -101,6 +107,11 @@ static void narrow(const struct executor *x, moment_id moment, struct operation_
             tensor->address[list] += first_of(x, op) * trace->list_element_bytes[list];
 }
 
+static double *norm_of(const struct executor *x, tensor_id tensor)
+{
+    return &x->norms[pipeline_tensor_in_whole(x->iteration, tensor)];
+}
+
 static void resolve_tensors(struct executor *x, moment_id moment, struct operation *operation)
 {
     const struct trace *trace = x->iteration->trace;
@@ -123,9 +134,26 @@ static void resolve_tensors(struct executor *x, moment_id moment, struct operati
         tensor->gradient = gradient_address(x, moment, i, tensor);
         if (op->t[i] == NO_INDEX)
             continue;
-        tensor->norm = op->norms[i] ? &x->norms[pipeline_tensor_in_whole(x->iteration, op->t[i])]
-                                    : NULL;
+        tensor->norm = op->norms[i] ? norm_of(x, op->t[i]) : NULL;
     }
+}
+
+/* Every access of the operator is that of a tensor's whole gradient, in the bucket's order. */
+static void resolve_bucket(struct executor *x, moment_id moment, struct operation *operation)
+{
+    const struct trace *trace = x->iteration->trace;
+    const struct trace_access *accesses = trace->accesses + trace->operators[moment].first_access;
+    uint32_t count = operation->op->bucket_count;
+    if (!count)
+        return;
+    struct operation_tensor *bucket = g_new0(struct operation_tensor, count);
+    for (uint32_t i = 0; i < count; i++) {
+        bucket[i].gradient = tensor_address(x, &accesses[i], false);
+        bucket[i].elements = trace->tensors[accesses[i].tensor].elements;
+        bucket[i].norm = norm_of(x, accesses[i].tensor);
+    }
+    operation->bucket = bucket;
+    g_ptr_array_add(x->resolved, bucket);
 }
 
 static void resolve_buffers(const struct executor *x, struct operation *operation)
@@ -181,6 +209,7 @@ static struct operation describe(struct executor *x, moment_id moment, bool on_h
         .gradient_scale = x->step.clip > 0 ? x->gradient_scale : NULL,
     };
     resolve_tensors(x, moment, &operation);
+    resolve_bucket(x, moment, &operation);
     if (on_host)
         stage_buffers(x, moment, &operation);
     else
@@ -300,7 +329,7 @@ static mover_ticket run_on_device(struct executor *x, uint32_t moment,
     if (waits)
         device->ops->wait(device, after);
     annotate_operator_begin(x->annotate, moment);
-    bool reduces = operation.op->kind == MODEL_REDUCE;
+    bool reduces = model_kind_reduces(operation.op->kind);
     enum mover_queue queue = reduces ? MOVER_NETWORK : MOVER_COMPUTE;
     struct mover_after done = {.queue = {0}};
     done.queue[queue] = (reduces ? device->ops->reduce : device->ops->compute)(device, &operation,

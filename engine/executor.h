@@ -42,6 +42,7 @@ struct executor {
     uint64_t *versions; /* [the rank's micro-batches, and those ahead] of the weights that each has
                            read */
     struct annotate *annotate; /* may be NULL */
+    GPtrArray *resolved;       /* what operators of the step point to: tensors of buckets */
 
     struct executor_step step;
     double *norms; /* [the whole model's tensor_count] sums of squares of finished gradients; stages

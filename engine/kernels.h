@@ -332,11 +332,12 @@ typedef void kernel_loss_backward(const void *context, enum model_precision prec
 typedef void kernel_sum_squares(const void *context, enum model_precision precision,
                                 uint64_t elements, const void *gradient, double *sum);
 
-/* Sums the squares of the blocks of `block` elements each of a shard of an fp32 gradient, whose
- * first block is block `first` of the tensor. The last block may have fewer elements.
- * sums[KERNEL_SQUARES_BLOCKS] becomes 0 where the shard has no block. */
-typedef void kernel_block_squares(const void *context, uint64_t elements, uint64_t block,
-                                  uint64_t first, const float *gradient, double *sums);
+/* Sums the squares of the blocks of `block` elements each of a shard of a gradient, whose elements
+ * are of `precision` and whose first block is block `first` of the tensor. The last block may have
+ * fewer elements. sums[KERNEL_SQUARES_BLOCKS] becomes 0 where the shard has no block. */
+typedef void kernel_block_squares(const void *context, enum model_precision precision,
+                                  uint64_t elements, uint64_t block, uint64_t first,
+                                  const void *gradient, double *sums);
 
 /* *total: what kernel_sum_squares gives for a tensor with these sums[KERNEL_SQUARES_BLOCKS], where
  * blocks that the tensor does not have are 0. Overwrites the sums. */

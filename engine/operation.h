@@ -24,6 +24,8 @@ struct operation {
     const struct model_job *job;
 
     struct operation_tensor tensor[2];
+    const struct operation_tensor *bucket; /* MODEL_REDUCE_BUCKET: [op->bucket_count]; the executor
+                                              keeps them */
     uint64_t in[MODEL_INPUTS], out[MODEL_OUTPUTS]; /* buffers */
     uint64_t workspace, masked;
 
@@ -43,8 +45,9 @@ struct operation {
 /* Returns whether the operator exchanges anything with other ranks, if there are any. */
 static inline bool operation_exchanges(const struct operation *operation)
 {
-    return operation->op->kind == MODEL_REDUCE ||
-           (operation->op->kind == MODEL_UPDATE && !model_shares_parameters(operation->job));
+    return model_kind_reduces(operation->op->kind) ||
+           (operation->op->kind == MODEL_UPDATE && !model_shares_parameters(operation->job) &&
+            !model_updates_whole(operation->job));
 }
 
 #endif

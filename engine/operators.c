@@ -84,15 +84,18 @@ static const uint32_t *tokens(const struct call *call, int i)
     return buffer ? buffer : call->operation->tokens;
 }
 
+static enum model_precision stored_gradients(const struct call *call)
+{
+    return call->layout == MODEL_GRADIENT_LIST ? MODEL_FP32 : call->precision;
+}
+
 /* Sums the squares of a complete gradient if its norm is due. */
 static void sum_squares(const struct call *call, int i)
 {
     const struct operation_tensor *tensor = &call->operation->tensor[i];
-    enum model_precision stored = call->layout == MODEL_GRADIENT_LIST ? MODEL_FP32
-                                                                      : call->precision;
     if (tensor->norm)
-        call->kernels->sum_squares(call->context, stored, tensor->elements, gradient(call, i),
-                                   tensor->norm);
+        call->kernels->sum_squares(call->context, stored_gradients(call), tensor->elements,
+                                   gradient(call, i), tensor->norm);
 }
 
 /* ---- operators ---- */
@@ -135,11 +138,11 @@ static void embed_backward(const struct call *call)
     /* With tied weights the classifier's gradient is there already. */
     bool add = call->op->accumulate, add_tokens = add || call->config->tied;
     uint64_t *order = order_of_tokens(call);
-    if (call->operators->reduction) {
+    if (call->operators->reduction && call->op->gradient[0] != NO_INDEX) {
         add = add_tokens = true;
         for (int i = 0; i < 2 && call->op->t[i] != NO_INDEX; i++)
             reduction_clear(call->operators->reduction, call->operation->tensor[i].elements,
-                            gradient(call, i));
+                            stored_gradients(call) == MODEL_BF16, gradient(call, i));
     }
     scale_embedding(call, in(call, 0));
     call->kernels->embed_order(call->context, call->N, tokens(call, 1), order);
@@ -533,36 +536,47 @@ static void add_gradient(const struct call *call)
 
 /* ---- several ranks ---- */
 
-static struct shard shard_of_tensor(const struct call *call, int i)
+/* Returns the shard that this rank has of a tensor. */
+static struct shard own_shard(const struct call *call, uint64_t elements)
 {
     const struct reduction *reduction = call->operators->reduction;
     const struct ranks *ranks = reduction ? reduction_ranks(reduction) : NULL;
-    return shard_of(call->operation->tensor[i].elements, ranks ? ranks->count : 1,
-                    ranks ? ranks->rank : 0);
+    return shard_of(elements, ranks ? ranks->count : 1, ranks ? ranks->rank : 0);
+}
+
+/* Takes the norm of a tensor's sum, which lies at `sum`: this rank's shard or, if `whole`, all of
+ * it. */
+static void take_norm(const struct call *call, const struct operation_tensor *tensor, bool whole,
+                      const void *sum)
+{
+    struct reduction *reduction = call->operators->reduction;
+    uint64_t block = shard_block(tensor->elements);
+    double *blocks = reduction_blocks(reduction);
+    struct shard part = whole ? (struct shard){0, tensor->elements}
+                              : own_shard(call, tensor->elements);
+    call->kernels->block_squares(call->context, stored_gradients(call), part.count, block,
+                                 part.count ? part.first / block : 0, sum, blocks);
+    if (!whole)
+        reduction_gather_blocks(reduction, tensor->elements);
+    call->kernels->total_squares(call->context, blocks, tensor->norm);
 }
 
 static void reduce_tensor(const struct call *call, int i)
 {
-    struct reduction *reduction = call->operators->reduction;
     const struct operation_tensor *tensor = &call->operation->tensor[i];
-    const float *of_classifier = i == 0 ? in(call, 0) : NULL, *own = gradient(call, i);
-    struct shard shard = shard_of_tensor(call, i);
+    const void *of_classifier = i == 0 ? in(call, 0) : NULL, *own = gradient(call, i);
+    bool narrow = stored_gradients(call) == MODEL_BF16;
     const struct reduction_sum sum = {
         .elements = tensor->elements,
         .gradients = {of_classifier ? of_classifier : own, of_classifier ? own : NULL},
         .accumulate = call->op->accumulate,
         .rows = call->op->rows && !of_classifier,
-        .sum = at(call, tensor->address[TRACE_GRAD]),
+        .narrow = narrow,
+        .sum = at(call, tensor->address[narrow ? TRACE_PARAM : TRACE_GRAD]),
     };
-    reduction_add(reduction, &sum);
-    if (!tensor->norm)
-        return;
-    uint64_t block = shard_block(tensor->elements);
-    double *blocks = reduction_blocks(reduction);
-    call->kernels->block_squares(call->context, shard.count, block,
-                                 shard.count ? shard.first / block : 0, sum.sum, blocks);
-    reduction_gather_blocks(reduction, tensor->elements);
-    call->kernels->total_squares(call->context, blocks, tensor->norm);
+    reduction_add(call->operators->reduction, &sum);
+    if (tensor->norm)
+        take_norm(call, tensor, false, sum.sum);
 }
 
 static void reduce(const struct call *call)
@@ -575,18 +589,48 @@ static void reduce(const struct call *call)
     ranks_end(ranks);
 }
 
+/* Sums the shard in its place and, if every rank updates everything, gives all ranks the sums. */
+static void reduce_in_place(const struct call *call, const struct operation_tensor *tensor)
+{
+    struct reduction *reduction = call->operators->reduction;
+    bool narrow = stored_gradients(call) == MODEL_BF16;
+    bool whole = model_updates_whole(call->operation->job);
+    uint32_t element = narrow ? 2 : 4;
+    uint8_t *gradient = at(call, tensor->gradient);
+    uint8_t *own = gradient + own_shard(call, tensor->elements).first * element;
+    const struct reduction_sum sum = {
+        .elements = tensor->elements, .gradients = {gradient, NULL}, .narrow = narrow, .sum = own};
+    const struct shard_whole all = {tensor->elements, gradient};
+    reduction_add(reduction, &sum);
+    if (whole)
+        shards_gather(reduction_ranks(reduction), &all, 1, element);
+    take_norm(call, tensor, whole, whole ? gradient : own);
+}
+
+static void reduce_bucket(const struct call *call)
+{
+    struct ranks *ranks = reduction_ranks(call->operators->reduction);
+    ranks_begin(ranks, call->operation->turn);
+    for (uint32_t i = 0; i < call->op->bucket_count; i++)
+        reduce_in_place(call, &call->operation->bucket[i]);
+    ranks_end(ranks);
+}
+
 static void update(const struct call *call)
 {
-    struct shard shard = shard_of_tensor(call, 0);
-    uint64_t first = model_shares_parameters(call->operation->job) ? 0 : shard.first;
     const struct operation_tensor *tensor = &call->operation->tensor[0];
     const struct model_job *job = call->operation->job;
+    bool whole = model_updates_whole(job), summed = model_sums(job) == MODEL_SUMS_BUCKETS;
+    struct shard shard = whole ? (struct shard){0, tensor->elements}
+                               : own_shard(call, tensor->elements);
+    uint64_t first = model_shares_parameters(job) ? 0 : shard.first;
+    float *list = at(call, tensor->address[TRACE_GRAD]);
     bool split = job->choices.split_masters;
     void *master = at(call, tensor->address[TRACE_MASTER]);
     struct adamw_tensor adamw = {
         .elements = shard.count,
         .param = (uint8_t *)parameter(call, 0) + first * element_bytes(call),
-        .gradient = at(call, tensor->address[TRACE_GRAD]),
+        .gradient = list && summed ? list + first : list,
         .gradient_bf16 = call->layout == MODEL_GRADIENT_BUFFER ? gradient(call, 0) : NULL,
         .master = split ? NULL : master,
         .rest = split ? master : NULL,
@@ -625,6 +669,7 @@ static run_kind *const kinds[MODEL_KINDS] = {
     [MODEL_GROUPED_BACKWARD] = grouped_backward,
     [MODEL_EMBED_BACKWARD] = embed_backward,
     [MODEL_REDUCE] = reduce,
+    [MODEL_REDUCE_BUCKET] = reduce_bucket,
     [MODEL_SEND] = send,
     [MODEL_RECEIVE] = receive,
     [MODEL_ADD] = add_gradient,

@@ -8,11 +8,11 @@
 
 /* Elements of every rank's gradient that are added at once. */
 struct reduction_piece {
-    const float *received[2]; /* [ranks, elements], by rank: the parts. The second may be NULL */
+    const void *received[2]; /* [ranks, elements], by rank: the parts. The second may be NULL */
     uint32_t ranks;
     uint64_t elements;
-    bool accumulate, rows; /* as in struct reduction_sum (engine/shards.h) */
-    float *sum;            /* [elements] */
+    bool accumulate, rows, narrow; /* as in struct reduction_sum (engine/shards.h) */
+    void *sum;                     /* [elements] */
 };
 
 /* Where gradients are summed: the host's memory, or a device's. Functions may queue their work, in
@@ -23,7 +23,7 @@ struct reduction_place {
     float *received;     /* [2, ranks, piece]; NULL if nothing is summed */
     double *blocks;      /* [SHARD_BLOCKS] */
     void (*add)(const void *context, const struct reduction_piece *piece);
-    /* Fills a gradient with -0, which changes no number that it is added to. */
+    /* Fills an fp32 gradient with -0, which changes no number that it is added to. */
     void (*clear)(const void *context, uint64_t elements, float *gradient);
 };
 

@@ -1,5 +1,7 @@
 #include "engine/shards.h"
 
+#include "engine/bf16.h"
+
 #include <string.h>
 
 /* ---- gradients and parameters ---- */
@@ -58,9 +60,10 @@ double *reduction_blocks(const struct reduction *reduction)
     return reduction->place.blocks;
 }
 
-void reduction_clear(struct reduction *reduction, uint64_t elements, float *gradient)
+void reduction_clear(struct reduction *reduction, uint64_t elements, bool narrow, void *gradient)
 {
-    reduction->place.clear(reduction->place.context, elements, gradient);
+    reduction->place.clear(reduction->place.context, narrow ? (elements + 1) / 2 : elements,
+                           gradient);
 }
 
 void reduction_clear_on_host(const void *context, uint64_t elements, float *gradient)
@@ -70,16 +73,22 @@ void reduction_clear_on_host(const void *context, uint64_t elements, float *grad
         gradient[i] = -0.0f;
 }
 
-/* Sets the parts to the elements [first, first + piece) of every rank's shard. */
-static void cut_piece(struct reduction *reduction, uint64_t elements, uint64_t first)
+static uint32_t element_bytes(const struct reduction_sum *of)
 {
+    return of->narrow ? sizeof(uint16_t) : sizeof(float);
+}
+
+/* Sets the parts to the elements [first, first + piece) of every rank's shard. */
+static void cut_piece(struct reduction *reduction, const struct reduction_sum *of, uint64_t first)
+{
+    uint64_t elements = of->elements, element = element_bytes(of);
     uint32_t count = reduction->ranks->count;
     for (uint32_t r = 0; r < count; r++) {
         struct shard shard = shard_of(elements, count, r);
         uint64_t begin = MIN(first, shard.count);
         uint64_t end = MIN(first + reduction->place.piece, shard.count);
-        reduction->parts[r] = (struct ranks_part){(shard.first + begin) * sizeof(float),
-                                                  (end - begin) * sizeof(float)};
+        reduction->parts[r] = (struct ranks_part){(shard.first + begin) * element,
+                                                  (end - begin) * element};
     }
 }
 
@@ -96,12 +105,29 @@ static void add(uint64_t count, const float *restrict gradient, float *restrict 
         sum[i] += gradient[i];
 }
 
+static void add_narrow(const struct reduction_piece *piece)
+{
+    uint16_t *sums = piece->sum;
+    for (uint64_t i = 0; i < piece->elements; i++) {
+        float sum = 0;
+        for (uint32_t r = 0; r < piece->ranks; r++)
+            for (int part = 0; part < 2 && piece->received[part]; part++)
+                sum +=
+                    bf16_widen(((const uint16_t *)piece->received[part])[r * piece->elements + i]);
+        sums[i] = bf16_round(sum);
+    }
+}
+
 void reduction_add_on_host(const void *context, const struct reduction_piece *piece)
 {
     (void)context;
+    if (piece->narrow) {
+        add_narrow(piece);
+        return;
+    }
     for (uint32_t r = 0; r < piece->ranks; r++)
         for (int part = 0; part < 2 && piece->received[part]; part++) {
-            const float *from = piece->received[part] + r * piece->elements;
+            const float *from = (const float *)piece->received[part] + r * piece->elements;
             if (r == 0 && part == 0 && !piece->accumulate)
                 begin_sum(piece->rows, piece->elements, from, piece->sum);
             else
@@ -114,11 +140,13 @@ static void add_piece(struct reduction *reduction, const struct reduction_sum *o
 {
     const struct reduction_place *place = &reduction->place;
     struct ranks *ranks = reduction->ranks;
+    uint32_t element = element_bytes(of);
     struct reduction_piece piece = {.ranks = ranks->count,
-                                    .elements = reduction->parts[ranks->rank].bytes / sizeof(float),
+                                    .elements = reduction->parts[ranks->rank].bytes / element,
                                     .accumulate = of->accumulate,
                                     .rows = of->rows,
-                                    .sum = of->sum + first};
+                                    .narrow = of->narrow,
+                                    .sum = (uint8_t *)of->sum + first * element};
     for (int part = 0; part < 2 && of->gradients[part]; part++) {
         float *received = place->received + (size_t)part * ranks->count * place->piece;
         ranks_exchange(ranks, reduction->parts, of->gradients[part], received);
@@ -132,7 +160,7 @@ void reduction_add(struct reduction *reduction, const struct reduction_sum *of)
 {
     uint64_t room = shard_room(of->elements, reduction->ranks->count);
     for (uint64_t first = 0; first < room; first += reduction->place.piece) {
-        cut_piece(reduction, of->elements, first);
+        cut_piece(reduction, of, first);
         add_piece(reduction, of, first);
     }
 }

@@ -19,20 +19,23 @@ void reduction_free(struct reduction *reduction); /* NULL is allowed */
 
 /* The gradients of one tensor, of one micro-batch of each rank. */
 struct reduction_sum {
-    uint64_t elements;         /* of the tensor */
-    const float *gradients[2]; /* this rank's, [elements]: parts that are added one after the other.
-                                  The second may be NULL */
-    bool accumulate;           /* adds to `sum` instead of overwriting it */
-    bool rows;  /* rows that the micro-batch does not touch are -0 (reduction_clear) */
-    float *sum; /* this rank's shard */
+    uint64_t elements;        /* of the tensor */
+    const void *gradients[2]; /* this rank's, [elements]: parts that are added one after the other.
+                                 The second may be NULL */
+    bool accumulate;          /* adds to `sum` instead of overwriting it */
+    bool rows;   /* rows that the micro-batch does not touch are -0 (reduction_clear) */
+    bool narrow; /* gradients and sum are in bf16: the sum, in fp32, is rounded once. Then nothing
+                    is accumulated */
+    void *sum;   /* this rank's shard; it may be that of the first gradient */
 };
 
 /* Receives the shard's elements of all ranks, in pieces, and adds them: ranks in order, and a
  * rank's parts in order. Within the caller's turn (engine/ranks.h). */
 void reduction_add(struct reduction *reduction, const struct reduction_sum *sum);
 
-/* Fills a gradient with -0, which changes no number that it is added to. */
-void reduction_clear(struct reduction *reduction, uint64_t elements, float *gradient);
+/* Fills a gradient with -0, which changes no number that it is added to; a narrow one with zeros of
+ * either sign, and up to an element behind it. */
+void reduction_clear(struct reduction *reduction, uint64_t elements, bool narrow, void *gradient);
 
 /* A tensor, of which each rank has its shard in place. */
 struct shard_whole {

@@ -52,25 +52,39 @@ void tensor_use_fill(struct tensor_use *use, tensor_id tensor)
     use->state[tensor] = TENSOR_HOLD;
 }
 
+/* The tensors of an operator: two, or those of a bucket. */
+static uint32_t tensors_of(const struct model_operator *op)
+{
+    return op->bucket_count ? op->bucket_count : G_N_ELEMENTS(op->t);
+}
+
+static tensor_id tensor_of(const struct model_operator *op, uint32_t i)
+{
+    return op->bucket_count ? op->bucket[i] : op->t[i];
+}
+
 bool tensor_use_begin(struct tensor_use *use, const struct model_operator *op, char **why)
 {
     static const char *const uses[] = {"forward", "backward", "update"};
-    for (int i = 0; i < 2; i++) {
-        if (op->t[i] == NO_INDEX || may_begin(use->state[op->t[i]], use_of(op)))
+    for (uint32_t i = 0; i < tensors_of(op); i++) {
+        tensor_id tensor = tensor_of(op, i);
+        if (tensor == NO_INDEX || may_begin(use->state[tensor], use_of(op)))
             continue;
         if (why)
-            *why = g_strdup_printf("tensor %u is %s and may not be used by a %s operator", op->t[i],
-                                   tensor_use_name(use->state[op->t[i]]), uses[use_of(op)]);
+            *why = g_strdup_printf("tensor %u is %s and may not be used by a %s operator", tensor,
+                                   tensor_use_name(use->state[tensor]), uses[use_of(op)]);
         return false;
     }
-    for (int i = 0; i < 2; i++)
-        if (op->t[i] != NO_INDEX)
-            use->state[op->t[i]] = TENSOR_COMPUTE;
+    for (uint32_t i = 0; i < tensors_of(op); i++)
+        if (tensor_of(op, i) != NO_INDEX)
+            use->state[tensor_of(op, i)] = TENSOR_COMPUTE;
     return true;
 }
 
-static enum tensor_use_state state_after(const struct model_operator *op, int i)
+static enum tensor_use_state state_after(const struct model_operator *op, uint32_t i)
 {
+    if (op->bucket_count)
+        return TENSOR_HOLD_AFTER_BWD;
     switch (use_of(op)) {
     case USE_FORWARD:
         return TENSOR_HOLD_AFTER_FWD;
@@ -83,11 +97,12 @@ static enum tensor_use_state state_after(const struct model_operator *op, int i)
 
 void tensor_use_end(struct tensor_use *use, const struct model_operator *op)
 {
-    for (int i = 0; i < 2; i++) {
-        if (op->t[i] == NO_INDEX)
+    for (uint32_t i = 0; i < tensors_of(op); i++) {
+        tensor_id tensor = tensor_of(op, i);
+        if (tensor == NO_INDEX)
             continue;
-        g_assert(use->state[op->t[i]] == TENSOR_COMPUTE);
-        use->state[op->t[i]] = (uint8_t)state_after(op, i);
+        g_assert(use->state[tensor] == TENSOR_COMPUTE);
+        use->state[tensor] = (uint8_t)state_after(op, i);
     }
 }
 

@@ -100,21 +100,27 @@ static uint32_t weight_workspace(struct iteration_builder *b, const struct model
                                     (uint64_t)op->inputs * op->outputs * sizeof(float));
 }
 
-/* A tensor's gradient is complete in the last micro-batch, with several ranks after its reduction;
- * tied weights wait for the embedding. */
+/* Returns whether a backward operator computes the last part of its gradients; tied weights wait
+ * for the embedding. */
+static bool is_last(const struct iteration_builder *b, enum model_kind kind, uint32_t micro_batch)
+{
+    return micro_batch == model_rank_micro_batches(b->job) - 1 &&
+           !(kind == MODEL_CLASSIFIER_BACKWARD && b->config->tied);
+}
+
+/* A tensor's gradient is complete after the last micro-batch, and with several ranks after its
+ * reduction. */
 static struct model_operator backward_operator(struct iteration_builder *b, enum turn turn,
                                                enum model_kind kind, int32_t layer,
                                                uint32_t micro_batch, uint32_t tensor,
                                                uint32_t tensors)
 {
     struct model_operator op = model_operator_of(kind, layer, micro_batch);
-    bool reduces = iteration_builder_reduces(b);
-    bool last = micro_batch == model_rank_micro_batches(b->job) - 1 && !reduces;
-    op.accumulate = micro_batch > 0 && !reduces;
+    bool complete = model_ranks(b->job) == 1 && is_last(b, kind, micro_batch);
+    op.accumulate = micro_batch > 0 && !iteration_builder_reduces(b);
     for (uint32_t i = 0; i < tensors; i++) {
         op.t[i] = tensor + i;
         op.gradient[i] = iteration_builder_gradient(b, tensor + i);
-        bool complete = last && !(kind == MODEL_CLASSIFIER_BACKWARD && b->config->tied);
         op.norms[i] = complete && turn != SECOND_TURN;
         op.finishes[i] = complete && turn != FIRST_TURN;
     }
@@ -159,6 +165,42 @@ static void reduce(struct iteration_builder *b, const struct model_operator *op,
     update_early(b, &reduction);
 }
 
+static uint64_t bucket_limit(const struct iteration_builder *b, uint64_t element)
+{
+    return b->job->choices.stage == 0 ? MODEL_DDP_BUCKET_BYTES
+                                      : MODEL_ZERO_BUCKET_ELEMENTS * element;
+}
+
+static void reduce_bucket(struct iteration_builder *b, const struct model_operator *behind)
+{
+    struct model_operator op = model_operator_of(MODEL_REDUCE_BUCKET, behind->layer,
+                                                 behind->micro_batch);
+    guint number = b->buckets->len;
+    op.bucket = iteration_builder_take_bucket(b, &op.bucket_count);
+    for (uint32_t i = 0; i < op.bucket_count; i++)
+        b->progress[op.bucket[i]] = BUILDER_COMPLETE;
+    iteration_builder_operator(b, g_strdup_printf("reduce bucket %u", number), TRACE_BACKWARD, &op);
+    const tensor_id first[2] = {op.bucket[0], op.bucket[0]};
+    add_updates(b, true, first);
+    add_updates(b, false, first);
+}
+
+/* Adds what a backward operator completes to the bucket, and reduces that if it is full, or if
+ * backward ends with the embedding. */
+static void fill_bucket(struct iteration_builder *b, const struct model_operator *op)
+{
+    uint64_t element = b->gradient == MODEL_GRADIENT_LIST ? sizeof(float) : b->element;
+    for (int i = 0; i < 2; i++) {
+        if (op->t[i] == NO_INDEX)
+            continue;
+        g_array_append_val(b->bucket, op->t[i]);
+        b->bucket_bytes += g_array_index(b->tensors, struct trace_tensor, op->t[i]).elements *
+                           element;
+    }
+    if (b->bucket_bytes >= bucket_limit(b, element) || op->kind == MODEL_EMBED_BACKWARD)
+        reduce_bucket(b, op);
+}
+
 /* Gradients in buffers are consumed as they are finished, or dropped when they have been measured.
  * Those of several ranks are reduced. */
 static void consume_gradients(struct iteration_builder *b, const struct model_operator *op,
@@ -166,6 +208,11 @@ static void consume_gradients(struct iteration_builder *b, const struct model_op
 {
     if (iteration_builder_reduces(b)) {
         reduce(b, op, module, NO_INDEX);
+        return;
+    }
+    if (b->sums == MODEL_SUMS_BUCKETS) {
+        if (is_last(b, op->kind, op->micro_batch))
+            fill_bucket(b, op);
         return;
     }
     if (b->gradient != MODEL_GRADIENT_BUFFER)

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- other choices ---- */
+/* ---- durations ---- */
 
 static char *key_of(const char *verb, const char *rest, uint32_t micro_batch)
 {
@@ -177,7 +177,7 @@ static bool is_possible(const struct recognised *recognised, const struct run_ch
     model_choose_backward(&masters, traced, choices->second_backward);
     return choices->layer_count == recognised->config->layers &&
            choices->split_masters == masters.split_masters && choices->batch > 0 &&
-           !choices->stage == !traced->stage &&
+           (recognised->iteration->job.ranks > 1 || (!choices->stage && !choices->fast)) &&
            (uint64_t)choices->batch * choices->micro_batches ==
                (uint64_t)traced->batch * traced->micro_batches;
 }
@@ -196,35 +196,6 @@ static struct trace *describe_anew(const struct recognised *recognised, const st
     struct trace *derived = g_steal_pointer(&iteration->trace);
     model_iteration_free(iteration);
     derived->estimated = trace->estimated || borrowed;
-    return derived;
-}
-
-struct trace *model_derive(const struct recognised *recognised, const struct trace *trace,
-                           const struct run_choices *choices, const struct platform *platform,
-                           GError **error)
-{
-    struct model_job job = recognised->iteration->job;
-    struct trace *derived = NULL;
-    job.choices = *choices;
-    job.choices.host_update = recognised->iteration->job.choices.host_update;
-    job.choices.update_after = recognised->iteration->job.choices.update_after;
-    if (is_possible(recognised, choices)) {
-        if (choices->batch == trace->batch)
-            derived = describe_anew(recognised, trace, &job, platform);
-        else if (platform && model_is_synthesised(recognised, trace, platform))
-            derived = model_synthesise(recognised->config, &job, platform, NULL);
-    }
-    if (derived)
-        describe_alike(derived, trace);
-    else
-        g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
-                    "micro-batches of %u with the embedding on the %s%s cannot be derived from a "
-                    "trace whose batch is %u",
-                    choices->batch, choices->host_embedding ? "host" : "device",
-                    choices->second_backward ? " and two backwards"
-                    : choices->state_block   ? " and state blocks"
-                                             : "",
-                    trace->batch);
     return derived;
 }
 
@@ -297,27 +268,116 @@ struct trace *model_derive_job(const struct recognised *recognised, const struct
     return derived;
 }
 
+/* ---- any choices ---- */
+
+/* Returns whether the choices have reductions that the traced run lacks. */
+static bool sums_otherwise(const struct recognised *recognised, const struct run_choices *choices)
+{
+    const struct run_choices *traced = &recognised->iteration->job.choices;
+    return choices->fast != traced->fast || (choices->fast && choices->stage != traced->stage);
+}
+
+struct trace *model_derive(const struct recognised *recognised, const struct trace *trace,
+                           const struct run_choices *choices, const struct platform *platform,
+                           GError **error)
+{
+    struct model_job job = recognised->iteration->job;
+    struct trace *derived = NULL;
+    job.choices = *choices;
+    job.choices.host_update = recognised->iteration->job.choices.host_update;
+    job.choices.update_after = recognised->iteration->job.choices.update_after;
+    if (is_possible(recognised, choices)) {
+        if (sums_otherwise(recognised, choices))
+            derived = model_derive_job(recognised, trace, &job, platform, NULL);
+        else if (choices->batch == trace->batch)
+            derived = describe_anew(recognised, trace, &job, platform);
+        else if (platform && model_is_synthesised(recognised, trace, platform))
+            derived = model_synthesise(recognised->config, &job, platform, NULL);
+    }
+    if (derived && !derived->producer)
+        describe_alike(derived, trace);
+    if (!derived)
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
+                    "micro-batches of %u with the embedding on the %s%s cannot be derived from a "
+                    "trace whose batch is %u",
+                    choices->batch, choices->host_embedding ? "host" : "device",
+                    choices->second_backward ? " and two backwards"
+                    : choices->state_block   ? " and state blocks"
+                                             : "",
+                    trace->batch);
+    return derived;
+}
+
 struct trace *model_derive_ranks(const struct recognised *recognised, const struct trace *trace,
-                                 uint32_t ranks, bool shared, const struct platform *platform,
-                                 GError **error)
+                                 uint32_t ranks, struct run_stage together,
+                                 const struct platform *platform, GError **error)
 {
     struct model_job job = recognised->iteration->job;
     job.choices.micro_batches = model_rank_micro_batches(&job) * ranks;
     job.ranks = ranks;
     job.choices.state_block = ranks > 1 ? 0 : job.choices.state_block;
-    job.choices.stage = ranks > 1 ? shared ? 3 : 2 : 0;
+    job.choices.stage = ranks > 1 ? together.stage : 0;
+    job.choices.fast = ranks > 1 && together.fast;
     return model_derive_job(recognised, trace, &job, platform, error);
 }
 
-struct trace *model_trace_of_rank(const struct trace *trace, uint32_t ranks, bool shared,
-                                  const struct platform *platform, GError **error)
+/* Where gradients are shards in a list, fast sums are exact ones (enum model_sums). */
+static bool is_same_stage(const struct trace *trace, struct run_stage together)
+{
+    struct run_stage traced = run_stage_of(trace);
+    bool over_param = !g_strcmp0(trace->precision, "bf16") &&
+                      trace->micro_batches == trace->ranks &&
+                      trace->list_element_bytes[TRACE_MASTER] != 2;
+    return traced.stage == together.stage &&
+           (traced.fast == together.fast || (together.stage >= 2 && !over_param));
+}
+
+static bool may_leave_reductions_out(const struct trace *trace)
+{
+    bool may = trace->whole_states;
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        may &= !trace_operator_reduces(&trace->operators[m]) || !trace->operators[m].access_count;
+    return may;
+}
+
+/* Returns what one of several ranks with everything does, without what it exchanges, as an import
+ * has it: its reductions access nothing. */
+static struct trace *leave_reductions_out(const struct trace *trace)
+{
+    struct trace *alone = trace_copy(trace);
+    g_autofree moment_id *moved = g_new(moment_id, trace->operator_count);
+    uint32_t count = 0;
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        moved[m] = count;
+        if (trace_operator_reduces(&alone->operators[m]))
+            g_free(alone->operators[m].name);
+        else
+            alone->operators[count++] = alone->operators[m];
+    }
+    for (uint32_t i = 0; i < alone->buffer_count; i++) {
+        alone->buffers[i].first = moved[alone->buffers[i].first];
+        alone->buffers[i].last = moved[alone->buffers[i].last];
+    }
+    alone->operator_count = count;
+    alone->micro_batches /= alone->ranks;
+    alone->ranks = 0;
+    alone->whole_gradients = alone->whole_states = false;
+    trace_sum_buffers(alone);
+    return alone;
+}
+
+struct trace *model_trace_of_rank(const struct trace *trace, uint32_t ranks,
+                                  struct run_stage together, const struct platform *platform,
+                                  GError **error)
 {
     bool several = trace->ranks > 1;
-    bool same = ranks == MAX(trace->ranks, 1) && (!several || shared == trace->shared_parameters);
+    bool same = ranks == MAX(trace->ranks, 1) && (!several || is_same_stage(trace, together));
     if (same && !(several && is_computed_for(trace, platform)))
         return trace_copy(trace);
+    if (ranks == 1 && may_leave_reductions_out(trace))
+        return leave_reductions_out(trace);
     struct recognised *recognised = recognise(trace, same ? NULL : error);
-    struct trace *derived = recognised ? model_derive_ranks(recognised, trace, ranks, shared,
+    struct trace *derived = recognised ? model_derive_ranks(recognised, trace, ranks, together,
                                                             platform, same ? NULL : error)
                                        : NULL;
     recognised_free(recognised);

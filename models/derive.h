@@ -56,7 +56,8 @@ struct trace *model_derive(const struct recognised *recognised, const struct tra
                            GError **error);
 
 /* Returns the trace of one of `ranks` ranks, each of which computes as many micro-batches as a
- * traced rank did. `shared` says whether they share parameters, too.
+ * traced rank did. `together` says how they train; stages 0 and 1 need fast sums, and stage 0 is
+ * DDP.
  *
  * Durations that were computed for `platform` are computed again. Measured operators keep theirs,
  * except that updates take as much less as their shards have fewer bytes; operators that the trace
@@ -64,33 +65,15 @@ struct trace *model_derive(const struct recognised *recognised, const struct tra
  * then marked as estimated. Fails (TRACE_ERROR_INVALID) if the model cannot be trained so. The
  * caller frees the result with trace_free. */
 struct trace *model_derive_ranks(const struct recognised *recognised, const struct trace *trace,
-                                 uint32_t ranks, bool shared, const struct platform *platform,
-                                 GError **error);
+                                 uint32_t ranks, struct run_stage together,
+                                 const struct platform *platform, GError **error);
 
 /* Does the same for a trace of any number of ranks. The result is a copy if the trace is of such a
  * rank already, unless its durations were computed for `platform`: the ranks of a node share its
  * host, so they are computed again for the platform's nodes. */
-struct trace *model_trace_of_rank(const struct trace *trace, uint32_t ranks, bool shared,
-                                  const struct platform *platform, GError **error);
-
-/* The bytes of gradients that other systems reduce at once, unless backward ends before: those of
- * PyTorch's DDP (bucket_cap_mb), and the elements of DeepSpeed's stages 1 and 2
- * (reduce_bucket_size). */
-enum { MODEL_DDP_BUCKET_BYTES = 25 << 20, MODEL_ZERO_BUCKET_ELEMENTS = 500000000 };
-
-/* Returns the trace of one of `ranks` ranks, two or more, as other systems train in a stage of
- * ZeRO, 0 to 3; stage 0 is DDP. Each rank computes as many micro-batches as a traced one did.
- *
- * Gradients lie, and cross the network, in the precision of the trace of one rank, which is that of
- * the parameters with one micro-batch in bf16. At stages 0 and 1 a rank has all of them, and
- * reduces them in buckets behind the backward operators that complete them, in the last micro-batch
- * alone: to all ranks at stage 0, where each updates everything, and to their owners at stage 1,
- * where each sends the parameters that it has updated to all. Stages 2 and 3 are those of
- * model_derive_ranks, except that gradients lie over the parameters where they can, which is stage
- * 1 in all that counts if parameters are whole. Fails as model_derive_ranks does. */
-struct trace *model_derive_stage(const struct recognised *recognised, const struct trace *trace,
-                                 uint32_t ranks, uint32_t stage, const struct platform *platform,
-                                 GError **error);
+struct trace *model_trace_of_rank(const struct trace *trace, uint32_t ranks,
+                                  struct run_stage together, const struct platform *platform,
+                                  GError **error);
 
 /* Describes the run anew for a job that differs from the recognised one in its ranks, its
  * micro-batches and what ranks share. Durations are those of model_derive_ranks; micro-batches that

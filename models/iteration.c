@@ -38,9 +38,21 @@ const char *model_kind_name(enum model_kind kind)
     return names[kind];
 }
 
+enum model_sums model_sums(const struct model_job *job)
+{
+    const struct run_choices *choices = &job->choices;
+    bool over_param = job->precision == MODEL_BF16 && model_rank_micro_batches(job) == 1 &&
+                      !choices->split_masters;
+    if (job->ranks <= 1 || !choices->fast || (choices->stage >= 2 && !over_param))
+        return MODEL_SUMS_IN_ORDER;
+    return choices->stage == 3 ? MODEL_SUMS_NARROW : MODEL_SUMS_BUCKETS;
+}
+
 enum model_gradient model_gradient_layout(const struct model_job *job)
 {
-    if (job->precision != MODEL_BF16 || (job->choices.micro_batches > 1 && !job->narrow_gradients))
+    uint32_t summed = model_sums(job) == MODEL_SUMS_IN_ORDER ? job->choices.micro_batches
+                                                             : model_rank_micro_batches(job);
+    if (job->precision != MODEL_BF16 || summed > 1)
         return MODEL_GRADIENT_LIST;
     return job->choices.split_masters ? MODEL_GRADIENT_BUFFER : MODEL_GRADIENT_OVER_PARAM;
 }
@@ -192,11 +204,12 @@ static bool job_check(const struct model_config *config, const struct model_job 
     if (job->choices.host_embedding && job->ranks > 1)
         return job_refused(error, "the embedding cannot run on the host with several ranks: their "
                                   "gradients are exchanged from the device");
-    if (job->narrow_gradients && (!model_shares_parameters(job) || job->precision != MODEL_BF16 ||
-                                  model_rank_micro_batches(job) != 1 || job->choices.split_masters))
-        return job_refused(error, "gradients cross the network in bf16 only where several ranks "
-                                  "share parameters (stage 3) in bf16, with 14 bytes each and one "
-                                  "micro-batch a rank");
+    if (model_sums(job) == MODEL_SUMS_BUCKETS &&
+        model_gradient_layout(job) == MODEL_GRADIENT_BUFFER)
+        return job_refused(error,
+                           "stage %u keeps gradients, and a run with 12 bytes per parameter keeps "
+                           "none",
+                           job->choices.stage);
     if (!counts_fit(config, job))
         return job_refused(error, "batch %u, sequence %u, micro-batches %u: the step is too large",
                            job->choices.batch, job->sequence, job->choices.micro_batches);
@@ -213,6 +226,8 @@ static struct trace *trace_of_job(const struct model_config *config, const struc
     trace->micro_batches = job->choices.micro_batches;
     trace->ranks = job->ranks;
     trace->shared_parameters = model_shares_parameters(job);
+    trace->whole_states = job->ranks > 1 && model_updates_whole(job);
+    trace->whole_gradients = model_sums(job) == MODEL_SUMS_BUCKETS && job->choices.stage < 2;
     for (int list = 0; list < TRACE_LISTS; list++)
         trace->list_element_bytes[list] = (uint8_t)operator_list_bytes(job, list);
     return trace;
@@ -264,6 +279,7 @@ struct model_iteration *model_iteration_new(const struct model_config *config,
     struct model_iteration *iteration = g_new0(struct model_iteration, 1);
     iteration->config = config;
     iteration->job = *job;
+    iteration->job.choices.fast = model_sums(job) != MODEL_SUMS_IN_ORDER;
     iteration->job.choices.layer_count = config->layers;
     iteration->job.choices.tensor_count = model_tensor_count(config);
     iteration->choices = run_choices_copy(&iteration->job.choices);
@@ -275,6 +291,7 @@ struct model_iteration *model_iteration_new(const struct model_config *config,
     iteration->forward_end = walk(&builder);
     bool ok = check_updates(&builder, error);
     iteration->operators = iteration_builder_finish(&builder, iteration->trace);
+    iteration->buckets = g_ptr_array_ref(builder.buckets);
     iteration->trace->state_block = job->choices.state_block;
     if (!cuts_tensor(iteration->trace))
         iteration->trace->state_block = 0;
@@ -293,6 +310,7 @@ void model_iteration_free(struct model_iteration *iteration)
     run_choices_free(iteration->choices);
     g_free(iteration->operators);
     trace_free(iteration->trace);
+    g_clear_pointer(&iteration->buckets, g_ptr_array_unref);
     pipeline_cut_free(iteration->cut);
     g_free(iteration);
 }

@@ -17,24 +17,21 @@ enum model_precision { MODEL_FP32, MODEL_BF16 };
 struct model_job {
     struct run_choices choices; /* batch, micro_batches >= 1; arrays that are NULL stand for zeros,
                                    and the numbers of layers and tensors are the model's; of
-                                   several ranks, a stage of 0 stands for 2 */
+                                   several ranks, a stage of 0 stands for 2
+                                   unless sums are fast */
     uint32_t sequence;          /* tokens a sequence, at most the model's positions */
     enum model_precision precision;
-    uint32_t ranks;        /* that share the micro-batches, which must be a multiple of them; rank r
-                              computes micro-batches r, r + ranks, ... 0 stands for 1 */
-    bool delay;            /* parameters are a step older than masters: gradients are those of the
-                              weights before the last update, as a pipeline computes them that never
-                              drains (docs/pipelines.md). In fp32, too, there are masters then. An
-                              update leaves the old master as the parameter. Not with split masters
-                            */
-    bool narrow_gradients; /* ranks that share parameters, with one micro-batch each in bf16: as in
-                              other systems, gradients cross the network in bf16 and lie over the
-                              parameters' shards; only for synthesis, because one rank would round
-                              otherwise */
-    bool unfused;          /* like a framework that fuses nothing: attention's scores lie in
-                            memory, every pair of tokens is computed, the loss is computed in
-                            fp32 copies of the logits, and a recomputed layer runs whole; only
-                            for synthesis, the engine always fuses */
+    uint32_t ranks; /* that share the micro-batches, which must be a multiple of them; rank r
+                       computes micro-batches r, r + ranks, ... 0 stands for 1 */
+    bool delay;     /* parameters are a step older than masters: gradients are those of the
+                       weights before the last update, as a pipeline computes them that never
+                       drains (docs/pipelines.md). In fp32, too, there are masters then. An
+                       update leaves the old master as the parameter. Not with split masters
+                     */
+    bool unfused;   /* like a framework that fuses nothing: attention's scores lie in
+                     memory, every pair of tokens is computed, the loss is computed in
+                     fp32 copies of the logits, and a recomputed layer runs whole; only
+                     for synthesis, the engine always fuses */
 };
 
 /* The kinds of operators, with their tensors `t` and their buffers `in` and `out`, in this order.
@@ -94,18 +91,28 @@ enum model_kind {
                                token names hold -0, which adds nothing. The gradient of tied
                                weights consists of the classifier's, t[0], and then the
                                embedding's */
+    MODEL_REDUCE_BUCKET,    /* several ranks: `bucket` names the tensors, whose gradients each rank
+                               has summed by itself. The owner of a shard receives it from all ranks
+                               and leaves their sum in its place; in stage 0 all ranks receive the
+                               sum then */
     MODEL_SEND,    /* a stage of a pipeline: in, or the parameter t, goes to stage `peer` */
     MODEL_RECEIVE, /* out comes from stage `peer` */
     MODEL_ADD,     /* t; in, fp32: a micro-batch's gradient of t, which another stage has
                       computed, is added to the list */
     MODEL_UPDATE,  /* t tensor: AdamW on it, or on a block of it. With several ranks on the rank's
                       shard; then each rank receives the other shards of the parameter, unless
-                      parameters are shared */
+                      parameters are shared, or all ranks update everything (stage 0) */
     MODEL_KINDS
 };
 
 /* Returns a name for messages, such as "linear forward". */
 const char *model_kind_name(enum model_kind kind);
+
+/* Returns whether operators of the kind are reductions, which the network's queue runs. */
+static inline bool model_kind_reduces(uint8_t kind)
+{
+    return kind == MODEL_REDUCE || kind == MODEL_REDUCE_BUCKET;
+}
 
 /* The most buffers that an operator reads, and that it writes. */
 enum { MODEL_INPUTS = 6, MODEL_OUTPUTS = 3 };
@@ -134,6 +141,9 @@ struct model_operator {
     uint32_t peer;            /* SEND, RECEIVE: the other stage, */
     uint32_t channel;         /* what goes there (enum pipeline_channel), */
     uint64_t bytes;           /* and how much */
+    const tensor_id *bucket;  /* REDUCE_BUCKET: [bucket_count] tensors, whose gradients it completes
+                               */
+    uint32_t bucket_count;
     uint32_t dropout_site; /* key of the dropout's counter, unique in the model: recomputation uses
                               the forward's; NO_INDEX without dropout */
 };
@@ -148,6 +158,7 @@ struct model_iteration {
     struct model_operator *operators; /* [trace->operator_count] */
     uint32_t forward_end;             /* moments of micro-batch 0's forward, the loss included: [0,
                                          forward_end) is what evaluation runs */
+    GPtrArray *buckets;               /* the arrays of operators' buckets */
     struct pipeline_cut *cut;         /* of a stage (models/pipeline.h); NULL for the whole model */
 };
 
@@ -210,9 +221,34 @@ uint32_t model_tensor_count(const struct model_config *config);
 /* Returns a choice that is 1 for each tensor. The caller frees it with g_free. */
 uint8_t *model_every_tensor(const struct model_config *config);
 
+/* How several ranks sum gradients. With choices.fast they sum as other systems do, whose results
+ * depend on the number of ranks: */
+enum model_sums {
+    MODEL_SUMS_IN_ORDER, /* each micro-batch's gradients are exchanged in fp32 and added in the
+                            order of the micro-batches, as one rank would. So are fast sums where
+                            gradients are shards and lie in a list */
+    MODEL_SUMS_NARROW,   /* fast, stage 3, gradients over the parameters: they cross the network in
+                            bf16, and their sum, in fp32 in the order of the ranks, is rounded once */
+    MODEL_SUMS_BUCKETS   /* fast, stage 0, 1 or 2: a rank sums the gradients of its micro-batches by
+                            itself, and buckets of them are reduced in the last one */
+};
+enum model_sums model_sums(const struct model_job *job);
+
+/* The bytes of gradients that are reduced at once, unless backward ends before: those of PyTorch's
+ * DDP (bucket_cap_mb) at stage 0, and the elements of DeepSpeed's other stages
+ * (reduce_bucket_size). */
+enum { MODEL_DDP_BUCKET_BYTES = 25 << 20, MODEL_ZERO_BUCKET_ELEMENTS = 500000000 };
+
+/* Returns whether a rank updates tensors whole: it has all states. */
+static inline bool model_updates_whole(const struct model_job *job)
+{
+    return job->ranks <= 1 || (job->choices.stage == 0 && job->choices.fast);
+}
+
 /* Where gradients lie. */
 enum model_gradient {
-    MODEL_GRADIENT_LIST,       /* TRACE_GRAD, fp32: fp32 precision, or several micro-batches */
+    MODEL_GRADIENT_LIST,       /* TRACE_GRAD, fp32: fp32 precision, or several micro-batches, of all
+                                  ranks together unless sums are fast */
     MODEL_GRADIENT_OVER_PARAM, /* bf16 over the parameter's bytes, after its last read */
     MODEL_GRADIENT_BUFFER,     /* bf16 in a buffer of its own: with split masters, which need the
                                   parameter's bytes, and one micro-batch. The tensor's update

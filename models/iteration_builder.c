@@ -73,15 +73,24 @@ static void update_accesses(struct iteration_builder *builder, const struct mode
         append(builder, tensor, TRACE_GATHERED, TRACE_UPDATE);
 }
 
+/* Returns the list of gradients that ranks have whole, or that a reduction without a list writes.
+ */
+static enum trace_list gradient_list(const struct iteration_builder *builder)
+{
+    return builder->gradient == MODEL_GRADIENT_LIST ? TRACE_GRAD : TRACE_PARAM;
+}
+
 static void operator_accesses(struct iteration_builder *builder, const struct model_operator *op)
 {
+    for (uint32_t i = 0; i < op->bucket_count; i++)
+        append(builder, op->bucket[i], gradient_list(builder), TRACE_UPDATE);
     for (int which = 0; which < 2; which++) {
         if (op->t[which] == NO_INDEX)
             continue;
         if (op->kind == MODEL_UPDATE)
             update_accesses(builder, op);
         else if (op->kind == MODEL_REDUCE)
-            append(builder, op->t[which], builder->job->narrow_gradients ? TRACE_PARAM : TRACE_GRAD,
+            append(builder, op->t[which], gradient_list(builder),
                    op->accumulate ? TRACE_UPDATE : TRACE_OVERWRITE);
         else if (model_operator_is_forward(op))
             append(builder, op->t[which], read_list(builder), TRACE_READ);
@@ -113,6 +122,9 @@ void iteration_builder_init(struct iteration_builder *builder, const struct mode
         .job = job,
         .layout = model_layout_of(config),
         .gradient = model_gradient_layout(job),
+        .sums = model_sums(job),
+        .bucket = g_array_new(FALSE, FALSE, sizeof(tensor_id)),
+        .buckets = g_ptr_array_new_with_free_func(g_free),
         .rows = (uint64_t)job->choices.batch * job->sequence,
         .element = job->precision == MODEL_BF16 ? 2 : 4,
         .tensors = g_array_new(FALSE, FALSE, sizeof(struct trace_tensor)),
@@ -139,6 +151,8 @@ void iteration_builder_clear(struct iteration_builder *builder)
     g_array_unref(builder->operators);
     g_array_unref(builder->model_operators);
     g_array_unref(builder->gradients);
+    g_array_unref(builder->bucket);
+    g_ptr_array_unref(builder->buckets);
     g_free(builder->progress);
 }
 
@@ -183,7 +197,7 @@ uint32_t iteration_builder_buffer(struct iteration_builder *builder, const char 
 uint32_t iteration_builder_gradient(struct iteration_builder *builder, tensor_id tensor)
 {
     bool reduces = iteration_builder_reduces(builder);
-    bool narrow = !reduces || builder->job->narrow_gradients;
+    bool narrow = !reduces || builder->sums == MODEL_SUMS_NARROW;
     uint64_t element = narrow ? builder->element : sizeof(float);
     if (builder->gradient != MODEL_GRADIENT_BUFFER && !reduces)
         return NO_INDEX;
@@ -195,6 +209,17 @@ uint32_t iteration_builder_gradient(struct iteration_builder *builder, tensor_id
         g_free(name);
     }
     return *buffer;
+}
+
+const tensor_id *iteration_builder_take_bucket(struct iteration_builder *builder, uint32_t *count)
+{
+    GArray *bucket = builder->bucket;
+    tensor_id *tensors = g_memdup2(bucket->data, bucket->len * sizeof(tensor_id));
+    *count = bucket->len;
+    g_ptr_array_add(builder->buckets, tensors);
+    g_array_set_size(bucket, 0);
+    builder->bucket_bytes = 0;
+    return tensors;
 }
 
 void iteration_builder_drop_gradient(struct iteration_builder *builder, tensor_id tensor)

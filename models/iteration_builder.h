@@ -25,7 +25,11 @@ struct iteration_builder {
     GArray *model_operators; /* struct model_operator, beside operators */
     GArray *gradients;       /* uint32_t: the buffer of each tensor's gradient, or NO_INDEX */
     uint8_t *progress;       /* [choices.tensor_count] enum builder_progress */
-    uint32_t reduced[2];     /* buffers of the last reduction of this backward pass, or NO_INDEX */
+    enum model_sums sums;
+    GArray *bucket;        /* tensor_id: of gradients that are complete and not reduced yet */
+    uint64_t bucket_bytes; /* of these gradients */
+    GPtrArray *buckets;    /* arrays of operators, which the iteration keeps */
+    uint32_t reduced[2];   /* buffers of the last reduction of this backward pass, or NO_INDEX */
 };
 
 void iteration_builder_init(struct iteration_builder *builder, const struct model_config *config,
@@ -58,8 +62,11 @@ uint32_t iteration_builder_buffer(struct iteration_builder *builder, const char 
 /* Returns whether each micro-batch's gradients are buffers, which ranks exchange and add. */
 static inline bool iteration_builder_reduces(const struct iteration_builder *builder)
 {
-    return model_ranks(builder->job) > 1;
+    return model_ranks(builder->job) > 1 && builder->sums != MODEL_SUMS_BUCKETS;
 }
+
+/* Takes the tensors of the bucket, which becomes empty, and returns them for an operator. */
+const tensor_id *iteration_builder_take_bucket(struct iteration_builder *builder, uint32_t *count);
 
 /* Returns the buffer of a tensor's gradient, appending it the first time, or NO_INDEX if gradients
  * are not in buffers. */

@@ -84,8 +84,16 @@ static uint64_t elements_in(const struct iteration_builder *b, tensor_id tensor,
 {
     uint64_t all = g_array_index(b->tensors, struct trace_tensor, tensor).elements;
     bool whole = list == TRACE_GATHERED ||
-                 (list == TRACE_PARAM && !model_shares_parameters(b->job));
+                 (list == TRACE_PARAM && !model_shares_parameters(b->job)) ||
+                 (list == TRACE_GRAD && b->sums == MODEL_SUMS_BUCKETS) ||
+                 (list >= TRACE_MASTER && list <= TRACE_EXP_AVG_SQ && model_updates_whole(b->job));
     return whole ? all : shard_room(all, model_ranks(b->job));
+}
+
+static uint64_t additions(const struct iteration_builder *b, tensor_id tensor)
+{
+    uint64_t all = g_array_index(b->tensors, struct trace_tensor, tensor).elements;
+    return shard_room(all, model_ranks(b->job)) * model_ranks(b->job);
 }
 
 /* One addition an element of the shard and rank. */
@@ -94,7 +102,9 @@ static uint64_t reduction(const struct iteration_builder *b, const struct model_
     uint64_t flops = 0;
     for (int i = 0; i < 2; i++)
         if (op->t[i] != NO_INDEX)
-            flops += elements_in(b, op->t[i], TRACE_GRAD) * model_ranks(b->job);
+            flops += additions(b, op->t[i]);
+    for (uint32_t i = 0; i < op->bucket_count; i++)
+        flops += additions(b, op->bucket[i]);
     return flops;
 }
 
@@ -143,6 +153,7 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
     case MODEL_CLASSIFIER_BACKWARD:
         return 4 * n * h * v;
     case MODEL_REDUCE:
+    case MODEL_REDUCE_BUCKET:
         return reduction(b, op);
     case MODEL_SEND:
     case MODEL_RECEIVE:

@@ -27,18 +27,50 @@ static uint64_t blocks_of(uint64_t elements, uint64_t count)
     return (count + block - 1) / block;
 }
 
-static void count_reduction(struct counting *counting, const struct model_operator *op, int i)
+/* Counts the gradients of a tensor, so many of them, that go to their owners. */
+static void count_gradients(struct counting *counting, uint64_t elements, uint64_t gradients,
+                            uint64_t element)
 {
     struct trace_exchange *reduce = &counting->exchange[TRACE_REDUCE];
-    uint64_t elements = counting->iteration->trace->tensors[op->t[i]].elements;
     uint64_t own = own_shard(counting, elements).count;
-    uint64_t parts = i == 0 && op->in[0] != NO_INDEX ? 2 : 1;
-    uint64_t element = counting->iteration->job.narrow_gradients ? 2 : sizeof(float);
-    reduce->sent_bytes += parts * (elements - own) * element;
-    reduce->received_bytes += parts * own * (counting->ranks - 1) * element;
+    reduce->sent_bytes += gradients * (elements - own) * element;
+    reduce->received_bytes += gradients * own * (counting->ranks - 1) * element;
+}
+
+static void count_norm(struct counting *counting, uint64_t elements)
+{
+    uint64_t own = own_shard(counting, elements).count;
+    count_gather(counting, blocks_of(elements, own), blocks_of(elements, elements), sizeof(double));
+}
+
+static uint64_t elements_of(const struct counting *counting, tensor_id tensor)
+{
+    return counting->iteration->trace->tensors[tensor].elements;
+}
+
+static void count_reduction(struct counting *counting, const struct model_operator *op, int i)
+{
+    uint64_t elements = elements_of(counting, op->t[i]);
+    bool narrow = model_sums(&counting->iteration->job) == MODEL_SUMS_NARROW;
+    count_gradients(counting, elements, i == 0 && op->in[0] != NO_INDEX ? 2 : 1,
+                    narrow ? 2 : sizeof(float));
     if (op->norms[i])
-        count_gather(counting, blocks_of(elements, own), blocks_of(elements, elements),
-                     sizeof(double));
+        count_norm(counting, elements);
+}
+
+/* In stage 0 all ranks get the sums, and each takes their norm. */
+static void count_bucket(struct counting *counting, const struct model_operator *op)
+{
+    const struct model_job *job = &counting->iteration->job;
+    uint64_t element = model_gradient_layout(job) == MODEL_GRADIENT_LIST ? sizeof(float) : 2;
+    for (uint32_t i = 0; i < op->bucket_count; i++) {
+        uint64_t elements = elements_of(counting, op->bucket[i]);
+        count_gradients(counting, elements, 1, element);
+        if (model_updates_whole(job))
+            count_gather(counting, own_shard(counting, elements).count, elements, element);
+        else
+            count_norm(counting, elements);
+    }
 }
 
 static void count_parameter(struct counting *counting, tensor_id tensor)
@@ -54,7 +86,10 @@ static void count_operator(struct counting *counting, const struct model_operato
     for (int i = 0; op->kind == MODEL_REDUCE && i < 2; i++)
         if (op->t[i] != NO_INDEX)
             count_reduction(counting, op, i);
-    if (op->kind == MODEL_UPDATE && !counting->iteration->trace->shared_parameters)
+    if (op->kind == MODEL_REDUCE_BUCKET)
+        count_bucket(counting, op);
+    if (op->kind == MODEL_UPDATE && !counting->iteration->trace->shared_parameters &&
+        !model_updates_whole(&counting->iteration->job))
         count_parameter(counting, op->t[0]);
 }
 

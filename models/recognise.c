@@ -288,8 +288,6 @@ static struct recognised *try(const struct trace *trace, const struct run_choice
                                   .precision = is_bf16 ? MODEL_BF16 : MODEL_FP32,
                                   .ranks = trace->ranks,
                                   .delay = trace->list_element_bytes[TRACE_MASTER] == 4 && !is_bf16,
-                                  .narrow_gradients = trace->ranks > 1 &&
-                                                      !trace->list_element_bytes[TRACE_GRAD],
                                   .unfused = guess->unfused};
     struct model_config *config = config_of(trace, guess, choices->layer_count);
 

@@ -165,8 +165,8 @@ static uint32_t traced_ranks(const struct report_inputs *inputs)
                : 0;
 }
 
-/* Appends --gpus, --nodes and --stage, unless the step is one rank's, as its trace is. --nodes
- * needs a platform. */
+/* Appends --gpus, --nodes, --stage and --reduction, unless the step is one rank's, as its trace is.
+ * --nodes needs a platform. */
 static void append_ranks(GString *text, const struct report_inputs *inputs,
                          const struct configuration *configuration, bool has_platform)
 {
@@ -175,8 +175,9 @@ static void append_ranks(GString *text, const struct report_inputs *inputs,
     g_string_append_printf(text, " --gpus %u", configuration->ranks);
     if (configuration->nodes && has_platform)
         g_string_append_printf(text, " --nodes %u", configuration->nodes);
-    if (configuration->stage && configuration->ranks > 1)
-        g_string_append_printf(text, " --stage %u", configuration->stage);
+    if ((configuration->stage || configuration->fast) && configuration->ranks > 1)
+        g_string_append_printf(text, " --stage %u%s", configuration->stage,
+                               configuration->fast ? " --reduction fast" : "");
 }
 
 /* `rates` is a link [H2D, D2H] that replaces that of the step, or NULL. */

@@ -16,6 +16,7 @@ struct configuration configuration_of_plan(const struct plan *plan)
         .ranks = MAX(plan->ranks, 1),
         .nodes = plan->certificate ? plan->certificate->nodes : 0,
         .stage = plan->choices ? plan->choices->stage : 0,
+        .fast = plan->choices && plan->choices->fast,
     };
 }
 
@@ -47,7 +48,9 @@ void configuration_add_machine(struct configuration *configuration, const json_t
     configuration->ranks = count_of(object, "ranks");
     configuration->nodes = count_of(object, "nodes");
     configuration->stage = count_of(object, "stage");
-    if (configuration->stage != 2 && configuration->stage != 3)
+    configuration->fast = !g_strcmp0(json_string_value(json_object_get(object, "reduction")),
+                                     "fast");
+    if (configuration->stage > 3 || (configuration->stage < 2 && !configuration->fast))
         configuration->stage = 0;
 }
 

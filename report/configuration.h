@@ -17,6 +17,7 @@ struct configuration {
     int64_t look_ahead;         /* in moments; -1 if unknown */
     uint32_t ranks;             /* that share the step; 0 if unknown */
     uint32_t nodes, stage;      /* of these ranks; 0 if unknown, or with one rank */
+    bool fast;                  /* they sum fast; stage 0 is then known, too */
 };
 
 /* Return copies; configuration_clear frees them. A JSON object (an entry of a sweep, the header of

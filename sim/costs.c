@@ -1,5 +1,6 @@
 #include "sim/costs.h"
 
+#include "traces/choices.h"
 #include "traces/size.h"
 
 #include <gsl/gsl_fit.h>
@@ -455,7 +456,9 @@ void costs_describe(const struct costs *costs, const struct trace *trace, json_t
     if (costs->nodes)
         json_object_set_new(object, "nodes", json_integer(costs->nodes));
     if (ranks > 1)
-        json_object_set_new(object, "stage", json_integer(trace->shared_parameters ? 3 : 2));
+        json_object_set_new(object, "stage", json_integer(run_stage_of(trace).stage));
+    if (run_stage_of(trace).fast)
+        json_object_set_new(object, "reduction", json_string("fast"));
 }
 
 double costs_link_rate(const struct costs *costs, enum mover_queue queue)

@@ -23,9 +23,9 @@ static bool is_wanted(const GPtrArray *strategies, enum strategy_stage stage)
 static bool derive(const struct source *source, enum strategy_stage stage,
                    struct sweep_stage *derived, GError **error)
 {
-    derived->trace = model_derive_stage(source->recognised, source->trace, source->trace->ranks,
-                                        (uint32_t)(stage - STRATEGY_STAGE_0), source->platform,
-                                        error);
+    const struct run_stage together = {(uint8_t)(stage - STRATEGY_STAGE_0), true};
+    derived->trace = model_derive_ranks(source->recognised, source->trace, source->trace->ranks,
+                                        together, source->platform, error);
     if (!derived->trace)
         return false;
     operator_times_leave_exchanges(derived->trace, source->costs);

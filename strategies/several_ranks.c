@@ -1,7 +1,7 @@
 #include "strategies/preset.h"
 
 /* What other systems do with several ranks and everything on the device. They differ in the trace
- * that they are for (model_derive_stage), and in how long gathered parameters stay. */
+ * that they are for (enum strategy_stage), and in how long gathered parameters stay. */
 
 const struct strategy_ops strategy_ddp = {
     .name = "ddp",

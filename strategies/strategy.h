@@ -16,7 +16,7 @@ struct strategy_context; /* strategies/preset.h */
 struct script_rule;
 
 /* What ranks share under a strategy: what the trace says, or what a stage of ZeRO says
- * (model_derive_stage). */
+ * (model_derive_ranks with fast sums). */
 enum strategy_stage {
     STRATEGY_AS_TRACED,
     STRATEGY_STAGE_0,

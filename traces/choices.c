@@ -63,7 +63,7 @@ unsigned run_choices_differ(const struct run_choices *a, const struct run_choice
         differ |= RUN_MASTERS;
     if (a->batch != b->batch || a->micro_batches != b->micro_batches)
         differ |= RUN_MICRO_BATCHES;
-    if (a->stage != b->stage)
+    if (a->stage != b->stage || a->fast != b->fast)
         differ |= RUN_STAGE;
     if (a->state_block != b->state_block)
         differ |= RUN_STATE_BLOCKS;
@@ -161,6 +161,19 @@ static void find_host_update(const struct trace *trace, const struct trace_opera
     }
 }
 
+struct run_stage run_stage_of(const struct trace *trace)
+{
+    if (trace->ranks <= 1)
+        return (struct run_stage){0, false};
+    return (struct run_stage){
+        trace->shared_parameters ? 3
+        : trace->whole_states    ? 0
+        : trace->whole_gradients ? 1
+                                 : 2,
+        trace->whole_gradients || !trace->list_element_bytes[TRACE_GRAD],
+    };
+}
+
 struct run_choices *run_choices_of(const struct trace *trace)
 {
     struct run_choices *choices = run_choices_new(count_layers(trace), trace->tensor_count);
@@ -168,8 +181,8 @@ struct run_choices *run_choices_of(const struct trace *trace)
     choices->batch = trace->batch;
     choices->micro_batches = trace->micro_batches;
     choices->state_block = trace->state_block;
-    if (trace->ranks > 1)
-        choices->stage = trace->shared_parameters ? 3 : 2;
+    choices->stage = run_stage_of(trace).stage;
+    choices->fast = run_stage_of(trace).fast;
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
         bool on_host = op->place == TRACE_ON_HOST;
@@ -201,6 +214,14 @@ static void append_share(GString *text, const char *verb, const uint8_t *chosen,
         g_string_append_printf(text, "%s %u of %u %s", verb, sum, count, what);
 }
 
+const char *run_stage_describe(uint32_t stage)
+{
+    static const char *const shared[] = {"nothing", "optimizer states",
+                                         "gradients and optimizer states",
+                                         "parameters, gradients and optimizer states"};
+    return shared[MIN(stage, 3)];
+}
+
 char *run_choices_describe(const struct run_choices *choices)
 {
     GString *text = g_string_new(NULL);
@@ -223,9 +244,11 @@ char *run_choices_describe(const struct run_choices *choices)
                                choices->state_block);
     if (choices->stage)
         g_string_append_printf(text, "; shares %s among ranks (stage %u)",
-                               choices->stage == 3 ? "parameters, gradients and optimizer states"
-                                                   : "gradients and optimizer states",
-                               choices->stage);
+                               run_stage_describe(choices->stage), choices->stage);
+    else if (choices->fast)
+        g_string_append(text, "; ranks share nothing (stage 0)");
+    if (choices->fast)
+        g_string_append(text, "; sums gradients fast");
     return g_string_free(text, FALSE);
 }
 

@@ -9,6 +9,8 @@
 
 #include "traces/trace.h"
 
+#define RUN_ANY_STAGE UINT32_MAX /* of an option that is not given */
+
 struct run_choices {
     uint32_t layer_count, tensor_count;
     uint8_t *recompute;   /* [layer_count] 1: backward computes the layer's activations
@@ -29,11 +31,26 @@ struct run_choices {
                                       updates: what clipping takes with 12 bytes a parameter */
     uint32_t batch, micro_batches; /* sequences a micro-batch, micro-batches a step; the only choice
                                       that changes results, in their rounding */
-    uint8_t stage; /* of several ranks: 3 if they share parameters, too, else 2; 0 with one rank */
+    uint8_t stage; /* of several ranks, that of ZeRO: 3 if they share parameters, too, else 2; 0 and
+                      1 only with `fast`; 0 with one rank */
+    bool fast;     /* of several ranks: gradients are summed as other systems sum them
+                      (models/iteration.h), so their rounding depends on the number of ranks */
     uint64_t state_block; /* elements: masters and moments of tensors of more than
                              TRACE_UNCUT_BLOCKS blocks are cut into blocks, each of which has an
                              update; 0: none are. With several ranks, 0 */
 };
+
+/* How ranks sum gradients, as options name it. */
+enum run_reduction { RUN_REDUCTION_EXACT, RUN_REDUCTION_FAST, RUN_ANY_REDUCTION = UINT8_MAX };
+
+/* How several ranks train together; 0 and false with one rank. */
+struct run_stage {
+    uint8_t stage;
+    bool fast;
+};
+
+/* Returns how the ranks of a trace train together (see run_choices_of). */
+struct run_stage run_stage_of(const struct trace *trace);
 
 /* Names a choice in a set of choices. */
 enum run_choice {
@@ -43,8 +60,9 @@ enum run_choice {
     RUN_MASTERS = 1 << 3, /* split_masters and second_backward */
     RUN_MICRO_BATCHES = 1 << 4,
     RUN_UPDATES = 1 << 5, /* host_update and update_after */
-    RUN_STAGE = 1 << 6,
+    RUN_STAGE = 1 << 6,   /* stage and fast */
     RUN_STATE_BLOCKS = 1 << 7,
+    RUN_SUMS = 1 << 8, /* with RUN_STAGE: sums may be fast */
     RUN_EVERY_CHOICE = (1 << 8) - 1
 };
 
@@ -57,8 +75,11 @@ struct run_choices *run_choices_new(uint32_t layer_count, uint32_t tensor_count)
  * update is where its operator is, and follows the operator before it, which is named by the first
  * tensor that it accesses; updates that consume gradients in buffers are no choice. An operator of
  * the forward phase on the host is the embedding. Masters of 2 bytes are split. An operator named
- * "backward again ..." belongs to a second backward. Ranks that share parameters are in stage 3.
- * Blocks that cut no tensor are none. The caller frees the result with run_choices_free. */
+ * "backward again ..." belongs to a second backward. Ranks that share parameters are in stage 3,
+ * those with all gradients in stage 1, and those with all states in stage 0. Their sums are fast if
+ * they have all gradients, or no list of them. Blocks that cut no tensor are none. The caller frees
+ * the result with run_choices_free.
+ */
 struct run_choices *run_choices_of(const struct trace *trace);
 
 /* Returns whether gradients lie in buffers, as with split masters and one micro-batch: each update
@@ -81,6 +102,9 @@ bool run_updates_early(const struct run_choices *choices);
 /* Returns a text for people, such as "recomputes 2 of 12 layers; updates all tensors on the host".
  * The caller frees it with g_free. */
 char *run_choices_describe(const struct run_choices *choices);
+
+/* Returns what ranks share in a stage of ZeRO, 0 to 3: "gradients and optimizer states". */
+const char *run_stage_describe(uint32_t stage);
 
 /* Writes and reads layers as --recompute and --offload-activations take them: "all", "none", or
  * numbers and ranges such as "0,2,5-7". The caller frees the text with g_free. Parsing overwrites

@@ -294,8 +294,9 @@ static void print_origin(const struct trace *trace, const char *path, FILE *out)
     fprintf(out, "%-18s %u x %u tokens, %u micro-batch%s a step\n", "batch", trace->batch,
             trace->sequence, trace->micro_batches, trace->micro_batches == 1 ? "" : "es");
     if (trace->ranks > 1)
-        fprintf(out, "%-18s %u, which share gradients, optimizer states%s\n", "ranks", trace->ranks,
-                trace->shared_parameters ? " and parameters" : "");
+        fprintf(out, "%-18s %u, which share %s%s\n", "ranks", trace->ranks,
+                run_stage_describe(run_stage_of(trace).stage),
+                run_stage_of(trace).fast ? ", and sum gradients fast" : "");
     if (trace->stages > 1)
         fprintf(out, "%-18s %u of a pipeline of %u, from 0\n", "stage", trace->stage,
                 trace->stages);

@@ -118,8 +118,7 @@ struct trace {
     uint32_t stages, stage; /* of a pipeline: how many there are, and which one this is, from 0. 0
                                stages stand for 1, the whole model */
     bool whole_gradients, whole_states; /* several ranks: each has all gradients; all masters and
-                                           moments. Other systems train so, but no run of ours: only
-                                           derived traces have it, and no file */
+                                           moments */
     uint8_t list_element_bytes[TRACE_LISTS]; /* 0 if the list does not exist */
     uint64_t state_block;                    /* elements of a state block; 0 if no tensor is cut */
     uint64_t library_bytes; /* device memory held by driver and libraries; subtract it from the

@@ -69,6 +69,8 @@ static bool check_meta(const struct checker *checker)
                       trace->stage, trace->stages, MOST_RANKS);
     if (trace->shared_parameters && trace->ranks <= 1)
         return refuse(checker, "meta: shared_parameters need several ranks");
+    if (trace->whole_gradients && (trace->ranks <= 1 || trace->shared_parameters))
+        return refuse(checker, "meta: whole_gradients need several ranks with whole parameters");
     if (trace->whole_states && !trace->whole_gradients)
         return refuse(checker, "meta: ranks with all optimizer states have all gradients, too");
     if (trace->library_bytes > MOST_BYTES)

@@ -95,6 +95,7 @@ static bool trace_load_meta(const struct database *database, struct trace *trace
 {
     uint64_t batch = 0, sequence = 0, micro_batches = 0, estimated = 0, partial = 0;
     uint64_t ranks = 0, shared = 0, stages = 0, stage = 0;
+    uint64_t gradients = 0, states = 0;
     sqlite3_stmt *row = database_prepare(database, "SELECT value FROM meta WHERE key = ?", error);
     bool ok =
         row && meta_text(database, row, "producer", &trace->producer, error) &&
@@ -106,6 +107,8 @@ static bool trace_load_meta(const struct database *database, struct trace *trace
         meta_number(database, row, "micro_batches", UINT32_MAX, &micro_batches, error) &&
         meta_number_or(database, row, "ranks", UINT32_MAX, 0, &ranks, error) &&
         meta_number_or(database, row, "shared_parameters", 1, 0, &shared, error) &&
+        meta_number_or(database, row, "whole_gradients", 1, 0, &gradients, error) &&
+        meta_number_or(database, row, "whole_states", 1, 0, &states, error) &&
         meta_number_or(database, row, "stages", UINT32_MAX, 0, &stages, error) &&
         meta_number_or(database, row, "stage", UINT32_MAX, 0, &stage, error) &&
         meta_number_or(database, row, "state_block", INT64_MAX, 0, &trace->state_block, error) &&
@@ -119,6 +122,8 @@ static bool trace_load_meta(const struct database *database, struct trace *trace
     trace->micro_batches = (uint32_t)micro_batches;
     trace->ranks = (uint32_t)ranks;
     trace->shared_parameters = shared == 1;
+    trace->whole_gradients = gradients == 1;
+    trace->whole_states = states == 1;
     trace->stages = (uint32_t)stages;
     trace->stage = (uint32_t)stage;
     trace->estimated = estimated == 1;

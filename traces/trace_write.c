@@ -67,9 +67,13 @@ static bool store_version(const struct database *database, sqlite3_stmt *stateme
 static bool store_ranks(const struct database *database, sqlite3_stmt *statement,
                         const struct trace *trace, GError **error)
 {
-    return trace->ranks <= 1 || (store_number(database, statement, "ranks", trace->ranks, error) &&
-                                 store_number(database, statement, "shared_parameters",
-                                              trace->shared_parameters, error));
+    if (trace->ranks > 1 &&
+        !(store_number(database, statement, "ranks", trace->ranks, error) &&
+          store_number(database, statement, "shared_parameters", trace->shared_parameters, error)))
+        return false;
+    return !trace->whole_gradients ||
+           (store_number(database, statement, "whole_gradients", 1, error) &&
+            store_number(database, statement, "whole_states", trace->whole_states, error));
 }
 
 static bool store_stages(const struct database *database, sqlite3_stmt *statement,

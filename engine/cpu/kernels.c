@@ -555,13 +555,13 @@ double cpu_round_gradient(const struct cpu_context *cpu, uint64_t elements, cons
     return sum_of_blocks(cpu, cpu->simd->round_squares, arguments);
 }
 
-void cpu_block_squares(const void *context, uint64_t elements, uint64_t block, uint64_t first,
-                       const float *gradient, double *sums)
+void cpu_block_squares(const void *context, enum model_precision precision, uint64_t elements,
+                       uint64_t block, uint64_t first, const void *gradient, double *sums)
 {
     const struct cpu_context *cpu = context;
     for (int i = 0; i < KERNEL_SQUARES_BLOCKS; i++)
         sums[i] = 0;
-    struct simd_squares arguments = {.precision = MODEL_FP32,
+    struct simd_squares arguments = {.precision = precision,
                                      .elements = elements,
                                      .block = block,
                                      .values = gradient,

@@ -313,7 +313,7 @@ static mover_ticket cuda_reduce(struct device *device, const struct operation *o
     struct cuda_device *cuda = cuda_of(device);
     struct operation issued = *operation;
     issued.turn = ranks_issue(cuda->on_network);
-    before_loading(cuda, (struct kernel_key){.kind = MODEL_REDUCE});
+    before_loading(cuda, (struct kernel_key){.kind = operation->op->kind});
     cuda_streams_begin(cuda->streams, MOVER_NETWORK, after);
     note(cuda, cuda_operators_reduce(cuda->compute, &issued));
     return cuda_streams_end(cuda->streams, MOVER_NETWORK);

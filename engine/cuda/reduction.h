@@ -10,7 +10,8 @@
 extern "C" {
 #endif
 
-/* Reads every part once, and reads and writes the sum: 4 (ranks x parts + 2) bytes an element. */
+/* Reads every part once, and reads and writes the sum: 4 (ranks x parts + 2) bytes an element;
+ * if it is narrow, 2 (ranks x parts + 1). */
 void cuda_reduction_add(const void *context, const struct reduction_piece *piece);
 /* 4 bytes an element. */
 void cuda_reduction_clear(const void *context, uint64_t elements, float *gradient);

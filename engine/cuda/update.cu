@@ -92,13 +92,14 @@ void cuda_sum_squares(const void *context, enum model_precision precision, uint6
 
 /* ---- the same in two parts, with those of several ranks between them ---- */
 
-struct block_squares {
+template <typename T> struct block_squares {
     uint64_t first, blocks; /* of the shard */
-    struct squares<float> of;
+    struct squares<T> of;
 };
 
+template <typename T>
 __global__ static void __launch_bounds__(SQUARES_THREADS, TOGETHER)
-    block_squares_kernel(struct block_squares a)
+    block_squares_kernel(struct block_squares<T> a)
 {
     uint64_t w = (uint64_t)blockIdx.x * WARPS + threadIdx.x / WARP;
     bool held = w >= a.first && w < a.first + a.blocks;
@@ -107,14 +108,26 @@ __global__ static void __launch_bounds__(SQUARES_THREADS, TOGETHER)
         a.of.parts[w] = squares;
 }
 
-void cuda_block_squares(const void *context, uint64_t elements, uint64_t block, uint64_t first,
-                        const float *gradient, double *sums)
+template <typename T>
+static void block_squares_launch(const struct cuda_context *cuda, uint64_t elements, uint64_t block,
+                                 uint64_t first, const void *gradient, double *sums)
 {
-    struct block_squares arguments = {
-        first, (elements + block - 1) / block, {elements, block, gradient, sums, NULL, NULL}};
+    struct block_squares<T> arguments = {
+        first, (elements + block - 1) / block,
+        {
+            elements, block, (const T *)gradient, sums, NULL, NULL
+        }
+    };
     static_assert(SQUARES_BLOCKS % WARPS == 0, "every warp has a sum");
-    launch(block_squares_kernel, SQUARES_BLOCKS / WARPS, SQUARES_THREADS, 0,
-           cuda_context_of(context)->stream, arguments);
+    launch(block_squares_kernel<T>, SQUARES_BLOCKS / WARPS, SQUARES_THREADS, 0, cuda->stream,
+           arguments);
+}
+
+void cuda_block_squares(const void *context, enum model_precision precision, uint64_t elements,
+                        uint64_t block, uint64_t first, const void *gradient, double *sums)
+{
+    const struct cuda_context *cuda = cuda_context_of(context);
+    BY_PRECISION(precision, block_squares_launch, cuda, elements, block, first, gradient, sums);
 }
 
 struct total_squares {

@@ -18,6 +18,8 @@ struct run_options run_options_default(void)
         .warm_up_steps = UINT64_MAX,
         .seed = UINT64_MAX,
         .delay = UINT32_MAX,
+        .stage = RUN_ANY_STAGE,
+        .reduction = RUN_ANY_REDUCTION,
         .precision = UINT8_MAX,
         .data_order = UINT8_MAX,
         .tokens = UINT8_MAX,
@@ -114,6 +116,21 @@ static bool is_missing(GError **error, const char *option)
     return false;
 }
 
+/* A plan says by itself how its ranks sum. */
+static bool check_reduction(const struct run_options *o, GError **error)
+{
+    bool fast = o->reduction == RUN_REDUCTION_FAST;
+    g_autofree char *stage = g_strdup_printf("%u", o->stage);
+    if (fast && !o->ranks && !o->dry_run)
+        return refuse(error, "--reduction", "fast", "one rank reduces nothing");
+    if (fast && run_is_pipeline(o))
+        return refuse(error, "--reduction", "fast", "the stages of a pipeline sum exactly");
+    if (o->stage < 2 && !fast && !o->plan)
+        return refuse(error, "--stage", stage,
+                      "needs --reduction fast, because exact sums need gradients that are shards");
+    return true;
+}
+
 /* Checks what the stages of a pipeline cannot do, and that there is a process for each. */
 static bool check_stages(const struct run_options *o, GError **error)
 {
@@ -206,7 +223,7 @@ bool run_options_complete(struct run_options *o, GError **error)
         return false;
     if (o->schedule == PIPELINE_2BW && !run_is_pipeline(o))
         return refuse(error, "--schedule", "2bw", "needs --stages, at least 2");
-    if (!check_stages(o, error))
+    if (!check_stages(o, error) || !check_reduction(o, error))
         return false;
     if ((o->h2d_rate > 0 || o->d2h_rate > 0) && o->device != &device_cpu)
         return refuse(error, "--device", o->device->name,

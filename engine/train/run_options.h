@@ -35,12 +35,13 @@ struct run_options {
     uint32_t batch, sequence, micro_batches, bytes_per_parameter; /* 0 if not given */
     uint32_t saved_batch, saved_sequence, saved_micro_batches;    /* the checkpoint's; 0 if none */
     uint32_t look_ahead, threads, sample;
-    uint32_t stage;     /* of ZeRO: 3 shares parameters among ranks; 0 if not given */
+    uint32_t stage;     /* of ZeRO: 3 shares parameters among ranks; RUN_ANY_STAGE if not given */
     uint32_t delay;     /* 1: gradients are those of the weights before the last update; UINT32_MAX
                            if not given */
     uint32_t stages;    /* of a pipeline, with equally many processes each; 0 stands for 1 */
     char *stage_layers; /* of each stage, such as "3,4,5"; NULL: as equal as can be */
     uint8_t schedule;   /* enum pipeline_schedule */
+    uint8_t reduction;  /* enum run_reduction */
     uint8_t precision;  /* enum model_precision */
     uint8_t data_order; /* enum data_order */
     uint8_t tokens;     /* enum data_tokens */

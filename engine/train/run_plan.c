@@ -32,8 +32,10 @@ static struct run_choices *choices_of_options(const struct run_options *options,
     uint32_t tensors = model_tensor_count(config);
     struct run_choices *choices = run_choices_new(config->layers, tensors);
     choices->host_embedding = options->host_embedding;
-    if (options->peers)
-        choices->stage = options->stage == 3 ? 3 : 2;
+    if (options->peers) {
+        choices->stage = options->stage == RUN_ANY_STAGE ? 2 : (uint8_t)options->stage;
+        choices->fast = options->reduction == RUN_REDUCTION_FAST;
+    }
     memset(choices->host_update, options->host_update, tensors);
     if (model_state_block(config, options->state_block, &choices->state_block, error) &&
         parse_layers("--recompute", options->recompute, choices->recompute, config->layers,
@@ -64,6 +66,20 @@ static bool offload_alike(const struct run_choices *given, const struct run_choi
     return !memcmp(given->offload + first, plan->offload + first, plan->layer_count - first);
 }
 
+/* A plan says how its ranks train together. */
+static bool check_together(const struct run_options *options, const struct plan *of_plan,
+                           GError **error)
+{
+    const struct run_choices *plan = of_plan->choices;
+    g_autofree char *stage = g_strdup_printf("is for ranks that share %s (stage %u)",
+                                             run_stage_describe(plan->stage), plan->stage);
+    if (options->stage != RUN_ANY_STAGE && !plan_weighs_choices(of_plan) &&
+        options->stage != plan->stage)
+        return contradicts(error, "--stage", options->plan, stage);
+    return options->reduction != RUN_REDUCTION_EXACT || !plan->fast ||
+           contradicts(error, "--reduction exact", options->plan, "has fast reductions");
+}
+
 /* Checks that the given options equal the plan's. Options may be left out. State blocks that cut
  * nothing are none in a plan. */
 static bool check_options(const struct run_options *options, const struct model_config *config,
@@ -78,11 +94,8 @@ static bool check_options(const struct run_options *options, const struct model_
         return contradicts(error, "--offload-activations", options->plan, "offloads other layers");
     if (options->host_embedding && !plan_weighs_choices(of_plan) && !plan->host_embedding)
         return contradicts(error, "--host-embedding", options->plan, "embeds on the device");
-    if (options->stage && plan->stage && !plan_weighs_choices(of_plan) &&
-        options->stage != plan->stage)
-        return contradicts(error, "--stage", options->plan,
-                           plan->stage == 3 ? "is for ranks that share parameters, too (stage 3)"
-                                            : "is for ranks with whole parameters (stage 2)");
+    if (of_plan->ranks > 1 && !check_together(options, of_plan, error))
+        return false;
     if (options->state_block && !plan_weighs_choices(of_plan) &&
         plan->state_block != (model_is_cut(config, given->state_block) ? given->state_block : 0))
         return contradicts(error, "--state-block", options->plan,
@@ -112,8 +125,10 @@ static struct run_choices *choose_run(const struct run_options *options,
            choices->tensor_count * sizeof *choices->update_after);
     choices->host_embedding = of_plan->host_embedding;
     choices->state_block = of_plan->state_block;
-    if (choices->stage && of_plan->stage)
+    if (options->peers && plan->ranks > 1) {
         choices->stage = of_plan->stage;
+        choices->fast = of_plan->fast;
+    }
     if (!agree)
         g_clear_pointer(&choices, run_choices_free);
     return choices;

@@ -20,11 +20,10 @@ static void print_purpose(const struct plan *plan, FILE *out)
                     plan->sequence, plan->micro_batches, plan->micro_batches == 1 ? "" : "es");
     text_print_line(out, "  %-28s %s%s%s", "made by", plan->made_by,
                     plan->policy ? ", eviction by " : "", plan->policy ? plan->policy : "");
-    if (plan->choices && plan->choices->stage)
-        text_print_line(out, "  %-28s %u, stage %u: they share %s", "ranks", plan->ranks,
-                        plan->choices->stage,
-                        plan->choices->stage == 3 ? "parameters, gradients and optimizer states"
-                                                  : "gradients and optimizer states");
+    if (plan->choices && plan->ranks > 1)
+        text_print_line(out, "  %-28s %u, stage %u: they share %s%s", "ranks", plan->ranks,
+                        plan->choices->stage, run_stage_describe(plan->choices->stage),
+                        plan->choices->fast ? ", and sum gradients fast" : "");
     text_print_line(out, "  %-28s %.16s...", "digest of the run", plan->digest);
     print_size(out, "device budget", plan->device_budget);
     print_size(out, "device arena", plan->arena_bytes);
@@ -222,7 +221,9 @@ static void print_alternative(const struct certificate_alternative *a, FILE *out
     const struct run_choices *c = a->choices;
     g_autofree char *recompute = run_layers_format(c->recompute, c->layer_count);
     g_autofree char *offload = run_layers_format(c->offload, c->layer_count);
-    g_autofree char *stage = c->stage ? g_strdup_printf("stage %u ", c->stage) : g_strdup("");
+    g_autofree char *stage = c->stage || c->fast
+                                 ? g_strdup_printf("stage %u%s ", c->stage, c->fast ? " fast" : "")
+                                 : g_strdup("");
     fprintf(out, "    %s%-16s %-9s %-6s %-5s %3u x %-3u at least %.4f s", stage, recompute, offload,
             c->host_embedding ? "host" : "device", c->second_backward ? "twice" : "once",
             c->micro_batches, c->batch, (double)a->bound * 1e-9);
@@ -246,7 +247,7 @@ static void print_alternatives(const struct certificate *certificate, FILE *out)
         fprintf(out,
                 "  other variants with any chunks: %srecomputed layers, offloaded layers, the "
                 "embedding's place, backward, micro-batches x sequences\n",
-                certificate->stage ? "stage, " : "");
+                certificate->began.stage || certificate->began.fast ? "stage, " : "");
     for (uint32_t i = 0; i < certificate->alternative_count; i++)
         print_alternative(&certificate->alternatives[i], out);
 }
@@ -344,9 +345,10 @@ static void print_run_choices(const struct plan *plan, const struct trace *trace
                                                 plan->choices->layer_count);
     g_autofree char *offloaded = run_layers_format(plan->choices->offload,
                                                    plan->choices->layer_count);
-    g_autofree char *stage = plan->choices->stage
-                                 ? g_strdup_printf("; %u ranks in stage %u", plan->ranks,
-                                                   plan->choices->stage)
+    g_autofree char *stage = plan->ranks > 1
+                                 ? g_strdup_printf("; %u ranks in stage %u%s", plan->ranks,
+                                                   plan->choices->stage,
+                                                   plan->choices->fast ? ", fast reductions" : "")
                                  : g_strdup("");
     g_autofree char *blocks = plan->choices->state_block
                                   ? g_strdup_printf("; state blocks of %" G_GUINT64_FORMAT

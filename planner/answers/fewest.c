@@ -28,10 +28,13 @@ struct fewest {
 
 /* ---- one number of GPUs ---- */
 
-static bool is_shared(const struct question *question)
+/* Returns how ranks train together in the trace that a search begins with. */
+static struct run_stage began(const struct question *question)
 {
     const struct trace *trace = question->trace;
-    return question->stage ? question->stage == 3 : trace->ranks <= 1 || trace->shared_parameters;
+    if (!question->stage && trace->ranks > 1)
+        return run_stage_of(trace);
+    return (struct run_stage){question->stage ? (uint8_t)question->stage : 3, false};
 }
 
 static void describe(struct attempt *attempt, const struct plan *plan)
@@ -76,11 +79,10 @@ static bool try(struct fewest *fewest, struct attempt *attempt, GError **error)
     struct platform *platform = NULL;
     struct costs *costs = NULL;
     struct trace *trace = NULL;
-    bool ok =
-        attempt->tried ||
-        (question_read_machine(question, attempt->gpus, attempt->nodes, &platform, &costs, error) &&
-         (trace = model_trace_of_rank(question->trace, attempt->gpus, is_shared(question), platform,
-                                      error)));
+    bool ok = attempt->tried || (question_read_machine(question, attempt->gpus, attempt->nodes,
+                                                       &platform, &costs, error) &&
+                                 (trace = model_trace_of_rank(question->trace, attempt->gpus,
+                                                              began(question), platform, error)));
     if (ok && !attempt->tried) {
         operator_times_leave_exchanges(trace, costs);
         ok = search(fewest, attempt, trace, platform, costs, error);

@@ -21,7 +21,8 @@ struct trace *front_trace(const struct front_step *step, bool recompute, GError 
     if (step->given)
         return step->ranks == MAX(step->given->ranks, 1)
                    ? trace_copy(step->given)
-                   : model_trace_of_rank(step->given, step->ranks, step->stage == 3,
+                   : model_trace_of_rank(step->given, step->ranks,
+                                         (struct run_stage){step->stage, false},
                                          step->search->platform, error);
     g_autofree uint8_t *all = g_new(uint8_t, step->config->layers);
     memset(all, 1, step->config->layers);

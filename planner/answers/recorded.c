@@ -4,12 +4,15 @@
 #include "sim/operator_times.h"
 #include "traces/trace_file.h"
 
-/* Returns whether the ranks of the trace that the search began with share parameters. */
-static bool began_shared(const struct plan *plan)
+/* Returns how the ranks of the trace that the search began with train together. */
+static struct run_stage began(const struct plan *plan)
 {
     const struct certificate *certificate = plan->certificate;
-    return certificate && certificate->stage ? certificate->stage == 3
-                                             : plan->layout->places[TRACE_GATHERED] != NULL;
+    if (certificate && (certificate->began.stage || certificate->began.fast))
+        return certificate->began;
+    if (plan->choices)
+        return (struct run_stage){plan->choices->stage, plan->choices->fast};
+    return (struct run_stage){plan->layout->places[TRACE_GATHERED] ? 3 : 2, false};
 }
 
 struct trace *recorded_read(const struct plan *plan, const char *path,
@@ -19,7 +22,7 @@ struct trace *recorded_read(const struct plan *plan, const char *path,
     struct trace *recorded = model_updates_last(trace_read_whole(path, error));
     if (!recorded || plan->ranks <= 1)
         return recorded;
-    struct trace *of_rank = model_trace_of_rank(recorded, plan->ranks, began_shared(plan), platform,
+    struct trace *of_rank = model_trace_of_rank(recorded, plan->ranks, began(plan), platform,
                                                 error);
     if (of_rank)
         operator_times_leave_exchanges(of_rank, costs);

@@ -141,8 +141,7 @@ bool request_write(const struct plan_paths *paths, const struct trace *recorded,
                                         .traced = result->traced};
     if (options->platform)
         source.spread = options->platform->spread;
-    if (recorded->ranks > 1)
-        source.stage = recorded->shared_parameters ? 3 : 2;
+    source.began = run_stage_of(recorded);
     if (!certificate_make(plan, trace, &source, error))
         return false;
     variants_list(result, plan->certificate);

@@ -52,16 +52,15 @@ static bool refuse(const struct certificate_alternative *a, const char *wrong, G
                                                                "%" G_GUINT64_FORMAT,
                                                                c->state_block)
                                              : g_strdup("");
+    g_autofree char *together = c->stage || c->fast ? g_strdup_printf(" in stage %u", c->stage)
+                                                    : NULL;
     g_set_error(
         error, PLAN_ERROR, PLAN_ERROR_INVALID,
         "certificate: the alternative that recomputes layers %s, offloads layers %s, embeds "
-        "on the %s and runs backward %s%s%s: %s",
+        "on the %s and runs backward %s%s%s%s: %s",
         recompute, offload, c->host_embedding ? "host" : "device",
-        c->second_backward ? "twice" : "once",
-        c->stage == 3   ? " in stage 3"
-        : c->stage == 2 ? " in stage 2"
-                        : "",
-        blocks, wrong);
+        c->second_backward ? "twice" : "once", together ? together : "",
+        c->fast ? " with fast reductions" : "", blocks, wrong);
     return false;
 }
 

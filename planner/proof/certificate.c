@@ -460,7 +460,7 @@ bool certificate_make(struct plan *plan, const struct trace *trace,
     certificate->link = g_strdup(source->link);
     certificate->ranks = source->spread.ranks;
     certificate->nodes = source->spread.nodes;
-    certificate->stage = source->stage;
+    certificate->began = source->began;
     GThread *beside = g_thread_try_new("traffic", run_traffic_proof, &proof, NULL);
     bool ok = begin_times(plan, trace, source->traced, &platform, &costs, &job, error);
     if (ok)

@@ -14,7 +14,8 @@ struct certificate_source {
     const char *link;              /* the value of --link */
     const struct trace *traced;    /* with updates where they were traced */
     struct platform_spread spread; /* of the ranks over the platform; 0 if there is none */
-    uint32_t stage;                /* that the search began with; 0 with one rank */
+    struct run_stage began;        /* how ranks train together in the trace that the search began
+                                      with */
 };
 
 /* Finds prices with GLPK and gives the plan a new certificate. `plan` has passed plan_check against

@@ -306,6 +306,14 @@ void variants_plan_quickly(struct variant_search *c, struct variant *variant)
     layout_free(layout);
 }
 
+void variants_choose_sums(const struct variant_search *c, struct run_choices *run)
+{
+    struct model_job job = c->recognised->iteration->job;
+    job.choices = *run;
+    job.choices.fast = c->fast;
+    run->fast = model_sums(&job) != MODEL_SUMS_IN_ORDER;
+}
+
 void variants_set_batch(const struct variant_search *c, struct run_choices *run, uint32_t batch)
 {
     run->batch = batch;

@@ -21,6 +21,7 @@ struct variant_search {
     struct recognised *recognised; /* NULL if nothing can be derived */
     uint32_t layers;
     struct run_choices *traced; /* as the run was recorded; in stage 3, if only that fits */
+    bool fast;                  /* ranks may sum fast */
     GPtrArray *variants;        /* struct variant */
     struct variant *best;       /* with the best plan; may be NULL */
     struct variant *first;      /* searched first, and compared with all others */
@@ -56,6 +57,10 @@ bool variants_prefers(const struct variant_search *search, const struct plan *pl
 /* Keeps the better plan of a variant, and the best of all. Takes ownership of `plan`, which may be
  * NULL. */
 void variants_take_plan(struct variant_search *search, struct variant *variant, struct plan *plan);
+
+/* Sets whether the ranks' sums are fast, which they are if they may and if that differs in their
+ * stage (enum model_sums). */
+void variants_choose_sums(const struct variant_search *search, struct run_choices *run);
 
 /* Sets micro-batches of `batch` sequences, which divides the step's. */
 void variants_set_batch(const struct variant_search *search, struct run_choices *run,

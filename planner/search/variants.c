@@ -75,6 +75,7 @@ static const struct variant *consider(struct variant_search *c, int64_t first,
     struct run_choices *run = run_choices_copy(rest);
     memset(run->recompute, 0, c->layers);
     memset(run->recompute, 1, (size_t)first);
+    variants_choose_sums(c, run);
     struct trace *trace = variants_find(c, run) ? NULL : variants_trace(c, run);
     struct variant *variant = trace ? variants_add(c, run, trace) : NULL;
     run_choices_free(run);
@@ -399,18 +400,26 @@ static void begin_stage(struct variant_search *c, struct variant *variant)
     take_result(c, variant, result);
 }
 
-static struct run_choices *in_other_stage(const struct run_choices *choices)
+/* Returns the choices in a stage, or NULL if they are there already, or if ranks cannot train so.
+ * Buckets in stage 2 are those of stage 1. */
+static struct run_choices *in_stage(const struct variant_search *c,
+                                    const struct run_choices *choices, uint8_t stage)
 {
     struct run_choices *other = run_choices_copy(choices);
-    other->stage = choices->stage == 3 ? 2 : 3;
+    other->stage = stage;
+    variants_choose_sums(c, other);
+    bool buckets = other->fast && stage < 3;
+    bool possible = stage < 2 ? c->fast : stage == 3 || !buckets;
+    if (!possible || run_choices_equal(other, choices))
+        g_clear_pointer(&other, run_choices_free);
     return other;
 }
 
-/* Tries the traced choices in the other stage: a schedule in one says little about the other. */
-static void explore_stage(struct variant_search *c)
+/* Tries the traced choices in another stage: a schedule in one says little about the others. */
+static void explore_stage(struct variant_search *c, uint8_t stage)
 {
-    struct run_choices *other = in_other_stage(c->first->alternative.choices);
-    struct trace *trace = variants_find(c, other) ? NULL : variants_trace(c, other);
+    struct run_choices *other = in_stage(c, c->first->alternative.choices, stage);
+    struct trace *trace = !other || variants_find(c, other) ? NULL : variants_trace(c, other);
     struct variant *variant = trace ? variants_add(c, other, trace) : NULL;
     run_choices_free(other);
     if (!variant || !may_go_on(c))
@@ -425,14 +434,26 @@ static void explore_stage(struct variant_search *c)
         begin_stage(c, variant);
 }
 
-/* Tries the best choices in the other stage, and in that stage all layers recomputed. */
-static void refine_stage(struct variant_search *c)
+static void explore_stages(struct variant_search *c)
+{
+    for (uint8_t stage = 0; stage <= 3 && !c->stopped; stage++)
+        explore_stage(c, stage);
+}
+
+/* Tries the best choices in the other stages, and in these all layers recomputed. */
+static void refine_stages(struct variant_search *c)
 {
     const struct variant *best = c->best;
-    struct run_choices *other = in_other_stage(best->alternative.choices);
-    consider(c, best->first, other);
-    consider(c, c->layers, other);
-    run_choices_free(other);
+    struct run_choices *of_best = run_choices_copy(best->alternative.choices);
+    for (uint8_t stage = 0; stage <= 3 && !c->stopped; stage++) {
+        struct run_choices *other = in_stage(c, of_best, stage);
+        if (other) {
+            consider(c, best->first, other);
+            consider(c, c->layers, other);
+        }
+        run_choices_free(other);
+    }
+    run_choices_free(of_best);
     if (c->best != best)
         refine_layers(c);
 }
@@ -472,6 +493,7 @@ static bool search_lean(struct variant_search *c, bool offload, uint32_t batch, 
     run->host_embedding &= !twice;
     variants_set_batch(c, run, batch);
     model_choose_backward(run, c->traced, twice);
+    variants_choose_sums(c, run);
     struct trace *trace = c->stopped || variants_find(c, run) ? NULL : variants_trace(c, run);
     run_choices_free(run);
     if (!trace)
@@ -497,9 +519,9 @@ static bool begin_lean(struct variant_search *c, unsigned scope, GError **error)
 /* Ranks that share parameters need less memory than others. */
 static bool begin_shared(struct variant_search *c, unsigned scope, GError **error)
 {
-    if (!(scope & RUN_STAGE) || c->traced->stage != 2)
+    struct run_choices *shared = scope & RUN_STAGE ? in_stage(c, c->traced, 3) : NULL;
+    if (!shared)
         return false;
-    struct run_choices *shared = in_other_stage(c->traced);
     run_choices_free(c->traced);
     c->traced = shared;
     struct trace *trace = c->stopped ? NULL : variants_trace(c, shared);
@@ -561,6 +583,7 @@ struct variants_result *variants_search(const struct trace *trace,
                                .options = options,
                                .layers = traced->layer_count,
                                .traced = traced,
+                               .fast = traced->fast || scope & RUN_SUMS,
                                .variants = g_ptr_array_new_with_free_func(variant_free)};
     struct variants_result *result = NULL;
     if (options->time_limit > 0)
@@ -568,13 +591,13 @@ struct variants_result *variants_search(const struct trace *trace,
     if (scope & RUN_RECOMPUTE && replay_is_timed(trace))
         c.recognised = recognise(trace, NULL);
     if ((!(scope & RUN_MICRO_BATCHES) || can_rebatch(&c, error)) && begin(&c, scope, error)) {
-        bool staged = c.recognised && scope & RUN_STAGE && c.traced->stage;
-        if (staged && !c.stopped)
-            explore_stage(&c);
+        bool staged = c.recognised && scope & RUN_STAGE && trace->ranks > 1;
+        if (staged)
+            explore_stages(&c);
         if (c.recognised && !c.stopped)
             variants_explore(&c, scope);
-        if (staged && !c.stopped)
-            refine_stage(&c);
+        if (staged)
+            refine_stages(&c);
         if (c.recognised && scope & RUN_OFFLOAD && !c.stopped)
             variants_explore_offload(&c);
         begin_contender(&c, 0, c.first);

@@ -20,7 +20,7 @@ struct variants_result {
  * (models/derive.h), it also tries them: the first layers recomputed and the last ones kept, in
  * shares that are halved around the best; all layers offloaded, or none, if that changes the free
  * memory considerably, and only as many as the host can hold, if the others are recomputed; several
- * ranks in the other stage, with a search of its own; the embedding on the other side; two
+ * ranks in the other stages, with a search of their own; the embedding on the other side; two
  * backwards over split masters, or one over whole ones; every size of micro-batches that divides
  * the step's batch. Only variants whose bound may be better are tried, with low effort; the best
  * one is searched again.
@@ -31,7 +31,8 @@ struct variants_result {
  *
  * `scope` is the set of choices (bits of enum run_choice) that may differ from the traced ones; the
  * others need RUN_RECOMPUTE with them. RUN_EMBEDDING needs a platform to time it. RUN_STAGE needs
- * several ranks, and a platform that knows how they exchange. RUN_MICRO_BATCHES
+ * several ranks, and a platform that knows how they exchange; with RUN_SUMS ranks may sum fast,
+ * which changes how their sums are rounded. RUN_MICRO_BATCHES
  * changes how sums of gradients are rounded, and in bf16 they may need a list of their own; no
  * result depends on the other choices. RUN_UPDATES is ignored: every search places updates. */
 struct variants_result *variants_search(const struct trace *trace,

@@ -23,7 +23,9 @@ static const struct {
     {"meta unknown FLOPs", 0},
     {"meta unknown of some", 0},
     {"meta ranks", 2},
-    {"meta shared_parameters", 1},
+    {"meta shared_parameters", 0},
+    {"meta whole_gradients", 1},
+    {"meta whole_states", 1},
     {"declared 2 2 2 1", 0},
 };
 
@@ -62,7 +64,7 @@ static void test_good(void)
     g_assert_cmpuint(trace->operators[1].phase, ==, TRACE_BACKWARD);
     g_assert_cmpuint(trace->accesses[1].tensor, ==, 1);
     g_assert_cmpuint(trace->ranks, ==, 2);
-    g_assert_true(trace->shared_parameters);
+    g_assert_true(!trace->shared_parameters && trace->whole_gradients && trace->whole_states);
     g_assert_cmpuint(trace->operators[1].exchange[TRACE_REDUCE].sent_bytes, ==, 50);
     g_assert_cmpuint(trace->operators[1].exchange[TRACE_REDUCE].received_bytes, ==, 60);
     g_assert_cmpuint(trace->accesses[1].mode, ==, TRACE_UPDATE);
@@ -74,7 +76,7 @@ static void test_good(void)
 
 static void test_each_is_needed(void)
 {
-    static const size_t optional[] = {0, 1, 5, 13, 15, 16, 17, 19};
+    static const size_t optional[] = {0, 1, 5, 13, 15, 16, 17, 19, 21};
     for (size_t i = 0; i < G_N_ELEMENTS(good); i++) {
         bool needed = true;
         for (size_t j = 0; j < G_N_ELEMENTS(optional); j++)
@@ -139,8 +141,11 @@ static void test_bad(void)
         {18, "meta ranks", 3},
         {18, "meta ranks", UINT64_C(1) << 32},
         {19, "meta shared_parameters", 2},
-        {20, "declared 2 2 3 1", 0},
-        {20, "declared 2 2 2", 0},
+        {19, "meta shared_parameters", 1}, /* of ranks with all gradients */
+        {20, "meta whole_gradients", 2},
+        {21, "meta whole_states", 2},
+        {22, "declared 2 2 3 1", 0},
+        {22, "declared 2 2 2", 0},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
         GError *error = NULL;

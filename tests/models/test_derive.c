@@ -351,7 +351,8 @@ static void test_ranks_of_blocks(void)
             trace->operators[m].duration_ns = trace->operators[m].bytes;
         struct recognised *recognised = recognise(trace, &error);
         g_assert_no_error(error);
-        derived[cut] = model_derive_ranks(recognised, trace, 2, false, NULL, &error);
+        derived[cut] = model_derive_ranks(recognised, trace, 2, (struct run_stage){2, false}, NULL,
+                                          &error);
         g_assert_no_error(error);
         recognised_free(recognised);
         trace_free(trace);

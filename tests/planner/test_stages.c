@@ -84,8 +84,8 @@ static void set_up(struct fixture *f, GRand *random)
     uint32_t each = (uint32_t)g_rand_int_range(random, 1, 4);
     f->stages[1] = synthesise(f, random, 3, each);
     struct recognised *recognised = recognise(f->stages[1], NULL);
-    f->stages[0] = model_derive_ranks(recognised, f->stages[1], f->stages[1]->ranks, false,
-                                      f->platform, NULL);
+    f->stages[0] = model_derive_ranks(recognised, f->stages[1], f->stages[1]->ranks,
+                                      (struct run_stage){2, false}, f->platform, NULL);
     recognised_free(recognised);
     g_autofree char *share = g_strdup_printf("%d%%", g_rand_int_range(random, 20, 400));
     g_assert_true(sizes_parse_budget(share, f->stages[1], &f->device_budget, NULL));

@@ -17,6 +17,7 @@ PIECES = [
     ("fidelity/fidelity", "fidelity/measured.csv", "clock", "fidelity"),
     ("sweep/sweep", "sweep/measured.csv", "clock", "sweep"),
     ("sweep/ranks", "sweep/ranks.csv", "ranks", "ranks"),
+    ("ranks/rows", "ranks/rows.csv", "ranks", "rows of ranks"),
     ("ranks/steps", "ranks/measured.csv", "ranks", "steps of ranks"),
     ("pipelines/steps", "pipelines/measured.csv", "pipelines", "steps of stages"),
     ("pipelines/delay", "pipelines/delay.csv", "pipelines", "losses of delayed updates"),

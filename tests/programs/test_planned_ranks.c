@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { STEPS = 3, USAGE = 2 };
+enum { STEPS = 3, USAGE = 2, ANY_STAGE = -1 };
 
 static const char model[] =
     "{\"model_type\": \"gpt2\", \"vocab_size\": 256, \"n_positions\": 64, \"n_embd\": 64,\n"
@@ -22,7 +22,7 @@ struct job {
     const char *name;
     int ranks, micro_batches;
     const char *precision, *memory;
-    int stage;     /* that is best */
+    int stage;     /* that is best; ANY_STAGE if that depends on what was measured */
     bool measured; /* the trace is of a run, else synthesised */
 };
 
@@ -174,6 +174,89 @@ static void test_job(gconstpointer data)
     workshop_free(workshop);
 }
 
+static const struct job fast_jobs[] = {
+    {"2-ranks-fp32-4-micro-batches", 2, 8, "fp32", "64MiB", 1, false},
+    {"4-ranks-bf16", 4, 4, "bf16", "3MiB", 0, false},
+    {"4-ranks-bf16-little-memory", 4, 4, "bf16", "1500KiB", 0, false},
+    {"2-ranks-bf16-2-micro-batches-measured", 2, 4, "bf16", "64MiB", ANY_STAGE, true},
+};
+
+/* No row of a sweep over the strategies of other systems, which sum fast, takes less than the plan.
+ */
+static void assert_fastest(const struct workshop *workshop, const struct job *job,
+                           const json_t *plan)
+{
+    double step =
+        json_real_value(json_object_get(json_object_get(plan, "predicted"), "iteration_seconds"));
+    const json_t *row;
+    size_t i, timed = 0;
+    workshop_must_run_format(workshop,
+                             "pstar-sim run.pstar --platform machine.json --gpus %d "
+                             "--device-memory %s --chunk-size 32KiB,64KiB,128KiB,1MiB "
+                             "--strategy all --json sweep.json",
+                             job->ranks, job->memory);
+    json_t *sweep = workshop_read_json(workshop, "sweep.json");
+    json_array_foreach (json_object_get(sweep, "results"), i, row) {
+        const json_t *seconds = json_object_get(row, "iteration_seconds");
+        if (!json_is_real(seconds))
+            continue;
+        g_test_message("%s %g", json_string_value(json_object_get(row, "strategy")),
+                       json_real_value(seconds));
+        g_assert_cmpfloat(step, <=, json_real_value(seconds) + 1e-9);
+        timed++;
+    }
+    g_assert_cmpuint(timed, >, 0);
+    json_decref(sweep);
+}
+
+/* Sums in another order differ in their rounding. */
+static void assert_near_losses(const json_t *a, const json_t *b)
+{
+    for (size_t step = 0; step < STEPS; step++) {
+        double first = json_real_value(json_object_get(json_array_get(a, step), "loss"));
+        double other = json_real_value(json_object_get(json_array_get(b, step), "loss"));
+        g_assert_true(first > 0 && fabs(first - other) <= 1e-3 * first);
+    }
+}
+
+/* A plan whose ranks may sum fast is no slower than other systems, and runs without an option. */
+static void test_fast(gconstpointer data)
+{
+    const struct job *job = data;
+    if (!can_run()) {
+        g_test_skip("there is no mpirun, or the build has no MPI");
+        return;
+    }
+    struct workshop *workshop = begin();
+    trace(workshop, job);
+    workshop_must_run_format(workshop,
+                             "pstar-plan run.pstar --platform machine.json --gpus %d "
+                             "--device-memory %s --reduction fast -o plan.json",
+                             job->ranks, job->memory);
+    workshop_must_run(workshop, "pstar-plan --verify plan.json run.pstar");
+    workshop_must_run_format(
+        workshop, "mpirun -n %d --oversubscribe " RUN "--plan plan.json --log planned.jsonl",
+        job->ranks, STEPS, job->precision, job->micro_batches);
+    workshop_must_run_format(workshop, RUN "--log alone.jsonl", STEPS, job->precision,
+                             job->micro_batches);
+    json_t *plan = workshop_read_json(workshop, "plan.json");
+    json_t *planned = steps_of(workshop, "planned.jsonl");
+    json_t *alone = steps_of(workshop, "alone.jsonl");
+    const json_t *choices = json_object_get(plan, "choices");
+    g_test_message("stage %d", (int)stage_of(choices));
+    if (job->stage != ANY_STAGE) {
+        g_assert_cmpstr(json_string_value(json_object_get(choices, "reduction")), ==, "fast");
+        g_assert_cmpint(stage_of(choices), ==, job->stage);
+    }
+    assert_fastest(workshop, job, plan);
+    assert_measured(plan, planned);
+    assert_near_losses(planned, alone);
+    json_decref(alone);
+    json_decref(planned);
+    json_decref(plan);
+    workshop_free(workshop);
+}
+
 /* Changes the stage of an alternative in the plan's file. */
 static void change_stage(const struct workshop *workshop, int stage)
 {
@@ -219,6 +302,10 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {
         g_autofree char *path = g_strconcat("/planned-ranks/", jobs[i].name, NULL);
         g_test_add_data_func(path, &jobs[i], test_job);
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(fast_jobs); i++) {
+        g_autofree char *path = g_strconcat("/planned-ranks/fast/", fast_jobs[i].name, NULL);
+        g_test_add_data_func(path, &fast_jobs[i], test_fast);
     }
     g_test_add_func("/planned-ranks/told", test_told);
     return g_test_run();

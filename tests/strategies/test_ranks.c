@@ -33,11 +33,11 @@ static struct trace *synthesise(uint32_t ranks, uint32_t micro_batches, bool rec
     const struct model_job job = {.choices = {.batch = 1,
                                               .micro_batches = micro_batches * ranks,
                                               .recompute = layers,
-                                              .stage = ranks > 1 ? 3 : 0},
+                                              .stage = ranks > 1 ? 3 : 0,
+                                              .fast = ranks > 1},
                                   .sequence = 64,
                                   .precision = MODEL_BF16,
-                                  .ranks = ranks,
-                                  .narrow_gradients = ranks > 1 && micro_batches == 1};
+                                  .ranks = ranks};
     struct trace *trace = model_synthesise(&config, &job, NULL, NULL);
     for (uint32_t t = 0; t < trace->tensor_count; t++)
         for (uint32_t r = 0; r < RANKS; r++)
@@ -60,11 +60,13 @@ static uint64_t share(const struct trace *trace)
     return 2 * parameters(trace) * (RANKS - 1) / RANKS;
 }
 
-/* Returns what ranks exchange beside: the squares of each gradient's blocks; and their losses, each
- * with a wish to stop. */
+/* Returns what ranks exchange beside: the squares of each gradient's blocks, unless every rank has
+ * all gradients' sums; and their losses, each with a wish to stop. */
 static uint64_t beside(const struct trace *trace)
 {
     uint64_t numbers = 2 * (RANKS - 1);
+    if (trace->whole_states)
+        return numbers * sizeof(double);
     for (uint32_t t = 0; t < trace->tensor_count; t++) {
         uint64_t elements = trace->tensors[t].elements;
         numbers += elements / shard_block(elements) * (RANKS - 1) / RANKS;
@@ -204,7 +206,8 @@ static struct trace *derive(uint32_t stage, uint32_t micro_batches)
     GError *error = NULL;
     struct recognised *recognised = recognise(alone, &error);
     g_assert_no_error(error);
-    struct trace *trace = model_derive_stage(recognised, alone, RANKS, stage, NULL, &error);
+    const struct run_stage together = {(uint8_t)stage, true};
+    struct trace *trace = model_derive_ranks(recognised, alone, RANKS, together, NULL, &error);
     g_assert_no_error(error);
     recognised_free(recognised);
     trace_free(alone);
@@ -216,12 +219,11 @@ static const struct {
     const char *name;
     uint32_t stage;
     uint64_t shares, bytes;
-    bool norms; /* exchanges norms and losses, too */
-} expected[] = {{"ddp", 0, 2, 14 * RANKS, false},
-                {"zero1", 1, 2, 2 * RANKS + 12, false},
-                {"zero2", 2, 2, 2 * RANKS + 12, false},
-                {"zero3", 3, 3, 14, true},
-                {"fsdp-no-reshard", 3, 2, 14, true}};
+} expected[] = {{"ddp", 0, 2, 14 * RANKS},
+                {"zero1", 1, 2, 2 * RANKS + 12},
+                {"zero2", 2, 2, 2 * RANKS + 12},
+                {"zero3", 3, 3, 14},
+                {"fsdp-no-reshard", 3, 2, 14}};
 
 /* Returns what is sent less because the chunk of the classifier stays from its forward to its
  * backward, where nothing is kept longer. */
@@ -242,8 +244,7 @@ static void test_stages(void)
         struct fixture f;
         open_fixture(&f, expected[i].name, derive(expected[i].stage, 1));
         struct plan_figures figures = figures_of(&f);
-        uint64_t sent = expected[i].shares * share(f.trace) +
-                        (expected[i].norms ? beside(f.trace) : 0) -
+        uint64_t sent = expected[i].shares * share(f.trace) + beside(f.trace) -
                         (expected[i].shares == 3 ? kept(&f) : 0);
         g_test_message("%s", expected[i].name);
         g_assert_cmpuint(figures.sent_bytes, ==, sent);
@@ -264,9 +265,8 @@ static void test_accumulation(void)
         struct fixture f;
         open_fixture(&f, expected[stage].name, derive(stage, 3));
         uint64_t gathers = stage == 0 ? 2 : 1, reduced = 2 * share(f.trace) * reductions[stage];
-        uint64_t sent = reduced + gathers * share(f.trace);
-        if (stage == 2) /* is a run of ours: norms, and a loss of each micro-batch */
-            sent += beside(f.trace) + 2 * (RANKS - 1) * sizeof(double);
+        uint64_t losses = 2 * (RANKS - 1) * sizeof(double); /* of the other micro-batches */
+        uint64_t sent = reduced + gathers * share(f.trace) + beside(f.trace) + losses;
         g_assert_cmpuint(figures_of(&f).sent_bytes, ==, sent);
         close_fixture(&f);
     }

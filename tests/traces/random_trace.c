@@ -27,6 +27,8 @@ static void add_meta(struct trace *trace, GRand *random)
     trace->sequence = 1 + (uint32_t)some(random, 4096);
     trace->ranks = chance(random) ? 0 : 2 + (uint32_t)some(random, 3);
     trace->shared_parameters = trace->ranks && chance(random);
+    trace->whole_gradients = trace->ranks && !trace->shared_parameters && chance(random);
+    trace->whole_states = trace->whole_gradients && chance(random);
     trace->stages = chance(random) ? 0 : 2 + (uint32_t)some(random, 3);
     trace->stage = trace->stages ? (uint32_t)some(random, trace->stages) : 0;
     trace->micro_batches = MAX(1, trace->ranks) * (1 + (uint32_t)some(random, 4));
@@ -197,6 +199,8 @@ static void assert_meta_equal(const struct trace *a, const struct trace *b)
     g_assert_cmpuint(a->stages, ==, b->stages);
     g_assert_cmpuint(a->stage, ==, b->stage);
     g_assert_cmpint(a->shared_parameters, ==, b->shared_parameters);
+    g_assert_cmpint(a->whole_gradients, ==, b->whole_gradients);
+    g_assert_cmpint(a->whole_states, ==, b->whole_states);
     g_assert_cmpmem(a->list_element_bytes, TRACE_LISTS, b->list_element_bytes, TRACE_LISTS);
     g_assert_cmpuint(a->state_block, ==, b->state_block);
     g_assert_cmpuint(a->library_bytes, ==, b->library_bytes);

@@ -115,19 +115,21 @@ static void squares(enum model_precision precision)
     }
 }
 
-/* Sums over four ranks, with one part or two, from the start or on top of a sum. */
-static void check_reduction(uint64_t elements, bool two, bool accumulate, bool rows)
+/* Sums over four ranks, with one part or two, from the start or on top of a sum, or in bf16. */
+static void check_reduction(uint64_t elements, bool two, bool accumulate, bool rows, bool narrow)
 {
     enum { RANKS = 4 };
+    enum model_precision precision = narrow ? MODEL_BF16 : MODEL_FP32;
     struct twins t = twins_new();
-    struct twin *first = twin_random(&t, "first", MODEL_FP32, RANKS * elements, 1);
-    struct twin *second = twin_random(&t, "second", MODEL_FP32, RANKS * elements, 1);
-    struct twin *sum = twin_random(&t, "sum", MODEL_FP32, elements, 1);
+    struct twin *first = twin_random(&t, "first", precision, RANKS * elements, 1);
+    struct twin *second = twin_random(&t, "second", precision, RANKS * elements, 1);
+    struct twin *sum = twin_random(&t, "sum", precision, elements, 1);
     struct reduction_piece piece = {.received = {first->cpu, two ? second->cpu : NULL},
                                     .ranks = RANKS,
                                     .elements = elements,
                                     .accumulate = accumulate,
                                     .rows = rows,
+                                    .narrow = narrow,
                                     .sum = sum->cpu};
     reduction_clear_on_host(NULL, elements / 2,
                             first->cpu); /* -0 is no number that a sum changes */
@@ -145,31 +147,39 @@ static void reductions(void)
 {
     for (unsigned i = 0; i < G_N_ELEMENTS(lengths); i++)
         for (int kind = 0; kind < 8; kind++)
-            check_reduction(lengths[i], kind & 1, kind & 2, kind & 4);
+            check_reduction(lengths[i], kind & 1, kind & 2, kind & 4, false);
+    for (unsigned i = 0; i < G_N_ELEMENTS(lengths); i++)
+        for (int two = 0; two < 2; two++)
+            check_reduction(lengths[i], two, false, false, true);
 }
 
 /* The blocks of any shard are those of the whole gradient. */
+static void check_squares(uint64_t elements, enum model_precision precision)
+{
+    struct twins t = twins_new();
+    double whole = NAN, *total = nan_of_kernel();
+    uint64_t block = shard_block(elements), width = precision == MODEL_BF16 ? 2 : 4;
+    struct shard shard = shard_of(elements, 3, 1);
+    uint64_t first = shard.count ? shard.first / block : 0;
+    struct twin *gradient = twin_random(&t, "gradient", precision, elements, 1);
+    struct twin *sums = twin_unset(&t, "sums", SHARD_BLOCKS * sizeof(double));
+    cpu_block_squares(t.cpu, precision, shard.count, block, first,
+                      (uint8_t *)gradient->cpu + shard.first * width, sums->cpu);
+    cuda_block_squares(&t.cuda, precision, shard.count, block, first,
+                       (uint8_t *)gradient->cuda + shard.first * width, sums->cuda);
+    twins_assert_same(&t, "squares of blocks");
+    cpu_sum_squares(t.cpu, precision, elements, gradient->cpu, &whole);
+    cuda_block_squares(&t.cuda, precision, elements, block, 0, gradient->cuda, sums->cuda);
+    cuda_total_squares(&t.cuda, sums->cuda, total);
+    g_assert_true(take(total) == whole);
+    twins_free(&t);
+}
+
 static void shares_of_squares(void)
 {
-    for (unsigned i = 0; i < G_N_ELEMENTS(lengths); i++) {
-        struct twins t = twins_new();
-        double whole = NAN, *total = nan_of_kernel();
-        uint64_t block = shard_block(lengths[i]);
-        struct shard shard = shard_of(lengths[i], 3, 1);
-        uint64_t first = shard.count ? shard.first / block : 0;
-        struct twin *gradient = twin_random(&t, "gradient", MODEL_FP32, lengths[i], 1);
-        struct twin *sums = twin_unset(&t, "sums", SHARD_BLOCKS * sizeof(double));
-        cpu_block_squares(t.cpu, shard.count, block, first, (float *)gradient->cpu + shard.first,
-                          sums->cpu);
-        cuda_block_squares(&t.cuda, shard.count, block, first,
-                           (float *)gradient->cuda + shard.first, sums->cuda);
-        twins_assert_same(&t, "squares of blocks");
-        cpu_sum_squares(t.cpu, MODEL_FP32, lengths[i], gradient->cpu, &whole);
-        cuda_block_squares(&t.cuda, lengths[i], block, 0, gradient->cuda, sums->cuda);
-        cuda_total_squares(&t.cuda, sums->cuda, total);
-        g_assert_true(take(total) == whole);
-        twins_free(&t);
-    }
+    for (unsigned i = 0; i < G_N_ELEMENTS(lengths); i++)
+        for (int precision = MODEL_FP32; precision <= MODEL_BF16; precision++)
+            check_squares(lengths[i], (enum model_precision)precision);
 }
 
 static void check_clip(uint32_t count, double clip)

@@ -128,8 +128,9 @@ static void queue_add(const void *stream, const struct reduction_piece *piece)
 }
 
 struct squares {
+    enum model_precision precision;
     uint64_t elements, block, first;
-    const float *gradient;
+    const void *gradient;
     double *sums, *total;
 };
 
@@ -137,14 +138,14 @@ static void run_blocks(void *data)
 {
     const struct squares *a = data;
     struct cpu_context *cpu = cpu_context_new(1);
-    cpu_block_squares(cpu, a->elements, a->block, a->first, a->gradient, a->sums);
+    cpu_block_squares(cpu, a->precision, a->elements, a->block, a->first, a->gradient, a->sums);
     cpu_context_free(cpu);
 }
 
-static void queue_blocks(const void *stream, uint64_t elements, uint64_t block, uint64_t first,
-                         const float *gradient, double *sums)
+static void queue_blocks(const void *stream, enum model_precision precision, uint64_t elements,
+                         uint64_t block, uint64_t first, const void *gradient, double *sums)
 {
-    const struct squares a = {elements, block, first, gradient, sums, NULL};
+    const struct squares a = {precision, elements, block, first, gradient, sums, NULL};
     fake_cuda_launch((cudaStream_t)stream, run_blocks, g_memdup2(&a, sizeof a));
 }
 
@@ -188,9 +189,9 @@ bool cuda_operators_share(struct cuda_operators *operators, struct ranks *ranks,
 
 char *cuda_operators_reduce(struct cuda_operators *operators, const struct operation *operation)
 {
-    if (!operators->called[MODEL_REDUCE])
+    if (!operators->called[operation->op->kind])
         fake_cuda_load();
-    operators->called[MODEL_REDUCE] = true;
+    operators->called[operation->op->kind] = true;
     operators_run(&operators->reductions, operation);
     return NULL;
 }

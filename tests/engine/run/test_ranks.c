@@ -89,6 +89,60 @@ static void test_bits(struct run_folder *folder, gconstpointer data)
     }
 }
 
+/* Runs the job in a stage with fast sums, within a drawn part of the device's memory, and compares
+ * its traffic with its plan. It leaves ranks.jsonl and the checkpoint `saved`. */
+static void run_fast(struct run_folder *folder, uint32_t ranks, const char *job, uint32_t stage,
+                     const char *saved)
+{
+    g_autofree char *placed = g_strdup_printf(
+        "%s --reduction fast --stage %u %s %s --recompute %s ", job, stage,
+        PICK("", "--host-update"), PICK("", "--chunk-size 16KiB"), PICK("none", "all"));
+    json_t *dry = launch_look(folder, ranks, placed);
+    json_int_t least = number_of(dry, "least_device_bytes");
+    json_int_t most = number_of(dry, "device_bytes"), held = number_of(dry, "library_bytes");
+    g_autofree char *fitted = g_strdup_printf(
+        "%s --device-memory %lld ", placed,
+        (long long)(held + least + (json_int_t)(g_test_rand_double() * (double)(most - least))));
+    g_autofree char *several = g_strdup_printf("%s --log ranks.jsonl --save %s", fitted, saved);
+    json_decref(dry);
+    dry = launch_look(folder, ranks, fitted);
+    g_test_message("%u ranks: %s", ranks, several);
+    launch_must_run(folder, ranks, several);
+    check_traffic(folder, dry);
+    json_decref(dry);
+}
+
+/* Fast sums depend on the number of ranks, and on nothing else: all stages have the same bits,
+ * unless several micro-batches are summed before they are exchanged (stages 0 and 1). Sums in fp32
+ * of one micro-batch a rank are those of one process; tied weights are summed otherwise. */
+static void test_fast(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    for (int i = 0; i < 3; i++) {
+        uint32_t ranks = (uint32_t)g_test_rand_int_range(2, 5);
+        uint32_t each = (uint32_t)g_test_rand_int_range(1, 3);
+        bool bf16 = i != 0;
+        g_autofree char *job = g_strdup_printf(
+            STEPS "--micro-batches %u %s %s --seed %u ", ranks * each, PICK("--clip 0", "--clip 1"),
+            bf16 ? "--precision bf16" : "--precision fp32", g_test_rand_int_range(0, 1000));
+        g_autofree char *one = g_strconcat(job, "--log first.jsonl --save first", NULL);
+        run_folder_write(
+            folder, "config.json",
+            "{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 48, \"n_head\": 2, "
+            "\"n_positions\": 32, \"vocab_size\": 256, \"tie_word_embeddings\": false}");
+        run_fast(folder, ranks, job, 0, "zero");
+        for (uint32_t stage = 1; stage <= (each == 1 ? 3 : 1); stage++) {
+            run_fast(folder, ranks, job, stage, "other");
+            launch_same_checkpoint(folder, "zero", "other");
+        }
+        if (bf16 || each > 1)
+            continue;
+        launch_must_run(folder, 1, one);
+        launch_same_checkpoint(folder, "first", "zero");
+        run_folder_same_log(folder, "first.jsonl", "ranks.jsonl", "gradient_norm");
+    }
+}
+
 /* Most tensors have fewer blocks than there are ranks, and most ranks no part of them. */
 static void test_many_ranks(struct run_folder *folder, gconstpointer data)
 {
@@ -213,6 +267,10 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
         {STEPS "--lr 1e30", "training has diverged", 1},
         {STEPS "--save text.txt", "--save", 1},
         {STEPS "--log /dev/full", "/dev/full", 1},
+        {STEPS "--stage 1", "needs --reduction fast", 2},
+        {STEPS "--stage 0 --reduction fast --micro-batches 3 --precision bf16 "
+               "--bytes-per-parameter 12",
+         "keeps none", 2},
     };
     launch_must_run(folder, 2, STEPS "--emit-plan two.json");
     for (size_t i = 0; i < G_N_ELEMENTS(refused); i++) {
@@ -295,6 +353,7 @@ int main(int argc, char **argv)
     if (!launch_prepare())
         return 77;
     add("/ranks/bits", NULL, test_bits);
+    add("/ranks/fast", NULL, test_fast);
     add("/ranks/resume", NULL, test_resume);
     add("/ranks/forward", NULL, test_forward_passes);
     add("/ranks/killed", GINT_TO_POINTER(SIGKILL), test_loss_of_a_rank);
