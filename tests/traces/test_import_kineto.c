@@ -180,8 +180,9 @@ static void test_device_times(struct import_fixture *f, gconstpointer data)
 }
 
 /* Adds a collective to the steps of a run. Backward asks for it; it begins beside backward's last
- * kernel and ends beside the update's first. Times are relative to the start of the step. */
-static void add_collectives(GString *json, unsigned steps)
+ * kernel and ends beside the update's first. Times are relative to the start of the step. `more` is
+ * what PyTorch says of it, or "". */
+static void add_collectives(GString *json, unsigned steps, const char *more)
 {
     for (unsigned s = 0; s < steps; s++) {
         double at = 1669783687000000.0 + 1000 * s;
@@ -189,7 +190,8 @@ static void add_collectives(GString *json, unsigned steps)
             900 + s);
         add(json, "kernel",
             "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", at + 55,
-            57, "\"device\": 0, \"context\": 1, \"stream\": 20, \"correlation\": %u", 900 + s);
+            57, "\"device\": 0, \"context\": 1, \"stream\": 20, \"correlation\": %u%s", 900 + s,
+            more);
     }
 }
 
@@ -198,7 +200,7 @@ static void test_collectives(struct import_fixture *f, gconstpointer data)
 {
     g_autoptr(GString) events = make_run(3, 1);
     (void)data;
-    add_collectives(events, 3);
+    add_collectives(events, 3, "");
     write_events(f, events, false);
     struct trace *trace = import(f, f->from);
     g_assert_cmpuint(trace->operator_count, ==, 6);
@@ -208,6 +210,46 @@ static void test_collectives(struct import_fixture *f, gconstpointer data)
     g_assert_cmpuint(first + second, ==, 116000 - 50000);
     g_assert_true(is_unknown(f, "1 collectives of a step, which run for 0.057 ms, 0.050 ms of it"));
     trace_free(trace);
+}
+
+/* Sums of gradients among ranks become operators of one rank's trace. Those of which not everything
+ * is known, or which are of another kind, do not. */
+static void test_sums(struct import_fixture *f, gconstpointer data)
+{
+    static const char *const unknown[] = {
+        ", \"Collective name\": \"allreduce\", \"In msg nelems\": 2112, \"dtype\": \"Float\"",
+        ", \"Collective name\": \"allreduce\", \"In msg nelems\": 2112, \"dtype\": \"Colour\", "
+        "\"Group size\": 4",
+        ", \"Collective name\": \"_allgather_base\", \"In msg nelems\": 2112, \"dtype\": "
+        "\"Float\", \"Group size\": 4"};
+    g_autoptr(GString) events = make_run(3, 1);
+    (void)data;
+    add_collectives(events, 3,
+                    ", \"Collective name\": \"allreduce\", \"In msg nelems\": 2112, \"dtype\": "
+                    "\"Float\", \"Group size\": 4");
+    write_events(f, events, false);
+    struct trace *trace = import(f, f->from);
+    const struct trace_operator *sum = operator_named(trace, "reduce bucket 0");
+    g_assert_cmpuint(trace->ranks, ==, 4);
+    g_assert_cmpuint(trace->micro_batches, ==, 4);
+    g_assert_true(trace->whole_gradients && trace->whole_states && !trace->shared_parameters);
+    g_assert_cmpuint(trace->operator_count, ==, 7);
+    g_assert_cmpstr(sum[-1].name, ==, "backward MseLossBackward0");
+    g_assert_cmpstr(sum[1].name, ==, "backward AddmmBackward0");
+    g_assert_cmpuint(sum->exchange[TRACE_REDUCE].sent_bytes, ==, 2112 * 4 / 4 * 3);
+    g_assert_cmpuint(sum->exchange[TRACE_GATHER].received_bytes, ==, 2112 * 4 / 4 * 3);
+    g_assert_cmpuint(sum->duration_ns, ==, 57000);
+    g_assert_cmpuint(trace->buffers[0].last, ==, 4);
+    trace_free(trace);
+    for (size_t i = 0; i < G_N_ELEMENTS(unknown); i++) {
+        g_autoptr(GString) other = make_run(3, 1);
+        add_collectives(other, 3, unknown[i]);
+        write_events(f, other, false);
+        trace = import(f, f->from);
+        g_assert_cmpuint(trace->ranks, <=, 1);
+        g_assert_cmpuint(trace->operator_count, ==, 6);
+        trace_free(trace);
+    }
 }
 
 static void test_accesses(struct import_fixture *f, gconstpointer data)
@@ -433,6 +475,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     IMPORT_TEST("/import_kineto/device_times", test_device_times);
     IMPORT_TEST("/import_kineto/collectives", test_collectives);
+    IMPORT_TEST("/import_kineto/sums", test_sums);
     IMPORT_TEST("/import_kineto/accesses", test_accesses);
     IMPORT_TEST("/import_kineto/memory", test_memory);
     IMPORT_TEST("/import_kineto/micro_batches", test_micro_batches);

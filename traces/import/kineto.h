@@ -54,12 +54,21 @@ struct kineto_use {
     bool output;    /* the operator returned it */
 };
 
+/* A kernel of NCCL or RCCL, with what PyTorch says of its collective. */
+struct kineto_collective {
+    uint64_t start_ns, end_ns;
+    uint64_t bytes; /* that each rank has; 0 if unknown */
+    uint32_t ranks; /* 0 if unknown */
+    bool sums;      /* all ranks get the sum of all */
+};
+
 struct kineto {
     struct string_table *strings;
-    GArray *ranges;  /* struct kineto_range, ordered by start, longer ones first */
-    GArray *memory;  /* struct kineto_memory, ordered by time */
-    GArray *kernels; /* struct kernel_record, ordered by start; the next arrays hold other
-                        activity records */
+    GArray *ranges;      /* struct kineto_range, ordered by start, longer ones first */
+    GArray *memory;      /* struct kineto_memory, ordered by time */
+    GArray *kernels;     /* struct kernel_record, ordered by start; the next arrays hold other
+                            activity records */
+    GArray *collectives; /* struct kineto_collective, in the order of the file */
     GArray *launches;
     GArray *copies;
     GArray *sets;
@@ -180,6 +189,11 @@ bool kineto_find_tensors(struct kineto_parts *parts);
 
 /* Finds non-model data from allocations and deallocations. */
 void kineto_find_buffers(struct kineto_parts *parts);
+
+/* Makes operators of the step's collectives, if they are those of data-parallel training and
+ * PyTorch says how many bytes they sum among how many ranks. The trace becomes one of several ranks
+ * then. */
+void kineto_add_collectives(struct kineto_parts *parts);
 
 /* Makes an iteration of the last step, with the median times of all steps that consist of the same
  * operators. Appends to `notes` (char *) how it was found and what is missing. Returns NULL, with

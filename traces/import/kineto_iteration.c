@@ -261,6 +261,7 @@ static bool make(struct kineto_parts *parts)
     set_meta(parts);
     kineto_make_operators(parts);
     kineto_find_buffers(parts);
+    kineto_add_collectives(parts);
     for (uint32_t m = 0; parts->kineto->untimed && m < parts->trace->operator_count; m++)
         parts->trace->operators[m].duration_ns = 0;
     return true;

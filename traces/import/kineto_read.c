@@ -74,6 +74,33 @@ static uint32_t short_name(struct string_table *strings, const char *name)
     return string_table_id(strings, *text == '\0' ? name : text);
 }
 
+static uint32_t bytes_of_type(const char *type)
+{
+    static const struct {
+        const char *type;
+        uint32_t bytes;
+    } types[] = {{"Float", 4}, {"BFloat16", 2}, {"Half", 2}, {"Double", 8}, {"Int", 4},
+                 {"Long", 8},  {"Byte", 1},     {"Char", 1}, {"Bool", 1}};
+    for (size_t i = 0; i < G_N_ELEMENTS(types); i++)
+        if (g_ascii_strcasecmp(type, types[i].type) == 0)
+            return types[i].bytes;
+    return 0;
+}
+
+static void take_collective(struct kineto *kineto, const json_t *args,
+                            const struct kernel_record *kernel)
+{
+    uint64_t elements = kineto_event_number(args, "In msg nelems");
+    uint32_t bytes = bytes_of_type(kineto_event_text(args, "dtype"));
+    const struct kineto_collective collective = {
+        .start_ns = kernel->start_ns,
+        .end_ns = kernel->end_ns,
+        .bytes = elements < UINT64_C(1) << 48 ? elements * bytes : 0,
+        .ranks = kineto_event_number32(args, "Group size"),
+        .sums = strcmp(kineto_event_text(args, "Collective name"), "allreduce") == 0};
+    g_array_append_val(kineto->collectives, collective);
+}
+
 static void take_kernel(struct kineto *kineto, const json_t *event, const json_t *args)
 {
     const char *name = kineto_event_text(event, "name");
@@ -86,6 +113,8 @@ static void take_kernel(struct kineto *kineto, const json_t *event, const json_t
     take_three(args, "grid", launch.grid);
     take_three(args, "block", launch.block);
     g_array_append_val(kineto->kernels, kernel);
+    if (kernel_is_collective(string_table_text(kineto->strings, kernel.short_name)))
+        take_collective(kineto, args, &kernel);
     g_array_append_val(kineto->launches, launch);
 }
 
@@ -203,6 +232,7 @@ struct kineto *kineto_new(void)
     kineto->ranges = g_array_new(FALSE, FALSE, sizeof(struct kineto_range));
     kineto->memory = g_array_new(FALSE, FALSE, sizeof(struct kineto_memory));
     kineto->kernels = g_array_new(FALSE, FALSE, sizeof(struct kernel_record));
+    kineto->collectives = g_array_new(FALSE, FALSE, sizeof(struct kineto_collective));
     kineto->launches = g_array_new(FALSE, FALSE, sizeof(struct launch_record));
     kineto->copies = g_array_new(FALSE, FALSE, sizeof(struct copy_record));
     kineto->sets = g_array_new(FALSE, FALSE, sizeof(struct set_record));
@@ -221,9 +251,9 @@ void kineto_free(struct kineto *kineto)
 {
     if (!kineto)
         return;
-    GArray *arrays[] = {kineto->ranges, kineto->memory, kineto->kernels,    kineto->launches,
-                        kineto->copies, kineto->sets,   kineto->syncs,      kineto->calls,
-                        kineto->gpus,   kineto->uses,   kineto->allocations};
+    GArray *arrays[] = {kineto->ranges, kineto->memory, kineto->kernels,     kineto->launches,
+                        kineto->copies, kineto->sets,   kineto->syncs,       kineto->calls,
+                        kineto->gpus,   kineto->uses,   kineto->allocations, kineto->collectives};
     for (size_t i = 0; i < G_N_ELEMENTS(arrays); i++)
         g_array_unref(arrays[i]);
     g_hash_table_unref(kineto->ignored);
