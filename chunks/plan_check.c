@@ -29,7 +29,9 @@ static int by_address(const void *left, const void *right)
     const struct extent *a = left, *b = right;
     if (a->chunk != b->chunk)
         return a->chunk < b->chunk ? -1 : 1;
-    return a->begin < b->begin ? -1 : a->begin > b->begin;
+    if (a->begin != b->begin)
+        return a->begin < b->begin ? -1 : 1;
+    return a->end < b->end ? -1 : a->end > b->end; /* a tensor that the list lacks takes nothing */
 }
 
 static bool check_place(const struct layout *layout, const struct trace *trace, int list,

@@ -389,7 +389,7 @@ static bool check_pipeline(const struct plan_arguments *a, GError **error)
                    {"chunk-size", a->chunk_size},
                    {"layout", a->layout},
                    {"host-memory", a->host_memory},
-                   {"stage", a->stage},
+                   {"stage", a->stage != RUN_ANY_STAGE},
                    {"offload-activations", a->offload != FREEDOM_DEFAULT},
                    {"embedding", a->embedding != FREEDOM_DEFAULT},
                    {"bytes-per-parameter", a->bytes_per_parameter != FREEDOM_DEFAULT},

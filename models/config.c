@@ -266,6 +266,14 @@ bool model_config_write(const struct model_config *config, const char *path, GEr
     return done;
 }
 
+struct model_config *model_config_copy(const struct model_config *config)
+{
+    struct model_config *copy = g_memdup2(config, sizeof *config);
+    copy->name = g_strdup(config->name);
+    copy->file = config->file ? strdup(config->file) : NULL;
+    return copy;
+}
+
 void model_config_free(struct model_config *config)
 {
     if (!config)

@@ -107,6 +107,8 @@ GQuark model_error_quark(void);
  * file, the key and the value. The caller frees a config with model_config_free. */
 struct model_config *model_config_read(const char *path, GError **error);
 bool model_config_write(const struct model_config *config, const char *path, GError **error);
+/* The caller frees the copy with model_config_free. */
+struct model_config *model_config_copy(const struct model_config *config);
 void model_config_free(struct model_config *config);
 
 /* Returns the model's name for people. The caller frees it with g_free. */

@@ -310,7 +310,8 @@ static struct recognised *try_ways(const struct trace *trace, const struct run_c
                                    uint32_t turned)
 {
     struct recognised *recognised = NULL;
-    for (int caps = 0; caps <= family->soft_caps; caps++)
+    int choices_of_caps = family->soft_caps ? 2 : 1;
+    for (int caps = 0; caps < choices_of_caps; caps++)
         for (int way = 0; !recognised && way < 3; way++) {
             const struct guess guess = {family, head_size, turned, way > 0, way > 1, caps};
             recognised = try(trace, choices, &guess);

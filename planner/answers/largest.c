@@ -64,8 +64,7 @@ static struct family_member *member_new(char *name, const char *path,
     struct family_member *member = g_new(struct family_member, 1);
     member->name = name;
     member->path = g_strdup(path);
-    member->config = g_memdup2(config, sizeof *config);
-    member->config->name = g_strdup(config->name);
+    member->config = model_config_copy(config);
     return member;
 }
 

@@ -145,6 +145,32 @@ static void test_lists(struct fixture *f, gconstpointer data)
 
 /* ---- files ---- */
 
+/* Returns whether the list lacks the tensor of a place, which then takes no bytes. */
+static bool is_absent(const struct layout *layout, const struct trace *trace, int list,
+                      uint32_t place)
+{
+    for (tensor_id t = 0; t < trace->tensor_count; t++)
+        for (uint32_t b = 0; b < trace_blocks(trace, (enum trace_list)list, t); b++)
+            if (layout_place_index(layout, list, t, b) == place)
+                return trace_block_bytes(trace, (enum trace_list)list, t, b) == 0;
+    g_assert_not_reached();
+}
+
+/* Appends the tensors that begin at an offset of a chunk: first those that take nothing there. */
+static void append_names(json_t *names, const struct layout *layout, const struct trace *trace,
+                         chunk_id chunk, uint64_t offset)
+{
+    int list = layout->chunks[chunk].list;
+    for (int absent = 1; absent >= 0; absent--)
+        for (uint32_t i = 0; i < layout_place_count(layout, list); i++) {
+            const struct layout_place *place = &layout->places[list][i];
+            g_autofree char *name = layout_place_name(layout, trace, list, i);
+            if (place->chunk == chunk && place->offset == offset &&
+                is_absent(layout, trace, list, i) == (absent != 0))
+                json_array_append_new(names, json_string(name));
+        }
+}
+
 /* Writes the chunks of a layout as a file names them: by list, or one list for all. */
 static json_t *chunks_of(const struct layout *layout, const struct trace *trace, int list)
 {
@@ -153,13 +179,9 @@ static json_t *chunks_of(const struct layout *layout, const struct trace *trace,
         if (layout->chunks[c].list != list)
             continue;
         json_t *names = json_array();
-        for (uint64_t offset = 0; offset < layout->chunks[c].copy_bytes; offset += LAYOUT_ALIGNMENT)
-            for (uint32_t i = 0; i < layout_place_count(layout, list); i++) {
-                const struct layout_place *place = &layout->places[list][i];
-                g_autofree char *name = layout_place_name(layout, trace, list, i);
-                if (place->chunk == c && place->offset == offset)
-                    json_array_append_new(names, json_string(name));
-            }
+        for (uint64_t offset = 0; offset <= layout->chunks[c].copy_bytes;
+             offset += LAYOUT_ALIGNMENT)
+            append_names(names, layout, trace, c, offset);
         json_array_append_new(chunks, names);
     }
     return chunks;

@@ -119,6 +119,16 @@ RANKS = """for rank in 0 1; do
 done"""
 
 
+def training_script():
+    """Returns the script that docs/pytorch.md begins with."""
+    text = (PROJECT / "docs/pytorch.md").read_text(encoding="utf-8")
+    return re.search(r"^cat > train.py <<'END'\n(.*?)^END$", text, re.MULTILINE | re.DOTALL).group(1)
+
+
+def has_torch():
+    return subprocess.run(["python3", "-c", "import torch"], check=False, stderr=subprocess.DEVNULL).returncode == 0
+
+
 def run_examples(pages, build):
     """Yields the examples that fail."""
     environment = dict(os.environ, PATH=f"{build}:{os.environ['PATH']}", LC_ALL="C.UTF-8")
@@ -129,8 +139,10 @@ def run_examples(pages, build):
         tokenizer(folder / "gpt2")
         profile = gzip.decompress((PROJECT / "tests/data/kineto/gpt.json.gz").read_bytes())
         (folder / "profile.json").write_bytes(profile)
+        (folder / "train.py").write_text(training_script(), encoding="utf-8")
+        skipped = "--torch " if not has_torch() else None
         commands = [documented.READY, RANKS] + [line for page in pages.values()
-                                         for line in examples_of(page)]
+                                         for line in examples_of(page) if not (skipped and skipped in line)]
         for command in commands:
             done = documented.run(command, folder, environment)
             if done.returncode:

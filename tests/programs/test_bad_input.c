@@ -94,7 +94,7 @@ static const struct bad table[] = {
     {"emit/unknown",
      "pstar-plan good.pstar --device-memory 64MiB --emit horovod -o out.json",
      2,
-     {"deepspeed or fsdp"}},
+     {"deepspeed, fsdp or fsdp2"}},
     {"size/negative", "pstar-plan good.pstar --device-memory=-1MiB -o out.json", 2, {"-1MiB"}},
     {"size/no-chunk", RUN BUDGET "--chunk-size 0 --log out.jsonl", 2, {"--chunk-size 0"}},
     {"size/huge-chunk",

@@ -430,7 +430,7 @@ static void test_ranks(struct fixture *fixture, gconstpointer data)
                                    1e-3 * (double)reduced);
     run(fixture, "info %s", fixture->path);
     assert_done(fixture);
-    g_assert_nonnull(strstr(fixture->output, "4, which share gradients, optimizer states\n"));
+    g_assert_nonnull(strstr(fixture->output, "4, which share gradients and optimizer states\n"));
     g_assert_nonnull(strstr(fixture->output, "reduce, sent"));
     uint64_t shards = trace_model_bytes(trace);
     trace_free(trace);

@@ -457,7 +457,8 @@ static void check_joined(const struct grouped *g, const struct weave *weave)
 /* Queries, keys and values in one row give the bits that they give apart. */
 static void compare_joined(const struct grouped *g)
 {
-    for (int by_head = 0; by_head <= (g->heads.A == g->heads.K); by_head++) {
+    int ways = g->heads.A == g->heads.K ? 2 : 1;
+    for (int by_head = 0; by_head < ways; by_head++) {
         struct weave weave = weave_of(&g->heads, by_head);
         check_joined(g, &weave);
     }

@@ -1,0 +1,155 @@
+#include "engine/operator_call.h"
+#include "models/pipeline.h"
+
+/* ---- several stages ---- */
+
+static struct ranks_message message_of(const struct call *call, void *data)
+{
+    const struct model_operator *op = call->op;
+    uint32_t apart = call->operation->training ? 0 : PIPELINE_CHANNELS;
+    return (struct ranks_message){op->peer, op->bytes, data, op->channel + apart};
+}
+
+void operator_send(const struct call *call)
+{
+    struct ranks *stages = call->operators->stages;
+    const struct ranks_message message =
+        message_of(call, call->op->t[0] == NO_INDEX ? in(call, 0) : parameter(call, 0));
+    ranks_begin(stages, ranks_issue(stages));
+    stages->ops->post(stages, &message, 1);
+    ranks_end(stages);
+}
+
+void operator_receive(const struct call *call)
+{
+    struct ranks *stages = call->operators->stages;
+    const struct ranks_message message = message_of(call, out(call, 0));
+    ranks_begin(stages, ranks_issue(stages));
+    stages->ops->transfer(stages, NULL, 0, &message, 1);
+    ranks_end(stages);
+}
+
+void operator_add_gradient(const struct call *call)
+{
+    const struct reduction_piece piece = {
+        .ranks = 1,
+        .elements = call->operation->tensor[0].elements,
+        .received = {in(call, 0)},
+        .accumulate = call->op->accumulate,
+        .sum = at(call, call->operation->tensor[0].address[TRACE_GRAD]),
+    };
+    reduction_add_on_host(NULL, &piece);
+}
+
+/* ---- several ranks ---- */
+
+/* Returns the shard that this rank has of a tensor. */
+static struct shard own_shard(const struct call *call, uint64_t elements)
+{
+    const struct reduction *reduction = call->operators->reduction;
+    const struct ranks *ranks = reduction ? reduction_ranks(reduction) : NULL;
+    return shard_of(elements, ranks ? ranks->count : 1, ranks ? ranks->rank : 0);
+}
+
+/* Takes the norm of a tensor's sum, which lies at `sum`: this rank's shard or, if `whole`, all of
+ * it. */
+static void take_norm(const struct call *call, const struct operation_tensor *tensor, bool whole,
+                      const void *sum)
+{
+    struct reduction *reduction = call->operators->reduction;
+    uint64_t block = shard_block(tensor->elements);
+    double *blocks = reduction_blocks(reduction);
+    struct shard part = whole ? (struct shard){0, tensor->elements}
+                              : own_shard(call, tensor->elements);
+    call->kernels->block_squares(call->context, stored_gradients(call), part.count, block,
+                                 part.count ? part.first / block : 0, sum, blocks);
+    if (!whole)
+        reduction_gather_blocks(reduction, tensor->elements);
+    call->kernels->total_squares(call->context, blocks, tensor->norm);
+}
+
+static void reduce_tensor(const struct call *call, int i)
+{
+    const struct operation_tensor *tensor = &call->operation->tensor[i];
+    const void *of_classifier = i == 0 ? in(call, 0) : NULL, *own = gradient(call, i);
+    bool narrow = stored_gradients(call) == MODEL_BF16;
+    const struct reduction_sum sum = {
+        .elements = tensor->elements,
+        .gradients = {of_classifier ? of_classifier : own, of_classifier ? own : NULL},
+        .accumulate = call->op->accumulate,
+        .rows = call->op->rows && !of_classifier,
+        .narrow = narrow,
+        .sum = at(call, tensor->address[narrow ? TRACE_PARAM : TRACE_GRAD]),
+    };
+    reduction_add(call->operators->reduction, &sum);
+    if (tensor->norm)
+        take_norm(call, tensor, false, sum.sum);
+}
+
+void operator_reduce(const struct call *call)
+{
+    struct ranks *ranks = reduction_ranks(call->operators->reduction);
+    ranks_begin(ranks, call->operation->turn);
+    for (int i = 0; i < 2; i++)
+        if (call->op->t[i] != NO_INDEX)
+            reduce_tensor(call, i);
+    ranks_end(ranks);
+}
+
+/* Sums the shard in its place and, if every rank updates everything, gives all ranks the sums. */
+static void reduce_in_place(const struct call *call, const struct operation_tensor *tensor)
+{
+    struct reduction *reduction = call->operators->reduction;
+    bool narrow = stored_gradients(call) == MODEL_BF16;
+    bool whole = model_updates_whole(call->operation->job);
+    uint32_t element = narrow ? 2 : 4;
+    uint8_t *gradient = at(call, tensor->gradient);
+    uint8_t *own = gradient + own_shard(call, tensor->elements).first * element;
+    const struct reduction_sum sum = {
+        .elements = tensor->elements, .gradients = {gradient, NULL}, .narrow = narrow, .sum = own};
+    const struct shard_whole all = {tensor->elements, gradient};
+    reduction_add(reduction, &sum);
+    if (whole)
+        shards_gather(reduction_ranks(reduction), &all, 1, element);
+    take_norm(call, tensor, whole, whole ? gradient : own);
+}
+
+void operator_reduce_bucket(const struct call *call)
+{
+    struct ranks *ranks = reduction_ranks(call->operators->reduction);
+    ranks_begin(ranks, call->operation->turn);
+    for (uint32_t i = 0; i < call->op->bucket_count; i++)
+        reduce_in_place(call, &call->operation->bucket[i]);
+    ranks_end(ranks);
+}
+
+void operator_update(const struct call *call)
+{
+    const struct operation_tensor *tensor = &call->operation->tensor[0];
+    const struct model_job *job = call->operation->job;
+    bool whole = model_updates_whole(job), summed = model_sums(job) == MODEL_SUMS_BUCKETS;
+    struct shard shard = whole ? (struct shard){0, tensor->elements}
+                               : own_shard(call, tensor->elements);
+    uint64_t first = model_shares_parameters(job) ? 0 : shard.first;
+    float *list = at(call, tensor->address[TRACE_GRAD]);
+    bool split = job->choices.split_masters;
+    void *master = at(call, tensor->address[TRACE_MASTER]);
+    struct adamw_tensor adamw = {
+        .elements = shard.count,
+        .param = (uint8_t *)parameter(call, 0) + first * element_bytes(call),
+        .gradient = list && summed ? list + first : list,
+        .gradient_bf16 = call->layout == MODEL_GRADIENT_BUFFER ? gradient(call, 0) : NULL,
+        .master = split ? NULL : master,
+        .rest = split ? master : NULL,
+        .exp_avg = at(call, tensor->address[TRACE_EXP_AVG]),
+        .exp_avg_sq = at(call, tensor->address[TRACE_EXP_AVG_SQ]),
+        .lags = job->delay,
+    };
+    if (job->delay && job->precision == MODEL_FP32) {
+        adamw.delayed = adamw.param;
+        adamw.param = master;
+        adamw.master = NULL;
+    }
+    call->kernels->adamw(call->context, &call->operation->adamw, call->operation->gradient_scale,
+                         &adamw);
+}
