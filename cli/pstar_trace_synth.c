@@ -87,6 +87,8 @@ static int run(void *data, G_GNUC_UNUSED const struct console *console, GError *
     if (!a->batch || !a->sequence || a->precision == NO_PRECISION)
         return options_refuse(error, "synth needs --batch, --seq and --precision");
     bool fast = a->reduction == RUN_REDUCTION_FAST;
+    if (fast && a->ranks == 1)
+        return options_refuse(error, "--reduction fast: one rank sums nothing; it needs --ranks");
     if (a->stage != RUN_ANY_STAGE && a->ranks == 1)
         return options_refuse(error, "--stage %u: one rank shares nothing; it needs --ranks",
                               a->stage);

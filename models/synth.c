@@ -14,12 +14,19 @@ static double host_seconds(const struct platform *platform, const struct trace *
     return retime_host_seconds(platform, elements, (double)traced->bytes);
 }
 
-/* In a framework, the steps around an operator pass over its bytes, too. One kernel updates. */
+/* One kernel updates; one copies or adds what processes exchange. */
+static bool is_one_step(enum model_kind kind)
+{
+    return kind == MODEL_UPDATE || kind == MODEL_SEND || kind == MODEL_RECEIVE ||
+           kind == MODEL_ADD || model_kind_reduces(kind);
+}
+
+/* In a framework, the steps around an operator pass over its bytes, too. */
 static double framework_seconds(const struct platform_framework *framework,
                                 const struct model_operator *op, double memory, double compute)
 {
     double share = operator_is_attention(op->kind) ? framework->attention : framework->products;
-    double passes = op->kind == MODEL_UPDATE ? 1 : framework->passes;
+    double passes = is_one_step((enum model_kind)op->kind) ? 1 : framework->passes;
     return passes * memory + compute / share;
 }
 

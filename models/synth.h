@@ -12,12 +12,12 @@
  * or the time of its bytes at the rate of the device's memory, whichever is longer. Any other
  * operator takes the time of its bytes. If the platform says what a framework makes of its rates,
  * products and attention take their operations at their shares of the compute rate, and all
- * operators but updates pass over their bytes several times besides. Unfused, an operator takes the
- * sum of the times of its operations and of its bytes, at the rates as they are, and a pass through
- * a layer takes at least the time of its kernels on the curve launch, if the platform has it. An
- * update on the host follows the curve host_update, and an embedding on the host the memory rate
- * that this curve implies. Fails as model_iteration_new does. The caller frees the result with
- * trace_free. */
+ * operators but updates and exchanges pass over their bytes several times besides. Unfused, an
+ * operator takes the sum of the times of its operations and of its bytes, at the rates as they are,
+ * and a pass through a layer takes at least the time of its kernels on the curve launch, if the
+ * platform has it. An update on the host follows the curve host_update, and an embedding on the
+ * host the memory rate that this curve implies. Fails as model_iteration_new does. The caller frees
+ * the result with trace_free. */
 struct trace *model_synthesise(const struct model_config *config, const struct model_job *job,
                                const struct platform *platform, GError **error);
 
