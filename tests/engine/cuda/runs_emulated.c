@@ -12,7 +12,7 @@ bool kernel_runs_can(void)
 
 void *kernel_runs_new(uint64_t bytes)
 {
-    return memset(g_aligned_alloc(1, bytes, ALIGNMENT), 0, bytes);
+    return bytes ? memset(g_aligned_alloc(1, bytes, ALIGNMENT), 0, bytes) : NULL;
 }
 
 void kernel_runs_free(void *memory)
