@@ -1,8 +1,10 @@
 /* Policies, plans and their figures. */
 #include "api/api.h"
 #include "chunks/pipeline.h"
+#include "models/derive.h"
 #include "policies/plugin.h"
 #include "strategies/strategy.h"
+#include "traces/choices.h"
 
 /* ---- policies ---- */
 
@@ -100,6 +102,20 @@ bool pstar_plan_check(const struct pstar_plan *plan, const struct pstar_trace *t
     GError *failure = NULL;
     plan_check(api_plan(plan), trace->trace, &failure);
     return api_finish(failure, PSTAR_ERROR_INPUT, error);
+}
+
+struct pstar_trace *pstar_plan_trace(const struct pstar_plan *plan,
+                                     const struct pstar_trace *recorded, struct pstar_error *error)
+{
+    GError *failure = NULL;
+    const struct run_choices *choices = api_plan(plan)->choices;
+    struct trace *placed =
+        choices && choices->tensor_count == recorded->trace->tensor_count
+            ? model_place_updates_after(recorded->trace, choices->host_update,
+                                        choices->update_after, NULL, &failure)
+            : trace_copy(recorded->trace);
+    api_finish(failure, PSTAR_ERROR_INPUT, error);
+    return api_trace_new(placed, NULL);
 }
 
 /* ---- what is in a plan ---- */

@@ -332,6 +332,13 @@ void pstar_plan_free(struct pstar_plan *plan);
 bool pstar_plan_check(const struct pstar_plan *plan, const struct pstar_trace *trace,
                       struct pstar_error *error);
 
+/* Makes the trace that the plan is for from the recorded one, by running the optimizer where the
+ * plan has it. Layers that the plan recomputes or offloads must be those of the trace:
+ * pstar_plan_check, which the caller makes with the result, refuses others. The caller frees the
+ * result. Fails with PSTAR_ERROR_INPUT if the updates of this trace cannot be placed so. */
+struct pstar_trace *pstar_plan_trace(const struct pstar_plan *plan,
+                                     const struct pstar_trace *recorded, struct pstar_error *error);
+
 /* [pstar] Replays the plan, which has passed pstar_plan_check, under a virtual clock, and stores
  * the times that it predicts, stall_seconds and iteration_seconds, in the plan's figures.
  * `platform` may be NULL, and so may `link`, which replaces the platform's link. Fails with

@@ -353,6 +353,9 @@ static void test_strategies(void)
     g_assert_false(pstar_plan_check(plan, trace, &error)); /* its updates are on the device */
     g_assert_cmpint(error.kind, ==, PSTAR_ERROR_INPUT);
     execute(plan, planned);
+    struct pstar_trace *again = pstar_plan_trace(plan, trace, &error);
+    g_assert_true(pstar_plan_check(plan, again, &error));
+    pstar_trace_free(again);
     pstar_plan_free(plan);
     pstar_trace_free(planned);
     budgets.device = 1000;
