@@ -43,3 +43,22 @@ def annotate(model, *optimizers):
     except Exception as error:
         print(f"pstar_torch: {type(error).__name__}: {error}: training goes on unannotated",
               file=sys.stderr)
+
+
+def follow(model, optimizer, plan, trace):
+    """Carries out a plan in the loop that trains `model`, on the CPU: parameters, gradients and
+    optimizer states lie in the plan's chunks, in a host pool and an arena of the plan's size, and
+    move as it says.
+
+    Call it before the first iteration, with the loop's one optimizer. `plan` is the path of a file
+    of pstar-plan, and `trace` that of the recording of this loop that the plan was made from.
+    Returns an object: `moved` has the bytes and copies of each iteration that followed the plan
+    (all but the first one, which is observed); within `with it.gathered():`, between two steps, all
+    parameters can be read; stop() gives them memory of their own again. Raises ValueError if the
+    plan is not for this loop, and RuntimeError if the loop does not repeat itself.
+    """
+    from ._follow import Follower
+    from ._session import is_open
+    if is_open():
+        raise ValueError("the loop is being recorded, or follows a plan already")
+    return Follower(model, optimizer, plan, trace)

@@ -76,7 +76,7 @@ class Observer(TorchDispatchMode):
         self.entered = False
         self.followed = False
         self.failure = None
-        self.tensors = _model_tensors(session.model, session.optimizers, self.remarks)
+        self.tensors = model_tensors(session.model, session.optimizers, self.remarks)
         self.widths = {"param": {}, "grad": {}}  # list: by tensor, bytes
         self.index = {}    # of parameters' tensors, by the id of the parameter
         for index, (name, parameters) in enumerate(self.tensors):
@@ -272,7 +272,7 @@ def bytes_of(tensor):
     return tensor.numel() * tensor.element_size()
 
 
-def _model_tensors(model, optimizers, remarks):
+def model_tensors(model, optimizers, remarks):
     """Returns [(name, the parameters that share its bytes)]. Trained ones come first, in the
     model's order, so that chunks of gradients and states hold nothing else; then frozen ones; then
     those that only an optimizer has."""

@@ -28,7 +28,7 @@ class Segment:
 
 
 def _guarded(hook):
-    """Keeps our failures away from the program."""
+    """Keeps our failures away from the program, unless `fail` raises them."""
     @functools.wraps(hook)
     def call(self, *arguments, **keywords):
         if torch.compiler.is_compiling():  # in compiled code modules have no boundaries
@@ -37,8 +37,7 @@ def _guarded(hook):
             try:
                 return hook(self, *arguments, **keywords)
             except Exception as error:
-                say(error)
-                self.close()
+                self.fail(error)
         return None
     return call
 
@@ -71,6 +70,7 @@ class Session:
         self.iteration = -1       # the current one, or the last
         self.inside = False       # an iteration
         self.stepping = False     # an optimizer
+        self.nests = False        # a backward runs another one, as reentrant checkpoints do
         self.steps_in_backward = False
         self.unseen = 0           # steps before the first forward that was seen
         self.observer = self.observed = None
@@ -104,13 +104,20 @@ class Session:
         @functools.wraps(self.backward)
         def backward(*arguments, **keywords):
             nested = torch._C._current_graph_task_id() != -1
-            if not nested:
+            if nested:
+                self.nests = True
+            else:
                 self.backward_event("begin")
             result = self.backward(*arguments, **keywords)
             if not nested:
                 self.backward_event("end")
             return result
         torch.autograd.backward = self.patch = backward
+
+    def fail(self, error):
+        """Called with an error of ours in a hook."""
+        say(error)
+        self.close()
 
     def close(self):
         self.mode = None

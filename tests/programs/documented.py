@@ -67,7 +67,8 @@ def main():
         return 77
     if sys.argv[3:] == ["ready"]:
         found.insert(0, (0, READY, []))
-    environment = dict(os.environ, PATH=f"{build}:{os.environ['PATH']}", LC_ALL="C.UTF-8")
+    environment = dict(os.environ, PATH=f"{build}:{os.environ['PATH']}", LC_ALL="C.UTF-8",
+                       PSTAR_LIBRARY=f"{build}/libpstar-core.so")
     with tempfile.TemporaryDirectory() as folder:
         for name in LINKED:
             os.symlink(PROJECT / name, pathlib.Path(folder) / name)
