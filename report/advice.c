@@ -371,8 +371,10 @@ static void add_freed(struct contents *contents, const struct room *room, bool p
             "Before the update up to %s are in use%s, during it up to %s. Optimizer states need no "
             "copy in the update if they arrive during backward, or stay on the device.",
             before, " by activations and workspaces", update),
-        g_strdup_printf("pstar-sim %s %s --policy opt --strategy interleave,twinflow,gemini-static",
-                        trace, machine));
+        trace ? g_strdup_printf("pstar-sim %s %s --policy opt --strategy "
+                                "interleave,twinflow,gemini-static",
+                                trace, machine)
+              : NULL);
 }
 
 static void add_peak(struct contents *contents, const struct trace *trace, const struct room *room)

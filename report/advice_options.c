@@ -75,8 +75,10 @@ static void add_strategy(struct contents *contents)
     advice_append(contents, given->seconds - best->seconds, "bars",
                   g_strdup_printf("With %s a step would take %s, which is %s less", best->label,
                                   length, less),
-                  g_strdup("It is the fastest entry of the sweep. The planner is never slower than "
-                           "any of its entries."),
+                  g_strdup(command_is_pipeline(contents->inputs)
+                               ? "It is the fastest entry of the sweep."
+                               : "It is the fastest entry of the sweep. The planner is never "
+                                 "slower than any of its entries."),
                   advice_plan_command(contents, 0));
 }
 

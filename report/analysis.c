@@ -285,11 +285,22 @@ static bool first_two(const GPtrArray *all, bool measured, const struct tracks *
     return found == 2;
 }
 
+/* Stages of one pipeline wait for each other, so none is faster. */
+static bool are_stages(const struct report_inputs *inputs, const struct tracks *const *steps)
+{
+    const struct input_trace *first = inputs_trace_of(inputs, steps[0]),
+                             *second = inputs_trace_of(inputs, steps[1]);
+    return first && second && first->trace->stages > 1 && second->trace->stages > 1 &&
+           first->trace->stage != second->trace->stage;
+}
+
 bool compare_steps(const struct report_inputs *inputs, const struct tracks **a,
                    const struct tracks **b)
 {
     const struct tracks *steps[2];
     if (!first_two(inputs->tracks, true, steps) && !first_two(inputs->tracks, false, steps))
+        return false;
+    if (are_stages(inputs, steps))
         return false;
     *a = steps[0];
     *b = steps[1];

@@ -55,7 +55,8 @@ unsigned prediction_equal_counts(const struct prediction *prediction, unsigned *
 const struct breakdown *subject_of_advice(const GPtrArray *breakdowns);
 
 /* Finds the first two recorded steps or, where there are fewer than two, the first two simulated
- * ones, in the order of the files. Returns false if there are not two of one kind. */
+ * ones, in the order of the files. Returns false if there are not two of one kind, or if they are
+ * two stages of a pipeline. */
 bool compare_steps(const struct report_inputs *inputs, const struct tracks **a,
                    const struct tracks **b);
 

@@ -28,9 +28,20 @@ static const char *trace_path(const struct report_inputs *inputs)
     return NULL;
 }
 
+bool command_is_pipeline(const struct report_inputs *inputs)
+{
+    bool any = false;
+    for (guint t = 0; t < inputs->traces->len; t++)
+        any |= ((const struct input_trace *)g_ptr_array_index(inputs->traces, t))->trace->stages >
+               1;
+    for (guint s = 0; s < inputs->sweeps->len; s++)
+        any |= ((const struct sweep_file *)g_ptr_array_index(inputs->sweeps, s))->stages > 0;
+    return any;
+}
+
 char *command_trace(const struct report_inputs *inputs)
 {
-    const char *path = trace_path(inputs);
+    const char *path = command_is_pipeline(inputs) ? NULL : trace_path(inputs);
     return path ? text_shell(path) : NULL;
 }
 
@@ -39,9 +50,9 @@ static bool is_limited(const struct configuration *configuration)
     return configuration->device_budget != UINT64_MAX;
 }
 
-/* Returns the configuration of the step that commands are about: that of a plan, or of a
- * simulation, or the one with the most device memory of a sweep. Its budget of device memory is
- * limited. May return NULL. */
+/* Returns the configuration of the step that commands are about: that of a plan, of a simulation,
+ * or of the newest run, or the one with the most device memory of a sweep. Its budget of device
+ * memory is limited. May return NULL. */
 static const struct configuration *configuration_of(const struct report_inputs *inputs)
 {
     const struct configuration *found = NULL;
@@ -51,6 +62,8 @@ static const struct configuration *configuration_of(const struct report_inputs *
         const struct tracks *tracks = g_ptr_array_index(inputs->tracks, i);
         found = tracks->measured ? NULL : &tracks->configuration;
     }
+    for (guint r = inputs->runs->len; r > 0 && !(found && is_limited(found)); r--)
+        found = &((const struct logged_run *)g_ptr_array_index(inputs->runs, r - 1))->configuration;
     if (found && is_limited(found))
         return found;
     found = NULL;
@@ -67,7 +80,7 @@ static const struct configuration *configuration_of(const struct report_inputs *
     return found;
 }
 
-/* The link that the files were simulated with. */
+/* The link that the files were simulated with, or else that of the newest run. */
 struct simulated_link {
     const double *rates; /* H2D, D2H; NULL if no file states them */
     const char *given;   /* as --link gave it, "" if it was not given, NULL if unknown */
@@ -84,6 +97,11 @@ static struct simulated_link simulated_link(const struct report_inputs *inputs)
         const struct sweep_file *sweep = g_ptr_array_index(inputs->sweeps, i);
         if (sweep->link_rate[0] > 0 && sweep->link_rate[1] > 0)
             return (struct simulated_link){sweep->link_rate, sweep->link};
+    }
+    for (guint r = inputs->runs->len; r > 0; r--) {
+        const struct logged_run *run = g_ptr_array_index(inputs->runs, r - 1);
+        if (run->link_rate[0] > 0 && run->link_rate[1] > 0)
+            return (struct simulated_link){run->link_rate, NULL};
     }
     return (struct simulated_link){NULL, NULL};
 }

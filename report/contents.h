@@ -84,8 +84,13 @@ char *advice_gain(double less, double more);
 struct advice *advice_append(struct contents *contents, double seconds, const char *plot,
                              char *claim, char *detail, char *command);
 
+/* Returns whether the files are about the stages of a pipeline. No command is printed for them:
+ * what pstar-sim takes differs from one trace of all stages to a trace of each, and pstar-plan
+ * takes the traces of stages not at all. */
+bool command_is_pipeline(const struct report_inputs *inputs);
+
 /* Returns the trace's file, quoted for a shell: a given one, or the sweep's, if it is there. NULL
- * if commands have no trace. Free with g_free. */
+ * if commands have no trace, or are about a pipeline. Free with g_free. */
 char *command_trace(const struct report_inputs *inputs);
 
 /* Returns the options that say on what machine the step ran: "--device-memory 40MiB --platform

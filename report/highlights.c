@@ -198,6 +198,12 @@ static void add_command(const struct missing_maker *maker, const char *plot, con
     if (maker->trace)
         add_missing(maker->contents, plot, g_strdup(reason),
                     g_strdup_printf("%s %s %s %s", program, maker->trace, maker->machine, options));
+    else if (command_is_pipeline(maker->contents->inputs))
+        add_missing(maker->contents, plot,
+                    g_strdup_printf("%s; the commands for the stages of a pipeline are not made "
+                                    "here: docs/pipelines.md shows them",
+                                    reason),
+                    NULL);
     else
         add_missing(maker->contents, plot,
                     g_strdup_printf("%s; %s starts from a trace, which pstar-collect -o "

@@ -22,8 +22,9 @@ struct logged_run {
     char *precision;        /* may be NULL */
     double unigram_entropy; /* of the text, in nats per token, as the loss; NAN if unknown */
     struct configuration configuration;
-    GArray *steps; /* struct run_step, in the order of the file; at least one */
-    bool cut;      /* the last line is incomplete: the run was killed or is still going on */
+    double link_rate[2]; /* of --link, H2D and D2H, bytes per second; 0 if it was not given */
+    GArray *steps;       /* struct run_step, in the order of the file; at least one */
+    bool cut;            /* the last line is incomplete: the run was killed or is still going on */
 };
 
 /* Reads a log that pstar-run --log wrote: JSON lines, one object per step. Objects without a "step"

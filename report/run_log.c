@@ -29,6 +29,10 @@ static void read_header(struct logged_run *log, const json_t *object)
         log->precision = g_strdup(json_string_value(json_object_get(object, "precision")));
     if (isnan(log->unigram_entropy))
         log->unigram_entropy = number_of(object, "unigram_entropy");
+    if (json_object_get(object, "h2d_rate"))
+        log->link_rate[0] = json_number_value(json_object_get(object, "h2d_rate"));
+    if (json_object_get(object, "d2h_rate"))
+        log->link_rate[1] = json_number_value(json_object_get(object, "d2h_rate"));
 }
 
 /* Returns NULL, or what is wrong with the line. */

@@ -92,13 +92,14 @@ static bool read_pass(const json_t *list, struct drawn_pass *pass)
            pass->end >= pass->start;
 }
 
-/* Reads the passes of the stages, if the entry has them. */
+/* Reads how many stages the entry has, and their passes if it has them. */
 static bool read_passes(const json_t *object, struct sweep_file *sweep, size_t number,
                         GError **error)
 {
     const json_t *stage, *list;
     size_t s, p;
     json_array_foreach (json_object_get(object, "stages"), s, stage) {
+        sweep->stages = MAX(sweep->stages, (uint32_t)s + 1);
         json_array_foreach (json_object_get(stage, "passes"), p, list) {
             struct drawn_pass pass = {.stage = (uint32_t)s};
             if (!read_pass(list, &pass)) {
@@ -108,7 +109,6 @@ static bool read_passes(const json_t *object, struct sweep_file *sweep, size_t n
                             sweep->origin, number, s, p);
                 return false;
             }
-            sweep->stages = MAX(sweep->stages, (uint32_t)s + 1);
             g_array_append_val(sweep->passes, pass);
         }
     }

@@ -226,7 +226,10 @@ bool sweep_write_json(const struct sweep *sweep, const struct trace *trace, cons
                       GError **error)
 {
     g_autoptr(GArray) ranked = sweep_rank(sweep);
-    uint32_t best = ranked->len ? g_array_index(ranked, uint32_t, 0) : NO_INDEX;
+    uint32_t best = NO_INDEX;
+    for (guint i = 0; i < ranked->len && best == NO_INDEX; i++)
+        if (sweep->rows[g_array_index(ranked, uint32_t, i)].fits)
+            best = g_array_index(ranked, uint32_t, i);
     json_t *results = json_array();
     for (uint32_t r = 0; r < sweep->row_count; r++)
         if (sweep->rows[r].done)

@@ -62,6 +62,14 @@ void run_log_describe(struct run_log *log, const struct plan *plan, uint64_t lib
                             json_integer((json_int_t)(plan->device_budget + library_bytes)));
 }
 
+void run_log_describe_link(struct run_log *log, double h2d_rate, double d2h_rate)
+{
+    if (h2d_rate > 0)
+        json_object_set_new(log->about, "h2d_rate", json_real(h2d_rate));
+    if (d2h_rate > 0)
+        json_object_set_new(log->about, "d2h_rate", json_real(d2h_rate));
+}
+
 bool run_log_write(struct run_log *log, const struct run_log_entry *entry, GError **error)
 {
     if (!log->file)

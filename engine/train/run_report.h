@@ -41,6 +41,8 @@ struct run_log *run_log_open(const char *path, GError **error);
 /* Sets what the first line says besides its step. */
 void run_log_describe(struct run_log *log, const struct plan *plan, uint64_t library_bytes,
                       double unigram_entropy);
+/* Adds the rates of --link, in bytes a second, to the first line; one that is 0 was not given. */
+void run_log_describe_link(struct run_log *log, double h2d_rate, double d2h_rate);
 /* Each line is complete in the file when this returns. */
 bool run_log_write(struct run_log *log, const struct run_log_entry *entry, GError **error);
 void run_log_close(struct run_log *log); /* NULL is allowed */

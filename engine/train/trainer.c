@@ -330,6 +330,7 @@ static bool train(struct loop *loop, GError **error)
     loop->summary.ranks = training->options->ranks;
     run_log_describe(loop->log, training->run->plan, training->run->capacity.library_bytes,
                      loop->summary.unigram_entropy);
+    run_log_describe_link(loop->log, training->options->h2d_rate, training->options->d2h_rate);
     plan_work(loop);
     measure_peak(loop);
     bool ok = take_steps(loop, error) && sample(loop, error);

@@ -128,7 +128,7 @@ static void test_trained(void)
     workshop_must_run(workshop,
                       "pstar-plan run.pstar --device-memory 1000000B " LINK " -o planned.json");
     check_report(&runner, "run.pstar", "--device-memory 50%");
-    check_report(&runner, "run.pstar run.jsonl", "--device-memory 50%");
+    check_report(&runner, "run.pstar run.jsonl", "--device-memory 1MB " LINK);
     check_report(&runner, "step-now.json run.pstar", "--device-memory 1MB " LINK);
     check_report(&runner, "run.pstar swept.json", "--device-memory 1100kB " LINK);
     check_report(&runner, "run.pstar planned.json", "--device-memory 1MB " LINK);

@@ -147,6 +147,23 @@ static void test_strategies(void)
     workshop_free(workshop);
 }
 
+/* The best of several budgets is drawn, though the smallest fits nothing. No command is printed,
+ * for none states the stages. */
+static void test_reported(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, "pstar-trace synth --model " MODEL " --batch 1 --micro-batches 4 "
+                                "--seq 64 --precision fp32 --platform " PLATFORM " -o run.pstar");
+    workshop_must_run(workshop,
+                      "pstar-sim run.pstar --platform " PLATFORM
+                      " --device-memory 1MiB,64GiB --stages 2 --policy opt --json s.json");
+    g_autofree char *text = workshop_must_print(workshop, "pstar-report run.pstar s.json --text");
+    g_assert_nonnull(strstr(text, "What each stage of the pipeline does when"));
+    g_assert_null(strstr(text, "pstar-sim run.pstar"));
+    g_assert_null(strstr(text, "pstar-plan run.pstar"));
+    workshop_free(workshop);
+}
+
 /* A measured trace is planned for with its own times, and one micro-batch. */
 static void test_traced(void)
 {
@@ -211,6 +228,7 @@ int main(int argc, char **argv)
     g_test_add_func("/planned_stages/simulated", test_simulated);
     g_test_add_func("/planned_stages/traced", test_traced);
     g_test_add_func("/planned_stages/strategies", test_strategies);
+    g_test_add_func("/planned_stages/reported", test_reported);
     g_test_add_func("/planned_stages/refusals", test_refusals);
     return g_test_run();
 }

@@ -66,10 +66,28 @@ static void test_bad_pass(void)
     sample_free(sample);
 }
 
+/* What pstar-sim and pstar-plan take for a pipeline no file states, so no command is printed that
+ * would simulate or plan something else, or be refused. */
+static void test_no_commands(void)
+{
+    struct sample *sample = sample_new("");
+    GError *error = NULL;
+    g_autofree char *json = g_strdup_printf(sweep, "1.0");
+    g_autofree char *path = sample_file(sample, "sweep.json", json);
+    const char *const files[] = {sample->trace, path, NULL};
+    g_autofree char *text = report_text(files, NULL, &error);
+    g_assert_no_error(error);
+    g_assert_null(strstr(text, "pstar-plan "));
+    g_assert_null(strstr(text, "pstar-sim /"));
+    g_assert_nonnull(strstr(text, "the commands for the stages of a pipeline"));
+    sample_free(sample);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/report/stages/rows", test_rows);
+    g_test_add_func("/report/stages/commands", test_no_commands);
     g_test_add_func("/report/stages/bad", test_bad_pass);
     return g_test_run();
 }
