@@ -369,7 +369,7 @@ const char *palette_list(enum trace_list list)
 {
     static const char *const colours[TRACE_ACCESS_LISTS] = {
         [TRACE_PARAM] = "#0072b2",   [TRACE_GRAD] = "#d55e00",       [TRACE_MASTER] = "#56b4e9",
-        [TRACE_EXP_AVG] = "#009e73", [TRACE_EXP_AVG_SQ] = "#cc79a7", [TRACE_ACTIVATION] = "#e69f00",
+        [TRACE_EXP_AVG] = "#009e73", [TRACE_EXP_AVG_SQ] = "#cc79a7", [TRACE_ACTIVATION] = "#8c6d1f",
     };
     return colours[list];
 }

@@ -73,7 +73,7 @@ static void test_palette(void)
     check_differ(policies, G_N_ELEMENTS(policies));
     check_differ(strategies, G_N_ELEMENTS(strategies));
     g_assert_cmpstr(palette_maker("policy mine"), ==, palette_maker("policy mine"));
-    for (int a = 0; a < TRACE_LISTS; a++) {
+    for (int a = 0; a < TRACE_ACCESS_LISTS; a++) {
         g_assert_cmpstr(palette_list((enum trace_list)a), !=, PALETTE_NON_MODEL);
         for (int b = 0; b < a; b++)
             g_assert_cmpstr(palette_list((enum trace_list)a), !=, palette_list((enum trace_list)b));
