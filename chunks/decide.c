@@ -1,4 +1,5 @@
 #include "chunks/decide_internal.h"
+#include "policies/plugin.h"
 
 /* Iterations before the one that is recorded. */
 #define SETTLING_ITERATIONS 2
@@ -321,6 +322,7 @@ static void open_view(struct run *run)
                                            .capacity = run->capacity,
                                            .incoming = &run->incoming,
                                            .values = run->ops->values};
+    policy_enter_thread();
     run->policy = run->ops->open(&run->view);
 }
 

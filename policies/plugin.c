@@ -134,10 +134,31 @@ static void watch(const char *path, const struct pstar_policy_ops *ops)
     g_atomic_int_inc(&loaded_count);
 }
 
+enum { REPORT_STACK_BYTES = 64 << 10 };
+
+static void free_report_stack(gpointer stack)
+{
+    sigaltstack(&(stack_t){.ss_flags = SS_DISABLE}, NULL);
+    g_free(stack);
+}
+
+void policy_enter_thread(void)
+{
+    static GPrivate own = G_PRIVATE_INIT(free_report_stack);
+    stack_t before;
+    if (!g_atomic_int_get(&loaded_count) || sigaltstack(NULL, &before) != 0 ||
+        !(before.ss_flags & SS_DISABLE))
+        return;
+    stack_t stack = {.ss_sp = g_malloc(REPORT_STACK_BYTES), .ss_size = REPORT_STACK_BYTES};
+    sigaltstack(&stack, NULL);
+    g_private_replace(&own, stack.ss_sp);
+}
+
 static void catch_crashes(void)
 {
     static const int signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
-    struct sigaction action = {.sa_handler = name_crashed, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = name_crashed,
+                               .sa_flags = (int)(SA_RESETHAND | SA_ONSTACK)};
     void *frame;
     static bool is_set;
     backtrace(&frame, 1); /* the first call takes memory */

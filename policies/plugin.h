@@ -25,4 +25,8 @@ GQuark policy_error_quark(void);
  * program has a handler are left to it. */
 const struct pstar_policy_ops *policy_open(const char *name_or_path, GError **error);
 
+/* Called before a policy runs in a thread. If shared objects are loaded, the thread gets a second
+ * stack, on which it can report that a policy used up the first. */
+void policy_enter_thread(void);
+
 #endif

@@ -129,6 +129,11 @@ static void test_crash(void)
         {"pstar-run --model model --data text.txt --batch 2 --seq 32 --chunk-size 16KiB" BUDGET
          " --steps 2 --policy " BROKEN_CRASH_PLUGIN,
          BROKEN_CRASH_PLUGIN ": the policy crashed: Segmentation fault\n"},
+        {"pstar-sim run.pstar --chunk-size 16KiB" BUDGET " --policy lru," BROKEN_OVERFLOW_PLUGIN,
+         BROKEN_OVERFLOW_PLUGIN ": the policy crashed: Segmentation fault\n"},
+        {"pstar-run --model model --data text.txt --batch 2 --seq 32 --chunk-size 16KiB" BUDGET
+         " --steps 2 --policy " BROKEN_OVERFLOW_PLUGIN,
+         BROKEN_OVERFLOW_PLUGIN ": the policy crashed: Segmentation fault\n"},
         {"pstar-sim run.pstar" BUDGET " --policy " BROKEN_LOAD_PLUGIN,
          BROKEN_LOAD_PLUGIN ": crashed while it was loaded: Segmentation fault\n"}};
     struct workshop *workshop = workshop_new();

@@ -18,6 +18,15 @@ __attribute__((constructor)) static void crash(void)
 }
 #endif
 
+#ifdef BROKEN_OVERFLOW
+/* Uses up the stack. The addition after the call keeps it from becoming a jump. */
+static uint32_t fall(volatile uint32_t *above) // NOLINT(misc-no-recursion)
+{
+    volatile uint32_t room[256] = {*above};
+    return *above == UINT32_MAX ? 0 : fall(room) + room[1];
+}
+#endif
+
 static void *broken_open(const struct pstar_policy_view *view)
 {
 #ifdef BROKEN_CRASH
@@ -44,6 +53,10 @@ static uint32_t broken_victim(void *state)
 {
 #ifdef BROKEN_CRASH
     *(volatile uint32_t *)state = 0; /* NULL */
+#endif
+#ifdef BROKEN_OVERFLOW
+    volatile uint32_t top = 0;
+    return fall(&top);
 #endif
 #ifdef BROKEN_EXIT
     exit(EXIT_SUCCESS);
