@@ -23,7 +23,8 @@ struct progress {
     sigset_t signals, before;
     GThread *listener;      /* NULL if signals are not caught */
     int incoming, finished; /* descriptors: of the signals, and to end the listener */
-    gint signal;            /* atomic: the first signal, or 0 */
+    gint signal;            /* atomic: the first signal that ends the work, or 0 */
+    gint asked;             /* atomic: SIGUSR1 has come, and has no answer yet */
 };
 
 /* ---- signals ---- */
@@ -39,6 +40,14 @@ static void end_by(int number)
     pthread_sigmask(SIG_UNBLOCK, &one, NULL);
 }
 
+static void take(struct progress *progress, int number)
+{
+    if (number == SIGUSR1)
+        g_atomic_int_set(&progress->asked, 1);
+    else if (!g_atomic_int_compare_and_exchange(&progress->signal, 0, number))
+        end_by(number);
+}
+
 /* The signals are blocked in every thread and read here, so that no handler runs, and a second one
  * is heard whatever the others do. */
 static gpointer listen_to_signals(gpointer data)
@@ -49,9 +58,8 @@ static gpointer listen_to_signals(gpointer data)
     struct signalfd_siginfo received;
     while (poll(sources, G_N_ELEMENTS(sources), -1) < 0 || !sources[1].revents)
         if (sources[0].revents &&
-            read(progress->incoming, &received, sizeof received) == sizeof received &&
-            !g_atomic_int_compare_and_exchange(&progress->signal, 0, (gint)received.ssi_signo))
-            end_by((int)received.ssi_signo);
+            read(progress->incoming, &received, sizeof received) == sizeof received)
+            take(progress, (int)received.ssi_signo);
     return NULL;
 }
 
@@ -77,6 +85,8 @@ static void catch_all(struct progress *progress)
     sigaddset(&progress->signals, SIGTERM);
     if (!is_ignored(SIGHUP))
         sigaddset(&progress->signals, SIGHUP);
+    if (!is_ignored(SIGUSR1))
+        sigaddset(&progress->signals, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &progress->signals, &progress->before);
     progress->incoming = signalfd(-1, &progress->signals, SFD_CLOEXEC);
     progress->finished = eventfd(0, EFD_CLOEXEC);
@@ -114,13 +124,15 @@ struct progress *progress_begin(const struct console *console, const char *what,
     return progress;
 }
 
-static char *format_time(double seconds)
+/* Returns ", 1:02 left", or "" of an infinite time. */
+static char *format_time(double seconds, const char *what)
 {
     unsigned long long s = (unsigned long long)llround(fmin(fmax(0, seconds), 1e9));
     if (!isfinite(seconds))
         return g_strdup("");
-    return s >= 3600 ? g_strdup_printf(", %llu:%02llu:%02llu left", s / 3600, s / 60 % 60, s % 60)
-                     : g_strdup_printf(", %llu:%02llu left", s / 60, s % 60);
+    return s >= 3600
+               ? g_strdup_printf(", %llu:%02llu:%02llu %s", s / 3600, s / 60 % 60, s % 60, what)
+               : g_strdup_printf(", %llu:%02llu %s", s / 60, s % 60, what);
 }
 
 static bool is_line_due(struct progress *progress)
@@ -134,16 +146,28 @@ static bool is_line_due(struct progress *progress)
     return true;
 }
 
+/* Prints the line: in the place of the last one, or to stay. */
+static void print_line(const struct progress *progress, uint64_t done, uint64_t total,
+                       const char *detail, const char *times, bool stays)
+{
+    fprintf(stderr, "%s%llu of %llu %s%s%s%s%s%s", progress->redrawn ? "\r" : "",
+            (unsigned long long)done, (unsigned long long)total, progress->what, detail ? ", " : "",
+            detail ? detail : "", times, progress->redrawn ? "\033[K" : "", stays ? "\n" : "");
+    fflush(stderr);
+}
+
 bool progress_show(struct progress *progress, uint64_t done, uint64_t total, const char *detail,
                    double seconds_left)
 {
-    if (is_line_due(progress)) {
-        g_autofree char *left = format_time(seconds_left);
-        fprintf(stderr, "%s%llu of %llu %s%s%s%s%s", progress->redrawn ? "\r" : "",
-                (unsigned long long)done, (unsigned long long)total, progress->what,
-                detail ? ", " : "", detail ? detail : "", left,
-                progress->redrawn ? "\033[K" : "\n");
-        fflush(stderr);
+    if (g_atomic_int_compare_and_exchange(&progress->asked, 1, 0)) {
+        g_autofree char *gone = format_time(
+            (double)(g_get_monotonic_time() - progress->begun) * 1e-6, "since the beginning");
+        g_autofree char *left = format_time(seconds_left, "left");
+        g_autofree char *both = g_strconcat(gone, left, NULL);
+        print_line(progress, done, total, detail, both, true);
+    } else if (is_line_due(progress)) {
+        g_autofree char *left = format_time(seconds_left, "left");
+        print_line(progress, done, total, detail, left, !progress->redrawn);
     }
     return !progress_signal(progress);
 }

@@ -139,6 +139,57 @@ static void test_sweep(gconstpointer data)
     workshop_free(workshop);
 }
 
+/* A training that is asked where it is says so in one line, though it is quiet, and goes on. The
+ * pipe closes when it has ended by another signal. */
+static void test_asked(void)
+{
+    const char *const command[] = {PROGRAM_DIR "/pstar-run",
+                                   "--model",
+                                   "model",
+                                   "--data",
+                                   "text.txt",
+                                   "--batch",
+                                   "1",
+                                   "--seq",
+                                   "16",
+                                   "--threads",
+                                   "1",
+                                   "--steps",
+                                   "1000000000",
+                                   "--quiet",
+                                   NULL};
+    struct workshop *workshop = workshop_new();
+    GError *error = NULL;
+    g_autofree char *line = NULL, *rest = NULL;
+    GPid pid;
+    int status, from_err;
+    g_spawn_async_with_pipes(workshop->folder, (char **)command, NULL, G_SPAWN_DO_NOT_REAP_CHILD,
+                             NULL, NULL, &pid, NULL, NULL, &from_err, &error);
+    g_assert_no_error(error);
+    while (!blocks_interrupts(pid)) {
+        g_assert_cmpint(waitpid(pid, &status, WNOHANG), ==, 0);
+        g_usleep(POLL_US);
+    }
+    g_assert_cmpint(kill(pid, SIGUSR1), ==, 0);
+    GIOChannel *channel = g_io_channel_unix_new(from_err);
+    g_io_channel_read_line(channel, &line, NULL, NULL, &error);
+    g_assert_no_error(error);
+    g_assert_true(
+        g_regex_match_simple("^[0-9]+ of 1000000000 steps, loss [0-9.]+, .* since the beginning, "
+                             ".* left\n$",
+                             line, 0, 0));
+    g_assert_cmpint(kill(pid, SIGTERM), ==, 0);
+    g_io_channel_read_to_end(channel, &rest, NULL, &error);
+    g_assert_no_error(error);
+    g_io_channel_shutdown(channel, FALSE, NULL);
+    g_io_channel_unref(channel);
+    g_assert_cmpint(waitpid(pid, &status, 0), ==, pid);
+    g_assert_true(WIFEXITED(status));
+    g_assert_cmpint(WEXITSTATUS(status), ==, 128 + SIGTERM);
+    g_assert_nonnull(strstr(rest, "interrupted at "));
+    workshop_free(workshop);
+}
+
 /* A gnuplot that asks for the end once, while it draws. It runs in the folder that it draws into.
  */
 static void write_gnuplot(const struct workshop *workshop, const char *gnuplot)
@@ -195,6 +246,7 @@ int main(int argc, char **argv)
     g_test_add_data_func("/stop/search/terminate", GINT_TO_POINTER(SIGTERM), test_search);
     g_test_add_data_func("/stop/question/hang-up", GINT_TO_POINTER(SIGHUP), test_question);
     g_test_add_data_func("/stop/sweep/interrupt", GINT_TO_POINTER(SIGINT), test_sweep);
+    g_test_add_func("/stop/asked", test_asked);
     g_test_add_func("/stop/report/terminate", test_report);
     return g_test_run();
 }
