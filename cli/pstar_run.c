@@ -352,8 +352,10 @@ int main(int argc, char **argv)
         {.name = "prompt",
          .text = &o->prompt,
          .any_bytes = true,
-         .help = "What --sample continues; default: the beginning of the data. Numbers, such as "
-                 "15496,11, unless tokens are bytes",
+         .help =
+             "What --sample continues; default: the beginning of the data. A text if tokens are "
+             "bytes, or if the model's folder has a byte-level BPE tokenizer, but numbers, such "
+             "as 15496,11, are tokens unless these are bytes",
          .value = "TEXT"},
         {.name = "save",
          .file = &o->save,

@@ -8,6 +8,19 @@
 
 /* ---- the prompt ---- */
 
+static bool refuse_prompt(const char *text, const char *why, uint32_t vocabulary, GError **error)
+{
+    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                "--prompt %s: %s; numbers in [0, %u] are taken as tokens", text, why,
+                vocabulary - 1);
+    return false;
+}
+
+static bool are_numbers(const char *text)
+{
+    return text[strspn(text, "0123456789, ")] == '\0';
+}
+
 /* Reads "15496, 11". Fails if a word is not a token of the model. */
 static bool parse_tokens(const char *text, uint32_t vocabulary, GArray *tokens, GError **error)
 {
@@ -16,16 +29,29 @@ static bool parse_tokens(const char *text, uint32_t vocabulary, GArray *tokens, 
         guint64 number;
         if (!**word)
             continue;
-        if (!g_ascii_string_to_unsigned(*word, 10, 0, vocabulary - 1, &number, NULL)) {
-            g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                        "--prompt %s: the model's tokens are not bytes; give numbers in [0, %u], "
-                        "which pstar-tokens makes of a text",
-                        text, vocabulary - 1);
-            return false;
-        }
+        if (!g_ascii_string_to_unsigned(*word, 10, 0, vocabulary - 1, &number, NULL))
+            return refuse_prompt(text, "has a number that is not a token of the model", vocabulary,
+                                 error);
         uint32_t token = (uint32_t)number;
         g_array_append_val(tokens, token);
     }
+    return true;
+}
+
+/* Encodes a text with the tokenizer in the model's folder. */
+static bool encode_text(const char *text, const char *model, uint32_t vocabulary, GArray *tokens,
+                        GError **error)
+{
+    g_autoptr(GError) why = NULL;
+    struct tokenizer *tokenizer = tokenizer_read(model, &why);
+    bool ok = tokenizer && tokenizer_encode(tokenizer, text, strlen(text), tokens, &why);
+    tokenizer_free(tokenizer);
+    if (!ok)
+        return refuse_prompt(text, why->message, vocabulary, error);
+    for (guint i = 0; i < tokens->len; i++)
+        if (g_array_index(tokens, uint32_t, i) >= vocabulary)
+            return refuse_prompt(text, "the tokenizer's vocabulary is larger than the model's",
+                                 vocabulary, error);
     return true;
 }
 
@@ -46,8 +72,10 @@ GArray *trainer_read_prompt(const struct run_options *options, const struct data
             uint32_t token = (unsigned char)*at;
             g_array_append_val(text, token);
         }
-    } else {
+    } else if (are_numbers(prompt)) {
         ok = parse_tokens(prompt, iteration->config->vocabulary, text, error);
+    } else {
+        ok = encode_text(prompt, options->model, iteration->config->vocabulary, text, error);
     }
     if (ok && text->len == 0) {
         g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--prompt '': is empty");

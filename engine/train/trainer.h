@@ -50,8 +50,9 @@ struct trainer_end {
 bool trainer_run(const struct run_options *options, const struct trainer_watch *watch,
                  struct trainer_end *end, GError **error);
 
-/* Returns the tokens (uint32_t) of --prompt, or without it the first of the data. Returns NULL on
- * error. The caller frees them with g_array_unref. */
+/* Returns the tokens (uint32_t) of --prompt, or without it the first of the data. A prompt is bytes
+ * if the data are; otherwise numbers, or a text for the tokenizer in the model's folder. Returns
+ * NULL on error. The caller frees them with g_array_unref. */
 GArray *trainer_read_prompt(const struct run_options *options, const struct data *data,
                             const struct model_iteration *iteration, GError **error);
 

@@ -25,6 +25,33 @@ static void write_model(const struct run_folder *folder)
     }
 }
 
+/* A prompt is a text where samples are: the tokenizer beside the model encodes it. Without one, the
+ * refusal says which file is missing. */
+static void test_prompt(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *out = NULL, *errors = NULL;
+    g_autofree char *vocabulary = run_folder_path(folder, "wide model/vocab.json");
+    static const char line[] = "--model 'wide model' --data other.npy --seq 8 --steps 1 --sample 3 "
+                               "--prompt 'beer on' --json";
+    static const char array[] =
+        "\x93NUMPY\1\0\x46\0{'descr': '|u1', 'fortran_order': False, 'shape': (20,), }"
+        "           \nabcdefghijklmnopqrst";
+    g_autofree char *path = run_folder_path(folder, "other.npy");
+    write_model(folder);
+    g_assert_true(g_file_set_contents(path, array, sizeof array - 1, NULL));
+    g_assert_cmpint(run_folder_run(folder, line, &out, NULL), ==, 0);
+    json_t *summary = json_loads(out, 0, NULL);
+    g_assert_true(
+        g_str_has_prefix(json_string_value(json_object_get(summary, "sample_text")), "beer on"));
+    json_decref(summary);
+    g_assert_cmpint(g_unlink(vocabulary), ==, 0);
+    g_assert_cmpint(run_folder_run(folder, line, NULL, &errors), ==, 2);
+    run_folder_expect(errors, "--prompt beer on: ");
+    run_folder_expect(errors, "vocab.json");
+    run_folder_expect(errors, "numbers in [0, 319] are taken as tokens");
+}
+
 /* The refusal names a command, which works as it is printed, and its file trains. */
 static void test_named_command(struct run_folder *folder, gconstpointer data)
 {
@@ -57,10 +84,10 @@ static void test_named_command(struct run_folder *folder, gconstpointer data)
     json_decref(summary);
     g_assert_cmpint(run_folder_run(folder,
                                    "--model 'wide model' --data tokens.bin --steps 1 --sample 3 "
-                                   "--prompt hello",
+                                   "--prompt 7,320",
                                    NULL, &prompt),
                     ==, 2);
-    run_folder_expect(prompt, "--prompt hello: the model's tokens are not bytes");
+    run_folder_expect(prompt, "--prompt 7,320: has a number that is not a token of the model");
     /* What is evaluated on is looked at as well. */
     g_assert_cmpint(run_folder_run(folder, "--model 'wide model' --data tokens.bin --eval text.txt",
                                    NULL, &eval),
@@ -137,6 +164,7 @@ static void test_any_bytes(struct run_folder *folder, gconstpointer data)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    ADD("prompt", test_prompt);
     ADD("named-command", test_named_command);
     ADD("bytes-on-demand", test_bytes_on_demand);
     ADD("sample", test_sample);
