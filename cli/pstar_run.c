@@ -1,4 +1,4 @@
-/* pstar-run: trains a model of the GPT-2 family by a plan. */
+/* pstar-run: trains a language model by a plan. */
 #include "cli/program.h"
 #include "cli/progress.h"
 #include "engine/devices.h"
@@ -401,8 +401,8 @@ int main(int argc, char **argv)
     const struct option_group group = {.options = options, .count = G_N_ELEMENTS(options)};
     const struct program program = {.name = "pstar-run",
                                     .purpose = "train a model that may exceed the device's memory",
-                                    .summary = "Trains a model of the GPT-2 family by a plan, or "
-                                               "by an eviction policy.",
+                                    .summary = "Trains a language model, such as GPT-2, Llama or "
+                                               "Qwen, by a plan or by an eviction policy.",
                                     .examples = examples,
                                     .example_count = G_N_ELEMENTS(examples),
                                     .groups = &group,

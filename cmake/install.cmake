@@ -39,5 +39,8 @@ endforeach()
 install(FILES ${PROJECT_BINARY_DIR}/completion/pstar.zsh RENAME _pstar
   DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 
+# Messages of pstar-run and pstar-tokens name this script.
+install(PROGRAMS tools/tokenize DESTINATION ${CMAKE_INSTALL_DATADIR}/pstar/tools)
+
 install(FILES README.md LICENSE TYPE DOC)
 install(DIRECTORY docs examples TYPE DOC FILES_MATCHING PATTERN "*.c" PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png")

@@ -42,6 +42,9 @@ examples=$(dirname "$(find "$prefix" -name replay.c)")
 "$prefix/bin/pstar-trace" synth --model "$prefix/share/pstar/models/demo-11m.json" --batch 1 \
     --seq 32 --precision bf16 -o synthesised.pstar >/dev/null
 
+# The script that messages name as tools/tokenize.
+"$prefix/share/pstar/tools/tokenize" --help | grep -q -e --field
+
 # A shipped platform, by its name.
 "$prefix/bin/pstar-sim" synthesised.pstar --platform rtx-4090 --device-memory 30% --policy opt 2>note |
     grep -q opt
