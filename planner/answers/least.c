@@ -184,6 +184,24 @@ static void append_levers(GString *text, const struct trace *trace,
         g_string_append(text, "; of a trace with durations, other layers may be recomputed");
 }
 
+void least_name_choices(const struct trace *trace, const struct search_options *options,
+                        GError **error)
+{
+    const unsigned usual = RUN_RECOMPUTE | RUN_OFFLOAD | RUN_EMBEDDING | RUN_MASTERS;
+    if (!error || !g_error_matches(*error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT))
+        return;
+    uint64_t least = least_device_bytes(trace, options, usual);
+    if (least >= requirement_device_bytes(trace, options, NULL))
+        return;
+    g_autofree char *size = round_up(trace, least);
+    g_autofree char *text = g_strdup_printf(
+        "%s; this question takes the trace's choices: with others, such as pstar-plan -o finds, %s "
+        "would fit",
+        (*error)->message, size);
+    g_clear_error(error);
+    g_set_error_literal(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT, text);
+}
+
 void least_explain(const struct trace *trace, const struct search_options *options, unsigned scope,
                    GError **error)
 {

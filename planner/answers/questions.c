@@ -1,6 +1,7 @@
 #include "planner/answers/questions.h"
 
 #include "planner/answers/budgets.h"
+#include "planner/answers/requests.h"
 #include "traces/printable.h"
 #include "traces/size.h"
 
@@ -214,7 +215,9 @@ bool question_answer(const struct question *question, FILE *out, bool *stopped, 
         return question_max_batch(question, out, stopped, error);
     if (question->asked->min_gpus > 0)
         return question_min_gpus(question, out, stopped, error);
-    if (question->asked->min_memory)
-        return answer_min_memory(question, out, stopped, error);
-    return answer_sensitivity(question, out, stopped, error);
+    bool ok = question->asked->min_memory ? answer_min_memory(question, out, stopped, error)
+                                          : answer_sensitivity(question, out, stopped, error);
+    if (!ok)
+        least_name_choices(question->trace, question->search, error);
+    return ok;
 }

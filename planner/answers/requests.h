@@ -43,6 +43,11 @@ bool request_write(const struct plan_paths *paths, const struct trace *recorded,
 void least_explain(const struct trace *trace, const struct search_options *options, unsigned scope,
                    GError **error);
 
+/* Adds to the message of *error, that nothing fits with the trace's own choices, with how much less
+ * device memory other choices would fit, if they would. Other errors stay as they are. */
+void least_name_choices(const struct trace *trace, const struct search_options *options,
+                        GError **error);
+
 /* Returns the least device memory with which a search in this scope finds a plan, or UINT64_MAX if
  * host memory lacks. */
 uint64_t least_device_bytes(const struct trace *trace, const struct search_options *options,

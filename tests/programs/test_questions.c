@@ -278,6 +278,34 @@ static void test_min_memory(void)
     workshop_free(workshop);
 }
 
+/* Where nothing fits with the trace's choices, the planner may still have a plan: the message says
+ * so, and a plan with the memory that it names is found. */
+static void test_choices_of_trace(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, "pstar-trace synth --model model --batch 8 --seq 64 "
+                                "--precision bf16 " PLATFORM " -o run.pstar");
+    const char *const questions[] = {"--min-memory 5%%", "--sensitivity s.svg"};
+    for (size_t q = 0; q < G_N_ELEMENTS(questions); q++) {
+        g_autofree char *command = g_strdup_printf(
+            "pstar-plan run.pstar --device-memory 100KiB %s " PLATFORM, questions[q]);
+        struct outcome answer = run(workshop, command);
+        g_assert_cmpint(answer.status, ==, DOES_NOT_FIT);
+        double kib = number_after(answer.err, "pstar-plan -o finds, ");
+        g_autofree char *enough = g_strdup_printf(
+            "pstar-plan run.pstar --device-memory %gKiB -o plan.json " PLATFORM, kib);
+        workshop_must_run(workshop, enough);
+        g_autofree char *traced = g_strdup_printf(
+            "pstar-plan run.pstar --device-memory %gKiB --recompute traced "
+            "--offload-activations traced --embedding traced --bytes-per-parameter traced "
+            "-o plan.json " PLATFORM,
+            kib);
+        expect(run(workshop, "%s", traced), DOES_NOT_FIT, "would fit");
+        outcome_clear(&answer);
+    }
+    workshop_free(workshop);
+}
+
 static void test_sensitivity(void)
 {
     struct workshop *workshop = workshop_new();
@@ -353,6 +381,7 @@ int main(int argc, char **argv)
     g_test_add_func("/questions/max-batch", test_max_batch);
     g_test_add_func("/questions/max-model", test_max_model);
     g_test_add_func("/questions/min-memory", test_min_memory);
+    g_test_add_func("/questions/choices", test_choices_of_trace);
     g_test_add_func("/questions/sensitivity", test_sensitivity);
     g_test_add_func("/questions/max-model-of-ranks", test_max_model_of_ranks);
     g_test_add_func("/questions/min-gpus", test_min_gpus);
