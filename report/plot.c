@@ -4,8 +4,10 @@
 #include "report/text.h"
 #include "traces/size.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #define PIXELS_A_LINE 14 /* height of a character */
 #define LABEL_LINE    1  /* for the label below */
@@ -170,16 +172,25 @@ static bool write_file(const char *folder, const char *name, const char *suffix,
     return false;
 }
 
+/* A full disk: gnuplot does not say why it wrote too little. */
+static bool is_full(const char *folder)
+{
+    const uint64_t little = 64 << 10;
+    struct statvfs room;
+    return statvfs(folder, &room) == 0 && (uint64_t)room.f_bavail * room.f_frsize < little;
+}
+
+/* Returns the picture that gnuplot wrote, which must be whole. */
 static char *read_back(const char *folder, const char *name, const char *suffix, GError **error)
 {
     g_autofree char *file = g_strconcat(name, suffix, NULL);
     g_autofree char *path = g_build_filename(folder, file, NULL);
     char *text = NULL;
-    gsize length = 0;
-    if (g_file_get_contents(path, &text, &length, NULL) && length)
+    if (g_file_get_contents(path, &text, NULL, NULL) && strstr(text, "</svg>"))
         return text;
     g_free(text);
-    g_set_error(error, REPORT_ERROR, REPORT_ERROR_FAILED, "gnuplot did not write %s", file);
+    g_set_error(error, REPORT_ERROR, REPORT_ERROR_FAILED, "gnuplot did not write %s%s%s", file,
+                is_full(folder) ? ": " : "", is_full(folder) ? g_strerror(ENOSPC) : "");
     return NULL;
 }
 

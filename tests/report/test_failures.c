@@ -56,6 +56,11 @@ static void test_without_gnuplot(void)
     g_autofree char *lazy = sample_file(sample, "bin/gnuplot", "#!/bin/sh\nexit 0\n");
     g_chmod(lazy, 0755);
     write_without(sample, empty, "gnuplot did not write bars.svg");
+    g_autofree char *cut = sample_file(sample, "bin/gnuplot",
+                                       "#!/bin/sh\nfor size in '' -phone; do\n"
+                                       "    echo '<svg>' >\"${1%.gp}$size.svg\"\ndone\n");
+    g_chmod(cut, 0755);
+    write_without(sample, empty, "gnuplot did not write bars.svg");
     sample_free(sample);
 }
 
