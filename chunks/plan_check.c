@@ -479,7 +479,7 @@ static bool check_run(const struct plan *plan, const struct trace *trace, GError
            check_head(plan, trace, error) &&
            same_text(error,
                      "the structure (recomputation, operators on the host, bytes per parameter, "
-                     "--state-block, --stage)",
+                     "--state-block, --stage, --delay)",
                      plan->digest, digest);
 }
 

@@ -82,13 +82,23 @@ static void note_exchanges(const struct machine_request *request, uint32_t ranks
                      !trace || trace->estimated ? "no time" : "the time that was measured");
 }
 
+/* Names the file in what is wrong with its rates. */
+static struct costs *costs_of(const struct machine_request *request,
+                              const struct platform *platform, GError **error)
+{
+    struct costs *costs = costs_new(platform, request->link, error);
+    if (!costs && platform && !request->link)
+        g_prefix_error(error, "%s: ", request->platform);
+    return costs;
+}
+
 bool machine_read(const struct machine_request *request, struct trace **trace,
                   struct platform **platform, struct costs **costs, GError **error)
 {
     uint32_t ranks = ranks_of(request, *trace);
     if ((request->platform && !(*platform = platform_read(request->platform, error))) ||
         !spread(request, ranks, *platform, error) ||
-        !(*costs = costs_new(*platform, request->link, error)))
+        !(*costs = costs_of(request, *platform, error)))
         return false;
     if (*platform && request->link)
         platform_keep_apart(*platform);

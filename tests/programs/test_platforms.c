@@ -55,6 +55,23 @@ static void test_list(void)
     workshop_free(workshop);
 }
 
+/* A rate that nothing can be simulated with is named with its file. */
+static void test_slow(void)
+{
+    struct workshop *workshop = workshop_new();
+    json_t *machine = json_load_file(FOLDER "/rtx-4090.json", 0, NULL);
+    g_assert_nonnull(machine);
+    json_object_set_new(machine, "h2d",
+                        json_pack("{s:s, s:[[i,i]]}", "source", "a test", "points", 1, 1));
+    g_autofree char *text = json_dumps(machine, 0);
+    workshop_write(workshop, "slow.json", text);
+    json_decref(machine);
+    workshop_must_run(workshop, SYNTH "-o x.pstar");
+    workshop_must_end(workshop, "pstar-sim x.pstar --device-memory 50% --platform slow.json", 2, "",
+                      "pstar-sim: slow.json: h2d: below 100 kB/s");
+    workshop_free(workshop);
+}
+
 /* A folder of results that is called like the platform does not stand in its way. */
 static void test_folder(void)
 {
@@ -109,6 +126,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/platforms/list", test_list);
+    g_test_add_func("/platforms/slow", test_slow);
     g_test_add_func("/platforms/folder", test_folder);
     g_test_add_func("/platforms/name", test_name);
     g_test_add_func("/platforms/unknown", test_unknown);
