@@ -412,6 +412,7 @@ static bool is_read_in(const char *path, const char *folder)
                                         "model.safetensors",
                                         "model.safetensors.index.json",
                                         "optimizer.safetensors",
+                                        "optimizer.safetensors.index.json",
                                         "tokenizer.json",
                                         "vocab.json",
                                         "merges.txt"};

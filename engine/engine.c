@@ -509,22 +509,13 @@ void engine_share_begin(struct engine *engine)
         ranks_begin(ranks, ranks_issue(ranks));
 }
 
-void engine_share_end(struct engine *engine, bool well)
-{
-    struct ranks *ranks = peers_of(engine);
-    if (!ranks)
-        return;
-    shard_store_end(ranks, well);
-    ranks_end(ranks);
-}
-
-bool engine_share_serve(struct engine *engine)
+void engine_share_end(struct engine *engine)
 {
     const struct shard_store store = common_store(engine);
-    ranks_begin(store.ranks, ranks_issue(store.ranks));
-    bool well = shard_store_serve(&store);
+    if (!store.ranks)
+        return;
+    shard_store_end(&store);
     ranks_end(store.ranks);
-    return well;
 }
 
 static bool is_split(const struct engine *engine, enum trace_list list)

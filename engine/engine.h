@@ -91,12 +91,10 @@ bool engine_logits(struct engine *engine, const uint32_t *tokens, uint32_t first
 void engine_flush(struct engine *engine);
 
 /* With several ranks or stages, reading what others hold through the store needs all of them. After
- * engine_flush rank 0 calls engine_share_begin, reads, and calls engine_share_end with whether all
- * went well. The others call engine_share_serve, which returns this. Alone, the first two do
- * nothing. */
+ * engine_flush each calls engine_share_begin, reads what it needs, and calls engine_share_end,
+ * which returns when all have ended. Alone, they do nothing. */
 void engine_share_begin(struct engine *engine);
-void engine_share_end(struct engine *engine, bool well);
-bool engine_share_serve(struct engine *engine);
+void engine_share_end(struct engine *engine);
 
 /* Returns the engine's device, for its name and peak_flops. */
 struct device *engine_device(const struct engine *engine);

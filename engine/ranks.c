@@ -332,3 +332,38 @@ bool ranks_agree(struct ranks *ranks, const char *description, ranks_status_of *
         g_clear_error(error);
     return well;
 }
+
+/* Gives all ranks the text of one, which is of `length` bytes with its end. Free with g_free. */
+static char *share_text(struct ranks *ranks, uint32_t from, uint32_t length, const char *text)
+{
+    g_autofree struct ranks_message *sends = g_new(struct ranks_message, ranks->count);
+    char *shared = from == ranks->rank ? g_strdup(text) : g_malloc(length);
+    const struct ranks_message receive = {.rank = from, .bytes = length, .data = shared};
+    uint32_t sent = 0;
+    for (uint32_t r = 0; from == ranks->rank && r < ranks->count; r++)
+        if (r != from)
+            sends[sent++] = (struct ranks_message){.rank = r, .bytes = length, .data = shared};
+    ranks->ops->transfer(ranks, sends, sent, &receive, from == ranks->rank ? 0 : 1);
+    return shared;
+}
+
+bool ranks_share_error(struct ranks *ranks, GError **error)
+{
+    const char *own = *error ? (*error)->message : NULL;
+    ranks_begin(ranks, ranks_issue(ranks));
+    g_autofree struct report *reports = share_reports(ranks, own, own != NULL);
+    g_autofree char *text = NULL;
+    uint32_t failed = 0;
+    while (failed < ranks->count && !reports[failed].status)
+        failed++;
+    if (failed < ranks->count)
+        text = share_text(ranks, failed, reports[failed].length + 1, own);
+    ranks_end(ranks);
+    if (!text)
+        return true;
+    g_clear_error(error);
+    g_set_error_literal(error, RANKS_ERROR, RANKS_ERROR_FAILED, text);
+    if (failed > 0)
+        g_prefix_error(error, "rank %u on %s: ", failed, ranks->hosts[failed]);
+    return false;
+}

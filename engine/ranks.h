@@ -13,7 +13,8 @@
 
 enum ranks_error {
     RANKS_ERROR_LAUNCH, /* there is no MPI, or it does not see the processes */
-    RANKS_ERROR_DIFFER  /* the ranks were started with different things */
+    RANKS_ERROR_DIFFER, /* the ranks were started with different things */
+    RANKS_ERROR_FAILED  /* what ranks do together went wrong on one of them */
 };
 #define RANKS_ERROR ranks_error_quark()
 GQuark ranks_error_quark(void);
@@ -120,5 +121,10 @@ typedef int ranks_status_of(const GError *error);
  * the status with which they end; it is 0 for the one that reports. `ranks` is NULL with one. */
 bool ranks_agree(struct ranks *ranks, const char *description, ranks_status_of *status_of,
                  int *elsewhere, GError **error);
+
+/* Finds out whether all ranks did well what they do together. Otherwise the error of the lowest
+ * rank that has one becomes that of all (RANKS_ERROR_FAILED), which names the rank unless it is
+ * rank 0. */
+bool ranks_share_error(struct ranks *ranks, GError **error);
 
 #endif

@@ -212,8 +212,9 @@ void reduction_gather_blocks(struct reduction *reduction, uint64_t elements)
 
 /* ---- reading ---- */
 
-/* A request of these elements ends the service. */
-enum { END_BADLY, END_WELL };
+/* Elements that all ranks together ask for in a round, and those that a rank asks for at least. */
+#define ROUND       (UINT64_C(1) << 22)
+#define LEAST_PIECE (UINT64_C(1) << 12)
 
 struct shard_request shard_request_of(const struct trace *trace,
                                       const struct shard_request *request, uint32_t rank)
@@ -227,65 +228,81 @@ struct shard_request shard_request_of(const struct trace *trace,
     return own;
 }
 
-static void broadcast(struct ranks *ranks, struct shard_request *request)
+/* A rank that asks for nothing more names no tensor. */
+static bool is_end(const struct shard_request *request)
 {
+    return request->tensor == NO_INDEX;
+}
+
+/* Returns this rank's part of what another asks for, as a message whose data the caller frees. */
+static struct ranks_message answer(const struct shard_store *store,
+                                   const struct shard_request *request, uint32_t rank)
+{
+    struct shard_request part = store->part_of(store->self, request, store->ranks->rank);
+    uint64_t bytes = part.count * store->element_bytes[request->list];
+    struct ranks_message message = {.rank = rank, .bytes = bytes, .data = g_malloc(bytes)};
+    if (bytes)
+        store->read_own(store->self, &part, message.data);
+    return message;
+}
+
+/* Copies the own part of what this rank asks for, and returns the message with another's. */
+static struct ranks_message take(const struct shard_store *store,
+                                 const struct shard_request *request, uint32_t rank, void *to)
+{
+    struct shard_request part = store->part_of(store->self, request, rank);
+    uint64_t element = store->element_bytes[request->list];
+    uint8_t *at = (uint8_t *)to + (part.first - request->first) * element;
+    struct ranks_message message = {.rank = rank, .bytes = part.count * element, .data = at};
+    if (rank != store->ranks->rank)
+        return message;
+    if (part.count)
+        store->read_own(store->self, &part, at);
+    message.bytes = 0;
+    return message;
+}
+
+/* Tells all ranks what this one asks for, and exchanges it. Returns whether all have ended. */
+static bool exchange_round(const struct shard_store *store, const struct shard_request *own,
+                           void *to)
+{
+    struct ranks *ranks = store->ranks;
+    g_autofree struct shard_request *asked = g_new0(struct shard_request, ranks->count);
     g_autofree struct ranks_message *sends = g_new(struct ranks_message, ranks->count);
-    for (uint32_t r = 1; r < ranks->count; r++)
-        sends[r - 1] = (struct ranks_message){.rank = r, .bytes = sizeof *request, .data = request};
-    ranks->ops->transfer(ranks, sends, ranks->count - 1, NULL, 0);
+    g_autofree struct ranks_message *receives = g_new(struct ranks_message, ranks->count);
+    uint32_t sent = 0, received = 0;
+    bool ended = true;
+    asked[ranks->rank] = *own;
+    ranks_share(ranks, sizeof *asked, asked);
+    for (uint32_t r = 0; r < ranks->count; r++) {
+        ended &= is_end(&asked[r]);
+        if (r != ranks->rank && !is_end(&asked[r]) &&
+            (sends[sent] = answer(store, &asked[r], r)).bytes)
+            sent++;
+        if (!is_end(own) && (receives[received] = take(store, own, r, to)).bytes)
+            received++;
+    }
+    ranks->ops->transfer(ranks, sends, sent, receives, received);
+    for (uint32_t i = 0; i < sent; i++)
+        g_free(sends[i].data);
+    return ended;
 }
 
 void shard_store_read(const struct shard_store *store, const struct shard_request *request,
                       void *to)
 {
-    struct ranks *ranks = store->ranks;
-    uint64_t element = store->element_bytes[request->list];
-    struct shard_request asked = *request;
-    g_autofree struct ranks_message *receives = g_new(struct ranks_message, ranks->count);
-    uint32_t received = 0;
-    broadcast(ranks, &asked);
-    for (uint32_t r = 0; r < ranks->count; r++) {
-        struct shard_request part = store->part_of(store->self, request, r);
-        uint8_t *at = (uint8_t *)to + (part.first - request->first) * element;
-        if (!part.count)
-            continue;
-        if (r == ranks->rank)
-            store->read_own(store->self, &part, at);
-        else
-            receives[received++] =
-                (struct ranks_message){.rank = r, .bytes = part.count * element, .data = at};
+    uint64_t most = MAX(ROUND / store->ranks->count, LEAST_PIECE);
+    for (uint64_t done = 0; done < request->count; done += most) {
+        struct shard_request piece = *request;
+        piece.first += done;
+        piece.count = MIN(most, request->count - done);
+        exchange_round(store, &piece, (uint8_t *)to + done * store->element_bytes[request->list]);
     }
-    ranks->ops->transfer(ranks, NULL, 0, receives, received);
 }
 
-void shard_store_end(struct ranks *ranks, bool well)
+void shard_store_end(const struct shard_store *store)
 {
-    struct shard_request end = {.tensor = NO_INDEX, .count = well ? END_WELL : END_BADLY};
-    broadcast(ranks, &end);
-}
-
-static void answer(const struct shard_store *store, const struct shard_request *request)
-{
-    struct ranks *ranks = store->ranks;
-    struct shard_request part = store->part_of(store->self, request, ranks->rank);
-    uint64_t bytes = part.count * store->element_bytes[request->list];
-    g_autofree uint8_t *values = g_malloc(bytes);
-    if (!bytes)
-        return;
-    store->read_own(store->self, &part, values);
-    const struct ranks_message send = {.rank = 0, .bytes = bytes, .data = values};
-    ranks->ops->transfer(ranks, &send, 1, NULL, 0);
-}
-
-bool shard_store_serve(const struct shard_store *store)
-{
-    struct ranks *ranks = store->ranks;
-    for (;;) {
-        struct shard_request request = {0};
-        const struct ranks_message receive = {.rank = 0, .bytes = sizeof request, .data = &request};
-        ranks->ops->transfer(ranks, NULL, 0, &receive, 1);
-        if (request.tensor == NO_INDEX)
-            return request.count == END_WELL;
-        answer(store, &request);
-    }
+    const struct shard_request end = {.tensor = NO_INDEX};
+    while (!exchange_round(store, &end, NULL))
+        ;
 }

@@ -54,7 +54,7 @@ void reduction_gather_blocks(struct reduction *reduction, uint64_t elements);
 
 struct ranks *reduction_ranks(const struct reduction *reduction);
 
-/* ---- reading: rank 0 asks, the others answer ---- */
+/* ---- reading what all ranks hold ---- */
 
 /* Elements [first, first + count) of a tensor in a list. */
 struct shard_request {
@@ -78,12 +78,12 @@ struct shard_store {
     void *self;
 };
 
-/* On rank 0: reads the elements from the ranks that hold them. */
+/* Reads the elements from the ranks that hold them, while every other rank also reads what it likes
+ * or waits in shard_store_end. Ranks answer each other in rounds, in which each asks for a piece,
+ * so what a rank holds for others takes little memory. */
 void shard_store_read(const struct shard_store *store, const struct shard_request *request,
                       void *to);
-/* On rank 0: tells the others that nothing more will be read, and whether all went well. */
-void shard_store_end(struct ranks *ranks, bool well);
-/* On the other ranks: answers until rank 0 ends. Returns whether all went well. */
-bool shard_store_serve(const struct shard_store *store);
+/* Answers the other ranks until all of them have ended, too. */
+void shard_store_end(const struct shard_store *store);
 
 #endif

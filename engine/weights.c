@@ -4,7 +4,6 @@
 #include "engine/random.h"
 #include "models/family.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -244,6 +243,70 @@ bool weights_load(const struct safetensors *file, const struct model_config *con
     return true;
 }
 
+/* ---- files of several processes ---- */
+
+/* Returns how many of `writers` equal parts of the elements lie before the middle of a tensor,
+ * which begins at element `before`: the number of the writer that has it. */
+static uint32_t writer_of(uint64_t before, uint64_t elements, uint64_t all, uint32_t writers)
+{
+    double middle = (double)before + (double)elements / 2;
+    return MIN((uint32_t)(middle / (double)all * writers), writers - 1);
+}
+
+GArray *weights_files(const struct trace *trace, uint32_t writers, uint64_t element_bytes,
+                      uint64_t file_bytes)
+{
+    GArray *files = g_array_new(FALSE, FALSE, sizeof(struct weights_file));
+    uint64_t all = 0, before = 0, bytes = 0;
+    struct weights_file file = {0};
+    for (uint32_t i = 0; i < trace->tensor_count; i++)
+        all += trace->tensors[i].elements;
+    for (uint32_t i = 0; i < trace->tensor_count; i++) {
+        uint64_t elements = trace->tensors[i].elements, more = elements * element_bytes;
+        uint32_t writer = writer_of(before, elements, all, writers);
+        if (i > 0 && (writer != file.writer || bytes + more > file_bytes)) {
+            file.end = i;
+            g_array_append_val(files, file);
+            file.first = i;
+            bytes = 0;
+        }
+        file.writer = writer;
+        bytes += more;
+        before += elements;
+    }
+    file.end = trace->tensor_count;
+    g_array_append_val(files, file);
+    return files;
+}
+
+char *weights_file_name(const char *stem, uint32_t file, uint32_t files)
+{
+    return files == 1 ? g_strconcat(stem, ".safetensors", NULL)
+                      : g_strdup_printf("%s-%05u-of-%05u.safetensors", stem, file + 1, files);
+}
+
+bool weights_file_is(const char *stem, const char *name)
+{
+    if (!g_str_has_prefix(name, stem))
+        return false;
+    return g_regex_match_simple("^(-[0-9]+-of-[0-9]+)?[.]safetensors([.]index[.]json)?$",
+                                name + strlen(stem), 0, 0);
+}
+
+bool weights_files_write_index(const char *folder, const char *stem, json_t *map, uint64_t bytes,
+                               GError **error)
+{
+    g_autofree char *name = g_strconcat(stem, ".safetensors.index.json", NULL);
+    g_autofree char *path = g_build_filename(folder, name, NULL);
+    json_t *index = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)bytes,
+                              "weight_map", map);
+    char *text = json_dumps(index, JSON_INDENT(2));
+    bool saved = g_file_set_contents(path, text, -1, error);
+    free(text);
+    json_decref(index);
+    return saved;
+}
+
 /* ---- saving ---- */
 
 #define FILE_BYTES (UINT64_C(5) << 30)
@@ -270,38 +333,15 @@ struct weights_form weights_form_of(const struct safetensors *file)
     return form;
 }
 
-bool weights_is_file(const char *name)
+static uint64_t element_bytes(const struct weights_form *form)
 {
-    return g_str_equal(name, WEIGHTS_FILE) || g_str_equal(name, WEIGHTS_INDEX) ||
-           g_regex_match_simple("^model-[0-9]+-of-[0-9]+[.]safetensors$", name, 0, 0);
+    return form->halves ? sizeof(uint16_t) : sizeof(float);
 }
 
-static uint64_t saved_bytes(const struct trace *trace, const struct weights_form *form, uint32_t i)
+GArray *weights_form_files(const struct weights_form *form, const struct trace *trace,
+                           uint32_t writers)
 {
-    return trace->tensors[i].elements * (form->halves ? sizeof(uint16_t) : sizeof(float));
-}
-
-/* Sets the end of each file's tensors, which are contiguous. Returns uint32_t, a file. */
-static GArray *split(const struct trace *trace, const struct weights_form *form)
-{
-    GArray *ends = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-    uint64_t bytes = 0;
-    for (uint32_t i = 0; i < trace->tensor_count; i++) {
-        uint64_t more = saved_bytes(trace, form, i);
-        if (i > 0 && bytes + more > form->file_bytes) {
-            g_array_append_val(ends, i);
-            bytes = 0;
-        }
-        bytes += more;
-    }
-    g_array_append_val(ends, trace->tensor_count);
-    return ends;
-}
-
-static char *file_name(uint32_t file, uint32_t files)
-{
-    return files == 1 ? g_strdup(WEIGHTS_FILE)
-                      : g_strdup_printf("model-%05u-of-%05u.safetensors", file + 1, files);
+    return weights_files(trace, writers, element_bytes(form), form->file_bytes);
 }
 
 /* Rounds as parameters are rounded. */
@@ -321,22 +361,22 @@ static bool copy_halves(struct safetensors_writer *writer, const struct weights_
     return copied;
 }
 
-/* Writes tensors [first, end) to a file. */
 static bool save_file(const char *path, const struct model_config *config,
                       const struct trace *trace, const struct weights_store *store,
-                      const struct weights_form *form, uint32_t first, uint32_t end, GError **error)
+                      const struct weights_form *form, const struct weights_file *file,
+                      GError **error)
 {
     struct safetensors_writer *writer = safetensors_writer_new(path);
     enum trace_list list = weights_list(trace);
     bool saved = true;
-    for (uint32_t i = first; i < end; i++) {
+    for (uint32_t i = file->first; i < file->end; i++) {
         g_autofree char *name = saved_name(config, trace->tensors[i].name);
         uint64_t shape[2];
         uint32_t rank = weights_shape(config, trace->tensors[i].name, shape);
         safetensors_writer_declare(writer, form->halves ? SAFETENSORS_BF16 : SAFETENSORS_F32, name,
                                    shape, rank);
     }
-    for (uint32_t i = first; saved && i < end; i++)
+    for (uint32_t i = file->first; saved && i < file->end; i++)
         saved = (form->halves ? copy_halves : weights_copy_out)(writer, store, i, list,
                                                                 trace->tensors[i].elements, error);
     saved = saved && safetensors_writer_finish(writer, error);
@@ -346,42 +386,37 @@ static bool save_file(const char *path, const struct model_config *config,
 
 static bool save_index(const char *folder, const struct model_config *config,
                        const struct trace *trace, const struct weights_form *form,
-                       const GArray *ends, GError **error)
+                       const GArray *files, GError **error)
 {
-    g_autofree char *path = g_build_filename(folder, WEIGHTS_INDEX, NULL);
     json_t *map = json_object();
     uint64_t bytes = 0;
-    for (uint32_t i = 0, file = 0; i < trace->tensor_count; i++) {
-        if (i == g_array_index(ends, uint32_t, file))
-            file++;
-        g_autofree char *tensor = saved_name(config, trace->tensors[i].name);
-        g_autofree char *name = file_name(file, ends->len);
-        json_object_set_new(map, tensor, json_string(name));
-        bytes += saved_bytes(trace, form, i);
+    for (uint32_t f = 0; f < files->len; f++) {
+        const struct weights_file *file = &g_array_index(files, struct weights_file, f);
+        g_autofree char *name = weights_file_name(WEIGHTS_STEM, f, files->len);
+        for (uint32_t i = file->first; i < file->end; i++) {
+            g_autofree char *tensor = saved_name(config, trace->tensors[i].name);
+            json_object_set_new(map, tensor, json_string(name));
+            bytes += trace->tensors[i].elements * element_bytes(form);
+        }
     }
-    json_t *index = json_pack("{s:{s:I}, s:o}", "metadata", "total_size", (json_int_t)bytes,
-                              "weight_map", map);
-    char *text = json_dumps(index, JSON_INDENT(2));
-    bool saved = g_file_set_contents(path, text, -1, error);
-    free(text);
-    json_decref(index);
-    return saved;
+    return weights_files_write_index(folder, WEIGHTS_STEM, map, bytes, error);
 }
 
 bool weights_save(const char *folder, const struct model_config *config, const struct trace *trace,
                   const struct weights_store *store, const struct weights_form *form,
-                  GError **error)
+                  struct weights_writer writer, GError **error)
 {
-    g_autoptr(GArray) ends = split(trace, form);
+    g_autoptr(GArray) files = weights_form_files(form, trace, writer.count);
     bool saved = true;
-    for (uint32_t file = 0, first = 0; saved && file < ends->len; file++) {
-        uint32_t end = g_array_index(ends, uint32_t, file);
-        g_autofree char *name = file_name(file, ends->len);
+    for (uint32_t f = 0; saved && f < files->len; f++) {
+        const struct weights_file *file = &g_array_index(files, struct weights_file, f);
+        g_autofree char *name = weights_file_name(WEIGHTS_STEM, f, files->len);
         g_autofree char *path = g_build_filename(folder, name, NULL);
-        saved = save_file(path, config, trace, store, form, first, end, error);
-        first = end;
+        if (file->writer == writer.index)
+            saved = save_file(path, config, trace, store, form, file, error);
     }
-    return saved && (ends->len == 1 || save_index(folder, config, trace, form, ends, error));
+    return saved && (files->len == 1 || writer.index > 0 ||
+                     save_index(folder, config, trace, form, files, error));
 }
 
 /* ---- new weights ---- */

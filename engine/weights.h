@@ -6,6 +6,9 @@
 #include "models/safetensors.h"
 #include "traces/trace.h"
 
+#include <jansson.h>
+
+#define WEIGHTS_STEM  "model"
 #define WEIGHTS_FILE  "model.safetensors"
 #define WEIGHTS_INDEX "model.safetensors.index.json"
 
@@ -62,14 +65,50 @@ bool weights_copy_in(const struct safetensors *file, const struct safetensors_te
 bool weights_copy_out(struct safetensors_writer *writer, const struct weights_store *store,
                       tensor_id tensor, enum trace_list list, uint64_t elements, GError **error);
 
+/* ---- files of several processes ---- */
+
+/* A process that writes a part of a model's files: number `index` of `count`. */
+struct weights_writer {
+    uint32_t index, count;
+};
+
+/* Whole tensors [first, end), which one process writes into one file. */
+struct weights_file {
+    uint32_t first, end;
+    uint32_t writer;
+};
+
+/* Returns struct weights_file: all tensors in order. Each writer has consecutive tensors, about as
+ * many elements as any other, in files of at most `file_bytes`, with `element_bytes` an element; a
+ * larger tensor has its own file. With more writers than tensors, some have no file. The caller
+ * frees the result with g_array_unref. */
+GArray *weights_files(const struct trace *trace, uint32_t writers, uint64_t element_bytes,
+                      uint64_t file_bytes);
+
+/* Returns the name of a file, "STEM.safetensors" if there is only one, or
+ * "STEM-00001-of-00003.safetensors". Free with g_free. */
+char *weights_file_name(const char *stem, uint32_t file, uint32_t files);
+/* Returns whether a file of this name may be one of them, or their index. */
+bool weights_file_is(const char *stem, const char *name);
+
+/* Writes the index of several files, "STEM.safetensors.index.json". `map` has the file of every
+ * tensor, by its name, and is released. */
+bool weights_files_write_index(const char *folder, const char *stem, json_t *map, uint64_t bytes,
+                               GError **error);
+
+/* ---- saving ---- */
+
+/* Returns the files of a model's weights in this form, as weights_files. */
+GArray *weights_form_files(const struct weights_form *form, const struct trace *trace,
+                           uint32_t writers);
+
 /* Writes weights into a folder as transformers' save_pretrained does: model.safetensors, or several
- * files with an index. */
+ * files with an index. Each writer writes its files, and the first the index. */
 bool weights_save(const char *folder, const struct model_config *config, const struct trace *trace,
                   const struct weights_store *store, const struct weights_form *form,
-                  GError **error);
+                  struct weights_writer writer, GError **error);
 
-/* Returns whether a file of this name may be one that weights_save wrote. */
-bool weights_is_file(const char *name);
+/* ---- new weights ---- */
 
 /* Fills the store with the weights of a new model, drawn by initialise_values. */
 bool weights_initialise(const struct model_config *config, const struct trace *trace, uint64_t seed,

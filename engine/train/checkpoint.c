@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define CONFIG_FILE           "config.json"
-#define OPTIMIZER_FILE        "optimizer.safetensors"
+#define OPTIMIZER_STEM        "optimizer"
 #define CHECKPOINT_STATE_FILE "trainer.json"
 
 /* ---- the state of training ---- */
@@ -331,49 +331,95 @@ static char *optimizer_name(const struct trace *trace, tensor_id tensor,
     return g_strconcat(trace->tensors[tensor].name, ".", list->name, NULL);
 }
 
-static bool save_optimizer(const char *folder, const struct model_config *config,
-                           const struct trace *trace, bool halves, bool delay,
-                           const struct weights_store *store, GError **error)
+/* Writes all lists of the file's tensors. */
+static bool save_states(const char *path, const struct checkpoint_content *content,
+                        const struct weights_file *file, GError **error)
 {
+    const struct trace *trace = content->trace;
     struct saved_list lists[MOST_LISTS];
-    size_t count = saved_lists(trace, halves, delay, lists);
-    char *path = g_build_filename(folder, OPTIMIZER_FILE, NULL);
+    size_t count = saved_lists(trace, content->form->halves, content->state->delay, lists);
     struct safetensors_writer *writer = safetensors_writer_new(path);
     for (size_t m = 0; m < count; m++) {
-        for (uint32_t i = 0; i < trace->tensor_count; i++) {
+        for (uint32_t i = file->first; i < file->end; i++) {
             char *name = optimizer_name(trace, i, &lists[m]);
             uint64_t shape[2];
-            uint32_t rank = weights_shape(config, trace->tensors[i].name, shape);
+            uint32_t rank = weights_shape(content->config, trace->tensors[i].name, shape);
             safetensors_writer_declare(writer, SAFETENSORS_F32, name, shape, rank);
             g_free(name);
         }
     }
     bool saved = true;
     for (size_t m = 0; m < count; m++) {
-        for (uint32_t i = 0; saved && i < trace->tensor_count; i++) {
-            saved = weights_copy_out(writer, store, i, lists[m].list, trace->tensors[i].elements,
-                                     error);
+        for (uint32_t i = file->first; saved && i < file->end; i++) {
+            saved = weights_copy_out(writer, content->store, i, lists[m].list,
+                                     trace->tensors[i].elements, error);
         }
     }
     saved = saved && safetensors_writer_finish(writer, error);
     safetensors_writer_free(writer);
-    g_free(path);
     return saved;
 }
 
-static bool write_all(const char *folder, const struct checkpoint_state *state,
-                      const struct model_config *config, const struct trace *trace,
-                      const struct weights_store *store, const struct weights_form *form,
-                      GError **error)
+static bool save_optimizer_index(const char *folder, const struct checkpoint_content *content,
+                                 const GArray *files, GError **error)
 {
-    char *config_path = g_build_filename(folder, CONFIG_FILE, NULL);
-    bool written = model_config_write(config, config_path, error) &&
-                   weights_save(folder, config, trace, store, form, error) &&
-                   save_optimizer(folder, config, trace, form->halves, state->delay, store,
-                                  error) &&
-                   checkpoint_write_state(folder, state, error);
-    g_free(config_path);
-    return written;
+    const struct trace *trace = content->trace;
+    struct saved_list lists[MOST_LISTS];
+    size_t count = saved_lists(trace, content->form->halves, content->state->delay, lists);
+    json_t *map = json_object();
+    uint64_t bytes = 0;
+    for (uint32_t f = 0; f < files->len; f++) {
+        const struct weights_file *file = &g_array_index(files, struct weights_file, f);
+        g_autofree char *in = weights_file_name(OPTIMIZER_STEM, f, files->len);
+        for (uint32_t i = file->first; i < file->end; i++) {
+            bytes += count * trace->tensors[i].elements * sizeof(float);
+            for (size_t m = 0; m < count; m++) {
+                g_autofree char *name = optimizer_name(trace, i, &lists[m]);
+                json_object_set_new(map, name, json_string(in));
+            }
+        }
+    }
+    return weights_files_write_index(folder, OPTIMIZER_STEM, map, bytes, error);
+}
+
+/* Each writer has one file. */
+static GArray *optimizer_files(const struct checkpoint_content *content, uint32_t writers)
+{
+    return weights_files(content->trace, writers, sizeof(float), UINT64_MAX);
+}
+
+static bool save_optimizer(const char *folder, const struct checkpoint_content *content,
+                           struct weights_writer writer, GError **error)
+{
+    g_autoptr(GArray) files = optimizer_files(content, writer.count);
+    bool saved = true;
+    for (uint32_t f = 0; saved && f < files->len; f++) {
+        const struct weights_file *file = &g_array_index(files, struct weights_file, f);
+        g_autofree char *name = weights_file_name(OPTIMIZER_STEM, f, files->len);
+        g_autofree char *path = g_build_filename(folder, name, NULL);
+        if (file->writer == writer.index)
+            saved = save_states(path, content, file, error);
+    }
+    return saved && (files->len == 1 || writer.index > 0 ||
+                     save_optimizer_index(folder, content, files, error));
+}
+
+/* Writes what a checkpoint has once. */
+static bool write_common(const char *folder, const struct checkpoint_content *content,
+                         GError **error)
+{
+    g_autofree char *config_path = g_build_filename(folder, CONFIG_FILE, NULL);
+    return model_config_write(content->config, config_path, error) &&
+           checkpoint_write_state(folder, content->state, error);
+}
+
+bool checkpoint_write(const char *fresh, const struct checkpoint_content *content,
+                      struct weights_writer writer, GError **error)
+{
+    return (writer.index > 0 || write_common(fresh, content, error)) &&
+           weights_save(fresh, content->config, content->trace, content->store, content->form,
+                        writer, error) &&
+           save_optimizer(fresh, content, writer, error);
 }
 
 bool checkpoint_may_save(const char *folder, GError **error)
@@ -413,21 +459,47 @@ bool checkpoint_try(const char *folder, const struct trace *trace, bool delay, b
                                  error);
 }
 
-bool checkpoint_save(const char *folder, const struct checkpoint_state *state,
-                     const struct model_config *config, const struct trace *trace,
-                     const struct weights_store *store, const struct weights_form *form,
-                     GError **error)
+static bool is_old(const char *name)
 {
-    if (!checkpoint_may_save(folder, error))
-        return false;
-    g_autofree char *fresh = checkpoint_folder_begin(folder, error);
-    if (!fresh)
-        return false;
-    if (write_all(fresh, state, config, trace, store, form, error) &&
-        checkpoint_folder_replace(folder, weights_is_file, error))
-        return true;
-    checkpoint_folder_abandon(folder);
-    return false;
+    return weights_file_is(WEIGHTS_STEM, name) || weights_file_is(OPTIMIZER_STEM, name);
+}
+
+char *checkpoint_begin(const char *folder, GError **error)
+{
+    return checkpoint_may_save(folder, error) ? checkpoint_folder_begin(folder, error) : NULL;
+}
+
+/* Several files have an index. */
+static uint32_t with_index(GArray *files)
+{
+    uint32_t count = files->len;
+    g_array_unref(files);
+    return count == 1 ? 1 : count + 1;
+}
+
+static uint32_t count_files(const struct checkpoint_content *content, uint32_t writers)
+{
+    enum { COMMON = 2 }; /* config.json and trainer.json */
+    return COMMON + with_index(weights_form_files(content->form, content->trace, writers)) +
+           with_index(optimizer_files(content, writers));
+}
+
+bool checkpoint_end(const char *folder, const struct checkpoint_content *content, uint32_t writers,
+                    bool well, GError **error)
+{
+    bool replaced = well &&
+                    checkpoint_folder_replace(folder, count_files(content, writers), is_old, error);
+    if (!replaced)
+        checkpoint_folder_abandon(folder);
+    return replaced;
+}
+
+bool checkpoint_save(const char *folder, const struct checkpoint_content *content, GError **error)
+{
+    const struct weights_writer alone = {.index = 0, .count = 1};
+    g_autofree char *fresh = checkpoint_begin(folder, error);
+    return fresh && checkpoint_end(folder, content, alone.count,
+                                   checkpoint_write(fresh, content, alone, error), error);
 }
 
 /* Returns whether the file holds weights, because those in the model's file are rounded. */
@@ -486,22 +558,33 @@ static bool check_config(const char *folder, const struct model_config *config, 
     return same;
 }
 
+/* The states lie in one file, or in one of each process that saved. */
+static struct safetensors *open_optimizer(const char *folder, bool *several, GError **error)
+{
+    g_autofree char *file = g_build_filename(folder, OPTIMIZER_STEM ".safetensors", NULL);
+    g_autofree char *index = g_build_filename(folder, OPTIMIZER_STEM ".safetensors.index.json",
+                                              NULL);
+    *several = !g_file_test(file, G_FILE_TEST_EXISTS) && g_file_test(index, G_FILE_TEST_EXISTS);
+    return *several ? safetensors_open_index(index, error) : safetensors_open(file, error);
+}
+
 bool checkpoint_load(const char *folder, const struct model_config *config,
                      const struct trace *trace, bool delay, const struct weights_store *store,
                      struct weights_form *form, GError **error)
 {
-    char *path = g_build_filename(folder, OPTIMIZER_FILE, NULL);
+    bool several = false;
     struct safetensors *weights = NULL, *optimizer = NULL;
     bool loaded = check_config(folder, config, error) &&
                   (weights = weights_open(folder, config, trace, error)) &&
-                  (optimizer = safetensors_open(path, error)) &&
+                  (optimizer = open_optimizer(folder, &several, error)) &&
                   check_optimizer(optimizer, config, trace, delay, error) &&
                   weights_load(weights, config, trace, store, error) &&
                   load_optimizer(optimizer, trace, delay, store, error);
     if (loaded)
         *form = weights_form_of(weights);
+    if (loaded && several) /* the sizes of the weights' files come from the number of ranks */
+        form->file_bytes = weights_form_new().file_bytes;
     safetensors_close(optimizer);
     safetensors_close(weights);
-    g_free(path);
     return loaded;
 }

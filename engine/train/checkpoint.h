@@ -4,8 +4,10 @@
  * weights and their index, which transformers loads; optimizer.safetensors, the moments, each
  * tensor's name followed by ".exp_avg" or ".exp_avg_sq", if the weights' files are in bf16 the
  * weights in fp32, ".master", and with a delay the version of the weights that the next step reads,
- * ".param"; and trainer.json, the state of training. It appears whole or not at all: a save that is
- * interrupted leaves the checkpoint before it, or the new one (checkpoint_folder.h). */
+ * ".param"; and trainer.json, the state of training. If several processes save together, each
+ * writes files with weights and moments of its part of the model, which have indexes. A checkpoint
+ * appears whole or not at all: a save that is interrupted leaves the checkpoint before it, or the
+ * new one (checkpoint_folder.h). */
 #ifndef PSTAR_ENGINE_TRAIN_CHECKPOINT_H
 #define PSTAR_ENGINE_TRAIN_CHECKPOINT_H
 
@@ -52,13 +54,30 @@ bool checkpoint_may_save(const char *folder, GError **error);
 bool checkpoint_try(const char *folder, const struct trace *trace, bool delay, bool several,
                     GError **error);
 
+/* What a checkpoint holds, and in which form. The numbers of `state` must be finite and below
+ * 2^63. */
+struct checkpoint_content {
+    const struct checkpoint_state *state;
+    const struct model_config *config;
+    const struct trace *trace;
+    const struct weights_store *store;
+    const struct weights_form *form;
+};
+
 /* Creates the folder, or replaces the checkpoint in it; other files in it stay. The folder may be a
- * symbolic link or a mount point. Every file is synced before the old checkpoint is given up. The
- * numbers of `state` must be finite and below 2^63. */
-bool checkpoint_save(const char *folder, const struct checkpoint_state *state,
-                     const struct model_config *config, const struct trace *trace,
-                     const struct weights_store *store, const struct weights_form *form,
-                     GError **error);
+ * symbolic link or a mount point. Every file is synced before the old checkpoint is given up. */
+bool checkpoint_save(const char *folder, const struct checkpoint_content *content, GError **error);
+
+/* The steps of checkpoint_save, if several processes save together. One process begins; it returns
+ * the path of an empty folder for the new files, to be freed with g_free. Then all write their
+ * files into it, and the first one the files that are there once. When all have written, the
+ * process that began ends: with `well` it replaces the old checkpoint, otherwise, or if that does
+ * not work, it removes the new files and leaves the old checkpoint. */
+char *checkpoint_begin(const char *folder, GError **error);
+bool checkpoint_write(const char *fresh, const struct checkpoint_content *content,
+                      struct weights_writer writer, GError **error);
+bool checkpoint_end(const char *folder, const struct checkpoint_content *content, uint32_t writers,
+                    bool well, GError **error);
 
 /* Finishes a save that was interrupted while it replaced files, then reads only trainer.json, which
  * a run that goes on from here must match. Overwrites `state`. */

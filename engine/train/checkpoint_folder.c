@@ -97,6 +97,34 @@ char *checkpoint_folder_begin(const char *folder, GError **error)
     return NULL;
 }
 
+char *checkpoint_folder_fresh(const char *folder)
+{
+    return g_build_filename(folder, PARTIAL, NULL);
+}
+
+static char *signature(const char *folder, uint64_t number)
+{
+    return g_strdup_printf("%s/" PARTIAL "/signed-%016" G_GINT64_MODIFIER "x", folder, number);
+}
+
+bool checkpoint_folder_sign(const char *folder, uint64_t number, GError **error)
+{
+    g_autofree char *path = signature(folder, number);
+    return g_file_set_contents(path, "", 0, error);
+}
+
+bool checkpoint_folder_is_signed(const char *folder, uint64_t number)
+{
+    g_autofree char *path = signature(folder, number);
+    return g_file_test(path, G_FILE_TEST_EXISTS);
+}
+
+void checkpoint_folder_unsign(const char *folder, uint64_t number)
+{
+    g_autofree char *path = signature(folder, number);
+    g_unlink(path);
+}
+
 static bool is_complete(const char *partial)
 {
     g_autofree char *mark = g_build_filename(partial, COMPLETE, NULL);
@@ -181,12 +209,23 @@ static bool mark_complete(const char *partial, const char *old, GError **error)
            sync_path(partial, error);
 }
 
-bool checkpoint_folder_replace(const char *folder, bool (*is_old)(const char *name), GError **error)
+static bool expect_files(const char *partial, char **names, uint32_t files, GError **error)
+{
+    guint there = g_strv_length(names);
+    if (there == files)
+        return true;
+    g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_FAILED, "%s: of %u new files, this host sees %u",
+                partial, files, there);
+    return false;
+}
+
+bool checkpoint_folder_replace(const char *folder, uint32_t files, bool (*is_old)(const char *name),
+                               GError **error)
 {
     g_autofree char *partial = g_build_filename(folder, PARTIAL, NULL);
     g_autofree char *old = list_old(folder, partial, is_old, error);
     g_auto(GStrv) names = old ? list_files(partial, error) : NULL;
-    if (!names)
+    if (!names || !expect_files(partial, names, files, error))
         return false;
     for (char **name = names; *name; name++) {
         g_autofree char *file = g_build_filename(partial, *name, NULL);

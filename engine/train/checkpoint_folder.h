@@ -27,12 +27,23 @@ bool checkpoint_folder_try(const char *folder, uint64_t bytes, bool twice, GErro
  * Free it with g_free after checkpoint_folder_replace or checkpoint_folder_abandon. */
 char *checkpoint_folder_begin(const char *folder, GError **error);
 
+/* Several processes may write new files, if all of them see the folder: a path may lead to another
+ * folder on another host. The one that began signs the new files' folder with a number, and the
+ * others look for it. */
+bool checkpoint_folder_sign(const char *folder, uint64_t number, GError **error);
+bool checkpoint_folder_is_signed(const char *folder, uint64_t number);
+/* Removes the signature. */
+void checkpoint_folder_unsign(const char *folder, uint64_t number);
+/* Returns the path of the new files' folder; free with g_free. */
+char *checkpoint_folder_fresh(const char *folder);
+
 /* Removes the new files, after an error in writing them. */
 void checkpoint_folder_abandon(const char *folder);
 
 /* Syncs the new files, puts them into place, and removes those of the folder's other files whose
- * names `is_old` recognises. */
-bool checkpoint_folder_replace(const char *folder, bool (*is_old)(const char *name),
+ * names `is_old` recognises. Fails if there are not `files` new ones, because a file system shows
+ * those of other hosts too late. */
+bool checkpoint_folder_replace(const char *folder, uint32_t files, bool (*is_old)(const char *name),
                                GError **error);
 
 /* Finishes a replacement that was interrupted, if there is one. */

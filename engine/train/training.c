@@ -19,8 +19,7 @@ bool training_is_first(const struct run_options *options)
     return !options->ranks || options->ranks->rank == 0;
 }
 
-/* Returns the trace of the whole model, whose tensors weights and checkpoints have. */
-static const struct trace *whole_trace(const struct training *training)
+const struct trace *training_trace(const struct training *training)
 {
     return pipeline_whole(training->run->iteration)->trace;
 }
@@ -121,13 +120,13 @@ static struct safetensors *open_weights(const struct training *training, GError 
     bool exist;
     if (training->options->resume || !weights_exist(model, &exist, error) || !exist)
         return NULL;
-    return weights_open(model, training->run->config, whole_trace(training), error);
+    return weights_open(model, training->run->config, training_trace(training), error);
 }
 
 static bool fill(struct training *training, const struct safetensors *weights, GError **error)
 {
     const struct model_config *config = training->run->config;
-    const struct trace *trace = whole_trace(training);
+    const struct trace *trace = training_trace(training);
     training->weights = (struct weights_hash){.store = engine_store(training->engine)};
     const struct weights_store store = training->options->ranks ? together_hash(&training->weights)
                                                                 : training->weights.store;
@@ -175,7 +174,7 @@ bool training_open(struct training *training, const struct run_options *options,
 {
     *training = (struct training){.options = options, .run = run};
     if (options->save && training_is_first(options) &&
-        !checkpoint_try(options->save, whole_trace(training), options->delay,
+        !checkpoint_try(options->save, training_trace(training), options->delay,
                         run_saves_again(options), error)) {
         g_prefix_error(error, "--save: ");
         return failure_mark(error, FAILURE_RUNNING);
@@ -279,21 +278,4 @@ bool training_step(struct training *training, bool stop, struct engine_result *r
 bool training_can_evaluate(const struct training *training)
 {
     return training->eval || data_sequences(training->data, DATA_HELD_OUT) > 0;
-}
-
-bool training_save(struct training *training, GError **error)
-{
-    const struct weights_store store = engine_store(training->engine);
-    engine_flush(training->engine);
-    if (!training_is_first(training->options)) {
-        if (!engine_share_serve(training->engine))
-            g_set_error(error, TRAINING_ERROR, TRAINING_ERROR_ELSEWHERE,
-                        "the first rank could not save");
-        return !*error;
-    }
-    engine_share_begin(training->engine);
-    bool saved = checkpoint_save(training->options->save, &training->state, training->run->config,
-                                 whole_trace(training), &store, &training->form, error);
-    engine_share_end(training->engine, saved);
-    return saved;
 }

@@ -10,10 +10,7 @@
 #include "engine/train/run_plan.h"
 #include "engine/train/together.h"
 
-enum training_error {
-    TRAINING_ERROR_DIVERGED,
-    TRAINING_ERROR_ELSEWHERE /* another rank says what went wrong */
-};
+enum training_error { TRAINING_ERROR_DIVERGED };
 #define TRAINING_ERROR training_error_quark()
 GQuark training_error_quark(void);
 
@@ -56,9 +53,12 @@ bool training_step(struct training *training, bool stop, struct engine_result *r
 /* Returns whether there is text to evaluate on. */
 bool training_can_evaluate(const struct training *training);
 
-/* Writes the checkpoint to --save. The first rank writes what the others read to it. */
+/* Writes the checkpoint to --save. Each rank that sees the first rank's folder writes its part. All
+ * ranks get the error of the one that cannot write (training_save.c). */
 bool training_save(struct training *training, GError **error);
 
+/* Returns the trace of the whole model, whose tensors weights and checkpoints have. */
+const struct trace *training_trace(const struct training *training);
 const struct model_job *training_job(const struct training *training);
 /* Returns the rows of a micro-batch: batch x sequence. */
 size_t training_rows(const struct training *training);

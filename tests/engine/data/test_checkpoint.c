@@ -88,8 +88,12 @@ static bool save_as(const struct fixture *fixture, struct small_model *model, ui
                     struct weights_form form, GError **error)
 {
     struct checkpoint_state state = example_state(step);
-    bool saved = checkpoint_save(fixture->folder, &state, &model->config, model->trace,
-                                 &model->store, &form, error);
+    const struct checkpoint_content content = {.state = &state,
+                                               .config = &model->config,
+                                               .trace = model->trace,
+                                               .store = &model->store,
+                                               .form = &form};
+    bool saved = checkpoint_save(fixture->folder, &content, error);
     checkpoint_state_clear(&state);
     return saved;
 }
@@ -130,8 +134,12 @@ static void test_round_trip(struct fixture *fixture, const void *unused)
     char *slashed = g_strconcat(fixture->folder, "//", NULL);
     struct checkpoint_state state = example_state(8);
     struct weights_form form = weights_form_new();
-    g_assert_true(checkpoint_save(slashed, &state, &later->config, later->trace, &later->store,
-                                  &form, &error));
+    const struct checkpoint_content content = {.state = &state,
+                                               .config = &later->config,
+                                               .trace = later->trace,
+                                               .store = &later->store,
+                                               .form = &form};
+    g_assert_true(checkpoint_save(slashed, &content, &error));
     expect_saved(fixture, later, 8);
     g_assert_cmpuint(count_siblings(fixture), ==, 1);
     g_assert_cmpuint(count_entries(fixture->folder), ==, 4);
@@ -283,6 +291,55 @@ static void test_forms(struct fixture *fixture, const void *unused)
     g_assert_false(has(fixture, "model.safetensors.index.json"));
     g_assert_false(has(fixture, "next.partial"));
     g_assert_true(g_file_test(beside, G_FILE_TEST_EXISTS));
+}
+
+static void save_together(const struct fixture *fixture, const struct checkpoint_content *content,
+                          uint32_t writers)
+{
+    GError *error = NULL;
+    g_autofree char *fresh = checkpoint_begin(fixture->folder, &error);
+    g_assert_no_error(error);
+    for (uint32_t w = writers; w-- > 0;)
+        g_assert_true(checkpoint_write(fresh, content, (struct weights_writer){w, writers}, NULL));
+    checkpoint_end(fixture->folder, content, writers, true, &error);
+    g_assert_no_error(error);
+}
+
+/* Any number of writers leave together what one leaves, each in files of its own, and replace each
+ * other's files. A file that one of them has not written is missed before anything is replaced. */
+static void test_together(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    struct small_model *model = NULL;
+    struct checkpoint_state state = example_state(7);
+    struct weights_form form = weights_form_new();
+    struct checkpoint_content content = {.state = &state, .form = &form};
+    GError *error = NULL;
+    for (uint32_t i = 0; i < 8; i++) {
+        uint32_t writers = i == 7 ? 2 : (uint32_t)g_test_rand_int_range(1, 12);
+        if (model)
+            small_model_free(model);
+        model = small_model_new(true, MODEL_FP32, i + 1);
+        content.config = &model->config;
+        content.trace = model->trace;
+        content.store = &model->store;
+        form.halves = g_test_rand_bit();
+        form.file_bytes = g_test_rand_bit() ? 5000 : 1 << 20;
+        save_together(fixture, &content, writers);
+        expect_saved(fixture, model, 7);
+        g_assert_true(has(fixture, "optimizer.safetensors") == (writers == 1));
+        if (form.file_bytes > 5000)
+            g_assert_cmpuint(count_entries(fixture->folder), <=, 4 + 2 * writers);
+    }
+    form.file_bytes = 1 << 20;
+    g_autofree char *fresh = checkpoint_begin(fixture->folder, NULL);
+    g_assert_true(checkpoint_write(fresh, &content, (struct weights_writer){0, 2}, NULL));
+    g_assert_false(checkpoint_end(fixture->folder, &content, 2, true, &error));
+    g_assert_nonnull(strstr(error->message, "of 8 new files, this host sees 6"));
+    g_clear_error(&error);
+    expect_saved(fixture, model, 7);
+    checkpoint_state_clear(&state);
+    small_model_free(model);
 }
 
 static void test_tried(struct fixture *fixture, const void *unused)
@@ -495,6 +552,7 @@ int main(int argc, char **argv)
     ADD("linked-partial", test_linked_partial);
     ADD("interrupted-replacement", test_interrupted_replacement);
     ADD("forms", test_forms);
+    ADD("together", test_together);
     ADD("mismatch-by-name", test_mismatch_by_name);
     ADD("other-model", test_other_model);
     ADD("damaged", test_damaged);

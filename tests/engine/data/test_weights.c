@@ -33,8 +33,9 @@ static void expect_round_trip(const struct fixture *fixture, bool tied,
     struct small_model *loaded = small_model_new(tied, precision, 2);
     const struct weights_form form = weights_form_new();
     GError *error = NULL;
-    g_assert_true(
-        weights_save(fixture->folder, &saved->config, saved->trace, &saved->store, &form, &error));
+    const struct weights_writer alone = {.index = 0, .count = 1};
+    g_assert_true(weights_save(fixture->folder, &saved->config, saved->trace, &saved->store, &form,
+                               alone, &error));
     struct safetensors *file = weights_open(fixture->folder, &loaded->config, loaded->trace,
                                             &error);
     g_assert_no_error(error);

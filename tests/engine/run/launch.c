@@ -96,13 +96,3 @@ json_t *launch_look(const struct run_folder *folder, uint32_t processes, const c
     g_autofree char *all = g_strconcat(options, " --dry-run", NULL);
     return launch_json(folder, processes, all);
 }
-
-void launch_same_checkpoint(const struct run_folder *folder, const char *a, const char *b)
-{
-    const char *const files[] = {"model.safetensors", "optimizer.safetensors"};
-    for (size_t i = 0; i < G_N_ELEMENTS(files); i++) {
-        g_autofree char *one = g_build_filename(a, files[i], NULL);
-        g_autofree char *other = g_build_filename(b, files[i], NULL);
-        run_folder_same_file(folder, one, other);
-    }
-}

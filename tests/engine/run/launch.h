@@ -42,7 +42,4 @@ json_t *launch_look(const struct run_folder *folder, uint32_t processes, const c
 /* Returns how many messages of pstar-run the text has. */
 uint32_t launch_count_messages(const char *text);
 
-/* Fails the test unless the checkpoint has the weights and the moments of the other. */
-void launch_same_checkpoint(const struct run_folder *folder, const char *a, const char *b);
-
 #endif

@@ -1,5 +1,6 @@
 /* Several ranks under mpirun train with the bits of one, whatever lies where, and end together. */
 #include "launch.h"
+#include "saved.h"
 
 #include <signal.h>
 #include <stdint.h>
@@ -83,7 +84,7 @@ static void test_bits(struct run_folder *folder, gconstpointer data)
         launch_must_run(folder, ranks, several);
         run_folder_same_log(folder, "one.jsonl", "ranks.jsonl", "loss");
         run_folder_same_log(folder, "one.jsonl", "ranks.jsonl", "gradient_norm");
-        launch_same_checkpoint(folder, "one", "ranks");
+        saved_must_be_same(folder, "one", "ranks");
         check_traffic(folder, dry);
         json_decref(dry);
     }
@@ -133,12 +134,12 @@ static void test_fast(struct run_folder *folder, gconstpointer data)
         run_fast(folder, ranks, job, 0, "zero");
         for (uint32_t stage = 1; stage <= (each == 1 ? 3 : 1); stage++) {
             run_fast(folder, ranks, job, stage, "other");
-            launch_same_checkpoint(folder, "zero", "other");
+            saved_must_be_same(folder, "zero", "other");
         }
         if (bf16 || each > 1)
             continue;
         launch_must_run(folder, 1, one);
-        launch_same_checkpoint(folder, "first", "zero");
+        saved_must_be_same(folder, "first", "zero");
         run_folder_same_log(folder, "first.jsonl", "ranks.jsonl", "gradient_norm");
     }
 }
@@ -157,7 +158,7 @@ static void test_many_ranks(struct run_folder *folder, gconstpointer data)
     launch_must_run(folder, 1, one);
     launch_must_run(folder, 7, several);
     run_folder_same_log(folder, "one.jsonl", "ranks.jsonl", "loss");
-    launch_same_checkpoint(folder, "one", "ranks");
+    saved_must_be_same(folder, "one", "ranks");
 }
 
 static bool on_gpus(void)
@@ -183,7 +184,7 @@ static void test_resume(struct run_folder *folder, gconstpointer data)
                     "--steps 2 --schedule-steps 6 --micro-batches 6 --precision bf16 --save a");
     launch_must_run(folder, 3, "--steps 4 --resume a --save b --stage 3");
     launch_must_run(folder, 1, "--steps 6 --resume b --save c");
-    launch_same_checkpoint(folder, "one", "c");
+    saved_must_be_same(folder, "one", "c");
 }
 
 /* Evaluation and sampling, in which all ranks gather parameters. */

@@ -1,6 +1,7 @@
 /* The stages of a pipeline under mpirun train with the bits of one process, whatever lies where,
  * and end together. */
 #include "launch.h"
+#include "saved.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -98,7 +99,7 @@ static void compare(const struct run_folder *folder, uint32_t processes, const c
     run_folder_same_log(folder, "one.jsonl", "stages.jsonl", "weights_version");
     if (strstr(job, "--eval-every"))
         run_folder_same_log(folder, "one.jsonl", "stages.jsonl", "eval_loss");
-    launch_same_checkpoint(folder, "one", "stages");
+    saved_must_be_same(folder, "one", "stages");
     check_rows(dry, run);
     json_decref(loose);
     json_decref(dry);
@@ -151,7 +152,7 @@ static void test_endless_resume(struct run_folder *folder, gconstpointer data)
                     "--steps 50 --micro-batches 4 --clip 0.2 --weight-decay 0.3 --log stages.jsonl "
                     "--stages 3 --schedule 2bw --save all");
     run_folder_same_log(folder, "one.jsonl", "stages.jsonl", "loss");
-    launch_same_checkpoint(folder, "one", "all");
+    saved_must_be_same(folder, "one", "all");
     launch_must_run(
         folder, 2,
         "--steps 11 --schedule-steps 50 --micro-batches 4 --clip 0.2 --weight-decay 0.3 "
@@ -160,7 +161,7 @@ static void test_endless_resume(struct run_folder *folder, gconstpointer data)
     launch_must_run(folder, 1, "--steps 25 --resume b --save c");
     launch_must_run(folder, 3, "--steps 30 --resume c --save d --stages 3 --schedule 1f1b");
     launch_must_run(folder, 3, "--steps 50 --resume d --save e --stages 3 --schedule 2bw");
-    launch_same_checkpoint(folder, "one", "e");
+    saved_must_be_same(folder, "one", "e");
 }
 
 /* A checkpoint goes on with any number of stages and of ranks in each. */
@@ -173,7 +174,7 @@ static void test_resume(struct run_folder *folder, gconstpointer data)
     launch_must_run(folder, 4, "--steps 4 --resume a --stages 4 --save b");
     launch_must_run(folder, 4, "--steps 6 --resume b --save c --stage 3 --stages 2");
     launch_must_run(folder, 3, "--steps 8 --resume c --save d --stages 3 --schedule gpipe");
-    launch_same_checkpoint(folder, "one", "d");
+    saved_must_be_same(folder, "one", "d");
 }
 
 /* Evaluation and sampling, whose results the last stage has. */

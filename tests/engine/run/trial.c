@@ -329,8 +329,13 @@ static void save(struct training *t, uint32_t steps, const char *folder)
                                      .data_digest = (char *)"none"};
     const struct weights_store store = engine_store(t->engine);
     const struct weights_form form = {.halves = steps % 2, .file_bytes = 4096 * steps};
+    const struct checkpoint_content content = {.state = &state,
+                                               .config = &t->config,
+                                               .trace = t->iteration->trace,
+                                               .store = &store,
+                                               .form = &form};
     engine_flush(t->engine);
-    checkpoint_save(folder, &state, &t->config, t->iteration->trace, &store, &form, &error);
+    checkpoint_save(folder, &content, &error);
     g_assert_no_error(error);
 }
 

@@ -1,0 +1,130 @@
+/* Ranks save together: each writes its part of the model, and a rank that cannot write harms
+ * nothing. */
+#include "launch.h"
+#include "saved.h"
+
+#include <glib/gstdio.h>
+#include <string.h>
+
+#define JOB "--micro-batches 12 --seed 3 "
+
+static void write_model(const struct run_folder *folder)
+{
+    run_folder_write(folder, "config.json",
+                     "{\"model_type\": \"gpt2\", \"n_layer\": 4, \"n_embd\": 32, \"n_head\": 2, "
+                     "\"n_positions\": 32, \"vocab_size\": 256}");
+}
+
+/* Every rank or stage writes a file of weights and one of moments, whatever it holds, and any
+ * number of them goes on. A run on one rank then saves one file of each. */
+static void test_files(struct run_folder *folder, gconstpointer data)
+{
+    static const struct {
+        uint32_t processes;
+        const char *options;
+    } shared[] = {{4, "--stage 3"}, {2, "--stages 2"},           {3, "--host-update"},
+                  {1, ""},          {4, "--stages 2 --stage 3"}, {1, ""}};
+    g_autofree char *first = g_strdup_printf(JOB "%s --steps 1 --schedule-steps 9 --save 0",
+                                             (const char *)data);
+    write_model(folder);
+    launch_must_run(folder, 1, first);
+    for (uint32_t i = 0; i < G_N_ELEMENTS(shared); i++) {
+        g_autofree char *alone = g_strdup_printf("--resume %u --steps %u --save one", i, i + 2);
+        g_autofree char *together = g_strdup_printf("%s --resume %u --steps %u --save %u",
+                                                    shared[i].options, i, i + 2, i + 1);
+        g_autofree char *saved = g_strdup_printf("%u", i + 1);
+        launch_must_run(folder, 1, alone);
+        launch_must_run(folder, shared[i].processes, together);
+        g_assert_cmpuint(saved_count_files(folder, saved, "model"), ==, shared[i].processes);
+        g_assert_cmpuint(saved_count_files(folder, saved, "optimizer"), ==, shared[i].processes);
+        g_assert_cmpuint(saved_count_files(folder, "one", "model"), ==, 1);
+        saved_must_be_same(folder, "one", saved);
+    }
+}
+
+/* Files of one number of ranks replace those of another. */
+static void test_replaced(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    static const uint32_t ranks[] = {3, 2, 1, 4};
+    write_model(folder);
+    for (size_t i = 0; i < G_N_ELEMENTS(ranks); i++) {
+        launch_must_run(folder, ranks[i], JOB "--steps 2 --save-every 1 --save saved");
+        g_assert_cmpuint(saved_count_files(folder, "saved", "model"), ==, ranks[i]);
+        g_assert_cmpuint(saved_count_files(folder, "saved", "optimizer"), ==, ranks[i]);
+        g_assert_false(run_folder_has(folder, "saved/next.partial"));
+        launch_must_run(folder, 1, JOB "--steps 2 --save one");
+        saved_must_be_same(folder, "one", "saved");
+    }
+}
+
+/* Returns the command of three ranks, of which the second runs `before` in its shell first. Free
+ * with g_strfreev. */
+static char **command_after(const char *before, const char *options)
+{
+    g_auto(GStrv) program = run_folder_command(options);
+    g_autofree char *line = g_strjoinv(" ", program);
+    g_autofree char *all = g_strdup_printf(
+        "mpirun -n 3 --oversubscribe sh -c 'test $OMPI_COMM_WORLD_RANK != 1 || { %s; }; exec %s'",
+        before, line);
+    char **command = NULL;
+    g_assert_true(g_shell_parse_argv(all, NULL, &command, NULL));
+    return command;
+}
+
+/* The second rank can write less than its part, as on a full disk: an error of the run if it saves
+ * nothing later, otherwise a warning. What was saved before stays. */
+static void test_cannot_write(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *err = NULL;
+    write_model(folder);
+    launch_must_run(folder, 2, JOB "--steps 1 --schedule-steps 3 --save saved");
+    launch_must_run(folder, 1, JOB "--steps 1 --schedule-steps 3 --save one");
+    g_auto(GStrv) command = command_after("ulimit -f 8", "--resume saved --steps 2 --save saved");
+    launch_refuse(folder, command, 1, "rank 1 on ");
+    g_auto(GStrv) twice = command_after(
+        "ulimit -f 8", "--resume saved --steps 3 --save-every 1 --save saved --log log.jsonl");
+    g_assert_cmpint(run_folder_spawn(folder, twice, NULL, NULL, NULL, &err), ==, 1);
+    g_assert_cmpuint(launch_count_messages(err), ==, 2);
+    run_folder_expect(err, "-of-00003.safetensors: File too large; the run goes on without this");
+    saved_must_be_same(folder, "one", "saved");
+    g_assert_false(run_folder_has(folder, "saved/next.partial"));
+    launch_must_run(folder, 3, "--resume saved --steps 3 --save later");
+}
+
+/* On the second rank's host the path leads to another folder, so the others write its part. */
+static void test_other_folder(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *err = NULL, *elsewhere = run_folder_path(folder, "elsewhere");
+    write_model(folder);
+    launch_must_run(folder, 1, JOB "--steps 2 --save one");
+    g_assert_cmpint(g_mkdir(elsewhere, 0777), ==, 0);
+    g_auto(GStrv) command = command_after("cp config.json text.txt elsewhere && cd elsewhere",
+                                          JOB "--steps 2 --save saved");
+    if (run_folder_spawn(folder, command, NULL, NULL, NULL, &err) != 0)
+        g_error("%s", err);
+    g_assert_cmpuint(saved_count_files(folder, "saved", "model"), ==, 2);
+    g_assert_false(run_folder_has(folder, "elsewhere/saved"));
+    saved_must_be_same(folder, "one", "saved");
+}
+
+static void add(const char *path, const void *data,
+                void (*test)(struct run_folder *folder, gconstpointer data))
+{
+    g_test_add(path, struct run_folder, data, run_folder_set_up, test, run_folder_tear_down);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    if (!launch_prepare())
+        return 77;
+    add("/ranks-saving/files/fp32", "", test_files);
+    add("/ranks-saving/files/bf16", "--precision bf16", test_files);
+    add("/ranks-saving/replaced", NULL, test_replaced);
+    add("/ranks-saving/cannot-write", NULL, test_cannot_write);
+    add("/ranks-saving/other-folder", NULL, test_other_folder);
+    return g_test_run();
+}
