@@ -187,6 +187,43 @@ static void test_resume(struct run_folder *folder, gconstpointer data)
     saved_must_be_same(folder, "one", "c");
 }
 
+/* A checkpoint of fast sums goes on with the bits of a run that was not interrupted, on as many
+ * ranks and in any stage. On another number of ranks it goes on as any checkpoint would there,
+ * whatever the stages before and after; alone, or with exact sums, as one process. */
+static void test_resume_fast(struct run_folder *folder, gconstpointer data)
+{
+    const char *precision = data;
+    g_autofree char *job = g_strdup_printf("--schedule-steps 6 --micro-batches 4 --clip 1 %s ",
+                                           precision);
+#define FAST "--reduction fast --stage "
+    static const struct {
+        uint32_t ranks;
+        const char *options, *saved;
+        bool begins;
+    } runs[] = {
+        {4, FAST "0 --steps 6", "whole", true},
+        {4, FAST "1 --steps 3", "half", true},
+        {4, FAST "0 --steps 3", "other half", true},
+        {4, FAST "3 --steps 6 --resume half", "resumed", false},
+        {2, FAST "1 --steps 6 --resume half", "fewer", false},
+        {2, FAST "0 --steps 6 --resume 'other half'", "also fewer", false},
+        {4, "--stage 3 --steps 6 --resume half", "exact", false},
+        {1, "--steps 6 --resume 'other half'", "alone", false},
+    };
+    static const char *const same[][2] = {
+        {"half", "other half"}, {"whole", "resumed"}, {"fewer", "also fewer"}, {"exact", "alone"}};
+    run_folder_write(folder, "config.json",
+                     "{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 48, \"n_head\": 2, "
+                     "\"n_positions\": 32, \"vocab_size\": 256, \"tie_word_embeddings\": false}");
+    for (size_t i = 0; i < G_N_ELEMENTS(runs); i++) {
+        g_autofree char *options = g_strdup_printf("%s%s --save '%s'", runs[i].begins ? job : "",
+                                                   runs[i].options, runs[i].saved);
+        launch_must_run(folder, runs[i].ranks, options);
+    }
+    for (size_t i = 0; i < G_N_ELEMENTS(same); i++)
+        saved_must_be_same(folder, same[i][0], same[i][1]);
+}
+
 /* Evaluation and sampling, in which all ranks gather parameters. */
 static void test_forward_passes(struct run_folder *folder, gconstpointer data)
 {
@@ -356,6 +393,8 @@ int main(int argc, char **argv)
     add("/ranks/bits", NULL, test_bits);
     add("/ranks/fast", NULL, test_fast);
     add("/ranks/resume", NULL, test_resume);
+    add("/ranks/resume-fast/fp32", "--precision fp32", test_resume_fast);
+    add("/ranks/resume-fast/bf16", "--precision bf16", test_resume_fast);
     add("/ranks/forward", NULL, test_forward_passes);
     add("/ranks/killed", GINT_TO_POINTER(SIGKILL), test_loss_of_a_rank);
     if (on_gpus()) {
