@@ -3,6 +3,7 @@
 #include "traces/failure.h"
 #include "traces/merge.h"
 #include "traces/printable.h"
+#include "traces/size.h"
 #include "traces/summary.h"
 #include "traces/trace_file.h"
 
@@ -29,15 +30,29 @@ static void print_waits(const struct merge *merge, char *const *files)
     }
 }
 
-static bool merge_all(const struct merge_arguments *a, struct trace *const *traces, uint32_t count,
-                      GError **error)
+static void print_network(const struct merge *merge)
 {
-    struct merge *merge = merge_traces(traces, a->files, count, a->durations == DURATIONS_SLOWEST,
-                                       error);
+    g_autofree char *bytes = size_format(merge->received_bytes);
+    g_autofree char *time = summary_format_time(merge->network_ns);
+    double seconds = (double)merge->network_ns * 1e-9;
+    g_autofree char *rate =
+        size_format(seconds > 0 ? (uint64_t)((double)merge->received_bytes / seconds) : 0);
+    printf("a rank receives %s in %u exchanges, %u of them gathers, which take %s without waiting: "
+           "%s/s\n",
+           bytes, merge->exchanges, merge->gathers, time, rate);
+}
+
+static bool merge_all(const struct merge_arguments *a, struct trace *const *traces,
+                      struct gathers *const *gathers, uint32_t count, GError **error)
+{
+    struct merge *merge = merge_traces(traces, gathers, a->files, count,
+                                       a->durations == DURATIONS_SLOWEST, error);
     bool ok = merge &&
               (trace_write(merge->trace, a->output, error) || failure_mark(error, FAILURE_RUNNING));
-    if (ok)
+    if (ok) {
         print_waits(merge, a->files);
+        print_network(merge);
+    }
     merge_free(merge);
     return ok;
 }
@@ -47,19 +62,37 @@ static void free_trace(gpointer trace)
     trace_free(trace);
 }
 
+static void free_gathers(gpointer gathers)
+{
+    gathers_free(gathers);
+}
+
+/* Reads a trace, and the gathers of its recording, of which there may be none. */
+static bool add_file(GPtrArray *traces, GPtrArray *gathers, const char *path, GError **error)
+{
+    struct trace *trace = trace_read(path, error);
+    struct records *records = trace ? records_read(path, error) : NULL;
+    if (trace)
+        g_ptr_array_add(traces, trace);
+    if (!records)
+        return false;
+    g_ptr_array_add(gathers, gathers_find(records));
+    records_free(records);
+    return true;
+}
+
 static int run(void *data, G_GNUC_UNUSED const struct console *console, GError **error)
 {
     const struct merge_arguments *a = data;
     g_autoptr(GPtrArray) traces = g_ptr_array_new_with_free_func(free_trace);
-    struct trace *trace = NULL;
+    g_autoptr(GPtrArray) gathers = g_ptr_array_new_with_free_func(free_gathers);
     if (!a->files || !a->files[1] || !a->output)
         return options_refuse(error, "merge needs a TRACE of each rank and -o FILE");
-    for (char **file = a->files; *file; file++) {
-        if (!(trace = trace_read(*file, error)))
+    for (char **file = a->files; *file; file++)
+        if (!add_file(traces, gathers, *file, error))
             return STATUS_BAD_INPUT;
-        g_ptr_array_add(traces, trace);
-    }
-    merge_all(a, (struct trace *const *)traces->pdata, traces->len, error);
+    merge_all(a, (struct trace *const *)traces->pdata, (struct gathers *const *)gathers->pdata,
+              traces->len, error);
     return STATUS_DONE;
 }
 

@@ -11,7 +11,8 @@ struct annotate {
     uint32_t operator_count;
     nvtxStringHandle_t iteration;
     nvtxStringHandle_t copies[MOVER_QUEUES]; /* their directions */
-    nvtxStringHandle_t operators[];          /* [operator_count] their names */
+    nvtxStringHandle_t gather;
+    nvtxStringHandle_t operators[]; /* [operator_count] their names */
 };
 
 static nvtxEventAttributes_t event(uint32_t category, uint64_t payload)
@@ -160,6 +161,7 @@ struct annotate *annotate_new(const struct trace *trace, enum annotate_timing ti
     nvtxDomainNameCategoryA(domain, ANNOTATION_ITERATION, "iteration");
     nvtxDomainNameCategoryA(domain, ANNOTATION_OPERATOR, "operator");
     nvtxDomainNameCategoryA(domain, ANNOTATION_COPY, "copy");
+    nvtxDomainNameCategoryA(domain, ANNOTATION_EXCHANGE, "exchange");
     if (timing != ANNOTATE_RANGES)
         declare(domain, timing == ANNOTATE_DEVICE_RESIDENT, "queued");
     declare_all(domain, trace);
@@ -172,6 +174,7 @@ struct annotate *annotate_new(const struct trace *trace, enum annotate_timing ti
     annotate->iteration = nvtxDomainRegisterStringA(domain, "iteration");
     annotate->copies[MOVER_H2D] = nvtxDomainRegisterStringA(domain, ANNOTATION_H2D);
     annotate->copies[MOVER_D2H] = nvtxDomainRegisterStringA(domain, ANNOTATION_D2H);
+    annotate->gather = nvtxDomainRegisterStringA(domain, ANNOTATION_GATHER);
     for (uint32_t m = 0; m < trace->operator_count; m++)
         annotate->operators[m] = nvtxDomainRegisterStringA(domain, trace->operators[m].name);
     return annotate;
@@ -225,6 +228,18 @@ void annotate_copy_begin(const struct annotate *annotate, enum mover_queue direc
 }
 
 void annotate_copy_end(const struct annotate *annotate)
+{
+    if (annotate)
+        nvtxDomainRangePop(annotate->domain);
+}
+
+void annotate_gather_begin(const struct annotate *annotate, uint64_t bytes)
+{
+    if (annotate)
+        push(annotate, ANNOTATION_EXCHANGE, annotate->gather, bytes);
+}
+
+void annotate_gather_end(const struct annotate *annotate)
 {
     if (annotate)
         nvtxDomainRangePop(annotate->domain);

@@ -50,4 +50,9 @@ void annotate_copy_begin(const struct annotate *annotate, enum mover_queue direc
                          uint64_t bytes);
 void annotate_copy_end(const struct annotate *annotate);
 
+/* Mark a gather, in the thread that exchanges, from its turn on; `bytes` are those that this rank
+ * receives. */
+void annotate_gather_begin(const struct annotate *annotate, uint64_t bytes);
+void annotate_gather_end(const struct annotate *annotate);
+
 #endif

@@ -422,3 +422,21 @@ double platform_exchange_seconds(const struct platform *platform,
 {
     return platform_exchange_time(platform, collective, bytes).seconds;
 }
+
+double platform_network_rate(const struct platform *platform)
+{
+    const double large = 1e9;
+    uint32_t ranks = platform->spread.ranks;
+    if (ranks <= 1 || !platform_knows_exchanges(platform))
+        return 0;
+    return large * (ranks - 1) / ranks /
+           platform_exchange_seconds(platform, PLATFORM_GATHER, large);
+}
+
+double platform_ranks_rate(const struct platform *platform, uint32_t ranks)
+{
+    struct platform *spread = platform_copy_exchanges(platform);
+    double rate = platform_spread_ranks(spread, ranks, 0, NULL) ? platform_network_rate(spread) : 0;
+    platform_free(spread);
+    return rate;
+}

@@ -203,6 +203,12 @@ bool platform_knows_exchanges(const struct platform *platform);
  * for platform_exchange_time. The caller frees it with platform_free. */
 struct platform *platform_copy_exchanges(const struct platform *platform);
 
+/* Returns what a rank of the spread receives from others in a large gather, bytes a second; 0 if
+ * there is one rank, or the platform does not know exchanges. */
+double platform_network_rate(const struct platform *platform);
+/* The same with the ranks on as few nodes as hold and divide them; 0 if that cannot be. */
+double platform_ranks_rate(const struct platform *platform, uint32_t ranks);
+
 struct platform_taken {
     double seconds;
     double core_seconds; /* as in struct platform_exchange */

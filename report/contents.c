@@ -149,6 +149,7 @@ static void add_tables(struct contents *contents)
     const struct report_inputs *inputs = contents->inputs;
     add_table(contents, table_compare(inputs));
     add_table(contents, table_compare_operators(inputs));
+    add_table(contents, table_ranks(inputs));
     for (guint i = 0; i < inputs->tracks->len; i++)
         if (!((const struct tracks *)g_ptr_array_index(inputs->tracks, i))->operators_only)
             add_table(contents, table_busy(g_ptr_array_index(inputs->tracks, i)));

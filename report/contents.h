@@ -141,6 +141,9 @@ struct text_table *table_host(const struct contents *contents);
 /* Traffic per iteration, for every plan and run. */
 struct text_table *table_traffic(const struct report_inputs *inputs);
 
+/* Who waits for whom, if there are the traces of all ranks of a run; otherwise NULL. */
+struct text_table *table_ranks(const struct report_inputs *inputs);
+
 /* The chunk size with the least traffic, for each budget and policy. */
 struct text_table *table_best(const struct sweep_file *sweep);
 

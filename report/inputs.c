@@ -172,6 +172,7 @@ static void free_trace(void *data)
     g_free(input->path);
     g_free(input->digest);
     trace_free(input->trace);
+    gathers_free(input->gathers);
     g_free(input);
 }
 
@@ -193,6 +194,15 @@ static bool has_no_iteration(const char *path)
     if (records)
         records_free(records);
     return without;
+}
+
+static struct gathers *read_gathers(const char *path, const struct trace *trace)
+{
+    struct records *records = trace->ranks > 1 ? records_read(path, NULL) : NULL;
+    struct gathers *gathers = records ? gathers_find(records) : NULL;
+    if (records)
+        records_free(records);
+    return gathers;
 }
 
 /* A recording with neither an iteration nor work of a device is an error. */
@@ -221,7 +231,8 @@ static bool add_trace(struct report_inputs *inputs, const char *path, GError **e
     g_clear_error(&wrong);
     if (trace) {
         struct input_trace *input = g_new0(struct input_trace, 1);
-        *input = (struct input_trace){g_strdup(path), trace_digest(trace), trace};
+        *input = (struct input_trace){g_strdup(path), trace_digest(trace), trace,
+                                      read_gathers(path, trace)};
         g_ptr_array_add(inputs->traces, input);
     }
     return add_tracks(inputs, path, trace, error);
@@ -299,7 +310,7 @@ static void derive_trace(const struct report_inputs *inputs, struct input_plan *
             continue;
         struct input_trace *derived = g_new0(struct input_trace, 1);
         *derived = (struct input_trace){g_strdup(source->path), g_strdup(input->plan->digest),
-                                        trace};
+                                        trace, NULL};
         input->trace = input->derived = derived;
         return;
     }
@@ -349,6 +360,8 @@ static void tell_links(const struct report_inputs *inputs)
         tracks->link_rate[0] = large / platform_seconds(&platform->h2d, large);
         tracks->link_rate[1] = large / platform_seconds(&platform->d2h, large);
         tracks->link_said_by = g_intern_string(inputs->platform_path);
+        const struct input_trace *input = inputs_trace_of(inputs, tracks);
+        tracks->network_rate = platform_ranks_rate(platform, input ? input->trace->ranks : 1);
     }
 }
 

@@ -6,6 +6,7 @@
 #include "platforms/platform.h"
 #include "report/configuration.h"
 #include "report/tracks.h"
+#include "traces/gathers.h"
 #include "traces/trace.h"
 
 struct run_step {
@@ -97,6 +98,7 @@ struct input_trace {
     char *path;
     char *digest;
     struct trace *trace;
+    struct gathers *gathers; /* of one of several ranks that was recorded; may be NULL */
 };
 
 struct input_plan {

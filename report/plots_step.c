@@ -341,10 +341,14 @@ static void describe_busy(struct plot *plot, const struct tracks *tracks,
         tracks->measured ? "Measured" : "Simulated", origin,
         tracks->known[TRACK_H2D] ? "" : " The trace has no copies.",
         !tracks->known[TRACK_NETWORK] ? ""
-        : tracks->measured            ? " The network is busy during copies between devices and "
-                                        "while NCCL kernels run, which also wait for other ranks."
-                                      : " The network is busy while ranks exchange something. All "
-                                        "ranks do the same at the same time.");
+        : tracks->measured && tracks->gpu
+            ? " The network is busy during copies between devices and "
+              "while NCCL kernels run, which also wait for other ranks."
+        : tracks->measured
+            ? " The network is busy during gathers, which also wait for other ranks; "
+              "reductions are the device's operators."
+            : " The network is busy while ranks exchange something. All "
+              "ranks do the same at the same time.");
     g_string_free(shares, TRUE);
 }
 

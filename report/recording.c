@@ -35,15 +35,6 @@ static bool recording_is_range(const struct record *event)
            (event->type == RECORD_PUSH_POP || event->type == RECORD_START_END);
 }
 
-static uint32_t find_domain(const struct records *records)
-{
-    for (uint32_t i = 0; i < records->event_count; i++)
-        if (records->events[i].type == RECORD_DOMAIN &&
-            !strcmp(records_text(records, records->events[i].text), ANNOTATION_DOMAIN))
-            return records->events[i].domain;
-    return 0;
-}
-
 /* ---- which iteration ---- */
 
 static bool is_iteration(const struct recorded_step *recording, const struct record *event)
@@ -440,7 +431,16 @@ static void add_operator(const struct recorded_step *recording, const struct rec
                        0);
 }
 
-/* Adds operators and copies from the program's annotations. */
+static void add_exchange(const struct recorded_step *recording, const struct record *event)
+{
+    const struct ns_range span = {event->start_ns, event->end_ns};
+    recording_add_span(recording, TRACK_NETWORK, &span,
+                       records_text(recording->records, event->text), TRACK_NO_PHASE,
+                       event->payload);
+    recording->tracks->known[TRACK_NETWORK] = true;
+}
+
+/* Adds operators, copies and exchanges from the program's annotations. */
 static void recording_add_annotated(const struct recorded_step *recording)
 {
     for (uint32_t i = 0; i < recording->records->event_count; i++) {
@@ -451,6 +451,8 @@ static void recording_add_annotated(const struct recorded_step *recording)
             add_operator(recording, event);
         else if (event->category == ANNOTATION_COPY)
             add_copy(recording, event);
+        else if (event->category == ANNOTATION_EXCHANGE)
+            add_exchange(recording, event);
     }
     recording->tracks->known[TRACK_COMPUTE] = recording->tracks->known[TRACK_HOST] = true;
 }
@@ -487,7 +489,7 @@ static bool find_window(struct recorded_step *recording)
 
 static struct tracks *tracks_of(struct recorded_step *recording, const char *path)
 {
-    recording->domain = find_domain(recording->records);
+    recording->domain = records_domain(recording->records, ANNOTATION_DOMAIN);
     if (!find_window(recording))
         return NULL;
     struct tracks *tracks = recording->tracks = tracks_new(path);

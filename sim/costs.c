@@ -438,12 +438,7 @@ struct costs_message costs_message(const struct costs *costs, uint32_t from, uin
 
 double costs_network_rate(const struct costs *costs)
 {
-    const double large = 1e9;
-    if (!costs->ranks || costs->ranks->spread.ranks <= 1)
-        return 0;
-    uint32_t ranks = costs->ranks->spread.ranks;
-    return large * (ranks - 1) / ranks /
-           platform_exchange_seconds(costs->ranks, PLATFORM_GATHER, large);
+    return costs->ranks ? platform_network_rate(costs->ranks) : 0;
 }
 
 void costs_describe(const struct costs *costs, const struct trace *trace, json_t *object)

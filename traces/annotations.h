@@ -10,11 +10,15 @@ enum annotation_category {
     ANNOTATION_DECLARATION = 1, /* a mark with a line of text and a number */
     ANNOTATION_ITERATION = 2,   /* a range; the payload is the step */
     ANNOTATION_OPERATOR = 3,    /* a range; the payload is its moment */
-    ANNOTATION_COPY = 4         /* a range; the text is one of those below, the payload is bytes */
+    ANNOTATION_COPY = 4,        /* a range; the text is one of those below, the payload is bytes */
+    ANNOTATION_EXCHANGE = 5     /* the same, between ranks, beside operators */
 };
 
 /* Direction of a copy. */
 #define ANNOTATION_H2D "H2D"
 #define ANNOTATION_D2H "D2H"
+
+/* The exchange. */
+#define ANNOTATION_GATHER "gather"
 
 #endif

@@ -43,6 +43,14 @@ static bool exchanges(const struct trace_operator *op)
     return false;
 }
 
+static uint64_t received_by(const struct trace_operator *op)
+{
+    uint64_t bytes = 0;
+    for (int c = 0; c < TRACE_COLLECTIVES; c++)
+        bytes += op->exchange[c].received_bytes;
+    return bytes;
+}
+
 static int compare(const void *a, const void *b)
 {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -57,10 +65,13 @@ static uint64_t median(const uint64_t *sorted, uint32_t count)
 }
 
 /* Adds an exchange of these durations, of which `least` is the shortest. */
-static void add_exchange(struct merge *merge, const uint64_t *duration_ns, uint64_t least)
+static void add_exchange(struct merge *merge, const uint64_t *duration_ns, uint64_t least,
+                         uint64_t bytes)
 {
     bool found = false;
     merge->exchanges++;
+    merge->network_ns += least;
+    merge->received_bytes += bytes;
     for (uint32_t r = 0; r < merge->count; r++) {
         bool last = !found && duration_ns[r] == least;
         merge->rank[r].exchanging_ns += least;
@@ -84,12 +95,38 @@ static void merge_operator(struct merge *merge, struct trace *const *traces, uin
         return;
     if (exchanges(op)) {
         op->duration_ns = sorted[0];
-        add_exchange(merge, duration_ns, sorted[0]);
+        add_exchange(merge, duration_ns, sorted[0], received_by(op));
         return;
     }
     op->duration_ns = slowest ? sorted[merge->count - 1] : median(sorted, merge->count);
     for (uint32_t r = 0; r < merge->count; r++)
         merge->rank[r].computing_ns += duration_ns[r];
+}
+
+static bool all_gather_alike(struct gathers *const *gathers, uint32_t count)
+{
+    for (uint32_t r = 0; r < count; r++)
+        if (!gathers[r] || gathers[r]->count != gathers[0]->count)
+            return false;
+    return true;
+}
+
+/* Gathers run beside operators, so they are no part of the trace's durations. */
+static void merge_gathers(struct merge *merge, struct gathers *const *gathers)
+{
+    g_autofree uint64_t *duration_ns = g_new(uint64_t, merge->count);
+    if (!all_gather_alike(gathers, merge->count))
+        return;
+    merge->gathers = gathers[0]->count;
+    for (uint32_t g = 0; g < merge->gathers; g++) {
+        uint64_t least = UINT64_MAX, bytes = 0;
+        for (uint32_t r = 0; r < merge->count; r++) {
+            duration_ns[r] = gathers[r]->duration_ns[g];
+            least = MIN(least, duration_ns[r]);
+            bytes = MAX(bytes, gathers[r]->bytes[g]);
+        }
+        add_exchange(merge, duration_ns, least, bytes);
+    }
 }
 
 /* ---- the first rank ---- */
@@ -112,8 +149,8 @@ static const struct trace *first_rank(struct trace *const *traces, uint32_t coun
     return first;
 }
 
-struct merge *merge_traces(struct trace *const *traces, char *const *paths, uint32_t count,
-                           bool slowest, GError **error)
+struct merge *merge_traces(struct trace *const *traces, struct gathers *const *gathers,
+                           char *const *paths, uint32_t count, bool slowest, GError **error)
 {
     if (!check_structure(traces, paths, count, error) ||
         !check_count(traces[0], paths[0], count, error))
@@ -124,6 +161,7 @@ struct merge *merge_traces(struct trace *const *traces, char *const *paths, uint
     merge->rank = g_new0(struct merge_rank, count);
     for (uint32_t m = 0; m < merge->trace->operator_count; m++)
         merge_operator(merge, traces, m, slowest);
+    merge_gathers(merge, gathers);
     for (uint32_t r = 0; r < count; r++)
         merge->trace->partial |= traces[r]->partial;
     return merge;

@@ -197,6 +197,15 @@ const char *records_text(const struct records *records, uint32_t string)
                : "";
 }
 
+uint32_t records_domain(const struct records *records, const char *name)
+{
+    for (uint32_t i = 0; i < records->event_count; i++)
+        if (records->events[i].type == RECORD_DOMAIN &&
+            !strcmp(records_text(records, records->events[i].text), name))
+            return records->events[i].domain;
+    return 0;
+}
+
 struct string_table {
     GHashTable *ids;  /* original text to id, stored as a pointer */
     GPtrArray *texts; /* by id - 1 */

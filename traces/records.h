@@ -75,6 +75,9 @@ void records_missing(const struct records *records, GPtrArray *missing);
 /* Returns the text of a string; "" for 0 and for unknown ids. */
 const char *records_text(const struct records *records, uint32_t string);
 
+/* Returns the domain of this name; 0 if there is none. */
+uint32_t records_domain(const struct records *records, const char *name);
+
 /* A trace file that grows while the program runs. */
 struct record_file;
 

@@ -100,14 +100,19 @@ static void place_shard(const struct cpu_device *cpu, const struct exchange *gat
 static void run_gather(const struct cpu_device *cpu, const struct exchange *gather)
 {
     g_autofree struct shard_whole *wholes = g_new(struct shard_whole, gather->count);
+    uint64_t elements = 0; /* of other ranks */
     for (uint32_t i = 0; i < gather->count; i++) {
         const struct device_shard *shard = &gather->shards[i];
         wholes[i] = (struct shard_whole){shard->elements, cpu->memory.arena + shard->whole_address};
         if (shard->on_device)
             place_shard(cpu, gather, shard);
+        elements += shard->elements -
+                    shard_of(shard->elements, cpu->ranks->count, cpu->ranks->rank).count;
     }
     ranks_begin(cpu->ranks, gather->turn);
+    annotate_gather_begin(cpu->annotate, elements * gather->element_bytes);
     shards_gather(cpu->ranks, wholes, gather->count, gather->element_bytes);
+    annotate_gather_end(cpu->annotate);
     ranks_end(cpu->ranks);
 }
 

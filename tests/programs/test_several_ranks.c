@@ -1,6 +1,8 @@
 /* pstar-sim with several ranks: what they exchange takes its time, a trace of one rank is as good
  * as one of several, and ranks that no machine holds are refused. */
 #include "platforms/platform.h"
+#include "traces/gathers.h"
+#include "traces/shard.h"
 #include "traces/trace_file.h"
 #include "workshop.h"
 
@@ -185,6 +187,42 @@ static bool can_run(void)
     return mpirun && g_file_test(PROGRAM_DIR "/libpstar-mpi.so", G_FILE_TEST_EXISTS);
 }
 
+/* Every rank records its gathers, as many as it counts in a step, and of as many bytes. A report of
+ * both ranks says who waits, and puts the network's rate beside its peak. */
+static void check_gathers(const struct workshop *workshop, bool any)
+{
+    json_t *log = workshop_read_json_lines(workshop, "log.jsonl");
+    json_int_t counted = json_integer_value(
+        json_object_get(json_array_get(log, json_array_size(log) - 1), "gathers"));
+    for (int r = 0; r < 2; r++) {
+        g_autofree char *name = g_strdup_printf("run-%d.pstar", r);
+        g_autofree char *path = workshop_path(workshop, name);
+        struct records *records = records_read(path, NULL);
+        struct gathers *gathers = gathers_find(records);
+        struct trace *trace = trace_read(path, NULL);
+        uint64_t bytes = 0, least = 0;
+        g_assert_true((gathers != NULL) == any);
+        for (uint32_t g = 0; any && g < gathers->count; g++) {
+            bytes += gathers->bytes[g];
+            g_assert_cmpuint(gathers->duration_ns[g], >, 0);
+        }
+        for (uint32_t i = 0; any && i < trace->tensor_count; i++)
+            least +=
+                (trace->tensors[i].elements - shard_of(trace->tensors[i].elements, 2, r).count) * 2;
+        g_assert_cmpuint(any ? gathers->count : 0, ==, counted);
+        g_assert_cmpuint(bytes, >=, least);
+        trace_free(trace);
+        gathers_free(gathers);
+        records_free(records);
+    }
+    write_machine(workshop, false);
+    workshop_must_end(workshop, "pstar-report run-0.pstar run-1.pstar machine.json --text", DONE,
+                      "Who waits for whom", "");
+    workshop_must_end(workshop, "pstar-report run-0.pstar run-1.pstar machine.json --text", DONE,
+                      "machine.json says that it can receive 20 GB/s", "");
+    json_decref(log);
+}
+
 /* Law 2 across ranks: two ranks describe themselves to the collector; what the simulator counts for
  * their merged trace is what the first of them counted. */
 static void test_counted(gconstpointer data)
@@ -210,6 +248,7 @@ static void test_counted(gconstpointer data)
                                 "--policy opt --json sweep.json");
     json_t *sweep = workshop_read_json(workshop, "sweep.json");
     json_t *log = workshop_read_json_lines(workshop, "log.jsonl");
+    check_gathers(workshop, stage == 3);
     const json_t *predicted = json_array_get(json_object_get(sweep, "results"), 0);
     const json_t *measured = json_array_get(log, json_array_size(log) - 1);
     for (size_t i = 0; i < G_N_ELEMENTS(same); i++)

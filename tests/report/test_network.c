@@ -2,6 +2,7 @@
  * stream of their own, recognised by name only. Compute that overlaps them is no wait. */
 #include "report/contents.h"
 #include "tests/report/drawn.h"
+#include "traces/annotations.h"
 #include "traces/import/import.h"
 
 #include <string.h>
@@ -175,11 +176,97 @@ static void test_drawn(void)
     sample_free(sample);
 }
 
+/* Writes the recording of a step of one of two ranks that gathers 40 MB for so many ms. */
+static char *write_rank(const struct sample *sample, uint32_t rank, uint64_t gather_ms)
+{
+    const uint64_t ms = 1000000;
+    struct trace *trace = sample_trace("");
+    struct record_string strings[] = {
+        {1, (char *)ANNOTATION_DOMAIN}, {2, (char *)"step"}, {3, (char *)ANNOTATION_GATHER}};
+    struct record events[4] = {
+        {.type = RECORD_DOMAIN, .domain = 1, .text = 1, .start_ns = 1},
+        {.category = ANNOTATION_ITERATION, .text = 2, .start_ns = ms, .end_ns = 41 * ms},
+        {.category = ANNOTATION_EXCHANGE, .text = 3, .start_ns = 2 * ms},
+        {.category = ANNOTATION_OPERATOR, .text = 2, .start_ns = 20 * ms, .end_ns = 30 * ms}};
+    trace->ranks = trace->micro_batches = 2;
+    events[2].end_ns = (2 + gather_ms) * ms;
+    events[2].payload = 40000000;
+    for (int i = 1; i < 4; i++) {
+        events[i].type = RECORD_PUSH_POP;
+        events[i].domain = 1;
+        events[i].payload_type = RECORD_UINT64;
+    }
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        trace->operators[m].duration_ns = ms;
+    const struct records records = {.events = events,
+                                    .event_count = G_N_ELEMENTS(events),
+                                    .strings = strings,
+                                    .string_count = G_N_ELEMENTS(strings)};
+    g_autofree char *name = g_strdup_printf("rank%u.pstar", rank);
+    char *path = sample_path(sample, name);
+    GError *error = NULL;
+    struct record_file *file = record_file_new(path, trace, &error);
+    g_assert_no_error(error);
+    g_assert_true(record_file_add(file, &records, &error));
+    record_file_free(file);
+    trace_free(trace);
+    return path;
+}
+
+/* The second rank comes last to the gather, and the first waits 6 ms for it. 40 MB in 4 ms are half
+ * of what the platform's ranks can receive. */
+static void test_ranks(void)
+{
+    struct sample *sample = sample_new("");
+    g_autofree char *first = write_rank(sample, 0, 10), *second = write_rank(sample, 1, 4);
+    g_autofree char *platform = sample_path(sample, "machine.json");
+    json_t *machine = json_load_file(PROJECT_DIR "/platforms/dgx-a100.json", 0, NULL);
+    json_t *node = json_object_get(machine, "node");
+    json_object_set_new(node, "bytes_per_second", json_real(2e10));
+    json_object_set_new(node, "latency_seconds", json_real(0));
+    g_assert_cmpint(json_dump_file(machine, platform, 0), ==, 0);
+    json_decref(machine);
+    for (int known = 0; known < 2; known++) {
+        const char *const files[] = {first, second, known ? platform : NULL, NULL};
+        const char *const alone[] = {first, known ? platform : NULL, NULL};
+        GError *error = NULL;
+        struct report_inputs *inputs = inputs_read(files, &error);
+        g_assert_no_error(error);
+        struct text_table *table = table_ranks(inputs);
+        const GPtrArray *row = g_ptr_array_index(table->rows, 0);
+        g_assert_cmpstr(g_ptr_array_index(row, 2), ==, "4.00 ms");
+        g_assert_cmpstr(g_ptr_array_index(row, 3), ==, "6.00 ms");
+        g_assert_cmpstr(g_ptr_array_index(row, 4), ==, "0 of 1");
+        row = g_ptr_array_index(table->rows, 1);
+        g_assert_cmpstr(g_ptr_array_index(row, 4), ==, "1 of 1");
+        g_assert_nonnull(strstr(table->note, "a rank receives 10 GB/s without waiting"));
+        g_assert_true(
+            (strstr(table->note, "receive 20 GB/s, so this is 50 % of the peak") != NULL) == known);
+        table_free(table);
+        inputs_free(inputs);
+        inputs = inputs_read(alone, &error);
+        g_assert_no_error(error);
+        g_assert_null(table_ranks(inputs)); /* a rank is missing */
+        inputs_free(inputs);
+    }
+    if (drawn_has_gnuplot()) {
+        const char *const files[] = {first, second, platform, NULL};
+        g_autofree char *summary = drawn_report(sample, files, REPORT_TEXT);
+        g_autofree char *page = drawn_page(sample);
+        g_assert_nonnull(strstr(summary, "Who waits for whom"));
+        g_assert_nonnull(strstr(page, "Who waits for whom"));
+        g_assert_nonnull(strstr(page, "50 % of the peak"));
+        drawn_check_page(page);
+    }
+    sample_free(sample);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/report/network/collectives", test_collectives);
     g_test_add_func("/report/network/simulated", test_simulated);
+    g_test_add_func("/report/network/ranks", test_ranks);
     g_test_add_func("/report/network/drawn", test_drawn);
     return g_test_run();
 }

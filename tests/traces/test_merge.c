@@ -24,6 +24,7 @@ static struct trace *trace_of_rank(const uint64_t *duration_ns, uint64_t receive
     return trace;
 }
 
+static struct gathers *const none[3] = {NULL};
 static char *const paths[] = {(char *)"r0", (char *)"r1", (char *)"r2"};
 
 /* The second rank comes last to the reduction: the others wait 20 and 30. */
@@ -34,7 +35,7 @@ static void test_waits(void)
     for (int r = 0; r < 3; r++)
         traces[r] = trace_of_rank(durations[r], r == 2 ? 99 : 90);
     for (int slowest = 0; slowest < 2; slowest++) {
-        struct merge *merge = merge_traces(traces, paths, 3, slowest, NULL);
+        struct merge *merge = merge_traces(traces, none, paths, 3, slowest, NULL);
         const struct trace_operator *op = merge->trace->operators;
         g_assert_cmpuint(op[0].duration_ns, ==, slowest ? 40 : 10);
         g_assert_cmpuint(op[1].duration_ns, ==, 100);
@@ -55,10 +56,41 @@ static void test_waits(void)
         trace_free(traces[r]);
 }
 
+/* Each rank is the last one at a gather. The gathers do not count if a rank has another number. */
+static void test_gathers(void)
+{
+    static const uint64_t durations[] = {10, 100, 5};
+    uint64_t gathered[3][2] = {{50, 20}, {30, 70}, {90, 80}},
+             bytes[3][2] = {{4, 8}, {5, 8}, {4, 7}};
+    struct trace *traces[3];
+    struct gathers of_rank[3], *gathers[3];
+    for (int r = 0; r < 3; r++) {
+        traces[r] = trace_of_rank(durations, 90);
+        of_rank[r] = (struct gathers){2, bytes[r], gathered[r]};
+        gathers[r] = &of_rank[r];
+    }
+    for (int alike = 1; alike >= 0; alike--) {
+        of_rank[2].count = alike ? 2 : 1;
+        struct merge *merge = merge_traces(traces, gathers, paths, 3, false, NULL);
+        g_assert_cmpuint(merge->gathers, ==, alike ? 2 : 0);
+        g_assert_cmpuint(merge->exchanges, ==, 1 + merge->gathers);
+        g_assert_cmpuint(merge->network_ns, ==, 100 + (alike ? 30 + 20 : 0));
+        g_assert_cmpuint(merge->received_bytes, ==, 90 + (alike ? 5 + 8 : 0));
+        g_assert_cmpuint(merge->rank[0].last, ==, alike ? 2 : 1);
+        g_assert_cmpuint(merge->rank[1].last, ==, alike ? 1 : 0);
+        g_assert_cmpuint(merge->rank[0].waiting_ns, ==, alike ? 20 : 0);
+        g_assert_cmpuint(merge->rank[2].waiting_ns, ==, alike ? 60 + 60 : 0);
+        g_assert_cmpuint(merge->trace->operators[1].duration_ns, ==, 100);
+        merge_free(merge);
+    }
+    for (int r = 0; r < 3; r++)
+        trace_free(traces[r]);
+}
+
 static void assert_refused(struct trace *const *traces, uint32_t count, const char *reason)
 {
     g_autoptr(GError) error = NULL;
-    g_assert_null(merge_traces(traces, paths, count, false, &error));
+    g_assert_null(merge_traces(traces, none, paths, count, false, &error));
     g_assert_error(error, TRACE_ERROR, TRACE_ERROR_INVALID);
     g_assert_nonnull(strstr(error->message, reason));
 }
@@ -83,6 +115,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/merge/waits", test_waits);
+    g_test_add_func("/merge/gathers", test_gathers);
     g_test_add_func("/merge/refused", test_refused);
     return g_test_run();
 }
