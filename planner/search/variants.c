@@ -215,16 +215,28 @@ static void variants_explore_offload(struct variant_search *c)
 
 /* The ratio to the first variant's plan up to which another variant's plan, with low effort, is
  * searched further. Offloading doubles the number of chunks, and the search takes several times as
- * long; so it does in very long iterations. */
-#define NEARLY      1.05
-#define NEARLY_SLOW 1.0
+ * long; so it does in very long iterations. In iterations of few operators all searches are quick,
+ * and there low effort says little. */
+#define NEARLY       1.05
+#define NEARLY_SLOW  1.0
+#define NEARLY_QUICK 1.5
 
-/* An iteration with fewer operators is searched quickly. */
+/* An iteration with at most so many operators is searched quickly. */
 enum { FEW_OPERATORS = 500 };
 
 /* Shares of a limited time: for the variant that is searched first, and for the other stage. */
 #define FIRST_SHARE 0.6
 #define STAGE_SHARE 0.5
+
+static double how_nearly(const struct variant_search *c, const struct variant *variant)
+{
+    if (c->trace->operator_count <= FEW_OPERATORS)
+        return NEARLY_QUICK;
+    return variants_offload_differs(c, variant) ||
+                   variant->trace->operator_count > VERY_LONG_ITERATION
+               ? NEARLY_SLOW
+               : NEARLY;
+}
 
 /* Returns the best of the variants with low effort from the variant numbered `from` on. Returns
  * NULL if it is not good enough beside `than`, or if its search has begun. */
@@ -234,12 +246,9 @@ static struct variant *find_contender(const struct variant_search *c, guint from
     struct variant *best = NULL;
     for (guint i = from; i < c->variants->len; i++) {
         struct variant *variant = g_ptr_array_index(c->variants, i);
-        bool slow = variants_offload_differs(c, variant) ||
-                    variant->trace->operator_count > VERY_LONG_ITERATION;
-        double nearly = slow ? NEARLY_SLOW : NEARLY;
         if (variant != c->first && variant->plan && !variant->search &&
             objective_of_plan(c->options->objective, variant->plan) <=
-                nearly * objective_of_plan(c->options->objective, than->plan) &&
+                how_nearly(c, variant) * objective_of_plan(c->options->objective, than->plan) &&
             (!best || variants_prefers(c, variant->plan, best->plan)))
             best = variant;
     }
