@@ -459,6 +459,7 @@ static struct search_result *result_of(struct search *search, GError **error)
     struct search_result *result = g_new0(struct search_result, 1);
     describe(search, result);
     result->stopped = g_atomic_int_get(&search->stop);
+    result->close = search_is_over(search) && !result->stopped;
     result->stage = search->stage;
     result->plan = trials_choose(search->trials, search->options.objective);
     if (!result->plan) {

@@ -54,6 +54,7 @@ struct search_result {
                                                        layouts, best first; fewer have names */
     uint32_t layouts_tried, plans_tried; /* plans: since the last result of the same search */
     bool stopped;                        /* before its end */
+    bool close;        /* the best plan is so near a bound that the search ended */
     const char *stage; /* what the search did last, such as "placed the optimizer"; static text */
 };
 

@@ -283,6 +283,7 @@ static void take_result(struct variant_search *c, struct variant *variant,
     take_baseline(c, &c->full->strategy, &result->strategy);
     c->full->plans_tried += result->plans_tried;
     c->stopped |= result->stopped && !c->deadline;
+    variant->close |= result->close;
     variants_take_plan(c, variant, g_steal_pointer(&result->plan));
     search_result_free(result);
 }
@@ -346,10 +347,13 @@ static bool cuts_any(const struct trace *trace, uint64_t state_block)
 
 /* Tries the best choices with state blocks if the trace has none, and without if it has. This
  * follows all searches of other variants, none of which it changes, so the plan is no worse for it.
- */
+ * A bound counts parts of whole states as if they moved apart, so blocks gain next to nothing where
+ * the plan is close to it. */
 static void try_blocks(struct variant_search *c)
 {
     const struct variant *best = c->best;
+    if (best->close)
+        return;
     guint from = c->variants->len;
     struct run_choices *other = as_best(c);
     if (other->state_block)
@@ -486,6 +490,7 @@ static bool search_first(struct variant_search *c, struct trace *trace, GError *
         return false;
     }
     c->stopped |= c->full->stopped && !c->deadline;
+    variant->close = c->full->close;
     c->first = variant;
     variants_take_plan(c, variant, g_steal_pointer(&c->full->plan));
     return true;
