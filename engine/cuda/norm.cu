@@ -27,40 +27,35 @@ template <typename T> struct norm_forward {
  * changes no sum. */
 enum { TILES_AHEAD = 8, TILES_OF_THREE = 4 /* of three arrays */ };
 
-template <typename T, bool EVEN>
-__device__ inline float row_mean(const T *x, uint32_t H, unsigned column)
+/* Returns the sum of a row's terms over H. `add(sum, x)` adds the term of element x; that of
+ * `padding` changes no sum. */
+template <typename T, bool EVEN, typename Add>
+__device__ inline float row_average(const T *x, uint32_t H, unsigned column, float padding, Add add)
 {
     struct pair sum = {0, 0};
     for (uint32_t first = column; first < H; first += TILES_AHEAD * TILE) {
         struct pair v[TILES_AHEAD];
 #pragma unroll
         for (int i = 0; i < TILES_AHEAD; i++)
-            v[i] = pair_load_known<EVEN>(x, first + i * TILE, H, 0);
+            v[i] = pair_load_known<EVEN>(x, first + i * TILE, H, padding);
 #pragma unroll
-        for (int i = 0; i < TILES_AHEAD; i++) {
-            sum.a += v[i].a;
-            sum.b += v[i].b;
-        }
+        for (int i = 0; i < TILES_AHEAD; i++)
+            sum = {add(sum.a, v[i].a), add(sum.b, v[i].b)};
     }
     return lanes_sum(sum.a, sum.b) / (float)H;
 }
 
 template <typename T, bool EVEN>
+__device__ inline float row_mean(const T *x, uint32_t H, unsigned column)
+{
+    return row_average<T, EVEN>(x, H, column, 0, [](float sum, float v) { return sum + v; });
+}
+
+template <typename T, bool EVEN>
 __device__ inline float row_variance(const T *x, uint32_t H, unsigned column, float mean)
 {
-    struct pair sum = {0, 0};
-    for (uint32_t first = column; first < H; first += TILES_AHEAD * TILE) {
-        struct pair v[TILES_AHEAD];
-#pragma unroll
-        for (int i = 0; i < TILES_AHEAD; i++)
-            v[i] = pair_load_known<EVEN>(x, first + i * TILE, H, mean);
-#pragma unroll
-        for (int i = 0; i < TILES_AHEAD; i++) {
-            sum.a = fmaf(v[i].a - mean, v[i].a - mean, sum.a);
-            sum.b = fmaf(v[i].b - mean, v[i].b - mean, sum.b);
-        }
-    }
-    return lanes_sum(sum.a, sum.b) / (float)H;
+    return row_average<T, EVEN>(
+        x, H, column, mean, [mean](float sum, float v) { return fmaf(v - mean, v - mean, sum); });
 }
 
 template <typename T, bool EVEN>
@@ -215,19 +210,8 @@ template <typename T> struct rms_forward {
 template <typename T, bool EVEN>
 __device__ inline float row_square(const T *x, uint32_t H, unsigned column)
 {
-    struct pair sum = {0, 0};
-    for (uint32_t first = column; first < H; first += TILES_AHEAD * TILE) {
-        struct pair v[TILES_AHEAD];
-#pragma unroll
-        for (int i = 0; i < TILES_AHEAD; i++)
-            v[i] = pair_load_known<EVEN>(x, first + i * TILE, H, 0);
-#pragma unroll
-        for (int i = 0; i < TILES_AHEAD; i++) {
-            sum.a = fmaf(v[i].a, v[i].a, sum.a);
-            sum.b = fmaf(v[i].b, v[i].b, sum.b);
-        }
-    }
-    return lanes_sum(sum.a, sum.b) / (float)H;
+    return row_average<T, EVEN>(x, H, column, 0,
+                                [](float sum, float v) { return fmaf(v, v, sum); });
 }
 
 template <typename T, bool EVEN>
