@@ -5,19 +5,17 @@
 #ifndef PSTAR_ENGINE_CUDA_GPU_KERNEL_TARGET_H
 #define PSTAR_ENGINE_CUDA_GPU_KERNEL_TARGET_H
 
+#include "engine/cuda/shared_limits.h"
 #include <cuda_runtime.h>
 #include <stddef.h>
 #include <stdint.h>
-
-/* A kernel must ask for more dynamic shared memory than this. */
-#define LAUNCH_SHARED_LIMIT (48 * 1024)
 
 /* cudaGetLastError returns an error to the caller. */
 template <typename Arguments>
 void launch(void (*kernel)(Arguments), dim3 blocks, unsigned threads, size_t shared_bytes,
             cudaStream_t stream, const Arguments &arguments)
 {
-    if (shared_bytes > LAUNCH_SHARED_LIMIT)
+    if (shared_limit_rises((const void *)kernel, shared_bytes))
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              (int)shared_bytes);
     kernel<<<blocks, threads, shared_bytes, stream>>>(arguments);

@@ -1,5 +1,7 @@
-/* The order of attention's blocks on tensor cores. */
+/* What launches need beside kernels: the order of attention's blocks on tensor cores, and limits of
+ * shared memory. */
 #include "engine/cuda/attention_half.h"
+#include "engine/cuda/shared_limits.h"
 #include <glib.h>
 #include <vector>
 
@@ -64,9 +66,26 @@ static void order()
     check(100000, 3, 64, 0);
 }
 
+/* A kernel's limit is raised at its first large launch, and for a larger one. */
+static void limits()
+{
+    static const char kernels[SHARED_LIMIT_KERNELS + 2] = {};
+    const size_t large = SHARED_LIMIT_BYTES + 1;
+    g_assert_false(shared_limit_rises(&kernels[0], SHARED_LIMIT_BYTES));
+    g_assert_true(shared_limit_rises(&kernels[0], large));
+    g_assert_false(shared_limit_rises(&kernels[0], large));
+    g_assert_true(shared_limit_rises(&kernels[0], large + 1));
+    g_assert_false(shared_limit_rises(&kernels[0], large));
+    for (int i = 1; i < SHARED_LIMIT_KERNELS + 2; i++)
+        g_assert_true(shared_limit_rises(&kernels[i], large));
+    g_assert_false(shared_limit_rises(&kernels[SHARED_LIMIT_KERNELS - 1], large));
+    g_assert_true(shared_limit_rises(&kernels[SHARED_LIMIT_KERNELS + 1], large)); /* no room */
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/attention/blocks", order);
+    g_test_add_func("/launches/shared-limits", limits);
     return g_test_run();
 }
