@@ -234,8 +234,8 @@ static void run_loss(struct cpu_context *cpu, void *argument)
 static void run_gelu(struct cpu_context *cpu, void *argument)
 {
     const struct loops *l = argument;
-    cpu_gelu_forward(cpu, l->precision, l->x.elements, of(l, l->x), of(l, l->y));
-    cpu_gelu_backward(cpu, l->precision, l->x.elements, of(l, l->x), of(l, l->y));
+    cpu_gelu_forward(cpu, l->precision, MODEL_GELU_TANH, l->x.elements, of(l, l->x), of(l, l->y));
+    cpu_gelu_backward(cpu, l->precision, MODEL_GELU_TANH, l->x.elements, of(l, l->x), of(l, l->y));
 }
 
 static void run_norm(struct cpu_context *cpu, void *argument)
@@ -261,8 +261,8 @@ static void run_residual(struct cpu_context *cpu, void *argument)
 static void run_bias(struct cpu_context *cpu, void *argument)
 {
     const struct loops *l = argument;
-    cpu_linear_backward_bias(cpu, l->precision, l->N, INNER, of(l, l->x), KERNEL_GRADIENT_SET,
-                             l->y.fp32);
+    cpu_linear_backward_bias(cpu, l->precision, l->N, INNER, INNER, of(l, l->x),
+                             KERNEL_GRADIENT_SET, l->y.fp32);
 }
 
 static void run_attention_forward(struct cpu_context *cpu, void *argument)

@@ -144,8 +144,9 @@ typedef void kernel_linear_forward(const void *context, enum model_precision pre
                                    uint32_t I, uint32_t O, const void *x, const void *weight,
                                    const void *bias, void *y);
 
-/* pre = x weight + bias and y = gelu(pre) in one product. Returns false, having queued nothing,
- * where the library has no such product for the shape: always the same answer for a shape. */
+/* pre = x weight + bias and y = gelu(pre), in its tanh form, in one product. Returns false, having
+ * queued nothing, where the library has no such product for the shape: always the same answer for a
+ * shape. */
 typedef bool kernel_linear_gelu(const void *context, enum model_precision precision, uint32_t N,
                                 uint32_t I, uint32_t O, const void *x, const void *weight,
                                 const void *bias, void *pre, void *y);
@@ -169,9 +170,9 @@ typedef void kernel_linear_backward_weight(const void *context, enum model_preci
                                            const void *dy, enum kernel_gradient gradient,
                                            float *workspace, void *dweight, double *squares);
 
-/* dbias[O]: the sums of dy's columns. */
+/* dbias[O]: the sums of dy's columns. Rows of dy are `row` elements apart. */
 typedef void kernel_linear_backward_bias(const void *context, enum model_precision precision,
-                                         uint32_t N, uint32_t O, const void *dy,
+                                         uint32_t N, uint32_t O, uint32_t row, const void *dy,
                                          enum kernel_gradient gradient, void *dbias);
 
 /* ---- the same with the weight transposed: y[N,O] = x[N,I] weight[O,I]^T + bias[O] ---- */
@@ -192,11 +193,12 @@ typedef void kernel_product_backward_weight(const void *context, enum model_prec
                                             const void *dy, enum kernel_gradient gradient,
                                             float *workspace, void *dweight, double *squares);
 
-/* ---- classifier: logits[N,V] = x[N,H] weight[V,H]^T ---- */
+/* ---- classifier: logits[N,V] = x[N,H] weight[V,H]^T + bias[V] ---- */
 
+/* `bias` may be NULL. */
 typedef void kernel_classifier_forward(const void *context, enum model_precision precision,
                                        uint32_t N, uint32_t H, uint32_t V, const void *x,
-                                       const void *weight, void *logits);
+                                       const void *weight, const void *bias, void *logits);
 
 /* dx[N,H] = dlogits weight */
 typedef void kernel_classifier_backward_input(const void *context, enum model_precision precision,
@@ -213,15 +215,17 @@ typedef void kernel_classifier_backward_weight(const void *context, enum model_p
 typedef void kernel_cap_logits(const void *context, enum model_precision precision, uint32_t N,
                                uint32_t V, float cap, void *logits);
 
-/* ---- GELU, tanh form, element by element ---- */
+/* ---- GELU in the form `of`, element by element ---- */
 
 typedef void kernel_gelu_forward(const void *context, enum model_precision precision,
-                                 uint64_t elements, const void *pre, void *y);
+                                 enum model_activation of, uint64_t elements, const void *pre,
+                                 void *y);
 
 /* dy[N,O] becomes dy * gelu'(pre), and dbias[O] the sums of its columns. */
 typedef void kernel_gelu_backward_bias(const void *context, enum model_precision precision,
-                                       uint32_t N, uint32_t O, const void *pre, void *dy,
-                                       enum kernel_gradient gradient, void *dbias);
+                                       enum model_activation of, uint32_t N, uint32_t O,
+                                       const void *pre, void *dy, enum kernel_gradient gradient,
+                                       void *dbias);
 
 /* ---- gate: y[N,F] = activation(gate) up, element by element; SiLU(x) = x / (1 + exp(-x)) ---- */
 

@@ -173,13 +173,14 @@ static void gated_forward(const struct call *call)
 
 static void gelu_forward(const struct call *call)
 {
-    if (call->kernels->linear_gelu &&
+    enum model_activation of = call->config->activation;
+    if (of == MODEL_GELU_TANH && inputs_first(call) && call->kernels->linear_gelu &&
         call->kernels->linear_gelu(call->context, call->precision, call->N, call->op->inputs,
                                    call->op->outputs, in(call, 0), parameter(call, 0),
                                    parameter(call, 1), out(call, 0), out(call, 1)))
         return;
     linear_forward(call);
-    call->kernels->gelu_forward(call->context, call->precision,
+    call->kernels->gelu_forward(call->context, call->precision, of,
                                 (uint64_t)call->N * call->op->outputs, out(call, 0), out(call, 1));
 }
 
@@ -214,15 +215,21 @@ static void product_backward(const struct call *call, const void *dy)
         call->operation->tensor[0].norm);
 }
 
+/* Rows of dy are `row` elements apart. */
+static void bias_backward(const struct call *call, uint32_t row, const void *dy)
+{
+    call->kernels->linear_backward_bias(call->context, call->precision, call->N, call->op->outputs,
+                                        row, dy, gradient_kind(call, call->op->accumulate),
+                                        gradient(call, 1));
+    sum_squares(call, 1);
+}
+
 static void dense_backward(const struct call *call, const void *dy)
 {
     product_backward(call, dy);
     if (call->op->t[1] == NO_INDEX)
         return;
-    call->kernels->linear_backward_bias(call->context, call->precision, call->N, call->op->outputs,
-                                        dy, gradient_kind(call, call->op->accumulate),
-                                        gradient(call, 1));
-    sum_squares(call, 1);
+    bias_backward(call, call->op->outputs, dy);
 }
 
 static void gated_backward(const struct call *call)
@@ -242,8 +249,8 @@ static void linear_backward(const struct call *call)
 
 static void gelu_backward(const struct call *call)
 {
-    call->kernels->gelu_backward_bias(call->context, call->precision, call->N, call->op->outputs,
-                                      in(call, 2), in(call, 0),
+    call->kernels->gelu_backward_bias(call->context, call->precision, call->config->activation,
+                                      call->N, call->op->outputs, in(call, 2), in(call, 0),
                                       gradient_kind(call, call->op->accumulate), gradient(call, 1));
     sum_squares(call, 1);
     product_backward(call, in(call, 0));
@@ -297,6 +304,7 @@ static struct kernel_heads heads_of(const struct call *call)
         .K = model_config_key_heads(config),
         .D = model_config_head_size(config),
         .row = config->separate ? 0 : model_config_queries(config) + 2 * model_config_keys(config),
+        .apart = config->interleaved ? 3 * model_config_head_size(config) : 0,
         .window = model_config_window(config, call->op->layer),
         .pairs = model_config_turned(config, call->op->layer) / 2,
         .scale = config->query_scalar > 0 ? (float)(1 / sqrt(config->query_scalar)) : 0,
@@ -321,14 +329,17 @@ static void grouped_backward(const struct call *call)
                                     call->dropout, out(call, 0), out(call, 1), out(call, 2));
 }
 
-/* Queries, keys and values in one row. */
+/* Queries, keys and values in one row, or those of one head after the other. */
 struct joined {
     void *q, *k, *v;
 };
 
 static struct joined joined_of(const struct call *call, void *qkv)
 {
-    uint32_t queries = model_config_queries(call->config), keys = model_config_keys(call->config);
+    bool interleaved = call->config->interleaved;
+    uint32_t head = model_config_head_size(call->config);
+    uint32_t queries = interleaved ? head : model_config_queries(call->config);
+    uint32_t keys = interleaved ? head : model_config_keys(call->config);
     return (struct joined){qkv, column_of(call, qkv, queries),
                            column_of(call, qkv, queries + keys)};
 }
@@ -381,7 +392,7 @@ static void classifier_forward(const struct call *call)
 {
     call->kernels->classifier_forward(call->context, call->precision, call->N, call->H,
                                       call->config->vocabulary, in(call, 0),
-                                      classifier_weight(call, 1), out(call, 0));
+                                      classifier_weight(call, 1), parameter(call, 1), out(call, 0));
     if (call->config->logit_cap > 0)
         call->kernels->cap_logits(call->context, call->precision, call->N, call->config->vocabulary,
                                   (float)call->config->logit_cap, out(call, 0));
@@ -397,6 +408,8 @@ static void classifier_backward(const struct call *call)
         call->context, call->precision, call->N, call->H, V, in(call, 1), in(call, 0),
         gradient_kind(call, call->op->accumulate), workspace(call), gradient(call, 0),
         call->operation->tensor[0].norm);
+    if (call->op->t[1] != NO_INDEX)
+        bias_backward(call, model_logits_row(V), in(call, 0));
 }
 
 static void loss(const struct call *call)

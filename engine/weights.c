@@ -64,14 +64,16 @@ enum trace_list weights_list(const struct trace *trace)
     return trace->list_element_bytes[TRACE_MASTER] > 0 ? TRACE_MASTER : TRACE_PARAM;
 }
 
-static bool is_head(const char *name)
+static bool is_head(const struct model_config *config, const char *name)
 {
-    return g_str_equal(name, "lm_head.weight");
+    const char *head = model_head(config);
+    return g_str_has_prefix(name, head) && name[strlen(head)] == '.';
 }
 
 static char *saved_name(const struct model_config *config, const char *name)
 {
-    return g_strconcat(is_head(name) ? "" : model_family_of(config)->file_prefix, name, NULL);
+    return g_strconcat(is_head(config, name) ? "" : model_family_of(config)->file_prefix, name,
+                       NULL);
 }
 
 /* Files of a model without its head have names without prefixes. */
@@ -111,8 +113,12 @@ static bool check_wanted(const struct safetensors *file, const struct model_conf
  * table of words. */
 static bool is_redundant(const struct model_config *config, const char *name)
 {
-    return g_str_has_suffix(name, ".attn.bias") || g_str_has_suffix(name, ".attn.masked_bias") ||
-           g_str_has_suffix(name, ".rotary_emb.inv_freq") || (config->tied && is_head(name));
+    static const char *const buffers[] = {".attn.bias", ".attn.masked_bias", ".attention.bias",
+                                          ".attention.masked_bias", ".rotary_emb.inv_freq"};
+    for (size_t i = 0; i < G_N_ELEMENTS(buffers); i++)
+        if (g_str_has_suffix(name, buffers[i]))
+            return true;
+    return config->tied && is_head(config, name);
 }
 
 static bool check_rest(const struct safetensors *file, const struct model_config *config,

@@ -25,9 +25,14 @@ enum model_query_norms {
  * product makes, before that is added to the residual stream. */
 enum model_norm_places { MODEL_NORMS_BEFORE, MODEL_NORMS_AFTER, MODEL_NORMS_AROUND };
 
+/* Whether the MLP reads what attention has added to the residual stream, or, as attention does, the
+ * layer's input: with a norm of its own, or from the same norm. */
+enum model_branches { MODEL_SEQUENTIAL, MODEL_PARALLEL, MODEL_PARALLEL_ONE_NORM };
+
 enum model_activation {
     MODEL_GELU_TANH, /* 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) */
-    MODEL_SILU       /* x / (1 + exp(-x)) */
+    MODEL_SILU,      /* x / (1 + exp(-x)) */
+    MODEL_GELU_EXACT /* 0.5 x (1 + erf(x / sqrt(2))) */
 };
 
 /* How the frequencies of rotary positions are scaled, beyond the positions of the first training.
@@ -80,6 +85,9 @@ struct model_config {
                          and values; at attention's end; in the MLP */
     enum model_query_norms query_norms;
     enum model_norm_places norm_places;
+    enum model_branches branches;
+    bool interleaved; /* the one product makes query, key and value of a head, then of the next */
+    bool classifier_bias;
     uint32_t key_heads; /* of keys and values, which groups of queries share; 0 stands for heads */
     uint32_t head_size; /* columns of a head; 0 stands for width / heads */
     bool norm_plus_one; /* norms scale by 1 more than their weight */
@@ -149,6 +157,12 @@ static inline bool model_config_norms_before(const struct model_config *config)
 static inline bool model_config_norms_after(const struct model_config *config)
 {
     return config->norm_places != MODEL_NORMS_BEFORE;
+}
+
+/* Returns whether the MLP has a norm of its own before its products. */
+static inline bool model_config_second_norm(const struct model_config *config)
+{
+    return model_config_norms_before(config) && config->branches != MODEL_PARALLEL_ONE_NORM;
 }
 
 /* Returns the columns of a head that turn in a layer. */

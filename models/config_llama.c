@@ -76,7 +76,7 @@ static const char *activation_name(const struct model_config *config)
     return config->activation == MODEL_SILU ? "silu" : "gelu_pytorch_tanh";
 }
 
-static bool read_sizes(const struct config_reader *reader, const struct config_defaults *defaults,
+bool config_read_sizes(const struct config_reader *reader, const struct config_defaults *defaults,
                        struct model_config *config, GError **error)
 {
     if (!config_count(reader, "num_hidden_layers", &config->layers, error) ||
@@ -101,7 +101,7 @@ bool config_read_llama(const struct config_reader *reader, const struct config_d
 {
     const char *const activations[] = {activation_name(config), NULL};
     const struct config_rotary rotary = rotary_keys(defaults->rotary_base, defaults->rotary_part);
-    return read_sizes(reader, defaults, config, error) &&
+    return config_read_sizes(reader, defaults, config, error) &&
            config_word(reader, "hidden_act", activations, error) &&
            config_epsilon(reader, "rms_norm_eps", defaults->epsilon, &config->norm_epsilon,
                           error) &&
@@ -111,22 +111,29 @@ bool config_read_llama(const struct config_reader *reader, const struct config_d
            config_read_rotary(reader, &rotary, config, error);
 }
 
+void config_write_sizes(const struct model_config *config, json_t *root)
+{
+    json_t *keys =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f}", "num_hidden_layers",
+                  (json_int_t)config->layers, "hidden_size", (json_int_t)config->width,
+                  "num_attention_heads", (json_int_t)config->heads, "num_key_value_heads",
+                  (json_int_t)model_config_key_heads(config), "head_dim",
+                  (json_int_t)model_config_head_size(config), "intermediate_size",
+                  (json_int_t)config->inner, "max_position_embeddings",
+                  (json_int_t)config->positions, "vocab_size", (json_int_t)config->vocabulary,
+                  "tie_word_embeddings", (int)config->tied, "initializer_range",
+                  config->initializer_range, "attention_dropout", config->attention_dropout);
+    g_assert(keys);
+    json_object_update(root, keys);
+    json_decref(keys);
+}
+
 void config_write_llama(const struct model_config *config, json_t *root)
 {
     const struct config_rotary rotary = rotary_keys(10000,
                                                     model_family_of(config)->partly_turned ? 1 : 0);
-    json_t *keys = json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:f, s:f, s:f}", "hidden_act",
-        activation_name(config), "num_hidden_layers", (json_int_t)config->layers, "hidden_size",
-        (json_int_t)config->width, "num_attention_heads", (json_int_t)config->heads,
-        "num_key_value_heads", (json_int_t)model_config_key_heads(config), "head_dim",
-        (json_int_t)model_config_head_size(config), "intermediate_size", (json_int_t)config->inner,
-        "max_position_embeddings", (json_int_t)config->positions, "vocab_size",
-        (json_int_t)config->vocabulary, "tie_word_embeddings", (int)config->tied, "rms_norm_eps",
-        config->norm_epsilon, "initializer_range", config->initializer_range, "attention_dropout",
-        config->attention_dropout);
-    g_assert(keys);
-    json_object_update(root, keys);
-    json_decref(keys);
+    config_write_sizes(config, root);
+    json_object_set_new(root, "hidden_act", json_string(activation_name(config)));
+    json_object_set_new(root, "rms_norm_eps", json_real(config->norm_epsilon));
     config_write_rotary(config, &rotary, root);
 }

@@ -59,6 +59,13 @@ struct config_defaults {
     bool tied;
 };
 
+/* Reads the sizes, of which those of heads may be missing. */
+bool config_read_sizes(const struct config_reader *reader, const struct config_defaults *defaults,
+                       struct model_config *config, GError **error);
+/* Adds them, and the keys beside them that all families since LLaMA have: initializer_range,
+ * attention_dropout and tie_word_embeddings. */
+void config_write_sizes(const struct model_config *config, json_t *root);
+
 /* Reads the sizes, epsilon, range, dropout of attention, whether embeddings are tied, and rotary
  * positions. Refuses another activation than the config's. */
 bool config_read_llama(const struct config_reader *reader, const struct config_defaults *defaults,
@@ -82,6 +89,22 @@ bool config_read_rotary_object(const struct config_reader *reader, double base,
                                GError **error);
 /* Returns such an object, with a reference that is the caller's. */
 json_t *config_rotary_object(const struct model_rotary *rotary);
+/* The keys in which rotary families with layer norms differ, and what they are where they are
+ * missing. */
+struct config_layer_norm_keys {
+    struct config_rotary rotary;
+    const char *activation; /* where hidden_act is missing; any GELU may be there */
+    const char *dropout;    /* of the residual stream */
+};
+
+/* Reads the sizes, the activation, epsilon, range, dropouts, whether embeddings are tied, and
+ * rotary positions. */
+bool config_read_layer_norm(const struct config_reader *reader,
+                            const struct config_layer_norm_keys *keys, struct model_config *config,
+                            GError **error);
+void config_write_layer_norm(const struct model_config *config,
+                             const struct config_layer_norm_keys *keys, json_t *root);
+
 /* Refuses scaled rotary positions. */
 bool config_unscaled_rotary(const struct config_reader *reader, const struct model_config *config,
                             GError **error);

@@ -478,13 +478,20 @@ static void attention(const struct backward_pass *pass, const struct decoder_lay
         linear(pass, MODULE_QKV, attend(pass, layer, dattention), layer->norm1, sum);
 }
 
+/* Where attention and MLP are parallel, both read the stream's gradient before their norms add to
+ * it. */
 static void layer_backward(const struct backward_pass *pass, const struct decoder_layer *layer)
 {
-    struct sum sum = sum_of(pass, MODULE_NORM_2);
-    inside(pass, layer, begin_mlp(pass, layer), &sum);
-    end_sum(pass, &sum, layer->middle, layer->norm2_stats);
-    sum = sum_of(pass, MODULE_NORM_1);
+    enum model_branches branches = pass->builder->config->branches;
+    bool one_norm = branches == MODEL_PARALLEL_ONE_NORM;
+    struct sum of_mlp = sum_of(pass, one_norm ? MODULE_NORM_1 : MODULE_NORM_2);
+    inside(pass, layer, begin_mlp(pass, layer), &of_mlp);
+    if (branches == MODEL_SEQUENTIAL)
+        end_sum(pass, &of_mlp, layer->middle, layer->norm2_stats);
+    struct sum sum = one_norm ? of_mlp : sum_of(pass, MODULE_NORM_1);
     attention(pass, layer, begin_attention(pass, layer), &sum);
+    if (branches == MODEL_PARALLEL)
+        end_sum(pass, &of_mlp, layer->input, layer->norm2_stats);
     end_sum(pass, &sum, layer->input, layer->norm1_stats);
 }
 
@@ -493,7 +500,8 @@ static void layer_backward(const struct backward_pass *pass, const struct decode
 static uint32_t classifier(struct iteration_builder *b, const struct decoder_activations *a)
 {
     struct model_operator op = backward_operator(b, ONLY_TURN, MODEL_CLASSIFIER_BACKWARD, -1,
-                                                 a->micro_batch, b->layout.classifier, 1);
+                                                 a->micro_batch, b->layout.classifier,
+                                                 b->config->classifier_bias ? 2 : 1);
     op.in[0] = a->logits;
     op.in[1] = a->norm;
     g_autofree char *dnorm = g_strconcat("d", model_family_of(b->config)->final_norm, NULL);
@@ -552,8 +560,8 @@ static void update_classifier_and_embedding(struct iteration_builder *b)
 {
     for (tensor_id t = 0; t < b->layout.first_layer; t++)
         decoder_update_tensor(b, t);
-    if (!b->config->tied)
-        decoder_update_tensor(b, b->layout.classifier);
+    for (tensor_id t = b->layout.classifier; !b->config->tied && t < b->layout.count; t++)
+        decoder_update_tensor(b, t);
 }
 
 /* Appends backward of the final norm and the layers. Returns the gradient of the layers' input. */

@@ -201,9 +201,32 @@ static void query_buffers(const struct forward_pass *pass, struct decoder_layer 
 static void before_buffers(const struct forward_pass *pass, enum model_module norm, uint32_t x,
                            uint32_t *buffer, uint32_t *stats)
 {
-    bool before = model_config_norms_before(pass->builder->config);
+    bool before = pass->builder->layout.place[norm] != NO_INDEX;
     *buffer = before ? module_activation(pass, norm) : x;
     *stats = before ? norm_stats(pass, norm, 1) : NO_INDEX;
+}
+
+/* Backward reads the stream between attention and MLP only if the MLP does. */
+static uint32_t middle_buffer(const struct forward_pass *pass)
+{
+    const struct model_config *config = pass->builder->config;
+    struct forward_pass of = *pass;
+    of.held &= config->branches == MODEL_SEQUENTIAL;
+    return layer_activation(&of, "middle", "", config->width);
+}
+
+/* Returns what the MLP reads, through its norm if it has one. */
+static uint32_t mlp_input(const struct model_config *config, const struct decoder_layer *layer)
+{
+    switch (config->branches) {
+    case MODEL_SEQUENTIAL:
+        return layer->middle;
+    case MODEL_PARALLEL:
+        return layer->input;
+    case MODEL_PARALLEL_ONE_NORM:
+        return layer->norm1;
+    }
+    g_assert_not_reached();
 }
 
 /* Sets *buffer to what a product makes that is normalised, and *stats to its norm's. */
@@ -215,7 +238,7 @@ static void after_buffers(const struct forward_pass *pass, enum model_module pro
     *stats = after ? norm_stats(pass, norm, 1) : NO_INDEX;
 }
 
-static void layer_buffers(const struct forward_pass *pass, struct decoder_layer *layer)
+static void layer_buffers(const struct forward_pass *pass, bool adds, struct decoder_layer *layer)
 {
     const struct model_config *config = pass->builder->config;
     const char *mlp = model_family_of(config)->mlp;
@@ -225,8 +248,9 @@ static void layer_buffers(const struct forward_pass *pass, struct decoder_layer 
                                         model_config_queries(config));
     layer->lse = saved_scores(pass);
     after_buffers(pass, MODULE_OUTPUT, MODULE_AFTER_OUTPUT, &layer->output, &layer->output_stats);
-    layer->middle = layer_activation(pass, "middle", "", config->width);
-    before_buffers(pass, MODULE_NORM_2, layer->middle, &layer->norm2, &layer->norm2_stats);
+    layer->middle = adds ? middle_buffer(pass) : NO_INDEX;
+    before_buffers(pass, MODULE_NORM_2, mlp_input(config, layer), &layer->norm2,
+                   &layer->norm2_stats);
     layer->gate = config->gated && !config->joined_gate ? module_activation(pass, MODULE_GATE)
                                                         : NO_INDEX;
     layer->pre = config->gated ? module_activation(pass, MODULE_UP)
@@ -306,17 +330,20 @@ static void end_attention(const struct forward_pass *pass, const struct decoder_
          layer->output_stats);
 }
 
-/* Appends everything before the operator that makes the layer's output. */
-static void layer_to_inner(const struct forward_pass *pass, struct decoder_layer *layer)
+/* Appends everything before the operator that makes the layer's output. `adds` is false if what
+ * attention adds to the residual stream is not needed. */
+static void layer_to_inner(const struct forward_pass *pass, bool adds, struct decoder_layer *layer)
 {
-    bool before = model_config_norms_before(pass->builder->config);
-    layer_buffers(pass, layer);
-    if (before)
+    const struct model_config *config = pass->builder->config;
+    layer_buffers(pass, adds, layer);
+    if (model_config_norms_before(config))
         norm(pass, MODULE_NORM_1, 1, layer->input, NO_INDEX, layer->norm1, layer->norm1_stats);
     attention(pass, layer);
-    end_attention(pass, layer);
-    if (before)
-        norm(pass, MODULE_NORM_2, 1, layer->middle, NO_INDEX, layer->norm2, layer->norm2_stats);
+    if (adds)
+        end_attention(pass, layer);
+    if (model_config_second_norm(config))
+        norm(pass, MODULE_NORM_2, 1, mlp_input(config, layer), NO_INDEX, layer->norm2,
+             layer->norm2_stats);
     mlp(pass, layer);
     if (model_config_norms_after(pass->builder->config))
         product(pass, MODULE_DOWN, layer->inner, layer->down);
@@ -338,8 +365,9 @@ void decoder_recompute(struct iteration_builder *builder, const char *verb, uint
                        uint32_t index, struct decoder_layer *layer)
 {
     struct forward_pass pass = {builder, verb, TRACE_BACKWARD, micro_batch, index, false};
-    layer_to_inner(&pass, layer);
-    if (builder->job->unfused || model_config_norms_after(builder->config))
+    bool unfused = builder->job->unfused;
+    layer_to_inner(&pass, unfused || builder->config->branches == MODEL_SEQUENTIAL, layer);
+    if (unfused || model_config_norms_after(builder->config))
         end_layer(&pass, layer, layer_activation(&pass, "output", "", builder->config->width));
 }
 
@@ -356,7 +384,7 @@ static uint32_t layer_forward(struct iteration_builder *builder, uint32_t micro_
     const struct model_job *job = builder->job;
     bool held = job->choices.offload[index] && !job->choices.recompute[index];
     struct forward_pass pass = {builder, "forward", TRACE_FORWARD, micro_batch, index, held};
-    layer_to_inner(&pass, layer);
+    layer_to_inner(&pass, true, layer);
     pass.held = false; /* the output is the next layer's */
     uint32_t output = layer_activation(&pass, "output", "", builder->config->width);
     hold_input(builder, index + 1, output);
@@ -398,6 +426,7 @@ static void classify(struct iteration_builder *b, struct decoder_activations *a)
     struct model_operator op = model_operator_of(MODEL_CLASSIFIER_FORWARD, -1, a->micro_batch);
     uint32_t classes = model_config_classes(b->config);
     op.t[0] = b->layout.classifier;
+    op.t[1] = b->config->classifier_bias ? op.t[0] + 1 : NO_INDEX;
     op.in[0] = a->norm;
     op.out[0] = a->logits =
         iteration_builder_buffer(b, "logits", b->rows * model_logits_row(classes) * b->element);

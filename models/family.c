@@ -5,9 +5,9 @@
 const struct model_family *const *model_families(void)
 {
     static const struct model_family *const all[] = {
-        &family_gpt2,  &family_llama,   &family_mistral, &family_qwen2,
-        &family_qwen3, &family_smollm3, &family_gemma,   &family_phi3,
-        &family_olmo2, &family_gemma3,  &family_gemma2,  NULL};
+        &family_gpt2,    &family_llama, &family_mistral,  &family_qwen2, &family_qwen3,
+        &family_smollm3, &family_gemma, &family_phi3,     &family_olmo2, &family_gemma3,
+        &family_gemma2,  &family_phi,   &family_gpt_neox, NULL};
     return all;
 }
 
@@ -26,7 +26,8 @@ const struct model_family *model_family_of(const struct model_config *config)
 
 const char *model_head(const struct model_config *config)
 {
-    return config->labels ? "score" : "lm_head";
+    const struct model_family *family = model_family_of(config);
+    return config->labels ? "score" : family->head ? family->head : "lm_head";
 }
 
 /* ---- the tensors of a layer ---- */
@@ -50,8 +51,9 @@ static bool has_module(const struct model_config *config, enum model_module modu
 {
     switch (module) {
     case MODULE_NORM_1:
-    case MODULE_NORM_2:
         return model_config_norms_before(config);
+    case MODULE_NORM_2:
+        return model_config_second_norm(config);
     case MODULE_AFTER_OUTPUT:
     case MODULE_AFTER_DOWN:
         return model_config_norms_after(config);
@@ -146,6 +148,7 @@ struct model_layout model_layout_of(const struct model_config *config)
     layout.final_norm = layout.first_layer + config->layers * layout.layer_tensors;
     layout.count = layout.final_norm + (config->norm == MODEL_LAYER_NORM ? 2 : 1);
     layout.classifier = config->tied ? 0 : layout.count++;
+    layout.count += config->classifier_bias;
     return layout;
 }
 
@@ -209,10 +212,14 @@ char *model_tensor_describe(const struct model_config *config, const struct mode
         return g_strdup_printf("%s%s.weight", family->prefix,
                                index == 0 ? family->embedding : family->positions);
     }
-    if (!config->tied && index == layout->classifier) {
+    if (!config->tied && index >= layout->classifier) {
         tensor->head = true;
-        matrix(tensor, model_config_classes(config), config->width);
-        return g_strdup_printf("%s.weight", model_head(config));
+        tensor->bias = index > layout->classifier;
+        if (tensor->bias)
+            vector(tensor, model_config_classes(config));
+        else
+            matrix(tensor, model_config_classes(config), config->width);
+        return g_strdup_printf("%s.%s", model_head(config), tensor->bias ? "bias" : "weight");
     }
     tensor->norm = true;
     tensor->bias = index > layout->final_norm;

@@ -43,6 +43,7 @@ struct model_family {
     bool unturned_layers;         /* some layers have no positions */
     bool partly_turned;           /* in some models a part of each head turns */
     bool soft_caps;               /* in some models attention caps its scores */
+    const char *head;             /* the classifier's module; NULL for "lm_head" */
     bool inputs_first;            /* weights of linear layers are [inputs, outputs], y = x W */
     bool scaled_ends; /* new weights of products that end on the residual stream are smaller */
 
@@ -61,7 +62,7 @@ const struct model_family *model_family_of(const struct model_config *config);
 
 extern const struct model_family family_gpt2, family_llama, family_mistral, family_qwen2,
     family_qwen3, family_smollm3, family_gemma, family_phi3, family_olmo2, family_gemma3,
-    family_gemma2;
+    family_gemma2, family_phi, family_gpt_neox;
 
 /* What the families since LLaMA have in common, for the initialisers of their struct model_family.
  */
@@ -100,7 +101,7 @@ struct model_layout {
     uint32_t layer_tensors; /* in a layer */
     uint32_t first_layer;   /* index of the first layer's first tensor */
     uint32_t final_norm;    /* index */
-    uint32_t classifier;    /* index; the embedding's, 0, if tied */
+    uint32_t classifier;    /* index; the embedding's, 0, if tied; its bias follows */
     uint32_t count;         /* of all tensors */
 };
 

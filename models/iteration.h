@@ -46,7 +46,7 @@ enum model_kind {
                                square). With `parts`, each row is so many rows. With a residual,
                                which may be NO_INDEX, y = residual + norm */
     MODEL_LINEAR_FORWARD,   /* t weight bias, which may be missing; in x; out y */
-    MODEL_GELU_FORWARD,     /* a linear layer with GELU (tanh form): out pre, y = gelu(pre) */
+    MODEL_GELU_FORWARD,     /* a linear layer with GELU: out pre, y = gelu(pre) */
     MODEL_RESIDUAL_FORWARD, /* a linear layer: in x residual; out y = residual + dropout(x W + b) */
     MODEL_ATTENTION_FORWARD, /* of queries, keys and values in one row, with rotary positions if the
                                 model has any: in qkv[N,(A+2K)*D]; out o[N,A*D], lse fp32 [B,A,T]
@@ -61,8 +61,8 @@ enum model_kind {
     MODEL_GROUPED_FORWARD, /* attention of groups of heads, with rotary positions: in q[N,A*D]
                               k[N,K*D] v[N,K*D]; out and workspace as ATTENTION */
     MODEL_CLASSIFIER_FORWARD, /* t wte, lm_head or score, [V,H], where V is the labels if the model
-                                 has any; in x; out logits[N,V]. In a stage that has no wte: in x
-                                 and a copy of it */
+                                 has any, and its bias, which may be missing; in x; out logits[N,V].
+                                 In a stage that has no wte: in x and a copy of it */
     MODEL_LOSS,               /* in logits tokens: logits become their gradient in place, divided by
                                  N * micro_batches; the loss goes to the host. Unfused: workspace
                                  fp32 [3,N,V], the logits, their log-softmax and its gradient */

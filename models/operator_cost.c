@@ -4,18 +4,20 @@
 
 /* Operations an element, counted from the formulas. */
 enum {
-    NORM_FORWARD = 7,   /* sum; subtract, square, sum; subtract, scale, scale and shift */
-    NORM_BACKWARD = 12, /* x^; dy w; two sums; their combination; sums for weight and bias */
-    RMS_FORWARD = 4,    /* square, sum; scale twice */
-    RMS_BACKWARD = 9,   /* x^; dy w; a sum; their combination; a sum for the weight */
-    ROTARY = 3,         /* two products and their sum */
-    GATE_FORWARD = 5,   /* u x / (1 + exp(-x)) */
-    GATE_BACKWARD = 11, /* the logistic function, SiLU and its derivative, and two gradients */
-    GELU_FORWARD = 9,   /* 0.5 x (1 + tanh(s (x + c x^3))) */
-    GELU_BACKWARD = 16, /* its derivative times the gradient */
-    SOFTMAX = 5,        /* scale, maximum, subtract, exponential, sum */
-    CAP = 3,            /* divide, hyperbolic tangent, multiply; as many for its derivative */
-    LOSS = 6,           /* softmax, normalised and scaled into the gradient */
+    NORM_FORWARD = 7,    /* sum; subtract, square, sum; subtract, scale, scale and shift */
+    NORM_BACKWARD = 12,  /* x^; dy w; two sums; their combination; sums for weight and bias */
+    RMS_FORWARD = 4,     /* square, sum; scale twice */
+    RMS_BACKWARD = 9,    /* x^; dy w; a sum; their combination; a sum for the weight */
+    ROTARY = 3,          /* two products and their sum */
+    GATE_FORWARD = 5,    /* u x / (1 + exp(-x)) */
+    GATE_BACKWARD = 11,  /* the logistic function, SiLU and its derivative, and two gradients */
+    GELU_FORWARD = 9,    /* 0.5 x (1 + tanh(s (x + c x^3))) */
+    GELU_BACKWARD = 16,  /* its derivative times the gradient */
+    EXACT_FORWARD = 5,   /* 0.5 x (1 + erf(c x)) */
+    EXACT_BACKWARD = 11, /* its derivative times the gradient */
+    SOFTMAX = 5,         /* scale, maximum, subtract, exponential, sum */
+    CAP = 3,             /* divide, hyperbolic tangent, multiply; as many for its derivative */
+    LOSS = 6,            /* softmax, normalised and scaled into the gradient */
     ADAMW = 17, /* moments 7, bias corrections 2, root, epsilon, division, decay, step, clip */
 };
 
@@ -40,6 +42,11 @@ static uint64_t gate(const struct iteration_builder *b, uint64_t silu, uint64_t 
 {
     uint64_t more = gelu == GELU_FORWARD ? 1 : GELU_FORWARD + 2;
     return b->config->activation == MODEL_SILU ? silu : gelu + more;
+}
+
+static uint64_t gelu(const struct iteration_builder *b, uint64_t tanh, uint64_t exact)
+{
+    return b->config->activation == MODEL_GELU_EXACT ? exact : tanh;
 }
 
 static uint64_t norm(const struct iteration_builder *b, const struct model_operator *op,
@@ -125,13 +132,13 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
     case MODEL_LINEAR_FORWARD:
         return linear_forward(b, op);
     case MODEL_GELU_FORWARD:
-        return linear_forward(b, op) + GELU_FORWARD * n * op->outputs;
+        return linear_forward(b, op) + gelu(b, GELU_FORWARD, EXACT_FORWARD) * n * op->outputs;
     case MODEL_RESIDUAL_FORWARD:
         return linear_forward(b, op) + residual * n * op->outputs;
     case MODEL_LINEAR_BACKWARD:
         return linear_backward(b, op);
     case MODEL_GELU_BACKWARD:
-        return linear_backward(b, op) + GELU_BACKWARD * n * op->outputs;
+        return linear_backward(b, op) + gelu(b, GELU_BACKWARD, EXACT_BACKWARD) * n * op->outputs;
     case MODEL_RESIDUAL_BACKWARD:
         return linear_backward(b, op) + (residual - 1) * n * op->outputs;
     case MODEL_GATED_FORWARD:
@@ -147,11 +154,11 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
         return attention(b, op, b->job->unfused ? 4 : 5, 2) +
                2 * n * model_config_queries(b->config) + rotary(b, op->layer);
     case MODEL_CLASSIFIER_FORWARD:
-        return 2 * n * h * v + cap * n * v;
+        return 2 * n * h * v + cap * n * v + bias(b, op);
     case MODEL_LOSS:
         return (LOSS + cap) * n * v;
     case MODEL_CLASSIFIER_BACKWARD:
-        return 4 * n * h * v;
+        return 4 * n * h * v + bias(b, op);
     case MODEL_REDUCE:
     case MODEL_REDUCE_BUCKET:
         return reduction(b, op);

@@ -61,6 +61,9 @@ struct guess {
  * positions 3 a row and column of queries and keys that turns (operator_cost.c). */
 enum { A_COLUMN = 4, A_HEAD = 5, A_TURN = 3, A_CAP = 3 };
 
+/* An exact GELU counts 5 operations an element, with a bias. */
+enum { A_EXACT = 5, A_BIAS = 1 };
+
 static const struct trace_operator *attention_of(const struct trace *trace,
                                                  const struct model_family *family, uint32_t layer)
 {
@@ -157,6 +160,42 @@ static bool find_windows(const struct trace *trace, const struct guess *guess,
 
 /* ---- parts ---- */
 
+/* Returns the moment of an operator of the first layer's backward. */
+static uint32_t backward_moment(const struct trace *trace, const struct model_family *family,
+                                enum model_module module)
+{
+    g_autofree char *name = g_strdup_printf("backward %s.0.%s", family->layers,
+                                            family->modules[module]);
+    const struct trace_operator *found = operator_of(trace, name);
+    return found ? (uint32_t)(found - trace->operators) : NO_INDEX;
+}
+
+/* Where attention and MLP are parallel, the MLP's norm follows attention's products in backward. */
+static enum model_branches find_branches(const struct trace *trace,
+                                         const struct model_family *family)
+{
+    if (family->parts.branches != MODEL_PARALLEL)
+        return family->parts.branches;
+    return backward_moment(trace, family, MODULE_NORM_2) <
+                   backward_moment(trace, family, MODULE_QKV)
+               ? MODEL_SEQUENTIAL
+               : MODEL_PARALLEL;
+}
+
+static enum model_activation find_activation(const struct trace *trace,
+                                             const struct model_config *config)
+{
+    const struct model_family *family = config->family;
+    uint64_t rows = trace->batch * trace->sequence;
+    uint64_t each = 2 * (uint64_t)config->width + A_BIAS + A_EXACT;
+    if (config->gated)
+        return family->parts.activation;
+    g_autofree char *name = g_strdup_printf("forward %s.0.%s", family->layers,
+                                            family->modules[MODULE_UP]);
+    const struct trace_operator *up = operator_of(trace, name);
+    return up && up->flops == rows * config->inner * each ? MODEL_GELU_EXACT : MODEL_GELU_TANH;
+}
+
 /* Finds the parts in which models of the family differ. */
 static void find_parts(const struct trace *trace, const struct model_family *family,
                        struct model_config *config)
@@ -165,6 +204,8 @@ static void find_parts(const struct trace *trace, const struct model_family *fam
                                             config->separate ? MODULE_QUERY : MODULE_QKV, "bias");
     config->unbiased_output = !elements_inside(trace, family, MODULE_OUTPUT, "bias");
     config->unbiased_mlp = !elements_inside(trace, family, MODULE_UP, "bias");
+    config->branches = find_branches(trace, family);
+    config->activation = find_activation(trace, config);
 }
 
 /* The embedding's dropout is one more operation an element. */
@@ -182,8 +223,8 @@ static void find_caps(const struct trace *trace, const struct guess *guess,
 {
     g_autofree char *head = g_strconcat("forward ", model_head(config), NULL);
     const struct trace_operator *classify = operator_of(trace, head);
-    uint64_t products = 2 * trace->batch * trace->sequence * (uint64_t)config->width *
-                        model_config_classes(config);
+    uint64_t products = (2 * (uint64_t)config->width + config->classifier_bias) * trace->batch *
+                        trace->sequence * model_config_classes(config);
     config->score_cap = guess->caps_scores ? 1 : 0;
     config->logit_cap = classify && classify->flops > products ? 1 : 0;
 }
@@ -252,7 +293,8 @@ static struct model_config *config_of(const struct trace *trace, const struct gu
     config->vocabulary =
         (uint32_t)(elements_outside(trace, family, family->embedding, "weight") / width);
     config->labels = (uint32_t)(elements_of(trace, "score.weight") / width);
-    config->tied = !config->labels && !elements_of(trace, "lm_head.weight");
+    g_autofree char *head = g_strconcat(model_head(config), ".weight", NULL);
+    config->tied = !config->labels && !elements_of(trace, head);
     config->norm_epsilon = 1e-5;
     config->initializer_range = 0.02;
     find_parts(trace, family, config);

@@ -192,11 +192,11 @@ void cpu_linear_backward_weight(const void *context, enum model_precision precis
 }
 
 void cpu_linear_backward_bias(const void *context, enum model_precision precision, uint32_t N,
-                              uint32_t O, const void *dy, enum kernel_gradient gradient,
-                              void *dbias)
+                              uint32_t O, uint32_t row, const void *dy,
+                              enum kernel_gradient gradient, void *dbias)
 {
     const struct cpu_context *cpu = context;
-    struct simd_column_sums arguments = {precision, N, O, dy, gradient, dbias};
+    struct simd_column_sums arguments = {precision, N, O, row, dy, gradient, dbias};
     cpu_parallel(cpu, cpu->simd->column_sums, &arguments, simd_tiles(O), 1);
 }
 
@@ -235,7 +235,8 @@ void cpu_product_backward_weight(const void *context, enum model_precision preci
 }
 
 void cpu_classifier_forward(const void *context, enum model_precision precision, uint32_t N,
-                            uint32_t H, uint32_t V, const void *x, const void *weight, void *logits)
+                            uint32_t H, uint32_t V, const void *x, const void *weight,
+                            const void *bias, void *logits)
 {
     const struct cpu_context *cpu = context;
     struct matmul_shape shape = {.M = N,
@@ -244,8 +245,9 @@ void cpu_classifier_forward(const void *context, enum model_precision precision,
                                  .c_row = model_logits_row(V),
                                  .transposed_b = true,
                                  .in = precision,
-                                 .out = precision};
-    matmul_run(cpu->matmul, &shape, x, weight, NULL, logits);
+                                 .out = precision,
+                                 .bias = bias != NULL};
+    matmul_run(cpu->matmul, &shape, x, weight, bias, logits);
 }
 
 void cpu_classifier_backward_input(const void *context, enum model_precision precision, uint32_t N,
@@ -270,27 +272,27 @@ void cpu_classifier_backward_weight(const void *context, enum model_precision pr
 
 /* ---- GELU, gates, residual and dropout ---- */
 
-void cpu_gelu_forward(const void *context, enum model_precision precision, uint64_t elements,
-                      const void *pre, void *y)
+void cpu_gelu_forward(const void *context, enum model_precision precision, enum model_activation of,
+                      uint64_t elements, const void *pre, void *y)
 {
     const struct cpu_context *cpu = context;
-    struct simd_gelu arguments = {precision, pre, y};
+    struct simd_gelu arguments = {precision, of, pre, y};
     cpu_parallel(cpu, cpu->simd->gelu_forward, &arguments, elements, SIMD_TILE);
 }
 
 void cpu_gelu_backward(const struct cpu_context *cpu, enum model_precision precision,
-                       uint64_t elements, const void *pre, void *dy)
+                       enum model_activation of, uint64_t elements, const void *pre, void *dy)
 {
-    struct simd_gelu arguments = {precision, pre, dy};
+    struct simd_gelu arguments = {precision, of, pre, dy};
     cpu_parallel(cpu, cpu->simd->gelu_backward, &arguments, elements, SIMD_TILE);
 }
 
-void cpu_gelu_backward_bias(const void *context, enum model_precision precision, uint32_t N,
-                            uint32_t O, const void *pre, void *dy, enum kernel_gradient gradient,
-                            void *dbias)
+void cpu_gelu_backward_bias(const void *context, enum model_precision precision,
+                            enum model_activation of, uint32_t N, uint32_t O, const void *pre,
+                            void *dy, enum kernel_gradient gradient, void *dbias)
 {
-    cpu_gelu_backward(context, precision, (uint64_t)N * O, pre, dy);
-    cpu_linear_backward_bias(context, precision, N, O, dy, gradient, dbias);
+    cpu_gelu_backward(context, precision, of, (uint64_t)N * O, pre, dy);
+    cpu_linear_backward_bias(context, precision, N, O, O, dy, gradient, dbias);
 }
 
 static uint64_t gate_tiles(const struct kernel_gate *gate)

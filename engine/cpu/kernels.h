@@ -83,7 +83,7 @@ enum { CPU_HEAD_LIMIT = 512 };
 
 /* dy becomes dy * gelu'(pre). */
 void cpu_gelu_backward(const struct cpu_context *cpu, enum model_precision precision,
-                       uint64_t elements, const void *pre, void *dy);
+                       enum model_activation of, uint64_t elements, const void *pre, void *dy);
 
 /* Sets rounded[i] to bf16_round(values[i]). Returns the sum of the squares of the rounded values,
  * as cpu_sum_squares computes it. The arrays do not overlap. */

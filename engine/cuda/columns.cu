@@ -7,18 +7,19 @@
 
 enum { ROWS = 64, WARPS = 4, THREADS = WARPS * WARP, GRID_LIMIT = 65535 };
 
-/* The values that are summed. OF_DY sums dy, for a bias. OF_GELU sums dy times GELU's slope, which
- * replaces dy. OF_NORM sums dy, and also dy times normalised x. OF_RMS sums dy times normalised x.
+/* The values that are summed. OF_DY sums dy, for a bias. OF_GELU and OF_GELU_EXACT sum dy times
+ * GELU's slope, which replaces dy. OF_NORM sums dy, and also dy times normalised x. OF_RMS sums dy
+ * times normalised x.
  */
-enum columns_of { OF_DY, OF_GELU, OF_NORM, OF_RMS };
+enum columns_of { OF_DY, OF_GELU, OF_GELU_EXACT, OF_NORM, OF_RMS };
 
 template <typename T> struct column_blocks {
-    uint32_t N, columns;
-    uint32_t first, blocks; /* of the round */
-    T *dy;                  /* written for OF_GELU only */
-    const T *x;             /* or GELU's input; NULL for OF_DY */
-    const float *stats;     /* for OF_NORM and OF_RMS only, else NULL */
-    float *sums;            /* [arrays, blocks, columns]: of dy, of the products */
+    uint32_t N, columns, row; /* row: elements of dy and x from one row to the next */
+    uint32_t first, blocks;   /* of the round */
+    T *dy;                    /* written for GELU only */
+    const T *x;               /* or GELU's input; NULL for OF_DY */
+    const float *stats;       /* for OF_NORM and OF_RMS only, else NULL */
+    float *sums;              /* [arrays, blocks, columns]: of dy, of the products */
 };
 
 /* AHEAD rows load at once. A multiprocessor's blocks must leave each other registers for that, so
@@ -35,6 +36,11 @@ __device__ static inline struct pair pair_rounded(const float *, struct pair pai
 __device__ static inline struct pair pair_rounded(const uint16_t *, struct pair pair)
 {
     return halves_unpack(halves_pack(pair.a, pair.b));
+}
+
+template <enum columns_of OF> __device__ inline float slope_of(float x)
+{
+    return OF == OF_GELU ? gelu_slope(x) : gelu_exact_slope(x);
 }
 
 /* A warp sums a tile of columns. In place of rows beyond the block's, -0 changes no sum, and the
@@ -55,9 +61,9 @@ __global__ void __launch_bounds__(THREADS, TOGETHER) column_blocks_kernel(struct
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) {
             uint64_t n = first + i < end ? first + i : end - 1;
-            dy[i] = pair_load_known<EVEN>(a.dy + n * a.columns, column, a.columns, 0);
+            dy[i] = pair_load_known<EVEN>(a.dy + n * a.row, column, a.columns, 0);
             if (OF != OF_DY)
-                x[i] = pair_load_known<EVEN>(a.x + n * a.columns, column, a.columns, 0);
+                x[i] = pair_load_known<EVEN>(a.x + n * a.row, column, a.columns, 0);
             if (OF == OF_NORM) {
                 float mean = a.stats[n], inverse = a.stats[a.N + n];
                 x[i] = {(x[i].a - mean) * inverse, (x[i].b - mean) * inverse};
@@ -70,11 +76,11 @@ __global__ void __launch_bounds__(THREADS, TOGETHER) column_blocks_kernel(struct
 #pragma unroll
         for (int i = 0; i < AHEAD; i++) {
             bool there = first + i < end;
-            if (OF == OF_GELU) {
-                dy[i] = {dy[i].a * gelu_slope(x[i].a), dy[i].b * gelu_slope(x[i].b)};
+            if (OF == OF_GELU || OF == OF_GELU_EXACT) {
+                dy[i] = {dy[i].a * slope_of<OF>(x[i].a), dy[i].b * slope_of<OF>(x[i].b)};
                 dy[i] = pair_rounded(a.dy, dy[i]);
                 if (there)
-                    pair_store(a.dy + (first + i) * a.columns, column, a.columns, dy[i]);
+                    pair_store(a.dy + (first + i) * a.row, column, a.columns, dy[i]);
             }
             sum.a += there ? dy[i].a : -0.0f;
             sum.b += there ? dy[i].b : -0.0f;
@@ -125,7 +131,7 @@ __global__ static void __launch_bounds__(THREADS, 1) column_totals_kernel(struct
         *between = total;
 }
 
-/* Of `of`, only N, columns, dy, x and stats are set. */
+/* Of `of`, only N, columns, row, dy, x and stats are set. */
 template <typename T, enum columns_of OF>
 static void column_sums(const struct cuda_context *cuda, struct column_blocks<T> of,
                         enum kernel_gradient gradient, void *dbias, void *dweight)
@@ -138,8 +144,8 @@ static void column_sums(const struct cuda_context *cuda, struct column_blocks<T>
     of.sums = totals + (uint64_t)arrays * of.columns;
     for (of.first = 0; of.first < blocks; of.first += room - 1) {
         of.blocks = MIN(room - 1, blocks - of.first);
-        launch(of.columns % 2 == 0 ? column_blocks_kernel<T, true, OF>
-                                   : column_blocks_kernel<T, false, OF>,
+        launch(of.columns % 2 == 0 && of.row % 2 == 0 ? column_blocks_kernel<T, true, OF>
+                                                      : column_blocks_kernel<T, false, OF>,
                dim3(launch_blocks(tiles_of(of.columns), WARPS), of.blocks), THREADS, 0,
                cuda->stream, of);
         struct column_totals of_round = {
@@ -155,8 +161,8 @@ static void norm_parameters(const struct cuda_context *cuda, uint32_t N, uint32_
                             const void *x, const float *stats, enum kernel_gradient gradient,
                             void *dweight, void *dbias)
 {
-    column_sums<T, OF_NORM>(cuda, {N, H, 0, 0, (T *)dy, (const T *)x, stats, NULL}, gradient, dbias,
-                            dweight);
+    column_sums<T, OF_NORM>(cuda, {N, H, H, 0, 0, (T *)dy, (const T *)x, stats, NULL}, gradient,
+                            dbias, dweight);
 }
 
 void cuda_norm_backward_parameters(const void *context, enum model_precision precision, uint32_t N,
@@ -172,7 +178,7 @@ static void rms_weight(const struct cuda_context *cuda, uint32_t N, uint32_t H, 
                        const void *x, const float *stats, enum kernel_gradient gradient,
                        void *dweight)
 {
-    column_sums<T, OF_RMS>(cuda, {N, H, 0, 0, (T *)dy, (const T *)x, stats, NULL}, gradient,
+    column_sums<T, OF_RMS>(cuda, {N, H, H, 0, 0, (T *)dy, (const T *)x, stats, NULL}, gradient,
                            dweight, NULL);
 }
 
@@ -185,32 +191,39 @@ void cuda_rms_backward_weight(const void *context, enum model_precision precisio
 }
 
 template <typename T>
-static void bias(const struct cuda_context *cuda, uint32_t N, uint32_t O, const void *dy,
-                 enum kernel_gradient gradient, void *dbias)
+static void bias(const struct cuda_context *cuda, uint32_t N, uint32_t O, uint32_t row,
+                 const void *dy, enum kernel_gradient gradient, void *dbias)
 {
-    column_sums<T, OF_DY>(cuda, {N, O, 0, 0, (T *)dy, NULL, NULL, NULL}, gradient, dbias, NULL);
+    column_sums<T, OF_DY>(cuda, {N, O, row, 0, 0, (T *)dy, NULL, NULL, NULL}, gradient, dbias,
+                          NULL);
 }
 
 void cuda_linear_backward_bias(const void *context, enum model_precision precision, uint32_t N,
-                               uint32_t O, const void *dy, enum kernel_gradient gradient,
-                               void *dbias)
+                               uint32_t O, uint32_t row, const void *dy,
+                               enum kernel_gradient gradient, void *dbias)
 {
     const struct cuda_context *cuda = cuda_context_of(context);
-    BY_PRECISION(precision, bias, cuda, N, O, dy, gradient, dbias);
+    BY_PRECISION(precision, bias, cuda, N, O, row, dy, gradient, dbias);
 }
 
 template <typename T>
-static void gelu_bias(const struct cuda_context *cuda, uint32_t N, uint32_t O, const void *pre,
-                      void *dy, enum kernel_gradient gradient, void *dbias)
+static void gelu_bias(const struct cuda_context *cuda, enum model_activation of, uint32_t N,
+                      uint32_t O, const void *pre, void *dy, enum kernel_gradient gradient,
+                      void *dbias)
 {
-    column_sums<T, OF_GELU>(cuda, {N, O, 0, 0, (T *)dy, (const T *)pre, NULL, NULL}, gradient,
-                            dbias, NULL);
+    const struct column_blocks<T> blocks = {
+        N, O, O, 0, 0, (T *)dy, (const T *)pre, NULL, NULL
+    };
+    if (of == MODEL_GELU_EXACT)
+        column_sums<T, OF_GELU_EXACT>(cuda, blocks, gradient, dbias, NULL);
+    else
+        column_sums<T, OF_GELU>(cuda, blocks, gradient, dbias, NULL);
 }
 
-void cuda_gelu_backward_bias(const void *context, enum model_precision precision, uint32_t N,
-                             uint32_t O, const void *pre, void *dy, enum kernel_gradient gradient,
-                             void *dbias)
+void cuda_gelu_backward_bias(const void *context, enum model_precision precision,
+                             enum model_activation of, uint32_t N, uint32_t O, const void *pre,
+                             void *dy, enum kernel_gradient gradient, void *dbias)
 {
     const struct cuda_context *cuda = cuda_context_of(context);
-    BY_PRECISION(precision, gelu_bias, cuda, N, O, pre, dy, gradient, dbias);
+    BY_PRECISION(precision, gelu_bias, cuda, of, N, O, pre, dy, gradient, dbias);
 }

@@ -16,32 +16,45 @@ __device__ static inline uint64_t first_of_thread()
     return ((uint64_t)blockIdx.x * THREADS + threadIdx.x) * OCTET;
 }
 
-template <typename T>
+template <enum model_activation OF> __device__ inline float activated(float x)
+{
+    return OF == MODEL_SILU ? silu(x) : OF == MODEL_GELU_TANH ? gelu(x) : gelu_exact(x);
+}
+
+template <enum model_activation OF> __device__ inline float activated_slope(float x)
+{
+    return OF == MODEL_SILU        ? silu_slope(x)
+           : OF == MODEL_GELU_TANH ? gelu_slope(x)
+                                   : gelu_exact_slope(x);
+}
+
+template <typename T, enum model_activation OF>
 __global__ void __launch_bounds__(THREADS) gelu_forward_kernel(struct gelu_arguments<T> a)
 {
     uint64_t first = first_of_thread();
     struct octet x = octet_load(a.pre, first, a.elements, 0);
     for (int i = 0; i < OCTET; i++)
-        x.at[i] = gelu(x.at[i]);
+        x.at[i] = activated<OF>(x.at[i]);
     octet_store(a.y, first, a.elements, x);
 }
 
 template <typename T>
-static void gelu_launch(const struct cuda_context *cuda, uint64_t elements, const void *pre,
-                        void *y)
+static void gelu_launch(const struct cuda_context *cuda, enum model_activation of,
+                        uint64_t elements, const void *pre, void *y)
 {
     struct gelu_arguments<T> arguments = {
         elements, (const T *)pre, (T *)y
     };
-    launch(gelu_forward_kernel<T>, launch_blocks(elements, THREADS * OCTET), THREADS, 0,
-           cuda->stream, arguments);
+    launch(of == MODEL_GELU_EXACT ? gelu_forward_kernel<T, MODEL_GELU_EXACT>
+                                  : gelu_forward_kernel<T, MODEL_GELU_TANH>,
+           launch_blocks(elements, THREADS * OCTET), THREADS, 0, cuda->stream, arguments);
 }
 
-void cuda_gelu_forward(const void *context, enum model_precision precision, uint64_t elements,
-                       const void *pre, void *y)
+void cuda_gelu_forward(const void *context, enum model_precision precision,
+                       enum model_activation of, uint64_t elements, const void *pre, void *y)
 {
     const struct cuda_context *cuda = cuda_context_of(context);
-    BY_PRECISION(precision, gelu_launch, cuda, elements, pre, y);
+    BY_PRECISION(precision, gelu_launch, cuda, of, elements, pre, y);
 }
 
 /* ---- gates ---- */
@@ -54,16 +67,6 @@ template <typename T> struct gate_arguments {
     T *y;           /* of the forward */
     T *dgate, *dup; /* of the backward */
 };
-
-template <enum model_activation OF> __device__ inline float activated(float x)
-{
-    return OF == MODEL_SILU ? silu(x) : gelu(x);
-}
-
-template <enum model_activation OF> __device__ inline float activated_slope(float x)
-{
-    return OF == MODEL_SILU ? silu_slope(x) : gelu_slope(x);
-}
 
 /* A thread's octet: its row and its first column. */
 struct gate_place {
@@ -150,8 +153,10 @@ static void gate_launch(const struct cuda_context *cuda, const struct kernel_gat
     };
     if (flat.activation == MODEL_SILU)
         gate_launch_of<T, MODEL_SILU>(cuda, a);
-    else
+    else if (flat.activation == MODEL_GELU_TANH)
         gate_launch_of<T, MODEL_GELU_TANH>(cuda, a);
+    else
+        gate_launch_of<T, MODEL_GELU_EXACT>(cuda, a);
 }
 
 void cuda_gate_forward(const void *context, enum model_precision precision,

@@ -563,20 +563,16 @@ void cuda_product_backward_weight(const void *context, enum model_precision prec
                     gradient, dweight, squares);
 }
 
-/* logits[N,V] = x[N,H] weight[V,H]^T, rows of logits apart */
+/* logits[N,V] = x[N,H] weight[V,H]^T + bias[V], rows of logits apart */
 void cuda_classifier_forward(const void *context, enum model_precision precision, uint32_t N,
                              uint32_t H, uint32_t V, const void *x, const void *weight,
-                             void *logits)
+                             const void *bias, void *logits)
 {
-    multiply(context,
-             (struct product_shape){.M = N,
-                                    .N = V,
-                                    .K = H,
-                                    .c_row = model_logits_row(V),
-                                    .transposed_b = true,
-                                    .in = (uint8_t)precision,
-                                    .out = (uint8_t)precision},
-             (struct product_operands){.a = x, .b = weight, .c = logits});
+    struct product_shape shape = product_shape_of(precision, N, H, V,
+                                                  bias ? PRODUCT_BIAS : PRODUCT_PLAIN);
+    shape.c_row = model_logits_row(V);
+    multiply(context, shape,
+             (struct product_operands){.a = x, .b = weight, .bias = bias, .c = logits});
 }
 
 void cuda_classifier_backward_input(const void *context, enum model_precision precision, uint32_t N,

@@ -94,6 +94,8 @@ static const struct field config_fields[] = {
     CONFIG(REAL, rotary.base),
     CONFIG(REAL, rotary.factor),
     CONFIG(FLAG, tied),
+    CONFIG(UNSIGNED32, activation),
+    CONFIG(UNSIGNED32, branches),
     CONFIG(UNSIGNED32, rotary.columns),
     CONFIG(REAL, embedding_dropout),
     CONFIG(REAL, attention_dropout),

@@ -27,8 +27,13 @@ static inline void set_window(const struct model_family *family, uint32_t window
     config->first_window = config->window && !all ? 1 : 0;
 }
 
+static inline bool drops_residual(const struct model_family *family)
+{
+    return family == &family_phi3 || family == &family_phi || family == &family_gpt_neox;
+}
+
 /* Replaces the parts of a config by the family's, with 4 heads of which two share keys, and keeps
- * its sizes. */
+ * its sizes. Heads that are interleaved share none, and divide the width. */
 static inline void set_family(const struct model_family *family, uint32_t head_size,
                               uint32_t window, struct model_config *config)
 {
@@ -41,16 +46,21 @@ static inline void set_family(const struct model_family *family, uint32_t head_s
     config->inner = sizes.inner;
     config->positions = sizes.positions;
     config->vocabulary = sizes.vocabulary;
-    config->tied = sizes.tied;
+    config->tied = sizes.tied && !family->parts.classifier_bias;
     config->attention_dropout = sizes.attention_dropout;
-    config->residual_dropout = family == &family_phi3 ? sizes.residual_dropout : 0;
+    config->residual_dropout = drops_residual(family) ? sizes.residual_dropout : 0;
+    config->embedding_dropout = family == &family_phi || family == &family_gpt_neox
+                                    ? config->residual_dropout
+                                    : 0;
     config->norm_epsilon = sizes.norm_epsilon;
     config->initializer_range = sizes.initializer_range;
     config->heads = 4;
-    config->key_heads = 2;
-    config->head_size = head_size;
-    config->rotary =
-        (struct model_rotary){.columns = head_size, .base = 100, .factor = 1, .magnitude = 1};
+    config->key_heads = family->parts.interleaved ? 4 : 2;
+    config->head_size = family->parts.interleaved ? sizes.width / 8 * 2 : head_size;
+    config->rotary = (struct model_rotary){
+        .columns = config->head_size, .base = 100, .factor = 1, .magnitude = 1};
+    if (family == &family_gpt_neox)
+        config->activation = MODEL_GELU_EXACT;
     config->unturned_every = family->unturned_layers ? 2 : 0;
     set_window(family, window, config);
 }

@@ -292,7 +292,7 @@ static void run_forward(struct machine *m)
         set(m, op->out[1], mix_text("lse", mix(in(m, 0), in(m, 1))));
         break;
     case MODEL_CLASSIFIER_FORWARD:
-        set(m, op->out[0], mix_text("logits", mix(in(m, 0), weight(m))));
+        set(m, op->out[0], mix_text("logits", mix(in(m, 0), both_parameters(m))));
         break;
     case MODEL_LOSS:
         m->result.losses[op->micro_batch] = mix(in(m, 0), in(m, 1));

@@ -47,6 +47,14 @@ static void test_known_counts(void)
                  {"gemma-2-27b", 27227128320},
                  {"gemma-3-270m", 268098176},
                  {"gemma-3-1b", 999885952},
+                 {"phi-1.5", 1418270720},
+                 {"phi-2", 2779683840},
+                 {"pythia-70m", 70426624},
+                 {"pythia-410m", 405334016},
+                 {"pythia-1.4b", 1414647808},
+                 {"pythia-6.9b", 6857302016},
+                 {"pythia-12b", 11846072320},
+                 {"gpt-neox-20b", 20554567680},
                  {"llama-2-7b", 6738415616},
                  {"llama-2-13b", 13015864320},
                  {"llama-3.2-3b", 3212749824},
@@ -215,8 +223,8 @@ static void test_accepted(void)
 static void test_other_families(void)
 {
     static const char *const types[] = {"bert",     "cohere2",   "deepseek_v3", "gemma3",
-                                        "glm4",     "gpt_neox",  "gpt_oss",     "granite",
-                                        "llama4",   "mixtral",   "mllama",      "phi",
+                                        "glm4",     "gptj",      "gpt_oss",     "granite",
+                                        "llama4",   "mixtral",   "mllama",      "stablelm",
                                         "qwen2_vl", "qwen3_moe", "qwen3_next",  "t5"};
     for (size_t i = 0; i < G_N_ELEMENTS(types); i++) {
         GError *error = NULL;
@@ -329,10 +337,10 @@ static void test_refused(void)
     }
 }
 
-#define LLAMA                                                                            \
-    "\"num_hidden_layers\":2,\"hidden_size\":8,\"num_attention_heads\":4,"               \
-    "\"num_key_value_heads\":2,\"intermediate_size\":12,\"max_position_embeddings\":16," \
-    "\"vocab_size\":32"
+#define SIZES                                                              \
+    "\"num_hidden_layers\":2,\"hidden_size\":8,\"num_attention_heads\":4," \
+    "\"intermediate_size\":12,\"max_position_embeddings\":16,\"vocab_size\":32"
+#define LLAMA SIZES ",\"num_key_value_heads\":2"
 
 /* What a family has where its file says nothing, and what the file may say. */
 static void test_parts(void)
@@ -432,13 +440,25 @@ static void test_families_round_trip(void)
         "\"query_pre_attn_scalar\":168,\"rope_local_base_freq\":3,\"sliding_window\":5,"
         "\"rope_theta\":7,\"rope_scaling\":{\"rope_type\":\"linear\",\"factor\":8},"
         "\"layer_types\":[\"sliding_attention\",\"full_attention\"]",
+        "\"model_type\":\"phi\",\"partial_rotary_factor\":1,\"resid_pdrop\":0.25,\"embd_pdrop\":0."
+        "5,\"rope_theta\":7,"
+        "\"hidden_act\":\"gelu_new\"",
+        "\"model_type\":\"phi\",\"partial_rotary_factor\":1,\"hidden_act\":\"gelu\",\"rope_"
+        "scaling\":{\"type\":\"dynamic\","
+        "\"factor\":2}",
+        "\"model_type\":\"gpt_neox\",\"use_parallel_residual\":false,\"hidden_dropout\":0.25,"
+        "\"rotary_pct\":1,\"hidden_act\":\"gelu_fast\"",
+        "\"model_type\":\"gpt_neox\",\"attention_bias\":false,\"rotary_pct\":1,\"rotary_emb_base\":"
+        "7,"
+        "\"tie_word_embeddings\":true",
         "\"model_type\":\"phi3\",\"sliding_window\":7,\"resid_pdrop\":0.25",
         "\"model_type\":\"phi3\",\"head_dim\":8,\"partial_rotary_factor\":0.75",
         "\"model_type\":\"phi3\",\"head_dim\":98,\"rope_parameters\":{\"rope_theta\":500,"
         "\"rope_type\":\"default\",\"partial_rotary_factor\":0.0411}"};
     for (size_t i = 0; i < G_N_ELEMENTS(texts); i++) {
         GError *error = NULL;
-        g_autofree char *text = g_strdup_printf("{%s," LLAMA "}", texts[i]);
+        bool groups = !strstr(texts[i], "gpt_neox");
+        g_autofree char *text = g_strdup_printf("{%s,%s}", texts[i], groups ? LLAMA : SIZES);
         g_autofree char *path = write_text("");
         struct model_config *config = read_text(text, &error);
         g_assert_no_error(error);
@@ -497,6 +517,18 @@ static void test_families_refused(void)
          "\"attn_logit_softcapping\":-1," LLAMA,
          MODEL_ERROR_CONFIG,
          {"attn_logit_softcapping", "above 0"}},
+        {"\"model_type\":\"phi\",\"qk_layernorm\":true," LLAMA,
+         MODEL_ERROR_UNSUPPORTED,
+         {"qk_layernorm", "true"}},
+        {"\"model_type\":\"phi\",\"tie_word_embeddings\":true," LLAMA,
+         MODEL_ERROR_UNSUPPORTED,
+         {"tie_word_embeddings", "true"}},
+        {"\"model_type\":\"gpt_neox\",\"hidden_act\":\"silu\"," LLAMA,
+         MODEL_ERROR_UNSUPPORTED,
+         {"hidden_act", "gelu_new"}},
+        {"\"model_type\":\"gpt_neox\",\"rotary_pct\":1," LLAMA,
+         MODEL_ERROR_CONFIG,
+         {"num_key_value_heads", "num_attention_heads"}},
         {"\"model_type\":\"phi3\",\"rope_scaling\":{\"type\":\"longrope\"}," LLAMA,
          MODEL_ERROR_UNSUPPORTED,
          {"rope_scaling: rope_type", "longrope"}},

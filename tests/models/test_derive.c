@@ -21,16 +21,29 @@ static double some_dropout(GRand *random)
     return g_rand_boolean(random) ? 0.25 : 0;
 }
 
+/* What configs of phi and GPT-NeoX vary. */
+static void vary_layer_norm(GRand *random, struct model_config *config)
+{
+    config->activation = g_rand_boolean(random) ? MODEL_GELU_EXACT : MODEL_GELU_TANH;
+    config->embedding_dropout = some_dropout(random);
+    config->residual_dropout = some_dropout(random);
+    if (config->branches == MODEL_PARALLEL && g_rand_boolean(random))
+        config->branches = MODEL_SEQUENTIAL;
+}
+
 /* Any family but GPT-2, with any heads, windows and biases. */
 static struct model_config random_decoder(GRand *random)
 {
     const struct model_family *const families[] = {
-        &family_llama, &family_mistral, &family_qwen2, &family_qwen3,  &family_smollm3,
-        &family_gemma, &family_phi3,    &family_olmo2, &family_gemma3, &family_gemma2};
+        &family_llama,   &family_mistral, &family_qwen2, &family_qwen3,
+        &family_smollm3, &family_gemma,   &family_phi3,  &family_olmo2,
+        &family_gemma3,  &family_gemma2,  &family_phi,   &family_gpt_neox};
     struct model_config config = small_decoder(
         families[g_rand_int_range(random, 0, G_N_ELEMENTS(families))], g_rand_boolean(random));
     config.key_heads = (uint32_t)g_rand_int_range(random, 1, 4);
     config.heads = config.key_heads * (uint32_t)g_rand_int_range(random, 1, 4);
+    if (config.interleaved)
+        config.key_heads = config.heads;
     config.head_size = 2 * (uint32_t)g_rand_int_range(random, 1, 20);
     config.rotary.columns = config.head_size;
     if (config.family->partly_turned)
@@ -48,7 +61,9 @@ static struct model_config random_decoder(GRand *random)
                               ? (uint32_t)g_rand_int_range(random, 0, LAYERS)
                               : 0;
     config.unbiased_output = g_rand_boolean(random);
-    config.unbiased_mlp = g_rand_boolean(random);
+    config.unbiased_mlp = config.gated && g_rand_boolean(random);
+    if (config.norm == MODEL_LAYER_NORM)
+        vary_layer_norm(random, &config);
     return config;
 }
 

@@ -46,6 +46,15 @@ def draw_gpt2():
         n_positions=32, vocab_size=random.randint(1, 300), tie_word_embeddings=random.random() < 0.5)
 
 
+WHOLE_HEADS = dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=1.0)
+
+
+def draw_gpt_neox():
+    config = draw_llama(**biases("attention_bias", "use_parallel_residual"), rope_parameters=WHOLE_HEADS)
+    del config["num_key_value_heads"]
+    return config
+
+
 def biases(*keys):
     return {key: random.random() < 0.5 for key in keys}
 
@@ -58,6 +67,8 @@ FAMILIES = {
     "smollm3": lambda: draw_llama(**biases("attention_bias", "mlp_bias")),
     "gemma": lambda: draw_llama(head_dim=2 * random.randint(1, 9), **biases("attention_bias")),
     "phi3": draw_llama,
+    "phi": lambda: {**draw_llama(), "tie_word_embeddings": False, "rope_parameters": WHOLE_HEADS},
+    "gpt_neox": draw_gpt_neox,
     "gemma2": lambda: draw_llama(head_dim=2 * random.randint(1, 9), **biases("attention_bias")),
     "gemma3_text": lambda: draw_llama(head_dim=2 * random.randint(1, 9), **biases("attention_bias")),
     "olmo2": lambda: draw_llama(**biases("attention_bias")),
@@ -68,7 +79,10 @@ FAMILIES = {
 def their_tensors(config):
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(config)
-    return {name.removeprefix("transformer."): tensor.numel() for name, tensor in model.named_parameters()}
+    head = "embed_out." if config.model_type == "gpt_neox" else "lm_head."  # as in its files
+    return {
+        name.removeprefix("transformer.").replace("lm_head.", head): tensor.numel()
+        for name, tensor in model.named_parameters()}
 
 
 def our_tensors(program, config, folder):

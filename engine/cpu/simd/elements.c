@@ -5,11 +5,49 @@
 #include "engine/silu.h"
 #include "engine/soft_cap.h"
 
-/* ---- GELU ---- */
+/* ---- activations ---- */
 
 static uint32_t tile_elements(uint64_t first, uint64_t end)
 {
     return end - first < SIMD_TILE ? (uint32_t)(end - first) : SIMD_TILE;
+}
+
+/* Turns each element into the activation. */
+static void activate(enum model_activation activation, float x[SIMD_TILE])
+{
+    switch (activation) {
+    case MODEL_SILU:
+        for (int i = 0; i < SIMD_TILE; i++)
+            x[i] = silu(x[i]);
+        break;
+    case MODEL_GELU_TANH:
+        for (int i = 0; i < SIMD_TILE; i++)
+            x[i] = gelu(x[i]);
+        break;
+    case MODEL_GELU_EXACT:
+        for (int i = 0; i < SIMD_TILE; i++)
+            x[i] = gelu_exact(x[i]);
+        break;
+    }
+}
+
+static void activate_slope(enum model_activation activation, const float x[SIMD_TILE],
+                           float slope[SIMD_TILE])
+{
+    switch (activation) {
+    case MODEL_SILU:
+        for (int i = 0; i < SIMD_TILE; i++)
+            slope[i] = silu_slope(x[i]);
+        break;
+    case MODEL_GELU_TANH:
+        for (int i = 0; i < SIMD_TILE; i++)
+            slope[i] = gelu_slope(x[i]);
+        break;
+    case MODEL_GELU_EXACT:
+        for (int i = 0; i < SIMD_TILE; i++)
+            slope[i] = gelu_exact_slope(x[i]);
+        break;
+    }
 }
 
 void SIMD(gelu_forward)(const void *arguments, uint64_t first, uint64_t end)
@@ -19,8 +57,7 @@ void SIMD(gelu_forward)(const void *arguments, uint64_t first, uint64_t end)
         uint32_t count = tile_elements(e, end);
         tile_fp32 x;
         tile_load(a->precision, a->pre, e, count, 0, x);
-        for (int i = 0; i < SIMD_TILE; i++)
-            x[i] = gelu(x[i]);
+        activate(a->of, x);
         tile_store(a->precision, a->y, e, count, x);
     }
 }
@@ -30,11 +67,11 @@ void SIMD(gelu_backward)(const void *arguments, uint64_t first, uint64_t end)
     const struct simd_gelu *a = arguments;
     for (uint64_t e = first; e < end; e += SIMD_TILE) {
         uint32_t count = tile_elements(e, end);
-        tile_fp32 x, dy;
+        tile_fp32 x, dy, slope;
         tile_load(a->precision, a->pre, e, count, 0, x);
         tile_load(a->precision, a->y, e, count, 0, dy);
-        for (int i = 0; i < SIMD_TILE; i++)
-            dy[i] *= gelu_slope(x[i]);
+        activate_slope(a->of, x, slope);
+        tile_multiply(dy, slope);
         tile_store(a->precision, a->y, e, count, dy);
     }
 }
@@ -53,28 +90,6 @@ static struct gate_tile gate_tile_of(const struct kernel_gate *gate, uint64_t it
     uint64_t row = item / tiles, column = item % tiles * SIMD_TILE;
     return (struct gate_tile){row * gate->row + column, row * gate->F + column,
                               tile_elements(column, gate->F)};
-}
-
-/* Turns each gate into the activation. */
-static void activate(enum model_activation activation, float gate[SIMD_TILE])
-{
-    if (activation == MODEL_SILU)
-        for (int i = 0; i < SIMD_TILE; i++)
-            gate[i] = silu(gate[i]);
-    else
-        for (int i = 0; i < SIMD_TILE; i++)
-            gate[i] = gelu(gate[i]);
-}
-
-static void activate_slope(enum model_activation activation, const float gate[SIMD_TILE],
-                           float slope[SIMD_TILE])
-{
-    if (activation == MODEL_SILU)
-        for (int i = 0; i < SIMD_TILE; i++)
-            slope[i] = silu_slope(gate[i]);
-    else
-        for (int i = 0; i < SIMD_TILE; i++)
-            slope[i] = gelu_slope(gate[i]);
 }
 
 void SIMD(gate_forward)(const void *arguments, uint64_t first, uint64_t end)

@@ -121,7 +121,7 @@ void SIMD(column_sums)(const void *arguments, uint64_t first, uint64_t end)
         struct column_sum sum = {0};
         for (uint64_t n = 0; n < a->N; n++) {
             tile_fp32 dy;
-            tile_load(a->precision, a->dy, n * a->O + span.first, span.count, 0, dy);
+            tile_load(a->precision, a->dy, n * a->row + span.first, span.count, 0, dy);
             column_sum_add(&sum, dy);
         }
         column_sum_end(&sum);

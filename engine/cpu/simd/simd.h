@@ -104,7 +104,7 @@ struct simd_rms_forward { /* items: rows */
 
 struct simd_column_sums { /* items: tiles of O */
     enum model_precision precision;
-    uint32_t N, O;
+    uint32_t N, O, row; /* row: elements from one row to the next */
     const void *dy;
     enum kernel_gradient gradient;
     void *dbias;
@@ -112,6 +112,7 @@ struct simd_column_sums { /* items: tiles of O */
 
 struct simd_gelu { /* items: elements; `first` is a multiple of SIMD_TILE */
     enum model_precision precision;
+    enum model_activation of;
     const void *pre;
     void *y; /* forward: y; backward: dy */
 };

@@ -115,6 +115,7 @@ static void gates(enum model_precision precision)
     for (unsigned i = 0; i < G_N_ELEMENTS(counts); i++) {
         check_gate(precision, MODEL_SILU, counts[i], i % 2 ? 50 : 1);
         check_gate(precision, MODEL_GELU_TANH, counts[i], i % 2 ? 1 : 20);
+        check_gate(precision, MODEL_GELU_EXACT, counts[i], i % 2 ? 1 : 20);
     }
     for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++)
         check_joined_gate(precision, i % 2 ? MODEL_SILU : MODEL_GELU_TANH, sizes[i][0],

@@ -48,6 +48,7 @@ static void check_columns(enum model_precision precision, uint32_t N, uint32_t H
                           enum kernel_gradient gradient)
 {
     struct twins t = twins_new();
+    uint32_t row = model_logits_row(H);
     struct twin *dy = matrix(&t, "dy", precision, N, H), *x = matrix(&t, "x", precision, N, H);
     struct twin *stats = twin_random(&t, "stats", MODEL_FP32, 2 * N, 1);
     struct twin *dweight = twin_gradient(&t, "dweight", gradient, H);
@@ -57,9 +58,13 @@ static void check_columns(enum model_precision precision, uint32_t N, uint32_t H
     cuda_norm_backward_parameters(&t.cuda, precision, N, H, dy->cuda, x->cuda, stats->cuda,
                                   gradient, dweight->cuda, dbias->cuda);
     twins_assert_same(&t, "norm backward parameters");
-    cpu_linear_backward_bias(t.cpu, precision, N, H, dy->cpu, gradient, dbias->cpu);
-    cuda_linear_backward_bias(&t.cuda, precision, N, H, dy->cuda, gradient, dbias->cuda);
+    cpu_linear_backward_bias(t.cpu, precision, N, H, H, dy->cpu, gradient, dbias->cpu);
+    cuda_linear_backward_bias(&t.cuda, precision, N, H, H, dy->cuda, gradient, dbias->cuda);
     twins_assert_same(&t, "linear backward bias");
+    struct twin *logits = matrix(&t, "logits", precision, N, row);
+    cpu_linear_backward_bias(t.cpu, precision, N, H, row, logits->cpu, gradient, dbias->cpu);
+    cuda_linear_backward_bias(&t.cuda, precision, N, H, row, logits->cuda, gradient, dbias->cuda);
+    twins_assert_same(&t, "classifier backward bias");
     twins_free(&t);
 }
 
@@ -145,8 +150,8 @@ static void residuals(enum model_precision precision)
     }
 }
 
-static void check_gelu(enum model_precision precision, uint32_t N, uint32_t O,
-                       enum kernel_gradient gradient)
+static void check_gelu(enum model_activation of, enum model_precision precision, uint32_t N,
+                       uint32_t O, enum kernel_gradient gradient)
 {
     struct twins t = twins_new();
     uint64_t elements = (uint64_t)N * O;
@@ -154,20 +159,24 @@ static void check_gelu(enum model_precision precision, uint32_t N, uint32_t O,
     struct twin *dy = twin_random(&t, "dy", precision, elements, 1);
     struct twin *y = twin_unset(&t, "y", pre->bytes);
     struct twin *dbias = twin_gradient(&t, "dbias", gradient, O);
-    cpu_gelu_forward(t.cpu, precision, elements, pre->cpu, y->cpu);
-    cuda_gelu_forward(&t.cuda, precision, elements, pre->cuda, y->cuda);
-    cpu_gelu_backward_bias(t.cpu, precision, N, O, pre->cpu, dy->cpu, gradient, dbias->cpu);
-    cuda_gelu_backward_bias(&t.cuda, precision, N, O, pre->cuda, dy->cuda, gradient, dbias->cuda);
+    cpu_gelu_forward(t.cpu, precision, of, elements, pre->cpu, y->cpu);
+    cuda_gelu_forward(&t.cuda, precision, of, elements, pre->cuda, y->cuda);
+    cpu_gelu_backward_bias(t.cpu, precision, of, N, O, pre->cpu, dy->cpu, gradient, dbias->cpu);
+    cuda_gelu_backward_bias(&t.cuda, precision, of, N, O, pre->cuda, dy->cuda, gradient,
+                            dbias->cuda);
     twins_assert_same(&t, "gelu");
     twins_free(&t);
 }
 
 static void gelus(enum model_precision precision)
 {
+    static const enum model_activation forms[] = {MODEL_GELU_TANH, MODEL_GELU_EXACT};
     for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++)
         for (int gradient = KERNEL_GRADIENT_SET; gradient <= KERNEL_GRADIENT_ADD_BF16; gradient++)
-            check_gelu(precision, sizes[i][0], sizes[i][1], (enum kernel_gradient)gradient);
-    check_gelu(precision, 300, 650, KERNEL_GRADIENT_ADD);
+            for (unsigned f = 0; f < G_N_ELEMENTS(forms); f++)
+                check_gelu(forms[f], precision, sizes[i][0], sizes[i][1],
+                           (enum kernel_gradient)gradient);
+    check_gelu(MODEL_GELU_TANH, precision, 300, 650, KERNEL_GRADIENT_ADD);
 }
 
 int main(int argc, char **argv)

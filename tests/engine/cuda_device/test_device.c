@@ -288,6 +288,7 @@ static const struct trial_job jobs[] = {
     {MODEL_BF16, 1, true, 0, 1, &family_gemma, false},
     {MODEL_BF16, 2, false, 0.2, 1, &family_phi3, false},
     {MODEL_FP32, 1, true, 0, 1, &family_olmo2, false},
+    {MODEL_BF16, 1, false, 0.2, 1, &family_phi, false},
     {MODEL_FP32, 2, true, 0, 0, &family_gemma2, false},
 };
 

@@ -79,23 +79,27 @@ static struct tensor *gather(struct tensor *logits, uint32_t N, uint32_t V)
     return gathered;
 }
 
-static void check_classifier(enum model_precision precision, uint32_t N, uint32_t H, uint32_t V)
+static void check_classifier(enum model_precision precision, uint32_t N, uint32_t H, uint32_t V,
+                             bool biased)
 {
     uint64_t apart = (uint64_t)N * model_logits_row(V);
     struct cpu_context *cpu = cpu_context_new(2);
     struct tensor *x = tensor_random(precision, (uint64_t)N * H, 1);
     struct tensor *weight = tensor_random(precision, (uint64_t)V * H, 1);
+    struct tensor *bias = tensor_random(precision, V, 1);
     struct tensor *dlogits = tensor_random(precision, apart, 1);
     struct tensor *logits = tensor_unset(precision, apart), *dy = gather(dlogits, N, V);
     struct tensor *dx = tensor_unset(precision, (uint64_t)N * H);
     struct tensor *dweight = tensor_from(MODEL_FP32, (uint64_t)V * H, weight->value);
-    double *logits_are = reference(N, V, H, x->value, false, weight->value, true, NULL);
+    double *logits_are = reference(N, V, H, x->value, false, weight->value, true,
+                                   biased ? bias->value : NULL);
     double *dx_is = reference(N, H, V, dy->value, false, weight->value, false, NULL);
     double *dweight_is = reference(V, H, N, dy->value, true, x->value, false, NULL);
     for (uint64_t i = 0; i < (uint64_t)V * H; i++)
         dweight_is[i] += dweight->value[i];
 
-    cpu_classifier_forward(cpu, precision, N, H, V, x->data, weight->data, logits->data);
+    cpu_classifier_forward(cpu, precision, N, H, V, x->data, weight->data,
+                           biased ? bias->data : NULL, logits->data);
     struct tensor *y = gather(logits, N, V);
     assert_close(y, logits_are, tolerance, "logits");
     cpu_classifier_backward_input(cpu, precision, N, H, V, dlogits->data, weight->data, dx->data);
@@ -104,7 +108,7 @@ static void check_classifier(enum model_precision precision, uint32_t N, uint32_
                                    KERNEL_GRADIENT_ADD, NULL, dweight->data, NULL);
     assert_close(dweight, dweight_is, tolerance, "dweight added to");
 
-    struct tensor *all[] = {x, weight, dlogits, dy, logits, y, dx, dweight};
+    struct tensor *all[] = {x, weight, bias, dlogits, dy, logits, y, dx, dweight};
     for (unsigned i = 0; i < G_N_ELEMENTS(all); i++)
         tensor_free(all[i]);
     g_free(logits_are);
@@ -116,7 +120,8 @@ static void check_classifier(enum model_precision precision, uint32_t N, uint32_
 static void classifiers(enum model_precision precision)
 {
     for (unsigned i = 0; i < G_N_ELEMENTS(shapes); i++)
-        check_classifier(precision, shapes[i].N, shapes[i].I, shapes[i].O);
+        for (int biased = 0; biased < 2; biased++)
+            check_classifier(precision, shapes[i].N, shapes[i].I, shapes[i].O, biased);
 }
 
 /* A product gives the same bits when it is repeated, and in another context. */
@@ -220,14 +225,14 @@ static void widened_products(void)
 
 struct bias_case {
     struct tensor *dy, *dbias;
-    uint32_t N, O;
+    uint32_t N, O, row;
     enum kernel_gradient gradient;
 };
 
 static void run_bias(struct cpu_context *cpu, void *argument)
 {
     struct bias_case *c = argument;
-    cpu_linear_backward_bias(cpu, c->dy->precision, c->N, c->O, c->dy->data, c->gradient,
+    cpu_linear_backward_bias(cpu, c->dy->precision, c->N, c->O, c->row, c->dy->data, c->gradient,
                              c->dbias->data);
 }
 
@@ -238,13 +243,14 @@ static void bias_gradients(enum model_precision precision)
         for (enum kernel_gradient gradient = 0; gradient <= KERNEL_GRADIENT_ADD_BF16; gradient++) {
             enum model_precision stored = gradient_precision(gradient);
             bool add = kernel_gradient_adds(gradient);
-            struct bias_case c = {NULL, NULL, sizes[i][0], sizes[i][1], gradient};
-            c.dy = tensor_random(precision, c.N * c.O, 1);
+            uint32_t O = sizes[i][1], row = gradient % 2 ? O : model_logits_row(O);
+            struct bias_case c = {NULL, NULL, sizes[i][0], O, row, gradient};
+            c.dy = tensor_random(precision, c.N * row, 1);
             c.dbias = add ? tensor_random(stored, c.O, 1) : tensor_unset(stored, c.O);
             double *expected = zeros(c.O);
             for (uint32_t n = 0; n < c.N; n++)
                 for (uint32_t o = 0; o < c.O; o++)
-                    expected[o] += c.dy->value[n * c.O + o];
+                    expected[o] += c.dy->value[n * row + o];
             for (uint32_t o = 0; add && o < c.O; o++)
                 expected[o] += c.dbias->value[o];
             run_everywhere(run_bias, &c, &c.dbias, 1);

@@ -103,6 +103,11 @@ def learning_rate(step):
     return floor + 0.5 * (1 + math.cos(math.pi * progress)) * (peak - floor)
 
 
+def file_name(model_type, name):
+    """The name in files of a parameter of transformers' model."""
+    return name.replace("lm_head.", "embed_out.") if model_type == "gpt_neox" else name
+
+
 def round_to_bf16(values):
     """To the nearest, ties away from zero."""
     bits = values.detach().view(torch.int32)
@@ -141,7 +146,8 @@ def train(run, tokens):
         for name, parameter in model.named_parameters():
             masters[name].grad = parameter.grad.float()
         if step == 0:
-            gradients = {name: master.grad.clone() for name, master in masters.items()}
+            gradients = {
+                file_name(model.config.model_type, name): master.grad.clone() for name, master in masters.items()}
         norm = torch.nn.utils.clip_grad_norm_(masters.values(), RECIPE["clip"])
         steps["gradient_norm"].append(norm.item())
         steps["learning_rate"].append(learning_rate(step))

@@ -42,6 +42,9 @@ MODELS = {
             full_attention=dict(rope_type="linear", rope_theta=1000.0, factor=8.0),
             sliding_attention=dict(rope_type="default", rope_theta=50.0))),
     "olmo2": dict(initializer_range=0.3),
+    "phi": dict(rope_parameters=dict(rope_type="linear", rope_theta=500.0, factor=3.0, partial_rotary_factor=0.5)),
+    "gpt_neox": dict(
+        initializer_range=0.3, rope_parameters=dict(rope_theta=500.0, partial_rotary_factor=0.5)),
     "phi3": dict(sliding_window=11, rope_parameters=dict(rope_theta=500.0, partial_rotary_factor=0.5)),
 }
 PRECISIONS = ("fp32", "bf16")
@@ -55,7 +58,10 @@ def read_tokens():
 def main():
     torch.set_num_threads(1)
     for family, settings in MODELS.items():
-        config = transformers.AutoConfig.for_model(family, **{**TINY, **settings})
+        sizes = dict(TINY)
+        if family == "gpt_neox":  # has no groups of queries
+            del sizes["num_key_value_heads"]
+        config = transformers.AutoConfig.for_model(family, **{**sizes, **settings})
         record.make_model(f"families/{family}", config, torch.bfloat16)
     runs = [
         dict(name=f"{family}-{precision}", model=f"families/{family}", precision=precision, batch=2, sequence=40,

@@ -259,6 +259,8 @@ int main(int argc, char **argv)
     ADD_FAMILY("gemma2");
     ADD_FAMILY("gemma3_text");
     ADD_FAMILY("olmo2");
+    ADD_FAMILY("phi");
+    ADD_FAMILY("gpt_neox");
     ADD_FAMILY("phi3");
     return g_test_run();
 }

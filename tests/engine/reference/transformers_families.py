@@ -61,6 +61,14 @@ MODELS = {
     "phi3": ("phi3", dict(tie_word_embeddings=True)),
     "phi3, a window, and a part of each head turns": (
         "phi3", dict(sliding_window=19, rope_parameters=dict(rope_theta=500.0, partial_rotary_factor=0.5))),
+    "phi": ("phi", dict(num_key_value_heads=6)),
+    "phi, grouped queries, linear, another GELU": ("phi", dict(
+        hidden_act="gelu", rope_parameters=dict(rope_type="linear", rope_theta=1000.0, factor=3.0,
+                                                partial_rotary_factor=0.75))),
+    "gpt_neox": ("gpt_neox", dict(rope_parameters=dict(rope_theta=500.0, partial_rotary_factor=0.25))),
+    "gpt_neox, sequential, tied, without biases": ("gpt_neox", dict(
+        use_parallel_residual=False, tie_word_embeddings=True, attention_bias=False, hidden_act="gelu_new",
+        rope_parameters=dict(rope_theta=10000.0, partial_rotary_factor=1.0))),
     "qwen3": ("qwen3", dict(head_dim=20)),
     "qwen3, tied": ("qwen3", dict(head_dim=16, tie_word_embeddings=True, attention_bias=True)),
 }
@@ -83,7 +91,10 @@ def load(folder):
 
 def make(family, settings, folder):
     torch.manual_seed(1)
-    config = transformers.AutoConfig.for_model(family, **{**SMALL, **settings})
+    sizes = dict(SMALL)
+    if family == "gpt_neox":  # has no groups of queries
+        del sizes["num_key_value_heads"]
+    config = transformers.AutoConfig.for_model(family, **{**sizes, **settings})
     model = transformers.AutoModelForCausalLM.from_config(config)
     for parameter in model.parameters():  # nothing is exactly 0 or 1: every gradient matters
         parameter.data += 0.02 * torch.randn_like(parameter)
@@ -137,12 +148,12 @@ def expect_series(what, ours, theirs, tolerance):
         sys.exit(f"{what}: they differ by more than {tolerance}: {ours} {theirs}")
 
 
-def expect_gradients(folder, theirs):
+def expect_gradients(folder, model_type, theirs):
     """The first moments after one step without clipping are (1 - beta1) times the gradients."""
     moments = safetensors.torch.load_file(folder / "saved/optimizer.safetensors")
     worst = 0.0
     for name, gradient in theirs.items():
-        ours = moments[name + ".exp_avg"] / (1 - record.RECIPE["beta1"])
+        ours = moments[record.file_name(model_type, name) + ".exp_avg"] / (1 - record.RECIPE["beta1"])
         error = ((ours - gradient).norm() / gradient.norm()).item()
         worst = max(worst, error)
         if not error <= FP32:
@@ -174,7 +185,9 @@ def expect_saved_in_parts(program, folder):
     for file in saved.glob("model-*.safetensors"):
         weights.update(safetensors.torch.load_file(file))
     masters = safetensors.torch.load_file(saved / "optimizer.safetensors")
-    for name, parameter in load(saved).named_parameters():
+    model = load(saved)
+    for parameter_name, parameter in model.named_parameters():
+        name = record.file_name(model.config.model_type, parameter_name)
         exact = record.round_to_bf16(masters[name + ".master"])
         if weights[name].dtype != torch.bfloat16 or not torch.equal(weights[name], exact):
             sys.exit(f"{name} is not the weight in bf16")
@@ -190,7 +203,7 @@ def check(program, family, settings, folder):
     if load(folder / "saved").state_dict().keys() != load(folder / "first").state_dict().keys():
         sys.exit("the saved model has other tensors")
     run(program, folder, 1, "--clip=0", f"--save={folder / 'saved'}")
-    expect_gradients(folder, gradients)
+    expect_gradients(folder, family, gradients)
     expect_same_in_parts(program, folder)
     losses, norms, _ = train(load(folder / "first"), bf16=True)
     ours = run(program, folder, record.STEPS, "--clip=1", "--precision=bf16")
