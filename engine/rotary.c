@@ -42,8 +42,9 @@ static double scale_yarn(const struct model_rotary *r, uint32_t pair, double fre
 
 /* Dynamic scaling changes sequences that are longer than the model's positions, and there are none.
  */
-static double frequency_of(const struct model_rotary *r, uint32_t pair)
+static double frequency_of(const struct model_rotary *r, uint32_t positions, uint32_t pair)
 {
+    bool is_long = positions > r->original_positions;
     double frequency = 1 / pow(r->base, 2.0 * pair / r->columns);
     switch (r->scaling) {
     case MODEL_ROTARY_DEFAULT:
@@ -55,6 +56,8 @@ static double frequency_of(const struct model_rotary *r, uint32_t pair)
         return scale_llama3(r, frequency);
     case MODEL_ROTARY_YARN:
         return scale_yarn(r, pair, frequency);
+    case MODEL_ROTARY_LONGROPE:
+        return frequency / (is_long ? r->long_factors : r->short_factors)[pair];
     }
     g_assert_not_reached();
 }
@@ -66,7 +69,7 @@ void rotary_fill(const struct model_rotary *rotary, uint32_t positions, float *c
     const struct model_rotary *r = rotary;
     uint32_t pairs = r->columns / 2;
     for (uint32_t pair = 0; pair < pairs; pair++) {
-        float frequency = (float)frequency_of(r, pair);
+        float frequency = (float)frequency_of(r, positions, pair);
         for (uint32_t t = 0; t < positions; t++) {
             double angle = (double)((float)t * frequency);
             cosines[(uint64_t)t * pairs + pair] = (float)(cos(angle) * r->magnitude);

@@ -14,7 +14,8 @@ static inline uint64_t rotary_bytes(const struct model_config *config, uint32_t 
     return positions * columns * sizeof(float);
 }
 
-/* Fills cosines[positions, columns / 2] and sines, with the magnitude of the scaling. */
+/* Fills cosines[positions, columns / 2] and sines, with the magnitude of the scaling. `positions`
+ * are those of the sequence. */
 void rotary_fill(const struct model_rotary *rotary, uint32_t positions, float *cosines,
                  float *sines);
 

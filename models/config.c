@@ -269,6 +269,9 @@ struct model_config *model_config_copy(const struct model_config *config)
     struct model_config *copy = g_memdup2(config, sizeof *config);
     copy->name = g_strdup(config->name);
     copy->file = config->file ? strdup(config->file) : NULL;
+    gsize bytes = config->rotary.columns / 2 * sizeof(double);
+    copy->rotary.short_factors = g_memdup2(config->rotary.short_factors, bytes);
+    copy->rotary.long_factors = g_memdup2(config->rotary.long_factors, bytes);
     return copy;
 }
 
@@ -278,6 +281,8 @@ void model_config_free(struct model_config *config)
         return;
     g_free(config->name);
     free(config->file);
+    g_free(config->rotary.short_factors);
+    g_free(config->rotary.long_factors);
     g_free(config);
 }
 

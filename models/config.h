@@ -42,7 +42,9 @@ enum model_rotary_scaling {
     MODEL_ROTARY_LINEAR,
     MODEL_ROTARY_DYNAMIC, /* as default, up to the model's positions */
     MODEL_ROTARY_LLAMA3,
-    MODEL_ROTARY_YARN
+    MODEL_ROTARY_YARN,
+    MODEL_ROTARY_LONGROPE /* each pair's own factor, another for sequences beyond the first
+                             training's positions */
 };
 
 struct model_rotary {
@@ -55,7 +57,8 @@ struct model_rotary {
     double beta_fast, beta_slow;          /* yarn */
     bool truncate;                        /* yarn: the ramp begins and ends at whole columns */
     double magnitude;                     /* factor of cosines and sines */
-    uint32_t original_positions;          /* llama3, yarn: positions of the first training */
+    uint32_t original_positions;          /* llama3, yarn, longrope: of the first training */
+    double *short_factors, *long_factors; /* longrope: [columns / 2], which divide frequencies */
 };
 
 struct model_config {

@@ -105,10 +105,6 @@ bool config_read_layer_norm(const struct config_reader *reader,
 void config_write_layer_norm(const struct model_config *config,
                              const struct config_layer_norm_keys *keys, json_t *root);
 
-/* Refuses scaled rotary positions. */
-bool config_unscaled_rotary(const struct config_reader *reader, const struct model_config *config,
-                            GError **error);
-
 /* Reads sliding_window, max_window_layers and layer_types, where use_sliding_window says so. */
 bool config_read_window(const struct config_reader *reader, struct model_config *config,
                         GError **error);

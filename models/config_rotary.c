@@ -1,30 +1,46 @@
 /* The keys of config.json for rotary positions. */
 #include "models/config_reader.h"
+#include "models/family.h"
 
 #include <math.h>
+
+enum { LONG_ORIGINAL = 4096 }; /* positions of the first training where longrope's file has none */
 
 static const char *const scalings[] = {
     [MODEL_ROTARY_DEFAULT] = "default", [MODEL_ROTARY_LINEAR] = "linear",
     [MODEL_ROTARY_DYNAMIC] = "dynamic", [MODEL_ROTARY_LLAMA3] = "llama3",
-    [MODEL_ROTARY_YARN] = "yarn",
+    [MODEL_ROTARY_YARN] = "yarn",       [MODEL_ROTARY_LONGROPE] = "longrope",
 };
 
-/* Older files call the key "type". */
-static bool read_scaling(const struct config_reader *reader, struct model_rotary *rotary,
-                         GError **error)
+static bool scaling_supported(const struct model_config *config, enum model_rotary_scaling scaling)
 {
+    bool is_long = scaling == MODEL_ROTARY_LONGROPE;
+    return scaling == MODEL_ROTARY_DEFAULT || is_long == model_family_of(config)->long_rotary;
+}
+
+/* Older files call the key "type", and longrope "su" or "yarn". */
+static bool read_scaling(const struct config_reader *reader, const struct model_config *config,
+                         struct model_rotary *rotary, GError **error)
+{
+    bool is_long = model_family_of(config)->long_rotary;
     const json_t *type = json_object_get(reader->root, "rope_type");
     if (!type)
         type = json_object_get(reader->root, "type");
     if (!type)
         return true;
+    const char *name = json_string_value(type);
+    if (is_long && (!g_strcmp0(name, "su") || !g_strcmp0(name, "yarn")))
+        name = "longrope";
     for (size_t i = 0; i < G_N_ELEMENTS(scalings); i++)
-        if (!g_strcmp0(json_string_value(type), scalings[i])) {
+        if (!g_strcmp0(name, scalings[i]) && scaling_supported(config, i)) {
             rotary->scaling = i;
             return true;
         }
     return config_refuse(reader, "rope_type", type,
-                         "not supported; supported are default, linear, dynamic, llama3 and yarn",
+                         is_long ? "not supported for this model_type; supported are default and "
+                                   "longrope"
+                                 : "not supported; supported are default, linear, dynamic, llama3 "
+                                   "and yarn",
                          error);
 }
 
@@ -46,6 +62,38 @@ static bool read_yarn(const struct config_reader *reader, struct model_rotary *r
            positive(reader, "beta_slow", 1, &rotary->beta_slow, error) &&
            config_bool(reader, "truncate", true, &rotary->truncate, error) &&
            positive(reader, "attention_factor", magnitude, &rotary->magnitude, error);
+}
+
+/* Sets *factors to a list of `count` numbers. */
+static bool read_factors(const struct config_reader *reader, const char *key, uint32_t count,
+                         double **factors, GError **error)
+{
+    g_autofree char *expected = g_strdup_printf("a list of %u numbers above 0", count);
+    const json_t *list = json_object_get(reader->root, key);
+    if (!json_is_array(list) || json_array_size(list) != count)
+        return config_wrong(reader, key, expected, error);
+    *factors = g_new(double, count);
+    for (uint32_t i = 0; i < count; i++) {
+        (*factors)[i] = json_number_value(json_array_get(list, i));
+        if (!((*factors)[i] > 0 && isfinite((*factors)[i])))
+            return config_wrong(reader, key, expected, error);
+    }
+    return true;
+}
+
+/* LongRoPE (Ding et al., 2024), with the magnitude that transformers names the paper's default. */
+static bool read_longrope(const struct config_reader *reader, const struct model_config *config,
+                          double part, struct model_rotary *rotary, GError **error)
+{
+    uint32_t head = model_config_head_size(config);
+    uint32_t pairs = (part > 0 ? (uint32_t)(head * part) : head) / 2;
+    double first = rotary->original_positions, factor, magnitude;
+    if (!positive(reader, "factor", config->positions / first, &factor, error))
+        return false;
+    magnitude = factor > 1 && first > 1 ? sqrt(1 + log(factor) / log(first)) : 1;
+    return positive(reader, "attention_factor", magnitude, &rotary->magnitude, error) &&
+           read_factors(reader, "short_factor", pairs, &rotary->short_factors, error) &&
+           read_factors(reader, "long_factor", pairs, &rotary->long_factors, error);
 }
 
 static bool read_scaled(const struct config_reader *reader, const struct model_config *config,
@@ -84,7 +132,10 @@ static bool read_rotary_object(const struct config_reader *reader,
 {
     return positive(reader, "rope_theta", rotary->base, &rotary->base, error) &&
            (*part == 0 || read_part(reader, "partial_rotary_factor", part, error)) &&
-           read_scaling(reader, rotary, error) && read_scaled(reader, config, rotary, error);
+           read_scaling(reader, config, rotary, error) &&
+           (rotary->scaling == MODEL_ROTARY_LONGROPE
+                ? read_longrope(reader, config, *part, rotary, error)
+                : read_scaled(reader, config, rotary, error));
 }
 
 bool config_read_rotary_object(const struct config_reader *reader, double base,
@@ -104,6 +155,10 @@ bool config_read_rotary(const struct config_reader *reader, const struct config_
     double part = keys->part_key ? keys->part : 0;
     bool ok = true, found = false;
     *rotary = (struct model_rotary){.factor = 1, .magnitude = 1};
+    if (model_family_of(config)->long_rotary &&
+        !config_count_or(reader, "original_max_position_embeddings", LONG_ORIGINAL,
+                         &rotary->original_positions, error))
+        return false;
     if (!positive(reader, keys->base_key, keys->base, &rotary->base, error) ||
         (keys->part_key && !read_part(reader, keys->part_key, &part, error)))
         return false;
@@ -117,20 +172,10 @@ bool config_read_rotary(const struct config_reader *reader, const struct config_
         ok = !found || read_rotary_object(&inner, config, rotary, &part, error);
     }
     uint32_t head = model_config_head_size(config);
+    if (rotary->scaling == MODEL_ROTARY_DEFAULT)
+        rotary->original_positions = 0;
     rotary->columns = keys->part_key ? (uint32_t)(head * part) : head;
     return ok;
-}
-
-bool config_unscaled_rotary(const struct config_reader *reader, const struct model_config *config,
-                            GError **error)
-{
-    enum model_rotary_scaling scaling = config->rotary.scaling;
-    if (scaling == MODEL_ROTARY_DEFAULT)
-        return true;
-    json_t *name = json_string(scalings[scaling]);
-    config_refuse(reader, "rope_type", name, "not supported for this model_type", error);
-    json_decref(name);
-    return false;
 }
 
 /* Returns the part of heads that turns, of which the columns are computed again by rounding down.
@@ -141,12 +186,25 @@ static double part_of(const struct model_config *config)
     return head * part < config->rotary.columns ? nextafter(part, 1) : part;
 }
 
+static json_t *factor_list(const struct model_rotary *rotary, const double *factors)
+{
+    json_t *list = json_array();
+    for (uint32_t pair = 0; pair < rotary->columns / 2; pair++)
+        json_array_append_new(list, json_real(factors[pair]));
+    return list;
+}
+
 json_t *config_rotary_object(const struct model_rotary *rotary)
 {
     json_t *object = json_pack("{s:s, s:f}", "rope_type", scalings[rotary->scaling], "rope_theta",
                                rotary->base);
-    if (rotary->scaling != MODEL_ROTARY_DEFAULT)
+    if (rotary->scaling == MODEL_ROTARY_LONGROPE) {
+        json_object_set_new(object, "short_factor", factor_list(rotary, rotary->short_factors));
+        json_object_set_new(object, "long_factor", factor_list(rotary, rotary->long_factors));
+        json_object_set_new(object, "attention_factor", json_real(rotary->magnitude));
+    } else if (rotary->scaling != MODEL_ROTARY_DEFAULT) {
         json_object_set_new(object, "factor", json_real(rotary->factor));
+    }
     if (rotary->original_positions)
         json_object_set_new(object, "original_max_position_embeddings",
                             json_integer(rotary->original_positions));

@@ -42,6 +42,7 @@ struct model_family {
     struct model_config parts;    /* that models of the family have; no sizes */
     bool unturned_layers;         /* some layers have no positions */
     bool partly_turned;           /* in some models a part of each head turns */
+    bool long_rotary;             /* scaled positions are longrope, and of other families never */
     bool soft_caps;               /* in some models attention caps its scores */
     const char *head;             /* the classifier's module; NULL for "lm_head" */
     bool inputs_first;            /* weights of linear layers are [inputs, outputs], y = x W */

@@ -2,15 +2,13 @@
  * whose heads a part turns in some versions. */
 #include "models/family.h"
 
-/* Longer rotary positions ("longrope") are refused with other scalings. Dropout of embeddings has a
- * key, but transformers does not apply it. */
+/* Dropout of embeddings has a key, but transformers does not apply it. */
 static bool read_config(const struct config_reader *reader, struct model_config *config,
                         GError **error)
 {
     static const struct config_defaults defaults = {
         .rotary_base = 10000, .rotary_part = 1, .epsilon = 1e-5};
     return config_read_llama(reader, &defaults, config, error) &&
-           config_unscaled_rotary(reader, config, error) &&
            config_dropout(reader, "resid_pdrop", 0, &config->residual_dropout, error) &&
            config_count_or(reader, "sliding_window", 0, &config->window, error);
 }
@@ -23,6 +21,9 @@ static void write_config(const struct model_config *config, json_t *root)
     json_object_set_new(root, "resid_pdrop", json_real(config->residual_dropout));
     json_object_set_new(root, "sliding_window",
                         config->window ? json_integer(config->window) : json_null());
+    if (config->rotary.original_positions)
+        json_object_set_new(root, "original_max_position_embeddings",
+                            json_integer(config->rotary.original_positions));
     for (size_t i = 0; i < G_N_ELEMENTS(tokens); i++)
         json_object_set_new(root, tokens[i], json_null());
 }
@@ -46,6 +47,7 @@ const struct model_family family_phi3 = {
               .unbiased_output = true,
               .unbiased_mlp = true},
     .partly_turned = true,
+    .long_rotary = true,
     .read = read_config,
     .write = write_config,
 };

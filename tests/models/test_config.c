@@ -415,6 +415,35 @@ static void test_rotary(void)
     model_config_free(yarn);
 }
 
+/* The factors of longrope are copied and written, and the magnitude is the paper's. */
+static void test_longrope(void)
+{
+    GError *error = NULL;
+    g_autofree char *path = write_text("");
+    struct model_config *config =
+        read_text("{\"model_type\":\"phi3\",\"original_max_position_embeddings\":4,\"rope_"
+                  "scaling\":{\"type\":"
+                  "\"su\",\"short_factor\":[1.5],\"long_factor\":[7]}," LLAMA "}",
+                  &error);
+    g_assert_no_error(error);
+    struct model_config *copy = model_config_copy(config);
+    model_config_free(config);
+    g_assert_true(model_config_write(copy, path, &error));
+    struct model_config *again = model_config_read(path, &error);
+    g_assert_no_error(error);
+    const struct model_rotary *const both[] = {&copy->rotary, &again->rotary};
+    for (int i = 0; i < 2; i++) {
+        g_assert_cmpint(both[i]->scaling, ==, MODEL_ROTARY_LONGROPE);
+        g_assert_cmpuint(both[i]->original_positions, ==, 4);
+        g_assert_cmpfloat(both[i]->short_factors[0], ==, 1.5);
+        g_assert_cmpfloat(both[i]->long_factors[0], ==, 7);
+        g_assert_cmpfloat_with_epsilon(both[i]->magnitude, 1.4142136, 1e-6);
+    }
+    model_config_free(copy);
+    model_config_free(again);
+    g_unlink(path);
+}
+
 /* What is written is read again as the same model. */
 static void test_families_round_trip(void)
 {
@@ -530,8 +559,15 @@ static void test_families_refused(void)
          MODEL_ERROR_CONFIG,
          {"num_key_value_heads", "num_attention_heads"}},
         {"\"model_type\":\"phi3\",\"rope_scaling\":{\"type\":\"longrope\"}," LLAMA,
-         MODEL_ERROR_UNSUPPORTED,
-         {"rope_scaling: rope_type", "longrope"}},
+         MODEL_ERROR_CONFIG,
+         {"rope_scaling: short_factor", "missing"}},
+        {"\"model_type\":\"phi3\",\"rope_scaling\":{\"type\":\"su\",\"short_factor\":[1],"
+         "\"long_factor\":[0]}," LLAMA,
+         MODEL_ERROR_CONFIG,
+         {"rope_scaling: long_factor", "above 0"}},
+        {"\"model_type\":\"phi3\",\"original_max_position_embeddings\":0," LLAMA,
+         MODEL_ERROR_CONFIG,
+         {"original_max_position_embeddings", "0"}},
         {"\"model_type\":\"phi3\",\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}," LLAMA,
          MODEL_ERROR_UNSUPPORTED,
          {"rope_type", "linear"}},
@@ -655,6 +691,7 @@ int main(int argc, char **argv)
     g_test_add_func("/config/parts", test_parts);
     g_test_add_func("/config/other-families", test_other_families);
     g_test_add_func("/config/rotary", test_rotary);
+    g_test_add_func("/config/longrope", test_longrope);
     g_test_add_func("/config/families-round-trip", test_families_round_trip);
     g_test_add_func("/config/families-refused", test_families_refused);
     g_test_add_func("/config/missing-file", test_missing_file);

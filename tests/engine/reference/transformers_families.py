@@ -36,6 +36,9 @@ LLAMA3 = dict(
     original_max_position_embeddings=24,
 )
 YARN = dict(rope_type="yarn", rope_theta=1000.0, factor=4.0, original_max_position_embeddings=24)
+LONG = dict(
+    rope_type="longrope", rope_theta=1000.0, partial_rotary_factor=0.75, short_factor=[1.0, 1.25, 1.5],
+    long_factor=[1.5, 4.0, 7.75])
 MODELS = {
     "llama": ("llama", dict()),
     "llama, tied, with biases": ("llama", dict(tie_word_embeddings=True, attention_bias=True, mlp_bias=True)),
@@ -61,6 +64,12 @@ MODELS = {
     "phi3": ("phi3", dict(tie_word_embeddings=True)),
     "phi3, a window, and a part of each head turns": (
         "phi3", dict(sliding_window=19, rope_parameters=dict(rope_theta=500.0, partial_rotary_factor=0.5))),
+    "phi3, longrope within the first positions": ("phi3", dict(
+        original_max_position_embeddings=80, rope_parameters=LONG)),
+    "phi3, longrope beyond them": ("phi3", dict(original_max_position_embeddings=24, rope_parameters=LONG)),
+    "llama, dynamic": ("llama", dict(rope_parameters=dict(rope_type="dynamic", rope_theta=10000.0, factor=4.0))),
+    "gpt_neox, Llama 3's frequencies": ("gpt_neox", dict(rope_parameters=dict(LLAMA3, partial_rotary_factor=0.75))),
+    "phi, YaRN": ("phi", dict(rope_parameters=dict(YARN, partial_rotary_factor=0.75))),
     "phi": ("phi", dict(num_key_value_heads=6)),
     "phi, grouped queries, linear, another GELU": ("phi", dict(
         hidden_act="gelu", rope_parameters=dict(rope_type="linear", rope_theta=1000.0, factor=3.0,
