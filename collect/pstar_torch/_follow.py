@@ -67,6 +67,7 @@ class Follower(Session):
         self.pieces = None      # moments that operators outside of modules begin: (next, end)
         self.watch = None
         self.saved = torch.autograd.graph.saved_tensors_hooks(self.pack, self.unpack)
+        self.saving = False     # within an iteration, `saved` is active
         super().__init__(_Silent, model, [optimizer], 1, -1)
         devices = {parameter.device.type for parameter in model.parameters()}
         if devices - {"cpu"}:
@@ -76,6 +77,11 @@ class Follower(Session):
     # ---- events of the loop ----
 
     def fail(self, error):
+        """The loop cannot go on: some of its parameters are nowhere that it knows of."""
+        self.stop_watching()
+        if self.saving:
+            self.saved.__exit__()
+        self.close()
         raise error
 
     def before_forward(self, index, module, arguments, keywords):
@@ -99,10 +105,12 @@ class Follower(Session):
                 self.watch.__enter__()
             self.next = 0
             self.saved.__enter__()
+            self.saving = True
 
     def end_iteration(self):
         if self.mode == "record":
             self.saved.__exit__()
+            self.saving = False
             self.stop_watching()
             self.advance(len(self.plan.moments) - 1)
             for gradient in self.gradients.values():

@@ -188,6 +188,9 @@ LOOPS = {"plain": Loop(), "clipped": Clipped(), "half": Half(), "frozen": Frozen
          **{family: Transformers(family) for family in ("gpt2", "llama", "bert", "lora")}}
 
 
+torch.set_num_threads(1)  # the models are small
+
+
 def make(loop):
     model = loop.make()
     return model, loop.optimizer(model)
@@ -220,8 +223,8 @@ def run(programs, program, *arguments):
     return done.returncode, done.stdout + done.stderr
 
 
-def planned(programs, kind, share, options):
-    """Records the loop, and plans it with the least memory and a share of what it lacks."""
+def planned(programs, kind, share):
+    """Records the loop, and plans it with the least memory and a share of it."""
     if not os.path.exists(f"{kind}.pstar"):
         status, text = run(programs, "pstar-collect", "-o", f"{kind}.pstar", "--", sys.executable,
                            str(pathlib.Path(__file__).resolve()), programs, "record", kind)
@@ -234,16 +237,17 @@ def planned(programs, kind, share, options):
     check(needs, f"{kind}: no memory is named: {text}")
     least = max(needs)
     status, text = run(programs, "pstar-plan", f"{kind}.pstar", "--device-memory",
-                       str(int(least * (1 + share))), "--link", "h2d=1GB/s,d2h=1GB/s", "-o", "plan.json", *options)
+                       str(int(least * (1 + share))), "--link", "h2d=1GB/s,d2h=1GB/s",
+                       "--time-limit", "2", "-o", "plan.json")
     check(status == 0, f"{kind}: planning with {least * (1 + share):.0f} bytes: {text}")
 
 
 # ---- The checks ----------------------------------------------------------------------------------
 
 
-def follow(kind, programs, share, options=()):
+def follow(kind, programs, share):
     loop = LOOPS[kind]
-    planned(programs, kind, share, options)
+    planned(programs, kind, share)
     model, optimizer = make(loop)
     losses = loop.train(model, optimizer)
     alone = bits(model, optimizer)
@@ -300,7 +304,7 @@ class OtherShapes(Loop):
 
 def refusals(programs):
     """What cannot follow a plan says why, and raises."""
-    planned(programs, "plain", 0.5, ())
+    planned(programs, "plain", 0.5)
     cases = ((ClippedAtOnce(), ValueError, "foreach=False"),
              (Checkpointed(False), ValueError, "use_reentrant=True"),
              (Clipped(), ValueError, "another loop"),
@@ -343,7 +347,7 @@ def main():
             except ImportError as error:
                 print(f"{kind}: left out: {error}")
                 continue
-            for share in (0.02, 0.5):
+            for share in (0.02, 0.5) if kind == "plain" else (0.1,):
                 moved += follow(kind, programs, share)
         check(moved > 0, "no plan moves anything")
         refusals(programs)
