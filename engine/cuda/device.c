@@ -28,6 +28,7 @@ struct cuda_device {
     GPtrArray *scalars; /* of pinned double arrays */
     GArray *loaded;     /* of struct kernel_key */
     struct device_traffic traffic;
+    bool updates; /* whether the last operator was an update */
     /* Several ranks; NULL with one. */
     struct ranks *ranks;
     struct cuda_collectives *collectives;
@@ -131,11 +132,37 @@ static void free_pinned(void *memory)
         cudaFreeHost(memory);
 }
 
+/* Notes why an operator failed; NULL if it did not. */
+static void note(struct cuda_device *cuda, char *why)
+{
+    if (why)
+        cuda_failure_note_text(&cuda->failure, why);
+}
+
+/* Queues the updates and squares that wait for others. */
+static void flush(void *self)
+{
+    struct cuda_device *cuda = self;
+    note(cuda, cuda_operators_flush(cuda->compute));
+}
+
+/* Where nothing moves, updates come one after the other, and nobody waits for a single one. A
+ * collector assigns a launch to the operator that makes it, so then each has its own. */
+static void join_launches(struct cuda_device *cuda, const struct device_options *options)
+{
+    if (options->host_pool_bytes > 0 || options->ranks || options->annotate)
+        return;
+    cuda_operators_join(cuda->compute);
+    cuda_streams_flush_with(cuda->streams, flush, cuda);
+}
+
 static void cuda_close(struct device *device)
 {
     struct cuda_device *cuda = cuda_of(device);
     if (cuda->queues)
         queues_free(cuda->queues);
+    if (cuda->compute)
+        flush(cuda);
     if (cuda->streams)
         cuda_streams_free(cuda->streams);
     g_clear_pointer(&cuda->compute, cuda_operators_free);
@@ -151,9 +178,9 @@ static void cuda_close(struct device *device)
     g_free(cuda);
 }
 
-static bool open_queues(struct cuda_device *cuda, GError **error)
+static bool open_queues(struct cuda_device *cuda, bool alone, GError **error)
 {
-    cuda->streams = cuda_streams_new(&cuda->failure);
+    cuda->streams = cuda_streams_new(alone, &cuda->failure);
     if (cuda->streams && cuda_staging_open(&cuda->staging, &cuda->failure))
         return true;
     cuda_failure_check(&cuda->failure, DEVICE_ERROR_NONE_HERE, error);
@@ -187,7 +214,7 @@ static struct device *cuda_open(const struct device_options *options, GError **e
     const struct core_sets cores = cores_split(false);
     cuda->nodes = nodes_read(NODES_FOLDER, &cores.host);
     const struct nodes_spread spread = {cuda->nodes, options->host_cuts, options->host_cut_count};
-    if (!open_queues(cuda, error) ||
+    if (!open_queues(cuda, options->host_pool_bytes == 0 && !options->ranks, error) ||
         !cuda_memory_open(&cuda->memory, options->arena_bytes, options->host_pool_bytes,
                           cuda->nodes ? &spread : NULL, error) ||
         !(cuda->compute = cuda_operators_new(cuda->memory.arena, options->table_bytes,
@@ -196,6 +223,7 @@ static struct device *cuda_open(const struct device_options *options, GError **e
         cuda_close(&cuda->device);
         return NULL;
     }
+    join_launches(cuda, options);
     uint32_t threads = options->threads ? options->threads : g_get_num_processors();
     cuda->host = host_operators_new(threads, cuda->memory.host, cuda->nodes);
     cuda->queues = queues_new();
@@ -237,6 +265,7 @@ static mover_ticket cuda_move(struct device *device, uint64_t to, uint64_t from,
 {
     struct cuda_device *cuda = cuda_of(device);
     g_assert(MAX(to, from) + bytes <= cuda->memory.arena_bytes);
+    flush(cuda);
     cuda_streams_begin(cuda->streams, MOVER_COMPUTE, after);
     CUDA_TRY(&cuda->failure, cuda_memory_move(&cuda->memory, to, from, bytes,
                                               cuda_streams_stream(cuda->streams, MOVER_COMPUTE)));
@@ -248,15 +277,9 @@ static mover_ticket cuda_send(struct device *device, uint64_t to, uint64_t bytes
 {
     struct cuda_device *cuda = cuda_of(device);
     g_assert(to + bytes <= cuda->memory.arena_bytes);
+    flush(cuda);
     return cuda_staging_send(&cuda->staging, cuda->streams, &cuda->failure, cuda->memory.arena + to,
                              bytes, from, after);
-}
-
-/* Notes why an operator failed; NULL if it did not. */
-static void note(struct cuda_device *cuda, char *why)
-{
-    if (why)
-        cuda_failure_note_text(&cuda->failure, why);
 }
 
 /* CUDA loads a kernel when it is first called, and may wait for all streams to do so. No stream may
@@ -293,11 +316,24 @@ static struct kernel_key key_of(const struct operation *operation)
     };
 }
 
+/* The end of a step waits for the last gradient. Before the first update it gets an event, so that
+ * nobody waits for updates too. */
+static void cover_gradients(struct cuda_device *cuda, const struct operation *operation)
+{
+    bool updates = operation->op->kind == MODEL_UPDATE;
+    if (updates && !cuda->updates) {
+        struct mover_after all = cuda_streams_all(cuda->streams);
+        cuda_streams_cover(cuda->streams, &all);
+    }
+    cuda->updates = updates;
+}
+
 static mover_ticket cuda_compute(struct device *device, const struct operation *operation,
                                  const struct mover_after *after)
 {
     struct cuda_device *cuda = cuda_of(device);
     before_loading(cuda, key_of(operation));
+    cover_gradients(cuda, operation);
     cuda_streams_begin(cuda->streams, MOVER_COMPUTE, after);
     struct operation issued = *operation;
     if (cuda->ranks && operation_exchanges(operation))
@@ -353,6 +389,7 @@ static mover_ticket cuda_clip_gradient(struct device *device, const double *squa
 {
     struct cuda_device *cuda = cuda_of(device);
     before_loading(cuda, (struct kernel_key){.kind = MODEL_KINDS}); /* no operator */
+    flush(cuda);
     cuda_streams_begin(cuda->streams, MOVER_COMPUTE, after);
     CUDA_TRY(&cuda->failure, cuda_operators_clip(cuda->compute, squares, count, clip, scale));
     return cuda_streams_end(cuda->streams, MOVER_COMPUTE);
@@ -363,7 +400,7 @@ static mover_ticket put_on_host(struct device *device, struct host_work *work,
                                 const struct mover_after *after)
 {
     static const struct mover_after nothing = {.queue = {0}};
-    work->after = *after;
+    work->after = cuda_streams_cover(cuda_of(device)->streams, after);
     return queues_put(cuda_of(device)->queues, MOVER_HOST, work, sizeof *work, &nothing);
 }
 
@@ -387,7 +424,8 @@ static void cuda_wait(struct device *device, const struct mover_after *after)
 {
     struct cuda_device *cuda = cuda_of(device);
     const struct mover_after host = {.queue = {[MOVER_HOST] = after->queue[MOVER_HOST]}};
-    cuda_streams_wait(cuda->streams, after);
+    const struct mover_after covered = cuda_streams_cover(cuda->streams, after);
+    cuda_streams_wait(cuda->streams, &covered);
     queues_wait(cuda->queues, &host);
 }
 

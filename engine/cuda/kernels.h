@@ -22,16 +22,41 @@ struct cuda_products;
 
 enum { CUDA_SCRATCH_LEAST = 8192 };
 
+/* Updates of one step and one layout that wait to be one launch. Their number is limited by the
+ * bytes of a launch's arguments. */
+enum { CUDA_UPDATES = 48 };
+struct cuda_updates {
+    uint32_t count;
+    bool clipped;
+    struct adamw_step step;
+    struct adamw_tensor tensors[CUDA_UPDATES];
+};
+
+/* Small gradients of one precision whose squares wait to be summed in one launch. */
+enum { CUDA_SQUARES = 64, CUDA_SMALL_GRADIENT = 16384 /* elements */ };
+struct cuda_small_gradient {
+    uint64_t elements;
+    const void *values;
+    double *sum;
+};
+struct cuda_squares {
+    uint32_t count;
+    enum model_precision precision;
+    struct cuda_small_gradient gradients[CUDA_SQUARES];
+};
+
 /* The stream and scratch in which kernels are queued. The kernels of one context run one after the
  * other. */
 struct cuda_context {
     struct CUstream_st *stream;
     void *scratch; /* device memory for sums between two kernels: at least CUDA_SCRATCH_LEAST */
     uint64_t scratch_bytes;
-    uint32_t *counter;        /* in device memory: 0 between kernels */
-    uint32_t multiprocessors; /* of the device */
-    double *scale;            /* in device memory: what cuda_clip left */
-    float *tables;            /* device memory for kernel_table */
+    uint32_t *counter;            /* in device memory: 0 between kernels */
+    uint32_t multiprocessors;     /* of the device */
+    double *scale;                /* in device memory: what cuda_clip left */
+    struct cuda_updates *updates; /* NULL: an update is queued at once */
+    struct cuda_squares *squares; /* NULL: squares are summed at once */
+    float *tables;                /* device memory for kernel_table */
     uint64_t table_bytes;
     struct cuda_products *products; /* for linear layers and the classifier */
 };
@@ -130,15 +155,20 @@ kernel_loss_backward cuda_loss_backward;
 
 /* ---- gradients and their use ---- */
 
+/* If the context has squares, it may only note a small gradient among them. */
 kernel_sum_squares cuda_sum_squares;
+/* Queues the sums that wait: one launch, and none if there are none. */
+void cuda_flush_squares(const void *context);
 /* 4 bytes an element. */
 kernel_block_squares cuda_block_squares;
 kernel_total_squares cuda_total_squares;
 /* Stores the result in the context's scale too, where cuda_adamw reads it. */
 kernel_clip cuda_clip;
 /* 28 bytes an element in fp32, 28 in bf16 with the gradient in the parameter, 32 with a gradient of
- * its own. */
+ * its own. If the context has updates, it may only note the tensor among them. */
 kernel_adamw cuda_adamw;
+/* Queues the updates that wait: one launch, and none if there are none. */
+void cuda_flush_updates(const void *context);
 
 #ifdef __cplusplus
 }

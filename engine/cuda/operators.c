@@ -22,6 +22,8 @@ struct cuda_operators {
     bool waits;   /* behind each operator */
     uint8_t *own; /* workspace, scratch, counter, scale, tables */
     struct cuda_context cuda;
+    struct cuda_updates updates; /* that wait */
+    struct cuda_squares squares; /* that wait */
     struct operators operators;
     /* Several ranks: reductions, on a stream of their own. */
     uint8_t *received; /* and the blocks' sums behind it */
@@ -191,9 +193,46 @@ static char *finish(const struct cuda_operators *operators, const struct operati
     return explain(operators, operation, library, error);
 }
 
+void cuda_operators_join(struct cuda_operators *operators)
+{
+    operators->cuda.updates = operators->waits ? NULL : &operators->updates;
+    operators->cuda.squares = operators->waits ? NULL : &operators->squares;
+}
+
+char *cuda_operators_flush(struct cuda_operators *operators)
+{
+    uint32_t updates = operators->updates.count, squares = operators->squares.count;
+    if (updates + squares == 0)
+        return NULL;
+    cuda_flush_squares(&operators->cuda);
+    cuda_flush_updates(&operators->cuda);
+    cudaError_t error = cudaGetLastError();
+    return error == cudaSuccess ? NULL
+                                : g_strdup_printf("CUDA: %s (norms of %u tensors, updates of %u)",
+                                                  cudaGetErrorString(error), squares, updates);
+}
+
+/* Updates overwrite gradients, and other operators read parameters. */
+static void flush_before(struct cuda_operators *operators, const struct operation *operation)
+{
+    if (operation->op->kind == MODEL_UPDATE)
+        cuda_flush_squares(&operators->cuda);
+    else
+        cuda_flush_updates(&operators->cuda);
+}
+
+/* A gradient in a buffer is there only for a while. */
+static void flush_behind(struct cuda_operators *operators, const struct operation *operation)
+{
+    if (model_gradient_layout(operation->job) == MODEL_GRADIENT_BUFFER)
+        cuda_flush_squares(&operators->cuda);
+}
+
 char *cuda_operators_run(struct cuda_operators *operators, const struct operation *operation)
 {
+    flush_before(operators, operation);
     operators_run(&operators->operators, operation);
+    flush_behind(operators, operation);
     return finish(operators, operation, cuda_products_take_error(operators->cuda.products),
                   operators->cuda.stream);
 }

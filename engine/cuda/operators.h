@@ -40,6 +40,13 @@ void cuda_operators_free(struct cuda_operators *operators);
  * its own. */
 char *cuda_operators_run(struct cuda_operators *operators, const struct operation *operation);
 
+/* From now on updates, and squares of small gradients, may wait for those that follow, so that they
+ * are one launch. If each operator is waited for, they do not. */
+void cuda_operators_join(struct cuda_operators *operators);
+/* Queues what waits. Must be called before anything but an operator is queued on the stream.
+ * Returns NULL, or what failed; free with g_free. */
+char *cuda_operators_flush(struct cuda_operators *operators);
+
 /* Queues the clip of engine/device.h. Updates that run later and have a gradient_scale take the
  * last one queued. `squares` and `scale` are memory that the device reads and writes. */
 cudaError_t cuda_operators_clip(struct cuda_operators *operators, const double *squares,

@@ -124,16 +124,20 @@ typedef CUresult CUDAAPI wait_value(CUstream stream, CUdeviceptr address, cuuint
 
 struct stream {
     cudaStream_t stream;
-    cudaEvent_t behind[RING]; /* ticket t has event t % RING */
-    uint32_t waiting[RING];   /* threads in cudaEventSynchronize */
-    mover_ticket put;         /* by the thread that queues */
-    mover_ticket complete;    /* known to be complete */
+    cudaEvent_t behind[RING];    /* if ticket t has an event, it is t % RING */
+    mover_ticket recorded[RING]; /* the event's ticket */
+    uint32_t waiting[RING];      /* threads in cudaEventSynchronize */
+    mover_ticket put, covered;   /* by the thread that queues: the last, the last with an event */
+    mover_ticket complete;       /* known to be complete */
     /* Tickets of other queues that this stream waits for already, or need not wait for. */
     mover_ticket passed[MOVER_QUEUES];
 };
 
 struct cuda_streams {
     struct cuda_failure *failure;
+    bool alone;                /* nothing waits for the compute stream but the thread that queues */
+    void (*flush)(void *data); /* before events on the compute stream; NULL: nothing to do */
+    void *flush_data;
     struct stream stream[MOVER_QUEUES]; /* MOVER_HOST has none */
     struct stalls *stalls;
     _Atomic uint64_t *host_done; /* pinned, and mapped at the same address on the device */
@@ -175,9 +179,10 @@ static bool find_wait_value(struct cuda_streams *streams)
     return true;
 }
 
-struct cuda_streams *cuda_streams_new(struct cuda_failure *failure)
+struct cuda_streams *cuda_streams_new(bool alone, struct cuda_failure *failure)
 {
     struct cuda_streams *streams = g_new0(struct cuda_streams, 1);
+    streams->alone = alone;
     streams->failure = failure;
     g_mutex_init(&streams->lock);
     g_cond_init(&streams->changed);
@@ -221,6 +226,12 @@ void cuda_streams_free(struct cuda_streams *streams)
     g_free(streams);
 }
 
+void cuda_streams_flush_with(struct cuda_streams *streams, void (*flush)(void *data), void *data)
+{
+    streams->flush = flush;
+    streams->flush_data = data;
+}
+
 cudaStream_t cuda_streams_stream(const struct cuda_streams *streams, enum mover_queue queue)
 {
     return streams->stream[queue].stream;
@@ -233,16 +244,23 @@ static void note_complete(struct cuda_streams *streams, struct stream *stream, m
     g_mutex_unlock(&streams->lock);
 }
 
+static bool noted_complete(struct cuda_streams *streams, const struct stream *stream,
+                           mover_ticket ticket)
+{
+    g_mutex_lock(&streams->lock);
+    bool complete = stream->complete >= ticket;
+    g_mutex_unlock(&streams->lock);
+    return complete;
+}
+
+/* The ticket has an event. */
 static bool known_complete(struct cuda_streams *streams, enum mover_queue queue,
                            mover_ticket ticket)
 {
     if (queue == MOVER_HOST)
         return atomic_load_explicit(streams->host_done, memory_order_acquire) >= ticket;
     struct stream *stream = &streams->stream[queue];
-    g_mutex_lock(&streams->lock);
-    bool complete = stream->complete >= ticket;
-    g_mutex_unlock(&streams->lock);
-    if (complete)
+    if (noted_complete(streams, stream, ticket))
         return true;
     cudaError_t state = cudaEventQuery(stream->behind[ticket % RING]);
     if (state == cudaErrorNotReady)
@@ -266,27 +284,6 @@ static void wait_on_stream(struct cuda_streams *streams, cudaStream_t waiting,
         cuda_failure_note(streams->failure, cudaErrorUnknown, "cuStreamWaitValue64");
 }
 
-void cuda_streams_begin(struct cuda_streams *streams, enum mover_queue queue,
-                        const struct mover_after *after)
-{
-    struct stream *stream = &streams->stream[queue];
-    bool timed = false;
-    for (int q = 0; q < MOVER_QUEUES; q++) {
-        mover_ticket ticket = after->queue[q];
-        if (q == (int)queue || ticket <= stream->passed[q])
-            continue;
-        stream->passed[q] = ticket;
-        if (known_complete(streams, q, ticket))
-            continue;
-        if (queue == MOVER_COMPUTE && !timed)
-            stalls_begin(streams->stalls, stream->stream);
-        timed = queue == MOVER_COMPUTE;
-        wait_on_stream(streams, stream->stream, q, ticket);
-    }
-    if (timed)
-        stalls_end(streams->stalls, stream->stream);
-}
-
 /* Returns when the ticket is complete. While threads wait for an event, it is not used for another
  * ticket: they would wait for work that may depend on what they do next. */
 static void wait_for(struct cuda_streams *streams, struct stream *stream, mover_ticket ticket)
@@ -307,31 +304,84 @@ static void wait_for(struct cuda_streams *streams, struct stream *stream, mover_
     g_mutex_unlock(&streams->lock);
 }
 
-static bool is_full(struct cuda_streams *streams, const struct stream *stream, mover_ticket ticket)
+/* Returns the first ticket from this one on that has an event. */
+static mover_ticket covering(const struct stream *stream, mover_ticket ticket)
 {
-    g_mutex_lock(&streams->lock);
-    bool full = ticket > stream->complete + RING;
-    g_mutex_unlock(&streams->lock);
-    return full;
+    while (stream->recorded[ticket % RING] != ticket)
+        ticket++;
+    return ticket;
 }
 
 /* A caller that waits for a full ring wakes once for many pieces, and enough pieces stay queued. */
 static void make_place(struct cuda_streams *streams, struct stream *stream, mover_ticket ticket)
 {
-    if (is_full(streams, stream, ticket))
-        wait_for(streams, stream, ticket - RING + FREED);
+    if (ticket > RING && !noted_complete(streams, stream, ticket - RING))
+        wait_for(streams, stream, covering(stream, ticket - RING + FREED));
     g_mutex_lock(&streams->lock);
     while (stream->waiting[ticket % RING])
         g_cond_wait(&streams->changed, &streams->lock);
     g_mutex_unlock(&streams->lock);
 }
 
+/* Puts an event behind the last piece. */
+static void record(struct cuda_streams *streams, struct stream *stream)
+{
+    mover_ticket ticket = stream->covered = stream->put;
+    if (streams->flush && stream == &streams->stream[MOVER_COMPUTE])
+        streams->flush(streams->flush_data);
+    CUDA_TRY(streams->failure, cudaEventRecord(stream->behind[ticket % RING], stream->stream));
+    stream->recorded[ticket % RING] = ticket;
+}
+
+/* Returns a ticket that has an event: this one or a later one. */
+static mover_ticket cover(struct cuda_streams *streams, enum mover_queue queue, mover_ticket ticket)
+{
+    struct stream *stream = &streams->stream[queue];
+    if (queue == MOVER_HOST || ticket == 0 || noted_complete(streams, stream, ticket))
+        return ticket;
+    if (ticket > stream->covered)
+        record(streams, stream);
+    return covering(stream, ticket);
+}
+
+struct mover_after cuda_streams_cover(struct cuda_streams *streams, const struct mover_after *after)
+{
+    struct mover_after covered;
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        covered.queue[q] = cover(streams, q, after->queue[q]);
+    return covered;
+}
+
+void cuda_streams_begin(struct cuda_streams *streams, enum mover_queue queue,
+                        const struct mover_after *after)
+{
+    struct stream *stream = &streams->stream[queue];
+    bool timed = false;
+    for (int q = 0; q < MOVER_QUEUES; q++) {
+        mover_ticket ticket = after->queue[q];
+        if (q == (int)queue || ticket <= stream->passed[q])
+            continue;
+        ticket = cover(streams, q, ticket);
+        stream->passed[q] = ticket;
+        if (known_complete(streams, q, ticket))
+            continue;
+        if (queue == MOVER_COMPUTE && !timed)
+            stalls_begin(streams->stalls, stream->stream);
+        timed = queue == MOVER_COMPUTE;
+        wait_on_stream(streams, stream->stream, q, ticket);
+    }
+    if (timed)
+        stalls_end(streams->stalls, stream->stream);
+}
+
+/* Where nothing else waits for the stream, FREED pieces share an event. */
 mover_ticket cuda_streams_end(struct cuda_streams *streams, enum mover_queue queue)
 {
     struct stream *stream = &streams->stream[queue];
     mover_ticket ticket = ++stream->put;
     make_place(streams, stream, ticket);
-    CUDA_TRY(streams->failure, cudaEventRecord(stream->behind[ticket % RING], stream->stream));
+    if (!streams->alone || queue != MOVER_COMPUTE || ticket % FREED == 0)
+        record(streams, stream);
     return ticket;
 }
 
@@ -388,7 +438,8 @@ static mover_ticket send_piece(struct cuda_staging *staging, struct cuda_streams
     cuda_streams_begin(streams, MOVER_COMPUTE, after);
     CUDA_TRY(failure, cudaMemcpyAsync(to, staged, bytes, cudaMemcpyHostToDevice,
                                       cuda_streams_stream(streams, MOVER_COMPUTE)));
-    return staging->used_by[place] = cuda_streams_end(streams, MOVER_COMPUTE);
+    mover_ticket ticket = cuda_streams_end(streams, MOVER_COMPUTE);
+    return staging->used_by[place] = cover(streams, MOVER_COMPUTE, ticket);
 }
 
 mover_ticket cuda_staging_send(struct cuda_staging *staging, struct cuda_streams *streams,

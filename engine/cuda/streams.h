@@ -1,9 +1,11 @@
 /* The CUDA device's queues: a stream for compute and for each direction, and the host's queue.
  *
  * A ticket is the number of a piece of work in its queue, from 1. Behind each piece on a stream
- * stands an event, from a ring of events: an event is used again only when its piece is known to be
- * complete. The host's progress is a number in pinned memory, on which streams wait on their own
- * (cuStreamWaitValue64), so that no thread has to act when an update on the host ends. */
+ * that others wait for stands an event, from a ring of events: an event is used again only when its
+ * piece is known to be complete. Where nothing moves, only the thread that queues waits for the
+ * compute stream, and then few pieces have an event of their own. The host's progress is a number
+ * in pinned memory, on which streams wait on their own (cuStreamWaitValue64), so that no thread has
+ * to act when an update on the host ends. */
 #ifndef PSTAR_ENGINE_CUDA_STREAMS_H
 #define PSTAR_ENGINE_CUDA_STREAMS_H
 
@@ -35,11 +37,16 @@ void cuda_failure_note_text(struct cuda_failure *failure, char *text);
 
 struct cuda_streams;
 
-/* Opens streams on the current device. Returns NULL if CUDA fails; `failure` then says why.
- * `failure` must outlive them. */
-struct cuda_streams *cuda_streams_new(struct cuda_failure *failure);
+/* Opens streams on the current device. `alone` says that neither copies nor ranks nor the host's
+ * operators will wait for compute. If they do, they wait longer than they need. Returns NULL if
+ * CUDA fails; `failure` then says why. `failure` must outlive them. */
+struct cuda_streams *cuda_streams_new(bool alone, struct cuda_failure *failure);
 /* Completes the queued work first. */
 void cuda_streams_free(struct cuda_streams *streams);
+
+/* Lets `flush(data)` queue what the compute stream has still to get, before an event is put behind
+ * it. */
+void cuda_streams_flush_with(struct cuda_streams *streams, void (*flush)(void *data), void *data);
 
 /* Returns NULL for MOVER_HOST. */
 cudaStream_t cuda_streams_stream(const struct cuda_streams *streams, enum mover_queue queue);
@@ -54,8 +61,13 @@ mover_ticket cuda_streams_end(struct cuda_streams *streams, enum mover_queue que
  * tickets. */
 void cuda_streams_host_done(struct cuda_streams *streams, mover_ticket ticket);
 
+/* Returns tickets that have events, and with which all of `after` is complete. Only the thread that
+ * queues may call it. */
+struct mover_after cuda_streams_cover(struct cuda_streams *streams,
+                                      const struct mover_after *after);
+
 /* Returns when the pieces of `after` on streams are complete; does not wait for the host's. Any
- * thread may call it. */
+ * thread may call it. `after` is what cuda_streams_cover has returned. */
 void cuda_streams_wait(struct cuda_streams *streams, const struct mover_after *after);
 
 /* Returns the tickets of everything queued on streams so far. */

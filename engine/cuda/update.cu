@@ -83,10 +83,69 @@ static void squares_launch(const struct cuda_context *cuda, uint64_t elements, c
            sizeof(struct squares_shared), cuda->stream, arguments);
 }
 
+/* ---- the same of several gradients of at most SQUARES_BLOCKS tiles: a tile is a block ---- */
+
+struct small_squares {
+    struct cuda_small_gradient at[CUDA_SQUARES];
+};
+
+struct small_shared {
+    double parts[SQUARES_BLOCKS], sums[SQUARES_THREADS];
+};
+
+static_assert(CUDA_SMALL_GRADIENT <= SQUARES_BLOCKS * TILE && sizeof(struct small_squares) <= 4096,
+              "a part a tile, and arguments of a launch");
+
+/* A block of threads sums a gradient. */
+template <typename T>
+__global__ static void __launch_bounds__(SQUARES_THREADS)
+    small_squares_kernel(struct small_squares a)
+{
+    struct small_shared *shared = (struct small_shared *)shared_memory();
+    const struct cuda_small_gradient gradient = a.at[blockIdx.x];
+    uint32_t elements = (uint32_t)gradient.elements, tiles = tiles_of(elements);
+    for (uint32_t tile = threadIdx.x / WARP; tile < tiles; tile += WARPS) {
+        uint32_t column = tile * TILE + threadIdx.x % WARP * 2;
+        struct pair v = pair_load((const T *)gradient.values, column, elements, 0);
+        double part = lanes_sum((double)v.a * (double)v.a, (double)v.b * (double)v.b);
+        if (threadIdx.x % WARP == 0)
+            shared->parts[tile] = part;
+    }
+    __syncthreads();
+    double sum = pairwise_sum(SQUARES_THREADS, SQUARES_BLOCKS, shared->sums,
+                              [&](uint64_t i) { return i < tiles ? shared->parts[i] : 0; });
+    if (threadIdx.x == 0)
+        *gradient.sum = sum;
+}
+
+void cuda_flush_squares(const void *context)
+{
+    const struct cuda_context *cuda = cuda_context_of(context);
+    struct cuda_squares *squares = cuda->squares;
+    if (!squares || squares->count == 0)
+        return;
+    struct small_squares arguments = {};
+    for (uint32_t i = 0; i < squares->count; i++)
+        arguments.at[i] = squares->gradients[i];
+    launch(squares->precision == MODEL_BF16 ? small_squares_kernel<uint16_t>
+                                            : small_squares_kernel<float>,
+           squares->count, SQUARES_THREADS, sizeof(struct small_shared), cuda->stream, arguments);
+    squares->count = 0;
+}
+
+/* A large gradient is summed at once, while the L2 cache still has it. */
 void cuda_sum_squares(const void *context, enum model_precision precision, uint64_t elements,
                       const void *gradient, double *sum)
 {
     const struct cuda_context *cuda = cuda_context_of(context);
+    struct cuda_squares *squares = cuda->squares;
+    if (squares && elements <= CUDA_SMALL_GRADIENT) {
+        if (squares->count == CUDA_SQUARES || squares->precision != precision)
+            cuda_flush_squares(context);
+        squares->precision = precision;
+        squares->gradients[squares->count++] = {elements, gradient, sum};
+        return;
+    }
     BY_PRECISION(precision, squares_launch, cuda, elements, gradient, sum);
 }
 
@@ -284,16 +343,6 @@ __device__ inline void quartet_store(uint16_t *array, uint64_t first, uint64_t e
     halves_store<WHOLE>(array, first, end, halves);
 }
 
-__device__ static inline uint64_t first_of_thread()
-{
-    return ((uint64_t)blockIdx.x * THREADS + threadIdx.x) * QUARTET;
-}
-
-static unsigned blocks_of(uint64_t elements)
-{
-    return launch_blocks(elements, THREADS * QUARTET);
-}
-
 /* Returns the step with the scale that lies in device memory; NULL keeps its own. */
 __device__ static inline struct adamw_step step_of(struct adamw_step step, const double *scale)
 {
@@ -302,122 +351,164 @@ __device__ static inline struct adamw_step step_of(struct adamw_step step, const
     return step;
 }
 
-template <typename T> struct adamw_arguments {
-    struct adamw_step step;
-    const double *scale;
+struct update_tensor {
     uint64_t elements;
-    T *param;
-    const float *gradient; /* NULL if it is in the parameter's place */
-    float *master;         /* NULL if the parameter is its own master */
+    void *param;
+    const void *gradient; /* NULL if it is in the parameter's place */
+    void *master;         /* or its rest; NULL if the parameter is its own master */
     float *exp_avg, *exp_avg_sq;
 };
 
+/* Some tensors. Tensor i has the blocks from begin[i] on. */
+struct updates {
+    struct adamw_step step;
+    const double *scale;
+    uint32_t count;
+    uint32_t begin[CUDA_UPDATES];
+    struct update_tensor at[CUDA_UPDATES];
+};
+
+static_assert(sizeof(struct updates) <= 4096, "arguments of a launch");
+
+/* Returns which tensor the block belongs to. */
+__device__ static inline uint32_t tensor_of_block(const struct updates &a)
+{
+    uint32_t low = 0, high = a.count;
+    while (high - low > 1) {
+        uint32_t middle = (low + high) / 2;
+        if (a.begin[middle] <= blockIdx.x)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* T is the parameter's type. */
 template <bool WHOLE, typename T>
-__device__ inline void adamw(const struct adamw_arguments<T> &a, uint64_t first)
+__device__ inline void adamw(const struct adamw_step &step, const struct update_tensor &a,
+                             uint64_t first)
 {
     uint64_t end = a.elements;
-    struct quartet g = a.gradient ? quartet_load<WHOLE>(a.gradient, first, end)
-                                  : quartet_load<WHOLE>(a.param, first, end);
-    struct quartet value = a.master ? quartet_load<WHOLE>(a.master, first, end)
-                                    : quartet_load<WHOLE>(a.param, first, end);
+    T *param = (T *)a.param;
+    float *master = (float *)a.master;
+    struct quartet g = a.gradient ? quartet_load<WHOLE>((const float *)a.gradient, first, end)
+                                  : quartet_load<WHOLE>(param, first, end);
+    struct quartet value = master ? quartet_load<WHOLE>(master, first, end)
+                                  : quartet_load<WHOLE>(param, first, end);
     struct quartet m = quartet_load<WHOLE>(a.exp_avg, first, end);
     struct quartet v = quartet_load<WHOLE>(a.exp_avg_sq, first, end);
-    struct adamw_step step = step_of(a.step, a.scale);
     for (int i = 0; i < QUARTET; i++)
         value.at[i] = adamw_element(&step, value.at[i], g.at[i], &m.at[i], &v.at[i]);
-    if (a.master)
-        quartet_store<WHOLE>(a.master, first, end, value);
-    quartet_store<WHOLE>(a.param, first, end, value);
+    if (master)
+        quartet_store<WHOLE>(master, first, end, value);
+    quartet_store<WHOLE>(param, first, end, value);
     quartet_store<WHOLE>(a.exp_avg, first, end, m);
     quartet_store<WHOLE>(a.exp_avg_sq, first, end, v);
 }
 
-template <typename T>
-__global__ void __launch_bounds__(THREADS) adamw_kernel(struct adamw_arguments<T> a)
-{
-    uint64_t first = first_of_thread();
-    if (first + QUARTET <= a.elements)
-        adamw<true>(a, first);
-    else
-        adamw<false>(a, first);
-}
-
-template <typename T>
-static void adamw_launch(const struct cuda_context *cuda, const struct adamw_step *step,
-                         bool clipped, const struct adamw_tensor *tensor)
-{
-    struct adamw_arguments<T> arguments = {
-        *step, clipped ? cuda->scale : NULL, tensor->elements, (T *)tensor->param, tensor->gradient,
-            tensor->master, tensor->exp_avg, tensor->exp_avg_sq
-    };
-    launch(adamw_kernel<T>, blocks_of(tensor->elements), THREADS, 0, cuda->stream, arguments);
-}
-
 /* T is the gradient's type. */
-template <typename T> struct split_arguments {
-    struct adamw_step step;
-    const double *scale;
-    uint64_t elements;
-    uint16_t *param, *rest;
-    const T *gradient;
-    float *exp_avg, *exp_avg_sq;
-};
-
 template <bool WHOLE, typename T>
-__device__ inline void split(const struct split_arguments<T> &a, uint64_t first)
+__device__ inline void split(const struct adamw_step &step, const struct update_tensor &a,
+                             uint64_t first)
 {
     uint64_t end = a.elements;
-    struct quartet g = quartet_load<WHOLE>(a.gradient, first, end);
-    struct halves param = halves_load<WHOLE>(a.param, first, end);
-    struct halves rest = halves_load<WHOLE>(a.rest, first, end);
+    uint16_t *halves = (uint16_t *)a.param, *rests = (uint16_t *)a.master;
+    struct quartet g = quartet_load<WHOLE>((const T *)a.gradient, first, end);
+    struct halves param = halves_load<WHOLE>(halves, first, end);
+    struct halves rest = halves_load<WHOLE>(rests, first, end);
     struct quartet m = quartet_load<WHOLE>(a.exp_avg, first, end);
     struct quartet v = quartet_load<WHOLE>(a.exp_avg_sq, first, end);
-    struct adamw_step step = step_of(a.step, a.scale);
     for (int i = 0; i < QUARTET; i++) {
         float master = adamw_element(&step, bf16_join(param.at[i], rest.at[i]), g.at[i], &m.at[i],
                                      &v.at[i]);
         param.at[i] = bf16_round(master);
         rest.at[i] = bf16_rest(master);
     }
-    halves_store<WHOLE>(a.param, first, end, param);
-    halves_store<WHOLE>(a.rest, first, end, rest);
+    halves_store<WHOLE>(halves, first, end, param);
+    halves_store<WHOLE>(rests, first, end, rest);
     quartet_store<WHOLE>(a.exp_avg, first, end, m);
     quartet_store<WHOLE>(a.exp_avg_sq, first, end, v);
 }
 
-template <typename T>
-__global__ void __launch_bounds__(THREADS) split_kernel(struct split_arguments<T> a)
+/* SPLIT says whether the master is the parameter and its rest. */
+template <typename T, bool SPLIT>
+__global__ void __launch_bounds__(THREADS) adamw_kernel(struct updates a)
 {
-    uint64_t first = first_of_thread();
-    if (first + QUARTET <= a.elements)
-        split<true>(a, first);
+    uint32_t i = tensor_of_block(a);
+    const struct update_tensor tensor = a.at[i];
+    const struct adamw_step step = step_of(a.step, a.scale);
+    uint64_t first = ((uint64_t)(blockIdx.x - a.begin[i]) * THREADS + threadIdx.x) * QUARTET;
+    bool whole = first + QUARTET <= tensor.elements;
+    if (SPLIT && whole)
+        split<true, T>(step, tensor, first);
+    else if (SPLIT)
+        split<false, T>(step, tensor, first);
+    else if (whole)
+        adamw<true, T>(step, tensor, first);
     else
-        split<false>(a, first);
+        adamw<false, T>(step, tensor, first);
 }
 
-template <typename T>
-static void split_launch(const struct cuda_context *cuda, const struct adamw_step *step,
-                         bool clipped, const struct adamw_tensor *tensor, const T *gradient)
-{
-    struct split_arguments<T> arguments = {
-        *step, clipped ? cuda->scale : NULL, tensor->elements,
-            (uint16_t *)tensor->param, tensor->rest, gradient, tensor->exp_avg, tensor->exp_avg_sq
-    };
-    launch(split_kernel<T>, blocks_of(tensor->elements), THREADS, 0, cuda->stream, arguments);
-}
+typedef void updates_run(struct updates);
 
 /* Only bf16 parameters have a master beside them. */
+static updates_run *kernel_of(const struct adamw_tensor *tensor)
+{
+    if (tensor->gradient_bf16)
+        return adamw_kernel<uint16_t, true>;
+    if (tensor->rest)
+        return adamw_kernel<float, true>;
+    return tensor->master ? adamw_kernel<uint16_t, false> : adamw_kernel<float, false>;
+}
+
+static struct update_tensor update_tensor_of(const struct adamw_tensor *tensor)
+{
+    const void *gradient = tensor->gradient;
+    void *master = tensor->master;
+    return {tensor->elements,
+            tensor->param,
+            tensor->gradient_bf16 ? tensor->gradient_bf16 : gradient,
+            tensor->rest ? tensor->rest : master,
+            tensor->exp_avg,
+            tensor->exp_avg_sq};
+}
+
+static void updates_launch(const struct cuda_context *cuda, const struct cuda_updates *updates)
+{
+    struct updates arguments = {};
+    arguments.step = updates->step;
+    arguments.scale = updates->clipped ? cuda->scale : NULL;
+    arguments.count = updates->count;
+    uint32_t blocks = 0;
+    for (uint32_t i = 0; i < updates->count; i++) {
+        arguments.begin[i] = blocks;
+        arguments.at[i] = update_tensor_of(&updates->tensors[i]);
+        blocks += launch_blocks(updates->tensors[i].elements, THREADS * QUARTET);
+    }
+    launch(kernel_of(updates->tensors), blocks, THREADS, 0, cuda->stream, arguments);
+}
+
+void cuda_flush_updates(const void *context)
+{
+    const struct cuda_context *cuda = cuda_context_of(context);
+    if (!cuda->updates || cuda->updates->count == 0)
+        return;
+    updates_launch(cuda, cuda->updates);
+    cuda->updates->count = 0;
+}
+
+/* All tensors of a step have one layout. */
 void cuda_adamw(const void *context, const struct adamw_step *step, const double *scale,
                 const struct adamw_tensor *tensor)
 {
     const struct cuda_context *cuda = cuda_context_of(context);
-    bool clipped = scale != NULL;
-    if (tensor->gradient_bf16)
-        split_launch(cuda, step, clipped, tensor, tensor->gradient_bf16);
-    else if (tensor->rest)
-        split_launch(cuda, step, clipped, tensor, tensor->gradient);
-    else if (tensor->master)
-        adamw_launch<uint16_t>(cuda, step, clipped, tensor);
-    else
-        adamw_launch<float>(cuda, step, clipped, tensor);
+    struct cuda_updates one = {}, *updates = cuda->updates ? cuda->updates : &one;
+    if (updates->count == CUDA_UPDATES)
+        cuda_flush_updates(context);
+    updates->step = *step;
+    updates->clipped = scale != NULL;
+    updates->tensors[updates->count++] = *tensor;
+    if (updates == &one)
+        updates_launch(cuda, updates);
 }

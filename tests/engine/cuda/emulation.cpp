@@ -1,5 +1,7 @@
 #include "kernel_target.h"
 
+#include "counted.h"
+
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -69,6 +71,9 @@ struct block {
 
 block current;
 std::minstd_rand orders(1);
+
+bool only_counts;
+uint64_t launches;
 
 /* The sanitizer must hear of every switch, before it and after it. */
 #ifdef __SANITIZE_ADDRESS__
@@ -300,6 +305,9 @@ void emulation_run(dim3 blocks, unsigned threads, size_t shared_bytes,
         fprintf(stderr, "no GPU runs %u threads with %zu bytes\n", threads, shared_bytes);
         abort();
     }
+    launches++;
+    if (only_counts)
+        return;
     std::vector<unsigned> places(blocks.x * blocks.y);
     std::iota(places.begin(), places.end(), 0);
     std::shuffle(places.begin(), places.end(), orders);
@@ -311,4 +319,26 @@ void emulation_run(dim3 blocks, unsigned threads, size_t shared_bytes,
         prepare_block(threads, shared_bytes);
         run_block(threads);
     }
+}
+
+void emulation_clear(void *memory, size_t bytes)
+{
+    if (!only_counts)
+        memset(memory, 0, bytes);
+}
+
+void counted_begin(void)
+{
+    only_counts = true;
+    launches = 0;
+}
+
+bool counted_only(void)
+{
+    return only_counts;
+}
+
+uint64_t counted_launches(void)
+{
+    return launches;
 }

@@ -105,9 +105,11 @@ void launch(void (*kernel)(Arguments), dim3 blocks, unsigned threads, size_t sha
     emulation_run(blocks, threads, shared_bytes, [&] { kernel(arguments); });
 }
 
+void emulation_clear(void *memory, size_t bytes);
+
 static inline void launch_clear(void *memory, size_t bytes, cudaStream_t)
 {
-    memset(memory, 0, bytes);
+    emulation_clear(memory, bytes);
 }
 
 /* ---- tensor cores and asynchronous copies ----

@@ -115,6 +115,33 @@ static void squares(enum model_precision precision)
     }
 }
 
+/* Squares of small gradients wait; those of a large one do not. */
+static void squares_together(enum model_precision precision)
+{
+    enum { GRADIENTS = CUDA_SQUARES + 9 };
+    static const uint64_t small[] = {1, 63, 64, 130, 767, 3072, CUDA_SMALL_GRADIENT};
+    struct twins t = twins_new();
+    struct cuda_squares squares = {.count = 0};
+    double cpu[GRADIENTS], *sums = kernel_runs_new(sizeof cpu);
+    t.cuda.squares = &squares;
+    for (uint32_t i = 0; i < GRADIENTS; i++) {
+        bool large = i == 3;
+        uint64_t elements = large ? CUDA_SMALL_GRADIENT + 1 : small[i % G_N_ELEMENTS(small)];
+        struct twin *gradient = twin_random(&t, "gradient", precision, elements, 1);
+        uint32_t waiting = squares.count;
+        cpu_sum_squares(t.cpu, precision, elements, gradient->cpu, &cpu[i]);
+        cuda_sum_squares(&t.cuda, precision, elements, gradient->cuda, &sums[i]);
+        g_assert_cmpuint(squares.count, ==, large ? waiting : waiting % CUDA_SQUARES + 1);
+    }
+    cuda_flush_squares(&t.cuda);
+    g_assert_cmpuint(squares.count, ==, 0);
+    cuda_flush_squares(&t.cuda); /* of nothing */
+    g_assert_cmpmem(cpu, sizeof cpu, sums, sizeof cpu);
+    twins_assert_same(&t, "squares of several gradients");
+    kernel_runs_free(sums);
+    twins_free(&t);
+}
+
 /* Sums over four ranks, with one part or two, from the start or on top of a sum, or in bf16. */
 static void check_reduction(uint64_t elements, bool two, bool accumulate, bool rows, bool narrow)
 {
@@ -223,55 +250,100 @@ static struct twin *random_bits(struct twins *t, uint64_t elements)
     return rest;
 }
 
-static void check_update(uint64_t elements, enum layout layout, bool clipped)
+/* A tensor of each kind of memory. */
+struct updated {
+    struct adamw_tensor cpu, cuda;
+};
+
+static struct updated draw_update(struct twins *t, uint64_t elements, enum layout layout)
 {
-    struct twins t = twins_new();
+    enum model_precision precision = layout == IN_FP32 ? MODEL_FP32 : MODEL_BF16;
+    struct twin none = {.cpu = NULL};
+    struct twin *param = twin_random(t, "param", precision, elements, 1);
+    struct twin *m = twin_random(t, "exp_avg", MODEL_FP32, elements, 1);
+    struct twin *v = twin_random(t, "exp_avg_sq", MODEL_FP32, elements, 1);
+    struct twin *master = &none, *gradient = &none, *gradient_bf16 = &none, *rest = &none;
+    for (uint64_t i = 0; i < elements; i++)
+        ((float *)v->cpu)[i] = ((float *)v->cuda)[i] = fabsf(((float *)v->cpu)[i]);
+    if (layout == GRADIENT_IN_PARAM || layout == GRADIENT_APART)
+        master = twin_random(t, "master", MODEL_FP32, elements, 1);
+    if (layout == SPLIT)
+        gradient_bf16 = twin_random(t, "gradient", MODEL_BF16, elements, 1);
+    else if (layout != GRADIENT_IN_PARAM)
+        gradient = twin_random(t, "gradient", MODEL_FP32, elements, 1);
+    if (layout == SPLIT || layout == SPLIT_GRADIENT_FP32)
+        rest = random_bits(t, elements);
+    return (struct updated){
+        .cpu = {.elements = elements,
+                .param = param->cpu,
+                .gradient = gradient->cpu,
+                .gradient_bf16 = gradient_bf16->cpu,
+                .master = master->cpu,
+                .rest = rest->cpu,
+                .exp_avg = m->cpu,
+                .exp_avg_sq = v->cpu},
+        .cuda = {.elements = elements,
+                 .param = param->cuda,
+                 .gradient = gradient->cuda,
+                 .gradient_bf16 = gradient_bf16->cuda,
+                 .master = master->cuda,
+                 .rest = rest->cuda,
+                 .exp_avg = m->cuda,
+                 .exp_avg_sq = v->cuda},
+    };
+}
+
+static struct adamw_step third_step(void)
+{
     const struct adamw_options options = {.learning_rate = 1e-2,
                                           .beta1 = 0.9,
                                           .beta2 = 0.99,
                                           .epsilon = 1e-8,
                                           .weight_decay = 0.1,
                                           .gradient_scale = 0.7};
-    struct adamw_step step = adamw_step_of(&options, 3);
-    enum model_precision precision = layout == IN_FP32 ? MODEL_FP32 : MODEL_BF16;
-    struct twin none = {.cpu = NULL};
-    struct twin *param = twin_random(&t, "param", precision, elements, 1);
-    struct twin *m = twin_random(&t, "exp_avg", MODEL_FP32, elements, 1);
-    struct twin *v = twin_random(&t, "exp_avg_sq", MODEL_FP32, elements, 1);
-    struct twin *master = &none, *gradient = &none, *gradient_bf16 = &none, *rest = &none;
-    for (uint64_t i = 0; i < elements; i++)
-        ((float *)v->cpu)[i] = ((float *)v->cuda)[i] = fabsf(((float *)v->cpu)[i]);
-    if (layout == GRADIENT_IN_PARAM || layout == GRADIENT_APART)
-        master = twin_random(&t, "master", MODEL_FP32, elements, 1);
-    if (layout == SPLIT)
-        gradient_bf16 = twin_random(&t, "gradient", MODEL_BF16, elements, 1);
-    else if (layout != GRADIENT_IN_PARAM)
-        gradient = twin_random(&t, "gradient", MODEL_FP32, elements, 1);
-    if (layout == SPLIT || layout == SPLIT_GRADIENT_FP32)
-        rest = random_bits(&t, elements);
-    cpu_adamw(t.cpu, &step, NULL,
-              &(struct adamw_tensor){.elements = elements,
-                                     .param = param->cpu,
-                                     .gradient = gradient->cpu,
-                                     .gradient_bf16 = gradient_bf16->cpu,
-                                     .master = master->cpu,
-                                     .rest = rest->cpu,
-                                     .exp_avg = m->cpu,
-                                     .exp_avg_sq = v->cpu});
+    return adamw_step_of(&options, 3);
+}
+
+static void check_update(uint64_t elements, enum layout layout, bool clipped)
+{
+    struct twins t = twins_new();
+    struct adamw_step step = third_step();
+    struct updated tensor = draw_update(&t, elements, layout);
+    cpu_adamw(t.cpu, &step, NULL, &tensor.cpu);
     *t.cuda.scale = 0.7; /* the step's */
     if (clipped)
         step.gradient_scale = NAN;
-    cuda_adamw(&t.cuda, &step, clipped ? t.cuda.scale : NULL,
-               &(struct adamw_tensor){.elements = elements,
-                                      .param = param->cuda,
-                                      .gradient = gradient->cuda,
-                                      .gradient_bf16 = gradient_bf16->cuda,
-                                      .master = master->cuda,
-                                      .rest = rest->cuda,
-                                      .exp_avg = m->cuda,
-                                      .exp_avg_sq = v->cuda});
+    cuda_adamw(&t.cuda, &step, clipped ? t.cuda.scale : NULL, &tensor.cuda);
     twins_assert_same(&t, "adamw");
     twins_free(&t);
+}
+
+/* Updates wait until they are flushed, or until there are as many as a launch takes. */
+static void check_together(uint32_t count, enum layout layout)
+{
+    struct twins t = twins_new();
+    struct cuda_updates updates = {.count = 0};
+    const struct adamw_step step = third_step();
+    t.cuda.updates = &updates;
+    for (uint32_t i = 0; i < count; i++) {
+        struct updated tensor = draw_update(&t, lengths[i % 6], layout);
+        cpu_adamw(t.cpu, &step, NULL, &tensor.cpu);
+        cuda_adamw(&t.cuda, &step, NULL, &tensor.cuda);
+        g_assert_cmpuint(updates.count, ==, i % CUDA_UPDATES + 1);
+    }
+    cuda_flush_updates(&t.cuda);
+    g_assert_cmpuint(updates.count, ==, 0);
+    cuda_flush_updates(&t.cuda); /* of nothing */
+    twins_assert_same(&t, "adamw of several tensors");
+    twins_free(&t);
+}
+
+static void updates_together(void)
+{
+    static const uint32_t counts[] = {1, 2, 3, CUDA_UPDATES, CUDA_UPDATES + 5};
+    for (unsigned i = 0; i < G_N_ELEMENTS(counts); i++)
+        for (int layout = IN_FP32; layout <= SPLIT_GRADIENT_FP32; layout++)
+            check_together(counts[i], (enum layout)layout);
 }
 
 static void updates(void)
@@ -289,9 +361,11 @@ int main(int argc, char **argv)
     add_precision_test("/gradient/loss", losses);
     g_test_add_func("/gradient/loss/rows", many_rows);
     add_precision_test("/gradient/squares", squares);
+    add_precision_test("/gradient/squares/together", squares_together);
     g_test_add_func("/gradient/reduction", reductions);
     g_test_add_func("/gradient/squares/shards", shares_of_squares);
     g_test_add_func("/gradient/clip", clips);
     g_test_add_func("/gradient/update", updates);
+    g_test_add_func("/gradient/update/together", updates_together);
     return g_test_run();
 }

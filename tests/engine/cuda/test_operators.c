@@ -102,6 +102,7 @@ static struct run run_new(const struct model_iteration *iteration)
     run.cuda_operators = cuda_operators_new(
         run.cuda, rotary_bytes(iteration->config, iteration->job.sequence), NULL, &error);
     g_assert_no_error(error);
+    cuda_operators_join(run.cuda_operators);
     return run;
 }
 
@@ -285,6 +286,8 @@ static void run_operator(struct run *run, const struct model_operator *op, bool 
     on_cuda.loss = run->cuda_loss;
     host_operators_run(run->cpu_operators, &operation);
     char *why = cuda_operators_run(run->cuda_operators, &on_cuda);
+    if (!why)
+        why = cuda_operators_flush(run->cuda_operators);
     if (why)
         g_error("%s", why);
     kernel_runs_finish(operation.name);

@@ -23,6 +23,9 @@ void fake_cuda_fail(uint64_t nth, cudaError_t error);
 /* Returns the number of calls so far that may fail. */
 uint64_t fake_cuda_calls(void);
 
+/* Returns how many events have been recorded so far. */
+uint64_t fake_cuda_records(void);
+
 /* While stopped, streams take up no work. */
 void fake_cuda_stop(bool stopped);
 

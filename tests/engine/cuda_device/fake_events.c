@@ -23,12 +23,20 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
     return fake.failure;
 }
 
+static uint64_t records;
+
+uint64_t fake_cuda_records(void)
+{
+    return records;
+}
+
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     cudaError_t error;
     if (!fake_enter(&error))
         return error;
     g_mutex_lock(&fake.lock);
+    records++;
     fake_put(stream, &(struct piece){.kind = RECORD, .event = event, .number = ++event->recorded});
     g_mutex_unlock(&fake.lock);
     return cudaSuccess;

@@ -13,7 +13,9 @@ struct cuda_operators {
     cudaStream_t stream;
     void *loaded;                 /* what libraries take at their first use */
     bool called[MODEL_KINDS + 1]; /* the last: clipping */
-    GHashTable *loads;            /* text of the kernels that operators have called */
+    bool joins;
+    GPtrArray *updates; /* that wait: of struct launch */
+    GHashTable *loads;  /* text of the kernels that operators have called */
     /* Several ranks. */
     struct operators own; /* for operators_share_update only */
     struct operators reductions;
@@ -33,6 +35,7 @@ struct cuda_operators *cuda_operators_new(uint8_t *arena, uint64_t table_bytes, 
     operators->cpu = host_operators_new(1, arena, NULL);
     operators->arena = arena;
     operators->stream = stream;
+    operators->updates = g_ptr_array_new();
     operators->loads = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
     return operators;
 }
@@ -40,6 +43,8 @@ struct cuda_operators *cuda_operators_new(uint8_t *arena, uint64_t table_bytes, 
 void cuda_operators_free(struct cuda_operators *operators)
 {
     cudaFree(operators->loaded);
+    g_assert_cmpuint(operators->updates->len, ==, 0);
+    g_ptr_array_unref(operators->updates);
     g_hash_table_unref(operators->loads);
     reduction_free(operators->own.reduction);
     reduction_free(operators->reductions.reduction);
@@ -59,6 +64,31 @@ static void run(void *data)
     host_operators_run(launch->operators->cpu, &launch->operation);
 }
 
+static uint64_t flushes;
+
+uint64_t fake_operators_flushes(void)
+{
+    return flushes;
+}
+
+void cuda_operators_join(struct cuda_operators *operators)
+{
+    operators->joins = true;
+}
+
+char *cuda_operators_flush(struct cuda_operators *operators)
+{
+    cudaError_t error = cudaSuccess;
+    flushes += operators->updates->len > 0;
+    for (guint i = 0; i < operators->updates->len; i++) {
+        cudaError_t failed = fake_cuda_launch(operators->stream, run,
+                                              g_ptr_array_index(operators->updates, i));
+        error = error == cudaSuccess ? failed : error;
+    }
+    g_ptr_array_set_size(operators->updates, 0);
+    return error == cudaSuccess ? NULL : g_strdup(cudaGetErrorString(error));
+}
+
 struct clip {
     const double *squares;
     uint32_t count;
@@ -75,6 +105,7 @@ cudaError_t cuda_operators_clip(struct cuda_operators *operators, const double *
                                 uint32_t count, double clip, double *scale)
 {
     struct clip *launch = g_new0(struct clip, 1);
+    g_assert_cmpuint(operators->updates->len, ==, 0);
     if (!operators->called[MODEL_KINDS])
         fake_cuda_load();
     operators->called[MODEL_KINDS] = true;
@@ -108,7 +139,14 @@ char *cuda_operators_run(struct cuda_operators *operators, const struct operatio
     struct launch *launch = g_new0(struct launch, 1);
     *launch = (struct launch){operators, *operation};
     launch->operation.tokens = NULL;
+    if (operators->joins && operation->op->kind == MODEL_UPDATE) {
+        g_ptr_array_add(operators->updates, launch);
+        return NULL;
+    }
+    char *why = cuda_operators_flush(operators);
     cudaError_t error = fake_cuda_launch(operators->stream, run, launch);
+    if (why)
+        return why;
     return error == cudaSuccess ? NULL : g_strdup(cudaGetErrorString(error));
 }
 

@@ -7,4 +7,7 @@
 /* Device memory that the libraries take at the first operator, and not before. */
 enum { FAKE_OPERATORS_BYTES = 3 << 20 };
 
+/* Returns how often updates that had waited for each other were queued together. */
+uint64_t fake_operators_flushes(void);
+
 #endif

@@ -4,6 +4,7 @@
 #include "engine/probe/probe.h"
 #include "engine/probe/probe_steps.h"
 #include "fake_cuda.h"
+#include "fake_operators.h"
 #include "platforms/platform.h"
 #include "tests/engine/run/trial.h"
 
@@ -14,14 +15,19 @@ enum { ARENA = 48 << 20, HOST = 1 << 20, DELAY = 200 };
 
 static const struct mover_after nothing = {.queue = {0}};
 
-static struct device *open_device(void)
+static struct device *open_with(uint64_t host_pool_bytes)
 {
     const struct device_options options = {
-        .arena_bytes = ARENA, .host_pool_bytes = HOST, .threads = 1};
+        .arena_bytes = ARENA, .host_pool_bytes = host_pool_bytes, .threads = 1};
     GError *error = NULL;
     struct device *device = device_cuda.open(&options, &error);
     g_assert_no_error(error);
     return device;
+}
+
+static struct device *open_device(void)
+{
+    return open_with(HOST);
 }
 
 static void close_device(struct device *device)
@@ -83,6 +89,48 @@ static void test_waits_once(void)
         device_cuda.move(device, 8192, 0, 64, &copied);
     g_assert_cmpuint(fake_cuda_calls() - calls, ==, 2 * PIECES); /* the copy and its event */
     fake_cuda_stop(false);
+    close_device(device);
+}
+
+/* Events stand behind all work on the device if copies may wait for it, else behind one piece of
+ * many, and behind a piece that is waited for. */
+static void test_events(void)
+{
+    enum { PIECES = 1280, SHARE = 64, WAITED = 100 };
+    for (int alone = 0; alone < 2; alone++) {
+        struct device *device = open_with(alone ? 0 : HOST);
+        struct mover_after moved = nothing;
+        uint64_t before = fake_cuda_records();
+        for (int i = 1; i <= PIECES; i++) {
+            moved.queue[MOVER_COMPUTE] = device_cuda.move(device, 4096, 0, 64, &nothing);
+            if (i == WAITED)
+                device_cuda.wait(device, &moved);
+        }
+        g_assert_cmpuint(fake_cuda_records() - before, ==, alone ? PIECES / SHARE + 1 : PIECES);
+        close_device(device);
+    }
+}
+
+/* With few events, later work is still in order, and a ticket says what its piece has done. */
+static void test_few_events(void)
+{
+    enum { PIECES = 1500, BYTES = 256 };
+    struct device *device = open_with(0);
+    g_autofree uint8_t *sent = draw_bytes(BYTES);
+    uint8_t received[BYTES];
+    for (int i = 0; i < PIECES; i++) {
+        struct mover_after after = nothing;
+        memset(sent, i, BYTES);
+        after.queue[MOVER_COMPUTE] = device_cuda.send(device, 0, BYTES, sent, &nothing);
+        after.queue[MOVER_COMPUTE] = device_cuda.move(device, 4096, 0, BYTES, &after);
+        if (g_test_rand_int_range(0, 50) != 0)
+            continue;
+        if (g_test_rand_bit())
+            after.queue[MOVER_HOST] = device_cuda.join_on_host(device, &after);
+        device_cuda.wait(device, &after);
+        device_cuda.read(device, DEVICE_ARENA, 4096, BYTES, received);
+        g_assert_cmpmem(sent, BYTES, received, BYTES);
+    }
     close_device(device);
 }
 
@@ -301,8 +349,8 @@ static void test_training(gconstpointer data)
     GRand *random = g_rand_new_with_seed_array(seed, G_N_ELEMENTS(seed));
     struct trial_placement resident = trial_resident();
     struct trial_result expected = trial_run(job, &resident);
-    for (int i = 0; i < TRIALS; i++) {
-        struct trial_placement placement = trial_draw(random);
+    for (int i = 0; i <= TRIALS; i++) {
+        struct trial_placement placement = i == TRIALS ? resident : trial_draw(random);
         placement.device = &device_cuda;
         placement.link_rate = 0;
         placement.evaluate_at = TRIAL_STEPS;
@@ -320,12 +368,28 @@ static void test_training(gconstpointer data)
     g_rand_free(random);
 }
 
+/* Where nothing moves, the updates of a step are queued together, in two parts at most: an event
+ * that stands behind each 64th piece of work may lie between them. */
+static void test_updates_together(void)
+{
+    struct trial_placement placement = trial_resident();
+    placement.device = &device_cuda;
+    uint64_t before = fake_operators_flushes();
+    struct trial_result result = trial_run(&jobs[0], &placement);
+    uint64_t flushes = fake_operators_flushes() - before;
+    g_assert_cmpuint(flushes, >=, TRIAL_STEPS);
+    g_assert_cmpuint(flushes, <=, 2 * TRIAL_STEPS);
+    g_free(result.weights);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     fake_cuda_delay(DELAY);
     g_test_add_func("/cuda-device/round-trips", test_round_trips);
     g_test_add_func("/cuda-device/waits-once", test_waits_once);
+    g_test_add_func("/cuda-device/events", test_events);
+    g_test_add_func("/cuda-device/events/few", test_few_events);
     g_test_add_func("/cuda-device/stalls", test_stalls);
     g_test_add_func("/cuda-device/late-host", test_late_host);
     g_test_add_func("/cuda-device/first-kernel", test_first_kernel);
@@ -335,6 +399,7 @@ int main(int argc, char **argv)
     g_test_add_func("/cuda-device/failures", test_failures);
     g_test_add_func("/cuda-device/more-than-there-is", test_more_than_there_is);
     g_test_add_func("/cuda-device/probe", test_probe);
+    g_test_add_func("/cuda-device/updates-together", test_updates_together);
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {
         g_autofree char *path = g_strdup_printf("/cuda-device/training/%zu", i);
         g_test_add_data_func(path, &jobs[i], test_training);
