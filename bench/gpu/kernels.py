@@ -1,8 +1,10 @@
-"""The kernels' tests on the GPU: every kernel beside the CPU's, with its name and the first wrong element."""
+"""The kernels' tests on the GPU: every kernel beside the CPU's, with its name and the first wrong element; and
+times of kernels that have two forms.
+"""
 
 import re
 
-TESTS = ("rows", "parts", "gradient", "attention", "grouped", "operators")
+TESTS = ("rows", "parts", "gradient", "attention", "grouped", "operators", "times")
 SKIPPED = 77
 
 
@@ -20,6 +22,8 @@ def run_test(bench, name):
         return
     passed = len(re.findall(r"^ok ", done.stdout, re.MULTILINE))
     bench.found[name] = dict(passed=passed, status=done.returncode)
+    if times := re.findall(r"^(?:# )?times: (.*)$", done.stdout, re.MULTILINE):
+        bench.found[name]["times"] = times
     if done.returncode:
         bench.found[name]["said"] = said[-3000:]
     bench.goal(f"{name}: the kernels compute what the CPU's do", done.returncode == 0 and passed > 0)
