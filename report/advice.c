@@ -379,6 +379,9 @@ static void add_freed(struct contents *contents, const struct room *room, bool p
 
 static void add_peak(struct contents *contents, const struct trace *trace, const struct room *room)
 {
+    const char *way = advice_is_torch(contents->inputs)
+                          ? "torch.utils.checkpoint.checkpoint around them"
+                          : "--recompute of pstar-run, or what pstar-plan chooses";
     if ((double)room->activations < 0.3 * (double)room->before)
         return;
     g_autofree char *activations = size_format(room->activations);
@@ -389,9 +392,8 @@ static void add_peak(struct contents *contents, const struct trace *trace, const
     advice_append(
         contents, 0, "memory", g_strdup_printf("%s sets the peak of device memory", busiest),
         g_strdup_printf("Of the %s in use, %s (%s %%) are activations and workspaces. Recomputing "
-                        "the activations of some layers leaves this room to chunks: --recompute of "
-                        "pstar-run, or what pstar-plan chooses.",
-                        peak, activations, share),
+                        "the activations of some layers leaves this room to chunks: %s.",
+                        peak, activations, share, way),
         NULL);
 }
 

@@ -277,9 +277,11 @@ void missing_add(struct contents *contents)
                     "--policy all --json sweep.json");
     if (!has_plot(contents, "sensitivity"))
         add_sensitivity(&maker);
-    if (!contents->predictions->len)
+    /* No PyTorch loop writes the log that these two need. */
+    const bool logs = inputs->runs->len || !advice_is_torch(inputs);
+    if (!contents->predictions->len && logs)
         add_prediction(&maker);
-    if (!inputs->runs->len)
+    if (!inputs->runs->len && logs)
         add_missing(contents, "Loss",
                     g_strdup("needs the log of a run: pstar-run writes one with --log run.jsonl"),
                     NULL);

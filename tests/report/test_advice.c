@@ -281,6 +281,12 @@ static void test_torch(void)
     g_assert_true(g_str_has_prefix(first->command, "pstar-plan "));
     g_assert_true(g_str_has_suffix(first->command, " -o plan.json --emit fsdp"));
     g_assert_true(says(contents, "A plan says what FSDP or DeepSpeed should keep"));
+    for (guint i = 0; i < contents->advice->len; i++)
+        g_assert_null(strstr(
+            ((const struct advice *)g_ptr_array_index(contents->advice, i))->detail, "pstar-run"));
+    for (guint i = 0; i < contents->missing->len; i++)
+        g_assert_null(
+            strstr(g_array_index(contents->missing, struct missing, i).reason, "pstar-run"));
     contents_free(contents);
     inputs_free(inputs);
     trace_free(trace);
