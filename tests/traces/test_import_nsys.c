@@ -177,6 +177,10 @@ static void test_refused(struct import_fixture *f, gconstpointer data)
     execute(f->from, "CREATE TABLE other (id INTEGER)");
     import_check_refused(f, import_nsys, "no table StringIds");
     g_unlink(f->from);
+    execute(f->from, "CREATE TABLE StringIds (id INTEGER, value TEXT);"
+                     "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER)");
+    import_check_refused(f, import_nsys, "record again with nsys profile --trace=cuda,nvtx");
+    g_unlink(f->from);
     static const struct {
         const char *sql, *reason;
     } damages[] = {

@@ -191,6 +191,25 @@ static GPtrArray *list_tables(const struct database *database, const char *from,
     return tables;
 }
 
+/* A trace without ranges and activities would tell nobody anything. */
+static bool check_content(const struct database *database, const GPtrArray *tables,
+                          const char *from, GError **error)
+{
+    bool any = has(tables, "NVTX_EVENTS") &&
+               find_row(database, "SELECT 1 FROM main.NVTX_EVENTS LIMIT 1") > 0;
+    for (int t = 0; !any && t < ACTIVITY_TABLES; t++) {
+        g_autofree char *sql = g_strdup_printf("SELECT 1 FROM main.%s LIMIT 1",
+                                               activity_tables[t].name);
+        any = has(tables, activity_tables[t].name) && find_row(database, sql) > 0;
+    }
+    if (!any)
+        g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
+                    "%s: the export has neither NVTX ranges nor CUDA calls and kernels: record "
+                    "again with nsys profile --trace=cuda,nvtx",
+                    from);
+    return any;
+}
+
 static bool fill(const char *path, const char *from, GPtrArray *unknown, GError **error)
 {
     struct database *database = database_open_for_writing(path, error);
@@ -199,6 +218,7 @@ static bool fill(const char *path, const char *from, GPtrArray *unknown, GError 
     GPtrArray *tables = NULL;
     bool ok = attach(database, from, error) && (tables = list_tables(database, from, error)) &&
               database_execute(database, "BEGIN", error) && copy_all(database, tables, error) &&
+              check_content(database, tables, from, error) &&
               database_execute(database, "COMMIT", error);
     if (ok)
         note_tables(tables, unknown);
