@@ -39,8 +39,9 @@ endforeach()
 install(FILES ${PROJECT_BINARY_DIR}/completion/pstar.zsh RENAME _pstar
   DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 
-# Messages of pstar-run and pstar-tokens name this script.
-install(PROGRAMS tools/tokenize DESTINATION ${CMAKE_INSTALL_DATADIR}/pstar/tools)
+# A script, which needs Python where it is used. Its page is written by hand.
+install(PROGRAMS tools/tokenize DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME pstar-tokenize)
+install(FILES tools/tokenize.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 RENAME pstar-tokenize.1)
 
 install(FILES README.md LICENSE TYPE DOC)
 install(DIRECTORY docs examples TYPE DOC FILES_MATCHING PATTERN "*.c" PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png")

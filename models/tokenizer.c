@@ -26,7 +26,7 @@ struct tokenizer {
     GRegex *words;
 };
 
-#define OTHER_KIND "; tools/tokenize, a Python script, reads tokenizers of every kind"
+#define OTHER_KIND "; pstar-tokenize, a Python script, reads tokenizers of every kind"
 
 static bool refuse(const char *path, GError **error, const char *format, ...) G_GNUC_PRINTF(3, 4);
 static bool refuse(const char *path, GError **error, const char *format, ...)

@@ -13,7 +13,7 @@ set(CPACK_COMPONENTS_ALL programs development)
 set(CPACK_DEBIAN_PROGRAMS_PACKAGE_NAME pstar)
 set(CPACK_DEBIAN_PROGRAMS_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PROGRAMS_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PROGRAMS_PACKAGE_RECOMMENDS "gnuplot-nox, fonts-dejavu-core")
+set(CPACK_DEBIAN_PROGRAMS_PACKAGE_RECOMMENDS "gnuplot-nox, fonts-dejavu-core, python3")
 set(CPACK_COMPONENT_PROGRAMS_DESCRIPTION
 "pstar says how many bytes a training step of a large model moves between
 host and device, how long it takes, and how far from the optimum a schedule

@@ -212,7 +212,7 @@ static bool recognise(struct data *data, const struct data_kind *kind, GError **
         return read_text(data, error);
     case DATA_FORM_JSON:
         return fail(data, DATA_ERROR_KIND, error,
-                    "is JSON; of JSON lines, tools/tokenize --model DIR --field text FILE.jsonl -o "
+                    "is JSON; of JSON lines, pstar-tokenize --model DIR --field text FILE.jsonl -o "
                     "tokens.bin makes a token file; --tokens bytes trains on its bytes instead");
     case DATA_FORM_BINARY:
         return fail(data, DATA_ERROR_KIND, error,

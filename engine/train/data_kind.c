@@ -23,7 +23,7 @@ static const struct {
     {"\xa1\xd9\x34\x01", 4, DATA_FORM_LLAMA, "a token file of llm.c", NULL},
     {"\x93NUMPY", 6, DATA_FORM_NPY, "a NumPy array", NULL},
     {"PAR1", 4, DATA_FORM_OTHER, "a Parquet file",
-     "tools/tokenize --model DIR --field text FILE.parquet -o tokens.bin makes a token file of it"},
+     "pstar-tokenize --model DIR --field text FILE.parquet -o tokens.bin makes a token file of it"},
     {"ARROW1", 6, DATA_FORM_OTHER, "an Arrow file", TO_TEXT},
     {"\xff\xff\xff\xff", 4, DATA_FORM_OTHER, "an Arrow stream", TO_TEXT},
     {"MMIDIDX\0\0", 9, DATA_FORM_MEGATRON, "the index of a Megatron data set", NULL},

@@ -30,6 +30,14 @@ if command -v man >/dev/null; then
     MANPATH=$prefix/share/man man pstar-plan | grep -q 'search for the best plan'
 fi
 
+# The script is a program like the others, and its page has its options.
+if command -v python3 >/dev/null; then
+    "$prefix/bin/pstar-tokenize" --help | grep -oE '^  -.*' | grep -oE -- '--[a-z]+' | sort >options
+    grep -q -- --model options
+    sed 's,\\-,-,g' "$prefix/share/man/man1/pstar-tokenize.1" | grep -A1 '^\.TP' | grep -oE -- '--[a-z]+' |
+        sort | diff options -
+fi
+
 # One header, which needs nothing else, in C and in C++.
 [ "$(find "$prefix/include" -type f)" = "$prefix/include/pstar.h" ]
 read -ra flags < <(pkg-config --cflags pstar)
@@ -41,9 +49,6 @@ fi
 examples=$(dirname "$(find "$prefix" -name replay.c)")
 "$prefix/bin/pstar-trace" synth --model "$prefix/share/pstar/models/demo-11m.json" --batch 1 \
     --seq 32 --precision bf16 -o synthesised.pstar >/dev/null
-
-# The script that messages name as tools/tokenize.
-"$prefix/share/pstar/tools/tokenize" --help | grep -q -e --field
 
 # A shipped platform, by its name.
 "$prefix/bin/pstar-sim" synthesised.pstar --platform rtx-4090 --device-memory 30% --policy opt 2>note |

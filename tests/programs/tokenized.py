@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tools/tokenize writes the tokens of a model's own tokenizer, and pstar-run trains on them.
+"""pstar-tokenize writes the tokens of a model's own tokenizer, and pstar-run trains on them.
 
     tokenized.py BUILD_DIR PROJECT_DIR
 
@@ -184,9 +184,9 @@ def check_refusals(folder, bytes_, words):
     assert "no token of the model" in tokenize("--model", bytes_, "--decode", "40 99999", status=2)
     assert tokenize("--model", bytes_, "--decode", "40, 41").strip().replace(" ", "") == "HI"
     message = run("pstar-run", "--model", words, "--data", folder / "rows.jsonl", "--steps", 1, status=2)
-    assert "tools/tokenize" in message and message.count("\n") == 1, message
+    assert "pstar-tokenize" in message and message.count("\n") == 1, message
     message = run("pstar-tokens", "--model", words, folder / "a.txt", "-o", folder / "no.bin", status=2)
-    assert "tools/tokenize" in message and message.count("\n") == 1, message
+    assert "pstar-tokenize" in message and message.count("\n") == 1, message
 
 
 def main():

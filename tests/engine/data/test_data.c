@@ -315,7 +315,7 @@ static void test_other_formats(struct fixture *fixture, const void *unused)
         gssize count;
         const char *reason;
     } files[] = {
-        {"PAR1\25\4\25", -1, "is a Parquet file; tools/tokenize"},
+        {"PAR1\25\4\25", -1, "is a Parquet file; pstar-tokenize"},
         {"ARROW1..", -1, "is an Arrow file"},
         {"\xff\xff\xff\xff\x20", -1, "is an Arrow stream"},
         {"TNTIDX\0\0..", 10, "older form; write the data set again"},
@@ -329,10 +329,10 @@ static void test_other_formats(struct fixture *fixture, const void *unused)
         {"\x80\x04\x95\x0b", -1, "is a Python pickle"},
         {"\x0a\0\0\0\0\0\0\0{\"a\": {}} ....", 22, "is a file of weights (safetensors)"},
         {"\xef\xbb\xbf{\"text\": \"one\"}\n{\"text\": \"two\"}\n", -1,
-         "is JSON; of JSON lines, tools/tokenize"},
+         "is JSON; of JSON lines, pstar-tokenize"},
         {"{\"text\": \"one\"}\n{\"text\": \"two\"}\n", -1,
-         "is JSON; of JSON lines, tools/tokenize"},
-        {"\n[\n  {\"text\": \"one\"}\n]\n", -1, "is JSON; of JSON lines, tools/tokenize"},
+         "is JSON; of JSON lines, pstar-tokenize"},
+        {"\n[\n  {\"text\": \"one\"}\n]\n", -1, "is JSON; of JSON lines, pstar-tokenize"},
         {"hell\0 world", 11, "is no text; if it holds bare token numbers"},
     };
     g_assert_cmpint(data_kind_of((const uint8_t *)"a text", 6, 6).form, ==, DATA_FORM_TEXT);
@@ -347,7 +347,7 @@ static void test_other_formats(struct fixture *fixture, const void *unused)
         g_string_append(value, "  \"gr\303\274\303\237e\",\n");
     g_assert_true(g_file_set_contents(fixture->path, value->str, (gssize)value->len, NULL));
     expect_refused(fixture, &auto_options, DATA_ERROR_KIND,
-                   "is JSON; of JSON lines, tools/tokenize");
+                   "is JSON; of JSON lines, pstar-tokenize");
     g_string_printf(value, "%-257sustar", "a name");
     g_assert_true(g_file_set_contents(fixture->path, value->str, (gssize)value->len, NULL));
     expect_refused(fixture, &auto_options, DATA_ERROR_KIND, "is a tar archive; unpack it first");
