@@ -285,11 +285,11 @@ static void test_choices_of_trace(void)
     struct workshop *workshop = workshop_new();
     workshop_must_run(workshop, "pstar-trace synth --model model --batch 8 --seq 64 "
                                 "--precision bf16 " PLATFORM " -o run.pstar");
-    const char *const questions[] = {"--min-memory 5%%", "--sensitivity s.svg"};
+    const char *const questions[] = {"--min-memory 5%", "--sensitivity s.svg"};
     for (size_t q = 0; q < G_N_ELEMENTS(questions); q++) {
         g_autofree char *command = g_strdup_printf(
             "pstar-plan run.pstar --device-memory 100KiB %s " PLATFORM, questions[q]);
-        struct outcome answer = run(workshop, command);
+        struct outcome answer = run(workshop, "%s", command);
         g_assert_cmpint(answer.status, ==, DOES_NOT_FIT);
         double kib = number_after(answer.err, "pstar-plan -o finds, ");
         g_autofree char *enough = g_strdup_printf(

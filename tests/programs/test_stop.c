@@ -143,21 +143,10 @@ static void test_sweep(gconstpointer data)
  * pipe closes when it has ended by another signal. */
 static void test_asked(void)
 {
-    const char *const command[] = {PROGRAM_DIR "/pstar-run",
-                                   "--model",
-                                   "model",
-                                   "--data",
-                                   "text.txt",
-                                   "--batch",
-                                   "1",
-                                   "--seq",
-                                   "16",
-                                   "--threads",
-                                   "1",
-                                   "--steps",
-                                   "1000000000",
-                                   "--quiet",
-                                   NULL};
+    static const char program[] = PROGRAM_DIR "/pstar-run";
+    const char *const command[] = {program,   "--model", "model",      "--data",  "text.txt",
+                                   "--batch", "1",       "--seq",      "16",      "--threads",
+                                   "1",       "--steps", "1000000000", "--quiet", NULL};
     struct workshop *workshop = workshop_new();
     GError *error = NULL;
     g_autofree char *line = NULL, *rest = NULL;
