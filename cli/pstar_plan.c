@@ -89,7 +89,7 @@ static bool read_inputs(const struct plan_arguments *a, const struct console *co
                                             .gpus = own ? 0 : a->gpus,
                                             .nodes = own ? 0 : a->nodes,
                                             .stage = own ? RUN_ANY_STAGE : a->stage,
-                                            .fast = a->reduction == RUN_REDUCTION_FAST};
+                                            .fast = !own && a->reduction == RUN_REDUCTION_FAST};
     in->objective = a->objective < OBJECTIVES ? (enum objective)a->objective : OBJECTIVE_TIME;
     return (!a->files || ((in->trace = model_updates_last(trace_read_whole(a->files[0], error))) &&
                           replay_check_trace(in->trace, a->files[0], error))) &&
@@ -120,7 +120,8 @@ static bool answer(const struct plan_arguments *a, const struct search_inputs *i
                                       .trace_path = a->files ? a->files[0] : NULL,
                                       .gpus = a->gpus,
                                       .nodes = a->nodes,
-                                      .stage = a->stage == RUN_ANY_STAGE ? 0 : a->stage,
+                                      .stage = a->stage,
+                                      .fast = a->reduction == RUN_REDUCTION_FAST,
                                       .json = a->json,
                                       .device_given = a->device_memory != NULL,
                                       .host_given = a->host_memory != NULL};
@@ -314,20 +315,25 @@ static bool ask(struct plan_arguments *a, const struct console *console, int *si
 {
     bool one_model = a->question.model || a->question.torch;
     bool models = question_is_about_models(&a->question) || a->question.torch;
+    bool ranks = models || a->question.min_gpus > 0; /* choose how ranks train */
     if (a->explain || a->verify || a->emit || a->timeline || a->top || a->output ||
         a->objective < OBJECTIVES || a->chunk_size || a->layout ||
         a->recompute != FREEDOM_DEFAULT || a->offload != FREEDOM_DEFAULT ||
-        a->micro_batch != FREEDOM_DEFAULT || a->reduction == RUN_REDUCTION_FAST ||
+        a->micro_batch != FREEDOM_DEFAULT || (!ranks && a->reduction == RUN_REDUCTION_FAST) ||
         (!one_model && (a->json || a->time_limit > 0)))
         return options_refuse(
-            error, "a question goes with budgets, --platform, --link, --gpus, "
-                   "--nodes, --stage, --seed and --threads only; --model and --torch also with "
-                   "--json and --time-limit");
+            error,
+            "a question goes with budgets, --platform, --link, --gpus, "
+            "--nodes, --stage, --seed and --threads only; those about models, and --min-gpus, "
+            "also with --reduction; --model and --torch also with --json and "
+            "--time-limit");
     if (models && (a->files || !a->platform))
         return options_refuse(
             error, "--model, --torch, --max-model and --max-batch take a --platform and no TRACE");
     if (!models && (!a->files || a->files[1]))
         return options_refuse(error, "--min-memory, --min-gpus and --sensitivity take one TRACE");
+    if (a->question.min_gpus > 0 && a->stage < 2 && a->reduction != RUN_REDUCTION_FAST)
+        return options_refuse(error, "--stage %u: needs --reduction fast", a->stage);
     if (a->question.min_gpus > 0 && !a->platform)
         return options_refuse(error, "--min-gpus needs --platform");
     if (a->question.torch && !record_script(a, error))

@@ -32,9 +32,10 @@ struct fewest {
 static struct run_stage began(const struct question *question)
 {
     const struct trace *trace = question->trace;
-    if (!question->stage && trace->ranks > 1)
-        return run_stage_of(trace);
-    return (struct run_stage){question->stage ? (uint8_t)question->stage : 3, false};
+    bool any = question->stage == RUN_ANY_STAGE;
+    struct run_stage traced = run_stage_of(trace);
+    uint8_t stage = !any ? (uint8_t)question->stage : trace->ranks > 1 ? traced.stage : 3;
+    return (struct run_stage){stage, question->fast || (any && traced.fast)};
 }
 
 static void describe(struct attempt *attempt, const struct plan *plan)
@@ -54,14 +55,15 @@ static bool search(struct fewest *fewest, struct attempt *attempt, const struct 
     const struct question *question = fewest->question;
     g_autoptr(GError) own = NULL;
     struct search_options options = *question->search;
-    bool stages = !question->stage && attempt->gpus > 1 && platform_knows_exchanges(platform);
+    bool several = attempt->gpus > 1;
+    bool stages = question->stage == RUN_ANY_STAGE && several && platform_knows_exchanges(platform);
+    unsigned together = (stages ? RUN_STAGE : 0) | (several && question->fast ? RUN_SUMS : 0);
     options.platform = platform;
     options.costs = costs;
     if (!question->host_given)
         options.host_budget = platform_host_room(platform);
     attempt->host_budget = options.host_budget;
-    struct variants_result *result = variants_search(trace, &options,
-                                                     scope | (stages ? RUN_STAGE : 0), &own);
+    struct variants_result *result = variants_search(trace, &options, scope | together, &own);
     fewest->stopped = result && result->best->stopped;
     if (result)
         describe(attempt, result->best->plan);
@@ -207,7 +209,7 @@ static void print_attempts(const struct fewest *fewest, FILE *out)
         }
         g_autofree char *device = size_format(a->device_bytes);
         g_autofree char *host = size_format(a->host_bytes);
-        g_autofree char *stage = a->stage ? g_strdup_printf("%u", a->stage) : g_strdup("-");
+        g_autofree char *stage = a->gpus > 1 ? g_strdup_printf("%u", a->stage) : g_strdup("-");
         fprintf(out, "%6s %12s %12s %10.4g %10.4g\n", stage, device, host, a->stall_seconds,
                 a->seconds);
     }
@@ -222,8 +224,10 @@ static void print_command(const struct question *question, const struct attempt 
         size_exact(question->search->device_budget + question->trace->library_bytes);
     g_autofree char *host = attempt->host_budget == UINT64_MAX ? g_strdup("unlimited")
                                                                : size_exact(attempt->host_budget);
-    g_autofree char *stage = attempt->stage ? g_strdup_printf(" --stage %u", attempt->stage)
-                                            : g_strdup("");
+    g_autofree char *stage = attempt->gpus > 1
+                                 ? g_strdup_printf(" --stage %u%s", attempt->stage,
+                                                   question->fast ? " --reduction fast" : "")
+                                 : g_strdup("");
     fprintf(out,
             "Its plan: pstar-plan %s --gpus %u --nodes %u%s --device-memory %s --host-memory %s "
             "--platform %s%s%s -o plan.json\n",

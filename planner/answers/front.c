@@ -22,13 +22,14 @@ struct trace *front_trace(const struct front_step *step, bool recompute, GError 
         return step->ranks == MAX(step->given->ranks, 1)
                    ? trace_copy(step->given)
                    : model_trace_of_rank(step->given, step->ranks,
-                                         (struct run_stage){step->stage, false},
+                                         (struct run_stage){step->stage, step->fast},
                                          step->search->platform, error);
     g_autofree uint8_t *all = g_new(uint8_t, step->config->layers);
     memset(all, 1, step->config->layers);
     const struct model_job job = {.choices = {.batch = step->batch,
                                               .micro_batches = step->ranks,
                                               .stage = step->stage,
+                                              .fast = step->fast,
                                               .recompute = recompute ? all : NULL},
                                   .sequence = step->sequence,
                                   .ranks = step->ranks,
@@ -170,11 +171,14 @@ bool question_model(const struct question *question, FILE *out, bool *stopped, G
     if (search.time_limit <= 0)
         search.time_limit = USUAL_SECONDS;
     uint32_t ranks = MAX(question->gpus, 1);
-    uint8_t stage = ranks > 1 ? (uint8_t)(question->stage ? question->stage : 3) : 0;
-    struct front front = {
-        .step = {.config = config, .search = &search, .ranks = ranks, .stage = stage},
-        .ways = g_ptr_array_new_with_free_func(way_free),
-        .remedies = g_ptr_array_new_with_free_func(remedy_free)};
+    uint8_t stage = question->stage == RUN_ANY_STAGE ? 3 : (uint8_t)question->stage;
+    struct front front = {.step = {.config = config,
+                                   .search = &search,
+                                   .ranks = ranks,
+                                   .stage = ranks > 1 ? stage : 0,
+                                   .fast = question->fast},
+                          .ways = g_ptr_array_new_with_free_func(way_free),
+                          .remedies = g_ptr_array_new_with_free_func(remedy_free)};
     if (config)
         describe_model(asked, &front);
     else

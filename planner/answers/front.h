@@ -18,6 +18,7 @@ struct front_step {
     const struct search_options *search; /* budgets, costs and platform of one rank */
     uint32_t batch, sequence, ranks;     /* of a micro-batch; each rank has one a step */
     uint8_t stage;                       /* of several ranks, else 0 */
+    bool fast;                           /* ranks may sum fast */
     enum model_precision precision;
 };
 

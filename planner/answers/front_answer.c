@@ -192,6 +192,8 @@ static char **commands_of(const struct front *front, const struct question *ques
         g_string_append_printf(machine, " --gpus %u", step->ranks);
     if (question->nodes)
         g_string_append_printf(machine, " --nodes %u", question->nodes);
+    if (question->fast)
+        g_string_append(machine, " --reduction fast");
     if (question->device_given) {
         g_autofree char *size = size_exact(step->search->device_budget);
         g_string_append_printf(machine, " --device-memory %s", size);

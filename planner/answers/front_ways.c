@@ -171,7 +171,8 @@ static void add_plan(struct front *front, const struct variants_result *result)
 bool front_find_ways(struct front *front, GError **error)
 {
     const unsigned scope = RUN_RECOMPUTE | RUN_OFFLOAD | RUN_EMBEDDING | RUN_MASTERS |
-                           RUN_STATE_BLOCKS | (front->step.ranks > 1 ? RUN_STAGE : 0);
+                           RUN_STATE_BLOCKS | (front->step.ranks > 1 ? RUN_STAGE : 0) |
+                           (front->step.fast ? RUN_SUMS : 0);
     if (!sweep_strategies(front, false, error) ||
         (!front->step.given && !sweep_strategies(front, true, error)))
         return false;

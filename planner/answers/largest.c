@@ -37,9 +37,9 @@ struct largest_job {
     struct trace *(*make)(void *data, uint32_t value, enum largest_way way, uint32_t stage,
                           GError **error);
     void *data;
-    uint32_t stage; /* of several ranks that may need the least memory; 0 with one */
-    bool stages;    /* the other stage may be faster */
-    uint32_t most;  /* sizes are 1 to `most` */
+    uint32_t stage;        /* of several ranks that may need the least memory; 0 with one */
+    uint32_t first_faster; /* this and later ones before `stage` may be faster; `stage` if none */
+    uint32_t most;         /* sizes are 1 to `most` */
     bool unordered; /* a larger size may need less memory: try sizes from the largest down instead
                        of bisecting */
 };
@@ -256,9 +256,10 @@ static bool try_ways(const struct largest_job *job, uint32_t value, struct large
               try(job, value, LARGEST_RECOMPUTED, stage, largest) &&
               (largest->result || try(job, value, LARGEST_OFFLOADED, stage, largest));
     largest->value = value;
-    return ok && (!job->stages || !largest->result ||
-                  (try(job, value, LARGEST_KEPT, 2, largest) &&
-                   try(job, value, LARGEST_RECOMPUTED, 2, largest)));
+    for (stage = job->first_faster; ok && largest->result && stage < job->stage; stage++)
+        ok = try(job, value, LARGEST_KEPT, stage, largest) &&
+             try(job, value, LARGEST_RECOMPUTED, stage, largest);
+    return ok;
 }
 
 /* Finds the largest size for which a full search finds a plan. Fails with what the smallest size
@@ -317,6 +318,7 @@ static struct trace *synthesise(const struct question *question, const struct mo
     const struct model_job job = {.choices = {.batch = batch,
                                               .micro_batches = ranks_of(question),
                                               .stage = (uint8_t)stage,
+                                              .fast = question->fast,
                                               .recompute = way >= LARGEST_RECOMPUTED ? all : NULL,
                                               .offload = way == LARGEST_OFFLOADED ? all : NULL},
                                   .sequence = sequence_of(question, config),
@@ -381,8 +383,9 @@ static void print_plan(const struct question *question, const struct model_confi
                     largest->trace->batch, largest->trace->sequence, precision_of(question),
                     ways[largest->way].in_words);
     if (ranks > 1)
-        fprintf(out, "  on %u GPUs of %u node%s, in stage %u, each with a micro-batch\n", ranks,
-                spread->nodes, spread->nodes == 1 ? "" : "s", largest->stage);
+        fprintf(out, "  on %u GPUs of %u node%s, in stage %u%s, each with a micro-batch\n", ranks,
+                spread->nodes, spread->nodes == 1 ? "" : "s", largest->stage,
+                run_stage_of(largest->trace).fast ? " with fast sums" : "");
     fprintf(out, "  takes %s of %s on the device, %s of %s on the host%s\n", device, of_device,
             host, of_host, ranks > 1 ? ", for each GPU" : "");
     fprintf(out, "  a step takes %.4g s, %.4g s of it stalled: %.4g tokens a second\n",
@@ -402,9 +405,10 @@ static void print_commands(const struct question *question, const char *config,
     g_autofree char *host = budget->host_budget == UINT64_MAX ? g_strdup("unlimited")
                                                               : size_exact(budget->host_budget);
     g_autofree char *ranks = question->gpus > 1
-                                 ? g_strdup_printf(" --gpus %u --nodes %u --stage %u",
+                                 ? g_strdup_printf(" --gpus %u --nodes %u --stage %u%s",
                                                    question->gpus, budget->platform->spread.nodes,
-                                                   largest->stage)
+                                                   largest->stage,
+                                                   question->fast ? " --reduction fast" : "")
                                  : g_strdup("");
     fprintf(out,
             "Its plan: pstar-trace synth --model %s --batch %u --seq %u --precision %s%s "
@@ -422,8 +426,10 @@ static void choose_stages(const struct question *question, struct largest_job *j
 {
     if (question->gpus <= 1)
         return;
-    job->stage = question->stage ? question->stage : 3;
-    job->stages = !question->stage && platform_knows_exchanges(question->search->platform);
+    bool any = question->stage == RUN_ANY_STAGE;
+    job->stage = job->first_faster = any ? 3 : question->stage;
+    if (any && platform_knows_exchanges(question->search->platform))
+        job->first_faster = question->fast ? 0 : 2;
 }
 
 bool question_max_model(const struct question *question, FILE *out, bool *stopped, GError **error)

@@ -26,7 +26,9 @@ struct question {
     const struct trace *trace;           /* NULL if models are synthesised */
     const char *platform_path, *link;    /* as given; may be NULL */
     const char *trace_path;              /* as given; NULL if models are synthesised */
-    uint32_t gpus, nodes, stage;         /* as given; 0 if not */
+    uint32_t gpus, nodes;                /* as given; 0 if not */
+    uint32_t stage;                      /* as given; RUN_ANY_STAGE if not */
+    bool fast;                           /* ranks may sum gradients fast */
     const char *json;                    /* where to write the answer about a model; may be NULL */
     bool device_given, host_given;       /* the budgets are not the platform's */
 };

@@ -132,12 +132,14 @@ static void test_max_model(void)
     workshop_free(workshop);
 }
 
-/* Writes machine.json: the two cores of platforms/cpu-2core.json as nodes of four GPUs. */
-static void write_nodes(const struct workshop *workshop)
+/* Writes machine.json: the two cores of platforms/cpu-2core.json as nodes of four GPUs that
+ * exchange so many bytes a second. */
+static void write_linked_nodes(const struct workshop *workshop, const char *rate)
 {
-    static const char node[] =
-        "{\"source\": \"made for a test\", \"gpus\": 4, \"bytes_per_second\": "
-        "1e11, \"latency_seconds\": 1e-8}";
+    g_autofree char *node =
+        g_strdup_printf("{\"source\": \"made for a test\", \"gpus\": 4, \"bytes_per_second\": "
+                        "%s, \"latency_seconds\": 1e-8}",
+                        rate);
     static const char network[] = "{\"source\": \"made for a test\", \"bytes_per_second\": 1e11, "
                                   "\"latency_seconds\": 1e-8}";
     json_t *machine = json_load_file(PROJECT_DIR "/platforms/cpu-2core.json", 0, NULL);
@@ -146,6 +148,11 @@ static void write_nodes(const struct workshop *workshop)
     g_autofree char *path = workshop_path(workshop, "machine.json");
     g_assert_cmpint(json_dump_file(machine, path, 0), ==, 0);
     json_decref(machine);
+}
+
+static void write_nodes(const struct workshop *workshop)
+{
+    write_linked_nodes(workshop, "1e11");
 }
 
 static double seconds_of_plan(const struct workshop *workshop, const char *plan)
@@ -374,6 +381,67 @@ static void test_usage(void)
     workshop_free(workshop);
 }
 
+/* Fast sums of bf16 take half of the network's time and fewer bytes, so the largest model is no
+ * smaller, its step and any model's is faster, and as few GPUs suffice as plans say. The commands
+ * of the answers plan for them. */
+static void test_fast_sums(void)
+{
+    static const char budgets[] = "--platform machine.json --device-memory 2MiB --host-memory 3MB";
+    static const char *const sums[] = {"", " --reduction fast"};
+    struct workshop *workshop = workshop_new();
+    double layers[2], seconds[2];
+    write_linked_nodes(workshop, "2e7");
+    write_model(workshop, "made.json", 2, 64);
+    workshop_must_run(workshop,
+                      "pstar-trace synth --model made.json --batch 1 --seq 64 --precision bf16 "
+                      "--platform machine.json -o run.pstar");
+    for (int fast = 0; fast < 2; fast++) {
+        struct outcome answer = run(workshop, "pstar-plan --max-model made.json %s --gpus 4%s",
+                                    budgets, sums[fast]);
+        g_assert_cmpint(answer.status, ==, DONE);
+        layers[fast] = number_after(answer.out, "The largest model that fits: ");
+        g_assert_cmpint(strstr(answer.out, " with fast sums") != NULL, ==, fast);
+        outcome_clear(&answer);
+        workshop_must_run_format(workshop,
+                                 "pstar-plan --model made.json --batch 1 --seq 64 --precision bf16 "
+                                 "%s --gpus 4%s --json answer.json",
+                                 budgets, sums[fast]);
+        workshop_must_run_format(workshop, "pstar-plan run.pstar %s --gpus 4%s -o plan.json",
+                                 budgets, sums[fast]);
+        seconds[fast] = seconds_of_plan(workshop, "plan.json");
+        json_t *front = workshop_read_json(workshop, "answer.json");
+        const json_t *ways = json_object_get(front, "ways");
+        const json_t *plan = json_array_get(ways, json_array_size(ways) - 1);
+        const json_t *figures = json_object_get(plan, "figures");
+        double answered = json_number_value(json_object_get(figures, "iteration_seconds"));
+        g_assert_cmpfloat_with_epsilon(answered, seconds[fast], 0.02 * seconds[fast]);
+        json_decref(front);
+    }
+    g_assert_cmpfloat(layers[1], >=, layers[0]);
+    g_assert_cmpfloat(seconds[1], <, 0.9 * seconds[0]);
+    struct outcome answer = run(workshop,
+                                "pstar-plan run.pstar --min-gpus %.12f %s --gpus 4 "
+                                "--reduction fast",
+                                seconds[1] * 1.0001, budgets);
+    g_assert_cmpint(answer.status, ==, DONE);
+    make_plan_of(workshop, answer.out);
+    g_assert_cmpfloat(seconds_of_plan(workshop, "plan.json"), <=, seconds[1] * 1.0001);
+    outcome_clear(&answer);
+    answer = run(workshop, "pstar-plan --max-batch made.json %s --gpus 4 --reduction fast",
+                 budgets);
+    g_assert_cmpint(answer.status, ==, DONE);
+    g_assert_nonnull(strstr(answer.out, " --reduction fast -o plan.json"));
+    make_its_plan(workshop, answer.out);
+    outcome_clear(&answer);
+    expect(run(workshop, "pstar-plan --model made.json %s --reduction fast", budgets), USAGE,
+           "one rank reduces nothing; it needs --gpus");
+    expect(run(workshop, "pstar-plan run.pstar --min-memory device %s --reduction fast", budgets),
+           USAGE, "and --min-gpus, also with --reduction");
+    expect(run(workshop, "pstar-plan run.pstar --min-gpus 1 %s --stage 1", budgets), USAGE,
+           "--stage 1: needs --reduction fast");
+    workshop_free(workshop);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -385,5 +453,6 @@ int main(int argc, char **argv)
     g_test_add_func("/questions/sensitivity", test_sensitivity);
     g_test_add_func("/questions/max-model-of-ranks", test_max_model_of_ranks);
     g_test_add_func("/questions/min-gpus", test_min_gpus);
+    g_test_add_func("/questions/fast-sums", test_fast_sums);
     return g_test_run();
 }
