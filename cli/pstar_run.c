@@ -347,14 +347,15 @@ int main(int argc, char **argv)
          .count32 = &o->sample,
          .use = OPTION_PRINTS,
          .help = "Number of tokens to write after training; as text if tokens are bytes, or if the "
-                 "model's folder has a byte-level BPE tokenizer",
+                 "model's folder has a tokenizer that pstar-tokens reads",
          .value = "N"},
         {.name = "prompt",
          .text = &o->prompt,
          .any_bytes = true,
          .help =
              "What --sample continues; default: the beginning of the data. A text if tokens are "
-             "bytes, or if the model's folder has a byte-level BPE tokenizer, but numbers, such "
+             "bytes, or if the model's folder has a tokenizer that pstar-tokens reads, but "
+             "numbers, such "
              "as 15496,11, are tokens unless these are bytes",
          .value = "TEXT"},
         {.name = "save",

@@ -127,10 +127,10 @@ int main(int argc, char **argv)
         .name = "pstar-tokens",
         .purpose = "turn a text into the tokens of a model",
         .summary =
-            "Writes the tokens of a text for pstar-run --data. The tokenizer is GPT-2's "
-            "byte-level\n"
-            "BPE with the model's own vocabulary. The file is llm.c's: 256 int32, then uint16\n"
-            "tokens, or uint32 tokens if the vocabulary has more than 65,536.",
+            "Writes the tokens of a text for pstar-run --data. The tokenizer is the model's own:\n"
+            "a byte-level BPE as GPT-2's, or a BPE of characters as LLaMA 2's and Gemma's. The\n"
+            "file is llm.c's: 256 int32, then uint16 tokens, or uint32 tokens if the vocabulary\n"
+            "has more than 65,536.",
         .examples = examples,
         .example_count = G_N_ELEMENTS(examples),
         .groups = &group,

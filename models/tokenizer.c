@@ -17,7 +17,14 @@ struct special_token {
     uint32_t token;
 };
 
+/* When a text begins with a space that it does not have: never, at its start, and at the start of
+ * each part between special tokens, if no space is there or always. */
+enum prefix { PREFIX_NONE, PREFIX_FIRST, PREFIX_MISSING, PREFIX_EACH };
+
 struct tokenizer {
+    bool falls_back; /* characters are tokens, and bytes only those of characters that are not */
+    enum prefix prefix;
+    bool strips;        /* decoding drops the space before the text */
     GHashTable *names;  /* of tokens, in the letters of the file, to their numbers */
     GPtrArray *texts;   /* [token] the name, or NULL */
     GHashTable *merges; /* two tokens (key_of) to rank and merged token (packed) */
@@ -26,6 +33,7 @@ struct tokenizer {
     GRegex *words;
 };
 
+#define SPACE      "\u2581" /* for spaces in names of tokens that fall back */
 #define OTHER_KIND "; pstar-tokenize, a Python script, reads tokenizers of every kind"
 
 static bool refuse(const char *path, GError **error, const char *format, ...) G_GNUC_PRINTF(3, 4);
@@ -99,6 +107,16 @@ static bool add_name(struct tokenizer *t, const char *path, const char *name, co
     return true;
 }
 
+/* Sets the name of the token for a byte: its letter, or <0x41>. */
+static void name_of_byte(const struct tokenizer *t, unsigned byte, char name[8])
+{
+    memset(name, 0, 8);
+    if (t->falls_back)
+        g_snprintf(name, 8, "<0x%02X>", byte);
+    else
+        g_unichar_to_utf8(letter_of(byte), name);
+}
+
 static bool read_names(struct tokenizer *t, const char *path, json_t *vocabulary, GError **error)
 {
     const char *name;
@@ -107,12 +125,10 @@ static bool read_names(struct tokenizer *t, const char *path, json_t *vocabulary
         if (!add_name(t, path, name, number, error))
             return false;
     for (unsigned byte = 0; byte < BYTES; byte++) {
-        char letter[7] = "";
-        g_unichar_to_utf8(letter_of(byte), letter);
+        char letter[8];
+        name_of_byte(t, byte, letter);
         if (!find(t, letter, &t->of_byte[byte]))
-            return refuse(path, error,
-                          "byte %u has no token; only GPT-2's byte-level BPE is read" OTHER_KIND,
-                          byte);
+            return refuse(path, error, "byte %u has no token" OTHER_KIND, byte);
     }
     return true;
 }
@@ -124,6 +140,8 @@ static bool add_merge(struct tokenizer *t, const char *path, const char *left, c
     uint32_t a, b, merged;
     if (!find(t, left, &a) || !find(t, right, &b) || !find(t, both, &merged))
         return refuse(path, error, "the merge \"%s %s\" is of unknown tokens", left, right);
+    if (t->falls_back && g_str_has_prefix(right, SPACE) && !g_str_has_suffix(left, SPACE))
+        return refuse(path, error, "the merge \"%s %s\" is of two words" OTHER_KIND, left, right);
     uint64_t rank = g_hash_table_size(t->merges);
     gpointer key = GSIZE_TO_POINTER(key_of(a, b));
     if (!g_hash_table_contains(t->merges, key))
@@ -161,21 +179,87 @@ static bool is_empty(const json_t *value)
            (json_is_string(value) && json_string_length(value) == 0);
 }
 
+/* ---- BPE of characters, which falls back to bytes: LLaMA 2, Mistral, Gemma, Phi 3 ---- */
+
+static bool is_type(const json_t *object, const char *type)
+{
+    return !g_strcmp0(json_string_value(json_object_get(object, "type")), type);
+}
+
+static bool is_text(const json_t *object, const char *key, const char *text)
+{
+    return !g_strcmp0(json_string_value(json_object_get(object, key)), text);
+}
+
+static bool replaces_spaces(const json_t *step)
+{
+    return is_type(step, "Replace") && is_text(step, "content", SPACE) &&
+           is_text(json_object_get(step, "pattern"), "String", " ");
+}
+
+/* Returns whether the normalizer only replaces spaces, and sets whether it puts one before. */
+static bool read_normalizer(struct tokenizer *t, const json_t *normalizer)
+{
+    const json_t *steps = json_object_get(normalizer, "normalizers");
+    const json_t *first = json_array_get(steps, 0);
+    if (!is_type(normalizer, "Sequence"))
+        return replaces_spaces(normalizer);
+    t->prefix = PREFIX_EACH;
+    return json_array_size(steps) == 2 && is_type(first, "Prepend") &&
+           is_text(first, "prepend", SPACE) && replaces_spaces(json_array_get(steps, 1));
+}
+
+/* The same of a pre-tokenizer that replaces spaces and cuts nothing. */
+static bool read_metaspace(struct tokenizer *t, const json_t *before)
+{
+    static const char *const schemes[] = {
+        [PREFIX_NONE] = "never", [PREFIX_FIRST] = "first", [PREFIX_MISSING] = "always"};
+    for (size_t i = 0; i < G_N_ELEMENTS(schemes); i++)
+        if (is_text(before, "prepend_scheme", schemes[i])) {
+            t->prefix = (enum prefix)i;
+            return is_type(before, "Metaspace") && is_text(before, "replacement", SPACE) &&
+                   json_is_false(json_object_get(before, "split"));
+        }
+    return false;
+}
+
+/* Once spaces are replaced, cutting at spaces cuts nothing. */
+static bool cuts_nothing(const json_t *before)
+{
+    return is_empty(before) ||
+           (is_type(before, "Split") && is_text(json_object_get(before, "pattern"), "String", " "));
+}
+
+static bool read_fallback(struct tokenizer *t, const char *path, const json_t *root, GError **error)
+{
+    const json_t *before = json_object_get(root, "pre_tokenizer");
+    const json_t *normalizer = json_object_get(root, "normalizer");
+    bool known = is_empty(normalizer) ? read_metaspace(t, before)
+                                      : read_normalizer(t, normalizer) && cuts_nothing(before);
+    t->falls_back = true;
+    t->strips = t->prefix != PREFIX_NONE;
+    return known || refuse(path, error,
+                           "normalizer and pre_tokenizer must replace spaces as LLaMA's "
+                           "do" OTHER_KIND);
+}
+
 /* Refuses what would change the tokens in a way that is not implemented. */
-static bool check_kind(const char *path, json_t *root, GError **error)
+static bool check_kind(struct tokenizer *t, const char *path, json_t *root, GError **error)
 {
     const json_t *model = json_object_get(root, "model"), *type = json_object_get(model, "type");
     const json_t *before = json_object_get(root, "pre_tokenizer");
     const char *kind = json_string_value(json_object_get(before, "type"));
-    const char *const keys[] = {"ignore_merges", "byte_fallback", "dropout",
-                                "continuing_subword_prefix", "end_of_word_suffix"};
+    const char *const keys[] = {"ignore_merges", "dropout", "continuing_subword_prefix",
+                                "end_of_word_suffix"};
     for (size_t i = 0; i < G_N_ELEMENTS(keys); i++)
         if (!is_empty(json_object_get(model, keys[i])))
             return refuse(path, error, "model.%s is not implemented" OTHER_KIND, keys[i]);
-    if (!is_empty(json_object_get(root, "normalizer")))
-        return refuse(path, error, "normalizer is not implemented" OTHER_KIND);
     if (type && g_strcmp0(json_string_value(type), "BPE") != 0)
         return refuse(path, error, "model.type must be \"BPE\"" OTHER_KIND);
+    if (json_is_true(json_object_get(model, "byte_fallback")))
+        return read_fallback(t, path, root, error);
+    if (!is_empty(json_object_get(root, "normalizer")))
+        return refuse(path, error, "normalizer is not implemented" OTHER_KIND);
     if (g_strcmp0(kind, "ByteLevel") != 0 ||
         json_is_true(json_object_get(before, "add_prefix_space")) ||
         json_is_false(json_object_get(before, "use_regex")))
@@ -222,7 +306,7 @@ static bool read_specials(struct tokenizer *t, const char *path, const json_t *a
 static bool read_whole(struct tokenizer *t, const char *path, GError **error)
 {
     json_t *root = load(path, error), *model = json_object_get(root, "model");
-    bool ok = root && check_kind(path, root, error) &&
+    bool ok = root && check_kind(t, path, root, error) &&
               read_names(t, path, json_object_get(model, "vocab"), error) &&
               read_merges(t, path, json_object_get(model, "merges"), error) &&
               read_specials(t, path, json_object_get(root, "added_tokens"), error);
@@ -353,18 +437,68 @@ static int merge_from(const struct tokenizer *t, uint32_t *tokens, int count, in
     return to;
 }
 
-static void encode_word(const struct tokenizer *t, const char *word, int bytes, GArray *tokens)
+/* Appends the tokens of bytes. */
+static void append_bytes(const struct tokenizer *t, const char *text, gsize bytes, GArray *tokens)
 {
-    guint first = tokens->len;
-    int count = bytes, place;
+    for (gsize i = 0; i < bytes; i++)
+        g_array_append_val(tokens, t->of_byte[(unsigned char)text[i]]);
+}
+
+/* Merges the tokens from `first`, which are those of a word. */
+static void merge_word(const struct tokenizer *t, guint first, GArray *tokens)
+{
+    int count = (int)(tokens->len - first), place;
     uint64_t merge;
-    g_array_set_size(tokens, first + (guint)bytes);
     uint32_t *at = &g_array_index(tokens, uint32_t, first);
-    for (int i = 0; i < bytes; i++)
-        at[i] = t->of_byte[(unsigned char)word[i]];
     while ((place = find_merge(t, at, count, &merge)) >= 0)
         count = merge_from(t, at, count, place, merge);
     g_array_set_size(tokens, first + (guint)count);
+}
+
+/* Appends the token of each character, or those of its bytes. A word begins with its spaces. */
+static void encode_characters(const struct tokenizer *t, const char *text, gsize bytes,
+                              bool prefixed, GArray *tokens)
+{
+    const char *end = text + bytes;
+    guint first = tokens->len;
+    bool in_space = true;
+    uint32_t space = 0, token;
+    bool has_space = find(t, SPACE, &space);
+    if (prefixed && has_space)
+        g_array_append_val(tokens, space);
+    for (const char *next; text < end; text = next) {
+        next = g_utf8_next_char(text);
+        g_autofree char *name = *text == ' ' ? g_strdup(SPACE)
+                                             : g_strndup(text, (gsize)(next - text));
+        bool is_space = !strcmp(name, SPACE);
+        if (is_space && !in_space) {
+            merge_word(t, first, tokens);
+            first = tokens->len;
+        }
+        in_space = is_space;
+        if (find(t, name, &token))
+            g_array_append_val(tokens, token);
+        else
+            append_bytes(t, name, strlen(name), tokens);
+    }
+    merge_word(t, first, tokens);
+}
+
+/* Returns whether a space goes before a part of a text, which may follow a special token. */
+static bool is_prefixed(const struct tokenizer *t, const char *part, bool first)
+{
+    bool has_space = *part == ' ' || g_str_has_prefix(part, SPACE);
+    switch (t->prefix) {
+    case PREFIX_NONE:
+        return false;
+    case PREFIX_FIRST:
+        return first && !has_space;
+    case PREFIX_MISSING:
+        return !has_space;
+    case PREFIX_EACH:
+        return true;
+    }
+    g_assert_not_reached();
 }
 
 static void encode_plain(const struct tokenizer *t, const char *text, gsize bytes, GArray *tokens)
@@ -374,7 +508,9 @@ static void encode_plain(const struct tokenizer *t, const char *text, gsize byte
     while (g_match_info_matches(match)) {
         int start, end;
         g_match_info_fetch_pos(match, 0, &start, &end);
-        encode_word(t, text + start, end - start, tokens);
+        guint first = tokens->len;
+        append_bytes(t, text + start, (gsize)(end - start), tokens);
+        merge_word(t, first, tokens);
         g_match_info_next(match, NULL);
     }
 }
@@ -400,7 +536,8 @@ bool tokenizer_encode(const struct tokenizer *t, const char *text, gsize bytes, 
                       GError **error)
 {
     enum { PIECE = 1 << 20 }; /* so that a place in a piece fits into an int */
-    const char *end = text + bytes, *wrong;
+    const char *begin = text, *end = text + bytes, *wrong;
+    bool opens = true; /* a part of the text begins here */
     if (!g_utf8_validate_len(text, bytes, &wrong)) {
         g_set_error(error, TOKENIZER_ERROR, TOKENIZER_ERROR_TEXT, "byte %zu is not UTF-8",
                     (size_t)(wrong - text));
@@ -411,11 +548,16 @@ bool tokenizer_encode(const struct tokenizer *t, const char *text, gsize bytes, 
         /* A word ends between a letter and a space, whatever follows. */
         if (piece > PIECE)
             for (piece = PIECE; piece < (gsize)(end - text); piece++)
-                if (g_ascii_isspace(text[piece]) && g_ascii_isalpha(text[piece - 1]))
+                if ((t->falls_back ? text[piece] == ' ' : g_ascii_isspace(text[piece])) &&
+                    g_ascii_isalpha(text[piece - 1]))
                     break;
         const struct special_token *special = find_special(t, text, piece, &place);
-        encode_plain(t, text, place, tokens);
+        if (!t->falls_back)
+            encode_plain(t, text, place, tokens);
+        else if (place > 0)
+            encode_characters(t, text, place, opens && is_prefixed(t, text, text == begin), tokens);
         text += place;
+        opens = special != NULL;
         if (special) {
             g_array_append_val(tokens, special->token);
             text += strlen(special->text);
@@ -425,6 +567,16 @@ bool tokenizer_encode(const struct tokenizer *t, const char *text, gsize bytes, 
 }
 
 /* ---- decoding ---- */
+
+static void append_fallback(GString *text, const char *name)
+{
+    bool is_byte = strlen(name) == 6 && g_str_has_prefix(name, "<0x");
+    if (is_byte)
+        g_string_append_c(text, (char)g_ascii_strtoull(name + 1, NULL, 16));
+    g_autoptr(GString) spaced = g_string_new(is_byte ? "" : name);
+    g_string_replace(spaced, SPACE, " ", 0);
+    g_string_append(text, spaced->str);
+}
 
 static void append_name(GString *text, const char *name)
 {
@@ -458,7 +610,9 @@ char *tokenizer_decode(const struct tokenizer *t, const uint32_t *tokens, gsize 
         if (special)
             g_string_append(text, special->text);
         else
-            append_name(text, name);
+            (t->falls_back ? append_fallback : append_name)(text, name);
     }
+    if (t->strips && text->str[0] == ' ')
+        g_string_erase(text, 0, 1);
     return g_strdup(text->str);
 }

@@ -1,6 +1,8 @@
-/* The byte-level BPE of GPT-2: from text to tokens and back.
+/* The byte-level BPE of GPT-2, and the BPE of characters of LLaMA 2 and Gemma: from text to tokens
+ * and back.
  *
- * A word is a match of GPT-2's pattern. Its bytes are tokens at first. Then the two neighbours
+ * A word is a match of GPT-2's pattern, whose bytes are tokens at first; or begins with spaces, and
+ * its characters are tokens, or the bytes of those that are none. Then the two neighbours
  * whose merge stands first in the list of merges become one token, until no merge is left. */
 #ifndef PSTAR_MODELS_TOKENIZER_H
 #define PSTAR_MODELS_TOKENIZER_H
@@ -21,7 +23,7 @@ struct tokenizer;
 
 /* Reads tokenizer.json of a model's folder, or vocab.json and merges.txt. `path` is the folder or
  * its config.json. Errors name the file and
- * what in it is not GPT-2's. */
+ * what in it is of another kind. */
 struct tokenizer *tokenizer_read(const char *path, GError **error);
 void tokenizer_free(struct tokenizer *tokenizer); /* NULL is allowed */
 

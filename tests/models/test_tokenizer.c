@@ -56,17 +56,19 @@ static void check_text(const struct tokenizer *tokenizer, const json_t *expected
                         json_integer_value(json_array_get(wanted, i)));
     g_autofree char *again = tokenizer_decode(tokenizer, &g_array_index(tokens, uint32_t, 0),
                                               tokens->len, &error);
-    g_assert_cmpstr(again, ==, text);
+    const json_t *decoded = json_object_get(expected, "decoded"); /* NULL for the text */
+    g_assert_cmpstr(again, ==, decoded ? json_string_value(decoded) : text);
     g_array_unref(tokens);
 }
 
-static void check_folder(const char *folder)
+static void check_folder(const char *folder, const char *recorded, uint32_t vocabulary)
 {
+    g_autofree char *path = g_build_filename(recorded, "expected.json", NULL);
     GError *error = NULL;
     struct tokenizer *tokenizer = tokenizer_read(folder, &error);
     g_assert_no_error(error);
-    g_assert_cmpuint(tokenizer_vocabulary(tokenizer), ==, 320);
-    json_t *expected = json_load_file(RECORDED "/expected.json", 0, NULL);
+    g_assert_cmpuint(tokenizer_vocabulary(tokenizer), ==, vocabulary);
+    json_t *expected = json_load_file(path, 0, NULL);
     g_assert_cmpuint(json_array_size(expected), >, 60);
     for (size_t i = 0; i < json_array_size(expected); i++)
         check_text(tokenizer, json_array_get(expected, i));
@@ -77,10 +79,59 @@ static void check_folder(const char *folder)
 static void test_recorded(struct tokenizer_folder *folder, gconstpointer data)
 {
     (void)data;
-    check_folder(RECORDED);
+    check_folder(RECORDED, RECORDED, 320);
     copy(folder, "vocab.json", NULL, NULL);
     copy(folder, "merges.txt", NULL, NULL);
-    check_folder(folder->path);
+    check_folder(folder->path, RECORDED, 320);
+}
+
+/* Tokenizers of characters, of which LLaMA, later files and Gemma put spaces before texts in other
+ * ways. */
+static void test_characters(struct tokenizer_folder *folder, gconstpointer data)
+{
+    (void)folder;
+    (void)data;
+    static const char *const forms[] = {"prepend", "first", "replace"};
+    for (size_t i = 0; i < G_N_ELEMENTS(forms); i++) {
+        g_autofree char *path = g_build_filename(RECORDED, forms[i], NULL);
+        check_folder(path, path, 440);
+    }
+}
+
+static void expect_refused(const char *folder, const char *reason)
+{
+    GError *error = NULL;
+    g_assert_null(tokenizer_read(folder, &error));
+    g_assert_nonnull(error);
+    if (!strstr(error->message, reason))
+        g_error("\"%s\" does not say \"%s\"", error->message, reason);
+    g_error_free(error);
+}
+
+/* Copies the file of a form with a change, and expects that it is refused. */
+static void expect_form_refused(const struct tokenizer_folder *folder, const char *form,
+                                const char *from, const char *to, const char *reason)
+{
+    g_autofree char *source = g_build_filename(RECORDED, form, "tokenizer.json", NULL);
+    g_autofree char *target = g_build_filename(folder->path, "tokenizer.json", NULL), *text = NULL;
+    g_assert_true(g_file_get_contents(source, &text, NULL, NULL));
+    GString *changed = g_string_new(text);
+    g_assert_cmpuint(g_string_replace(changed, from, to, 1), ==, 1);
+    g_assert_true(g_file_set_contents(target, changed->str, -1, NULL));
+    g_string_free(changed, TRUE);
+    expect_refused(folder->path, reason);
+}
+
+static void test_characters_refused(struct tokenizer_folder *folder, gconstpointer data)
+{
+    (void)data;
+    static const char spaces[] = "must replace spaces as LLaMA's do";
+    expect_form_refused(folder, "prepend", "\"Prepend\"", "\"Strip\"", spaces);
+    expect_form_refused(folder, "first", "\"first\"", "\"last\"", spaces);
+    expect_form_refused(folder, "first", "\"split\":false", "\"split\":true", spaces);
+    expect_form_refused(folder, "replace", "\"type\":\"Replace\"", "\"type\":\"NFC\"", spaces);
+    expect_form_refused(folder, "replace", "\"type\":\"Split\"", "\"type\":\"Digits\"", spaces);
+    expect_form_refused(folder, "replace", "\"<0x41>\"", "\"<0x4I>\"", "byte 65 has no token");
 }
 
 /* A long text is cut into pieces, between words. */
@@ -108,16 +159,6 @@ static void test_long(struct tokenizer_folder *folder, gconstpointer data)
     g_array_unref(one);
     g_array_unref(many);
     tokenizer_free(tokenizer);
-}
-
-static void expect_refused(const char *folder, const char *reason)
-{
-    GError *error = NULL;
-    g_assert_null(tokenizer_read(folder, &error));
-    g_assert_nonnull(error);
-    if (!strstr(error->message, reason))
-        g_error("\"%s\" does not say \"%s\"", error->message, reason);
-    g_error_free(error);
 }
 
 /* A word of a million letters takes as long as a text of as many, not hours. */
@@ -195,6 +236,8 @@ int main(int argc, char **argv)
     ADD("long", test_long);
     ADD("long-word", test_long_word);
     ADD("refused", test_refused);
+    ADD("characters", test_characters);
+    ADD("characters-refused", test_characters_refused);
     ADD("bad-text", test_bad_text);
     return g_test_run();
 }
