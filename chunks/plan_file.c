@@ -302,6 +302,15 @@ static bool read_stage(struct plan_reader *reader, const json_t *object, struct 
     return true;
 }
 
+/* A plan of a run that trains all tensors lacks the array. */
+static bool read_frozen(struct plan_reader *reader, const json_t *array,
+                        struct run_choices *choices)
+{
+    if (array && json_array_size(array) != choices->tensor_count)
+        return refuse(reader, "choices.frozen", "must have one entry per tensor");
+    return !array || read_flags(reader, array, choices->tensor_count, choices->frozen);
+}
+
 /* A plan without state blocks lacks their size. */
 static bool read_state_block(struct plan_reader *reader, const json_t *value, struct plan *plan)
 {
@@ -344,6 +353,7 @@ static bool read_choices(struct plan_reader *reader, const json_t *root, struct 
            read_flags(reader, recompute, plan->choices->layer_count, plan->choices->recompute) &&
            read_flags(reader, host_update, plan->choices->tensor_count,
                       plan->choices->host_update) &&
+           read_frozen(reader, json_object_get(object, "frozen"), plan->choices) &&
            read_update_after(reader, json_object_get(object, "update_after"), plan->choices);
 }
 
@@ -566,16 +576,17 @@ static json_t *choices_json(const struct run_choices *choices)
 {
     if (!choices)
         return json_null();
-    return json_pack("{s:o,s:o,s:b,s:o,s:b,s:b,s:o*,s:o*,s:o*,s:o*}", "recompute",
-                     flags(choices->recompute, choices->layer_count), "offload",
-                     flags(choices->offload, choices->layer_count), "host_embedding",
-                     choices->host_embedding, "host_update",
-                     flags(choices->host_update, choices->tensor_count), "split_master",
-                     choices->split_masters, "backward_twice", choices->second_backward,
-                     "update_after", update_after_json(choices), "stage",
-                     choices->stage || choices->fast ? json_integer(choices->stage) : NULL,
-                     "reduction", choices->fast ? json_string("fast") : NULL, "state_block",
-                     choices->state_block ? json_integer((json_int_t)choices->state_block) : NULL);
+    return json_pack(
+        "{s:o,s:o,s:b,s:o,s:b,s:b,s:o*,s:o*,s:o*,s:o*,s:o*}", "recompute",
+        flags(choices->recompute, choices->layer_count), "offload",
+        flags(choices->offload, choices->layer_count), "host_embedding", choices->host_embedding,
+        "host_update", flags(choices->host_update, choices->tensor_count), "split_master",
+        choices->split_masters, "backward_twice", choices->second_backward, "update_after",
+        update_after_json(choices), "stage",
+        choices->stage || choices->fast ? json_integer(choices->stage) : NULL, "reduction",
+        choices->fast ? json_string("fast") : NULL, "state_block",
+        choices->state_block ? json_integer((json_int_t)choices->state_block) : NULL, "frozen",
+        run_freezes(choices) ? flags(choices->frozen, choices->tensor_count) : NULL);
 }
 
 static json_t *plan_json(const struct plan *plan)

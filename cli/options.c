@@ -100,6 +100,12 @@ static const struct {
                          "chrome://tracing",
                          "FILE", 0},
     [OPTION_TOP] = {"top", "How many of the best to print", "N|all", 0},
+    [OPTION_TRAIN] =
+        {"train",
+         "What is trained: all; adapters of a rank beside the linear layers (LoRA); or "
+         "the tensors whose names match a pattern of the list, such as "
+         "'lm_head.*,*norm*'; default: all",
+         "all|lora:RANK|LIST", 0},
     [OPTION_VERBOSE] = {"verbose",
                         "Also print files read and written, progress every second, time and memory",
                         NULL, 'v'},

@@ -1,6 +1,7 @@
 /* pstar-trace synth: a trace of a model that never ran. */
 #include "cli/pstar_trace.h"
 #include "models/synth.h"
+#include "models/train_choice.h"
 #include "traces/choices.h"
 #include "traces/failure.h"
 #include "traces/printable.h"
@@ -12,7 +13,7 @@
 enum { NO_PRECISION = UINT8_MAX };
 
 struct synth_arguments {
-    char *model, *recompute, *offload, *state_block, *platform, *output;
+    char *model, *train, *recompute, *offload, *state_block, *platform, *output;
     uint32_t batch, sequence, micro_batches, bytes_per_parameter, ranks, stage; /* 0 if not given */
     uint8_t precision; /* enum model_precision, or NO_PRECISION */
     bool host_embedding, host_update, unfused, clip, lists_platforms;
@@ -39,12 +40,13 @@ static bool write_trace(const struct trace *trace, const char *output, GError **
     return true;
 }
 
-static bool synthesise(const struct synth_arguments *a, const struct model_config *config,
+static bool synthesise(const struct synth_arguments *a, struct model_config *config,
                        const struct platform *platform, GError **error)
 {
-    g_autofree uint8_t *recompute = NULL, *offload = NULL, *host_update = NULL;
+    g_autofree uint8_t *recompute = NULL, *offload = NULL, *host_update = NULL, *frozen = NULL;
     uint64_t state_block;
-    if (!model_state_block(config, a->state_block, &state_block, error) ||
+    if (!model_choose_trained(config, a->train, 0, &frozen, error) ||
+        !model_state_block(config, a->state_block, &state_block, error) ||
         !choose_layers("--recompute", a->recompute, config->layers, &recompute, error) ||
         !choose_layers("--offload-activations", a->offload, config->layers, &offload, error))
         return false;
@@ -57,6 +59,7 @@ static bool synthesise(const struct synth_arguments *a, const struct model_confi
                     .offload = offload,
                     .host_embedding = a->host_embedding,
                     .host_update = host_update,
+                    .frozen = frozen,
                     .stage = (uint8_t)(a->ranks == 1               ? 0
                                        : a->stage == RUN_ANY_STAGE ? 2
                                                                    : a->stage),
@@ -109,6 +112,7 @@ int pstar_trace_synth(int argc, char **argv)
     struct synth_arguments a = {.ranks = 1, .stage = RUN_ANY_STAGE, .precision = NO_PRECISION};
     const struct option options[] = {
         {.shared = OPTION_MODEL, .file = &a.model},
+        {.shared = OPTION_TRAIN, .text = &a.train},
         {.shared = OPTION_BATCH, .count32 = &a.batch, .least = 1},
         {.shared = OPTION_SEQUENCE, .count32 = &a.sequence, .least = 1},
         {.shared = OPTION_PRECISION, .choice = &a.precision},

@@ -104,6 +104,10 @@ struct model_config {
     uint32_t window;       /* a position attends to itself and window - 1 before it; 0: to all */
     uint32_t first_window; /* layers below it attend to all positions, */
     uint32_t full_every;   /* and every so-many-th layer does; 0: no other layer */
+
+    /* Not in config.json: linear layers within layers have adapters beside them (LoRA). */
+    uint32_t lora_rank; /* 0: none */
+    double lora_alpha;  /* the adapters' products count lora_alpha / lora_rank */
 };
 
 enum model_error {

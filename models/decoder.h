@@ -25,6 +25,7 @@ struct decoder_layer {
     uint32_t pre;   /* [N,F] before the activation, or what the gate is multiplied with; [N,2F] with
                        a joined gate */
     uint32_t inner; /* [N,F] after it */
+    uint32_t adapted[MODULES]; /* [N,rank] what the adapters' A made of what the modules read */
     uint32_t down, down_stats; /* [N,H] before a norm behind the MLP; its stats */
 };
 
@@ -74,10 +75,37 @@ void decoder_recompute(struct iteration_builder *builder, const char *verb, uint
 void decoder_backward(struct iteration_builder *builder,
                       const struct decoder_activations *activations);
 
+/* Returns whether a backward operator computes the last part of its gradients; tied weights wait
+ * for the embedding. */
+bool decoder_completes(const struct iteration_builder *builder, enum model_kind kind,
+                       uint32_t micro_batch);
+
+/* Returns whether the backward operator computes the gradient of one of its tensors. */
+static inline bool decoder_trains(const struct model_operator *op)
+{
+    return (op->t[0] != NO_INDEX && !op->frozen[0]) || op->t[1] != NO_INDEX;
+}
+
+/* Appends what follows a backward operator of a module that trains: gradients in buffers are
+ * consumed as they are finished, or dropped when they have been measured. Those of several ranks
+ * are reduced. */
+void decoder_consume_gradients(struct iteration_builder *builder, const struct model_operator *op,
+                               const char *module);
+
+/* Appends the reduction of the gradients of a backward operator. `of_classifier` is the buffer of
+ * the classifier's gradient of tied weights, or NO_INDEX. */
+void decoder_reduce(struct iteration_builder *builder, const struct model_operator *op,
+                    const char *module, uint32_t of_classifier);
+
 /* Appends the update of a tensor, or those of its blocks. */
 void decoder_update_tensor(struct iteration_builder *builder, tensor_id tensor);
 /* Appends the updates of all tensors: the host's first, then the device's. */
 void decoder_update(struct iteration_builder *builder);
+
+/* Sets the operator's tensors to the adapters of a module, with the columns of the module's input
+ * and output. Returns false if it has none. */
+bool decoder_set_adapter(const struct iteration_builder *builder, enum model_module module,
+                         struct model_operator *op);
 
 /* Appends all tensors. */
 void decoder_tensors(struct iteration_builder *builder);

@@ -1,57 +1,5 @@
 #include "models/decoder.h"
 
-/* ---- updates ---- */
-
-static int32_t layer_of(const struct model_layout *layout, tensor_id tensor)
-{
-    bool in_layer = tensor >= layout->first_layer && tensor < layout->final_norm;
-    return in_layer ? (int32_t)((tensor - layout->first_layer) / layout->layer_tensors) : -1;
-}
-
-void decoder_update_tensor(struct iteration_builder *builder, tensor_id tensor)
-{
-    struct model_operator op = model_operator_of(MODEL_UPDATE, layer_of(&builder->layout, tensor),
-                                                 0);
-    uint32_t blocks = iteration_builder_blocks(builder, tensor);
-    op.t[0] = tensor;
-    if (builder->gradient == MODEL_GRADIENT_BUFFER)
-        op.gradient[0] = iteration_builder_gradient(builder, tensor);
-    const char *name = g_array_index(builder->tensors, struct trace_tensor, tensor).name;
-    builder->progress[tensor] = BUILDER_UPDATED;
-    for (op.block = 0; op.block < blocks; op.block++) {
-        op.more = op.block + 1 < blocks;
-        iteration_builder_operator(builder,
-                                   blocks == 1 ? g_strdup_printf("update %s", name)
-                                               : g_strdup_printf("update %s[%u]", name, op.block),
-                                   TRACE_UPDATE_PHASE, &op);
-    }
-}
-
-/* Appends the updates on one side that follow the completion of the gradients of `after`; NO_INDEX
- * stands for the end of backward. */
-static void add_updates(struct iteration_builder *builder, bool on_host, const tensor_id after[2])
-{
-    const struct run_choices *choices = &builder->job->choices;
-    for (tensor_id tensor = 0; tensor < builder->tensors->len; tensor++) {
-        tensor_id follows = choices->update_after[tensor];
-        if (choices->host_update[tensor] == on_host &&
-            builder->progress[tensor] == BUILDER_COMPLETE &&
-            (follows == after[0] || follows == after[1]))
-            decoder_update_tensor(builder, tensor);
-    }
-}
-
-/* The host's updates come first, so that the host is already at work when the device begins with
- * its own updates. */
-void decoder_update(struct iteration_builder *builder)
-{
-    static const tensor_id end[2] = {NO_INDEX, NO_INDEX};
-    add_updates(builder, true, end);
-    add_updates(builder, false, end);
-}
-
-/* ---- backward ---- */
-
 /* Backward runs once, or twice: first for the norm, then for the updates. */
 enum turn { ONLY_TURN, FIRST_TURN, SECOND_TURN };
 
@@ -94,32 +42,29 @@ static uint32_t part_gradient(const struct backward_pass *pass, const char *part
 /* Weights' gradients in bf16 are summed in fp32 first. */
 static uint32_t weight_workspace(struct iteration_builder *b, const struct model_operator *op)
 {
-    if (b->gradient == MODEL_GRADIENT_LIST)
+    if (b->gradient == MODEL_GRADIENT_LIST || op->frozen[0])
         return NO_INDEX;
     return iteration_builder_buffer(b, "workspace",
                                     (uint64_t)op->inputs * op->outputs * sizeof(float));
 }
 
-/* Returns whether a backward operator computes the last part of its gradients; tied weights wait
- * for the embedding. */
-static bool is_last(const struct iteration_builder *b, enum model_kind kind, uint32_t micro_batch)
-{
-    return micro_batch == model_rank_micro_batches(b->job) - 1 &&
-           !(kind == MODEL_CLASSIFIER_BACKWARD && b->config->tied);
-}
-
 /* A tensor's gradient is complete after the last micro-batch, and with several ranks after its
- * reduction. */
+ * reduction. A frozen weight is read, and other frozen tensors are left out. */
 static struct model_operator backward_operator(struct iteration_builder *b, enum turn turn,
                                                enum model_kind kind, int32_t layer,
                                                uint32_t micro_batch, uint32_t tensor,
                                                uint32_t tensors)
 {
     struct model_operator op = model_operator_of(kind, layer, micro_batch);
-    bool complete = model_ranks(b->job) == 1 && is_last(b, kind, micro_batch);
+    bool complete = model_ranks(b->job) == 1 && decoder_completes(b, kind, micro_batch);
     op.accumulate = micro_batch > 0 && !iteration_builder_reduces(b);
     for (uint32_t i = 0; i < tensors; i++) {
+        op.frozen[i] = iteration_builder_freezes(b, tensor + i);
+        if (op.frozen[i] && (i > 0 || kind == MODEL_EMBED_BACKWARD))
+            continue;
         op.t[i] = tensor + i;
+        if (op.frozen[i])
+            continue;
         op.gradient[i] = iteration_builder_gradient(b, tensor + i);
         op.norms[i] = complete && turn != SECOND_TURN;
         op.finishes[i] = complete && turn != FIRST_TURN;
@@ -127,104 +72,14 @@ static struct model_operator backward_operator(struct iteration_builder *b, enum
     return op;
 }
 
-/* Appends the updates that follow an operator that completes gradients. */
-static void update_early(struct iteration_builder *b, const struct model_operator *op)
+/* Kernels that compute a gradient that is not wanted, because it comes with what is, leave it in
+ * scratch. */
+static void discard(struct iteration_builder *b, struct model_operator *op, int i,
+                    uint64_t elements)
 {
-    tensor_id completed[2];
-    int count = 0;
-    for (int i = 0; i < 2; i++)
-        if (op->finishes[i])
-            b->progress[completed[count++] = op->t[i]] = BUILDER_COMPLETE;
-    if (!count)
-        return;
-    completed[1] = completed[count - 1];
-    add_updates(b, true, completed);
-    add_updates(b, false, completed);
-}
-
-/* Appends the reduction of the gradients of a backward operator. `of_classifier` is the buffer of
- * the classifier's gradient of tied weights, or NO_INDEX. */
-static void reduce(struct iteration_builder *b, const struct model_operator *op, const char *module,
-                   uint32_t of_classifier)
-{
-    struct model_operator reduction = model_operator_of(MODEL_REDUCE, op->layer, op->micro_batch);
-    bool last = op->micro_batch == model_rank_micro_batches(b->job) - 1;
-    reduction.accumulate = op->micro_batch > 0;
-    reduction.in[0] = of_classifier;
-    reduction.in[1] = b->reduced[0];
-    reduction.in[2] = b->reduced[1];
-    reduction.rows = op->kind == MODEL_EMBED_BACKWARD;
-    for (int i = 0; i < 2; i++) {
-        reduction.t[i] = op->t[i];
-        reduction.gradient[i] = b->reduced[i] = op->gradient[i];
-        reduction.norms[i] = reduction.finishes[i] = last && op->t[i] != NO_INDEX;
-        if (op->t[i] != NO_INDEX)
-            iteration_builder_drop_gradient(b, op->t[i]);
-    }
-    iteration_builder_operator(b, g_strdup_printf("reduce %s", module), TRACE_BACKWARD, &reduction);
-    update_early(b, &reduction);
-}
-
-static uint64_t bucket_limit(const struct iteration_builder *b, uint64_t element)
-{
-    return b->job->choices.stage == 0 ? MODEL_DDP_BUCKET_BYTES
-                                      : MODEL_ZERO_BUCKET_ELEMENTS * element;
-}
-
-static void reduce_bucket(struct iteration_builder *b, const struct model_operator *behind)
-{
-    struct model_operator op = model_operator_of(MODEL_REDUCE_BUCKET, behind->layer,
-                                                 behind->micro_batch);
-    guint number = b->buckets->len;
-    op.bucket = iteration_builder_take_bucket(b, &op.bucket_count);
-    for (uint32_t i = 0; i < op.bucket_count; i++)
-        b->progress[op.bucket[i]] = BUILDER_COMPLETE;
-    iteration_builder_operator(b, g_strdup_printf("reduce bucket %u", number), TRACE_BACKWARD, &op);
-    const tensor_id first[2] = {op.bucket[0], op.bucket[0]};
-    add_updates(b, true, first);
-    add_updates(b, false, first);
-}
-
-/* Adds what a backward operator completes to the bucket, and reduces that if it is full, or if
- * backward ends with the embedding. */
-static void fill_bucket(struct iteration_builder *b, const struct model_operator *op)
-{
-    uint64_t element = b->gradient == MODEL_GRADIENT_LIST ? sizeof(float) : b->element;
-    for (int i = 0; i < 2; i++) {
-        if (op->t[i] == NO_INDEX)
-            continue;
-        g_array_append_val(b->bucket, op->t[i]);
-        b->bucket_bytes += g_array_index(b->tensors, struct trace_tensor, op->t[i]).elements *
-                           element;
-    }
-    if (b->bucket_bytes >= bucket_limit(b, element) || op->kind == MODEL_EMBED_BACKWARD)
-        reduce_bucket(b, op);
-}
-
-/* Gradients in buffers are consumed as they are finished, or dropped when they have been measured.
- * Those of several ranks are reduced. */
-static void consume_gradients(struct iteration_builder *b, const struct model_operator *op,
-                              const char *module)
-{
-    if (iteration_builder_reduces(b)) {
-        reduce(b, op, module, NO_INDEX);
-        return;
-    }
-    if (b->sums == MODEL_SUMS_BUCKETS) {
-        if (is_last(b, op->kind, op->micro_batch))
-            fill_bucket(b, op);
-        return;
-    }
-    if (b->gradient != MODEL_GRADIENT_BUFFER)
-        update_early(b, op);
-    for (int i = 0; i < 2; i++) {
-        if (op->gradient[i] == NO_INDEX)
-            continue;
-        if (op->finishes[i])
-            decoder_update_tensor(b, op->t[i]);
-        else if (op->norms[i])
-            iteration_builder_drop_gradient(b, op->t[i]);
-    }
+    if (op->frozen[i])
+        op->gradient[i] = iteration_builder_buffer(b, "unwanted gradient",
+                                                   elements * sizeof(float));
 }
 
 static const char *verb_of(enum turn turn)
@@ -257,8 +112,8 @@ static void append_part(const struct backward_pass *pass, const char *part,
 {
     g_autofree char *name = decoder_part(pass->builder, pass->layer, part);
     append_operator(pass->builder, pass->turn, name, op);
-    if (op->t[0] != NO_INDEX)
-        consume_gradients(pass->builder, op, name);
+    if (decoder_trains(op))
+        decoder_consume_gradients(pass->builder, op, name);
 }
 
 static void append(const struct backward_pass *pass, enum model_module module,
@@ -266,6 +121,77 @@ static void append(const struct backward_pass *pass, enum model_module module,
 {
     append_part(pass, model_family_of(pass->builder->config)->modules[module], op);
 }
+
+/* ---- what is wanted ---- */
+
+/* Returns whether a tensor before a module's, in the order of forward, is trained. A module that
+ * the model lacks stands for the next one. */
+static bool wants_before(const struct backward_pass *pass, enum model_module module)
+{
+    const struct iteration_builder *b = pass->builder;
+    while (b->layout.place[module] == NO_INDEX)
+        module++;
+    return b->lowest <
+           b->layout.first_layer + pass->layer * b->layout.layer_tensors + b->layout.place[module];
+}
+
+/* Returns whether the gradient of what a module reads is wanted. Modules that read the same come
+ * one after the other. */
+static bool wants_input(const struct backward_pass *pass, enum model_module module)
+{
+    switch (module) {
+    case MODULE_VALUE:
+    case MODULE_KEY:
+        return wants_before(pass, MODULE_QUERY);
+    case MODULE_UP:
+        return wants_before(pass, MODULE_GATE);
+    default:
+        return wants_before(pass, module);
+    }
+}
+
+/* Returns whether a tensor of the module is trained, adapters included. */
+static bool trains_module(const struct backward_pass *pass, enum model_module module)
+{
+    const struct model_layout *layout = &pass->builder->layout;
+    uint32_t first = layout->first_layer + pass->layer * layout->layer_tensors +
+                     layout->place[module];
+    uint32_t count = 1 + layout->biased[module] + (layout->adapter[module] == NO_INDEX ? 0 : 2);
+    for (uint32_t t = first; t < first + count; t++)
+        if (!iteration_builder_freezes(pass->builder, t))
+            return true;
+    return false;
+}
+
+/* Appends backward of the adapters beside a module, if it has any. */
+static void adapt(const struct backward_pass *pass, const struct decoder_layer *layer,
+                  enum model_module module, uint32_t dy, uint32_t x, uint32_t dx)
+{
+    struct iteration_builder *b = pass->builder;
+    struct model_operator place = model_operator_of(MODEL_ADAPTER_BACKWARD, (int32_t)pass->layer,
+                                                    pass->micro_batch);
+    if (!decoder_set_adapter(b, module, &place))
+        return;
+    struct model_operator op = backward_operator(b, pass->turn, MODEL_ADAPTER_BACKWARD, place.layer,
+                                                 pass->micro_batch, place.t[0], 2);
+    g_autofree char *name = g_strconcat(model_family_of(b->config)->modules[module], ".lora", NULL);
+    g_autofree char *du = g_strconcat("d", name, NULL);
+    op.inputs = place.inputs;
+    op.outputs = place.outputs;
+    op.add = dx != NO_INDEX;
+    op.in[0] = dy;
+    op.in[1] = x;
+    op.in[2] = layer->adapted[module];
+    op.out[0] = dx;
+    op.out[1] = layer_gradient(pass, du, b->config->lora_rank);
+    if (b->gradient != MODEL_GRADIENT_LIST)
+        op.workspace = iteration_builder_buffer(b, "workspace",
+                                                (uint64_t)MAX(op.inputs, op.outputs) *
+                                                    b->config->lora_rank * sizeof(float));
+    append_part(pass, name, &op);
+}
+
+/* ---- a layer ---- */
 
 /* The gradient of what several products read. The first of them sets it, the others add to it. */
 struct sum {
@@ -290,22 +216,33 @@ static void add_term(const struct backward_pass *pass, struct sum *sum, struct m
     op->out[0] = sum->buffer;
 }
 
+/* A layer norm's kernel computes the gradients of both tensors, if one is trained. */
+static void discard_of_norm(struct iteration_builder *b, struct model_operator *op)
+{
+    bool one = b->config->norm == MODEL_LAYER_NORM && decoder_trains(op);
+    for (int i = 0; one && i < 2; i++)
+        discard(b, op, i, op->inputs);
+}
+
 /* Goes from the sum back through its norm, if there is one, to the residual stream. */
 static void end_sum(const struct backward_pass *pass, const struct sum *sum, uint32_t x,
                     uint32_t stats)
 {
-    if (sum->of == MODULES)
+    if (sum->of == MODULES || sum->buffer == NO_INDEX)
         return;
     struct model_operator op = layer_operator(pass, MODEL_NORM_BACKWARD, sum->of);
-    op.add = true;
+    op.add = wants_before(pass, sum->of);
     op.in[0] = sum->buffer;
     op.in[1] = x;
     op.in[2] = stats;
-    op.out[0] = pass->stream;
+    if (op.add)
+        op.out[0] = pass->stream;
+    discard_of_norm(pass->builder, &op);
     append(pass, sum->of, &op);
 }
 
-/* Returns the gradient of x, which a product made and a norm normalised in parts. */
+/* Returns the gradient of x, which a product made and a norm normalised in parts, if it is wanted.
+ */
 static uint32_t norm(const struct backward_pass *pass, enum model_module module,
                      enum model_module product, uint32_t parts, uint32_t dy, uint32_t x,
                      uint32_t stats)
@@ -314,54 +251,66 @@ static uint32_t norm(const struct backward_pass *pass, enum model_module module,
     op.in[0] = dy;
     op.in[1] = x;
     op.in[2] = stats;
-    op.out[0] = module_gradient(pass, product, pass->builder->layout.outputs[product]);
     op.parts = parts;
-    append(pass, module, &op);
+    if (trains_module(pass, product) || wants_input(pass, product))
+        op.out[0] = module_gradient(pass, product, pass->builder->layout.outputs[product]);
+    discard_of_norm(pass->builder, &op);
+    if (decoder_trains(&op) || op.out[0] != NO_INDEX)
+        append(pass, module, &op);
     return op.out[0];
 }
 
 /* Goes from the residual stream back into the branch that was added to it. Returns the gradient of
- * x, a buffer that is named `dx`. */
-static uint32_t residual(const struct backward_pass *pass, enum model_module module, uint32_t x,
-                         uint32_t site, const char *dx)
+ * x, a buffer that is named `dx`, if it is wanted. */
+static uint32_t residual(const struct backward_pass *pass, const struct decoder_layer *layer,
+                         enum model_module module, uint32_t x, uint32_t site, const char *dx)
 {
     struct iteration_builder *b = pass->builder;
     struct model_operator op = layer_operator(pass, MODEL_RESIDUAL_BACKWARD, module);
     op.in[0] = pass->stream;
     op.in[1] = x;
-    op.out[0] = layer_gradient(pass, dx, op.inputs);
+    if (wants_input(pass, module))
+        op.out[0] = layer_gradient(pass, dx, op.inputs);
     op.workspace = weight_workspace(b, &op);
     op.dropout_site = decoder_dropout_site(b, pass->layer, site);
     if (op.dropout_site != NO_INDEX)
         op.masked = layer_gradient(pass, "masked", b->config->width);
-    append(pass, module, &op);
+    if (op.out[0] != NO_INDEX || trains_module(pass, module))
+        append(pass, module, &op);
+    adapt(pass, layer, module, op.masked == NO_INDEX ? pass->stream : op.masked, x, op.out[0]);
     return op.out[0];
 }
 
-static void linear(const struct backward_pass *pass, enum model_module module, uint32_t dy,
-                   uint32_t x, struct sum *sum)
+static void linear(const struct backward_pass *pass, const struct decoder_layer *layer,
+                   enum model_module module, uint32_t dy, uint32_t x, struct sum *sum)
 {
     struct model_operator op = layer_operator(pass, MODEL_LINEAR_BACKWARD, module);
     op.in[0] = dy;
     op.in[1] = x;
-    add_term(pass, sum, &op);
+    if (wants_input(pass, module))
+        add_term(pass, sum, &op);
     op.workspace = weight_workspace(pass->builder, &op);
-    append(pass, module, &op);
+    if (op.out[0] != NO_INDEX || decoder_trains(&op))
+        append(pass, module, &op);
+    adapt(pass, layer, module, dy, x, op.out[0]);
 }
 
 /* A product whose result was normalised and added to the residual stream. Returns the gradient of
- * x, a buffer that is named `dx`. */
-static uint32_t normalised(const struct backward_pass *pass, enum model_module module,
-                           enum model_module after, uint32_t x, uint32_t product, uint32_t stats,
-                           const char *dx)
+ * x, a buffer that is named `dx`, if it is wanted. */
+static uint32_t normalised(const struct backward_pass *pass, const struct decoder_layer *layer,
+                           enum model_module module, enum model_module after, uint32_t x,
+                           uint32_t product, uint32_t stats, const char *dx)
 {
     uint32_t dproduct = norm(pass, after, module, 1, pass->stream, product, stats);
     struct model_operator op = layer_operator(pass, MODEL_LINEAR_BACKWARD, module);
     op.in[0] = dproduct;
     op.in[1] = x;
-    op.out[0] = layer_gradient(pass, dx, op.inputs);
+    if (wants_input(pass, module))
+        op.out[0] = layer_gradient(pass, dx, op.inputs);
     op.workspace = weight_workspace(pass->builder, &op);
-    append(pass, module, &op);
+    if (op.out[0] != NO_INDEX || decoder_trains(&op))
+        append(pass, module, &op);
+    adapt(pass, layer, module, dproduct, x, op.out[0]);
     return op.out[0];
 }
 
@@ -377,13 +326,18 @@ static void inside(const struct backward_pass *pass, const struct decoder_layer 
     op.in[1] = layer->norm2;
     op.in[2] = layer->pre;
     op.in[3] = layer->gate;
-    add_term(pass, sum, &op);
+    if (wants_input(pass, MODULE_UP))
+        add_term(pass, sum, &op);
     if (config->gated)
         op.out[1] = part_gradient(pass, model_family_of(config)->mlp, ".dgate", op.outputs);
+    else
+        discard(pass->builder, &op, 1, op.outputs);
     op.workspace = weight_workspace(pass->builder, &op);
     append(pass, MODULE_UP, &op);
+    adapt(pass, layer, MODULE_UP, config->joined_gate ? op.out[1] : dinner, layer->norm2,
+          op.out[0]);
     if (layer->gate != NO_INDEX)
-        linear(pass, MODULE_GATE, op.out[1], layer->norm2, sum);
+        linear(pass, layer, MODULE_GATE, op.out[1], layer->norm2, sum);
 }
 
 /* Goes from the residual stream to the MLP's inside, of which it returns the gradient. */
@@ -392,9 +346,9 @@ static uint32_t begin_mlp(const struct backward_pass *pass, const struct decoder
     const struct model_config *config = pass->builder->config;
     g_autofree char *name = g_strconcat(model_family_of(config)->mlp, ".dinner", NULL);
     if (model_config_norms_after(config))
-        return normalised(pass, MODULE_DOWN, MODULE_AFTER_DOWN, layer->inner, layer->down,
+        return normalised(pass, layer, MODULE_DOWN, MODULE_AFTER_DOWN, layer->inner, layer->down,
                           layer->down_stats, name);
-    return residual(pass, MODULE_DOWN, layer->inner, DECODER_DROPOUT_DOWN, name);
+    return residual(pass, layer, MODULE_DOWN, layer->inner, DECODER_DROPOUT_DOWN, name);
 }
 
 /* Goes from the residual stream to attention's result, of which it returns the gradient. */
@@ -403,9 +357,9 @@ static uint32_t begin_attention(const struct backward_pass *pass, const struct d
     const struct model_config *config = pass->builder->config;
     g_autofree char *name = g_strconcat("d", model_family_of(config)->attention, NULL);
     if (model_config_norms_after(config))
-        return normalised(pass, MODULE_OUTPUT, MODULE_AFTER_OUTPUT, layer->attention, layer->output,
-                          layer->output_stats, name);
-    return residual(pass, MODULE_OUTPUT, layer->attention, DECODER_DROPOUT_OUTPUT, name);
+        return normalised(pass, layer, MODULE_OUTPUT, MODULE_AFTER_OUTPUT, layer->attention,
+                          layer->output, layer->output_stats, name);
+    return residual(pass, layer, MODULE_OUTPUT, layer->attention, DECODER_DROPOUT_OUTPUT, name);
 }
 
 static uint32_t attend(const struct backward_pass *pass, const struct decoder_layer *layer,
@@ -457,16 +411,16 @@ static void grouped(const struct backward_pass *pass, const struct decoder_layer
     bool heads = config->query_norms == MODEL_QUERY_NORMS_HEADS;
     uint32_t gradients[3];
     attend_grouped(pass, layer, dattention, gradients);
-    linear(pass, MODULE_VALUE, gradients[2], layer->norm1, sum);
+    linear(pass, layer, MODULE_VALUE, gradients[2], layer->norm1, sum);
     if (config->query_norms)
         gradients[1] = norm(pass, MODULE_KEY_NORM, MODULE_KEY,
                             heads ? model_config_key_heads(config) : 1, gradients[1], layer->key,
                             layer->key_norm_stats);
-    linear(pass, MODULE_KEY, gradients[1], layer->norm1, sum);
+    linear(pass, layer, MODULE_KEY, gradients[1], layer->norm1, sum);
     if (config->query_norms)
         gradients[0] = norm(pass, MODULE_QUERY_NORM, MODULE_QUERY, heads ? config->heads : 1,
                             gradients[0], layer->query, layer->query_norm_stats);
-    linear(pass, MODULE_QUERY, gradients[0], layer->norm1, sum);
+    linear(pass, layer, MODULE_QUERY, gradients[0], layer->norm1, sum);
 }
 
 static void attention(const struct backward_pass *pass, const struct decoder_layer *layer,
@@ -475,24 +429,47 @@ static void attention(const struct backward_pass *pass, const struct decoder_lay
     if (pass->builder->config->separate)
         grouped(pass, layer, dattention, sum);
     else
-        linear(pass, MODULE_QKV, attend(pass, layer, dattention), layer->norm1, sum);
+        linear(pass, layer, MODULE_QKV, attend(pass, layer, dattention), layer->norm1, sum);
 }
 
-/* Where attention and MLP are parallel, both read the stream's gradient before their norms add to
- * it. */
-static void layer_backward(const struct backward_pass *pass, const struct decoder_layer *layer)
+static void sequential(const struct backward_pass *pass, const struct decoder_layer *layer)
 {
-    enum model_branches branches = pass->builder->config->branches;
-    bool one_norm = branches == MODEL_PARALLEL_ONE_NORM;
+    struct sum sum = sum_of(pass, MODULE_NORM_2);
+    uint32_t dinner = begin_mlp(pass, layer);
+    if (dinner == NO_INDEX)
+        return;
+    inside(pass, layer, dinner, &sum);
+    end_sum(pass, &sum, layer->middle, layer->norm2_stats);
+    if (!wants_before(pass, MODULE_NORM_2))
+        return;
+    sum = sum_of(pass, MODULE_NORM_1);
+    uint32_t dattention = begin_attention(pass, layer);
+    if (dattention == NO_INDEX)
+        return;
+    attention(pass, layer, dattention, &sum);
+    end_sum(pass, &sum, layer->input, layer->norm1_stats);
+}
+
+/* Attention and MLP both read the stream's gradient before their norms add to it. All tensors of
+ * such layers are trained. */
+static void parallel(const struct backward_pass *pass, const struct decoder_layer *layer)
+{
+    bool one_norm = pass->builder->config->branches == MODEL_PARALLEL_ONE_NORM;
     struct sum of_mlp = sum_of(pass, one_norm ? MODULE_NORM_1 : MODULE_NORM_2);
     inside(pass, layer, begin_mlp(pass, layer), &of_mlp);
-    if (branches == MODEL_SEQUENTIAL)
-        end_sum(pass, &of_mlp, layer->middle, layer->norm2_stats);
     struct sum sum = one_norm ? of_mlp : sum_of(pass, MODULE_NORM_1);
     attention(pass, layer, begin_attention(pass, layer), &sum);
-    if (branches == MODEL_PARALLEL)
+    if (!one_norm)
         end_sum(pass, &of_mlp, layer->input, layer->norm2_stats);
     end_sum(pass, &sum, layer->input, layer->norm1_stats);
+}
+
+static void layer_backward(const struct backward_pass *pass, const struct decoder_layer *layer)
+{
+    if (pass->builder->config->branches == MODEL_SEQUENTIAL)
+        sequential(pass, layer);
+    else
+        parallel(pass, layer);
 }
 
 /* The classifier and the embedding have one backward pass. If the layers have two, these updates
@@ -505,15 +482,16 @@ static uint32_t classifier(struct iteration_builder *b, const struct decoder_act
     op.in[0] = a->logits;
     op.in[1] = a->norm;
     g_autofree char *dnorm = g_strconcat("d", model_family_of(b->config)->final_norm, NULL);
-    op.out[0] = gradient_buffer(b, dnorm, b->config->width);
+    if (b->config->tied || b->lowest < b->layout.classifier)
+        op.out[0] = gradient_buffer(b, dnorm, b->config->width);
     op.inputs = b->config->width;
     op.outputs = model_config_classes(b->config);
     op.workspace = weight_workspace(b, &op);
     bool waits = b->job->choices.second_backward ||
                  (iteration_builder_reduces(b) && b->config->tied);
     append_operator(b, ONLY_TURN, model_head(b->config), &op);
-    if (!waits)
-        consume_gradients(b, &op, model_head(b->config));
+    if (!waits && decoder_trains(&op))
+        decoder_consume_gradients(b, &op, model_head(b->config));
     return op.out[0];
 }
 
@@ -526,10 +504,13 @@ static uint32_t final_norm(struct iteration_builder *b, const struct decoder_act
     op.in[0] = dy;
     op.in[1] = a->output;
     op.in[2] = a->norm_stats;
-    op.out[0] = gradient_buffer(b, "dresidual", b->config->width);
+    if (b->lowest < b->layout.final_norm)
+        op.out[0] = gradient_buffer(b, "dresidual", b->config->width);
     op.inputs = b->config->width;
+    discard_of_norm(b, &op);
     append_operator(b, turn, model_family_of(b->config)->final_norm, &op);
-    consume_gradients(b, &op, model_family_of(b->config)->final_norm);
+    if (decoder_trains(&op))
+        decoder_consume_gradients(b, &op, model_family_of(b->config)->final_norm);
     return op.out[0];
 }
 
@@ -551,26 +532,31 @@ static void embed(struct iteration_builder *b, const struct decoder_activations 
         op.workspace = iteration_builder_buffer(b, "token order", b->rows * sizeof(uint64_t));
     append_operator(b, ONLY_TURN, module, &op);
     if (apart)
-        reduce(b, &op, module, of_classifier);
+        decoder_reduce(b, &op, module, of_classifier);
     else if (!b->job->choices.second_backward)
-        consume_gradients(b, &op, module);
+        decoder_consume_gradients(b, &op, module);
 }
 
 static void update_classifier_and_embedding(struct iteration_builder *b)
 {
     for (tensor_id t = 0; t < b->layout.first_layer; t++)
-        decoder_update_tensor(b, t);
+        if (!iteration_builder_freezes(b, t))
+            decoder_update_tensor(b, t);
     for (tensor_id t = b->layout.classifier; !b->config->tied && t < b->layout.count; t++)
-        decoder_update_tensor(b, t);
+        if (!iteration_builder_freezes(b, t))
+            decoder_update_tensor(b, t);
 }
 
-/* Appends backward of the final norm and the layers. Returns the gradient of the layers' input. */
+/* Appends backward of the final norm and of the layers down to the lowest that is trained. Returns
+ * the gradient of the layers' input. */
 static uint32_t layers(struct iteration_builder *b, const struct decoder_activations *a,
                        enum turn turn, uint32_t dnorm)
 {
     const char *verb = turn == SECOND_TURN ? "recompute again" : "recompute";
     uint32_t stream = final_norm(b, a, turn, dnorm);
     for (uint32_t layer = b->config->layers; layer-- > 0;) {
+        if (b->lowest >= b->layout.first_layer + (layer + 1) * b->layout.layer_tensors)
+            break;
         struct backward_pass pass = {b, turn, a->micro_batch, layer, stream};
         if (b->job->choices.recompute[layer])
             decoder_recompute(b, verb, a->micro_batch, layer, &a->layers[layer]);
@@ -585,10 +571,14 @@ void decoder_backward(struct iteration_builder *builder,
     bool twice = builder->job->choices.second_backward;
     builder->reduced[0] = builder->reduced[1] = NO_INDEX;
     uint32_t dnorm = classifier(builder, activations);
-    uint32_t stream = layers(builder, activations, twice ? FIRST_TURN : ONLY_TURN, dnorm);
-    embed(builder, activations, stream);
+    bool more = dnorm != NO_INDEX;
+    uint32_t stream = more ? layers(builder, activations, twice ? FIRST_TURN : ONLY_TURN, dnorm)
+                           : NO_INDEX;
+    if (builder->lowest < builder->layout.first_layer)
+        embed(builder, activations, stream);
     if (!twice)
         return;
     update_classifier_and_embedding(builder);
-    layers(builder, activations, SECOND_TURN, dnorm);
+    if (more)
+        layers(builder, activations, SECOND_TURN, dnorm);
 }

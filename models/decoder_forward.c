@@ -33,6 +33,18 @@ void decoder_set_module(const struct iteration_builder *builder, enum model_modu
     op->outputs = layout->inputs[module] ? layout->outputs[module] : 0;
 }
 
+bool decoder_set_adapter(const struct iteration_builder *builder, enum model_module module,
+                         struct model_operator *op)
+{
+    const struct model_layout *layout = &builder->layout;
+    if (layout->adapter[module] == NO_INDEX)
+        return false;
+    decoder_set_module(builder, module, op);
+    op->t[0] += layout->adapter[module] - layout->place[module];
+    op->t[1] = op->t[0] + 1;
+    return true;
+}
+
 /* ---- forward ---- */
 
 /* The state while one layer's forward pass is described. */
@@ -42,7 +54,8 @@ struct forward_pass {
     enum trace_phase phase;
     uint32_t micro_batch;
     uint32_t layer;
-    bool held; /* chunks hold the buffers that are as large as the layer's input */
+    bool held;         /* chunks hold the buffers that are as large as the layer's input */
+    uint32_t *adapted; /* the layer's */
 };
 
 uint32_t decoder_dropout_site(const struct iteration_builder *builder, uint32_t layer,
@@ -150,12 +163,33 @@ static void norm(const struct forward_pass *pass, enum model_module module, uint
     append(pass, module, &op);
 }
 
+/* Appends the adapters beside a module that reads x, if it has any. Returns what they add to its
+ * product, which is made only if it is asked for. */
+static uint32_t adapt(const struct forward_pass *pass, enum model_module module, uint32_t x,
+                      bool adds)
+{
+    const struct iteration_builder *b = pass->builder;
+    struct model_operator op = layer_operator(pass, MODEL_ADAPTER_FORWARD);
+    if (!decoder_set_adapter(b, module, &op))
+        return NO_INDEX;
+    g_autofree char *name = g_strconcat(name_of(pass, module), ".lora", NULL);
+    op.in[0] = x;
+    op.out[0] = pass->adapted[module] = layer_buffer(pass, name, "_A",
+                                                     b->rows * b->config->lora_rank * b->element);
+    if (adds)
+        op.out[1] = layer_buffer(pass, name, "_B", b->rows * op.outputs * b->element);
+    append_part(pass, name, &op);
+    return op.out[1];
+}
+
 static struct model_operator linear(const struct forward_pass *pass, enum model_kind kind,
                                     enum model_module module, uint32_t x)
 {
+    uint32_t added = adapt(pass, module, x, true);
     struct model_operator op = layer_operator(pass, kind);
     decoder_set_module(pass->builder, module, &op);
     op.in[0] = x;
+    op.in[2] = added;
     return op;
 }
 
@@ -364,10 +398,13 @@ static void end_layer(const struct forward_pass *pass, const struct decoder_laye
 void decoder_recompute(struct iteration_builder *builder, const char *verb, uint32_t micro_batch,
                        uint32_t index, struct decoder_layer *layer)
 {
-    struct forward_pass pass = {builder, verb, TRACE_BACKWARD, micro_batch, index, false};
-    bool unfused = builder->job->unfused;
+    struct forward_pass pass = {builder, verb,  TRACE_BACKWARD, micro_batch,
+                                index,   false, layer->adapted};
+    bool unfused = builder->job->unfused, after = model_config_norms_after(builder->config);
     layer_to_inner(&pass, unfused || builder->config->branches == MODEL_SEQUENTIAL, layer);
-    if (unfused || model_config_norms_after(builder->config))
+    if (!unfused && !after)
+        adapt(&pass, MODULE_DOWN, layer->inner, false);
+    if (unfused || after)
         end_layer(&pass, layer, layer_activation(&pass, "output", "", builder->config->width));
 }
 
@@ -383,7 +420,8 @@ static uint32_t layer_forward(struct iteration_builder *builder, uint32_t micro_
 {
     const struct model_job *job = builder->job;
     bool held = job->choices.offload[index] && !job->choices.recompute[index];
-    struct forward_pass pass = {builder, "forward", TRACE_FORWARD, micro_batch, index, held};
+    struct forward_pass pass = {builder, "forward", TRACE_FORWARD, micro_batch,
+                                index,   held,      layer->adapted};
     layer_to_inner(&pass, true, layer);
     pass.held = false; /* the output is the next layer's */
     uint32_t output = layer_activation(&pass, "output", "", builder->config->width);

@@ -286,6 +286,7 @@ struct trace *model_derive(const struct recognised *recognised, const struct tra
     job.choices = *choices;
     job.choices.host_update = recognised->iteration->job.choices.host_update;
     job.choices.update_after = recognised->iteration->job.choices.update_after;
+    job.choices.frozen = recognised->iteration->job.choices.frozen;
     if (is_possible(recognised, choices)) {
         if (sums_otherwise(recognised, choices))
             derived = model_derive_job(recognised, trace, &job, platform, NULL);

@@ -144,6 +144,11 @@ struct model_layout model_layout_of(const struct model_config *config)
         layout.biased[module] = has_bias(config, module);
         layout.place[module] = layout.layer_tensors;
         layout.layer_tensors += layout.biased[module] ? 2 : 1;
+        layout.adapter[module] = NO_INDEX;
+        if (!config->lora_rank || !layout.inputs[module])
+            continue;
+        layout.adapter[module] = layout.layer_tensors;
+        layout.layer_tensors += 2;
     }
     layout.final_norm = layout.first_layer + config->layers * layout.layer_tensors;
     layout.count = layout.final_norm + (config->norm == MODEL_LAYER_NORM ? 2 : 1);
@@ -183,6 +188,19 @@ static void describe_in_layer(const struct model_config *config, const struct mo
         matrix(tensor, outputs, inputs);
 }
 
+static char *adapter_tensor(const struct model_config *config, const struct model_layout *layout,
+                            enum model_module module, uint32_t place, struct model_tensor *tensor)
+{
+    const struct model_family *family = model_family_of(config);
+    bool a = place == layout->adapter[module];
+    tensor->module = module;
+    tensor->adapter = a ? MODEL_ADAPTER_A : MODEL_ADAPTER_B;
+    matrix(tensor, a ? config->lora_rank : layout->outputs[module],
+           a ? layout->inputs[module] : config->lora_rank);
+    return g_strdup_printf("%s%s.%d.%s.lora_%s.weight", family->prefix, family->layers,
+                           tensor->layer, family->modules[module], a ? "A" : "B");
+}
+
 static char *layer_tensor(const struct model_config *config, const struct model_layout *layout,
                           uint32_t place, struct model_tensor *tensor)
 {
@@ -190,6 +208,8 @@ static char *layer_tensor(const struct model_config *config, const struct model_
     enum model_module module = MODULES;
     while (layout->place[--module] == NO_INDEX || layout->place[module] > place)
         ;
+    if (place >= layout->adapter[module])
+        return adapter_tensor(config, layout, module, place, tensor);
     bool bias = place > layout->place[module];
     describe_in_layer(config, layout, module, bias, tensor);
     return g_strdup_printf("%s%s.%d.%s.%s", family->prefix, family->layers, tensor->layer,

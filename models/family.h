@@ -95,9 +95,10 @@ extern const struct model_family family_gpt2, family_llama, family_mistral, fami
 
 /* The tensors of a layer, which are the same in all layers. */
 struct model_layout {
-    uint32_t place[MODULES];  /* of the module's weight in the layer; NO_INDEX if it has no such */
-    bool biased[MODULES];     /* a bias follows the weight */
-    uint32_t inputs[MODULES]; /* 0 for norms, which have a weight for each output */
+    uint32_t place[MODULES];   /* of the module's weight in the layer; NO_INDEX if it has no such */
+    bool biased[MODULES];      /* a bias follows the weight */
+    uint32_t adapter[MODULES]; /* of the module's first adapter; NO_INDEX if it has none */
+    uint32_t inputs[MODULES];  /* 0 for norms, which have a weight for each output */
     uint32_t outputs[MODULES];
     uint32_t layer_tensors; /* in a layer */
     uint32_t first_layer;   /* index of the first layer's first tensor */
@@ -108,12 +109,16 @@ struct model_layout {
 
 struct model_layout model_layout_of(const struct model_config *config);
 
+/* Of a linear layer y = x W: y = x W + alpha/rank (x A^T) B^T. */
+enum model_adapter { MODEL_NO_ADAPTER, MODEL_ADAPTER_A, MODEL_ADAPTER_B };
+
 struct model_tensor {
     int32_t layer;            /* -1 outside of layers */
     enum model_module module; /* within a layer */
     bool embedding, norm, bias, head;
-    uint64_t shape[2]; /* as in files; shape[1] is 1 for a vector */
-    uint32_t rank;     /* 1 or 2 */
+    enum model_adapter adapter; /* A is [rank, inputs], B is [outputs, rank], in all families */
+    uint64_t shape[2];          /* as in files; shape[1] is 1 for a vector */
+    uint32_t rank;              /* 1 or 2 */
 };
 
 /* Describes tensor `index` of the model. Returns its name in traces, which the caller frees with

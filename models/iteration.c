@@ -18,6 +18,7 @@ const char *model_kind_name(enum model_kind kind)
         [MODEL_ATTENTION_FORWARD] = "attention forward",
         [MODEL_GATED_FORWARD] = "linear and gate forward",
         [MODEL_GROUPED_FORWARD] = "grouped attention forward",
+        [MODEL_ADAPTER_FORWARD] = "adapter forward",
         [MODEL_CLASSIFIER_FORWARD] = "classifier forward",
         [MODEL_LOSS] = "loss",
         [MODEL_CLASSIFIER_BACKWARD] = "classifier backward",
@@ -28,6 +29,7 @@ const char *model_kind_name(enum model_kind kind)
         [MODEL_ATTENTION_BACKWARD] = "attention backward",
         [MODEL_GATED_BACKWARD] = "linear and gate backward",
         [MODEL_GROUPED_BACKWARD] = "grouped attention backward",
+        [MODEL_ADAPTER_BACKWARD] = "adapter backward",
         [MODEL_EMBED_BACKWARD] = "embedding backward",
         [MODEL_REDUCE] = "reduction",
         [MODEL_SEND] = "send",
@@ -160,6 +162,22 @@ static bool blocks_fit(const struct model_config *config, const struct model_job
            model_config_parameters(config) / job->choices.state_block < TRACE_MOST_BLOCKS;
 }
 
+/* Checks what runs with frozen tensors cannot do. */
+static bool training_fits(const struct model_config *config, const struct model_job *job,
+                          GError **error)
+{
+    uint32_t count = model_tensor_count(config);
+    if (!job->choices.frozen || !memchr(job->choices.frozen, 1, count))
+        return true;
+    if (!memchr(job->choices.frozen, 0, count))
+        return job_refused(error, "every tensor is frozen, so nothing would be trained");
+    if (job->ranks > 1)
+        return job_refused(error, "several ranks train all tensors, so far; frozen ones take one");
+    if (job->delay)
+        return job_refused(error, "updates cannot be delayed where tensors are frozen");
+    return true;
+}
+
 static bool job_check(const struct model_config *config, const struct model_job *job,
                       GError **error)
 {
@@ -210,6 +228,8 @@ static bool job_check(const struct model_config *config, const struct model_job 
                            "stage %u keeps gradients, and a run with 12 bytes per parameter keeps "
                            "none",
                            job->choices.stage);
+    if (!training_fits(config, job, error))
+        return false;
     if (!counts_fit(config, job))
         return job_refused(error, "batch %u, sequence %u, micro-batches %u: the step is too large",
                            job->choices.batch, job->sequence, job->choices.micro_batches);
@@ -245,7 +265,7 @@ static bool cuts_tensor(const struct trace *trace)
 static bool check_updates(const struct iteration_builder *builder, GError **error)
 {
     for (tensor_id t = 0; t < builder->tensors->len; t++)
-        if (builder->progress[t] != BUILDER_UPDATED)
+        if (builder->progress[t] != BUILDER_UPDATED && !iteration_builder_freezes(builder, t))
             return job_refused(error, "tensor %u would be updated before its gradient is complete",
                                t);
     return true;
@@ -271,6 +291,26 @@ static uint32_t walk(struct iteration_builder *builder)
     return forward_end;
 }
 
+/* Frozen tensors have no updates. */
+static void forget_frozen(struct run_choices *choices)
+{
+    for (tensor_id t = 0; t < choices->tensor_count; t++) {
+        if (!choices->frozen[t])
+            continue;
+        choices->host_update[t] = 0;
+        choices->update_after[t] = NO_INDEX;
+    }
+}
+
+/* Of the lists, frozen tensors are only in those of parameters. */
+static void leave_out_frozen(const struct run_choices *choices, struct trace *trace)
+{
+    for (tensor_id t = 0; t < trace->tensor_count; t++)
+        for (int list = TRACE_GRAD; choices->frozen[t] && list <= TRACE_EXP_AVG_SQ; list++)
+            if (trace->list_element_bytes[list])
+                trace->tensors[t].absent |= (uint8_t)(1 << list);
+}
+
 struct model_iteration *model_iteration_new(const struct model_config *config,
                                             const struct model_job *job, GError **error)
 {
@@ -283,6 +323,7 @@ struct model_iteration *model_iteration_new(const struct model_config *config,
     iteration->job.choices.layer_count = config->layers;
     iteration->job.choices.tensor_count = model_tensor_count(config);
     iteration->choices = run_choices_copy(&iteration->job.choices);
+    forget_frozen(iteration->choices);
     iteration->job.choices = *iteration->choices;
     iteration->trace = trace_of_job(config, job);
 
@@ -292,6 +333,7 @@ struct model_iteration *model_iteration_new(const struct model_config *config,
     bool ok = check_updates(&builder, error);
     iteration->operators = iteration_builder_finish(&builder, iteration->trace);
     iteration->buckets = g_ptr_array_ref(builder.buckets);
+    leave_out_frozen(iteration->choices, iteration->trace);
     iteration->trace->state_block = job->choices.state_block;
     if (!cuts_tensor(iteration->trace))
         iteration->trace->state_block = 0;

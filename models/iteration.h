@@ -45,7 +45,8 @@ enum model_kind {
                                1/deviation). RMS norms have no bias, and stats fp32 [N] (1/root mean
                                square). With `parts`, each row is so many rows. With a residual,
                                which may be NO_INDEX, y = residual + norm */
-    MODEL_LINEAR_FORWARD,   /* t weight bias, which may be missing; in x; out y */
+    MODEL_LINEAR_FORWARD,   /* t weight bias, which may be missing; in x; in[2], of this and the
+                               linear layers below, what an adapter adds to the product; out y */
     MODEL_GELU_FORWARD,     /* a linear layer with GELU: out pre, y = gelu(pre) */
     MODEL_RESIDUAL_FORWARD, /* a linear layer: in x residual; out y = residual + dropout(x W + b) */
     MODEL_ATTENTION_FORWARD, /* of queries, keys and values in one row, with rotary positions if the
@@ -60,6 +61,9 @@ enum model_kind {
                             */
     MODEL_GROUPED_FORWARD, /* attention of groups of heads, with rotary positions: in q[N,A*D]
                               k[N,K*D] v[N,K*D]; out and workspace as ATTENTION */
+    MODEL_ADAPTER_FORWARD, /* beside a linear layer: t A B; in x; out u[N,rank] = alpha/rank x A^T,
+                              and u B^T[N, outputs], which the layer adds to its product; NO_INDEX
+                              where backward recomputes u alone */
     MODEL_CLASSIFIER_FORWARD, /* t wte, lm_head or score, [V,H], where V is the labels if the model
                                  has any, and its bias, which may be missing; in x; out logits[N,V].
                                  In a stage that has no wte: in x and a copy of it */
@@ -79,6 +83,8 @@ enum model_kind {
                                dx, dgate. If forward made gate and up: in dy x gate-and-up; out dx,
                                and their gradient [N,2F] */
     MODEL_GROUPED_BACKWARD, /* in do q k v o lse; out dq dk dv; workspace as ATTENTION */
+    MODEL_ADAPTER_BACKWARD, /* t A B; in dy x u; out dx, which is added to, or NO_INDEX; du[N,rank];
+                               workspace for the gradients of both, one after the other */
     MODEL_EMBED_BACKWARD,   /* t wte wpe; in dx tokens; workspace. Sums row by row, so that bf16
                                needs no copy of the tables in fp32. The gradient of tied weights is
                                added to what the classifier's backward wrote */
@@ -123,6 +129,9 @@ struct model_operator {
     bool add;             /* NORM_BACKWARD, LINEAR_BACKWARD: dx is added to */
     bool rows;            /* REDUCE: the gradients are the embedding's */
     bool finishes[2];     /* after it the gradient of t[i] is complete, for its update */
+    bool frozen[2];       /* backward: t[i] is read, but has no gradient. A frozen tensor that would
+                             not be read is missing. out[0] is NO_INDEX if no tensor below is
+                             trained, so that nobody wants the gradient of the input */
     bool norms[2];        /* it takes the norm of the gradient of t[i], which is then complete */
     bool more;            /* UPDATE: later blocks of the tensor have updates of their own */
     int32_t layer;        /* -1 outside of layers */
@@ -131,7 +140,8 @@ struct model_operator {
     uint32_t t[2];        /* tensors; NO_INDEX */
     uint32_t in[MODEL_INPUTS];   /* buffers; NO_INDEX */
     uint32_t out[MODEL_OUTPUTS]; /* buffers; NO_INDEX */
-    uint32_t gradient[2];        /* buffers of the gradients of t, or NO_INDEX */
+    uint32_t gradient[2];        /* buffers of the gradients of t, or NO_INDEX; of a frozen bias or
+                                    norm whose gradient is computed with another's, scratch */
     uint32_t workspace; /* buffer: the weight's gradient in fp32 before its one rounding; NO_INDEX
                            where the gradient list is fp32 itself. EMBED_BACKWARD: 64-bit integers
                            [N], the rows sorted by token; NO_INDEX where it runs on the host */

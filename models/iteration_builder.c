@@ -18,11 +18,13 @@ static void update_state(struct iteration_builder *builder, const struct model_o
     g_array_append_val(builder->accesses, access);
 }
 
-/* The weight of a linear layer or a norm is needed for the gradient of its input; biases and
- * embedding tables are not. */
+/* The weight of a linear layer or a norm is needed for the gradient of its input, if anybody wants
+ * that; biases and embedding tables are not. */
 static bool backward_reads(const struct model_operator *op, int which)
 {
-    return which == 0 && op->kind != MODEL_EMBED_BACKWARD;
+    if (op->kind == MODEL_ADAPTER_BACKWARD)
+        return which == 1 || op->out[0] != NO_INDEX;
+    return which == 0 && op->kind != MODEL_EMBED_BACKWARD && op->out[0] != NO_INDEX;
 }
 
 /* Tied weights: the classifier's backward has written their gradient by then. */
@@ -43,6 +45,10 @@ static void backward_access(struct iteration_builder *builder, const struct mode
                             int which)
 {
     tensor_id tensor = op->t[which];
+    if (op->frozen[which]) {
+        append(builder, tensor, read_list(builder), TRACE_READ);
+        return;
+    }
     bool reads = backward_reads(op, which);
     bool adds = adds_to_gradient(builder, op, which);
     if (builder->gradient == MODEL_GRADIENT_OVER_PARAM && !iteration_builder_reduces(builder)) {
@@ -137,6 +143,8 @@ void iteration_builder_init(struct iteration_builder *builder, const struct mode
         .progress = g_new0(uint8_t, job->choices.tensor_count),
         .reduced = {NO_INDEX, NO_INDEX},
     };
+    while (job->choices.frozen[builder->lowest])
+        builder->lowest++;
     g_array_set_clear_func(builder->tensors, free_tensor);
     g_array_set_clear_func(builder->buffers, free_buffer);
     g_array_set_clear_func(builder->operators, free_operator);

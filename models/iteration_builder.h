@@ -24,6 +24,7 @@ struct iteration_builder {
     GArray *operators;       /* struct trace_operator */
     GArray *model_operators; /* struct model_operator, beside operators */
     GArray *gradients;       /* uint32_t: the buffer of each tensor's gradient, or NO_INDEX */
+    tensor_id lowest;        /* the first tensor that is trained: backward ends there */
     uint8_t *progress;       /* [choices.tensor_count] enum builder_progress */
     enum model_sums sums;
     GArray *bucket;        /* tensor_id: of gradients that are complete and not reduced yet */
@@ -47,6 +48,13 @@ static inline bool iteration_builder_rounds(const struct iteration_builder *buil
 {
     return model_has_masters(builder->job) && !builder->job->choices.split_masters &&
            builder->gradient == MODEL_GRADIENT_LIST;
+}
+
+/* Returns whether the tensor is not trained. */
+static inline bool iteration_builder_freezes(const struct iteration_builder *builder,
+                                             tensor_id tensor)
+{
+    return builder->job->choices.frozen[tensor];
 }
 
 /* Returns into how many state blocks a tensor is cut; 1 if it is not. */

@@ -28,13 +28,36 @@ static uint64_t bias(const struct iteration_builder *b, const struct model_opera
 
 static uint64_t linear_forward(const struct iteration_builder *b, const struct model_operator *op)
 {
-    return 2 * b->rows * op->inputs * op->outputs + bias(b, op);
+    uint64_t add = op->in[2] == NO_INDEX ? 0 : b->rows * op->outputs;
+    return 2 * b->rows * op->inputs * op->outputs + bias(b, op) + add;
+}
+
+/* The gradients of the weight, unless it is frozen, and of the input, if it is wanted. */
+static uint64_t backward_products(const struct iteration_builder *b,
+                                  const struct model_operator *op)
+{
+    uint64_t products = (op->frozen[0] ? 0 : 1) + (op->out[0] == NO_INDEX ? 0 : 1);
+    return products * 2 * b->rows * op->inputs * op->outputs;
 }
 
 static uint64_t linear_backward(const struct iteration_builder *b, const struct model_operator *op)
 {
     uint64_t add = op->add ? b->rows * op->inputs : 0;
-    return 4 * b->rows * op->inputs * op->outputs + bias(b, op) + add;
+    return backward_products(b, op) + bias(b, op) + add;
+}
+
+/* Two thin products, and the factor. */
+static uint64_t adapter_forward(const struct iteration_builder *b, const struct model_operator *op)
+{
+    uint64_t outputs = op->out[1] == NO_INDEX ? 0 : op->outputs;
+    return b->rows * b->config->lora_rank * (2 * (op->inputs + outputs) + 1);
+}
+
+/* Four, or three where nobody wants the gradient of the input. */
+static uint64_t adapter_backward(const struct iteration_builder *b, const struct model_operator *op)
+{
+    uint64_t inputs = op->out[0] == NO_INDEX ? 1 : 2, add = op->add ? b->rows * op->inputs : 0;
+    return b->rows * b->config->lora_rank * (2 * (inputs * op->inputs + 2 * op->outputs) + 1) + add;
 }
 
 /* A gate of GELU also multiplies: once forward, and twice backward, where it computes GELU, too. */
@@ -153,12 +176,16 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
     case MODEL_GROUPED_BACKWARD:
         return attention(b, op, b->job->unfused ? 4 : 5, 2) +
                2 * n * model_config_queries(b->config) + rotary(b, op->layer);
+    case MODEL_ADAPTER_FORWARD:
+        return adapter_forward(b, op);
+    case MODEL_ADAPTER_BACKWARD:
+        return adapter_backward(b, op);
     case MODEL_CLASSIFIER_FORWARD:
         return 2 * n * h * v + cap * n * v + bias(b, op);
     case MODEL_LOSS:
         return (LOSS + cap) * n * v;
     case MODEL_CLASSIFIER_BACKWARD:
-        return 4 * n * h * v + bias(b, op);
+        return backward_products(b, op) + bias(b, op);
     case MODEL_REDUCE:
     case MODEL_REDUCE_BUCKET:
         return reduction(b, op);
@@ -280,6 +307,8 @@ static struct unfused unfused_forward(const struct model_operator *op, uint64_t 
     case MODEL_GROUPED_FORWARD: /* the same; turning queries and keys, and repeating keys and values
                                  */
         return (struct unfused){21 + dropout, 24};
+    case MODEL_ADAPTER_FORWARD: /* two products, and the factor */
+        return (struct unfused){3, 0};
     case MODEL_LOSS:
         return (struct unfused){6, 0};
     default:
@@ -297,6 +326,8 @@ static struct unfused unfused_backward(const struct model_operator *op, uint64_t
         return (struct unfused){3 + dropout, 0};
     case MODEL_LINEAR_BACKWARD:
         return (struct unfused){3, 2};
+    case MODEL_ADAPTER_BACKWARD: /* four products, the factor, and a sum */
+        return (struct unfused){6, 0};
     case MODEL_GELU_BACKWARD:
         return (struct unfused){4, 3};
     case MODEL_RESIDUAL_BACKWARD:
@@ -375,6 +406,8 @@ bool operator_is_matrix_product(enum model_kind kind)
     case MODEL_RESIDUAL_FORWARD:
     case MODEL_ATTENTION_FORWARD:
     case MODEL_GROUPED_FORWARD:
+    case MODEL_ADAPTER_FORWARD:
+    case MODEL_ADAPTER_BACKWARD:
     case MODEL_CLASSIFIER_FORWARD:
     case MODEL_CLASSIFIER_BACKWARD:
     case MODEL_LINEAR_BACKWARD:

@@ -271,6 +271,14 @@ static bool find_heads(const struct trace *trace, const struct guess *guess,
     return find_windows(trace, guess, config);
 }
 
+/* Every linear layer has adapters, or none has. */
+static uint32_t rank_of_adapters(const struct trace *trace, const struct model_family *family,
+                                 uint64_t width)
+{
+    uint64_t elements = elements_inside(trace, family, MODULE_UP, "lora_A.weight");
+    return elements / width <= UINT32_MAX ? (uint32_t)(elements / width) : 0;
+}
+
 static struct model_config *config_of(const struct trace *trace, const struct guess *guess,
                                       uint32_t layers)
 {
@@ -295,6 +303,7 @@ static struct model_config *config_of(const struct trace *trace, const struct gu
     config->labels = (uint32_t)(elements_of(trace, "score.weight") / width);
     g_autofree char *head = g_strconcat(model_head(config), ".weight", NULL);
     config->tied = !config->labels && !elements_of(trace, head);
+    config->lora_rank = rank_of_adapters(trace, family, width);
     config->norm_epsilon = 1e-5;
     config->initializer_range = 0.02;
     find_parts(trace, family, config);

@@ -10,6 +10,7 @@ struct run_choices *run_choices_new(uint32_t layer_count, uint32_t tensor_count)
     choices->recompute = g_new0(uint8_t, layer_count);
     choices->offload = g_new0(uint8_t, layer_count);
     choices->host_update = g_new0(uint8_t, tensor_count);
+    choices->frozen = g_new0(uint8_t, tensor_count);
     choices->update_after = g_new(tensor_id, tensor_count);
     for (tensor_id t = 0; t < tensor_count; t++)
         choices->update_after[t] = NO_INDEX;
@@ -24,6 +25,7 @@ void run_choices_free(struct run_choices *choices)
     g_free(choices->offload);
     g_free(choices->host_update);
     g_free(choices->update_after);
+    g_free(choices->frozen);
     g_free(choices);
 }
 
@@ -36,12 +38,15 @@ struct run_choices *run_choices_copy(const struct run_choices *choices)
     copy->offload = arrays.offload;
     copy->host_update = arrays.host_update;
     copy->update_after = arrays.update_after;
+    copy->frozen = arrays.frozen;
     if (choices->recompute)
         memcpy(copy->recompute, choices->recompute, choices->layer_count);
     if (choices->offload)
         memcpy(copy->offload, choices->offload, choices->layer_count);
     if (choices->host_update)
         memcpy(copy->host_update, choices->host_update, choices->tensor_count);
+    if (choices->frozen)
+        memcpy(copy->frozen, choices->frozen, choices->tensor_count);
     if (choices->update_after)
         memcpy(copy->update_after, choices->update_after,
                choices->tensor_count * sizeof *choices->update_after);
@@ -52,6 +57,8 @@ unsigned run_choices_differ(const struct run_choices *a, const struct run_choice
 {
     unsigned differ = 0;
     if (a->layer_count != b->layer_count || a->tensor_count != b->tensor_count)
+        return RUN_EVERY_CHOICE;
+    if (a->tensor_count && memcmp(a->frozen, b->frozen, a->tensor_count) != 0)
         return RUN_EVERY_CHOICE;
     if (a->layer_count && memcmp(a->recompute, b->recompute, a->layer_count) != 0)
         differ |= RUN_RECOMPUTE;
@@ -183,6 +190,8 @@ struct run_choices *run_choices_of(const struct trace *trace)
     choices->state_block = trace->state_block;
     choices->stage = run_stage_of(trace).stage;
     choices->fast = run_stage_of(trace).fast;
+    for (tensor_id t = 0; t < trace->tensor_count; t++)
+        choices->frozen[t] = trace->tensors[t].absent >> TRACE_EXP_AVG & 1;
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
         bool on_host = op->place == TRACE_ON_HOST;
@@ -200,6 +209,20 @@ struct run_choices *run_choices_of(const struct trace *trace)
     }
     find_early_updates(trace, choices);
     return choices;
+}
+
+bool run_freezes(const struct run_choices *choices)
+{
+    return choices->frozen && choices->tensor_count &&
+           memchr(choices->frozen, 1, choices->tensor_count);
+}
+
+static uint32_t count_trained(const struct run_choices *choices)
+{
+    uint32_t count = 0;
+    for (tensor_id t = 0; t < choices->tensor_count; t++)
+        count += !choices->frozen[t];
+    return count;
 }
 
 static void append_share(GString *text, const char *verb, const uint8_t *chosen, uint32_t count,
@@ -233,6 +256,9 @@ char *run_choices_describe(const struct run_choices *choices)
                  "tensors on the host");
     if (run_updates_early(choices))
         g_string_append_printf(text, ", %u of them within backward", count_early(choices));
+    if (run_freezes(choices))
+        g_string_append_printf(text, "; trains %u of %u tensors", count_trained(choices),
+                               choices->tensor_count);
     if (choices->host_embedding)
         g_string_append(text, "; embeds on the host");
     if (choices->split_masters)

@@ -23,6 +23,10 @@ struct run_choices {
      * that completes the gradient of this tensor, at which its own gradient must be complete. */
     tensor_id *update_after;
 
+    uint8_t *frozen; /* [tensor_count] 1: the tensor is not trained, and has neither a gradient nor
+                        states nor an update. No choice of a planner's: it changes what is computed,
+                        as another model does */
+
     bool host_embedding;           /* the embedding's forward and backward run on the host */
     bool split_masters;            /* bf16: the parameter is the upper half of its master, and the
                                       list of masters holds the lower halves (engine/bf16.h): 12
@@ -77,9 +81,8 @@ struct run_choices *run_choices_new(uint32_t layer_count, uint32_t tensor_count)
  * the forward phase on the host is the embedding. Masters of 2 bytes are split. An operator named
  * "backward again ..." belongs to a second backward. Ranks that share parameters are in stage 3,
  * those with all gradients in stage 1, and those with all states in stage 0. Their sums are fast if
- * they have all gradients, or no list of them. Blocks that cut no tensor are none. The caller frees
- * the result with run_choices_free.
- */
+ * they have all gradients, or no list of them. Blocks that cut no tensor are none. Tensors that the
+ * list of first moments lacks are frozen. The caller frees the result with run_choices_free. */
 struct run_choices *run_choices_of(const struct trace *trace);
 
 /* Returns whether gradients lie in buffers, as with split masters and one micro-batch: each update
@@ -92,12 +95,16 @@ struct run_choices *run_choices_copy(const struct run_choices *choices);
 void run_choices_free(struct run_choices *choices); /* NULL is allowed */
 
 /* Returns the set of choices (bits of enum run_choice) that differ. If the numbers of layers or
- * tensors differ, the choices are of different models and the result is RUN_EVERY_CHOICE. */
+ * tensors differ, or other tensors are frozen, the choices are of different models and the result
+ * is RUN_EVERY_CHOICE. */
 unsigned run_choices_differ(const struct run_choices *a, const struct run_choices *b);
 bool run_choices_equal(const struct run_choices *a, const struct run_choices *b);
 
 /* Returns whether an update runs within backward, unless it consumes a gradient in a buffer. */
 bool run_updates_early(const struct run_choices *choices);
+
+/* Returns whether a tensor is not trained. */
+bool run_freezes(const struct run_choices *choices);
 
 /* Returns a text for people, such as "recomputes 2 of 12 layers; updates all tensors on the host".
  * The caller frees it with g_free. */

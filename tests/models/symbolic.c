@@ -109,6 +109,11 @@ static symbol gradient_in_buffer(const struct machine *m, int which)
 /* `adds`: to what is there, which must be a gradient. */
 static void put_gradient(struct machine *m, int which, symbol gradient, bool adds)
 {
+    if (m->op->frozen[which]) { /* nothing, or scratch */
+        if (m->op->gradient[which] != NO_INDEX)
+            set(m, m->op->gradient[which], gradient);
+        return;
+    }
     if (in_buffers(m)) {
         if (adds)
             gradient = mix(mix_text("sum", gradient_in_buffer(m, which)), gradient);
@@ -162,6 +167,11 @@ static void remember(struct machine *m)
     bool activated = op->kind == MODEL_GELU_FORWARD || op->kind == MODEL_GATED_FORWARD;
     struct memory memory = {.x = in(m, 0)};
     count_reader(m, memory.x);
+    if (op->kind == MODEL_ADAPTER_FORWARD) { /* recomputed without what it adds */
+        memory.y = m->buffers[op->out[0]];
+        *memory_of(m) = memory;
+        return;
+    }
     for (int i = 0; i < 2 && op->in[1 + i] != NO_INDEX; i++) {
         memory.more[i] = in(m, 1 + i);
         count_reader(m, memory.more[i]);
@@ -219,6 +229,17 @@ static void check_grouped(struct machine *m)
     g_assert_cmpuint(in(m, 5), ==, memory->stats);
 }
 
+static void check_adapter(struct machine *m)
+{
+    const struct model_operator *op = m->op;
+    g_assert_cmpuint(in(m, 1), ==, memory_of(m)->x);
+    g_assert_cmpuint(in(m, 2), ==, memory_of(m)->y);
+    if (!op->add)
+        return;
+    g_assert_cmpuint(m->gradient_of[op->out[0]], ==, memory_of(m)->x);
+    add_term(m, op->out[0], memory_of(m)->x);
+}
+
 /* Follows the chain rule: what comes in is the gradient of the forward operator's output, what it
  * was saved from forward is what forward used, and what goes out is the gradient of its input. */
 static void check_backward(struct machine *m)
@@ -226,6 +247,10 @@ static void check_backward(struct machine *m)
     const struct model_operator *op = m->op;
     const struct memory *memory = memory_of(m);
     bool attention = op->kind == MODEL_ATTENTION_BACKWARD;
+    if (op->kind == MODEL_ADAPTER_BACKWARD) {
+        check_adapter(m);
+        return;
+    }
     g_assert_cmpuint(m->gradient_of[op->in[0]], ==, memory->y);
     check_terms(m);
     if (op->kind == MODEL_EMBED_BACKWARD)
@@ -242,7 +267,8 @@ static void check_backward(struct machine *m)
     pass_stream(m);
     if (op->add)
         g_assert_cmpuint(m->gradient_of[op->out[0]], ==, memory->x);
-    add_term(m, op->out[0], memory->x);
+    if (op->out[0] != NO_INDEX)
+        add_term(m, op->out[0], memory->x);
     if (op->kind == MODEL_GATED_BACKWARD && op->in[3] != NO_INDEX) {
         g_assert_cmpuint(in(m, 3), ==, memory->more[0]);
         add_term(m, op->out[1], memory->more[0]);
@@ -253,6 +279,13 @@ static void check_backward(struct machine *m)
 static symbol gate(const struct machine *m, int i)
 {
     return m->op->in[i] == NO_INDEX ? 0 : in(m, i);
+}
+
+/* A product, and what an adapter adds to it. */
+static symbol product(const struct machine *m)
+{
+    symbol y = mix_text("linear", mix(in(m, 0), both_parameters(m)));
+    return m->op->in[2] == NO_INDEX ? y : mix(in(m, 2), y);
 }
 
 static void run_forward(struct machine *m)
@@ -269,22 +302,26 @@ static void run_forward(struct machine *m)
         set(m, op->out[1], mix_text("stats", in(m, 0)));
         break;
     case MODEL_LINEAR_FORWARD:
-        set(m, op->out[0], mix_text("linear", mix(in(m, 0), both_parameters(m))));
+        set(m, op->out[0], product(m));
+        break;
+    case MODEL_ADAPTER_FORWARD:
+        set(m, op->out[0], mix_text("A", mix(in(m, 0), weight(m))));
+        if (op->out[1] != NO_INDEX)
+            set(m, op->out[1], mix(m->buffers[op->out[0]], read_tensor(m, op->t[1], TRACE_PARAM)));
         break;
     case MODEL_GELU_FORWARD:
-        set(m, op->out[0], mix_text("linear", mix(in(m, 0), both_parameters(m))));
+        set(m, op->out[0], product(m));
         set(m, op->out[1], mix_text("gelu", m->buffers[op->out[0]]));
         break;
     case MODEL_RESIDUAL_FORWARD:
-        set(m, op->out[0],
-            mix(in(m, 1), dropout(m, mix_text("linear", mix(in(m, 0), both_parameters(m))))));
+        set(m, op->out[0], mix(in(m, 1), dropout(m, product(m))));
         break;
     case MODEL_ATTENTION_FORWARD:
         set(m, op->out[0], dropout(m, mix_text("attention", in(m, 0))));
         set(m, op->out[1], mix_text("lse", in(m, 0)));
         break;
     case MODEL_GATED_FORWARD:
-        set(m, op->out[0], mix_text("linear", mix(in(m, 0), both_parameters(m))));
+        set(m, op->out[0], product(m));
         set(m, op->out[1], mix_text("gated", mix(gate(m, 1), m->buffers[op->out[0]])));
         break;
     case MODEL_GROUPED_FORWARD:
@@ -304,36 +341,53 @@ static void run_forward(struct machine *m)
     }
 }
 
+/* Sets the input's gradient, or adds a term to it. */
+static void put_input(struct machine *m, symbol dx)
+{
+    if (m->op->add)
+        dx = mix(mix_text("sum", m->buffers[m->op->out[0]]), dx);
+    set(m, m->op->out[0], dx);
+}
+
 /* Input gradient first: the weight's own may replace it. A weight's gradient goes through the
  * workspace where it is rounded. */
 static void linear_backward(struct machine *m, symbol dy)
 {
     const struct model_operator *op = m->op;
-    bool rounded = gradient_list(m) != TRACE_GRAD;
+    bool rounded = gradient_list(m) != TRACE_GRAD && !op->frozen[0];
     g_assert_true(rounded == (op->workspace != NO_INDEX));
     if (rounded)
         set(m, op->workspace, mix_text("scratch", dy));
-    symbol dx = mix_text("dx", mix(dy, weight(m)));
-    if (op->add)
-        dx = mix(mix_text("sum", m->buffers[op->out[0]]), dx);
-    set(m, op->out[0], dx);
+    if (op->out[0] != NO_INDEX)
+        put_input(m, mix_text("dx", mix(dy, weight(m))));
     put_gradient(m, 0, mix_text("dweight", mix(dy, in(m, 1))), op->accumulate);
-    if (op->t[1] != NO_INDEX)
+    if (op->t[1] != NO_INDEX || op->frozen[1])
         put_gradient(m, 1, mix_text("dbias", dy), op->accumulate);
+}
+
+static void adapter_backward(struct machine *m)
+{
+    const struct model_operator *op = m->op;
+    symbol dy = in(m, 0), du = mix_text("du", mix(dy, read_tensor(m, op->t[1], TRACE_PARAM)));
+    set(m, op->out[1], du);
+    if (op->out[0] != NO_INDEX)
+        put_input(m, mix_text("dx", mix(du, weight(m))));
+    if (op->workspace != NO_INDEX)
+        set(m, op->workspace, mix_text("scratch", du));
+    put_gradient(m, 0, mix_text("dA", mix(du, in(m, 1))), op->accumulate);
+    put_gradient(m, 1, mix_text("dB", mix(dy, in(m, 2))), op->accumulate);
 }
 
 static void run_norm_backward(struct machine *m)
 {
     const struct model_operator *op = m->op;
     symbol inputs = mix(in(m, 0), mix(in(m, 1), in(m, 2)));
-    symbol dx = mix_text("dnorm", mix(inputs, weight(m)));
-    if (op->add) {
+    if (op->add)
         g_assert_cmpuint(m->buffers[op->out[0]], !=, 0);
-        dx = mix(m->buffers[op->out[0]], dx);
-    }
-    set(m, op->out[0], dx);
+    if (op->out[0] != NO_INDEX)
+        put_input(m, mix_text("dnorm", mix(inputs, weight(m))));
     put_gradient(m, 0, mix_text("dweight", inputs), op->accumulate);
-    if (op->t[1] != NO_INDEX)
+    if (op->t[1] != NO_INDEX || op->frozen[1])
         put_gradient(m, 1, mix_text("dbias", in(m, 0)), op->accumulate);
 }
 
@@ -373,6 +427,9 @@ static void run_backward(struct machine *m)
     case MODEL_NORM_BACKWARD:
         run_norm_backward(m);
         break;
+    case MODEL_ADAPTER_BACKWARD:
+        adapter_backward(m);
+        break;
     case MODEL_ATTENTION_BACKWARD:
         set(m, op->out[0], dropout(m, mix(mix(in(m, 0), in(m, 1)), mix(in(m, 2), in(m, 3)))));
         break;
@@ -383,7 +440,8 @@ static void run_backward(struct machine *m)
         break;
     case MODEL_EMBED_BACKWARD:
         dy = mix(dropout(m, in(m, 0)), in(m, 1));
-        put_gradient(m, 0, mix_text("dwte", dy), op->accumulate || m->iteration->config->tied);
+        if (op->t[0] != NO_INDEX)
+            put_gradient(m, 0, mix_text("dwte", dy), op->accumulate || m->iteration->config->tied);
         if (op->t[1] != NO_INDEX)
             put_gradient(m, 1, mix_text("dwpe", dropout(m, in(m, 0))), op->accumulate);
         break;
@@ -412,8 +470,10 @@ static void check_clipped(const struct machine *m, uint32_t tensor, symbol gradi
 {
     g_assert_cmpuint(m->result.norms[tensor], ==, gradient);
     bool all = !in_buffers(m) || m->iteration->job.choices.second_backward;
+    const uint8_t *frozen = m->iteration->job.choices.frozen;
     for (uint32_t t = 0; all && t < m->result.tensor_count; t++)
-        g_assert_cmpuint(m->result.norms[t], !=, 0);
+        if (!frozen[t])
+            g_assert_cmpuint(m->result.norms[t], !=, 0);
 }
 
 static void run_update(struct machine *m)
@@ -459,7 +519,8 @@ static void machine_init(struct machine *m, const struct model_iteration *iterat
         if (list == TRACE_GRAD || !trace->list_element_bytes[list])
             continue;
         for (uint32_t t = 0; t < trace->tensor_count; t++)
-            m->lists[list][t] = mix(t + 1, (symbol)list + 1);
+            if (trace_has(trace, (enum trace_list)list, t))
+                m->lists[list][t] = mix(t + 1, (symbol)list + 1);
     }
     m->result.tensor_count = trace->tensor_count;
     m->result.micro_batches = trace->micro_batches;

@@ -2,6 +2,7 @@
  * or synthesising those makes; and what is no model of ours is not taken for one. */
 #include "models/derive.h"
 #include "models/synth.h"
+#include "models/train_choice.h"
 #include "small_model.h"
 
 #include <string.h>
@@ -175,6 +176,22 @@ static struct trace *derive(const struct trace *trace, struct run_choices choice
     return derived;
 }
 
+/* Returns marks of some frozen tensors, of all but adapters, or NULL for none. */
+static uint8_t *random_frozen(GRand *random, struct model_config *config)
+{
+    uint8_t *frozen = NULL;
+    int kind = g_rand_int_range(random, 0, 3);
+    if (kind == 1)
+        g_assert_true(model_choose_trained(config, "lora:3", 0, &frozen, NULL));
+    if (kind < 2)
+        return frozen;
+    frozen = model_every_tensor(config);
+    frozen[g_rand_int_range(random, 0, (gint32)model_tensor_count(config))] = 0;
+    for (uint32_t t = 0; t < model_tensor_count(config); t++)
+        frozen[t] = frozen[t] && g_rand_boolean(random);
+    return frozen;
+}
+
 /* From any choice to any other, as synthesis has it. */
 static void test_synthesised(void)
 {
@@ -184,7 +201,10 @@ static void test_synthesised(void)
     for (int trial = 0; trial < TRIALS; trial++) {
         struct model_config config = random_config(random);
         struct model_job job = random_job(&config, random);
+        g_autofree uint8_t *frozen = random_frozen(random, &config);
         g_autofree uint8_t *on_host = model_every_tensor(&config);
+        job.choices.frozen = frozen;
+        job.delay = job.delay && !frozen;
         uint8_t from[LAYERS], to[LAYERS], offload_from[LAYERS], offload_to[LAYERS];
         for (uint32_t t = 0; t < model_tensor_count(&config); t++)
             on_host[t] = (uint8_t)g_rand_boolean(random);

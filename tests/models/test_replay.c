@@ -1,6 +1,7 @@
 /* Every way of running a step must train alike: the same losses and the same gradients, whatever is
  * recomputed or offloaded, wherever the embedding and the optimizer run, wherever gradients lie,
  * and whether backward runs once or twice. */
+#include "models/train_choice.h"
 #include "small_model.h"
 #include "symbolic.h"
 
@@ -23,16 +24,20 @@ static void assert_same(const struct symbolic_result *a, const struct symbolic_r
                     b->tensor_count * sizeof(symbol));
 }
 
-/* All combinations of the choices that must not matter, against fp32 with everything kept. */
-static void compare_variants(const struct model_config *config, uint32_t micro_batches)
+/* All combinations of the choices that must not matter, against fp32 with everything kept. `frozen`
+ * may be NULL. */
+static void compare_variants(const struct model_config *config, const uint8_t *frozen,
+                             uint32_t micro_batches)
 {
     struct model_job plain = small_job(MODEL_FP32, micro_batches);
+    plain.choices.frozen = (uint8_t *)frozen;
     struct symbolic_result expected = run(config, &plain);
     g_autofree uint8_t *every = model_every_tensor(config);
     for (unsigned choice = 0; choice < 256; choice++) {
         uint8_t recompute[3] = {choice & 1, choice >> 1 & 1, choice >> 2 & 1};
         uint8_t offload[3] = {1, choice & 1, 1};
         struct model_job job = small_job(choice & 8 ? MODEL_BF16 : MODEL_FP32, micro_batches);
+        job.choices.frozen = plain.choices.frozen;
         job.choices.recompute = recompute;
         job.choices.offload = choice & 64 ? offload : NULL;
         job.choices.host_embedding = choice & 16;
@@ -54,8 +59,8 @@ static void test_variants(void)
     for (int tied = 0; tied < 2; tied++)
         for (uint32_t micro_batches = 1; micro_batches <= 3; micro_batches++) {
             struct model_config plain = small_model(tied, 0), dropping = small_model(tied, 0.1);
-            compare_variants(&plain, micro_batches);
-            compare_variants(&dropping, micro_batches);
+            compare_variants(&plain, NULL, micro_batches);
+            compare_variants(&dropping, NULL, micro_batches);
         }
 }
 
@@ -66,7 +71,67 @@ static void test_families(void)
         for (int tied = 0; tied < 2; tied++) {
             struct model_config config = small_decoder(*family, tied);
             config.attention_dropout = tied ? 0.1 : 0;
-            compare_variants(&config, 1 + (uint32_t)tied);
+            compare_variants(&config, NULL, 1 + (uint32_t)tied);
+        }
+}
+
+/* Whatever is frozen, the other tensors have the gradients that they have where all are trained. */
+static void compare_frozen(const struct model_config *config, const uint8_t *frozen)
+{
+    struct model_job job = small_job(MODEL_FP32, 2);
+    struct symbolic_result all = run(config, &job);
+    job.choices.frozen = (uint8_t *)frozen;
+    struct symbolic_result some = run(config, &job);
+    g_assert_cmpmem(all.losses, 2 * sizeof(symbol), some.losses, 2 * sizeof(symbol));
+    for (uint32_t t = 0; t < all.tensor_count; t++) {
+        g_assert_cmpuint(some.gradients[t], ==, frozen[t] ? 0 : all.gradients[t]);
+        g_assert_cmpuint(some.norms[t], ==, frozen[t] ? 0 : all.norms[t]);
+    }
+    symbolic_free(&all);
+    symbolic_free(&some);
+}
+
+/* Every tensor alone, every tensor but one, and drawn sets. */
+static void test_frozen(void)
+{
+    for (const struct model_family *const *family = model_families(); *family; family++)
+        for (int tied = 0; tied < 2; tied++) {
+            struct model_config config = small_decoder(*family, tied);
+            uint32_t count = model_tensor_count(&config);
+            for (uint32_t t = 0; t < count; t++) {
+                g_autofree uint8_t *frozen = model_every_tensor(&config);
+                g_autofree uint8_t *but_one = g_new0(uint8_t, count);
+                frozen[t] = 0;
+                but_one[t] = 1;
+                compare_frozen(&config, frozen);
+                compare_frozen(&config, but_one);
+                for (uint32_t i = 0; i < count; i++)
+                    frozen[i] = i != t && g_test_rand_int_range(0, 3) > 0;
+                compare_frozen(&config, frozen);
+                if (t == count / 2)
+                    compare_variants(&config, frozen, 1 + (uint32_t)tied);
+            }
+        }
+}
+
+/* Adapters train alike, too, and none of them trains as another. */
+static void test_adapters(void)
+{
+    for (const struct model_family *const *family = model_families(); *family; family++)
+        for (int tied = 0; tied < 2; tied++) {
+            struct model_config config = small_decoder(*family, tied);
+            uint8_t *frozen;
+            config.residual_dropout = tied && *family == &family_gpt2 ? 0.1 : 0;
+            g_assert_true(model_choose_trained(&config, "lora:2", 0, &frozen, NULL));
+            compare_variants(&config, frozen, 1 + (uint32_t)tied);
+            struct model_job job = small_job(MODEL_BF16, 1);
+            job.choices.frozen = frozen;
+            struct symbolic_result result = run(&config, &job);
+            for (uint32_t t = 0; t < result.tensor_count; t++)
+                for (uint32_t other = 0; !frozen[t] && other < t; other++)
+                    g_assert_cmpuint(result.gradients[t], !=, result.gradients[other]);
+            symbolic_free(&result);
+            g_free(frozen);
         }
 }
 
@@ -91,6 +156,8 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/replay/variants", test_variants);
     g_test_add_func("/replay/families", test_families);
+    g_test_add_func("/replay/frozen", test_frozen);
+    g_test_add_func("/replay/adapters", test_adapters);
     g_test_add_func("/replay/symbols-differ", test_symbols_differ);
     return g_test_run();
 }

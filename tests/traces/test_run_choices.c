@@ -77,6 +77,9 @@ static void test_differ(void)
     b->state_block = 1024;
     g_assert_cmpuint(run_choices_differ(a, b), ==, RUN_STATE_BLOCKS);
     b->state_block = 0;
+    b->frozen[2] = 1; /* trains as another model */
+    g_assert_cmpuint(run_choices_differ(a, b), ==, RUN_EVERY_CHOICE);
+    b->frozen[2] = 0;
     b->layer_count--; /* another model's */
     g_assert_cmpuint(run_choices_differ(a, b), ==, RUN_EVERY_CHOICE);
     run_choices_free(b);
@@ -106,6 +109,12 @@ static void test_describe(void)
                     "recomputes all layers; updates 1 of 4 tensors on the host; shares gradients "
                     "and optimizer states among ranks (stage 2)");
     choices->stage = 0;
+    choices->frozen[0] = choices->frozen[2] = choices->frozen[3] = 1;
+    g_autofree char *trained = run_choices_describe(choices);
+    g_assert_cmpstr(trained, ==,
+                    "recomputes all layers; updates 1 of 4 tensors on the host; trains 1 of 4 "
+                    "tensors");
+    memset(choices->frozen, 0, TENSORS);
     choices->state_block = 2048;
     g_autofree char *cut = run_choices_describe(choices);
     g_assert_cmpstr(cut, ==,
@@ -133,9 +142,11 @@ static void test_of_trace(void)
          .layer = -1,
          .first_access = 0,
          .access_count = 1}};
+    struct trace_tensor tensors[] = {{.name = "a", .absent = 1 << TRACE_EXP_AVG}, {.name = "b"}};
     const struct trace trace = {.batch = 3,
                                 .micro_batches = 5,
                                 .list_element_bytes = {[TRACE_MASTER] = 2},
+                                .tensors = tensors,
                                 .tensor_count = 2,
                                 .operators = operators,
                                 .operator_count = G_N_ELEMENTS(operators),
@@ -147,6 +158,7 @@ static void test_of_trace(void)
                                          .offload = (uint8_t[]){1, 0},
                                          .host_update = (uint8_t[]){0, 1},
                                          .update_after = (tensor_id[]){NO_INDEX, NO_INDEX},
+                                         .frozen = (uint8_t[]){1, 0},
                                          .host_embedding = true,
                                          .split_masters = true,
                                          .second_backward = true,

@@ -1,0 +1,157 @@
+/* What becomes of gradients: reductions among ranks, and updates. */
+#include "models/decoder.h"
+
+/* ---- updates ---- */
+
+static int32_t layer_of(const struct model_layout *layout, tensor_id tensor)
+{
+    bool in_layer = tensor >= layout->first_layer && tensor < layout->final_norm;
+    return in_layer ? (int32_t)((tensor - layout->first_layer) / layout->layer_tensors) : -1;
+}
+
+void decoder_update_tensor(struct iteration_builder *builder, tensor_id tensor)
+{
+    struct model_operator op = model_operator_of(MODEL_UPDATE, layer_of(&builder->layout, tensor),
+                                                 0);
+    uint32_t blocks = iteration_builder_blocks(builder, tensor);
+    op.t[0] = tensor;
+    if (builder->gradient == MODEL_GRADIENT_BUFFER)
+        op.gradient[0] = iteration_builder_gradient(builder, tensor);
+    const char *name = g_array_index(builder->tensors, struct trace_tensor, tensor).name;
+    builder->progress[tensor] = BUILDER_UPDATED;
+    for (op.block = 0; op.block < blocks; op.block++) {
+        op.more = op.block + 1 < blocks;
+        iteration_builder_operator(builder,
+                                   blocks == 1 ? g_strdup_printf("update %s", name)
+                                               : g_strdup_printf("update %s[%u]", name, op.block),
+                                   TRACE_UPDATE_PHASE, &op);
+    }
+}
+
+/* Appends the updates on one side that follow the completion of the gradients of `after`; NO_INDEX
+ * stands for the end of backward. */
+static void add_updates(struct iteration_builder *builder, bool on_host, const tensor_id after[2])
+{
+    const struct run_choices *choices = &builder->job->choices;
+    for (tensor_id tensor = 0; tensor < builder->tensors->len; tensor++) {
+        tensor_id follows = choices->update_after[tensor];
+        if (choices->host_update[tensor] == on_host &&
+            builder->progress[tensor] == BUILDER_COMPLETE &&
+            (follows == after[0] || follows == after[1]))
+            decoder_update_tensor(builder, tensor);
+    }
+}
+
+/* The host's updates come first, so that the host is already at work when the device begins with
+ * its own updates. */
+void decoder_update(struct iteration_builder *builder)
+{
+    static const tensor_id end[2] = {NO_INDEX, NO_INDEX};
+    add_updates(builder, true, end);
+    add_updates(builder, false, end);
+}
+
+/* ---- gradients ---- */
+
+bool decoder_completes(const struct iteration_builder *b, enum model_kind kind,
+                       uint32_t micro_batch)
+{
+    return micro_batch == model_rank_micro_batches(b->job) - 1 &&
+           !(kind == MODEL_CLASSIFIER_BACKWARD && b->config->tied);
+}
+
+/* Appends the updates that follow an operator that completes gradients. */
+static void update_early(struct iteration_builder *b, const struct model_operator *op)
+{
+    tensor_id completed[2];
+    int count = 0;
+    for (int i = 0; i < 2; i++)
+        if (op->finishes[i])
+            b->progress[completed[count++] = op->t[i]] = BUILDER_COMPLETE;
+    if (!count)
+        return;
+    completed[1] = completed[count - 1];
+    add_updates(b, true, completed);
+    add_updates(b, false, completed);
+}
+
+void decoder_reduce(struct iteration_builder *b, const struct model_operator *op,
+                    const char *module, uint32_t of_classifier)
+{
+    struct model_operator reduction = model_operator_of(MODEL_REDUCE, op->layer, op->micro_batch);
+    bool last = op->micro_batch == model_rank_micro_batches(b->job) - 1;
+    reduction.accumulate = op->micro_batch > 0;
+    reduction.in[0] = of_classifier;
+    reduction.in[1] = b->reduced[0];
+    reduction.in[2] = b->reduced[1];
+    reduction.rows = op->kind == MODEL_EMBED_BACKWARD;
+    for (int i = 0; i < 2; i++) {
+        reduction.t[i] = op->t[i];
+        reduction.gradient[i] = b->reduced[i] = op->gradient[i];
+        reduction.norms[i] = reduction.finishes[i] = last && op->t[i] != NO_INDEX;
+        if (op->t[i] != NO_INDEX)
+            iteration_builder_drop_gradient(b, op->t[i]);
+    }
+    iteration_builder_operator(b, g_strdup_printf("reduce %s", module), TRACE_BACKWARD, &reduction);
+    update_early(b, &reduction);
+}
+
+static uint64_t bucket_limit(const struct iteration_builder *b, uint64_t element)
+{
+    return b->job->choices.stage == 0 ? MODEL_DDP_BUCKET_BYTES
+                                      : MODEL_ZERO_BUCKET_ELEMENTS * element;
+}
+
+static void reduce_bucket(struct iteration_builder *b, const struct model_operator *behind)
+{
+    struct model_operator op = model_operator_of(MODEL_REDUCE_BUCKET, behind->layer,
+                                                 behind->micro_batch);
+    guint number = b->buckets->len;
+    op.bucket = iteration_builder_take_bucket(b, &op.bucket_count);
+    for (uint32_t i = 0; i < op.bucket_count; i++)
+        b->progress[op.bucket[i]] = BUILDER_COMPLETE;
+    iteration_builder_operator(b, g_strdup_printf("reduce bucket %u", number), TRACE_BACKWARD, &op);
+    const tensor_id first[2] = {op.bucket[0], op.bucket[0]};
+    add_updates(b, true, first);
+    add_updates(b, false, first);
+}
+
+/* Adds what a backward operator completes to the bucket, and reduces that if it is full, or if
+ * backward ends with the embedding. */
+static void fill_bucket(struct iteration_builder *b, const struct model_operator *op)
+{
+    uint64_t element = b->gradient == MODEL_GRADIENT_LIST ? sizeof(float) : b->element;
+    for (int i = 0; i < 2; i++) {
+        if (op->t[i] == NO_INDEX)
+            continue;
+        g_array_append_val(b->bucket, op->t[i]);
+        b->bucket_bytes += g_array_index(b->tensors, struct trace_tensor, op->t[i]).elements *
+                           element;
+    }
+    if (b->bucket_bytes >= bucket_limit(b, element) || op->kind == MODEL_EMBED_BACKWARD)
+        reduce_bucket(b, op);
+}
+
+void decoder_consume_gradients(struct iteration_builder *b, const struct model_operator *op,
+                               const char *module)
+{
+    if (iteration_builder_reduces(b)) {
+        decoder_reduce(b, op, module, NO_INDEX);
+        return;
+    }
+    if (b->sums == MODEL_SUMS_BUCKETS) {
+        if (decoder_completes(b, op->kind, op->micro_batch))
+            fill_bucket(b, op);
+        return;
+    }
+    if (b->gradient != MODEL_GRADIENT_BUFFER)
+        update_early(b, op);
+    for (int i = 0; i < 2; i++) {
+        if (op->gradient[i] == NO_INDEX)
+            continue;
+        if (op->finishes[i])
+            decoder_update_tensor(b, op->t[i]);
+        else if (op->norms[i])
+            iteration_builder_drop_gradient(b, op->t[i]);
+    }
+}
