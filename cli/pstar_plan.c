@@ -441,6 +441,8 @@ static bool choose(struct plan_arguments *a, const struct console *console, int 
 {
     bool one = a->files && !a->files[1];
     const char *wrong = question_usage(&a->question);
+    if (a->question.train && (!a->question.model || a->stages))
+        return options_refuse(error, "--train goes with --model, and not with --stages");
     if (a->stages)
         return choose_pipeline(a, console, error);
     if (a->schedule || a->micro_batches)
@@ -502,6 +504,7 @@ int main(int argc, char **argv)
          .help =
              "with a --platform and no TRACE: does it train there, in which ways, how fast, and "
              "what would make it fit"},
+        {.shared = OPTION_TRAIN, .text = &q->train, .help = "for --model"},
         {.name = "torch",
          .text = &q->torch,
          .help = "The same question about the model that a training script in PyTorch trains: a "

@@ -186,8 +186,10 @@ static void begin_step(struct engine *engine, const struct engine_step *step)
     uint32_t own = model_rank_micro_batches(&iteration->job);
     for (uint32_t i = 0; engine->stepped && i < pipeline_ahead_of(iteration); i++)
         engine->executor.versions[i] = engine->executor.versions[own + i];
-    for (tensor_id t = 0; !engine->stepped && t < iteration->trace->tensor_count; t++)
-        tensor_use_set_version(engine->executor.use, t, engine->executor.step.version, step->step);
+    for (tensor_id t = 0; t < iteration->trace->tensor_count; t++)
+        if (!engine->stepped || iteration->choices->frozen[t]) /* these have every version */
+            tensor_use_set_version(engine->executor.use, t, engine->executor.step.version,
+                                   step->step);
     usage_reset_peaks(engine->usage);
 }
 
@@ -590,7 +592,7 @@ static bool store_write(void *self, tensor_id tensor, enum trace_list list, uint
         write_rounded(engine, tensor, TRACE_PARAM, first, count, values);
     else if (list == TRACE_MASTER)
         write_at(engine, tensor, TRACE_PARAM, first, count, values);
-    if (list == weights_list(trace) &&
+    if (list == weights_list_of(trace, tensor) &&
         tensor_use_state(engine->executor.use, tensor) != TENSOR_HOLD)
         tensor_use_fill(engine->executor.use, tensor);
     return true;

@@ -69,11 +69,15 @@ static enum trace_list gradient_list(const struct executor *x)
                                                                             : TRACE_PARAM;
 }
 
-/* Returns where the operator finds or leaves the gradient. An update on the host finds a gradient
+/* Returns where the operator finds or leaves the gradient, which of a frozen tensor is scratch, or
+ * nowhere. An update on the host finds a gradient
  * that is a buffer in its staging place. */
 static uint64_t gradient_address(const struct executor *x, moment_id moment, int i,
                                  const struct operation_tensor *tensor)
 {
+    const struct model_operator *op = &x->iteration->operators[moment];
+    if (op->frozen[i])
+        return buffer_address(x, op->gradient[i]);
     switch (model_gradient_layout(&x->iteration->job)) {
     case MODEL_GRADIENT_LIST:
     case MODEL_GRADIENT_OVER_PARAM:

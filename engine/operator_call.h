@@ -84,6 +84,9 @@ static inline enum model_precision stored_gradients(const struct call *call)
     return call->layout == MODEL_GRADIENT_LIST ? MODEL_FP32 : call->precision;
 }
 
+/* In operators_adapters.c: thin products beside linear layers. */
+run_kind operator_adapter_forward, operator_adapter_backward;
+
 /* In operators_together.c: what processes do together, and the update. */
 run_kind operator_send, operator_receive, operator_add_gradient;
 run_kind operator_reduce, operator_reduce_bucket, operator_update;

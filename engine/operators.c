@@ -65,9 +65,10 @@ static void embed_backward(const struct call *call)
     }
     scale_embedding(call, in(call, 0));
     call->kernels->embed_order(call->context, call->N, tokens(call, 1), order);
-    call->kernels->embed_tokens(call->context, call->precision, call->N, call->H,
-                                call->config->vocabulary, order, in(call, 0), call->dropout,
-                                gradient_kind(call, add_tokens), gradient(call, 0));
+    if (gradient(call, 0))
+        call->kernels->embed_tokens(call->context, call->precision, call->N, call->H,
+                                    call->config->vocabulary, order, in(call, 0), call->dropout,
+                                    gradient_kind(call, add_tokens), gradient(call, 0));
     if (call->op->t[1] != NO_INDEX)
         call->kernels->embed_positions(call->context, call->precision, call->B, call->T, call->H,
                                        call->config->positions, in(call, 0), call->dropout,
@@ -105,25 +106,32 @@ static void norm_forward(const struct call *call)
 static void rms_backward(const struct call *call)
 {
     uint32_t rows = norm_rows(call), columns = call->op->inputs;
-    call->kernels->rms_backward_input(call->context, call->precision, rows, columns,
-                                      norm_offset(call), parameter(call, 0), in(call, 0),
-                                      in(call, 1), in(call, 2), call->op->add, out(call, 0));
+    if (out(call, 0))
+        call->kernels->rms_backward_input(call->context, call->precision, rows, columns,
+                                          norm_offset(call), parameter(call, 0), in(call, 0),
+                                          in(call, 1), in(call, 2), call->op->add, out(call, 0));
+    if (!gradient(call, 0))
+        return;
     call->kernels->rms_backward_weight(
         call->context, call->precision, rows, columns, in(call, 0), in(call, 1), in(call, 2),
         gradient_kind(call, call->op->accumulate), gradient(call, 0));
     sum_squares(call, 0);
 }
 
-/* The input's gradient comes first, because the weight's may overwrite the weight. */
+/* The input's gradient comes first, because the weight's may overwrite the weight. Either may not
+ * be wanted. */
 static void norm_backward(const struct call *call)
 {
     if (call->config->norm == MODEL_RMS_NORM) {
         rms_backward(call);
         return;
     }
-    call->kernels->norm_backward_input(call->context, call->precision, call->N, call->H,
-                                       parameter(call, 0), in(call, 0), in(call, 1), in(call, 2),
-                                       call->op->add, out(call, 0));
+    if (out(call, 0))
+        call->kernels->norm_backward_input(call->context, call->precision, call->N, call->H,
+                                           parameter(call, 0), in(call, 0), in(call, 1),
+                                           in(call, 2), call->op->add, out(call, 0));
+    if (!gradient(call, 0))
+        return;
     call->kernels->norm_backward_parameters(
         call->context, call->precision, call->N, call->H, in(call, 0), in(call, 1), in(call, 2),
         gradient_kind(call, call->op->accumulate), gradient(call, 0), gradient(call, 1));
@@ -137,11 +145,15 @@ static bool inputs_first(const struct call *call)
     return model_family_of(call->config)->inputs_first;
 }
 
+/* Adds what an adapter has made, if there is one. */
 static void linear_forward(const struct call *call)
 {
     (inputs_first(call) ? call->kernels->linear_forward : call->kernels->product_forward)(
         call->context, call->precision, call->N, call->op->inputs, call->op->outputs, in(call, 0),
         parameter(call, 0), parameter(call, 1), out(call, 0));
+    if (in(call, 2))
+        call->kernels->residual_forward(call->context, call->precision, call->N, call->op->outputs,
+                                        in(call, 2), NULL, out(call, 0));
 }
 
 /* Returns the column of a matrix, of which NULL has none. */
@@ -174,7 +186,7 @@ static void gated_forward(const struct call *call)
 static void gelu_forward(const struct call *call)
 {
     enum model_activation of = call->config->activation;
-    if (of == MODEL_GELU_TANH && inputs_first(call) && call->kernels->linear_gelu &&
+    if (of == MODEL_GELU_TANH && inputs_first(call) && call->kernels->linear_gelu && !in(call, 2) &&
         call->kernels->linear_gelu(call->context, call->precision, call->N, call->op->inputs,
                                    call->op->outputs, in(call, 0), parameter(call, 0),
                                    parameter(call, 1), out(call, 0), out(call, 1)))
@@ -188,7 +200,7 @@ static void residual_forward(const struct call *call)
 {
     kernel_linear_residual *fused = inputs_first(call) ? call->kernels->linear_residual
                                                        : call->kernels->product_residual;
-    if (!call->dropout && fused &&
+    if (!call->dropout && fused && !in(call, 2) &&
         fused(call->context, call->precision, call->N, call->op->inputs, call->op->outputs,
               in(call, 0), parameter(call, 0), parameter(call, 1), in(call, 1), out(call, 0)))
         return;
@@ -197,10 +209,11 @@ static void residual_forward(const struct call *call)
                                     in(call, 1), call->dropout, out(call, 0));
 }
 
-/* The input's gradient comes first, because the weight's may overwrite the weight. */
-static void product_backward(const struct call *call, const void *dy)
+static void product_backward_input(const struct call *call, const void *dy)
 {
     uint32_t inputs = call->op->inputs, outputs = call->op->outputs;
+    if (!out(call, 0))
+        return;
     if (inputs_first(call))
         call->kernels->linear_backward_input(call->context, call->precision, call->N, inputs,
                                              outputs, dy, parameter(call, 0), out(call, 0));
@@ -208,6 +221,16 @@ static void product_backward(const struct call *call, const void *dy)
         call->kernels->product_backward_input(call->context, call->precision, call->N, inputs,
                                               outputs, dy, parameter(call, 0), call->op->add,
                                               out(call, 0));
+}
+
+/* The input's gradient comes first, because the weight's may overwrite the weight. Either may not
+ * be wanted. */
+static void product_backward(const struct call *call, const void *dy)
+{
+    uint32_t inputs = call->op->inputs, outputs = call->op->outputs;
+    product_backward_input(call, dy);
+    if (!gradient(call, 0))
+        return;
     (inputs_first(call) ? call->kernels->linear_backward_weight
                         : call->kernels->product_backward_weight)(
         call->context, call->precision, call->N, inputs, outputs, in(call, 1), dy,
@@ -398,12 +421,17 @@ static void classifier_forward(const struct call *call)
                                   (float)call->config->logit_cap, out(call, 0));
 }
 
-/* The input's gradient comes first, because the weight's may overwrite the weight. */
+/* The input's gradient comes first, because the weight's may overwrite the weight. Either may not
+ * be wanted. */
 static void classifier_backward(const struct call *call)
 {
     uint32_t V = call->config->vocabulary;
-    call->kernels->classifier_backward_input(call->context, call->precision, call->N, call->H, V,
-                                             in(call, 0), classifier_weight(call, 2), out(call, 0));
+    if (out(call, 0))
+        call->kernels->classifier_backward_input(call->context, call->precision, call->N, call->H,
+                                                 V, in(call, 0), classifier_weight(call, 2),
+                                                 out(call, 0));
+    if (!gradient(call, 0))
+        return;
     call->kernels->classifier_backward_weight(
         call->context, call->precision, call->N, call->H, V, in(call, 1), in(call, 0),
         gradient_kind(call, call->op->accumulate), workspace(call), gradient(call, 0),
@@ -436,6 +464,7 @@ static run_kind *const kinds[MODEL_KINDS] = {
     [MODEL_ATTENTION_FORWARD] = attention_forward,
     [MODEL_GATED_FORWARD] = gated_forward,
     [MODEL_GROUPED_FORWARD] = grouped_forward,
+    [MODEL_ADAPTER_FORWARD] = operator_adapter_forward,
     [MODEL_CLASSIFIER_FORWARD] = classifier_forward,
     [MODEL_LOSS] = loss,
     [MODEL_CLASSIFIER_BACKWARD] = classifier_backward,
@@ -446,6 +475,7 @@ static run_kind *const kinds[MODEL_KINDS] = {
     [MODEL_ATTENTION_BACKWARD] = attention_backward,
     [MODEL_GATED_BACKWARD] = gated_backward,
     [MODEL_GROUPED_BACKWARD] = grouped_backward,
+    [MODEL_ADAPTER_BACKWARD] = operator_adapter_backward,
     [MODEL_EMBED_BACKWARD] = embed_backward,
     [MODEL_REDUCE] = operator_reduce,
     [MODEL_REDUCE_BUCKET] = operator_reduce_bucket,

@@ -28,7 +28,12 @@ void initialise_values(const struct model_config *config, uint64_t seed, uint32_
 {
     struct model_tensor of;
     g_assert(model_tensor_find(config, name, &of));
-    if (of.bias) {
+    if (of.adapter == MODEL_ADAPTER_A) {
+        double bound = 1 / sqrt((double)of.shape[1]);
+        struct random_stream stream = {.seed = seed, .pass = 0, .site = tensor};
+        for (uint64_t i = 0; i < count; i++)
+            values[i] = (float)(bound * (random_word(&stream, first + i) * 0x1p-31 - 1));
+    } else if (of.bias || of.adapter == MODEL_ADAPTER_B) {
         fill(0.0f, count, values);
     } else if (of.norm) {
         fill(config->norm_plus_one ? 0.0f : 1.0f, count, values);
@@ -64,13 +69,23 @@ enum trace_list weights_list(const struct trace *trace)
     return trace->list_element_bytes[TRACE_MASTER] > 0 ? TRACE_MASTER : TRACE_PARAM;
 }
 
+enum trace_list weights_list_of(const struct trace *trace, tensor_id tensor)
+{
+    return trace_has(trace, TRACE_MASTER, tensor) ? TRACE_MASTER : TRACE_PARAM;
+}
+
+bool weights_is_adapter(const char *name)
+{
+    return g_str_has_suffix(name, ".lora_A.weight") || g_str_has_suffix(name, ".lora_B.weight");
+}
+
 static bool is_head(const struct model_config *config, const char *name)
 {
     const char *head = model_head(config);
     return g_str_has_prefix(name, head) && name[strlen(head)] == '.';
 }
 
-static char *saved_name(const struct model_config *config, const char *name)
+char *weights_saved_name(const struct model_config *config, const char *name)
 {
     return g_strconcat(is_head(config, name) ? "" : model_family_of(config)->file_prefix, name,
                        NULL);
@@ -81,7 +96,7 @@ static const struct safetensors_tensor *find(const struct safetensors *file,
                                              const struct model_config *config, const char *name)
 {
     const char *prefix = model_family_of(config)->prefix;
-    g_autofree char *prefixed = saved_name(config, name);
+    g_autofree char *prefixed = weights_saved_name(config, name);
     const struct safetensors_tensor *tensor = safetensors_find(file, prefixed);
     if (!tensor && g_str_has_prefix(name, prefix))
         tensor = safetensors_find(file, name + strlen(prefix));
@@ -93,6 +108,8 @@ static bool check_wanted(const struct safetensors *file, const struct model_conf
 {
     for (uint32_t i = 0; i < trace->tensor_count; i++) {
         const char *name = trace->tensors[i].name;
+        if (weights_is_adapter(name))
+            continue;
         const struct safetensors_tensor *tensor = find(file, config, name);
         uint64_t shape[2];
         uint32_t rank = weights_shape(config, name, shape);
@@ -241,9 +258,11 @@ bool weights_load(const struct safetensors *file, const struct model_config *con
                   const struct trace *trace, const struct weights_store *store, GError **error)
 {
     for (uint32_t i = 0; i < trace->tensor_count; i++) {
+        if (weights_is_adapter(trace->tensors[i].name))
+            continue;
         const struct safetensors_tensor *tensor = find(file, config, trace->tensors[i].name);
         g_assert(tensor && tensor->elements == trace->tensors[i].elements);
-        if (!weights_copy_in(file, tensor, store, i, weights_list(trace), error))
+        if (!weights_copy_in(file, tensor, store, i, weights_list_of(trace, i), error))
             return false;
     }
     return true;
@@ -373,18 +392,20 @@ static bool save_file(const char *path, const struct model_config *config,
                       GError **error)
 {
     struct safetensors_writer *writer = safetensors_writer_new(path);
-    enum trace_list list = weights_list(trace);
     bool saved = true;
     for (uint32_t i = file->first; i < file->end; i++) {
-        g_autofree char *name = saved_name(config, trace->tensors[i].name);
+        if (weights_is_adapter(trace->tensors[i].name))
+            continue;
+        g_autofree char *name = weights_saved_name(config, trace->tensors[i].name);
         uint64_t shape[2];
         uint32_t rank = weights_shape(config, trace->tensors[i].name, shape);
         safetensors_writer_declare(writer, form->halves ? SAFETENSORS_BF16 : SAFETENSORS_F32, name,
                                    shape, rank);
     }
     for (uint32_t i = file->first; saved && i < file->end; i++)
-        saved = (form->halves ? copy_halves : weights_copy_out)(writer, store, i, list,
-                                                                trace->tensors[i].elements, error);
+        if (!weights_is_adapter(trace->tensors[i].name))
+            saved = (form->halves ? copy_halves : weights_copy_out)(
+                writer, store, i, weights_list_of(trace, i), trace->tensors[i].elements, error);
     saved = saved && safetensors_writer_finish(writer, error);
     safetensors_writer_free(writer);
     return saved;
@@ -400,7 +421,9 @@ static bool save_index(const char *folder, const struct model_config *config,
         const struct weights_file *file = &g_array_index(files, struct weights_file, f);
         g_autofree char *name = weights_file_name(WEIGHTS_STEM, f, files->len);
         for (uint32_t i = file->first; i < file->end; i++) {
-            g_autofree char *tensor = saved_name(config, trace->tensors[i].name);
+            if (weights_is_adapter(trace->tensors[i].name))
+                continue;
+            g_autofree char *tensor = weights_saved_name(config, trace->tensors[i].name);
             json_object_set_new(map, tensor, json_string(name));
             bytes += trace->tensors[i].elements * element_bytes(form);
         }
@@ -427,20 +450,37 @@ bool weights_save(const char *folder, const struct model_config *config, const s
 
 /* ---- new weights ---- */
 
+static bool initialise_tensor(const struct model_config *config, const struct trace *trace,
+                              tensor_id tensor, uint64_t seed, const struct weights_store *store,
+                              GError **error)
+{
+    g_autofree float *values = g_new(float, PIECE);
+    uint64_t elements = trace->tensors[tensor].elements;
+    bool written = true;
+    for (uint64_t first = 0; written && first < elements; first += PIECE) {
+        uint64_t count = MIN(PIECE, elements - first);
+        initialise_values(config, seed, tensor, trace->tensors[tensor].name, first, count, values);
+        written = store->write(store->self, tensor, weights_list_of(trace, tensor), first, count,
+                               values, error);
+    }
+    return written;
+}
+
 bool weights_initialise(const struct model_config *config, const struct trace *trace, uint64_t seed,
                         const struct weights_store *store, GError **error)
 {
-    float *values = g_new(float, PIECE);
     bool written = true;
-    for (uint32_t i = 0; written && i < trace->tensor_count; i++) {
-        const struct trace_tensor *tensor = &trace->tensors[i];
-        for (uint64_t first = 0; written && first < tensor->elements; first += PIECE) {
-            uint64_t count = MIN(PIECE, tensor->elements - first);
-            initialise_values(config, seed, i, tensor->name, first, count, values);
-            written = store->write(store->self, i, weights_list(trace), first, count, values,
-                                   error);
-        }
-    }
-    g_free(values);
+    for (uint32_t i = 0; written && i < trace->tensor_count; i++)
+        written = initialise_tensor(config, trace, i, seed, store, error);
+    return written;
+}
+
+bool weights_initialise_adapters(const struct model_config *config, const struct trace *trace,
+                                 uint64_t seed, const struct weights_store *store, GError **error)
+{
+    bool written = true;
+    for (uint32_t i = 0; written && i < trace->tensor_count; i++)
+        written = !weights_is_adapter(trace->tensors[i].name) ||
+                  initialise_tensor(config, trace, i, seed, store, error);
     return written;
 }

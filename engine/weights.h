@@ -41,6 +41,15 @@ struct weights_store {
 /* Returns the list that holds the weights in full: TRACE_MASTER if it exists, else TRACE_PARAM. */
 enum trace_list weights_list(const struct trace *trace);
 
+/* Returns the same of one tensor; frozen ones are in TRACE_PARAM alone. */
+enum trace_list weights_list_of(const struct trace *trace, tensor_id tensor);
+
+/* Returns whether a tensor, named as in traces, is an adapter, which files of weights lack. */
+bool weights_is_adapter(const char *name);
+
+/* Returns the name that a tensor has in files. The caller frees it with g_free. */
+char *weights_saved_name(const struct model_config *config, const char *name);
+
 /* Finds out whether a folder holds weights to start from, or only a config.json. Fails if it holds
  * weights in another form than these two, which cannot be read: starting anew would be a
  * surprise. `path` may also be a file; then nothing beside it is looked for. */
@@ -110,14 +119,18 @@ bool weights_save(const char *folder, const struct model_config *config, const s
 
 /* ---- new weights ---- */
 
-/* Fills the store with the weights of a new model, drawn by initialise_values. */
+/* Fill the store with the weights of a new model, drawn by initialise_values; the second function
+ * with those of adapters alone. */
 bool weights_initialise(const struct model_config *config, const struct trace *trace, uint64_t seed,
                         const struct weights_store *store, GError **error);
+bool weights_initialise_adapters(const struct model_config *config, const struct trace *trace,
+                                 uint64_t seed, const struct weights_store *store, GError **error);
 
 /* Draws elements [first, first + count) of a tensor of a new model, as its family draws them.
  * Matrices and embeddings are normal with the config's initializer_range as deviation, in GPT-2
  * divided by sqrt(2 * layers) in the products that end on the residual stream. Weights of norms are
- * 1, biases 0. `tensor` is its index in the model, `name` its name as in traces
+ * 1, biases 0. Of adapters, B is 0, and A uniform within 1/sqrt(inputs), as PEFT draws it. `tensor`
+ * is its index in the model, `name` its name as in traces
  * ("h.0.attn.c_attn.weight"). Values depend only on seed, tensor and element, so that chunks and
  * pieces cannot matter. */
 void initialise_values(const struct model_config *config, uint64_t seed, uint32_t tensor,

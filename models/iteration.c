@@ -125,13 +125,14 @@ bool model_state_block(const struct model_config *config, const char *text, uint
     return true;
 }
 
-bool model_is_cut(const struct model_config *config, uint64_t state_block)
+bool model_is_cut(const struct model_config *config, const uint8_t *frozen, uint64_t state_block)
 {
     struct model_layout layout = model_layout_of(config);
     for (uint32_t t = 0; t < layout.count; t++) {
         struct model_tensor tensor;
         g_free(model_tensor_describe(config, &layout, t, &tensor));
-        if (trace_blocks_of(tensor.shape[0] * tensor.shape[1], state_block) > 1)
+        bool trained = !frozen || !frozen[t];
+        if (trained && trace_blocks_of(tensor.shape[0] * tensor.shape[1], state_block) > 1)
             return true;
     }
     return false;

@@ -1,5 +1,6 @@
 #include "engine/train/checkpoint.h"
 
+#include "engine/adapters.h"
 #include "engine/train/checkpoint_folder.h"
 #include "traces/files.h"
 #include "traces/output_file.h"
@@ -64,9 +65,13 @@ static const struct field state_fields[] = {
     STATE(TEXT, data_digest, "the digest of --data", FIXED),
     STATE(REAL, held_out, "--held-out", FIXED),
     {"delay", "--delay", UNSIGNED32, FIXED, true, offsetof(struct checkpoint_state, delay)},
+    {"train", "--train", TEXT, FIXED, true, offsetof(struct checkpoint_state, train)},
+    {"lora_alpha", "--lora-alpha", REAL, FIXED, true,
+     offsetof(struct checkpoint_state, lora_alpha)},
     LATER(UNSIGNED64, steps),
     LATER(TEXT, data),
     LATER(TEXT, tokens),
+    LATER(TEXT, model),
 };
 
 #define CONFIG(kind, member)                                                     \
@@ -110,6 +115,8 @@ void checkpoint_state_clear(struct checkpoint_state *state)
     g_clear_pointer(&state->data_digest, g_free);
     g_clear_pointer(&state->data, g_free);
     g_clear_pointer(&state->tokens, g_free);
+    g_clear_pointer(&state->train, g_free);
+    g_clear_pointer(&state->model, g_free);
 }
 
 static json_t *field_write(const void *structure, const struct field *field)
@@ -217,6 +224,8 @@ static bool parse(const char *path, const json_t *root, struct checkpoint_state 
             return false;
         }
     }
+    if (!state->train)
+        state->train = g_strdup("all");
     bool empty = !state->batch || !state->sequence || !state->micro_batches;
     if (empty) /* on the command line 0 would mean the usual value */
         g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID,
@@ -311,20 +320,36 @@ struct saved_list {
 
 enum { MOST_LISTS = 4 };
 
+/* Returns whether adapters are trained, and saved instead of the model. Their file is in fp32. */
+static bool has_adapters(const struct trace *trace)
+{
+    for (uint32_t i = 0; i < trace->tensor_count; i++)
+        if (weights_is_adapter(trace->tensors[i].name))
+            return true;
+    return false;
+}
+
 /* Sets the lists: the moments; if the weights' file is in bf16, the weights in fp32; and with a
  * delay the parameters, which are a version behind the weights. Loading the weights sets both
  * versions, so parameters come last. Returns their number. */
 static size_t saved_lists(const struct trace *trace, bool halves, bool delay,
                           struct saved_list lists[MOST_LISTS])
 {
+    bool masters = halves && !has_adapters(trace);
     size_t count = 0;
     lists[count++] = (struct saved_list){"exp_avg", TRACE_EXP_AVG};
     lists[count++] = (struct saved_list){"exp_avg_sq", TRACE_EXP_AVG_SQ};
-    if (halves)
+    if (masters)
         lists[count++] = (struct saved_list){"master", weights_list(trace)};
     if (delay)
         lists[count++] = (struct saved_list){"param", TRACE_PARAM};
     return count;
+}
+
+/* Frozen tensors are as the weights' files have them. */
+static bool is_frozen(const struct trace *trace, tensor_id tensor)
+{
+    return !trace_has(trace, TRACE_EXP_AVG, tensor);
 }
 
 static char *optimizer_name(const struct trace *trace, tensor_id tensor,
@@ -343,6 +368,8 @@ static bool save_states(const char *path, const struct checkpoint_content *conte
     struct safetensors_writer *writer = safetensors_writer_new(path);
     for (size_t m = 0; m < count; m++) {
         for (uint32_t i = file->first; i < file->end; i++) {
+            if (is_frozen(trace, i))
+                continue;
             char *name = optimizer_name(trace, i, &lists[m]);
             uint64_t shape[2];
             uint32_t rank = weights_shape(content->config, trace->tensors[i].name, shape);
@@ -353,6 +380,8 @@ static bool save_states(const char *path, const struct checkpoint_content *conte
     bool saved = true;
     for (size_t m = 0; m < count; m++) {
         for (uint32_t i = file->first; saved && i < file->end; i++) {
+            if (is_frozen(trace, i))
+                continue;
             saved = weights_copy_out(writer, content->store, i, lists[m].list,
                                      trace->tensors[i].elements, error);
         }
@@ -374,6 +403,8 @@ static bool save_optimizer_index(const char *folder, const struct checkpoint_con
         const struct weights_file *file = &g_array_index(files, struct weights_file, f);
         g_autofree char *in = weights_file_name(OPTIMIZER_STEM, f, files->len);
         for (uint32_t i = file->first; i < file->end; i++) {
+            if (is_frozen(trace, i))
+                continue;
             bytes += count * trace->tensors[i].elements * sizeof(float);
             for (size_t m = 0; m < count; m++) {
                 g_autofree char *name = optimizer_name(trace, i, &lists[m]);
@@ -411,16 +442,26 @@ static bool write_common(const char *folder, const struct checkpoint_content *co
                          GError **error)
 {
     g_autofree char *config_path = g_build_filename(folder, CONFIG_FILE, NULL);
-    return model_config_write(content->config, config_path, error) &&
+    return (content->config->lora_rank ||
+            model_config_write(content->config, config_path, error)) &&
            checkpoint_write_state(folder, content->state, error);
+}
+
+static bool write_weights(const char *folder, const struct checkpoint_content *content,
+                          struct weights_writer writer, GError **error)
+{
+    return content->config->lora_rank
+               ? adapters_save(folder, content->config, content->trace, content->store,
+                               content->state->model, error)
+               : weights_save(folder, content->config, content->trace, content->store,
+                              content->form, writer, error);
 }
 
 bool checkpoint_write(const char *fresh, const struct checkpoint_content *content,
                       struct weights_writer writer, GError **error)
 {
     return (writer.index > 0 || write_common(fresh, content, error)) &&
-           weights_save(fresh, content->config, content->trace, content->store, content->form,
-                        writer, error) &&
+           write_weights(fresh, content, writer, error) &&
            save_optimizer(fresh, content, writer, error);
 }
 
@@ -451,11 +492,14 @@ bool checkpoint_may_save(const char *folder, GError **error)
 bool checkpoint_try(const char *folder, const struct trace *trace, bool delay, bool several,
                     GError **error)
 {
-    uint64_t elements = 0;
-    for (uint32_t i = 0; i < trace->tensor_count; i++)
-        elements += trace->tensors[i].elements;
     struct saved_list lists[MOST_LISTS];
-    uint64_t bytes = elements * (1 + saved_lists(trace, false, delay, lists)) * sizeof(float);
+    uint64_t count = saved_lists(trace, false, delay, lists), elements = 0;
+    bool of_adapters = has_adapters(trace);
+    for (uint32_t i = 0; i < trace->tensor_count; i++) {
+        uint64_t weights = !of_adapters || weights_is_adapter(trace->tensors[i].name);
+        elements += trace->tensors[i].elements * (weights + (is_frozen(trace, i) ? 0 : count));
+    }
+    uint64_t bytes = elements * sizeof(float);
     return checkpoint_may_save(folder, error) &&
            checkpoint_folder_try(folder, bytes, several && checkpoint_folder_is_empty(folder, NULL),
                                  error);
@@ -463,7 +507,8 @@ bool checkpoint_try(const char *folder, const struct trace *trace, bool delay, b
 
 static bool is_old(const char *name)
 {
-    return weights_file_is(WEIGHTS_STEM, name) || weights_file_is(OPTIMIZER_STEM, name);
+    return weights_file_is(WEIGHTS_STEM, name) || weights_file_is(OPTIMIZER_STEM, name) ||
+           adapters_is_file(name);
 }
 
 char *checkpoint_begin(const char *folder, GError **error)
@@ -481,9 +526,11 @@ static uint32_t with_index(GArray *files)
 
 static uint32_t count_files(const struct checkpoint_content *content, uint32_t writers)
 {
-    enum { COMMON = 2 }; /* config.json and trainer.json */
-    return COMMON + with_index(weights_form_files(content->form, content->trace, writers)) +
-           with_index(optimizer_files(content, writers));
+    enum { COMMON = 2 }; /* config.json, or that of adapters, and trainer.json */
+    uint32_t weights = content->config->lora_rank
+                           ? 1
+                           : with_index(weights_form_files(content->form, content->trace, writers));
+    return COMMON + weights + with_index(optimizer_files(content, writers));
 }
 
 bool checkpoint_end(const char *folder, const struct checkpoint_content *content, uint32_t writers,
@@ -508,7 +555,10 @@ bool checkpoint_save(const char *folder, const struct checkpoint_content *conten
 static bool holds_weights(const struct safetensors *file, const struct trace *trace)
 {
     const struct saved_list list = {"master", weights_list(trace)};
-    g_autofree char *name = optimizer_name(trace, 0, &list);
+    tensor_id first = 0;
+    while (is_frozen(trace, first))
+        first++;
+    g_autofree char *name = optimizer_name(trace, first, &list);
     return safetensors_find(file, name) != NULL;
 }
 
@@ -519,6 +569,8 @@ static bool check_optimizer(const struct safetensors *file, const struct model_c
     size_t count = saved_lists(trace, holds_weights(file, trace), delay, lists);
     for (size_t m = 0; m < count; m++) {
         for (uint32_t i = 0; i < trace->tensor_count; i++) {
+            if (is_frozen(trace, i))
+                continue;
             char *name = optimizer_name(trace, i, &lists[m]);
             const struct safetensors_tensor *tensor = safetensors_find(file, name);
             uint64_t shape[2];
@@ -543,6 +595,8 @@ static bool load_optimizer(const struct safetensors *file, const struct trace *t
     bool loaded = true;
     for (size_t m = 0; m < count; m++) {
         for (uint32_t i = 0; loaded && i < trace->tensor_count; i++) {
+            if (is_frozen(trace, i))
+                continue;
             char *name = optimizer_name(trace, i, &lists[m]);
             loaded = weights_copy_in(file, safetensors_find(file, name), store, i, lists[m].list,
                                      error);
@@ -576,13 +630,15 @@ bool checkpoint_load(const char *folder, const struct model_config *config,
 {
     bool several = false;
     struct safetensors *weights = NULL, *optimizer = NULL;
-    bool loaded = check_config(folder, config, error) &&
-                  (weights = weights_open(folder, config, trace, error)) &&
+    bool of_model = !config->lora_rank;
+    bool loaded = (!of_model || check_config(folder, config, error)) &&
+                  (weights = of_model ? weights_open(folder, config, trace, error)
+                                      : adapters_open(folder, config, trace, error)) &&
                   (optimizer = open_optimizer(folder, &several, error)) &&
                   check_optimizer(optimizer, config, trace, delay, error) &&
-                  weights_load(weights, config, trace, store, error) &&
+                  (of_model ? weights_load : adapters_load)(weights, config, trace, store, error) &&
                   load_optimizer(optimizer, trace, delay, store, error);
-    if (loaded)
+    if (loaded && of_model)
         *form = weights_form_of(weights);
     if (loaded && several) /* the sizes of the weights' files come from the number of ranks */
         form->file_bytes = weights_form_new().file_bytes;

@@ -4,10 +4,12 @@
  * weights and their index, which transformers loads; optimizer.safetensors, the moments, each
  * tensor's name followed by ".exp_avg" or ".exp_avg_sq", if the weights' files are in bf16 the
  * weights in fp32, ".master", and with a delay the version of the weights that the next step reads,
- * ".param"; and trainer.json, the state of training. If several processes save together, each
- * writes files with weights and moments of its part of the model, which have indexes. A checkpoint
- * appears whole or not at all: a save that is interrupted leaves the checkpoint before it, or the
- * new one (checkpoint_folder.h). */
+ * ".param"; and trainer.json, the state of training. Frozen tensors have no moments and no master
+ * there. If adapters are trained, adapter_config.json and adapter_model.safetensors (adapters.h)
+ * are in the place of config.json and the weights, and the model stays where it is. If several
+ * processes save together, each writes files with weights and moments of its part of the model,
+ * which have indexes. A checkpoint appears whole or not at all: a save that is interrupted leaves
+ * the checkpoint before it, or the new one (checkpoint_folder.h). */
 #ifndef PSTAR_ENGINE_TRAIN_CHECKPOINT_H
 #define PSTAR_ENGINE_TRAIN_CHECKPOINT_H
 
@@ -29,10 +31,14 @@ struct checkpoint_state {
     uint32_t delay; /* 1: the next step reads the weights before the last update, which are saved,
                        too; earlier versions did not save it */
 
+    char *train;       /* as --train names it; "all" if unknown */
+    double lora_alpha; /* 0 without adapters */
+
     /* What was asked for; earlier versions did not save it. */
     uint64_t steps; /* of training; 0 if unknown */
     char *data;     /* path; NULL if unknown */
     char *tokens;   /* "auto", "bytes", "uint16", "uint32"; NULL if unknown */
+    char *model;    /* path of the model that was given; NULL if unknown */
 };
 void checkpoint_state_clear(struct checkpoint_state *state); /* frees its strings */
 

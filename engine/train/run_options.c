@@ -31,6 +31,7 @@ struct run_options run_options_default(void)
         .epsilon = NAN,
         .clip = NAN,
         .held_out = NAN,
+        .lora_alpha = NAN,
     };
 }
 
@@ -45,6 +46,7 @@ static struct checkpoint_state default_state(void)
                                      .epsilon = 1e-8,
                                      .clip = 1,
                                      .data_order = g_strdup("random"),
+                                     .train = g_strdup("all"),
                                      .steps = 100};
 }
 
@@ -91,6 +93,9 @@ static void take_rest(struct run_options *o, const struct checkpoint_state *from
     take_real(&o->epsilon, from->epsilon);
     take_real(&o->clip, from->clip);
     take_real(&o->held_out, from->held_out);
+    take_real(&o->lora_alpha, from->lora_alpha);
+    if (!o->train)
+        o->train = g_strdup(from->train);
     take_choice(&o->precision, precisions, from->precision);
     take_choice(&o->data_order, run_options_orders, from->data_order);
     take_choice(&o->tokens, run_options_tokens, from->tokens);
@@ -158,6 +163,26 @@ static bool check_stages(const struct run_options *o, GError **error)
     return false;
 }
 
+bool run_has_adapters(const struct run_options *options)
+{
+    return options->train && g_str_has_prefix(options->train, "lora:");
+}
+
+/* Checks options that only adapters have. */
+static bool check_adapters(const struct run_options *o, GError **error)
+{
+    static const char needs[] = "needs --train lora:RANK";
+    g_autofree char *alpha = g_strdup_printf("%g", o->lora_alpha);
+    if (run_has_adapters(o))
+        return !o->adapters || !o->resume ||
+               refuse(error, "--adapters", o->adapters, "the resumed run has its own");
+    if (o->lora_alpha > 0)
+        return refuse(error, "--lora-alpha", alpha, needs);
+    if (o->adapters)
+        return refuse(error, "--adapters", o->adapters, needs);
+    return !o->merge || refuse(error, "--merge", o->merge, needs);
+}
+
 /* Takes the number of stages from the list of their layers. */
 static bool take_stages(struct run_options *o, GError **error)
 {
@@ -189,6 +214,8 @@ bool run_options_complete(struct run_options *o, GError **error)
     if (!o->resume)
         from = default_state();
     take_rest(o, &from);
+    if (!o->model && run_has_adapters(o))
+        o->model = g_strdup(from.model);
     checkpoint_state_clear(&from);
     if (!o->model)
         o->model = g_strdup(o->resume);
@@ -196,6 +223,8 @@ bool run_options_complete(struct run_options *o, GError **error)
         return is_missing(error, "--model");
     if (!o->data && !o->dry_run)
         return is_missing(error, "--data");
+    if (!check_adapters(o, error))
+        return false;
     if (o->least_learning_rate > o->learning_rate) {
         g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
                     "--min-lr %g must not exceed --lr %g", o->least_learning_rate,

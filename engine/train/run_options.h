@@ -24,6 +24,9 @@ struct run_options {
     char *prompt;    /* of the sample: text, or numbers of tokens; NULL for the data's beginning */
     char *recompute; /* "all", "none", or layers: "0,2,5-7" */
     char *offload;   /* the same */
+    char *train;     /* as model_choose_trained reads it; NULL: all */
+    char *adapters;  /* folder of adapters to begin with; NULL: new ones */
+    char *merge;     /* folder for the model with its adapters merged; NULL: none */
     char *state_block; /* "auto" or elements; NULL: optimizer states are not cut */
     const struct device_ops *device;
     uint64_t device_budget, host_budget; /* bytes; RUN_UNLIMITED if not given */
@@ -45,7 +48,8 @@ struct run_options {
     uint8_t precision;  /* enum model_precision */
     uint8_t data_order; /* enum data_order */
     uint8_t tokens;     /* enum data_tokens */
-    double learning_rate, least_learning_rate, weight_decay, beta1, beta2, epsilon, clip, held_out;
+    double learning_rate, least_learning_rate, weight_decay, beta1, beta2, epsilon, clip, held_out,
+        lora_alpha; /* 0 stands for twice the rank */
     bool host_embedding, host_update;
     bool dry_run, json;
 };
@@ -55,6 +59,9 @@ static inline bool run_is_pipeline(const struct run_options *options)
 {
     return options->stages > 1;
 }
+
+/* Returns whether adapters are trained beside a model that stays as it is. */
+bool run_has_adapters(const struct run_options *options);
 
 /* The words of enum data_order and enum data_tokens, ending with NULL. */
 extern const char *const run_options_orders[], *const run_options_tokens[];

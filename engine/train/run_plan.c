@@ -8,6 +8,7 @@
 #include "engine/ranks.h"
 #include "engine/train/together.h"
 #include "models/pipeline.h"
+#include "models/train_choice.h"
 #include "policies/plugin.h"
 #include "traces/size.h"
 
@@ -26,17 +27,26 @@ static bool parse_layers(const char *option, const char *text, uint8_t *marks, u
     return false;
 }
 
+/* Adapters become part of the config. */
 static struct run_choices *choices_of_options(const struct run_options *options,
-                                              const struct model_config *config, GError **error)
+                                              struct model_config *config, GError **error)
 {
+    uint8_t *frozen;
+    if (!model_choose_trained(config, options->train, options->lora_alpha, &frozen, error))
+        return NULL;
     uint32_t tensors = model_tensor_count(config);
     struct run_choices *choices = run_choices_new(config->layers, tensors);
+    if (frozen) {
+        g_free(choices->frozen);
+        choices->frozen = frozen;
+    }
     choices->host_embedding = options->host_embedding;
     if (options->peers) {
         choices->stage = options->stage == RUN_ANY_STAGE ? 2 : (uint8_t)options->stage;
         choices->fast = options->reduction == RUN_REDUCTION_FAST;
     }
-    memset(choices->host_update, options->host_update, tensors);
+    for (uint32_t t = 0; t < tensors; t++)
+        choices->host_update[t] = options->host_update && !choices->frozen[t];
     if (model_state_block(config, options->state_block, &choices->state_block, error) &&
         parse_layers("--recompute", options->recompute, choices->recompute, config->layers,
                      error) &&
@@ -87,6 +97,8 @@ static bool check_options(const struct run_options *options, const struct model_
                           GError **error)
 {
     const struct run_choices *plan = of_plan->choices;
+    if (memcmp(given->frozen, plan->frozen, plan->tensor_count) != 0)
+        return contradicts(error, "--train", options->plan, "trains other tensors");
     if (options->recompute && !plan_weighs_choices(of_plan) &&
         memcmp(given->recompute, plan->recompute, plan->layer_count) != 0)
         return contradicts(error, "--recompute", options->plan, "recomputes other layers");
@@ -97,7 +109,8 @@ static bool check_options(const struct run_options *options, const struct model_
     if (of_plan->ranks > 1 && !check_together(options, of_plan, error))
         return false;
     if (options->state_block && !plan_weighs_choices(of_plan) &&
-        plan->state_block != (model_is_cut(config, given->state_block) ? given->state_block : 0))
+        plan->state_block !=
+            (model_is_cut(config, given->frozen, given->state_block) ? given->state_block : 0))
         return contradicts(error, "--state-block", options->plan,
                            "cuts optimizer states otherwise, or not at all");
     if (options->host_update &&
@@ -107,7 +120,7 @@ static bool check_options(const struct run_options *options, const struct model_
 }
 
 static struct run_choices *choose_run(const struct run_options *options,
-                                      const struct model_config *config, const struct plan *plan,
+                                      struct model_config *config, const struct plan *plan,
                                       GError **error)
 {
     struct run_choices *choices = choices_of_options(options, config, error);

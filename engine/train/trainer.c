@@ -333,7 +333,7 @@ static bool train(struct loop *loop, GError **error)
     run_log_describe_link(loop->log, training->options->h2d_rate, training->options->d2h_rate);
     plan_work(loop);
     measure_peak(loop);
-    bool ok = take_steps(loop, error) && sample(loop, error);
+    bool ok = take_steps(loop, error) && sample(loop, error) && training_merge(training, error);
     loop->watch->end(loop->watch->data);
     if (!ok || loop->summary.steps == 0)
         return ok;

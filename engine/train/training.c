@@ -1,5 +1,7 @@
 #include "engine/train/training.h"
 
+#include "engine/adapters.h"
+#include "engine/train/checkpoint_folder.h"
 #include "engine/train/together.h"
 #include "engine/train/trainer.h"
 #include "models/pipeline.h"
@@ -78,6 +80,9 @@ static struct checkpoint_state state_of(const struct training *training)
         .steps = o->steps,
         .data = g_canonicalize_filename(o->data, NULL),
         .tokens = g_strdup(run_options_tokens[o->tokens]),
+        .train = g_strdup(o->train),
+        .lora_alpha = training->run->config->lora_alpha,
+        .model = g_canonicalize_filename(o->model, NULL),
     };
 }
 
@@ -117,10 +122,36 @@ static bool read_position(struct training *training, const struct trainer_watch 
 static struct safetensors *open_weights(const struct training *training, GError **error)
 {
     const char *model = training->options->model;
-    bool exist;
-    if (training->options->resume || !weights_exist(model, &exist, error) || !exist)
+    bool exist, elsewhere = training->options->resume && !run_has_adapters(training->options);
+    if (elsewhere || !weights_exist(model, &exist, error) || !exist)
         return NULL;
     return weights_open(model, training->run->config, training_trace(training), error);
+}
+
+/* Writes the model beside which adapters are trained. */
+static bool fill_model(struct training *training, const struct safetensors *weights,
+                       const struct weights_store *store, GError **error)
+{
+    const struct model_config *config = training->run->config;
+    const struct trace *trace = training_trace(training);
+    training->form = weights ? weights_form_of(weights) : weights_form_new();
+    return weights ? weights_load(weights, config, trace, store, error)
+                   : weights_initialise(config, trace, training->options->seed, store, error);
+}
+
+/* Writes the adapters with which a run begins. */
+static bool begin_adapters(const struct training *training, const struct weights_store *store,
+                           GError **error)
+{
+    const struct model_config *config = training->run->config;
+    const struct trace *trace = training_trace(training);
+    const char *folder = training->options->adapters;
+    if (!folder)
+        return weights_initialise_adapters(config, trace, training->options->seed, store, error);
+    struct safetensors *file = adapters_open(folder, config, trace, error);
+    bool loaded = file && adapters_load(file, config, trace, store, error);
+    safetensors_close(file);
+    return loaded;
 }
 
 static bool fill(struct training *training, const struct safetensors *weights, GError **error)
@@ -130,9 +161,13 @@ static bool fill(struct training *training, const struct safetensors *weights, G
     training->weights = (struct weights_hash){.store = engine_store(training->engine)};
     const struct weights_store store = training->options->ranks ? together_hash(&training->weights)
                                                                 : training->weights.store;
+    if (run_has_adapters(training->options) && !fill_model(training, weights, &store, error))
+        return false;
     if (training->options->resume)
         return checkpoint_load(training->options->resume, config, trace, training->state.delay,
                                &store, &training->form, error);
+    if (run_has_adapters(training->options))
+        return begin_adapters(training, &store, error);
     training->form = weights ? weights_form_of(weights) : weights_form_new();
     if (weights)
         return weights_load(weights, config, trace, &store, error);
@@ -178,6 +213,12 @@ bool training_open(struct training *training, const struct run_options *options,
                         run_saves_again(options), error)) {
         g_prefix_error(error, "--save: ");
         return failure_mark(error, FAILURE_RUNNING);
+    }
+    if (options->merge && !checkpoint_folder_is_empty(options->merge, error)) {
+        if (!*error)
+            g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                        "--merge %s: the folder is not empty", options->merge);
+        return false;
     }
     training->data = open_data(training, options->data, options->held_out, error);
     if (!training->data)
@@ -278,4 +319,13 @@ bool training_step(struct training *training, bool stop, struct engine_result *r
 bool training_can_evaluate(const struct training *training)
 {
     return training->eval || data_sequences(training->data, DATA_HELD_OUT) > 0;
+}
+
+bool training_merge(struct training *training, GError **error)
+{
+    const struct weights_store store = engine_store(training->engine);
+    const char *folder = training->options->merge;
+    engine_flush(training->engine);
+    return !folder || adapters_merge(folder, training->run->config, training_trace(training), &store,
+                                     &training->form, error);
 }

@@ -53,6 +53,9 @@ bool training_step(struct training *training, bool stop, struct engine_result *r
 /* Returns whether there is text to evaluate on. */
 bool training_can_evaluate(const struct training *training);
 
+/* Writes the model with its adapters merged to --merge, if that is given. */
+bool training_merge(struct training *training, GError **error);
+
 /* Writes the checkpoint to --save. Each rank that sees the first rank's folder writes its part. All
  * ranks get the error of the one that cannot write (training_save.c). */
 bool training_save(struct training *training, GError **error);

@@ -2,6 +2,7 @@
 
 #include "models/derive.h"
 #include "models/synth.h"
+#include "models/train_choice.h"
 #include "planner/answers/requests.h"
 #include "traces/size.h"
 
@@ -30,7 +31,8 @@ struct trace *front_trace(const struct front_step *step, bool recompute, GError 
                                               .micro_batches = step->ranks,
                                               .stage = step->stage,
                                               .fast = step->fast,
-                                              .recompute = recompute ? all : NULL},
+                                              .recompute = recompute ? all : NULL,
+                                              .frozen = step->frozen},
                                   .sequence = step->sequence,
                                   .ranks = step->ranks,
                                   .precision = step->precision};
@@ -163,8 +165,12 @@ bool question_model(const struct question *question, FILE *out, bool *stopped, G
 {
     const struct question_options *asked = question->asked;
     struct model_config *config = asked->model ? model_config_read(asked->model, error) : NULL;
-    if (asked->model && !config)
+    g_autofree uint8_t *frozen = NULL;
+    if (asked->model &&
+        (!config || !model_choose_trained(config, asked->train, 0, &frozen, error))) {
+        model_config_free(config);
         return false;
+    }
     const char *model = question->trace && question->trace->model ? question->trace->model : "?";
     g_autofree char *name = g_strndup(model, strcspn(model, ",")); /* without its size */
     struct search_options search = *question->search;
@@ -173,6 +179,7 @@ bool question_model(const struct question *question, FILE *out, bool *stopped, G
     uint32_t ranks = MAX(question->gpus, 1);
     uint8_t stage = question->stage == RUN_ANY_STAGE ? 3 : (uint8_t)question->stage;
     struct front front = {.step = {.config = config,
+                                   .frozen = frozen,
                                    .search = &search,
                                    .ranks = ranks,
                                    .stage = ranks > 1 ? stage : 0,

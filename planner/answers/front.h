@@ -14,6 +14,7 @@ struct front_step {
     const struct model_config *config; /* NULL if a trace is given */
     const struct trace *given;         /* the trace of the step; NULL if the config describes it */
     const char *name;                  /* of the model */
+    uint8_t *frozen;                   /* [tensor_count]; NULL: all tensors are trained */
     uint64_t parameters;
     const struct search_options *search; /* budgets, costs and platform of one rank */
     uint32_t batch, sequence, ranks;     /* of a micro-batch; each rank has one a step */

@@ -181,8 +181,11 @@ static char **commands_of(const struct front *front, const struct question *ques
     g_autofree char *model = step->given ? NULL : question_word(question->asked->model);
     g_autofree char *platform = platform_word(question->platform_path);
     g_autofree char *link = question->link ? question_word(question->link) : NULL;
-    g_autofree char *shape = g_strdup_printf("--batch %u --seq %u --precision %s", step->batch,
-                                             step->sequence,
+    g_autofree char *trained = question->asked->train ? question_word(question->asked->train)
+                                                      : NULL;
+    g_autofree char *shape = g_strdup_printf("%s%s%s--batch %u --seq %u --precision %s",
+                                             trained ? "--train " : "", trained ? trained : "",
+                                             trained ? " " : "", step->batch, step->sequence,
                                              step->precision == MODEL_BF16 ? "bf16" : "fp32");
     g_autoptr(GString) machine = g_string_new(NULL);
     g_string_printf(machine, "--platform %s", platform);

@@ -9,6 +9,7 @@
 struct question_options {
     char *model, *torch, *max_model, *max_batch, *min_memory, *sensitivity; /* one is asked */
     char *precision;          /* of models that are synthesised */
+    char *train;              /* of `model`, as model_choose_trained reads it; NULL: all */
     uint32_t batch, sequence; /* of models that are synthesised; 0 if not given */
     double min_gpus;          /* seconds of a step; 0 if it is not asked */
 };

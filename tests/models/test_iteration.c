@@ -361,9 +361,9 @@ static void test_state_block(void)
     g_assert_cmpuint(block, ==, 2048);
     g_assert_true(model_state_block(&small, NULL, &block, NULL));
     g_assert_cmpuint(block, ==, 0);
-    g_assert_true(model_is_cut(&large, TRACE_BLOCK_STEP));
-    g_assert_false(model_is_cut(&small, 0));
-    g_assert_false(model_is_cut(&small, TRACE_BLOCK_STEP));
+    g_assert_true(model_is_cut(&large, NULL, TRACE_BLOCK_STEP));
+    g_assert_false(model_is_cut(&small, NULL, 0));
+    g_assert_false(model_is_cut(&small, NULL, TRACE_BLOCK_STEP));
     g_assert_false(model_state_block(&small, "-1", &block, &error));
     g_assert_error(error, MODEL_ERROR, MODEL_ERROR_CONFIG);
     g_error_free(error);

@@ -324,20 +324,24 @@ static void test_probe(void)
 }
 
 static const struct trial_job jobs[] = {
-    {MODEL_FP32, 1, true, 0, 1, NULL, false},
-    {MODEL_BF16, 1, true, 0.2, 1, NULL, false},
-    {MODEL_BF16, 2, false, 0.2, 1, NULL, false},
-    {MODEL_BF16, 1, true, 0.2, 0, NULL, false},
-    {MODEL_BF16, 1, false, 0.2, 1, &family_llama, false},
-    {MODEL_FP32, 1, true, 0, 1, &family_mistral, false},
-    {MODEL_BF16, 2, true, 0, 1, &family_qwen2, false},
-    {MODEL_BF16, 1, false, 0, 0, &family_qwen3, false},
-    {MODEL_FP32, 1, true, 0, 1, &family_smollm3, false},
-    {MODEL_BF16, 1, true, 0, 1, &family_gemma, false},
-    {MODEL_BF16, 2, false, 0.2, 1, &family_phi3, false},
-    {MODEL_FP32, 1, true, 0, 1, &family_olmo2, false},
-    {MODEL_BF16, 1, false, 0.2, 1, &family_phi, false},
-    {MODEL_FP32, 2, true, 0, 0, &family_gemma2, false},
+    {MODEL_FP32, 1, true, 0, 1, NULL, false, NULL},
+    {MODEL_BF16, 1, true, 0.2, 1, NULL, false, NULL},
+    {MODEL_BF16, 2, false, 0.2, 1, NULL, false, NULL},
+    {MODEL_BF16, 1, true, 0.2, 0, NULL, false, NULL},
+    {MODEL_BF16, 1, false, 0.2, 1, &family_llama, false, NULL},
+    {MODEL_FP32, 1, true, 0, 1, &family_mistral, false, NULL},
+    {MODEL_BF16, 2, true, 0, 1, &family_qwen2, false, NULL},
+    {MODEL_BF16, 1, false, 0, 0, &family_qwen3, false, NULL},
+    {MODEL_FP32, 1, true, 0, 1, &family_smollm3, false, NULL},
+    {MODEL_BF16, 1, true, 0, 1, &family_gemma, false, NULL},
+    {MODEL_BF16, 2, false, 0.2, 1, &family_phi3, false, NULL},
+    {MODEL_FP32, 1, true, 0, 1, &family_olmo2, false, NULL},
+    {MODEL_FP32, 2, true, 0, 0, &family_gemma2, false, NULL},
+    {MODEL_BF16, 1, false, 0, 1, &family_llama, false, "lora:8"},
+    {MODEL_FP32, 2, true, 0.2, 1, NULL, false, "lora:4"},
+    {MODEL_BF16, 1, false, 0.2, 1, NULL, false, "*.bias,h.1.*"},
+    {MODEL_FP32, 1, false, 0, 0, &family_qwen3, false, "lm_head.*,*.gate_proj.*"},
+    {MODEL_BF16, 1, false, 0.2, 1, &family_phi, false, NULL},
 };
 
 /* Law 3, and the plan's own figures, hold whatever runs late. */

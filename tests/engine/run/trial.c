@@ -1,6 +1,7 @@
 #include "trial.h"
 
 #include "engine/train/checkpoint.h"
+#include "models/train_choice.h"
 #include "tests/chunks/check_figures.h"
 #include "tests/models/family_parts.h"
 
@@ -68,17 +69,17 @@ struct trial_placement trial_draw(GRand *random)
 char *trial_describe(const struct trial_job *job, const struct trial_placement *p)
 {
     return g_strdup_printf(
-        "%s, %s%s, %u micro-batches, %s, dropout %g; chunks of %" G_GUINT64_FORMAT
+        "%s, %s%s, trains %s, %u micro-batches, %s, dropout %g; chunks of %" G_GUINT64_FORMAT
         ", %s, room %.3f, host %.3f, look-ahead %u, recompute %u, offload %u%s%s%s, host "
         "updates %x, link %g%s, evaluated at %u, "
         "saved at %u",
         job->family ? job->family->type : "gpt2", job->precision == MODEL_BF16 ? "bf16" : "fp32",
-        job->delay ? ", delayed" : "", job->micro_batches, job->tied ? "tied" : "untied",
-        job->dropout, p->chunk_bytes, p->strategy ? p->strategy : p->policy->name, p->room,
-        p->host_room, p->look_ahead, p->recompute, p->offload,
-        p->host_embedding ? ", host embedding" : "", p->split_masters ? ", split masters" : "",
-        p->state_block ? ", blocks" : "", p->host_update, p->link_rate,
-        p->through_file ? ", from a file" : "", p->evaluate_at, p->save_at);
+        job->delay ? ", delayed" : "", job->train ? job->train : "all", job->micro_batches,
+        job->tied ? "tied" : "untied", job->dropout, p->chunk_bytes,
+        p->strategy ? p->strategy : p->policy->name, p->room, p->host_room, p->look_ahead,
+        p->recompute, p->offload, p->host_embedding ? ", host embedding" : "",
+        p->split_masters ? ", split masters" : "", p->state_block ? ", blocks" : "", p->host_update,
+        p->link_rate, p->through_file ? ", from a file" : "", p->evaluate_at, p->save_at);
 }
 
 /* ---- the plan ---- */
@@ -213,6 +214,8 @@ static void open_training(struct training *t, const struct trial_job *job,
         offload[l] = placement->offload >> l & 1;
     }
     t->config = config_of(job);
+    g_autofree uint8_t *frozen = NULL;
+    g_assert_true(model_choose_trained(&t->config, job->train, 0, &frozen, NULL));
     g_autofree uint8_t *host_update = model_every_tensor(&t->config);
     for (uint32_t tensor = 0; tensor < model_tensor_count(&t->config); tensor++)
         host_update[tensor] = placement->host_update >> tensor % 32 & 1;
@@ -221,7 +224,8 @@ static void open_training(struct training *t, const struct trial_job *job,
                                               .recompute = recompute,
                                               .offload = offload,
                                               .host_embedding = placement->host_embedding,
-                                              .host_update = host_update},
+                                              .host_update = host_update,
+                                              .frozen = frozen},
                                   .sequence = SEQUENCE,
                                   .precision = job->precision,
                                   .delay = job->delay};
@@ -310,6 +314,8 @@ static char *digest_weights(struct training *t)
         uint64_t count = trace->tensors[tensor].elements;
         g_autofree float *values = g_new(float, count);
         for (size_t l = 0; l < G_N_ELEMENTS(lists); l++) {
+            if (!trace_has(trace, lists[l], tensor))
+                continue;
             store.read(store.self, tensor, lists[l], 0, count, values, NULL);
             g_checksum_update(checksum, (const guchar *)values, (gssize)(count * sizeof *values));
         }
@@ -328,7 +334,9 @@ static void save(struct training *t, uint32_t steps, const char *folder)
                                      .data_order = (char *)"random",
                                      .data_digest = (char *)"none"};
     const struct weights_store store = engine_store(t->engine);
-    const struct weights_form form = {.halves = steps % 2, .file_bytes = 4096 * steps};
+    /* Frozen tensors are in the weights' files alone, which are in bf16 only if that is exact. */
+    bool halves = steps % 2 && !run_freezes(&t->iteration->job.choices);
+    const struct weights_form form = {.halves = halves, .file_bytes = 4096 * steps};
     const struct checkpoint_content content = {.state = &state,
                                                .config = &t->config,
                                                .trace = t->iteration->trace,
@@ -344,6 +352,8 @@ static void load(struct training *t, const char *folder)
     GError *error = NULL;
     const struct weights_store store = engine_store(t->engine);
     struct weights_form form;
+    if (t->config.lora_rank) /* a checkpoint has the adapters alone */
+        weights_initialise(&t->config, t->iteration->trace, 5, &store, &error);
     if (folder)
         checkpoint_load(folder, &t->config, t->iteration->trace, t->iteration->job.delay, &store,
                         &form, &error);

@@ -18,6 +18,7 @@ struct trial_job {
     double clip;                       /* greatest norm of the gradient; 0: none */
     const struct model_family *family; /* whose parts the model has; NULL: GPT-2 */
     bool delay;                        /* gradients are a version of the weights older */
+    const char *train;                 /* as --train; NULL: all */
 };
 
 /* What it must not depend on. */
