@@ -30,7 +30,9 @@ static struct checkpoint_state example_state(uint64_t step)
                                      .clip = 1,
                                      .data_order = g_strdup("random"),
                                      .data_digest = g_strdup("0123abcd"),
-                                     .held_out = 0.05};
+                                     .held_out = 0.05,
+                                     .train = g_strdup("lora:4"),
+                                     .lora_alpha = 12};
 }
 
 static void set_up(struct fixture *fixture, const void *unused)
@@ -411,6 +413,8 @@ static void test_mismatch_by_name(struct fixture *fixture, const void *unused)
         {"--data-order", true, {.data_order = (char *)"sequential"}},
         {"the digest of --data", true, {.data_digest = (char *)"f"}},
         {"--held-out", true, {.held_out = 0.1}},
+        {"--train", true, {.train = (char *)"all"}},
+        {"--lora-alpha", true, {.lora_alpha = 8}},
     };
     struct checkpoint_state saved = example_state(7);
     for (size_t i = 0; i < G_N_ELEMENTS(changes); i++) {
@@ -436,6 +440,8 @@ static void test_mismatch_by_name(struct fixture *fixture, const void *unused)
         TAKE(data_order);
         TAKE(data_digest);
         TAKE(held_out);
+        TAKE(train);
+        TAKE(lora_alpha);
 #undef TAKE
         GError *error = NULL;
         bool same = checkpoint_match("DIR", &saved, &run, &error);
