@@ -18,7 +18,7 @@ struct activations {
     uint64_t live_bytes, extent;
 };
 
-enum { NAMES = MODEL_INPUTS + MODEL_OUTPUTS + 4 };
+enum { NAMES = MODEL_INPUTS + MODEL_OUTPUTS + 6 };
 
 /* Lists the buffers that an operator names. Entries may be NO_INDEX, and are NO_INDEX for buffers
  * that chunks hold. */
@@ -33,6 +33,8 @@ static void name_buffers(const struct activations *activations, uint32_t moment,
     rest[1] = op->gradient[1];
     rest[2] = op->workspace;
     rest[3] = op->masked;
+    rest[4] = op->newest[0];
+    rest[5] = op->newest[1];
     for (int i = 0; i < NAMES; i++)
         if (names[i] != NO_INDEX && activations->buffers[names[i]].held)
             names[i] = NO_INDEX;

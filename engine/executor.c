@@ -167,6 +167,8 @@ static void resolve_buffers(const struct executor *x, struct operation *operatio
         operation->in[i] = buffer_address(x, op->in[i]);
     for (int i = 0; i < MODEL_OUTPUTS; i++)
         operation->out[i] = buffer_address(x, op->out[i]);
+    for (int i = 0; i < 2; i++)
+        operation->newest[i] = buffer_address(x, op->newest[i]);
     operation->workspace = buffer_address(x, op->workspace);
     operation->masked = buffer_address(x, op->masked);
 }
@@ -179,6 +181,7 @@ static void stage_buffers(const struct executor *x, moment_id moment, struct ope
         operation->in[i] = NO_ADDRESS;
     for (int i = 0; i < MODEL_OUTPUTS; i++)
         operation->out[i] = NO_ADDRESS;
+    operation->newest[0] = operation->newest[1] = NO_ADDRESS;
     operation->workspace = operation->masked = NO_ADDRESS;
     if (operation->op->kind == MODEL_EMBED_FORWARD)
         operation->out[0] = staging_address(x, moment);

@@ -27,6 +27,7 @@ struct operation {
     const struct operation_tensor *bucket; /* MODEL_REDUCE_BUCKET: [op->bucket_count]; the executor
                                               keeps them */
     uint64_t in[MODEL_INPUTS], out[MODEL_OUTPUTS]; /* buffers */
+    uint64_t newest[2];                            /* buffers with the newest parameters */
     uint64_t workspace, masked;
 
     const uint32_t *
@@ -45,9 +46,8 @@ struct operation {
 /* Returns whether the operator exchanges anything with other ranks, if there are any. */
 static inline bool operation_exchanges(const struct operation *operation)
 {
-    return model_kind_reduces(operation->op->kind) ||
-           (operation->op->kind == MODEL_UPDATE && !model_shares_parameters(operation->job) &&
-            !model_updates_whole(operation->job));
+    return model_kind_reduces(operation->op->kind) || operation->op->kind == MODEL_NEWEST ||
+           model_update_gathers(operation->job, operation->op);
 }
 
 #endif

@@ -39,10 +39,12 @@ static inline void *out(const struct call *call, int i)
     return at(call, call->operation->out[i]);
 }
 
-/* A micro-batch of the next step reads the master. */
+/* A micro-batch of the next step reads the newest parameter, or the master. */
 static inline void *parameter(const struct call *call, int i)
 {
     const uint64_t *address = call->operation->tensor[i].address;
+    if (call->operation->newest[i] != NO_ADDRESS && call->op->kind != MODEL_UPDATE)
+        return at(call, call->operation->newest[i]);
     if (address[TRACE_GATHERED] != NO_ADDRESS)
         return at(call, address[TRACE_GATHERED]);
     return at(call,
@@ -88,7 +90,7 @@ static inline enum model_precision stored_gradients(const struct call *call)
 run_kind operator_adapter_forward, operator_adapter_backward;
 
 /* In operators_together.c: what processes do together, and the update. */
-run_kind operator_send, operator_receive, operator_add_gradient;
+run_kind operator_send, operator_receive, operator_add_gradient, operator_newest;
 run_kind operator_reduce, operator_reduce_bucket, operator_update;
 
 #endif

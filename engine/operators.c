@@ -482,6 +482,7 @@ static run_kind *const kinds[MODEL_KINDS] = {
     [MODEL_SEND] = operator_send,
     [MODEL_RECEIVE] = operator_receive,
     [MODEL_ADD] = operator_add_gradient,
+    [MODEL_NEWEST] = operator_newest,
     [MODEL_UPDATE] = operator_update,
 };
 
@@ -532,7 +533,7 @@ void operators_run(struct operators *operators, const struct operation *operatio
 void operators_share_update(struct operators *operators, const struct operation *operation)
 {
     struct reduction *reduction = operators->reduction;
-    if (!reduction || operation->op->kind != MODEL_UPDATE || !operation_exchanges(operation))
+    if (!reduction || !model_update_gathers(operation->job, operation->op))
         return;
     const struct operation_tensor *tensor = &operation->tensor[0];
     const struct shard_whole whole = {tensor->elements,

@@ -27,7 +27,7 @@ struct operators {
 void operators_run(struct operators *operators, const struct operation *operation);
 
 /* Gives every rank the whole parameter, of which each has updated its shard, if the operation is an
- * update (MODEL_UPDATE) of a parameter that all ranks hold whole. */
+ * update of a parameter that all ranks hold whole and that it has not got already. */
 void operators_share_update(struct operators *operators, const struct operation *operation);
 
 #endif

@@ -1,5 +1,8 @@
+#include "engine/bf16.h"
 #include "engine/operator_call.h"
 #include "models/pipeline.h"
+
+#include <string.h>
 
 /* ---- several stages ---- */
 
@@ -123,6 +126,33 @@ void operator_reduce_bucket(const struct call *call)
     ranks_end(ranks);
 }
 
+/* ---- updates ---- */
+
+static void round_all(enum model_precision precision, uint64_t count, const float *from, void *to)
+{
+    uint16_t *halves = to;
+    if (precision == MODEL_FP32)
+        memcpy(to, from, count * sizeof *from);
+    for (uint64_t i = 0; precision == MODEL_BF16 && i < count; i++)
+        halves[i] = bf16_round(from[i]);
+}
+
+void operator_newest(const struct call *call)
+{
+    const struct operation_tensor *tensor = &call->operation->tensor[0];
+    struct reduction *reduction = call->operators->reduction;
+    struct shard shard = own_shard(call, tensor->elements);
+    uint8_t *newest = out(call, 0);
+    const struct shard_whole whole = {tensor->elements, newest};
+    round_all(call->precision, shard.count, at(call, tensor->address[TRACE_MASTER]),
+              newest + shard.first * element_bytes(call));
+    if (!reduction)
+        return;
+    ranks_begin(reduction_ranks(reduction), call->operation->turn);
+    shards_gather(reduction_ranks(reduction), &whole, 1, element_bytes(call));
+    ranks_end(reduction_ranks(reduction));
+}
+
 void operator_update(const struct call *call)
 {
     const struct operation_tensor *tensor = &call->operation->tensor[0];
@@ -152,4 +182,7 @@ void operator_update(const struct call *call)
     }
     call->kernels->adamw(call->context, &call->operation->adamw, call->operation->gradient_scale,
                          &adamw);
+    if (call->operation->newest[0] != NO_ADDRESS && shard.count < tensor->elements)
+        memcpy(parameter(call, 0), at(call, call->operation->newest[0]),
+               tensor->elements * element_bytes(call));
 }

@@ -35,6 +35,7 @@ const char *model_kind_name(enum model_kind kind)
         [MODEL_SEND] = "send",
         [MODEL_RECEIVE] = "receive",
         [MODEL_ADD] = "addition of gradients",
+        [MODEL_NEWEST] = "newest parameter",
         [MODEL_UPDATE] = "update",
     };
     return names[kind];

@@ -105,6 +105,8 @@ enum model_kind {
     MODEL_RECEIVE, /* out comes from stage `peer` */
     MODEL_ADD,     /* t; in, fp32: a micro-batch's gradient of t, which another stage has
                       computed, is added to the list */
+    MODEL_NEWEST,  /* t; out: the master in the parameter's precision. With several ranks each
+                      receives the shards of the others */
     MODEL_UPDATE,  /* t tensor: AdamW on it, or on a block of it. With several ranks on the rank's
                       shard; then each rank receives the other shards of the parameter, unless
                       parameters are shared, or all ranks update everything (stage 0) */
@@ -138,6 +140,9 @@ struct model_operator {
     uint32_t block;       /* UPDATE: of a cut tensor, which block; else 0 */
     uint32_t micro_batch; /* among the rank's */
     uint32_t t[2];        /* tensors; NO_INDEX */
+    uint32_t newest[2];   /* buffers with the newest parameters of t, which forward operators
+                             read instead of the list's, and an update makes the list's;
+                             NO_INDEX */
     uint32_t in[MODEL_INPUTS];   /* buffers; NO_INDEX */
     uint32_t out[MODEL_OUTPUTS]; /* buffers; NO_INDEX */
     uint32_t gradient[2];        /* buffers of the gradients of t, or NO_INDEX; of a frozen bias or
@@ -254,6 +259,15 @@ enum { MODEL_DDP_BUCKET_BYTES = 25 << 20, MODEL_ZERO_BUCKET_ELEMENTS = 500000000
 static inline bool model_updates_whole(const struct model_job *job)
 {
     return job->ranks <= 1 || (job->choices.stage == 0 && job->choices.fast);
+}
+
+/* Returns whether the operator is an update behind which each rank receives the parameter's other
+ * shards. Where parameters are shared it need not, nor where it has the newest one already. */
+static inline bool model_update_gathers(const struct model_job *job,
+                                        const struct model_operator *op)
+{
+    return op->kind == MODEL_UPDATE && op->newest[0] == NO_INDEX && !model_shares_parameters(job) &&
+           !model_updates_whole(job);
 }
 
 /* Where gradients lie. */

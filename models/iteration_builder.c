@@ -247,6 +247,7 @@ struct model_operator model_operator_of(enum model_kind kind, int32_t layer, uin
         .layer = layer,
         .micro_batch = micro_batch,
         .t = {NO_INDEX, NO_INDEX},
+        .newest = {NO_INDEX, NO_INDEX},
         .in = {NO_INDEX, NO_INDEX, NO_INDEX, NO_INDEX, NO_INDEX, NO_INDEX},
         .out = {NO_INDEX, NO_INDEX, NO_INDEX},
         .gradient = {NO_INDEX, NO_INDEX},

@@ -192,6 +192,7 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
     case MODEL_SEND:
     case MODEL_RECEIVE:
     case MODEL_ADD:
+    case MODEL_NEWEST:
         return 0; /* described by the cut (models/pipeline.h) */
     case MODEL_UPDATE:
         return ADAMW * (iteration_builder_blocks(b, op->t[0]) > 1

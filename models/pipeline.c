@@ -67,8 +67,7 @@ static bool refuse(GError **error, const char *format, ...)
     return false;
 }
 
-/* Forward passes of the next step read the newest weights, which are the masters: whole ones, in
- * the precision of the run. */
+/* Forward passes of the next step read the newest weights, which come from whole masters. */
 static bool check_endless(const struct model_job *job, GError **error)
 {
     bool offloads = false;
@@ -76,10 +75,11 @@ static bool check_endless(const struct model_job *job, GError **error)
         offloads |= job->choices.offload[l];
     if (!job->delay)
         return refuse(error, "schedule 2bw: updates must be delayed, with --delay 1");
-    if (job->precision != MODEL_FP32)
-        return refuse(error, "schedule 2bw: only fp32 has both versions of the weights, so far");
-    if (model_ranks(job) > 1)
-        return refuse(error, "schedule 2bw: a stage is one process, so far");
+    if (model_shares_parameters(job))
+        return refuse(error, "schedule 2bw: each rank has the parameters of its stage, so far; "
+                             "--stage 2 would do");
+    if (job->precision == MODEL_BF16 && job->choices.host_embedding)
+        return refuse(error, "schedule 2bw: in bf16 the embedding runs on the device, so far");
     if (job->choices.state_block)
         return refuse(error, "schedule 2bw: masters are read by forward and cannot be cut into "
                              "blocks");

@@ -1,6 +1,4 @@
-#include "models/pipeline.h"
-
-#include "models/iteration_builder.h"
+#include "models/pipeline_cutting.h"
 #include "models/rank_traffic.h"
 
 #include <string.h>
@@ -62,26 +60,6 @@ static struct pipeline_cut *cut_tensors(const struct model_iteration *whole,
 
 /* ---- cutting ---- */
 
-/* The moments of a pass in the whole iteration. */
-struct range {
-    uint32_t first, end;
-};
-
-struct cutting {
-    const struct model_iteration *whole;
-    struct pipeline_cut *cut;
-    uint32_t *of_layer;               /* [layers] their stages */
-    struct range *forward, *backward; /* [micro_batches] */
-    uint32_t *buffer_here;            /* [the whole's buffer_count]; NO_INDEX */
-    uint32_t *kept;      /* [buffers of a micro-batch] 1 + the place among the kept; 0 */
-    uint32_t each;       /* buffers of a micro-batch in the whole, if any is kept */
-    uint8_t *held;       /* [the whole's buffer_count] a chunk holds it; may be NULL */
-    tensor_id tied;      /* of the whole: tied weights; NO_INDEX if there are none */
-    uint32_t copy;       /* the last stage's buffer with a copy of them */
-    uint32_t reduced[2]; /* buffers here of the last reduction, while it may be under way */
-    GArray *tensors, *buffers, *accesses, *traced, *operators; /* of the stage */
-};
-
 static void find_passes(struct cutting *cutting)
 {
     const struct model_iteration *whole = cutting->whole;
@@ -135,9 +113,7 @@ static uint32_t passed_buffer(const struct cutting *cutting, const struct pipeli
     g_assert_not_reached();
 }
 
-/* Appends a buffer, whose name is taken. It lives from the operator that is about to be appended.
- */
-static uint32_t add_buffer(struct cutting *cutting, const struct trace_buffer *buffer)
+uint32_t cutting_add_buffer(struct cutting *cutting, const struct trace_buffer *buffer)
 {
     struct trace_buffer added = *buffer;
     added.first = added.last = cutting->traced->len;
@@ -146,8 +122,7 @@ static uint32_t add_buffer(struct cutting *cutting, const struct trace_buffer *b
     return cutting->buffers->len - 1;
 }
 
-/* Stretches a buffer's life to the operator that is about to be appended. */
-static void stretch(struct cutting *cutting, uint32_t here, enum trace_phase phase)
+void cutting_stretch(struct cutting *cutting, uint32_t here, enum trace_phase phase)
 {
     struct trace_buffer *buffer = &g_array_index(cutting->buffers, struct trace_buffer, here);
     moment_id moment = cutting->traced->len;
@@ -171,8 +146,7 @@ static uint32_t *place_here(const struct cutting *cutting, uint32_t buffer)
     return &cut->kept_here[(size_t)slot * cut->kept + kept - 1];
 }
 
-/* Stretches the life of the whole's buffer in this stage, and returns its index here. */
-static uint32_t use_buffer(struct cutting *cutting, uint32_t buffer, enum trace_phase phase)
+uint32_t cutting_use_buffer(struct cutting *cutting, uint32_t buffer, enum trace_phase phase)
 {
     if (buffer == NO_INDEX)
         return NO_INDEX;
@@ -180,9 +154,9 @@ static uint32_t use_buffer(struct cutting *cutting, uint32_t buffer, enum trace_
     if (*here == NO_INDEX) {
         struct trace_buffer copy = cutting->whole->trace->buffers[buffer];
         copy.name = g_strdup(copy.name);
-        *here = add_buffer(cutting, &copy);
+        *here = cutting_add_buffer(cutting, &copy);
     }
-    stretch(cutting, *here, phase);
+    cutting_stretch(cutting, *here, phase);
     return *here;
 }
 
@@ -190,216 +164,43 @@ static void use_buffers(struct cutting *cutting, uint32_t *buffers, size_t count
                         enum trace_phase phase)
 {
     for (size_t i = 0; i < count; i++)
-        buffers[i] = use_buffer(cutting, buffers[i], phase);
+        buffers[i] = cutting_use_buffer(cutting, buffers[i], phase);
 }
 
 /* Leaves out accesses to a tensor that another stage has. The next step's micro-batches read the
- * weights that parameters become in this step's update: now the masters. */
+ * weights that parameters become in this step's update: now the masters, or buffers. */
 static void copy_accesses(struct cutting *cutting, const struct trace_operator *op, bool next)
 {
+    bool in_buffers = next && cutting_has_newest(cutting);
     for (uint32_t a = 0; a < op->access_count; a++) {
         struct trace_access access = cutting->whole->trace->accesses[op->first_access + a];
         access.tensor = access.list == TRACE_ACTIVATION ? cutting->buffer_here[access.tensor]
                                                         : cutting->cut->here[access.tensor];
         if (next && access.list == TRACE_PARAM)
             access.list = TRACE_MASTER;
-        if (access.tensor != NO_INDEX)
+        if (access.tensor != NO_INDEX && !(in_buffers && access.list == TRACE_MASTER))
             g_array_append_val(cutting->accesses, access);
     }
 }
 
-static void add_access(struct cutting *cutting, uint32_t tensor, enum trace_list list,
-                       enum trace_mode mode)
+void cutting_add_access(struct cutting *cutting, uint32_t tensor, enum trace_list list,
+                        enum trace_mode mode)
 {
     struct trace_access access = {tensor, (uint8_t)list, (uint8_t)mode, 0};
     g_array_append_val(cutting->accesses, access);
 }
 
-/* Appends an operator whose accesses begin at traced->first_access. */
-static void append_operator(struct cutting *cutting, struct trace_operator *traced,
-                            const struct model_operator *op)
+void cutting_append_operator(struct cutting *cutting, struct trace_operator *traced,
+                             const struct model_operator *op)
 {
     traced->access_count = cutting->accesses->len - traced->first_access;
     g_array_append_vals(cutting->traced, traced, 1);
     g_array_append_vals(cutting->operators, op, 1);
 }
 
-/* Returns the number of the pass's micro-batch, those of the next step after this one's. */
-static uint32_t number_of(const struct cutting *cutting, const struct pipeline_pass *pass)
+uint32_t cutting_number_of(const struct cutting *cutting, const struct pipeline_pass *pass)
 {
     return pass->micro_batch + (pass->next ? model_rank_micro_batches(&cutting->whole->job) : 0);
-}
-
-/* ---- messages ---- */
-
-struct message {
-    struct pipeline_pass pass;
-    uint32_t peer;
-    enum pipeline_channel channel;
-    const char *what;
-    uint32_t buffer;  /* here, that is sent or received; NO_INDEX */
-    tensor_id tensor; /* here, whose parameter is sent; NO_INDEX */
-    uint64_t bytes;
-    bool held; /* a chunk holds the buffer */
-};
-
-static void append_message(struct cutting *cutting, enum model_kind kind,
-                           const struct message *message)
-{
-    struct model_operator op = model_operator_of(kind, -1, message->pass.micro_batch);
-    enum trace_phase phase = message->pass.backward ? TRACE_BACKWARD : TRACE_FORWARD;
-    bool sends = kind == MODEL_SEND;
-    struct trace_operator traced = {
-        .name = g_strdup_printf("%s %s %s stage %u", sends ? "send" : "receive", message->what,
-                                sends ? "to" : "from", message->peer),
-        .phase = (uint8_t)phase,
-        .place = TRACE_ON_DEVICE,
-        .layer = -1,
-        .micro_batch = message->pass.micro_batch,
-        .first_access = cutting->accesses->len,
-        .bytes = message->bytes,
-    };
-    traced.exchange[TRACE_PASS] = sends ? (struct trace_exchange){message->bytes, 0}
-                                        : (struct trace_exchange){0, message->bytes};
-    if (message->buffer != NO_INDEX)
-        stretch(cutting, message->buffer, phase);
-    if (message->held)
-        add_access(cutting, message->buffer, TRACE_ACTIVATION,
-                   sends ? TRACE_READ : TRACE_OVERWRITE);
-    if (message->tensor != NO_INDEX)
-        add_access(cutting, message->tensor,
-                   model_shares_parameters(&cutting->whole->job) ? TRACE_GATHERED : TRACE_PARAM,
-                   TRACE_READ);
-    op.micro_batch = number_of(cutting, &message->pass);
-    op.peer = message->peer;
-    op.channel = message->channel;
-    op.bytes = message->bytes;
-    op.t[0] = message->tensor;
-    *(sends ? &op.in[0] : &op.out[0]) = message->buffer;
-    append_operator(cutting, &traced, &op);
-}
-
-/* Appends the operator that sends the residual stream, or its gradient, to a stage, or receives it.
- * `buffer` is the whole's. */
-static void pass_on(struct cutting *cutting, enum model_kind kind, const struct pipeline_pass *pass,
-                    uint32_t buffer, uint32_t peer)
-{
-    const struct model_job *job = &cutting->whole->job;
-    uint64_t element = job->precision == MODEL_BF16 ? 2 : 4;
-    const struct message message = {
-        .pass = *pass,
-        .peer = peer,
-        .channel = PIPELINE_STREAM,
-        .what = pass->backward ? "gradient" : "activation",
-        .buffer = use_buffer(cutting, buffer, pass->backward ? TRACE_BACKWARD : TRACE_FORWARD),
-        .tensor = NO_INDEX,
-        .bytes = (uint64_t)job->choices.batch * job->sequence * cutting->whole->config->width *
-                 element,
-        .held = cutting->held && cutting->held[buffer]};
-    append_message(cutting, kind, &message);
-}
-
-/* ---- tied weights ---- */
-
-/* Tied weights are in the first stage, where the embedding is. A step begins with sending a copy to
- * the last stage, and each micro-batch's backward there sends the classifier's gradient back, which
- * is added right before the embedding's, as in one process. */
-
-static bool is_last(const struct cutting *cutting)
-{
-    return cutting->cut->stage + 1 == cutting->cut->stages;
-}
-
-static uint64_t tied_elements(const struct cutting *cutting)
-{
-    return cutting->whole->trace->tensors[cutting->tied].elements;
-}
-
-static uint32_t add_tied_buffer(struct cutting *cutting, const char *prefix, uint64_t bytes)
-{
-    const struct trace_buffer buffer = {
-        .name = g_strconcat(prefix, cutting->whole->trace->tensors[cutting->tied].name, NULL),
-        .bytes = (bytes + BUFFER_ALIGNMENT - 1) / BUFFER_ALIGNMENT * BUFFER_ALIGNMENT};
-    return add_buffer(cutting, &buffer);
-}
-
-static void pass_tied(struct cutting *cutting)
-{
-    const struct trace *whole = cutting->whole->trace;
-    struct message message = {.channel = PIPELINE_WEIGHT,
-                              .what = "tied weights",
-                              .buffer = NO_INDEX,
-                              .tensor = NO_INDEX,
-                              .bytes = tied_elements(cutting) *
-                                       whole->list_element_bytes[TRACE_PARAM]};
-    if (cutting->cut->stage == 0) {
-        message.peer = cutting->cut->stages - 1;
-        message.tensor = cutting->cut->here[cutting->tied];
-        append_message(cutting, MODEL_SEND, &message);
-    } else if (is_last(cutting)) {
-        message.buffer = cutting->copy = add_tied_buffer(cutting, "copy of ", message.bytes);
-        append_message(cutting, MODEL_RECEIVE, &message);
-    }
-}
-
-static struct message gradient_message(const struct cutting *cutting, uint32_t micro_batch,
-                                       uint32_t buffer)
-{
-    return (struct message){.pass = {micro_batch, true, false},
-                            .peer = is_last(cutting) ? 0 : cutting->cut->stages - 1,
-                            .channel = PIPELINE_GRADIENT,
-                            .what = "gradient of tied weights",
-                            .buffer = buffer,
-                            .tensor = NO_INDEX,
-                            .bytes = tied_elements(cutting) * sizeof(float)};
-}
-
-/* Lets the classifier of the last stage use the copy, and leave its gradient in a buffer. */
-static void use_copy(struct cutting *cutting, enum trace_phase phase, struct model_operator *op)
-{
-    bool backward = op->kind == MODEL_CLASSIFIER_BACKWARD;
-    stretch(cutting, cutting->copy, phase);
-    op->in[backward ? 2 : 1] = cutting->copy;
-    if (!backward)
-        return;
-    op->accumulate = false;
-    if (op->gradient[0] == NO_INDEX)
-        op->gradient[0] = add_tied_buffer(cutting, "gradient of ",
-                                          tied_elements(cutting) * sizeof(float));
-}
-
-/* With several ranks, the reduction of the embedding's gradient takes the classifier's, too. */
-static void receive_tied_gradient(struct cutting *cutting, const struct model_operator *reduction)
-{
-    uint32_t buffer = use_buffer(cutting, reduction->in[0], TRACE_BACKWARD);
-    const struct message message = gradient_message(cutting, reduction->micro_batch, buffer);
-    append_message(cutting, MODEL_RECEIVE, &message);
-}
-
-static void add_tied_gradient(struct cutting *cutting, uint32_t micro_batch)
-{
-    uint64_t elements = tied_elements(cutting), bytes = elements * sizeof(float);
-    uint32_t buffer = add_tied_buffer(cutting, "gradient of ", bytes);
-    const struct message message = gradient_message(cutting, micro_batch, buffer);
-    append_message(cutting, MODEL_RECEIVE, &message);
-
-    struct model_operator op = model_operator_of(MODEL_ADD, -1, micro_batch);
-    struct trace_operator traced = {
-        .name = g_strdup("add gradient of tied weights"),
-        .phase = TRACE_BACKWARD,
-        .place = TRACE_ON_DEVICE,
-        .layer = -1,
-        .micro_batch = micro_batch,
-        .first_access = cutting->accesses->len,
-        .flops = micro_batch > 0 ? elements : 0,
-        .bytes = (micro_batch > 0 ? 3 : 2) * bytes,
-    };
-    stretch(cutting, buffer, TRACE_BACKWARD);
-    op.accumulate = micro_batch > 0;
-    op.t[0] = cutting->cut->here[cutting->tied];
-    op.in[0] = buffer;
-    add_access(cutting, op.t[0], TRACE_GRAD, op.accumulate ? TRACE_UPDATE : TRACE_OVERWRITE);
-    append_operator(cutting, &traced, &op);
 }
 
 /* ---- operators ---- */
@@ -416,7 +217,7 @@ static void follow_reduction(struct cutting *cutting, struct model_operator *red
     for (int i = 0; i < 2; i++) {
         reduction->in[1 + i] = cutting->reduced[i];
         if (cutting->reduced[i] != NO_INDEX)
-            stretch(cutting, cutting->reduced[i], TRACE_BACKWARD);
+            cutting_stretch(cutting, cutting->reduced[i], TRACE_BACKWARD);
         cutting->reduced[i] = reduction->gradient[i];
     }
 }
@@ -431,33 +232,35 @@ static void copy_operator(struct cutting *cutting, uint32_t moment,
     bool borrows = op.t[0] != NO_INDEX && cutting->cut->here[op.t[0]] == NO_INDEX;
     bool reduces = op.kind == MODEL_REDUCE;
     if (op.kind == MODEL_EMBED_BACKWARD && cutting->tied != NO_INDEX && !has_ranks(cutting))
-        add_tied_gradient(cutting, op.micro_batch);
+        cutting_add_tied_gradient(cutting, op.micro_batch);
     if (reduces && op.in[0] != NO_INDEX)
-        receive_tied_gradient(cutting, &op);
+        cutting_receive_tied_gradient(cutting, &op);
     if (reduces)
         op.in[1] = op.in[2] = NO_INDEX;
     for (int i = 0; i < 2; i++)
         if (op.t[i] != NO_INDEX)
             op.t[i] = cutting->cut->here[op.t[i]];
+    if (pass && pass->next && cutting_has_newest(cutting))
+        cutting_use_newest(cutting, pass, &op);
+    if (op.kind == MODEL_UPDATE && traced.place == TRACE_ON_DEVICE)
+        cutting_end_newest(cutting, &op);
     use_buffers(cutting, op.in, G_N_ELEMENTS(op.in), traced.phase);
     use_buffers(cutting, op.out, G_N_ELEMENTS(op.out), traced.phase);
     use_buffers(cutting, op.gradient, G_N_ELEMENTS(op.gradient), traced.phase);
     use_buffers(cutting, &op.workspace, 1, traced.phase);
     use_buffers(cutting, &op.masked, 1, traced.phase);
     if (borrows)
-        use_copy(cutting, traced.phase, &op);
+        cutting_use_copy(cutting, traced.phase, &op);
     if (reduces)
         follow_reduction(cutting, &op);
     traced.name = g_strdup(traced.name);
     traced.first_access = cutting->accesses->len;
     copy_accesses(cutting, of_whole, pass && pass->next);
     if (pass)
-        op.micro_batch = number_of(cutting, pass);
-    append_operator(cutting, &traced, &op);
-    if (op.kind == MODEL_CLASSIFIER_BACKWARD && borrows) {
-        const struct message message = gradient_message(cutting, op.micro_batch, op.gradient[0]);
-        append_message(cutting, MODEL_SEND, &message);
-    }
+        op.micro_batch = cutting_number_of(cutting, pass);
+    cutting_append_operator(cutting, &traced, &op);
+    if (op.kind == MODEL_CLASSIFIER_BACKWARD && borrows)
+        cutting_send_tied_gradient(cutting, &op);
 }
 
 /* ---- passes ---- */
@@ -473,12 +276,12 @@ static void append_pass(struct cutting *cutting, const struct pipeline_pass *pas
     if (!pass->backward)
         cutting->reduced[0] = cutting->reduced[1] = NO_INDEX;
     if (!first)
-        pass_on(cutting, MODEL_RECEIVE, pass, passed_buffer(cutting, pass, stage), before);
+        cutting_pass_on(cutting, MODEL_RECEIVE, pass, passed_buffer(cutting, pass, stage), before);
     for (uint32_t m = range.first; m < range.end; m++)
         if (stage_at(cutting, m) == stage)
             copy_operator(cutting, m, pass);
     if (!last)
-        pass_on(cutting, MODEL_SEND, pass, passed_buffer(cutting, pass, after), after);
+        cutting_pass_on(cutting, MODEL_SEND, pass, passed_buffer(cutting, pass, after), after);
 }
 
 static void append_updates(struct cutting *cutting)
@@ -628,6 +431,7 @@ static struct cutting begin_cutting(const struct model_iteration *whole,
         .tied = whole->config->tied ? classifier_of(whole) : NO_INDEX,
         .copy = NO_INDEX,
         .reduced = {NO_INDEX, NO_INDEX},
+        .newest = g_new(uint32_t, whole->trace->tensor_count),
         .tensors = g_array_new(FALSE, FALSE, sizeof(struct trace_tensor)),
         .buffers = g_array_new(FALSE, FALSE, sizeof(struct trace_buffer)),
         .accesses = g_array_new(FALSE, FALSE, sizeof(struct trace_access)),
@@ -636,6 +440,8 @@ static struct cutting begin_cutting(const struct model_iteration *whole,
     };
     for (uint32_t b = 0; b < buffers; b++)
         cutting.buffer_here[b] = NO_INDEX;
+    for (tensor_id t = 0; t < whole->trace->tensor_count; t++)
+        cutting.newest[t] = NO_INDEX;
     find_passes(&cutting);
     return cutting;
 }
@@ -649,6 +455,7 @@ static void end_cutting(struct cutting *cutting)
     g_free(cutting->buffer_here);
     g_free(cutting->held);
     g_free(cutting->kept);
+    g_free(cutting->newest);
 }
 
 struct model_iteration *pipeline_stage(const struct model_iteration *whole,
@@ -662,7 +469,7 @@ struct model_iteration *pipeline_stage(const struct model_iteration *whole,
     find_kept(&cutting, pipeline_ahead(shape->schedule, shape->stages, stage));
     append_tensors(&cutting);
     if (cutting.tied != NO_INDEX)
-        pass_tied(&cutting);
+        cutting_pass_tied(&cutting);
     for (uint32_t i = 0; i < 2 * micro_batches; i++) {
         append_pass(&cutting, &passes[i]);
         if (i == 0)

@@ -4,7 +4,8 @@
 
 static bool is_added(const struct model_operator *op)
 {
-    return op->kind == MODEL_SEND || op->kind == MODEL_RECEIVE || op->kind == MODEL_ADD;
+    return op->kind == MODEL_SEND || op->kind == MODEL_RECEIVE || op->kind == MODEL_ADD ||
+           op->kind == MODEL_NEWEST;
 }
 
 /* Returns the trace of a stage of `whole`, whose trace has durations. */

@@ -88,8 +88,7 @@ static void count_operator(struct counting *counting, const struct model_operato
             count_reduction(counting, op, i);
     if (op->kind == MODEL_REDUCE_BUCKET)
         count_bucket(counting, op);
-    if (op->kind == MODEL_UPDATE && !counting->iteration->trace->shared_parameters &&
-        !model_updates_whole(&counting->iteration->job))
+    if (op->kind == MODEL_NEWEST || model_update_gathers(&counting->iteration->job, op))
         count_parameter(counting, op->t[0]);
 }
 

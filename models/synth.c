@@ -18,7 +18,7 @@ static double host_seconds(const struct platform *platform, const struct trace *
 static bool is_one_step(enum model_kind kind)
 {
     return kind == MODEL_UPDATE || kind == MODEL_SEND || kind == MODEL_RECEIVE ||
-           kind == MODEL_ADD || model_kind_reduces(kind);
+           kind == MODEL_ADD || kind == MODEL_NEWEST || model_kind_reduces(kind);
 }
 
 /* In a framework, the steps around an operator pass over its bytes, too. */

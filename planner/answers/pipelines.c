@@ -162,8 +162,6 @@ static const char *untrained(const struct pipeline_question *q,
     if (best->width > 1)
         return "pstar-run reduces each micro-batch's gradient, to have the bits of one process, "
                "where this plan sums a step's on each rank first";
-    if (best->schedule == PIPELINE_2BW && best->stages > 1 && q->precision == MODEL_BF16)
-        return "pstar-run trains 2bw in fp32 only";
     if (best->schedule == PIPELINE_2BW && best->stages > 1 && !q->clips)
         return "pstar-run waits for all stages before updates, also without clipping";
     return NULL;

@@ -65,14 +65,21 @@ static uint64_t await(struct letters *letters, uint64_t now_ns)
     return MAX(now_ns, there_ns);
 }
 
+static uint32_t turn_of(const struct pipeline_pass *pass)
+{
+    return pass->micro_batch == 0 ? UNIT_FIRST : UNIT_LATER;
+}
+
 /* ---- passes ---- */
 
-static void run_forward(struct pass_clock *clock, uint32_t s, uint32_t turn)
+static void run_forward(struct pass_clock *clock, uint32_t s, const struct pipeline_pass *pass)
 {
     struct clock_stage *stage = &clock->stages[s];
     if (s > 0)
         stage->now_ns = await(&clock->stages[s - 1].activation, stage->now_ns);
-    stage->now_ns += stage->cost->forward_ns[turn];
+    if (pass->next && pass->micro_batch == 0)
+        stage->now_ns += stage->cost->newest_ns;
+    stage->now_ns += stage->cost->forward_ns[turn_of(pass)];
     if (s + 1 < clock->job->stages)
         put(&stage->activation,
             arrival_ns(clock, s, s + 1, clock->job->units->stream_bytes, stage->now_ns));
@@ -120,11 +127,10 @@ static bool go_on(struct pass_clock *clock, uint32_t s)
     uint32_t first = stage->next, count = 2 * clock->job->micro_batches;
     for (; stage->next < count && may_run(clock, s, &stage->passes[stage->next]); stage->next++) {
         const struct pipeline_pass *pass = &stage->passes[stage->next];
-        uint32_t turn = pass->micro_batch == 0 ? UNIT_FIRST : UNIT_LATER;
         if (pass->backward)
-            run_backward(clock, s, turn);
+            run_backward(clock, s, turn_of(pass));
         else
-            run_forward(clock, s, turn);
+            run_forward(clock, s, pass);
     }
     return stage->next > first;
 }

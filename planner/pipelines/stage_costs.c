@@ -25,21 +25,36 @@ enum stage_tied stage_tied(const struct pipeline_job *job)
 
 /* ---- model data ---- */
 
+/* Whether the stage has the newest parameters in buffers, as models/pipeline_cutting.h says. */
+static bool has_newest(const struct pipeline_job *job, uint32_t stage)
+{
+    return job->schedule == PIPELINE_2BW && stage + 1 < job->stages &&
+           (job->units->element_bytes == 2 || job->width > 1);
+}
+
 /* Parameters and gradients are whole, and states are shared by the ranks. A pipeline that never
- * drains has the weights in two versions; where a step's gradients are summed over the ranks while
- * the next one's arise, there are two lists of them. */
+ * drains has masters; where a step's gradients are summed over the ranks while the next one's
+ * arise, there are two lists of them. */
 static uint64_t state_bytes(const struct pipeline_job *job, uint64_t elements)
 {
     bool delays = job->schedule == PIPELINE_2BW, bf16 = job->units->element_bytes == 2;
     uint64_t shard = (elements + job->width - 1) / job->width;
     uint64_t whole = job->units->element_bytes + sizeof(float), shared = 2 * sizeof(float);
-    if (bf16)
+    if (bf16 || delays)
         shared += sizeof(float);
-    if (delays)
-        whole += job->units->element_bytes;
     if (delays && !job->clips && job->width > 1)
         whole += sizeof(float);
     return whole * elements + shared * shard;
+}
+
+static void add_data(const struct pipeline_job *job, uint32_t stage,
+                     const struct pipeline_unit *unit, struct stage_cost *cost)
+{
+    cost->elements += unit->elements;
+    if (!has_newest(job, stage))
+        return;
+    cost->newest_ns += unit->newest_ns;
+    cost->state_bytes += unit->newest_room;
 }
 
 /* ---- activations ---- */
@@ -186,7 +201,7 @@ static void set_times(const struct pipeline_job *job, uint32_t stage, struct sta
         update_ns += units->head.update_ns;
     }
     add_copies(job, stage, cost);
-    cost->work_ns = cost->forward_ns[UNIT_FIRST] + cost->backward_ns[UNIT_FIRST] +
+    cost->work_ns = cost->newest_ns + cost->forward_ns[UNIT_FIRST] + cost->backward_ns[UNIT_FIRST] +
                     (job->micro_batches - 1) *
                         (cost->forward_ns[UNIT_LATER] + cost->backward_ns[UNIT_LATER]);
     cost->reduce_ns = exchange_ns(job, PLATFORM_REDUCE, cost->elements * sizeof(float));
@@ -200,10 +215,12 @@ bool stage_cost(const struct pipeline_job *job, uint32_t stage, uint32_t first, 
     const struct units *units = job->units;
     *cost = (struct stage_cost){.first = first, .end = end};
     for (uint32_t l = first; l < end; l++)
-        cost->elements += units->layer[l].elements;
-    cost->elements += stage == 0 ? units->embedding.elements : 0;
-    cost->elements += stage + 1 == job->stages ? units->head.elements : 0;
-    cost->state_bytes = state_bytes(job, cost->elements);
+        add_data(job, stage, &units->layer[l], cost);
+    if (stage == 0)
+        add_data(job, stage, &units->embedding, cost);
+    if (stage + 1 == job->stages)
+        add_data(job, stage, &units->head, cost);
+    cost->state_bytes += state_bytes(job, cost->elements);
     bool ok = choose_recomputed(job, stage, cost);
     set_times(job, stage, cost);
     return ok;

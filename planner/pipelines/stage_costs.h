@@ -32,7 +32,8 @@ struct stage_cost {
     uint32_t recomputed; /* so many of them, the first ones, unless it was asked which */
     uint64_t elements;
     uint64_t forward_ns[UNIT_TURNS], backward_ns[UNIT_TURNS]; /* with copies of messages */
-    uint64_t work_ns;                                         /* all passes of a step */
+    uint64_t newest_ns; /* of making the newest parameters, before the next step's first pass */
+    uint64_t work_ns;   /* all passes of a step */
     uint64_t reduce_ns; /* gradients, behind the last backward */
     uint64_t update_ns; /* with what ranks gather behind it */
     uint64_t device_bytes, state_bytes;

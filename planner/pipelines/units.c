@@ -27,18 +27,26 @@ static uint32_t place_of(const struct model_iteration *iteration, const struct m
     return embeds ? 0 : iteration->config->layers + 1;
 }
 
-/* A tensor belongs to the first unit that reads it, so tied weights are the embedding's. */
-static void find_places(struct unit_reading *r)
+/* Returns the places of the units to which the tensors belong: the first that read them, so tied
+ * weights are the embedding's. The caller frees them with g_free. */
+static uint32_t *places_of_tensors(const struct unit_reading *r)
 {
     const struct model_iteration *iteration = r->iteration;
-    const struct trace *trace = iteration->trace;
-    g_autofree uint32_t *of_tensor = g_new0(uint32_t, trace->tensor_count);
-    r->unit_of = g_new(uint32_t, trace->operator_count);
+    uint32_t *of_tensor = g_new0(uint32_t, iteration->trace->tensor_count);
     for (uint32_t m = iteration->forward_end; m-- > 0;)
         for (int i = 0; i < 2; i++)
             if (iteration->operators[m].t[i] != NO_INDEX)
                 of_tensor[iteration->operators[m].t[i]] = place_of(iteration,
                                                                    &iteration->operators[m]);
+    return of_tensor;
+}
+
+static void find_places(struct unit_reading *r)
+{
+    const struct model_iteration *iteration = r->iteration;
+    const struct trace *trace = iteration->trace;
+    g_autofree uint32_t *of_tensor = places_of_tensors(r);
+    r->unit_of = g_new(uint32_t, trace->operator_count);
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct model_operator *op = &iteration->operators[m];
         r->unit_of[m] = op->kind == MODEL_UPDATE ? of_tensor[op->t[0]] : place_of(iteration, op);
@@ -153,6 +161,26 @@ static uint64_t copy_ns(const struct platform *platform, uint64_t bytes, uint32_
     return MAX(trace_duration_ns(seconds, operators), 1);
 }
 
+/* They are made from the masters, and lie in buffers of their own. */
+static void add_newest(struct pipeline_unit *unit, const struct units *units, uint64_t elements,
+                       const struct platform *platform, uint32_t operators)
+{
+    uint64_t bytes = elements * units->element_bytes;
+    unit->newest_room += room_of(bytes);
+    unit->newest_ns += copy_ns(platform, bytes + elements * sizeof(float), operators);
+}
+
+static void add_all_newest(struct units *units, const struct model_iteration *iteration,
+                           const struct platform *platform)
+{
+    struct unit_reading r = {.iteration = iteration, .units = units, .way = UNIT_KEPT};
+    const struct trace *trace = iteration->trace;
+    g_autofree uint32_t *of_tensor = places_of_tensors(&r);
+    for (tensor_id t = 0; t < trace->tensor_count; t++)
+        add_newest(unit_at(units, of_tensor[t]), units, trace->tensors[t].elements, platform,
+                   trace->operator_count);
+}
+
 static void add_tied(struct units *units, const struct model_iteration *iteration,
                      const struct platform *platform)
 {
@@ -187,6 +215,7 @@ struct units *units_new(const struct model_iteration *kept,
     units->stream_ns = copy_ns(platform, units->stream_bytes, kept->trace->operator_count);
     read_way(units, kept, UNIT_KEPT);
     read_way(units, recomputed, UNIT_RECOMPUTED);
+    add_all_newest(units, kept, platform);
     add_tied(units, kept, platform);
     return units;
 }

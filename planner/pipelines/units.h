@@ -24,6 +24,9 @@ struct pipeline_unit {
     uint64_t elements; /* parameters */
     uint64_t forward_ns[UNIT_TURNS];
     uint64_t update_ns; /* of all its parameters by one rank */
+    /* Where a pipeline that never drains has the newest parameters in buffers: */
+    uint64_t newest_ns;   /* making them */
+    uint64_t newest_room; /* the bytes that they take */
     struct unit_way way[UNIT_WAYS];
 };
 

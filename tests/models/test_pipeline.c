@@ -62,14 +62,14 @@ static void draw(struct drawn *drawn)
     struct model_job job = small_job(g_test_rand_int_range(0, 2) ? MODEL_BF16 : MODEL_FP32,
                                      drawn->stages + (uint32_t)g_test_rand_int_range(0, 5));
     job.choices.recompute = drawn->recompute;
-    if (drawn->schedule == PIPELINE_2BW) {
-        job.precision = MODEL_FP32;
-        job.delay = true;
-    } else {
-        draw_ranks(&job);
+    draw_ranks(&job);
+    bool endless = job.delay = drawn->schedule == PIPELINE_2BW;
+    if (endless)
+        job.choices.stage = 2;
+    else
         job.choices.offload = drawn->offload;
-    }
-    job.choices.host_embedding = model_ranks(&job) == 1 && g_test_rand_int_range(0, 2);
+    bool may_embed = model_ranks(&job) == 1 && !(endless && job.precision == MODEL_BF16);
+    job.choices.host_embedding = may_embed && g_test_rand_int_range(0, 2);
     const struct pipeline_shape shape = {drawn->stages, drawn->schedule, drawn->layers};
     g_assert_true(pipeline_check(&drawn->config, &job, &shape, NULL));
     drawn->whole = new_iteration(&drawn->config, &job);
@@ -84,9 +84,17 @@ static void clear(struct drawn *drawn)
     model_iteration_free(drawn->whole);
 }
 
-static bool passes_on(const struct model_operator *op)
+/* Whether the whole has no such operator. */
+static bool is_added(const struct model_operator *op)
 {
-    return op->kind == MODEL_SEND || op->kind == MODEL_RECEIVE || op->kind == MODEL_ADD;
+    return op->kind == MODEL_SEND || op->kind == MODEL_RECEIVE || op->kind == MODEL_ADD ||
+           op->kind == MODEL_NEWEST;
+}
+
+/* Whether the operator reads parameters in buffers, and accesses no list. */
+static bool reads_buffers(const struct model_operator *op)
+{
+    return op->kind != MODEL_UPDATE && op->newest[0] != NO_INDEX;
 }
 
 /* Whether the stage computes the operator with a copy of the first stage's tied weights. */
@@ -118,7 +126,7 @@ static void mark_operator(const struct drawn *drawn, const struct model_iteratio
     g_assert_cmpuint(m, <, whole->operator_count);
     seen[m] = 1;
     g_assert_cmpuint(whole->operators[m].flops, ==, op->flops);
-    if (borrows(drawn, m, stage))
+    if (borrows(drawn, m, stage) || reads_buffers(&stage->operators[moment]))
         return;
     g_assert_cmpuint(whole->operators[m].access_count, ==, op->access_count);
     for (uint32_t a = 0; a < op->access_count; a++) {
@@ -149,7 +157,7 @@ static void test_partition(void)
             g_assert_true(trace_check(stage->trace, "stage", &error));
             g_assert_no_error(error);
             for (uint32_t m = 0; m < stage->trace->operator_count; m++)
-                if (!passes_on(&stage->operators[m])) {
+                if (!is_added(&stage->operators[m])) {
                     mark_operator(&drawn, stage, m, seen);
                     operators++;
                 }
@@ -322,6 +330,44 @@ static void check_shared(const struct drawn *drawn)
                          (drawn->stages * others * numbers + others * losses) * sizeof(double));
 }
 
+/* Returns whether each operand of a next step's operator is a buffer that one operator has made
+ * from the master by then. */
+static void check_newest_of(const struct model_iteration *stage, moment_id moment, uint32_t *made)
+{
+    const struct model_operator *op = &stage->operators[moment];
+    const struct trace_operator *traced = &stage->trace->operators[moment];
+    if (op->kind == MODEL_NEWEST) {
+        g_assert_cmpuint(made[op->t[0]], ==, NO_INDEX);
+        g_assert_cmpuint(traced->access_count, ==, 1);
+        g_assert_cmpint(stage->trace->accesses[traced->first_access].list, ==, TRACE_MASTER);
+        made[op->t[0]] = op->out[0];
+    }
+    bool next = op->micro_batch >= model_rank_micro_batches(&stage->job);
+    bool reads = next && op->kind <= MODEL_LOSS;
+    for (int i = 0; i < 2 && op->t[i] != NO_INDEX; i++)
+        if (reads || (op->kind == MODEL_UPDATE && traced->place == TRACE_ON_DEVICE))
+            g_assert_cmpuint(op->newest[i], ==, made[op->t[i]]);
+        else
+            g_assert_cmpuint(op->newest[i], ==, NO_INDEX);
+}
+
+/* In bf16, and with several ranks, the next step's micro-batches read each newest parameter in a
+ * buffer, which lives until the update makes it the parameter. */
+static void check_newest(const struct drawn *drawn, uint32_t s)
+{
+    const struct model_iteration *stage = drawn->stage[s];
+    const struct model_job *job = &drawn->whole->job;
+    uint32_t tensors = stage->trace->tensor_count, buffers = 0;
+    g_autofree uint32_t *made = g_new(uint32_t, tensors);
+    memset(made, 0xff, tensors * sizeof *made);
+    for (uint32_t m = 0; m < stage->trace->operator_count; m++)
+        check_newest_of(stage, m, made);
+    for (tensor_id t = 0; t < tensors; t++)
+        buffers += made[t] != NO_INDEX;
+    bool needs = stage->cut->ahead > 0 && (job->precision == MODEL_BF16 || model_ranks(job) > 1);
+    g_assert_cmpuint(buffers, ==, needs ? tensors : 0);
+}
+
 static void test_schedules(void)
 {
     for (int i = 0; i < 100; i++) {
@@ -333,6 +379,7 @@ static void test_schedules(void)
         for (uint32_t s = 0; s < drawn.stages; s++) {
             check_in_flight(&drawn, s);
             check_slots(&drawn, s);
+            check_newest(&drawn, s);
         }
         clear(&drawn);
     }

@@ -82,6 +82,7 @@ static struct platform *draw_platform(void)
 }
 
 struct drawn {
+    enum model_precision precision;
     struct model_config config;
     struct platform *platform;
     uint32_t stages, sequences;
@@ -95,6 +96,7 @@ static void draw(struct drawn *d)
         .config = small_decoder(families[g_test_rand_int_range(0, G_N_ELEMENTS(families))],
                                 g_test_rand_int_range(0, 2)),
         .platform = draw_platform(),
+        .precision = g_test_rand_int_range(0, 2) ? MODEL_BF16 : MODEL_FP32,
         .stages = (uint32_t)g_test_rand_int_range(2, DRAWN_STAGES + 1)};
     d->config.vocabulary = (uint32_t)g_test_rand_int_range(5, 120);
     d->config.layers = d->stages + (uint32_t)g_test_rand_int_range(0, 3);
@@ -106,7 +108,7 @@ static struct pipeline_question question_of(const struct drawn *d, uint64_t devi
     return (struct pipeline_question){.config = &d->config,
                                       .platform = d->platform,
                                       .sequence = 4,
-                                      .precision = MODEL_FP32,
+                                      .precision = d->precision,
                                       .sequences = d->sequences,
                                       .gpus = d->stages,
                                       .nodes = d->stages,
@@ -136,7 +138,7 @@ static struct trace **cut(const struct drawn *d, const struct choice *choice)
     struct model_job job = {.choices = {.batch = choice->micro_batch,
                                         .micro_batches = d->sequences / choice->micro_batch},
                             .sequence = 4,
-                            .precision = MODEL_FP32,
+                            .precision = d->precision,
                             .delay = choice->schedule == PIPELINE_2BW};
     uint8_t recompute[MOST_LAYERS];
     memcpy(recompute, choice->recompute, sizeof recompute);

@@ -122,46 +122,60 @@ static void test_bits(struct run_folder *folder, gconstpointer data)
  * evaluated and saved in between. */
 static void test_endless(struct run_folder *folder, gconstpointer data)
 {
-    for (int i = 0; i < 2; i++) {
-        uint32_t stages = (uint32_t)g_test_rand_int_range(2, LAYERS + 1);
+    for (uint32_t width = 1; width < 3; width++) {
+        uint32_t most = width > 1 ? 3 : LAYERS;
+        uint32_t stages = (uint32_t)g_test_rand_int_range(2, (gint32)most + 1);
+        bool bf16 = g_test_rand_int_range(0, 2);
         g_autofree char *job = g_strdup_printf(
-            "--delay 1 --steps 7 --micro-batches %d --clip %s --seed %d %s ",
-            (gint32)stages + g_test_rand_int_range(0, 6), PICK("0", "0.1"),
-            g_test_rand_int_range(0, 1000), PICK("", "--held-out 0.2 --eval-every 1 --sample 5"));
+            "--delay 1 --steps 7 --micro-batches %d --clip %s --seed %d %s %s ",
+            (gint32)width * ((gint32)stages + g_test_rand_int_range(0, 6)), PICK("0", "0.1"),
+            g_test_rand_int_range(0, 1000), bf16 ? "--precision bf16" : "",
+            PICK("", "--held-out 0.2 --eval-every 1 --sample 5"));
         g_autofree char *layers = launch_draw_layers(LAYERS, stages);
         g_autofree char *placement = g_strdup_printf(
             "%s --schedule 2bw %s %s %s %s --recompute %s %s %s ", layers,
             PICK("", "--look-ahead 2", "--look-ahead 9"), PICK("", "--host-update"),
             PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
             PICK("--policy opt", "--policy lru", "--policy fifo"), PICK("none", "all", "0,2"),
-            PICK("", "", "--host-embedding"), PICK("", "--save-every 3"));
+            width > 1 || bf16 ? "" : PICK("", "", "--host-embedding"), PICK("", "--save-every 3"));
         write_model(folder, data);
-        compare(folder, stages, job, placement);
+        compare(folder, stages * width, job, placement);
     }
 }
 
-/* 50 steps; and stages go on where others, or one process, have stopped. */
-static void test_endless_resume(struct run_folder *folder, gconstpointer data)
+/* 50 steps in fp32, with one rank a stage. */
+static void test_endless_steps(struct run_folder *folder, gconstpointer data)
 {
-    const char *const whole =
-        "--steps 50 --micro-batches 4 --clip 0.2 --weight-decay 0.3 --delay 1 "
-        "--log one.jsonl --save one";
+    const char *const job = "--steps 50 --micro-batches 4 --clip 0.2 --weight-decay 0.3 ";
+    g_autofree char *alone = g_strconcat(job, "--delay 1 --log one.jsonl --save one", NULL);
+    g_autofree char *stages =
+        g_strconcat(job, "--stages 3 --schedule 2bw --log stages.jsonl --save all", NULL);
     write_model(folder, data);
-    launch_must_run(folder, 1, whole);
-    launch_must_run(folder, 3,
-                    "--steps 50 --micro-batches 4 --clip 0.2 --weight-decay 0.3 --log stages.jsonl "
-                    "--stages 3 --schedule 2bw --save all");
+    launch_must_run(folder, 1, alone);
+    launch_must_run(folder, 3, stages);
     run_folder_same_log(folder, "one.jsonl", "stages.jsonl", "loss");
     saved_must_be_same(folder, "one", "all");
-    launch_must_run(
-        folder, 2,
-        "--steps 11 --schedule-steps 50 --micro-batches 4 --clip 0.2 --weight-decay 0.3 "
-        "--stages 2 --schedule 2bw --save a");
+}
+
+/* Stages, of one rank or two, go on where others, or one process, have stopped. */
+static void test_endless_resume(struct run_folder *folder, gconstpointer data)
+{
+    const char *const job = "--schedule-steps 50 --micro-batches 4 --clip 0.2 --weight-decay 0.3 "
+                            "--delay 1 ";
+    g_autofree char *alone = g_strconcat(job, data, " --steps 50 --save one", NULL);
+    g_autofree char *first = g_strconcat(job, data,
+                                         " --steps 11 --stages 2 --schedule 2bw "
+                                         "--save a",
+                                         NULL);
+    write_model(folder, "true");
+    launch_must_run(folder, 1, alone);
+    launch_must_run(folder, 4, first);
     launch_must_run(folder, 4, "--steps 20 --resume a --stages 4 --schedule 2bw --save b");
     launch_must_run(folder, 1, "--steps 25 --resume b --save c");
     launch_must_run(folder, 3, "--steps 30 --resume c --save d --stages 3 --schedule 1f1b");
-    launch_must_run(folder, 3, "--steps 50 --resume d --save e --stages 3 --schedule 2bw");
-    saved_must_be_same(folder, "one", "e");
+    launch_must_run(folder, 4, "--steps 40 --resume d --save e --stages 2 --schedule 2bw");
+    launch_must_run(folder, 2, "--steps 50 --resume e --save f --stages 2 --schedule 2bw");
+    saved_must_be_same(folder, "one", "f");
 }
 
 /* A checkpoint goes on with any number of stages and of ranks in each. */
@@ -216,8 +230,9 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
         {STEPS "--stages 2 --lr 1e30", "training has diverged", 2, 1},
         {STEPS "--schedule 2bw", "needs --stages", 1, 2},
         {STEPS "--stages 2 --schedule 2bw --delay 0", "updates must be delayed", 2, 2},
-        {STEPS "--stages 2 --schedule 2bw --precision bf16", "only fp32", 2, 2},
-        {STEPS "--stages 2 --schedule 2bw --micro-batches 4", "a stage is one process", 4, 2},
+        {STEPS "--stages 2 --schedule 2bw --micro-batches 2 --precision bf16 --host-embedding",
+         "the embedding runs on the device", 2, 2},
+        {STEPS "--stages 2 --schedule 2bw --micro-batches 4 --stage 3", "--stage 2 would do", 4, 2},
         {STEPS "--stages 2 --schedule 2bw --offload-activations all", "stay on the device", 2, 2},
         {STEPS "--stages 2 --schedule 2bw --state-block 1024", "cut into blocks", 2, 2},
         {STEPS "--stages 2 --schedule 2bw --micro-batches 1", "and has 1", 2, 2},
@@ -282,7 +297,9 @@ int main(int argc, char **argv)
     add("/stages/differences", "false", test_differences);
     add("/stages/endless", "false", test_endless);
     add("/stages/endless/tied", "true", test_endless);
-    add("/stages/endless/resume", "true", test_endless_resume);
+    add("/stages/endless/steps", "true", test_endless_steps);
+    add("/stages/endless/resume", "", test_endless_resume);
+    add("/stages/endless/resume/bf16", "--precision bf16", test_endless_resume);
     add("/stages/death", "", test_death);
     add("/stages/death/endless", "--schedule 2bw", test_death);
     return g_test_run();

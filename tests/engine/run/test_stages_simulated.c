@@ -22,14 +22,17 @@ static void write_model(const struct run_folder *folder)
     run_folder_write(folder, "config.json", text);
 }
 
-/* A pipeline that never drains. Its masters are whole, in fp32, and its activations stay. */
-static struct drawn draw_endless(void)
+/* A pipeline that never drains. Parameters of its ranks are whole, and its activations stay. */
+static struct drawn draw_endless(uint32_t width)
 {
-    struct drawn d = {.width = 1, .stages = (uint32_t)g_test_rand_int_range(2, LAYERS + 1)};
+    bool bf16 = g_test_rand_int_range(0, 2);
+    struct drawn d = {.width = width,
+                      .stages = (uint32_t)g_test_rand_int_range(2, width > 1 ? 4 : LAYERS + 1)};
     d.job = g_strdup_printf(
-        "--batch 2 --seq 16 --micro-batches %d --precision fp32 --recompute %s %s %s",
-        g_test_rand_int_range(LAYERS, 9), PICK("none", "all", "0,2"), PICK("", "--host-update"),
-        PICK("", "--host-embedding"));
+        "--batch 2 --seq 16 --micro-batches %d %s --precision %s --recompute %s %s %s",
+        (gint32)width * g_test_rand_int_range(LAYERS, 9), width > 1 ? "--stage 2" : "",
+        bf16 ? "bf16" : "fp32", PICK("none", "all", "0,2"), PICK("", "--host-update"),
+        width > 1 || bf16 ? "" : PICK("", "", "--host-embedding"));
     g_autofree char *layers = launch_draw_layers(LAYERS, d.stages);
     d.schedule = g_strdup_printf("%s --schedule 2bw", layers);
     return d;
@@ -53,7 +56,7 @@ static struct drawn draw_drained(uint32_t width)
 
 static struct drawn draw(bool endless, uint32_t width)
 {
-    struct drawn d = endless ? draw_endless() : draw_drained(width);
+    struct drawn d = endless ? draw_endless(width) : draw_drained(width);
     d.placement = g_strdup_printf("--chunk-size %s --policy %s --look-ahead %s",
                                   PICK("4KiB", "16KiB", "64KiB"), PICK("opt", "lru", "fifo"),
                                   PICK("0", "2", "9"));
@@ -128,7 +131,7 @@ static void simulate(const struct run_folder *folder, const char *traces, const 
 static void test_cut(struct run_folder *folder, G_GNUC_UNUSED gconstpointer data)
 {
     for (int i = 0; i < DRAWS; i++) {
-        struct drawn d = draw(i >= DRAWS - ENDLESS, i == 0 ? 2 : 1);
+        struct drawn d = draw(i >= DRAWS - ENDLESS, i == 0 || i + 1 == DRAWS ? 2 : 1);
         g_autofree char *all = g_strdup_printf("--steps 3 %s %s %s", d.job, d.schedule,
                                                d.placement);
         write_model(folder);
