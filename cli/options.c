@@ -75,7 +75,8 @@ static const struct {
         {"schedule",
          "In which order a stage takes its micro-batches: 1f1b alternates between "
          "forward and backward, gpipe runs all forward passes first, 2bw alternates "
-         "and does not drain between steps",
+         "and does not drain between steps, interleaved alternates between the parts of a stage, "
+         "too",
          NULL, 0},
     [OPTION_SEED] = {"seed", "Seed of all random choices", "N", 0},
     [OPTION_SEQUENCE] = {"seq", "Tokens in a sequence", "T", 0},
@@ -89,6 +90,10 @@ static const struct {
                              "Layers of each stage, whose number they say; default: as equal as "
                              "can be",
                              "N,N,..", 0},
+    [OPTION_STAGE_PARTS] = {"stage-parts",
+                            "With --schedule interleaved, parts of the model that each stage has; "
+                            "default: 2",
+                            "N", 0},
     [OPTION_STATE_BLOCK] = {"state-block",
                             "Cut the optimizer states of tensors of more than four blocks into "
                             "blocks of N elements, a multiple of 1024, which move and are updated "

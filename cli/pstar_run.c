@@ -281,7 +281,8 @@ int main(int argc, char **argv)
         {.shared = OPTION_SCHEDULE,
          .choice = &o->schedule,
          .help = "2bw goes with --delay 1; default: 1f1b",
-         .value = "1f1b|gpipe|2bw"},
+         .value = "1f1b|gpipe|2bw|interleaved"},
+        {.shared = OPTION_STAGE_PARTS, .count32 = &o->stage_parts, .least = 2},
         {.name = "delay",
          .count32 = &o->delay,
          .help = "1: a step's gradients are those of the weights before the last update, as in a "

@@ -25,6 +25,7 @@ struct sim_arguments {
     uint32_t threads, stalls, gpus, nodes, stage, stages, micro_batches;
     uint8_t objective; /* enum objective; OBJECTIVES if not given */
     uint8_t schedule;  /* enum pipeline_schedule */
+    uint32_t stage_parts;
     uint8_t reduction; /* enum run_reduction */
     bool fits, phases, no_clip, lists_platforms;
 };
@@ -252,8 +253,11 @@ static bool check_strategies(const struct sim_inputs *in, GError **error)
 static bool read_pipeline(const struct sim_arguments *a, struct sim_inputs *in, GError **error)
 {
     uint32_t stages = in->pipeline_stages;
+    enum pipeline_schedule schedule = (enum pipeline_schedule)a->schedule;
     const struct pipeline_request request = {
-        {stages, (enum pipeline_schedule)a->schedule, in->stage_layers}, a->micro_batches};
+        {stages, schedule, in->stage_layers,
+         a->stage_parts ? a->stage_parts : pipeline_usual_parts(schedule)},
+        a->micro_batches};
     if (!in->pipeline &&
         !(in->pipeline = pipeline_traces_new(in->trace, &request, in->platform, error))) {
         g_prefix_error(error, "--stages %u: ", stages);
@@ -471,7 +475,8 @@ int main(int argc, char **argv)
         {.shared = OPTION_SCHEDULE,
          .choice = &a.schedule,
          .help = "default: 1f1b",
-         .value = "1f1b|gpipe|2bw"},
+         .value = "1f1b|gpipe|2bw|interleaved"},
+        {.shared = OPTION_STAGE_PARTS, .count32 = &a.stage_parts, .least = 2},
         {.shared = OPTION_MICRO_BATCHES,
          .count32 = &a.micro_batches,
          .help = "with --stages; default: the trace's",

@@ -460,10 +460,15 @@ static void end(struct executor *x, moment_id moment)
     activations_release(x->activations, moment);
 }
 
-/* Filling a pipeline sends no tied weights: the step that follows does. */
+/* An evaluation takes one micro-batch through the stage's parts, and leaves out the others that a
+ * step takes through the first of them in between. Filling a pipeline sends no tied weights: the
+ * step that follows does. */
 static bool is_left_out(const struct executor *x, moment_id moment)
 {
     const struct model_operator *op = &x->iteration->operators[moment];
+    bool in_parts = x->iteration->cut && x->iteration->cut->parts > 1;
+    if (in_parts && !x->step.training)
+        return op->micro_batch > 0;
     return x->step.filling != NO_INDEX && op->kind == MODEL_SEND && op->channel == PIPELINE_WEIGHT;
 }
 

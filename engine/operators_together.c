@@ -6,11 +6,12 @@
 
 /* ---- several stages ---- */
 
+/* Evaluation has channels of its own, because a message of the next step may be under way. */
 static struct ranks_message message_of(const struct call *call, void *data)
 {
     const struct model_operator *op = call->op;
-    uint32_t apart = call->operation->training ? 0 : PIPELINE_CHANNELS;
-    return (struct ranks_message){op->peer, op->bytes, data, op->channel + apart};
+    uint32_t channel = 2 * op->channel + !call->operation->training;
+    return (struct ranks_message){op->peer, op->bytes, data, channel};
 }
 
 void operator_send(const struct call *call)

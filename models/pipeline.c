@@ -2,7 +2,7 @@
 
 /* ---- schedules ---- */
 
-static const char *const names[PIPELINE_SCHEDULES] = {"1f1b", "gpipe", "2bw"};
+static const char *const names[PIPELINE_SCHEDULES] = {"1f1b", "gpipe", "2bw", "interleaved"};
 
 const char *pipeline_schedule_name(enum pipeline_schedule schedule)
 {
@@ -20,8 +20,8 @@ static struct pipeline_pass *endless_passes(uint32_t ahead, uint32_t micro_batch
     struct pipeline_pass *passes = g_new(struct pipeline_pass, 2 * (size_t)micro_batches);
     for (uint32_t i = 0; i < micro_batches; i++) {
         bool next = i + ahead >= micro_batches;
-        passes[2 * i] = (struct pipeline_pass){(i + ahead) % micro_batches, false, next};
-        passes[2 * i + 1] = (struct pipeline_pass){i, true, false};
+        passes[2 * i] = (struct pipeline_pass){(i + ahead) % micro_batches, false, next, 0};
+        passes[2 * i + 1] = (struct pipeline_pass){i, true, false, 0};
     }
     return passes;
 }
@@ -37,18 +37,57 @@ struct pipeline_pass *pipeline_passes(enum pipeline_schedule schedule, uint32_t 
     uint32_t forward = 0, backward = 0;
     for (uint32_t i = 0; i < 2 * micro_batches; i++) {
         bool goes_forward = forward < micro_batches && forward - backward < ahead;
-        passes[i] = goes_forward ? (struct pipeline_pass){forward++, false, false}
-                                 : (struct pipeline_pass){backward++, true, false};
+        passes[i] = goes_forward ? (struct pipeline_pass){forward++, false, false, 0}
+                                 : (struct pipeline_pass){backward++, true, false, 0};
     }
     return passes;
 }
 
-uint32_t pipeline_first_layer(const struct pipeline_shape *shape, uint32_t layers, uint32_t stage)
+/* Returns a stage's pass of a direction. Micro-batches go through the parts in groups of as many as
+ * there are stages, backward from the last part on. */
+static struct pipeline_pass interleaved_pass(const struct pipeline_shape *shape, uint32_t index,
+                                             bool backward)
+{
+    uint32_t round = shape->stages * shape->parts, part = index % round / shape->stages;
+    return (struct pipeline_pass){.micro_batch = index / round * shape->stages +
+                                                 index % shape->stages,
+                                  .backward = backward,
+                                  .part = backward ? shape->parts - 1 - part : part};
+}
+
+static struct pipeline_pass *interleaved_passes(const struct pipeline_shape *shape, uint32_t stage,
+                                                uint32_t count)
+{
+    struct pipeline_pass *passes = g_new(struct pipeline_pass, count);
+    uint32_t each = count / 2, done[2] = {0, 0};
+    uint32_t ahead = 2 * (shape->stages - stage - 1) + (shape->parts - 1) * shape->stages + 1;
+    for (uint32_t i = 0; i < count; i++) {
+        bool backward = done[false] == each || done[false] - done[true] >= ahead;
+        passes[i] = interleaved_pass(shape, done[backward]++, backward);
+    }
+    return passes;
+}
+
+uint32_t pipeline_usual_parts(enum pipeline_schedule schedule)
+{
+    return schedule == PIPELINE_INTERLEAVED ? 2 : 1;
+}
+
+struct pipeline_pass *pipeline_stage_passes(const struct pipeline_shape *shape, uint32_t stage,
+                                            uint32_t micro_batches, uint32_t *count)
+{
+    *count = 2 * micro_batches * shape->parts;
+    return shape->schedule == PIPELINE_INTERLEAVED
+               ? interleaved_passes(shape, stage, *count)
+               : pipeline_passes(shape->schedule, shape->stages, stage, micro_batches);
+}
+
+uint32_t pipeline_first_layer(const struct pipeline_shape *shape, uint32_t layers, uint32_t piece)
 {
     uint32_t first = 0;
     if (!shape->layers)
-        return (uint32_t)((uint64_t)stage * layers / shape->stages);
-    for (uint32_t s = 0; s < stage; s++)
+        return (uint32_t)((uint64_t)piece * layers / (shape->stages * shape->parts));
+    for (uint32_t s = 0; s < piece; s++)
         first += shape->layers[s];
     return first;
 }
@@ -116,6 +155,27 @@ static bool check_layers(const struct model_config *config, const struct pipelin
                   sum, config->layers);
 }
 
+static bool check_parts(const struct model_config *config, const struct model_job *job,
+                        const struct pipeline_shape *shape, GError **error)
+{
+    uint32_t micro_batches = model_rank_micro_batches(job), stages = shape->stages;
+    if (shape->schedule != PIPELINE_INTERLEAVED)
+        return shape->parts == 1 ||
+               refuse(error, "%u parts of a stage: only schedule interleaved has several",
+                      shape->parts);
+    if (shape->layers)
+        return refuse(error, "schedule interleaved: all parts have as many layers, or one more, "
+                             "so far");
+    if (shape->parts > config->layers / stages)
+        return refuse(error, "%u stages of %u parts: the model has only %u layers", stages,
+                      shape->parts, config->layers);
+    return micro_batches % stages == 0 ||
+           refuse(error,
+                  "schedule interleaved: the micro-batches on each rank, %u, must be a multiple of "
+                  "the number of stages, %u",
+                  micro_batches, stages);
+}
+
 bool pipeline_check(const struct model_config *config, const struct model_job *job,
                     const struct pipeline_shape *shape, GError **error)
 {
@@ -130,7 +190,7 @@ bool pipeline_check(const struct model_config *config, const struct model_job *j
             stages, model_rank_micro_batches(job), stages * model_ranks(job));
     if (model_gradient_layout(job) != MODEL_GRADIENT_LIST || run_updates_early(&job->choices))
         return refuse(error, "stages: updates must come at the end of the step");
-    return check_layers(config, shape, error) &&
+    return check_layers(config, shape, error) && check_parts(config, job, shape, error) &&
            (shape->schedule != PIPELINE_2BW || check_endless(job, error));
 }
 

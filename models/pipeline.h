@@ -21,22 +21,27 @@ enum pipeline_schedule {
     PIPELINE_GPIPE, /* Huang et al., "GPipe": all forward passes, then all backward passes */
     PIPELINE_2BW,   /* PipeDream-2BW (ibid., section 2): never drains. A step of a stage begins with
                        forward passes behind it, and ends with as many of the next step */
+    PIPELINE_INTERLEAVED, /* Narayanan et al., "Efficient Large-Scale Language Model Training on GPU
+                             Clusters Using Megatron-LM", section 2.2: each stage has several parts
+                             of the model, and takes as many micro-batches as there are stages
+                             through each of them in turn */
     PIPELINE_SCHEDULES
 };
 
-/* Returns the name: "1f1b", "gpipe" or "2bw". */
+/* Returns the name: "1f1b", "gpipe", "2bw" or "interleaved". */
 const char *pipeline_schedule_name(enum pipeline_schedule schedule);
 
 struct pipeline_pass {
     uint32_t micro_batch;
     bool backward;
-    bool next; /* of the next step */
+    bool next;     /* of the next step */
+    uint32_t part; /* through which part of the stage */
 };
 
 /* Returns how many micro-batches of the next step a stage runs forward before a step ends. */
 uint32_t pipeline_ahead(enum pipeline_schedule schedule, uint32_t stages, uint32_t stage);
 
-/* Returns the 2 * micro_batches passes of a stage in their order. Free with g_free. */
+/* Returns the 2 * micro_batches passes of a stage of one part in their order. Free with g_free. */
 struct pipeline_pass *pipeline_passes(enum pipeline_schedule schedule, uint32_t stages,
                                       uint32_t stage, uint32_t micro_batches);
 
@@ -45,10 +50,20 @@ struct pipeline_shape {
     uint32_t stages;
     enum pipeline_schedule schedule;
     const uint32_t *layers; /* [stages] of each stage; NULL: all have as many, or one more */
+    uint32_t parts;         /* of each stage; more than 1 with PIPELINE_INTERLEAVED only. The model
+                               is cut into stages * parts pieces: piece p is part p / stages of
+                               stage p % stages */
 };
 
-/* Returns a stage's first layer; for stage == stages, the number of layers. */
-uint32_t pipeline_first_layer(const struct pipeline_shape *shape, uint32_t layers, uint32_t stage);
+/* Returns how many parts a stage has if it is not said. */
+uint32_t pipeline_usual_parts(enum pipeline_schedule schedule);
+
+/* Returns a piece's first layer; for the number of pieces, the number of layers. */
+uint32_t pipeline_first_layer(const struct pipeline_shape *shape, uint32_t layers, uint32_t piece);
+
+/* Returns the passes of a stage in their order, and sets *count. Free with g_free. */
+struct pipeline_pass *pipeline_stage_passes(const struct pipeline_shape *shape, uint32_t stage,
+                                            uint32_t micro_batches, uint32_t *count);
 
 /* Parses the numbers of layers of the stages, such as "3,4,5". Sets *stages to how many there are.
  * Fails (MODEL_ERROR_CONFIG) if the text is not such a list. The caller frees the result with
@@ -56,21 +71,22 @@ uint32_t pipeline_first_layer(const struct pipeline_shape *shape, uint32_t layer
 uint32_t *pipeline_parse_layers(const char *text, uint32_t *stages, GError **error);
 
 /* What a message between two stages is. Messages of one kind arrive in the order in which they were
- * sent. Channel 0 is that of collectives. Evaluation has channels of its own, PIPELINE_CHANNELS
- * later, because a message of the next step may be under way. */
+ * sent. Where stages have several parts, what crosses from a piece to the next has a channel of its
+ * own in each direction, from PIPELINE_CROSSINGS on. */
 enum pipeline_channel {
     PIPELINE_STREAM = 1,
     PIPELINE_WEIGHT,
     PIPELINE_GRADIENT,
-    PIPELINE_CHANNELS = PIPELINE_GRADIENT
+    PIPELINE_CROSSINGS
 };
 
 /* What a stage's iteration knows of the whole. */
 struct pipeline_cut {
     const struct model_iteration *whole; /* of all stages */
     uint32_t stages, stage;
-    uint32_t first_layer, layer_count;
-    uint32_t *stage_of; /* [the whole's tensor_count] */
+    uint32_t parts;                    /* of the stage */
+    uint32_t first_layer, layer_count; /* of its first part; of all */
+    uint32_t *stage_of;                /* [the whole's tensor_count] */
     uint32_t *here;     /* [the whole's tensor_count] the tensor's index in this stage; NO_INDEX */
     uint32_t *in_whole; /* [the stage's tensor_count] the tensor's index in the whole */
 

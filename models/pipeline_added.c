@@ -7,7 +7,7 @@
 struct message {
     struct pipeline_pass pass;
     uint32_t peer;
-    enum pipeline_channel channel;
+    uint32_t channel; /* enum pipeline_channel */
     const char *what;
     uint32_t buffer;  /* here, that is sent or received; NO_INDEX */
     tensor_id tensor; /* here, whose parameter is sent; NO_INDEX */
@@ -52,16 +52,30 @@ static void append_message(struct cutting *cutting, enum model_kind kind,
     cutting_append_operator(cutting, &traced, &op);
 }
 
+/* Returns what crosses from a piece to the next one. The caller frees it with g_free. */
+static char *name_crossing(const struct cutting *cutting, bool backward, uint32_t first)
+{
+    const char *what = backward ? "gradient" : "activation";
+    return cutting->pieces == cutting->cut->stages
+               ? g_strdup(what)
+               : g_strdup_printf("%s between pieces %u and %u", what, first, first + 1);
+}
+
 void cutting_pass_on(struct cutting *cutting, enum model_kind kind,
-                     const struct pipeline_pass *pass, uint32_t buffer, uint32_t peer)
+                     const struct pipeline_pass *pass, uint32_t buffer, uint32_t to)
 {
     const struct model_job *job = &cutting->whole->job;
     uint64_t element = job->precision == MODEL_BF16 ? 2 : 4;
+    uint32_t from = pass->backward ? to + 1 : to - 1, stages = cutting->cut->stages;
+    uint32_t first = MIN(from, to), channel = PIPELINE_STREAM;
+    g_autofree char *what = name_crossing(cutting, pass->backward, first);
+    if (cutting->pieces > stages)
+        channel = PIPELINE_CROSSINGS + 2 * first + pass->backward;
     const struct message message = {
         .pass = *pass,
-        .peer = peer,
-        .channel = PIPELINE_STREAM,
-        .what = pass->backward ? "gradient" : "activation",
+        .peer = (kind == MODEL_SEND ? to : from) % stages,
+        .channel = channel,
+        .what = what,
         .buffer = cutting_use_buffer(cutting, buffer,
                                      pass->backward ? TRACE_BACKWARD : TRACE_FORWARD),
         .tensor = NO_INDEX,
@@ -116,7 +130,7 @@ void cutting_pass_tied(struct cutting *cutting)
 static struct message gradient_message(const struct cutting *cutting, uint32_t micro_batch,
                                        uint32_t buffer)
 {
-    return (struct message){.pass = {micro_batch, true, false},
+    return (struct message){.pass = {micro_batch, true, false, 0},
                             .peer = is_last(cutting) ? 0 : cutting->cut->stages - 1,
                             .channel = PIPELINE_GRADIENT,
                             .what = "gradient of tied weights",

@@ -5,26 +5,35 @@
 
 /* ---- tensors ---- */
 
-/* Returns the stages of all layers. The caller frees them with g_free. */
-static uint32_t *stages_of_layers(const struct pipeline_shape *shape, uint32_t layers)
+/* Returns the pieces of all layers. The caller frees them with g_free. */
+static uint32_t *pieces_of_layers(const struct pipeline_shape *shape, uint32_t layers)
 {
-    uint32_t *stage_of = g_new(uint32_t, layers);
-    for (uint32_t s = 0; s < shape->stages; s++)
-        for (uint32_t l = pipeline_first_layer(shape, layers, s),
-                      end = pipeline_first_layer(shape, layers, s + 1);
+    uint32_t *piece_of = g_new(uint32_t, layers);
+    for (uint32_t p = 0; p < shape->stages * shape->parts; p++)
+        for (uint32_t l = pipeline_first_layer(shape, layers, p),
+                      end = pipeline_first_layer(shape, layers, p + 1);
              l < end; l++)
-            stage_of[l] = s;
-    return stage_of;
+            piece_of[l] = p;
+    return piece_of;
 }
 
-/* Returns the stage of an operator of forward or backward. */
-static uint32_t stage_of(const uint32_t *of_layer, uint32_t stages, const struct model_operator *op)
+/* Returns the piece of an operator of forward or backward. */
+static uint32_t piece_of(const uint32_t *of_layer, uint32_t pieces, const struct model_operator *op)
 {
     if (op->layer >= 0)
         return of_layer[op->layer];
     bool embeds = op->kind == MODEL_EMBED_FORWARD || op->kind == MODEL_EMBED_BACKWARD ||
                   (op->kind == MODEL_REDUCE && op->rows);
-    return embeds ? 0 : stages - 1;
+    return embeds ? 0 : pieces - 1;
+}
+
+static uint32_t count_layers(const struct pipeline_shape *shape, uint32_t layers, uint32_t stage)
+{
+    uint32_t count = 0;
+    for (uint32_t p = stage; p < shape->stages * shape->parts; p += shape->stages)
+        count += pipeline_first_layer(shape, layers, p + 1) -
+                 pipeline_first_layer(shape, layers, p);
+    return count;
 }
 
 /* A tensor is in the first stage whose operators use it: tied weights are the embedding's. */
@@ -33,22 +42,22 @@ static struct pipeline_cut *cut_tensors(const struct model_iteration *whole,
                                         const uint32_t *of_layer, uint32_t stage)
 {
     uint32_t count = whole->trace->tensor_count, own = 0;
-    uint32_t layers = whole->config->layers, first = pipeline_first_layer(shape, layers, stage);
+    uint32_t layers = whole->config->layers, pieces = shape->stages * shape->parts;
     struct pipeline_cut *cut = g_new0(struct pipeline_cut, 1);
-    *cut =
-        (struct pipeline_cut){.whole = whole,
-                              .stages = shape->stages,
-                              .stage = stage,
-                              .first_layer = first,
-                              .layer_count = pipeline_first_layer(shape, layers, stage + 1) - first,
-                              .stage_of = g_new0(uint32_t, count),
-                              .here = g_new(uint32_t, count),
-                              .in_whole = g_new(uint32_t, count)};
+    *cut = (struct pipeline_cut){.whole = whole,
+                                 .stages = shape->stages,
+                                 .stage = stage,
+                                 .parts = shape->parts,
+                                 .first_layer = pipeline_first_layer(shape, layers, stage),
+                                 .layer_count = count_layers(shape, layers, stage),
+                                 .stage_of = g_new0(uint32_t, count),
+                                 .here = g_new(uint32_t, count),
+                                 .in_whole = g_new(uint32_t, count)};
     for (uint32_t m = whole->forward_end; m-- > 0;)
         for (int i = 0; i < 2; i++)
             if (whole->operators[m].t[i] != NO_INDEX)
-                cut->stage_of[whole->operators[m].t[i]] = stage_of(of_layer, shape->stages,
-                                                                   &whole->operators[m]);
+                cut->stage_of[whole->operators[m].t[i]] =
+                    piece_of(of_layer, pieces, &whole->operators[m]) % shape->stages;
     for (tensor_id t = 0; t < count; t++) {
         bool is_own = cut->stage_of[t] == stage;
         cut->here[t] = is_own ? own : NO_INDEX;
@@ -84,23 +93,23 @@ static struct range pass_range(const struct cutting *cutting, const struct pipel
                           : cutting->forward[pass->micro_batch];
 }
 
-static uint32_t stage_at(const struct cutting *cutting, uint32_t moment)
+static uint32_t piece_at(const struct cutting *cutting, uint32_t moment)
 {
-    return stage_of(cutting->of_layer, cutting->cut->stages, &cutting->whole->operators[moment]);
+    return piece_of(cutting->of_layer, cutting->pieces, &cutting->whole->operators[moment]);
 }
 
-/* Returns the buffer that the pass takes into a stage: made in this pass before the stage, and used
+/* Returns the buffer that the pass takes into a piece: made in this pass before the piece, and used
  * in it. The micro-batch's tokens are the first and the last stage's own. */
 static uint32_t passed_buffer(const struct cutting *cutting, const struct pipeline_pass *pass,
-                              uint32_t stage)
+                              uint32_t piece)
 {
     const struct model_iteration *whole = cutting->whole;
     struct range range = pass_range(cutting, pass);
     uint32_t tokens = whole->operators[cutting->forward[pass->micro_batch].first].in[0];
     uint32_t begin = range.first;
-    while (stage_at(cutting, begin) != stage)
+    while (piece_at(cutting, begin) != piece)
         begin++;
-    for (uint32_t m = begin; m < range.end && stage_at(cutting, m) == stage; m++) {
+    for (uint32_t m = begin; m < range.end && piece_at(cutting, m) == piece; m++) {
         const struct model_operator *op = &whole->operators[m];
         for (size_t i = 0; op->kind != MODEL_REDUCE && i < MODEL_INPUTS + MODEL_OUTPUTS; i++) {
             uint32_t used = i < MODEL_INPUTS ? op->in[i] : op->out[i - MODEL_INPUTS];
@@ -267,20 +276,19 @@ static void copy_operator(struct cutting *cutting, uint32_t moment,
 
 static void append_pass(struct cutting *cutting, const struct pipeline_pass *pass)
 {
-    uint32_t stage = cutting->cut->stage, stages = cutting->cut->stages;
-    bool first = pass->backward ? stage + 1 == stages : stage == 0;
-    bool last = pass->backward ? stage == 0 : stage + 1 == stages;
-    uint32_t before = pass->backward ? stage + 1 : stage - 1;
-    uint32_t after = pass->backward ? stage - 1 : stage + 1;
+    uint32_t piece = pass->part * cutting->cut->stages + cutting->cut->stage;
+    uint32_t last = cutting->pieces - 1;
+    bool begins = piece == (pass->backward ? last : 0), ends = piece == (pass->backward ? 0 : last);
+    uint32_t after = pass->backward ? piece - 1 : piece + 1;
     struct range range = pass_range(cutting, pass);
     if (!pass->backward)
         cutting->reduced[0] = cutting->reduced[1] = NO_INDEX;
-    if (!first)
-        cutting_pass_on(cutting, MODEL_RECEIVE, pass, passed_buffer(cutting, pass, stage), before);
+    if (!begins)
+        cutting_pass_on(cutting, MODEL_RECEIVE, pass, passed_buffer(cutting, pass, piece), piece);
     for (uint32_t m = range.first; m < range.end; m++)
-        if (stage_at(cutting, m) == stage)
+        if (piece_at(cutting, m) == piece)
             copy_operator(cutting, m, pass);
-    if (!last)
+    if (!ends)
         cutting_pass_on(cutting, MODEL_SEND, pass, passed_buffer(cutting, pass, after), after);
 }
 
@@ -316,7 +324,7 @@ static void mark_used(const struct cutting *cutting, struct range range, uint8_t
 {
     for (uint32_t m = range.first; m < range.end; m++) {
         const struct model_operator *op = &cutting->whole->operators[m];
-        if (stage_at(cutting, m) != cutting->cut->stage)
+        if (piece_at(cutting, m) % cutting->cut->stages != cutting->cut->stage)
             continue;
         for (int i = 0; i < MODEL_INPUTS; i++)
             if (op->in[i] != NO_INDEX)
@@ -421,9 +429,10 @@ static struct cutting begin_cutting(const struct model_iteration *whole,
                                     const struct pipeline_shape *shape, uint32_t stage)
 {
     uint32_t buffers = whole->trace->buffer_count;
-    uint32_t *of_layer = stages_of_layers(shape, whole->config->layers);
+    uint32_t *of_layer = pieces_of_layers(shape, whole->config->layers);
     struct cutting cutting = {
         .whole = whole,
+        .pieces = shape->stages * shape->parts,
         .of_layer = of_layer,
         .cut = cut_tensors(whole, shape, of_layer, stage),
         .buffer_here = g_new(uint32_t, buffers),
@@ -462,17 +471,17 @@ struct model_iteration *pipeline_stage(const struct model_iteration *whole,
                                        const struct pipeline_shape *shape, uint32_t stage)
 {
     struct cutting cutting = begin_cutting(whole, shape, stage);
-    uint32_t micro_batches = model_rank_micro_batches(&whole->job);
-    g_autofree struct pipeline_pass *passes = pipeline_passes(shape->schedule, shape->stages, stage,
-                                                              micro_batches);
+    uint32_t micro_batches = model_rank_micro_batches(&whole->job), count;
+    g_autofree struct pipeline_pass *passes = pipeline_stage_passes(shape, stage, micro_batches,
+                                                                    &count);
     struct model_iteration *iteration = g_new0(struct model_iteration, 1);
     find_kept(&cutting, pipeline_ahead(shape->schedule, shape->stages, stage));
     append_tensors(&cutting);
     if (cutting.tied != NO_INDEX)
         cutting_pass_tied(&cutting);
-    for (uint32_t i = 0; i < 2 * micro_batches; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         append_pass(&cutting, &passes[i]);
-        if (i == 0)
+        if (!iteration->forward_end && passes[i].part + 1 == shape->parts)
             iteration->forward_end = cutting.traced->len;
     }
     append_updates(&cutting);

@@ -13,7 +13,8 @@ struct range {
 struct cutting {
     const struct model_iteration *whole;
     struct pipeline_cut *cut;
-    uint32_t *of_layer;               /* [layers] their stages */
+    uint32_t pieces;                  /* of the model: parts of all stages */
+    uint32_t *of_layer;               /* [layers] their pieces */
     struct range *forward, *backward; /* [micro_batches] */
     uint32_t *buffer_here;            /* [the whole's buffer_count]; NO_INDEX */
     uint32_t *kept;      /* [buffers of a micro-batch] 1 + the place among the kept; 0 */
@@ -46,10 +47,10 @@ uint32_t cutting_number_of(const struct cutting *cutting, const struct pipeline_
 
 /* ---- pipeline_added.c: what a stage does besides the whole's operators ---- */
 
-/* Appends the operator that sends the residual stream, or its gradient, to a stage, or receives it.
- * `buffer` is the whole's. */
+/* Appends the operator that sends the residual stream, or its gradient, from a piece to the next
+ * one in the pass's direction, or receives it. `buffer` is the whole's. */
 void cutting_pass_on(struct cutting *cutting, enum model_kind kind,
-                     const struct pipeline_pass *pass, uint32_t buffer, uint32_t peer);
+                     const struct pipeline_pass *pass, uint32_t buffer, uint32_t to);
 
 /* Tied weights are in the first stage, where the embedding is. A step begins with sending a copy to
  * the last stage, and each micro-batch's backward there sends the classifier's gradient back, which

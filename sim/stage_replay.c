@@ -297,14 +297,15 @@ static double step_seconds(const struct stage_runs *all)
 static struct stage_result describe_stage(const struct stage_view *view)
 {
     const struct trace *trace = view->view.trace;
-    uint32_t first = UINT32_MAX, last = 0;
+    g_autoptr(GHashTable) layers = g_hash_table_new(NULL, NULL);
+    uint32_t first = UINT32_MAX;
     for (uint32_t m = 0; m < trace->operator_count; m++)
         if (trace->operators[m].layer >= 0) {
             first = MIN(first, (uint32_t)trace->operators[m].layer);
-            last = MAX(last, (uint32_t)trace->operators[m].layer);
+            g_hash_table_add(layers, GINT_TO_POINTER(trace->operators[m].layer));
         }
-    return (struct stage_result){.first_layer = first <= last ? first : 0,
-                                 .layers = first <= last ? last - first + 1 : 0,
+    return (struct stage_result){.first_layer = first < UINT32_MAX ? first : 0,
+                                 .layers = g_hash_table_size(layers),
                                  .in_flight = trace_most_in_flight(trace),
                                  .device_bytes = view->plan->arena_bytes,
                                  .host_bytes = view->plan->host_pool_bytes};

@@ -103,6 +103,8 @@ static void take_rest(struct run_options *o, const struct checkpoint_state *from
         o->data = g_strdup(from->data);
     if (o->delay == UINT32_MAX)
         o->delay = o->resume ? from->delay : o->schedule == PIPELINE_2BW;
+    if (!o->stage_parts)
+        o->stage_parts = pipeline_usual_parts((enum pipeline_schedule)o->schedule);
     o->saved_batch = from->batch;
     o->saved_sequence = from->sequence;
     o->saved_micro_batches = from->micro_batches;
@@ -252,6 +254,8 @@ bool run_options_complete(struct run_options *o, GError **error)
         return false;
     if (o->schedule == PIPELINE_2BW && !run_is_pipeline(o))
         return refuse(error, "--schedule", "2bw", "needs --stages, at least 2");
+    if (o->schedule == PIPELINE_INTERLEAVED && !run_is_pipeline(o))
+        return refuse(error, "--schedule", "interleaved", "needs --stages, at least 2");
     if (!check_stages(o, error) || !check_reduction(o, error))
         return false;
     if ((o->h2d_rate > 0 || o->d2h_rate > 0) && o->device != &device_cpu)

@@ -44,10 +44,12 @@ struct run_options {
     uint32_t stages;    /* of a pipeline, with equally many processes each; 0 stands for 1 */
     char *stage_layers; /* of each stage, such as "3,4,5"; NULL: as equal as can be */
     uint8_t schedule;   /* enum pipeline_schedule */
-    uint8_t reduction;  /* enum run_reduction */
-    uint8_t precision;  /* enum model_precision */
-    uint8_t data_order; /* enum data_order */
-    uint8_t tokens;     /* enum data_tokens */
+    uint32_t stage_parts; /* of each stage; 0 stands for what is usual with the schedule, until the
+                             options are complete */
+    uint8_t reduction;    /* enum run_reduction */
+    uint8_t precision;    /* enum model_precision */
+    uint8_t data_order;   /* enum data_order */
+    uint8_t tokens;       /* enum data_tokens */
     double learning_rate, least_learning_rate, weight_decay, beta1, beta2, epsilon, clip, held_out,
         lora_alpha; /* 0 stands for twice the rank */
     bool host_embedding, host_update;

@@ -193,7 +193,7 @@ static bool cut_stage(struct run_plan *run, const struct run_options *options, G
                                       ? pipeline_parse_layers(options->stage_layers, &stages, error)
                                       : NULL;
     const struct pipeline_shape shape = {options->stages, (enum pipeline_schedule)options->schedule,
-                                         layers};
+                                         layers, options->stage_parts};
     if (!pipeline_check(run->config, &run->iteration->job, &shape, error)) {
         g_prefix_error(error, "--stages: ");
         return false;

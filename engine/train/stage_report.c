@@ -14,6 +14,7 @@ struct stage_row *stage_report_share(const struct run_plan *run, struct ranks *s
     rows[cut->stage] =
         (struct stage_row){.first_layer = cut->first_layer,
                            .layer_count = cut->layer_count,
+                           .parts = cut->parts,
                            .in_flight = trace_most_in_flight(run->iteration->trace),
                            .device_bytes = run->plan->arena_bytes,
                            .host_bytes = run->plan->host_pool_bytes,
@@ -28,6 +29,8 @@ struct stage_row *stage_report_share(const struct run_plan *run, struct ranks *s
 static char *layers_of(const struct stage_row *row)
 {
     uint32_t last = row->first_layer + row->layer_count - 1;
+    if (row->parts > 1)
+        return g_strdup_printf("%u in %u", row->layer_count, row->parts);
     return row->layer_count == 1 ? g_strdup_printf("%u", last)
                                  : g_strdup_printf("%u-%u", row->first_layer, last);
 }

@@ -8,7 +8,7 @@
 #include <jansson.h>
 
 struct stage_row {
-    uint32_t first_layer, layer_count;
+    uint32_t first_layer, layer_count, parts;
     uint32_t in_flight; /* micro-batches whose activations the stage holds at once, at most */
     uint64_t device_bytes, host_bytes; /* taken at the start */
     uint64_t least_device_bytes;       /* with which the stage fits */

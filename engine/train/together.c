@@ -182,8 +182,10 @@ char *together_describe(const struct run_options *options, const struct run_plan
         describe_state(text, state);
     g_string_append_printf(text, "structure of the step: %s\n", digest);
     if (run_is_pipeline(options)) /* each stage has another plan */
-        g_string_append_printf(text, "stages: %u\nschedule: %s\nlayers of the stages: %s\n",
-                               options->stages,
+        g_string_append_printf(text,
+                               "stages: %u\nparts of each: %u\nschedule: %s\n"
+                               "layers of the stages: %s\n",
+                               options->stages, options->stage_parts,
                                pipeline_schedule_name((enum pipeline_schedule)options->schedule),
                                options->stage_layers ? options->stage_layers : "equal");
     else

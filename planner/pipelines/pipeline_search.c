@@ -172,7 +172,7 @@ static void add_schedules(struct pipeline_run *search, const struct run_depth *d
         add_candidate(search, depth, micro_batch, PIPELINE_1F1B);
         return;
     }
-    for (uint32_t s = 0; s < PIPELINE_SCHEDULES; s++)
+    for (uint32_t s = 0; s < PIPELINE_INTERLEAVED; s++) /* stages of one part */
         if (asked == PIPELINE_SCHEDULE_ANY || asked == s)
             add_candidate(search, depth, micro_batch, s);
 }

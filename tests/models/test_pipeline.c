@@ -8,7 +8,8 @@
 
 enum {
     MOST_STAGES = 6,
-    CHANNELS = PIPELINE_GRADIENT + 1,
+    MOST_LAYERS = 12,
+    CHANNELS = PIPELINE_CROSSINGS + 2 * MOST_LAYERS,
     QUEUES = MOST_STAGES * MOST_STAGES * CHANNELS
 };
 
@@ -16,7 +17,7 @@ struct drawn {
     struct model_config config;
     struct model_iteration *whole;
     struct model_iteration *stage[MOST_STAGES];
-    uint32_t stages;
+    uint32_t stages, parts;
     enum pipeline_schedule schedule;
     uint8_t recompute[12], offload[12];
     uint32_t layers_of[MOST_STAGES], *layers; /* of the stages; the latter is NULL if they are equal
@@ -34,6 +35,16 @@ static void draw_layers(struct drawn *drawn)
         drawn->layers_of[s] = 1 + more;
         left -= more;
     }
+}
+
+/* Gives each of two to four stages at least two parts, of equal numbers of layers. */
+static void draw_parts(struct drawn *drawn)
+{
+    drawn->config.layers = (uint32_t)g_test_rand_int_range(4, MOST_LAYERS);
+    uint32_t layers = drawn->config.layers, most = MIN(layers / 2, 4);
+    drawn->stages = (uint32_t)g_test_rand_int_range(2, (gint32)most + 1);
+    drawn->parts = (uint32_t)g_test_rand_int_range(2, (gint32)(layers / drawn->stages) + 1);
+    drawn->layers = NULL;
 }
 
 /* Lets one to three ranks each have the job's micro-batches. */
@@ -55,12 +66,17 @@ static void draw(struct drawn *drawn)
     drawn->stages = (uint32_t)g_test_rand_int_range(2, MIN(drawn->config.layers, MOST_STAGES) + 1);
     draw_layers(drawn);
     drawn->schedule = (enum pipeline_schedule)g_test_rand_int_range(0, PIPELINE_SCHEDULES);
+    drawn->parts = 1;
+    if (drawn->schedule == PIPELINE_INTERLEAVED)
+        draw_parts(drawn);
     for (uint32_t l = 0; l < drawn->config.layers; l++) {
         drawn->recompute[l] = (uint8_t)g_test_rand_int_range(0, 2);
         drawn->offload[l] = (uint8_t)g_test_rand_int_range(0, 2);
     }
     struct model_job job = small_job(g_test_rand_int_range(0, 2) ? MODEL_BF16 : MODEL_FP32,
-                                     drawn->stages + (uint32_t)g_test_rand_int_range(0, 5));
+                                     drawn->parts > 1
+                                         ? drawn->stages * (uint32_t)g_test_rand_int_range(1, 4)
+                                         : drawn->stages + (uint32_t)g_test_rand_int_range(0, 5));
     job.choices.recompute = drawn->recompute;
     draw_ranks(&job);
     bool endless = job.delay = drawn->schedule == PIPELINE_2BW;
@@ -70,7 +86,8 @@ static void draw(struct drawn *drawn)
         job.choices.offload = drawn->offload;
     bool may_embed = model_ranks(&job) == 1 && !(endless && job.precision == MODEL_BF16);
     job.choices.host_embedding = may_embed && g_test_rand_int_range(0, 2);
-    const struct pipeline_shape shape = {drawn->stages, drawn->schedule, drawn->layers};
+    const struct pipeline_shape shape = {drawn->stages, drawn->schedule, drawn->layers,
+                                         drawn->parts};
     g_assert_true(pipeline_check(&drawn->config, &job, &shape, NULL));
     drawn->whole = new_iteration(&drawn->config, &job);
     for (uint32_t s = 0; s < drawn->stages; s++)
@@ -268,6 +285,29 @@ static void check_in_flight(const struct drawn *drawn, uint32_t s)
                                                        : MIN(drawn->stages - s, micro_batches));
 }
 
+/* Each part has the forward and the backward pass of every micro-batch once, in their order. The
+ * stage runs ahead by no more passes than the schedule says, and its first backward pass is that of
+ * the first micro-batch through its last part. */
+static void check_interleaved(const struct drawn *drawn, uint32_t s)
+{
+    const struct pipeline_shape shape = {drawn->stages, drawn->schedule, NULL, drawn->parts};
+    uint32_t micro_batches = model_rank_micro_batches(&drawn->whole->job), count;
+    uint32_t next[2][MOST_LAYERS] = {{0}}, ahead = 0, most = 0;
+    g_autofree struct pipeline_pass *passes = pipeline_stage_passes(&shape, s, micro_batches,
+                                                                    &count);
+    g_assert_cmpuint(count, ==, 2 * micro_batches * drawn->parts);
+    for (uint32_t i = 0; i < count; i++) {
+        g_assert_cmpuint(passes[i].part, <, drawn->parts);
+        g_assert_cmpuint(passes[i].micro_batch, ==, next[passes[i].backward][passes[i].part]++);
+        if (passes[i].backward && most == ahead)
+            g_assert_true(i > most || passes[i].part + 1 == drawn->parts);
+        ahead += passes[i].backward ? -1U : 1U;
+        most = MAX(most, ahead);
+    }
+    uint32_t allowed = 2 * (drawn->stages - s - 1) + (drawn->parts - 1) * drawn->stages + 1;
+    g_assert_cmpuint(most, ==, MIN(allowed, micro_batches * drawn->parts));
+}
+
 /* Micro-batches in flight have slots of their own, and slots are as few as their rounds allow. */
 static void check_slots(const struct drawn *drawn, uint32_t s)
 {
@@ -305,7 +345,8 @@ static void check_passes(const struct drawn *drawn)
     const struct model_job *job = &drawn->whole->job;
     uint64_t element = job->precision == MODEL_BF16 ? 2 : 4;
     uint64_t one = (uint64_t)job->choices.batch * job->sequence * drawn->config.width * element;
-    uint64_t others = drawn->stages - 1, micro_batches = model_rank_micro_batches(job);
+    uint64_t others = drawn->stages * drawn->parts - 1;
+    uint64_t micro_batches = model_rank_micro_batches(job);
     uint64_t table = (uint64_t)drawn->config.vocabulary * drawn->config.width;
     uint64_t tied = drawn->config.tied ? table * (element + 4 * micro_batches) : 0;
     struct trace_exchange passed = sum_of(drawn, TRACE_PASS);
@@ -377,7 +418,10 @@ static void test_schedules(void)
         check_passes(&drawn);
         check_shared(&drawn);
         for (uint32_t s = 0; s < drawn.stages; s++) {
-            check_in_flight(&drawn, s);
+            if (drawn.parts > 1)
+                check_interleaved(&drawn, s);
+            else
+                check_in_flight(&drawn, s);
             check_slots(&drawn, s);
             check_newest(&drawn, s);
         }
@@ -389,7 +433,7 @@ static void expect_refusal(const struct model_config *config, const struct model
                            uint32_t stages, const uint32_t *layers, const char *why)
 {
     g_autoptr(GError) error = NULL;
-    const struct pipeline_shape shape = {stages, PIPELINE_1F1B, layers};
+    const struct pipeline_shape shape = {stages, PIPELINE_1F1B, layers, 1};
     g_assert_false(pipeline_check(config, job, &shape, &error));
     g_assert_error(error, MODEL_ERROR, MODEL_ERROR_CONFIG);
     g_assert_nonnull(strstr(error->message, why));
@@ -410,7 +454,7 @@ static void test_layers(void)
 {
     for (uint32_t layers = 1; layers < 30; layers++)
         for (uint32_t stages = 1; stages <= layers; stages++) {
-            const struct pipeline_shape shape = {stages, PIPELINE_1F1B, NULL};
+            const struct pipeline_shape shape = {stages, PIPELINE_1F1B, NULL, 1};
             g_assert_cmpuint(pipeline_first_layer(&shape, layers, 0), ==, 0);
             g_assert_cmpuint(pipeline_first_layer(&shape, layers, stages), ==, layers);
             for (uint32_t s = 0; s < stages; s++) {
@@ -422,7 +466,7 @@ static void test_layers(void)
         }
     uint32_t stages;
     g_autofree uint32_t *given = pipeline_parse_layers("3,4,5", &stages, NULL);
-    const struct pipeline_shape shape = {stages, PIPELINE_1F1B, given};
+    const struct pipeline_shape shape = {stages, PIPELINE_1F1B, given, 1};
     g_assert_cmpuint(stages, ==, 3);
     g_assert_cmpuint(pipeline_first_layer(&shape, 12, 2), ==, 7);
     const char *const wrong[] = {"", "3,", "0,1", "a", "3;4", "-1,2"};

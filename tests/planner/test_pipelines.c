@@ -146,7 +146,7 @@ static struct trace **cut(const struct drawn *d, const struct choice *choice)
     GError *error = NULL;
     struct trace *whole = model_synthesise(&d->config, &job, d->platform, &error);
     g_assert_no_error(error);
-    const struct pipeline_request request = {{d->stages, choice->schedule, choice->layers}, 0};
+    const struct pipeline_request request = {{d->stages, choice->schedule, choice->layers, 1}, 0};
     struct trace **traces = pipeline_traces_new(whole, &request, d->platform, &error);
     g_assert_no_error(error);
     trace_free(whole);
@@ -311,7 +311,7 @@ static void try_all(struct best *best)
 {
     const struct drawn *d = best->d;
     for (uint32_t b = 1; b <= d->sequences; b++)
-        for (int schedule = 0; schedule < PIPELINE_SCHEDULES; schedule++) {
+        for (int schedule = 0; schedule < PIPELINE_INTERLEAVED; schedule++) {
             struct choice choice = {.micro_batch = b, .schedule = (enum pipeline_schedule)schedule};
             if (d->sequences % b == 0 && d->sequences / b >= d->stages)
                 try_cuts(best, &choice, 0, d->config.layers);
@@ -413,7 +413,7 @@ static void test_widths(void)
             .stages = d.stages,
             .width = width,
             .micro_batches = d.stages + (uint32_t)g_test_rand_int_range(0, 12),
-            .schedule = (enum pipeline_schedule)g_test_rand_int_range(0, PIPELINE_SCHEDULES),
+            .schedule = (enum pipeline_schedule)g_test_rand_int_range(0, PIPELINE_INTERLEAVED),
             .clips = g_test_rand_int_range(0, 2),
             .device_budget = (uint64_t)g_test_rand_int_range(10000, 100000),
             .platform = d.platform,

@@ -46,11 +46,11 @@ static void draw(struct drawn *d, bool equal, bool takes_time)
     *d = (struct drawn){.config = small_model(false, 0)};
     d->stages = (uint32_t)g_test_rand_int_range(2, MOST_STAGES + 1);
     d->micro_batches = d->stages + (uint32_t)g_test_rand_int_range(0, 10);
-    d->schedule = (enum pipeline_schedule)g_test_rand_int_range(0, PIPELINE_SCHEDULES);
+    d->schedule = (enum pipeline_schedule)g_test_rand_int_range(0, PIPELINE_INTERLEAVED);
     d->config.layers = d->stages;
     struct model_job job = small_job(MODEL_FP32, d->micro_batches);
     job.delay = d->schedule == PIPELINE_2BW;
-    const struct pipeline_shape shape = {d->stages, d->schedule, NULL};
+    const struct pipeline_shape shape = {d->stages, d->schedule, NULL, 1};
     d->whole = new_iteration(&d->config, &job);
     for (uint32_t s = 0; s < d->stages; s++) {
         for (int backward = 0; backward < 2; backward++)
@@ -145,6 +145,54 @@ static void test_bubble(void)
             assert_near(t->warm_up + t->drain, bubble);
             assert_near(t->imbalance + t->communication + t->copies, 0);
             assert_near(results[s].figures.stall_seconds, bubble);
+        }
+        clear(&d);
+    }
+}
+
+/* Gives each part's pass of a micro-batch the time of its direction. Each part has one layer. */
+static void set_part_durations(struct trace *trace, const uint64_t pass_ns[2])
+{
+    g_autoptr(GHashTable) begun = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        struct trace_operator *op = &trace->operators[m];
+        bool passes = op->layer >= 0 && op->phase != TRACE_UPDATE_PHASE;
+        char *key = g_strdup_printf("%u %d %d", op->micro_batch, op->layer, op->phase);
+        op->duration_ns = passes && g_hash_table_add(begun, key)
+                              ? pass_ns[op->phase == TRACE_BACKWARD]
+                              : 0;
+        if (!passes)
+            g_free(key);
+    }
+}
+
+/* Stages of v parts each wait only for as long as S - 1 passes through a part: (S - 1) / (v K) of
+ * what they compute. */
+static void test_interleaved_bubble(void)
+{
+    for (int i = 0; i < 30; i++) {
+        struct stage_result results[MOST_STAGES];
+        struct drawn d = {.config = small_model(false, 0), .schedule = PIPELINE_INTERLEAVED};
+        uint32_t parts = (uint32_t)g_test_rand_int_range(2, 5);
+        d.stages = (uint32_t)g_test_rand_int_range(2, MOST_STAGES + 1);
+        d.micro_batches = d.stages * (uint32_t)g_test_rand_int_range(1, 4);
+        d.config.layers = d.stages * parts;
+        const uint64_t pass_ns[] = {NS * (uint64_t)g_test_rand_int_range(1, 1000),
+                                    NS * (uint64_t)g_test_rand_int_range(1, 1000)};
+        const struct model_job job = small_job(MODEL_FP32, d.micro_batches);
+        const struct pipeline_shape shape = {d.stages, d.schedule, NULL, parts};
+        d.whole = new_iteration(&d.config, &job);
+        for (uint32_t s = 0; s < d.stages; s++) {
+            d.stage[s] = pipeline_stage(d.whole, &shape, s);
+            set_part_durations(d.stage[s]->trace, pass_ns);
+        }
+        replay_drawn(&d, results);
+        double both = (double)(pass_ns[0] + pass_ns[1]) * 1e-9;
+        for (uint32_t s = 0; s < d.stages; s++) {
+            const struct stage_times *t = &results[s].times;
+            assert_near(t->compute, d.micro_batches * parts * both);
+            assert_near(t->warm_up + t->drain + t->imbalance, (d.stages - 1) * both);
+            assert_near(t->communication + t->copies, 0);
         }
         clear(&d);
     }
@@ -337,6 +385,7 @@ static void test_refusals(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/stage_replay/bubble/interleaved", test_interleaved_bubble);
     g_test_add_func("/stage_replay/bubble", test_bubble);
     g_test_add_func("/stage_replay/oracle", test_oracle);
     g_test_add_func("/stage_replay/refusals", test_refusals);

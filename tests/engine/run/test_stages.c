@@ -143,6 +143,27 @@ static void test_endless(struct run_folder *folder, gconstpointer data)
     }
 }
 
+/* Stages of two parts each, of one rank or two, whose evaluations pass through both parts. */
+static void test_interleaved(struct run_folder *folder, gconstpointer data)
+{
+    for (uint32_t width = 1; width < 3; width++) {
+        g_autofree char *job = g_strdup_printf(
+            STEPS "--micro-batches %d --clip %s %s --seed %d %s ",
+            (gint32)(2 * width) * g_test_rand_int_range(1, 4), PICK("0", "1"),
+            PICK("", "--delay 1", "--precision bf16"), g_test_rand_int_range(0, 1000),
+            PICK("", "--held-out 0.2 --eval-every 1 --sample 5"));
+        g_autofree char *placement = g_strdup_printf(
+            "--stages 2 --schedule interleaved --stage-parts 2 --stage %s %s %s %s %s "
+            "--recompute %s %s ",
+            PICK("2", "3"), PICK("", "--look-ahead 9"), PICK("", "--host-update"),
+            PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
+            PICK("--policy opt", "--policy lru", "--policy fifo"), PICK("none", "all", "0,2"),
+            PICK("", "", "--offload-activations all"));
+        write_model(folder, data);
+        compare(folder, 2 * width, job, placement);
+    }
+}
+
 /* 50 steps in fp32, with one rank a stage. */
 static void test_endless_steps(struct run_folder *folder, gconstpointer data)
 {
@@ -229,6 +250,16 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
         {STEPS "--stages 2 --device-memory 1KiB", "would fit", 2, 3},
         {STEPS "--stages 2 --lr 1e30", "training has diverged", 2, 1},
         {STEPS "--schedule 2bw", "needs --stages", 1, 2},
+        {STEPS "--schedule interleaved", "needs --stages", 1, 2},
+        {STEPS "--stages 2 --micro-batches 2 --stage-parts 2", "only schedule interleaved", 2, 2},
+        {STEPS "--stages 2 --micro-batches 2 --schedule interleaved --stage-parts 3",
+         "2 stages of 3 parts: the model has only 4 layers", 2, 2},
+        {STEPS "--stages 2 --micro-batches 3 --schedule interleaved",
+         "must be a multiple of the "
+         "number of stages",
+         2, 2},
+        {STEPS "--stage-layers 1,3 --micro-batches 2 --schedule interleaved", "all parts have", 2,
+         2},
         {STEPS "--stages 2 --schedule 2bw --delay 0", "updates must be delayed", 2, 2},
         {STEPS "--stages 2 --schedule 2bw --micro-batches 2 --precision bf16 --host-embedding",
          "the embedding runs on the device", 2, 2},
@@ -295,6 +326,8 @@ int main(int argc, char **argv)
     add("/stages/forward", "true", test_forward_passes);
     add("/stages/refusals", "false", test_refusals);
     add("/stages/differences", "false", test_differences);
+    add("/stages/interleaved", "false", test_interleaved);
+    add("/stages/interleaved/tied", "true", test_interleaved);
     add("/stages/endless", "false", test_endless);
     add("/stages/endless/tied", "true", test_endless);
     add("/stages/endless/steps", "true", test_endless_steps);

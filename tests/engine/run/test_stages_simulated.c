@@ -50,7 +50,10 @@ static struct drawn draw_drained(uint32_t width)
         PICK("", "", "--offload-activations all"),
         width > 1 ? "" : PICK("", "", "--host-embedding"));
     g_autofree char *layers = launch_draw_layers(LAYERS, d.stages);
-    d.schedule = g_strdup_printf("%s --schedule %s", layers, PICK("1f1b", "gpipe"));
+    bool may_interleave = width == 1 && d.stages == 2;
+    d.schedule = may_interleave && g_test_rand_int_range(0, 2)
+                     ? g_strdup("--stages 2 --schedule interleaved --stage-parts 2")
+                     : g_strdup_printf("%s --schedule %s", layers, PICK("1f1b", "gpipe"));
     return d;
 }
 
