@@ -10,6 +10,7 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 option(PSTAR_TESTS "Build the tests" ON)
 option(PSTAR_SANITIZE "Build with address and undefined-behaviour sanitizers" OFF)
+option(PSTAR_FUZZ "Build the fuzzers of tests/fuzz, with clang's libFuzzer" OFF)
 
 # No -ffast-math and no contraction: a source line must give the same bits in every build, on the host
 # and on the device.
@@ -36,6 +37,13 @@ if(PSTAR_SANITIZE)
     add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:--param=asan-use-after-return=0>)
   endif()
   add_link_options(-fsanitize=address,undefined)
+endif()
+
+# libFuzzer's coverage of everything that a fuzzer links. tests/fuzz/CMakeLists.txt links libFuzzer itself.
+if(PSTAR_FUZZ)
+  add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=fuzzer-no-link>)
+  # With coverage clang does not vectorise loops, and would say so.
+  add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:-Wno-pass-failed>)
 endif()
 
 # Installed programs find the libraries beside them (tools/bundle), and these find each other. That needs
