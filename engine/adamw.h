@@ -5,6 +5,7 @@
 #define PSTAR_ENGINE_ADAMW_H
 
 #include "engine/host_device.h"
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 
@@ -28,9 +29,12 @@ struct adamw_step {
 };
 
 /* Returns the factor of clip_grad_norm_ (PyTorch): clip / (norm + 1e-6), at most 1. `squares` is
- * the square of the norm. */
+ * the square of the norm. Returns NaN, with which adamw_element changes nothing, if the norm is
+ * infinite or not a number. */
 HOST_DEVICE static inline double adamw_clip(double squares, double clip)
 {
+    if (!(squares <= DBL_MAX))
+        return (double)NAN;
     double scale = clip / (sqrt(squares) + 1e-6);
     return scale < 1 ? scale : 1;
 }
@@ -51,10 +55,13 @@ static inline struct adamw_step adamw_step_of(const struct adamw_options *option
     };
 }
 
-/* Returns the new value of a parameter, and updates its moments in place. */
+/* Returns the new value of a parameter, and updates its moments in place. If the gradient's scale
+ * is not a number, the step is skipped: nothing changes. */
 HOST_DEVICE static inline float adamw_element(const struct adamw_step *s, float param,
                                               float gradient, float *exp_avg, float *exp_avg_sq)
 {
+    if (isnan(s->gradient_scale))
+        return param;
     float g = gradient * s->gradient_scale;
     float m = fmaf(s->beta1, *exp_avg, s->one_minus_beta1 * g);
     float v = fmaf(s->beta2, *exp_avg_sq, (s->one_minus_beta2 * g) * g);

@@ -56,7 +56,8 @@ struct engine_step {
     bool stop;              /* this rank wants to stop after the step */
     double learning_rate, beta1, beta2, epsilon, weight_decay;
     double clip; /* greatest norm of the gradient; 0 for no clipping. Must be 0 if updates are
-                    within backward, unless a first backward finds the norm */
+                    within backward, unless a first backward finds the norm. With clipping, a step
+                    whose norm is infinite or not a number leaves weights and moments as they are */
 };
 
 /* `figures` are measured: traffic is counted when a copy is handed to the device, peaks at each

@@ -79,6 +79,8 @@ bool run_log_write(struct run_log *log, const struct run_log_entry *entry, GErro
                              "learning_rate", entry->learning_rate, "tokens_per_second",
                              entry->tokens_per_second);
     json_object_set_new(line, "weights_version", json_integer((json_int_t)entry->version));
+    if (entry->skipped)
+        json_object_set_new(line, "skipped", json_true());
     json_t *figures = figures_to_json(&entry->figures);
     json_object_update(line, figures);
     json_decref(figures);
@@ -193,6 +195,8 @@ static void print_summary_json(const struct run_plan *run, const struct run_summ
         json_array_append_new(json_object_get(root, "sample"),
                               json_integer(g_array_index(s->sample, uint32_t, i)));
     }
+    if (s->skipped)
+        json_object_set_new(root, "skipped_steps", json_integer((json_int_t)s->skipped));
     if (s->sample_text)
         json_object_set_new(root, "sample_text", json_string(s->sample_text));
     print_json(root);
@@ -218,6 +222,9 @@ void run_report_print(const struct run_plan *run, const struct run_summary *s, b
     text_print_line(stdout, "%s, %s, %s", run->config->name, run->iteration->trace->precision,
                     run->plan->made_by);
     printf("%-28s %12" G_GUINT64_FORMAT "\n", "steps", s->last.step);
+    if (s->skipped)
+        printf("%-28s %12" G_GUINT64_FORMAT "   their gradients were not finite\n", "skipped",
+               s->skipped);
     printf("%-28s %12.4f   from %.4f; unigram entropy of the text %.4f\n", "loss", s->last.loss,
            s->first_loss, s->unigram_entropy);
     if (!isnan(s->eval_loss))

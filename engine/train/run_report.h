@@ -14,6 +14,7 @@
  *   step              of training, from 1: the number of steps done
  *   loss              mean over the step's micro-batches, before its update
  *   gradient_norm     before clipping
+ *   skipped           true if the gradient was not finite, so nothing was updated; else absent
  *   weights_version   how many updates made the weights that the micro-batches read
  *   learning_rate     of the step's update
  *   tokens_per_second
@@ -31,6 +32,7 @@ struct run_log_entry {
     uint64_t version;
     struct plan_figures figures;
     double eval_loss; /* NaN: none */
+    bool skipped;     /* the gradient was not finite: nothing was updated */
 };
 
 struct run_log;
@@ -53,6 +55,7 @@ struct run_summary {
     const struct ranks *ranks;      /* NULL with one */
     const struct stage_row *stages; /* by stage, of a pipeline; else NULL */
     uint64_t steps;                 /* taken by this run, without the steps before a resume */
+    uint64_t skipped;               /* of them, because their gradient was not finite */
     double first_loss;
     struct run_log_entry last;           /* its times: the medians of the steps after the first */
     double flops_per_second, peak_flops; /* of such a step, and the device's; 0 if unknown */

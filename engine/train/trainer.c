@@ -178,6 +178,7 @@ static void summarise(struct run_summary *summary, const struct run_log_entry *e
 {
     if (summary->steps++ == 0)
         summary->first_loss = entry->loss;
+    summary->skipped += entry->skipped;
     summary->last = *entry;
 }
 
@@ -209,16 +210,20 @@ static bool take_step(struct loop *loop, struct run_log_entry *entry, GError **e
 {
     struct training *training = loop->training;
     struct engine_result result;
+    g_autofree char *skipped = NULL;
     gint64 start = g_get_monotonic_time();
     *entry = (struct run_log_entry){
         .learning_rate = schedule_learning_rate(&training->state.schedule, training->state.step),
         .eval_loss = NAN};
-    if (!training_step(training, loop->wants_stop, &result, error))
+    if (!training_step(training, loop->wants_stop, &result, &skipped, error))
         return false;
+    if (skipped && training_is_first(training->options))
+        loop->watch->warn(loop->watch->data, skipped);
     loop->end->interrupted |= result.stop;
     entry->step = training->state.step;
     entry->loss = result.loss;
     entry->gradient_norm = result.gradient_norm;
+    entry->skipped = skipped != NULL;
     entry->version = result.version;
     entry->tokens_per_second = tokens_per_step(training) / result.figures.iteration_seconds;
     entry->figures = result.figures;

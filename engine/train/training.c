@@ -283,8 +283,34 @@ void training_read(struct training *training)
     }
 }
 
+/* Ends the run at a step whose loss or gradient is not finite. */
+static bool diverge(const struct training *training, const struct engine_result *result,
+                    const char *where, GError **error)
+{
+    g_autofree char *row = training->skipped ? g_strdup_printf(" (%u steps in a row were skipped)",
+                                                               training->skipped)
+                                             : g_strdup("");
+    g_set_error(
+        error, TRAINING_ERROR, TRAINING_ERROR_DIVERGED,
+        "step %" G_GUINT64_FORMAT ": the loss is %g and the gradient's norm %g: training has "
+        "diverged%s: %s; %s",
+        training->state.step, result->loss, result->gradient_norm, row, where,
+        training->trained ? "a lower --lr or more --warmup-steps may help"
+                          : "the run has not done a step before, so the weights or optimizer "
+                            "states that it began with are the cause");
+    return false;
+}
+
+/* The update changed nothing if the norm was known before it. A run must not end well if it skipped
+ * all of its steps. */
+static bool may_skip(const struct training *training, const struct engine_result *result)
+{
+    bool all = !training->trained && training->state.step == training->options->steps;
+    return training->state.clip > 0 && !isfinite(result->gradient_norm) && !all;
+}
+
 bool training_step(struct training *training, bool stop, struct engine_result *result,
-                   GError **error)
+                   char **skipped, GError **error)
 {
     const struct checkpoint_state *state = &training->state;
     const struct engine_step step = {
@@ -299,21 +325,19 @@ bool training_step(struct training *training, bool stop, struct engine_result *r
         .weight_decay = state->weight_decay,
         .clip = state->clip,
     };
+    *skipped = NULL;
     if (!engine_step(training->engine, &step, result, error))
         return false;
     training->state.step++;
-    if (isfinite(result->loss) && isfinite(result->gradient_norm))
+    if (isfinite(result->loss) && isfinite(result->gradient_norm)) {
+        training->skipped = 0;
         return training->trained = true;
+    }
     g_autofree char *where = engine_divergence(training->engine);
-    g_set_error(error, TRAINING_ERROR, TRAINING_ERROR_DIVERGED,
-                "step %" G_GUINT64_FORMAT
-                ": the loss is %g and the gradient's norm %g: training has "
-                "diverged: %s; %s",
-                training->state.step, result->loss, result->gradient_norm, where,
-                training->trained ? "a lower --lr or more --warmup-steps may help"
-                                  : "it is the run's first step, so the weights or optimizer "
-                                    "states that it began with are the cause");
-    return false;
+    if (!may_skip(training, result) || ++training->skipped == TRAINING_MOST_SKIPPED)
+        return diverge(training, result, where, error);
+    *skipped = g_strdup_printf("step %" G_GUINT64_FORMAT " is skipped: %s", state->step, where);
+    return true;
 }
 
 bool training_can_evaluate(const struct training *training)

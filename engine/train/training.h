@@ -10,6 +10,9 @@
 #include "engine/train/run_plan.h"
 #include "engine/train/together.h"
 
+/* So many skipped steps that follow each other end a run. */
+enum { TRAINING_MOST_SKIPPED = 3 };
+
 enum training_error { TRAINING_ERROR_DIVERGED };
 #define TRAINING_ERROR training_error_quark()
 GQuark training_error_quark(void);
@@ -24,7 +27,8 @@ struct training {
     struct annotate *annotate;
     struct engine *engine;
     struct checkpoint_state state; /* state.step: steps done */
-    bool trained;                  /* this run has done a step */
+    bool trained;                  /* this run has done a step that was not skipped */
+    uint32_t skipped;              /* steps that were skipped since then */
     struct weights_form form;      /* of the weights' files: saved as they were loaded */
     struct weights_hash weights;   /* several ranks: of weights and moments at the start */
     uint32_t *tokens;              /* [the rank's or the stage's micro-batches][2, N] */
@@ -44,11 +48,15 @@ void training_start(struct training *training);
 /* Reads the next step's micro-batches. data_check then says whether they are whole. */
 void training_read(struct training *training);
 
-/* Runs one step on what training_read has read, with the schedule's learning rate. Fails with
- * TRAINING_ERROR_DIVERGED, naming the first operator that left it, if the loss or the gradient is
- * not finite. Weights saved after that would be useless. */
+/* Runs one step on what training_read has read, with the schedule's learning rate. If the loss or
+ * the gradient is not finite, weights saved after the update would be useless. With clipping, the
+ * norm is known before the update. Then a gradient that is not finite skips the step: nothing but
+ * state.step changes, and *skipped becomes a text that names the first operator that left it, freed
+ * with g_free. Otherwise *skipped is NULL. Fails with TRAINING_ERROR_DIVERGED, naming the operator,
+ * without clipping, at the TRAINING_MOST_SKIPPED-th skipped step in a row, and if the run would
+ * skip all of its steps. */
 bool training_step(struct training *training, bool stop, struct engine_result *result,
-                   GError **error);
+                   char **skipped, GError **error);
 
 /* Returns whether there is text to evaluate on. */
 bool training_can_evaluate(const struct training *training);

@@ -266,7 +266,7 @@ static void test_bad_weights(void)
     memset(weights + sizeof header + GUINT64_FROM_LE(header), 0xff, sizeof(float));
     g_assert_true(g_file_set_contents(path, weights, (gssize)length, NULL));
     workshop_must_end(workshop, "pstar-run --resume saved --data text.txt --steps 3", 1, "",
-                      "it is the run's first step, so the weights or optimizer states");
+                      "the run has not done a step before, so the weights or optimizer states");
     g_free(weights);
     workshop_free(workshop);
 }
