@@ -215,7 +215,8 @@ bool adapters_merge(const char *folder, const struct model_config *config,
         return false;
     }
     bool ok = model_config_write(config, path, error) &&
-              weights_save(folder, config, trace, &merged, form, error);
+              weights_save(folder, config, trace, &merged, form,
+                           (struct weights_writer){.index = 0, .count = 1}, error);
     g_free(merging.a);
     g_free(merging.b);
     return ok;

@@ -177,6 +177,9 @@ static bool training_fits(const struct model_config *config, const struct model_
         return job_refused(error, "several ranks train all tensors, so far; frozen ones take one");
     if (job->delay)
         return job_refused(error, "updates cannot be delayed where tensors are frozen");
+    if (config->branches != MODEL_SEQUENTIAL)
+        return job_refused(error, "layers whose attention and MLP are parallel are trained whole, "
+                                  "so far");
     return true;
 }
 

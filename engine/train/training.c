@@ -350,6 +350,6 @@ bool training_merge(struct training *training, GError **error)
     const struct weights_store store = engine_store(training->engine);
     const char *folder = training->options->merge;
     engine_flush(training->engine);
-    return !folder || adapters_merge(folder, training->run->config, training_trace(training), &store,
-                                     &training->form, error);
+    return !folder || adapters_merge(folder, training->run->config, training_trace(training),
+                                     &store, &training->form, error);
 }

@@ -11,10 +11,13 @@ static const char *const names[] = {
 };
 
 static const struct trial_job jobs[] = {
-    {MODEL_FP32, 1, true, 0, 1, NULL, false},   {MODEL_BF16, 1, false, 0.2, 1, NULL, false},
-    {MODEL_BF16, 1, true, 0, 1, NULL, false},   {MODEL_BF16, 1, true, 0, 0, NULL, false},
-    {MODEL_BF16, 2, true, 0.2, 1, NULL, false}, {MODEL_FP32, 1, false, 0.2, 0, NULL, false},
-    {MODEL_BF16, 2, true, 0, 0, NULL, false},
+    {MODEL_FP32, 1, true, 0, 1, NULL, false, NULL},
+    {MODEL_BF16, 1, false, 0.2, 1, NULL, false, NULL},
+    {MODEL_BF16, 1, true, 0, 1, NULL, false, NULL},
+    {MODEL_BF16, 1, true, 0, 0, NULL, false, NULL},
+    {MODEL_BF16, 2, true, 0.2, 1, NULL, false, NULL},
+    {MODEL_FP32, 1, false, 0.2, 0, NULL, false, NULL},
+    {MODEL_BF16, 2, true, 0, 0, NULL, false, NULL},
 };
 
 static void compare(const struct trial_job *job, const struct trial_placement *placement,

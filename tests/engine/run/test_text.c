@@ -56,7 +56,7 @@ static void test_prompt(struct run_folder *folder, gconstpointer data)
 static void test_named_command(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
-    g_autofree char *errors = NULL, *made = NULL, *first = NULL, *eval = NULL;
+    g_autofree char *errors = NULL, *made = NULL, *first = NULL, *eval = NULL, *prompt = NULL;
     write_model(folder);
     g_assert_cmpint(run_folder_run(folder, "--model 'wide model' --steps 1", NULL, &errors), ==, 2);
     run_folder_expect(errors, "is text, but the model's vocabulary of 320 is not bytes");
