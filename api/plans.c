@@ -109,11 +109,10 @@ struct pstar_trace *pstar_plan_trace(const struct pstar_plan *plan,
 {
     GError *failure = NULL;
     const struct run_choices *choices = api_plan(plan)->choices;
-    struct trace *placed =
-        choices && choices->tensor_count == recorded->trace->tensor_count
-            ? model_place_updates_after(recorded->trace, choices->host_update,
-                                        choices->update_after, NULL, &failure)
-            : trace_copy(recorded->trace);
+    struct trace *placed = choices && choices->tensor_count == recorded->trace->tensor_count
+                               ? model_place_updates_after(recorded->trace, choices->host_update,
+                                                           choices->update_after, NULL, &failure)
+                               : trace_copy(recorded->trace);
     api_finish(failure, PSTAR_ERROR_INPUT, error);
     return api_trace_new(placed, NULL);
 }

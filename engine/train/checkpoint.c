@@ -450,11 +450,10 @@ static bool write_common(const char *folder, const struct checkpoint_content *co
 static bool write_weights(const char *folder, const struct checkpoint_content *content,
                           struct weights_writer writer, GError **error)
 {
-    return content->config->lora_rank
-               ? adapters_save(folder, content->config, content->trace, content->store,
-                               content->state->model, error)
-               : weights_save(folder, content->config, content->trace, content->store,
-                              content->form, writer, error);
+    return content->config->lora_rank ? adapters_save(folder, content->config, content->trace,
+                                                      content->store, content->state->model, error)
+                                      : weights_save(folder, content->config, content->trace,
+                                                     content->store, content->form, writer, error);
 }
 
 bool checkpoint_write(const char *fresh, const struct checkpoint_content *content,

@@ -160,6 +160,7 @@ static struct operation describe(const struct run *run, const struct model_opera
     for (int i = 0; i < MODEL_OUTPUTS; i++)
         operation.out[i] = buffer_at(run, op->out[i]);
     for (int i = 0; i < 2; i++) {
+        operation.newest[i] = buffer_at(run, op->newest[i]);
         operation.tensor[i].gradient = NO_ADDRESS;
         for (int list = 0; list < TRACE_LISTS; list++)
             operation.tensor[i].address[list] = NO_ADDRESS;
