@@ -85,25 +85,56 @@ struct memory_need {
     bool placed;         /* updates can be placed */
     struct layout *layout;
     struct accesses *accesses;
-    uint8_t *on_host;                 /* [chunk_count] an operator uses the chunk there */
-    uint64_t model_bytes, host_bytes; /* of all model data; of the host's chunks and staging */
+    uint8_t *on_host;                /* [chunk_count] an operator uses the chunk there */
+    uint8_t *settled;                /* [chunk_count] it has a home for the whole iteration */
+    uint64_t home_bytes, host_bytes; /* of settled chunks and staging; of the host's */
 };
+
+static void settle_tensor(struct memory_need *need, enum trace_list list, tensor_id tensor)
+{
+    for (uint32_t b = 0; b < trace_blocks(need->trace, list, tensor); b++) {
+        uint32_t place = layout_place_index(need->layout, list, tensor, b);
+        need->settled[need->layout->places[list][place].chunk] = 1;
+    }
+}
+
+/* Marks the chunks with model data. A tensor that a list lacks has a chunk there, too, in which
+ * there is nothing; a layout with larger chunks has none. Gathered chunks have no home. */
+static void settle_tensors(struct memory_need *need)
+{
+    for (int list = 0; list < TRACE_GATHERED; list++)
+        for (tensor_id t = 0; t < need->trace->tensor_count; t++)
+            if (trace_has(need->trace, (enum trace_list)list, t))
+                settle_tensor(need, (enum trace_list)list, t);
+}
+
+/* Gradients that are dead when the iteration begins need no home (plan_is_transient), unless an
+ * operator uses them on the host. If the first use needs the old bytes, they are alive then. */
+static void unsettle_gradients(struct memory_need *need)
+{
+    const struct accesses *accesses = need->accesses;
+    g_autofree uint8_t *alive = g_new0(uint8_t, need->layout->chunk_count);
+    for (uint32_t a = accesses->count; a-- > 0;)
+        alive[accesses->items[a].chunk] = !(accesses->items[a].flags & ACCESS_FRESH);
+    for (uint32_t c = 0; c < need->layout->chunk_count; c++)
+        if (need->layout->chunks[c].list == TRACE_GRAD)
+            need->settled[c] &= alive[c] || need->on_host[c];
+}
 
 static void sum_bytes(struct memory_need *need)
 {
     const struct layout *layout = need->layout;
     struct staging staging = staging_of(need->trace);
-    need->host_bytes = staging.bytes;
-    need->model_bytes = staging.bytes;
+    need->home_bytes = staging.bytes;
     staging_clear(&staging);
+    need->host_bytes = homes_least_host_bytes(need->trace, layout, need->accesses);
     for (uint32_t a = 0; a < need->accesses->count; a++)
         if (need->accesses->items[a].flags & ACCESS_ON_HOST)
             need->on_host[need->accesses->items[a].chunk] = 1;
-    for (uint32_t c = 0; c < layout->chunk_count; c++) {
-        const struct chunk *chunk = &layout->chunks[c];
-        need->host_bytes += need->on_host[c] ? chunk->copy_bytes : 0;
-        need->model_bytes += chunk->list == TRACE_ACTIVATION ? 0 : chunk->copy_bytes;
-    }
+    settle_tensors(need);
+    unsettle_gradients(need);
+    for (uint32_t c = 0; c < layout->chunk_count; c++)
+        need->home_bytes += need->settled[c] ? layout->chunks[c].copy_bytes : 0;
 }
 
 static struct memory_need memory_need_of(const struct trace *trace, const struct platform *platform)
@@ -119,6 +150,7 @@ static struct memory_need memory_need_of(const struct trace *trace, const struct
     struct non_model *non_model = non_model_place(need.trace);
     need.accesses = accesses_new(need.trace, need.layout, non_model->extent);
     need.on_host = g_new0(uint8_t, need.layout->chunk_count);
+    need.settled = g_new0(uint8_t, need.layout->chunk_count);
     non_model_free(non_model);
     sum_bytes(&need);
     return need;
@@ -130,10 +162,12 @@ static void memory_need_clear(struct memory_need *need)
     layout_free(need->layout);
     trace_free(need->trace);
     g_free(need->on_host);
+    g_free(need->settled);
 }
 
 /* Returns the bytes that the device holds at least at this moment, if `at_home` bytes of model data
- * live there. The operator's own may be among them, unless they have a slot on the host. */
+ * live there. The operator's own may be among them, unless they have a slot on the host or no home.
+ */
 static uint64_t bytes_at(const struct memory_need *need, moment_id moment, uint64_t at_home)
 {
     const struct accesses *accesses = need->accesses;
@@ -143,10 +177,10 @@ static uint64_t bytes_at(const struct memory_need *need, moment_id moment, uint6
         const struct chunk *chunk = &need->layout->chunks[access->chunk];
         if (access->flags & ACCESS_ON_HOST)
             continue;
-        if (need->on_host[access->chunk] || chunk->list == TRACE_ACTIVATION)
-            homeless += chunk->slot_bytes;
-        else
+        if (need->settled[access->chunk] && !need->on_host[access->chunk])
             any += chunk->slot_bytes;
+        else
+            homeless += chunk->slot_bytes;
     }
     return homeless + MAX(any, at_home);
 }
@@ -155,7 +189,7 @@ bool bound_excludes(const struct trace *trace, const struct platform *platform,
                     uint64_t device_budget, uint64_t host_budget)
 {
     struct memory_need need = memory_need_of(trace, platform);
-    uint64_t at_home = need.model_bytes > host_budget ? need.model_bytes - host_budget : 0;
+    uint64_t at_home = need.home_bytes > host_budget ? need.home_bytes - host_budget : 0;
     bool excluded = need.host_bytes > host_budget;
     for (uint32_t m = 0; m < need.trace->operator_count && !excluded; m++)
         if (!need.placed || need.trace->operators[m].phase != TRACE_UPDATE_PHASE)

@@ -40,9 +40,10 @@ uint64_t work_bound(const struct trace *trace, const struct platform *platform,
 
 /* Returns whether no plan fits within both memories, whatever its layout, its schedule and its
  * places of updates. The model data must lie somewhere for the whole iteration: on the device, or
- * in the host's slots, where operators of the host need it. At each moment the device holds what
- * lies there, the data that the moment's operator uses, and non-model data. If the result is false,
- * a plan may fit or not. `platform` may be NULL. */
+ * in the host's slots, where operators of the host need it. This leaves out gathered copies, and
+ * gradients that are dead when the iteration begins. At each moment the device holds what lies
+ * there, the data that the moment's operator uses, and non-model data. If the result is false, a
+ * plan may fit or not. `platform` may be NULL. */
 bool bound_excludes(const struct trace *trace, const struct platform *platform,
                     uint64_t device_budget, uint64_t host_budget);
 

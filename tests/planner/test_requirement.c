@@ -5,7 +5,7 @@
 #include "planner/search/trials.h"
 #include "tests/chunks/random_iteration.h"
 
-enum { TRIALS = 6, LAYOUT_TRIALS = 60, EXCLUDED_TRIALS = 200 };
+enum { TRIALS = 6, LAYOUT_TRIALS = 60, EXCLUDED_TRIALS = 200, PLAN_TRIALS = 30 };
 
 static uint64_t needed_by(const struct candidate_job *job, const struct layout_spec *spec,
                           struct placement placement)
@@ -128,11 +128,160 @@ static void test_excluded(void)
     platform_free(platform);
 }
 
+/* Returns whether budgets of exactly what the plan takes are excluded. */
+static bool excludes_plan(const struct trace *trace, const struct platform *platform,
+                          const struct plan *plan)
+{
+    return bound_excludes(trace, platform, plan->arena_bytes, plan->host_pool_bytes);
+}
+
+/* No plan takes less than what is excluded, whatever the ranks share. */
+static void test_no_plan_is_excluded(void)
+{
+    struct trace *(*const kinds[])(GRand *) = {random_iteration, shared_iteration, ranks_iteration};
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    struct platform *platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
+    struct costs *costs = costs_new(platform, NULL, NULL);
+    int found = 0;
+    for (int trial = 0; trial < PLAN_TRIALS; trial++) {
+        struct trace *trace = kinds[trial % G_N_ELEMENTS(kinds)](random);
+        struct search_options options = {.platform = g_rand_boolean(random) ? platform : NULL,
+                                         .costs = costs,
+                                         .host_budget = UINT64_MAX,
+                                         .threads = 1};
+        if (g_rand_boolean(random))
+            options.host_budget = (uint64_t)(g_rand_double_range(random, 0.7, 1.2) *
+                                             (double)trace_model_bytes(trace));
+        uint64_t needed = requirement_device_bytes(trace, &options, NULL);
+        options.device_budget = needed;
+        struct search_result *result = needed != UINT64_MAX ? search_plan(trace, &options, NULL)
+                                                            : NULL;
+        if (result)
+            g_assert_false(excludes_plan(trace, options.platform, result->plan));
+        found += result != NULL;
+        search_result_free(result);
+        trace_free(trace);
+    }
+    g_assert_cmpint(found, >, 0);
+    costs_free(costs);
+    platform_free(platform);
+}
+
+/* ---- small iterations ---- */
+
+enum { TENSORS = 4, TENSOR_BYTES = LAYOUT_ALIGNMENT };
+
+/* Adds an operator of the device that accesses the lists of one tensor in these modes. A mode of -1
+ * stands for no access. */
+static void add_operator(GArray *operators, GArray *accesses, tensor_id tensor,
+                         enum trace_phase phase, const int modes[TRACE_LISTS])
+{
+    struct trace_operator op = {.name = g_strdup_printf("%u", operators->len),
+                                .phase = (uint8_t)phase,
+                                .layer = -1,
+                                .first_access = accesses->len,
+                                .duration_ns = 1000};
+    for (uint8_t list = 0; list < TRACE_LISTS; list++) {
+        const struct trace_access access = {tensor, list, (uint8_t)modes[list], 0};
+        op.access_count += modes[list] >= 0;
+        if (modes[list] >= 0)
+            g_array_append_val(accesses, access);
+    }
+    g_array_append_val(operators, op);
+}
+
+/* Returns an iteration over tensors of one slot each, of which the last `frozen` have parameters
+ * only. Forward works in `forward_bytes` beside them. */
+static struct trace *small_iteration(uint32_t frozen, uint64_t forward_bytes)
+{
+    static const int forward[] = {TRACE_READ, -1, -1, -1, -1, -1},
+                     backward[] = {TRACE_READ, TRACE_OVERWRITE, -1, -1, -1, -1},
+                     update[] = {TRACE_UPDATE, TRACE_READ, -1, TRACE_UPDATE, TRACE_UPDATE, -1};
+    GArray *operators = g_array_new(FALSE, FALSE, sizeof(struct trace_operator));
+    GArray *accesses = g_array_new(FALSE, FALSE, sizeof(struct trace_access));
+    struct trace *trace = g_new0(struct trace, 1);
+    trace->batch = trace->sequence = trace->micro_batches = 1;
+    trace->model = g_strdup("small");
+    trace->precision = g_strdup("fp32");
+    trace->tensor_count = TENSORS;
+    trace->tensors = g_new0(struct trace_tensor, TENSORS);
+    for (int list = TRACE_PARAM; list <= TRACE_EXP_AVG_SQ; list++)
+        trace->list_element_bytes[list] = list == TRACE_MASTER ? 0 : 4;
+    for (tensor_id t = 0; t < TENSORS; t++) {
+        bool trained = t < TENSORS - frozen;
+        const uint8_t lacks = 1 << TRACE_GRAD | 1 << TRACE_EXP_AVG | 1 << TRACE_EXP_AVG_SQ;
+        trace->tensors[t] = (struct trace_tensor){.name = g_strdup_printf("t%u", t),
+                                                  .elements = TENSOR_BYTES / 4,
+                                                  .absent = trained ? 0 : lacks};
+        add_operator(operators, accesses, t, TRACE_FORWARD, forward);
+    }
+    for (tensor_id t = TENSORS - frozen; t-- > 0;)
+        add_operator(operators, accesses, t, TRACE_BACKWARD, backward);
+    for (tensor_id t = 0; t < TENSORS - frozen; t++)
+        add_operator(operators, accesses, t, TRACE_UPDATE_PHASE, update);
+    trace->operator_count = operators->len;
+    trace->access_count = accesses->len;
+    trace->operators = (void *)g_array_free(operators, FALSE);
+    trace->accesses = (void *)g_array_free(accesses, FALSE);
+    trace->non_model_bytes = g_new0(uint64_t, trace->operator_count);
+    for (uint32_t m = 0; m < TENSORS; m++)
+        trace->non_model_bytes[m] = forward_bytes;
+    g_assert_true(trace_check(trace, "small", NULL));
+    return trace;
+}
+
+/* Returns the plan that is found with these budgets. */
+static struct search_result *find_plan(const struct trace *trace, uint64_t device_budget,
+                                       uint64_t host_budget)
+{
+    struct platform *platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
+    struct costs *costs = costs_new(platform, NULL, NULL);
+    const struct search_options options = {
+        .costs = costs, .device_budget = device_budget, .host_budget = host_budget, .threads = 1};
+    g_autoptr(GError) error = NULL;
+    struct search_result *result = search_plan(trace, &options, &error);
+    g_assert_no_error(error);
+    costs_free(costs);
+    platform_free(platform);
+    return result;
+}
+
+/* What frozen tensors lack takes nothing, although it has chunks if each tensor has its own. */
+static void test_frozen(void)
+{
+    struct trace *trace = small_iteration(TENSORS - 1, 0);
+    uint64_t all = (TENSORS + 3) * TENSOR_BYTES;
+    struct search_result *result = find_plan(trace, all, 0);
+    g_assert_cmpuint(result->plan->arena_bytes, ==, all);
+    g_assert_false(bound_excludes(trace, NULL, all, 0));
+    g_assert_true(bound_excludes(trace, NULL, all - 1, 0));
+    search_result_free(result);
+    trace_free(trace);
+}
+
+/* Gradients are on the device between backward and update, and nowhere in forward, which needs more
+ * memory. */
+static void test_gradients(void)
+{
+    uint64_t host = 3 * TENSORS * TENSOR_BYTES, forward = 2 * TENSORS * TENSOR_BYTES;
+    struct trace *trace = small_iteration(0, forward);
+    struct search_result *result = find_plan(trace, forward + TENSOR_BYTES, UINT64_MAX);
+    g_assert_cmpuint(result->plan->host_pool_bytes, ==, host);
+    g_assert_cmpuint(result->plan->arena_bytes, ==, forward + TENSOR_BYTES);
+    g_assert_false(excludes_plan(trace, NULL, result->plan));
+    g_assert_true(bound_excludes(trace, NULL, forward + TENSOR_BYTES - 1, host));
+    search_result_free(result);
+    trace_free(trace);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/requirement/no-layout-needs-less", test_no_layout_needs_less);
     g_test_add_func("/requirement/enough", test_enough);
     g_test_add_func("/requirement/excluded", test_excluded);
+    g_test_add_func("/requirement/no-plan-is-excluded", test_no_plan_is_excluded);
+    g_test_add_func("/requirement/frozen", test_frozen);
+    g_test_add_func("/requirement/gradients", test_gradients);
     return g_test_run();
 }
