@@ -160,7 +160,7 @@ static bool is_there(const char *path)
     return g_file_test(path, G_FILE_TEST_EXISTS) || g_file_test(path, G_FILE_TEST_IS_SYMLINK);
 }
 
-bool weights_exist(const char *path, bool *exist, GError **error)
+bool weights_exist(const char *folder, bool *exist, GError **error)
 {
     static const char *const other_forms[] = {
         "pytorch_model.bin",
@@ -168,11 +168,11 @@ bool weights_exist(const char *path, bool *exist, GError **error)
         "tf_model.h5",
         "flax_model.msgpack",
     };
-    g_autofree char *file = g_build_filename(path, WEIGHTS_FILE, NULL);
-    g_autofree char *index = g_build_filename(path, WEIGHTS_INDEX, NULL);
+    g_autofree char *file = g_build_filename(folder, WEIGHTS_FILE, NULL);
+    g_autofree char *index = g_build_filename(folder, WEIGHTS_INDEX, NULL);
     *exist = is_there(file) || is_there(index);
     for (size_t i = 0; !*exist && i < G_N_ELEMENTS(other_forms); i++) {
-        char *other = g_build_filename(path, other_forms[i], NULL);
+        char *other = g_build_filename(folder, other_forms[i], NULL);
         bool found = is_there(other);
         if (found)
             g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_INVALID,

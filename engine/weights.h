@@ -52,8 +52,8 @@ char *weights_saved_name(const struct model_config *config, const char *name);
 
 /* Finds out whether a folder holds weights to start from, or only a config.json. Fails if it holds
  * weights in another form than these two, which cannot be read: starting anew would be a
- * surprise. `path` may also be a file; then nothing beside it is looked for. */
-bool weights_exist(const char *path, bool *exist, GError **error);
+ * surprise. */
+bool weights_exist(const char *folder, bool *exist, GError **error);
 
 /* Opens a model's file, or the file or files in a folder, and checks them against the model:
  * every tensor must be there, with its shape, with or without the family's prefix ("transformer.",

@@ -202,6 +202,11 @@ static struct model_config *config_from_json(const json_t *root, const char *ori
     return config;
 }
 
+char *model_config_folder(const char *path)
+{
+    return g_file_test(path, G_FILE_TEST_IS_REGULAR) ? g_path_get_dirname(path) : g_strdup(path);
+}
+
 struct model_config *model_config_read(const char *path, GError **error)
 {
     bool folder = g_file_test(path, G_FILE_TEST_IS_DIR);

@@ -118,6 +118,10 @@ enum model_error {
 #define MODEL_ERROR model_error_quark()
 GQuark model_error_quark(void);
 
+/* Returns the folder in which a model's other files lie, such as its weights and its tokenizer:
+ * that of its config.json, if `path` is a file, or else `path`. The caller frees it with g_free. */
+char *model_config_folder(const char *path);
+
 /* Reads and writes a config.json. `path` is the file, or when reading its folder. Errors name the
  * file, the key and the value. The caller frees a config with model_config_free. */
 struct model_config *model_config_read(const char *path, GError **error);

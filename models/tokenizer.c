@@ -1,5 +1,6 @@
 #include "models/tokenizer.h"
 
+#include "models/config.h"
 #include "traces/files.h"
 
 #include <jansson.h>
@@ -348,8 +349,7 @@ static void clear_special(gpointer special)
 
 struct tokenizer *tokenizer_read(const char *path, GError **error)
 {
-    g_autofree char *folder = g_file_test(path, G_FILE_TEST_IS_REGULAR) ? g_path_get_dirname(path)
-                                                                        : g_strdup(path);
+    g_autofree char *folder = model_config_folder(path);
     g_autofree char *whole = g_build_filename(folder, "tokenizer.json", NULL);
     g_autofree char *vocabulary = g_build_filename(folder, "vocab.json", NULL);
     g_autofree char *merges = g_build_filename(folder, "merges.txt", NULL);

@@ -117,11 +117,11 @@ static bool read_position(struct training *training, const struct trainer_watch 
     return same;
 }
 
-/* Opens the weights of a folder and checks them before any memory is taken. Returns NULL without an
- * error if the folder has none. */
+/* Opens the weights beside the model's config.json and checks them before any memory is taken.
+ * Returns NULL without an error if there are none. */
 static struct safetensors *open_weights(const struct training *training, GError **error)
 {
-    const char *model = training->options->model;
+    g_autofree char *model = model_config_folder(training->options->model);
     bool exist, elsewhere = training->options->resume && !run_has_adapters(training->options);
     if (elsewhere || !weights_exist(model, &exist, error) || !exist)
         return NULL;

@@ -267,6 +267,25 @@ static void test_odd_states(struct run_folder *folder, gconstpointer data)
     run_folder_expect(others, "saved/trainer.json: is a folder");
 }
 
+/* A model's weights are read whether its folder is named or its config.json. */
+static void test_config_beside_weights(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    const char *const lines[] = {
+        "--steps 3 --save saved",
+        "--model saved --steps 1 --log folder.jsonl",
+        "--model saved/config.json --steps 1 --log file.jsonl",
+        "--steps 1 --log new.jsonl",
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(lines); i++)
+        g_assert_cmpint(run_folder_run(folder, lines[i], NULL, NULL), ==, 0);
+    run_folder_same_log(folder, "folder.jsonl", "file.jsonl", "loss");
+    run_folder_same_log(folder, "folder.jsonl", "file.jsonl", "weights_version");
+    g_autoptr(GArray) read = run_folder_log(folder, "file.jsonl", "loss");
+    g_autoptr(GArray) drawn = run_folder_log(folder, "new.jsonl", "loss");
+    g_assert_cmpfloat(g_array_index(read, double, 0), !=, g_array_index(drawn, double, 0));
+}
+
 #define ADD(path, function)                                                           \
     g_test_add("/saving/" path, struct run_folder, NULL, run_folder_set_up, function, \
                run_folder_tear_down)
@@ -283,5 +302,6 @@ int main(int argc, char **argv)
     ADD("full-meanwhile", test_full_meanwhile);
     ADD("full-log", test_full_log);
     ADD("odd-states", test_odd_states);
+    ADD("config-beside-weights", test_config_beside_weights);
     return g_test_run();
 }

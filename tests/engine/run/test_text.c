@@ -30,26 +30,32 @@ static void write_model(const struct run_folder *folder)
 static void test_prompt(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
-    g_autofree char *out = NULL, *errors = NULL;
     g_autofree char *vocabulary = run_folder_path(folder, "wide model/vocab.json");
-    static const char line[] = "--model 'wide model' --data other.npy --seq 8 --steps 1 --sample 3 "
-                               "--prompt 'beer on' --json";
+    static const char options[] = " --data other.npy --seq 8 --steps 1 --sample 3 "
+                                  "--prompt 'beer on' --json";
+    static const char *const models[] = {"'wide model'", "'wide model/config.json'"};
     static const char array[] =
         "\x93NUMPY\1\0\x46\0{'descr': '|u1', 'fortran_order': False, 'shape': (20,), }"
         "           \nabcdefghijklmnopqrst";
     g_autofree char *path = run_folder_path(folder, "other.npy");
     write_model(folder);
     g_assert_true(g_file_set_contents(path, array, sizeof array - 1, NULL));
-    g_assert_cmpint(run_folder_run(folder, line, &out, NULL), ==, 0);
-    json_t *summary = json_loads(out, 0, NULL);
-    g_assert_true(
-        g_str_has_prefix(json_string_value(json_object_get(summary, "sample_text")), "beer on"));
-    json_decref(summary);
+    for (size_t i = 0; i < G_N_ELEMENTS(models); i++) {
+        g_autofree char *line = g_strconcat("--model ", models[i], options, NULL), *out = NULL;
+        g_assert_cmpint(run_folder_run(folder, line, &out, NULL), ==, 0);
+        json_t *summary = json_loads(out, 0, NULL);
+        const char *text = json_string_value(json_object_get(summary, "sample_text"));
+        g_assert_true(g_str_has_prefix(text, "beer on"));
+        json_decref(summary);
+    }
     g_assert_cmpint(g_unlink(vocabulary), ==, 0);
-    g_assert_cmpint(run_folder_run(folder, line, NULL, &errors), ==, 2);
-    run_folder_expect(errors, "--prompt beer on: ");
-    run_folder_expect(errors, "vocab.json");
-    run_folder_expect(errors, "numbers in [0, 319] are taken as tokens");
+    for (size_t i = 0; i < G_N_ELEMENTS(models); i++) {
+        g_autofree char *line = g_strconcat("--model ", models[i], options, NULL), *errors = NULL;
+        g_assert_cmpint(run_folder_run(folder, line, NULL, &errors), ==, 2);
+        run_folder_expect(errors, "--prompt beer on: ");
+        run_folder_expect(errors, "vocab.json");
+        run_folder_expect(errors, "numbers in [0, 319] are taken as tokens");
+    }
 }
 
 /* The refusal names a command, which works as it is printed, and its file trains. */
