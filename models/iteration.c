@@ -164,14 +164,19 @@ static bool blocks_fit(const struct model_config *config, const struct model_job
            model_config_parameters(config) / job->choices.state_block < TRACE_MOST_BLOCKS;
 }
 
+bool model_freezes(const struct model_config *config, const struct model_job *job)
+{
+    const uint8_t *frozen = job->choices.frozen;
+    return frozen && memchr(frozen, 1, model_tensor_count(config));
+}
+
 /* Checks what runs with frozen tensors cannot do. */
 static bool training_fits(const struct model_config *config, const struct model_job *job,
                           GError **error)
 {
-    uint32_t count = model_tensor_count(config);
-    if (!job->choices.frozen || !memchr(job->choices.frozen, 1, count))
+    if (!model_freezes(config, job))
         return true;
-    if (!memchr(job->choices.frozen, 0, count))
+    if (!memchr(job->choices.frozen, 0, model_tensor_count(config)))
         return job_refused(error, "every tensor is frozen, so nothing would be trained");
     if (job->ranks > 1)
         return job_refused(error, "several ranks train all tensors, so far; frozen ones take one");

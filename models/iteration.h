@@ -205,6 +205,9 @@ static inline uint32_t model_logits_row(uint32_t vocabulary)
 bool model_state_block(const struct model_config *config, const char *text, uint64_t *elements,
                        GError **error);
 
+/* Returns whether the job leaves any tensor of the model untrained. */
+bool model_freezes(const struct model_config *config, const struct model_job *job);
+
 /* Returns whether state blocks of so many elements cut any tensor of the model that is not frozen;
  * 0 cuts none. `frozen` is [tensor_count], or NULL. */
 bool model_is_cut(const struct model_config *config, const uint8_t *frozen, uint64_t state_block);

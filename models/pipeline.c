@@ -188,6 +188,8 @@ bool pipeline_check(const struct model_config *config, const struct model_job *j
             "%u stages: a step needs as many micro-batches on each rank of a stage, and has "
             "%u; --micro-batches %u would do",
             stages, model_rank_micro_batches(job), stages * model_ranks(job));
+    if (model_freezes(config, job))
+        return refuse(error, "stages train all tensors, so far; frozen ones take one process");
     if (model_gradient_layout(job) != MODEL_GRADIENT_LIST || run_updates_early(&job->choices))
         return refuse(error, "stages: updates must come at the end of the step");
     return check_layers(config, shape, error) && check_parts(config, job, shape, error) &&

@@ -447,6 +447,11 @@ static void test_refusals(void)
     expect_refusal(&config, &job, 4, NULL, "the model has only 3 layers");
     expect_refusal(&config, &one, 2, NULL, "and has 1");
     expect_refusal(&config, &job, 2, layers, "4 layers together, and the model has 3");
+    g_autofree uint8_t *frozen = model_every_tensor(&config);
+    struct model_job some = job;
+    frozen[3] = 0;
+    some.choices.frozen = frozen;
+    expect_refusal(&config, &some, 2, NULL, "stages train all tensors");
 }
 
 /* Stages have all layers, and as many as others, or one more, unless it is said how many. */
