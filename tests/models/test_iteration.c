@@ -758,6 +758,8 @@ static void test_bad_jobs(void)
     struct model_config config = small_model(true, 0), large = small_model(true, 0);
     large.positions = large.vocabulary = 1 << 24;
     large.width = 1 << 20;
+    struct model_config parallel = small_model(false, 0);
+    parallel.branches = MODEL_PARALLEL;
     struct {
         const struct model_config *config;
         struct model_job job;
@@ -774,11 +776,12 @@ static void test_bad_jobs(void)
                {&large, small_job(MODEL_FP32, 1), "more than 4096"},
                {&config, small_job(MODEL_FP32, 1), "every tensor is frozen"},
                {&config, small_job(MODEL_FP32, 2), "frozen ones take one"},
-               {&config, small_job(MODEL_FP32, 1), "cannot be delayed"}};
+               {&config, small_job(MODEL_FP32, 1), "cannot be delayed"},
+               {&parallel, small_job(MODEL_FP32, 1), "attention and MLP are parallel"}};
     g_autofree uint8_t *every = model_every_tensor(&config), *some = model_every_tensor(&config);
     some[3] = 0;
     bad[10].job.choices.frozen = every;
-    bad[11].job.choices.frozen = bad[12].job.choices.frozen = some;
+    bad[11].job.choices.frozen = bad[12].job.choices.frozen = bad[13].job.choices.frozen = some;
     bad[11].job.ranks = 2;
     bad[12].job.delay = true;
     bad[5].job.choices.split_masters = bad[6].job.choices.split_masters =
