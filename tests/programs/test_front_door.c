@@ -8,6 +8,8 @@
 #define PLATFORM "--platform cpu-2core "
 #define SHAPE    "--batch 2 --seq 64 --precision bf16 "
 #define TIGHT    "--device-memory 900kB "
+#define ADAPTERS "--train lora:4 --device-memory 500kB "
+#define LLAMA    PROJECT_DIR "/models/configs/llama-3.1-8b.json"
 
 enum { DONE = 0, USAGE = 2, DOES_NOT_FIT = 3 };
 
@@ -94,13 +96,14 @@ static void test_strategies(void)
     workshop_free(workshop);
 }
 
-/* The commands work as printed, and the plan is that of the answer. */
-static void test_commands(void)
+/* The commands work as printed, and the plan is that of the answer, whatever is trained. */
+static void test_commands(const void *trained)
 {
     struct workshop *workshop = workshop_new();
-    g_autofree char *screen = workshop_must_print(
-        workshop, "pstar-plan --model model " SHAPE PLATFORM TIGHT "--time-limit 300 --json "
-                  "answer.json");
+    g_autofree char *question = g_strconcat("pstar-plan --model model " SHAPE PLATFORM,
+                                            (const char *)trained,
+                                            "--time-limit 300 --json answer.json", NULL);
+    g_autofree char *screen = workshop_must_print(workshop, question);
     json_t *answer = workshop_read_json(workshop, "answer.json");
     const json_t *commands = json_object_get(answer, "commands");
     g_assert_nonnull(strstr(screen, "It trains here with part of it on the host"));
@@ -122,6 +125,34 @@ static void test_commands(void)
                                            1e-6 * json_number_value(value) + 1e-15);
     g_assert_cmpfloat(figure(way, "device_bytes"), ==, figure(predicted, "peak_device_bytes"));
     json_decref(plan);
+    json_decref(answer);
+    workshop_free(workshop);
+}
+
+/* Frozen parameters take 2 bytes each, so that a model trains where it does not with all tensors
+ * (test_other_platforms). The trace, from which the plan is made, and the run train the same. */
+static void test_adapters(void)
+{
+    struct workshop *workshop = workshop_new();
+    g_autofree char *screen = workshop_must_print(
+        workshop, "pstar-plan --model " LLAMA " --train lora:16 --batch 1 --seq 512 --time-limit 1 "
+                  "--platform rtx-4090 --json answer.json");
+    const char *model = strstr(screen, "of model data, ");
+    double bytes;
+    g_assert_true(model && sscanf(model, "of model data, %lf bytes a parameter", &bytes) == 1);
+    g_assert_cmpfloat(bytes, >, 2);
+    g_assert_cmpfloat(bytes, <, 2.1);
+    json_t *answer = workshop_read_json(workshop, "answer.json");
+    const json_t *resident = way_of(answer, "resident");
+    double parameters = figure(answer, "parameters");
+    g_assert_true(json_is_true(json_object_get(resident, "fits")));
+    g_assert_cmpfloat(figure(resident, "device_bytes"), >, 2 * parameters);
+    g_assert_cmpfloat(figure(resident, "device_bytes"), <, 3 * parameters);
+    const json_t *commands = json_object_get(answer, "commands");
+    static const char *const parts[] = {"synth --model " LLAMA " --train lora:16 ",
+                                        "pstar-plan model.pstar ", " --train lora:16 "};
+    for (size_t i = 0; i < G_N_ELEMENTS(parts); i++)
+        g_assert_nonnull(strstr(json_string_value(json_array_get(commands, i)), parts[i]));
     json_decref(answer);
     workshop_free(workshop);
 }
@@ -246,8 +277,7 @@ static void test_data(void)
 static void test_other_platforms(void)
 {
     struct workshop *workshop = workshop_new();
-    static const char question[] = "pstar-plan --model " PROJECT_DIR
-                                   "/models/configs/llama-3.1-8b.json --batch 1 --seq 512 "
+    static const char question[] = "pstar-plan --model " LLAMA " --batch 1 --seq 512 "
                                    "--time-limit 1 --platform ";
     g_autofree char *command = g_strconcat(question, "rtx-4090 --json answer.json", NULL);
     workshop_must_end(workshop, command, DOES_NOT_FIT, "--platform a10, l4", "does not fit");
@@ -283,7 +313,9 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/front-door/strategies", test_strategies);
-    g_test_add_func("/front-door/commands", test_commands);
+    g_test_add_data_func("/front-door/commands", TIGHT, test_commands);
+    g_test_add_data_func("/front-door/commands/adapters", ADAPTERS, test_commands);
+    g_test_add_func("/front-door/adapters", test_adapters);
     g_test_add_func("/front-door/screen", test_screen);
     g_test_add_func("/front-door/remedies", test_remedies);
     g_test_add_func("/front-door/little-time", test_little_time);
