@@ -10,6 +10,7 @@
 
 #define ADAPTERS_CONFIG "adapter_config.json"
 #define ADAPTERS_FILE   "adapter_model.safetensors"
+#define MODEL_CONFIG    "config.json"
 /* What PEFT puts before the names of the model's files. */
 #define ADAPTERS_PREFIX "base_model.model."
 
@@ -93,13 +94,22 @@ static json_t *target_modules(const struct model_config *config)
     return targets;
 }
 
+/* Returns the model as PEFT loads it: by its folder, if that has a config of the usual name. The
+ * caller frees it with g_free. */
+static char *base_of(const char *model)
+{
+    g_autofree char *name = g_path_get_basename(model);
+    return g_str_equal(name, MODEL_CONFIG) ? g_path_get_dirname(model) : g_strdup(model);
+}
+
 static bool save_config(const char *folder, const struct model_config *config, const char *model,
                         GError **error)
 {
     g_autofree char *path = g_build_filename(folder, ADAPTERS_CONFIG, NULL);
+    g_autofree char *base = base_of(model);
     json_t *root = json_pack("{s:s, s:s, s:s?, s:I, s:f, s:f, s:s, s:b, s:b, s:o}", "peft_type",
-                             "LORA", "task_type", "CAUSAL_LM", "base_model_name_or_path", model,
-                             "r", (json_int_t)config->lora_rank, "lora_alpha", config->lora_alpha,
+                             "LORA", "task_type", "CAUSAL_LM", "base_model_name_or_path", base, "r",
+                             (json_int_t)config->lora_rank, "lora_alpha", config->lora_alpha,
                              "lora_dropout", 0.0, "bias", "none", "fan_in_fan_out",
                              model_family_of(config)->inputs_first, "inference_mode", true,
                              "target_modules", target_modules(config));
@@ -208,7 +218,7 @@ bool adapters_merge(const char *folder, const struct model_config *config,
 {
     struct merging merging = {config, trace, store, NO_INDEX, NULL, NULL, 0, 0};
     const struct weights_store merged = {.self = &merging, .read = read_merged};
-    g_autofree char *path = g_build_filename(folder, "config.json", NULL);
+    g_autofree char *path = g_build_filename(folder, MODEL_CONFIG, NULL);
     if (g_mkdir_with_parents(folder, 0777) != 0) {
         g_set_error(error, G_FILE_ERROR, (gint)g_file_error_from_errno(errno), "%s: %s", folder,
                     g_strerror(errno));

@@ -286,6 +286,31 @@ static void test_config_beside_weights(struct run_folder *folder, gconstpointer 
     g_assert_cmpfloat(g_array_index(read, double, 0), !=, g_array_index(drawn, double, 0));
 }
 
+/* Adapters name the model's folder, by which PEFT loads it, and are resumed with its weights. */
+static void test_adapters(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    const char *const lines[] = {
+        "--steps 3 --save saved",
+        "--model saved/config.json --train lora:2 --steps 4 --log whole.jsonl",
+        "--model saved/config.json --train lora:2 --steps 2 --schedule-steps 4 --save tuned",
+        "--model saved/config.json --resume tuned --steps 4 --log rest.jsonl",
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(lines); i++)
+        g_assert_cmpint(run_folder_run(folder, lines[i], NULL, NULL), ==, 0);
+    json_t *config = run_folder_json(folder, "tuned/adapter_config.json");
+    g_autofree char *saved = run_folder_path(folder, "saved");
+    g_autofree char *base = g_canonicalize_filename(
+        json_string_value(json_object_get(config, "base_model_name_or_path")), folder->path);
+    g_assert_cmpstr(base, ==, saved);
+    json_decref(config);
+    g_autoptr(GArray) whole = run_folder_log(folder, "whole.jsonl", "loss");
+    g_autoptr(GArray) rest = run_folder_log(folder, "rest.jsonl", "loss");
+    g_assert_cmpuint(rest->len, ==, 2);
+    for (guint i = 0; i < rest->len; i++)
+        g_assert_cmpfloat(g_array_index(rest, double, i), ==, g_array_index(whole, double, i + 2));
+}
+
 #define ADD(path, function)                                                           \
     g_test_add("/saving/" path, struct run_folder, NULL, run_folder_set_up, function, \
                run_folder_tear_down)
@@ -303,5 +328,6 @@ int main(int argc, char **argv)
     ADD("full-log", test_full_log);
     ADD("odd-states", test_odd_states);
     ADD("config-beside-weights", test_config_beside_weights);
+    ADD("adapters", test_adapters);
     return g_test_run();
 }
