@@ -49,9 +49,13 @@ static bool read_model(const struct plan_stages *asked, struct inputs *in, GErro
 {
     if (asked->model)
         return (in->config = model_config_read(asked->model, error)) != NULL;
-    return (in->trace = trace_read_whole(asked->trace, error)) &&
-           replay_check_trace(in->trace, asked->trace, error) &&
-           (in->recognised = recognise(in->trace, error));
+    if (!(in->trace = trace_read_whole(asked->trace, error)) ||
+        !replay_check_trace(in->trace, asked->trace, error) ||
+        !(in->recognised = recognise(in->trace, error)))
+        return false;
+    return !model_freezes(in->recognised->config, &in->recognised->iteration->job) ||
+           options_refuse(error, "--stages: stages train all tensors, so far, and %s does not",
+                          asked->trace);
 }
 
 static const struct model_config *config_of(const struct inputs *in)

@@ -219,6 +219,11 @@ static void test_refusals(void)
         g_assert_true(end && !end[1]);
         outcome_clear(&outcome);
     }
+    workshop_must_run(workshop, "pstar-trace synth --model model --train lora:4 --batch 1 --seq 16 "
+                                "--precision bf16 --platform " PLATFORM " -o adapters.pstar");
+    workshop_must_end(workshop,
+                      "pstar-plan adapters.pstar --stages 2 --gpus 2 --platform " PLATFORM, USAGE,
+                      "", "stages train all tensors, so far, and adapters.pstar does not");
     workshop_free(workshop);
 }
 
