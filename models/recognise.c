@@ -170,12 +170,23 @@ static uint32_t backward_moment(const struct trace *trace, const struct model_fa
     return found ? (uint32_t)(found - trace->operators) : NO_INDEX;
 }
 
-/* Where attention and MLP are parallel, the MLP's norm follows attention's products in backward. */
+static bool freezes(const struct trace *trace)
+{
+    for (tensor_id t = 0; t < trace->tensor_count; t++)
+        if (!trace_has(trace, TRACE_EXP_AVG, t))
+            return true;
+    return false;
+}
+
+/* Where attention and MLP are parallel, the MLP's norm follows attention's products in backward,
+ * and all tensors are trained. */
 static enum model_branches find_branches(const struct trace *trace,
                                          const struct model_family *family)
 {
     if (family->parts.branches != MODEL_PARALLEL)
         return family->parts.branches;
+    if (freezes(trace))
+        return MODEL_SEQUENTIAL;
     return backward_moment(trace, family, MODULE_NORM_2) <
                    backward_moment(trace, family, MODULE_QKV)
                ? MODEL_SEQUENTIAL
@@ -187,7 +198,8 @@ static enum model_activation find_activation(const struct trace *trace,
 {
     const struct model_family *family = config->family;
     uint64_t rows = trace->batch * trace->sequence;
-    uint64_t each = 2 * (uint64_t)config->width + A_BIAS + A_EXACT;
+    uint64_t adapter = config->lora_rank > 0; /* is added to each output */
+    uint64_t each = 2 * (uint64_t)config->width + A_BIAS + A_EXACT + adapter;
     if (config->gated)
         return family->parts.activation;
     g_autofree char *name = g_strdup_printf("forward %s.0.%s", family->layers,
