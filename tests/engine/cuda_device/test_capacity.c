@@ -59,6 +59,7 @@ static struct run_options options_of(const struct fixture *f)
     struct run_options options = run_options_default();
     GError *error = NULL;
     options.model = options.data = f->model;
+    options.train = (char *)"all";
     options.batch = 2;
     options.sequence = 32;
     options.device = &device_cuda;
