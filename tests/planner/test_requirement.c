@@ -138,7 +138,8 @@ static bool excludes_plan(const struct trace *trace, const struct platform *plat
 /* No plan takes less than what is excluded, whatever the ranks share. */
 static void test_no_plan_is_excluded(void)
 {
-    struct trace *(*const kinds[])(GRand *) = {random_iteration, shared_iteration, ranks_iteration};
+    static struct trace *(*const kinds[])(GRand *) = {random_iteration, shared_iteration,
+                                                      ranks_iteration};
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     struct platform *platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
     struct costs *costs = costs_new(platform, NULL, NULL);

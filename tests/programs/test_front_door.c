@@ -138,7 +138,7 @@ static void test_adapters(void)
         workshop, "pstar-plan --model " LLAMA " --train lora:16 --batch 1 --seq 512 --time-limit 1 "
                   "--platform rtx-4090 --json answer.json");
     const char *model = strstr(screen, "of model data, ");
-    double bytes;
+    double bytes = 0;
     g_assert_true(model && sscanf(model, "of model data, %lf bytes a parameter", &bytes) == 1);
     g_assert_cmpfloat(bytes, >, 2);
     g_assert_cmpfloat(bytes, <, 2.1);

@@ -331,6 +331,7 @@ static void save(struct training *t, uint32_t steps, const char *folder)
     struct checkpoint_state state = {.step = steps,
                                      .precision = t->iteration->trace->precision,
                                      .delay = t->iteration->job.delay,
+                                     .model = (char *)"model",
                                      .data_order = (char *)"random",
                                      .data_digest = (char *)"none"};
     const struct weights_store store = engine_store(t->engine);
