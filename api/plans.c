@@ -4,7 +4,6 @@
 #include "models/derive.h"
 #include "policies/plugin.h"
 #include "strategies/strategy.h"
-#include "traces/choices.h"
 
 /* ---- policies ---- */
 
@@ -108,11 +107,8 @@ struct pstar_trace *pstar_plan_trace(const struct pstar_plan *plan,
                                      const struct pstar_trace *recorded, struct pstar_error *error)
 {
     GError *failure = NULL;
-    const struct run_choices *choices = api_plan(plan)->choices;
-    struct trace *placed = choices && choices->tensor_count == recorded->trace->tensor_count
-                               ? model_place_updates_after(recorded->trace, choices->host_update,
-                                                           choices->update_after, NULL, &failure)
-                               : trace_copy(recorded->trace);
+    struct trace *placed = model_place_chosen(recorded->trace, api_plan(plan)->choices, NULL,
+                                              &failure);
     api_finish(failure, PSTAR_ERROR_INPUT, error);
     return api_trace_new(placed, NULL);
 }

@@ -65,7 +65,7 @@ static bool change_trace(const struct machine_request *request, uint32_t ranks,
     struct trace *of_rank = model_trace_of_rank(old, ranks, together(request, old), platform,
                                                 error);
     if (!of_rank) {
-        g_prefix_error(error, "--gpus %u: the trace is ", ranks);
+        g_prefix_error(error, "--gpus %u: the trace: ", ranks);
         return false;
     }
     trace_free(*trace);

@@ -121,6 +121,12 @@ struct trace *model_place_updates_after(const struct trace *trace, const uint8_t
                                         const tensor_id *after, const struct platform *platform,
                                         GError **error);
 
+/* Returns the trace with its updates where the choices have them, which may be NULL. This is a copy
+ * if they say nothing about updates, or belong to another model. Fails as
+ * model_place_updates_after does. The caller frees the result with trace_free. */
+struct trace *model_place_chosen(const struct trace *trace, const struct run_choices *choices,
+                                 const struct platform *platform, GError **error);
+
 /* Takes a trace and returns it, if no update is within backward, or one in which all of them follow
  * backward, unless something depends on their order. The planner, which places updates, begins with
  * such a trace. `trace` may be NULL. */

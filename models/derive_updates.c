@@ -339,6 +339,15 @@ struct trace *model_place_updates_after(const struct trace *trace, const uint8_t
     return placed;
 }
 
+struct trace *model_place_chosen(const struct trace *trace, const struct run_choices *choices,
+                                 const struct platform *platform, GError **error)
+{
+    if (!choices || choices->tensor_count != trace->tensor_count)
+        return trace_copy(trace);
+    return model_place_updates_after(trace, choices->host_update, choices->update_after, platform,
+                                     error);
+}
+
 struct trace *model_place_updates(const struct trace *trace, const uint8_t *on_host,
                                   const struct platform *platform, GError **error)
 {

@@ -57,9 +57,7 @@ static struct trace *plan_trace_derive(const struct plan *plan, const struct tra
                                     ? platform_parse(plan->certificate->platform, "", NULL)
                                     : NULL;
     struct trace *chosen = derive_choice(plan, trace, platform);
-    struct trace *placed = chosen ? model_place_updates_after(chosen, plan->choices->host_update,
-                                                              plan->choices->update_after, platform,
-                                                              NULL)
+    struct trace *placed = chosen ? model_place_chosen(chosen, plan->choices, platform, NULL)
                                   : NULL;
     if (placed && !is_made_for(plan, placed)) {
         trace_free(placed);

@@ -3,15 +3,15 @@ import contextlib
 import functools
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from ._binding import Bound, Gradient
 from ._declarations import Declarations
 from ._library import NO_ADDRESS
 from ._memory import Chunks
-from ._observer import model_tensors, tensors_in
+from ._observer import model_tensors
 from ._plan import Plan
 from ._session import Session
+from ._watch import Watch
 
 
 class _Silent:
@@ -27,31 +27,6 @@ class _Silent:
         pass
 
 
-class _Watch(TorchDispatchMode):
-    """Sees the ATen operators. Outside of modules, where no event says which parameter's turn it is,
-    the first operator that touches a parameter begins its moment. In the first iteration that is
-    followed, every operator is checked: it may touch only what the current operator of the plan
-    has, where the plan has it."""
-
-    def __init__(self, follower):
-        super().__init__()
-        self.follower = follower
-
-    def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
-        keywords = keywords or {}
-        if not self.follower.busy:
-            for tensor in tensors_in([arguments, keywords]):
-                self.follower.touch(tensor, function)
-        return function(*arguments, **keywords)
-
-
-@functools.lru_cache(maxsize=None)
-def _is_view(function):
-    """Whether an ATen operator returns a view of its argument and computes nothing."""
-    return any(argument.alias_info is not None and not argument.alias_info.is_write
-               for argument in function._schema.arguments)
-
-
 class Follower(Session):
     """From follow() to stop(). The first iteration is observed; all later ones follow the plan."""
 
@@ -65,9 +40,10 @@ class Follower(Session):
         self.busy = False       # with our own work, which nothing watches
         self.current = []       # what the current operator of the plan uses
         self.pieces = None      # moments that operators outside of modules begin: (next, end)
-        self.watch = None
+        self.watch = Watch(self)  # of the first iteration, and of what is outside of modules
         self.saved = torch.autograd.graph.saved_tensors_hooks(self.pack, self.unpack)
         self.saving = False     # within an iteration, `saved` is active
+        self.hidden = None      # parameters by group, within the optimizer's step
         super().__init__(_Silent, model, [optimizer], 1, -1)
         devices = {parameter.device.type for parameter in model.parameters()}
         if devices - {"cpu"}:
@@ -78,9 +54,12 @@ class Follower(Session):
 
     def fail(self, error):
         """The loop cannot go on: some of its parameters are nowhere that it knows of."""
-        self.stop_watching()
+        self.watch.stop()
         if self.saving:
             self.saved.__exit__()
+            self.saving = False
+        if self.hidden is not None:
+            self.give_parameters()
         self.close()
         raise error
 
@@ -101,8 +80,7 @@ class Follower(Session):
         if self.mode == "record":
             if self.chunks is None:
                 self.begin_plan()
-                self.watch = _Watch(self)
-                self.watch.__enter__()
+                self.watch.start()
             self.next = 0
             self.saved.__enter__()
             self.saving = True
@@ -111,7 +89,7 @@ class Follower(Session):
         if self.mode == "record":
             self.saved.__exit__()
             self.saving = False
-            self.stop_watching()
+            self.watch.stop()
             self.advance(len(self.plan.moments) - 1)
             for gradient in self.gradients.values():
                 gradient.end()
@@ -126,26 +104,22 @@ class Follower(Session):
             self.advance(self.pieces[1] - 1)
             self.pieces = None
             if self.iteration > self.first:
-                self.stop_watching()
+                self.watch.stop()
         if moment < 0 or moment >= self.updates:
             return
         self.advance(moment)
         if moment in self.divided:
             self.pieces = moment + 1, moment + self.divided[moment]
-            if self.watch is None:
-                self.watch = _Watch(self)
-                self.watch.__enter__()
-
-    def stop_watching(self):
-        if self.watch is not None:
-            self.watch.__exit__(None, None, None)
-            self.watch = None
+            self.watch.start()
 
     def begin_step(self, i):
         super().begin_step(i)
         if self.mode == "record" and self.inside:
-            self.hidden = self.take_parameters()
-            self.advance(len(self.plan.moments) - 1)
+            self.take_parameters()
+            try:
+                self.advance(len(self.plan.moments) - 1)
+            except BaseException as error:
+                self.fail(error)
 
     def after_step(self, i, optimizer, arguments, keywords):
         if self.mode == "record" and self.inside:
@@ -181,6 +155,19 @@ class Follower(Session):
             finally:
                 self.busy = True
 
+    def begin_piece(self, bound):
+        """Performs the moments up to the next one of this segment that uses a tensor, if it has
+        one."""
+        begin, end = self.pieces or (0, 0)
+        for moment in range(max(begin, self.next), end):
+            if any(access[:2] == (bound.kind, bound.index)
+                   for access in self.plan.moments[moment].accesses):
+                self.advance(moment)
+                return
+
+    def moment_name(self):
+        return self.plan.moments[self.next - 1].name
+
     def locate(self, kind, tensor, on_host):
         chunk, offset = self.places[kind, tensor]
         if on_host:
@@ -194,16 +181,16 @@ class Follower(Session):
     # ---- the optimizer, parameter by parameter ----
 
     def take_parameters(self):
-        """Hides the parameters from the step that the program called, and returns them by group."""
+        """Hides the parameters from the step that the program called."""
         groups = self.optimizers[0].param_groups
-        hidden = [group["params"] for group in groups]
+        self.hidden = [group["params"] for group in groups]
         for group in groups:
             group["params"] = []
-        return hidden
 
     def give_parameters(self):
         for group, parameters in zip(self.optimizers[0].param_groups, self.hidden):
             group["params"] = parameters
+        self.hidden = None
 
     def update(self, index):
         optimizer = self.optimizers[0]
@@ -231,7 +218,7 @@ class Follower(Session):
                 return (bound, address - bound.where[1], tensor.dtype, tensor.shape,
                         tensor.stride())
         raise RuntimeError(f"autograd saves a tensor of shape {tuple(tensor.shape)} from memory that "
-                           f"{self.plan.moments[self.next - 1].name} does not use")
+                           f"{self.moment_name()} does not use")
 
     def unpack(self, saved):
         if isinstance(saved, torch.Tensor):
@@ -239,7 +226,7 @@ class Follower(Session):
         bound, offset, dtype, shape, stride = saved
         if bound.where is None:
             raise RuntimeError(f"{self.plan.tensors[bound.index]} is not there for "
-                               f"{self.plan.moments[self.next - 1].name}")
+                               f"{self.moment_name()}")
         memory, address = bound.where
         self.busy = True
         try:
@@ -247,49 +234,6 @@ class Follower(Session):
             return torch.as_strided(typed, shape, stride, typed.storage_offset())
         finally:
             self.busy = False
-
-    # ---- operators outside of modules, and the check ----
-
-    def touch(self, tensor, function):
-        """Called with each tensor that an ATen operator uses. Views use no bytes."""
-        bound = self.owner(tensor)
-        if bound is not None and bound not in self.current and self.pieces is not None:
-            self.find_piece(bound)
-        if bound is None or _is_view(function):
-            return
-        if bound not in self.current or tensor.untyped_storage()._cdata in self.nowhere:
-            raise RuntimeError(
-                f"{function} uses {bound.kind} of {self.plan.tensors[bound.index]} where the plan "
-                f"does not have it for {self.plan.moments[self.next - 1].name}: the program keeps a "
-                "view of it between operators")
-
-    def find_piece(self, bound):
-        begin, end = self.pieces
-        for moment in range(max(begin, self.next), end):
-            if any(access[:2] == (bound.kind, bound.index)
-                   for access in self.plan.moments[moment].accesses):
-                self.advance(moment)
-                return
-
-    def owner(self, tensor):
-        """Returns what has the tensor's memory, what the current operator uses first; None if that
-        memory is not the plan's."""
-        try:
-            storage = tensor.untyped_storage()._cdata
-        except (NotImplementedError, RuntimeError):
-            return None
-        if storage in self.nowhere:
-            return self.nowhere[storage]
-        for memory in (self.chunks.arena, self.chunks.pool):
-            if storage == memory.storage and tensor.numel() > 0:
-                address = memory.address_of(tensor)
-                found = next((bound for bound in (*self.current, *self.bound.values())
-                              if bound.covers(memory, address)), None)
-                if found is None:
-                    raise RuntimeError("an operator uses memory that the plan has given to others: "
-                                       "the program keeps a view of a parameter between operators")
-                return found
-        return None
 
     # ---- from the observed iteration to the plan ----
 
@@ -395,7 +339,9 @@ class Follower(Session):
         saving. What is written there is lost."""
         if self.inside:
             raise RuntimeError("gathered() within an iteration")
-        self.mode, before = "gathered" if self.mode == "record" else self.mode, self.mode
+        before = self.mode
+        if before == "record":
+            self.mode = "gathered"
         try:
             if self.chunks is not None:
                 self.chunks.flush()

@@ -12,10 +12,18 @@ Moment = collections.namedtuple("Moment", "name on_host accesses")  # accesses: 
 class Plan:
     def __init__(self, plan_path, trace_path):
         """Raises ValueError if a file is damaged or the plan is for another trace."""
-        self.library = library = Library()
+        self.library = Library()
         self.plan = self.trace = None
-        self.plan = library.plan_read(os.fsencode(plan_path))
-        recorded = library.trace_read(os.fsencode(trace_path))
+        try:
+            self._read(os.fsencode(plan_path), os.fsencode(trace_path))
+        except ValueError:
+            self.free()
+            raise
+
+    def _read(self, plan_path, trace_path):
+        library = self.library
+        self.plan = library.plan_read(plan_path)
+        recorded = library.trace_read(trace_path)
         try:
             self.trace = library.plan_trace(self.plan, recorded)
         finally:

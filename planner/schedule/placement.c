@@ -190,20 +190,12 @@ struct trace *placement_trace(const struct placement *placement, const struct tr
     return placed;
 }
 
-struct trace *placement_of_plan(const struct plan *plan, const struct trace *trace,
-                                const struct platform *platform, GError **error)
-{
-    if (!plan->choices || plan->choices->tensor_count != trace->tensor_count)
-        return trace_copy(trace);
-    return model_place_updates_after(trace, plan->choices->host_update, plan->choices->update_after,
-                                     platform, error);
-}
-
 struct trace *trace_of_plan(const struct plan *plan, const struct trace *recorded,
                             const struct platform *platform, GError **error)
 {
     struct trace *derived = derived_for_plan(plan, recorded, platform, error);
-    struct trace *placed = derived ? placement_of_plan(plan, derived, platform, error) : NULL;
+    struct trace *placed = derived ? model_place_chosen(derived, plan->choices, platform, error)
+                                   : NULL;
     trace_free(derived);
     return placed;
 }

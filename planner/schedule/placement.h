@@ -42,12 +42,6 @@ bool placement_is_possible(const struct trace *trace, const struct platform *pla
 struct trace *placement_trace(const struct placement *placement, const struct trace *trace,
                               const struct layout *layout, const struct platform *platform);
 
-/* Returns the trace with its updates where the plan has them. This is a copy if the plan says
- * nothing about updates, or belongs to another trace. Fails as model_place_updates does. Free the
- * result with trace_free. */
-struct trace *placement_of_plan(const struct plan *plan, const struct trace *trace,
-                                const struct platform *platform, GError **error);
-
 /* Returns the trace with the plan's choices (models/derive.h), but with updates where they were
  * traced. This is a copy if the choices are the trace's own, or if the plan has none or belongs to
  * another model. Fails with TRACE_ERROR_INVALID if nothing can be derived for this model, or if the
@@ -56,7 +50,7 @@ struct trace *derived_for_plan(const struct plan *plan, const struct trace *trac
                                const struct platform *platform, GError **error);
 
 /* Returns the trace that the plan is for, from the recorded one: derived_for_plan, then
- * placement_of_plan. Fails as they do. Free the result with trace_free. */
+ * model_place_chosen. Fails as they do. Free the result with trace_free. */
 struct trace *trace_of_plan(const struct plan *plan, const struct trace *recorded,
                             const struct platform *platform, GError **error);
 

@@ -1,4 +1,5 @@
 #include "planner/search/search.h"
+#include "models/derive.h"
 #include "planner/proof/bound.h"
 #include "planner/proof/certificate.h"
 #include "planner/search/candidate.h"
@@ -331,7 +332,8 @@ static void try_mixes(struct search *search)
     double *mixes[TIME_PROOF_MIXES];
     if (!best || search->options.objective != OBJECTIVE_TIME || search_is_over(search))
         return;
-    struct trace *trace = placement_of_plan(best->plan, traced, search->job.platform, NULL);
+    struct trace *trace = model_place_chosen(traced, best->plan->choices, search->job.platform,
+                                             NULL);
     const struct time_proof_job job = {best->plan, trace, traced, search->job.platform,
                                        search->job.costs};
     uint32_t count = time_proof_mixes(&job, &bound_ns, mixes);
@@ -467,7 +469,8 @@ static struct search_result *result_of(struct search *search, GError **error)
         search_result_free(result);
         return NULL;
     }
-    result->trace = placement_of_plan(result->plan, search->job.trace, search->job.platform, NULL);
+    result->trace = model_place_chosen(search->job.trace, result->plan->choices,
+                                       search->job.platform, NULL);
     g_free(result->plan->digest);
     result->plan->digest = trace_digest(result->trace);
     return result;

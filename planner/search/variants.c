@@ -1,4 +1,5 @@
 #include "planner/search/variants.h"
+#include "models/derive.h"
 #include "planner/proof/bound.h"
 #include "planner/schedule/placement.h"
 #include "planner/search/search.h"
@@ -570,8 +571,8 @@ static struct variants_result *finish(struct variant_search *c)
     result->traced = g_steal_pointer(&c->best->trace);
     result->best->plan = g_steal_pointer(&c->best->plan);
     trace_free(result->best->trace);
-    result->best->trace = placement_of_plan(result->best->plan, result->traced,
-                                            c->options->platform, NULL);
+    result->best->trace = model_place_chosen(result->traced, result->best->plan->choices,
+                                             c->options->platform, NULL);
     result->best->stopped |= c->stopped;
     return result;
 }

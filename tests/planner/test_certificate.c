@@ -1,5 +1,6 @@
 /* Certificates: what is written is read back, every byte of plan and trace is sealed, and bounds
  * are recomputed from their prices. */
+#include "models/derive.h"
 #include "planner/answers/requests.h"
 #include "planner/answers/verify.h"
 #include "planner/proof/certificate.h"
@@ -83,7 +84,7 @@ static bool verify_files(const struct fixture *f, GError **error)
 {
     struct plan *plan = plan_read(f->plan_path, error);
     struct trace *traced = plan ? trace_read(f->trace_path, error) : NULL;
-    struct trace *trace = traced ? placement_of_plan(plan, traced, NULL, error) : NULL;
+    struct trace *trace = traced ? model_place_chosen(traced, plan->choices, NULL, error) : NULL;
     struct costs *costs = costs_new(NULL, NULL, NULL);
     bool ok = trace && verify_plan(plan, trace, costs, NULL, error) && plan->certificate &&
               verify_certificate(plan, f->plan_path, trace, f->trace_path, error);

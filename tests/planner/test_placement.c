@@ -1,4 +1,5 @@
 /* Where the optimizer runs: the groups of each pattern, and how close they come to their share. */
+#include "models/derive.h"
 #include "planner/schedule/placement.h"
 #include "tests/chunks/random_iteration.h"
 
@@ -244,7 +245,7 @@ static void test_joined(void)
             *tensor = (*tensor + (uint32_t)g_rand_int_range(random, 1, (gint32)count)) % count;
             g_assert_false(placement_is_possible(f.trace, f.platform));
             struct plan plan = {.choices = run_choices_of(f.trace)};
-            struct trace *placed = placement_of_plan(&plan, f.trace, f.platform, NULL);
+            struct trace *placed = model_place_chosen(f.trace, plan.choices, f.platform, NULL);
             g_assert_nonnull(placed);
             for (uint32_t m = 0; m < placed->operator_count; m++)
                 g_assert_cmpint(placed->operators[m].place, ==, f.trace->operators[m].place);

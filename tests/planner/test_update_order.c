@@ -1,5 +1,6 @@
 /* Traces whose updates are not in the order of their tensors: plans are made for that order, and
  * verify with it, wherever the updates run. */
+#include "models/derive.h"
 #include "planner/answers/verify.h"
 #include "planner/proof/bound.h"
 #include "planner/proof/certificate.h"
@@ -45,7 +46,7 @@ static void tear_down(struct fixture *f)
 static void check(const struct fixture *f, const struct plan *plan)
 {
     GError *error = NULL;
-    struct trace *trace = placement_of_plan(plan, f->traced, f->platform, &error);
+    struct trace *trace = model_place_chosen(f->traced, plan->choices, f->platform, &error);
     g_assert_no_error(error);
     verify_plan(plan, trace, f->costs, NULL, &error);
     g_assert_no_error(error);

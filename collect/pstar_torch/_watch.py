@@ -1,0 +1,75 @@
+"""Sees the ATen operators of a loop that follows a plan."""
+import functools
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ._observer import tensors_in
+
+
+@functools.lru_cache(maxsize=None)
+def _is_view(function):
+    """Whether an ATen operator returns a view of its argument and computes nothing."""
+    return any(argument.alias_info is not None and not argument.alias_info.is_write
+               for argument in function._schema.arguments)
+
+
+class Watch(TorchDispatchMode):
+    """Outside of modules, where no event says which parameter's turn it is, the first operator that
+    touches a parameter begins its moment. Every operator is checked: it may use only what the
+    current operator of the plan has, where the plan has it."""
+
+    def __init__(self, follower):
+        super().__init__()
+        self.follower, self.active = follower, False
+
+    def start(self):
+        if not self.active:
+            self.__enter__()
+            self.active = True
+
+    def stop(self):
+        if self.active:
+            self.__exit__(None, None, None)
+            self.active = False
+
+    def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
+        keywords = keywords or {}
+        if not self.follower.busy:
+            for tensor in tensors_in([arguments, keywords]):
+                self.touch(tensor, function)
+        return function(*arguments, **keywords)
+
+    def touch(self, tensor, function):
+        """Called with each tensor that an operator uses. Views use no bytes."""
+        follower = self.follower
+        bound = self.owner(tensor)
+        if bound is not None and bound not in follower.current:
+            follower.begin_piece(bound)
+        if bound is None or _is_view(function):
+            return
+        if bound not in follower.current or tensor.untyped_storage()._cdata in follower.nowhere:
+            raise RuntimeError(
+                f"{function} uses {bound.kind} of {follower.plan.tensors[bound.index]} where the "
+                f"plan does not have it for {follower.moment_name()}: the program keeps a view of "
+                "it between operators")
+
+    def owner(self, tensor):
+        """Returns what has the tensor's memory, what the current operator uses first; None if that
+        memory is not the plan's."""
+        follower = self.follower
+        try:
+            storage = tensor.untyped_storage()._cdata
+        except (NotImplementedError, RuntimeError):
+            return None
+        if storage in follower.nowhere:
+            return follower.nowhere[storage]
+        for memory in (follower.chunks.arena, follower.chunks.pool):
+            if storage == memory.storage and tensor.numel() > 0:
+                address = memory.address_of(tensor)
+                found = next((bound for bound in (*follower.current, *follower.bound.values())
+                              if bound.covers(memory, address)), None)
+                if found is None:
+                    raise RuntimeError("an operator uses memory that the plan has given to others: "
+                                       "the program keeps a view of a parameter between operators")
+                return found
+        return None
