@@ -10,6 +10,7 @@ tar -C "$folder" -xzf "$folder/pstar.tar.gz"
 cd "$folder/pstar"
 
 for file in bin/* lib/*.so* lib/pstar/*.so; do
+    [ "$(head -c 2 "$file")" != '#!' ] || continue # scripts take none
     LD_LIBRARY_PATH= ldd "$file" | awk '$2 == "=>" { print $1, $3 }' | while read -r library path; do
         [[ $file != */libpstar-mpi.so || $library == libglib* ]] || continue # MPI is the machine's
         case $library in
