@@ -1,12 +1,19 @@
 """A plan and the trace that it is for, as the follower reads them."""
 import collections
 import ctypes
+import json
 import os
 
 from ._library import NO_ADDRESS, Library
 
 Place = collections.namedtuple("Place", "chunk offset")
 Moment = collections.namedtuple("Moment", "name on_host accesses")  # accesses: (list, tensor, reads)
+
+
+def recomputes(plan_path):
+    """Returns whether the plan computes activations of a layer again."""
+    with open(plan_path, encoding="utf-8") as file:
+        return any(json.load(file).get("choices", {}).get("recompute", []))
 
 
 class Plan:
@@ -32,6 +39,10 @@ class Plan:
         self.tensors = [library.trace_tensor_name(self.trace, i).decode()
                         for i in range(library.trace_tensors(self.trace))]
         self.moments = [self._moment(m) for m in range(library.trace_moments(self.trace))]
+        if recomputes(plan_path) and not any(m.name.startswith("recompute ") for m in self.moments):
+            raise ValueError("the plan recomputes layers, and the recorded loop does not: make the "
+                             "plan with --recompute traced, or checkpoint layers in the loop and "
+                             "record it again")
         chunks = range(library.layout_chunks(self.layout))
         self.chunks = [library.layout_chunk(self.layout, chunk) for chunk in chunks]
         self.home = [library.plan_host_address(self.plan, chunk) for chunk in chunks]

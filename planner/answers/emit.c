@@ -222,9 +222,10 @@ static void lose_schedule(struct emitted *emitted, const struct plan *plan)
     lose(emitted, "the device budget of %s: the other system does not enforce it", budget);
 }
 
-static void lose_choices(struct emitted *emitted, const struct plan_summary *summary)
+static void lose_choices(struct emitted *emitted, const struct plan_summary *summary,
+                         bool recomputes)
 {
-    if (summary->recomputed_layers)
+    if (summary->recomputed_layers && !recomputes)
         lose(emitted, "recomputation of %u of %u layers: set it in the model's code",
              summary->recomputed_layers, summary->layers);
     if (summary->offloaded_bytes) {
@@ -425,9 +426,10 @@ static const struct emitter {
     const char *file_name; /* known to the system's users */
     char *(*emit)(struct emitted *emitted, const struct plan *plan, const struct trace *trace,
                   const struct plan_summary *summary);
-} emitters[] = {{"deepspeed", "ds_config.json", emit_deepspeed},
-                {"fsdp", "fsdp_config.json", emit_fsdp},
-                {"fsdp2", "fsdp2.py", emit_fsdp2}};
+    bool recomputes; /* the settings wrap the layers that backward computes again */
+} emitters[] = {{"deepspeed", "ds_config.json", emit_deepspeed, false},
+                {"fsdp", "fsdp_config.json", emit_fsdp, false},
+                {"fsdp2", "fsdp2.py", emit_fsdp2, true}};
 
 static const struct emitter *find(const char *format)
 {
@@ -452,7 +454,7 @@ struct emitted *emit_settings(const char *format, const struct plan *plan,
     emitted->lost = g_ptr_array_new_with_free_func(g_free);
     emitted->text = emitter->emit(emitted, plan, trace, &summary);
     lose_schedule(emitted, plan);
-    lose_choices(emitted, &summary);
+    lose_choices(emitted, &summary, emitter->recomputes);
     lose_layout(emitted, plan, trace);
     return emitted;
 }

@@ -30,6 +30,7 @@ struct emit_unit {
     char *module;      /* "model.layers.3"; "" for what no numbered layer has */
     uint64_t elements; /* parameters */
     bool offload;      /* some of its parameters or states are on the host, for a while or always */
+    bool recompute;    /* backward computes its activations again */
 };
 
 /* Returns the units (struct emit_unit): first what no layer has, then the layers, as tensors' names

@@ -2,15 +2,17 @@
 
 #include <string.h>
 
-/* Returns the module of a numbered layer, "model.layers.3" of "model.layers.3.mlp.up_proj.weight";
- * NULL if the name has no number. Free with g_free. */
-static char *module_of(const char *tensor)
+/* Returns the module of a numbered layer, "model.layers.3" of "model.layers.3.mlp.up_proj.weight",
+ * and sets its number; NULL if the name has no number. Free with g_free. */
+static char *module_of(const char *tensor, guint64 *layer)
 {
     const char *at = tensor;
     while (*at) {
         size_t length = strcspn(at, ".");
-        if (length && strspn(at, "0123456789") == length && at[length])
+        if (length && strspn(at, "0123456789") == length && at[length]) {
+            *layer = g_ascii_strtoull(at, NULL, 10);
             return g_strndup(tensor, (gsize)(at - tensor) + length);
+        }
         at += length + (at[length] == '.');
     }
     return NULL;
@@ -61,9 +63,12 @@ GPtrArray *emit_units(const struct plan *plan, const struct trace *trace)
     struct emit_unit *rest = unit_of(units, g_strdup("")); /* what no layer has */
     g_autofree uint8_t *leaves = plan_chunks_that_leave(plan);
     for (uint32_t t = 0; t < trace->tensor_count; t++) {
-        char *module = module_of(trace->tensors[t].name);
+        guint64 layer = G_MAXUINT64;
+        char *module = module_of(trace->tensors[t].name, &layer);
         struct emit_unit *unit = module ? unit_of(units, module) : rest;
         unit->elements += trace->tensors[t].elements;
+        unit->recompute = plan->choices && layer < plan->choices->layer_count &&
+                          plan->choices->recompute[layer];
         unit->offload |= is_on_host(plan, trace, leaves, t);
     }
     return units;
@@ -75,6 +80,18 @@ static void append_unit(GString *text, const struct emit_unit *unit)
                            unit->offload ? "True" : "False");
 }
 
+/* Appends a list of the units that backward computes again, and what wraps them. */
+static void append_recomputed(GString *text, const GPtrArray *units)
+{
+    g_string_append(text, "# The units whose activations backward computes again.\nRECOMPUTED = [");
+    for (guint i = 1, count = 0; i < units->len; i++) {
+        const struct emit_unit *unit = g_ptr_array_index(units, i);
+        if (unit->recompute)
+            g_string_append_printf(text, "%s\"%s\"", count++ ? ", " : "", unit->module);
+    }
+    g_string_append(text, "]\n");
+}
+
 char *emit_fsdp2_text(const GPtrArray *units, bool ahead)
 {
     GString *text = g_string_new(
@@ -82,19 +99,26 @@ char *emit_fsdp2_text(const GPtrArray *units, bool ahead)
         "    import fsdp2\n"
         "    fsdp2.shard(model)      # before the optimizer is made\n"
         "\"\"\"\n"
-        "from torch.distributed.fsdp import CPUOffloadPolicy, OffloadPolicy, fully_shard\n\n"
+        "import functools\n\n"
+        "from torch.distributed.fsdp import CPUOffloadPolicy, OffloadPolicy, fully_shard\n"
+        "from torch.utils.checkpoint import checkpoint\n\n"
         "# The modules that are gathered as one, in the order of forward, and whether their\n"
         "# parameters, gradients and optimizer states live on the host.\nUNITS = [\n");
     for (guint i = 1; i < units->len; i++)
         append_unit(text, g_ptr_array_index(units, i));
     const struct emit_unit *rest = g_ptr_array_index(units, 0);
+    g_string_append(text, "]\n");
+    append_recomputed(text, units);
     g_string_append_printf(
         text,
-        "]\nREST_ON_HOST = %s\nPREFETCH = %s\n\n\n"
+        "REST_ON_HOST = %s\nPREFETCH = %s\n\n\n"
         "def shard(model, pin_memory=True):\n"
         "    \"\"\"Shards the units, then what is left, and returns the model.\"\"\"\n"
         "    def policy(on_host):\n"
         "        return CPUOffloadPolicy(pin_memory=pin_memory) if on_host else OffloadPolicy()\n\n"
+        "    for name in RECOMPUTED:\n"
+        "        unit = model.get_submodule(name)\n"
+        "        unit.forward = functools.partial(checkpoint, unit.forward, use_reentrant=False)\n"
         "    units = [(model.get_submodule(name), on_host) for name, on_host in UNITS]\n"
         "    for unit, on_host in units:\n"
         "        fully_shard(unit, reshard_after_forward=on_host, offload_policy=policy(on_host))\n"

@@ -1,5 +1,5 @@
 #include "planner/answers/explain.h"
-#include "models/derive.h"
+#include "models/derivation.h"
 #include "traces/printable.h"
 #include "traces/size.h"
 #include "traces/terminal.h"
@@ -319,24 +319,34 @@ static double host_share(const struct plan *plan, const struct trace *trace)
     return all ? 100.0 * (double)on_host / (double)all : 0;
 }
 
-/* Returns whether pstar knows the model, whose choices can then be changed. */
-static bool knows_model(const struct trace *trace)
+/* Returns the choices that can differ from the traced ones. */
+static unsigned choices_looked_at(const struct trace *trace)
 {
-    struct recognised *recognised = recognise(trace, NULL);
-    bool known = recognised != NULL;
-    recognised_free(recognised);
-    return known;
+    struct derivation *derivation = derivation_new(trace, NULL);
+    unsigned scope = derivation_scope(derivation);
+    derivation_free(derivation);
+    return scope;
+}
+
+/* Of a model that pstar does not describe. */
+static void print_layers(const struct plan *plan, bool looked_at, FILE *out)
+{
+    g_autofree char *layers = run_layers_format(plan->choices->recompute,
+                                                plan->choices->layer_count);
+    g_autofree char *semicolon = g_strconcat(layers, ";", NULL);
+    fprintf(out,
+            "  recomputed layers%s%s offloaded activations: not looked at, because pstar does not "
+            "describe the trace's model; a step is %u x %u sequences, as traced\n",
+            looked_at ? ": " : ",", looked_at ? semicolon : "", plan->micro_batches, plan->batch);
 }
 
 static void print_run_choices(const struct plan *plan, const struct trace *trace, FILE *out)
 {
     if (!plan->choices)
         return;
-    if (!knows_model(trace)) {
-        fprintf(out,
-                "  recomputed layers, offloaded activations: not looked at, because pstar does not "
-                "describe the trace's model; a step is %u x %u sequences, as traced\n",
-                plan->micro_batches, plan->batch);
+    unsigned scope = choices_looked_at(trace);
+    if (!(scope & RUN_OFFLOAD)) {
+        print_layers(plan, scope & RUN_RECOMPUTE, out);
         return;
     }
     if (!plan->choices->layer_count)

@@ -1,6 +1,6 @@
 #include "planner/answers/front.h"
 
-#include "models/derive.h"
+#include "models/derivation.h"
 #include "models/synth.h"
 #include "models/train_choice.h"
 #include "planner/answers/requests.h"
@@ -17,14 +17,40 @@ enum {
 #define EVERYTHING \
     (RUN_RECOMPUTE | RUN_OFFLOAD | RUN_EMBEDDING | RUN_MASTERS | RUN_STATE_BLOCKS | RUN_STAGE)
 
+/* Returns the trace with all layers recomputed. Takes ownership of `trace`, which may be NULL. */
+static struct trace *recompute_all(struct trace *trace, const struct platform *platform,
+                                   GError **error)
+{
+    struct derivation *derivation = trace ? derivation_new(trace, error) : NULL;
+    struct trace *derived = NULL;
+    if (derivation) {
+        struct run_choices *run = run_choices_of(trace);
+        memset(run->recompute, 1, run->layer_count);
+        derived = derivation_trace(derivation, run, platform, error);
+        run_choices_free(run);
+    }
+    derivation_free(derivation);
+    trace_free(trace);
+    return derived;
+}
+
+/* Returns the trace of one rank of a step that is given as a trace. */
+static struct trace *given_trace(const struct front_step *step, bool recompute, GError **error)
+{
+    struct trace *trace = step->ranks == MAX(step->given->ranks, 1)
+                              ? trace_copy(step->given)
+                              : model_trace_of_rank(step->given, step->ranks,
+                                                    (struct run_stage){step->stage, step->fast},
+                                                    step->search->platform, error);
+    return recompute && step->choices & RUN_RECOMPUTE
+               ? recompute_all(trace, step->search->platform, error)
+               : trace;
+}
+
 struct trace *front_trace(const struct front_step *step, bool recompute, GError **error)
 {
     if (step->given)
-        return step->ranks == MAX(step->given->ranks, 1)
-                   ? trace_copy(step->given)
-                   : model_trace_of_rank(step->given, step->ranks,
-                                         (struct run_stage){step->stage, step->fast},
-                                         step->search->platform, error);
+        return given_trace(step, recompute, error);
     g_autofree uint8_t *all = g_new(uint8_t, step->config->layers);
     memset(all, 1, step->config->layers);
     const struct model_job job = {.choices = {.batch = step->batch,
@@ -130,6 +156,7 @@ static void describe_model(const struct question_options *asked, struct front *f
     step->sequence = asked->sequence ? asked->sequence
                                      : MIN(step->config->positions, USUAL_SEQUENCE);
     step->precision = fp32 ? MODEL_FP32 : MODEL_BF16;
+    step->choices = EVERYTHING;
     front->batch_chosen = !asked->batch;
     front->sequence_chosen = !asked->sequence;
 }
@@ -138,7 +165,10 @@ static void describe_model(const struct question_options *asked, struct front *f
 static void describe_trace(const struct trace *trace, const char *name, struct front *front)
 {
     struct front_step *step = &front->step;
+    struct derivation *derivation = derivation_new(trace, NULL);
     step->given = trace;
+    step->choices = derivation_scope(derivation);
+    derivation_free(derivation);
     step->name = name;
     for (uint32_t t = 0; t < trace->tensor_count; t++)
         step->parameters += trace->tensors[t].elements;

@@ -13,6 +13,7 @@
 struct front_step {
     const struct model_config *config; /* NULL if a trace is given */
     const struct trace *given;         /* the trace of the step; NULL if the config describes it */
+    unsigned choices;                  /* bits of enum run_choice: what a plan for it may choose */
     const char *name;                  /* of the model */
     uint8_t *frozen;                   /* [tensor_count]; NULL: all tensors are trained */
     uint64_t parameters;
@@ -24,7 +25,7 @@ struct front_step {
 };
 
 /* Returns the trace of one rank of the step, with all layers recomputed or none (or as many as in a
- * trace that is given). NULL if there is no such step. The caller frees it with trace_free. */
+ * trace that is given, if RUN_RECOMPUTE is not among the choices). NULL if there is no such step. The caller frees it with trace_free. */
 struct trace *front_trace(const struct front_step *step, bool recompute, GError **error);
 
 /* Returns the least device memory of any plan for the step, whatever it recomputes and offloads;

@@ -131,16 +131,20 @@ static void print_ways(const struct front *front, FILE *out)
     for (guint i = 0; i < front->ways->len; i++)
         print_way(front, g_ptr_array_index(front->ways, i), out);
     if (front_fastest(front))
-        fputs(front->step.given ? "  moved: over the link, both ways\n"
-                                : "  (r): all layers are recomputed, because that is faster or "
-                                  "nothing else fits; moved: over the link, both ways\n",
-              out);
+        fputs(
+            front->step.choices & RUN_RECOMPUTE
+                ? "  (r): all layers are recomputed, because that is faster or nothing else fits; "
+                  "moved: over the link, both ways\n"
+                : "  moved: over the link, both ways\n",
+            out);
     if (plan->choices)
         fprintf(out, "  the plan %s\n", plan->choices);
-    if (front->step.given)
-        fputs("  recomputation, offloaded activations, smaller micro-batches: not looked at, "
-              "because the trace's model is not one that pstar describes\n",
-              out);
+    if (!(front->step.choices & RUN_OFFLOAD))
+        fprintf(
+            out,
+            "  %soffloaded activations, smaller micro-batches: not looked at, because the trace's "
+            "model is not one that pstar describes\n",
+            front->step.choices & RUN_RECOMPUTE ? "" : "recomputation, ");
     if (front->stopped)
         fprintf(out, "  the search was stopped before its end; the %s below goes on\n",
                 front->step.given ? "command" : "second command");

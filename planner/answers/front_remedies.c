@@ -219,7 +219,9 @@ void front_find_remedies(struct front *front, const struct question *question)
 {
     if (front->step.given)
         add(front, g_strdup("in the script"),
-            g_strdup("a smaller batch, or checkpointing (torch.utils.checkpoint)"));
+            g_strdup(front->step.choices & RUN_RECOMPUTE
+                         ? "a smaller batch"
+                         : "a smaller batch, or checkpointing (torch.utils.checkpoint)"));
     else
         shrink_step(front);
     extend_host(front);

@@ -162,7 +162,7 @@ static void add_plan(struct front *front, const struct variants_result *result)
     way->figures = plan->predicted;
     way->device_bytes = plan->predicted.peak_device_bytes;
     way->host_bytes = plan->predicted.peak_host_bytes;
-    if (!front->step.given)
+    if (front->step.choices)
         way->choices = run_choices_describe(plan->choices);
     front->stopped = result->best->stopped;
     replay_plan(front, way, result->best);
@@ -174,7 +174,7 @@ bool front_find_ways(struct front *front, GError **error)
                            RUN_STATE_BLOCKS | (front->step.ranks > 1 ? RUN_STAGE : 0) |
                            (front->step.fast ? RUN_SUMS : 0);
     if (!sweep_strategies(front, false, error) ||
-        (!front->step.given && !sweep_strategies(front, true, error)))
+        (front->step.choices & RUN_RECOMPUTE && !sweep_strategies(front, true, error)))
         return false;
     struct trace *trace = front_trace(&front->step, false, error);
     if (!trace)

@@ -1,6 +1,6 @@
 #include "planner/answers/requests.h"
 
-#include "models/derive.h"
+#include "models/derivation.h"
 #include "planner/schedule/placement.h"
 #include "sim/replay.h"
 #include "traces/size.h"
@@ -11,7 +11,7 @@
 struct least {
     const struct trace *trace;
     const struct search_options *options;
-    struct recognised *recognised; /* NULL if no variants can be derived */
+    struct derivation *derivation; /* NULL if no variants can be derived */
     struct run_choices *traced;
     uint64_t bytes; /* of the arena; UINT64_MAX if host memory lacks */
     char *choices;  /* in words */
@@ -20,8 +20,7 @@ struct least {
 /* Takes ownership of `run`. */
 static void consider(struct least *least, struct run_choices *run)
 {
-    struct trace *trace = model_derive(least->recognised, least->trace, run,
-                                       least->options->platform, NULL);
+    struct trace *trace = derivation_trace(least->derivation, run, least->options->platform, NULL);
     uint64_t bytes = trace ? requirement_device_bytes(trace, least->options, NULL) : UINT64_MAX;
     if (bytes < least->bytes) {
         g_autofree char *recompute = run_layers_format(run->recompute, run->layer_count);
@@ -72,7 +71,7 @@ static void consider_lean(struct least *least, unsigned scope)
         consider(least, begin_lean(least, scope));
     for (int offload = 0; offload < (scope & RUN_OFFLOAD ? 2 : 1); offload++) {
         consider(least, lean(least, scope, offload, twice));
-        if (scope & RUN_MASTERS && !least->recognised->iteration->job.unfused &&
+        if (scope & RUN_MASTERS && !derivation_model(least->derivation)->iteration->job.unfused &&
             (twice || !least->traced->split_masters))
             consider(least, lean(least, scope, offload, true));
     }
@@ -94,10 +93,10 @@ static struct least least_in(const struct trace *trace, const struct search_opti
                           .bytes = requirement_device_bytes(trace, options, NULL),
                           .choices = g_strdup("as traced")};
     if (scope & RUN_RECOMPUTE && replay_is_timed(trace))
-        least.recognised = recognise(trace, NULL);
-    if (least.recognised)
-        consider_lean(&least, scope);
-    recognised_free(least.recognised);
+        least.derivation = derivation_new(trace, NULL);
+    if (least.derivation)
+        consider_lean(&least, scope & derivation_scope(least.derivation));
+    derivation_free(least.derivation);
     run_choices_free(least.traced);
     return least;
 }
@@ -134,13 +133,13 @@ static void append_lever(GString *text, const struct trace *trace, const char *l
     g_string_append_printf(text, "; with %s %s would fit", lever, size);
 }
 
-/* Says how much of the need are activations, which only the program can recompute or make fewer:
- * for a trace whose model is not known. */
+/* Says how much of the need as traced are activations, which only the program can offload or make
+ * fewer: for a trace whose model is not known. */
 static void append_saved(GString *text, const struct trace *trace)
 {
-    struct recognised *recognised = recognise(trace, NULL);
-    bool known = recognised != NULL;
-    recognised_free(recognised);
+    struct derivation *derivation = derivation_new(trace, NULL);
+    unsigned chosen = derivation_scope(derivation);
+    derivation_free(derivation);
     g_autofree int64_t *change = g_new0(int64_t, trace->operator_count + 1);
     int64_t saved = 0, most = 0;
     for (uint32_t b = 0; b < trace->buffer_count; b++)
@@ -151,13 +150,13 @@ static void append_saved(GString *text, const struct trace *trace)
     for (uint32_t m = 0; m < trace->operator_count; m++)
         if ((saved += change[m]) > most)
             most = saved;
-    if (known || !most)
+    if (chosen & RUN_OFFLOAD || !most)
         return;
     g_autofree char *size = size_format((uint64_t)most);
     g_string_append_printf(text,
-                           "; up to %s are activations that backward needs: the program can "
-                           "recompute them (checkpointing), offload them, or take a smaller batch",
-                           size);
+                           "; as traced, up to %s are activations that backward needs: the program "
+                           "can %soffload them, or take a smaller batch",
+                           size, chosen & RUN_RECOMPUTE ? "" : "recompute them (checkpointing), ");
 }
 
 static void append_levers(GString *text, const struct trace *trace,

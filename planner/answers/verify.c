@@ -1,6 +1,7 @@
 #include "planner/answers/verify.h"
 #include "chunks/accesses.h"
 #include "chunks/non_model.h"
+#include "models/derivation.h"
 #include "planner/answers/recorded.h"
 #include "planner/proof/bound.h"
 #include "planner/proof/certificate.h"
@@ -65,14 +66,14 @@ static bool refuse(const struct certificate_alternative *a, const char *wrong, G
 }
 
 static bool check_alternative(const struct plan *plan, const struct certificate_alternative *a,
-                              const struct recognised *recognised, const struct trace *trace,
+                              const struct derivation *derivation, const struct run_choices *traced,
                               const struct platform *platform, GError **error)
 {
     struct run_choices choices = *a->choices;
-    if (choices.layer_count != recognised->config->layers)
+    if (choices.layer_count != traced->layer_count)
         return refuse(a, "the model has another number of layers", error);
-    model_choose_backward(&choices, &recognised->iteration->job.choices, choices.second_backward);
-    struct trace *derived = model_derive(recognised, trace, &choices, platform, error);
+    model_choose_backward(&choices, traced, choices.second_backward);
+    struct trace *derived = derivation_trace(derivation, &choices, platform, error);
     if (!derived)
         return false;
     const char *wrong = what_is_wrong(plan, a, derived, platform);
@@ -87,12 +88,14 @@ bool verify_alternatives(const struct plan *plan, const struct trace *trace,
     bool ok = true;
     if (!certificate->alternative_count)
         return true;
-    struct recognised *recognised = recognise(trace, error);
-    for (uint32_t i = 0; recognised && ok && i < certificate->alternative_count; i++)
-        ok = check_alternative(plan, &certificate->alternatives[i], recognised, trace, platform,
+    struct derivation *derivation = derivation_new(trace, error);
+    struct run_choices *traced = run_choices_of(trace);
+    for (uint32_t i = 0; derivation && ok && i < certificate->alternative_count; i++)
+        ok = check_alternative(plan, &certificate->alternatives[i], derivation, traced, platform,
                                error);
-    ok = ok && recognised;
-    recognised_free(recognised);
+    ok = ok && derivation;
+    run_choices_free(traced);
+    derivation_free(derivation);
     return ok;
 }
 

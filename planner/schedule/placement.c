@@ -1,5 +1,5 @@
 #include "planner/schedule/placement.h"
-#include "models/derive.h"
+#include "models/derivation.h"
 
 #include <math.h>
 #include <string.h>
@@ -22,15 +22,15 @@ struct trace *derived_for_plan(const struct plan *plan, const struct trace *trac
 {
     if (chooses_alike(plan, trace))
         return trace_copy(trace);
-    struct recognised *recognised = recognise(trace, error);
-    struct trace *derived = recognised
-                                ? model_derive(recognised, trace, plan->choices, platform, error)
+    struct derivation *derivation = derivation_new(trace, error);
+    struct trace *derived = derivation
+                                ? derivation_trace(derivation, plan->choices, platform, error)
                                 : NULL;
     if (!derived)
         g_prefix_error(
             error, "the plan has other recomputed or offloaded layers, another embedding, other "
                    "masters, other state blocks or other micro-batches than the trace: ");
-    recognised_free(recognised);
+    derivation_free(derivation);
     return derived;
 }
 

@@ -308,6 +308,8 @@ void variants_plan_quickly(struct variant_search *c, struct variant *variant)
 
 void variants_choose_sums(const struct variant_search *c, struct run_choices *run)
 {
+    if (!c->recognised)
+        return;
     struct model_job job = c->recognised->iteration->job;
     job.choices = *run;
     job.choices.fast = c->fast;
@@ -322,7 +324,7 @@ void variants_set_batch(const struct variant_search *c, struct run_choices *run,
 
 struct trace *variants_trace(const struct variant_search *c, const struct run_choices *run)
 {
-    return model_derive(c->recognised, c->trace, run, c->options->platform, NULL);
+    return derivation_trace(c->derivation, run, c->options->platform, NULL);
 }
 
 static uint64_t most_non_model(const struct trace *trace)

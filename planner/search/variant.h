@@ -2,7 +2,7 @@
 #ifndef PSTAR_PLANNER_SEARCH_VARIANT_H
 #define PSTAR_PLANNER_SEARCH_VARIANT_H
 
-#include "models/derive.h"
+#include "models/derivation.h"
 #include "planner/search/variants.h"
 
 /* A variant, and what became of it. */
@@ -19,7 +19,8 @@ struct variant {
 struct variant_search {
     const struct trace *trace; /* the recorded trace */
     const struct search_options *options;
-    struct recognised *recognised; /* NULL if nothing can be derived */
+    struct derivation *derivation;       /* NULL if nothing can be derived */
+    const struct recognised *recognised; /* the trace's model; NULL if pstar does not describe it */
     uint32_t layers;
     struct run_choices *traced; /* as the run was recorded; in stage 3, if only that fits */
     bool fast;                  /* ranks may sum fast */

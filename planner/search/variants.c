@@ -1,5 +1,5 @@
 #include "planner/search/variants.h"
-#include "models/derive.h"
+#include "models/derivation.h"
 #include "planner/proof/bound.h"
 #include "planner/schedule/placement.h"
 #include "planner/search/search.h"
@@ -143,7 +143,7 @@ static void explore_embedding(struct variant_search *c)
  * backward belongs to a run without clipping, which gains nothing from a second backward. */
 static bool variants_may_split_masters(const struct variant_search *c, unsigned scope)
 {
-    return scope & RUN_MASTERS && !c->recognised->iteration->job.unfused &&
+    return scope & RUN_MASTERS && c->recognised && !c->recognised->iteration->job.unfused &&
            (c->traced->second_backward || !c->traced->split_masters);
 }
 
@@ -477,7 +477,7 @@ static void refine_stages(struct variant_search *c)
 static bool search_first(struct variant_search *c, struct trace *trace, GError **error)
 {
     struct run_choices *own = run_choices_of(trace);
-    const struct search_options options = variants_remaining(c, c->recognised ? FIRST_SHARE : 1);
+    const struct search_options options = variants_remaining(c, c->derivation ? FIRST_SHARE : 1);
     struct variant *variant = variants_add(c, own, trace);
     run_choices_free(own);
     if (!requirement_is_met(trace, &options, error)) {
@@ -550,7 +550,7 @@ static bool begin_shared(struct variant_search *c, unsigned scope, GError **erro
 static bool begin(struct variant_search *c, unsigned scope, GError **error)
 {
     return search_first(c, trace_copy(c->trace), error) ||
-           (c->recognised && (begin_shared(c, scope, error) || begin_lean(c, scope, error)));
+           (c->derivation && (begin_shared(c, scope, error) || begin_lean(c, scope, error)));
 }
 
 static struct variants_result *finish(struct variant_search *c)
@@ -589,6 +589,27 @@ static bool can_rebatch(const struct variant_search *c, GError **error)
     return false;
 }
 
+static struct variants_result *search_all(struct variant_search *c, unsigned scope, GError **error)
+{
+    bool staged = scope & RUN_STAGE && c->trace->ranks > 1;
+    if (!begin(c, scope, error))
+        return NULL;
+    if (staged)
+        explore_stages(c);
+    if (c->derivation && !c->stopped)
+        variants_explore(c, scope);
+    if (staged)
+        refine_stages(c);
+    if (scope & RUN_OFFLOAD && !c->stopped)
+        variants_explore_offload(c);
+    begin_contender(c, 0, c->first);
+    go_on_with_best(c);
+    if (scope & RUN_STATE_BLOCKS && !c->stopped)
+        try_blocks(c);
+    sweep_others(c);
+    return finish(c);
+}
+
 struct variants_result *variants_search(const struct trace *trace,
                                         const struct search_options *options, unsigned scope,
                                         GError **error)
@@ -604,26 +625,12 @@ struct variants_result *variants_search(const struct trace *trace,
     if (options->time_limit > 0)
         c.deadline = g_get_monotonic_time() + (gint64)(options->time_limit * 1e6);
     if (scope & RUN_RECOMPUTE && replay_is_timed(trace))
-        c.recognised = recognise(trace, NULL);
-    if ((!(scope & RUN_MICRO_BATCHES) || can_rebatch(&c, error)) && begin(&c, scope, error)) {
-        bool staged = c.recognised && scope & RUN_STAGE && trace->ranks > 1;
-        if (staged)
-            explore_stages(&c);
-        if (c.recognised && !c.stopped)
-            variants_explore(&c, scope);
-        if (staged)
-            refine_stages(&c);
-        if (c.recognised && scope & RUN_OFFLOAD && !c.stopped)
-            variants_explore_offload(&c);
-        begin_contender(&c, 0, c.first);
-        go_on_with_best(&c);
-        if (c.recognised && scope & RUN_STATE_BLOCKS && !c.stopped)
-            try_blocks(&c);
-        sweep_others(&c);
-        result = finish(&c);
-    }
+        c.derivation = derivation_new(trace, NULL);
+    c.recognised = derivation_model(c.derivation);
+    if (!(scope & RUN_MICRO_BATCHES) || can_rebatch(&c, error))
+        result = search_all(&c, scope & derivation_scope(c.derivation), error);
     g_ptr_array_unref(c.variants);
-    recognised_free(c.recognised);
+    derivation_free(c.derivation);
     run_choices_free(c.traced);
     return result;
 }

@@ -230,7 +230,7 @@ def planned(programs, kind, share):
                            str(pathlib.Path(__file__).resolve()), programs, "record", kind)
         check(status == 0, f"{kind}: recording: {text}")
     status, text = run(programs, "pstar-plan", f"{kind}.pstar", "--device-memory", "1KiB",
-                       "-o", "plan.json")
+                       "--recompute", "traced", "-o", "plan.json")
     check(status == 3, f"{kind}: 1 KiB is enough: {text}")
     needs = [float(n) * 2**(10 * " KMG".index(u)) for n, u in
              re.findall(r"([\d.]+) ([KMG])iB", text)]
@@ -238,7 +238,7 @@ def planned(programs, kind, share):
     least = max(needs)
     status, text = run(programs, "pstar-plan", f"{kind}.pstar", "--device-memory",
                        str(int(least * (1 + share))), "--link", "h2d=1GB/s,d2h=1GB/s",
-                       "--time-limit", "2", "-o", "plan.json")
+                       "--recompute", "traced", "--time-limit", "2", "-o", "plan.json")
     check(status == 0, f"{kind}: planning with {least * (1 + share):.0f} bytes: {text}")
 
 
