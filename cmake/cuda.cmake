@@ -8,9 +8,13 @@ if(CMAKE_CXX_COMPILER)
   enable_language(CXX)
 endif()
 
-# Machine code for the A100 and the H100, and code that the drivers of later GPUs compile.
+# Machine code for the A100 and the H100, and code that the drivers of later GPUs compile. Sanitizers
+# look at code of the host alone, so the tests with them compile for one GPU.
 set(CMAKE_CUDA_STANDARD 17)
 set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
+if(PSTAR_SANITIZE)
+  set(CMAKE_CUDA_ARCHITECTURES 80-real)
+endif()
 if(CUDAToolkit_FOUND)
   if(NOT CMAKE_CUDA_COMPILER AND CUDAToolkit_NVCC_EXECUTABLE)
     set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE})
