@@ -376,15 +376,23 @@ int main(int argc, char **argv)
          .value = "TEXT"},
         {.name = "save",
          .file = &o->save,
-         .help = "Write a checkpoint at the end, or after SIGINT, SIGTERM or SIGHUP",
+         .help =
+             "Write checkpoints into a folder: one at the end, or after SIGINT, SIGTERM or SIGHUP",
          .value = "DIR"},
         {.name = "save-every",
          .count = &o->save_every,
          .help = "Steps between checkpoints; default: 0, at the end only",
          .value = "N"},
+        {.name = "keep",
+         .count32 = &o->keep,
+         .help = "Number of checkpoints that stay in --save's folder; default: 2",
+         .value = "N",
+         .least = 1,
+         .most = 1000000},
         {.name = "resume",
          .file = &o->resume,
-         .help = "Continue from a checkpoint, with its data, batches, schedule and precision "
+         .help = "Continue from the newest checkpoint in a folder, or from the one that is named, "
+                 "with its data, batches, schedule and precision "
                  "unless other options are given; it does not keep --save, --eval, --log and where "
                  "the model data lies",
          .value = "DIR"},

@@ -2,315 +2,14 @@
 
 #include "engine/adapters.h"
 #include "engine/train/checkpoint_folder.h"
-#include "traces/files.h"
-#include "traces/output_file.h"
 
-#include <inttypes.h>
 #include <jansson.h>
-#include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
-#define CONFIG_FILE           "config.json"
-#define OPTIMIZER_STEM        "optimizer"
-#define CHECKPOINT_STATE_FILE "trainer.json"
+#define CONFIG_FILE    "config.json"
+#define OPTIMIZER_STEM "optimizer"
 
-/* ---- the state of training ---- */
-
-#define VERSION 1
-
-G_DEFINE_QUARK(pstar_checkpoint_error, checkpoint_error)
-
-enum kind { UNSIGNED64, UNSIGNED32, REAL, FLAG, TEXT };
-
-/* Whether a run that goes on may have another value. */
-enum fixed { FREE, FIXED, FIXED_IN_ORDER /* if the data is read in its order */ };
-
-struct field {
-    const char *name;
-    const char *option; /* that sets it; NULL for the name */
-    uint8_t kind;       /* enum kind */
-    uint8_t fixed;      /* enum fixed */
-    bool optional;      /* checkpoints of earlier versions lack it */
-    size_t offset;
-};
-
-#define STATE(kind, member, option, fixed)                                             \
-    {                                                                                  \
-#member, option, kind, fixed, false, offsetof(struct checkpoint_state, member) \
-    }
-#define LATER(kind, member)                                                        \
-    {                                                                              \
-#member, NULL, kind, FREE, true, offsetof(struct checkpoint_state, member) \
-    }
-
-/* The keys of trainer.json. The first is the progress of the run, the others are its settings. */
-static const struct field state_fields[] = {
-    STATE(UNSIGNED64, step, NULL, FREE),
-    STATE(UNSIGNED64, seed, "--seed", FIXED),
-    STATE(TEXT, precision, "--precision", FREE),
-    STATE(UNSIGNED32, batch, "--batch", FIXED_IN_ORDER),
-    STATE(UNSIGNED32, sequence, "--seq", FIXED_IN_ORDER),
-    STATE(UNSIGNED32, micro_batches, "--micro-batches", FIXED_IN_ORDER),
-    STATE(REAL, schedule.peak, "--lr", FREE),
-    STATE(REAL, schedule.floor, "--min-lr", FREE),
-    STATE(UNSIGNED64, schedule.warm_up, "--warmup-steps", FREE),
-    STATE(UNSIGNED64, schedule.steps, "--schedule-steps", FREE),
-    STATE(REAL, beta1, "--beta1", FREE),
-    STATE(REAL, beta2, "--beta2", FREE),
-    STATE(REAL, epsilon, "--epsilon", FREE),
-    STATE(REAL, weight_decay, "--weight-decay", FREE),
-    STATE(REAL, clip, "--clip", FREE),
-    STATE(TEXT, data_order, "--data-order", FIXED),
-    STATE(TEXT, data_digest, "the digest of --data", FIXED),
-    STATE(REAL, held_out, "--held-out", FIXED),
-    {"delay", "--delay", UNSIGNED32, FIXED, true, offsetof(struct checkpoint_state, delay)},
-    {"train", "--train", TEXT, FIXED, true, offsetof(struct checkpoint_state, train)},
-    {"lora_alpha", "--lora-alpha", REAL, FIXED, true,
-     offsetof(struct checkpoint_state, lora_alpha)},
-    LATER(UNSIGNED64, steps),
-    LATER(TEXT, data),
-    LATER(TEXT, tokens),
-    LATER(TEXT, model),
-};
-
-#define CONFIG(kind, member)                                                     \
-    {                                                                            \
-#member, NULL, kind, FIXED, false, offsetof(struct model_config, member) \
-    }
-
-/* The keys that must be equal if two configs describe the same model. */
-static const struct field config_fields[] = {
-    CONFIG(UNSIGNED32, layers),
-    CONFIG(UNSIGNED32, width),
-    CONFIG(UNSIGNED32, heads),
-    CONFIG(UNSIGNED32, inner),
-    CONFIG(UNSIGNED32, positions),
-    CONFIG(UNSIGNED32, vocabulary),
-    CONFIG(UNSIGNED32, key_heads),
-    CONFIG(UNSIGNED32, head_size),
-    CONFIG(UNSIGNED32, window),
-    CONFIG(UNSIGNED32, first_window),
-    CONFIG(UNSIGNED32, full_every),
-    CONFIG(REAL, query_scalar),
-    CONFIG(REAL, score_cap),
-    CONFIG(REAL, logit_cap),
-    CONFIG(REAL, local_rotary.base),
-    CONFIG(REAL, rotary.base),
-    CONFIG(REAL, rotary.factor),
-    CONFIG(FLAG, tied),
-    CONFIG(UNSIGNED32, activation),
-    CONFIG(UNSIGNED32, branches),
-    CONFIG(UNSIGNED32, rotary.columns),
-    CONFIG(REAL, embedding_dropout),
-    CONFIG(REAL, attention_dropout),
-    CONFIG(REAL, residual_dropout),
-    CONFIG(REAL, norm_epsilon),
-};
-
-void checkpoint_state_clear(struct checkpoint_state *state)
-{
-    g_clear_pointer(&state->precision, g_free);
-    g_clear_pointer(&state->data_order, g_free);
-    g_clear_pointer(&state->data_digest, g_free);
-    g_clear_pointer(&state->data, g_free);
-    g_clear_pointer(&state->tokens, g_free);
-    g_clear_pointer(&state->train, g_free);
-    g_clear_pointer(&state->model, g_free);
-}
-
-static json_t *field_write(const void *structure, const struct field *field)
-{
-    const void *value = (const char *)structure + field->offset;
-    switch ((enum kind)field->kind) {
-    case UNSIGNED64:
-        return json_integer((json_int_t)(*(const uint64_t *)value));
-    case UNSIGNED32:
-        return json_integer(*(const uint32_t *)value);
-    case REAL:
-        return json_real(*(const double *)value);
-    case FLAG:
-        return json_boolean(*(const bool *)value);
-    case TEXT:
-        return json_string(*(char *const *)value);
-    }
-    g_assert_not_reached();
-}
-
-/* Returns false if the value has another type or is out of range. */
-static bool field_read(struct checkpoint_state *state, const struct field *field,
-                       const json_t *value)
-{
-    void *to = (char *)state + field->offset;
-    json_int_t number = json_integer_value(value);
-    bool natural = json_is_integer(value) && number >= 0;
-    switch ((enum kind)field->kind) {
-    case UNSIGNED64:
-        *(uint64_t *)to = (uint64_t)number;
-        return natural;
-    case UNSIGNED32:
-        *(uint32_t *)to = (uint32_t)number;
-        return natural && number <= UINT32_MAX;
-    case REAL:
-        *(double *)to = json_number_value(value);
-        return json_is_number(value);
-    case FLAG:
-        *(bool *)to = json_is_true(value);
-        return json_is_boolean(value);
-    case TEXT:
-        *(char **)to = g_strdup(json_string_value(value));
-        return json_is_string(value);
-    }
-    g_assert_not_reached();
-}
-
-/* Appends "NAME is VALUE in the checkpoint, but VALUE in this run" if they differ. */
-static void add_difference(GString *differences, const struct field *field, const void *saved,
-                           const void *run)
-{
-    json_t *before = field_write(saved, field), *now = field_write(run, field);
-    if (!json_equal(before, now)) {
-        char *before_text = json_dumps(before, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
-        char *now_text = json_dumps(now, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
-        g_string_append_printf(differences, "%s%s is %s in the checkpoint, but %s in this run",
-                               differences->len ? "; " : "",
-                               field->option ? field->option : field->name, before_text, now_text);
-        free(before_text);
-        free(now_text);
-    }
-    json_decref(before);
-    json_decref(now);
-}
-
-static bool refuse_differences(const char *folder, const GString *differences, GError **error)
-{
-    if (differences->len)
-        g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_OTHER_RUN,
-                    "%s: %s. Give what the checkpoint has, or leave it out; --model %s without "
-                    "--resume begins a new training from these weights",
-                    folder, differences->str, folder);
-    return !differences->len;
-}
-
-static bool checkpoint_write_state(const char *folder, const struct checkpoint_state *state,
-                                   GError **error)
-{
-    json_t *root = json_pack("{s:i}", "version", VERSION);
-    for (size_t i = 0; i < G_N_ELEMENTS(state_fields); i++)
-        json_object_set_new(root, state_fields[i].name, field_write(state, &state_fields[i]));
-    char *path = g_build_filename(folder, CHECKPOINT_STATE_FILE, NULL);
-    bool written = output_file_write_json(path, root, JSON_INDENT(2) | JSON_REAL_PRECISION(17),
-                                          error);
-    g_free(path);
-    json_decref(root);
-    return written;
-}
-
-static bool parse(const char *path, const json_t *root, struct checkpoint_state *state,
-                  GError **error)
-{
-    if (json_integer_value(json_object_get(root, "version")) != VERSION) {
-        g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID, "%s: version must be %d",
-                    path, VERSION);
-        return false;
-    }
-    for (size_t i = 0; i < G_N_ELEMENTS(state_fields); i++) {
-        const json_t *value = json_object_get(root, state_fields[i].name);
-        if (!value && state_fields[i].optional)
-            continue;
-        if (!field_read(state, &state_fields[i], value)) {
-            g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID, "%s: %s: %s", path,
-                        state_fields[i].name, !value ? "is missing" : "has an invalid value");
-            return false;
-        }
-    }
-    if (!state->train)
-        state->train = g_strdup("all");
-    bool empty = !state->batch || !state->sequence || !state->micro_batches;
-    if (empty) /* on the command line 0 would mean the usual value */
-        g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID,
-                    "%s: batch, sequence and micro_batches must be at least 1", path);
-    return !empty;
-}
-
-/* Returns the JSON of a file, or NULL with an error that names it. */
-static json_t *read_json(const char *path, GError **error)
-{
-    json_error_t problem;
-    if (!input_text_check(path, INPUT_SMALL, error))
-        return NULL;
-    json_t *root = json_load_file(path, JSON_REJECT_DUPLICATES, &problem);
-    if (!root)
-        g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID, "%s: %s", path,
-                    problem.text);
-    return root;
-}
-
-bool checkpoint_read_state(const char *folder, struct checkpoint_state *state, GError **error)
-{
-    g_autofree char *path = g_build_filename(folder, CHECKPOINT_STATE_FILE, NULL);
-    *state = (struct checkpoint_state){0};
-    if (!checkpoint_folder_recover(folder, error))
-        return false;
-    if (!g_file_test(path, G_FILE_TEST_EXISTS)) {
-        g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID,
-                    "%s: not a checkpoint, because it has no " CHECKPOINT_STATE_FILE, folder);
-        return false;
-    }
-    json_t *root = read_json(path, error);
-    bool read = root && parse(path, root, state, error);
-    if (!read)
-        checkpoint_state_clear(state);
-    json_decref(root);
-    return read;
-}
-
-static bool is_fixed(const struct field *field, const struct checkpoint_state *run)
-{
-    return field->fixed == FIXED ||
-           (field->fixed == FIXED_IN_ORDER && strcmp(run->data_order, "sequential") == 0);
-}
-
-/* Lists the settings that differ and are fixed, or those that are free. */
-static GString *list_differences(const struct checkpoint_state *saved,
-                                 const struct checkpoint_state *run, bool fixed)
-{
-    GString *differences = g_string_new(NULL);
-    for (size_t i = 1; i < G_N_ELEMENTS(state_fields); i++)
-        if ((fixed || !state_fields[i].optional) && is_fixed(&state_fields[i], run) == fixed)
-            add_difference(differences, &state_fields[i], saved, run);
-    return differences;
-}
-
-bool checkpoint_match(const char *folder, const struct checkpoint_state *saved,
-                      const struct checkpoint_state *run, GError **error)
-{
-    GString *differences = list_differences(saved, run, true);
-    bool same = refuse_differences(folder, differences, error);
-    g_string_free(differences, TRUE);
-    return same;
-}
-
-char *checkpoint_changes(const struct checkpoint_state *saved, const struct checkpoint_state *run)
-{
-    GString *differences = list_differences(saved, run, false);
-    bool any = differences->len > 0;
-    char *text = g_string_free(differences, !any);
-    return any ? text : NULL;
-}
-
-static bool checkpoint_match_config(const char *folder, const struct model_config *saved,
-                                    const struct model_config *run, GError **error)
-{
-    GString *differences = g_string_new(NULL);
-    for (size_t i = 0; i < G_N_ELEMENTS(config_fields); i++)
-        add_difference(differences, &config_fields[i], saved, run);
-    bool same = refuse_differences(folder, differences, error);
-    g_string_free(differences, TRUE);
-    return same;
-}
-
-/* ---- the folder ---- */
+/* ---- files ---- */
 
 /* A list of optimizer.safetensors: each tensor's name is followed by a dot and this one. */
 struct saved_list {
@@ -444,7 +143,7 @@ static bool write_common(const char *folder, const struct checkpoint_content *co
     g_autofree char *config_path = g_build_filename(folder, CONFIG_FILE, NULL);
     return (content->config->lora_rank ||
             model_config_write(content->config, config_path, error)) &&
-           checkpoint_write_state(folder, content->state, error);
+           checkpoint_state_write(folder, content->state, error);
 }
 
 static bool write_weights(const char *folder, const struct checkpoint_content *content,
@@ -464,6 +163,23 @@ bool checkpoint_write(const char *fresh, const struct checkpoint_content *conten
            save_optimizer(fresh, content, writer, error);
 }
 
+/* ---- the folder ---- */
+
+char *checkpoint_find(const char *path, GError **error)
+{
+    if (!checkpoint_folder_recover(path, error))
+        return NULL;
+    char *newest = checkpoint_folder_newest(path);
+    return newest ? newest : g_strdup(path);
+}
+
+bool checkpoint_read_state(const char *folder, struct checkpoint_state *state, GError **error)
+{
+    g_autofree char *found = checkpoint_find(folder, error);
+    *state = (struct checkpoint_state){0};
+    return found && checkpoint_state_read(found, state, error);
+}
+
 bool checkpoint_may_save(const char *folder, GError **error)
 {
     g_autoptr(GError) unreadable = NULL;
@@ -474,13 +190,13 @@ bool checkpoint_may_save(const char *folder, GError **error)
     }
     if (!checkpoint_folder_recover(folder, error))
         return false;
-    if (checkpoint_folder_is_empty(folder, &unreadable))
+    if (checkpoint_folder_count(folder) || checkpoint_folder_is_empty(folder, &unreadable))
         return true;
     if (unreadable) {
         g_propagate_error(error, g_steal_pointer(&unreadable));
         return false;
     }
-    bool ours = checkpoint_read_state(folder, &saved, NULL);
+    bool ours = checkpoint_state_read(folder, &saved, NULL);
     checkpoint_state_clear(&saved);
     if (!ours)
         g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_IO,
@@ -488,8 +204,7 @@ bool checkpoint_may_save(const char *folder, GError **error)
     return ours;
 }
 
-bool checkpoint_try(const char *folder, const struct trace *trace, bool delay, bool several,
-                    GError **error)
+uint64_t checkpoint_bytes(const struct trace *trace, bool delay)
 {
     struct saved_list lists[MOST_LISTS];
     uint64_t count = saved_lists(trace, false, delay, lists), elements = 0;
@@ -498,21 +213,26 @@ bool checkpoint_try(const char *folder, const struct trace *trace, bool delay, b
         uint64_t weights = !of_adapters || weights_is_adapter(trace->tensors[i].name);
         elements += trace->tensors[i].elements * (weights + (is_frozen(trace, i) ? 0 : count));
     }
-    uint64_t bytes = elements * sizeof(float);
-    return checkpoint_may_save(folder, error) &&
-           checkpoint_folder_try(folder, bytes, several && checkpoint_folder_is_empty(folder, NULL),
-                                 error);
+    return elements * sizeof(float);
 }
 
+/* Those that are there already make room for new ones. */
+bool checkpoint_try(const char *folder, const struct trace *trace, bool delay, uint64_t saves,
+                    uint32_t keep, GError **error)
+{
+    if (!checkpoint_may_save(folder, error))
+        return false;
+    uint64_t there = checkpoint_folder_count(folder), most = (uint64_t)keep + 1;
+    uint64_t copies = MAX(MIN(MIN(saves, most), most - MIN(there, keep)), 1);
+    return checkpoint_folder_try(folder, checkpoint_bytes(trace, delay), (uint32_t)copies, error);
+}
+
+/* Recognises the files that an earlier version had in the folder itself, besides those that every
+ * checkpoint has. */
 static bool is_old(const char *name)
 {
     return weights_file_is(WEIGHTS_STEM, name) || weights_file_is(OPTIMIZER_STEM, name) ||
            adapters_is_file(name);
-}
-
-char *checkpoint_begin(const char *folder, GError **error)
-{
-    return checkpoint_may_save(folder, error) ? checkpoint_folder_begin(folder, error) : NULL;
 }
 
 /* Several files have an index. */
@@ -532,23 +252,32 @@ static uint32_t count_files(const struct checkpoint_content *content, uint32_t w
     return COMMON + weights + with_index(optimizer_files(content, writers));
 }
 
-bool checkpoint_end(const char *folder, const struct checkpoint_content *content, uint32_t writers,
-                    bool well, GError **error)
+bool checkpoint_complete(struct checkpoint_folder *folder, const struct checkpoint_content *content,
+                         uint32_t writers, uint32_t keep, GError **error)
 {
-    bool replaced = well &&
-                    checkpoint_folder_replace(folder, count_files(content, writers), is_old, error);
-    if (!replaced)
-        checkpoint_folder_abandon(folder);
-    return replaced;
+    return checkpoint_folder_complete(folder, content->state->step, count_files(content, writers),
+                                      keep, is_old, error);
 }
 
-bool checkpoint_save(const char *folder, const struct checkpoint_content *content, GError **error)
+bool checkpoint_save(const char *path, const struct checkpoint_content *content, uint32_t keep,
+                     GError **error)
 {
     const struct weights_writer alone = {.index = 0, .count = 1};
-    g_autofree char *fresh = checkpoint_begin(folder, error);
-    return fresh && checkpoint_end(folder, content, alone.count,
-                                   checkpoint_write(fresh, content, alone, error), error);
+    uint64_t step = content->state->step;
+    struct checkpoint_folder folder = {0};
+    bool saved = false;
+    if (checkpoint_may_save(path, error) && checkpoint_folder_open(&folder, path, error)) {
+        g_autofree char *partial = checkpoint_folder_begin(&folder, step, true, error);
+        saved = partial && checkpoint_write(partial, content, alone, error) &&
+                checkpoint_complete(&folder, content, alone.count, keep, error);
+        if (!saved)
+            checkpoint_folder_abandon(&folder, step);
+    }
+    checkpoint_folder_clear(&folder);
+    return saved;
 }
+
+/* ---- loading ---- */
 
 /* Returns whether the file holds weights, because those in the model's file are rounded. */
 static bool holds_weights(const struct safetensors *file, const struct trace *trace)
@@ -623,10 +352,13 @@ static struct safetensors *open_optimizer(const char *folder, bool *several, GEr
     return *several ? safetensors_open_index(index, error) : safetensors_open(file, error);
 }
 
-bool checkpoint_load(const char *folder, const struct model_config *config,
-                     const struct trace *trace, bool delay, const struct weights_store *store,
-                     struct weights_form *form, GError **error)
+bool checkpoint_load(const char *path, const struct model_config *config, const struct trace *trace,
+                     bool delay, const struct weights_store *store, struct weights_form *form,
+                     GError **error)
 {
+    g_autofree char *folder = checkpoint_find(path, error);
+    if (!folder)
+        return false;
     bool several = false;
     struct safetensors *weights = NULL, *optimizer = NULL;
     bool of_model = !config->lora_rank;

@@ -1,69 +1,123 @@
 #include "engine/train/checkpoint_folder.h"
 
+#include "engine/train/checkpoint_files.h"
 #include "traces/size.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <glib/gstdio.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define PARTIAL  "next.partial"
-#define COMPLETE "complete" /* in PARTIAL, if its files count */
+#define LINK       "newest.partial" /* a link that is to be renamed */
+#define OLD        "old.partial"    /* a checkpoint that is being removed */
+#define INCOMPLETE "incomplete"     /* in a checkpoint's folder whose files are not all there */
+#define REPLACED   "next.partial"   /* of earlier versions */
+#define MARK       "complete"       /* in REPLACED, if its files count */
 
-static bool fail(const char *path, GError **error)
+/* ---- names ---- */
+
+/* A complete checkpoint. */
+struct checkpoint_entry {
+    uint64_t number, step;
+    char *name;
+};
+
+static void entry_clear(void *element)
 {
-    int code = errno;
-    g_set_error(error, G_FILE_ERROR, (gint)g_file_error_from_errno(code), "%s: %s", path,
-                g_strerror(code));
-    return false;
+    g_free(((struct checkpoint_entry *)element)->name);
 }
 
-/* Makes the names in a folder, or the bytes of a file, survive a loss of power. File systems that
- * cannot sync a folder say EINVAL. */
-static bool sync_path(const char *path, GError **error)
+static char *name_of(uint64_t number, uint64_t step)
 {
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
-    bool ok = descriptor >= 0 && (fsync(descriptor) == 0 || errno == EINVAL);
-    if (!ok)
-        fail(path, error);
-    if (descriptor >= 0)
-        close(descriptor);
-    return ok;
+    return g_strdup_printf("checkpoint-%04" PRIu64 "-step-%" PRIu64, number, step);
 }
 
-/* Removes a folder of ours with its files. A symbolic link is not ours, nor is what it points to.
- */
-static bool remove_folder(const char *path, GError **error)
+/* Returns whether the name is one that name_of returns. */
+static bool parse_name(const char *name, struct checkpoint_entry *entry)
 {
-    if (g_file_test(path, G_FILE_TEST_IS_SYMLINK)) {
-        errno = ENOTDIR;
-        return fail(path, error);
-    }
+    if (sscanf(name, "checkpoint-%" SCNu64 "-step-%" SCNu64, &entry->number, &entry->step) != 2)
+        return false;
+    g_autofree char *same = name_of(entry->number, entry->step);
+    return strcmp(name, same) == 0;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const struct checkpoint_entry *one = a, *other = b;
+    return (one->number > other->number) - (one->number < other->number);
+}
+
+/* Returns whether the folder's files are all there: some file system could not rename the folder
+ * (see move_files). */
+static bool is_whole(const char *path)
+{
+    g_autofree char *mark = g_build_filename(path, INCOMPLETE, NULL);
+    g_auto(GStrv) names = checkpoint_files_list(path, NULL);
+    return names && *names && !g_file_test(mark, G_FILE_TEST_EXISTS);
+}
+
+/* Returns struct checkpoint_entry in the order of their numbers; empty if the folder cannot be
+ * read. The caller frees the result with g_array_unref. */
+static GArray *list_checkpoints(const char *path)
+{
+    GArray *entries = g_array_new(FALSE, FALSE, sizeof(struct checkpoint_entry));
     GDir *directory = g_dir_open(path, 0, NULL);
-    bool ok = true;
-    for (const char *name; ok && directory && (name = g_dir_read_name(directory));) {
-        g_autofree char *file = g_build_filename(path, name, NULL);
-        ok = g_unlink(file) == 0 || fail(file, error);
+    g_array_set_clear_func(entries, entry_clear);
+    for (const char *name; directory && (name = g_dir_read_name(directory));) {
+        struct checkpoint_entry entry;
+        g_autofree char *inside = g_build_filename(path, name, NULL);
+        if (!parse_name(name, &entry) || !is_whole(inside))
+            continue;
+        entry.name = g_strdup(name);
+        g_array_append_val(entries, entry);
     }
     if (directory)
         g_dir_close(directory);
-    return ok && (g_rmdir(path) == 0 || errno == ENOENT || fail(path, error));
+    g_array_sort(entries, by_number);
+    return entries;
 }
 
-bool checkpoint_folder_is_empty(const char *folder, GError **error)
+/* Returns whether a name is one of those that exist only while something is written or removed. */
+static bool is_left_over(const char *name)
 {
-    if (!g_file_test(folder, G_FILE_TEST_EXISTS))
+    return g_regex_match_simple("^(step-[0-9]+|signed-[0-9a-f]+|newest|old|next|try)[.]partial$",
+                                name, 0, 0);
+}
+
+bool checkpoint_folder_is_empty(const char *path, GError **error)
+{
+    if (!g_file_test(path, G_FILE_TEST_EXISTS))
         return true;
-    GDir *directory = g_dir_open(folder, 0, error);
+    GDir *directory = g_dir_open(path, 0, error);
     bool empty = directory != NULL;
     for (const char *name; empty && (name = g_dir_read_name(directory));)
-        empty = strcmp(name, PARTIAL) == 0;
+        empty = is_left_over(name);
     if (directory)
         g_dir_close(directory);
     return empty;
 }
+
+char *checkpoint_folder_newest(const char *path)
+{
+    g_autoptr(GArray) entries = list_checkpoints(path);
+    return entries->len
+               ? g_build_filename(
+                     path, g_array_index(entries, struct checkpoint_entry, entries->len - 1).name,
+                     NULL)
+               : NULL;
+}
+
+uint32_t checkpoint_folder_count(const char *path)
+{
+    g_autoptr(GArray) entries = list_checkpoints(path);
+    return entries->len;
+}
+
+/* ---- the folder ---- */
 
 /* Returns the folder to which a symbolic link points that has no target yet, else the path. */
 static char *target_of(const char *path)
@@ -76,137 +130,132 @@ static char *target_of(const char *path)
     return g_build_filename(parent, target, NULL);
 }
 
-static bool create(const char *folder, GError **error)
+static bool create(const char *path, GError **error)
 {
-    g_autofree char *target = target_of(folder);
+    g_autofree char *target = target_of(path);
     if (g_mkdir_with_parents(target, 0777) != 0)
-        return fail(folder, error);
+        return checkpoint_files_fail(path, error);
     g_autofree char *parent = g_path_get_dirname(target);
-    return sync_path(parent, error);
+    return checkpoint_files_sync(parent, error);
 }
 
-/* ---- saving ---- */
-
-char *checkpoint_folder_begin(const char *folder, GError **error)
+/* Removes what is left over, but not `except`. */
+static bool clean(const char *path, const char *except, GError **error)
 {
-    char *partial = g_build_filename(folder, PARTIAL, NULL);
-    if (create(folder, error) && remove_folder(partial, error) &&
-        (g_mkdir(partial, 0777) == 0 || fail(partial, error)))
-        return partial;
-    g_free(partial);
-    return NULL;
-}
-
-char *checkpoint_folder_fresh(const char *folder)
-{
-    return g_build_filename(folder, PARTIAL, NULL);
-}
-
-static char *signature(const char *folder, uint64_t number)
-{
-    return g_strdup_printf("%s/" PARTIAL "/signed-%016" G_GINT64_MODIFIER "x", folder, number);
-}
-
-bool checkpoint_folder_sign(const char *folder, uint64_t number, GError **error)
-{
-    g_autofree char *path = signature(folder, number);
-    return g_file_set_contents(path, "", 0, error);
-}
-
-bool checkpoint_folder_is_signed(const char *folder, uint64_t number)
-{
-    g_autofree char *path = signature(folder, number);
-    return g_file_test(path, G_FILE_TEST_EXISTS);
-}
-
-void checkpoint_folder_unsign(const char *folder, uint64_t number)
-{
-    g_autofree char *path = signature(folder, number);
-    g_unlink(path);
-}
-
-static bool is_complete(const char *partial)
-{
-    g_autofree char *mark = g_build_filename(partial, COMPLETE, NULL);
-    return g_file_test(mark, G_FILE_TEST_EXISTS);
-}
-
-void checkpoint_folder_abandon(const char *folder)
-{
-    g_autofree char *partial = g_build_filename(folder, PARTIAL, NULL);
-    if (!is_complete(partial))
-        remove_folder(partial, NULL);
-}
-
-/* Returns the names of the folder's files but the mark's, as a GStrv. */
-static char **list_files(const char *folder, GError **error)
-{
-    GDir *directory = g_dir_open(folder, 0, error);
-    if (!directory)
-        return NULL;
-    GPtrArray *names = g_ptr_array_new();
-    for (const char *name; (name = g_dir_read_name(directory));)
-        if (strcmp(name, COMPLETE) != 0)
-            g_ptr_array_add(names, g_strdup(name));
-    g_ptr_array_add(names, NULL);
-    g_dir_close(directory);
-    return (char **)g_ptr_array_free(names, FALSE);
-}
-
-/* Removes the files that the mark lists. They may be gone already. */
-static bool remove_listed(const char *folder, const char *partial, GError **error)
-{
-    g_autofree char *mark = g_build_filename(partial, COMPLETE, NULL), *text = NULL;
-    if (!g_file_get_contents(mark, &text, NULL, error))
-        return false;
-    g_auto(GStrv) names = g_strsplit(text, "\n", -1);
-    bool ok = true;
+    g_auto(GStrv) names = checkpoint_files_list(path, error);
+    bool ok = names != NULL;
     for (char **name = names; ok && *name; name++) {
-        g_autofree char *path = g_build_filename(folder, *name, NULL);
-        bool here = **name && !strchr(*name, '/');
-        ok = !here || g_unlink(path) == 0 || errno == ENOENT || fail(path, error);
+        struct checkpoint_entry entry;
+        g_autofree char *left = g_build_filename(path, *name, NULL);
+        bool is_left = is_left_over(*name) || (parse_name(*name, &entry) && !is_whole(left));
+        if (!is_left || g_strcmp0(*name, except) == 0)
+            continue;
+        bool one_file = !g_file_test(left, G_FILE_TEST_IS_DIR) || strcmp(*name, LINK) == 0;
+        ok = one_file ? g_unlink(left) == 0 || errno == ENOENT || checkpoint_files_fail(left, error)
+                      : checkpoint_files_remove(left, error);
     }
     return ok;
 }
 
-/* A file that is not in `partial` has been moved before. */
-static bool put_in_place(const char *folder, const char *partial, GError **error)
+static bool find_device(const char *path, uint64_t *device, GError **error)
 {
-    g_auto(GStrv) names = list_files(partial, error);
-    if (!names)
+    struct stat status;
+    if (stat(path, &status) != 0)
+        return checkpoint_files_fail(path, error);
+    *device = status.st_dev;
+    return true;
+}
+
+bool checkpoint_folder_join(struct checkpoint_folder *folder, const char *path, GError **error)
+{
+    *folder = (struct checkpoint_folder){.path = g_strdup(path)};
+    return find_device(path, &folder->device, error);
+}
+
+bool checkpoint_folder_open(struct checkpoint_folder *folder, const char *path, GError **error)
+{
+    *folder = (struct checkpoint_folder){0};
+    return create(path, error) && checkpoint_folder_recover(path, error) &&
+           clean(path, NULL, error) && checkpoint_folder_join(folder, path, error);
+}
+
+void checkpoint_folder_clear(struct checkpoint_folder *folder)
+{
+    g_free(folder->path);
+    g_free(folder->newest);
+    *folder = (struct checkpoint_folder){0};
+}
+
+/* ---- several processes ---- */
+
+static char *signature(const char *path, uint64_t number)
+{
+    return g_strdup_printf("%s/signed-%016" PRIx64 ".partial", path, number);
+}
+
+bool checkpoint_folder_sign(const char *path, uint64_t number, GError **error)
+{
+    g_autofree char *file = signature(path, number);
+    return g_file_set_contents(file, "", 0, error);
+}
+
+bool checkpoint_folder_is_signed(const char *path, uint64_t number)
+{
+    g_autofree char *file = signature(path, number);
+    return g_file_test(file, G_FILE_TEST_EXISTS);
+}
+
+void checkpoint_folder_unsign(const char *path, uint64_t number)
+{
+    g_autofree char *file = signature(path, number);
+    g_unlink(file);
+}
+
+/* ---- a new checkpoint ---- */
+
+/* A file system that was mounted anew is another device, but has what this run has saved. */
+static bool check_place(const struct checkpoint_folder *folder, GError **error)
+{
+    uint64_t device = 0;
+    if (!find_device(folder->path, &device, error))
         return false;
-    for (char **name = names; *name; name++) {
-        g_autofree char *from = g_build_filename(partial, *name, NULL);
-        g_autofree char *to = g_build_filename(folder, *name, NULL);
-        if (g_rename(from, to) != 0)
-            return fail(to, error);
-    }
-    return remove_listed(folder, partial, error) && sync_path(folder, error) &&
-           remove_folder(partial, error);
+    g_autofree char *newest = g_build_filename(folder->path, folder->newest ? folder->newest : "",
+                                               NULL);
+    if (device == folder->device || (folder->newest && g_file_test(newest, G_FILE_TEST_IS_DIR)))
+        return true;
+    g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_NODEV,
+                "%s: another file system is there than when the run began", folder->path);
+    return false;
 }
 
-/* Returns the old files that no new one replaces, a line for each. */
-static char *list_old(const char *folder, const char *partial, bool (*is_old)(const char *name),
-                      GError **error)
+static char *partial_name(uint64_t step)
 {
-    g_auto(GStrv) names = list_files(folder, error);
-    if (!names)
+    return g_strdup_printf("step-%" PRIu64 ".partial", step);
+}
+
+char *checkpoint_folder_begin(const struct checkpoint_folder *folder, uint64_t step, bool first,
+                              GError **error)
+{
+    g_autofree char *name = partial_name(step);
+    g_autofree char *partial = g_build_filename(folder->path, name, NULL);
+    if (!check_place(folder, error) || (first && !clean(folder->path, name, error)))
         return NULL;
-    GString *old = g_string_new(NULL);
-    for (char **name = names; *name; name++) {
-        g_autofree char *replacing = g_build_filename(partial, *name, NULL);
-        if (is_old(*name) && !g_file_test(replacing, G_FILE_TEST_EXISTS))
-            g_string_append_printf(old, "%s\n", *name);
+    bool made = g_mkdir(partial, 0777) == 0 || errno == EEXIST;
+    if (made && g_file_test(partial, G_FILE_TEST_IS_SYMLINK)) {
+        errno = ENOTDIR; /* it is not ours, nor is its target */
+        made = false;
     }
-    return g_string_free(old, FALSE);
+    if (!made)
+        checkpoint_files_fail(partial, error);
+    return made ? g_steal_pointer(&partial) : NULL;
 }
 
-/* The mark appears with all of its text. */
-static bool mark_complete(const char *partial, const char *old, GError **error)
+void checkpoint_folder_abandon(const struct checkpoint_folder *folder, uint64_t step)
 {
-    g_autofree char *mark = g_build_filename(partial, COMPLETE, NULL);
-    return g_file_set_contents(mark, old, -1, error) && sync_path(mark, error) &&
-           sync_path(partial, error);
+    g_autofree char *name = partial_name(step);
+    g_autofree char *partial = g_build_filename(folder->path, name, NULL);
+    if (g_file_test(partial, G_FILE_TEST_IS_DIR))
+        checkpoint_files_remove(partial, NULL);
 }
 
 static bool expect_files(const char *partial, char **names, uint32_t files, GError **error)
@@ -219,66 +268,175 @@ static bool expect_files(const char *partial, char **names, uint32_t files, GErr
     return false;
 }
 
-bool checkpoint_folder_replace(const char *folder, uint32_t files, bool (*is_old)(const char *name),
-                               GError **error)
+static bool sync_files(const char *partial, uint32_t files, GError **error)
 {
-    g_autofree char *partial = g_build_filename(folder, PARTIAL, NULL);
-    g_autofree char *old = list_old(folder, partial, is_old, error);
-    g_auto(GStrv) names = old ? list_files(partial, error) : NULL;
-    if (!names || !expect_files(partial, names, files, error))
-        return false;
-    for (char **name = names; *name; name++) {
+    g_auto(GStrv) names = checkpoint_files_list(partial, error);
+    bool ok = names && expect_files(partial, names, files, error);
+    for (char **name = names; ok && *name; name++) {
         g_autofree char *file = g_build_filename(partial, *name, NULL);
-        if (!sync_path(file, error))
-            return false;
+        ok = checkpoint_files_sync(file, error);
     }
-    return sync_path(partial, error) && sync_path(folder, error) &&
-           mark_complete(partial, old, error) && put_in_place(folder, partial, error);
+    return ok && checkpoint_files_sync(partial, error);
 }
 
-bool checkpoint_folder_recover(const char *folder, GError **error)
+/* Moves the files into a new folder, where the file system cannot rename theirs: overlays refuse
+ * that (EXDEV) for folders that they cannot mark. Until all are there, a file says so. */
+static bool move_files(const char *from, const char *to, GError **error)
 {
-    g_autofree char *partial = g_build_filename(folder, PARTIAL, NULL);
-    return !is_complete(partial) || put_in_place(folder, partial, error);
+    g_auto(GStrv) names = checkpoint_files_list(from, error);
+    g_autofree char *mark = g_build_filename(to, INCOMPLETE, NULL);
+    if (!names || !(g_mkdir(to, 0777) == 0 || checkpoint_files_fail(to, error)) ||
+        !g_file_set_contents(mark, "", 0, error) || !checkpoint_files_sync(to, error))
+        return false;
+    for (char **name = names; *name; name++) {
+        g_autofree char *file = g_build_filename(from, *name, NULL);
+        g_autofree char *moved = g_build_filename(to, *name, NULL);
+        if (g_rename(file, moved) != 0)
+            return checkpoint_files_fail(moved, error);
+    }
+    return checkpoint_files_sync(to, error) &&
+           (g_unlink(mark) == 0 || checkpoint_files_fail(mark, error)) &&
+           checkpoint_files_sync(to, error) && checkpoint_files_remove(from, error);
+}
+
+static bool move_folder(const char *from, const char *to, GError **error)
+{
+    if (g_rename(from, to) == 0)
+        return true;
+    return errno == EXDEV ? move_files(from, to, error) : checkpoint_files_fail(to, error);
+}
+
+/* A folder that is being removed has no checkpoint's name, or is incomplete, so that none is ever
+ * half there. */
+static bool remove_checkpoint(const char *path, const char *old)
+{
+    g_autofree char *removed = g_build_filename(path, OLD, NULL);
+    g_autofree char *mark = g_build_filename(old, INCOMPLETE, NULL);
+    if (!checkpoint_files_remove(removed, NULL))
+        return false;
+    if (g_rename(old, removed) == 0)
+        return checkpoint_files_remove(removed, NULL);
+    return errno == EXDEV && g_file_set_contents(mark, "", 0, NULL) &&
+           checkpoint_files_remove(old, NULL);
+}
+
+/* Removes the oldest checkpoints. One that cannot be removed is left to the next time. */
+static void remove_oldest(const char *path, uint32_t keep)
+{
+    g_autoptr(GArray) entries = list_checkpoints(path);
+    bool ok = true;
+    for (guint i = 0; ok && i + keep < entries->len; i++) {
+        g_autofree char *old =
+            g_build_filename(path, g_array_index(entries, struct checkpoint_entry, i).name, NULL);
+        ok = remove_checkpoint(path, old);
+    }
+}
+
+bool checkpoint_folder_complete(struct checkpoint_folder *folder, uint64_t step, uint32_t files,
+                                uint32_t keep, bool (*is_old)(const char *name), GError **error)
+{
+    g_autoptr(GArray) entries = list_checkpoints(folder->path);
+    uint64_t number =
+        entries->len ? g_array_index(entries, struct checkpoint_entry, entries->len - 1).number + 1
+                     : 1;
+    g_autofree char *partial_of = partial_name(step), *name = name_of(number, step);
+    g_autofree char *partial = g_build_filename(folder->path, partial_of, NULL);
+    g_autofree char *place = g_build_filename(folder->path, name, NULL);
+    if (!sync_files(partial, files, error) || !move_folder(partial, place, error))
+        return false;
+    g_free(folder->newest);
+    folder->newest = g_steal_pointer(&name);
+    if (!checkpoint_files_sync(folder->path, error))
+        return false;
+    checkpoint_files_link(folder->path, folder->newest, is_old);
+    remove_oldest(folder->path, keep);
+    return true;
+}
+
+/* ---- earlier versions ---- */
+
+/* Removes the files that the mark lists. They may be gone already. */
+static bool remove_listed(const char *path, const char *partial, GError **error)
+{
+    g_autofree char *mark = g_build_filename(partial, MARK, NULL), *text = NULL;
+    if (!g_file_get_contents(mark, &text, NULL, error))
+        return false;
+    g_auto(GStrv) names = g_strsplit(text, "\n", -1);
+    bool ok = true;
+    for (char **name = names; ok && *name; name++) {
+        g_autofree char *file = g_build_filename(path, *name, NULL);
+        bool here = **name && !strchr(*name, '/');
+        ok = !here || g_unlink(file) == 0 || errno == ENOENT || checkpoint_files_fail(file, error);
+    }
+    return ok;
+}
+
+/* A file that is not in `partial` has been moved before. */
+static bool put_in_place(const char *path, const char *partial, GError **error)
+{
+    g_auto(GStrv) names = checkpoint_files_list(partial, error);
+    if (!names)
+        return false;
+    for (char **name = names; *name; name++) {
+        g_autofree char *from = g_build_filename(partial, *name, NULL);
+        g_autofree char *to = g_build_filename(path, *name, NULL);
+        if (strcmp(*name, MARK) != 0 && g_rename(from, to) != 0)
+            return checkpoint_files_fail(to, error);
+    }
+    return remove_listed(path, partial, error) && checkpoint_files_sync(path, error) &&
+           checkpoint_files_remove(partial, error);
+}
+
+bool checkpoint_folder_recover(const char *path, GError **error)
+{
+    g_autofree char *partial = g_build_filename(path, REPLACED, NULL);
+    g_autofree char *mark = g_build_filename(partial, MARK, NULL);
+    return !g_file_test(mark, G_FILE_TEST_EXISTS) || put_in_place(path, partial, error);
 }
 
 /* ---- trying ---- */
 
-static bool has_room(const char *folder, uint64_t bytes, bool twice, GError **error)
+static bool has_room(const char *path, uint64_t bytes, uint32_t copies, GError **error)
 {
     struct statvfs system;
-    if (statvfs(folder, &system) != 0 || system.f_blocks == 0)
+    if (statvfs(path, &system) != 0 || system.f_blocks == 0)
         return true;
     uint64_t room = (uint64_t)system.f_bavail * system.f_frsize;
-    if (bytes <= (twice ? room / 2 : room))
+    if (bytes <= room / copies)
         return true;
     g_autofree char *needed = size_format(bytes), *there = size_format(room);
+    g_autofree char *more = copies > 1 ? g_strdup_printf(", and %u will be there at once", copies)
+                                       : g_strdup("");
     g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_NOSPC,
-                "%s: a checkpoint takes %s%s, but the file system has only %s free", folder, needed,
-                twice ? ", and as much again while the next one replaces it" : "", there);
+                "%s: a checkpoint takes %s%s, but the file system has only %s free", path, needed,
+                more, there);
     return false;
 }
 
-static bool try_to_write(const char *folder, uint64_t bytes, bool twice, GError **error)
+/* Does what a save does: writes a file into a new folder, syncs it and renames the folder. */
+static bool try_to_write(const struct checkpoint_folder *folder, uint64_t bytes, uint32_t copies,
+                         GError **error)
 {
-    g_autofree char *partial = checkpoint_folder_begin(folder, error);
+    g_autofree char *partial = checkpoint_folder_begin(folder, 0, true, error);
     if (!partial)
         return false;
     g_autofree char *file = g_build_filename(partial, "try", NULL);
-    g_autofree char *moved = g_build_filename(folder, PARTIAL ".try", NULL);
-    bool ok = has_room(folder, bytes, twice, error) &&
-              g_file_set_contents(file, "try", -1, error) && sync_path(file, error) &&
-              (g_rename(file, moved) == 0 || fail(moved, error)) &&
-              (g_unlink(moved) == 0 || fail(moved, error));
-    checkpoint_folder_abandon(folder);
+    g_autofree char *moved = g_build_filename(folder->path, "try.partial", NULL);
+    bool ok = has_room(folder->path, bytes, copies, error) &&
+              g_file_set_contents(file, "try", -1, error) && checkpoint_files_sync(file, error) &&
+              move_folder(partial, moved, error) && checkpoint_files_remove(moved, error);
+    checkpoint_folder_abandon(folder, 0);
     return ok;
 }
 
-bool checkpoint_folder_try(const char *folder, uint64_t bytes, bool twice, GError **error)
+bool checkpoint_folder_try(const char *path, uint64_t bytes, uint32_t copies, GError **error)
 {
-    bool was_there = g_file_test(folder, G_FILE_TEST_EXISTS);
-    bool ok = try_to_write(folder, bytes, twice, error);
+    bool was_there = g_file_test(path, G_FILE_TEST_EXISTS);
+    struct checkpoint_folder folder;
+    bool ok = checkpoint_folder_open(&folder, path, error) &&
+              try_to_write(&folder, bytes, copies, error);
+    checkpoint_folder_clear(&folder);
     if (!was_there)
-        g_rmdir(folder); /* a symbolic link stays, with an empty folder as its target */
+        g_rmdir(path); /* a symbolic link stays, with an empty folder as its target */
     return ok;
 }

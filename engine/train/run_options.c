@@ -7,6 +7,9 @@
 
 #include <math.h>
 
+/* The newest checkpoint, and the one before it, if the newest turns out to be damaged. */
+enum { USUAL_KEEP = 2 };
+
 struct run_options run_options_default(void)
 {
     return (struct run_options){
@@ -203,16 +206,29 @@ static bool take_stages(struct run_options *o, GError **error)
     return true;
 }
 
-bool run_saves_again(const struct run_options *options)
+uint64_t run_saves(const struct run_options *options)
 {
-    return options->save_every > 0 && options->save_every < options->steps && !options->resume;
+    return options->save_every ? options->steps / options->save_every + 1 : 1;
+}
+
+/* Finds the checkpoint to resume in the folder that was given. */
+static bool find_resumed(struct run_options *o, GError **error)
+{
+    char *found = o->resume ? checkpoint_find(o->resume, error) : NULL;
+    if (!found)
+        return !o->resume;
+    g_free(o->resume);
+    o->resume = found;
+    return true;
 }
 
 bool run_options_complete(struct run_options *o, GError **error)
 {
     struct checkpoint_state from = {0};
-    if (o->resume && !checkpoint_read_state(o->resume, &from, error))
+    if (!find_resumed(o, error) || (o->resume && !checkpoint_read_state(o->resume, &from, error)))
         return false;
+    if (!o->keep)
+        o->keep = USUAL_KEEP;
     if (!o->resume)
         from = default_state();
     take_rest(o, &from);

@@ -38,6 +38,7 @@ struct run_options {
     uint32_t batch, sequence, micro_batches, bytes_per_parameter; /* 0 if not given */
     uint32_t saved_batch, saved_sequence, saved_micro_batches;    /* the checkpoint's; 0 if none */
     uint32_t look_ahead, threads, sample;
+    uint32_t keep;      /* checkpoints that stay; 0 if not given */
     uint32_t stage;     /* of ZeRO: 3 shares parameters among ranks; RUN_ANY_STAGE if not given */
     uint32_t delay;     /* 1: gradients are those of the weights before the last update; UINT32_MAX
                            if not given */
@@ -71,8 +72,8 @@ extern const char *const run_options_orders[], *const run_options_tokens[];
 /* Returns the options of a run for which nothing is given. */
 struct run_options run_options_default(void);
 
-/* Returns whether the run may write a checkpoint where it has written one before. */
-bool run_saves_again(const struct run_options *options);
+/* Returns how many checkpoints the run may write, at most. */
+uint64_t run_saves(const struct run_options *options);
 
 /* Fills in what is not given: what a resumed checkpoint says, what follows from other options, or
  * the default. Fails with G_OPTION_ERROR if an option is missing, or contradicts another, or if the

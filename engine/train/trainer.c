@@ -4,7 +4,7 @@
 #include "engine/train/pace.h"
 #include "engine/train/run_report.h"
 #include "engine/train/stage_report.h"
-#include "engine/train/training.h"
+#include "engine/train/training_save.h"
 #include "traces/failure.h"
 
 #include <math.h>
@@ -412,7 +412,8 @@ static bool open_and_train(const struct run_options *options, const struct run_p
     bool ok = agree_to_train(&training, watch, end, error);
     if (ok) {
         training_start(&training);
-        open_outputs(&loop, error);
+        if (training_save_open(&training, error))
+            open_outputs(&loop, error);
         ok = agree(options, "", watch, end, error);
     }
     if (ok) {

@@ -4,6 +4,7 @@
 #include "engine/train/checkpoint_folder.h"
 #include "engine/train/together.h"
 #include "engine/train/trainer.h"
+#include "engine/train/training_save.h"
 #include "models/pipeline.h"
 #include "traces/failure.h"
 
@@ -209,8 +210,8 @@ bool training_open(struct training *training, const struct run_options *options,
 {
     *training = (struct training){.options = options, .run = run};
     if (options->save && training_is_first(options) &&
-        !checkpoint_try(options->save, training_trace(training), options->delay,
-                        run_saves_again(options), error)) {
+        !checkpoint_try(options->save, training_trace(training), options->delay, run_saves(options),
+                        options->keep, error)) {
         g_prefix_error(error, "--save: ");
         return failure_mark(error, FAILURE_RUNNING);
     }
@@ -252,6 +253,7 @@ void training_clear(struct training *training)
     annotate_free(training->annotate);
     data_close(training->data);
     data_close(training->eval);
+    training_save_close(training);
     checkpoint_state_clear(&training->state);
     g_free(training->tokens);
     g_clear_pointer(&training->text, g_array_unref);

@@ -18,6 +18,7 @@ enum training_error { TRAINING_ERROR_DIVERGED };
 GQuark training_error_quark(void);
 
 struct trainer_watch;
+struct training_saver;
 
 /* The state of a training run while it trains. */
 struct training {
@@ -31,6 +32,7 @@ struct training {
     uint32_t skipped;              /* steps that were skipped since then */
     struct weights_form form;      /* of the weights' files: saved as they were loaded */
     struct weights_hash weights;   /* several ranks: of weights and moments at the start */
+    struct training_saver *saver;  /* training_save.c's; NULL without --save */
     uint32_t *tokens;              /* [the rank's or the stage's micro-batches][2, N] */
     GArray *text;                  /* uint32_t: the prompt, which the sample continues; or NULL */
 };
@@ -63,10 +65,6 @@ bool training_can_evaluate(const struct training *training);
 
 /* Writes the model with its adapters merged to --merge, if that is given. */
 bool training_merge(struct training *training, GError **error);
-
-/* Writes the checkpoint to --save. Each rank that sees the first rank's folder writes its part. All
- * ranks get the error of the one that cannot write (training_save.c). */
-bool training_save(struct training *training, GError **error);
 
 /* Returns the trace of the whole model, whose tensors weights and checkpoints have. */
 const struct trace *training_trace(const struct training *training);

@@ -9,6 +9,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+/* The files of a checkpoint of one process in one file of weights, and those that are not linked.
+ */
+enum { FILES = 4, OWN = 0 };
+
 struct fixture {
     char *parent, *folder;
     struct small_model *model;
@@ -45,7 +49,7 @@ static void set_up(struct fixture *fixture, const void *unused)
 
 static void remove_tree(const char *path)
 {
-    if (!g_file_test(path, G_FILE_TEST_IS_DIR)) {
+    if (g_file_test(path, G_FILE_TEST_IS_SYMLINK) || !g_file_test(path, G_FILE_TEST_IS_DIR)) {
         g_unlink(path);
         return;
     }
@@ -78,6 +82,16 @@ static uint32_t count_entries(const char *path)
     return count;
 }
 
+/* The folder has so many checkpoints, a link to the newest, and links to its files but the
+ * manifest. */
+static void expect_entries(const struct fixture *fixture, uint32_t checkpoints, uint32_t files)
+{
+    g_autofree char *newest = g_build_filename(fixture->folder, "newest", NULL);
+    g_assert_cmpuint(checkpoint_folder_count(fixture->folder), ==, checkpoints);
+    g_assert_cmpuint(count_entries(newest), ==, files);
+    g_assert_cmpuint(count_entries(fixture->folder), ==, checkpoints + 1 + files - OWN);
+}
+
 static uint32_t count_siblings(const struct fixture *fixture)
 {
     char *parent = g_path_get_dirname(fixture->folder);
@@ -95,7 +109,7 @@ static bool save_as(const struct fixture *fixture, struct small_model *model, ui
                                                .trace = model->trace,
                                                .store = &model->store,
                                                .form = &form};
-    bool saved = checkpoint_save(fixture->folder, &content, error);
+    bool saved = checkpoint_save(fixture->folder, &content, 2, error);
     checkpoint_state_clear(&state);
     return saved;
 }
@@ -141,10 +155,10 @@ static void test_round_trip(struct fixture *fixture, const void *unused)
                                                .trace = later->trace,
                                                .store = &later->store,
                                                .form = &form};
-    g_assert_true(checkpoint_save(slashed, &content, &error));
+    g_assert_true(checkpoint_save(slashed, &content, 2, &error));
     expect_saved(fixture, later, 8);
     g_assert_cmpuint(count_siblings(fixture), ==, 1);
-    g_assert_cmpuint(count_entries(fixture->folder), ==, 4);
+    expect_entries(fixture, 2, FILES);
     checkpoint_state_clear(&state);
     g_free(slashed);
     small_model_free(later);
@@ -211,24 +225,41 @@ static void test_other_files(struct fixture *fixture, const void *unused)
     g_free(file);
 }
 
-/* A process that dies before the new files count leaves them to the next save. One that dies while
- * it moves them has replaced the checkpoint. */
+static bool has(const struct fixture *fixture, const char *name)
+{
+    g_autofree char *path = g_build_filename(fixture->folder, name, NULL);
+    return g_file_test(path, G_FILE_TEST_EXISTS);
+}
+
+static bool is_link(const struct fixture *fixture, const char *name)
+{
+    g_autofree char *path = g_build_filename(fixture->folder, name, NULL);
+    return g_file_test(path, G_FILE_TEST_IS_SYMLINK);
+}
+
+/* Puts the files of the newest checkpoint where earlier versions had them. */
+static void make_earlier(const struct fixture *fixture)
+{
+    g_autofree char *newest = checkpoint_folder_newest(fixture->folder);
+    g_autofree char *aside = g_build_filename(fixture->parent, "aside", NULL);
+    g_assert_cmpint(g_rename(newest, aside), ==, 0);
+    remove_tree(fixture->folder);
+    g_assert_cmpint(g_rename(aside, fixture->folder), ==, 0);
+}
+
+/* An earlier version that dies while it moves its files has replaced the checkpoint. The next
+ * checkpoint has a folder of its own, and its links take their place. */
 static void test_interrupted_replacement(struct fixture *fixture, const void *unused)
 {
     (void)unused;
     static const char *const moved_later[] = {"optimizer.safetensors", "trainer.json", NULL};
     struct small_model *later = small_model_new(true, MODEL_FP32, 5);
     g_autofree char *partial = g_build_filename(fixture->folder, "next.partial", NULL);
-    g_autofree char *half = g_build_filename(partial, "model.safetensors.0badcafe.tmp", NULL);
     g_autofree char *complete = g_build_filename(partial, "complete", NULL);
     g_autofree char *state = g_build_filename(fixture->folder, "trainer.json", NULL);
-    g_assert_true(save(fixture, fixture->model, 7, NULL));
-    g_assert_cmpint(g_mkdir(partial, 0777), ==, 0);
-    g_assert_true(g_file_set_contents(half, "half", -1, NULL));
-    expect_saved(fixture, fixture->model, 7);
     g_assert_true(save(fixture, later, 8, NULL));
+    make_earlier(fixture);
     expect_saved(fixture, later, 8);
-    g_assert_cmpuint(count_entries(fixture->folder), ==, 4);
 
     g_assert_cmpint(g_mkdir(partial, 0777), ==, 0);
     for (size_t i = 0; moved_later[i]; i++) {
@@ -242,13 +273,101 @@ static void test_interrupted_replacement(struct fixture *fixture, const void *un
     g_assert_true(checkpoint_may_save(fixture->folder, NULL));
     expect_saved(fixture, later, 8);
     g_assert_cmpuint(count_entries(fixture->folder), ==, 4);
+
+    GError *error = NULL;
+    const struct weights_form parts = {.halves = false, .file_bytes = 3000};
+    save_as(fixture, fixture->model, 9, parts, &error);
+    g_assert_no_error(error);
+    expect_saved(fixture, fixture->model, 9);
+    g_assert_false(has(fixture, "model.safetensors"));
+    g_assert_true(has(fixture, "model.safetensors.index.json"));
+    g_assert_true(is_link(fixture, "trainer.json"));
     small_model_free(later);
 }
 
-static bool has(const struct fixture *fixture, const char *name)
+/* A process that dies while it writes, removes or links leaves folders and links that the next one
+ * removes. A folder of an unfinished checkpoint is never read. */
+static void test_left_over(struct fixture *fixture, const void *unused)
 {
-    g_autofree char *path = g_build_filename(fixture->folder, name, NULL);
-    return g_file_test(path, G_FILE_TEST_EXISTS);
+    (void)unused;
+    static const char *const folders[] = {"step-8.partial", "step-0.partial", "old.partial",
+                                          "next.partial", "try.partial"};
+    g_assert_true(save(fixture, fixture->model, 7, NULL));
+    g_autofree char *link = g_build_filename(fixture->folder, "newest.partial", NULL);
+    g_autofree char *mine = g_build_filename(fixture->folder, "mine.partial", NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(folders); i++) {
+        g_autofree char *folder = g_build_filename(fixture->folder, folders[i], NULL);
+        g_autofree char *half = g_build_filename(folder, "model.safetensors.0badcafe.tmp", NULL);
+        g_autofree char *state = g_build_filename(folder, "trainer.json", NULL);
+        g_assert_cmpint(g_mkdir(folder, 0777), ==, 0);
+        g_assert_true(g_file_set_contents(half, "half", -1, NULL));
+        g_assert_true(g_file_set_contents(state, "half", -1, NULL));
+    }
+    g_assert_cmpint(symlink("checkpoint-0009-step-9", link), ==, 0);
+    g_assert_cmpint(g_mkdir(mine, 0777), ==, 0);
+    expect_saved(fixture, fixture->model, 7);
+    g_assert_true(save(fixture, fixture->model, 8, NULL));
+    expect_saved(fixture, fixture->model, 8);
+    g_assert_cmpint(g_rmdir(mine), ==, 0);
+    expect_entries(fixture, 2, FILES);
+}
+
+/* The last ones stay, in the order in which they were saved, whatever their steps are. */
+static void test_keep(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    static const uint64_t steps[] = {5, 9, 100, 3, 3, 4};
+    for (size_t i = 0; i < G_N_ELEMENTS(steps); i++) {
+        GError *error = NULL;
+        uint32_t keep = i < 5 ? 3 : 1;
+        struct checkpoint_state state = example_state(steps[i]);
+        struct weights_form form = weights_form_new();
+        struct small_model *model = small_model_new(true, MODEL_FP32, (uint32_t)i + 1);
+        const struct checkpoint_content content = {.state = &state,
+                                                   .config = &model->config,
+                                                   .trace = model->trace,
+                                                   .store = &model->store,
+                                                   .form = &form};
+        checkpoint_save(fixture->folder, &content, keep, &error);
+        g_assert_no_error(error);
+        expect_saved(fixture, model, steps[i]);
+        expect_entries(fixture, MIN((uint32_t)i + 1, keep), FILES);
+        g_autofree char *name = g_strdup_printf("checkpoint-%04zu-step-%" G_GUINT64_FORMAT, i + 1,
+                                                steps[i]);
+        g_autofree char *newest = g_build_filename(fixture->folder, "newest", NULL);
+        g_autofree char *target = g_file_read_link(newest, NULL);
+        g_assert_cmpstr(target, ==, name);
+        checkpoint_state_clear(&state);
+        small_model_free(model);
+    }
+}
+
+/* During a run the folder is never made again, and none that stands in its place is taken for it.
+ */
+static void test_vanished(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    struct checkpoint_folder folder;
+    GError *error = NULL;
+    g_assert_true(checkpoint_folder_open(&folder, fixture->folder, &error));
+    g_assert_cmpint(g_rmdir(fixture->folder), ==, 0);
+    g_assert_null(checkpoint_folder_begin(&folder, 3, true, &error));
+    g_assert_error(error, G_FILE_ERROR, G_FILE_ERROR_NOENT);
+    g_clear_error(&error);
+    g_assert_false(g_file_test(fixture->folder, G_FILE_TEST_EXISTS));
+    g_assert_cmpint(g_mkdir(fixture->folder, 0777), ==, 0);
+    folder.device++;
+    g_assert_null(checkpoint_folder_begin(&folder, 3, true, &error));
+    g_assert_nonnull(strstr(error->message, "another file system is there"));
+    g_clear_error(&error);
+    folder.newest = g_strdup("checkpoint-0001-step-7"); /* is there again after a new mount */
+    g_assert_true(save(fixture, fixture->model, 7, NULL));
+    g_autofree char *partial = checkpoint_folder_begin(&folder, 3, true, &error);
+    g_assert_no_error(error);
+    g_assert_true(g_file_test(partial, G_FILE_TEST_IS_DIR));
+    checkpoint_folder_abandon(&folder, 3);
+    g_assert_false(g_file_test(partial, G_FILE_TEST_EXISTS));
+    checkpoint_folder_clear(&folder);
 }
 
 /* Weights in bf16 lose nothing, because their masters are beside the moments. Whatever the form of
@@ -271,7 +390,7 @@ static void test_forms(struct fixture *fixture, const void *unused)
         g_assert_true(has(fixture, "model.safetensors") == one);
         g_assert_true(has(fixture, "model.safetensors.index.json") != one);
         if (one)
-            g_assert_cmpuint(count_entries(fixture->folder), ==, 4);
+            expect_entries(fixture, MIN((uint32_t)i + 1, 2), FILES);
         struct safetensors *file = weights_open(fixture->folder, &model->config, model->trace,
                                                 &error);
         g_assert_no_error(error);
@@ -299,12 +418,18 @@ static void save_together(const struct fixture *fixture, const struct checkpoint
                           uint32_t writers)
 {
     GError *error = NULL;
-    g_autofree char *fresh = checkpoint_begin(fixture->folder, &error);
+    struct checkpoint_folder folder;
+    checkpoint_folder_open(&folder, fixture->folder, &error);
     g_assert_no_error(error);
-    for (uint32_t w = writers; w-- > 0;)
-        g_assert_true(checkpoint_write(fresh, content, (struct weights_writer){w, writers}, NULL));
-    checkpoint_end(fixture->folder, content, writers, true, &error);
+    for (uint32_t w = writers; w-- > 0;) {
+        g_autofree char *partial = checkpoint_folder_begin(&folder, 7, w == 0, &error);
+        g_assert_no_error(error);
+        g_assert_true(
+            checkpoint_write(partial, content, (struct weights_writer){w, writers}, NULL));
+    }
+    checkpoint_complete(&folder, content, writers, 2, &error);
     g_assert_no_error(error);
+    checkpoint_folder_clear(&folder);
 }
 
 /* Any number of writers leave together what one leaves, each in files of its own, and replace each
@@ -331,12 +456,15 @@ static void test_together(struct fixture *fixture, const void *unused)
         expect_saved(fixture, model, 7);
         g_assert_true(has(fixture, "optimizer.safetensors") == (writers == 1));
         if (form.file_bytes > 5000)
-            g_assert_cmpuint(count_entries(fixture->folder), <=, 4 + 2 * writers);
+            g_assert_cmpuint(count_entries(fixture->folder), <=, 7 + 2 * writers);
     }
     form.file_bytes = 1 << 20;
-    g_autofree char *fresh = checkpoint_begin(fixture->folder, NULL);
-    g_assert_true(checkpoint_write(fresh, &content, (struct weights_writer){0, 2}, NULL));
-    g_assert_false(checkpoint_end(fixture->folder, &content, 2, true, &error));
+    struct checkpoint_folder folder;
+    g_assert_true(checkpoint_folder_open(&folder, fixture->folder, NULL));
+    g_autofree char *partial = checkpoint_folder_begin(&folder, 7, true, NULL);
+    g_assert_true(checkpoint_write(partial, &content, (struct weights_writer){0, 2}, NULL));
+    g_assert_false(checkpoint_complete(&folder, &content, 2, 2, &error));
+    checkpoint_folder_clear(&folder);
     g_assert_nonnull(strstr(error->message, "of 8 new files, this host sees 6"));
     g_clear_error(&error);
     expect_saved(fixture, model, 7);
@@ -348,9 +476,9 @@ static void test_tried(struct fixture *fixture, const void *unused)
 {
     (void)unused;
     GError *error = NULL;
-    g_assert_true(checkpoint_folder_try(fixture->folder, 1, true, &error));
+    g_assert_true(checkpoint_folder_try(fixture->folder, 1, 2, &error));
     g_assert_false(g_file_test(fixture->folder, G_FILE_TEST_EXISTS));
-    g_assert_false(checkpoint_folder_try(fixture->folder, UINT64_MAX, false, &error));
+    g_assert_false(checkpoint_folder_try(fixture->folder, UINT64_MAX, 1, &error));
     g_assert_error(error, G_FILE_ERROR, G_FILE_ERROR_NOSPC);
     g_assert_false(g_file_test(fixture->folder, G_FILE_TEST_EXISTS));
     g_clear_error(&error);
@@ -358,11 +486,11 @@ static void test_tried(struct fixture *fixture, const void *unused)
     struct statvfs system;
     g_assert_cmpint(statvfs(fixture->parent, &system), ==, 0);
     uint64_t most = (uint64_t)system.f_bavail * system.f_frsize / 3 * 2;
-    g_assert_true(checkpoint_folder_try(fixture->folder, most, false, &error));
+    g_assert_true(checkpoint_folder_try(fixture->folder, most, 1, &error));
     g_assert_no_error(error);
-    g_assert_false(checkpoint_folder_try(fixture->folder, most, true, &error));
+    g_assert_false(checkpoint_folder_try(fixture->folder, most, 2, &error));
     g_assert_error(error, G_FILE_ERROR, G_FILE_ERROR_NOSPC);
-    g_assert_nonnull(strstr(error->message, "as much again while the next one replaces it"));
+    g_assert_nonnull(strstr(error->message, "and 2 will be there at once"));
     g_error_free(error);
 }
 
@@ -495,7 +623,7 @@ static void test_damaged(struct fixture *fixture, const void *unused)
                  {"optimizer.safetensors", "optimizer.safetensors"}};
     for (size_t i = 0; i < G_N_ELEMENTS(files); i++) {
         g_assert_true(save(fixture, fixture->model, 7, NULL));
-        char *path = g_build_filename(fixture->folder, files[i].file, NULL);
+        char *path = g_build_filename(fixture->folder, "newest", files[i].file, NULL);
         char *text;
         gsize length;
         g_assert_true(g_file_get_contents(path, &text, &length, NULL));
@@ -525,7 +653,7 @@ static void test_bad_state(struct fixture *fixture, const void *unused)
         {"{", "", "trainer.json"},
     };
     g_assert_true(save(fixture, fixture->model, 7, NULL));
-    char *path = g_build_filename(fixture->folder, "trainer.json", NULL), *text;
+    char *path = g_build_filename(fixture->folder, "newest", "trainer.json", NULL), *text;
     g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
     for (size_t i = 0; i < G_N_ELEMENTS(edits); i++) {
         GString *edited = g_string_new(text);
@@ -557,6 +685,9 @@ int main(int argc, char **argv)
     ADD("tried", test_tried);
     ADD("linked-partial", test_linked_partial);
     ADD("interrupted-replacement", test_interrupted_replacement);
+    ADD("left-over", test_left_over);
+    ADD("keep", test_keep);
+    ADD("vanished", test_vanished);
     ADD("forms", test_forms);
     ADD("together", test_together);
     ADD("mismatch-by-name", test_mismatch_by_name);

@@ -20,7 +20,7 @@ static int run_alone(const struct run_folder *folder, const char *options, char 
 /* Replaces a text in the checkpoint's state. */
 static void edit_state(const struct run_folder *folder, const char *from, const char *to)
 {
-    g_autofree char *path = run_folder_path(folder, "half/trainer.json"), *text = NULL;
+    g_autofree char *path = run_folder_path(folder, "half/newest/trainer.json"), *text = NULL;
     g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
     GString *edited = g_string_new(text);
     g_assert_cmpuint(g_string_replace(edited, from, to, 1), ==, 1);
@@ -118,7 +118,8 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
     run_folder_expect(errors, "--seed is 0 in the checkpoint, but 9 in this run");
     run_folder_expect(errors, "--held-out is 0.0 in the checkpoint, but ");
     run_folder_expect(errors, "the digest of --data is ");
-    run_folder_expect(errors, "--model half without --resume begins a new training");
+    run_folder_expect(errors,
+                      "--model half/checkpoint-0001-step-3 without --resume begins a new training");
     g_assert_false(run_folder_has(folder, "log.jsonl"));
     g_assert_cmpint(run_folder_run(folder, JOB "--steps 3 --save half", NULL, NULL), ==, 0);
     g_assert_cmpint(run_alone(folder, "--resume half --steps 4 --batch 5 --seq 8", &order), ==, 2);

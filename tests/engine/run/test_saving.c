@@ -255,16 +255,16 @@ static void test_odd_states(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
     g_assert_cmpint(run_folder_run(folder, "--steps 1 --save saved", NULL, NULL), ==, 0);
-    g_autofree char *state = run_folder_path(folder, "saved/trainer.json"), *errors = NULL;
+    g_autofree char *state = run_folder_path(folder, "saved/newest/trainer.json"), *errors = NULL;
     g_autofree char *others = NULL;
     g_assert_cmpint(g_unlink(state), ==, 0);
     g_assert_cmpint(mkfifo(state, 0666), ==, 0);
     g_assert_cmpint(run_folder_run(folder, "--resume saved --steps 2", NULL, &errors), ==, 2);
-    run_folder_expect(errors, "saved/trainer.json: not a regular file");
+    run_folder_expect(errors, "step-1/trainer.json: not a regular file");
     g_assert_cmpint(g_unlink(state), ==, 0);
     g_assert_cmpint(g_mkdir(state, 0777), ==, 0);
     g_assert_cmpint(run_folder_run(folder, "--resume saved --steps 2", NULL, &others), ==, 2);
-    run_folder_expect(others, "saved/trainer.json: is a folder");
+    run_folder_expect(others, "step-1/trainer.json: is a folder");
 }
 
 /* A model's weights are read whether its folder is named or its config.json. */

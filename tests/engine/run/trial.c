@@ -344,7 +344,7 @@ static void save(struct training *t, uint32_t steps, const char *folder)
                                                .store = &store,
                                                .form = &form};
     engine_flush(t->engine);
-    checkpoint_save(folder, &content, &error);
+    checkpoint_save(folder, &content, 1, &error);
     g_assert_no_error(error);
 }
 
@@ -366,15 +366,14 @@ static void load(struct training *t, const char *folder)
 
 static void remove_folder(const char *folder)
 {
-    GDir *dir = g_dir_open(folder, 0, NULL);
-    const char *name;
-    while (dir && (name = g_dir_read_name(dir))) {
+    GDir *dir = g_file_test(folder, G_FILE_TEST_IS_SYMLINK) ? NULL : g_dir_open(folder, 0, NULL);
+    for (const char *name; dir && (name = g_dir_read_name(dir));) {
         g_autofree char *path = g_build_filename(folder, name, NULL);
-        g_remove(path);
+        remove_folder(path);
     }
     if (dir)
         g_dir_close(dir);
-    g_rmdir(folder);
+    g_remove(folder);
 }
 
 struct trial_result trial_run(const struct trial_job *job, const struct trial_placement *placement)
