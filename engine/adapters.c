@@ -120,7 +120,8 @@ static bool save_config(const char *folder, const struct model_config *config, c
 }
 
 bool adapters_save(const char *folder, const struct model_config *config, const struct trace *trace,
-                   const struct weights_store *store, const char *model, GError **error)
+                   const struct weights_store *store, const char *model, struct weights_writer of,
+                   GError **error)
 {
     g_autofree char *path = g_build_filename(folder, ADAPTERS_FILE, NULL);
     struct safetensors_writer *writer = safetensors_writer_new(path);
@@ -137,7 +138,7 @@ bool adapters_save(const char *folder, const struct model_config *config, const 
         if (weights_is_adapter(trace->tensors[i].name))
             saved = weights_copy_out(writer, store, i, weights_list_of(trace, i),
                                      trace->tensors[i].elements, error);
-    saved = saved && safetensors_writer_finish(writer, error) &&
+    saved = saved && weights_file_finish(of, ADAPTERS_FILE, writer, error) &&
             save_config(folder, config, model, error);
     safetensors_writer_free(writer);
     return saved;

@@ -16,7 +16,8 @@ bool adapters_load(const struct safetensors *file, const struct model_config *co
 
 /* Writes both files. `model` is the path of the model that the adapters belong to. */
 bool adapters_save(const char *folder, const struct model_config *config, const struct trace *trace,
-                   const struct weights_store *store, const char *model, GError **error);
+                   const struct weights_store *store, const char *model, struct weights_writer of,
+                   GError **error);
 
 /* Returns whether a file of this name may be one that adapters_save wrote. */
 bool adapters_is_file(const char *name);

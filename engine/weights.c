@@ -334,6 +334,15 @@ bool weights_files_write_index(const char *folder, const char *stem, json_t *map
 
 /* ---- saving ---- */
 
+bool weights_file_finish(struct weights_writer writer, const char *name,
+                         struct safetensors_writer *file, GError **error)
+{
+    bool finished = safetensors_writer_finish(file, error);
+    if (finished && writer.checksums)
+        json_object_set_new(writer.checksums, name, safetensors_writer_checksums(file));
+    return finished;
+}
+
 #define FILE_BYTES (UINT64_C(5) << 30)
 
 struct weights_form weights_form_new(void)
@@ -386,11 +395,12 @@ static bool copy_halves(struct safetensors_writer *writer, const struct weights_
     return copied;
 }
 
-static bool save_file(const char *path, const struct model_config *config,
+static bool save_file(const char *folder, const char *file_name, const struct model_config *config,
                       const struct trace *trace, const struct weights_store *store,
                       const struct weights_form *form, const struct weights_file *file,
-                      GError **error)
+                      struct weights_writer of, GError **error)
 {
+    g_autofree char *path = g_build_filename(folder, file_name, NULL);
     struct safetensors_writer *writer = safetensors_writer_new(path);
     bool saved = true;
     for (uint32_t i = file->first; i < file->end; i++) {
@@ -406,7 +416,7 @@ static bool save_file(const char *path, const struct model_config *config,
         if (!weights_is_adapter(trace->tensors[i].name))
             saved = (form->halves ? copy_halves : weights_copy_out)(
                 writer, store, i, weights_list_of(trace, i), trace->tensors[i].elements, error);
-    saved = saved && safetensors_writer_finish(writer, error);
+    saved = saved && weights_file_finish(of, file_name, writer, error);
     safetensors_writer_free(writer);
     return saved;
 }
@@ -440,9 +450,8 @@ bool weights_save(const char *folder, const struct model_config *config, const s
     for (uint32_t f = 0; saved && f < files->len; f++) {
         const struct weights_file *file = &g_array_index(files, struct weights_file, f);
         g_autofree char *name = weights_file_name(WEIGHTS_STEM, f, files->len);
-        g_autofree char *path = g_build_filename(folder, name, NULL);
         if (file->writer == writer.index)
-            saved = save_file(path, config, trace, store, form, file, error);
+            saved = save_file(folder, name, config, trace, store, form, file, writer, error);
     }
     return saved && (files->len == 1 || writer.index > 0 ||
                      save_index(folder, config, trace, form, files, error));

@@ -79,7 +79,13 @@ bool weights_copy_out(struct safetensors_writer *writer, const struct weights_st
 /* A process that writes a part of a model's files: number `index` of `count`. */
 struct weights_writer {
     uint32_t index, count;
+    json_t *checksums; /* an object that receives the safetensors_writer_checksums of each file by
+                          its name; NULL if nobody needs them */
 };
+
+/* Finishes a file. */
+bool weights_file_finish(struct weights_writer writer, const char *name,
+                         struct safetensors_writer *file, GError **error);
 
 /* Whole tensors [first, end), which one process writes into one file. */
 struct weights_file {

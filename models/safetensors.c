@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <zlib.h>
 
 G_DEFINE_QUARK(pstar_safetensors_error, safetensors_error)
 
@@ -468,6 +469,13 @@ struct safetensors_writer {
     FILE *stream;
     json_t *header;
     uint64_t declared, appended; /* bytes */
+
+    uint64_t header_bytes; /* with their length */
+    uint32_t header_checksum;
+    json_t *tensors;     /* as safetensors_writer_checksums returns them */
+    size_t current;      /* index of the tensor whose bytes are appended next */
+    uint64_t current_at; /* its bytes that have been appended */
+    uint32_t checksum;   /* of these */
 };
 
 static bool fail(const struct safetensors_writer *writer, GError **error)
@@ -483,6 +491,7 @@ struct safetensors_writer *safetensors_writer_new(const char *path)
     writer->path = g_strdup(path);
     /* transformers refuses a file that does not say which framework's layout it has. */
     writer->header = json_pack("{s:{s:s}}", "__metadata__", "format", "pt");
+    writer->tensors = json_array();
     return writer;
 }
 
@@ -501,6 +510,8 @@ void safetensors_writer_declare(struct safetensors_writer *writer, enum safetens
     json_int_t begin = (json_int_t)writer->declared;
     writer->declared += elements * (half ? sizeof(uint16_t) : sizeof(float));
     json_int_t end = (json_int_t)writer->declared;
+    json_array_append_new(writer->tensors,
+                          json_pack("{s:s, s:I}", "name", name, "bytes", end - begin));
     json_object_set_new(writer->header, name,
                         json_pack("{s:s, s:o, s:[I, I]}", "dtype", half ? "BF16" : "F32", "shape",
                                   dimensions, "data_offsets", begin, end));
@@ -521,10 +532,33 @@ static bool write_header(struct safetensors_writer *writer, GError **error)
     size_t bytes = strlen(text);
     size_t padded = (bytes + HEADER_ALIGNMENT - 1) / HEADER_ALIGNMENT * HEADER_ALIGNMENT;
     uint64_t length = GUINT64_TO_LE((uint64_t)padded);
-    bool written = fwrite(&length, sizeof(length), 1, writer->stream) == 1 &&
-                   fprintf(writer->stream, "%-*s", (int)padded, text) == (int)padded;
+    g_autofree char *header = g_strdup_printf("%-*s", (int)padded, text);
+    uLong sum = crc32_z(0, (const Bytef *)&length, sizeof length);
+    writer->header_checksum = (uint32_t)crc32_z(sum, (const Bytef *)header, padded);
+    writer->header_bytes = sizeof length + padded;
+    bool written = fwrite(&length, sizeof length, 1, writer->stream) == 1 &&
+                   fwrite(header, 1, padded, writer->stream) == padded;
     free(text);
     return written || fail(writer, error);
+}
+
+/* Ends the checksums of tensors whose bytes are complete. */
+static void sum_up(struct safetensors_writer *writer, const uint8_t *data, uint64_t bytes)
+{
+    while (writer->current < json_array_size(writer->tensors)) {
+        json_t *tensor = json_array_get(writer->tensors, writer->current);
+        uint64_t all = (uint64_t)json_integer_value(json_object_get(tensor, "bytes"));
+        uint64_t more = MIN(bytes, all - writer->current_at);
+        writer->checksum = (uint32_t)crc32_z(writer->checksum, data, more);
+        writer->current_at += more;
+        data += more;
+        bytes -= more;
+        if (writer->current_at < all)
+            return;
+        json_object_set_new(tensor, "crc32", json_integer(writer->checksum));
+        writer->current++;
+        writer->current_at = writer->checksum = 0;
+    }
 }
 
 bool safetensors_writer_append(struct safetensors_writer *writer, const void *data, uint64_t bytes,
@@ -534,6 +568,7 @@ bool safetensors_writer_append(struct safetensors_writer *writer, const void *da
     if (!writer->stream && !write_header(writer, error))
         return false;
     writer->appended += bytes;
+    sum_up(writer, data, bytes);
     return fwrite(data, 1, bytes, writer->stream) == bytes || fail(writer, error);
 }
 
@@ -554,6 +589,14 @@ bool safetensors_writer_finish(struct safetensors_writer *writer, GError **error
     return true;
 }
 
+json_t *safetensors_writer_checksums(const struct safetensors_writer *writer)
+{
+    g_assert(writer->appended == writer->declared);
+    return json_pack("{s:I, s:I, s:O}", "header_bytes", (json_int_t)writer->header_bytes,
+                     "header_crc32", (json_int_t)writer->header_checksum, "tensors",
+                     writer->tensors);
+}
+
 void safetensors_writer_free(struct safetensors_writer *writer)
 {
     if (!writer)
@@ -563,6 +606,7 @@ void safetensors_writer_free(struct safetensors_writer *writer)
     if (writer->temporary)
         g_unlink(writer->temporary);
     json_decref(writer->header);
+    json_decref(writer->tensors);
     g_free(writer->temporary);
     g_free(writer->path);
     g_free(writer);

@@ -7,6 +7,7 @@
 #define PSTAR_MODELS_SAFETENSORS_H
 
 #include <glib.h>
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -82,6 +83,11 @@ bool safetensors_writer_append(struct safetensors_writer *writer, const void *da
                                GError **error);
 /* Flushes the file to the disk and moves it to its place. All data must have been appended. */
 bool safetensors_writer_finish(struct safetensors_writer *writer, GError **error);
+/* Returns the CRC-32 (zlib's) of what was handed over to be written, to be released by the caller:
+ * an object with header_bytes and header_crc32, of all that precedes the data, and `tensors`, in
+ * the order of the file, each an object with name, bytes and crc32. All data must have been
+ * appended. */
+json_t *safetensors_writer_checksums(const struct safetensors_writer *writer);
 /* Frees the writer and deletes a file that was not finished. NULL is allowed. */
 void safetensors_writer_free(struct safetensors_writer *writer);
 

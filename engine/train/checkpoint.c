@@ -2,6 +2,7 @@
 
 #include "engine/adapters.h"
 #include "engine/train/checkpoint_folder.h"
+#include "engine/train/checkpoint_manifest.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -58,9 +59,11 @@ static char *optimizer_name(const struct trace *trace, tensor_id tensor,
 }
 
 /* Writes all lists of the file's tensors. */
-static bool save_states(const char *path, const struct checkpoint_content *content,
-                        const struct weights_file *file, GError **error)
+static bool save_states(const char *folder, const char *file_name,
+                        const struct checkpoint_content *content, const struct weights_file *file,
+                        struct weights_writer of, GError **error)
 {
+    g_autofree char *path = g_build_filename(folder, file_name, NULL);
     const struct trace *trace = content->trace;
     struct saved_list lists[MOST_LISTS];
     size_t count = saved_lists(trace, content->form->halves, content->state->delay, lists);
@@ -85,7 +88,7 @@ static bool save_states(const char *path, const struct checkpoint_content *conte
                                      trace->tensors[i].elements, error);
         }
     }
-    saved = saved && safetensors_writer_finish(writer, error);
+    saved = saved && weights_file_finish(of, file_name, writer, error);
     safetensors_writer_free(writer);
     return saved;
 }
@@ -128,9 +131,8 @@ static bool save_optimizer(const char *folder, const struct checkpoint_content *
     for (uint32_t f = 0; saved && f < files->len; f++) {
         const struct weights_file *file = &g_array_index(files, struct weights_file, f);
         g_autofree char *name = weights_file_name(OPTIMIZER_STEM, f, files->len);
-        g_autofree char *path = g_build_filename(folder, name, NULL);
         if (file->writer == writer.index)
-            saved = save_states(path, content, file, error);
+            saved = save_states(folder, name, content, file, writer, error);
     }
     return saved && (files->len == 1 || writer.index > 0 ||
                      save_optimizer_index(folder, content, files, error));
@@ -149,18 +151,23 @@ static bool write_common(const char *folder, const struct checkpoint_content *co
 static bool write_weights(const char *folder, const struct checkpoint_content *content,
                           struct weights_writer writer, GError **error)
 {
-    return content->config->lora_rank ? adapters_save(folder, content->config, content->trace,
-                                                      content->store, content->state->model, error)
-                                      : weights_save(folder, content->config, content->trace,
-                                                     content->store, content->form, writer, error);
+    return content->config->lora_rank
+               ? adapters_save(folder, content->config, content->trace, content->store,
+                               content->state->model, writer, error)
+               : weights_save(folder, content->config, content->trace, content->store,
+                              content->form, writer, error);
 }
 
-bool checkpoint_write(const char *fresh, const struct checkpoint_content *content,
+bool checkpoint_write(const char *partial, const struct checkpoint_content *content,
                       struct weights_writer writer, GError **error)
 {
-    return (writer.index > 0 || write_common(fresh, content, error)) &&
-           write_weights(fresh, content, writer, error) &&
-           save_optimizer(fresh, content, writer, error);
+    writer.checksums = json_object();
+    bool written = (writer.index > 0 || write_common(partial, content, error)) &&
+                   write_weights(partial, content, writer, error) &&
+                   save_optimizer(partial, content, writer, error) &&
+                   checkpoint_manifest_write(partial, writer, error);
+    json_decref(writer.checksums);
+    return written;
 }
 
 /* ---- the folder ---- */
@@ -171,13 +178,6 @@ char *checkpoint_find(const char *path, GError **error)
         return NULL;
     char *newest = checkpoint_folder_newest(path);
     return newest ? newest : g_strdup(path);
-}
-
-bool checkpoint_read_state(const char *folder, struct checkpoint_state *state, GError **error)
-{
-    g_autofree char *found = checkpoint_find(folder, error);
-    *state = (struct checkpoint_state){0};
-    return found && checkpoint_state_read(found, state, error);
 }
 
 bool checkpoint_may_save(const char *folder, GError **error)
@@ -249,7 +249,7 @@ static uint32_t count_files(const struct checkpoint_content *content, uint32_t w
     uint32_t weights = content->config->lora_rank
                            ? 1
                            : with_index(weights_form_files(content->form, content->trace, writers));
-    return COMMON + weights + with_index(optimizer_files(content, writers));
+    return COMMON + weights + with_index(optimizer_files(content, writers)) + writers;
 }
 
 bool checkpoint_complete(struct checkpoint_folder *folder, const struct checkpoint_content *content,
@@ -352,12 +352,52 @@ static struct safetensors *open_optimizer(const char *folder, bool *several, GEr
     return *several ? safetensors_open_index(index, error) : safetensors_open(file, error);
 }
 
+/* Files of tensors are read only with `tensors`. */
+static bool check_files(const char *folder, bool tensors, GError **error)
+{
+    struct checkpoint_state state;
+    if (!checkpoint_manifest_check(folder, false, error) ||
+        !checkpoint_state_read(folder, &state, error))
+        return false;
+    bool needed = state.version > CHECKPOINT_WITHOUT_MANIFEST;
+    checkpoint_state_clear(&state);
+    if (needed && !checkpoint_manifest_exists(folder)) {
+        g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID,
+                    "%s: damaged: checkpoint.json is missing, which has the checksums", folder);
+        return false;
+    }
+    return !tensors || checkpoint_manifest_check(folder, true, error);
+}
+
+/* Says from which other checkpoint a run can go on, if there is one. Nothing goes on from it by
+ * itself: a run that repeats steps must be wanted. */
+static bool check(const char *folder, bool tensors, GError **error)
+{
+    g_autoptr(GError) problem = NULL;
+    if (check_files(folder, tensors, &problem))
+        return true;
+    g_autofree char *before = checkpoint_folder_before(folder);
+    if (before)
+        g_set_error(error, problem->domain, problem->code,
+                    "%s; --resume %s goes on from the checkpoint before", problem->message, before);
+    else
+        g_propagate_error(error, g_steal_pointer(&problem));
+    return false;
+}
+
+bool checkpoint_read_state(const char *folder, struct checkpoint_state *state, GError **error)
+{
+    g_autofree char *found = checkpoint_find(folder, error);
+    *state = (struct checkpoint_state){0};
+    return found && check(found, false, error) && checkpoint_state_read(found, state, error);
+}
+
 bool checkpoint_load(const char *path, const struct model_config *config, const struct trace *trace,
                      bool delay, const struct weights_store *store, struct weights_form *form,
                      GError **error)
 {
     g_autofree char *folder = checkpoint_find(path, error);
-    if (!folder)
+    if (!folder || !check(folder, true, error))
         return false;
     bool several = false;
     struct safetensors *weights = NULL, *optimizer = NULL;

@@ -111,6 +111,18 @@ char *checkpoint_folder_newest(const char *path)
                : NULL;
 }
 
+char *checkpoint_folder_before(const char *checkpoint)
+{
+    g_autofree char *path = g_path_get_dirname(checkpoint);
+    g_autofree char *name = g_path_get_basename(checkpoint);
+    g_autoptr(GArray) entries = list_checkpoints(path);
+    for (guint i = 1; i < entries->len; i++)
+        if (strcmp(g_array_index(entries, struct checkpoint_entry, i).name, name) == 0)
+            return g_build_filename(
+                path, g_array_index(entries, struct checkpoint_entry, i - 1).name, NULL);
+    return NULL;
+}
+
 uint32_t checkpoint_folder_count(const char *path)
 {
     g_autoptr(GArray) entries = list_checkpoints(path);

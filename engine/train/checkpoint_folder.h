@@ -42,6 +42,8 @@ bool checkpoint_folder_is_empty(const char *path, GError **error);
 /* Returns the path of the newest complete checkpoint in the folder, to be freed with g_free, or
  * NULL if there is none. */
 char *checkpoint_folder_newest(const char *path);
+/* Returns the path of the checkpoint before this one in the same folder, or NULL. */
+char *checkpoint_folder_before(const char *checkpoint);
 /* Returns the number of complete checkpoints in it. */
 uint32_t checkpoint_folder_count(const char *path);
 

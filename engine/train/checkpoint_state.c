@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VERSION 1
+#define VERSION 2 /* 1 had no checksums, and no plan */
 
 G_DEFINE_QUARK(pstar_checkpoint_error, checkpoint_error)
 
@@ -63,6 +63,8 @@ static const struct field state_fields[] = {
     LATER(TEXT, data),
     LATER(TEXT, tokens),
     LATER(TEXT, model),
+    LATER(TEXT, plan),
+    LATER(TEXT, plan_made_by),
 };
 
 #define CONFIG(kind, member)                                                     \
@@ -108,6 +110,8 @@ void checkpoint_state_clear(struct checkpoint_state *state)
     g_clear_pointer(&state->tokens, g_free);
     g_clear_pointer(&state->train, g_free);
     g_clear_pointer(&state->model, g_free);
+    g_clear_pointer(&state->plan, g_free);
+    g_clear_pointer(&state->plan_made_by, g_free);
 }
 
 static json_t *field_write(const void *structure, const struct field *field)
@@ -200,11 +204,13 @@ bool checkpoint_state_write(const char *folder, const struct checkpoint_state *s
 static bool parse(const char *path, const json_t *root, struct checkpoint_state *state,
                   GError **error)
 {
-    if (json_integer_value(json_object_get(root, "version")) != VERSION) {
-        g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID, "%s: version must be %d",
-                    path, VERSION);
+    json_int_t version = json_integer_value(json_object_get(root, "version"));
+    if (version < 1 || version > VERSION) {
+        g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_INVALID,
+                    "%s: version must be in [1, %d]", path, VERSION);
         return false;
     }
+    state->version = (uint32_t)version;
     for (size_t i = 0; i < G_N_ELEMENTS(state_fields); i++) {
         const json_t *value = json_object_get(root, state_fields[i].name);
         if (!value && state_fields[i].optional)

@@ -10,9 +10,13 @@
 
 #define CHECKPOINT_STATE_FILE "trainer.json"
 
+/* The greatest version whose checkpoints have no checksums. */
+#define CHECKPOINT_WITHOUT_MANIFEST 1
+
 /* The state of training: everything besides weights and moments that the next step depends on. */
 struct checkpoint_state {
-    uint64_t step; /* steps done */
+    uint32_t version; /* of the format, when read */
+    uint64_t step;    /* steps done */
     uint64_t seed;
     char *precision; /* "fp32", "bf16" */
     uint32_t batch, sequence, micro_batches;
@@ -33,6 +37,11 @@ struct checkpoint_state {
     char *data;     /* path; NULL if unknown */
     char *tokens;   /* "auto", "bytes", "uint16", "uint32"; NULL if unknown */
     char *model;    /* path of the model that was given; NULL if unknown */
+
+    /* How it was trained, which changes no bit of what follows; earlier versions did not save it.
+     */
+    char *plan;         /* digest of what the plan does; NULL if unknown */
+    char *plan_made_by; /* the policy, strategy or planner; NULL if unknown */
 };
 void checkpoint_state_clear(struct checkpoint_state *state); /* frees its strings */
 

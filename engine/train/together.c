@@ -91,8 +91,7 @@ static void add_layout(GChecksum *sum, const struct layout *layout)
         }
 }
 
-/* Returns a digest of what the plan does. Free with g_free. */
-static char *digest_of_plan(const struct plan *plan)
+char *together_plan_digest(const struct plan *plan)
 {
     GChecksum *sum = g_checksum_new(G_CHECKSUM_SHA256);
     add_layout(sum, plan->layout);
@@ -172,7 +171,7 @@ char *together_describe(const struct run_options *options, const struct run_plan
                         const struct checkpoint_state *state, const struct weights_hash *weights)
 {
     const struct trace *trace = pipeline_whole(run->iteration)->trace;
-    g_autofree char *digest = trace_digest(trace), *plan = digest_of_plan(run->plan);
+    g_autofree char *digest = trace_digest(trace), *plan = together_plan_digest(run->plan);
     GString *text = g_string_new(NULL);
     describe_options(text, options);
     g_string_append_printf(text, "model: %s\nprecision: %s\n", run->config->name, trace->precision);

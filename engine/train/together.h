@@ -28,6 +28,9 @@ struct weights_store together_hash(struct weights_hash *hash);
 /* Lets the iteration's trace say what this rank exchanges, not what the first does. */
 void together_trace(const struct run_options *options, struct model_iteration *iteration);
 
+/* Returns a digest of what the plan does. Free with g_free. */
+char *together_plan_digest(const struct plan *plan);
+
 /* Describes what all ranks must have alike: program, model, plan, and the state of training with
  * its data and weights. `state` and `weights` may be NULL for a dry run. Free with g_free. */
 char *together_describe(const struct run_options *options, const struct run_plan *run,

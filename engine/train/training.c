@@ -84,6 +84,8 @@ static struct checkpoint_state state_of(const struct training *training)
         .train = g_strdup(o->train),
         .lora_alpha = training->run->config->lora_alpha,
         .model = g_canonicalize_filename(o->model, NULL),
+        .plan = together_plan_digest(training->run->plan),
+        .plan_made_by = g_strdup(training->run->plan->made_by),
     };
 }
 

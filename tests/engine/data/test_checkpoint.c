@@ -4,14 +4,17 @@
 #include "small_model.h"
 
 #include <glib/gstdio.h>
+#include <jansson.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <zlib.h>
 
 /* The files of a checkpoint of one process in one file of weights, and those that are not linked.
  */
-enum { FILES = 4, OWN = 0 };
+enum { FILES = 5, OWN = 1 };
 
 struct fixture {
     char *parent, *folder;
@@ -242,6 +245,14 @@ static void make_earlier(const struct fixture *fixture)
 {
     g_autofree char *newest = checkpoint_folder_newest(fixture->folder);
     g_autofree char *aside = g_build_filename(fixture->parent, "aside", NULL);
+    g_autofree char *manifest = g_build_filename(newest, "checkpoint.json", NULL);
+    g_autofree char *state = g_build_filename(newest, "trainer.json", NULL), *text = NULL;
+    g_assert_cmpint(g_unlink(manifest), ==, 0);
+    g_assert_true(g_file_get_contents(state, &text, NULL, NULL));
+    GString *edited = g_string_new(text);
+    g_assert_cmpuint(g_string_replace(edited, "\"version\": 2", "\"version\": 1", 1), ==, 1);
+    g_assert_true(g_file_set_contents(state, edited->str, -1, NULL));
+    g_string_free(edited, TRUE);
     g_assert_cmpint(g_rename(newest, aside), ==, 0);
     remove_tree(fixture->folder);
     g_assert_cmpint(g_rename(aside, fixture->folder), ==, 0);
@@ -424,8 +435,8 @@ static void save_together(const struct fixture *fixture, const struct checkpoint
     for (uint32_t w = writers; w-- > 0;) {
         g_autofree char *partial = checkpoint_folder_begin(&folder, 7, w == 0, &error);
         g_assert_no_error(error);
-        g_assert_true(
-            checkpoint_write(partial, content, (struct weights_writer){w, writers}, NULL));
+        g_assert_true(checkpoint_write(
+            partial, content, (struct weights_writer){.index = w, .count = writers}, NULL));
     }
     checkpoint_complete(&folder, content, writers, 2, &error);
     g_assert_no_error(error);
@@ -462,10 +473,11 @@ static void test_together(struct fixture *fixture, const void *unused)
     struct checkpoint_folder folder;
     g_assert_true(checkpoint_folder_open(&folder, fixture->folder, NULL));
     g_autofree char *partial = checkpoint_folder_begin(&folder, 7, true, NULL);
-    g_assert_true(checkpoint_write(partial, &content, (struct weights_writer){0, 2}, NULL));
+    g_assert_true(
+        checkpoint_write(partial, &content, (struct weights_writer){.index = 0, .count = 2}, NULL));
     g_assert_false(checkpoint_complete(&folder, &content, 2, 2, &error));
     checkpoint_folder_clear(&folder);
-    g_assert_nonnull(strstr(error->message, "of 8 new files, this host sees 6"));
+    g_assert_nonnull(strstr(error->message, "of 10 new files, this host sees 7"));
     g_clear_error(&error);
     expect_saved(fixture, model, 7);
     checkpoint_state_clear(&state);
@@ -636,13 +648,117 @@ static void test_damaged(struct fixture *fixture, const void *unused)
     }
 }
 
+/* Replaces the bits of the byte at `at` by others. */
+static void flip(const char *path, gsize at)
+{
+    char *text;
+    gsize length;
+    g_assert_true(g_file_get_contents(path, &text, &length, NULL));
+    g_assert_cmpuint(at, <, length);
+    text[at] = (char)(text[at] ^ 1 << g_test_rand_int_range(0, 8));
+    g_assert_true(g_file_set_contents(path, text, (gssize)length, NULL));
+    g_free(text);
+}
+
+static gsize length_of(const char *path)
+{
+    GStatBuf status;
+    g_assert_cmpint(g_stat(path, &status), ==, 0);
+    return (gsize)status.st_size;
+}
+
+/* One bit of any file of a checkpoint of one or several processes is noticed, wherever it is; where
+ * a tensor's is, the tensor is named; and nothing is loaded. */
+static void test_flipped(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    struct checkpoint_state state = example_state(7);
+    struct weights_form form = weights_form_new();
+    const struct checkpoint_content content = {.state = &state,
+                                               .config = &fixture->model->config,
+                                               .trace = fixture->model->trace,
+                                               .store = &fixture->model->store,
+                                               .form = &form};
+    for (uint32_t writers = 1; writers <= 3; writers += 2) {
+        save_together(fixture, &content, writers);
+        g_autofree char *newest = checkpoint_folder_newest(fixture->folder);
+        GDir *directory = g_dir_open(newest, 0, NULL);
+        for (const char *name; (name = g_dir_read_name(directory));) {
+            g_autofree char *path = g_build_filename(newest, name, NULL), *text = NULL;
+            bool tensors = g_str_has_suffix(name, ".safetensors");
+            gsize length;
+            g_assert_true(g_file_get_contents(path, &text, &length, NULL));
+            for (int i = 0; i < 6; i++) {
+                /* first and last bytes, and any between */
+                gsize at = i < 2 ? (length - 1) * (gsize)i
+                                 : (gsize)g_test_rand_double_range(0, (double)length);
+                flip(path, at);
+                g_test_message("%s, byte %zu", name, (size_t)at);
+                expect_load_refused(fixture, name);
+                if (tensors && i == 1)
+                    expect_load_refused(fixture, ": damaged: tensor ");
+                g_assert_true(g_file_set_contents(path, text, (gssize)length, NULL));
+            }
+            g_assert_true(g_file_set_contents(path, text, (gssize)length - 1, NULL));
+            expect_load_refused(fixture, name);
+            g_autofree char *longer = g_strconcat("{}", text, NULL);
+            g_assert_true(g_file_set_contents(path, longer, -1, NULL));
+            expect_load_refused(fixture, name);
+            g_assert_true(g_file_set_contents(path, text, (gssize)length, NULL));
+        }
+        g_dir_close(directory);
+        expect_saved(fixture, fixture->model, 7);
+    }
+    checkpoint_state_clear(&state);
+}
+
+/* A damaged checkpoint is refused, and the one before it is named, from which a run can go on. */
+static void test_one_before(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    struct small_model *later = small_model_new(true, MODEL_FP32, 5);
+    g_assert_true(save(fixture, fixture->model, 7, NULL));
+    g_assert_true(save(fixture, later, 8, NULL));
+    g_autofree char *path = g_build_filename(fixture->folder, "newest", "optimizer.safetensors",
+                                             NULL);
+    flip(path, length_of(path) - 1);
+    expect_load_refused(fixture, "optimizer.safetensors: damaged: tensor ");
+    expect_load_refused(fixture, "checkpoint-0001-step-7 goes on from the checkpoint before");
+    char *folder = fixture->folder;
+    fixture->folder = g_build_filename(folder, "checkpoint-0001-step-7", NULL);
+    expect_saved(fixture, fixture->model, 7);
+    g_free(fixture->folder);
+    fixture->folder = folder;
+    small_model_free(later);
+}
+
+/* A manifest reads no file of another folder. */
+static void test_other_place(struct fixture *fixture, const void *unused)
+{
+    (void)unused;
+    g_assert_true(save(fixture, fixture->model, 7, NULL));
+    g_autofree char *path = g_build_filename(fixture->folder, "newest", "checkpoint.json", NULL);
+    json_t *root = json_load_file(path, 0, NULL);
+    json_object_set_new(json_object_get(root, "files"), "../../thesis.txt",
+                        json_pack("{s:i, s:i}", "bytes", 0, "crc32", 0));
+    json_object_del(root, "crc32");
+    char *text = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS);
+    json_object_set_new(
+        root, "crc32", json_integer((json_int_t)crc32(0, (const Bytef *)text, (uInt)strlen(text))));
+    g_assert_cmpint(json_dump_file(root, path, 0), ==, 0);
+    expect_load_refused(fixture, "a manifest names ../../thesis.txt, which is in another folder");
+    free(text);
+    json_decref(root);
+}
+
 static void test_bad_state(struct fixture *fixture, const void *unused)
 {
     (void)unused;
     static const struct {
         const char *from, *to, *reason;
     } edits[] = {
-        {"\"version\": 1", "\"version\": 2", "version"},
+        {"\"version\": 1", "\"version\": 3", "version"},
+        {"\"version\": 1", "\"version\": 2", "checkpoint.json is missing"},
         {"\"step\": 7", "\"step\": -7", "step: has an invalid value"},
         {"\"step\": 7", "\"step\": 7.5", "step: has an invalid value"},
         {"\"batch\": 4", "\"batch\": 4294967296", "batch: has an invalid value"},
@@ -653,7 +769,8 @@ static void test_bad_state(struct fixture *fixture, const void *unused)
         {"{", "", "trainer.json"},
     };
     g_assert_true(save(fixture, fixture->model, 7, NULL));
-    char *path = g_build_filename(fixture->folder, "newest", "trainer.json", NULL), *text;
+    make_earlier(fixture); /* without checksums */
+    char *path = g_build_filename(fixture->folder, "trainer.json", NULL), *text;
     g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
     for (size_t i = 0; i < G_N_ELEMENTS(edits); i++) {
         GString *edited = g_string_new(text);
@@ -693,6 +810,9 @@ int main(int argc, char **argv)
     ADD("mismatch-by-name", test_mismatch_by_name);
     ADD("other-model", test_other_model);
     ADD("damaged", test_damaged);
+    ADD("flipped", test_flipped);
+    ADD("one-before", test_one_before);
+    ADD("other-place", test_other_place);
     ADD("bad-state", test_bad_state);
     return g_test_run();
 }

@@ -17,10 +17,23 @@ static int run_alone(const struct run_folder *folder, const char *options, char 
     return run_folder_spawn(folder, command, NULL, NULL, NULL, err);
 }
 
-/* Replaces a text in the checkpoint's state. */
-static void edit_state(const struct run_folder *folder, const char *from, const char *to)
+/* Makes of a saved checkpoint one of an earlier version: without checksums, and with its files in
+ * the folder itself. */
+static void make_earlier(struct run_folder *folder)
 {
-    g_autofree char *path = run_folder_path(folder, "half/newest/trainer.json"), *text = NULL;
+    static const char script[] = "if [ -e half/newest ]; then cp -rL half/newest earlier && rm -r "
+                                 "half && mv earlier half && "
+                                 "rm half/checkpoint.json && sed -i 's/\"version\": 2/\"version\": "
+                                 "1/' half/trainer.json; fi";
+    char *command[] = {(char *)"/bin/sh", (char *)"-c", (char *)script, NULL};
+    g_assert_cmpint(run_folder_spawn(folder, command, NULL, NULL, NULL, NULL), ==, 0);
+}
+
+/* Replaces a text in the state of a checkpoint, which then is one of an earlier version. */
+static void edit_state(struct run_folder *folder, const char *from, const char *to)
+{
+    make_earlier(folder);
+    g_autofree char *path = run_folder_path(folder, "half/trainer.json"), *text = NULL;
     g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
     GString *edited = g_string_new(text);
     g_assert_cmpuint(g_string_replace(edited, from, to, 1), ==, 1);
