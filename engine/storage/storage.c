@@ -16,9 +16,10 @@ struct storage_job {
     struct store *storage;
     struct storage_transfer transfer;
     uint64_t blocks, taken, ended;
-    uint64_t checksum; /* of the blocks that have ended */
+    uint64_t checksum; /* of the blocks that storage_finish has looked at */
     int failure;       /* the first block's; 0 */
     uint64_t failed_offset, failed_bytes;
+    uint64_t order[]; /* [blocks] in which they ended */
 };
 
 struct store {
@@ -107,20 +108,18 @@ bool blocks_note(struct store_block *block, int64_t result)
     return !block->failure && block->done < block->bytes;
 }
 
+/* Whoever waits for the job computes the checksums, so that reading and writing go on. */
 void blocks_end(struct store *storage, const struct store_block *block)
 {
     struct storage_job *job = block->job;
-    uint64_t checksum = job->transfer.checksum && !block->failure
-                            ? checksum_block(block->memory, block->bytes, block->index)
-                            : 0;
     g_mutex_lock(&storage->lock);
-    job->checksum += checksum;
     if (block->failure && !job->failure) {
         job->failure = block->failure;
         job->failed_offset = block->offset + block->done;
         job->failed_bytes = block->bytes - block->done;
     }
-    if (++job->ended == job->blocks)
+    job->order[job->ended++] = block->index;
+    if (job->ended == job->blocks || job->transfer.checksum)
         g_cond_broadcast(&storage->ended);
     g_mutex_unlock(&storage->lock);
 }
@@ -336,14 +335,15 @@ void storage_close(struct store *storage)
 
 struct storage_job *storage_begin(struct store *storage, const struct storage_transfer *transfer)
 {
-    struct storage_job *job = g_new0(struct storage_job, 1);
+    uint64_t blocks = (transfer->bytes + storage->block_bytes - 1) / storage->block_bytes;
+    struct storage_job *job = g_malloc0(sizeof *job + blocks * sizeof *job->order);
     g_assert(transfer->bytes && is_aligned(transfer->bytes) && is_aligned(transfer->offset));
     g_assert(is_aligned((uintptr_t)transfer->memory));
     g_assert(transfer->bytes <= storage->bytes &&
              transfer->offset <= storage->bytes - transfer->bytes);
     job->storage = storage;
     job->transfer = *transfer;
-    job->blocks = (transfer->bytes + storage->block_bytes - 1) / storage->block_bytes;
+    job->blocks = blocks;
     g_mutex_lock(&storage->lock);
     g_queue_push_tail(&storage->waiting, job);
     g_cond_broadcast(&storage->changed);
@@ -390,18 +390,44 @@ static bool settle(const struct storage_job *job, GError **error)
     return true;
 }
 
+static void add_checksum(struct storage_job *job, uint64_t index)
+{
+    uint64_t first = index * job->storage->block_bytes;
+    if (job->transfer.checksum)
+        job->checksum += checksum_block((const uint8_t *)job->transfer.memory + first,
+                                        MIN(job->storage->block_bytes, job->transfer.bytes - first),
+                                        index);
+}
+
+/* Waits for all blocks, and looks at each when it has ended. */
+static void wait_for_blocks(struct storage_job *job)
+{
+    struct store *storage = job->storage;
+    uint64_t seen = 0;
+    g_mutex_lock(&storage->lock);
+    while (seen < job->blocks) {
+        uint64_t ended = job->ended;
+        if (seen == ended) {
+            g_cond_wait(&storage->ended, &storage->lock);
+            continue;
+        }
+        g_mutex_unlock(&storage->lock);
+        for (; seen < ended; seen++)
+            add_checksum(job, job->order[seen]);
+        g_mutex_lock(&storage->lock);
+    }
+    g_mutex_unlock(&storage->lock);
+}
+
 bool storage_finish(struct storage_job *job, GError **error)
 {
     struct store *storage = job->storage;
     bool writes = job->transfer.writes, ok;
-    g_mutex_lock(&storage->lock);
-    while (job->ended < job->blocks)
-        g_cond_wait(&storage->ended, &storage->lock);
+    wait_for_blocks(job);
     ok = settle(job, error);
-    if (ok) {
-        storage->traffic.bytes[writes] += job->transfer.bytes;
-        storage->traffic.transfers[writes]++;
-    }
+    g_mutex_lock(&storage->lock);
+    storage->traffic.bytes[writes] += ok ? job->transfer.bytes : 0;
+    storage->traffic.transfers[writes] += ok;
     g_mutex_unlock(&storage->lock);
     g_free(job);
     return ok;

@@ -85,8 +85,9 @@ struct storage_job;
 /* Begins a transfer, which copies the description. Blocks of transfers are taken in the order in
  * which the transfers began, and may end in any order. Any thread may call this. */
 struct storage_job *storage_begin(struct store *storage, const struct storage_transfer *transfer);
-/* Waits for the transfer and frees the job. Fails with STORAGE_ERROR_IO or STORAGE_ERROR_FULL, with
- * the file and the offset, or with STORAGE_ERROR_DAMAGED. */
+/* Waits for the transfer, computes its checksum meanwhile, and frees the job. Fails with
+ * STORAGE_ERROR_IO or STORAGE_ERROR_FULL, with the file and the offset, or with
+ * STORAGE_ERROR_DAMAGED. */
 bool storage_finish(struct storage_job *job, GError **error);
 
 /* How the file is read and written. */
