@@ -34,6 +34,7 @@ void platform_free(struct platform *platform)
     g_free(platform->host.source);
     g_free(platform->reserved.source);
     g_free(platform->framework.source);
+    disk_clear(&platform->disk);
     node_clear(&platform->node);
     level_clear(&platform->network);
     g_free(platform->products);
@@ -381,6 +382,7 @@ static bool read_platform(const json_t *root, const char *path, struct platform 
            read_host(root, path, &platform->host, error) &&
            read_reserved(root, path, &platform->reserved, error) &&
            read_framework(root, path, &platform->framework, error) &&
+           disk_read(root, path, &platform->disk, error) &&
            node_read(root, path, &platform->node, error) &&
            network_read(root, path, &platform->network, error) &&
            read_products(root, path, platform, error);
@@ -499,6 +501,8 @@ bool platform_write(const struct platform *platform, const char *path, GError **
         json_object_set_new(root, "reserved", reserved_to_json(&platform->reserved));
     if (platform->framework.source)
         json_object_set_new(root, "framework", framework_to_json(&platform->framework));
+    if (platform->disk.source)
+        json_object_set_new(root, "nvme", disk_to_json(&platform->disk));
     if (platform->node.gpus)
         json_object_set_new(root, "node", node_to_json(&platform->node));
     if (platform->network.source)

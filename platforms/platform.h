@@ -134,6 +134,26 @@ struct platform_framework {
                          arithmetic; at least 1 */
 };
 
+/* A disk with files below host memory, by the bytes of a call and the calls that are under way. */
+struct platform_disk_point {
+    uint64_t block_bytes;
+    uint32_t depth;
+    double bytes_per_second;
+};
+struct platform_disk {
+    char *source; /* NULL if the file does not say; the fields below are then unused */
+    struct platform_disk_point *points[2]; /* reading, writing; at least one pair of the same block
+                                              and depth */
+    uint32_t count[2];
+};
+
+/* How to use a disk. */
+struct platform_disk_way {
+    uint64_t block_bytes;
+    uint32_t depth;
+    double bytes_per_second[2]; /* reading, writing */
+};
+
 struct platform {
     char *name;
     char *source; /* where most of the figures come from */
@@ -147,6 +167,7 @@ struct platform {
     struct platform_host host;
     struct platform_reserved reserved;
     struct platform_framework framework;
+    struct platform_disk disk;
     struct platform_node node;
     struct platform_level network;     /* between nodes */
     struct platform_spread spread;     /* not in the file: platform_spread_ranks sets it */
@@ -230,6 +251,10 @@ struct platform_passed {
 };
 struct platform_passed platform_pass_time(const struct platform *platform, uint32_t from,
                                           uint32_t to, double bytes);
+
+/* Sets *way to the block and the depth with which reading and writing the same bytes takes least,
+ * and to the rates with them. Returns false if there are no such points. */
+bool platform_disk_best(const struct platform_disk *disk, struct platform_disk_way *way);
 
 /* Returns the bytes a second, each way, of a rank's part of the link to the host that it shares; 0
  * if it shares none. */

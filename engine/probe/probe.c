@@ -8,47 +8,60 @@
 #include "traces/output_file.h"
 #include "traces/printable.h"
 
+#include <errno.h>
+#include <glib/gstdio.h>
 #include <stdio.h>
+#include <unistd.h>
 
 struct measurement {
     const char *subject;
     bool (*measure)(const struct device_ops *ops, struct platform *platform, GError **error);
-    void (*measure_ranks)(struct ranks *ranks, struct platform *platform); /* instead */
-    double seconds;                                                        /* about what it takes */
+    /* Instead: */
+    void (*measure_ranks)(struct ranks *ranks, struct platform *platform);
+    bool (*measure_disk)(const char *folder, struct platform *platform, GError **error);
+    double seconds; /* about what it takes */
 };
 
 /* Of the CPU device, whose compute, copies and host are threads of one machine. */
 static const struct measurement of_threads[] = {
-    {"matrix products and memory", probe_compute, NULL, 7},
-    {"optimizer", probe_updates, NULL, 3},
-    {"copies", probe_copies, NULL, 14},
-    {"waiting threads", probe_threads, NULL, 1},
-    {"operators beside copies", probe_neighbours, NULL, 8},
-    {"ranks of a host", NULL, probe_node, 4},
-    {"ranks of all hosts", NULL, probe_network, 4},
-    {NULL, NULL, NULL, 0},
+    {"matrix products and memory", .measure = probe_compute, .seconds = 7},
+    {"optimizer", .measure = probe_updates, .seconds = 3},
+    {"copies", .measure = probe_copies, .seconds = 14},
+    {"waiting threads", .measure = probe_threads, .seconds = 1},
+    {"operators beside copies", .measure = probe_neighbours, .seconds = 8},
+    {"disk", .measure_disk = probe_disk, .seconds = 8},
+    {"ranks of a host", .measure_ranks = probe_node, .seconds = 4},
+    {"ranks of all hosts", .measure_ranks = probe_network, .seconds = 4},
+    {NULL},
 };
 
 /* Of a device with a memory of its own. */
 static const struct measurement of_device[] = {
-    {"matrix products and memory", probe_operators, NULL, 5},
-    {"optimizer", probe_updates, NULL, 3},
-    {"copies", probe_copies, NULL, 14},
-    {NULL, NULL, NULL, 0},
+    {"matrix products and memory", .measure = probe_operators, .seconds = 5},
+    {"optimizer", .measure = probe_updates, .seconds = 3},
+    {"copies", .measure = probe_copies, .seconds = 14},
+    {"disk", .measure_disk = probe_disk, .seconds = 8},
+    {NULL},
 };
 
 /* With one rank there is nothing that ranks do together. */
 static bool is_left_out(const struct probe_request *request, const struct measurement *measurement)
 {
-    return !request->ranks && measurement->measure_ranks;
+    return (!request->ranks && measurement->measure_ranks) ||
+           (!request->nvme && measurement->measure_disk);
 }
 
 static struct probe_step step_of(const struct probe_request *request, const struct measurement *all,
                                  uint32_t current)
 {
-    struct probe_step step = {.done = current, .total = current, .subject = all[current].subject};
-    for (; all[step.total].subject && !is_left_out(request, &all[step.total]); step.total++)
-        step.seconds_left += all[step.total].seconds;
+    struct probe_step step = {.subject = all[current].subject};
+    for (uint32_t m = 0; all[m].subject; m++) {
+        if (is_left_out(request, &all[m]))
+            continue;
+        step.done += m < current;
+        step.total++;
+        step.seconds_left += m < current ? 0 : all[m].seconds;
+    }
     return step;
 }
 
@@ -89,6 +102,8 @@ static bool measure(const struct probe_request *request, const struct measuremen
 {
     if (measurement->measure_ranks)
         measurement->measure_ranks(request->ranks, platform);
+    if (measurement->measure_disk)
+        return measurement->measure_disk(request->nvme, platform, error);
     return !measurement->measure || measurement->measure(request->device, platform, error) ||
            failure_mark(error, FAILURE_DOES_NOT_FIT);
 }
@@ -99,7 +114,9 @@ static bool measure_all(const struct probe_request *request, struct platform *pl
 {
     const struct measurement *all = request->device == &device_cpu ? of_threads : of_device;
     bool ok = true;
-    for (uint32_t m = 0; all[m].subject && !is_left_out(request, &all[m]) && ok; m++) {
+    for (uint32_t m = 0; all[m].subject && ok; m++) {
+        if (is_left_out(request, &all[m]))
+            continue;
         const struct probe_step step = step_of(request, all, m);
         if (request->show)
             request->show(request->data, &step);
@@ -114,6 +131,11 @@ static bool measure_all(const struct probe_request *request, struct platform *pl
 /* Exchanges are measured in the host's memory. */
 static bool can_measure_ranks(const struct probe_request *request, GError **error)
 {
+    if (request->ranks && request->nvme) {
+        g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                    "--nvme %s: a disk is measured by one rank only", request->nvme);
+        return false;
+    }
     if (!request->ranks || request->device == &device_cpu)
         return true;
     g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
@@ -122,9 +144,19 @@ static bool can_measure_ranks(const struct probe_request *request, GError **erro
     return false;
 }
 
+/* Minutes of measuring must not end with a folder that cannot be used. */
+static bool has_folder(const struct probe_request *request, GError **error)
+{
+    if (!request->nvme || g_access(request->nvme, W_OK | X_OK) == 0)
+        return true;
+    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                "--nvme %s: no files can be created there: %s", request->nvme, g_strerror(errno));
+    return false;
+}
+
 static struct platform *begin(const struct probe_request *request, GError **error)
 {
-    if (!can_measure_ranks(request, error) ||
+    if (!can_measure_ranks(request, error) || !has_folder(request, error) ||
         (is_first(request) && !output_file_has_place(request->path, error)))
         return NULL;
     return describe(request->device, error);

@@ -15,6 +15,7 @@ struct probe_step {
 struct probe_request {
     const struct device_ops *device;
     const char *path;    /* of the platform file */
+    const char *nvme;    /* folder of a disk to measure; NULL for none, as with several ranks */
     struct ranks *ranks; /* NULL with one. All ranks measure at the same time; the first writes */
     ranks_status_of *status_of; /* of an error; may be NULL with one rank */
     void (*show)(void *data, const struct probe_step *step); /* before each measurement; may be

@@ -33,6 +33,11 @@ bool probe_threads(const struct device_ops *ops, struct platform *platform, GErr
  * operators. */
 bool probe_neighbours(const struct device_ops *ops, struct platform *platform, GError **error);
 
+/* Measures reading and writing a file in the folder, by the bytes of a call and the calls that are
+ * under way. Takes 128 MiB there and 128 MiB of memory. Fails with STORAGE_ERROR_OPEN, or with
+ * another error that is marked (traces/failure.h). */
+bool probe_disk(const char *folder, struct platform *platform, GError **error);
+
 /* Measures the engine's collectives by size, between the ranks of this host, if there are several,
  * while other hosts do the same. All ranks call it and get the same points on a host. */
 void probe_node(struct ranks *ranks, struct platform *platform);

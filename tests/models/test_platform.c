@@ -38,9 +38,9 @@ static void check_sources(const char *path, const struct platform *platform)
     const struct platform_curve *curves[] = {&platform->h2d,        &platform->d2h,
                                              &platform->compute[0], &platform->compute[1],
                                              &platform->memory,     &platform->host_update};
-    const char *others[] = {platform->reserved.source, platform->framework.source,
-                            platform->host.source, platform->node.level.source,
-                            platform->network.source};
+    const char *others[] = {platform->reserved.source,   platform->framework.source,
+                            platform->host.source,       platform->disk.source,
+                            platform->node.level.source, platform->network.source};
     for (size_t i = 0; i < G_N_ELEMENTS(curves); i++)
         check_source(path, curves[i]->source);
     for (int i = 0; i < PLATFORM_EXTRAS; i++)
@@ -177,6 +177,12 @@ static void test_round_trip(void)
     "\"wake_seconds\":2e-5,\"late_seconds\":3e-5,\"gap_seconds\":0,"       \
     "\"slow_down\":[[0,0.5,0],[0,0,0.25],[1,0,0]]}"
 
+#define NVME(reads, writes) \
+    "\"nvme\":{\"source\":\"d\",\"read\":[" reads "],\"write\":[" writes "]}"
+#define NVME_POINTS                                                      \
+    NVME("[4096,1,1e8],[1048576,4,2e9],[1048576,8,3e9],[2097152,1,9e9]", \
+         "[4096,1,1e8],[1048576,4,2e9],[1048576,8,1e9]")
+
 /* What a file may lack: absent, read and written again, refused where it is wrong. */
 static void test_extras(void)
 {
@@ -192,6 +198,16 @@ static void test_extras(void)
         FRAMEWORK("0", "2"),
         FRAMEWORK("1.5", "2"),
         FRAMEWORK("0.5", "0.9"),
+        "\"nvme\":[]",
+        "\"nvme\":{\"source\":\"d\",\"read\":[[4096,1,1e8]]}",
+        NVME("[4096,1,1e8]", ""),
+        NVME("[4096,1,1e8]", "[4096,2,1e8]"),
+        NVME("[4097,1,1e8]", "[4097,1,1e8]"),
+        NVME("[0,1,1e8]", "[0,1,1e8]"),
+        NVME("[4096,0,1e8]", "[4096,0,1e8]"),
+        NVME("[4096,257,1e8]", "[4096,257,1e8]"),
+        NVME("[4096,1,0]", "[4096,1,0]"),
+        NVME("[4096,1]", "[4096,1]"),
         HOST(",\"ranks\":0"),
         HOST(",\"bound\":1"),
         HOST(",\"binding_speed_up\":0.5"),
@@ -202,12 +218,14 @@ static void test_extras(void)
     g_assert_cmpuint(without->extra[PLATFORM_MOVE].count, ==, 0);
     g_assert_null(without->threads.source);
     g_assert_null(without->framework.source);
+    g_assert_null(without->disk.source);
     g_assert_cmpuint(platform_device_room(without, 60), ==, 100);
     g_assert_cmpuint(platform_host_room(without), ==, 200);
     platform_free(without);
 
     struct platform *platform = read_text(
-        "{" HEAD "," CURVES H2D "," THREADS "," RESERVED("30") "," FRAMEWORK("0.5", "3") "," HOST(
+        "{" HEAD "," CURVES H2D "," THREADS "," NVME_POINTS
+        "," RESERVED("30") "," FRAMEWORK("0.5", "3") "," HOST(
             ",\"ranks\":4,\"bound\":false") ",\"move_within\":" CURVE
                                             ",\"host_update_apart\":{\"source\":\"a\","
                                             "\"points\":[[5,7]]},\"products\":[{\"rows\":1,"
@@ -226,6 +244,13 @@ static void test_extras(void)
     g_assert_cmpfloat(platform->threads.late_seconds, ==, 3e-5);
     g_assert_cmpfloat(platform->threads.slow_down[PLATFORM_PRODUCT_BF16][PLATFORM_BESIDE_UPDATE],
                       ==, 0.25);
+    struct platform_disk_way way;
+    g_assert_cmpstr(platform->disk.source, ==, "d");
+    g_assert_true(platform_disk_best(&platform->disk, &way));
+    g_assert_cmpuint(way.block_bytes, ==, 1 << 20); /* 9e9 reads, but nobody wrote so */
+    g_assert_cmpuint(way.depth, ==, 4);             /* 3e9 and 1e9 take longer together */
+    g_assert_cmpfloat(way.bytes_per_second[0], ==, 2e9);
+    g_assert_cmpfloat(way.bytes_per_second[1], ==, 2e9);
     g_assert_cmpuint(platform->host.ranks, ==, 4);
     g_assert_cmpfloat(platform->host.bytes_per_second, ==, 6e9);
     g_assert_false(platform->host.bound);

@@ -12,12 +12,31 @@ static void check_curve(const struct platform_curve *curve, const char *name)
         g_error("%s: no points, or no source", name);
 }
 
+/* Every block and depth is measured both ways, and the best is one of them. */
+static void check_disk(const struct platform_disk *disk, const char *folder)
+{
+    struct platform_disk_way best;
+    bool among = false;
+    g_assert_nonnull(disk->source);
+    g_assert_nonnull(strstr(disk->source, folder));
+    g_assert_cmpuint(disk->count[0], ==, 9);
+    g_assert_cmpuint(disk->count[1], ==, 9);
+    g_assert_true(platform_disk_best(disk, &best));
+    for (uint32_t i = 0; i < disk->count[0]; i++) {
+        const struct platform_disk_point *reads = &disk->points[0][i];
+        g_assert_cmpuint(reads->block_bytes, ==, disk->points[1][i].block_bytes);
+        g_assert_cmpuint(reads->depth, ==, disk->points[1][i].depth);
+        among |= reads->block_bytes == best.block_bytes && reads->depth == best.depth;
+    }
+    g_assert_true(among);
+}
+
 static void test_file(void)
 {
     g_autofree char *folder = g_dir_make_tmp("pstar-probe-XXXXXX", NULL);
     g_autofree char *path = g_build_filename(folder, "machine.json", NULL);
     GError *error = NULL;
-    const struct probe_request request = {.device = &device_cpu, .path = path};
+    const struct probe_request request = {.device = &device_cpu, .path = path, .nvme = folder};
     int elsewhere;
     bool ok = probe_run(&request, &elsewhere, &error);
     g_assert_no_error(error);
@@ -35,6 +54,7 @@ static void test_file(void)
             check_curve(&platform->extra[i], name);
         }
     g_assert_cmpuint(platform->product_count, >=, 10);
+    check_disk(&platform->disk, folder);
     g_assert_nonnull(platform->threads.source);
     g_assert_cmpuint(platform->threads.host_cores, >=, 1);
     g_assert_cmpuint(platform->threads.cores, >=, platform->threads.host_cores);
@@ -62,7 +82,17 @@ static void test_refused(void)
     int elsewhere;
     g_assert_false(probe_run(&request, &elsewhere, &error));
     g_assert_error(error, FAILURE, FAILURE_RUNNING);
+    g_clear_error(&error);
+
+    g_autofree char *folder = g_dir_make_tmp("pstar-probe-XXXXXX", NULL);
+    g_autofree char *path = g_build_filename(folder, "machine.json", NULL);
+    const struct probe_request no_disk = {.device = &device_cpu, .path = path, .nvme = "/nowhere"};
+    g_assert_false(probe_run(&no_disk, &elsewhere, &error));
+    g_assert_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE);
+    g_assert_cmpstr(error->message, ==,
+                    "--nvme /nowhere: no files can be created there: No such file or directory");
     g_error_free(error);
+    g_rmdir(folder);
 }
 
 /* ---- copies in both directions at once ---- */
