@@ -78,6 +78,12 @@ uint64_t time_job_device_ns(const struct time_job *job, const struct trace_opera
  * is a reduction, the sum. */
 uint64_t time_job_network_ns(const struct time_job *job, const struct trace_operator *op);
 
+/* Returns the nanoseconds for which the device computes nothing while an operator of the host
+ * receives its activations and, if it sends some, until they have arrived. 0 with several ranks,
+ * since the device may exchange something meanwhile. */
+uint64_t time_job_activations_ns(const struct time_job *job, const struct trace_operator *op,
+                                 uint32_t ranks);
+
 /* Adds the starts of windows at and after large updates of the device to others, and sorts them. */
 void time_windows_choose_updates(const struct time_job *job, GArray *starts);
 

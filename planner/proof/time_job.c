@@ -78,3 +78,15 @@ uint64_t time_job_device_ns(const struct time_job *job, const struct trace_opera
     return time_job_at_least(job, op->duration_ns + gap_ns) +
            time_job_at_least(job, exchange_ns(job, op));
 }
+
+uint64_t time_job_activations_ns(const struct time_job *job, const struct trace_operator *op,
+                                 uint32_t ranks)
+{
+    uint64_t d2h_ns = time_job_copy_ns(job, &job->costs->d2h, op->d2h_bytes);
+    if (ranks > 1)
+        return 0;
+    if (!op->h2d_bytes)
+        return d2h_ns;
+    return d2h_ns + time_job_at_least(job, op->duration_ns) +
+           time_job_copy_ns(job, &job->costs->h2d, op->h2d_bytes);
+}

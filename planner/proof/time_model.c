@@ -188,15 +188,19 @@ static struct time_work host_work(const struct time_job *job, const struct trace
                                   const struct time_windows *windows, uint32_t m, uint32_t deadline)
 {
     const struct trace_operator *op = &trace->operators[m];
-    uint32_t left = op->d2h_bytes ? MIN(deadline, next_device_operator(trace, m)) : deadline;
+    bool is_awaited = op->d2h_bytes || op->h2d_bytes;
+    uint32_t left = is_awaited ? MIN(deadline, next_device_operator(trace, m)) : deadline;
     uint64_t network_ns = time_job_network_ns(job, op);
     return (struct time_work){.host_ns = time_job_at_least(job, op->duration_ns) + network_ns,
                               .network_ns = network_ns,
                               .h2d_ns = time_job_copy_ns(job, &job->costs->h2d, op->h2d_bytes),
                               .d2h_ns = time_job_copy_ns(job, &job->costs->d2h, op->d2h_bytes),
+                              .idle_ns = time_job_activations_ns(job, op, trace->ranks),
                               .window = windows->of_moment[m],
+                              .idle_window = windows->of_moment[m],
                               .span = span_to(windows, m, deadline),
-                              .d2h_span = span_to(windows, m, left)};
+                              .d2h_span = span_to(windows, m, left),
+                              .idle_span = span_to(windows, m, left)};
 }
 
 /* A reduction goes on beside the device until somebody waits for it. If it takes longer than what

@@ -541,10 +541,53 @@ static void test_host_operators_count(void)
     g_assert_cmpint(updates, >, 0);
 }
 
+/* Returns the time for which the device computes, or waits for activations that the host receives
+ * or sends, if updates stay where they are. */
+static uint64_t device_ns(const struct fixture *f, int *waits)
+{
+    const struct time_job job = {.sides = {f->trace}, .costs = f->costs};
+    uint64_t ns = 0;
+    for (uint32_t m = 0; m < f->trace->operator_count; m++) {
+        const struct trace_operator *op = &f->trace->operators[m];
+        if (op->place == TRACE_ON_DEVICE)
+            ns += time_job_device_ns(&job, op);
+        ns += time_job_copy_ns(&job, &f->costs->d2h, op->d2h_bytes);
+        if (op->h2d_bytes)
+            ns += time_job_at_least(&job, op->duration_ns) +
+                  time_job_copy_ns(&job, &f->costs->h2d, op->h2d_bytes);
+        *waits += op->d2h_bytes || op->h2d_bytes;
+    }
+    return ns;
+}
+
+/* If nothing but the device's time has a price, the bound is its work and its waits for activations
+ * of the host. */
+static void test_activations_count(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    int waits = 0;
+    for (int i = 0; i < CASES; i++) {
+        struct fixture f;
+        set_up(&f, i % 2 ? wild_iteration(random) : random_iteration(random), random);
+        struct time_model *model = f.either_side ? NULL : new_model(&f, NULL, 0, 0);
+        if (model) {
+            g_autofree struct certificate_window *nothing = g_new0(struct certificate_window,
+                                                                   model->windows->count);
+            g_autoptr(GArray) none = new_chains();
+            g_assert_cmpuint(bound_of(model, nothing, none, 0), ==, device_ns(&f, &waits));
+        }
+        time_model_free(model);
+        tear_down(&f);
+    }
+    g_test_message("the device waits for %d operators of the host", waits);
+    g_assert_cmpint(waits, >, 0);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/time_bound/host_operators_count", test_host_operators_count);
+    g_test_add_func("/time_bound/activations_count", test_activations_count);
     g_test_add_func("/time_bound/no_schedule_is_faster", test_no_schedule_is_faster);
     g_test_add_func("/time_bound/no_schedule_of_ranks_is_faster",
                     test_no_schedule_of_ranks_is_faster);
