@@ -91,8 +91,7 @@ static const struct {
                              "can be",
                              "N,N,..", 0},
     [OPTION_STAGE_PARTS] = {"stage-parts",
-                            "With --schedule interleaved, parts of the model that each stage has; "
-                            "default: 2",
+                            "With --schedule interleaved, parts of the model that each stage has",
                             "N", 0},
     [OPTION_STATE_BLOCK] = {"state-block",
                             "Cut the optimizer states of tensors of more than four blocks into "

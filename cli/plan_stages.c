@@ -142,6 +142,7 @@ static struct pipeline_question question_of(const struct plan_stages *asked,
         .nodes = asked->nodes,
         .stages = in->stages,
         .schedule = asked->schedule ? asked->schedule - 1U : PIPELINE_SCHEDULE_ANY,
+        .parts = asked->parts,
         .clips = !asked->unclipped,
         .recompute = in->recompute,
         .device_budget = in->device_budget,
@@ -186,6 +187,9 @@ static bool check_usage(const struct plan_stages *asked, GError **error)
         return options_refuse(error,
                               "--batch %u --micro-batches %u: a step has at most %d sequences",
                               asked->batch, asked->micro_batches, MOST_SEQUENCES);
+    if (asked->parts && asked->schedule != PIPELINE_INTERLEAVED + 1)
+        return options_refuse(error, "--stage-parts %u: goes with --schedule interleaved",
+                              asked->parts);
     if (asked->nodes && !asked->platform)
         return options_refuse(error, "--nodes needs --platform");
     return true;

@@ -13,6 +13,7 @@ struct plan_stages {
     const char *stages;        /* "any" or a number */
     const char *device_memory, *platform, *link, *precision, *json, *top;
     uint32_t gpus, nodes, batch, micro_batches, sequence, threads; /* 0 if not given */
+    uint32_t parts;       /* of an interleaved stage; 0 if not given */
     uint8_t schedule;     /* 0: any; else enum pipeline_schedule, and 1 */
     bool any_micro_batch; /* else the batch that is given, or traced */
     bool as_traced;       /* recompute what the trace recomputes; nothing without one */

@@ -33,7 +33,7 @@ struct plan_arguments {
                                                                                          freedom */
     uint8_t reduction; /* enum run_reduction */
     double time_limit;
-    uint32_t seed, threads, gpus, nodes, stage, micro_batches;
+    uint32_t seed, threads, gpus, nodes, stage, micro_batches, parts;
     uint8_t schedule; /* 0: any; else enum pipeline_schedule, and 1 */
     bool no_clip, lists_platforms;
     struct question_options question;
@@ -429,6 +429,7 @@ static bool choose_pipeline(const struct plan_arguments *a, const struct console
                                       .sequence = q->sequence,
                                       .threads = a->threads,
                                       .schedule = a->schedule,
+                                      .parts = a->parts,
                                       .any_micro_batch = q->model ? a->micro_batch != AS_TRACED
                                                                   : a->micro_batch == FREE,
                                       .as_traced = a->recompute == AS_TRACED,
@@ -445,8 +446,8 @@ static bool choose(struct plan_arguments *a, const struct console *console, int 
         return options_refuse(error, "--train goes with --model, and not with --stages");
     if (a->stages)
         return choose_pipeline(a, console, error);
-    if (a->schedule || a->micro_batches)
-        return options_refuse(error, "--schedule and --micro-batches go with --stages");
+    if (a->schedule || a->micro_batches || a->parts)
+        return options_refuse(error, "--schedule, --stage-parts, --micro-batches go with --stages");
     if (wrong)
         return options_refuse(error, "%s", wrong);
     if (question_count(&a->question))
@@ -531,21 +532,19 @@ int main(int argc, char **argv)
          .most = 3},
         {.shared = OPTION_STAGES,
          .text = &a.stages,
-         .help =
-             "any searches for the best; with --gpus, and a TRACE or a --model with --batch and "
-             "--micro-batches, which then count the step's sequences",
+         .help = "any searches for the best; with --gpus, and a TRACE or a --model with --batch "
+                 "and --micro-batches, which then count the step's sequences",
          .value = "any|N"},
         {.shared = OPTION_SCHEDULE,
          .choice = &a.schedule,
          .help = "default: any",
-         .value = "any|1f1b|gpipe|2bw"},
+         .value = "any|1f1b|gpipe|2bw|interleaved"},
+        {.shared = OPTION_STAGE_PARTS, .count32 = &a.parts, .help = "default: any", .least = 2},
         {.shared = OPTION_MICRO_BATCHES,
          .count32 = &a.micro_batches,
          .help = "with --stages; default: the trace's",
          .least = 1},
-        {.shared = OPTION_REDUCTION,
-         .choice = &a.reduction,
-         .help = "default: exact, or the trace's"},
+        {.shared = OPTION_REDUCTION, .choice = &a.reduction, .help = "default: exact or traced"},
         {.shared = OPTION_CHUNK_SIZE,
          .text = &a.chunk_size,
          .help = "several are tried, as in pstar-sim; default: sizes of the model's tensors",

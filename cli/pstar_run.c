@@ -285,7 +285,10 @@ int main(int argc, char **argv)
          .choice = &o->schedule,
          .help = "2bw goes with --delay 1; default: 1f1b",
          .value = "1f1b|gpipe|2bw|interleaved"},
-        {.shared = OPTION_STAGE_PARTS, .count32 = &o->stage_parts, .least = 2},
+        {.shared = OPTION_STAGE_PARTS,
+         .count32 = &o->stage_parts,
+         .help = "default: 2",
+         .least = 2},
         {.name = "delay",
          .count32 = &o->delay,
          .help = "1: a step's gradients are those of the weights before the last update, as in a "

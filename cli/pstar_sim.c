@@ -476,7 +476,7 @@ int main(int argc, char **argv)
          .choice = &a.schedule,
          .help = "default: 1f1b",
          .value = "1f1b|gpipe|2bw|interleaved"},
-        {.shared = OPTION_STAGE_PARTS, .count32 = &a.stage_parts, .least = 2},
+        {.shared = OPTION_STAGE_PARTS, .count32 = &a.stage_parts, .help = "default: 2", .least = 2},
         {.shared = OPTION_MICRO_BATCHES,
          .count32 = &a.micro_batches,
          .help = "with --stages; default: the trace's",

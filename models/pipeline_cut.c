@@ -274,6 +274,18 @@ static void copy_operator(struct cutting *cutting, uint32_t moment,
 
 /* ---- passes ---- */
 
+/* Appends the operator that receives what the pass takes into the piece. The gradient of the
+ * residual stream is one buffer for the whole backward: each part of a stage has a copy of its own,
+ * which does not live while other stages pass the micro-batch on. */
+static void receive_passed(struct cutting *cutting, const struct pipeline_pass *pass,
+                           uint32_t piece)
+{
+    uint32_t buffer = passed_buffer(cutting, pass, piece);
+    if (pass->backward && cutting->cut->parts > 1)
+        cutting->buffer_here[buffer] = NO_INDEX;
+    cutting_pass_on(cutting, MODEL_RECEIVE, pass, buffer, piece);
+}
+
 static void append_pass(struct cutting *cutting, const struct pipeline_pass *pass)
 {
     uint32_t piece = pass->part * cutting->cut->stages + cutting->cut->stage;
@@ -284,7 +296,7 @@ static void append_pass(struct cutting *cutting, const struct pipeline_pass *pas
     if (!pass->backward)
         cutting->reduced[0] = cutting->reduced[1] = NO_INDEX;
     if (!begins)
-        cutting_pass_on(cutting, MODEL_RECEIVE, pass, passed_buffer(cutting, pass, piece), piece);
+        receive_passed(cutting, pass, piece);
     for (uint32_t m = range.first; m < range.end; m++)
         if (piece_at(cutting, m) == piece)
             copy_operator(cutting, m, pass);

@@ -28,6 +28,32 @@ static double part_of(const struct pipeline_candidate *candidate, size_t part)
     return *(const double *)(const void *)((const char *)&candidate->parts + parts[part].offset);
 }
 
+/* Returns the layers of a part of a stage. */
+static struct stage_layers layers_of_part(const struct pipeline_question *q,
+                                          const struct pipeline_candidate *candidate,
+                                          uint32_t stage, uint32_t part)
+{
+    const struct pipeline_shape shape = {.stages = candidate->stages,
+                                         .schedule = candidate->schedule,
+                                         .parts = candidate->stage_parts};
+    uint32_t piece = part * candidate->stages + stage;
+    if (candidate->stage_parts == 1)
+        return (struct stage_layers){candidate->costs[stage].first, candidate->costs[stage].end};
+    return (struct stage_layers){pipeline_first_layer(&shape, q->config->layers, piece),
+                                 pipeline_first_layer(&shape, q->config->layers, piece + 1)};
+}
+
+static uint32_t layer_count(const struct pipeline_question *q,
+                            const struct pipeline_candidate *candidate, uint32_t stage)
+{
+    uint32_t count = 0;
+    for (uint32_t part = 0; part < candidate->stage_parts; part++) {
+        const struct stage_layers layers = layers_of_part(q, candidate, stage, part);
+        count += layers.end - layers.first;
+    }
+    return count;
+}
+
 /* Returns the stage that needs most device memory. */
 static uint32_t neediest(const struct pipeline_candidate *candidate)
 {
@@ -76,8 +102,8 @@ static const char *schedule_of(const struct pipeline_candidate *candidate)
 
 static void print_head(FILE *out)
 {
-    fprintf(out, "\n%7s %7s %11s %13s %9s %10s %11s", "depth", "width", "micro-batch",
-            "micro-batches", "schedule", "recomputed", "device");
+    fprintf(out, "\n%7s %7s %11s %13s %11s %5s %10s %11s", "depth", "width", "micro-batch",
+            "micro-batches", "schedule", "parts", "recomputed", "device");
     for (size_t p = 0; p < G_N_ELEMENTS(parts); p++)
         fprintf(out, " %9s", parts[p].title);
     fprintf(out, " %9s %9s\n", "step s", "bound s");
@@ -87,9 +113,9 @@ static void print_row(const struct pipeline_question *q, const struct pipeline_c
                       const struct pipeline_candidate *best, FILE *out)
 {
     g_autofree char *device = size_format(candidate->costs[neediest(candidate)].device_bytes);
-    fprintf(out, "%c %5u %7u %11u %13u %9s %10u %11s", candidate == best ? '*' : ' ',
+    fprintf(out, "%c %5u %7u %11u %13u %11s %5u %10u %11s", candidate == best ? '*' : ' ',
             candidate->stages, candidate->width, candidate->micro_batch, candidate->micro_batches,
-            schedule_of(candidate), recomputed(q, candidate), device);
+            schedule_of(candidate), candidate->stage_parts, recomputed(q, candidate), device);
     for (size_t p = 0; candidate->timed && p < G_N_ELEMENTS(parts); p++)
         fprintf(out, " %9.4g", part_of(candidate, p));
     if (candidate->timed)
@@ -117,15 +143,28 @@ static bool is_shown(const struct pipeline_answer *answer, uint32_t c, uint32_t 
     return true;
 }
 
-static void print_stages(const struct pipeline_candidate *best, FILE *out)
+/* Returns the layers of a stage, such as "0-2,6-8". The caller frees the text with g_free. */
+static char *stage_layers_format(const struct pipeline_question *q,
+                                 const struct pipeline_candidate *candidate, uint32_t stage)
+{
+    GString *text = g_string_new(NULL);
+    for (uint32_t part = 0; part < candidate->stage_parts; part++) {
+        const struct stage_layers layers = layers_of_part(q, candidate, stage, part);
+        g_string_append_printf(text, "%s%u", part ? "," : "", layers.first);
+        if (layers.end - layers.first > 1)
+            g_string_append_printf(text, "-%u", layers.end - 1);
+    }
+    return g_string_free(text, FALSE);
+}
+
+static void print_stages(const struct pipeline_question *q, const struct pipeline_candidate *best,
+                         FILE *out)
 {
     fprintf(out, "\n%5s  %8s  %10s  %11s  %11s  %11s  %11s  %11s\n", "stage", "layers",
             "recomputed", "device", "states", "forward s", "backward s", "update s");
     for (uint32_t s = 0; s < best->stages; s++) {
         const struct stage_cost *cost = &best->costs[s];
-        g_autofree char *layers = cost->end - cost->first == 1
-                                      ? g_strdup_printf("%u", cost->first)
-                                      : g_strdup_printf("%u-%u", cost->first, cost->end - 1);
+        g_autofree char *layers = stage_layers_format(q, best, s);
         g_autofree char *device = size_format(cost->device_bytes);
         g_autofree char *states = size_format(cost->state_bytes);
         fprintf(out, "%5u  %8s  %10u  %11s  %11s  %11.4g  %11.4g  %11.4g\n", s, layers,
@@ -145,14 +184,38 @@ static char *layers_of(const struct pipeline_candidate *best)
     return g_string_free(text, FALSE);
 }
 
-static char *recompute_of(const struct pipeline_question *q, const struct pipeline_candidate *best)
+/* Marks the layers of a stage that are recomputed, the first ones of its parts. */
+static void mark_recomputed(const struct pipeline_question *q,
+                            const struct pipeline_candidate *candidate, uint32_t stage,
+                            uint8_t *marks)
+{
+    uint32_t left = candidate->costs[stage].recomputed;
+    for (uint32_t part = 0; part < candidate->stage_parts; part++) {
+        const struct stage_layers layers = layers_of_part(q, candidate, stage, part);
+        for (uint32_t l = layers.first; l < layers.end && left > 0; l++, left--)
+            marks[l] = 1;
+    }
+}
+
+/* Returns the recomputed layers as --recompute takes them. The caller frees them with g_free. */
+static char *recompute_of(const struct pipeline_question *q,
+                          const struct pipeline_candidate *candidate)
 {
     g_autofree uint8_t *marks = g_new0(uint8_t, q->config->layers);
-    for (uint32_t s = 0; s < best->stages; s++)
-        for (uint32_t l = best->costs[s].first; l < best->costs[s].end; l++)
-            marks[l] = q->recompute ? q->recompute[l]
-                                    : l - best->costs[s].first < best->costs[s].recomputed;
+    if (q->recompute)
+        memcpy(marks, q->recompute, q->config->layers);
+    for (uint32_t s = 0; !q->recompute && s < candidate->stages; s++)
+        mark_recomputed(q, candidate, s, marks);
     return run_layers_format(marks, q->config->layers);
+}
+
+/* Returns the options that cut the model as the plan does. The caller frees them with g_free. */
+static char *cut_of(const struct pipeline_candidate *best)
+{
+    g_autofree char *layers = layers_of(best);
+    return best->stage_parts > 1
+               ? g_strdup_printf("--stages %u --stage-parts %u", best->stages, best->stage_parts)
+               : g_strdup_printf("--stage-layers %s", layers);
 }
 
 /* Says what pstar-run would do otherwise than the plan; NULL if it trains so. */
@@ -172,16 +235,16 @@ static void print_command(const struct pipeline_question *q,
                           const struct pipeline_candidate *best, FILE *out)
 {
     const char *note = untrained(q, best);
-    g_autofree char *layers = layers_of(best), *recompute = recompute_of(q, best);
+    g_autofree char *cut = cut_of(best), *recompute = recompute_of(q, best);
     g_autofree char *model = files->model ? question_word(files->model) : g_strdup("CONFIG");
     if (note)
         fprintf(out, "\nNot trained here as planned: %s.\n", note);
     if (best->stages == 1 || best->width > 1)
         return;
     fprintf(out,
-            "\nmpirun -n %u pstar-run --model %s --stage-layers %s --schedule %s --batch %u "
+            "\nmpirun -n %u pstar-run --model %s %s --schedule %s --batch %u "
             "--micro-batches %u --seq %u --precision %s --recompute %s --data TEXT\n",
-            best->stages, model, layers, pipeline_schedule_name(best->schedule), best->micro_batch,
+            best->stages, model, cut, pipeline_schedule_name(best->schedule), best->micro_batch,
             best->micro_batches, q->sequence, q->precision == MODEL_BF16 ? "bf16" : "fp32",
             recompute);
 }
@@ -198,7 +261,7 @@ static void print_answer(const struct pipeline_question *q,
     for (uint32_t c = 0; c < answer->count; c++)
         if (is_shown(answer, c, files->top))
             print_row(q, &answer->candidates[c], best, out);
-    print_stages(best, out);
+    print_stages(q, best, out);
     fprintf(out,
             "\nNo cut of any of %u candidates takes less than %.4g s; the plan is within %.2f %% "
             "of that.\n",
@@ -209,28 +272,29 @@ static void print_answer(const struct pipeline_question *q,
 
 /* ---- as JSON ---- */
 
-static json_t *stage_json(const struct stage_cost *cost)
+static json_t *stage_json(const struct stage_cost *cost, uint32_t layers)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "first_layer",
-                     (json_int_t)cost->first, "layers", (json_int_t)(cost->end - cost->first),
-                     "recomputed", (json_int_t)cost->recomputed, "device_bytes",
-                     (json_int_t)cost->device_bytes, "state_bytes", (json_int_t)cost->state_bytes,
-                     "forward_seconds", (double)cost->forward_ns[UNIT_LATER] * 1e-9,
-                     "backward_seconds", (double)cost->backward_ns[UNIT_LATER] * 1e-9,
-                     "reduce_seconds", (double)cost->reduce_ns * 1e-9, "update_seconds",
-                     (double)cost->update_ns * 1e-9);
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "first_layer", (json_int_t)cost->first,
+        "layers", (json_int_t)layers, "recomputed", (json_int_t)cost->recomputed, "device_bytes",
+        (json_int_t)cost->device_bytes, "state_bytes", (json_int_t)cost->state_bytes,
+        "forward_seconds", (double)cost->forward_ns[UNIT_LATER] * 1e-9, "backward_seconds",
+        (double)cost->backward_ns[UNIT_LATER] * 1e-9, "reduce_seconds",
+        (double)cost->reduce_ns * 1e-9, "update_seconds", (double)cost->update_ns * 1e-9);
 }
 
 static json_t *candidate_json(const struct pipeline_question *q,
                               const struct pipeline_candidate *candidate,
                               const struct pipeline_candidate *best)
 {
+    g_autofree char *layers = recompute_of(q, candidate);
     json_t *json = json_pack(
-        "{s:I, s:I, s:I, s:I, s:s, s:I, s:b, s:I}", "depth", (json_int_t)candidate->stages, "width",
-        (json_int_t)candidate->width, "micro_batch", (json_int_t)candidate->micro_batch,
-        "micro_batches", (json_int_t)candidate->micro_batches, "schedule", schedule_of(candidate),
-        "recomputed", (json_int_t)recomputed(q, candidate), "fits", candidate->fits, "short_bytes",
-        (json_int_t)candidate->short_bytes);
+        "{s:I, s:I, s:I, s:I, s:s, s:I, s:I, s:s, s:b, s:I}", "depth",
+        (json_int_t)candidate->stages, "width", (json_int_t)candidate->width, "micro_batch",
+        (json_int_t)candidate->micro_batch, "micro_batches", (json_int_t)candidate->micro_batches,
+        "schedule", schedule_of(candidate), "stage_parts", (json_int_t)candidate->stage_parts,
+        "recomputed", (json_int_t)recomputed(q, candidate), "recompute", layers, "fits",
+        candidate->fits, "short_bytes", (json_int_t)candidate->short_bytes);
     if (candidate->fits)
         json_object_set_new(json, "bound_seconds", json_real(candidate->bound_seconds));
     if (candidate->timed)
@@ -239,7 +303,8 @@ static json_t *candidate_json(const struct pipeline_question *q,
         json_object_set_new(json, parts[p].key, json_real(part_of(candidate, p)));
     json_t *stages = json_array();
     for (uint32_t s = 0; s < candidate->stages; s++)
-        json_array_append_new(stages, stage_json(&candidate->costs[s]));
+        json_array_append_new(stages,
+                              stage_json(&candidate->costs[s], layer_count(q, candidate, s)));
     json_object_set_new(json, "stages", stages);
     if (candidate != best) {
         g_autofree char *reason = why(candidate, best);

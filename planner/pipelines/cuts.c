@@ -118,15 +118,32 @@ static void close_chains(struct chains *chains)
     g_free(chains->onward_ns);
 }
 
+/* Returns whether the layer is one of the stage's, and recomputed. */
+static bool is_recomputed_here(const struct pipeline_job *job, const struct stage_cost *cost,
+                               uint32_t layer)
+{
+    for (uint32_t part = 0; part < job->parts; part++) {
+        const struct stage_layers layers = stage_part(job, cost, part);
+        if (layer >= layers.first && layer < layers.end)
+            return stage_recomputes(job, cost, layer);
+    }
+    return false;
+}
+
 /* Where layers differ, others than those that were chosen might be recomputed. */
 static struct stage_cost least_cost(const struct chains *chains, const struct stage_cost *cost)
 {
     const struct pipeline_job *job = chains->job;
     struct stage_cost least = *cost;
-    if (chains->uniform || job->recompute)
+    uint32_t needed = chains->uniform ? stage_least_recomputed(job, cost) : 0;
+    if (job->recompute || needed == cost->recomputed)
         return least;
-    for (uint32_t l = cost->first; l < cost->first + cost->recomputed; l++) {
+    for (uint32_t l = cost->first, more = cost->recomputed - needed; more > 0; l++) {
         const struct unit_way *way = job->units->layer[l].way;
+        g_assert(l < cost->end);
+        if (!is_recomputed_here(job, cost, l))
+            continue;
+        more--;
         for (int turn = 0; turn < UNIT_TURNS; turn++) {
             uint64_t more_ns = way[UNIT_RECOMPUTED].backward_ns[turn] -
                                way[UNIT_KEPT].backward_ns[turn];
@@ -168,6 +185,8 @@ static uint64_t through_ns(const struct chains *chains, uint32_t s, const struct
     if (job->schedule == PIPELINE_2BW)
         return job->clips ? chains->back_ns + others * (forward_ns + backward_ns) + ends_ns : 0;
     ends_ns += chains->first_update_ns + chains->through_ns;
+    if (job->parts > 1)
+        return ends_ns;
     if (job->schedule == PIPELINE_GPIPE)
         return ends_ns + others * (forward_ns + backward_ns);
     return ends_ns + MAX(others * backward_ns + fewer * forward_ns,
@@ -180,7 +199,7 @@ static uint64_t rounds_ns(const struct chains *chains, uint32_t s, const struct 
 {
     const struct pipeline_job *job = chains->job;
     uint32_t last = job->stages - 1, in_flight = job->stages - s;
-    if (s == last || job->schedule == PIPELINE_GPIPE)
+    if (s == last || job->schedule == PIPELINE_GPIPE || job->parts > 1)
         return 0;
     uint64_t round_ns = chains->onward_ns[cost->first] + 2 * job->units->stream_ns +
                         chains->sent_ns[last] - chains->sent_ns[s] + chains->returned_ns[last] -
@@ -220,7 +239,7 @@ static uint64_t tied_ns(const struct chains *chains, uint32_t s, const struct st
     end_ns += lesser(units->embed_last_ns);
     uint64_t behind_ns = cost->backward_ns[last] - units->head_first_ns[last] -
                          units->tied_gradient_ns;
-    uint64_t worked_ns = cost->work_ns - behind_ns;
+    uint64_t worked_ns = job->parts == 1 ? cost->work_ns - behind_ns : 0; /* other parts follow */
     uint64_t first_ns = lesser(cost->forward_ns) + lesser(units->head_first_ns) +
                         units->tied_gradient_ns;
     uint64_t sent_ns = first_ns + (job->micro_batches - 1) * gradient.way_ns;
@@ -305,8 +324,28 @@ static uint64_t run_table(const struct pipeline_job *job, bool balances, uint32_
     return least;
 }
 
+/* Stages of several parts have one cut. Returns its longest chain, or UINT64_MAX if it does not
+ * fit. */
+static uint64_t parts_chain(const struct pipeline_job *job)
+{
+    struct chains chains;
+    uint64_t most = 0;
+    open_chains(&chains, job);
+    for (uint32_t s = 0; s < job->stages && most < UINT64_MAX; s++) {
+        struct stage_cost cost;
+        most = stage_cost(job, s, 0, 0, &cost) ? MAX(most, chain_ns(&chains, s, &cost))
+                                               : UINT64_MAX;
+    }
+    close_chains(&chains);
+    return most;
+}
+
 bool cuts_find(const struct pipeline_job *job, uint32_t *ends, uint64_t *bound_ns)
 {
+    if (job->parts > 1) {
+        *bound_ns = parts_chain(job);
+        return *bound_ns < UINT64_MAX;
+    }
     *bound_ns = run_table(job, false, ends);
     return *bound_ns < UINT64_MAX;
 }
@@ -349,7 +388,7 @@ static bool try_border(const struct pipeline_job *job, struct stage_cost *costs,
 void cuts_improve(const struct pipeline_job *job, struct stage_cost *costs, double *step_ns,
                   uint32_t most)
 {
-    bool better = job->stages > 1;
+    bool better = job->stages > 1 && job->parts == 1;
     uint32_t tried = 0;
     while (better) {
         better = false;
@@ -364,7 +403,19 @@ void cuts_improve(const struct pipeline_job *job, struct stage_cost *costs, doub
 
 /* ---- what lacks ---- */
 
-uint64_t cuts_shortage(const struct pipeline_job *job, uint32_t *ends)
+static uint64_t parts_need(const struct pipeline_job *job)
+{
+    uint64_t need = 0;
+    for (uint32_t s = 0; s < job->stages; s++) {
+        struct stage_cost cost;
+        stage_cost(job, s, 0, 0, &cost);
+        need = MAX(need, cost.device_bytes);
+    }
+    return need;
+}
+
+/* Sets the cut whose neediest stage needs least, and returns what it needs. */
+static uint64_t least_need(const struct pipeline_job *job, uint32_t *ends)
 {
     uint32_t layers = job->units->layers, stages = job->stages;
     size_t size = (size_t)stages * (layers + 1);
@@ -392,5 +443,11 @@ uint64_t cuts_shortage(const struct pipeline_job *job, uint32_t *ends)
     }
     g_free(table.best);
     g_free(table.from);
+    return need;
+}
+
+uint64_t cuts_shortage(const struct pipeline_job *job, uint32_t *ends)
+{
+    uint64_t need = job->parts > 1 ? parts_need(job) : least_need(job, ends);
     return need > job->device_budget ? need - job->device_budget : 0;
 }

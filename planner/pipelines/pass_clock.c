@@ -11,20 +11,22 @@ struct letters {
 
 struct clock_stage {
     const struct stage_cost *cost;
-    struct pipeline_pass *passes;
-    uint32_t next; /* pass of this step */
+    struct pipeline_pass *passes;   /* [pass_count] */
+    struct stage_pass_times *times; /* [parts] */
+    uint32_t pass_count, next;      /* pass of this step */
     uint64_t now_ns, met_ns;
-    bool met;                  /* with the other stages, before the step's updates */
-    struct letters activation; /* to the next stage */
-    struct letters gradient;   /* to the stage before */
-    uint64_t reduced_ns;       /* when this step's gradients are summed */
+    bool met;            /* with the other stages, before the step's updates */
+    uint64_t reduced_ns; /* when this step's gradients are summed */
 };
 
 struct pass_clock {
     const struct pipeline_job *job;
+    uint32_t pieces; /* parts of all stages */
     struct clock_stage *stages;
-    struct letters tied; /* gradients of tied weights, to the first stage */
-    uint64_t *free_ns;   /* [stages * stages] when the way between two is free */
+    struct letters *activation; /* [pieces] from each piece to the next */
+    struct letters *gradient;   /* [pieces] to the piece before */
+    struct letters tied;        /* gradients of tied weights, to the first stage */
+    uint64_t *free_ns;          /* [stages * stages] when the way between two is free */
     uint64_t shown_ns;
     bool instant;
 };
@@ -75,60 +77,65 @@ static uint32_t turn_of(const struct pipeline_pass *pass)
 static void run_forward(struct pass_clock *clock, uint32_t s, const struct pipeline_pass *pass)
 {
     struct clock_stage *stage = &clock->stages[s];
-    if (s > 0)
-        stage->now_ns = await(&clock->stages[s - 1].activation, stage->now_ns);
+    uint32_t piece = stage_piece(clock->job, s, pass->part), stages = clock->job->stages;
+    if (piece > 0)
+        stage->now_ns = await(&clock->activation[piece - 1], stage->now_ns);
     if (pass->next && pass->micro_batch == 0)
         stage->now_ns += stage->cost->newest_ns;
-    stage->now_ns += stage->cost->forward_ns[turn_of(pass)];
-    if (s + 1 < clock->job->stages)
-        put(&stage->activation,
-            arrival_ns(clock, s, s + 1, clock->job->units->stream_bytes, stage->now_ns));
+    stage->now_ns += stage->times[pass->part].forward_ns[turn_of(pass)];
+    if (piece + 1 < clock->pieces)
+        put(&clock->activation[piece], arrival_ns(clock, s, (piece + 1) % stages,
+                                                  clock->job->units->stream_bytes, stage->now_ns));
 }
 
 /* The last stage sends the gradient of tied weights behind its first operator, and the first one
  * needs it before its last. */
-static void run_backward(struct pass_clock *clock, uint32_t s, uint32_t turn)
+static void run_backward(struct pass_clock *clock, uint32_t s, const struct pipeline_pass *pass)
 {
     const struct units *units = clock->job->units;
     struct clock_stage *stage = &clock->stages[s];
-    uint32_t last = clock->job->stages - 1;
+    uint32_t piece = stage_piece(clock->job, s, pass->part), turn = turn_of(pass);
+    uint32_t last = clock->pieces - 1, stages = clock->job->stages;
     bool tied = stage_tied(clock->job) == STAGE_TIED_EACH;
     uint64_t end_ns = stage->now_ns;
-    if (s < last)
-        end_ns = await(&clock->stages[s + 1].gradient, end_ns);
-    if (tied && s == last)
+    if (piece < last)
+        end_ns = await(&clock->gradient[piece + 1], end_ns);
+    if (tied && piece == last)
         put(&clock->tied,
             arrival_ns(clock, s, 0, units->tied_gradient_bytes,
                        end_ns + units->head_first_ns[turn] + units->tied_gradient_ns));
-    end_ns += stage->cost->backward_ns[turn];
-    if (tied && s == 0) {
+    end_ns += stage->times[pass->part].backward_ns[turn];
+    if (tied && piece == 0) {
         uint64_t rest_ns = units->tied_gradient_ns + units->tied_add_ns[turn] +
                            units->embed_last_ns[turn];
         end_ns = await(&clock->tied, end_ns - rest_ns) + rest_ns;
     }
     stage->now_ns = end_ns;
-    if (s > 0)
-        put(&stage->gradient, arrival_ns(clock, s, s - 1, units->stream_bytes, stage->now_ns));
+    if (piece > 0)
+        put(&clock->gradient[piece],
+            arrival_ns(clock, s, (piece - 1) % stages, units->stream_bytes, stage->now_ns));
 }
 
 static bool may_run(const struct pass_clock *clock, uint32_t s, const struct pipeline_pass *pass)
 {
-    uint32_t last = clock->job->stages - 1;
+    uint32_t piece = stage_piece(clock->job, s, pass->part), last = clock->pieces - 1;
     bool tied = stage_tied(clock->job) == STAGE_TIED_EACH;
     if (!pass->backward)
-        return s == 0 || is_there(&clock->stages[s - 1].activation);
-    return (s == last || is_there(&clock->stages[s + 1].gradient)) &&
-           (!tied || s > 0 || is_there(&clock->tied));
+        return piece == 0 || is_there(&clock->activation[piece - 1]);
+    return (piece == last || is_there(&clock->gradient[piece + 1])) &&
+           (!tied || piece > 0 || is_there(&clock->tied));
 }
 
 static bool go_on(struct pass_clock *clock, uint32_t s)
 {
     struct clock_stage *stage = &clock->stages[s];
-    uint32_t first = stage->next, count = 2 * clock->job->micro_batches;
-    for (; stage->next < count && may_run(clock, s, &stage->passes[stage->next]); stage->next++) {
+    uint32_t first = stage->next;
+    for (; stage->next < stage->pass_count; stage->next++) {
         const struct pipeline_pass *pass = &stage->passes[stage->next];
+        if (!may_run(clock, s, pass))
+            break;
         if (pass->backward)
-            run_backward(clock, s, turn_of(pass));
+            run_backward(clock, s, pass);
         else
             run_forward(clock, s, pass);
     }
@@ -200,25 +207,39 @@ static void run_step(struct pass_clock *clock)
             moved |= go_on(clock, s);
     }
     for (uint32_t s = 0; s < clock->job->stages; s++)
-        g_assert(clock->stages[s].next == 2 * clock->job->micro_batches);
+        g_assert(clock->stages[s].next == clock->stages[s].pass_count);
     end_step(clock);
+}
+
+static void open_stage(struct pass_clock *clock, uint32_t s, const struct stage_cost *cost)
+{
+    const struct pipeline_job *job = clock->job;
+    const struct pipeline_shape shape = stage_shape(job);
+    struct clock_stage *stage = &clock->stages[s];
+    stage->cost = cost;
+    stage->passes = pipeline_stage_passes(&shape, s, job->micro_batches, &stage->pass_count);
+    stage->times = g_new(struct stage_pass_times, job->parts);
+    for (uint32_t part = 0; part < job->parts; part++)
+        stage->times[part] = stage_pass_times(job, cost, part);
 }
 
 static void open_clock(struct pass_clock *clock, const struct stage_cost *costs)
 {
     const struct pipeline_job *job = clock->job;
+    clock->pieces = job->stages * job->parts;
     clock->stages = g_new0(struct clock_stage, job->stages);
+    clock->activation = g_new0(struct letters, clock->pieces);
+    clock->gradient = g_new0(struct letters, clock->pieces);
     clock->free_ns = g_new0(uint64_t, (size_t)job->stages * job->stages);
     clock->shown_ns = clock->instant ? 0 : stage_shown_ns(job);
     letters_init(&clock->tied, job);
-    for (uint32_t s = 0; s < job->stages; s++) {
-        struct clock_stage *stage = &clock->stages[s];
-        stage->cost = &costs[s];
-        stage->passes = pipeline_passes(job->schedule, job->stages, s, job->micro_batches);
-        letters_init(&stage->activation, job);
-        letters_init(&stage->gradient, job);
-        if (job->schedule == PIPELINE_2BW && s + 1 < job->stages)
-            stage->activation.sent = 1; /* in a step before the first */
+    for (uint32_t s = 0; s < job->stages; s++)
+        open_stage(clock, s, &costs[s]);
+    for (uint32_t p = 0; p < clock->pieces; p++) {
+        letters_init(&clock->activation[p], job);
+        letters_init(&clock->gradient[p], job);
+        if (job->schedule == PIPELINE_2BW && p + 1 < clock->pieces)
+            clock->activation[p].sent = 1; /* in a step before the first */
     }
 }
 
@@ -226,10 +247,15 @@ static void close_clock(struct pass_clock *clock)
 {
     for (uint32_t s = 0; s < clock->job->stages; s++) {
         g_free(clock->stages[s].passes);
-        g_free(clock->stages[s].activation.arrival_ns);
-        g_free(clock->stages[s].gradient.arrival_ns);
+        g_free(clock->stages[s].times);
+    }
+    for (uint32_t p = 0; p < clock->pieces; p++) {
+        g_free(clock->activation[p].arrival_ns);
+        g_free(clock->gradient[p].arrival_ns);
     }
     g_free(clock->stages);
+    g_free(clock->activation);
+    g_free(clock->gradient);
     g_free(clock->free_ns);
     g_free(clock->tied.arrival_ns);
 }

@@ -150,7 +150,7 @@ static bool is_possible(const struct pipeline_question *q, const struct run_dept
 }
 
 static void add_candidate(struct pipeline_run *search, const struct run_depth *depth,
-                          uint32_t micro_batch, uint32_t schedule)
+                          uint32_t micro_batch, uint32_t schedule, uint32_t parts)
 {
     const struct pipeline_question *q = search->question;
     const struct pipeline_candidate candidate = {.stages = depth->stages,
@@ -159,8 +159,24 @@ static void add_candidate(struct pipeline_run *search, const struct run_depth *d
                                                  .micro_batches = q->sequences / depth->width /
                                                                   micro_batch,
                                                  .schedule = (enum pipeline_schedule)schedule,
+                                                 .stage_parts = parts,
                                                  .costs = g_new0(struct stage_cost, depth->stages)};
     g_array_append_val(search->candidates, candidate);
+}
+
+/* Micro-batches go through the parts in groups of as many as there are stages. */
+static void add_interleaved(struct pipeline_run *search, const struct run_depth *depth,
+                            uint32_t micro_batch)
+{
+    const struct pipeline_question *q = search->question;
+    uint32_t micro_batches = q->sequences / depth->width / micro_batch;
+    uint32_t most = MIN(q->config->layers / depth->stages, PIPELINE_PARTS_TRIED);
+    if (micro_batches % depth->stages != 0)
+        return;
+    if (q->parts && q->parts <= q->config->layers / depth->stages)
+        add_candidate(search, depth, micro_batch, PIPELINE_INTERLEAVED, q->parts);
+    for (uint32_t parts = 2; !q->parts && parts <= most; parts++)
+        add_candidate(search, depth, micro_batch, PIPELINE_INTERLEAVED, parts);
 }
 
 /* A single stage has no schedule. */
@@ -169,12 +185,27 @@ static void add_schedules(struct pipeline_run *search, const struct run_depth *d
 {
     uint32_t asked = search->question->schedule;
     if (depth->stages == 1) {
-        add_candidate(search, depth, micro_batch, PIPELINE_1F1B);
+        add_candidate(search, depth, micro_batch, PIPELINE_1F1B, 1);
         return;
     }
-    for (uint32_t s = 0; s < PIPELINE_INTERLEAVED; s++) /* stages of one part */
-        if (asked == PIPELINE_SCHEDULE_ANY || asked == s)
-            add_candidate(search, depth, micro_batch, s);
+    for (uint32_t s = 0; s < PIPELINE_SCHEDULES; s++) {
+        if (asked != PIPELINE_SCHEDULE_ANY && asked != s)
+            continue;
+        if (s == PIPELINE_INTERLEAVED)
+            add_interleaved(search, depth, micro_batch);
+        else
+            add_candidate(search, depth, micro_batch, s, 1);
+    }
+}
+
+static bool refuse_interleaved(const struct pipeline_question *q, GError **error)
+{
+    g_autofree char *parts = q->parts ? g_strdup_printf("%u", q->parts) : g_strdup("several");
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                "%u sequences a step on %u GPUs: no depth has interleaved stages of %s parts, with "
+                "layers for each, and a multiple of as many micro-batches as stages on each rank",
+                q->sequences, q->gpus, parts);
+    return false;
 }
 
 static bool list_candidates(struct pipeline_run *search, GError **error)
@@ -194,6 +225,8 @@ static bool list_candidates(struct pipeline_run *search, GError **error)
     }
     if (search->candidates->len > 0)
         return true;
+    if (q->schedule == PIPELINE_INTERLEAVED)
+        return refuse_interleaved(q, error);
     g_autofree char *each = q->micro_batch ? g_strdup_printf(" of %u", q->micro_batch)
                                            : g_strdup("");
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
@@ -227,6 +260,7 @@ static struct pipeline_job job_of(const struct pipeline_run *search,
                                  .width = candidate->width,
                                  .micro_batches = candidate->micro_batches,
                                  .schedule = candidate->schedule,
+                                 .parts = candidate->stage_parts,
                                  .clips = q->clips,
                                  .recompute = q->recompute,
                                  .device_budget = q->device_budget,
@@ -257,18 +291,25 @@ static void bound(void *data, uint32_t index)
 
 /* ---- times ---- */
 
+/* Returns what recomputing the layer adds to a step. */
+static double layer_again_ns(const struct pipeline_job *job, uint32_t layer)
+{
+    const struct unit_way *way = job->units->layer[layer].way;
+    return (double)(job->micro_batches - 1) *
+               (double)(way[UNIT_RECOMPUTED].backward_ns[UNIT_LATER] -
+                        way[UNIT_KEPT].backward_ns[UNIT_LATER]) +
+           (double)(way[UNIT_RECOMPUTED].backward_ns[UNIT_FIRST] -
+                    way[UNIT_KEPT].backward_ns[UNIT_FIRST]);
+}
+
 /* Returns what the layers' recomputation adds to the work of a stage. */
 static double recompute_ns(const struct pipeline_job *job, const struct stage_cost *cost)
 {
     double ns = 0;
-    for (uint32_t l = cost->first; l < cost->end; l++) {
-        const struct unit_way *way = job->units->layer[l].way;
-        if (stage_recomputes(job, cost, l))
-            ns += (double)(job->micro_batches - 1) *
-                      (double)(way[UNIT_RECOMPUTED].backward_ns[UNIT_LATER] -
-                               way[UNIT_KEPT].backward_ns[UNIT_LATER]) +
-                  (double)(way[UNIT_RECOMPUTED].backward_ns[UNIT_FIRST] -
-                           way[UNIT_KEPT].backward_ns[UNIT_FIRST]);
+    for (uint32_t part = 0; part < job->parts; part++) {
+        const struct stage_layers layers = stage_part(job, cost, part);
+        for (uint32_t l = layers.first; l < layers.end; l++)
+            ns += stage_recomputes(job, cost, l) ? layer_again_ns(job, l) : 0;
     }
     return ns;
 }
@@ -304,7 +345,7 @@ static void time_candidate(void *data, uint32_t index)
     struct stage_cost *costs = g_new0(struct stage_cost, job->stages);
     g_autofree uint32_t *ends = g_new0(uint32_t, job->stages);
     double step_ns = pass_clock_step(job, candidate->costs, false);
-    if (cuts_balance(job, ends) && cuts_cost(job, ends, costs)) {
+    if (job->parts == 1 && cuts_balance(job, ends) && cuts_cost(job, ends, costs)) {
         double balanced_ns = pass_clock_step(job, costs, false);
         if (balanced_ns < step_ns) {
             step_ns = balanced_ns;

@@ -1,5 +1,5 @@
-/* The search for a pipeline: depth, width, micro-batch, schedule, which layers are recomputed, and
- * where the model is cut.
+/* The search for a pipeline: depth, width, micro-batch, schedule, parts of a stage, which layers
+ * are recomputed, and where the model is cut. Interleaved stages of so many parts have one cut.
  *
  * Every combination of these, but for the last two, is a candidate. The dynamic program of cuts.h
  * gives each a lower bound over all its cuts, and a cut. Candidates are then timed by the clock in
@@ -11,6 +11,9 @@
 #include "planner/pipelines/stage_costs.h"
 
 enum { PIPELINE_SCHEDULE_ANY = PIPELINE_SCHEDULES };
+
+/* The most parts of a stage that are tried, unless it is asked how many. */
+enum { PIPELINE_PARTS_TRIED = 8 };
 
 struct pipeline_question {
     const struct model_config *config;
@@ -25,6 +28,7 @@ struct pipeline_question {
     uint32_t gpus, nodes; /* 0 nodes: as few as hold the GPUs */
     uint32_t stages;      /* 0: any */
     uint32_t schedule;    /* enum pipeline_schedule, or PIPELINE_SCHEDULE_ANY */
+    uint32_t parts;       /* of an interleaved stage; 0: any */
     bool clips;
     const uint8_t *recompute; /* [layers]; NULL: as few as fit */
     uint64_t device_budget;
@@ -44,6 +48,7 @@ struct pipeline_parts {
 struct pipeline_candidate {
     uint32_t stages, width, micro_batch, micro_batches; /* the last of a step, on each rank */
     enum pipeline_schedule schedule;
+    uint32_t stage_parts; /* more than 1 with PIPELINE_INTERLEAVED only */
     bool fits, timed;
     double bound_seconds;     /* no cut of the candidate is faster; if it fits */
     double step_seconds;      /* if it is timed */

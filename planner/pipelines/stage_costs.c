@@ -2,6 +2,35 @@
 
 #include <math.h>
 
+/* ---- layers ---- */
+
+struct pipeline_shape stage_shape(const struct pipeline_job *job)
+{
+    return (struct pipeline_shape){
+        .stages = job->stages, .schedule = job->schedule, .parts = job->parts};
+}
+
+struct stage_layers stage_part(const struct pipeline_job *job, const struct stage_cost *cost,
+                               uint32_t part)
+{
+    const struct pipeline_shape shape = stage_shape(job);
+    uint32_t layers = job->units->layers, piece = stage_piece(job, cost->stage, part);
+    if (job->parts == 1)
+        return (struct stage_layers){cost->first, cost->end};
+    return (struct stage_layers){pipeline_first_layer(&shape, layers, piece),
+                                 pipeline_first_layer(&shape, layers, piece + 1)};
+}
+
+uint32_t stage_layer_count(const struct pipeline_job *job, const struct stage_cost *cost)
+{
+    uint32_t count = 0;
+    for (uint32_t part = 0; part < job->parts; part++) {
+        const struct stage_layers layers = stage_part(job, cost, part);
+        count += layers.end - layers.first;
+    }
+    return count;
+}
+
 /* ---- micro-batches in flight ---- */
 
 /* A pipeline that never drains has slots, of which there may be more (models/pipeline.h). */
@@ -51,6 +80,7 @@ static void add_data(const struct pipeline_job *job, uint32_t stage,
                      const struct pipeline_unit *unit, struct stage_cost *cost)
 {
     cost->elements += unit->elements;
+    cost->update_ns += unit->update_ns;
     if (!has_newest(job, stage))
         return;
     cost->newest_ns += unit->newest_ns;
@@ -61,17 +91,27 @@ static void add_data(const struct pipeline_job *job, uint32_t stage,
 
 bool stage_recomputes(const struct pipeline_job *job, const struct stage_cost *cost, uint32_t layer)
 {
-    return job->recompute ? job->recompute[layer] : layer - cost->first < cost->recomputed;
+    uint32_t before = 0;
+    if (job->recompute)
+        return job->recompute[layer];
+    for (uint32_t part = 0; part < job->parts; part++) {
+        const struct stage_layers layers = stage_part(job, cost, part);
+        if (layer < layers.end)
+            return before + layer - layers.first < cost->recomputed;
+        before += layers.end - layers.first;
+    }
+    return false;
 }
 
 /* Adds up activations unit by unit. */
 struct stage_activations {
-    uint64_t saved, most, working;
+    uint64_t saved, most[UNIT_DIRECTIONS], working;
 };
 
 static void add_unit(struct stage_activations *sum, const struct unit_way *way)
 {
-    sum->most = MAX(sum->most, sum->saved + way->most_bytes);
+    for (int direction = 0; direction < UNIT_DIRECTIONS; direction++)
+        sum->most[direction] = MAX(sum->most[direction], sum->saved + way->most_bytes[direction]);
     sum->working = MAX(sum->working, way->working_bytes);
     sum->saved += way->saved_bytes;
 }
@@ -81,7 +121,7 @@ static void add_unit(struct stage_activations *sum, const struct unit_way *way)
 static struct unit_way head_with_tied(const struct units *units)
 {
     struct unit_way way = units->head.way[UNIT_KEPT];
-    way.most_bytes += units->tied_gradient_room;
+    way.most_bytes[UNIT_BACKWARD] += units->tied_gradient_room;
     way.working_bytes += units->tied_gradient_room;
     return way;
 }
@@ -92,87 +132,157 @@ static struct unit_way embedding_with_tied(const struct units *units)
 {
     struct unit_way way = units->embedding.way[UNIT_KEPT];
     uint64_t bytes = units->stream_room + units->tied_gradient_room;
-    way.most_bytes = MAX(way.most_bytes, way.saved_bytes + bytes);
+    uint64_t *most_bytes = &way.most_bytes[UNIT_BACKWARD];
+    *most_bytes = MAX(*most_bytes, way.saved_bytes + bytes);
     way.working_bytes = MAX(way.working_bytes, bytes);
     return way;
 }
 
-static uint64_t activation_bytes(const struct pipeline_job *job, uint32_t stage,
-                                 const struct stage_cost *cost)
+/* Returns the activations of a part of the stage. */
+static struct stage_activations part_activations(const struct pipeline_job *job,
+                                                 const struct stage_cost *cost, uint32_t part)
 {
     const struct units *units = job->units;
+    const struct stage_layers layers = stage_part(job, cost, part);
     struct stage_activations sum = {0};
-    uint32_t in_flight = stage_in_flight(job, stage);
-    bool is_last = stage + 1 == job->stages;
     bool passes = job->stages > 1;
-    uint64_t copy = is_last && passes ? units->tied_room : 0;
-    if (stage == 0) {
+    if (cost->stage == 0 && part == 0) {
         const struct unit_way way = passes ? embedding_with_tied(units)
                                            : units->embedding.way[UNIT_KEPT];
         add_unit(&sum, &way);
     }
-    for (uint32_t l = cost->first; l < cost->end; l++)
+    for (uint32_t l = layers.first; l < layers.end; l++)
         add_unit(&sum, &units->layer[l].way[stage_recomputes(job, cost, l)]);
-    if (is_last) {
+    if (cost->stage + 1 == job->stages && part + 1 == job->parts) {
         const struct unit_way way = passes ? head_with_tied(units) : units->head.way[UNIT_KEPT];
         add_unit(&sum, &way);
     }
-    if (job->schedule == PIPELINE_2BW && stage + 1 < job->stages)
-        return copy + in_flight * sum.saved + sum.working;
-    return copy + (in_flight - 1) * sum.saved + sum.most;
+    return sum;
 }
 
-static bool fits(const struct pipeline_job *job, uint32_t stage, struct stage_cost *cost)
+/* Of several parts, each saves something of other micro-batches. Returns the most that lives at a
+ * time; with `saved`, of what is saved by passes that are over. Passes repeat themselves after the
+ * first groups of micro-batches. */
+static uint64_t parts_bytes(const struct pipeline_job *job, const struct stage_cost *cost,
+                            bool saved)
 {
-    cost->device_bytes = cost->state_bytes + activation_bytes(job, stage, cost);
+    enum { GROUPS = 4 };
+    const struct pipeline_shape shape = stage_shape(job);
+    uint32_t count, micro_batches = MIN(job->micro_batches, GROUPS * job->stages);
+    g_autofree struct pipeline_pass *passes = pipeline_stage_passes(&shape, cost->stage,
+                                                                    micro_batches, &count);
+    g_autofree struct stage_activations *parts = g_new(struct stage_activations, job->parts);
+    uint64_t alive = 0, most = 0;
+    for (uint32_t part = 0; part < job->parts; part++)
+        parts[part] = part_activations(job, cost, part);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct stage_activations *part = &parts[passes[i].part];
+        bool backward = passes[i].backward;
+        alive -= backward ? part->saved : 0;
+        most = MAX(most, alive + (saved ? 0 : part->most[backward]));
+        alive += backward ? 0 : part->saved;
+        most = MAX(most, alive);
+    }
+    return most;
+}
+
+static uint64_t activation_bytes(const struct pipeline_job *job, const struct stage_cost *cost)
+{
+    bool is_last = cost->stage + 1 == job->stages;
+    uint64_t copy = is_last && job->stages > 1 ? job->units->tied_room : 0;
+    if (job->parts > 1)
+        return copy + parts_bytes(job, cost, false);
+    const struct stage_activations sum = part_activations(job, cost, 0);
+    uint32_t in_flight = stage_in_flight(job, cost->stage);
+    if (job->schedule == PIPELINE_2BW && !is_last)
+        return copy + in_flight * sum.saved + sum.working;
+    return copy + (in_flight - 1) * sum.saved +
+           MAX(sum.most[UNIT_FORWARD], sum.most[UNIT_BACKWARD]);
+}
+
+static bool fits(const struct pipeline_job *job, struct stage_cost *cost)
+{
+    cost->device_bytes = cost->state_bytes + activation_bytes(job, cost);
     return cost->device_bytes <= job->device_budget;
 }
 
 /* Recomputes as few layers as fit: more never need more. */
-static bool choose_recomputed(const struct pipeline_job *job, uint32_t stage,
-                              struct stage_cost *cost)
+static bool choose_recomputed(const struct pipeline_job *job, struct stage_cost *cost)
 {
-    uint32_t least = 1, most = cost->end - cost->first;
-    if (fits(job, stage, cost) || job->recompute)
+    uint32_t least = 1, most = stage_layer_count(job, cost);
+    if (fits(job, cost) || job->recompute)
         return cost->device_bytes <= job->device_budget;
     cost->recomputed = most;
-    if (!fits(job, stage, cost))
+    if (!fits(job, cost))
         return false;
     while (least < most) {
         cost->recomputed = least + (most - least) / 2;
-        if (fits(job, stage, cost))
+        if (fits(job, cost))
             most = cost->recomputed;
         else
             least = cost->recomputed + 1;
     }
     cost->recomputed = least;
-    return fits(job, stage, cost);
+    return fits(job, cost);
+}
+
+/* Of parts with layers that are alike, a micro-batch passes the first ones first forward and last
+ * backward, so they save at least as many as the others whenever: nothing lowers what is saved by
+ * more than recomputing the first layers. */
+uint32_t stage_least_recomputed(const struct pipeline_job *job, const struct stage_cost *cost)
+{
+    struct stage_cost least = *cost;
+    if (job->parts == 1 || job->recompute)
+        return cost->recomputed;
+    for (least.recomputed = 0; least.recomputed < cost->recomputed; least.recomputed++)
+        if (cost->state_bytes + parts_bytes(job, &least, true) <= job->device_budget)
+            break;
+    return least.recomputed;
 }
 
 /* ---- times ---- */
 
-static void add_pass_times(const struct pipeline_unit *unit, int way, struct stage_cost *cost)
+static void add_pass_times(const struct pipeline_unit *unit, int way,
+                           struct stage_pass_times *times)
 {
     for (int turn = 0; turn < UNIT_TURNS; turn++) {
-        cost->forward_ns[turn] += unit->forward_ns[turn];
-        cost->backward_ns[turn] += unit->way[way].backward_ns[turn];
+        times->forward_ns[turn] += unit->forward_ns[turn];
+        times->backward_ns[turn] += unit->way[way].backward_ns[turn];
     }
 }
 
 /* A stage copies what it receives and what it sends. */
-static void add_copies(const struct pipeline_job *job, uint32_t stage, struct stage_cost *cost)
+static void add_copies(const struct pipeline_job *job, uint32_t piece,
+                       struct stage_pass_times *times)
 {
     const struct units *units = job->units;
-    bool is_last = stage + 1 == job->stages;
-    uint64_t copies = (stage > 0) + !is_last;
+    bool is_last = piece + 1 == job->stages * job->parts;
+    uint64_t copies = (piece > 0) + !is_last;
     for (int turn = 0; turn < UNIT_TURNS; turn++) {
-        cost->forward_ns[turn] += copies * units->stream_ns;
-        cost->backward_ns[turn] += copies * units->stream_ns;
-        if (stage_tied(job) == STAGE_TIED_EACH && stage == 0)
-            cost->backward_ns[turn] += units->tied_gradient_ns + units->tied_add_ns[turn];
+        times->forward_ns[turn] += copies * units->stream_ns;
+        times->backward_ns[turn] += copies * units->stream_ns;
+        if (stage_tied(job) == STAGE_TIED_EACH && piece == 0)
+            times->backward_ns[turn] += units->tied_gradient_ns + units->tied_add_ns[turn];
         if (stage_tied(job) == STAGE_TIED_EACH && is_last)
-            cost->backward_ns[turn] += units->tied_gradient_ns;
+            times->backward_ns[turn] += units->tied_gradient_ns;
     }
+}
+
+struct stage_pass_times stage_pass_times(const struct pipeline_job *job,
+                                         const struct stage_cost *cost, uint32_t part)
+{
+    const struct units *units = job->units;
+    const struct stage_layers layers = stage_part(job, cost, part);
+    uint32_t piece = stage_piece(job, cost->stage, part);
+    struct stage_pass_times times = {0};
+    if (piece == 0)
+        add_pass_times(&units->embedding, UNIT_KEPT, &times);
+    for (uint32_t l = layers.first; l < layers.end; l++)
+        add_pass_times(&units->layer[l], stage_recomputes(job, cost, l), &times);
+    if (piece + 1 == job->stages * job->parts)
+        add_pass_times(&units->head, UNIT_KEPT, &times);
+    add_copies(job, piece, &times);
+    return times;
 }
 
 static uint64_t exchange_ns(const struct pipeline_job *job, enum platform_collective collective,
@@ -184,45 +294,45 @@ static uint64_t exchange_ns(const struct pipeline_job *job, enum platform_collec
     return (uint64_t)llround(seconds * 1e9);
 }
 
-static void set_times(const struct pipeline_job *job, uint32_t stage, struct stage_cost *cost)
+/* Adds up the passes through all parts. */
+static void set_times(const struct pipeline_job *job, struct stage_cost *cost)
 {
-    const struct units *units = job->units;
-    uint64_t update_ns = 0;
-    if (stage == 0) {
-        add_pass_times(&units->embedding, UNIT_KEPT, cost);
-        update_ns += units->embedding.update_ns;
+    for (uint32_t part = 0; part < job->parts; part++) {
+        const struct stage_pass_times times = stage_pass_times(job, cost, part);
+        for (int turn = 0; turn < UNIT_TURNS; turn++) {
+            cost->forward_ns[turn] += times.forward_ns[turn];
+            cost->backward_ns[turn] += times.backward_ns[turn];
+        }
     }
-    for (uint32_t l = cost->first; l < cost->end; l++) {
-        add_pass_times(&units->layer[l], stage_recomputes(job, cost, l), cost);
-        update_ns += units->layer[l].update_ns;
-    }
-    if (stage + 1 == job->stages) {
-        add_pass_times(&units->head, UNIT_KEPT, cost);
-        update_ns += units->head.update_ns;
-    }
-    add_copies(job, stage, cost);
     cost->work_ns = cost->newest_ns + cost->forward_ns[UNIT_FIRST] + cost->backward_ns[UNIT_FIRST] +
                     (job->micro_batches - 1) *
                         (cost->forward_ns[UNIT_LATER] + cost->backward_ns[UNIT_LATER]);
     cost->reduce_ns = exchange_ns(job, PLATFORM_REDUCE, cost->elements * sizeof(float));
-    cost->update_ns = (update_ns + job->width - 1) / job->width +
-                      exchange_ns(job, PLATFORM_GATHER, cost->elements * units->element_bytes);
+    cost->update_ns = (cost->update_ns + job->width - 1) / job->width +
+                      exchange_ns(job, PLATFORM_GATHER, cost->elements * job->units->element_bytes);
 }
 
 bool stage_cost(const struct pipeline_job *job, uint32_t stage, uint32_t first, uint32_t end,
                 struct stage_cost *cost)
 {
     const struct units *units = job->units;
-    *cost = (struct stage_cost){.first = first, .end = end};
-    for (uint32_t l = first; l < end; l++)
-        add_data(job, stage, &units->layer[l], cost);
+    *cost = (struct stage_cost){.stage = stage, .first = first, .end = end};
+    if (job->parts > 1) {
+        cost->first = stage_part(job, cost, 0).first;
+        cost->end = stage_part(job, cost, job->parts - 1).end;
+    }
+    for (uint32_t part = 0; part < job->parts; part++) {
+        const struct stage_layers layers = stage_part(job, cost, part);
+        for (uint32_t l = layers.first; l < layers.end; l++)
+            add_data(job, stage, &units->layer[l], cost);
+    }
     if (stage == 0)
         add_data(job, stage, &units->embedding, cost);
     if (stage + 1 == job->stages)
         add_data(job, stage, &units->head, cost);
     cost->state_bytes += state_bytes(job, cost->elements);
-    bool ok = choose_recomputed(job, stage, cost);
-    set_times(job, stage, cost);
+    bool ok = choose_recomputed(job, cost);
+    set_times(job, cost);
     return ok;
 }
 

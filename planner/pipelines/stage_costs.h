@@ -13,6 +13,7 @@
 struct pipeline_job {
     const struct units *units; /* of the micro-batch */
     uint32_t stages, width;
+    uint32_t parts;         /* of each stage; more than 1 with PIPELINE_INTERLEAVED only */
     uint32_t micro_batches; /* of a step, on each rank */
     enum pipeline_schedule schedule;
     bool clips;               /* updates wait for the norm of all gradients */
@@ -28,7 +29,8 @@ enum stage_tied { STAGE_UNTIED, STAGE_TIED_EACH, STAGE_TIED_ONCE };
 enum stage_tied stage_tied(const struct pipeline_job *job);
 
 struct stage_cost {
-    uint32_t first, end; /* layers */
+    uint32_t stage;
+    uint32_t first, end; /* layers; of several parts, where the first begins and the last ends */
     uint32_t recomputed; /* so many of them, the first ones, unless it was asked which */
     uint64_t elements;
     uint64_t forward_ns[UNIT_TURNS], backward_ns[UNIT_TURNS]; /* with copies of messages */
@@ -39,13 +41,45 @@ struct stage_cost {
     uint64_t device_bytes, state_bytes;
 };
 
-/* Returns how many micro-batches a stage keeps activations of. */
+/* A run of layers. */
+struct stage_layers {
+    uint32_t first, end;
+};
+
+/* Returns the shape of the pipeline, whose stages have as many layers as each other, or one more.
+ */
+struct pipeline_shape stage_shape(const struct pipeline_job *job);
+
+/* Returns the layers of one of the stage's parts, and how many all parts have. */
+struct stage_layers stage_part(const struct pipeline_job *job, const struct stage_cost *cost,
+                               uint32_t part);
+uint32_t stage_layer_count(const struct pipeline_job *job, const struct stage_cost *cost);
+
+/* Returns the piece of the model that is a part of the stage. */
+static inline uint32_t stage_piece(const struct pipeline_job *job, uint32_t stage, uint32_t part)
+{
+    return part * job->stages + stage;
+}
+
+/* Returns how many micro-batches a stage of one part keeps activations of. */
 uint32_t stage_in_flight(const struct pipeline_job *job, uint32_t stage);
 
-/* Computes what the stage costs with these layers. Returns whether it fits its device; if not, the
- * cost is that with all layers recomputed, if that may be chosen. */
+/* Computes what the stage costs with these layers, which are ignored if stages have several parts.
+ * Returns whether it fits its device; if not, the cost is that with all layers recomputed, if that
+ * may be chosen. */
 bool stage_cost(const struct pipeline_job *job, uint32_t stage, uint32_t first, uint32_t end,
                 struct stage_cost *cost);
+
+/* Computes what a pass through one of the stage's parts takes, copies of messages included. */
+struct stage_pass_times {
+    uint64_t forward_ns[UNIT_TURNS], backward_ns[UNIT_TURNS];
+};
+struct stage_pass_times stage_pass_times(const struct pipeline_job *job,
+                                         const struct stage_cost *cost, uint32_t part);
+
+/* Returns the least number of layers that any choice recomputes which fits the stage's device. With
+ * layers that are alike only. */
+uint32_t stage_least_recomputed(const struct pipeline_job *job, const struct stage_cost *cost);
 
 /* Returns the time of a message of an activation between two stages. */
 struct costs_message stage_message(const struct pipeline_job *job, uint32_t from, uint32_t to);

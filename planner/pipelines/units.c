@@ -125,7 +125,8 @@ static void find_peaks(struct unit_reading *r)
         uint64_t bytes = trace->non_model_bytes[m], earlier = before[r->unit_of[m]];
         if (op->phase == TRACE_UPDATE_PHASE || op->micro_batch != 0)
             continue;
-        way->most_bytes = MAX(way->most_bytes, bytes > earlier ? bytes - earlier : 0);
+        uint64_t *most_bytes = &way->most_bytes[op->phase == TRACE_BACKWARD];
+        *most_bytes = MAX(*most_bytes, bytes > earlier ? bytes - earlier : 0);
         way->working_bytes = MAX(way->working_bytes, bytes - r->saved_alive[m]);
     }
 }

@@ -10,14 +10,15 @@
 #include "platforms/platform.h"
 
 enum { UNIT_KEPT, UNIT_RECOMPUTED, UNIT_WAYS };
+enum { UNIT_FORWARD, UNIT_BACKWARD, UNIT_DIRECTIONS };
 enum { UNIT_FIRST, UNIT_LATER, UNIT_TURNS }; /* a step's first micro-batch, and the others */
 
 /* What one way of training a unit takes. */
 struct unit_way {
     uint64_t backward_ns[UNIT_TURNS];
-    uint64_t saved_bytes;   /* of a micro-batch, from its forward to its backward */
-    uint64_t most_bytes;    /* at its peak, beside what the units before it save */
-    uint64_t working_bytes; /* at its peak, of what is not saved */
+    uint64_t saved_bytes;                 /* of a micro-batch, from its forward to its backward */
+    uint64_t most_bytes[UNIT_DIRECTIONS]; /* at its peak, beside what the units before it save */
+    uint64_t working_bytes;               /* at its peak, of what is not saved */
 };
 
 struct pipeline_unit {

@@ -100,7 +100,11 @@ static void draw(struct drawn *d)
         .stages = (uint32_t)g_test_rand_int_range(2, DRAWN_STAGES + 1)};
     d->config.vocabulary = (uint32_t)g_test_rand_int_range(5, 120);
     d->config.layers = d->stages + (uint32_t)g_test_rand_int_range(0, 3);
+    if (g_test_rand_int_range(0, 2)) /* enough for parts */
+        d->config.layers += d->stages + (uint32_t)g_test_rand_int_range(0, 3);
     d->sequences = 2 * (d->stages + (uint32_t)g_test_rand_int_range(0, 4));
+    if (g_test_rand_int_range(0, 2)) /* for whole groups */
+        d->sequences = 2 * d->stages * (uint32_t)g_test_rand_int_range(1, 4);
 }
 
 static struct pipeline_question question_of(const struct drawn *d, uint64_t device_budget)
@@ -125,6 +129,7 @@ static struct pipeline_question question_of(const struct drawn *d, uint64_t devi
 struct choice {
     uint32_t micro_batch, layers[MOST_STAGES];
     enum pipeline_schedule schedule;
+    uint32_t parts;
     uint8_t recompute[MOST_LAYERS];
 };
 
@@ -146,7 +151,8 @@ static struct trace **cut(const struct drawn *d, const struct choice *choice)
     GError *error = NULL;
     struct trace *whole = model_synthesise(&d->config, &job, d->platform, &error);
     g_assert_no_error(error);
-    const struct pipeline_request request = {{d->stages, choice->schedule, choice->layers, 1}, 0};
+    const struct pipeline_request request = {
+        {d->stages, choice->schedule, choice->parts > 1 ? NULL : choice->layers, choice->parts}, 0};
     struct trace **traces = pipeline_traces_new(whole, &request, d->platform, &error);
     g_assert_no_error(error);
     trace_free(whole);
@@ -208,12 +214,25 @@ static struct simulated simulate(const struct drawn *d, const struct choice *cho
 
 static struct choice choice_of(const struct drawn *d, const struct pipeline_candidate *candidate)
 {
-    struct choice choice = {.micro_batch = candidate->micro_batch, .schedule = candidate->schedule};
+    struct choice choice = {.micro_batch = candidate->micro_batch,
+                            .schedule = candidate->schedule,
+                            .parts = candidate->stage_parts};
+    uint32_t pieces = d->stages * candidate->stage_parts;
     for (uint32_t s = 0; s < d->stages; s++) {
         const struct stage_cost *cost = &candidate->costs[s];
+        uint32_t left = cost->recomputed;
         choice.layers[s] = cost->end - cost->first;
-        for (uint32_t l = cost->first; l < cost->first + cost->recomputed; l++)
-            choice.recompute[l] = 1;
+        for (uint32_t p = s; p < pieces; p += d->stages) {
+            uint32_t first = p * d->config.layers / pieces,
+                     end = (p + 1) * d->config.layers / pieces;
+            if (candidate->stage_parts == 1) {
+                first = cost->first;
+                end = cost->end;
+            }
+            for (uint32_t l = first; l < end && left > 0; l++, left--)
+                choice.recompute[l] = 1;
+        }
+        g_assert_cmpuint(left, ==, 0);
     }
     return choice;
 }
@@ -243,6 +262,7 @@ static uint64_t draw_budget(const struct drawn *d)
 
 static void test_simulated(void)
 {
+    uint32_t interleaved = 0;
     for (int i = 0; i < 20; i++) {
         struct drawn d;
         draw(&d);
@@ -251,11 +271,14 @@ static void test_simulated(void)
         struct pipeline_answer *answer = pipeline_search(&question, &error);
         g_assert_no_error(error);
         for (uint32_t c = 0; c < answer->count; c++)
-            if (answer->candidates[c].timed)
+            if (answer->candidates[c].timed) {
                 check_candidate(&d, &answer->candidates[c]);
+                interleaved += answer->candidates[c].stage_parts > 1;
+            }
         pipeline_answer_free(answer);
         platform_free(d.platform);
     }
+    g_assert_cmpuint(interleaved, >, 0);
 }
 
 /* ---- every plan ---- */
@@ -307,13 +330,28 @@ static void try_cuts(struct best *best, struct choice *choice, uint32_t s, uint3
     }
 }
 
+/* Tries all numbers of parts, each of which has one cut. */
+static void try_parts(struct best *best, struct choice *choice)
+{
+    const struct drawn *d = best->d;
+    if (d->sequences / choice->micro_batch % d->stages != 0)
+        return;
+    for (choice->parts = 2; choice->parts <= d->config.layers / d->stages; choice->parts++)
+        try_recompute(best, choice);
+}
+
 static void try_all(struct best *best)
 {
     const struct drawn *d = best->d;
     for (uint32_t b = 1; b <= d->sequences; b++)
-        for (int schedule = 0; schedule < PIPELINE_INTERLEAVED; schedule++) {
-            struct choice choice = {.micro_batch = b, .schedule = (enum pipeline_schedule)schedule};
-            if (d->sequences % b == 0 && d->sequences / b >= d->stages)
+        for (int schedule = 0; schedule < PIPELINE_SCHEDULES; schedule++) {
+            struct choice choice = {
+                .micro_batch = b, .schedule = (enum pipeline_schedule)schedule, .parts = 1};
+            if (d->sequences % b != 0 || d->sequences / b < d->stages)
+                continue;
+            if (schedule == PIPELINE_INTERLEAVED)
+                try_parts(best, &choice);
+            else
                 try_cuts(best, &choice, 0, d->config.layers);
         }
 }
@@ -326,6 +364,11 @@ static void test_every_plan(void)
         draw(&d);
         d.stages = MIN(d.stages, 3);
         d.config.layers = d.stages + (uint32_t)g_test_rand_int_range(0, 2);
+        if (i % 2) { /* with parts */
+            d.stages = 2;
+            d.config.layers = (uint32_t)g_test_rand_int_range(4, 6);
+            d.sequences = 4;
+        }
         struct best best = {&d, draw_budget(&d), INFINITY, 0, 0};
         const struct pipeline_question question = question_of(&d, best.device_budget);
         GError *error = NULL;
@@ -375,7 +418,7 @@ static double least_step(const struct pipeline_job *job, uint32_t *ends, uint32_
     double least = INFINITY;
     uint32_t first = s ? ends[s - 1] : 0, behind = job->stages - s - 1;
     g_assert_cmpuint(s, <, MOST_STAGES);
-    if (!behind) {
+    if (!behind || job->parts > 1) {
         ends[s] = job->units->layers;
         return cuts_cost(job, ends, costs) ? pass_clock_step(job, costs, false) : INFINITY;
     }
@@ -400,6 +443,14 @@ static void check_bound(const struct drawn *d, struct pipeline_job *job)
     units_free(units);
 }
 
+/* Stages of several parts take whole groups of micro-batches. */
+static void draw_parts(struct drawn *d, struct pipeline_job *job)
+{
+    job->parts = (uint32_t)g_test_rand_int_range(2, 4);
+    job->micro_batches = d->stages * (uint32_t)g_test_rand_int_range(1, 7);
+    d->config.layers = d->stages * job->parts + (uint32_t)g_test_rand_int_range(0, 3);
+}
+
 /* With and without clipping, with sums of gradients beside the next step or before it. */
 static void test_widths(void)
 {
@@ -412,12 +463,15 @@ static void test_widths(void)
         struct pipeline_job job = {
             .stages = d.stages,
             .width = width,
+            .parts = 1,
             .micro_batches = d.stages + (uint32_t)g_test_rand_int_range(0, 12),
-            .schedule = (enum pipeline_schedule)g_test_rand_int_range(0, PIPELINE_INTERLEAVED),
+            .schedule = (enum pipeline_schedule)g_test_rand_int_range(0, PIPELINE_SCHEDULES),
             .clips = g_test_rand_int_range(0, 2),
             .device_budget = (uint64_t)g_test_rand_int_range(10000, 100000),
             .platform = d.platform,
             .costs = costs};
+        if (job.schedule == PIPELINE_INTERLEAVED)
+            draw_parts(&d, &job);
         check_bound(&d, &job);
         costs_free(costs);
         platform_free(d.platform);

@@ -32,37 +32,42 @@ static double real(const json_t *object, const char *key)
     return json_real_value(value);
 }
 
-/* Returns the layers of the stages as --stage-layers has them, and those that are recomputed. */
-static char *layers_of(const json_t *candidate, GString *recompute)
+static const char *text(const json_t *object, const char *key)
 {
-    GString *layers = g_string_new(NULL);
+    const char *value = json_string_value(json_object_get(object, key));
+    g_assert_nonnull(value);
+    return value;
+}
+
+/* Returns the options that cut a model as the candidate does. The caller frees them with g_free. */
+static char *cut_of(const json_t *candidate)
+{
+    GString *layers = g_string_new("--stage-layers ");
     json_t *stage;
     size_t s;
-    json_array_foreach (json_object_get(candidate, "stages"), s, stage) {
-        json_int_t first = number(stage, "first_layer"), count = number(stage, "recomputed");
+    json_array_foreach (json_object_get(candidate, "stages"), s, stage)
         g_string_append_printf(layers, "%s%d", s ? "," : "", (int)number(stage, "layers"));
-        for (json_int_t l = first; l < first + count; l++)
-            g_string_append_printf(recompute, "%s%d", recompute->len ? "," : "", (int)l);
-    }
+    if (strcmp(text(candidate, "schedule"), "interleaved") == 0)
+        g_string_printf(layers, "--stages %d --stage-parts %d", (int)number(candidate, "depth"),
+                        (int)number(candidate, "stage_parts"));
     return g_string_free(layers, FALSE);
 }
 
 /* Simulates a candidate with everything resident, and compares its step and its memory. */
 static void compare(const struct workshop *workshop, const json_t *candidate, const char *precision)
 {
-    g_autoptr(GString) recompute = g_string_new(NULL);
-    g_autofree char *layers = layers_of(candidate, recompute);
+    g_autofree char *cut = cut_of(candidate);
     workshop_must_run_format(
         workshop,
         "pstar-trace synth --model " MODEL " --batch %d --micro-batches %d "
         "--seq 128 --precision %s --recompute %s --platform " PLATFORM " -o run.pstar",
         (int)number(candidate, "micro_batch"), (int)number(candidate, "micro_batches"), precision,
-        recompute->len ? recompute->str : "none");
-    workshop_must_run_format(
-        workshop,
-        "pstar-sim run.pstar --platform " PLATFORM " --nodes 1 --device-memory 30GiB "
-        "--chunk-size 16MiB --policy opt --stage-layers %s --schedule %s --json sweep.json",
-        layers, json_string_value(json_object_get(candidate, "schedule")));
+        text(candidate, "recompute"));
+    workshop_must_run_format(workshop,
+                             "pstar-sim run.pstar --platform " PLATFORM
+                             " --nodes 1 --device-memory 30GiB "
+                             "--chunk-size 16MiB --policy opt %s --schedule %s --json sweep.json",
+                             cut, text(candidate, "schedule"));
     json_t *sweep = workshop_read_json(workshop, "sweep.json");
     const json_t *row = json_array_get(json_object_get(sweep, "results"), 0);
     double seconds = real(row, "iteration_seconds");
@@ -77,6 +82,8 @@ static void test_simulated(void)
         "--precision bf16 --schedule any --device-memory 2GiB",
         "--precision fp32 --schedule any",
         "--precision fp32 --schedule 2bw --device-memory 1500MiB",
+        "--precision bf16 --schedule interleaved",
+        "--precision fp32 --schedule interleaved --stage-parts 3 --device-memory 1400MiB",
     };
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {
         g_autofree char *options = g_strdup_printf(
@@ -183,6 +190,68 @@ static void test_traced(void)
     workshop_free(workshop);
 }
 
+/* ---- the printed command ---- */
+
+static bool can_launch(void)
+{
+    g_autofree char *mpirun = g_find_program_in_path("mpirun");
+    return mpirun && g_file_test(PROGRAM_DIR "/libpstar-mpi.so", G_FILE_TEST_EXISTS);
+}
+
+/* Returns the command that the plan prints for a small model, with a text to train on, one step and
+ * the rate. */
+static char *planned_command(const struct workshop *workshop, const char *options)
+{
+    g_autofree char *line = g_strdup_printf(
+        "pstar-plan --model model --platform " PLATFORM " --gpus 2 --nodes 1 --stages 2 --batch 1 "
+        "--micro-batches 4 --micro-batch traced --seq 32 --precision fp32 %s",
+        options);
+    g_autofree char *answer = workshop_must_print(workshop, line);
+    const char *command = strstr(answer, "\nmpirun -n ");
+    g_assert_nonnull(command);
+    char **words = g_strsplit(command + 1, "--data TEXT", 2);
+    char *full = g_strconcat(words[0], "--data text.txt --steps 1 --log run.jsonl", NULL);
+    g_strfreev(words);
+    return full;
+}
+
+/* What is printed trains, with every schedule and as many parts as the plan has, and the losses are
+ * those of 1f1b. */
+static void test_command(void)
+{
+    static const char config[] =
+        "{\"model_type\": \"gpt2\", \"vocab_size\": 256, \"n_positions\": 32, \"n_embd\": 32,"
+        " \"n_layer\": 6, \"n_head\": 4}";
+    static const char *const options[] = {"--schedule 1f1b",
+                                          "--schedule gpipe",
+                                          "--schedule 2bw",
+                                          "--schedule interleaved",
+                                          "--schedule interleaved --stage-parts 3",
+                                          "--micro-batch traced"};
+    struct workshop *workshop = workshop_new();
+    g_autoptr(GString) data = g_string_new(NULL);
+    double first = NAN;
+    if (!can_launch()) {
+        g_test_skip("there is no mpirun, or the build has no MPI");
+        workshop_free(workshop);
+        return;
+    }
+    for (int i = 0; i < 200; i++)
+        g_string_append_printf(data, "line %d of a text to train on\n", i * i);
+    workshop_write(workshop, "model/config.json", config);
+    workshop_write(workshop, "text.txt", data->str);
+    for (size_t i = 0; i < G_N_ELEMENTS(options); i++) {
+        g_autofree char *command = planned_command(workshop, options[i]);
+        workshop_must_run(workshop, command);
+        json_t *step = workshop_read_json(workshop, "run.jsonl");
+        double loss = real(step, "loss");
+        g_assert_true(isnan(first) || loss == first);
+        first = loss;
+        json_decref(step);
+    }
+    workshop_free(workshop);
+}
+
 static void test_refusals(void)
 {
     static const struct {
@@ -203,6 +272,12 @@ static void test_refusals(void)
         {"--stages 4 --gpus 4 --batch 1 --micro-batches 8 --explain p", "--explain: not with",
          USAGE},
         {"--schedule 1f1b --batch 1", "go with --stages", USAGE},
+        {"--stages 4 --gpus 4 --batch 1 --micro-batches 8 --stage-parts 2",
+         "goes with --schedule interleaved", USAGE},
+        {"--stages 4 --gpus 4 --batch 1 --micro-batches 8 --schedule interleaved --stage-parts 4",
+         "interleaved stages", USAGE},
+        {"--stages 4 --gpus 4 --batch 1 --micro-batches 7 --schedule interleaved",
+         "interleaved stages", USAGE},
         {"--stages 2 --gpus 2 --batch 1 --micro-batches 8 --device-memory 200MiB",
          "of device memory, ", DOES_NOT_FIT},
         {"--stages any --gpus 8 --batch 1 --micro-batches 64 --device-memory 100MiB",
@@ -229,11 +304,16 @@ static void test_refusals(void)
 
 int main(int argc, char **argv)
 {
+    /* mpirun does not run for root unless asked twice; the tests run in containers as root. */
+    g_setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", TRUE);
+    g_setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", TRUE);
+    g_setenv("OMPI_MCA_rmaps_base_oversubscribe", "1", TRUE);
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/planned_stages/simulated", test_simulated);
     g_test_add_func("/planned_stages/traced", test_traced);
     g_test_add_func("/planned_stages/strategies", test_strategies);
     g_test_add_func("/planned_stages/reported", test_reported);
+    g_test_add_func("/planned_stages/command", test_command);
     g_test_add_func("/planned_stages/refusals", test_refusals);
     return g_test_run();
 }
