@@ -203,7 +203,7 @@ int main(int argc, char **argv)
          .file = &o->data,
          .help =
              "Tokens to train on: a file of pstar-tokens, .npy, Megatron's .idx; or a text for a "
-             "model of bytes",
+             "model of bytes. A mask beside it, FILE.mask, says what counts in the loss",
          .value = "FILE"},
         {.name = "tokens",
          .choice = &o->tokens,

@@ -179,6 +179,7 @@ static void begin_step(struct engine *engine, const struct engine_step *step)
         .version = version_of(engine, step->step),
         .next_version = version_of(engine, step->step + 1),
         .filling = NO_INDEX,
+        .divisor = (double)MAX(step->targets, 1),
         .clip = step->clip,
     };
     engine->executor.updating = false;
@@ -199,7 +200,7 @@ static double mean_loss(const struct engine *engine)
     double sum = 0;
     for (uint32_t m = 0; m < micro_batches; m++)
         sum += engine->executor.losses[m];
-    return sum / micro_batches;
+    return sum / engine->executor.step.divisor;
 }
 
 /* Returns those with whom this process trains, ranks or stages; NULL if it trains alone. */

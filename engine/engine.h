@@ -51,7 +51,9 @@ struct engine_step {
     uint64_t step;          /* from 0 */
     const uint32_t *tokens; /* [the rank's micro-batches][2, N]: inputs, then targets; the same on
                                all stages; then those of the next step's first micro-batches, if the
-                               iteration runs any (pipeline_ahead_of) */
+                               iteration runs any (pipeline_ahead_of). A target may be
+                               KERNEL_NO_TARGET (engine/kernels.h), which does not count */
+    uint64_t targets;       /* that count in the micro-batches of this step, of all ranks */
     uint64_t seed;          /* of dropout */
     bool stop;              /* this rank wants to stop after the step */
     double learning_rate, beta1, beta2, epsilon, weight_decay;
@@ -65,7 +67,7 @@ struct engine_step {
  * and saving are not part of them. iteration_seconds runs from the call to its return;
  * stall_seconds is the part of it in which the device's operators waited. */
 struct engine_result {
-    double loss;          /* mean over the micro-batches */
+    double loss;          /* mean over the targets that count; 0 if there are none */
     double gradient_norm; /* before clipping */
     uint64_t version; /* of the weights that all micro-batches read: how many updates made them */
     struct plan_figures figures;
@@ -81,7 +83,8 @@ bool engine_step(struct engine *engine, const struct engine_step *step,
  * does. */
 char *engine_divergence(const struct engine *engine);
 
-/* Computes the loss of one micro-batch, tokens [2, N], without dropout. Nothing is trained. */
+/* Computes the sum of the losses of one micro-batch, tokens [2, N], over its targets that count,
+ * without dropout. Nothing is trained. */
 bool engine_forward(struct engine *engine, const uint32_t *tokens, double *loss, GError **error);
 /* Computes the logits [rows, V] of the rows [first_row, first_row + rows) in fp32, without dropout.
  * Nothing is trained. */

@@ -212,6 +212,7 @@ static struct operation describe(struct executor *x, moment_id moment, bool on_h
         .pass = x->step.first_pass + executor_micro_batch(x, number),
         .training = x->step.training,
         .loss = op->kind == MODEL_LOSS ? &x->losses[executor_micro_batch(x, number)] : NULL,
+        .divisor = x->step.divisor,
         .adamw = x->adamw,
         .gradient_scale = x->step.clip > 0 ? x->gradient_scale : NULL,
     };

@@ -319,13 +319,17 @@ typedef void kernel_grouped_backward(const void *context, enum model_precision p
                                      const float *lse, const struct kernel_dropout *dropout,
                                      void *dq, void *dk, void *dv);
 
-/* ---- loss: the mean over N rows of the cross-entropy of logits[N,V] and targets[N] ---- */
+/* ---- loss: the sum over N rows of the cross-entropy of logits[N,V] and targets[N] ---- */
+
+/* A target that does not count. Its row's loss is 0, and so is the gradient of the row's logits. */
+#define KERNEL_NO_TARGET UINT32_MAX
 
 typedef void kernel_loss(const void *context, enum model_precision precision, uint32_t N,
                          uint32_t V, const uint32_t *targets, const void *logits, double *loss);
 
-/* The logits also become their gradient, divided by `divisor` (N * micro_batches). If they have
- * been capped, `cap` is above 0, and the gradient is that before the cap. */
+/* The logits also become their gradient, divided by `divisor`, which is the number of targets that
+ * count in the whole step. If they have been capped, `cap` is above 0, and the gradient is that
+ * before the cap. */
 typedef void kernel_loss_backward(const void *context, enum model_precision precision, uint32_t N,
                                   uint32_t V, const uint32_t *targets, double divisor, float cap,
                                   void *logits, double *loss);

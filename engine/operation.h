@@ -32,10 +32,11 @@ struct operation {
 
     const uint32_t *
         tokens; /* [2, B, T]: inputs and targets, for operators on the host; others have a buffer */
-    uint64_t seed;           /* of dropout */
-    uint32_t pass;           /* micro-batches since the start of training */
-    bool training;           /* if false, there is no dropout, and the logits stay unchanged */
-    double *loss;            /* MODEL_LOSS: mean over the micro-batch's rows */
+    uint64_t seed;  /* of dropout */
+    uint32_t pass;  /* micro-batches since the start of training */
+    bool training;  /* if false, there is no dropout, and the logits stay unchanged */
+    double *loss;   /* MODEL_LOSS: the sum over the micro-batch's targets that count */
+    double divisor; /* MODEL_LOSS: of the gradient, the number of these in the whole step */
     struct adamw_step adamw; /* MODEL_UPDATE */
     /* MODEL_UPDATE: the gradient's factor, which the device's `clip` writes and the operator reads
      * when it runs. If this is NULL, the factor is in `adamw`. */

@@ -445,10 +445,10 @@ static void loss(const struct call *call)
     const struct operation *operation = call->operation;
     uint32_t V = call->config->vocabulary;
     const uint32_t *targets = tokens(call, 1) + call->N;
-    double divisor = (double)call->N * operation->job->choices.micro_batches;
     if (operation->training)
-        call->kernels->loss_backward(call->context, call->precision, call->N, V, targets, divisor,
-                                     (float)call->config->logit_cap, in(call, 0), operation->loss);
+        call->kernels->loss_backward(call->context, call->precision, call->N, V, targets,
+                                     operation->divisor, (float)call->config->logit_cap,
+                                     in(call, 0), operation->loss);
     else
         call->kernels->loss(call->context, call->precision, call->N, V, targets, in(call, 0),
                             operation->loss);

@@ -68,7 +68,7 @@ enum model_kind {
                                  has any, and its bias, which may be missing; in x; out logits[N,V].
                                  In a stage that has no wte: in x and a copy of it */
     MODEL_LOSS,               /* in logits tokens: logits become their gradient in place, divided by
-                                 N * micro_batches; the loss goes to the host. Unfused: workspace
+                                 the targets that count; the loss goes to the host. Unfused: workspace
                                  fp32 [3,N,V], the logits, their log-softmax and its gradient */
     MODEL_CLASSIFIER_BACKWARD, /* t as forward; in dlogits x; out dx; workspace. In a stage that has
                                   no wte: in dlogits, x and a copy of it; gradient[0] */

@@ -479,7 +479,7 @@ enum {
     LOSS_BLOCKS = 64
 }; /* of rows: the order of the sum does not depend on the number of threads */
 
-static double mean_loss(const struct cpu_context *cpu, simd_loop *loop, struct simd_loss arguments)
+static double sum_losses(const struct cpu_context *cpu, simd_loop *loop, struct simd_loss arguments)
 {
     double losses[LOSS_BLOCKS], sum = 0;
     arguments.blocks = LOSS_BLOCKS;
@@ -487,7 +487,7 @@ static double mean_loss(const struct cpu_context *cpu, simd_loop *loop, struct s
     cpu_parallel(cpu, loop, &arguments, LOSS_BLOCKS, 1);
     for (int block = 0; block < LOSS_BLOCKS; block++)
         sum += losses[block];
-    return sum / arguments.N;
+    return sum;
 }
 
 void cpu_loss(const void *context, enum model_precision precision, uint32_t N, uint32_t V,
@@ -500,7 +500,7 @@ void cpu_loss(const void *context, enum model_precision precision, uint32_t N, u
                                   .row = model_logits_row(V),
                                   .targets = targets,
                                   .logits = logits};
-    *loss = mean_loss(cpu, cpu->simd->loss, arguments);
+    *loss = sum_losses(cpu, cpu->simd->loss, arguments);
 }
 
 void cpu_loss_backward(const void *context, enum model_precision precision, uint32_t N, uint32_t V,
@@ -519,7 +519,7 @@ void cpu_loss_backward(const void *context, enum model_precision precision, uint
         .logits = logits,
         .gradient = logits,
     };
-    *loss = mean_loss(cpu, cpu->simd->loss_backward, arguments);
+    *loss = sum_losses(cpu, cpu->simd->loss_backward, arguments);
 }
 
 /* ---- gradients and their use ---- */

@@ -95,11 +95,24 @@ __device__ inline void row_gradient(const struct loss_arguments<T> &a, uint64_t 
     }
 }
 
+/* The row's target does not count. */
+template <typename T>
+__device__ inline void row_clear(const struct loss_arguments<T> &a, uint64_t begin, uint64_t end)
+{
+    const struct octet zeros = {};
+    for (uint64_t e = first_octet(begin); a.gradient && e < end; e += THREADS * OCTET)
+        octet_store(a.gradient, e, end, zeros);
+}
+
 template <typename T>
 __device__ inline double row_loss(const struct loss_arguments<T> &a, uint64_t n,
                                   struct loss_shared *shared)
 {
     uint64_t begin = n * a.row, target = begin + a.targets[n];
+    if (a.targets[n] == KERNEL_NO_TARGET) {
+        row_clear(a, begin, begin + a.V);
+        return 0;
+    }
     struct softmax_part softmax = row_softmax(a, begin, begin + a.V, shared);
     float logit = element_load(a.logits + target);
     __syncthreads(); /* the logit at the target, and shared->warps, have been read */
@@ -125,7 +138,7 @@ __global__ void __launch_bounds__(THREADS) loss_kernel(struct loss_arguments<T> 
         return i < gridDim.x ? *(volatile double *)&a.parts[i] : 0;
     });
     if (threadIdx.x == 0)
-        *a.loss = sum / a.N;
+        *a.loss = sum;
 }
 
 template <typename T>

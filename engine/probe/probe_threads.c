@@ -110,6 +110,7 @@ static bool time_iterations(struct engine *engine, const struct model_iteration 
     for (uint64_t i = 0; i < ITERATIONS && done; i++) {
         const struct engine_step step = {.step = i,
                                          .tokens = tokens,
+                                         .targets = 8,
                                          .learning_rate = 1e-4,
                                          .beta1 = 0.9,
                                          .beta2 = 0.95,

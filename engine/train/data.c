@@ -1,8 +1,10 @@
 #include "engine/train/data.h"
 
+#include "engine/kernels.h"
 #include "engine/random.h"
 #include "engine/train/data_kind.h"
 #include "engine/train/token_array.h"
+#include "engine/train/token_mask.h"
 #include "traces/files.h"
 
 #include <errno.h>
@@ -24,8 +26,9 @@ struct data {
     uint64_t bytes; /* of it, when it was opened */
     gint *cut;      /* not 0 if a read has found fewer */
     struct token_array tokens;
-    uint64_t training; /* tokens of the training share, which come first in the file */
-    bool text;         /* tokens are the bytes of a text */
+    struct token_mask *mask; /* NULL if all tokens count */
+    uint64_t training;       /* tokens of the training share, which come first in the file */
+    bool text;               /* tokens are the bytes of a text */
     struct data_options options;
 };
 
@@ -125,7 +128,7 @@ static bool check_tokens(const struct data *data, GError **error)
 /* The file holds nothing but tokens. */
 static bool read_bare(struct data *data, uint8_t token_bytes, GError **error)
 {
-    data->tokens = (struct token_array){0, data->bytes / token_bytes, token_bytes, false};
+    data->tokens = (struct token_array){.count = data->bytes / token_bytes, .bytes = token_bytes};
     if (data->bytes % token_bytes)
         return fail(data, DATA_ERROR_INVALID, error,
                     "is not a whole number of tokens of %u bytes each", token_bytes);
@@ -274,6 +277,51 @@ static bool divide(struct data *data, GError **error)
     return true;
 }
 
+/* ---- which tokens count ---- */
+
+/* A file that says that it has a mask must not be read without it. */
+static bool open_mask(struct data *data, GError **error)
+{
+    g_autofree char *path = token_mask_path(data->path);
+    const struct token_array *tokens = &data->tokens;
+    if (!g_file_test(path, G_FILE_TEST_EXISTS))
+        return !tokens->masked ||
+               fail(data, DATA_ERROR_MASK, error,
+                    "its mask, which says what counts in the loss, is missing: %s", path);
+    data->mask = token_mask_open(path, tokens->count, error);
+    if (!data->mask)
+        return false;
+    if (tokens->masked && tokens->mask_sum != token_mask_sum(data->mask))
+        return fail(data, DATA_ERROR_MASK, error,
+                    "%s is not the mask that was written with these tokens", path);
+    return true;
+}
+
+static bool check_targets(const struct data *data, GError **error)
+{
+    static const char *const names[] = {"trained on", "held out"};
+    for (enum data_share share = 0; share < DATA_SHARES; share++)
+        if (data_sequences(data, share) > 0 && data_targets(data, share) == 0)
+            return fail(data, DATA_ERROR_MASK, error,
+                        "by its mask none of the tokens that are %s counts in the loss",
+                        names[share]);
+    return true;
+}
+
+bool data_has_mask(const struct data *data)
+{
+    return data->mask != NULL;
+}
+
+uint64_t data_targets(const struct data *data, enum data_share share)
+{
+    uint64_t tokens = data_tokens(data, share);
+    uint64_t first = share == DATA_TRAINING ? 0 : data->training;
+    if (tokens == 0)
+        return 0;
+    return data->mask ? token_mask_count(data->mask, first + 1, tokens - 1) : tokens - 1;
+}
+
 struct data *data_open(const char *path, const struct data_options *options, GError **error)
 {
     g_assert(options->sequence > 0 && options->held_out >= 0 && options->held_out < 1);
@@ -286,7 +334,8 @@ struct data *data_open(const char *path, const struct data_options *options, GEr
                       ? fail(data, DATA_ERROR_KIND, error,
                              "is a folder; give one file of text or tokens")
                       : input_file_check(path, error) && open_file(data, data->path, error);
-    if (!opened || !read_tokens(data, error) || !divide(data, error)) {
+    if (!opened || !read_tokens(data, error) || !divide(data, error) || !open_mask(data, error) ||
+        !check_targets(data, error)) {
         data_close(data);
         return NULL;
     }
@@ -299,6 +348,7 @@ void data_close(struct data *data)
         return;
     if (data->file >= 0)
         close(data->file);
+    token_mask_close(data->mask);
     g_free(data->cut);
     g_free(data->path);
     g_free(data);
@@ -311,10 +361,11 @@ uint64_t data_tokens(const struct data *data, enum data_share share)
 
 bool data_check(const struct data *data, GError **error)
 {
-    struct stat now;
+    struct stat now; /* a file that is replaced or removed stays open */
     if (!g_atomic_int_get(data->cut) && fstat(data->file, &now) == 0 &&
         (uint64_t)now.st_size >= data->bytes)
-        return true; /* a file that is replaced or removed stays open */
+        return !data->mask || token_mask_is_whole(data->mask) ||
+               fail(data, DATA_ERROR_IO, error, "its mask has become shorter while it is read");
     return fail(data, DATA_ERROR_IO, error, "has become shorter while it is read");
 }
 
@@ -331,6 +382,13 @@ static void read_sequence(const struct data *data, uint64_t start, uint32_t *tok
     read_window(data, start, count + 1, read);
     memcpy(tokens, read, count * sizeof *read);
     memcpy(targets, read + 1, count * sizeof *read);
+    if (!data->mask)
+        return;
+    g_autofree bool *counts = g_new(bool, count);
+    token_mask_read(data->mask, start + 1, count, counts);
+    for (size_t i = 0; i < count; i++)
+        if (!counts[i])
+            targets[i] = KERNEL_NO_TARGET;
 }
 
 uint64_t data_sequences(const struct data *data, enum data_share share)
@@ -379,20 +437,41 @@ void data_batch(const struct data *data, uint64_t step, uint32_t micro_batch,
     }
 }
 
+uint64_t data_step_targets(const struct data *data, uint64_t step, uint32_t micro_batches,
+                           uint32_t batch)
+{
+    uint64_t targets = 0;
+    if (!data->mask)
+        return (uint64_t)micro_batches * batch * data->options.sequence;
+    for (uint32_t m = 0; m < micro_batches; m++)
+        for (uint32_t row = 0; row < batch; row++) {
+            uint64_t start = draw_start(data, step, m, micro_batches, batch, row);
+            targets += token_mask_count(data->mask, start + 1, data->options.sequence);
+        }
+    return targets;
+}
+
 double data_unigram_entropy(const struct data *data)
 {
     uint64_t *times = g_new0(uint64_t, data->options.vocabulary);
     g_autofree uint32_t *tokens = g_new(uint32_t, WINDOW_TOKENS);
+    g_autofree bool *counts = g_new(bool, WINDOW_TOKENS);
+    uint64_t counted = 0;
     for (uint64_t first = 0; first < data->training; first += WINDOW_TOKENS) {
         size_t count = (size_t)MIN(WINDOW_TOKENS, data->training - first);
         read_window(data, first, count, tokens);
-        for (size_t i = 0; i < count; i++)
-            times[MIN(tokens[i], data->options.vocabulary - 1)]++; /* it may have been rewritten */
+        memset(counts, true, count * sizeof *counts);
+        if (data->mask)
+            token_mask_read(data->mask, first, count, counts);
+        for (size_t i = 0; i < count; i++) { /* a token may have been rewritten */
+            times[MIN(tokens[i], data->options.vocabulary - 1)] += counts[i];
+            counted += counts[i];
+        }
     }
     double entropy = 0;
     for (size_t value = 0; value < data->options.vocabulary; value++) {
         if (times[value] > 0) {
-            double share = (double)times[value] / (double)data->training;
+            double share = (double)times[value] / (double)counted;
             entropy -= share * log(share);
         }
     }
@@ -414,6 +493,9 @@ char *data_digest(const struct data *data)
         g_checksum_update(sum, sample, (gssize)length);
     }
     g_free(sample);
+    uint32_t mask = data->mask ? token_mask_sum(data->mask) : 0;
+    if (data->mask)
+        g_checksum_update(sum, (const guchar *)&mask, sizeof mask);
     char *digest = g_strdup(g_checksum_get_string(sum));
     g_checksum_free(sum);
     return digest;

@@ -4,9 +4,10 @@
  * of tokens, ...) and holds uint16 tokens (magic 20240520, version 1) or uint32 tokens (20240801,
  * 7); an array of numpy (.npy); the index (.idx) of a Megatron data set, whose tokens lie beside it
  * in a .bin file; or bare numbers; or text, whose bytes are the tokens of a model with a vocabulary
- * of 256. Documents follow each other without a gap. The file is read where a batch needs it. A
- * batch is a pure function of its place in the run, so a resumed run sees the same data as an
- * uninterrupted one. */
+ * of 256. Which tokens count in the loss is said by a mask beside it (engine/train/token_mask.h);
+ * all do without one. Documents follow each other without a gap. The file is read where a batch
+ * needs it. A batch is a pure function of its place in the run, so a resumed run sees the same data
+ * as an uninterrupted one. */
 #ifndef PSTAR_ENGINE_TRAIN_DATA_H
 #define PSTAR_ENGINE_TRAIN_DATA_H
 
@@ -34,7 +35,8 @@ enum data_error {
     DATA_ERROR_INVALID, /* a damaged token file */
     DATA_ERROR_KIND,    /* neither text nor tokens, or text for a model of other tokens */
     DATA_ERROR_TOKENS,  /* a token outside the vocabulary */
-    DATA_ERROR_SHORT    /* shorter than one sequence and its last target */
+    DATA_ERROR_SHORT,   /* shorter than one sequence and its last target */
+    DATA_ERROR_MASK     /* no target counts, or the mask is that of other tokens */
 };
 #define DATA_ERROR data_error_quark()
 GQuark data_error_quark(void);
@@ -59,6 +61,14 @@ void data_close(struct data *data); /* NULL is allowed */
  * and its last target. */
 uint64_t data_tokens(const struct data *data, enum data_share share);
 
+/* Returns whether the file has a mask. */
+bool data_has_mask(const struct data *data);
+/* Returns how many targets of a share count. */
+uint64_t data_targets(const struct data *data, enum data_share share);
+/* Returns how many targets count in a step, in all of its micro-batches. */
+uint64_t data_step_targets(const struct data *data, uint64_t step, uint32_t micro_batches,
+                           uint32_t batch);
+
 /* Fails if the file has become shorter since it was opened. What is missing was read as 0. */
 bool data_check(const struct data *data, GError **error);
 
@@ -66,7 +76,8 @@ bool data_check(const struct data *data, GError **error);
 bool data_is_text(const struct data *data);
 
 /* Copies one micro-batch of the training share. tokens and targets are [batch, sequence]; a target
- * is the token that follows. `micro_batches` is their number a step. */
+ * is the token that follows, or KERNEL_NO_TARGET (engine/kernels.h) if that does not count.
+ * `micro_batches` is their number a step. */
 void data_batch(const struct data *data, uint64_t step, uint32_t micro_batch,
                 uint32_t micro_batches, uint32_t batch, uint32_t *tokens, uint32_t *targets);
 
@@ -76,12 +87,12 @@ uint64_t data_sequences(const struct data *data, enum data_share share);
 void data_read(const struct data *data, enum data_share share, uint64_t first, uint32_t count,
                uint32_t *tokens, uint32_t *targets);
 
-/* Returns the entropy of the training share's tokens in nats, which is the loss of the best model
- * that ignores context. */
+/* Returns the entropy of the training share's tokens that count in nats, which is the loss of the
+ * best model that ignores context. */
 double data_unigram_entropy(const struct data *data);
 
 /* Returns a digest that tells whether two runs read the same tokens: SHA-256, in hexadecimal, over
- * the length and samples. The caller frees it with g_free. */
+ * the length and samples, and the mask. The caller frees it with g_free. */
 char *data_digest(const struct data *data);
 
 #endif

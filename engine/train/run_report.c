@@ -79,6 +79,8 @@ bool run_log_write(struct run_log *log, const struct run_log_entry *entry, GErro
                              "learning_rate", entry->learning_rate, "tokens_per_second",
                              entry->tokens_per_second);
     json_object_set_new(line, "weights_version", json_integer((json_int_t)entry->version));
+    if (entry->targets >= 0)
+        json_object_set_new(line, "targets", json_integer(entry->targets));
     if (entry->skipped)
         json_object_set_new(line, "skipped", json_true());
     json_t *figures = figures_to_json(&entry->figures);
@@ -195,6 +197,8 @@ static void print_summary_json(const struct run_plan *run, const struct run_summ
         json_array_append_new(json_object_get(root, "sample"),
                               json_integer(g_array_index(s->sample, uint32_t, i)));
     }
+    if (s->targets >= 0)
+        json_object_set_new(root, "training_targets", json_integer(s->targets));
     if (s->skipped)
         json_object_set_new(root, "skipped_steps", json_integer((json_int_t)s->skipped));
     if (s->sample_text)
@@ -225,6 +229,9 @@ void run_report_print(const struct run_plan *run, const struct run_summary *s, b
     if (s->skipped)
         printf("%-28s %12" G_GUINT64_FORMAT "   their gradients were not finite\n", "skipped",
                s->skipped);
+    if (s->targets >= 0)
+        printf("%-28s %12" G_GINT64_FORMAT "   of %" G_GUINT64_FORMAT " tokens, by the mask\n",
+               "targets in the training text", s->targets, s->training_tokens);
     printf("%-28s %12.4f   from %.4f; unigram entropy of the text %.4f\n", "loss", s->last.loss,
            s->first_loss, s->unigram_entropy);
     if (!isnan(s->eval_loss))

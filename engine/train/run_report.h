@@ -12,7 +12,8 @@
 /* The log of a run: one JSON object a step and line.
  *
  *   step              of training, from 1: the number of steps done
- *   loss              mean over the step's micro-batches, before its update
+ *   loss              mean over the step's targets that count, before its update
+ *   targets           how many those are; absent if all count
  *   gradient_norm     before clipping
  *   skipped           true if the gradient was not finite, so nothing was updated; else absent
  *   weights_version   how many updates made the weights that the micro-batches read
@@ -33,6 +34,7 @@ struct run_log_entry {
     struct plan_figures figures;
     double eval_loss; /* NaN: none */
     bool skipped;     /* the gradient was not finite: nothing was updated */
+    int64_t targets;  /* of the step that count; -1 if the data have no mask */
 };
 
 struct run_log;
@@ -59,11 +61,13 @@ struct run_summary {
     double first_loss;
     struct run_log_entry last;           /* its times: the medians of the steps after the first */
     double flops_per_second, peak_flops; /* of such a step, and the device's; 0 if unknown */
-    bool peak_by_step;       /* a step was faster than the products that were measured */
-    double eval_loss;        /* of the last evaluation; NaN: none */
-    double unigram_entropy;  /* of the training text, in nats */
-    const GArray *sample;    /* tokens (uint32_t) that the model wrote; may be NULL */
-    const char *sample_text; /* of the sample, as a terminal can show it; NULL if it is unknown */
+    bool peak_by_step;        /* a step was faster than the products that were measured */
+    double eval_loss;         /* of the last evaluation; NaN: none */
+    double unigram_entropy;   /* of the training text, in nats */
+    int64_t targets;          /* of the training text that count; -1 if it has no mask */
+    uint64_t training_tokens; /* all of them */
+    const GArray *sample;     /* tokens (uint32_t) that the model wrote; may be NULL */
+    const char *sample_text;  /* of the sample, as a terminal can show it; NULL if it is unknown */
 };
 
 void run_report_print(const struct run_plan *run, const struct run_summary *summary, bool json);

@@ -69,7 +69,11 @@ bool token_array_read_llmc(int file, uint64_t file_bytes, int32_t version, uint8
         return fail(error, "the token file has version %d; it must be %d", found, version);
     if (declared < 0)
         return fail(error, "token file says that it holds %d tokens: damaged", declared);
-    *array = (struct token_array){sizeof header, (uint64_t)declared, token_bytes, false};
+    *array = (struct token_array){.at = sizeof header,
+                                  .count = (uint64_t)declared,
+                                  .bytes = token_bytes,
+                                  .masked = GINT32_FROM_LE(header[3]) == 1,
+                                  .mask_sum = (uint32_t)GINT32_FROM_LE(header[4])};
     return check_count(file_bytes, array, array->count, error);
 }
 

@@ -13,11 +13,14 @@ struct token_array {
     uint64_t count; /* of them */
     uint8_t bytes;  /* of one: 1, 2, 4 or 8 */
     bool is_signed;
+    bool masked;       /* the file says that it has a mask (engine/train/token_mask.h) ... */
+    uint32_t mask_sum; /* ... and which: token_mask_sum */
 };
 
-/* Reads llm.c's header of 256 int32: magic, version, number of tokens. The magic, which the caller
- * has recognised, belongs to `version` and `token_bytes`. `file` is a descriptor of a file of
- * file_bytes. Errors (enum data_error) do not name the file. */
+/* Reads llm.c's header of 256 int32: magic, version, number of tokens, and 0 in llm.c's own files,
+ * or 1 and the CRC-32 of the file's mask. The magic, which the caller has recognised, belongs to
+ * `version` and `token_bytes`. `file` is a descriptor of a file of file_bytes. Errors (enum
+ * data_error) do not name the file. */
 bool token_array_read_llmc(int file, uint64_t file_bytes, int32_t version, uint8_t token_bytes,
                            struct token_array *array, GError **error);
 

@@ -1,6 +1,7 @@
 #include "engine/train/trainer.h"
 
 #include "engine/device.h"
+#include "engine/kernels.h"
 #include "engine/train/pace.h"
 #include "engine/train/run_report.h"
 #include "engine/train/stage_report.h"
@@ -144,8 +145,16 @@ static bool check_data(struct loop *loop, GError **error)
     return false;
 }
 
-/* Computes the mean loss over the evaluation data, of which it uses at most 64 micro-batches.
- * Leaves it at NaN if the run is stopped meanwhile. */
+static uint64_t count_targets(const uint32_t *targets, size_t rows)
+{
+    uint64_t counted = 0;
+    for (size_t i = 0; i < rows; i++)
+        counted += targets[i] != KERNEL_NO_TARGET;
+    return counted;
+}
+
+/* Computes the mean loss over the targets of the evaluation data that count; it uses at most 64
+ * micro-batches. Leaves it at NaN if none counts, or if the run is stopped meanwhile. */
 static bool evaluate(struct loop *loop, double *loss, GError **error)
 {
     struct training *training = loop->training;
@@ -154,7 +163,8 @@ static bool evaluate(struct loop *loop, double *loss, GError **error)
     uint64_t sequences = data_sequences(data, share), batch = training_job(training)->choices.batch;
     uint32_t T = training_job(training)->sequence, batches = evaluation_batches(training);
     uint32_t *targets = training->tokens + training_rows(training);
-    double sum = 0, mean;
+    double sum = 0, part;
+    uint64_t counted = 0;
     for (uint32_t b = 0; b < batches; b++) {
         gint64 start = g_get_monotonic_time();
         show(loop, b, batches);
@@ -164,12 +174,14 @@ static bool evaluate(struct loop *loop, double *loss, GError **error)
             data_read(data, share, (b * batch + row) % sequences, 1, training->tokens + row * T,
                       targets + row * T);
         if (!check_data(loop, error) ||
-            !engine_forward(training->engine, training->tokens, &mean, error))
+            !engine_forward(training->engine, training->tokens, &part, error))
             return false;
-        sum += mean;
+        sum += part;
+        counted += count_targets(targets, training_rows(training));
         pace_add(&loop->pace, PACE_PASS, seconds_since(start));
     }
-    *loss = sum / batches;
+    if (counted)
+        *loss = sum / (double)counted;
     loop->evaluations_left--;
     return true;
 }
@@ -206,10 +218,23 @@ static bool exchanged_as_planned(const struct training *training,
                      measured->received_bytes == planned->received_bytes);
 }
 
+/* After the step. */
+static void warn_of_no_targets(const struct loop *loop)
+{
+    const struct training *training = loop->training;
+    g_autofree char *text = g_strdup_printf("step %" G_GUINT64_FORMAT
+                                            ": none of its targets counts in the loss, so "
+                                            "its gradient is 0",
+                                            training->state.step);
+    if (training_is_first(training->options))
+        loop->watch->warn(loop->watch->data, text);
+}
+
 static bool take_step(struct loop *loop, struct run_log_entry *entry, GError **error)
 {
     struct training *training = loop->training;
     struct engine_result result;
+    uint64_t targets = training->targets;
     g_autofree char *skipped = NULL;
     gint64 start = g_get_monotonic_time();
     *entry = (struct run_log_entry){
@@ -219,11 +244,14 @@ static bool take_step(struct loop *loop, struct run_log_entry *entry, GError **e
         return false;
     if (skipped && training_is_first(training->options))
         loop->watch->warn(loop->watch->data, skipped);
+    if (targets == 0)
+        warn_of_no_targets(loop);
     loop->end->interrupted |= result.stop;
     entry->step = training->state.step;
     entry->loss = result.loss;
     entry->gradient_norm = result.gradient_norm;
     entry->skipped = skipped != NULL;
+    entry->targets = data_has_mask(training->data) ? (int64_t)targets : -1;
     entry->version = result.version;
     entry->tokens_per_second = tokens_per_step(training) / result.figures.iteration_seconds;
     entry->figures = result.figures;
@@ -332,6 +360,10 @@ static bool train(struct loop *loop, GError **error)
 {
     struct training *training = loop->training;
     loop->summary.unigram_entropy = data_unigram_entropy(training->data);
+    loop->summary.targets = data_has_mask(training->data)
+                                ? (int64_t)data_targets(training->data, DATA_TRAINING)
+                                : -1;
+    loop->summary.training_tokens = data_tokens(training->data, DATA_TRAINING);
     loop->summary.ranks = training->options->ranks;
     run_log_describe(loop->log, training->run->plan, training->run->capacity.library_bytes,
                      loop->summary.unigram_entropy);

@@ -285,6 +285,8 @@ void training_read(struct training *training)
         data_batch(training->data, training->state.step + m / own, micro_batch,
                    job->choices.micro_batches, job->choices.batch, tokens, tokens + n);
     }
+    training->targets = data_step_targets(training->data, training->state.step,
+                                          job->choices.micro_batches, job->choices.batch);
 }
 
 /* Ends the run at a step whose loss or gradient is not finite. */
@@ -320,6 +322,7 @@ bool training_step(struct training *training, bool stop, struct engine_result *r
     const struct engine_step step = {
         .step = state->step,
         .tokens = training->tokens,
+        .targets = training->targets,
         .seed = state->seed,
         .stop = stop,
         .learning_rate = schedule_learning_rate(&state->schedule, state->step),

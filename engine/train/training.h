@@ -34,6 +34,7 @@ struct training {
     struct weights_hash weights;   /* several ranks: of weights and moments at the start */
     struct training_saver *saver;  /* training_save.c's; NULL without --save */
     uint32_t *tokens;              /* [the rank's or the stage's micro-batches][2, N] */
+    uint64_t targets;              /* that count in the next step, of all ranks */
     GArray *text;                  /* uint32_t: the prompt, which the sample continues; or NULL */
 };
 
@@ -47,7 +48,8 @@ void training_clear(struct training *training);
  * must have opened theirs. */
 void training_start(struct training *training);
 
-/* Reads the next step's micro-batches. data_check then says whether they are whole. */
+/* Reads the next step's micro-batches, and counts the targets of those that other ranks read.
+ * data_check then says whether they are whole. */
 void training_read(struct training *training);
 
 /* Runs one step on what training_read has read, with the schedule's learning rate. If the loss or

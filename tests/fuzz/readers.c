@@ -4,6 +4,7 @@
 #include "chunks/plan.h"
 #include "engine/train/checkpoint.h"
 #include "engine/train/data.h"
+#include "engine/train/token_mask.h"
 #include "models/config.h"
 #include "models/safetensors.h"
 #include "models/tokenizer.h"
@@ -202,6 +203,24 @@ static bool read_data(const char *path, GError **error)
     return ok;
 }
 
+/* The mask of 61 tokens. Few inputs have the right checksum, but all headers are read. */
+static bool read_mask(const char *path, GError **error)
+{
+    enum { TOKENS = 61 };
+    bool counts[TOKENS - 2];
+    struct token_mask *mask = token_mask_open(path, TOKENS, error);
+    if (!mask)
+        return false;
+    token_mask_read(mask, 2, TOKENS - 2, counts);
+    uint64_t counted = 0;
+    for (size_t i = 0; i < TOKENS - 2; i++)
+        counted += counts[i];
+    g_assert_cmpuint(token_mask_count(mask, 2, TOKENS - 2), ==, counted);
+    g_assert_true(token_mask_is_whole(mask));
+    token_mask_close(mask);
+    return true;
+}
+
 /* The index's tokens: 64 of 16 bits. */
 static bool read_megatron(const char *path, GError **error)
 {
@@ -264,6 +283,7 @@ const struct fuzz_reader fuzz_readers[] = {
     {"index", "model.safetensors.index.json", false, read_index},
     {"tokens", "tokens", false, read_data},
     {"megatron", "tokens.idx", false, read_megatron},
+    {"mask", "tokens.mask", false, read_mask},
     {"trainer", "trainer.json", false, read_trainer},
     {"log", "run.jsonl", false, read_log},
     {"report", "input.json", false, read_report},

@@ -293,6 +293,16 @@ static void row_gradient(const struct simd_loss *a, uint64_t n, struct softmax_r
     }
 }
 
+/* The row's target does not count. */
+static void row_clear(const struct simd_loss *a, uint64_t n)
+{
+    const tile_fp32 zeros = {0};
+    for (uint32_t t = 0; t < simd_tiles(a->V); t++) {
+        struct tile_span span = tile_of(t, a->V);
+        tile_store(a->precision, a->gradient, n * a->row + span.first, span.count, zeros);
+    }
+}
+
 static uint64_t block_first(const struct simd_loss *a, uint64_t block)
 {
     return block * a->N / a->blocks;
@@ -304,7 +314,8 @@ void SIMD(loss)(const void *arguments, uint64_t first, uint64_t end)
     for (uint64_t block = first; block < end; block++) {
         a->losses[block] = 0;
         for (uint64_t n = block_first(a, block); n < block_first(a, block + 1); n++)
-            a->losses[block] += row_loss(a, n, row_softmax(a, n));
+            if (a->targets[n] != KERNEL_NO_TARGET)
+                a->losses[block] += row_loss(a, n, row_softmax(a, n));
     }
 }
 
@@ -314,6 +325,10 @@ void SIMD(loss_backward)(const void *arguments, uint64_t first, uint64_t end)
     for (uint64_t block = first; block < end; block++) {
         a->losses[block] = 0;
         for (uint64_t n = block_first(a, block); n < block_first(a, block + 1); n++) {
+            if (a->targets[n] == KERNEL_NO_TARGET) {
+                row_clear(a, n);
+                continue;
+            }
             struct softmax_row softmax = row_softmax(a, n);
             a->losses[block] += row_loss(a, n, softmax);
             row_gradient(a, n, softmax);

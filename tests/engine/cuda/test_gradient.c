@@ -41,10 +41,12 @@ static double run_loss(struct twins *t, enum model_precision precision, uint32_t
 }
 
 static void check_loss(enum model_precision precision, uint32_t N, uint32_t V, double deviation,
-                       float cap)
+                       float cap, bool masked)
 {
     struct twins t = twins_new();
     struct twin *targets = twin_tokens(&t, "targets", N, V);
+    for (uint32_t n = N / 3; masked && n < N; n += 2)
+        ((uint32_t *)targets->cpu)[n] = ((uint32_t *)targets->cuda)[n] = KERNEL_NO_TARGET;
     struct twin *logits = twin_random(&t, "logits", precision, (uint64_t)N * model_logits_row(V),
                                       deviation);
     struct twin *again = twin_from(&t, "logits again", logits->cpu, logits->bytes);
@@ -80,9 +82,11 @@ static void check_caps(enum model_precision precision)
 static void losses(enum model_precision precision)
 {
     static const uint32_t sizes[][2] = {{1, 1}, {3, 2}, {5, 257}, {2, 4096}, {7, 65}, {2, 50257}};
-    for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++)
-        check_loss(precision, sizes[i][0], sizes[i][1], 2, i % 2 ? 9 : 0);
-    check_loss(precision, 4, 1000, 60, 0);
+    for (unsigned i = 0; i < G_N_ELEMENTS(sizes); i++) {
+        check_loss(precision, sizes[i][0], sizes[i][1], 2, i % 2 ? 9 : 0, false);
+        check_loss(precision, sizes[i][0], sizes[i][1], 2, i % 2 ? 9 : 0, true);
+    }
+    check_loss(precision, 4, 1000, 60, 0, false);
     check_caps(precision);
 }
 

@@ -153,6 +153,7 @@ static struct operation describe(const struct run *run, const struct model_opera
         .seed = 7,
         .pass = op->micro_batch,
         .training = training,
+        .divisor = 11,
         .adamw = adamw_step_of(&adamw, 1),
     };
     for (int i = 0; i < MODEL_INPUTS; i++)
@@ -302,11 +303,13 @@ static void run_operator(struct run *run, const struct model_operator *op, bool 
         assert_near(run, op, run->cpu_loss, *run->cuda_loss);
 }
 
-/* Draws inputs and targets of the micro-batch into its buffer. */
+/* Draws inputs and targets of the micro-batch into its buffer. Some targets do not count. */
 static void draw_tokens(struct run *run, const struct model_operator *op)
 {
     uint32_t count = 2 * run->iteration->job.choices.batch * run->iteration->job.sequence;
     uint32_t *tokens = random_tokens(count, run->iteration->config->vocabulary);
+    for (uint32_t i = count / 2; i < count; i += 4)
+        tokens[i] = KERNEL_NO_TARGET;
     memcpy(run->cpu + buffer_region(run, op->in[0])->address, tokens, count * sizeof *tokens);
     g_free(tokens);
 }

@@ -1,5 +1,6 @@
 #include "launch.h"
 
+#include <glib/gstdio.h>
 #include <string.h>
 
 const char *launch_pick(const char *const *texts, int count)
@@ -20,6 +21,33 @@ char *launch_draw_layers(uint32_t layers, uint32_t stages)
     if (g_test_rand_int_range(0, 2))
         g_string_printf(text, "--stages %u", stages);
     return g_string_free(text, FALSE);
+}
+
+/* Of the bits, one in two is set. */
+static void write_mask(const char *path, gsize tokens)
+{
+    gsize bytes = (tokens + 7) / 8;
+    g_autofree uint8_t *file = g_malloc0(1024 + bytes);
+    uint32_t sum = UINT32_MAX;
+    for (gsize i = 0; i < tokens; i++)
+        file[1024 + i / 8] |= (uint8_t)(g_test_rand_int_range(0, 2) << i % 8);
+    for (gsize i = 0; i < 8 * bytes; i++)
+        sum = sum >> 1 ^ (((file[1024 + i / 8] >> i % 8) ^ sum) & 1 ? 0xedb88320 : 0);
+    const uint32_t header[] = {20261125, 1, (uint32_t)tokens, 0, ~sum};
+    memcpy(file, header, sizeof header);
+    g_assert_true(g_file_set_contents(path, (const char *)file, (gssize)(1024 + bytes), NULL));
+}
+
+void launch_draw_mask(const struct run_folder *folder)
+{
+    g_autofree char *path = run_folder_path(folder, "text.txt.mask"), *text = NULL;
+    g_autofree char *tokens = run_folder_path(folder, "text.txt");
+    gsize count;
+    g_unlink(path);
+    if (g_test_rand_int_range(0, 2) == 0)
+        return;
+    g_assert_true(g_file_get_contents(tokens, &text, &count, NULL));
+    write_mask(path, count);
 }
 
 /* mpirun does not run for root unless asked twice. */

@@ -20,6 +20,10 @@ const char *launch_pick(const char *const *texts, int count);
 /* Draws a cut of so many layers: the option --stages or --stage-layers. Free with g_free. */
 char *launch_draw_layers(uint32_t layers, uint32_t stages);
 
+/* Writes a mask of text.txt (engine/train/token_mask.h) by which drawn tokens count in the loss, or
+ * removes it. */
+void launch_draw_mask(const struct run_folder *folder);
+
 /* Returns whether there is mpirun, and the build has MPI; lets root run it, as in containers. */
 bool launch_prepare(void);
 

@@ -93,6 +93,7 @@ static struct engine_result take_step(struct run *run, const struct delay_job *j
     g_rand_free(random);
     const struct engine_step options = {.step = step,
                                         .tokens = tokens,
+                                        .targets = (uint64_t)job->micro_batches * ROWS,
                                         .seed = 3,
                                         .learning_rate = rates,
                                         .beta1 = of_beta1,

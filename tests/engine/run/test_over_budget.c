@@ -36,8 +36,12 @@ static void test_over_budget(void)
     g_assert_true(weights_initialise(&config, iteration->trace, 1, &store, &error));
     engine_start(engine);
     const uint32_t tokens[2 * 2 * 8] = {1, 2, 3};
-    const struct engine_step step = {
-        .tokens = tokens, .learning_rate = 1e-3, .beta1 = 0.9, .beta2 = 0.9, .epsilon = 1e-8};
+    const struct engine_step step = {.tokens = tokens,
+                                     .targets = 16,
+                                     .learning_rate = 1e-3,
+                                     .beta1 = 0.9,
+                                     .beta2 = 0.9,
+                                     .epsilon = 1e-8};
     struct engine_result result;
     g_assert_false(engine_step(engine, &step, &result, &error));
     g_assert_error(error, USAGE_ERROR, USAGE_ERROR_BUDGET);

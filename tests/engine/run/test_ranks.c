@@ -20,6 +20,7 @@ static char *draw_job(const struct run_folder *folder)
         "\"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1, \"attn_pdrop\": 0.1}",
         g_test_rand_int_range(1, 3), PICK("32", "48", "80"), PICK("true", "false"));
     run_folder_write(folder, "config.json", config);
+    launch_draw_mask(folder);
     return g_strdup_printf(
         "%s --micro-batches 12 --clip %s %s --seed %d ", STEPS, PICK("0", "1"),
         PICK("", "", "--precision bf16", "--precision bf16 --bytes-per-parameter 16"),

@@ -26,6 +26,7 @@ static void write_model(const struct run_folder *folder, const char *tied)
         "\"rms_norm_eps\": 1e-5}",
         LAYERS, tied);
     run_folder_write(folder, "config.json", llama ? other : gpt2);
+    launch_draw_mask(folder);
 }
 
 /* What a step computes, without where. */

@@ -1,5 +1,6 @@
 #include "trial.h"
 
+#include "engine/kernels.h"
 #include "engine/train/checkpoint.h"
 #include "models/train_choice.h"
 #include "tests/chunks/check_figures.h"
@@ -261,15 +262,21 @@ static void close_training(struct training *t)
     model_iteration_free(t->iteration);
 }
 
-static void draw_tokens(uint32_t step, uint32_t micro_batches, uint32_t *tokens)
+/* In some steps, a third of the targets do not count. Returns the number of those that do. */
+static uint64_t draw_tokens(uint32_t step, uint32_t micro_batches, uint32_t *tokens)
 {
+    uint64_t targets = 0;
+    bool masked = step % 4 == 1 || step % 4 == 2;
     GRand *random = g_rand_new_with_seed(step + 1);
     for (uint32_t m = 0; m < micro_batches; m++, tokens += 2 * ROWS)
         for (uint32_t i = 0; i < ROWS; i++) {
             tokens[i] = (uint32_t)g_rand_int_range(random, 0, VOCABULARY);
-            tokens[ROWS + i] = (tokens[i] * 7 + 3) % VOCABULARY;
+            bool counts = !masked || (tokens[i] + i) % 3 > 0;
+            tokens[ROWS + i] = counts ? (tokens[i] * 7 + 3) % VOCABULARY : KERNEL_NO_TARGET;
+            targets += counts;
         }
     g_rand_free(random);
+    return targets;
 }
 
 static void take_steps(struct training *t, double clip, uint32_t first, uint32_t end,
@@ -280,13 +287,14 @@ static void take_steps(struct training *t, double clip, uint32_t first, uint32_t
     for (uint32_t step = first; step < end; step++) {
         struct engine_result taken;
         if (step == evaluate_at) {
-            draw_tokens(1000, 1, tokens);
+            draw_tokens(1001, 1, tokens);
             engine_forward(t->engine, tokens, &result->evaluated, &error);
             g_assert_no_error(error);
         }
-        draw_tokens(step, t->iteration->job.choices.micro_batches, tokens);
+        uint64_t targets = draw_tokens(step, t->iteration->job.choices.micro_batches, tokens);
         const struct engine_step options = {.step = step,
                                             .tokens = tokens,
+                                            .targets = targets,
                                             .seed = 11,
                                             .learning_rate = 0.01,
                                             .beta1 = 0.9,

@@ -46,7 +46,7 @@ struct trial_placement {
 
 struct trial_result {
     double loss[TRIAL_STEPS], gradient_norm[TRIAL_STEPS];
-    double evaluated; /* mean of the forward pass at evaluate_at */
+    double evaluated; /* sum of the forward pass at evaluate_at */
     char *weights;    /* digest of weights and moments at the end; free with g_free */
     uint64_t device_budget, model_bytes;
 };
