@@ -389,6 +389,10 @@ int main(int argc, char **argv)
          .count = &o->save_every,
          .help = "Steps between checkpoints; default: 0, at the end only",
          .value = "N"},
+        {.name = "save-wait",
+         .flag = &o->save_wait,
+         .help = "Let training wait while a checkpoint is written, instead of taking host memory "
+                 "for a snapshot of what is saved"},
         {.name = "keep",
          .count32 = &o->keep,
          .help = "Number of checkpoints that stay in --save's folder; default: 2",

@@ -204,14 +204,28 @@ bool checkpoint_may_save(const char *folder, GError **error)
     return ours;
 }
 
+/* Masters that lie beside weights in bf16 are these weights. */
+size_t checkpoint_lists(const struct trace *trace, tensor_id tensor, bool delay,
+                        enum trace_list lists[CHECKPOINT_LISTS])
+{
+    size_t count = 0;
+    if (!has_adapters(trace) || weights_is_adapter(trace->tensors[tensor].name))
+        lists[count++] = weights_list_of(trace, tensor);
+    if (is_frozen(trace, tensor))
+        return count;
+    lists[count++] = TRACE_EXP_AVG;
+    lists[count++] = TRACE_EXP_AVG_SQ;
+    if (delay && weights_list_of(trace, tensor) != TRACE_PARAM)
+        lists[count++] = TRACE_PARAM;
+    return count;
+}
+
 uint64_t checkpoint_bytes(const struct trace *trace, bool delay)
 {
-    struct saved_list lists[MOST_LISTS];
-    uint64_t count = saved_lists(trace, false, delay, lists), elements = 0;
-    bool of_adapters = has_adapters(trace);
+    uint64_t elements = 0;
     for (uint32_t i = 0; i < trace->tensor_count; i++) {
-        uint64_t weights = !of_adapters || weights_is_adapter(trace->tensors[i].name);
-        elements += trace->tensors[i].elements * (weights + (is_frozen(trace, i) ? 0 : count));
+        enum trace_list lists[CHECKPOINT_LISTS];
+        elements += checkpoint_lists(trace, i, delay, lists) * trace->tensors[i].elements;
     }
     return elements * sizeof(float);
 }

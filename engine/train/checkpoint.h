@@ -24,6 +24,12 @@
  * checkpoints. Finishes a replacement that an earlier version began. */
 bool checkpoint_may_save(const char *folder, GError **error);
 
+enum { CHECKPOINT_LISTS = 4 };
+
+/* Sets the lists of a tensor that a checkpoint holds, and returns their number. */
+size_t checkpoint_lists(const struct trace *trace, tensor_id tensor, bool delay,
+                        enum trace_list lists[CHECKPOINT_LISTS]);
+
 /* Returns the bytes of the values that a checkpoint of the trace's tensors holds, in fp32. */
 uint64_t checkpoint_bytes(const struct trace *trace, bool delay);
 

@@ -101,6 +101,17 @@ static const struct field config_fields[] = {
     CONFIG(REAL, norm_epsilon),
 };
 
+struct checkpoint_state checkpoint_state_copy(const struct checkpoint_state *state)
+{
+    struct checkpoint_state copy = *state;
+    for (size_t i = 0; i < G_N_ELEMENTS(state_fields); i++) {
+        char **text = (char **)((char *)&copy + state_fields[i].offset);
+        if (state_fields[i].kind == TEXT)
+            *text = g_strdup(*text);
+    }
+    return copy;
+}
+
 void checkpoint_state_clear(struct checkpoint_state *state)
 {
     g_clear_pointer(&state->precision, g_free);

@@ -43,6 +43,8 @@ struct checkpoint_state {
     char *plan;         /* digest of what the plan does; NULL if unknown */
     char *plan_made_by; /* the policy, strategy or planner; NULL if unknown */
 };
+/* Returns a copy, to be cleared like any other. */
+struct checkpoint_state checkpoint_state_copy(const struct checkpoint_state *state);
 void checkpoint_state_clear(struct checkpoint_state *state); /* frees its strings */
 
 enum checkpoint_error {

@@ -211,6 +211,12 @@ uint64_t run_saves(const struct run_options *options)
     return options->save_every ? options->steps / options->save_every + 1 : 1;
 }
 
+bool run_saves_behind(const struct run_options *options)
+{
+    return options->save && !options->save_wait && options->save_every > 0 &&
+           options->save_every < options->steps;
+}
+
 /* Finds the checkpoint to resume in the folder that was given. */
 static bool find_resumed(struct run_options *o, GError **error)
 {

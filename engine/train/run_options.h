@@ -54,6 +54,7 @@ struct run_options {
     double learning_rate, least_learning_rate, weight_decay, beta1, beta2, epsilon, clip, held_out,
         lora_alpha; /* 0 stands for twice the rank */
     bool host_embedding, host_update;
+    bool save_wait; /* training waits while a checkpoint is written, without a snapshot */
     bool dry_run, json;
 };
 
@@ -74,6 +75,8 @@ struct run_options run_options_default(void);
 
 /* Returns how many checkpoints the run may write, at most. */
 uint64_t run_saves(const struct run_options *options);
+/* Returns whether training may go on while some of them are written. */
+bool run_saves_behind(const struct run_options *options);
 
 /* Fills in what is not given: what a resumed checkpoint says, what follows from other options, or
  * the default. Fails with G_OPTION_ERROR if an option is missing, or contradicts another, or if the

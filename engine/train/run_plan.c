@@ -6,6 +6,7 @@
 #include "chunks/slots.h"
 #include "engine/device.h"
 #include "engine/ranks.h"
+#include "engine/train/snapshot.h"
 #include "engine/train/together.h"
 #include "models/pipeline.h"
 #include "models/train_choice.h"
@@ -298,6 +299,32 @@ static bool check_capacity(const struct run_plan *run, GError **error)
     return false;
 }
 
+/* ---- the snapshot's memory ---- */
+
+/* Returns the bytes of the largest rank's part. */
+static uint64_t snapshot_of(const struct run_plan *run, const struct run_options *options)
+{
+    const struct trace *trace = pipeline_whole(run->iteration)->trace;
+    uint32_t ranks = options->ranks ? options->ranks->count : 1;
+    uint64_t most = 0;
+    if (!run_saves_behind(options))
+        return 0;
+    for (uint32_t r = 0; r < ranks; r++)
+        most = MAX(most, snapshot_bytes(trace, options->delay == 1,
+                                        (struct weights_writer){.index = r, .count = ranks}));
+    return most;
+}
+
+/* Decides for or against a snapshot beside a host pool of so many bytes. */
+static void fit_snapshot(struct run_plan *run, const struct run_options *options, uint64_t pool)
+{
+    uint64_t bytes = snapshot_of(run, options);
+    bool fits = bytes <= options->host_budget && pool <= options->host_budget - bytes;
+    run->snapshot_bytes = fits ? bytes : 0;
+    run->lacking_bytes = fits ? 0
+                              : bytes - (options->host_budget - MIN(pool, options->host_budget));
+}
+
 /* ---- plan ---- */
 
 /* Returns about a 32nd of the largest list: small enough to fill a budget well, and large enough
@@ -319,13 +346,13 @@ static uint64_t default_chunk_bytes(const struct trace *trace)
 static struct dry_run_options
 dry_run_of(const struct run_plan *run, const struct run_options *options,
            const struct pstar_policy_ops *policy, const struct layout *layout,
-           const struct accesses *accesses, uint64_t non_model, uint64_t arena)
+           const struct accesses *accesses, uint64_t non_model, uint64_t arena, uint64_t host)
 {
     uint64_t all = layout_slot_bytes(layout) + non_model;
     bool room = all <= run->capacity.bytes;
     struct dry_run_options dry = {
         .device_budget = arena,
-        .host_budget = options->host_budget,
+        .host_budget = host,
         .policy = policy,
         .look_ahead = options->look_ahead,
     };
@@ -348,7 +375,7 @@ static struct layout *layout_of(const struct run_options *options, const struct 
 
 static struct plan *plan_of_policy(const struct run_plan *run, const struct run_options *options,
                                    const struct pstar_policy_ops *policy, uint64_t arena,
-                                   GError **error)
+                                   uint64_t host, GError **error)
 {
     const struct trace *trace = run->iteration->trace;
     struct layout *layout = layout_of(options, trace, error);
@@ -357,7 +384,7 @@ static struct plan *plan_of_policy(const struct run_plan *run, const struct run_
     struct non_model *places = non_model_place(trace);
     struct accesses *accesses = accesses_new(trace, layout, places->extent);
     const struct dry_run_options dry = dry_run_of(run, options, policy, layout, accesses,
-                                                  places->peak_bytes, arena);
+                                                  places->peak_bytes, arena, host);
     struct layout *slots = slots_round(layout);
     struct plan *plan = dry_run_accesses(trace, layout, slots, accesses, &dry, error);
     GError *wrong = NULL;
@@ -421,7 +448,12 @@ static bool prepare_policy(struct run_plan *run, const struct run_options *optio
     if (!describe(run, options, error) || !measure_device(run, options, error) ||
         !find_arena(run, options, &arena, error))
         return false;
-    run->plan = plan_of_policy(run, options, policy, arena, error);
+    g_autoptr(GError) small = NULL;
+    uint64_t host = options->host_budget, snapshot = snapshot_of(run, options);
+    if (host != RUN_UNLIMITED && snapshot > 0 && snapshot < host)
+        run->plan = plan_of_policy(run, options, policy, arena, host - snapshot, &small);
+    if (!run->plan)
+        run->plan = plan_of_policy(run, options, policy, arena, host, error);
     return run->plan != NULL;
 }
 
@@ -432,8 +464,10 @@ bool run_plan_prepare(struct run_plan *run, const struct run_options *options, G
     if (policy &&
         (options->plan ? prepare_file(run, options, error)
                        : prepare_policy(run, options, policy, error)) &&
-        check_capacity(run, error))
+        check_capacity(run, error)) {
+        fit_snapshot(run, options, run->plan->host_pool_bytes);
         return true;
+    }
     run_plan_clear(run);
     return false;
 }

@@ -199,11 +199,29 @@ static void print_summary_json(const struct run_plan *run, const struct run_summ
     }
     if (s->targets >= 0)
         json_object_set_new(root, "training_targets", json_integer(s->targets));
+    if (s->saved || s->not_saved)
+        json_object_update_new(root, json_pack("{s:I, s:I, s:o}", "checkpoints",
+                                               (json_int_t)s->saved, "checkpoints_failed",
+                                               (json_int_t)s->not_saved, "checkpoint_pause_seconds",
+                                               real_or_null(s->longest_pause)));
     if (s->skipped)
         json_object_set_new(root, "skipped_steps", json_integer((json_int_t)s->skipped));
     if (s->sample_text)
         json_object_set_new(root, "sample_text", json_string(s->sample_text));
     print_json(root);
+}
+
+static void print_saves(const struct run_summary *s)
+{
+    if (!s->saved && !s->not_saved)
+        return;
+    printf("%-28s %12" G_GUINT64_FORMAT, "checkpoints", s->saved);
+    if (s->not_saved)
+        printf("   %" G_GUINT64_FORMAT " more could not be written", s->not_saved);
+    putchar('\n');
+    if (!isnan(s->longest_pause))
+        printf("%-28s %12.3f s   the longest; %.0f %% of a step\n", "pause for a checkpoint",
+               s->longest_pause, 100 * s->longest_pause / s->last.figures.iteration_seconds);
 }
 
 static void print_sample(const struct run_summary *s)
@@ -244,6 +262,7 @@ void run_report_print(const struct run_plan *run, const struct run_summary *s, b
         printf("%-28s %12.1f %% of %.4g Gflop/s, the fastest %s\n", "share of the device's peak",
                100 * s->flops_per_second / s->peak_flops, s->peak_flops / 1e9,
                s->peak_by_step ? "step" : "large product measured at the start");
+    print_saves(s);
     print_size("device memory at its peak", figures->peak_device_bytes, NULL);
     print_size("host memory", figures->peak_host_bytes, NULL);
     print_traffic(figures);
@@ -317,6 +336,8 @@ static void print_dry_json(const struct run_plan *run, const struct ranks *ranks
                   (json_int_t)(plan->host_pool_bytes - plan->staging_address), "library_bytes",
                   (json_int_t)run->capacity.library_bytes, "least_device_bytes", (json_int_t)least,
                   "least_device_moment", trace->operators[tightest].name);
+    if (run->snapshot_bytes)
+        json_object_set_new(root, "snapshot_bytes", json_integer((json_int_t)run->snapshot_bytes));
     json_t *figures = figures_to_json(&plan->predicted);
     json_object_update(root, figures);
     json_decref(figures);
@@ -367,11 +388,15 @@ void run_report_print_dry(const struct run_plan *run, const struct ranks *ranks,
     print_size("host memory", plan->host_pool_bytes, "taken at the start");
     print_size("of it staging", plan->host_pool_bytes - plan->staging_address,
                "for the activations of host operators");
+    if (run->snapshot_bytes)
+        print_size("beside it a snapshot", run->snapshot_bytes,
+                   "of what is saved, while it is written");
     print_traffic(&plan->predicted);
     if (ranks)
         print_peers(run, ranks, stages, &plan->predicted);
     if (ranks && !stages)
         print_size("memory of this host's ranks",
-                   ranks->node_count * (plan->arena_bytes + plan->host_pool_bytes),
+                   ranks->node_count *
+                       (plan->arena_bytes + plan->host_pool_bytes + run->snapshot_bytes),
                    "for devices and host together");
 }

@@ -58,6 +58,8 @@ struct run_summary {
     const struct stage_row *stages; /* by stage, of a pipeline; else NULL */
     uint64_t steps;                 /* taken by this run, without the steps before a resume */
     uint64_t skipped;               /* of them, because their gradient was not finite */
+    uint64_t saved, not_saved;      /* checkpoints that were written, and that could not be */
+    double longest_pause; /* seconds for which training waited for one before the last; NaN: none */
     double first_loss;
     struct run_log_entry last;           /* its times: the medians of the steps after the first */
     double flops_per_second, peak_flops; /* of such a step, and the device's; 0 if unknown */

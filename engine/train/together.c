@@ -162,8 +162,9 @@ static void describe_options(GString *text, const struct run_options *o)
                            o->steps);
     g_string_append_printf(text,
                            "evaluations: every %" G_GUINT64_FORMAT " steps\nsaves: every "
-                           "%" G_GUINT64_FORMAT " steps to %s\n",
-                           o->eval_every, o->save_every, o->save ? o->save : "nowhere");
+                           "%" G_GUINT64_FORMAT " steps to %s%s\n",
+                           o->eval_every, o->save_every, o->save ? o->save : "nowhere",
+                           o->save_wait ? ", waiting" : "");
     g_string_append_printf(text, "samples: %u tokens\n", o->sample);
 }
 

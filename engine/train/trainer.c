@@ -7,6 +7,7 @@
 #include "engine/train/stage_report.h"
 #include "engine/train/training_save.h"
 #include "traces/failure.h"
+#include "traces/size.h"
 
 #include <math.h>
 
@@ -21,6 +22,7 @@ struct loop {
     struct pace pace;
     uint64_t evaluations_left, saves_left; /* that are planned */
     double step_flops, peak_flops;         /* peak_flops: a second; 0 if unknown */
+    bool late;       /* a checkpoint is due since the one before was being written */
     bool wants_stop; /* several ranks: this one was asked to stop; all stop after the next step */
     GError *lost;    /* several ranks: why the log could not be written; ends the run so, too */
     struct run_summary summary;
@@ -111,26 +113,74 @@ static double seconds_since(gint64 start)
     return (double)(g_get_monotonic_time() - start) * 1e-6;
 }
 
-/* Saves after a step. A checkpoint that cannot be written ends the run only after the last step:
- * the one before it is still there, and there may be room later. */
-static bool save(struct loop *loop, bool last, GError **error)
+/* ---- checkpoints ---- */
+
+/* A checkpoint that cannot be written ends the run only after the last step: those before it are
+ * still there, and there may be room later. */
+static void note_save(struct loop *loop, enum save_news news, const GError *failure)
+{
+    loop->summary.saved += news == SAVE_SUCCEEDED;
+    loop->summary.not_saved += news == SAVE_FAILED;
+    if (!failure || !training_is_first(loop->training->options))
+        return;
+    g_autofree char *message = g_strdup_printf("%s; the run goes on without this checkpoint",
+                                               failure->message);
+    loop->watch->warn(loop->watch->data, message);
+}
+
+/* Hears of the checkpoint that is being written, and with `wait` waits for its end. */
+static void follow_save(struct loop *loop, bool wait)
+{
+    g_autoptr(GError) failure = NULL;
+    uint64_t step;
+    enum save_news news = (wait ? training_save_settle : training_save_poll)(loop->training, &step,
+                                                                             &failure);
+    note_save(loop, news, failure);
+}
+
+static bool save_last(struct loop *loop, GError **error)
+{
+    follow_save(loop, true);
+    loop->end->saved = training_save(loop->training, error);
+    loop->summary.saved += loop->end->saved;
+    loop->summary.not_saved += !loop->end->saved;
+    return loop->end->saved;
+}
+
+/* Saves between two steps. While the checkpoint before is still being written, this one is late: it
+ * is begun after the first step that finds the writer free. */
+static void save_between(struct loop *loop)
 {
     gint64 start = g_get_monotonic_time();
     g_autoptr(GError) failure = NULL;
-    loop->end->saved = training_save(loop->training, &failure);
-    if (failure && last) {
-        g_propagate_error(error, g_steal_pointer(&failure));
-        return false;
+    if (training_save_is_behind(loop->training)) {
+        loop->late = !training_save_begin(loop->training);
+        if (loop->late)
+            return;
+    } else {
+        bool saved = training_save(loop->training, &failure);
+        note_save(loop, saved ? SAVE_SUCCEEDED : SAVE_FAILED, failure);
     }
-    if (failure && training_is_first(loop->training->options)) {
-        g_autofree char *message = g_strdup_printf("%s; the run goes on without this checkpoint",
-                                                   failure->message);
-        loop->watch->warn(loop->watch->data, message);
-    }
+    double pause = seconds_since(start);
+    loop->summary.longest_pause = fmax(loop->summary.longest_pause, pause);
     loop->saves_left -= loop->saves_left > 0;
-    pace_add(&loop->pace, PACE_SAVE, seconds_since(start));
+    pace_add(&loop->pace, PACE_SAVE, pause);
+}
+
+static bool save_when_due(struct loop *loop, uint64_t step, bool last, GError **error)
+{
+    const struct run_options *options = loop->training->options;
+    if (!options->save)
+        return true;
+    follow_save(loop, false);
+    if (last)
+        return save_last(loop, error);
+    if (loop->late || is_due(step, options->save_every, false))
+        save_between(loop);
     return true;
 }
+
+/* ---- steps ---- */
 
 /* Saves before the run ends if the data cannot be read any more. */
 static bool check_data(struct loop *loop, GError **error)
@@ -141,7 +191,7 @@ static bool check_data(struct loop *loop, GError **error)
     if (training->options->ranks) /* the others wait for this one's gradients */
         ranks_fail(training->options->ranks, (*error)->message);
     if (training->options->save && loop->summary.steps > 0)
-        save(loop, true, NULL);
+        save_last(loop, NULL);
     return false;
 }
 
@@ -292,8 +342,7 @@ static bool follow_step(struct loop *loop, struct run_log_entry *entry, bool *la
         loop->summary.eval_loss = entry->eval_loss;
     bool logged = write_log(loop, entry, error);
     *last = finished || !logged || is_cut(loop);
-    bool saved = !options->save || !is_due(entry->step, options->save_every, *last) ||
-                 save(loop, *last, logged ? error : NULL);
+    bool saved = save_when_due(loop, entry->step, *last, logged ? error : NULL);
     return logged && saved;
 }
 
@@ -370,7 +419,9 @@ static bool train(struct loop *loop, GError **error)
     run_log_describe_link(loop->log, training->options->h2d_rate, training->options->d2h_rate);
     plan_work(loop);
     measure_peak(loop);
-    bool ok = take_steps(loop, error) && sample(loop, error) && training_merge(training, error);
+    bool trained = take_steps(loop, error);
+    follow_save(loop, true);
+    bool ok = trained && sample(loop, error) && training_merge(training, error);
     loop->watch->end(loop->watch->data);
     if (!ok || loop->summary.steps == 0)
         return ok;
@@ -422,6 +473,24 @@ static bool agree_to_train(const struct training *training, const struct trainer
     return agree(training->options, description, watch, end, error);
 }
 
+/* Says why training will wait for checkpoints, if it was to go on meanwhile. */
+static void open_saves(struct loop *loop, GError **error)
+{
+    struct training *training = loop->training;
+    const struct run_plan *run = training->run;
+    g_autofree char *waits = NULL;
+    if (!training_save_open(training, &waits, error) || !training_is_first(training->options))
+        return;
+    if (run->lacking_bytes) {
+        g_autofree char *lacking = size_format(run->lacking_bytes);
+        waits = g_strdup_printf("--host-memory is %s too small for a snapshot of what is saved; "
+                                "training waits while a checkpoint is written",
+                                lacking);
+    }
+    if (waits)
+        loop->watch->warn(loop->watch->data, waits);
+}
+
 static bool open_outputs(struct loop *loop, GError **error)
 {
     const struct run_options *options = loop->training->options;
@@ -438,13 +507,14 @@ static bool open_and_train(const struct run_options *options, const struct run_p
                         .watch = watch,
                         .end = end,
                         .pace = pace_new(),
-                        .summary = {.eval_loss = NAN}};
+                        .summary = {.eval_loss = NAN, .longest_pause = NAN}};
     watch->begin(watch->data);
     training_open(&training, options, run, watch, error);
     bool ok = agree_to_train(&training, watch, end, error);
     if (ok) {
         training_start(&training);
-        if (training_save_open(&training, error))
+        open_saves(&loop, error);
+        if (!*error)
             open_outputs(&loop, error);
         ok = agree(options, "", watch, end, error);
     }

@@ -1,10 +1,35 @@
 #include "engine/train/training_save.h"
 
+#include "engine/train/snapshot.h"
+
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum stage {
+    IDLE,
+    WRITING,   /* each writer's thread writes its part */
+    COMPLETING /* several ranks: the first one's thread makes a checkpoint of the parts */
+};
+
 /* How this process saves: as one of the writers, or only by answering them. */
 struct training_saver {
     struct checkpoint_folder folder;
     bool writes;
     struct weights_writer writer;
+    uint32_t keep;
+    bool alone;                /* one rank: its thread does all */
+    bool is_behind;            /* else training waits while a checkpoint is written */
+    struct snapshot *snapshot; /* if this process writes behind the training */
+
+    /* The checkpoint that is being written. The thread owns the last two until it has ended. */
+    enum stage stage;
+    struct checkpoint_state state; /* a copy */
+    struct weights_store store;
+    struct checkpoint_content content;
+    GThread *thread; /* NULL if this process has nothing to do */
+    atomic_bool ended;
+    GError *error;
 };
 
 /* ---- opening ---- */
@@ -53,26 +78,77 @@ static bool open_together(struct training_saver *saver, struct ranks *ranks, con
     return ranks_share_error(ranks, error);
 }
 
-bool training_save_open(struct training *training, GError **error)
+/* The plan has room for equal parts. Where some ranks write for others, these are larger. */
+static bool take_snapshot_memory(struct training *training, GError **error)
+{
+    struct training_saver *saver = training->saver;
+    const struct trace *trace = training_trace(training);
+    bool delay = training->options->delay;
+    if (!saver->writes)
+        return true;
+    if (training->options->host_budget != RUN_UNLIMITED &&
+        snapshot_bytes(trace, delay, saver->writer) > training->run->snapshot_bytes) {
+        g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_NOMEM,
+                    "--host-memory has no room for the parts of other hosts");
+        return false;
+    }
+    saver->snapshot = snapshot_new(trace, delay, saver->writer, error);
+    return saver->snapshot != NULL;
+}
+
+/* All ranks have a snapshot, or none has. */
+static void find_snapshot(struct training *training, char **waits)
+{
+    g_autoptr(GError) error = NULL;
+    if (!training->run->snapshot_bytes)
+        return;
+    bool taken = take_snapshot_memory(training, &error);
+    if (training->options->ranks)
+        taken = ranks_share_error(training->options->ranks, &error);
+    training->saver->is_behind = taken;
+    if (taken)
+        return;
+    g_clear_pointer(&training->saver->snapshot, snapshot_free);
+    *waits = g_strdup_printf("%s; training waits while a checkpoint is written", error->message);
+}
+
+bool training_save_open(struct training *training, char **waits, GError **error)
 {
     const struct run_options *options = training->options;
+    *waits = NULL;
     if (!options->save)
         return true;
     struct training_saver *saver = training->saver = g_new0(struct training_saver, 1);
-    *saver = (struct training_saver){.writes = true, .writer = {.index = 0, .count = 1}};
-    return options->ranks ? open_together(saver, options->ranks, options->save, error)
-                          : checkpoint_folder_open(&saver->folder, options->save, error);
+    *saver = (struct training_saver){.writes = true,
+                                     .writer = {.index = 0, .count = 1},
+                                     .keep = options->keep,
+                                     .alone = !options->ranks};
+    bool opened = options->ranks ? open_together(saver, options->ranks, options->save, error)
+                                 : checkpoint_folder_open(&saver->folder, options->save, error);
+    if (opened)
+        find_snapshot(training, waits);
+    return opened;
+}
+
+static void join(struct training_saver *saver)
+{
+    g_clear_pointer(&saver->thread, g_thread_join);
 }
 
 void training_save_close(struct training *training)
 {
-    if (!training->saver)
+    struct training_saver *saver = training->saver;
+    if (!saver)
         return;
-    checkpoint_folder_clear(&training->saver->folder);
+    join(saver);
+    g_clear_error(&saver->error);
+    checkpoint_state_clear(&saver->state);
+    snapshot_free(saver->snapshot);
+    checkpoint_folder_clear(&saver->folder);
     g_clear_pointer(&training->saver, g_free);
 }
 
-/* ---- saving ---- */
+/* ---- parts ---- */
 
 static bool write_part(const struct training_saver *saver, const struct checkpoint_content *content,
                        GError **error)
@@ -81,6 +157,19 @@ static bool write_part(const struct training_saver *saver, const struct checkpoi
                                                        saver->writer.index == 0, error);
     return partial && checkpoint_write(partial, content, saver->writer, error);
 }
+
+/* Makes a checkpoint of the parts if they are well, or removes them. */
+static bool complete_parts(struct training_saver *saver, const struct checkpoint_content *content,
+                           bool well, GError **error)
+{
+    bool complete = well && checkpoint_complete(&saver->folder, content, saver->writer.count,
+                                                saver->keep, error);
+    if (!complete)
+        checkpoint_folder_abandon(&saver->folder, content->state->step);
+    return complete;
+}
+
+/* ---- while training waits ---- */
 
 /* Whatever happens to a rank, it answers the others, so that they come to an end, too. */
 static bool write_together(struct training *training, const struct checkpoint_content *content,
@@ -92,30 +181,149 @@ static bool write_together(struct training *training, const struct checkpoint_co
     return training->options->ranks ? ranks_share_error(training->options->ranks, error) : written;
 }
 
-/* The first rank makes a checkpoint of what all have written. */
-static bool complete(struct training *training, const struct checkpoint_content *content,
-                     bool written, GError **error)
+static struct checkpoint_content content_of(const struct training *training,
+                                            const struct checkpoint_state *state,
+                                            const struct weights_store *store)
 {
-    struct training_saver *saver = training->saver;
-    bool complete = written;
-    if (training_is_first(training->options)) {
-        complete = written && checkpoint_complete(&saver->folder, content, saver->writer.count,
-                                                  training->options->keep, error);
-        if (!complete)
-            checkpoint_folder_abandon(&saver->folder, content->state->step);
-    }
-    return written && training->options->ranks ? ranks_share_error(training->options->ranks, error)
-                                               : complete;
+    return (struct checkpoint_content){.state = state,
+                                       .config = training->run->config,
+                                       .trace = training_trace(training),
+                                       .store = store,
+                                       .form = &training->form};
 }
 
 bool training_save(struct training *training, GError **error)
 {
     const struct weights_store store = engine_store(training->engine);
-    const struct checkpoint_content content = {.state = &training->state,
-                                               .config = training->run->config,
-                                               .trace = training_trace(training),
-                                               .store = &store,
-                                               .form = &training->form};
+    const struct checkpoint_content content = content_of(training, &training->state, &store);
+    struct ranks *ranks = training->options->ranks;
+    g_assert(training->saver->stage == IDLE);
     engine_flush(training->engine);
-    return complete(training, &content, write_together(training, &content, error), error);
+    bool written = write_together(training, &content, error), complete = written;
+    if (training_is_first(training->options))
+        complete = complete_parts(training->saver, &content, written, error);
+    return written && ranks ? ranks_share_error(ranks, error) : complete;
+}
+
+/* ---- behind the training ---- */
+
+/* Lets the operators' threads go first. */
+static void give_way(void)
+{
+    enum { NICE = 10 };
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
+}
+
+static void *write_behind(void *data)
+{
+    struct training_saver *saver = data;
+    give_way();
+    bool written = write_part(saver, &saver->content, &saver->error);
+    if (saver->alone)
+        complete_parts(saver, &saver->content, written, &saver->error);
+    atomic_store(&saver->ended, true);
+    return NULL;
+}
+
+static void *complete_behind(void *data)
+{
+    struct training_saver *saver = data;
+    give_way();
+    complete_parts(saver, &saver->content, !saver->error, &saver->error);
+    atomic_store(&saver->ended, true);
+    return NULL;
+}
+
+/* Without a thread the work is done at once. */
+static void start(struct training_saver *saver, GThreadFunc work)
+{
+    atomic_store(&saver->ended, false);
+    saver->thread = g_thread_try_new("checkpoint", work, saver, NULL);
+    if (!saver->thread)
+        work(saver);
+}
+
+bool training_save_is_behind(const struct training *training)
+{
+    return training->saver && training->saver->is_behind;
+}
+
+bool training_save_begin(struct training *training)
+{
+    struct training_saver *saver = training->saver;
+    const struct weights_store store = engine_store(training->engine);
+    g_assert(saver->is_behind);
+    if (saver->stage != IDLE)
+        return false;
+    engine_flush(training->engine);
+    engine_share_begin(training->engine);
+    bool taken = !saver->snapshot || snapshot_take(saver->snapshot, &store, &saver->error);
+    engine_share_end(training->engine);
+    checkpoint_state_clear(&saver->state);
+    saver->state = checkpoint_state_copy(&training->state);
+    saver->stage = WRITING;
+    atomic_store(&saver->ended, true);
+    if (saver->snapshot && taken) {
+        saver->store = snapshot_store(saver->snapshot);
+        saver->content = content_of(training, &saver->state, &saver->store);
+        start(saver, write_behind);
+    }
+    return true;
+}
+
+/* Returns whether all ranks' threads have ended. */
+static bool all_ended(struct training_saver *saver, struct ranks *ranks)
+{
+    bool ended = atomic_load(&saver->ended);
+    if (!ranks)
+        return ended;
+    g_autofree uint8_t *each = g_new0(uint8_t, ranks->count);
+    each[ranks->rank] = ended;
+    ranks_begin(ranks, ranks_issue(ranks));
+    ranks_share(ranks, sizeof *each, each);
+    ranks_end(ranks);
+    for (uint32_t r = 0; r < ranks->count; r++)
+        ended = ended && each[r];
+    return ended;
+}
+
+/* The first rank always writes, so it has the content. An error that all know stays with it. */
+static void begin_completing(struct training *training)
+{
+    struct training_saver *saver = training->saver;
+    ranks_share_error(training->options->ranks, &saver->error);
+    saver->stage = COMPLETING;
+    if (training_is_first(training->options))
+        start(saver, complete_behind);
+}
+
+enum save_news training_save_poll(struct training *training, uint64_t *step, GError **error)
+{
+    struct training_saver *saver = training->saver;
+    struct ranks *ranks = training->options->ranks;
+    if (!saver || saver->stage == IDLE || !all_ended(saver, ranks))
+        return SAVE_NO_NEWS;
+    join(saver);
+    if (saver->stage == WRITING && !saver->alone) {
+        begin_completing(training);
+        return SAVE_NO_NEWS;
+    }
+    if (ranks)
+        ranks_share_error(ranks, &saver->error);
+    saver->stage = IDLE;
+    *step = saver->state.step;
+    if (!saver->error)
+        return SAVE_SUCCEEDED;
+    g_propagate_error(error, g_steal_pointer(&saver->error));
+    return SAVE_FAILED;
+}
+
+enum save_news training_save_settle(struct training *training, uint64_t *step, GError **error)
+{
+    enum save_news news = SAVE_NO_NEWS;
+    while (training->saver && training->saver->stage != IDLE) {
+        join(training->saver);
+        news = training_save_poll(training, step, error);
+    }
+    return news;
 }

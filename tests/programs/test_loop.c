@@ -265,7 +265,8 @@ static void test_bad_weights(void)
     memcpy(&header, weights, sizeof header);
     memset(weights + sizeof header + GUINT64_FROM_LE(header), 0xff, sizeof(float));
     g_assert_true(g_file_set_contents(path, weights, (gssize)length, NULL));
-    workshop_must_end(workshop, "pstar-run --model saved --data text.txt --batch 2 --seq 16 --steps 3", 1, "",
+    workshop_must_end(workshop,
+                      "pstar-run --model saved --data text.txt --batch 2 --seq 16 --steps 3", 1, "",
                       "the run has not done a step before, so the weights or optimizer states");
     g_free(weights);
     workshop_free(workshop);

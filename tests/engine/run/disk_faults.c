@@ -1,0 +1,91 @@
+/* A library that is loaded into pstar-run (LD_PRELOAD) and stands for a disk that is slow or fails
+ * while a checkpoint is written.
+ *
+ *   PSTAR_TEST_HOLD=FILE   syncs of a checkpoint's files wait as long as FILE exists
+ *   PSTAR_TEST_FAIL=N      the N-th change of a checkpoint's folder fails (ENOSPC), N from 1
+ *   PSTAR_TEST_COUNT=FILE  receives the number of such changes when the program ends
+ *
+ * Files of a checkpoint are those whose path has "/step-", besides those of "step-0", with which
+ * pstar-run tries whether it can save. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static atomic_long changes;
+
+static bool is_checkpoint(const char *path)
+{
+    const char *at = strstr(path, "/step-");
+    return at && strncmp(at, "/step-0.", 8) != 0;
+}
+
+/* Counts a change and returns whether it is the one that fails. */
+static bool fails(const char *path)
+{
+    const char *fail = getenv("PSTAR_TEST_FAIL");
+    if (!is_checkpoint(path) || atomic_fetch_add(&changes, 1) + 1 != (fail ? atol(fail) : 0))
+        return false;
+    errno = ENOSPC;
+    return true;
+}
+
+static bool path_of(int descriptor, char *path, size_t bytes)
+{
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
+    ssize_t length = readlink(link, path, bytes - 1);
+    path[length < 0 ? 0 : length] = '\0';
+    return length >= 0;
+}
+
+int fsync(int descriptor)
+{
+    int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
+    const char *hold = getenv("PSTAR_TEST_HOLD");
+    char path[4096];
+    bool known = path_of(descriptor, path, sizeof path);
+    while (known && hold && is_checkpoint(path) && access(hold, F_OK) == 0)
+        usleep(1000);
+    return known && fails(path) ? -1 : real(descriptor);
+}
+
+int mkdir(const char *path, mode_t mode)
+{
+    int (*real)(const char *, mode_t) = (int (*)(const char *, mode_t))dlsym(RTLD_NEXT, "mkdir");
+    return fails(path) ? -1 : real(path, mode);
+}
+
+int rename(const char *from, const char *to)
+{
+    int (*real)(const char *, const char *) = (int (*)(const char *, const char *))dlsym(RTLD_NEXT,
+                                                                                         "rename");
+    return fails(from) ? -1 : real(from, to);
+}
+
+int open(const char *path, int flags, ...)
+{
+    int (*real)(const char *, int, ...) = (int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open");
+    va_list arguments;
+    va_start(arguments, flags);
+    mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
+    va_end(arguments);
+    return flags & O_CREAT && fails(path) ? -1 : real(path, flags, mode);
+}
+
+__attribute__((destructor)) static void tell(void)
+{
+    const char *file = getenv("PSTAR_TEST_COUNT");
+    FILE *stream = file ? fopen(file, "w") : NULL;
+    if (!stream)
+        return;
+    fprintf(stream, "%ld\n", atomic_load(&changes));
+    fclose(stream);
+}
