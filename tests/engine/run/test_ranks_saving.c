@@ -93,6 +93,39 @@ static void test_cannot_write(struct run_folder *folder, gconstpointer data)
     launch_must_run(folder, 3, "--resume saved --steps 3 --save later");
 }
 
+/* While the second rank's disk hangs, training goes on, and what the first has written is no
+ * checkpoint. When the disk goes on, it becomes one, of the step for which it was due. */
+static void test_complete_with_all(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    static const char script[] =
+        "mpirun -n 2 --oversubscribe sh -c 'test $OMPI_COMM_WORLD_RANK != 1 || export "
+        "LD_PRELOAD=" FAULTS_LIBRARY " PSTAR_TEST_HOLD=hold "
+        "ASAN_OPTIONS=verify_asan_link_order=0; exec %s' & "
+        "until test $(wc -l < log.jsonl) -ge 20 && "
+        "test -e saved/step-2.partial/checkpoint-00001-of-00002.json; do sleep 0.05; done; "
+        "ls saved > held; rm hold; wait $!";
+    write_model(folder);
+    run_folder_write(folder, "hold", "");
+    run_folder_write(folder, "log.jsonl", "");
+    g_auto(GStrv) program =
+        run_folder_command(JOB "--steps 40 --save-every 2 --keep 99 --save saved --log log.jsonl");
+    g_autofree char *of_rank = g_strjoinv(" ", program), *err = NULL;
+    g_autofree char *line = g_strdup_printf(script, of_rank);
+    char *command[] = {(char *)"/bin/sh", (char *)"-c", line, NULL};
+    if (run_folder_spawn(folder, command, NULL, NULL, NULL, &err) != 0)
+        g_error("%s", err);
+    g_autofree char *path = run_folder_path(folder, "held"), *held = NULL;
+    g_assert_true(g_file_get_contents(path, &held, NULL, NULL));
+    g_assert_null(strstr(held, "checkpoint-"));
+    launch_must_run(folder, 1, "--resume saved/checkpoint-0001-step-2 --steps 40 --log rest.jsonl");
+    g_autoptr(GArray) whole = run_folder_log(folder, "log.jsonl", "loss");
+    g_autoptr(GArray) rest = run_folder_log(folder, "rest.jsonl", "loss");
+    g_assert_cmpuint(rest->len, ==, 38);
+    g_assert_cmpmem(whole->data + 2 * sizeof(double), 38 * sizeof(double), rest->data,
+                    rest->len * sizeof(double));
+}
+
 /* On the second rank's host the path leads to another folder, so the others write its part. */
 static void test_other_folder(struct run_folder *folder, gconstpointer data)
 {
@@ -126,5 +159,6 @@ int main(int argc, char **argv)
     add("/ranks-saving/replaced", NULL, test_replaced);
     add("/ranks-saving/cannot-write", NULL, test_cannot_write);
     add("/ranks-saving/other-folder", NULL, test_other_folder);
+    add("/ranks-saving/complete-with-all", NULL, test_complete_with_all);
     return g_test_run();
 }
