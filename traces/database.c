@@ -345,6 +345,15 @@ bool database_publish(struct database *database, GError **error)
     return ok;
 }
 
+/* SQLite begins a journal before it knows that none is wanted, and leaves it if there is no room.
+ */
+static void remove_unfinished(const char *temporary)
+{
+    g_autofree char *journal = g_strconcat(temporary, "-journal", NULL);
+    unlink(temporary);
+    unlink(journal);
+}
+
 void database_close(struct database *database)
 {
     if (!database)
@@ -352,7 +361,7 @@ void database_close(struct database *database)
     if (has_file(database)) /* otherwise SQLite would close a file of the program */
         sqlite3_close(database->handle);
     if (database->temporary)
-        unlink(database->temporary);
+        remove_unfinished(database->temporary);
     if (database->folder)
         remove_copy(database->folder);
     g_free(database->temporary);
