@@ -5,6 +5,7 @@
 #include "cli/manual.h"
 #include "cli/platforms.h"
 #include "traces/failure.h"
+#include "traces/fault.h"
 #include "traces/size.h"
 
 #include <errno.h>
@@ -13,6 +14,7 @@
 #include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -161,8 +163,27 @@ static void end_without_memory(G_GNUC_UNUSED const char *domain, G_GNUC_UNUSED G
     _exit(STATUS_DOES_NOT_FIT);
 }
 
+/* C++'s library, which oneDNN brings into some programs. Elsewhere these are NULL. */
+void (*_ZSt13set_terminatePFvvE(void (*handler)(void)))(void) __attribute__((weak));
+const void *__cxa_current_exception_type(void) __attribute__((weak));
+
+/* An exception that nothing catches ends the program: oneDNN's, when it gets no memory. The name of
+ * an exception's type follows the address of its functions. */
+static void end_by_exception(void)
+{
+    const void *type = __cxa_current_exception_type();
+    const char *name = type ? ((const char *const *)type)[1] : "";
+    if (strcmp(name, "St9bad_alloc") != 0)
+        abort();
+    end_without_memory(NULL, G_LOG_LEVEL_ERROR, "a C++ library failed to allocate memory",
+                       program_invocation_short_name);
+}
+
 static void expect_no_memory(const char *name)
 {
+    json_set_alloc_funcs(g_malloc, g_free); /* Jansson would crash without memory */
+    if (_ZSt13set_terminatePFvvE && __cxa_current_exception_type)
+        _ZSt13set_terminatePFvvE(end_by_exception);
     static const char *const domains[] = {"GLib", FAILURE_MEMORY_DOMAIN};
     for (size_t i = 0; i < G_N_ELEMENTS(domains); i++)
         g_log_set_handler(
@@ -252,7 +273,7 @@ int program_main(const struct program *program, int argc, char **argv)
         printf("%s %s\n", program->name, PSTAR_VERSION);
     else if (ok && lists_platforms(program))
         platforms_print(stdout, &error);
-    else if (ok && has_addresses(&error) &&
+    else if (ok && fault_set_from_environment(&error) && has_addresses(&error) &&
              options_check_outputs(program->groups, program->group_count, &error))
         status = run(program, &console, &error);
     if (error) {

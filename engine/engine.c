@@ -543,7 +543,8 @@ static bool store_read(void *self, tensor_id tensor, enum trace_list list, uint6
 {
     struct engine *engine = self;
     uint8_t element = engine->executor.iteration->trace->list_element_bytes[list];
-    (void)error;
+    if (!engine->device->ops->check(engine->device, error))
+        return false;
     if (is_split(engine, list)) {
         read_split(engine, tensor, first, count, values);
     } else {

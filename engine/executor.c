@@ -2,6 +2,7 @@
 
 #include "chunks/residency/address_map.h"
 #include "models/pipeline.h"
+#include "traces/fault.h"
 
 #include <math.h>
 #include <string.h>
@@ -325,6 +326,17 @@ static void begin_update(struct executor *x)
 
 /* ---- running ---- */
 
+/* Lets backward begin with a gradient that is not finite, if that fault strikes: the loss leaves
+ * its gradient where the logits were. */
+static void spoil_gradient(struct executor *x, const struct model_operator *op,
+                           const struct mover_after *done)
+{
+    static const uint32_t nan = 0x7fc07fc0; /* also as two halves */
+    struct device *device = device_of(x);
+    if (op->kind == MODEL_LOSS && x->step.training && fault_strikes(FAULT_GRADIENT))
+        device->ops->send(device, buffer_address(x, op->in[0]), sizeof nan, &nan, done);
+}
+
 /* A collector records the ranges of the calling thread. Unless it has the device's times, the
  * thread therefore waits for every operator. Waiting lets the device idle, and an idle device
  * computes at a higher clock than one that trains. */
@@ -345,6 +357,7 @@ static mover_ticket run_on_device(struct executor *x, uint32_t moment,
     if (waits)
         device->ops->wait(device, &done);
     annotate_operator_end(x->annotate);
+    spoil_gradient(x, operation.op, &done);
     if (operation.op->kind != MODEL_UPDATE)
         x->computed.queue[queue] = done.queue[queue];
     return done.queue[queue];

@@ -10,7 +10,10 @@
 #include "engine/host/machine.h"
 #include "engine/host/queues.h"
 #include "engine/shards.h"
+#include "traces/fault.h"
+#include "traces/size.h"
 
+#include <stdatomic.h>
 #include <string.h>
 #include <time.h>
 
@@ -28,6 +31,7 @@ struct cpu_device {
     GPtrArray *scalars;                    /* of double arrays */
     const struct annotate *annotate;
     uint64_t stall_ns;
+    _Atomic(char *) failure; /* the first; NULL for none */
 };
 
 struct copy {
@@ -47,6 +51,28 @@ static void enter_copies(void *self)
     link_enter();
 }
 
+/* Notes why work failed, unless some has failed before. Frees `why`. Any thread may call it. */
+static void note(struct cpu_device *cpu, char *why)
+{
+    char *none = NULL;
+    if (!atomic_compare_exchange_strong(&cpu->failure, &none, why))
+        g_free(why);
+}
+
+static void note_copy(struct cpu_device *cpu, const struct copy *copy)
+{
+    g_autofree char *size = size_format(copy->bytes);
+    note(cpu, g_strdup_printf("a copy of %s %s the device failed", size,
+                              copy->direction == MOVER_D2H ? "from" : "to"));
+}
+
+/* Sleeps as long as 99 copies take that take as long as one from `start` until now. */
+static void slow_down(gint64 start)
+{
+    enum { TIMES = 100 };
+    g_usleep((gulong)((g_get_monotonic_time() - start) * (TIMES - 1)));
+}
+
 static void run_copy(void *self, const void *work, bool at_once)
 {
     struct cpu_device *cpu = self;
@@ -54,9 +80,16 @@ static void run_copy(void *self, const void *work, bool at_once)
     uint8_t *on_device = cpu->memory.arena + copy->device_address;
     uint8_t *on_host = cpu->memory.host + copy->host_address;
     bool down = copy->direction == MOVER_D2H;
+    if (fault_strikes(FAULT_COPY)) {
+        note_copy(cpu, copy);
+        return;
+    }
+    gint64 start = g_get_monotonic_time();
     annotate_copy_begin(cpu->annotate, copy->direction, copy->bytes);
     link_copy(&cpu->link[copy->direction], down ? on_host : on_device, down ? on_device : on_host,
               copy->bytes, at_once);
+    if (fault_strikes(FAULT_SLOW_COPY))
+        slow_down(start);
     annotate_copy_end(cpu->annotate);
 }
 
@@ -156,6 +189,7 @@ static void cpu_close(struct device *device)
     cores_bind(&cpu->cores.all);
     cpu_memory_close(&cpu->memory);
     nodes_free(cpu->nodes);
+    g_free(cpu->failure);
     g_free(cpu);
 }
 
@@ -276,7 +310,10 @@ static mover_ticket cpu_compute(struct device *device, const struct operation *o
     const struct operation issued = with_turn(cpu, operation);
     cpu_wait(device, after);
     gint64 start = g_get_monotonic_time();
-    run_operator(cpu->compute, &issued);
+    if (fault_strikes(FAULT_DEVICE_LOST))
+        note(cpu, g_strdup_printf("the device is lost at '%s'", operation->name));
+    else
+        run_operator(cpu->compute, &issued);
     if (operation->op->kind == MODEL_RECEIVE) /* waits for another stage */
         cpu->stall_ns += (uint64_t)(g_get_monotonic_time() - start) * 1000;
     return queues_complete(cpu->queues, MOVER_COMPUTE);
@@ -316,11 +353,13 @@ static double *cpu_scalars(struct device *device, uint32_t count)
     return scalars;
 }
 
-/* On this device nothing fails without ending the program. */
+/* On this device only faults that tests inject fail without ending the program. */
 static bool cpu_check(struct device *device, GError **error)
 {
-    (void)device, (void)error;
-    return true;
+    const char *why = cpu_of(device)->failure;
+    if (why)
+        g_set_error_literal(error, DEVICE_ERROR, DEVICE_ERROR_WORK, why);
+    return !why;
 }
 
 static double cpu_stall_seconds(struct device *device)

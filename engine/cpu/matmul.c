@@ -331,7 +331,9 @@ static void reserve(struct matmul_memory *memory, uint64_t bytes)
     free(memory->memory);
     bytes = (bytes + SCRATCH_ALIGNMENT - 1) / SCRATCH_ALIGNMENT * SCRATCH_ALIGNMENT;
     memory->memory = aligned_alloc(SCRATCH_ALIGNMENT, bytes);
-    g_assert(memory->memory);
+    if (!memory->memory)
+        g_log(FAILURE_MEMORY_DOMAIN, G_LOG_LEVEL_ERROR,
+              "failed to allocate %" G_GUINT64_FORMAT " bytes of scratch memory", bytes);
     memory->bytes = bytes;
 }
 

@@ -1,6 +1,7 @@
 #include "engine/cpu/memory.h"
 #include "engine/device.h"
 #include "engine/host/machine.h"
+#include "traces/fault.h"
 #include "traces/size.h"
 
 #include <errno.h>
@@ -71,12 +72,21 @@ static bool reserve(struct cpu_memory *memory, GError **error)
     return true;
 }
 
+/* Maps as mmap does, unless the fault strikes. */
+static void *map_unless(enum fault fault, void *at, uint64_t bytes, int flags, int file)
+{
+    if (!fault_strikes(fault))
+        return mmap(at, bytes, PROT_READ | PROT_WRITE, flags, file, 0);
+    errno = ENOMEM;
+    return MAP_FAILED;
+}
+
 static bool open_arena(struct cpu_memory *memory, GError **error)
 {
     if (memory->arena_bytes == 0)
         return true;
-    void *map = mmap(memory->arena, memory->arena_bytes, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    void *map = map_unless(FAULT_DEVICE_MEMORY, memory->arena, memory->arena_bytes,
+                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1);
     if (map == MAP_FAILED || !populate(memory->arena, memory->arena_bytes, NULL))
         return refuse(error, "an arena", memory->arena_bytes);
     return true;
@@ -88,7 +98,7 @@ static bool map_twice(struct cpu_memory *memory, int file, const struct nodes_sp
         mmap(memory->host_hidden, memory->host_pool_bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, file,
              0) == MAP_FAILED)
         return false;
-    void *map = mmap(NULL, memory->host_pool_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    void *map = map_unless(FAULT_PINNED_MEMORY, NULL, memory->host_pool_bytes, MAP_SHARED, file);
     if (map == MAP_FAILED)
         return false;
     memory->host = map;

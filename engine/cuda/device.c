@@ -10,6 +10,7 @@
 #include "engine/host/host_operators.h"
 #include "engine/host/queues.h"
 #include "engine/shards.h"
+#include "traces/fault.h"
 
 #include <string.h>
 
@@ -251,6 +252,8 @@ static mover_ticket cuda_copy(struct device *device, enum mover_queue queue,
     uint8_t *on_host = cuda->memory.host + host_address;
     bool down = queue == MOVER_D2H;
     cuda_streams_begin(cuda->streams, queue, after);
+    if (fault_strikes(FAULT_COPY))
+        cuda_failure_note_reason(&cuda->failure, "a copy failed", "cudaMemcpyAsync(");
     CUDA_TRY(&cuda->failure,
              cudaMemcpyAsync(down ? on_host : on_device, down ? on_device : on_host, bytes,
                              down ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice,
@@ -338,6 +341,8 @@ static mover_ticket cuda_compute(struct device *device, const struct operation *
     struct operation issued = *operation;
     if (cuda->ranks && operation_exchanges(operation))
         issued.turn = ranks_issue(cuda->on_compute);
+    if (fault_strikes(FAULT_DEVICE_LOST))
+        note(cuda, g_strdup_printf("CUDA: the device is lost at '%s'", operation->name));
     note(cuda, cuda_operators_run(cuda->compute, &issued));
     cuda_operators_share_update(cuda->compute, &issued);
     return cuda_streams_end(cuda->streams, MOVER_COMPUTE);

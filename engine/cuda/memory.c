@@ -1,6 +1,7 @@
 #include "engine/cuda/memory.h"
 
 #include "engine/host/machine.h"
+#include "traces/fault.h"
 #include "traces/size.h"
 
 #include <errno.h>
@@ -19,7 +20,8 @@ static bool refuse(GError **error, const char *what, uint64_t bytes, const char 
  * for that one. */
 static bool take_on_device(uint8_t **memory, const char *what, uint64_t bytes, GError **error)
 {
-    cudaError_t failed = cudaMalloc((void **)memory, bytes);
+    cudaError_t failed = fault_strikes(FAULT_DEVICE_MEMORY) ? cudaErrorMemoryAllocation
+                                                            : cudaMalloc((void **)memory, bytes);
     if (failed == cudaSuccess)
         failed = cudaMemset(*memory, 0, bytes);
     if (failed == cudaSuccess)
@@ -94,7 +96,10 @@ static bool take_on_host(struct cuda_memory *memory, const struct nodes_spread *
         nodes_touch(spread, pool, memory->host_pool_bytes);
     if (!populate(pool, memory->host_pool_bytes))
         return refuse(error, what, memory->host_pool_bytes, g_strerror(ENOMEM));
-    cudaError_t failed = cudaHostRegister(pool, memory->host_pool_bytes, cudaHostRegisterPortable);
+    cudaError_t failed = fault_strikes(FAULT_PINNED_MEMORY)
+                             ? cudaErrorMemoryAllocation
+                             : cudaHostRegister(pool, memory->host_pool_bytes,
+                                                cudaHostRegisterPortable);
     return failed == cudaSuccess ||
            refuse(error, what, memory->host_pool_bytes, cudaGetErrorString(failed));
 }

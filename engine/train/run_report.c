@@ -8,7 +8,9 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdio_ext.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 /* ---- the log ---- */
 
@@ -16,6 +18,7 @@ struct run_log {
     char *path;
     FILE *file;    /* NULL if nothing is written */
     json_t *about; /* for the first line; NULL after it, or if not set */
+    off_t whole;   /* bytes of whole lines; -1 if it is no file */
 };
 
 static bool fail(const char *path, GError **error)
@@ -33,8 +36,18 @@ struct run_log *run_log_open(const char *path, GError **error)
         return NULL;
     }
     struct run_log *log = g_new(struct run_log, 1);
-    *log = (struct run_log){g_strdup(path), file, NULL};
+    *log = (struct run_log){g_strdup(path), file, NULL, -1};
     return log;
+}
+
+/* Removes the part of a line that a full disk has let in. What is no file stays as it is. */
+static void cut_line(struct run_log *log)
+{
+    int code = errno;
+    __fpurge(log->file);
+    if (log->whole >= 0 && ftruncate(fileno(log->file), log->whole) == 0)
+        lseek(fileno(log->file), log->whole, SEEK_SET);
+    errno = code;
 }
 
 /* JSON has no infinities and no NaN. */
@@ -91,9 +104,12 @@ bool run_log_write(struct run_log *log, const struct run_log_entry *entry, GErro
     if (log->about)
         json_object_update(line, log->about);
     g_clear_pointer(&log->about, json_decref);
+    log->whole = lseek(fileno(log->file), 0, SEEK_CUR);
     bool written = json_dumpf(line, log->file, JSON_COMPACT | JSON_REAL_PRECISION(17)) == 0 &&
                    fputc('\n', log->file) != EOF && fflush(log->file) == 0;
     json_decref(line);
+    if (!written)
+        cut_line(log);
     return written || fail(log->path, error);
 }
 

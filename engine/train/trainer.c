@@ -188,8 +188,7 @@ static bool check_data(struct loop *loop, GError **error)
     const struct training *training = loop->training;
     if (data_check(training->data, error) && (!training->eval || data_check(training->eval, error)))
         return true;
-    if (training->options->ranks) /* the others wait for this one's gradients */
-        ranks_fail(training->options->ranks, (*error)->message);
+    training_end_ranks(training, *error);
     if (training->options->save && loop->summary.steps > 0)
         save_last(loop, NULL);
     return false;
@@ -223,9 +222,10 @@ static bool evaluate(struct loop *loop, double *loss, GError **error)
         for (uint64_t row = 0; row < batch; row++)
             data_read(data, share, (b * batch + row) % sequences, 1, training->tokens + row * T,
                       targets + row * T);
-        if (!check_data(loop, error) ||
-            !engine_forward(training->engine, training->tokens, &part, error))
+        if (!check_data(loop, error))
             return false;
+        if (!engine_forward(training->engine, training->tokens, &part, error))
+            return training_end_ranks(training, *error);
         sum += part;
         counted += count_targets(targets, training_rows(training));
         pace_add(&loop->pace, PACE_PASS, seconds_since(start));

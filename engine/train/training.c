@@ -273,6 +273,13 @@ void training_start(struct training *training)
 
 /* ---- training ---- */
 
+bool training_end_ranks(const struct training *training, const GError *error)
+{
+    if (training->options->ranks)
+        ranks_fail(training->options->ranks, error->message);
+    return false;
+}
+
 void training_read(struct training *training)
 {
     const struct model_job *job = training_job(training);
@@ -333,8 +340,10 @@ bool training_step(struct training *training, bool stop, struct engine_result *r
         .clip = state->clip,
     };
     *skipped = NULL;
-    if (!engine_step(training->engine, &step, result, error))
-        return false;
+    if (!engine_step(training->engine, &step, result, error)) {
+        g_prefix_error(error, "step %" G_GUINT64_FORMAT ": ", state->step + 1);
+        return training_end_ranks(training, *error);
+    }
     training->state.step++;
     if (isfinite(result->loss) && isfinite(result->gradient_norm)) {
         training->skipped = 0;

@@ -48,6 +48,10 @@ void training_clear(struct training *training);
  * must have opened theirs. */
 void training_start(struct training *training);
 
+/* Ends all ranks, of which the others wait for what this one cannot give them any more. Returns
+ * false if the run has one rank only. */
+bool training_end_ranks(const struct training *training, const GError *error);
+
 /* Reads the next step's micro-batches, and counts the targets of those that other ranks read.
  * data_check then says whether they are whole. */
 void training_read(struct training *training);
