@@ -4,7 +4,8 @@
     tokenized.py BUILD_DIR PROJECT_DIR
 
 Compares the files with what tokenizers makes of the same drawn texts, from text, JSON lines and Parquet (where
-pyarrow is installed); with what pstar-tokens writes; and the losses of one run on the same tokens in the files
+pyarrow is installed); with what pstar-tokens writes; chats and their masks with those of transformers, where that is
+installed; and the losses of one run on the same tokens in the files
 of llm.c, numpy and Megatron-LM. Prints its seed; another one is given as PSTAR_SEED. Returns 77 where
 tokenizers or numpy is missing.
 """
@@ -18,6 +19,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 
 try:
     import numpy
@@ -121,21 +123,139 @@ def check_rows(folder, words, draw):
     return expected
 
 
+def read_mask(path):
+    """Returns whether each token of a file counts, by the mask beside it."""
+    count, mask = len(read_tokens(path)), pathlib.Path(f"{path}.mask")
+    if not mask.exists():
+        return [True] * count
+    magic, version, low, high, total = struct.unpack("<5I", mask.read_bytes()[:20])
+    bits = mask.read_bytes()[1024:]
+    assert (magic, version, low, high) == (20261125, 1, count, 0)
+    assert total == zlib.crc32(bits) == struct.unpack("<2i3I", path.read_bytes()[:20])[4]
+    return numpy.unpackbits(numpy.frombuffer(bits, numpy.uint8), bitorder="little")[:count].astype(bool).tolist()
+
+
+def draw_chat(draw):
+    """Questions and answers, in some chats behind a message of the system, in some with a question left open."""
+    roles = ["system"] * draw.randrange(2) + ["user", "assistant"] * draw.randrange(1, 4) + ["user"] * draw.randrange(2)
+    return [dict(role=role, content=draw_text(draw)) for role in roles]
+
+
+BEGIN, END = "{{ eos_token }}{{ m.role }}: ", "{{ m.content }}{{ eos_token }}"
+PLAIN = "{% for m in messages %}" + BEGIN + END + "{% endfor %}{% if add_generation_prompt %}{{ eos_token }}assistant: {% endif %}"
+MARKED = PLAIN.replace(END, "{% if m.role == 'assistant' %}{% generation %}" + END + "{% endgeneration %}{% else %}" + END + "{% endif %}")
+LAST = PLAIN.replace(END, "{% if loop.last and m.role == 'assistant' %}{{ 'hm ' }}{% endif %}" + END)  # as models that think write what was thought last
+
+
+def expect_chats(words, chats):
+    """Returns what transformers makes of each chat by the template that marks answers: tokens, and which are answers'."""
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(words / "tokenizer.json"), eos_token="</s>")
+    made = [tokenizer.apply_chat_template(chat, chat_template=MARKED, return_dict=True, return_assistant_tokens_mask=True)
+            for chat in chats]
+    return [one["input_ids"] for one in made], [list(map(bool, one["assistant_masks"])) for one in made]
+
+
+def last_answer(counts):
+    """Keeps the last run of tokens that count."""
+    end = max((i + 1 for i, one in enumerate(counts) if one), default=0)
+    first = end
+    while first and counts[first - 1]:
+        first -= 1
+    return [first <= i < end for i in range(len(counts))]
+
+
 def check_chats(folder, words, draw):
-    """The model's template writes the special tokens; nothing is added to it."""
+    """The model's template writes the special tokens; nothing is added to it. Answers count, as transformers says."""
     if not transformers:
         return
-    chats = [[dict(role=role, content=draw_text(draw)) for role in ("user", "assistant")] for _ in range(9)]
+    chats = [draw_chat(draw) for _ in range(30)]
     rows, out, template = folder / "chats.jsonl", folder / "chats.bin", words / "chat_template.jinja"
+
+    def work(text, *arguments, status=0):
+        template.write_text(text, encoding="utf-8")
+        return tokenize("--model", words, "--chat", *arguments, rows, "-o", out, status=status)
+
     rows.write_text("".join(json.dumps({"messages": chat}) + "\n" for chat in chats), encoding="utf-8")
     assert "has no chat template" in tokenize("--model", words, "--chat", rows, "-o", out, status=2)
-    template.write_text("{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}", encoding="utf-8")
-    tokenize("--model", words, "--chat", rows, "-o", out)
-    tokenizer = tokenizers.Tokenizer.from_file(str(words / "tokenizer.json"))
-    texts = ["".join(f"{m['role']}: {m['content']}</s>" for m in chat) for chat in chats]
-    assert read_tokens(out) == [t for text in texts for t in tokenizer.encode(text, add_special_tokens=False).ids]
-    template.write_text("{{ raise_exception('no chat') }}", encoding="utf-8")
-    assert "chat 1: no chat" in tokenize("--model", words, "--chat", rows, "-o", out, status=2)
+    tokens, counts = expect_chats(words, chats)
+    flat, answers = sum(tokens, []), sum(counts, [])
+    for text in (PLAIN, MARKED):
+        said = work(text)
+        assert read_tokens(out) == flat and read_mask(out) == answers
+        assert said == f"{out}: {len(flat)} tokens, of which {sum(answers)} count in the loss ({out}.mask)\n", said
+    work(PLAIN, "--loss", "last")
+    assert read_mask(out) == sum(map(last_answer, counts), [])
+    assert work(PLAIN, "--loss", "all") == f"{out}: {len(flat)} tokens\n"
+    assert read_tokens(out) == flat and not pathlib.Path(f"{out}.mask").exists()
+    if any(chat[-1]["role"] == "user" or sum(m["role"] == "assistant" for m in chat) > 1 for chat in chats):
+        assert "writes message" in work(LAST, status=2) and not list(folder.glob("chats.bin*.*"))
+    chats[:] = [chat[:-1] if chat[-1]["role"] == "user" else chat for chat in chats]
+    rows.write_text("".join(json.dumps({"messages": chat}) + "\n" for chat in chats), encoding="utf-8")
+    work(LAST, "--loss", "last")
+    assert sum(read_mask(out)) > sum(sum(map(last_answer, expect_chats(words, chats)[1]), []))  # what was thought, too
+    check_masked_training(folder, words, out)
+    refuse_chats(rows, work)
+
+
+def refuse_chats(rows, work):
+    def refuse(line, reason, text=PLAIN):
+        rows.write_text(f"\n{line}\n", encoding="utf-8")
+        message = work(text, status=2)
+        assert message.startswith("tokenize: ") and message.count("\n") == 1 and reason in message, message
+
+    refuse("{}", "line 2 has no list of messages in the field 'messages'; its fields are: none")
+    refuse('{"messages": []}', "line 2: the list of messages is empty")
+    refuse('{"messages": ["hello"]}', "line 2: message 1 has no role; a message is an object with role and content, and this one has: str")
+    refuse('{"messages": [{"from": "human", "value": "a"}]}', "message 1 has no role; a message is an object with role and "
+           "content, and this one has: from, value")
+    refuse('{"messages": [{"role": "user"}]}', "line 2: the chat template: no chat", "{{ raise_exception('no chat') }}")
+    rows.write_text('{"messages": [{"role": "user", "content": "a"}]}\n', encoding="utf-8")
+    assert "no token would count in the loss: there is no answer" in work(PLAIN, status=2)
+    assert "--loss needs --chat" in tokenize("--model", "m", "--loss", "all", rows, "-o", "o", status=2)
+    assert "does not go with" in tokenize("--model", "m", "--chat", "--prompt-field", "p", rows, "-o", "o", status=2)
+
+
+def check_masked_training(folder, words, tokens):
+    """pstar-run counts what the mask says, and refuses tokens without their mask."""
+    log, mask = folder / "masked.jsonl", pathlib.Path(f"{tokens}.mask")
+    arguments = ("--model", words, "--data", tokens, "--batch", 2, "--seq", 16, "--micro-batches", 2, "--steps", 2,
+                 "--data-order", "sequential", "--log", log, "--held-out", 0)
+    said = run("pstar-run", *arguments)
+    counts = read_mask(tokens)
+    found = [json.loads(line)["targets"] for line in log.read_text(encoding="utf-8").splitlines()]
+    assert found == [sum(counts[step * 64 + 1:step * 64 + 65]) for step in range(2)], found
+    words_ = [line.split() for line in said.splitlines() if line.startswith("targets in the training text")]
+    assert words_ == [["targets", "in", "the", "training", "text", str(sum(counts[1:])), "of", str(len(counts)), "tokens,",
+                       "by", "the", "mask"]], said
+    bits = mask.read_bytes()
+    mask.write_bytes(bits[:-1] + bytes([bits[-1] ^ 1]))
+    assert "checksum differs" in run("pstar-run", *arguments, status=2)
+    mask.unlink()
+    assert "its mask, which says what counts in the loss, is missing" in run("pstar-run", *arguments, status=2)
+
+
+def check_prompts(folder, words, draw):
+    """A prompt does not count; its answer and the end behind it do."""
+    pairs = [(draw_text(draw) + "?", draw_text(draw)) for _ in range(20)]
+    rows, table, out = folder / "pairs.jsonl", folder / "pairs.parquet", folder / "pairs.bin"
+    rows.write_text("".join(json.dumps(dict(q=q, a=a)) + "\n" for q, a in pairs), encoding="utf-8")
+    tokenize("--model", words, "--prompt-field", "q", "--field", "a", rows, "-o", out)
+    assert read_tokens(out) == expect(words, [q + a for q, a in pairs], "</s>")
+    tokenizer, counts = tokenizers.Tokenizer.from_file(str(words / "tokenizer.json")), []
+    for q, a in pairs:
+        ends = [last for _, last in tokenizer.encode(q + a).offsets]
+        counts += [last > len(q) for last in ends] + [True]
+    assert read_mask(out) == counts
+    if pyarrow:
+        expected = out.read_bytes(), pathlib.Path(f"{out}.mask").read_bytes()
+        pyarrow.parquet.write_table(pyarrow.table(dict(a=[a for _, a in pairs], q=[q for q, _ in pairs])), table)
+        tokenize("--model", words, "--prompt-field", "q", "--field", "a", table, "-o", out)
+        assert (out.read_bytes(), pathlib.Path(f"{out}.mask").read_bytes()) == expected
+    text = folder / "pairs.txt"
+    text.write_text("plain", encoding="utf-8")
+    assert "--prompt-field needs JSON lines" in tokenize("--model", words, "--prompt-field", "q", text, "-o", out, status=2)
+    tokenize("--model", words, text, "-o", out)
+    assert not pathlib.Path(f"{out}.mask").exists()
 
 
 def check_training(folder, words, tokens):
@@ -197,6 +317,7 @@ def main():
         bytes_, words = make_models(folder)
         check_texts(folder, bytes_, words, draw)
         check_training(folder, words, check_rows(folder, words, draw))
+        check_prompts(folder, words, draw)
         check_chats(folder, words, draw)
         check_refusals(folder, bytes_, words)
 
