@@ -3,6 +3,7 @@
 #include "engine/adapters.h"
 #include "engine/train/checkpoint_folder.h"
 #include "engine/train/checkpoint_manifest.h"
+#include "engine/train/model_files.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -138,13 +139,16 @@ static bool save_optimizer(const char *folder, const struct checkpoint_content *
                      save_optimizer_index(folder, content, files, error));
 }
 
-/* Writes what a checkpoint has once. */
+/* Writes what a checkpoint has once. Adapters leave their model where it is. `folder` is within the
+ * one that has the checkpoints. */
 static bool write_common(const char *folder, const struct checkpoint_content *content,
                          GError **error)
 {
     g_autofree char *config_path = g_build_filename(folder, CONFIG_FILE, NULL);
+    g_autofree char *around = g_path_get_dirname(folder);
     return (content->config->lora_rank ||
-            model_config_write(content->config, config_path, error)) &&
+            (model_config_write(content->config, config_path, error) &&
+             model_files_copy(content->state->model, around, folder, error))) &&
            checkpoint_state_write(folder, content->state, error);
 }
 
@@ -257,20 +261,24 @@ static uint32_t with_index(GArray *files)
     return count == 1 ? 1 : count + 1;
 }
 
-static uint32_t count_files(const struct checkpoint_content *content, uint32_t writers)
+static uint32_t count_files(const char *path, const struct checkpoint_content *content,
+                            uint32_t writers)
 {
     enum { COMMON = 2 }; /* config.json, or that of adapters, and trainer.json */
+    uint32_t copied = content->config->lora_rank ? 0
+                                                 : model_files_count(content->state->model, path);
     uint32_t weights = content->config->lora_rank
                            ? 1
                            : with_index(weights_form_files(content->form, content->trace, writers));
-    return COMMON + weights + with_index(optimizer_files(content, writers)) + writers;
+    return COMMON + copied + weights + with_index(optimizer_files(content, writers)) + writers;
 }
 
 bool checkpoint_complete(struct checkpoint_folder *folder, const struct checkpoint_content *content,
                          uint32_t writers, uint32_t keep, GError **error)
 {
-    return checkpoint_folder_complete(folder, content->state->step, count_files(content, writers),
-                                      keep, is_old, error);
+    return checkpoint_folder_complete(folder, content->state->step,
+                                      count_files(folder->path, content, writers), keep, is_old,
+                                      error);
 }
 
 bool checkpoint_save(const char *path, const struct checkpoint_content *content, uint32_t keep,

@@ -64,7 +64,7 @@ static bool add_texts(const char *folder, json_t *files, GError **error)
     g_auto(GStrv) names = checkpoint_files_list(folder, error);
     bool ok = names != NULL;
     for (char **name = names; ok && *name; name++)
-        if (g_str_has_suffix(*name, ".json") && !g_str_has_prefix(*name, STEM))
+        if (!g_str_has_suffix(*name, ".safetensors") && !g_str_has_prefix(*name, STEM))
             ok = add_text(folder, *name, files, error);
     return ok;
 }
@@ -102,18 +102,19 @@ static bool check_section(FILE *file, const char *path, const struct section *se
     g_autofree uint8_t *block = g_malloc(BLOCK);
     uLong sum = 0;
     const char *name = section->name ? section->name : "";
+    const char *space = section->name ? " " : "";
     for (uint64_t done = 0; done < section->bytes;) {
         size_t more = (size_t)MIN(BLOCK, section->bytes - done);
         errno = 0;
         if (fread(block, 1, more, file) != more)
-            return refuse(path, error, "%s %s: %s", section->kind, name,
+            return refuse(path, error, "%s%s%s: %s", section->kind, space, name,
                           errno ? g_strerror(errno) : "the file ends within it");
         sum = crc32_z(sum, block, more);
         done += more;
     }
     return sum == section->checksum ||
-           refuse(path, error, "%s %s: its bytes are not those that were saved", section->kind,
-                  name);
+           refuse(path, error, "%s%s%s: its bytes are not those that were saved", section->kind,
+                  space, name);
 }
 
 static bool check_tensors(FILE *file, const char *path, const json_t *entry, GError **error)

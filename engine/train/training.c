@@ -2,6 +2,7 @@
 
 #include "engine/adapters.h"
 #include "engine/train/checkpoint_folder.h"
+#include "engine/train/model_files.h"
 #include "engine/train/together.h"
 #include "engine/train/trainer.h"
 #include "engine/train/training_save.h"
@@ -366,6 +367,7 @@ bool training_merge(struct training *training, GError **error)
     const struct weights_store store = engine_store(training->engine);
     const char *folder = training->options->merge;
     engine_flush(training->engine);
-    return !folder || adapters_merge(folder, training->run->config, training_trace(training),
-                                     &store, &training->form, error);
+    return !folder || (adapters_merge(folder, training->run->config, training_trace(training),
+                                      &store, &training->form, error) &&
+                       model_files_copy(training->options->model, NULL, folder, error));
 }

@@ -52,6 +52,41 @@ static void test_link(struct run_folder *folder, gconstpointer data)
     g_assert_cmpint(saved_step(folder, "later"), ==, 3);
 }
 
+/* What lies beside the model goes with what a run saves, also when the model is gone. */
+static void test_model_files(struct run_folder *folder, gconstpointer data)
+{
+    static const char *const names[] = {"generation_config.json", "chat_template.jinja",
+                                        "tokenizer_config.json"};
+    (void)data;
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_autofree char *text = g_strdup_printf("{\"%s\": [1, 2.50, null]}\n", names[i]);
+        run_folder_write(folder, names[i], text);
+    }
+    run_folder_write(folder, "notes.txt", "not of the model");
+    g_assert_cmpint(run_folder_run(folder, EVERY "--save saved", NULL, NULL), ==, 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_autofree char *copy = g_build_filename("saved", names[i], NULL);
+        run_folder_same_file(folder, names[i], copy);
+        g_autofree char *path = run_folder_path(folder, names[i]);
+        g_assert_cmpint(g_unlink(path), ==, 0);
+    }
+    g_assert_false(run_folder_has(folder, "saved/notes.txt"));
+
+    g_assert_cmpint(
+        run_folder_run(folder, "--resume saved --save saved --keep 1 --steps 5", NULL, NULL), ==,
+        0);
+    g_assert_cmpint(saved_step(folder, "saved"), ==, 5);
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        g_autofree char *copy = g_build_filename("saved", names[i], NULL);
+        g_assert_true(run_folder_has(folder, copy));
+    }
+
+    g_autofree char *err = NULL;
+    run_folder_write(folder, "saved/newest/chat_template.jinja", "{\"another\": 0}\n");
+    g_assert_cmpint(run_folder_run(folder, "--resume saved --steps 6", NULL, &err), ==, 2);
+    run_folder_expect(err, "chat_template.jinja");
+}
+
 /* NFS, 9p and others answer a swap of two names so. */
 static void refuse_swaps(gpointer data)
 {
@@ -319,6 +354,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     ADD("link", test_link);
+    ADD("model-files", test_model_files);
     ADD("no-swaps", test_no_swaps);
     ADD("mount-point", test_mount_point);
     ADD("overlay", test_overlay);
