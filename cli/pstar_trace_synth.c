@@ -1,5 +1,6 @@
 /* pstar-trace synth: a trace of a model that never ran. */
 #include "cli/pstar_trace.h"
+#include "models/expert_rows.h"
 #include "models/synth.h"
 #include "models/train_choice.h"
 #include "traces/choices.h"
@@ -13,7 +14,7 @@
 enum { NO_PRECISION = UINT8_MAX };
 
 struct synth_arguments {
-    char *model, *train, *recompute, *offload, *state_block, *platform, *output;
+    char *model, *train, *expert_loads, *recompute, *offload, *state_block, *platform, *output;
     uint32_t batch, sequence, micro_batches, bytes_per_parameter, ranks, stage; /* 0 if not given */
     uint8_t precision; /* enum model_precision, or NO_PRECISION */
     bool host_embedding, host_update, unfused, clip, lists_platforms;
@@ -40,12 +41,27 @@ static bool write_trace(const struct trace *trace, const char *output, GError **
     return true;
 }
 
+/* Says how many experts forward and backward read, all layers together. */
+static void print_experts(const struct model_config *config, const struct model_job *job)
+{
+    uint64_t rows = (uint64_t)job->choices.batch * job->sequence;
+    uint32_t used = expert_count_used(config, rows), all = config->layers * config->experts;
+    if (config->experts)
+        text_print_line(stdout,
+                        "experts: %" G_GUINT64_FORMAT
+                        " rows a layer, %u to a token, go to %u of %u "
+                        "(%.3g %%); all are updated",
+                        rows * config->experts_per_token, config->experts_per_token, used, all,
+                        100.0 * used / all);
+}
+
 static bool synthesise(const struct synth_arguments *a, struct model_config *config,
                        const struct platform *platform, GError **error)
 {
     g_autofree uint8_t *recompute = NULL, *offload = NULL, *host_update = NULL, *frozen = NULL;
     uint64_t state_block;
-    if (!model_choose_trained(config, a->train, 0, &frozen, error) ||
+    if (!expert_loads_choose(config, a->expert_loads, error) ||
+        !model_choose_trained(config, a->train, 0, &frozen, error) ||
         !model_state_block(config, a->state_block, &state_block, error) ||
         !choose_layers("--recompute", a->recompute, config->layers, &recompute, error) ||
         !choose_layers("--offload-activations", a->offload, config->layers, &offload, error))
@@ -78,6 +94,8 @@ static bool synthesise(const struct synth_arguments *a, struct model_config *con
     if (trace && !trace->producer)
         trace->producer = g_strdup("pstar-trace " PSTAR_VERSION);
     bool ok = trace && write_trace(trace, a->output, error);
+    if (ok)
+        print_experts(config, &job);
     trace_free(trace);
     return ok;
 }
@@ -134,6 +152,13 @@ int pstar_trace_synth(int argc, char **argv)
         {.name = "clip",
          .flag = &a.clip,
          .help = "Clip gradients by their norm; with 12 bytes per parameter, backward runs twice"},
+        {.name = "expert-loads",
+         .text = &a.expert_loads,
+         .help =
+             "How rows spread over a mixture's experts: balanced, numbers for all experts such "
+             "as 4,2,1,1, or a JSON file with such a list, or with one for each layer; default: "
+             "balanced",
+         .value = "LOADS"},
         {.shared = OPTION_RECOMPUTE, .text = &a.recompute, .help = "default: none"},
         {.shared = OPTION_OFFLOAD_ACTIVATIONS, .text = &a.offload, .help = "default: none"},
         {.shared = OPTION_HOST_EMBEDDING, .flag = &a.host_embedding},

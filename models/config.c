@@ -42,7 +42,6 @@ static const struct {
     {"mamba", "state spaces"},
     {"mamba2", "state spaces"},
     {"mistral3", "images"},
-    {"mixtral", "mixtures of experts"},
     {"mllama", "images"},
     {"mpt", "ALiBi positions"},
     {"nemotron", "squared ReLUs"},
@@ -54,7 +53,6 @@ static const struct {
     {"qwen2_5_vl", "images"},
     {"qwen2_moe", "mixtures of experts"},
     {"qwen2_vl", "images"},
-    {"qwen3_moe", "mixtures of experts"},
     {"qwen3_next", "mixtures of experts, and linear attention"},
     {"stablelm", "layer norms of queries and keys"},
     {"t5", "encoders"},
@@ -143,8 +141,9 @@ static double about_parameters(const struct model_config *config)
     double h = config->width, f = config->inner;
     double a = 2.0 * config->heads * config->head_size;
     double k = 2.0 * config->key_heads * config->head_size;
-    double layer = (MAX(a, 2 * h) + MAX(k, 2 * h)) * h + (config->gated ? 3 : 2) * h * f + 10 * h +
-                   f;
+    double mlps = config->experts ? config->experts : 1;
+    double layer = (MAX(a, 2 * h) + MAX(k, 2 * h)) * h + 10 * h +
+                   mlps * ((config->gated ? 3 : 2) * h * f + h + f);
     return config->layers * layer + (2.0 * config->vocabulary + config->positions) * h;
 }
 
@@ -277,6 +276,8 @@ struct model_config *model_config_copy(const struct model_config *config)
     gsize bytes = config->rotary.columns / 2 * sizeof(double);
     copy->rotary.short_factors = g_memdup2(config->rotary.short_factors, bytes);
     copy->rotary.long_factors = g_memdup2(config->rotary.long_factors, bytes);
+    bytes = (gsize)config->layers * config->experts * sizeof *config->expert_loads;
+    copy->expert_loads = g_memdup2(config->expert_loads, bytes);
     return copy;
 }
 
@@ -288,6 +289,7 @@ void model_config_free(struct model_config *config)
     free(config->file);
     g_free(config->rotary.short_factors);
     g_free(config->rotary.long_factors);
+    g_free(config->expert_loads);
     g_free(config);
 }
 

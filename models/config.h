@@ -9,6 +9,9 @@
 
 struct model_family;
 
+/* The most experts of a layer. */
+enum { MODEL_MOST_EXPERTS = 4096 };
+
 enum model_norm {
     MODEL_LAYER_NORM, /* y = weight (x - mean) / deviation + bias */
     MODEL_RMS_NORM    /* y = weight x / root mean square */
@@ -104,8 +107,17 @@ struct model_config {
     uint32_t window;       /* a position attends to itself and window - 1 before it; 0: to all */
     uint32_t first_window; /* layers below it attend to all positions, */
     uint32_t full_every;   /* and every so-many-th layer does; 0: no other layer */
+    uint32_t experts;      /* each layer has so many MLPs of `inner` columns, and a router; 0: one
+                              MLP without a router */
+    uint32_t experts_per_token; /* how many of them a row goes through */
+    bool shared_weight;         /* what a row's experts make is weighted by probabilities that are
+                                   divided by their sum, and so add up to 1 */
+    double balance;             /* the loss counts so much of the experts' imbalance; 0: none */
 
-    /* Not in config.json: linear layers within layers have adapters beside them (LoRA). */
+    /* Not in config.json: how rows spread over experts (models/expert_rows.h), [layers * experts];
+     * NULL if each gets as many. The config owns it. */
+    uint64_t *expert_loads;
+    /* Nor this: linear layers within layers, but not experts, have adapters beside them (LoRA). */
     uint32_t lora_rank; /* 0: none */
     double lora_alpha;  /* the adapters' products count lora_alpha / lora_rank */
 };

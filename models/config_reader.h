@@ -110,6 +110,14 @@ bool config_read_window(const struct config_reader *reader, struct model_config 
                         GError **error);
 void config_write_window(const struct model_config *config, json_t *root);
 
+/* ---- keys that families with experts share ---- */
+
+/* Reads how many experts there are, how many a token takes, and whether the loss counts their
+ * imbalance. `experts` is their number where no key says it. */
+bool config_read_experts(const struct config_reader *reader, uint32_t experts, uint32_t per_token,
+                         struct model_config *config, GError **error);
+void config_write_experts(const struct model_config *config, json_t *root);
+
 /* ---- keys that the families since Gemma share ---- */
 
 /* As config_read_llama, with the parts of a Gemma, and biases of attention. */

@@ -27,6 +27,8 @@ struct decoder_layer {
     uint32_t inner; /* [N,F] after it */
     uint32_t adapted[MODULES]; /* [N,rank] what the adapters' A made of what the modules read */
     uint32_t down, down_stats; /* [N,H] before a norm behind the MLP; its stats */
+    /* Of experts, S to a row: these, and `pre`, `inner` and `down` with [N*S,...] rows. */
+    uint32_t probabilities, routes, dispatched; /* fp32 [N,E]; routes; [N*S,H] */
 };
 
 struct decoder_activations {
@@ -38,6 +40,9 @@ struct decoder_activations {
     uint32_t norm_stats;          /* as in layers */
     uint32_t logits;              /* [N,V], rows apart; after the loss, their gradient */
 };
+
+/* Backward runs once, or twice: first for the norm, then for the updates. */
+enum decoder_turn { ONLY_TURN, FIRST_TURN, SECOND_TURN };
 
 /* Dropout's sites: the embedding's is 0. */
 enum { DECODER_DROPOUT_ATTENTION = 1, DECODER_DROPOUT_OUTPUT, DECODER_DROPOUT_DOWN };
@@ -58,6 +63,41 @@ char *decoder_module(const struct iteration_builder *builder, uint32_t layer,
 /* Sets the operator's tensors to those of a module, with the columns of its input and output. */
 void decoder_set_module(const struct iteration_builder *builder, enum model_module module,
                         struct model_operator *op);
+
+/* A pass through a layer's experts. */
+struct decoder_experts {
+    struct iteration_builder *builder;
+    uint32_t micro_batch;
+    uint32_t layer;
+    /* Forward: */
+    const char *verb; /* "forward", "recompute" or "recompute again" */
+    enum trace_phase phase;
+    bool held; /* chunks hold the buffers that are as large as the layer's input */
+    /* Backward: */
+    enum decoder_turn turn;
+};
+
+/* Append the router, the dispatch of rows and the experts, which read layer->norm2; and what adds
+ * their results to the residual stream. */
+void decoder_experts_forward(const struct decoder_experts *experts, struct decoder_layer *layer);
+void decoder_experts_combine(const struct decoder_experts *experts,
+                             const struct decoder_layer *layer, uint32_t output);
+/* Appends their backward. `stream` is the gradient of the residual stream. Returns the gradient of
+ * what they read, if it is wanted. */
+uint32_t decoder_experts_backward(const struct decoder_experts *experts,
+                                  const struct decoder_layer *layer, uint32_t stream);
+
+/* Returns a backward operator with so many of the tensors from `tensor` on. */
+struct model_operator decoder_backward_operator(struct iteration_builder *builder,
+                                                enum decoder_turn turn, enum model_kind kind,
+                                                int32_t layer, uint32_t micro_batch,
+                                                uint32_t tensor, uint32_t tensors);
+/* Returns the workspace of a backward operator with a weight, or NO_INDEX. */
+uint32_t decoder_weight_workspace(struct iteration_builder *builder,
+                                  const struct model_operator *op);
+/* Appends a backward operator, and what becomes of its gradients. */
+void decoder_append_backward(struct iteration_builder *builder, enum decoder_turn turn,
+                             const char *name, const struct model_operator *op);
 
 /* Appends the forward pass of a micro-batch, the loss included, and fills `activations`, whose
  * layers the caller provides. */

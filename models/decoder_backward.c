@@ -1,12 +1,9 @@
 #include "models/decoder.h"
 
-/* Backward runs once, or twice: first for the norm, then for the updates. */
-enum turn { ONLY_TURN, FIRST_TURN, SECOND_TURN };
-
 /* The state while one layer's backward pass is described. */
 struct backward_pass {
     struct iteration_builder *builder;
-    enum turn turn;
+    enum decoder_turn turn;
     uint32_t micro_batch;
     uint32_t layer;
     uint32_t stream; /* buffer: gradient of the residual stream */
@@ -40,7 +37,7 @@ static uint32_t part_gradient(const struct backward_pass *pass, const char *part
 }
 
 /* Weights' gradients in bf16 are summed in fp32 first. */
-static uint32_t weight_workspace(struct iteration_builder *b, const struct model_operator *op)
+uint32_t decoder_weight_workspace(struct iteration_builder *b, const struct model_operator *op)
 {
     if (b->gradient == MODEL_GRADIENT_LIST || op->frozen[0])
         return NO_INDEX;
@@ -50,10 +47,10 @@ static uint32_t weight_workspace(struct iteration_builder *b, const struct model
 
 /* A tensor's gradient is complete after the last micro-batch, and with several ranks after its
  * reduction. A frozen weight is read, and other frozen tensors are left out. */
-static struct model_operator backward_operator(struct iteration_builder *b, enum turn turn,
-                                               enum model_kind kind, int32_t layer,
-                                               uint32_t micro_batch, uint32_t tensor,
-                                               uint32_t tensors)
+struct model_operator decoder_backward_operator(struct iteration_builder *b, enum decoder_turn turn,
+                                                enum model_kind kind, int32_t layer,
+                                                uint32_t micro_batch, uint32_t tensor,
+                                                uint32_t tensors)
 {
     struct model_operator op = model_operator_of(kind, layer, micro_batch);
     bool complete = model_ranks(b->job) == 1 && decoder_completes(b, kind, micro_batch);
@@ -82,12 +79,12 @@ static void discard(struct iteration_builder *b, struct model_operator *op, int 
                                                    elements * sizeof(float));
 }
 
-static const char *verb_of(enum turn turn)
+static const char *verb_of(enum decoder_turn turn)
 {
     return turn == SECOND_TURN ? "backward again" : "backward";
 }
 
-static void append_operator(struct iteration_builder *b, enum turn turn, const char *module,
+static void append_operator(struct iteration_builder *b, enum decoder_turn turn, const char *module,
                             const struct model_operator *op)
 {
     iteration_builder_operator(b, g_strdup_printf("%s %s", verb_of(turn), module), TRACE_BACKWARD,
@@ -99,21 +96,27 @@ static struct model_operator layer_operator(const struct backward_pass *pass, en
 {
     struct model_operator place = model_operator_of(kind, (int32_t)pass->layer, pass->micro_batch);
     decoder_set_module(pass->builder, module, &place);
-    struct model_operator op = backward_operator(pass->builder, pass->turn, kind, place.layer,
-                                                 pass->micro_batch, place.t[0],
-                                                 place.t[1] == NO_INDEX ? 1 : 2);
+    struct model_operator op = decoder_backward_operator(pass->builder, pass->turn, kind,
+                                                         place.layer, pass->micro_batch, place.t[0],
+                                                         place.t[1] == NO_INDEX ? 1 : 2);
     op.inputs = place.inputs;
     op.outputs = place.outputs;
     return op;
+}
+
+void decoder_append_backward(struct iteration_builder *b, enum decoder_turn turn, const char *name,
+                             const struct model_operator *op)
+{
+    append_operator(b, turn, name, op);
+    if (decoder_trains(op))
+        decoder_consume_gradients(b, op, name);
 }
 
 static void append_part(const struct backward_pass *pass, const char *part,
                         const struct model_operator *op)
 {
     g_autofree char *name = decoder_part(pass->builder, pass->layer, part);
-    append_operator(pass->builder, pass->turn, name, op);
-    if (decoder_trains(op))
-        decoder_consume_gradients(pass->builder, op, name);
+    decoder_append_backward(pass->builder, pass->turn, name, op);
 }
 
 static void append(const struct backward_pass *pass, enum model_module module,
@@ -172,8 +175,8 @@ static void adapt(const struct backward_pass *pass, const struct decoder_layer *
                                                     pass->micro_batch);
     if (!decoder_set_adapter(b, module, &place))
         return;
-    struct model_operator op = backward_operator(b, pass->turn, MODEL_ADAPTER_BACKWARD, place.layer,
-                                                 pass->micro_batch, place.t[0], 2);
+    struct model_operator op = decoder_backward_operator(
+        b, pass->turn, MODEL_ADAPTER_BACKWARD, place.layer, pass->micro_batch, place.t[0], 2);
     g_autofree char *name = g_strconcat(model_family_of(b->config)->modules[module], ".lora", NULL);
     g_autofree char *du = g_strconcat("d", name, NULL);
     op.inputs = place.inputs;
@@ -271,7 +274,7 @@ static uint32_t residual(const struct backward_pass *pass, const struct decoder_
     op.in[1] = x;
     if (wants_input(pass, module))
         op.out[0] = layer_gradient(pass, dx, op.inputs);
-    op.workspace = weight_workspace(b, &op);
+    op.workspace = decoder_weight_workspace(b, &op);
     op.dropout_site = decoder_dropout_site(b, pass->layer, site);
     if (op.dropout_site != NO_INDEX)
         op.masked = layer_gradient(pass, "masked", b->config->width);
@@ -289,7 +292,7 @@ static void linear(const struct backward_pass *pass, const struct decoder_layer 
     op.in[1] = x;
     if (wants_input(pass, module))
         add_term(pass, sum, &op);
-    op.workspace = weight_workspace(pass->builder, &op);
+    op.workspace = decoder_weight_workspace(pass->builder, &op);
     if (op.out[0] != NO_INDEX || decoder_trains(&op))
         append(pass, module, &op);
     adapt(pass, layer, module, dy, x, op.out[0]);
@@ -307,7 +310,7 @@ static uint32_t normalised(const struct backward_pass *pass, const struct decode
     op.in[1] = x;
     if (wants_input(pass, module))
         op.out[0] = layer_gradient(pass, dx, op.inputs);
-    op.workspace = weight_workspace(pass->builder, &op);
+    op.workspace = decoder_weight_workspace(pass->builder, &op);
     if (op.out[0] != NO_INDEX || decoder_trains(&op))
         append(pass, module, &op);
     adapt(pass, layer, module, dproduct, x, op.out[0]);
@@ -332,7 +335,7 @@ static void inside(const struct backward_pass *pass, const struct decoder_layer 
         op.out[1] = part_gradient(pass, model_family_of(config)->mlp, ".dgate", op.outputs);
     else
         discard(pass->builder, &op, 1, op.outputs);
-    op.workspace = weight_workspace(pass->builder, &op);
+    op.workspace = decoder_weight_workspace(pass->builder, &op);
     append(pass, MODULE_UP, &op);
     adapt(pass, layer, MODULE_UP, config->joined_gate ? op.out[1] : dinner, layer->norm2,
           op.out[0]);
@@ -432,13 +435,30 @@ static void attention(const struct backward_pass *pass, const struct decoder_lay
         linear(pass, layer, MODULE_QKV, attend(pass, layer, dattention), layer->norm1, sum);
 }
 
+/* Goes from the residual stream back through the MLP, or the experts. Returns false if nothing
+ * before its last product is wanted. */
+static bool mlp(const struct backward_pass *pass, const struct decoder_layer *layer,
+                struct sum *sum)
+{
+    if (pass->builder->config->experts) {
+        const struct decoder_experts experts = {.builder = pass->builder,
+                                                .micro_batch = pass->micro_batch,
+                                                .layer = pass->layer,
+                                                .turn = pass->turn};
+        sum->buffer = decoder_experts_backward(&experts, layer, pass->stream);
+        return sum->buffer != NO_INDEX;
+    }
+    uint32_t dinner = begin_mlp(pass, layer);
+    if (dinner != NO_INDEX)
+        inside(pass, layer, dinner, sum);
+    return dinner != NO_INDEX;
+}
+
 static void sequential(const struct backward_pass *pass, const struct decoder_layer *layer)
 {
     struct sum sum = sum_of(pass, MODULE_NORM_2);
-    uint32_t dinner = begin_mlp(pass, layer);
-    if (dinner == NO_INDEX)
+    if (!mlp(pass, layer, &sum))
         return;
-    inside(pass, layer, dinner, &sum);
     end_sum(pass, &sum, layer->middle, layer->norm2_stats);
     if (!wants_before(pass, MODULE_NORM_2))
         return;
@@ -476,9 +496,9 @@ static void layer_backward(const struct backward_pass *pass, const struct decode
  * follow the first. */
 static uint32_t classifier(struct iteration_builder *b, const struct decoder_activations *a)
 {
-    struct model_operator op = backward_operator(b, ONLY_TURN, MODEL_CLASSIFIER_BACKWARD, -1,
-                                                 a->micro_batch, b->layout.classifier,
-                                                 b->config->classifier_bias ? 2 : 1);
+    struct model_operator op = decoder_backward_operator(b, ONLY_TURN, MODEL_CLASSIFIER_BACKWARD,
+                                                         -1, a->micro_batch, b->layout.classifier,
+                                                         b->config->classifier_bias ? 2 : 1);
     op.in[0] = a->logits;
     op.in[1] = a->norm;
     g_autofree char *dnorm = g_strconcat("d", model_family_of(b->config)->final_norm, NULL);
@@ -486,7 +506,7 @@ static uint32_t classifier(struct iteration_builder *b, const struct decoder_act
         op.out[0] = gradient_buffer(b, dnorm, b->config->width);
     op.inputs = b->config->width;
     op.outputs = model_config_classes(b->config);
-    op.workspace = weight_workspace(b, &op);
+    op.workspace = decoder_weight_workspace(b, &op);
     bool waits = b->job->choices.second_backward ||
                  (iteration_builder_reduces(b) && b->config->tied);
     append_operator(b, ONLY_TURN, model_head(b->config), &op);
@@ -496,11 +516,11 @@ static uint32_t classifier(struct iteration_builder *b, const struct decoder_act
 }
 
 static uint32_t final_norm(struct iteration_builder *b, const struct decoder_activations *a,
-                           enum turn turn, uint32_t dy)
+                           enum decoder_turn turn, uint32_t dy)
 {
-    struct model_operator op = backward_operator(b, turn, MODEL_NORM_BACKWARD, -1, a->micro_batch,
-                                                 b->layout.final_norm,
-                                                 b->config->norm == MODEL_LAYER_NORM ? 2 : 1);
+    struct model_operator op = decoder_backward_operator(
+        b, turn, MODEL_NORM_BACKWARD, -1, a->micro_batch, b->layout.final_norm,
+        b->config->norm == MODEL_LAYER_NORM ? 2 : 1);
     op.in[0] = dy;
     op.in[1] = a->output;
     op.in[2] = a->norm_stats;
@@ -523,8 +543,8 @@ static void embed(struct iteration_builder *b, const struct decoder_activations 
         of_classifier = iteration_builder_gradient(b, 0);
         iteration_builder_drop_gradient(b, 0);
     }
-    struct model_operator op = backward_operator(b, ONLY_TURN, MODEL_EMBED_BACKWARD, -1,
-                                                 a->micro_batch, 0, b->layout.first_layer);
+    struct model_operator op = decoder_backward_operator(b, ONLY_TURN, MODEL_EMBED_BACKWARD, -1,
+                                                         a->micro_batch, 0, b->layout.first_layer);
     op.in[0] = stream;
     op.in[1] = a->tokens;
     op.dropout_site = b->config->embedding_dropout > 0 ? 0 : NO_INDEX;
@@ -550,7 +570,7 @@ static void update_classifier_and_embedding(struct iteration_builder *b)
 /* Appends backward of the final norm and of the layers down to the lowest that is trained. Returns
  * the gradient of the layers' input. */
 static uint32_t layers(struct iteration_builder *b, const struct decoder_activations *a,
-                       enum turn turn, uint32_t dnorm)
+                       enum decoder_turn turn, uint32_t dnorm)
 {
     const char *verb = turn == SECOND_TURN ? "recompute again" : "recompute";
     uint32_t stream = final_norm(b, a, turn, dnorm);

@@ -285,6 +285,8 @@ static void layer_buffers(const struct forward_pass *pass, bool adds, struct dec
     layer->middle = adds ? middle_buffer(pass) : NO_INDEX;
     before_buffers(pass, MODULE_NORM_2, mlp_input(config, layer), &layer->norm2,
                    &layer->norm2_stats);
+    if (config->experts)
+        return;
     layer->gate = config->gated && !config->joined_gate ? module_activation(pass, MODULE_GATE)
                                                         : NO_INDEX;
     layer->pre = config->gated ? module_activation(pass, MODULE_UP)
@@ -338,8 +340,23 @@ static void attention(const struct forward_pass *pass, const struct decoder_laye
     append_part(pass, model_family_of(config)->attention, &op);
 }
 
-static void mlp(const struct forward_pass *pass, const struct decoder_layer *layer)
+static struct decoder_experts experts_of(const struct forward_pass *pass)
 {
+    return (struct decoder_experts){.builder = pass->builder,
+                                    .micro_batch = pass->micro_batch,
+                                    .layer = pass->layer,
+                                    .verb = pass->verb,
+                                    .phase = pass->phase,
+                                    .held = pass->held};
+}
+
+static void mlp(const struct forward_pass *pass, struct decoder_layer *layer)
+{
+    if (pass->builder->config->experts) {
+        const struct decoder_experts experts = experts_of(pass);
+        decoder_experts_forward(&experts, layer);
+        return;
+    }
     bool gated = pass->builder->config->gated;
     if (layer->gate != NO_INDEX)
         product(pass, MODULE_GATE, layer->norm2, layer->gate);
@@ -387,7 +404,10 @@ static void layer_to_inner(const struct forward_pass *pass, bool adds, struct de
 static void end_layer(const struct forward_pass *pass, const struct decoder_layer *layer,
                       uint32_t output)
 {
-    if (model_config_norms_after(pass->builder->config))
+    const struct decoder_experts experts = experts_of(pass);
+    if (pass->builder->config->experts)
+        decoder_experts_combine(&experts, layer, output);
+    else if (model_config_norms_after(pass->builder->config))
         norm(pass, MODULE_AFTER_DOWN, 1, layer->down, layer->middle, output, layer->down_stats);
     else
         residual(pass, MODULE_DOWN, layer->inner, layer->middle, output, DECODER_DROPOUT_DOWN);
@@ -480,6 +500,11 @@ static void classify(struct iteration_builder *b, struct decoder_activations *a)
         loss.workspace = iteration_builder_buffer(b, "loss.fp32",
                                                   3 * b->rows * classes * sizeof(float));
     iteration_builder_operator(b, g_strdup("forward loss"), TRACE_FORWARD, &loss);
+    if (b->balance == NO_INDEX)
+        return;
+    struct model_operator balance = model_operator_of(MODEL_BALANCE_LOSS, -1, a->micro_batch);
+    balance.in[0] = b->balance;
+    iteration_builder_operator(b, g_strdup("forward balance loss"), TRACE_FORWARD, &balance);
 }
 
 void decoder_forward(struct iteration_builder *builder, struct decoder_activations *activations)
@@ -487,6 +512,9 @@ void decoder_forward(struct iteration_builder *builder, struct decoder_activatio
     struct decoder_activations *a = activations;
     a->tokens = iteration_builder_buffer(builder, "tokens", 2 * builder->rows * sizeof(uint32_t));
     uint32_t stream = embed(builder, a->micro_batch, a->tokens);
+    if (builder->config->balance > 0)
+        builder->balance = iteration_builder_buffer(
+            builder, "balance", 2 * (uint64_t)builder->config->experts * sizeof(float));
     for (uint32_t layer = 0; layer < builder->config->layers; layer++) {
         a->layers[layer].input = stream;
         stream = layer_forward(builder, a->micro_batch, layer, &a->layers[layer]);

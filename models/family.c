@@ -5,9 +5,10 @@
 const struct model_family *const *model_families(void)
 {
     static const struct model_family *const all[] = {
-        &family_gpt2,    &family_llama, &family_mistral,  &family_qwen2, &family_qwen3,
-        &family_smollm3, &family_gemma, &family_phi3,     &family_olmo2, &family_gemma3,
-        &family_gemma2,  &family_phi,   &family_gpt_neox, NULL};
+        &family_gpt2,     &family_llama,   &family_mistral,   &family_qwen2,
+        &family_qwen3,    &family_smollm3, &family_gemma,     &family_phi3,
+        &family_olmo2,    &family_gemma3,  &family_gemma2,    &family_phi,
+        &family_gpt_neox, &family_mixtral, &family_qwen3_moe, NULL};
     return all;
 }
 
@@ -66,6 +67,8 @@ static bool has_module(const struct model_config *config, enum model_module modu
     case MODULE_QUERY_NORM:
     case MODULE_KEY_NORM:
         return config->query_norms != MODEL_QUERY_NORMS_NONE;
+    case MODULE_ROUTER:
+        return config->experts > 0;
     case MODULE_GATE:
         return config->gated && !config->joined_gate;
     default:
@@ -83,6 +86,7 @@ static bool has_bias(const struct model_config *config, enum model_module module
         return !config->unbiased_qkv;
     case MODULE_OUTPUT:
         return !config->unbiased_output;
+    case MODULE_ROUTER:
     case MODULE_GATE:
     case MODULE_UP:
     case MODULE_DOWN:
@@ -119,6 +123,9 @@ static void set_shape(const struct model_config *config, enum model_module modul
     case MODULE_OUTPUT:
         *inputs = queries;
         break;
+    case MODULE_ROUTER:
+        *outputs = config->experts;
+        break;
     case MODULE_GATE:
         *outputs = config->inner;
         break;
@@ -133,6 +140,13 @@ static void set_shape(const struct model_config *config, enum model_module modul
     }
 }
 
+/* Returns whether the module belongs to a mixture of experts, which has no adapters. */
+static bool is_mixed(const struct model_config *config, enum model_module module)
+{
+    return config->experts &&
+           (module == MODULE_ROUTER || module == MODULE_UP || module == MODULE_DOWN);
+}
+
 struct model_layout model_layout_of(const struct model_config *config)
 {
     struct model_layout layout = {.first_layer = config->rotary.columns ? 1 : 2};
@@ -145,16 +159,27 @@ struct model_layout model_layout_of(const struct model_config *config)
         layout.place[module] = layout.layer_tensors;
         layout.layer_tensors += layout.biased[module] ? 2 : 1;
         layout.adapter[module] = NO_INDEX;
-        if (!config->lora_rank || !layout.inputs[module])
+        if (!config->lora_rank || !layout.inputs[module] || is_mixed(config, module))
             continue;
         layout.adapter[module] = layout.layer_tensors;
         layout.layer_tensors += 2;
     }
+    if (config->experts)
+        layout.layer_tensors += (config->experts - 1) * EXPERT_TENSORS;
     layout.final_norm = layout.first_layer + config->layers * layout.layer_tensors;
     layout.count = layout.final_norm + (config->norm == MODEL_LAYER_NORM ? 2 : 1);
     layout.classifier = config->tied ? 0 : layout.count++;
     layout.count += config->classifier_bias;
     return layout;
+}
+
+char *model_module_name(const struct model_config *config, enum model_module module,
+                        uint32_t expert)
+{
+    const struct model_family *family = model_family_of(config);
+    bool numbered = config->experts && (module == MODULE_UP || module == MODULE_DOWN);
+    return numbered ? g_strdup_printf("%s.%u.%s", family->experts, expert, family->modules[module])
+                    : g_strdup(family->modules[module]);
 }
 
 /* ---- tensors ---- */
@@ -206,21 +231,26 @@ static char *layer_tensor(const struct model_config *config, const struct model_
 {
     const struct model_family *family = model_family_of(config);
     enum model_module module = MODULES;
+    if (config->experts && place >= layout->place[MODULE_UP]) {
+        tensor->expert = (place - layout->place[MODULE_UP]) / EXPERT_TENSORS;
+        place -= tensor->expert * EXPERT_TENSORS;
+    }
     while (layout->place[--module] == NO_INDEX || layout->place[module] > place)
         ;
     if (place >= layout->adapter[module])
         return adapter_tensor(config, layout, module, place, tensor);
     bool bias = place > layout->place[module];
     describe_in_layer(config, layout, module, bias, tensor);
-    return g_strdup_printf("%s%s.%d.%s.%s", family->prefix, family->layers, tensor->layer,
-                           family->modules[module], bias ? "bias" : "weight");
+    g_autofree char *name = model_module_name(config, module, tensor->expert);
+    return g_strdup_printf("%s%s.%d.%s.%s", family->prefix, family->layers, tensor->layer, name,
+                           bias ? "bias" : "weight");
 }
 
 char *model_tensor_describe(const struct model_config *config, const struct model_layout *layout,
                             uint32_t index, struct model_tensor *tensor)
 {
     const struct model_family *family = model_family_of(config);
-    *tensor = (struct model_tensor){.layer = -1, .module = MODULES};
+    *tensor = (struct model_tensor){.layer = -1, .module = MODULES, .expert = NO_INDEX};
     if (index >= layout->first_layer && index < layout->final_norm) {
         uint32_t within = index - layout->first_layer;
         tensor->layer = (int32_t)(within / layout->layer_tensors);

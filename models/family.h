@@ -20,9 +20,10 @@ enum model_module {
     MODULE_OUTPUT,       /* the product behind attention */
     MODULE_AFTER_OUTPUT, /* its norm */
     MODULE_NORM_2,
+    MODULE_ROUTER, /* the product that chooses experts */
     MODULE_GATE,
-    MODULE_UP, /* of a joined gate, the product for gate and up */
-    MODULE_DOWN,
+    MODULE_UP,         /* of a joined gate, the product for gate and up */
+    MODULE_DOWN,       /* the last two are those of an expert, where there are several */
     MODULE_AFTER_DOWN, /* its norm */
     MODULES
 };
@@ -38,7 +39,8 @@ struct model_family {
     const char *layers;                /* "layers" in "layers.0.mlp.up_proj" */
     const char *attention, *mlp;       /* modules without tensors of their own */
     const char *final_norm;
-    const char *modules[MODULES]; /* within a layer: "self_attn.q_proj" */
+    const char *experts;          /* module of the experts, which are numbered; NULL without any */
+    const char *modules[MODULES]; /* within a layer: "self_attn.q_proj"; within an expert: "w2" */
     struct model_config parts;    /* that models of the family have; no sizes */
     bool unturned_layers;         /* some layers have no positions */
     bool partly_turned;           /* in some models a part of each head turns */
@@ -63,7 +65,7 @@ const struct model_family *model_family_of(const struct model_config *config);
 
 extern const struct model_family family_gpt2, family_llama, family_mistral, family_qwen2,
     family_qwen3, family_smollm3, family_gemma, family_phi3, family_olmo2, family_gemma3,
-    family_gemma2, family_phi, family_gpt_neox;
+    family_gemma2, family_phi, family_gpt_neox, family_mixtral, family_qwen3_moe;
 
 /* What the families since LLaMA have in common, for the initialisers of their struct model_family.
  */
@@ -86,6 +88,14 @@ extern const struct model_family family_gpt2, family_llama, family_mistral, fami
 #define MODEL_LLAMA_PARTS                                                              \
     .norm = MODEL_RMS_NORM, .activation = MODEL_SILU, .gated = true, .separate = true, \
     .unbiased_qkv = true, .unbiased_output = true, .unbiased_mlp = true
+/* Those with experts, as transformers has them since its version 5. */
+#define MODEL_EXPERTS_NAMES MODEL_LLAMA_NAMES, .experts = "mlp.experts"
+#define MODEL_EXPERTS_MODULES                                                           \
+    [MODULE_NORM_1] = "input_layernorm", [MODULE_QUERY] = "self_attn.q_proj",           \
+    [MODULE_KEY] = "self_attn.k_proj", [MODULE_VALUE] = "self_attn.v_proj",             \
+    [MODULE_OUTPUT] = "self_attn.o_proj", [MODULE_NORM_2] = "post_attention_layernorm", \
+    [MODULE_ROUTER] = "mlp.gate", [MODULE_UP] = "gate_up_proj", [MODULE_DOWN] = "down_proj"
+#define MODEL_EXPERTS_PARTS MODEL_LLAMA_PARTS, .joined_gate = true
 #define MODEL_GEMMA_PARTS                                                                       \
     .norm = MODEL_RMS_NORM, .activation = MODEL_GELU_TANH, .gated = true, .separate = true,     \
     .unbiased_qkv = true, .unbiased_output = true, .unbiased_mlp = true, .norm_plus_one = true, \
@@ -93,9 +103,11 @@ extern const struct model_family family_gpt2, family_llama, family_mistral, fami
 
 /* ---- tensors ---- */
 
-/* The tensors of a layer, which are the same in all layers. */
+/* The tensors of a layer, which are the same in all layers. Those of the experts come last, each
+ * expert's behind the other's. */
 struct model_layout {
-    uint32_t place[MODULES];   /* of the module's weight in the layer; NO_INDEX if it has no such */
+    uint32_t place[MODULES];   /* of the module's weight in the layer, and of the first expert;
+                                  NO_INDEX if it has no such */
     bool biased[MODULES];      /* a bias follows the weight */
     uint32_t adapter[MODULES]; /* of the module's first adapter; NO_INDEX if it has none */
     uint32_t inputs[MODULES];  /* 0 for norms, which have a weight for each output */
@@ -109,12 +121,21 @@ struct model_layout {
 
 struct model_layout model_layout_of(const struct model_config *config);
 
+/* The tensors of an expert: for gate and up, and for what goes back to the width. */
+enum { EXPERT_TENSORS = 2 };
+
+/* Returns the name of a module within a layer: "self_attn.q_proj", "mlp.experts.3.down_proj".
+ * `expert` is ignored if the module is no expert's. The caller frees it with g_free. */
+char *model_module_name(const struct model_config *config, enum model_module module,
+                        uint32_t expert);
+
 /* Of a linear layer y = x W: y = x W + alpha/rank (x A^T) B^T. */
 enum model_adapter { MODEL_NO_ADAPTER, MODEL_ADAPTER_A, MODEL_ADAPTER_B };
 
 struct model_tensor {
     int32_t layer;            /* -1 outside of layers */
     enum model_module module; /* within a layer */
+    uint32_t expert;          /* NO_INDEX if it is no expert's */
     bool embedding, norm, bias, head;
     enum model_adapter adapter; /* A is [rank, inputs], B is [outputs, rank], in all families */
     uint64_t shape[2];          /* as in files; shape[1] is 1 for a vector */

@@ -19,8 +19,12 @@ const char *model_kind_name(enum model_kind kind)
         [MODEL_GATED_FORWARD] = "linear and gate forward",
         [MODEL_GROUPED_FORWARD] = "grouped attention forward",
         [MODEL_ADAPTER_FORWARD] = "adapter forward",
+        [MODEL_ROUTE_FORWARD] = "router forward",
+        [MODEL_DISPATCH_FORWARD] = "dispatch forward",
+        [MODEL_COMBINE_FORWARD] = "combination forward",
         [MODEL_CLASSIFIER_FORWARD] = "classifier forward",
         [MODEL_LOSS] = "loss",
+        [MODEL_BALANCE_LOSS] = "loss of imbalance",
         [MODEL_CLASSIFIER_BACKWARD] = "classifier backward",
         [MODEL_NORM_BACKWARD] = "norm backward",
         [MODEL_LINEAR_BACKWARD] = "linear backward",
@@ -30,6 +34,9 @@ const char *model_kind_name(enum model_kind kind)
         [MODEL_GATED_BACKWARD] = "linear and gate backward",
         [MODEL_GROUPED_BACKWARD] = "grouped attention backward",
         [MODEL_ADAPTER_BACKWARD] = "adapter backward",
+        [MODEL_COMBINE_BACKWARD] = "combination backward",
+        [MODEL_DISPATCH_BACKWARD] = "dispatch backward",
+        [MODEL_ROUTE_BACKWARD] = "router backward",
         [MODEL_EMBED_BACKWARD] = "embedding backward",
         [MODEL_REDUCE] = "reduction",
         [MODEL_SEND] = "send",
@@ -142,7 +149,7 @@ bool model_is_cut(const struct model_config *config, const uint8_t *frozen, uint
 /* Counts are kept in 64 bits and moments in 32: refuse what would not fit. The step's largest
  * figure is its operations: 6 a token and parameter, 12 a pair of tokens and column; three times
  * that leaves room for the rest. A layer has at most 13 operators in each of forward and two
- * recomputations and backwards.
+ * recomputations and backwards, and two for each expert.
  */
 static bool counts_fit(const struct model_config *config, const struct model_job *job)
 {
@@ -153,8 +160,10 @@ static bool counts_fit(const struct model_config *config, const struct model_job
     double step = 6 * rows * parameters + 6 * classifier + 12 * pairs;
     double micro_batches = model_rank_micro_batches(job);
     double blocks = job->choices.state_block ? parameters / (double)job->choices.state_block : 0;
-    double operators = (65.0 * config->layers + 8) * micro_batches + blocks;
-    return rows <= INT32_MAX && operators < 0x1p24 && 3 * step * micro_batches < 0x1p63;
+    double operators = (65.0 + 10.0 * config->experts) * config->layers + 8;
+    operators = operators * micro_batches + blocks;
+    return rows * MAX(config->experts_per_token, 1) <= INT32_MAX && operators < 0x1p24 &&
+           3 * step * micro_batches < 0x1p63;
 }
 
 /* No tensor has as many elements as the model. */

@@ -64,12 +64,20 @@ enum model_kind {
     MODEL_ADAPTER_FORWARD, /* beside a linear layer: t A B; in x; out u[N,rank] = alpha/rank x A^T,
                               and u B^T[N, outputs], which the layer adds to its product; NO_INDEX
                               where backward recomputes u alone */
+    MODEL_ROUTE_FORWARD, /* t router[E,H]; in x, balance or NO_INDEX; out probabilities fp32 [N,E],
+                            routes (below); workspace the logits [N,E]. balance, fp32 [2,E], sums
+                            over all layers how many rows an expert has, and its probabilities */
+    MODEL_DISPATCH_FORWARD, /* in x routes; out xs[N*S,H]: each row of x once for each of the S
+                               experts that it goes through, an expert's behind the other's */
+    MODEL_COMBINE_FORWARD,  /* in ys[N*S,H] routes residual; out y[N,H] = residual + each row's sum
+                               over its experts, weighted */
     MODEL_CLASSIFIER_FORWARD, /* t wte, lm_head or score, [V,H], where V is the labels if the model
                                  has any, and its bias, which may be missing; in x; out logits[N,V].
                                  In a stage that has no wte: in x and a copy of it */
     MODEL_LOSS,               /* in logits tokens: logits become their gradient in place, divided by
                                  the targets that count; the loss goes to the host. Unfused: workspace
                                  fp32 [3,N,V], the logits, their log-softmax and its gradient */
+    MODEL_BALANCE_LOSS,       /* in balance: the experts' imbalance is added to the loss */
     MODEL_CLASSIFIER_BACKWARD, /* t as forward; in dlogits x; out dx; workspace. In a stage that has
                                   no wte: in dlogits, x and a copy of it; gradient[0] */
     MODEL_NORM_BACKWARD,   /* t weight bias; in dy x stats; out dx: `add` to it, or overwritten */
@@ -85,33 +93,46 @@ enum model_kind {
     MODEL_GROUPED_BACKWARD, /* in do q k v o lse; out dq dk dv; workspace as ATTENTION */
     MODEL_ADAPTER_BACKWARD, /* t A B; in dy x u; out dx, which is added to, or NO_INDEX; du[N,rank];
                                workspace for the gradients of both, one after the other */
-    MODEL_EMBED_BACKWARD,   /* t wte wpe; in dx tokens; workspace. Sums row by row, so that bf16
-                               needs no copy of the tables in fp32. The gradient of tied weights is
-                               added to what the classifier's backward wrote */
-    MODEL_REDUCE,           /* several ranks: t as the backward operator before it; gradient: this
-                               rank's micro-batch; in of_classifier or NO_INDEX, and the gradients
-                               of the reduction before it, which may be under way until this one
-                               begins. Each rank receives
-                               its shard of the gradients of all ranks, and adds them to the list in
-                               the order of their micro-batches. Rows of the embedding that no
-                               token names hold -0, which adds nothing. The gradient of tied
-                               weights consists of the classifier's, t[0], and then the
-                               embedding's */
-    MODEL_REDUCE_BUCKET,    /* several ranks: `bucket` names the tensors, whose gradients each rank
-                               has summed by itself. The owner of a shard receives it from all ranks
-                               and leaves their sum in its place; in stage 0 all ranks receive the
-                               sum then */
-    MODEL_SEND,    /* a stage of a pipeline: in, or the parameter t, goes to stage `peer` */
-    MODEL_RECEIVE, /* out comes from stage `peer` */
-    MODEL_ADD,     /* t; in, fp32: a micro-batch's gradient of t, which another stage has
-                      computed, is added to the list */
-    MODEL_NEWEST,  /* t; out: the master in the parameter's precision. With several ranks each
-                      receives the shards of the others */
-    MODEL_UPDATE,  /* t tensor: AdamW on it, or on a block of it. With several ranks on the rank's
-                      shard; then each rank receives the other shards of the parameter, unless
-                      parameters are shared, or all ranks update everything (stage 0) */
+    MODEL_COMBINE_BACKWARD, /* in dresidual ys routes; out dys[N*S,H], or NO_INDEX; dweights fp32
+                               [N,S], or NO_INDEX */
+    MODEL_DISPATCH_BACKWARD, /* in dxs routes; out dx[N,H]: each row's sum */
+    MODEL_ROUTE_BACKWARD, /* t router; in dweights x probabilities routes balance; out dx, `add` to
+                             it, or NO_INDEX; dlogits[N,E]; workspace as LINEAR */
+    MODEL_EMBED_BACKWARD, /* t wte wpe; in dx tokens; workspace. Sums row by row, so that bf16
+                             needs no copy of the tables in fp32. The gradient of tied weights is
+                             added to what the classifier's backward wrote */
+    MODEL_REDUCE,         /* several ranks: t as the backward operator before it; gradient: this
+                             rank's micro-batch; in of_classifier or NO_INDEX, and the gradients
+                             of the reduction before it, which may be under way until this one
+                             begins. Each rank receives
+                             its shard of the gradients of all ranks, and adds them to the list in
+                             the order of their micro-batches. Rows of the embedding that no
+                             token names hold -0, which adds nothing. The gradient of tied
+                             weights consists of the classifier's, t[0], and then the
+                             embedding's */
+    MODEL_REDUCE_BUCKET,  /* several ranks: `bucket` names the tensors, whose gradients each rank
+                             has summed by itself. The owner of a shard receives it from all ranks
+                             and leaves their sum in its place; in stage 0 all ranks receive the
+                             sum then */
+    MODEL_SEND,           /* a stage of a pipeline: in, or the parameter t, goes to stage `peer` */
+    MODEL_RECEIVE,        /* out comes from stage `peer` */
+    MODEL_ADD,            /* t; in, fp32: a micro-batch's gradient of t, which another stage has
+                             computed, is added to the list */
+    MODEL_NEWEST, /* t; out: the master in the parameter's precision. With several ranks each
+                     receives the shards of the others */
+    MODEL_UPDATE, /* t tensor: AdamW on it, or on a block of it. With several ranks on the rank's
+                     shard; then each rank receives the other shards of the parameter, unless
+                     parameters are shared, or all ranks update everything (stage 0) */
     MODEL_KINDS
 };
+
+/* routes says where the rows of a layer go, S experts each: weights, fp32 [N,S]; experts, 32-bit
+ * integers [N,S]; places, 32-bit integers [N,S], in the buffers [N*S,...]; and the place of each
+ * expert's first row, 32-bit integers [E+1], with N*S at the end. */
+static inline uint64_t model_routes_bytes(uint64_t rows, uint64_t each, uint64_t experts)
+{
+    return 4 * (3 * rows * each + experts + 1);
+}
 
 /* Returns a name for messages, such as "linear forward". */
 const char *model_kind_name(enum model_kind kind);
@@ -153,6 +174,11 @@ struct model_operator {
     uint32_t masked;    /* buffer; NO_INDEX */
     uint32_t inputs, outputs; /* columns of x and of y: linear layers, norms (inputs), classifier */
     uint32_t parts;           /* NORM: the heads of a row, each of which is normalised; 0 for 1 */
+    uint32_t expert;          /* linear layers of an expert, otherwise NO_INDEX: their buffers are
+                                 those of all experts, of which they have the expert's rows; in[5]
+                                 is routes */
+    uint64_t routed;          /* so many rows, as the loads have it: where a model runs, its routers
+                                 say how many */
     uint32_t peer;            /* SEND, RECEIVE: the other stage, */
     uint32_t channel;         /* what goes there (enum pipeline_channel), */
     uint64_t bytes;           /* and how much */

@@ -1,5 +1,6 @@
 #include "models/iteration_builder.h"
 
+#include "models/expert_rows.h"
 #include "models/operator_cost.h"
 
 #include <string.h>
@@ -141,8 +142,13 @@ void iteration_builder_init(struct iteration_builder *builder, const struct mode
         .model_operators = g_array_new(FALSE, FALSE, sizeof(struct model_operator)),
         .gradients = g_array_new(FALSE, FALSE, sizeof(uint32_t)),
         .progress = g_new0(uint8_t, job->choices.tensor_count),
+        .balance = NO_INDEX,
+        .routed = g_new(uint64_t, (size_t)config->layers * config->experts),
         .reduced = {NO_INDEX, NO_INDEX},
     };
+    for (uint32_t layer = 0; config->experts && layer < config->layers; layer++)
+        expert_rows(config, layer, builder->rows,
+                    builder->routed + (size_t)layer * config->experts);
     while (job->choices.frozen[builder->lowest])
         builder->lowest++;
     g_array_set_clear_func(builder->tensors, free_tensor);
@@ -162,6 +168,7 @@ void iteration_builder_clear(struct iteration_builder *builder)
     g_array_unref(builder->bucket);
     g_ptr_array_unref(builder->buckets);
     g_free(builder->progress);
+    g_free(builder->routed);
 }
 
 uint32_t iteration_builder_tensor(struct iteration_builder *builder, char *name, uint64_t elements)
@@ -254,6 +261,7 @@ struct model_operator model_operator_of(enum model_kind kind, int32_t layer, uin
         .workspace = NO_INDEX,
         .masked = NO_INDEX,
         .dropout_site = NO_INDEX,
+        .expert = NO_INDEX,
     };
 }
 
@@ -318,13 +326,21 @@ static void access_held(struct iteration_builder *builder, uint32_t buffer, enum
         g_array_append_val(builder->accesses, access);
 }
 
-/* A saved buffer is written once, completely, by one operator. */
+/* A saved buffer is written once, completely, by one operator, or by those of the experts, of which
+ * the first one begins with a buffer that holds nothing. */
+static enum trace_mode write_mode(const struct iteration_builder *builder, uint32_t buffer)
+{
+    bool begun = buffer != NO_INDEX &&
+                 g_array_index(builder->buffers, struct trace_buffer, buffer).first != NO_INDEX;
+    return begun ? TRACE_UPDATE : TRACE_OVERWRITE;
+}
+
 static void access_buffers(struct iteration_builder *builder, const struct model_operator *op)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(op->in); i++)
         access_held(builder, op->in[i], TRACE_READ);
     for (size_t i = 0; i < G_N_ELEMENTS(op->out); i++)
-        access_held(builder, op->out[i], TRACE_OVERWRITE);
+        access_held(builder, op->out[i], write_mode(builder, op->out[i]));
 }
 
 /* An embedding on the host sends its output over the link, and receives its output's gradient; an

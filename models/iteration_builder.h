@@ -30,6 +30,8 @@ struct iteration_builder {
     GArray *bucket;        /* tensor_id: of gradients that are complete and not reduced yet */
     uint64_t bucket_bytes; /* of these gradients */
     GPtrArray *buckets;    /* arrays of operators, which the iteration keeps */
+    uint32_t balance;      /* buffer with what the micro-batch's routers sum up; NO_INDEX */
+    uint64_t *routed;      /* [layers * experts] rows of each expert */
     uint32_t reduced[2];   /* buffers of the last reduction of this backward pass, or NO_INDEX */
 };
 
@@ -100,6 +102,13 @@ static inline uint64_t iteration_builder_norm_rows(const struct iteration_builde
                                                    const struct model_operator *op)
 {
     return builder->rows * (op->parts ? op->parts : 1);
+}
+
+/* Returns the rows that an operator works on: those of its expert, if it has one. */
+static inline uint64_t iteration_builder_rows(const struct iteration_builder *builder,
+                                              const struct model_operator *op)
+{
+    return op->expert == NO_INDEX ? builder->rows : op->routed;
 }
 
 /* Returns the number of attention scores of a micro-batch in one layer, B * A * T * T. */

@@ -17,19 +17,20 @@ enum {
     EXACT_BACKWARD = 11, /* its derivative times the gradient */
     SOFTMAX = 5,         /* scale, maximum, subtract, exponential, sum */
     CAP = 3,             /* divide, hyperbolic tangent, multiply; as many for its derivative */
+    ROUTED_BACKWARD = 4, /* of a softmax: a product and a sum, a difference, a product */
     LOSS = 6,            /* softmax, normalised and scaled into the gradient */
     ADAMW = 17, /* moments 7, bias corrections 2, root, epsilon, division, decay, step, clip */
 };
 
 static uint64_t bias(const struct iteration_builder *b, const struct model_operator *op)
 {
-    return op->t[1] == NO_INDEX ? 0 : b->rows * op->outputs;
+    return op->t[1] == NO_INDEX ? 0 : iteration_builder_rows(b, op) * op->outputs;
 }
 
 static uint64_t linear_forward(const struct iteration_builder *b, const struct model_operator *op)
 {
-    uint64_t add = op->in[2] == NO_INDEX ? 0 : b->rows * op->outputs;
-    return 2 * b->rows * op->inputs * op->outputs + bias(b, op) + add;
+    uint64_t n = iteration_builder_rows(b, op), add = op->in[2] == NO_INDEX ? 0 : n * op->outputs;
+    return 2 * n * op->inputs * op->outputs + bias(b, op) + add;
 }
 
 /* The gradients of the weight, unless it is frozen, and of the input, if it is wanted. */
@@ -37,7 +38,7 @@ static uint64_t backward_products(const struct iteration_builder *b,
                                   const struct model_operator *op)
 {
     uint64_t products = (op->frozen[0] ? 0 : 1) + (op->out[0] == NO_INDEX ? 0 : 1);
-    return products * 2 * b->rows * op->inputs * op->outputs;
+    return products * 2 * iteration_builder_rows(b, op) * op->inputs * op->outputs;
 }
 
 static uint64_t linear_backward(const struct iteration_builder *b, const struct model_operator *op)
@@ -138,6 +139,35 @@ static uint64_t reduction(const struct iteration_builder *b, const struct model_
     return flops;
 }
 
+/* A product, the softmax of its rows, and comparisons that find the greatest probabilities; sums,
+ * and quotients, where these are to add up to 1, and sums of all rows for the loss. */
+static uint64_t route_forward(const struct iteration_builder *b, const struct model_operator *op)
+{
+    uint64_t s = b->config->experts_per_token, each = SOFTMAX + s + (op->in[1] != NO_INDEX);
+    return linear_forward(b, op) +
+           b->rows * (each * op->outputs + (b->config->shared_weight ? 2 * s : 0));
+}
+
+/* From the gradients of the weights to those of the probabilities, which the loss of imbalance adds
+ * to, and of the logits. */
+static uint64_t route_backward(const struct iteration_builder *b, const struct model_operator *op)
+{
+    uint64_t s = b->config->experts_per_token;
+    uint64_t each = ROUTED_BACKWARD + (op->in[4] != NO_INDEX);
+    return linear_backward(b, op) +
+           b->rows * (each * op->outputs + (b->config->shared_weight ? 4 * s : 0));
+}
+
+/* Rows are weighted and added to the residual stream, once for each of their experts. Backward, the
+ * stream's gradient is weighted, and its product with each row is the weight's. */
+static uint64_t combine(const struct iteration_builder *b, const struct model_operator *op)
+{
+    bool forward = op->kind == MODEL_COMBINE_FORWARD;
+    uint64_t rows = forward || op->out[0] != NO_INDEX ? 1 : 0;
+    uint64_t sums = forward ? 1 : op->out[1] != NO_INDEX ? 2 : 0;
+    return (rows + sums) * b->rows * b->config->experts_per_token * b->config->width;
+}
+
 uint64_t operator_flops(const struct iteration_builder *b, const struct model_operator *op)
 {
     uint64_t n = b->rows, h = b->config->width, v = model_config_classes(b->config);
@@ -165,10 +195,11 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
     case MODEL_RESIDUAL_BACKWARD:
         return linear_backward(b, op) + (residual - 1) * n * op->outputs;
     case MODEL_GATED_FORWARD:
-        return linear_forward(b, op) + gate(b, GATE_FORWARD, GELU_FORWARD) * n * b->config->inner;
+        return linear_forward(b, op) + gate(b, GATE_FORWARD, GELU_FORWARD) *
+                                           iteration_builder_rows(b, op) * b->config->inner;
     case MODEL_GATED_BACKWARD:
-        return linear_backward(b, op) +
-               gate(b, GATE_BACKWARD, GELU_BACKWARD) * n * b->config->inner;
+        return linear_backward(b, op) + gate(b, GATE_BACKWARD, GELU_BACKWARD) *
+                                            iteration_builder_rows(b, op) * b->config->inner;
     case MODEL_ATTENTION_FORWARD:
     case MODEL_GROUPED_FORWARD:
         return attention(b, op, 2, 1) + rotary(b, op->layer);
@@ -180,6 +211,19 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
         return adapter_forward(b, op);
     case MODEL_ADAPTER_BACKWARD:
         return adapter_backward(b, op);
+    case MODEL_ROUTE_FORWARD:
+        return route_forward(b, op);
+    case MODEL_ROUTE_BACKWARD:
+        return route_backward(b, op);
+    case MODEL_COMBINE_FORWARD:
+    case MODEL_COMBINE_BACKWARD:
+        return combine(b, op);
+    case MODEL_DISPATCH_FORWARD:
+        return 0;
+    case MODEL_DISPATCH_BACKWARD:
+        return n * h * (b->config->experts_per_token - 1);
+    case MODEL_BALANCE_LOSS:
+        return 3 * (uint64_t)b->config->experts;
     case MODEL_CLASSIFIER_FORWARD:
         return 2 * n * h * v + cap * n * v + bias(b, op);
     case MODEL_LOSS:
@@ -275,6 +319,8 @@ static uint64_t second_passes(const struct iteration_builder *b, const struct mo
     bool gated = op->kind == MODEL_GATED_BACKWARD && !b->config->joined_gate;
     if (op->kind == MODEL_LOSS || op->kind == MODEL_GELU_BACKWARD || gated)
         bytes += buffer_bytes(b, op->in[0]);
+    if (op->kind == MODEL_ROUTE_FORWARD)
+        bytes += buffer_bytes(b, op->in[1]);
     if (op->add)
         bytes += buffer_bytes(b, op->out[0]);
     return bytes;
@@ -310,6 +356,10 @@ static struct unfused unfused_forward(const struct model_operator *op, uint64_t 
         return (struct unfused){21 + dropout, 24};
     case MODEL_ADAPTER_FORWARD: /* two products, and the factor */
         return (struct unfused){3, 0};
+    case MODEL_ROUTE_FORWARD: /* product, conversion, softmax, choice, sum, quotient */
+        return (struct unfused){6, 2};
+    case MODEL_COMBINE_FORWARD: /* product, sum over experts, sum with the residual */
+        return (struct unfused){3, 4};
     case MODEL_LOSS:
         return (struct unfused){6, 0};
     default:
@@ -329,6 +379,10 @@ static struct unfused unfused_backward(const struct model_operator *op, uint64_t
         return (struct unfused){3, 2};
     case MODEL_ADAPTER_BACKWARD: /* four products, the factor, and a sum */
         return (struct unfused){6, 0};
+    case MODEL_ROUTE_BACKWARD: /* two products; quotient, sum, choice, softmax, conversion */
+        return (struct unfused){7, 2};
+    case MODEL_COMBINE_BACKWARD: /* spreads, two products, a sum */
+        return (struct unfused){4, 2};
     case MODEL_GELU_BACKWARD:
         return (struct unfused){4, 3};
     case MODEL_RESIDUAL_BACKWARD:
@@ -372,21 +426,53 @@ static uint64_t unfused_bytes(const struct iteration_builder *b, const struct mo
     uint64_t columns = op->outputs ? op->outputs : b->config->width;
     if (!b->job->unfused || op->kind == MODEL_UPDATE)
         return 0;
-    return b->element * (unfused_of(op).passes * b->rows * columns +
+    return b->element * (unfused_of(op).passes * iteration_builder_rows(b, op) * columns +
                          score_passes(op) * iteration_builder_scores(b));
+}
+
+/* Returns the bytes of an expert's rows in the operator's buffers. */
+static uint64_t expert_bytes(const struct iteration_builder *b, const struct model_operator *op)
+{
+    uint64_t h = b->config->width, f = b->config->inner, columns = 0;
+    switch ((enum model_kind)op->kind) {
+    case MODEL_GATED_FORWARD: /* x; gate and up, and what is inside */
+        columns = h + 3 * f;
+        break;
+    case MODEL_LINEAR_FORWARD:
+        columns = f + h;
+        break;
+    case MODEL_LINEAR_BACKWARD: /* dy and x; dx */
+        columns = h + f + (op->out[0] == NO_INDEX ? 0 : f);
+        break;
+    case MODEL_GATED_BACKWARD: /* dy, x, gate and up; dx, and the gradient of gate and up */
+        columns = f + h + 2 * f + (op->out[0] == NO_INDEX ? 0 : h) + 2 * f;
+        break;
+    default:
+        g_assert_not_reached();
+    }
+    return op->routed * columns * b->element;
+}
+
+/* Returns the bytes of all buffers that the operator reads and writes once. */
+static uint64_t passed_bytes(const struct iteration_builder *b, const struct model_operator *op)
+{
+    size_t inputs = op->kind == MODEL_REDUCE ? 1 : G_N_ELEMENTS(op->in);
+    uint64_t bytes = 0;
+    if (op->expert != NO_INDEX)
+        return expert_bytes(b, op);
+    for (size_t i = 0; i < inputs; i++)
+        bytes += buffer_bytes(b, op->in[i]);
+    for (size_t i = 0; i < G_N_ELEMENTS(op->out); i++)
+        bytes += buffer_bytes(b, op->out[i]);
+    return bytes;
 }
 
 uint64_t operator_bytes(const struct iteration_builder *b, const struct model_operator *op,
                         uint32_t first_access)
 {
-    uint64_t bytes = second_passes(b, op) + unfused_bytes(b, op);
+    uint64_t bytes = second_passes(b, op) + unfused_bytes(b, op) + passed_bytes(b, op);
     for (guint i = first_access; i < b->accesses->len; i++)
         bytes += access_bytes(b, op, &g_array_index(b->accesses, struct trace_access, i));
-    size_t inputs = op->kind == MODEL_REDUCE ? 1 : G_N_ELEMENTS(op->in);
-    for (size_t i = 0; i < inputs; i++)
-        bytes += buffer_bytes(b, op->in[i]);
-    for (size_t i = 0; i < G_N_ELEMENTS(op->out); i++)
-        bytes += buffer_bytes(b, op->out[i]);
     for (int i = 0; i < 2; i++)
         bytes += gradient_bytes(b, op, i);
     return bytes + buffer_bytes(b, op->workspace) + buffer_bytes(b, op->masked);
@@ -409,6 +495,8 @@ bool operator_is_matrix_product(enum model_kind kind)
     case MODEL_GROUPED_FORWARD:
     case MODEL_ADAPTER_FORWARD:
     case MODEL_ADAPTER_BACKWARD:
+    case MODEL_ROUTE_FORWARD:
+    case MODEL_ROUTE_BACKWARD:
     case MODEL_CLASSIFIER_FORWARD:
     case MODEL_CLASSIFIER_BACKWARD:
     case MODEL_LINEAR_BACKWARD:

@@ -36,6 +36,13 @@ static uint32_t count_layers(const struct pipeline_shape *shape, uint32_t layers
     return count;
 }
 
+/* Returns whether the operator is in the stage of its tensors: forward is, and all of a layer are.
+ * An expert without rows has no forward. */
+static bool is_at_home(const struct model_iteration *whole, uint32_t moment)
+{
+    return moment < whole->forward_end || whole->operators[moment].layer >= 0;
+}
+
 /* A tensor is in the first stage whose operators use it: tied weights are the embedding's. */
 static struct pipeline_cut *cut_tensors(const struct model_iteration *whole,
                                         const struct pipeline_shape *shape,
@@ -53,9 +60,9 @@ static struct pipeline_cut *cut_tensors(const struct model_iteration *whole,
                                  .stage_of = g_new0(uint32_t, count),
                                  .here = g_new(uint32_t, count),
                                  .in_whole = g_new(uint32_t, count)};
-    for (uint32_t m = whole->forward_end; m-- > 0;)
+    for (uint32_t m = whole->trace->operator_count; m-- > 0;)
         for (int i = 0; i < 2; i++)
-            if (whole->operators[m].t[i] != NO_INDEX)
+            if (whole->operators[m].t[i] != NO_INDEX && is_at_home(whole, m))
                 cut->stage_of[whole->operators[m].t[i]] =
                     piece_of(of_layer, pieces, &whole->operators[m]) % shape->stages;
     for (tensor_id t = 0; t < count; t++) {

@@ -1,5 +1,6 @@
 /* Finds the model and the job that a trace belongs to. */
 #include "models/derive.h"
+#include "models/expert_rows.h"
 #include "models/family.h"
 #include "traces/choices.h"
 
@@ -21,13 +22,14 @@ static uint64_t elements_outside(const struct trace *trace, const struct model_f
     return elements_of(trace, name);
 }
 
-/* Of a tensor of the first layer. */
+/* Of a tensor of the first layer, and of its first expert. */
 static uint64_t elements_inside(const struct trace *trace, const struct model_family *family,
                                 enum model_module module, const char *kind)
 {
-    g_autofree char *name = g_strdup_printf("%s%s.0.%s.%s", family->prefix, family->layers,
-                                            family->modules[module] ? family->modules[module] : "",
-                                            kind);
+    bool mixed = family->experts && (module == MODULE_UP || module == MODULE_DOWN);
+    g_autofree char *name = g_strdup_printf(
+        "%s%s.0.%s%s%s.%s", family->prefix, family->layers, mixed ? family->experts : "",
+        mixed ? ".0." : "", family->modules[module] ? family->modules[module] : "", kind);
     return elements_of(trace, name);
 }
 
@@ -158,6 +160,85 @@ static bool find_windows(const struct trace *trace, const struct guess *guess,
     return true;
 }
 
+/* ---- experts ---- */
+
+static const struct trace_operator *forward_of(const struct trace *trace,
+                                               const struct model_family *family, uint32_t layer,
+                                               const char *part)
+{
+    g_autofree char *name = g_strdup_printf("forward %s.%u.%s", family->layers, layer, part);
+    return operator_of(trace, name);
+}
+
+/* Sets *expert to the number of the expert whose last product the operator is. */
+static bool is_last_of_expert(const struct model_config *config, const struct trace_operator *op,
+                              uint32_t *expert)
+{
+    char *end;
+    const char *name = strstr(op->name, config->family->experts);
+    if (op->phase != TRACE_FORWARD || op->micro_batch || !name || op->layer < 0 ||
+        (uint32_t)op->layer >= config->layers || name[strlen(config->family->experts)] != '.')
+        return false;
+    guint64 number = g_ascii_strtoull(name + strlen(config->family->experts) + 1, &end, 10);
+    *expert = (uint32_t)MIN(number, config->experts);
+    return *end == '.' && number < config->experts &&
+           g_str_equal(end + 1, config->family->modules[MODULE_DOWN]);
+}
+
+/* Returns the rows of each layer's experts. The operations of a product tell them; experts that
+ * have none have no such operator. */
+static uint64_t *rows_of_experts(const struct trace *trace, const struct model_config *config)
+{
+    uint64_t *rows = g_new0(uint64_t, (size_t)config->layers * config->experts);
+    uint32_t expert;
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        if (is_last_of_expert(config, op, &expert))
+            rows[(size_t)op->layer * config->experts + expert] =
+                op->flops / (2 * (uint64_t)config->inner * config->width);
+    }
+    return rows;
+}
+
+static bool are_balanced(const struct model_config *config, uint64_t n, const uint64_t *loads)
+{
+    g_autofree uint64_t *rows = g_new(uint64_t, config->experts);
+    struct model_config balanced = *config;
+    bool same = true;
+    balanced.expert_loads = NULL;
+    expert_rows(&balanced, 0, n, rows);
+    for (uint32_t layer = 0; layer < config->layers; layer++)
+        same &= !memcmp(rows, loads + (size_t)layer * config->experts,
+                        config->experts * sizeof *rows);
+    return same;
+}
+
+/* Operations of the router and of the sums behind the experts, an element (operator_cost.c). */
+enum { A_CHOICE = 5, A_QUOTIENT = 2, A_SUM = 2 };
+
+/* Loads are the rows, of which each expert has its own part of what it had. */
+static void find_experts(const struct trace *trace, struct model_config *config)
+{
+    const struct model_family *family = config->family;
+    uint64_t n = trace->batch * trace->sequence, width = config->width;
+    const struct trace_operator *sums = forward_of(trace, family, 0, family->experts);
+    const struct trace_operator *route = forward_of(trace, family, 0,
+                                                    family->modules[MODULE_ROUTER]);
+    config->experts = (uint32_t)(elements_inside(trace, family, MODULE_ROUTER, "weight") / width);
+    if (!sums || !route || !config->inner || config->experts > MODEL_MOST_EXPERTS) {
+        config->experts = 0;
+        return;
+    }
+    uint64_t each = sums->flops / (A_SUM * n * width);
+    config->experts_per_token = (uint32_t)MIN(each, config->experts);
+    config->balance = operator_of(trace, "forward balance loss") ? 0.001 : 0;
+    uint64_t choice = 2 * width + A_CHOICE + each + (config->balance > 0);
+    config->shared_weight = route->flops > n * config->experts * choice;
+    config->expert_loads = rows_of_experts(trace, config);
+    if (are_balanced(config, n, config->expert_loads))
+        g_clear_pointer(&config->expert_loads, g_free);
+}
+
 /* ---- parts ---- */
 
 /* Returns the moment of an operator of the first layer's backward. */
@@ -283,11 +364,12 @@ static bool find_heads(const struct trace *trace, const struct guess *guess,
     return find_windows(trace, guess, config);
 }
 
-/* Every linear layer has adapters, or none has. */
+/* Every linear layer has adapters, or none has; experts never have. */
 static uint32_t rank_of_adapters(const struct trace *trace, const struct model_family *family,
                                  uint64_t width)
 {
-    uint64_t elements = elements_inside(trace, family, MODULE_UP, "lora_A.weight");
+    uint64_t elements = elements_inside(trace, family, family->experts ? MODULE_QUERY : MODULE_UP,
+                                        "lora_A.weight");
     return elements / width <= UINT32_MAX ? (uint32_t)(elements / width) : 0;
 }
 
@@ -318,6 +400,8 @@ static struct model_config *config_of(const struct trace *trace, const struct gu
     config->lora_rank = rank_of_adapters(trace, family, width);
     config->norm_epsilon = 1e-5;
     config->initializer_range = 0.02;
+    if (family->experts)
+        find_experts(trace, config);
     find_parts(trace, family, config);
     find_dropout(trace, guess, config);
     find_caps(trace, guess, config);

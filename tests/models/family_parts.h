@@ -21,7 +21,7 @@ static inline void set_window(const struct model_family *family, uint32_t window
         config->local_rotary.base = 30;
         return;
     }
-    bool all = family == &family_mistral || family == &family_phi3;
+    bool all = family == &family_mistral || family == &family_phi3 || family->experts;
     if (all || family == &family_qwen2 || family == &family_qwen3)
         config->window = window;
     config->first_window = config->window && !all ? 1 : 0;
@@ -61,6 +61,8 @@ static inline void set_family(const struct model_family *family, uint32_t head_s
         .columns = config->head_size, .base = 100, .factor = 1, .magnitude = 1};
     if (family == &family_gpt_neox)
         config->activation = MODEL_GELU_EXACT;
+    config->experts = family->experts ? 4 : 0;
+    config->experts_per_token = family->experts ? 2 : 0;
     config->unturned_every = family->unturned_layers ? 2 : 0;
     set_window(family, window, config);
 }

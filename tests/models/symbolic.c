@@ -17,6 +17,7 @@ struct machine {
     uint32_t *terms;            /* [buffer_count] operators that have added to that gradient */
     GHashTable *readers;        /* forward value -> number of forward operators that read it */
     struct memory *memories;    /* one a forward operator: see memory_of */
+    GHashTable *parts;          /* of buffers that experts share: (buffer, expert) -> symbol */
     symbol *lists[TRACE_LISTS]; /* [tensor_count] */
     struct symbolic_result result;
 };
@@ -73,17 +74,46 @@ static void check_alive(const struct machine *m, uint32_t buffer)
     g_assert_cmpuint(b->last, >=, m->moment);
 }
 
+static bool is_experts(const struct machine *m)
+{
+    return m->op->expert != NO_INDEX;
+}
+
+static gpointer part_key(const struct machine *m, uint32_t buffer)
+{
+    gsize experts = MAX(m->iteration->config->experts, 1);
+    return GSIZE_TO_POINTER(buffer * experts + m->op->expert + 1);
+}
+
+/* Of a buffer that experts share, the expert's rows, if experts have written it. */
+static symbol value_of(const struct machine *m, uint32_t buffer)
+{
+    gpointer part;
+    if (is_experts(m) && g_hash_table_lookup_extended(m->parts, part_key(m, buffer), NULL, &part))
+        return GPOINTER_TO_SIZE(part);
+    return is_experts(m) ? mix(m->buffers[buffer], m->op->expert) : m->buffers[buffer];
+}
+
 static symbol in(const struct machine *m, int i)
 {
     check_alive(m, m->op->in[i]);
     g_assert_cmpuint(m->buffers[m->op->in[i]], !=, 0);
-    return m->buffers[m->op->in[i]];
+    return value_of(m, m->op->in[i]);
+}
+
+static symbol made(const struct machine *m, int i)
+{
+    return value_of(m, m->op->out[i]);
 }
 
 static void set(struct machine *m, uint32_t buffer, symbol value)
 {
+    bool shared = is_experts(m) && buffer != m->op->workspace && buffer != m->op->gradient[0];
     check_alive(m, buffer);
-    m->buffers[buffer] = value;
+    if (shared)
+        g_hash_table_insert(m->parts, part_key(m, buffer), GSIZE_TO_POINTER(value));
+    m->buffers[buffer] = shared ? m->buffers[buffer] + mix(value, m->op->expert) : value;
+    g_assert_cmpuint(m->buffers[buffer], !=, 0);
 }
 
 /* The gradient's list; over the parameter it replaces it. */
@@ -148,9 +178,14 @@ static struct memory *memory_of(const struct machine *m)
     const struct model_operator *op = m->op;
     if (op->kind == MODEL_EMBED_FORWARD || op->kind == MODEL_EMBED_BACKWARD)
         return &m->memories[0];
+    uint32_t layers = m->iteration->config->layers, tensors = m->iteration->trace->tensor_count;
+    if (op->kind == MODEL_DISPATCH_FORWARD || op->kind == MODEL_DISPATCH_BACKWARD)
+        return &m->memories[1 + layers + tensors + op->layer];
+    if (op->kind == MODEL_COMBINE_FORWARD || op->kind == MODEL_COMBINE_BACKWARD)
+        return &m->memories[1 + 2 * layers + tensors + op->layer];
     if (op->t[0] == NO_INDEX) /* attention */
         return &m->memories[1 + op->layer];
-    return &m->memories[1 + m->iteration->config->layers + op->t[0]];
+    return &m->memories[1 + layers + op->t[0]];
 }
 
 static void count_reader(struct machine *m, symbol value)
@@ -166,21 +201,25 @@ static void remember(struct machine *m)
     const struct model_operator *op = m->op;
     bool activated = op->kind == MODEL_GELU_FORWARD || op->kind == MODEL_GATED_FORWARD;
     struct memory memory = {.x = in(m, 0)};
-    count_reader(m, memory.x);
+    if (!is_experts(m))
+        count_reader(m, memory.x);
+    else if (op->kind == MODEL_GATED_FORWARD)
+        count_reader(m, m->buffers[op->in[0]]);
     if (op->kind == MODEL_ADAPTER_FORWARD) { /* recomputed without what it adds */
         memory.y = m->buffers[op->out[0]];
         *memory_of(m) = memory;
         return;
     }
-    for (int i = 0; i < 2 && op->in[1 + i] != NO_INDEX; i++) {
+    bool routes = op->kind == MODEL_ROUTE_FORWARD; /* once to the loss of imbalance */
+    for (int i = 0; !routes && i < 2 && op->in[1 + i] != NO_INDEX; i++) {
         memory.more[i] = in(m, 1 + i);
         count_reader(m, memory.more[i]);
     }
-    memory.y = m->buffers[op->out[activated ? 1 : 0]];
+    memory.y = made(m, activated ? 1 : 0);
     if (activated)
-        memory.stats = m->buffers[op->out[0]];
+        memory.stats = made(m, 0);
     else if (op->out[1] != NO_INDEX)
-        memory.stats = m->buffers[op->out[1]];
+        memory.stats = made(m, 1);
     if (m->traced->phase == TRACE_BACKWARD)
         g_assert_cmpmem(&memory, sizeof memory, memory_of(m), sizeof memory);
     *memory_of(m) = memory;
@@ -189,7 +228,7 @@ static void remember(struct machine *m)
 /* Notes that the operator leaves a term of the value's gradient in a buffer. */
 static void add_term(struct machine *m, uint32_t buffer, symbol value)
 {
-    m->terms[buffer] = m->op->add ? m->terms[buffer] + 1 : 1;
+    m->terms[buffer] = m->op->add || is_experts(m) ? m->terms[buffer] + 1 : 1;
     m->gradient_of[buffer] = value;
 }
 
@@ -240,6 +279,69 @@ static void check_adapter(struct machine *m)
     add_term(m, op->out[0], memory_of(m)->x);
 }
 
+/* Each expert reads its rows of what was dispatched, of which each has its term of the gradient. */
+static void check_expert(struct machine *m)
+{
+    const struct model_operator *op = m->op;
+    if (op->in[0] == NO_INDEX)
+        return; /* no rows */
+    g_assert_cmpuint(in(m, 1), ==, memory_of(m)->x);
+    if (op->kind != MODEL_GATED_BACKWARD)
+        return;
+    g_assert_cmpuint(in(m, 2), ==, memory_of(m)->stats);
+    if (op->out[0] != NO_INDEX)
+        add_term(m, op->out[0], m->buffers[op->in[1]]);
+}
+
+/* The router has a weight of each row's result, and what it reads is read by the dispatch, too. */
+static void check_router(struct machine *m)
+{
+    const struct memory *memory = memory_of(m);
+    g_assert_cmpuint(in(m, 1), ==, memory->x);
+    g_assert_cmpuint(in(m, 2), ==, memory->y);
+    g_assert_cmpuint(in(m, 3), ==, memory->stats);
+    if (m->op->out[0] == NO_INDEX)
+        return;
+    g_assert_cmpuint(m->gradient_of[m->op->out[0]], ==, memory->x);
+    add_term(m, m->op->out[0], memory->x);
+}
+
+static void check_dispatch(struct machine *m)
+{
+    g_assert_cmpuint(m->gradient_of[m->op->in[0]], ==, memory_of(m)->y);
+    check_terms(m);
+    g_assert_cmpuint(in(m, 1), ==, memory_of(m)->more[0]);
+    add_term(m, m->op->out[0], memory_of(m)->x);
+}
+
+/* What was added to the stream has the stream's gradient, which goes on. */
+static void check_combine(struct machine *m)
+{
+    uint32_t stream = m->op->in[0];
+    g_assert_cmpuint(m->gradient_of[stream], ==, memory_of(m)->y);
+    check_terms(m);
+    g_assert_cmpuint(in(m, 1), ==, memory_of(m)->x);
+    g_assert_cmpuint(in(m, 2), ==, memory_of(m)->more[0]);
+    m->gradient_of[stream] = memory_of(m)->more[1];
+    m->terms[stream] = 1;
+}
+
+/* Returns whether the operator belongs to a mixture of experts, and was checked. */
+static bool check_mixture(struct machine *m)
+{
+    if (is_experts(m))
+        check_expert(m);
+    else if (m->op->kind == MODEL_ROUTE_BACKWARD)
+        check_router(m);
+    else if (m->op->kind == MODEL_DISPATCH_BACKWARD)
+        check_dispatch(m);
+    else if (m->op->kind == MODEL_COMBINE_BACKWARD)
+        check_combine(m);
+    else
+        return false;
+    return true;
+}
+
 /* Follows the chain rule: what comes in is the gradient of the forward operator's output, what it
  * was saved from forward is what forward used, and what goes out is the gradient of its input. */
 static void check_backward(struct machine *m)
@@ -251,6 +353,8 @@ static void check_backward(struct machine *m)
         check_adapter(m);
         return;
     }
+    if (check_mixture(m))
+        return;
     g_assert_cmpuint(m->gradient_of[op->in[0]], ==, memory->y);
     check_terms(m);
     if (op->kind == MODEL_EMBED_BACKWARD)
@@ -322,11 +426,27 @@ static void run_forward(struct machine *m)
         break;
     case MODEL_GATED_FORWARD:
         set(m, op->out[0], product(m));
-        set(m, op->out[1], mix_text("gated", mix(gate(m, 1), m->buffers[op->out[0]])));
+        set(m, op->out[1], mix_text("gated", mix(gate(m, 1), made(m, 0))));
         break;
     case MODEL_GROUPED_FORWARD:
         set(m, op->out[0], dropout(m, mix_text("grouped", mix(in(m, 0), mix(in(m, 1), in(m, 2))))));
         set(m, op->out[1], mix_text("lse", mix(in(m, 0), in(m, 1))));
+        break;
+    case MODEL_ROUTE_FORWARD:
+        set(m, op->workspace, mix_text("scratch", in(m, 0)));
+        set(m, op->out[0], mix_text("probabilities", mix(in(m, 0), weight(m))));
+        set(m, op->out[1], mix_text("routes", m->buffers[op->out[0]]));
+        if (op->in[1] != NO_INDEX)
+            set(m, op->in[1], mix(m->buffers[op->in[1]], m->buffers[op->out[0]]));
+        break;
+    case MODEL_DISPATCH_FORWARD:
+        set(m, op->out[0], mix_text("dispatch", mix(in(m, 0), in(m, 1))));
+        break;
+    case MODEL_COMBINE_FORWARD:
+        set(m, op->out[0], mix(in(m, 2), mix(in(m, 0), in(m, 1))));
+        break;
+    case MODEL_BALANCE_LOSS:
+        m->result.losses[op->micro_batch] = mix(m->result.losses[op->micro_batch], in(m, 0));
         break;
     case MODEL_CLASSIFIER_FORWARD:
         set(m, op->out[0], mix_text("logits", mix(in(m, 0), both_parameters(m))));
@@ -355,6 +475,10 @@ static void linear_backward(struct machine *m, symbol dy)
 {
     const struct model_operator *op = m->op;
     bool rounded = gradient_list(m) != TRACE_GRAD && !op->frozen[0];
+    if (is_experts(m) && op->in[0] == NO_INDEX) { /* no rows */
+        put_gradient(m, 0, mix_text("nothing", op->t[0]), op->accumulate);
+        return;
+    }
     g_assert_true(rounded == (op->workspace != NO_INDEX));
     if (rounded)
         set(m, op->workspace, mix_text("scratch", dy));
@@ -407,7 +531,22 @@ static void run_backward(struct machine *m)
     switch ((enum model_kind)op->kind) {
     case MODEL_CLASSIFIER_BACKWARD:
     case MODEL_LINEAR_BACKWARD:
-        linear_backward(m, in(m, 0));
+        linear_backward(m, op->in[0] == NO_INDEX ? 0 : in(m, 0));
+        break;
+    case MODEL_COMBINE_BACKWARD:
+        dy = mix(in(m, 0), in(m, 2));
+        if (op->out[0] != NO_INDEX)
+            set(m, op->out[0], mix_text("drows", dy));
+        if (op->out[1] != NO_INDEX)
+            set(m, op->out[1], mix_text("dweights", mix(dy, in(m, 1))));
+        break;
+    case MODEL_DISPATCH_BACKWARD:
+        set(m, op->out[0], mix_text("gather", mix(in(m, 0), in(m, 1))));
+        break;
+    case MODEL_ROUTE_BACKWARD:
+        dy = mix(mix(in(m, 0), in(m, 2)), mix(in(m, 3), op->in[4] == NO_INDEX ? 0 : in(m, 4)));
+        set(m, op->out[1], dy);
+        linear_backward(m, dy);
         break;
     case MODEL_GELU_BACKWARD:
         dy = mix_text("dgelu", mix(in(m, 0), in(m, 2)));
@@ -415,11 +554,15 @@ static void run_backward(struct machine *m)
         linear_backward(m, dy);
         break;
     case MODEL_GATED_BACKWARD:
+        if (op->in[0] == NO_INDEX) {
+            linear_backward(m, 0);
+            break;
+        }
         dy = mix_text("dup", mix(in(m, 0), gate(m, 3)));
         set(m, op->out[1], mix_text("dgate", mix(in(m, 0), mix(in(m, 2), gate(m, 3)))));
         if (op->in[3] != NO_INDEX)
             set(m, op->in[0], dy);
-        linear_backward(m, op->in[3] != NO_INDEX ? dy : m->buffers[op->out[1]]);
+        linear_backward(m, op->in[3] != NO_INDEX ? dy : made(m, 1));
         break;
     case MODEL_RESIDUAL_BACKWARD:
         linear_backward(m, masked_stream(m));
@@ -513,7 +656,8 @@ static void machine_init(struct machine *m, const struct model_iteration *iterat
     m->gradient_of = g_new0(symbol, trace->buffer_count);
     m->terms = g_new0(uint32_t, trace->buffer_count);
     m->readers = g_hash_table_new(NULL, NULL);
-    m->memories = g_new0(struct memory, 1 + iteration->config->layers + trace->tensor_count);
+    m->memories = g_new0(struct memory, 1 + 3 * iteration->config->layers + trace->tensor_count);
+    m->parts = g_hash_table_new(NULL, NULL);
     for (int list = 0; list < TRACE_LISTS; list++) {
         m->lists[list] = g_new0(symbol, trace->tensor_count);
         if (list == TRACE_GRAD || !trace->list_element_bytes[list])
@@ -534,9 +678,9 @@ static void run_operator(struct machine *m)
     begin_and_end_lives(m);
     if (m->op->kind == MODEL_UPDATE) {
         run_update(m);
-    } else if (m->op->kind <= MODEL_LOSS) {
+    } else if (m->op->kind <= MODEL_BALANCE_LOSS) {
         run_forward(m);
-        if (m->op->kind != MODEL_LOSS)
+        if (m->op->kind < MODEL_LOSS)
             remember(m);
     } else {
         check_backward(m);
@@ -558,6 +702,7 @@ struct symbolic_result symbolic_run(const struct model_iteration *iteration)
         g_free(m.lists[list]);
     g_free(m.memories);
     g_hash_table_unref(m.readers);
+    g_hash_table_unref(m.parts);
     g_free(m.terms);
     g_free(m.gradient_of);
     g_free(m.buffers);

@@ -85,6 +85,10 @@ static void test_known_counts(void)
                  {"llama-3.2-1b", 1235814400},
                  {"mistral-7b-v0.3", 7248023552},
                  {"qwen2.5-7b", 7615616512},
+                 {"mixtral-8x7b", 46702792704},
+                 {"mixtral-8x22b", 140620634112},
+                 {"qwen3-30b-a3b", 30532122624},
+                 {"qwen3-235b-a22b", 235093634560},
                  {"qwen3-8b", 8190735360}};
     for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
         char *path = g_strdup_printf(PROJECT_DIR "/models/configs/%s.json", known[i].name);
@@ -224,8 +228,8 @@ static void test_other_families(void)
 {
     static const char *const types[] = {"bert",     "cohere2",   "deepseek_v3", "gemma3",
                                         "glm4",     "gptj",      "gpt_oss",     "granite",
-                                        "llama4",   "mixtral",   "mllama",      "stablelm",
-                                        "qwen2_vl", "qwen3_moe", "qwen3_next",  "t5"};
+                                        "llama4",   "olmoe",     "mllama",      "stablelm",
+                                        "qwen2_vl", "qwen2_moe", "qwen3_next",  "t5"};
     for (size_t i = 0; i < G_N_ELEMENTS(types); i++) {
         GError *error = NULL;
         g_autofree char *text = g_strdup_printf("{\"model_type\":\"%s\"}", types[i]);
@@ -252,9 +256,9 @@ static void test_refused(void)
         {"{\"model_type\":\"gpt2\",\"n_layer\":2}", MODEL_ERROR_CONFIG, {"n_embd", "missing"}},
         {"{" GOOD ",\"n_layer\":2}", MODEL_ERROR_CONFIG, {"n_layer", "duplicate"}},
         {"{\"model_type\":\"bert\"}", MODEL_ERROR_UNSUPPORTED, {"model_type", "\"bert\""}},
-        {"{\"model_type\":\"mixtral\"}",
+        {"{\"model_type\":\"olmoe\"}",
          MODEL_ERROR_UNSUPPORTED,
-         {"\"mixtral\"", "mixtures of experts"}},
+         {"\"olmoe\"", "mixtures of experts"}},
         {"{" GOOD ",\"architectures\":[\"GPT2DoubleHeadsModel\"]}",
          MODEL_ERROR_UNSUPPORTED,
          {"architectures", "GPT2DoubleHeadsModel"}},
@@ -456,6 +460,10 @@ static void test_families_round_trip(void)
         "\"model_type\":\"qwen2\",\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4}",
         "\"model_type\":\"qwen3\",\"use_sliding_window\":true,\"sliding_window\":5,"
         "\"max_window_layers\":1,\"attention_dropout\":0.25",
+        "\"model_type\":\"mixtral\",\"num_local_experts\":3,\"num_experts_per_tok\":1,"
+        "\"output_router_logits\":true,\"router_aux_loss_coef\":0.25,\"sliding_window\":7",
+        "\"model_type\":\"qwen3_moe\",\"num_experts\":9,\"moe_intermediate_size\":9,"
+        "\"norm_topk_prob\":true,\"attention_bias\":true",
         "\"model_type\":\"smollm3\",\"no_rope_layers\":[1,0]",
         "\"model_type\":\"smollm3\",\"no_rope_layers\":[1,1],\"mlp_bias\":true",
         "\"model_type\":\"gemma\",\"hidden_act\":\"gelu_pytorch_tanh\",\"attention_bias\":true",
@@ -593,6 +601,25 @@ static void test_families_refused(void)
          "\"layer_types\":[\"sliding_attention\",\"full_attention\"]," LLAMA,
          MODEL_ERROR_UNSUPPORTED,
          {"layer_types", "before"}},
+        {"\"model_type\":\"mixtral\",\"num_experts_per_tok\":9," LLAMA,
+         MODEL_ERROR_CONFIG,
+         {"num_experts_per_tok", "num_experts, which is 8"}},
+        {"\"model_type\":\"mixtral\",\"num_local_experts\":5000," LLAMA,
+         MODEL_ERROR_CONFIG,
+         {"num_local_experts", "4096"}},
+        {"\"model_type\":\"mixtral\",\"router_jitter_noise\":0.1," LLAMA,
+         MODEL_ERROR_UNSUPPORTED,
+         {"router_jitter_noise", "only 0"}},
+        {"\"model_type\":\"mixtral\",\"output_router_logits\":true,"
+         "\"router_aux_loss_coef\":-1," LLAMA,
+         MODEL_ERROR_CONFIG,
+         {"router_aux_loss_coef", "0"}},
+        {"\"model_type\":\"qwen3_moe\",\"decoder_sparse_step\":2," LLAMA,
+         MODEL_ERROR_UNSUPPORTED,
+         {"decoder_sparse_step", "layers without experts"}},
+        {"\"model_type\":\"qwen3_moe\",\"mlp_only_layers\":[0]," LLAMA,
+         MODEL_ERROR_UNSUPPORTED,
+         {"mlp_only_layers", "layers without experts"}},
         {"\"model_type\":\"qwen3\",\"use_sliding_window\":true,\"layer_types\":[]," LLAMA,
          MODEL_ERROR_CONFIG,
          {"layer_types", "all layers"}},

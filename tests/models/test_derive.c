@@ -32,13 +32,29 @@ static void vary_layer_norm(GRand *random, struct model_config *config)
         config->branches = MODEL_SEQUENTIAL;
 }
 
+/* Any experts, and balanced or other loads, with experts that have none. */
+static void vary_experts(GRand *random, struct model_config *config)
+{
+    enum { MOST = 6 };
+    static uint64_t loads[LAYERS * MOST];
+    config->experts = (uint32_t)g_rand_int_range(random, 1, MOST + 1);
+    config->experts_per_token = (uint32_t)g_rand_int_range(random, 1, (gint32)config->experts + 1);
+    config->balance = g_rand_boolean(random) ? 0.01 : 0;
+    if (config->family == &family_qwen3_moe)
+        config->shared_weight = g_rand_boolean(random);
+    for (uint32_t i = 0; i < config->layers * config->experts; i++)
+        loads[i] = (uint64_t)g_rand_int_range(random, 0, 4) +
+                   (i % config->experts < config->experts_per_token);
+    config->expert_loads = g_rand_boolean(random) ? loads : NULL;
+}
+
 /* Any family but GPT-2, with any heads, windows and biases. */
 static struct model_config random_decoder(GRand *random)
 {
     const struct model_family *const families[] = {
-        &family_llama,   &family_mistral, &family_qwen2, &family_qwen3,
-        &family_smollm3, &family_gemma,   &family_phi3,  &family_olmo2,
-        &family_gemma3,  &family_gemma2,  &family_phi,   &family_gpt_neox};
+        &family_llama, &family_mistral,  &family_qwen2,   &family_qwen3,    &family_smollm3,
+        &family_gemma, &family_phi3,     &family_olmo2,   &family_gemma3,   &family_gemma2,
+        &family_phi,   &family_gpt_neox, &family_mixtral, &family_qwen3_moe};
     struct model_config config = small_decoder(
         families[g_rand_int_range(random, 0, G_N_ELEMENTS(families))], g_rand_boolean(random));
     config.key_heads = (uint32_t)g_rand_int_range(random, 1, 4);
@@ -62,7 +78,9 @@ static struct model_config random_decoder(GRand *random)
                               ? (uint32_t)g_rand_int_range(random, 0, LAYERS)
                               : 0;
     config.unbiased_output = g_rand_boolean(random);
-    config.unbiased_mlp = config.gated && g_rand_boolean(random);
+    config.unbiased_mlp = config.experts || (config.gated && g_rand_boolean(random));
+    if (config.experts)
+        vary_experts(random, &config);
     if (config.norm == MODEL_LAYER_NORM)
         vary_layer_norm(random, &config);
     return config;

@@ -12,6 +12,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import sqlite3
 import subprocess
 import sys
@@ -37,6 +38,11 @@ def draw_llama(**more):
         heads, num_hidden_layers=random.randint(1, 3), hidden_size=heads["num_attention_heads"] * 2 * random.randint(1, 9),
         intermediate_size=random.randint(1, 90), vocab_size=random.randint(1, 300), max_position_embeddings=32,
         tie_word_embeddings=random.random() < 0.5, pad_token_id=None, bos_token_id=None, eos_token_id=None, **more)
+
+
+def draw_experts(key, **more):
+    experts = random.randint(1, 9)
+    return draw_llama(head_dim=2 * random.randint(1, 9), num_experts_per_tok=random.randint(1, experts), **{key: experts}, **more)
 
 
 def draw_gpt2():
@@ -72,6 +78,8 @@ FAMILIES = {
     "gemma2": lambda: draw_llama(head_dim=2 * random.randint(1, 9), **biases("attention_bias")),
     "gemma3_text": lambda: draw_llama(head_dim=2 * random.randint(1, 9), **biases("attention_bias")),
     "olmo2": lambda: draw_llama(**biases("attention_bias")),
+    "mixtral": lambda: draw_experts("num_local_experts"),
+    "qwen3_moe": lambda: draw_experts("num_experts", moe_intermediate_size=random.randint(1, 90), **biases("attention_bias")),
     "qwen3": lambda: draw_llama(head_dim=2 * random.randint(1, 9), **biases("attention_bias")),
 }
 
@@ -94,7 +102,16 @@ def our_tensors(program, config, folder):
     tensors = dict(database.execute("SELECT name, elements FROM tensors"))
     database.close()
     trace.unlink()
-    return tensors
+    return join_experts(tensors)
+
+
+def join_experts(tensors):
+    """Returns the tensors with those of a layer's experts as one, as transformers has them since its version 5."""
+    joined = {}
+    for name, elements in tensors.items():
+        joint = re.sub(r"\.experts\.\d+\.(\w+)\.weight$", r".experts.\1", name)
+        joined[joint] = joined.get(joint, 0) + elements
+    return joined
 
 
 def expect_same(what, ours, theirs):

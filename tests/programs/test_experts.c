@@ -1,0 +1,81 @@
+/* Mixtures of experts from their config to a plan, and what pstar-run says of them. */
+#include "workshop.h"
+
+#include <string.h>
+
+#define CONFIG                                                                                   \
+    "{\"model_type\": \"mixtral\", \"num_hidden_layers\": 3, \"hidden_size\": 64,\n"             \
+    " \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"intermediate_size\": 96,\n"      \
+    " \"num_local_experts\": 8, \"num_experts_per_tok\": 2, \"max_position_embeddings\": 128,\n" \
+    " \"vocab_size\": 256}\n"
+#define SYNTH    "pstar-trace synth --model experts.json --batch 2 --seq 64 --precision bf16 "
+#define PLATFORM "--platform " PROJECT_DIR "/platforms/a100-40gb.json "
+
+static struct workshop *open_workshop(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_write(workshop, "experts.json", CONFIG);
+    return workshop;
+}
+
+/* Traces are simulated and planned, with choices that need their model to be recognised. */
+static void test_planned(void)
+{
+    static const char *const loads[] = {"balanced", "5,0,0,2,0,0,0,1"};
+    struct workshop *workshop = open_workshop();
+    for (size_t i = 0; i < G_N_ELEMENTS(loads); i++) {
+        g_autofree char *synth = g_strdup_printf(SYNTH PLATFORM "--expert-loads %s -o run.pstar",
+                                                 loads[i]);
+        workshop_must_run(workshop, synth);
+        workshop_must_run(workshop,
+                          "pstar-sim run.pstar " PLATFORM "--policy opt --device-memory 2MiB");
+        if (i == 0)
+            continue; /* plans of one are enough */
+        g_autofree char *said = workshop_must_print(
+            workshop,
+            "pstar-plan run.pstar " PLATFORM "--device-memory 1500KiB --recompute any "
+            "--offload-activations traced --embedding traced --bytes-per-parameter traced "
+            "-o plan.json");
+        g_assert_nonnull(strstr(said, "Proved for any schedule"));
+        g_assert_null(strstr(said, "does not describe"));
+    }
+    workshop_free(workshop);
+}
+
+static void test_shares(void)
+{
+    struct workshop *workshop = open_workshop();
+    workshop_must_end(workshop, SYNTH "-o run.pstar", 0,
+                      "experts: 256 rows a layer, 2 to a token, go to 24 of 24 (100 %); all are "
+                      "updated",
+                      "");
+    workshop_must_end(workshop, SYNTH "--expert-loads 5,0,0,2,0,0,0,1 -o run.pstar", 0,
+                      "go to 9 of 24 (37.5 %)", "");
+    workshop_must_end(workshop, SYNTH "--expert-loads 1,2 -o run.pstar", 2, "",
+                      "--expert-loads 1,2: must be numbers for 8 experts");
+    workshop_must_end(workshop,
+                      "pstar-trace synth --model model --batch 2 --seq 64 --precision bf16 "
+                      "--expert-loads 1,2 -o run.pstar",
+                      2, "", "--expert-loads 1,2: the model has no experts");
+    workshop_free(workshop);
+}
+
+static void test_run_refuses(void)
+{
+    struct workshop *workshop = open_workshop();
+    workshop_must_end(workshop,
+                      "pstar-run --model experts.json --data text.txt --batch 1 --seq 32 --steps 1",
+                      2, "",
+                      "experts.json: pstar-run does not train mixtures of experts; pstar-trace "
+                      "synth makes their traces, which pstar-sim and pstar-plan read");
+    workshop_free(workshop);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/experts/planned", test_planned);
+    g_test_add_func("/experts/shares", test_shares);
+    g_test_add_func("/experts/run-refuses", test_run_refuses);
+    return g_test_run();
+}
