@@ -25,7 +25,8 @@ struct front_step {
 };
 
 /* Returns the trace of one rank of the step, with all layers recomputed or none (or as many as in a
- * trace that is given, if RUN_RECOMPUTE is not among the choices). NULL if there is no such step. The caller frees it with trace_free. */
+ * trace that is given, if RUN_RECOMPUTE is not among the choices). NULL if there is no such step.
+ * The caller frees it with trace_free. */
 struct trace *front_trace(const struct front_step *step, bool recompute, GError **error);
 
 /* Returns the least device memory of any plan for the step, whatever it recomputes and offloads;
