@@ -85,9 +85,15 @@ static const struct mover_ops execution_ops = {
 
 /* ---- executions ---- */
 
-static bool check_ranks(const struct trace *trace, struct pstar_error *error)
+/* Callbacks know neither other ranks nor NVMe. */
+static bool check_places(const struct trace *trace, const struct plan *plan,
+                         struct pstar_error *error)
 {
     GError *failure = NULL;
+    if (plan->nvme_bytes)
+        failure = g_error_new_literal(PLAN_ERROR, PLAN_ERROR_INVALID,
+                                      "the plan has chunks at home in NVMe, which only pstar-run "
+                                      "executes");
     if (trace->ranks > 1)
         failure = g_error_new(PLAN_ERROR, PLAN_ERROR_INVALID,
                               "the trace is of one of %u ranks; only one rank alone can execute a "
@@ -101,7 +107,7 @@ struct pstar_execution *pstar_execution_new(const struct pstar_plan *plan,
                                             const struct pstar_mover *mover, void *self,
                                             struct pstar_error *error)
 {
-    if (!check_ranks(trace->trace, error) || !pstar_plan_check(plan, trace, error))
+    if (!check_places(trace->trace, api_plan(plan), error) || !pstar_plan_check(plan, trace, error))
         return NULL;
     struct pstar_execution *x = g_new0(struct pstar_execution, 1);
     x->mover = mover;

@@ -43,7 +43,11 @@
     /* several ranks: gathers of whole parameters, and what the first rank exchanges with others */ \
     FIGURE(gathers, "Gathers", COUNT, SUM, OPTIONAL)                                               \
     FIGURE(sent_bytes, "Sent to other ranks", BYTES, SUM, OPTIONAL)                                \
-    FIGURE(received_bytes, "Received", BYTES, SUM, OPTIONAL)
+    FIGURE(received_bytes, "Received", BYTES, SUM, OPTIONAL)                                       \
+    /* chunks at home in NVMe */                                                                   \
+    FIGURE(nvme_read_bytes, "Read from NVMe", BYTES, SUM, OPTIONAL)                                \
+    FIGURE(nvme_write_bytes, "Written to NVMe", BYTES, SUM, OPTIONAL)                              \
+    FIGURE(peak_nvme_bytes, "NVMe peak", BYTES, PEAK, OPTIONAL)
 
 #define FIGURE_TYPE_BYTES   uint64_t
 #define FIGURE_TYPE_COUNT   uint64_t

@@ -1,5 +1,5 @@
 /* The way of the data, from a trace to bytes that move. Every line is one function; mover_ops is a
- * table of seven, and plan_check makes nothing:
+ * table of nine, and plan_check makes nothing:
  *
  *   layout_pack      layout.h      trace -> layout: which chunk holds each tensor, and where
  *   slots_round      slots.h       layout -> the same chunks in slots of few sizes, optional
@@ -9,6 +9,7 @@
  *   decide           decide.h      accesses, policy -> decisions: who comes and goes, and when
  *   place_decisions  place.h       decisions -> addresses on the device
  *   plan_make        plan.h        addresses -> plan
+ *   nvme_homes_give  nvme_homes.h  plan -> the same plan with states in NVMe, optional
  *   plan_check       plan.h        refuses a plan that is unsound, or made for another trace
  *   residency_new    residency/residency.h   plan -> the manager that executes it
  *   residency_step   residency/residency.h   a moment's actions -> calls of the mover

@@ -39,6 +39,7 @@ void plan_free(struct plan *plan)
     g_free(plan->policy);
     layout_free(plan->layout);
     g_free(plan->host_address);
+    g_free(plan->nvme_address);
     g_free(plan->initial_address);
     g_free(plan->first_action);
     g_free(plan->actions);
@@ -54,8 +55,8 @@ struct plan *plan_share(struct plan *plan)
 
 const char *plan_action_name(enum plan_action_kind kind)
 {
-    static const char *const names[] = {"fetch", "allocate", "write-back", "drop",
-                                        "flush", "move",     "wait"};
+    static const char *const names[] = {"fetch", "allocate", "write-back", "drop", "flush",
+                                        "move",  "wait",     "load",       "store"};
     return names[kind];
 }
 

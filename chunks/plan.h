@@ -5,7 +5,9 @@
  * is copied, or used by an operator on the host, has a fixed slot in the host pool. Of the others,
  * a device-homed chunk never leaves the device. A transient one begins the iteration nowhere, and
  * is on the device while anything in it is alive. A gathered one is dropped and gathered again
- * (chunks/gathering.h). */
+ * (chunks/gathering.h). A chunk that is at home in NVMe (chunks/nvme_homes.h) begins the iteration
+ * there. It is used by operators on the host alone, in a slot of the host pool that others have at
+ * other times. */
 #ifndef PSTAR_CHUNKS_PLAN_H
 #define PSTAR_CHUNKS_PLAN_H
 
@@ -25,13 +27,17 @@ enum plan_action_kind {
     PLAN_MOVE,       /* to another `address` on the device */
     PLAN_WAIT,       /* the next operator waits for all copies and host operators issued so far; it
                         has no chunk */
+    PLAN_LOAD,       /* copy NVMe to host, into the chunk's slot */
+    PLAN_STORE,      /* copy host to NVMe, then leave the slot */
     PLAN_ACTIONS
 };
 
 struct plan_action {
     chunk_id chunk;   /* 0 if PLAN_WAIT */
     uint8_t kind;     /* enum plan_action_kind */
-    uint64_t address; /* where it lies afterwards; NO_ADDRESS if it leaves, or if PLAN_WAIT */
+    uint64_t address; /* where it lies afterwards; NO_ADDRESS if it leaves or is not there, or if
+                       * PLAN_WAIT
+                       */
 };
 
 struct plan {
@@ -51,6 +57,9 @@ struct plan {
     uint64_t host_pool_bytes;  /* size of the host pool; <= host_budget */
     uint64_t staging_address;  /* in the host pool, up to its end: activations of host operators */
     uint64_t *host_address;    /* [chunk_count] host slot; NO_ADDRESS if it is never copied */
+    uint64_t nvme_bytes;       /* size of the file in NVMe; 0 if there is none */
+    uint64_t *nvme_address;    /* [chunk_count] in the file; NO_ADDRESS if the chunk is at home
+                                  elsewhere. NULL if all are */
     uint64_t *initial_address; /* [chunk_count] on the device at the start, or NO_ADDRESS */
 
     uint32_t moment_count, action_count;
@@ -61,6 +70,23 @@ struct plan {
     struct certificate *certificate; /* may be NULL */
     uint32_t sharers;                /* number of owners besides the first */
 };
+
+/* Slots in NVMe, and those in the host pool from and to which they are copied, are multiples of
+ * this. */
+#define PLAN_NVME_ALIGNMENT ((uint64_t)4096)
+
+/* Returns whether the chunk is at home in NVMe. */
+static inline bool plan_in_nvme(const struct plan *plan, chunk_id chunk)
+{
+    return plan->nvme_address && plan->nvme_address[chunk] != NO_ADDRESS;
+}
+
+/* Returns what a chunk takes in NVMe, and what is read and written of it. */
+static inline uint64_t plan_nvme_slot(const struct layout *layout, chunk_id chunk)
+{
+    return (layout->chunks[chunk].copy_bytes + PLAN_NVME_ALIGNMENT - 1) / PLAN_NVME_ALIGNMENT *
+           PLAN_NVME_ALIGNMENT;
+}
 
 /* Returns whether the chunk is at home on the device, which it never leaves. */
 static inline bool plan_is_homed(const struct plan *plan, chunk_id chunk)
@@ -119,7 +145,7 @@ bool plan_check(const struct plan *plan, const struct trace *trace, GError **err
  * overlaps another. Fails with PLAN_ERROR_INVALID. */
 bool plan_check_layout(const struct plan *plan, const struct trace *trace, GError **error);
 
-/* "fetch", "allocate", "write-back", "drop", "flush", "move", "wait" */
+/* "fetch", "allocate", "write-back", "drop", "flush", "move", "wait", "load", "store" */
 const char *plan_action_name(enum plan_action_kind kind);
 
 #endif

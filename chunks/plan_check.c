@@ -215,6 +215,7 @@ struct check {
     const struct accesses *accesses;
     enum residency_state *state; /* [chunk_count] */
     struct arena *arena;
+    struct arena *host;                /* the host pool's slots */
     const struct gathering *gathering; /* NULL if nothing is gathered */
     moment_id moment;
 };
@@ -273,6 +274,28 @@ static bool check_gathered(const struct check *check, const struct plan_action *
     return true;
 }
 
+/* A chunk that is at home in NVMe takes its slot in the host pool from its load to its store. */
+static bool check_nvme(struct check *check, const struct plan_action *action, GError **error)
+{
+    chunk_id chunk = action->chunk;
+    bool loads = action->kind == PLAN_LOAD;
+    if (!plan_in_nvme(check->plan, chunk))
+        return refuse_moment(check, error,
+                             "a chunk that is not at home in NVMe is loaded or stored");
+    if (action->address != NO_ADDRESS)
+        return refuse_moment(check, error, "a load or a store has an address on the device");
+    if (!change(check, chunk, loads ? RESIDENCY_LOAD : RESIDENCY_STORE, error))
+        return false;
+    if (!loads) {
+        arena_take(check->host, chunk);
+        return true;
+    }
+    if (!arena_has_room(check->host, chunk, check->plan->host_address[chunk]))
+        return refuse_moment(check, error, "a chunk is loaded into a slot that is taken");
+    arena_put(check->host, chunk, check->plan->host_address[chunk]);
+    return true;
+}
+
 static bool perform(struct check *check, const struct plan_action *action, GError **error)
 {
     static const enum residency_event events[] = {
@@ -282,6 +305,10 @@ static bool perform(struct check *check, const struct plan_action *action, GErro
     chunk_id chunk = action->chunk;
     if (action->kind == PLAN_WAIT)
         return true;
+    if (action->kind == PLAN_LOAD || action->kind == PLAN_STORE)
+        return check_nvme(check, action, error);
+    if (plan_in_nvme(check->plan, chunk))
+        return refuse_moment(check, error, "a chunk that is at home in NVMe comes to the device");
     bool enters = action->kind == PLAN_FETCH || action->kind == PLAN_ALLOCATE;
     bool leaves = action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP;
     if (check->plan->layout->chunks[chunk].list == TRACE_GATHERED &&
@@ -345,28 +372,60 @@ static bool run_iteration(struct check *check, GError **error)
         if (check->arena->address[c] != plan->initial_address[c])
             return plan_refuse(error,
                                "chunk %u ends the iteration at another address than it began", c);
+    for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
+        if (plan_in_nvme(plan, c) && check->state[c] != RESIDENCY_NVME)
+            return plan_refuse(error, "chunk %u is not in NVMe at the iteration's end", c);
     return true;
 }
 
-static bool check_host_slots(const struct plan *plan, GError **error)
+/* Returns [chunk_count] the bytes of slots in the host pool; free with g_free. */
+static uint64_t *host_slots(const struct plan *plan)
 {
-    g_autofree uint64_t *used = g_new(uint64_t, plan->layout->chunk_count);
+    uint64_t *slots = g_new(uint64_t, plan->layout->chunk_count);
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
-        used[c] = plan->layout->chunks[c].copy_bytes;
-    struct arena *pool = arena_new(plan->layout->chunk_count, used);
+        slots[c] = plan_in_nvme(plan, c) ? plan_nvme_slot(plan->layout, c)
+                                         : plan->layout->chunks[c].copy_bytes;
+    return slots;
+}
+
+/* Puts the chunks that live on the host into the pool. */
+static bool check_host_slots(struct check *check, GError **error)
+{
+    const struct plan *plan = check->plan;
     bool ok = plan->staging_address <= plan->host_pool_bytes &&
               plan->host_pool_bytes <= plan->host_budget;
     for (uint32_t c = 0; ok && c < plan->layout->chunk_count; c++) {
-        uint64_t address = plan->host_address[c];
-        if (address == NO_ADDRESS)
+        uint64_t address = plan->host_address[c], bytes = check->host->slot_bytes[c];
+        bool in_nvme = plan_in_nvme(plan, c);
+        if (address == NO_ADDRESS && !in_nvme)
             continue;
-        ok = address % LAYOUT_ALIGNMENT == 0 && used[c] <= plan->staging_address &&
-             address <= plan->staging_address - used[c] && arena_has_room(pool, c, address);
-        if (ok)
-            arena_put(pool, c, address);
+        ok = address % (in_nvme ? PLAN_NVME_ALIGNMENT : LAYOUT_ALIGNMENT) == 0 &&
+             bytes <= plan->staging_address && address <= plan->staging_address - bytes &&
+             (in_nvme || arena_has_room(check->host, c, address));
+        if (ok && !in_nvme)
+            arena_put(check->host, c, address);
     }
-    arena_free(pool);
     return ok || plan_refuse(error, "host slots overlap or lie outside the host pool");
+}
+
+static bool check_nvme_slots(const struct plan *plan, GError **error)
+{
+    g_autofree uint64_t *slots = host_slots(plan);
+    struct arena *file = arena_new(plan->layout->chunk_count, slots);
+    bool ok = true;
+    for (uint32_t c = 0; ok && c < plan->layout->chunk_count; c++) {
+        if (!plan_in_nvme(plan, c))
+            continue;
+        uint64_t address = plan->nvme_address[c];
+        ok = address % PLAN_NVME_ALIGNMENT == 0 && slots[c] <= plan->nvme_bytes &&
+             address <= plan->nvme_bytes - slots[c] && arena_has_room(file, c, address) &&
+             plan->initial_address[c] == NO_ADDRESS;
+        if (ok)
+            arena_put(file, c, address);
+    }
+    arena_free(file);
+    return ok || plan_refuse(error, "slots in NVMe overlap, are unaligned or lie outside the file, "
+                                    "or begin on the device");
 }
 
 static bool begin(struct check *check, GError **error)
@@ -410,7 +469,7 @@ static bool plan_check_schedule(const struct plan *plan, const struct trace *tra
                            trace->operator_count);
     if (plan->arena_bytes > plan->device_budget)
         return plan_refuse(error, "the arena is larger than the budget");
-    if (!check_host_slots(plan, error) || !check_staging(plan, trace, error))
+    if (!check_nvme_slots(plan, error) || !check_staging(plan, trace, error))
         return false;
 
     struct non_model *non_model = non_model_place(trace);
@@ -418,17 +477,20 @@ static bool plan_check_schedule(const struct plan *plan, const struct trace *tra
     g_autofree uint64_t *slots = g_new(uint64_t, chunks);
     for (uint32_t c = 0; c < chunks; c++)
         slots[c] = plan->layout->chunks[c].slot_bytes;
+    g_autofree uint64_t *pool_slots = host_slots(plan);
     struct gathering *gathering = gathering_new(plan->layout);
     struct check check = {.plan = plan,
                           .gathering = gathering,
                           .trace = trace,
                           .accesses = accesses,
                           .state = g_new0(enum residency_state, chunks),
-                          .arena = arena_new(chunks, slots)};
-    bool ok = begin(&check, error);
+                          .arena = arena_new(chunks, slots),
+                          .host = arena_new(chunks, pool_slots)};
+    bool ok = check_host_slots(&check, error) && begin(&check, error);
     for (int i = 0; ok && i < ITERATIONS; i++)
         ok = run_iteration(&check, error);
     arena_free(check.arena);
+    arena_free(check.host);
     g_free(check.state);
     gathering_free(gathering);
     accesses_free(accesses);

@@ -395,21 +395,27 @@ static bool read_certificate(struct plan_reader *reader, const json_t *root, str
 
 static bool has_known_keys(struct plan_reader *reader, json_t *root)
 {
-    static const char *const known[] = {"pstar_plan",      "made_for",
-                                        "choices",         "made_by",
-                                        "policy",          "look_ahead",
-                                        "layout",          "device_budget_bytes",
-                                        "device_bytes",    "host_bytes",
-                                        "staging_address", "host_budget_bytes",
-                                        "host_address",    "initial_address",
-                                        "moments",         "predicted",
-                                        "certificate",     NULL};
+    static const char *const known[] = {
+        "pstar_plan",   "made_for",        "choices",         "made_by",
+        "policy",       "look_ahead",      "layout",          "device_budget_bytes",
+        "device_bytes", "host_bytes",      "staging_address", "host_budget_bytes",
+        "host_address", "initial_address", "moments",         "predicted",
+        "certificate",  "nvme_bytes",      "nvme_address",    NULL};
     const char *key;
     json_t *value;
     json_object_foreach (root, key, value)
         if (!g_strv_contains(known, key))
             return refuse(reader, key, "unknown key");
     return true;
+}
+
+/* A plan may have no homes in NVMe. */
+static bool read_nvme(struct plan_reader *reader, const json_t *root, struct plan *plan)
+{
+    return !json_object_get(root, "nvme_bytes") ||
+           (read_member(reader, root, "nvme_bytes", INT64_MAX, &plan->nvme_bytes) &&
+            read_numbers(reader, root, "nvme_address", plan->layout->chunk_count,
+                         &plan->nvme_address));
 }
 
 static bool read_plan(struct plan_reader *reader, const json_t *root, struct plan *plan)
@@ -425,8 +431,8 @@ static bool read_plan(struct plan_reader *reader, const json_t *root, struct pla
                         &plan->host_address) &&
            read_numbers(reader, root, "initial_address", plan->layout->chunk_count,
                         &plan->initial_address) &&
-           read_schedule(reader, root, plan) && read_figures(reader, root, &plan->predicted) &&
-           read_certificate(reader, root, plan);
+           read_nvme(reader, root, plan) && read_schedule(reader, root, plan) &&
+           read_figures(reader, root, &plan->predicted) && read_certificate(reader, root, plan);
 }
 
 struct plan *plan_read(const char *path, GError **error)
@@ -614,6 +620,11 @@ static json_t *plan_json(const struct plan *plan)
 bool plan_write(const struct plan *plan, const char *path, GError **error)
 {
     json_t *root = plan_json(plan);
+    if (plan->nvme_address) {
+        json_object_set_new(root, "nvme_bytes", number(plan->nvme_bytes));
+        json_object_set_new(root, "nvme_address",
+                            numbers(plan->nvme_address, plan->layout->chunk_count));
+    }
     if (plan->certificate)
         json_object_set_new(root, "certificate", certificate_to_json(plan->certificate));
     char *contents = json_dumps(root, JSON_COMPACT | JSON_REAL_PRECISION(17));

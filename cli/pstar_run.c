@@ -14,7 +14,7 @@
 struct train_arguments {
     struct run_options options;
     char *device, *chunk_size, *link; /* parsed into the options */
-    char *output, *nvme;
+    char *output;
     bool probe;
 };
 
@@ -98,8 +98,6 @@ static bool read_texts(struct train_arguments *a, GError **error)
     g_autoptr(GError) why = NULL;
     if (a->device && !(o->device = devices_find(a->device, &why)))
         return options_refuse(error, "--device %s: %s", a->device, why->message);
-    if (a->nvme && !a->probe)
-        return options_refuse(error, "--nvme %s: needs --probe", a->nvme);
     o->sized = a->chunk_size != NULL;
     if (a->chunk_size && !chunk_sizes_parse(a->chunk_size, &o->chunk_sizes, error)) {
         g_prefix_error(error, "--chunk-size %s: ", a->chunk_size);
@@ -159,7 +157,7 @@ static int probe_as_rank(const struct train_arguments *a, struct ranks *ranks,
     struct progress *progress = is_first ? progress_begin(console, "measurements", false) : NULL;
     const struct probe_request request = {.device = a->options.device,
                                           .path = a->output ? a->output : "machine.json",
-                                          .nvme = a->nvme,
+                                          .nvme = a->options.nvme,
                                           .ranks = ranks,
                                           .status_of = status_number,
                                           .show = is_first ? show_measurement : NULL,
@@ -244,6 +242,16 @@ int main(int argc, char **argv)
          .size = &o->device_budget,
          .help = "default: what holds everything"},
         {.shared = OPTION_HOST_MEMORY, .size = &o->host_budget, .help = "default: unlimited"},
+        {.name = "nvme",
+         .file = &o->nvme,
+         .help = "Folder on a disk for a file with the chunks that are at home in NVMe; with "
+                 "--probe, the disk to measure",
+         .value = "DIR"},
+        {.name = "nvme-memory",
+         .size = &o->nvme_budget,
+         .help = "Size of the file. It holds optimizer states that are updated on the host: those "
+                 "for which --host-memory has no room, or without --host-memory all that can",
+         .value = "SIZE"},
         {.shared = OPTION_CHUNK_SIZE,
          .text = &a.chunk_size,
          .help = "default: chosen for the model"},
@@ -418,10 +426,6 @@ int main(int argc, char **argv)
          .flag = &a.probe,
          .help = "Measure this machine instead of training, and write a platform file; several "
                  "ranks (mpirun, srun) measure what they exchange, too"},
-        {.name = "nvme",
-         .file = &a.nvme,
-         .help = "With --probe, measure how fast files in this folder are read and written, too",
-         .value = "DIR"},
         {.shared = OPTION_OUTPUT,
          .file = &a.output,
          .use = OPTION_WRITES,

@@ -84,6 +84,30 @@ static mover_ticket write_back(void *self, const struct mover_copy *chunk, bool 
                 after);
 }
 
+static mover_ticket transfer(struct chunk_mover *mover, enum mover_queue queue,
+                             const struct mover_copy *chunk, const struct mover_after *after)
+{
+    const struct device_transfer transfer = nvme_chunks_transfer(mover->nvme, queue, chunk);
+    bool writes = queue == MOVER_NVME_WRITE;
+    *(writes ? &mover->figures->nvme_write_bytes
+             : &mover->figures->nvme_read_bytes) += transfer.bytes;
+    mover->total.bytes[queue] += transfer.bytes;
+    mover->total.copies[queue]++;
+    return mover->device->ops->transfer(mover->device, queue, &transfer, after);
+}
+
+static mover_ticket load(void *self, const struct mover_copy *chunk,
+                         const struct mover_after *after)
+{
+    return transfer(self, MOVER_NVME_READ, chunk, after);
+}
+
+static mover_ticket store(void *self, const struct mover_copy *chunk,
+                          const struct mover_after *after)
+{
+    return transfer(self, MOVER_NVME_WRITE, chunk, after);
+}
+
 static void allocate(void *self, const struct mover_copy *chunk)
 {
     struct chunk_mover *mover = self;
@@ -135,6 +159,8 @@ const struct mover_ops chunk_mover_ops = {
     .write_back = write_back,
     .allocate = allocate,
     .drop = drop,
+    .load = load,
+    .store = store,
     .move = move,
     .run = run,
 };

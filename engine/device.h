@@ -18,6 +18,14 @@ enum device_memory { DEVICE_ARENA, DEVICE_HOST_POOL };
 struct annotate;
 struct ranks;
 
+/* A file below host memory (engine/storage/storage.h). */
+struct device_storage {
+    const char *folder; /* in which it has no name */
+    uint64_t bytes;     /* of the file; 0 if there is none */
+    uint64_t block_bytes;
+    uint32_t depth;
+};
+
 struct device_options {
     /* NULL: the process trains alone. Must outlive the device, which issues turns (engine/ranks.h)
      * for the collectives that it leaves to these ranks. */
@@ -30,6 +38,7 @@ struct device_options {
     /* Tables of rotary positions (engine/rotary.h), which lie beside the arena if the device's
      * kernels cannot read the host's memory. */
     uint64_t table_bytes;
+    struct device_storage storage;
     /* [host_cut_count] where tensors begin in the host pool, ascending. On a machine whose memory
      * lies in several places each of them is spread on its own (engine/host/cores.h). The caller
      * owns the array. */
@@ -52,6 +61,14 @@ struct device_capacity {
     /* The rest: what the driver, libraries and other programs hold, and the device's buffers beside
      * the arena. 0 if the memory is the host's. */
     uint64_t library_bytes;
+};
+
+/* A transfer between the host pool and the file below it. */
+struct device_transfer {
+    uint64_t nvme_address, host_address, bytes; /* multiples of 4096 */
+    uint64_t *checksum;  /* as in struct storage_transfer, until the ticket is complete; may be NULL
+                          */
+    const char *subject; /* what the bytes are; outlives the device */
 };
 
 /* A tensor that becomes whole on the device. */
@@ -93,7 +110,8 @@ struct device_ops {
     /* Returns whether a profiler knows how long operators on the device take, because they run when
      * the device comes to them. NULL if none does. */
     bool (*is_profiled)(void);
-    /* Takes all memory at once, zeroed. Fails with DEVICE_ERROR_MEMORY if the machine has less. */
+    /* Takes all memory at once, zeroed. Fails with DEVICE_ERROR_MEMORY if the machine has less,
+     * or if there is no room for the file below host memory. */
     struct device *(*open)(const struct device_options *options, GError **error);
     /* Connects the device with those of the other ranks. Every rank must call it, when all have
      * opened theirs. Fails with DEVICE_ERROR_WORK. NULL if there is nothing to connect. */
@@ -104,6 +122,11 @@ struct device_ops {
     /* Queues a copy in the direction of `queue`, MOVER_H2D or MOVER_D2H. */
     mover_ticket (*copy)(struct device *device, enum mover_queue queue, uint64_t device_address,
                          uint64_t host_address, uint64_t bytes, const struct mover_after *after);
+    /* Queues a transfer in the direction of `queue`, MOVER_NVME_READ or MOVER_NVME_WRITE. NULL if
+     * the device has no file below host memory. */
+    mover_ticket (*transfer)(struct device *device, enum mover_queue queue,
+                             const struct device_transfer *transfer,
+                             const struct mover_after *after);
     /* Queues, in the network's queue: puts this rank's shards that are on the device into their
      * places in the whole tensors, and then lets every rank have all shards. Takes the description
      * of the shards before it returns. */

@@ -3,12 +3,15 @@
 #include "engine/bf16.h"
 #include "engine/chunk_mover.h"
 #include "engine/executor.h"
+#include "engine/nvme_chunks.h"
 #include "engine/rotary.h"
 #include "engine/shards.h"
 #include "models/pipeline.h"
 
 #include <math.h>
 #include <time.h>
+
+enum { NVME_BLOCK_BYTES = 1 << 20, NVME_DEPTH = 16 };
 
 struct engine {
     struct device *device;
@@ -49,6 +52,7 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
         .h2d_rate = options->h2d_rate,
         .d2h_rate = options->d2h_rate,
         .threads = options->threads,
+        .storage = {options->nvme, plan->nvme_bytes, NVME_BLOCK_BYTES, NVME_DEPTH},
         .table_bytes = rotary_bytes(options->iteration->config, options->iteration->job.sequence),
         .annotate = options->annotate};
     struct device *opened = options->device->open(&device, error);
@@ -67,6 +71,7 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
                                          .trace = trace,
                                          .run = executor_run,
                                          .executor = &engine->executor};
+    engine->mover.nvme = nvme_chunks_new(plan, &engine->mover);
     engine->residency = residency_new(plan, engine->accesses, trace, &chunk_mover_ops,
                                       &engine->mover);
     engine->executor = (struct executor){
@@ -104,6 +109,7 @@ void engine_close(struct engine *engine)
     engine->device->ops->close(engine->device);
     residency_free(engine->residency);
     usage_free(engine->usage);
+    nvme_chunks_free(engine->mover.nvme);
     activations_free(engine->executor.activations);
     staging_clear(&engine->executor.staging);
     tensor_use_free(engine->executor.use);
@@ -119,6 +125,7 @@ void engine_close(struct engine *engine)
 void engine_start(struct engine *engine)
 {
     const struct plan *plan = engine->executor.plan;
+    nvme_chunks_begin(engine->mover.nvme);
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
         if (plan_is_homed(plan, c))
             usage_occupy(engine->usage, c, plan->initial_address[c],
@@ -249,6 +256,7 @@ bool engine_step(struct engine *engine, const struct engine_step *step,
     double start = seconds_now(), stalled = ops->stall_seconds(engine->device);
     g_assert(engine->started);
     g_assert(step->clip <= 0 || knows_norm(&engine->executor.iteration->job));
+    nvme_chunks_let_go(engine->mover.nvme);
     *result = (struct engine_result){0};
     begin_step(engine, step);
     if (!engine->stepped && !fill_pipeline(engine, error))
@@ -275,6 +283,7 @@ bool engine_step(struct engine *engine, const struct engine_step *step,
     result->figures.peak_device_bytes = peaks.bytes;
     result->figures.peak_live_device_bytes = peaks.live_bytes;
     result->figures.peak_host_bytes = engine->executor.plan->host_pool_bytes;
+    result->figures.peak_nvme_bytes = engine->executor.plan->nvme_bytes;
     result->figures.stall_seconds = ops->stall_seconds(engine->device) - stalled;
     result->figures.iteration_seconds = seconds_now() - start;
     return done;
@@ -290,6 +299,7 @@ char *engine_divergence(const struct engine *engine)
 static bool forward(struct engine *engine, const uint32_t *tokens, GError **error)
 {
     g_assert(engine->started);
+    nvme_chunks_let_go(engine->mover.nvme);
     residency_flush(engine->residency);
     engine->executor.step =
         (struct executor_step){.tokens = tokens, .training = false, .filling = NO_INDEX};
@@ -381,10 +391,11 @@ struct place {
     uint64_t address;
 };
 
-/* Before the start everything lies at home; afterwards flushed host-homed chunks do. Lowers *count
- * to the elements that lie there, if the rest is in other blocks. */
+/* Before the start everything lies at home; afterwards flushed host-homed chunks do. Those at home
+ * in NVMe come to the host pool. Lowers *count to the elements that lie there, if the rest is in
+ * other blocks. */
 static struct place locate(const struct engine *engine, tensor_id tensor, enum trace_list list,
-                           uint64_t first, uint64_t *count)
+                           uint64_t first, bool writes, uint64_t *count)
 {
     const struct plan *plan = engine->executor.plan;
     const struct trace *trace = engine->executor.iteration->trace;
@@ -397,6 +408,8 @@ static struct place locate(const struct engine *engine, tensor_id tensor, enum t
     const struct layout_place *at =
         &plan->layout->places[list][layout_place_index(plan->layout, list, tensor, block)];
     uint64_t offset = at->offset + first * trace->list_element_bytes[list];
+    if (plan_in_nvme(plan, at->chunk))
+        nvme_chunks_hold(engine->mover.nvme, at->chunk, writes);
     if (plan->host_address[at->chunk] != NO_ADDRESS)
         return (struct place){DEVICE_HOST_POOL, plan->host_address[at->chunk] + offset};
     return (struct place){DEVICE_ARENA, residency_address(engine->residency, at->chunk) + offset};
@@ -427,7 +440,7 @@ static void read_here(struct engine *engine, tensor_id tensor, enum trace_list l
     uint64_t index = index_of(engine, tensor, list, first);
     for (uint64_t done = 0, part; done < count; done += part) {
         part = count - done;
-        struct place place = locate(engine, tensor, list, index + done, &part);
+        struct place place = locate(engine, tensor, list, index + done, false, &part);
         engine->device->ops->read(engine->device, place.memory, place.address, part * element,
                                   (uint8_t *)to + done * element);
     }
@@ -499,7 +512,7 @@ static void write_at(struct engine *engine, tensor_id tensor, enum trace_list li
     const uint8_t *values = (const uint8_t *)from + (own.first - first) * element;
     for (uint64_t done = 0, part; done < own.count; done += part) {
         part = own.count - done;
-        struct place place = locate(engine, tensor, list, index + done, &part);
+        struct place place = locate(engine, tensor, list, index + done, true, &part);
         engine->device->ops->write(engine->device, place.memory, place.address, part * element,
                                    values + done * element);
     }
@@ -543,15 +556,13 @@ static bool store_read(void *self, tensor_id tensor, enum trace_list list, uint6
 {
     struct engine *engine = self;
     uint8_t element = engine->executor.iteration->trace->list_element_bytes[list];
-    if (!engine->device->ops->check(engine->device, error))
-        return false;
     if (is_split(engine, list)) {
         read_split(engine, tensor, first, count, values);
     } else {
         read_at(engine, tensor, list, first, count, values);
         widen(element == 2 ? MODEL_BF16 : MODEL_FP32, count, values);
     }
-    return true;
+    return engine->device->ops->check(engine->device, error);
 }
 
 static void write_rounded(struct engine *engine, tensor_id tensor, enum trace_list list,

@@ -26,6 +26,7 @@ struct engine_options {
     const struct device_ops *device;
     double h2d_rate, d2h_rate; /* bytes a second; 0 for the speed of memory */
     uint32_t threads;          /* for operators on the device; 0 for all that may be used */
+    const char *nvme;          /* folder for chunks at home in NVMe; NULL if there are none */
     struct annotate *annotate; /* may be NULL */
 };
 

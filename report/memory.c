@@ -35,7 +35,7 @@ static void start_resident(struct replay *replay)
 {
     const struct layout *layout = replay->plan->layout;
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
-        bool homed = replay->plan->host_address[c] != NO_ADDRESS;
+        bool homed = replay->plan->host_address[c] != NO_ADDRESS && !plan_in_nvme(replay->plan, c);
         if (homed)
             replay->host_slot_bytes[layout->chunks[c].list] += layout->chunks[c].slot_bytes;
         if (replay->plan->initial_address[c] != NO_ADDRESS)
@@ -66,6 +66,8 @@ static void perform(struct replay *replay, const struct plan_action *action, enu
         break;
     case PLAN_MOVE:
     case PLAN_WAIT:
+    case PLAN_LOAD:
+    case PLAN_STORE:
     case PLAN_ACTIONS:
         break;
     }

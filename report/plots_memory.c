@@ -256,7 +256,8 @@ static struct host_parts host_parts_of(const struct plan *plan)
     for (int list = 0; list < TRACE_ACCESS_LISTS; list++) {
         bool homed = false;
         for (uint32_t c = 0; c < plan->layout->chunk_count && !homed; c++)
-            homed = plan->layout->chunks[c].list == list && plan->host_address[c] != NO_ADDRESS;
+            homed = plan->layout->chunks[c].list == list && plan->host_address[c] != NO_ADDRESS &&
+                    !plan_in_nvme(plan, c);
         if (homed)
             host_parts.lists[host_parts.count++] = (enum trace_list)list;
     }
@@ -345,10 +346,11 @@ static void describe_host(struct plot *plot, const struct input_plan *input,
         "that are also on the device. A dashed line is the pinned pool of %s.",
         pool);
     plot->caption = g_strdup_printf(
-        "The pinned pool of %s is %s. No chunk is in pageable memory or on NVMe. Coloured areas "
+        "The pinned pool of %s is %s. No chunk is in pageable memory%s. Coloured areas "
         "are chunks that are only in host memory. Up to %s of the slots belong to chunks that are "
         "on the device at the time; these slots are kept for their return.",
-        file, pool, twice);
+        file, pool, input->plan->nvme_bytes ? ", and those on NVMe are not drawn" : " or on NVMe",
+        twice);
 }
 
 /* Bytes that change by less than this share of their most make a flat picture. */

@@ -4,9 +4,13 @@
 #include "sim/timing.h"
 
 const struct timing_resource timing_resources[MOVER_QUEUES] = {
-    [MOVER_COMPUTE] = {"compute", false}, [MOVER_H2D] = {"H2D", true},
-    [MOVER_D2H] = {"D2H", true},          [MOVER_HOST] = {"host", false},
+    [MOVER_COMPUTE] = {"compute", false},
+    [MOVER_H2D] = {"H2D", true},
+    [MOVER_D2H] = {"D2H", true},
+    [MOVER_HOST] = {"host", false},
     [MOVER_NETWORK] = {"network", true},
+    [MOVER_NVME_READ] = {"NVMe read", true},
+    [MOVER_NVME_WRITE] = {"NVMe write", true},
 };
 
 /* ---- who occupies the device, and up to where ---- */
@@ -303,6 +307,29 @@ static mover_ticket write_back(void *self, const struct mover_copy *chunk, bool 
     return copy_chunk(clock, MOVER_D2H, TIMELINE_WRITE_BACK, chunk, after);
 }
 
+static mover_ticket copy_nvme(struct sim_clock *clock, enum mover_queue queue,
+                              enum timeline_kind kind, const struct mover_copy *copy,
+                              const struct mover_after *after)
+{
+    uint64_t bytes = plan_nvme_slot(clock->job.plan->layout, copy->chunk);
+    const struct costs_copy time = costs_copy(clock->job.costs, queue, bytes, 0);
+    *(queue == MOVER_NVME_READ ? &clock->lap.nvme_read_bytes
+                               : &clock->lap.nvme_write_bytes) += bytes;
+    note(clock, queue, kind, copy->chunk, bytes);
+    return clock->timing->copy(clock->resources, queue, bytes, &time, after);
+}
+
+static mover_ticket load(void *self, const struct mover_copy *copy, const struct mover_after *after)
+{
+    return copy_nvme(self, MOVER_NVME_READ, TIMELINE_FETCH, copy, after);
+}
+
+static mover_ticket store(void *self, const struct mover_copy *copy,
+                          const struct mover_after *after)
+{
+    return copy_nvme(self, MOVER_NVME_WRITE, TIMELINE_WRITE_BACK, copy, after);
+}
+
 static void allocate(void *self, const struct mover_copy *copy)
 {
     occupancy_enter(&((struct sim_clock *)self)->on_device, copy);
@@ -424,6 +451,7 @@ static void account_peaks(struct sim_clock *clock, moment_id moment)
         MAX(lap->peak_live_device_bytes,
             clock->on_device.resident_bytes + job->trace->non_model_bytes[moment]);
     lap->peak_host_bytes = job->plan->host_pool_bytes;
+    lap->peak_nvme_bytes = job->plan->nvme_bytes;
 }
 
 static mover_ticket run(void *self, moment_id moment, const struct mover_after *after,
@@ -450,6 +478,8 @@ const struct mover_ops sim_clock_mover = {
     .write_back = write_back,
     .allocate = allocate,
     .drop = drop,
+    .load = load,
+    .store = store,
     .move = move,
     .run = run,
 };

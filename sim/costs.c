@@ -210,6 +210,15 @@ static void set_threads(struct costs_threads *threads, const struct platform *pl
               platform_curve_or(&extra[PLATFORM_MEMORY_APART], &platform->memory));
 }
 
+static void set_nvme(struct costs *costs, const struct platform *platform)
+{
+    struct platform_disk_way way;
+    bool known = platform && platform_disk_best(&platform->disk, &way);
+    for (int writes = 0; writes < 2; writes++)
+        set_rate(&costs->nvme[writes],
+                 known ? way.bytes_per_second[writes] : COSTS_DEFAULT_NVME_RATE);
+}
+
 static void set_platform(struct costs *costs, const struct platform *platform)
 {
     const struct platform_curve *move = &platform->extra[PLATFORM_MOVE];
@@ -248,6 +257,8 @@ static bool check_rates(const struct costs *costs, GError **error)
                  {"d2h_both", &costs->both[1]},
                  {"h2d_pageable", &costs->pageable[0]},
                  {"d2h_pageable", &costs->pageable[1]},
+                 {"nvme.read", &costs->nvme[0]},
+                 {"nvme.write", &costs->nvme[1]},
                  {"memory", &costs->memory},
                  {"move", &costs->move}};
     const double bytes = 1e12;
@@ -282,6 +293,7 @@ struct costs *costs_new(const struct platform *platform, const char *link, GErro
         set_platform(costs, platform);
     else
         set_defaults(costs);
+    set_nvme(costs, platform);
     if (platform && platform->threads.source && (link || compute_together(platform, link)))
         set_threads(&costs->threads, platform, link);
     double h2d = 0, d2h = 0;
@@ -321,6 +333,8 @@ void costs_free(struct costs *costs)
                           &costs->both[1],
                           &costs->pageable[0],
                           &costs->pageable[1],
+                          &costs->nvme[0],
+                          &costs->nvme[1],
                           &costs->memory,
                           &costs->move,
                           &costs->within,
@@ -367,6 +381,10 @@ void costs_speed_up(struct costs *costs, double times)
 struct costs_copy costs_copy(const struct costs *costs, enum mover_queue queue, uint64_t bytes,
                              uint64_t host_end)
 {
+    if (queue == MOVER_NVME_READ || queue == MOVER_NVME_WRITE) {
+        uint64_t disk_ns = costs_ns(&costs->nvme[queue == MOVER_NVME_WRITE], bytes);
+        return (struct costs_copy){.alone_ns = disk_ns, .both_ns = disk_ns};
+    }
     int direction = queue == MOVER_D2H;
     const struct cost *both = &costs->both[direction];
     const struct cost *alone = host_end > costs->pinned_bytes ? &costs->pageable[direction]

@@ -14,7 +14,9 @@
  * as it writes. */
 #define COSTS_DEFAULT_COPY_RATE   8e9  /* bytes a second, each direction */
 #define COSTS_DEFAULT_MEMORY_RATE 16e9 /* bytes a second, read and written */
-#define COSTS_LEAST_RATE          1e5  /* bytes a second, of anything */
+#define COSTS_DEFAULT_NVME_RATE \
+    2e9                      /* bytes a second, each direction, of a platform without "nvme" */
+#define COSTS_LEAST_RATE 1e5 /* bytes a second, of anything */
 
 struct fit_interval {
     double low, high; /* 95 % of the resampled fits lie between them */
@@ -75,6 +77,7 @@ struct costs {
     double host_rate; /* bytes a second of the host's memory, which copies and host operators share;
                          0 if they share nothing */
     uint64_t pinned_bytes; /* of the host pool, from its beginning; UINT64_MAX if all is pinned */
+    struct cost nvme[2];   /* by bytes read, and by bytes written */
     struct cost memory;    /* by bytes read and written within the device */
     struct cost move;      /* by bytes moved within the device */
     struct cost within;    /* of one move, by the bytes of the arena; may have no points */
@@ -107,9 +110,11 @@ bool costs_set_pinned(struct costs *costs, uint64_t bytes, GError **error);
  */
 void costs_speed_up(struct costs *costs, double times);
 
-/* Returns the time of a copy in MOVER_H2D or MOVER_D2H whose host memory ends at `host_end` in the
- * host pool. Beside the other direction, a copy of pageable memory takes the longer of its own time
- * alone and the time of pinned memory beside it, because only the link is shared. */
+/* Returns the time of a transfer in MOVER_NVME_READ or MOVER_NVME_WRITE, with the blocks and the
+ * depth that platform_disk_best finds, or of a copy in MOVER_H2D or MOVER_D2H whose host memory
+ * ends at `host_end` in the host pool. Beside the other direction, a copy of pageable memory takes
+ * the longer of its own time alone and the time of pinned memory beside it, because only the link
+ * is shared. */
 struct costs_copy costs_copy(const struct costs *costs, enum mover_queue queue, uint64_t bytes,
                              uint64_t host_end);
 /* Returns the time in which a rank exchanges these bytes with the others; 0 if it is not known how

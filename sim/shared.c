@@ -259,13 +259,13 @@ static mover_ticket copy(void *self, enum mover_queue queue, uint64_t bytes,
 {
     struct shared *shared = self;
     double pace = time->alone_ns ? (double)time->both_ns / (double)time->alone_ns : 1;
-    bool exchanges = queue == MOVER_NETWORK;
+    bool on_link = queue == MOVER_H2D || queue == MOVER_D2H;
     const struct shared_work work = {.after = *after,
                                      .ready_ns = MAX(shared->compute_ns, time->ready_ns),
                                      .alone_ns = time->alone_ns,
                                      .pace = pace,
                                      .bytes = (double)bytes,
-                                     .link_bytes = (double)(exchanges ? time->link_bytes : bytes)};
+                                     .link_bytes = (double)(on_link ? bytes : time->link_bytes)};
     return put(shared, queue, &work);
 }
 

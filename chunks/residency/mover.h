@@ -18,6 +18,8 @@ enum mover_queue {
     MOVER_D2H,
     MOVER_HOST,
     MOVER_NETWORK, /* what several ranks exchange */
+    MOVER_NVME_READ,
+    MOVER_NVME_WRITE,
     MOVER_QUEUES
 };
 
@@ -32,6 +34,7 @@ struct mover_copy {
     chunk_id chunk;
     uint64_t device_address; /* bytes from the start of the arena */
     uint64_t host_address;   /* bytes from the start of the host pool */
+    uint64_t nvme_address;   /* bytes from the start of the file; NO_ADDRESS if not at home there */
     uint64_t copy_bytes;     /* what is copied: the chunk's copy_bytes */
     uint64_t slot_bytes;     /* what it occupies on the device */
 };
@@ -67,6 +70,13 @@ struct mover_ops {
     void (*allocate)(void *self, const struct mover_copy *copy);
     /* Leaves without a copy. */
     void (*drop)(void *self, chunk_id chunk);
+    /* Copies a chunk that is at home in NVMe to its slot in the host pool, plan_nvme_slot bytes, in
+     * the queue that reads. NULL, as the next one, if the mover takes no plans with such chunks. */
+    mover_ticket (*load)(void *self, const struct mover_copy *copy,
+                         const struct mover_after *after);
+    /* Copies it back to NVMe, in the queue that writes. */
+    mover_ticket (*store)(void *self, const struct mover_copy *copy,
+                          const struct mover_after *after);
     /* Moves within the device, in the compute queue. `from` and `to` may overlap. */
     mover_ticket (*move)(void *self, const struct mover_copy *to, uint64_t from,
                          const struct mover_after *after);

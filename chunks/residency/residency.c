@@ -7,12 +7,13 @@
 /* A chunk as the manager sees it. */
 struct holding {
     enum residency_state state;
-    uint64_t address;              /* on the device; NO_ADDRESS */
-    struct mover_after before_use; /* its fetch or move, or what its new room waits for */
-    mover_ticket last_compute;     /* the last operator on the device that used it */
-    mover_ticket last_host;        /* the last operator on the host that used it */
-    mover_ticket last_d2h;         /* its last write-back or flush */
-    mover_ticket last_network;     /* the last reduction that used it, or gather that read it */
+    uint64_t address;                   /* on the device; NO_ADDRESS */
+    struct mover_after before_use;      /* its fetch or move, or what its new room waits for */
+    mover_ticket last_compute;          /* the last operator on the device that used it */
+    mover_ticket last_host;             /* the last operator on the host that used it */
+    mover_ticket last_d2h;              /* its last write-back or flush */
+    mover_ticket last_load, last_store; /* from and to NVMe */
+    mover_ticket last_network; /* the last reduction that used it, or gather that read it */
 };
 
 struct residency {
@@ -24,6 +25,7 @@ struct residency {
     struct holding *holdings; /* [chunk_count] */
     uint8_t *flushed;         /* [chunk_count] enum residency_state after the last flush */
     struct address_map *map;
+    struct address_map *host_map; /* of the slots of chunks that are at home in NVMe */
     struct staging staging;
     struct gathering *gathering;        /* NULL if nothing is gathered */
     struct mover_shard *shards;         /* [tensor_count] of the chunk that is being gathered */
@@ -52,6 +54,7 @@ struct residency *residency_new(const struct plan *plan, const struct accesses *
     r->holdings = g_new0(struct holding, plan->layout->chunk_count);
     r->flushed = g_new0(uint8_t, plan->layout->chunk_count);
     r->map = address_map_new();
+    r->host_map = address_map_new();
     r->staging = staging_of(trace);
     r->gathering = gathering_new(plan->layout);
     r->shards = g_new(struct mover_shard, plan->layout->tensor_count);
@@ -67,6 +70,7 @@ void residency_free(struct residency *r)
     if (!r)
         return;
     address_map_free(r->map);
+    address_map_free(r->host_map);
     staging_clear(&r->staging);
     gathering_free(r->gathering);
     g_free(r->shards);
@@ -85,11 +89,13 @@ static void change(struct residency *r, chunk_id chunk, enum residency_event eve
 
 static struct mover_copy copy_of(const struct residency *r, chunk_id chunk, uint64_t address)
 {
-    return (struct mover_copy){.chunk = chunk,
-                               .device_address = address,
-                               .host_address = r->plan->host_address[chunk],
-                               .copy_bytes = r->plan->layout->chunks[chunk].copy_bytes,
-                               .slot_bytes = r->plan->layout->chunks[chunk].slot_bytes};
+    return (struct mover_copy){
+        .chunk = chunk,
+        .device_address = address,
+        .host_address = r->plan->host_address[chunk],
+        .nvme_address = plan_in_nvme(r->plan, chunk) ? r->plan->nvme_address[chunk] : NO_ADDRESS,
+        .copy_bytes = r->plan->layout->chunks[chunk].copy_bytes,
+        .slot_bytes = r->plan->layout->chunks[chunk].slot_bytes};
 }
 
 static uint64_t slot_bytes(const struct residency *r, chunk_id chunk)
@@ -225,6 +231,31 @@ static void move(struct residency *r, chunk_id chunk, uint64_t address)
     address_map_release(r->map, MAX(from, MIN(from + bytes, address + bytes)), from + bytes, &left);
 }
 
+/* The slot is free when its former chunk is stored. */
+static void load(struct residency *r, chunk_id chunk)
+{
+    struct holding *h = &r->holdings[chunk];
+    struct mover_after after = {.queue = {[MOVER_NVME_WRITE] = h->last_store}};
+    const struct mover_copy copy = copy_of(r, chunk, NO_ADDRESS);
+    change(r, chunk, RESIDENCY_LOAD);
+    address_map_take(r->host_map, copy.host_address,
+                     copy.host_address + plan_nvme_slot(r->plan->layout, chunk), &after);
+    h->last_load = r->ops->load(r->mover, &copy, &after);
+}
+
+static void store(struct residency *r, chunk_id chunk)
+{
+    struct holding *h = &r->holdings[chunk];
+    struct mover_after after = {
+        .queue = {[MOVER_HOST] = h->last_host, [MOVER_NVME_READ] = h->last_load}};
+    const struct mover_copy copy = copy_of(r, chunk, NO_ADDRESS);
+    change(r, chunk, RESIDENCY_STORE);
+    h->last_store = r->ops->store(r->mover, &copy, &after);
+    after = (struct mover_after){.queue = {[MOVER_NVME_WRITE] = h->last_store}};
+    address_map_release(r->host_map, copy.host_address,
+                        copy.host_address + plan_nvme_slot(r->plan->layout, chunk), &after);
+}
+
 static void perform(struct residency *r, const struct plan_action *action)
 {
     switch ((enum plan_action_kind)action->kind) {
@@ -250,6 +281,12 @@ static void perform(struct residency *r, const struct plan_action *action)
         r->awaited = r->copies;
         r->awaited.queue[MOVER_D2H] = MAX(r->awaited.queue[MOVER_D2H], r->received);
         r->awaited.queue[MOVER_HOST] = r->last_host;
+        break;
+    case PLAN_LOAD:
+        load(r, action->chunk);
+        break;
+    case PLAN_STORE:
+        store(r, action->chunk);
         break;
     case PLAN_ACTIONS:
         g_assert_not_reached();
@@ -298,6 +335,7 @@ static void wait_for_chunk(const struct residency *r, const struct chunk_access 
     after->queue[MOVER_NETWORK] = MAX(after->queue[MOVER_NETWORK], h->last_network);
     if (access->flags & ACCESS_ON_HOST) {
         after->queue[MOVER_D2H] = MAX(after->queue[MOVER_D2H], h->last_d2h);
+        after->queue[MOVER_NVME_READ] = MAX(after->queue[MOVER_NVME_READ], h->last_load);
         if (writes) /* a fetch may still be reading */
             mover_after_merge(after, &h->before_use);
     } else {
@@ -461,11 +499,26 @@ static void rewind_device_homed(struct residency *r)
     } while (left);
 }
 
+/* What forward loaded is read again when it is needed. */
+static void rewind_nvme_homed(struct residency *r, chunk_id chunk)
+{
+    struct holding *h = &r->holdings[chunk];
+    uint64_t begin = r->plan->host_address[chunk];
+    const struct mover_after loaded = {.queue = {[MOVER_NVME_READ] = h->last_load}};
+    if (h->state == RESIDENCY_NVME)
+        return;
+    h->state = RESIDENCY_NVME;
+    address_map_release(r->host_map, begin, begin + plan_nvme_slot(r->plan->layout, chunk),
+                        &loaded);
+}
+
 void residency_rewind(struct residency *r)
 {
     shrink_non_model(r, r->accesses->resting);
     for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++)
-        if (!is_homed(r, c))
+        if (plan_in_nvme(r->plan, c))
+            rewind_nvme_homed(r, c);
+        else if (!is_homed(r, c))
             rewind_host_homed(r, c);
     rewind_device_homed(r);
     for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++)

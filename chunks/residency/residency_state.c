@@ -16,7 +16,8 @@ const uint8_t residency_transitions[RESIDENCY_STATES][RESIDENCY_EVENTS] = {
                         [RESIDENCY_DIE] = TO(NOWHERE),
                         [RESIDENCY_HOST_READ] = TO(HOST),
                         [RESIDENCY_HOST_WRITE] = TO(HOST),
-                        [RESIDENCY_HOST_FRESH_WRITE] = TO(HOST)},
+                        [RESIDENCY_HOST_FRESH_WRITE] = TO(HOST),
+                        [RESIDENCY_STORE] = TO(NVME)},
     [RESIDENCY_FETCHING] = {[RESIDENCY_WRITE_BACK] = TO(WRITING_BACK),
                             [RESIDENCY_DROP] = TO(HOST),
                             [RESIDENCY_FLUSH] = TO(BOTH),
@@ -47,6 +48,7 @@ const uint8_t residency_transitions[RESIDENCY_STATES][RESIDENCY_EVENTS] = {
                                 [RESIDENCY_HOST_READ] = TO(HOST),
                                 [RESIDENCY_HOST_WRITE] = TO(HOST),
                                 [RESIDENCY_HOST_FRESH_WRITE] = TO(HOST)},
+    [RESIDENCY_NVME] = {[RESIDENCY_LOAD] = TO(HOST)},
 };
 
 enum residency_event residency_event_of(uint32_t flags)
@@ -72,22 +74,24 @@ bool residency_on_device(enum residency_state state)
 
 enum residency_state residency_state_initial(const struct plan *plan, chunk_id chunk)
 {
-    return plan_is_homed(plan, chunk)       ? RESIDENCY_DEVICE
+    return plan_in_nvme(plan, chunk)        ? RESIDENCY_NVME
+           : plan_is_homed(plan, chunk)     ? RESIDENCY_DEVICE
            : plan_is_transient(plan, chunk) ? RESIDENCY_NOWHERE
                                             : RESIDENCY_HOST;
 }
 
 const char *residency_state_name(enum residency_state state)
 {
-    static const char *const names[] = {"nowhere", "empty",  "host",        "being fetched",
-                                        "both",    "device", "written back"};
+    static const char *const names[] = {"nowhere", "empty",  "host",         "being fetched",
+                                        "both",    "device", "written back", "in NVMe"};
     return names[state];
 }
 
 const char *residency_event_name(enum residency_event event)
 {
-    static const char *const names[] = {
-        "fetch", "allocate",  "write-back",  "drop",      "flush",      "move",          "read",
-        "write", "overwrite", "end of life", "host read", "host write", "host overwrite"};
+    static const char *const names[] = {"fetch",          "allocate",    "write-back", "drop",
+                                        "flush",          "move",        "read",       "write",
+                                        "overwrite",      "end of life", "host read",  "host write",
+                                        "host overwrite", "load",        "store"};
     return names[event];
 }

@@ -13,6 +13,7 @@ enum residency_state {
     RESIDENCY_BOTH,         /* host and device agree */
     RESIDENCY_DEVICE,       /* device only, dirty */
     RESIDENCY_WRITING_BACK, /* on its way to the host */
+    RESIDENCY_NVME,         /* NVMe only */
     RESIDENCY_STATES
 };
 
@@ -30,6 +31,8 @@ enum residency_event {
     RESIDENCY_HOST_READ,   /* by an operator on the host */
     RESIDENCY_HOST_WRITE,
     RESIDENCY_HOST_FRESH_WRITE,
+    RESIDENCY_LOAD,
+    RESIDENCY_STORE,
     RESIDENCY_EVENTS
 };
 

@@ -10,6 +10,8 @@
 #include "engine/host/machine.h"
 #include "engine/host/queues.h"
 #include "engine/shards.h"
+#include "engine/storage/storage.h"
+#include "traces/failure.h"
 #include "traces/fault.h"
 #include "traces/size.h"
 
@@ -31,6 +33,7 @@ struct cpu_device {
     GPtrArray *scalars;                    /* of double arrays */
     const struct annotate *annotate;
     uint64_t stall_ns;
+    struct store *store;     /* the file below host memory, or NULL */
     _Atomic(char *) failure; /* the first; NULL for none */
 };
 
@@ -91,6 +94,62 @@ static void run_copy(void *self, const void *work, bool at_once)
     if (fault_strikes(FAULT_SLOW_COPY))
         slow_down(start);
     annotate_copy_end(cpu->annotate);
+}
+
+/* One of the queues of the file below host memory. After a failure everything goes on, with bytes
+ * that nobody may use, until cpu_check says so. */
+struct file_work {
+    enum mover_queue queue;
+    struct device_transfer transfer;
+};
+
+static void run_transfer(void *self, const void *work, bool at_once)
+{
+    struct cpu_device *cpu = self;
+    const struct file_work *file = work;
+    const struct device_transfer *what = &file->transfer;
+    GError *failure = NULL;
+    const struct storage_transfer transfer = {.writes = file->queue == MOVER_NVME_WRITE,
+                                              .offset = what->nvme_address,
+                                              .bytes = what->bytes,
+                                              .memory = cpu->memory.host + what->host_address,
+                                              .checksum = what->checksum,
+                                              .subject = what->subject};
+    (void)at_once;
+    if (storage_finish(storage_begin(cpu->store, &transfer), &failure))
+        return;
+    note(cpu, g_strdup(failure->message));
+    g_clear_error(&failure);
+}
+
+static mover_ticket cpu_transfer(struct device *device, enum mover_queue queue,
+                                 const struct device_transfer *transfer,
+                                 const struct mover_after *after)
+{
+    struct cpu_device *cpu = (struct cpu_device *)device;
+    const struct file_work work = {queue, *transfer};
+    g_assert(transfer->host_address + transfer->bytes <= cpu->memory.host_pool_bytes);
+    return queues_put(cpu->queues, queue, &work, sizeof work, after);
+}
+
+/* A disk without room is no failure of the program. */
+static bool open_store(struct cpu_device *cpu, const struct device_storage *options, GError **error)
+{
+    const struct storage_options storage = {
+        .folder = options->folder,
+        .bytes = options->bytes,
+        .block_bytes = options->block_bytes,
+        .depth = options->depth,
+        .memory = {cpu->memory.host, cpu->memory.host_pool_bytes}};
+    if (!options->bytes)
+        return true;
+    cpu->store = storage_open(&storage, error);
+    if (cpu->store)
+        return queues_start(cpu->queues, MOVER_NVME_READ, run_transfer, NULL, cpu, error) &&
+               queues_start(cpu->queues, MOVER_NVME_WRITE, run_transfer, NULL, cpu, error);
+    if (error && g_error_matches(*error, STORAGE_ERROR, STORAGE_ERROR_FULL))
+        failure_mark(error, FAILURE_DOES_NOT_FIT);
+    return false;
 }
 
 static void enter_host(void *self)
@@ -182,6 +241,7 @@ static void cpu_close(struct device *device)
 {
     struct cpu_device *cpu = cpu_of(device);
     queues_free(cpu->queues);
+    storage_close(cpu->store);
     host_operators_free(cpu->compute);
     host_operators_free(cpu->host);
     host_operators_free(cpu->network);
@@ -226,7 +286,8 @@ static struct device *cpu_open(const struct device_options *options, GError **er
     }
     cpu->scalars = g_ptr_array_new_with_free_func(g_free);
     cpu->queues = queues_new();
-    if (queues_start(cpu->queues, MOVER_H2D, run_copy, enter_copies, cpu, error) &&
+    if (open_store(cpu, &options->storage, error) &&
+        queues_start(cpu->queues, MOVER_H2D, run_copy, enter_copies, cpu, error) &&
         queues_start(cpu->queues, MOVER_D2H, run_copy, enter_copies, cpu, error) &&
         queues_start(cpu->queues, MOVER_HOST, run_on_host, enter_host, cpu, error) &&
         (!cpu->ranks ||
@@ -353,7 +414,8 @@ static double *cpu_scalars(struct device *device, uint32_t count)
     return scalars;
 }
 
-/* On this device only faults that tests inject fail without ending the program. */
+/* On this device nothing but the file below host memory, and faults that tests inject, fail without
+ * ending the program. */
 static bool cpu_check(struct device *device, GError **error)
 {
     const char *why = cpu_of(device)->failure;
@@ -374,6 +436,11 @@ static struct device_traffic cpu_traffic(const struct device *device)
     for (int q = 0; q < MOVER_QUEUES; q++) {
         traffic.bytes[q] = cpu->link[q].bytes;
         traffic.copies[q] = cpu->link[q].copies;
+    }
+    for (int writes = 0; cpu->store && writes < 2; writes++) {
+        const struct storage_traffic file = storage_traffic(cpu->store);
+        traffic.bytes[MOVER_NVME_READ + writes] = file.bytes[writes];
+        traffic.copies[MOVER_NVME_READ + writes] = file.transfers[writes];
     }
     return traffic;
 }
@@ -433,6 +500,7 @@ const struct device_ops device_cpu = {
     .open = cpu_open,
     .close = cpu_close,
     .copy = cpu_copy,
+    .transfer = cpu_transfer,
     .gather = cpu_gather,
     .reduce = cpu_reduce,
     .move = cpu_move,

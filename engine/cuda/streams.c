@@ -190,7 +190,7 @@ struct cuda_streams *cuda_streams_new(bool alone, struct cuda_failure *failure)
               CUDA_TRY(failure, cudaHostAlloc((void **)&streams->host_done, sizeof(uint64_t),
                                               cudaHostAllocMapped | cudaHostAllocPortable));
     for (int q = 0; ok && q < MOVER_QUEUES; q++)
-        if (q != MOVER_HOST)
+        if (q != MOVER_HOST && q < MOVER_NVME_READ)
             ok = open_stream(streams, q);
     if (ok)
         ok = (streams->stalls = stalls_new(failure)) != NULL;

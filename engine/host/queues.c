@@ -93,7 +93,8 @@ static void *serve(void *data)
 bool queues_start(struct work_queues *queues, enum mover_queue which, queues_run *run,
                   void (*enter)(void *self), void *self, GError **error)
 {
-    static const char *const names[MOVER_QUEUES] = {"compute", "h2d", "d2h", "host", "network"};
+    static const char *const names[MOVER_QUEUES] = {"compute", "h2d",       "d2h",       "host",
+                                                    "network", "nvme read", "nvme write"};
     struct work_queue *queue = &queues->queue[which];
     g_assert(!queue->thread);
     queue->run = run;

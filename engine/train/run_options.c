@@ -4,6 +4,7 @@
 #include "engine/ranks.h"
 #include "engine/train/checkpoint.h"
 #include "models/pipeline.h"
+#include "traces/size.h"
 
 #include <math.h>
 
@@ -16,6 +17,7 @@ struct run_options run_options_default(void)
         .device = &device_cpu,
         .device_budget = RUN_UNLIMITED,
         .host_budget = RUN_UNLIMITED,
+        .nvme_budget = RUN_UNLIMITED,
         .steps = UINT64_MAX,
         .schedule_steps = UINT64_MAX,
         .warm_up_steps = UINT64_MAX,
@@ -168,6 +170,24 @@ static bool check_stages(const struct run_options *o, GError **error)
     return false;
 }
 
+/* Checks what a run with chunks at home in NVMe needs, and cannot do yet. */
+static bool check_nvme(const struct run_options *o, GError **error)
+{
+    bool sized = o->nvme_budget != RUN_UNLIMITED;
+    g_autofree char *size = size_exact(o->nvme_budget);
+    if (sized && !o->nvme && !o->dry_run)
+        return refuse(error, "--nvme-memory", size, "needs --nvme, the folder of the file");
+    if (o->nvme && !sized && !o->plan)
+        return refuse(error, "--nvme", o->nvme, "needs --nvme-memory, or a plan that uses NVMe");
+    if (!sized && !o->nvme)
+        return true;
+    if (o->ranks || run_is_pipeline(o))
+        return refuse(error, "--nvme", o->nvme ? o->nvme : size,
+                      "one rank trains with NVMe, so far");
+    return o->device == &device_cpu ||
+           refuse(error, "--device", o->device->name, "has no NVMe yet; --device cpu has");
+}
+
 bool run_has_adapters(const struct run_options *options)
 {
     return options->train && g_str_has_prefix(options->train, "lora:");
@@ -278,7 +298,7 @@ bool run_options_complete(struct run_options *o, GError **error)
         return refuse(error, "--schedule", "2bw", "needs --stages, at least 2");
     if (o->schedule == PIPELINE_INTERLEAVED && !run_is_pipeline(o))
         return refuse(error, "--schedule", "interleaved", "needs --stages, at least 2");
-    if (!check_stages(o, error) || !check_reduction(o, error))
+    if (!check_stages(o, error) || !check_reduction(o, error) || !check_nvme(o, error))
         return false;
     if ((o->h2d_rate > 0 || o->d2h_rate > 0) && o->device != &device_cpu)
         return refuse(error, "--device", o->device->name,

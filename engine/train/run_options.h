@@ -29,7 +29,8 @@ struct run_options {
     char *merge;     /* folder for the model with its adapters merged; NULL: none */
     char *state_block; /* "auto" or elements; NULL: optimizer states are not cut */
     const struct device_ops *device;
-    uint64_t device_budget, host_budget; /* bytes; RUN_UNLIMITED if not given */
+    uint64_t device_budget, host_budget, nvme_budget; /* bytes; RUN_UNLIMITED if not given */
+    char *nvme; /* folder of the file for chunks at home in NVMe; NULL: none */
     struct chunk_sizes chunk_sizes;
     bool sized;                /* chunk sizes are given; otherwise they are chosen for the model */
     double h2d_rate, d2h_rate; /* bytes a second; 0 for the speed of memory */

@@ -2,6 +2,7 @@
 
 #include "chunks/homes.h"
 #include "chunks/layout_file.h"
+#include "chunks/nvme_homes.h"
 #include "chunks/pipeline.h"
 #include "chunks/slots.h"
 #include "engine/device.h"
@@ -357,6 +358,8 @@ dry_run_of(const struct run_plan *run, const struct run_options *options,
 {
     uint64_t all = layout_slot_bytes(layout) + non_model;
     bool room = all <= run->capacity.bytes;
+    if (options->nvme_budget != RUN_UNLIMITED)
+        host = RUN_UNLIMITED; /* NVMe holds the rest */
     struct dry_run_options dry = {
         .device_budget = arena,
         .host_budget = host,
@@ -365,7 +368,7 @@ dry_run_of(const struct run_plan *run, const struct run_options *options,
     };
     if (arena == RUN_UNLIMITED)
         dry.device_budget = room ? all : run->capacity.bytes - MIN(run->capacity.bytes, all / 512);
-    if (arena == RUN_UNLIMITED && room && options->host_budget == RUN_UNLIMITED)
+    if (arena == RUN_UNLIMITED && room && host == RUN_UNLIMITED)
         dry.host_budget = homes_least_host_bytes(run->iteration->trace, layout, accesses);
     return dry;
 }
@@ -394,6 +397,10 @@ static struct plan *plan_of_policy(const struct run_plan *run, const struct run_
                                                   places->peak_bytes, arena, host);
     struct layout *slots = slots_round(layout);
     struct plan *plan = dry_run_accesses(trace, layout, slots, accesses, &dry, error);
+    const struct nvme_budget nvme = {host, options->nvme_budget};
+    if (plan && options->nvme_budget != RUN_UNLIMITED &&
+        !nvme_homes_give(plan, trace, accesses, &nvme, error))
+        g_clear_pointer(&plan, plan_free);
     GError *wrong = NULL;
     if (plan && !plan_check(plan, trace, &wrong))
         g_error("the dry run's plan: %s", wrong->message);
@@ -435,7 +442,16 @@ static bool check_file(const struct run_plan *run, const struct run_options *opt
         g_prefix_error(error, "%s: ", options->plan);
         return false;
     }
-    return check_budget(options->plan, "device", run->plan->arena_bytes, arena, error) &&
+    if (run->plan->nvme_bytes && !options->nvme && !options->dry_run) {
+        g_set_error(
+            error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+            "--plan %s: it has chunks at home in NVMe; --nvme names the folder of their file",
+            options->plan);
+        return false;
+    }
+    return check_budget(options->plan, "NVMe", run->plan->nvme_bytes, options->nvme_budget,
+                        error) &&
+           check_budget(options->plan, "device", run->plan->arena_bytes, arena, error) &&
            check_budget(options->plan, "host", run->plan->host_pool_bytes, options->host_budget,
                         error);
 }

@@ -147,6 +147,11 @@ static void print_traffic(const struct plan_figures *figures)
     printf("%-28s %12" G_GUINT64_FORMAT "\n", "evictions, a step", figures->evictions);
     if (figures->moves)
         print_size("moved on the device, a step", figures->moved_bytes, NULL);
+    if (figures->peak_nvme_bytes) {
+        print_size("NVMe", figures->peak_nvme_bytes, NULL);
+        print_size("read from NVMe, a step", figures->nvme_read_bytes, NULL);
+        print_size("written to NVMe, a step", figures->nvme_write_bytes, NULL);
+    }
 }
 
 static void print_peers(const struct run_plan *run, const struct ranks *ranks,

@@ -203,6 +203,7 @@ static bool open_engine(struct training *training, GError **error)
                                            .h2d_rate = o->h2d_rate,
                                            .d2h_rate = o->d2h_rate,
                                            .threads = o->threads,
+                                           .nvme = o->nvme,
                                            .annotate = training->annotate};
     training->engine = engine_open(&options, error);
     return training->engine != NULL;

@@ -65,6 +65,8 @@ static void act(struct summary_walk *walk, const struct plan_action *action)
     case PLAN_FLUSH:
     case PLAN_MOVE:
     case PLAN_WAIT:
+    case PLAN_LOAD:
+    case PLAN_STORE:
         break;
     case PLAN_ACTIONS:
         g_assert_not_reached();

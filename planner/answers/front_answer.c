@@ -8,8 +8,10 @@
 #include <string.h>
 
 static const char *const resources[MOVER_QUEUES] = {
-    [MOVER_COMPUTE] = "compute",  [MOVER_H2D] = "link to device", [MOVER_D2H] = "link to host",
-    [MOVER_HOST] = "host update", [MOVER_NETWORK] = "network",
+    [MOVER_COMPUTE] = "compute",        [MOVER_H2D] = "link to device",
+    [MOVER_D2H] = "link to host",       [MOVER_HOST] = "host update",
+    [MOVER_NETWORK] = "network",        [MOVER_NVME_READ] = "NVMe reads",
+    [MOVER_NVME_WRITE] = "NVMe writes",
 };
 
 static double tokens_per_second(const struct front_step *step, double seconds)

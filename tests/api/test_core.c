@@ -161,7 +161,7 @@ static void test_figures(void)
                       (strcmp(figure.unit, "seconds") == 0));
     }
     g_assert_cmpuint(count, >=, 12);
-    g_assert_cmpuint(peaks, ==, 3);
+    g_assert_cmpuint(peaks, ==, 4);
     g_assert_false(pstar_figure_at(1000, &figure));
 }
 

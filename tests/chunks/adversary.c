@@ -10,6 +10,8 @@ enum work_kind {
     WORK_GATHER,
     WORK_WRITE_BACK,
     WORK_MOVE,
+    WORK_LOAD,
+    WORK_STORE,
     WORK_RECEIVE,
     WORK_RUN
 };
@@ -57,7 +59,7 @@ struct adversary {
     mover_ticket put[MOVER_QUEUES], done[MOVER_QUEUES];
     mover_ticket fetched;  /* of the last fetch that is not a gather */
     mover_ticket gathered; /* of the last gather */
-    struct stamp *device, *host;
+    struct stamp *device, *host, *nvme;
     uint64_t *address; /* [chunk_count] as issued */
     uint32_t *version; /* [chunk_count] as issued */
     uint32_t wrong;
@@ -76,12 +78,14 @@ struct adversary *adversary_new(const struct plan *plan, const struct accesses *
     a->random = random;
     a->device = g_new0(struct stamp, plan->arena_bytes / GRAIN + 1);
     a->host = g_new0(struct stamp, plan->host_pool_bytes / GRAIN + 1);
+    a->nvme = g_new0(struct stamp, plan->nvme_bytes / GRAIN + 1);
     a->address = g_new(uint64_t, chunks);
     a->version = g_new0(uint32_t, chunks);
     for (uint32_t c = 0; c < chunks; c++) {
         bool homed = plan_is_homed(plan, c);
-        struct stamp *memory = homed ? a->device + plan->initial_address[c] / GRAIN
-                                     : a->host + plan->host_address[c] / GRAIN;
+        struct stamp *memory = plan_in_nvme(plan, c) ? a->nvme + plan->nvme_address[c] / GRAIN
+                               : homed               ? a->device + plan->initial_address[c] / GRAIN
+                                                     : a->host + plan->host_address[c] / GRAIN;
         a->address[c] = homed ? plan->initial_address[c] : NO_ADDRESS;
         if (plan->layout->chunks[c].list == TRACE_GATHERED || plan_is_transient(plan, c))
             continue;
@@ -105,6 +109,7 @@ void adversary_free(struct adversary *a)
         g_queue_clear_full(&a->queue[q], free_work);
     g_free(a->device);
     g_free(a->host);
+    g_free(a->nvme);
     g_free(a->address);
     g_free(a->version);
     g_free(a);
@@ -203,6 +208,12 @@ static void execute(struct adversary *a, const struct work *work)
         break;
     case WORK_MOVE:
         memmove(device, a->device + work->from / GRAIN, bytes);
+        break;
+    case WORK_LOAD:
+        memcpy(host, a->nvme + work->copy.nvme_address / GRAIN, bytes);
+        break;
+    case WORK_STORE:
+        memcpy(a->nvme + work->copy.nvme_address / GRAIN, host, bytes);
         break;
     case WORK_RUN:
         execute_operator(a, work);
@@ -315,6 +326,23 @@ static mover_ticket write_back(void *self, const struct mover_copy *copy, bool l
     return enqueue(a, MOVER_D2H, &work);
 }
 
+static mover_ticket load(void *self, const struct mover_copy *copy, const struct mover_after *after)
+{
+    struct adversary *a = self;
+    const struct work work = {.kind = WORK_LOAD, .after = *after, .copy = *copy};
+    a->figures.nvme_read_bytes += plan_nvme_slot(a->plan->layout, copy->chunk);
+    return enqueue(a, MOVER_NVME_READ, &work);
+}
+
+static mover_ticket store(void *self, const struct mover_copy *copy,
+                          const struct mover_after *after)
+{
+    struct adversary *a = self;
+    const struct work work = {.kind = WORK_STORE, .after = *after, .copy = *copy};
+    a->figures.nvme_write_bytes += plan_nvme_slot(a->plan->layout, copy->chunk);
+    return enqueue(a, MOVER_NVME_WRITE, &work);
+}
+
 static void allocate(void *self, const struct mover_copy *copy)
 {
     struct adversary *a = self;
@@ -404,6 +432,7 @@ struct plan_figures adversary_take_figures(struct adversary *a)
 {
     struct plan_figures figures = a->figures;
     figures.peak_host_bytes = a->plan->host_pool_bytes;
+    figures.peak_nvme_bytes = a->plan->nvme_bytes;
     a->figures = (struct plan_figures){0};
     return figures;
 }
@@ -413,5 +442,7 @@ const struct mover_ops adversary_ops = {.fetch = fetch,
                                         .write_back = write_back,
                                         .allocate = allocate,
                                         .drop = drop,
+                                        .load = load,
+                                        .store = store,
                                         .move = move,
                                         .run = run};

@@ -1,5 +1,6 @@
 /* Under random traces, layouts, policies, budgets and timings, every operator finds the right
  * bytes, and every iteration moves what the plan says. */
+#include "chunks/nvme_homes.h"
 #include "chunks/pipeline.h"
 #include "tests/chunks/adversary.h"
 #include "tests/chunks/check_figures.h"
@@ -39,6 +40,26 @@ static void add_waits(struct plan *plan, GRand *random)
     plan->actions = (struct plan_action *)(void *)g_array_free(actions, FALSE);
 }
 
+/* Some plans have states that can live in NVMe, and some budgets have room for that. */
+static void give_nvme(const struct trial *trial, GRand *random)
+{
+    GError *error = NULL;
+    struct plan *plan = trial->plan;
+    const struct nvme_budget budget = {
+        .host_bytes = g_rand_boolean(random) ? UINT64_MAX
+                                             : between(random, plan->host_pool_bytes / 4,
+                                                       plan->host_pool_bytes + 8192),
+        .nvme_bytes = between(random, 4096, 1 << 20)};
+    if (nvme_homes_give(plan, trial->trace, trial->accesses, &budget, &error)) {
+        g_assert_cmpuint(plan->host_pool_bytes, <=, budget.host_bytes);
+        g_assert_cmpuint(plan->nvme_bytes, <=, budget.nvme_bytes);
+        return;
+    }
+    g_assert_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT);
+    g_assert_null(plan->nvme_address);
+    g_error_free(error);
+}
+
 static void open_trial(struct trial *trial, GRand *random)
 {
     GError *error = NULL;
@@ -62,6 +83,8 @@ static void open_trial(struct trial *trial, GRand *random)
     if (!trial->plan) /* the host budget may be out of reach */
         g_assert_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT);
     g_clear_error(&error);
+    if (trial->plan)
+        give_nvme(trial, random);
     if (trial->plan && g_rand_boolean(random))
         add_waits(trial->plan, random);
 }
@@ -114,18 +137,21 @@ static void run_trial(const struct trial *trial, GRand *random)
 static void test_trials(void)
 {
     GRand *random = g_rand_new_with_seed(random_seed());
-    int ran = 0;
+    int ran = 0, in_nvme = 0;
     for (int i = 0; i < TRIALS; i++) {
         struct trial trial;
         open_trial(&trial, random);
         if (trial.plan) {
             run_trial(&trial, random);
             ran++;
+            in_nvme += trial.plan->nvme_bytes > 0;
         }
         close_trial(&trial);
     }
     g_test_message("%d of %d trials had a budget that fits", ran, TRIALS);
+    g_test_message("%d had chunks at home in NVMe", in_nvme);
     g_assert_cmpint(ran, >, TRIALS / 4);
+    g_assert_cmpint(in_nvme, >, TRIALS / 50);
     g_rand_free(random);
 }
 
@@ -184,6 +210,14 @@ static mover_ticket look_at_move(void *self, const struct mover_copy *to, uint64
     return ++onlooker->last;
 }
 
+static mover_ticket look_at_nvme(void *self, const struct mover_copy *copy,
+                                 const struct mover_after *after)
+{
+    (void)copy;
+    (void)after;
+    return ++((struct onlooker *)self)->last;
+}
+
 static mover_ticket look_at_run(void *self, uint32_t moment, const struct mover_after *after,
                                 mover_ticket *received)
 {
@@ -195,9 +229,15 @@ static mover_ticket look_at_run(void *self, uint32_t moment, const struct mover_
     return ++onlooker->last;
 }
 
-static const struct mover_ops onlooker_ops = {look_at_fetch,    look_at_gather, look_at_write_back,
-                                              look_at_allocate, look_at_drop,   look_at_move,
-                                              look_at_run};
+static const struct mover_ops onlooker_ops = {.fetch = look_at_fetch,
+                                              .gather = look_at_gather,
+                                              .write_back = look_at_write_back,
+                                              .allocate = look_at_allocate,
+                                              .drop = look_at_drop,
+                                              .load = look_at_nvme,
+                                              .store = look_at_nvme,
+                                              .move = look_at_move,
+                                              .run = look_at_run};
 
 static bool host_only_updates(const struct trace *trace)
 {

@@ -2,8 +2,9 @@
  * counts, exactly, in every iteration. Placements are drawn at random (PSTAR_SEED repeats a run):
  * chunk size, policy, look-ahead, budgets, precision, bytes a parameter, clipping, recomputation,
  * offloading, micro-batches, host operators; the plan is a policy's, which each side makes for
- * itself, or the planner's, which pstar-run is given. The simulator's trace is synthesised, or
- * collected from a run of another placement. */
+ * itself, with or without states in NVMe, or the planner's, which pstar-run is given. The
+ * simulator's trace is synthesised, or collected from a run of another placement. */
+#include "chunks/nvme_homes.h"
 #include "chunks/pipeline.h"
 #include "models/synth.h"
 #include "planner/search/candidate.h"
@@ -26,7 +27,7 @@ struct draw {
     uint32_t look_ahead;
     const struct pstar_policy_ops *policy;
     const char *link;
-    bool planned, collected;
+    bool planned, collected, nvme;
 };
 
 static uint32_t pick(GRand *random, uint32_t least, uint32_t most)
@@ -91,6 +92,7 @@ static void draw_placement(struct draw *d, const struct trace *trace, GRand *ran
     d->policy = policy_all[pick(random, 0, policy_count() - 1)];
     d->look_ahead = pick(random, 0, 1) ? pick(random, 1, 12) : 0;
     d->link = links[pick(random, 0, G_N_ELEMENTS(links) - 1)];
+    d->nvme = !d->planned && d->job.choices.host_update && pick(random, 0, 2);
 
     struct layout *layout = layout_pack_uniform(trace, d->chunk_bytes, NULL);
     struct non_model *non_model = non_model_place(trace);
@@ -137,6 +139,8 @@ static char *placement_options(const struct draw *d)
                                d->chunk_bytes, d->policy->name, d->look_ahead, d->device_budget);
     if (!d->planned && d->host_budget != UINT64_MAX)
         g_string_append_printf(text, " --host-memory %" G_GUINT64_FORMAT "B", d->host_budget);
+    if (d->nvme)
+        g_string_append(text, " --nvme . --nvme-memory 1GiB");
     if (d->link)
         g_string_append_printf(text, " --link %s", d->link);
     return g_strdup(text->str);
@@ -197,17 +201,31 @@ static struct plan *make_planned(const struct workshop *workshop, const struct d
     return plan;
 }
 
+/* Returns the plan with states in NVMe; NULL, and frees it, if they have no room. */
+static struct plan *give_nvme(struct plan *plan, const struct draw *d,
+                              const struct candidate_job *job)
+{
+    const struct nvme_budget budget = {d->host_budget, UINT64_C(1) << 30};
+    struct accesses *accesses = accesses_new(job->trace, plan->layout, job->non_model->extent);
+    if (!nvme_homes_give(plan, job->trace, accesses, &budget, NULL))
+        g_clear_pointer(&plan, plan_free);
+    accesses_free(accesses);
+    return plan;
+}
+
 static struct plan *make_plan(const struct workshop *workshop, const struct draw *d,
                               const struct candidate_job *job, GRand *random)
 {
     if (d->planned)
         return make_planned(workshop, d, job, random);
     struct dry_run_options options = {.device_budget = d->device_budget,
-                                      .host_budget = d->host_budget,
+                                      .host_budget = d->nvme ? UINT64_MAX : d->host_budget,
                                       .policy = d->policy,
                                       .look_ahead = d->look_ahead};
     struct layout *layout = layout_pack_uniform(job->trace, d->chunk_bytes, NULL);
     struct plan *plan = dry_run(job->trace, layout, &options, NULL);
+    if (plan && d->nvme)
+        plan = give_nvme(plan, d, job);
     layout_free(layout);
     return plan;
 }

@@ -1,11 +1,14 @@
 /* Plans of random iterations replayed: what the mover counts is what the plan says, and time obeys
  * what holds of any schedule. */
+#include "chunks/nvme_homes.h"
 #include "chunks/pipeline.h"
 #include "chunks/residency/residency.h"
 #include "sim/clock.h"
 #include "sim/replay.h"
 #include "tests/chunks/check_figures.h"
 #include "tests/chunks/random_iteration.h"
+
+#include <math.h>
 
 enum { CASES = 300, WILD_CASES = 3000 };
 
@@ -65,7 +68,11 @@ static struct plan *random_plan(const struct fixture *f, GRand *random)
         .host_budget = g_rand_boolean(random) ? UINT64_MAX : all / 2,
         .policy = policy_all[g_rand_int_range(random, 0, policy_count())],
         .look_ahead = (uint32_t)g_rand_int_range(random, 0, 6)};
-    return dry_run_accesses(f->trace, f->layout, NULL, f->accesses, &options, NULL);
+    struct plan *plan = dry_run_accesses(f->trace, f->layout, NULL, f->accesses, &options, NULL);
+    const struct nvme_budget nvme = {UINT64_MAX, UINT64_MAX};
+    if (plan && g_rand_boolean(random)) /* where there are states that can live there */
+        nvme_homes_give(plan, f->trace, f->accesses, &nvme, NULL);
+    return plan;
 }
 
 static uint64_t operators_ns(const struct trace *trace)
@@ -80,6 +87,8 @@ static void check_times(const struct fixture *f, const struct plan_figures *figu
 {
     double link = (double)MAX(costs_ns(&f->costs->h2d, figures->h2d_bytes),
                               costs_ns(&f->costs->d2h, figures->d2h_bytes));
+    link = fmax(link, (double)MAX(costs_ns(&f->costs->nvme[0], figures->nvme_read_bytes),
+                                  costs_ns(&f->costs->nvme[1], figures->nvme_write_bytes)));
     double rounding = (double)(figures->h2d_copies + figures->d2h_copies + 100);
     double ns = figures->iteration_seconds * 1e9;
     g_assert_cmpfloat(figures->stall_seconds, >=, 0);

@@ -29,14 +29,14 @@ static uint32_t position(const struct log *log, int number)
     g_assert_not_reached();
 }
 
-/* Three queues of different speeds; each piece waits for one that was put before, drawn at random.
+/* Queues of different speeds; each piece waits for one that was put before, drawn at random.
  */
 static void test_order(void)
 {
     enum { PIECES = 300 };
     struct log log = {.numbers = g_array_new(FALSE, FALSE, sizeof(int))};
-    struct queue_of_test of[MOVER_QUEUES] = {
-        {&log, 0}, {&log, 50}, {&log, 200}, {&log, 10}, {&log, 20}};
+    struct queue_of_test of[MOVER_QUEUES] = {{&log, 0},  {&log, 50}, {&log, 200}, {&log, 10},
+                                             {&log, 20}, {&log, 0},  {&log, 100}};
     struct work_queues *queues = queues_new();
     for (int q = MOVER_H2D; q < MOVER_QUEUES; q++)
         queues_start(queues, (enum mover_queue)q, note, NULL, &of[q], NULL);

@@ -1,0 +1,24 @@
+/* Homes below host memory. Optimizer states that only operators on the host use can live in a file
+ * on NVMe: each is loaded into a slot of the host pool before its first use in an iteration, and
+ * stored behind its last. The slots are a ring, whose room passes from chunk to chunk in the order
+ * of their uses, so that loads run ahead of the updates as far as there is room. */
+#ifndef PSTAR_CHUNKS_NVME_HOMES_H
+#define PSTAR_CHUNKS_NVME_HOMES_H
+
+#include "chunks/plan.h"
+
+struct nvme_budget {
+    uint64_t host_bytes; /* of the host pool, with the ring; UINT64_MAX: as many chunks as can live
+                            in NVMe do, with a ring for four times what an operator uses at once */
+    uint64_t nvme_bytes; /* of the file */
+};
+
+/* Gives chunks of a plan homes in NVMe: of a plan with a host budget, as few as make it fit, spread
+ * over the update. Changes slots in the host pool, actions and predicted bytes; times that the plan
+ * predicts do not hold any more, and a certificate must not be there. `accesses` are of the plan's
+ * layout. Changes nothing and returns true if the host pool fits its budget. Fails with
+ * PLAN_ERROR_DOES_NOT_FIT, and says what would fit; the plan is then unchanged. */
+bool nvme_homes_give(struct plan *plan, const struct trace *trace, const struct accesses *accesses,
+                     const struct nvme_budget *budget, GError **error);
+
+#endif

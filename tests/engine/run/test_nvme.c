@@ -1,0 +1,192 @@
+/* Training with optimizer states at home in NVMe: the same bits as without, exactly the predicted
+ * bytes, checkpoints, evaluation, what is refused, and a file that changes under the run. */
+#include "run_folder.h"
+
+#include <fcntl.h>
+#include <glib/gstdio.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define FIVE   "--host-update --steps 5 --schedule-steps 5 --threads 1 "
+#define STATES FIVE "--chunk-size 8KiB "
+#define NVME   STATES "--nvme . --nvme-memory 64MiB "
+
+static void must_run(const struct run_folder *folder, const char *options)
+{
+    g_autofree char *err = NULL;
+    if (run_folder_run(folder, options, NULL, &err) != 0)
+        g_error("%s: %s", options, err);
+}
+
+static void must_end(const struct run_folder *folder, const char *options, int status,
+                     const char *says)
+{
+    g_autofree char *err = NULL;
+    g_assert_cmpint(run_folder_run(folder, options, NULL, &err), ==, status);
+    run_folder_expect(err, says);
+}
+
+/* Every step moves what the plan says. */
+static void check_bytes(const struct run_folder *folder, const char *log, const json_t *plan)
+{
+    static const char *const figures[] = {"nvme_read_bytes", "nvme_write_bytes", "peak_nvme_bytes",
+                                          "peak_host_bytes", "h2d_bytes",        "d2h_bytes"};
+    for (size_t i = 0; i < G_N_ELEMENTS(figures); i++) {
+        const json_t *predicted = json_object_get(json_object_get(plan, "predicted"), figures[i]);
+        g_autoptr(GArray) measured = run_folder_log(folder, log, figures[i]);
+        g_assert_cmpuint(measured->len, ==, 5);
+        for (guint s = 0; s < measured->len; s++)
+            g_assert_cmpfloat(g_array_index(measured, double, s), ==, json_number_value(predicted));
+    }
+}
+
+static uint64_t bytes_of(const json_t *plan, const char *key)
+{
+    return (uint64_t)json_integer_value(json_object_get(plan, key));
+}
+
+static void test_same_bits(struct run_folder *folder, gconstpointer unused)
+{
+    (void)unused;
+    must_run(folder, STATES "--log without.jsonl --emit-plan without.json --save without");
+    must_run(folder, NVME "--log with.jsonl --emit-plan with.json --save with");
+    json_t *without = run_folder_json(folder, "without.json");
+    json_t *with = run_folder_json(folder, "with.json");
+    run_folder_same_log(folder, "without.jsonl", "with.jsonl", "loss");
+    run_folder_same_log(folder, "without.jsonl", "with.jsonl", "gradient_norm");
+    run_folder_same_file(folder, "without/model.safetensors", "with/model.safetensors");
+    run_folder_same_file(folder, "without/optimizer.safetensors", "with/optimizer.safetensors");
+    check_bytes(folder, "with.jsonl", with);
+    g_assert_cmpuint(bytes_of(with, "nvme_bytes"), >, 0);
+    g_assert_cmpuint(bytes_of(with, "host_bytes"), <, bytes_of(without, "host_bytes"));
+
+    must_run(folder, FIVE "--nvme . --log file.jsonl --plan with.json");
+    run_folder_same_log(folder, "without.jsonl", "file.jsonl", "loss");
+    check_bytes(folder, "file.jsonl", with);
+    json_decref(without);
+    json_decref(with);
+}
+
+/* The host's budget is kept, and NVMe holds no more than it must. */
+static void test_budget(struct run_folder *folder, gconstpointer unused)
+{
+    (void)unused;
+    must_run(folder, STATES "--log without.jsonl --emit-plan without.json");
+    json_t *without = run_folder_json(folder, "without.json");
+    uint64_t all = bytes_of(without, "host_bytes"), before = UINT64_MAX;
+    for (uint64_t budget = all * 7 / 10; budget <= all; budget += all / 10) {
+        g_autofree char *options =
+            g_strdup_printf(NVME "--log with.jsonl --emit-plan with.json --host-memory "
+                                 "%" G_GUINT64_FORMAT "B",
+                            budget);
+        must_run(folder, options);
+        json_t *with = run_folder_json(folder, "with.json");
+        g_assert_cmpuint(bytes_of(with, "host_bytes"), <=, budget);
+        g_assert_cmpuint(bytes_of(with, "nvme_bytes"), <=, before);
+        before = bytes_of(with, "nvme_bytes");
+        if (before)
+            check_bytes(folder, "with.jsonl", with);
+        run_folder_same_log(folder, "without.jsonl", "with.jsonl", "loss");
+        json_decref(with);
+    }
+    json_decref(without);
+}
+
+/* Checkpoints hold what lies in NVMe, and evaluation does not disturb it. */
+static void test_resume(struct run_folder *folder, gconstpointer unused)
+{
+    (void)unused;
+    must_run(folder, STATES "--log whole.jsonl --save whole");
+    must_run(folder, NVME "--steps 2 --save two --eval text.txt --eval-every 1");
+    must_run(folder, NVME "--resume two --save with --log with.jsonl");
+    must_run(folder, STATES "--resume two --save without");
+    run_folder_same_file(folder, "whole/model.safetensors", "with/model.safetensors");
+    run_folder_same_file(folder, "whole/optimizer.safetensors", "with/optimizer.safetensors");
+    run_folder_same_file(folder, "whole/model.safetensors", "without/model.safetensors");
+}
+
+static void test_refused(struct run_folder *folder, gconstpointer unused)
+{
+    (void)unused;
+    must_end(folder, STATES "--nvme-memory 64MiB", 2,
+             "--nvme-memory 64MiB: needs --nvme, the folder of the file");
+    must_end(folder, STATES "--nvme .", 2,
+             "--nvme .: needs --nvme-memory, or a plan that uses NVMe");
+    must_end(folder, STATES "--nvme nowhere --nvme-memory 64MiB", 2, "nowhere: cannot open it");
+    must_end(folder, "--nvme . --nvme-memory 64MiB", 3,
+             "NVMe: it holds optimizer states that are updated on the host");
+    must_end(folder, NVME "--nvme-memory 8KiB --host-memory 400KiB", 3,
+             "NVMe: what the host has no room for takes ");
+    must_end(folder, NVME "--host-memory 64KiB", 3, "host memory: ");
+    must_run(folder, STATES "--nvme-memory 64MiB --dry-run");
+    must_run(folder, NVME "--emit-plan with.json");
+    must_end(folder, FIVE "--plan with.json", 2, "--nvme names the folder of their file");
+    must_end(folder, FIVE "--nvme . --plan with.json --nvme-memory 8KiB", 3, "NVMe memory: ");
+}
+
+/* Opens the file without a name of a process whose descriptors show it. Returns -1 if there is none
+ * yet. */
+static int open_file_of(GPid child, const char *folder)
+{
+    g_autofree char *descriptors = g_strdup_printf("/proc/%d/fd", (int)child);
+    g_autofree char *begin = g_strconcat(folder, "/#", NULL);
+    g_autoptr(GDir) opened = g_dir_open(descriptors, 0, NULL);
+    const char *name;
+    int file = -1;
+    while (opened && file < 0 && (name = g_dir_read_name(opened))) {
+        g_autofree char *path = g_build_filename(descriptors, name, NULL);
+        g_autofree char *target = g_file_read_link(path, NULL);
+        if (target && g_str_has_prefix(target, begin))
+            file = g_open(path, O_RDWR, 0);
+    }
+    return file;
+}
+
+/* Somebody else writes into the file while the run trains. */
+static void test_damaged(struct run_folder *folder, gconstpointer unused)
+{
+    g_auto(GStrv) command = run_folder_command(NVME "--steps 100000 --schedule-steps 100000");
+    g_autofree uint8_t *noise = g_malloc(1 << 20);
+    g_autoptr(GError) error = NULL;
+    GPid child;
+    int err, file, status;
+    (void)unused;
+    g_assert_true(g_spawn_async_with_pipes(folder->path, command, NULL,
+                                           G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDOUT_TO_DEV_NULL,
+                                           NULL, NULL, &child, NULL, NULL, &err, &error));
+    while ((file = open_file_of(child, folder->path)) < 0 && kill(child, 0) == 0)
+        g_usleep(1000);
+    if (file < 0) {
+        kill(child, SIGKILL);
+        g_free(run_folder_await_end(child, err, &status));
+        g_test_skip("the file system has no files without names");
+        return;
+    }
+    memset(noise, 0x5a, 1 << 20);
+    for (int i = 0; i < 2000 && pwrite(file, noise, 1 << 14, 0) > 0; i++)
+        g_usleep(1000);
+    close(file);
+    g_autofree char *text = run_folder_await_end(child, err, &status);
+    g_assert_true(WIFEXITED(status));
+    g_assert_cmpint(WEXITSTATUS(status), ==, 1);
+    run_folder_expect(text, "damaged: chunk ");
+    run_folder_expect(text, "not as written");
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+#define ADD(name, test)                                                         \
+    g_test_add("/nvme/" name, struct run_folder, NULL, run_folder_set_up, test, \
+               run_folder_tear_down)
+    ADD("same-bits", test_same_bits);
+    ADD("budget", test_budget);
+    ADD("resume", test_resume);
+    ADD("refused", test_refused);
+    ADD("damaged", test_damaged);
+#undef ADD
+    return g_test_run();
+}
