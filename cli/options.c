@@ -76,7 +76,7 @@ static const struct {
          "In which order a stage takes its micro-batches: 1f1b alternates between "
          "forward and backward, gpipe runs all forward passes first, 2bw alternates "
          "and does not drain between steps, interleaved alternates between the parts of a stage, "
-         "too",
+         "too, zb-h1 takes the gradients of weights apart and fills waits with them",
          NULL, 0},
     [OPTION_SEED] = {"seed", "Seed of all random choices", "N", 0},
     [OPTION_SEQUENCE] = {"seq", "Tokens in a sequence", "T", 0},

@@ -538,7 +538,7 @@ int main(int argc, char **argv)
         {.shared = OPTION_SCHEDULE,
          .choice = &a.schedule,
          .help = "default: any",
-         .value = "any|1f1b|gpipe|2bw|interleaved"},
+         .value = "any|1f1b|gpipe|2bw|interleaved|zb-h1"},
         {.shared = OPTION_STAGE_PARTS, .count32 = &a.parts, .help = "default: any", .least = 2},
         {.shared = OPTION_MICRO_BATCHES,
          .count32 = &a.micro_batches,

@@ -292,7 +292,7 @@ int main(int argc, char **argv)
         {.shared = OPTION_SCHEDULE,
          .choice = &o->schedule,
          .help = "2bw goes with --delay 1; default: 1f1b",
-         .value = "1f1b|gpipe|2bw|interleaved"},
+         .value = "1f1b|gpipe|2bw|interleaved|zb-h1"},
         {.shared = OPTION_STAGE_PARTS,
          .count32 = &o->stage_parts,
          .help = "default: 2",

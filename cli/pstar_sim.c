@@ -475,7 +475,7 @@ int main(int argc, char **argv)
         {.shared = OPTION_SCHEDULE,
          .choice = &a.schedule,
          .help = "default: 1f1b",
-         .value = "1f1b|gpipe|2bw|interleaved"},
+         .value = "1f1b|gpipe|2bw|interleaved|zb-h1"},
         {.shared = OPTION_STAGE_PARTS, .count32 = &a.stage_parts, .help = "default: 2", .least = 2},
         {.shared = OPTION_MICRO_BATCHES,
          .count32 = &a.micro_batches,

@@ -281,13 +281,23 @@ static void gelu_backward(const struct call *call)
 
 static void residual_backward(const struct call *call)
 {
+    static const struct kernel_dropout none = {.probability = 0}; /* keeps all, and copies */
     void *dy = in(call, 0), *masked = at(call, call->operation->masked);
-    if (masked && call->dropout) {
+    if (masked) {
         call->kernels->dropout_backward(call->context, call->precision, call->N, call->op->outputs,
-                                        call->dropout, dy, masked);
+                                        call->dropout ? call->dropout : &none, dy, masked);
         dy = masked;
     }
     dense_backward(call, dy);
+}
+
+static void weight_backward(const struct call *call)
+{
+    (inputs_first(call) ? call->kernels->linear_backward_weight
+                        : call->kernels->product_backward_weight)(
+        call->context, call->precision, call->N, call->op->inputs, call->op->outputs, in(call, 1),
+        in(call, 0), gradient_kind(call, call->op->accumulate), workspace(call), gradient(call, 0),
+        call->operation->tensor[0].norm);
 }
 
 /* Cosines and sines do not count towards the budget: they are a few bytes a position and column of
@@ -477,6 +487,7 @@ static run_kind *const kinds[MODEL_KINDS] = {
     [MODEL_GROUPED_BACKWARD] = grouped_backward,
     [MODEL_ADAPTER_BACKWARD] = operator_adapter_backward,
     [MODEL_EMBED_BACKWARD] = embed_backward,
+    [MODEL_WEIGHT_BACKWARD] = weight_backward,
     [MODEL_REDUCE] = operator_reduce,
     [MODEL_REDUCE_BUCKET] = operator_reduce_bucket,
     [MODEL_SEND] = operator_send,

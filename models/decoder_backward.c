@@ -125,6 +125,73 @@ static void append(const struct backward_pass *pass, enum model_module module,
     append_part(pass, model_family_of(pass->builder->config)->modules[module], op);
 }
 
+/* ---- a backward that is split in two ---- */
+
+/* Appends the operator with the gradient of its weight to what comes in the second half. Returns
+ * what is left. */
+static struct model_operator put_off(const struct backward_pass *pass, enum model_module module,
+                                     const struct model_operator *op, uint32_t dy)
+{
+    struct iteration_builder *b = pass->builder;
+    struct model_operator first = *op, second = model_operator_of(MODEL_WEIGHT_BACKWARD, op->layer,
+                                                                  op->micro_batch);
+    second.t[0] = op->t[0];
+    second.gradient[0] = op->gradient[0];
+    second.norms[0] = op->norms[0];
+    second.finishes[0] = op->finishes[0];
+    second.accumulate = op->accumulate;
+    second.inputs = op->inputs;
+    second.outputs = op->outputs;
+    second.workspace = op->workspace;
+    second.in[0] = dy;
+    second.in[1] = op->in[1];
+    const struct builder_later later = {
+        second, decoder_part(b, pass->layer, model_family_of(b->config)->modules[module])};
+    g_array_append_val(b->later, later);
+    first.frozen[0] = true;
+    first.norms[0] = first.finishes[0] = false;
+    first.gradient[0] = first.workspace = first.in[1] = NO_INDEX;
+    return first;
+}
+
+/* Appends a product's backward. If backward is split, only the bias has a gradient in it. `dy` is
+ * that of the product's result when the operator has run. */
+static void append_product(const struct backward_pass *pass, enum model_module module,
+                           const struct model_operator *op, uint32_t dy)
+{
+    struct iteration_builder *b = pass->builder;
+    if (!b->job->split || op->frozen[0]) {
+        append(pass, module, op);
+        return;
+    }
+    struct model_operator first = put_off(pass, module, op, dy);
+    g_autofree char *name = decoder_part(b, pass->layer,
+                                         model_family_of(b->config)->modules[module]);
+    append_operator(b, pass->turn, name, &first);
+    if (first.t[1] == NO_INDEX)
+        return;
+    struct model_operator bias = first;
+    bias.t[0] = first.t[1];
+    bias.gradient[0] = first.gradient[1];
+    bias.norms[0] = first.norms[1];
+    bias.finishes[0] = first.finishes[1];
+    bias.frozen[0] = bias.norms[1] = bias.finishes[1] = false;
+    bias.t[1] = bias.gradient[1] = NO_INDEX;
+    decoder_consume_gradients(b, &bias, name);
+}
+
+/* Appends the second half. */
+static void append_later(struct iteration_builder *b)
+{
+    for (guint i = 0; i < b->later->len; i++) {
+        const struct builder_later *later = &g_array_index(b->later, struct builder_later, i);
+        iteration_builder_operator(b, g_strdup_printf("weight backward %s", later->module),
+                                   TRACE_BACKWARD, &later->op);
+        decoder_consume_gradients(b, &later->op, later->module);
+    }
+    g_array_set_size(b->later, 0);
+}
+
 /* ---- what is wanted ---- */
 
 /* Returns whether a tensor before a module's, in the order of forward, is trained. A module that
@@ -276,10 +343,10 @@ static uint32_t residual(const struct backward_pass *pass, const struct decoder_
         op.out[0] = layer_gradient(pass, dx, op.inputs);
     op.workspace = decoder_weight_workspace(b, &op);
     op.dropout_site = decoder_dropout_site(b, pass->layer, site);
-    if (op.dropout_site != NO_INDEX)
+    if (op.dropout_site != NO_INDEX || b->job->split)
         op.masked = layer_gradient(pass, "masked", b->config->width);
     if (op.out[0] != NO_INDEX || trains_module(pass, module))
-        append(pass, module, &op);
+        append_product(pass, module, &op, op.masked);
     adapt(pass, layer, module, op.masked == NO_INDEX ? pass->stream : op.masked, x, op.out[0]);
     return op.out[0];
 }
@@ -294,7 +361,7 @@ static void linear(const struct backward_pass *pass, const struct decoder_layer 
         add_term(pass, sum, &op);
     op.workspace = decoder_weight_workspace(pass->builder, &op);
     if (op.out[0] != NO_INDEX || decoder_trains(&op))
-        append(pass, module, &op);
+        append_product(pass, module, &op, dy);
     adapt(pass, layer, module, dy, x, op.out[0]);
 }
 
@@ -312,7 +379,7 @@ static uint32_t normalised(const struct backward_pass *pass, const struct decode
         op.out[0] = layer_gradient(pass, dx, op.inputs);
     op.workspace = decoder_weight_workspace(pass->builder, &op);
     if (op.out[0] != NO_INDEX || decoder_trains(&op))
-        append(pass, module, &op);
+        append_product(pass, module, &op, dproduct);
     adapt(pass, layer, module, dproduct, x, op.out[0]);
     return op.out[0];
 }
@@ -336,7 +403,7 @@ static void inside(const struct backward_pass *pass, const struct decoder_layer 
     else
         discard(pass->builder, &op, 1, op.outputs);
     op.workspace = decoder_weight_workspace(pass->builder, &op);
-    append(pass, MODULE_UP, &op);
+    append_product(pass, MODULE_UP, &op, config->joined_gate ? op.out[1] : dinner);
     adapt(pass, layer, MODULE_UP, config->joined_gate ? op.out[1] : dinner, layer->norm2,
           op.out[0]);
     if (layer->gate != NO_INDEX)
@@ -589,13 +656,14 @@ void decoder_backward(struct iteration_builder *builder,
                       const struct decoder_activations *activations)
 {
     bool twice = builder->job->choices.second_backward;
-    builder->reduced[0] = builder->reduced[1] = NO_INDEX;
+    builder->reduced[0] = builder->reduced[1] = builder->reduced[2] = NO_INDEX;
     uint32_t dnorm = classifier(builder, activations);
     bool more = dnorm != NO_INDEX;
     uint32_t stream = more ? layers(builder, activations, twice ? FIRST_TURN : ONLY_TURN, dnorm)
                            : NO_INDEX;
     if (builder->lowest < builder->layout.first_layer)
         embed(builder, activations, stream);
+    append_later(builder);
     if (!twice)
         return;
     update_classifier_and_embedding(builder);

@@ -82,8 +82,9 @@ void decoder_reduce(struct iteration_builder *b, const struct model_operator *op
     bool last = op->micro_batch == model_rank_micro_batches(b->job) - 1;
     reduction.accumulate = op->micro_batch > 0;
     reduction.in[0] = of_classifier;
-    reduction.in[1] = b->reduced[0];
-    reduction.in[2] = b->reduced[1];
+    for (size_t i = 0; i < G_N_ELEMENTS(b->reduced); i++)
+        reduction.in[1 + i] = b->reduced[i];
+    b->reduced[2] = of_classifier;
     reduction.rows = op->kind == MODEL_EMBED_BACKWARD;
     for (int i = 0; i < 2; i++) {
         reduction.t[i] = op->t[i];

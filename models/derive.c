@@ -32,7 +32,8 @@ static const struct {
              {"backward again ", "backward "},
              {"recompute again ", "recompute "},
              {"recompute again ", "forward "},
-             {"recompute ", "forward "}};
+             {"recompute ", "forward "},
+             {"weight backward ", "backward "}};
 
 /* Returns the trace's operator that does the same work in a micro-batch, or NULL. */
 static const struct trace_operator *find_twin_in(GHashTable *index, const struct trace_operator *op,
@@ -199,6 +200,16 @@ static struct trace *describe_anew(const struct recognised *recognised, const st
     return derived;
 }
 
+/* Returns the part of the twin's time that an operator takes. Where backward is split, each half
+ * takes its operations' share. */
+static uint64_t share_of_twin_ns(const struct model_iteration *iteration,
+                                 const struct trace_operator *op, const struct trace_operator *twin)
+{
+    if (!iteration->job.split || op->phase != TRACE_BACKWARD || op->flops >= twin->flops)
+        return twin->duration_ns;
+    return (uint64_t)llround((double)twin->duration_ns * (double)op->flops / (double)twin->flops);
+}
+
 /* Takes the duration of the trace's operator that does the same work, if there is one. A
  * micro-batch beyond the traced ones takes as long as the last of these. Returns false if it is the
  * trace's own. */
@@ -215,7 +226,7 @@ static bool take_duration_of_rank(GHashTable *index, const struct trace *trace,
     if (!twin && g_str_has_prefix(op->name, "update ") &&
         sum_blocks(index, op->name + strlen("update "), &blocks))
         twin = &blocks;
-    op->duration_ns = twin       ? twin->duration_ns
+    op->duration_ns = twin       ? share_of_twin_ns(iteration, op, twin)
                       : platform ? model_operator_ns(iteration, m, platform)
                                  : 0;
     if (!twin || op->phase != TRACE_UPDATE_PHASE || op->bytes == twin->bytes || !twin->bytes)

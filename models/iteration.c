@@ -38,6 +38,7 @@ const char *model_kind_name(enum model_kind kind)
         [MODEL_DISPATCH_BACKWARD] = "dispatch backward",
         [MODEL_ROUTE_BACKWARD] = "router backward",
         [MODEL_EMBED_BACKWARD] = "embedding backward",
+        [MODEL_WEIGHT_BACKWARD] = "weight backward",
         [MODEL_REDUCE] = "reduction",
         [MODEL_SEND] = "send",
         [MODEL_RECEIVE] = "receive",

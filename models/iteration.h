@@ -28,6 +28,10 @@ struct model_job {
                        drains (docs/pipelines.md). In fp32, too, there are masters then. An
                        update leaves the old master as the parameter. Not with split masters
                      */
+    bool split;     /* backward is split in two, for pipelines: behind everything else of a
+                       micro-batch's backward come the gradients of the weights of linear layers in
+                       the layers (Qi et al., "Zero Bubble Pipeline Parallelism"). Biases, norms,
+                       classifier and embedding are in the first half. Sums are the same */
     bool unfused;   /* like a framework that fuses nothing: attention's scores lie in
                      memory, every pair of tokens is computed, the loss is computed in
                      fp32 copies of the logits, and a recomputed layer runs whole; only
@@ -85,7 +89,8 @@ enum model_kind {
                             */
     MODEL_GELU_BACKWARD, /* as LINEAR: in dy (becomes the gradient of pre in place) x pre; out dx */
     MODEL_RESIDUAL_BACKWARD,  /* as LINEAR: in dresidual x; out dx; masked[N,H]: dresidual under the
-                                 forward's dropout mask, NO_INDEX without dropout */
+                                 forward's dropout mask, NO_INDEX without dropout. If backward is
+                                 split, always: later operators change dresidual */
     MODEL_ATTENTION_BACKWARD, /* in do qkv o lse; out dqkv. Unfused: workspace as forward's */
     MODEL_GATED_BACKWARD,   /* as LINEAR: in dy (becomes the gradient of up in place) x up gate; out
                                dx, dgate. If forward made gate and up: in dy x gate-and-up; out dx,
@@ -96,28 +101,30 @@ enum model_kind {
     MODEL_COMBINE_BACKWARD, /* in dresidual ys routes; out dys[N*S,H], or NO_INDEX; dweights fp32
                                [N,S], or NO_INDEX */
     MODEL_DISPATCH_BACKWARD, /* in dxs routes; out dx[N,H]: each row's sum */
-    MODEL_ROUTE_BACKWARD, /* t router; in dweights x probabilities routes balance; out dx, `add` to
-                             it, or NO_INDEX; dlogits[N,E]; workspace as LINEAR */
-    MODEL_EMBED_BACKWARD, /* t wte wpe; in dx tokens; workspace. Sums row by row, so that bf16
-                             needs no copy of the tables in fp32. The gradient of tied weights is
-                             added to what the classifier's backward wrote */
-    MODEL_REDUCE,         /* several ranks: t as the backward operator before it; gradient: this
-                             rank's micro-batch; in of_classifier or NO_INDEX, and the gradients
-                             of the reduction before it, which may be under way until this one
-                             begins. Each rank receives
-                             its shard of the gradients of all ranks, and adds them to the list in
-                             the order of their micro-batches. Rows of the embedding that no
-                             token names hold -0, which adds nothing. The gradient of tied
-                             weights consists of the classifier's, t[0], and then the
-                             embedding's */
-    MODEL_REDUCE_BUCKET,  /* several ranks: `bucket` names the tensors, whose gradients each rank
-                             has summed by itself. The owner of a shard receives it from all ranks
-                             and leaves their sum in its place; in stage 0 all ranks receive the
-                             sum then */
-    MODEL_SEND,           /* a stage of a pipeline: in, or the parameter t, goes to stage `peer` */
-    MODEL_RECEIVE,        /* out comes from stage `peer` */
-    MODEL_ADD,            /* t; in, fp32: a micro-batch's gradient of t, which another stage has
-                             computed, is added to the list */
+    MODEL_ROUTE_BACKWARD,  /* t router; in dweights x probabilities routes balance; out dx, `add` to
+                              it, or NO_INDEX; dlogits[N,E]; workspace as LINEAR */
+    MODEL_EMBED_BACKWARD,  /* t wte wpe; in dx tokens; workspace. Sums row by row, so that bf16
+                              needs no copy of the tables in fp32. The gradient of tied weights is
+                              added to what the classifier's backward wrote */
+    MODEL_WEIGHT_BACKWARD, /* a job that splits backward: t weight of a linear layer, of which the
+                              backward operator computes the input's gradient only; in dy x */
+    MODEL_REDUCE,          /* several ranks: t as the backward operator before it; gradient: this
+                              rank's micro-batch; in of_classifier or NO_INDEX, and the gradients
+                              of the reduction before it, which may be under way until this one
+                              begins. Each rank receives
+                              its shard of the gradients of all ranks, and adds them to the list in
+                              the order of their micro-batches. Rows of the embedding that no
+                              token names hold -0, which adds nothing. The gradient of tied
+                              weights consists of the classifier's, t[0], and then the
+                              embedding's */
+    MODEL_REDUCE_BUCKET,   /* several ranks: `bucket` names the tensors, whose gradients each rank
+                              has summed by itself. The owner of a shard receives it from all ranks
+                              and leaves their sum in its place; in stage 0 all ranks receive the
+                              sum then */
+    MODEL_SEND,            /* a stage of a pipeline: in, or the parameter t, goes to stage `peer` */
+    MODEL_RECEIVE,         /* out comes from stage `peer` */
+    MODEL_ADD,             /* t; in, fp32: a micro-batch's gradient of t, which another stage has
+                              computed, is added to the list */
     MODEL_NEWEST, /* t; out: the master in the parameter's precision. With several ranks each
                      receives the shards of the others */
     MODEL_UPDATE, /* t tensor: AdamW on it, or on a block of it. With several ranks on the rank's

@@ -116,6 +116,11 @@ static void free_buffer(gpointer buffer)
     g_free(((struct trace_buffer *)buffer)->name);
 }
 
+static void free_later(gpointer later)
+{
+    g_free(((struct builder_later *)later)->module);
+}
+
 static void free_operator(gpointer traced)
 {
     g_free(((struct trace_operator *)traced)->name);
@@ -131,6 +136,7 @@ void iteration_builder_init(struct iteration_builder *builder, const struct mode
         .gradient = model_gradient_layout(job),
         .sums = model_sums(job),
         .bucket = g_array_new(FALSE, FALSE, sizeof(tensor_id)),
+        .later = g_array_new(FALSE, FALSE, sizeof(struct builder_later)),
         .buckets = g_ptr_array_new_with_free_func(g_free),
         .rows = (uint64_t)job->choices.batch * job->sequence,
         .element = job->precision == MODEL_BF16 ? 2 : 4,
@@ -144,7 +150,7 @@ void iteration_builder_init(struct iteration_builder *builder, const struct mode
         .progress = g_new0(uint8_t, job->choices.tensor_count),
         .balance = NO_INDEX,
         .routed = g_new(uint64_t, (size_t)config->layers * config->experts),
-        .reduced = {NO_INDEX, NO_INDEX},
+        .reduced = {NO_INDEX, NO_INDEX, NO_INDEX},
     };
     for (uint32_t layer = 0; config->experts && layer < config->layers; layer++)
         expert_rows(config, layer, builder->rows,
@@ -154,6 +160,7 @@ void iteration_builder_init(struct iteration_builder *builder, const struct mode
     g_array_set_clear_func(builder->tensors, free_tensor);
     g_array_set_clear_func(builder->buffers, free_buffer);
     g_array_set_clear_func(builder->operators, free_operator);
+    g_array_set_clear_func(builder->later, free_later);
 }
 
 void iteration_builder_clear(struct iteration_builder *builder)
@@ -166,6 +173,7 @@ void iteration_builder_clear(struct iteration_builder *builder)
     g_array_unref(builder->model_operators);
     g_array_unref(builder->gradients);
     g_array_unref(builder->bucket);
+    g_array_unref(builder->later);
     g_ptr_array_unref(builder->buckets);
     g_free(builder->progress);
     g_free(builder->routed);

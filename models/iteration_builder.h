@@ -10,6 +10,12 @@
 /* What has been described of a tensor's gradient. */
 enum builder_progress { BUILDER_OPEN, BUILDER_COMPLETE, BUILDER_UPDATED };
 
+/* An operator that comes later, and the module that its name ends in. */
+struct builder_later {
+    struct model_operator op;
+    char *module;
+};
+
 struct iteration_builder {
     const struct model_config *config;
     const struct model_job *job;
@@ -32,7 +38,10 @@ struct iteration_builder {
     GPtrArray *buckets;    /* arrays of operators, which the iteration keeps */
     uint32_t balance;      /* buffer with what the micro-batch's routers sum up; NO_INDEX */
     uint64_t *routed;      /* [layers * experts] rows of each expert */
-    uint32_t reduced[2];   /* buffers of the last reduction of this backward pass, or NO_INDEX */
+    GArray *later;         /* struct builder_later: of the second half of a backward */
+    /* Buffers of the last reduction of this backward pass, or NO_INDEX: two gradients, and the
+     * classifier's. */
+    uint32_t reduced[3];
 };
 
 void iteration_builder_init(struct iteration_builder *builder, const struct model_config *config,

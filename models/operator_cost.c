@@ -41,6 +41,12 @@ static uint64_t backward_products(const struct iteration_builder *b,
     return products * 2 * iteration_builder_rows(b, op) * op->inputs * op->outputs;
 }
 
+/* The operator of a split backward adds no bias: that is in the first half. */
+static uint64_t weight_backward(const struct iteration_builder *b, const struct model_operator *op)
+{
+    return 2 * b->rows * op->inputs * op->outputs;
+}
+
 static uint64_t linear_backward(const struct iteration_builder *b, const struct model_operator *op)
 {
     uint64_t add = op->add ? b->rows * op->inputs : 0;
@@ -190,6 +196,8 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
         return linear_forward(b, op) + residual * n * op->outputs;
     case MODEL_LINEAR_BACKWARD:
         return linear_backward(b, op);
+    case MODEL_WEIGHT_BACKWARD:
+        return weight_backward(b, op);
     case MODEL_GELU_BACKWARD:
         return linear_backward(b, op) + gelu(b, GELU_BACKWARD, EXACT_BACKWARD) * n * op->outputs;
     case MODEL_RESIDUAL_BACKWARD:
@@ -377,6 +385,8 @@ static struct unfused unfused_backward(const struct model_operator *op, uint64_t
         return (struct unfused){3 + dropout, 0};
     case MODEL_LINEAR_BACKWARD:
         return (struct unfused){3, 2};
+    case MODEL_WEIGHT_BACKWARD:
+        return (struct unfused){1, 0};
     case MODEL_ADAPTER_BACKWARD: /* four products, the factor, and a sum */
         return (struct unfused){6, 0};
     case MODEL_ROUTE_BACKWARD: /* two products; quotient, sum, choice, softmax, conversion */
@@ -500,6 +510,7 @@ bool operator_is_matrix_product(enum model_kind kind)
     case MODEL_CLASSIFIER_FORWARD:
     case MODEL_CLASSIFIER_BACKWARD:
     case MODEL_LINEAR_BACKWARD:
+    case MODEL_WEIGHT_BACKWARD:
     case MODEL_GELU_BACKWARD:
     case MODEL_GATED_BACKWARD:
     case MODEL_RESIDUAL_BACKWARD:

@@ -2,7 +2,8 @@
 
 /* ---- schedules ---- */
 
-static const char *const names[PIPELINE_SCHEDULES] = {"1f1b", "gpipe", "2bw", "interleaved"};
+static const char *const names[PIPELINE_SCHEDULES] = {"1f1b", "gpipe", "2bw", "interleaved",
+                                                      "zb-h1"};
 
 const char *pipeline_schedule_name(enum pipeline_schedule schedule)
 {
@@ -20,8 +21,9 @@ static struct pipeline_pass *endless_passes(uint32_t ahead, uint32_t micro_batch
     struct pipeline_pass *passes = g_new(struct pipeline_pass, 2 * (size_t)micro_batches);
     for (uint32_t i = 0; i < micro_batches; i++) {
         bool next = i + ahead >= micro_batches;
-        passes[2 * i] = (struct pipeline_pass){(i + ahead) % micro_batches, false, next, 0};
-        passes[2 * i + 1] = (struct pipeline_pass){i, true, false, 0};
+        passes[2 * i] = (struct pipeline_pass){.micro_batch = (i + ahead) % micro_batches,
+                                               .next = next};
+        passes[2 * i + 1] = (struct pipeline_pass){.micro_batch = i, .backward = true};
     }
     return passes;
 }
@@ -37,8 +39,8 @@ struct pipeline_pass *pipeline_passes(enum pipeline_schedule schedule, uint32_t 
     uint32_t forward = 0, backward = 0;
     for (uint32_t i = 0; i < 2 * micro_batches; i++) {
         bool goes_forward = forward < micro_batches && forward - backward < ahead;
-        passes[i] = goes_forward ? (struct pipeline_pass){forward++, false, false, 0}
-                                 : (struct pipeline_pass){backward++, true, false, 0};
+        passes[i] = (struct pipeline_pass){.micro_batch = goes_forward ? forward++ : backward++,
+                                           .backward = !goes_forward};
     }
     return passes;
 }
@@ -68,6 +70,27 @@ static struct pipeline_pass *interleaved_passes(const struct pipeline_shape *sha
     return passes;
 }
 
+/* The order of 1F1B, behind each of whose backward passes come gradients of weights: those of the
+ * micro-batch so many before as stages precede. What is left of them comes last. So each stage
+ * keeps something of as many micro-batches as there are stages. */
+static struct pipeline_pass *split_passes(uint32_t stages, uint32_t stage, uint32_t micro_batches)
+{
+    g_autofree struct pipeline_pass *whole = pipeline_passes(PIPELINE_1F1B, stages, stage,
+                                                             micro_batches);
+    struct pipeline_pass *passes = g_new(struct pipeline_pass, 3 * (size_t)micro_batches);
+    uint32_t count = 0, weights = 0;
+    for (uint32_t i = 0; i < 2 * micro_batches; i++) {
+        passes[count++] = whole[i];
+        if (whole[i].backward && whole[i].micro_batch >= stage)
+            passes[count++] =
+                (struct pipeline_pass){.micro_batch = weights++, .backward = true, .weights = true};
+    }
+    while (weights < micro_batches)
+        passes[count++] =
+            (struct pipeline_pass){.micro_batch = weights++, .backward = true, .weights = true};
+    return passes;
+}
+
 uint32_t pipeline_usual_parts(enum pipeline_schedule schedule)
 {
     return schedule == PIPELINE_INTERLEAVED ? 2 : 1;
@@ -76,7 +99,9 @@ uint32_t pipeline_usual_parts(enum pipeline_schedule schedule)
 struct pipeline_pass *pipeline_stage_passes(const struct pipeline_shape *shape, uint32_t stage,
                                             uint32_t micro_batches, uint32_t *count)
 {
-    *count = 2 * micro_batches * shape->parts;
+    *count = (pipeline_splits(shape->schedule) ? 3 : 2) * micro_batches * shape->parts;
+    if (pipeline_splits(shape->schedule))
+        return split_passes(shape->stages, stage, micro_batches);
     return shape->schedule == PIPELINE_INTERLEAVED
                ? interleaved_passes(shape, stage, *count)
                : pipeline_passes(shape->schedule, shape->stages, stage, micro_batches);
@@ -192,6 +217,11 @@ bool pipeline_check(const struct model_config *config, const struct model_job *j
         return refuse(error, "stages train all tensors, so far; frozen ones take one process");
     if (model_gradient_layout(job) != MODEL_GRADIENT_LIST || run_updates_early(&job->choices))
         return refuse(error, "stages: updates must come at the end of the step");
+    if (pipeline_splits(shape->schedule) && !job->split)
+        return refuse(error, "schedule zb-h1: backward must be split");
+    if (job->split && (job->choices.fast || model_shares_parameters(job)))
+        return refuse(error, "schedule zb-h1: ranks sum in order, and each has the parameters of "
+                             "its stage, so far; --stage 2 --reduction exact would do");
     return check_layers(config, shape, error) && check_parts(config, job, shape, error) &&
            (shape->schedule != PIPELINE_2BW || check_endless(job, error));
 }

@@ -2,7 +2,8 @@
  *
  * A stage is one more place: it has a run of the model's layers, the first also the embedding and
  * the last also the classifier, and it runs their operators of every micro-batch. A schedule says
- * in which order a stage takes its passes. A pass is a forward or a backward of one micro-batch.
+ * in which order a stage takes its passes. A pass is a forward or a backward of one micro-batch, or
+ * with a backward that is split one of its halves.
  * Passes of one direction are always in the order of the micro-batches, so gradients are summed as
  * one stage sums them, whatever the schedule.
  *
@@ -25,10 +26,13 @@ enum pipeline_schedule {
                              Clusters Using Megatron-LM", section 2.2: each stage has several parts
                              of the model, and takes as many micro-batches as there are stages
                              through each of them in turn */
+    PIPELINE_ZERO_BUBBLE, /* ZB-H1 of Qi et al., "Zero Bubble Pipeline Parallelism", section 2.2: as
+                             1F1B, but the weights' gradients are passes of their own, of which a
+                             stage is at most as many behind as stages precede it */
     PIPELINE_SCHEDULES
 };
 
-/* Returns the name: "1f1b", "gpipe", "2bw" or "interleaved". */
+/* Returns the name: "1f1b", "gpipe", "2bw", "interleaved" or "zb-h1". */
 const char *pipeline_schedule_name(enum pipeline_schedule schedule);
 
 struct pipeline_pass {
@@ -36,14 +40,16 @@ struct pipeline_pass {
     bool backward;
     bool next;     /* of the next step */
     uint32_t part; /* through which part of the stage */
+    bool weights;  /* of a backward that is split, the second half: gradients of weights */
 };
+
+/* Returns the 2 * micro_batches passes of a stage of one part in their order, unless the schedule
+ * splits backward passes. Free with g_free. */
+struct pipeline_pass *pipeline_passes(enum pipeline_schedule schedule, uint32_t stages,
+                                      uint32_t stage, uint32_t micro_batches);
 
 /* Returns how many micro-batches of the next step a stage runs forward before a step ends. */
 uint32_t pipeline_ahead(enum pipeline_schedule schedule, uint32_t stages, uint32_t stage);
-
-/* Returns the 2 * micro_batches passes of a stage of one part in their order. Free with g_free. */
-struct pipeline_pass *pipeline_passes(enum pipeline_schedule schedule, uint32_t stages,
-                                      uint32_t stage, uint32_t micro_batches);
 
 /* Into how many stages a model is cut, and in which order they take their passes. */
 struct pipeline_shape {
@@ -57,6 +63,12 @@ struct pipeline_shape {
 
 /* Returns how many parts a stage has if it is not said. */
 uint32_t pipeline_usual_parts(enum pipeline_schedule schedule);
+
+/* Returns whether the schedule takes the halves of a backward apart (model_job.split). */
+static inline bool pipeline_splits(enum pipeline_schedule schedule)
+{
+    return schedule == PIPELINE_ZERO_BUBBLE;
+}
 
 /* Returns a piece's first layer; for the number of pieces, the number of layers. */
 uint32_t pipeline_first_layer(const struct pipeline_shape *shape, uint32_t layers, uint32_t piece);
@@ -101,7 +113,8 @@ void pipeline_cut_free(struct pipeline_cut *cut); /* NULL is allowed */
 
 /* Checks that a job can be cut: as many layers and as many micro-batches as stages at least, layers
  * that add up to the model's, gradients in lists, updates at the end, no frozen tensors.
- * PIPELINE_2BW needs a delay, and has some restrictions so far. Fails with MODEL_ERROR_CONFIG. */
+ * PIPELINE_2BW needs a delay, and has some restrictions so far; PIPELINE_ZERO_BUBBLE needs a
+ * backward that is split. Fails with MODEL_ERROR_CONFIG. */
 bool pipeline_check(const struct model_config *config, const struct model_job *job,
                     const struct pipeline_shape *shape, GError **error);
 

@@ -130,7 +130,7 @@ void cutting_pass_tied(struct cutting *cutting)
 static struct message gradient_message(const struct cutting *cutting, uint32_t micro_batch,
                                        uint32_t buffer)
 {
-    return (struct message){.pass = {micro_batch, true, false, 0},
+    return (struct message){.pass = {.micro_batch = micro_batch, .backward = true},
                             .peer = is_last(cutting) ? 0 : cutting->cut->stages - 1,
                             .channel = PIPELINE_GRADIENT,
                             .what = "gradient of tied weights",

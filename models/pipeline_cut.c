@@ -82,12 +82,16 @@ static void find_passes(struct cutting *cutting)
     uint32_t micro_batches = model_rank_micro_batches(&whole->job);
     cutting->forward = g_new0(struct range, micro_batches);
     cutting->backward = g_new0(struct range, micro_batches);
+    cutting->weights = g_new0(struct range, micro_batches);
     for (uint32_t m = 0; m < whole->trace->operator_count; m++) {
         const struct trace_operator *op = &whole->trace->operators[m];
         if (op->phase == TRACE_UPDATE_PHASE)
             continue;
-        struct range *passes = op->phase == TRACE_FORWARD ? cutting->forward : cutting->backward;
-        struct range *pass = &passes[op->micro_batch];
+        struct range *pass = op->phase == TRACE_FORWARD ? &cutting->forward[op->micro_batch]
+                                                        : &cutting->backward[op->micro_batch];
+        if (whole->operators[m].kind == MODEL_WEIGHT_BACKWARD ||
+            cutting->weights[op->micro_batch].end)
+            pass = &cutting->weights[op->micro_batch];
         if (!pass->end)
             pass->first = m;
         pass->end = m + 1;
@@ -96,6 +100,8 @@ static void find_passes(struct cutting *cutting)
 
 static struct range pass_range(const struct cutting *cutting, const struct pipeline_pass *pass)
 {
+    if (pass->weights)
+        return cutting->weights[pass->micro_batch];
     return pass->backward ? cutting->backward[pass->micro_batch]
                           : cutting->forward[pass->micro_batch];
 }
@@ -230,11 +236,12 @@ static bool has_ranks(const struct cutting *cutting)
  * A forward pass waits for it. */
 static void follow_reduction(struct cutting *cutting, struct model_operator *reduction)
 {
-    for (int i = 0; i < 2; i++) {
+    const uint32_t now[] = {reduction->gradient[0], reduction->gradient[1], reduction->in[0]};
+    for (size_t i = 0; i < G_N_ELEMENTS(cutting->reduced); i++) {
         reduction->in[1 + i] = cutting->reduced[i];
         if (cutting->reduced[i] != NO_INDEX)
             cutting_stretch(cutting, cutting->reduced[i], TRACE_BACKWARD);
-        cutting->reduced[i] = reduction->gradient[i];
+        cutting->reduced[i] = now[i];
     }
 }
 
@@ -252,7 +259,7 @@ static void copy_operator(struct cutting *cutting, uint32_t moment,
     if (reduces && op.in[0] != NO_INDEX)
         cutting_receive_tied_gradient(cutting, &op);
     if (reduces)
-        op.in[1] = op.in[2] = NO_INDEX;
+        op.in[1] = op.in[2] = op.in[3] = NO_INDEX;
     for (int i = 0; i < 2; i++)
         if (op.t[i] != NO_INDEX)
             op.t[i] = cutting->cut->here[op.t[i]];
@@ -297,11 +304,12 @@ static void append_pass(struct cutting *cutting, const struct pipeline_pass *pas
 {
     uint32_t piece = pass->part * cutting->cut->stages + cutting->cut->stage;
     uint32_t last = cutting->pieces - 1;
-    bool begins = piece == (pass->backward ? last : 0), ends = piece == (pass->backward ? 0 : last);
+    bool begins = piece == (pass->backward ? last : 0) || pass->weights;
+    bool ends = piece == (pass->backward ? 0 : last) || pass->weights;
     uint32_t after = pass->backward ? piece - 1 : piece + 1;
     struct range range = pass_range(cutting, pass);
     if (!pass->backward)
-        cutting->reduced[0] = cutting->reduced[1] = NO_INDEX;
+        cutting->reduced[0] = cutting->reduced[1] = cutting->reduced[2] = NO_INDEX;
     if (!begins)
         receive_passed(cutting, pass, piece);
     for (uint32_t m = range.first; m < range.end; m++)
@@ -458,7 +466,7 @@ static struct cutting begin_cutting(const struct model_iteration *whole,
         .held = trace_held_buffers(whole->trace),
         .tied = whole->config->tied ? classifier_of(whole) : NO_INDEX,
         .copy = NO_INDEX,
-        .reduced = {NO_INDEX, NO_INDEX},
+        .reduced = {NO_INDEX, NO_INDEX, NO_INDEX},
         .newest = g_new(uint32_t, whole->trace->tensor_count),
         .tensors = g_array_new(FALSE, FALSE, sizeof(struct trace_tensor)),
         .buffers = g_array_new(FALSE, FALSE, sizeof(struct trace_buffer)),
@@ -480,6 +488,7 @@ static void end_cutting(struct cutting *cutting)
     g_free(cutting->of_layer);
     g_free(cutting->forward);
     g_free(cutting->backward);
+    g_free(cutting->weights);
     g_free(cutting->buffer_here);
     g_free(cutting->held);
     g_free(cutting->kept);

@@ -36,6 +36,7 @@ static struct trace **cut_all(const struct recognised *recognised, const struct 
     if (request->micro_batches)
         job.choices.micro_batches = request->micro_batches;
     job.delay |= request->shape.schedule == PIPELINE_2BW;
+    job.split = pipeline_splits(request->shape.schedule);
     struct model_iteration *whole = model_derive_iteration(recognised, trace, &job, platform,
                                                            error);
     struct trace **traces = NULL;

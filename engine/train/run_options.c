@@ -296,6 +296,8 @@ bool run_options_complete(struct run_options *o, GError **error)
         return false;
     if (o->schedule == PIPELINE_2BW && !run_is_pipeline(o))
         return refuse(error, "--schedule", "2bw", "needs --stages, at least 2");
+    if (o->schedule == PIPELINE_ZERO_BUBBLE && !run_is_pipeline(o))
+        return refuse(error, "--schedule", "zb-h1", "needs --stages");
     if (o->schedule == PIPELINE_INTERLEAVED && !run_is_pipeline(o))
         return refuse(error, "--schedule", "interleaved", "needs --stages, at least 2");
     if (!check_stages(o, error) || !check_reduction(o, error) || !check_nvme(o, error))

@@ -244,7 +244,8 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
                                                     MIN(run->config->positions, DEFAULT_SEQUENCE)),
                             .precision = options->precision,
                             .ranks = options->peers ? options->peers->count : 1,
-                            .delay = options->delay == 1};
+                            .delay = options->delay == 1,
+                            .split = pipeline_splits((enum pipeline_schedule)options->schedule)};
     if (choose_masters(options, plan, &job, error))
         run->iteration = model_iteration_new(run->config, &job, error);
     run_choices_free(choices);

@@ -12,9 +12,10 @@ struct chains {
     uint64_t *forward_ns, *backward_ns; /* [layers + 1] of the first, and of the last micro-batch */
     uint64_t *sent_ns, *returned_ns;    /* [stages] messages to the stage, and from it */
     uint64_t *onward_ns; /* [layers + 1] what a micro-batch takes from a layer on, and back to it */
-    uint64_t first_update_ns, first_reduce_ns; /* of the first stage, with one layer */
-    uint64_t through_ns;                       /* a micro-batch, forward and backward */
-    uint64_t back_ns; /* the same from where it comes to the last stage, which has one layer */
+    /* Of the first stage, with one layer. The last are gradients of weights of one micro-batch. */
+    uint64_t first_update_ns, first_reduce_ns, first_weights_ns;
+    uint64_t through_ns; /* a micro-batch, forward and backward */
+    uint64_t back_ns;    /* the same from where it comes to the last stage, which has one layer */
     uint64_t shown_ns;
     bool uniform; /* layers are alike */
 };
@@ -103,6 +104,7 @@ static void open_chains(struct chains *chains, const struct pipeline_job *job)
     stage_cost(job, 0, 0, 1, &first);
     chains->first_update_ns = first.update_ns + (job->stages > 1 ? job->units->tied_ns : 0);
     chains->first_reduce_ns = first.reduce_ns;
+    chains->first_weights_ns = lesser(first.weights_ns);
     chains->shown_ns = stage_shown_ns(job);
     sum_layers(chains);
     sum_messages(chains);
@@ -154,22 +156,35 @@ static struct stage_cost least_cost(const struct chains *chains, const struct st
     return least;
 }
 
+/* What a stage does of its passes behind the last micro-batch's backward, the first half of it if
+ * it is split: gradients of weights of one micro-batch more than stages precede. */
+static uint64_t late_weights_ns(const struct chains *chains, uint32_t s,
+                                const struct stage_cost *cost)
+{
+    const struct pipeline_job *job = chains->job;
+    uint32_t late = MIN(s + 1, job->micro_batches);
+    if (late == job->micro_batches)
+        return cost->weights_ns[UNIT_FIRST] + (late - 1) * cost->weights_ns[UNIT_LATER];
+    return late * cost->weights_ns[UNIT_LATER];
+}
+
 /* What a stage does while the first micro-batch comes to it, and while the last one leaves it. */
 static uint64_t passed_ns(const struct chains *chains, uint32_t s, const struct stage_cost *cost)
 {
     const struct pipeline_job *job = chains->job;
     bool drains = job->schedule != PIPELINE_2BW;
-    uint64_t before_ns = 0, behind_ns = 0;
+    uint64_t before_ns = 0, behind_ns = 0, late_ns = late_weights_ns(chains, s, cost);
     if (s > 0 && drains)
         before_ns = chains->first_update_ns + chains->sent_ns[s] + chains->forward_ns[cost->first];
     if (s > 0)
-        behind_ns = chains->first_reduce_ns + chains->returned_ns[s] +
+        behind_ns = chains->first_reduce_ns + chains->first_weights_ns + chains->returned_ns[s] +
                     chains->backward_ns[cost->first];
+    uint64_t work_ns = cost->work_ns - late_ns;
     if (job->clips)
-        return MAX(cost->update_ns, before_ns) + cost->work_ns + MAX(cost->reduce_ns, behind_ns) +
-               chains->shown_ns;
+        return MAX(cost->update_ns, before_ns) + work_ns +
+               MAX(late_ns + cost->reduce_ns, behind_ns) + chains->shown_ns;
     uint64_t own_ns = cost->update_ns + cost->work_ns + cost->reduce_ns;
-    return drains ? MAX(own_ns, before_ns + cost->work_ns + behind_ns) : own_ns;
+    return drains ? MAX(own_ns, before_ns + work_ns + behind_ns) : own_ns;
 }
 
 /* A micro-batch that goes through all stages and back, and what the stage does of the others before
@@ -239,7 +254,8 @@ static uint64_t tied_ns(const struct chains *chains, uint32_t s, const struct st
     end_ns += lesser(units->embed_last_ns);
     uint64_t behind_ns = cost->backward_ns[last] - units->head_first_ns[last] -
                          units->tied_gradient_ns;
-    uint64_t worked_ns = job->parts == 1 ? cost->work_ns - behind_ns : 0; /* other parts follow */
+    bool follow = job->parts > 1 || pipeline_splits(job->schedule); /* other passes */
+    uint64_t worked_ns = follow ? 0 : cost->work_ns - behind_ns;
     uint64_t first_ns = lesser(cost->forward_ns) + lesser(units->head_first_ns) +
                         units->tied_gradient_ns;
     uint64_t sent_ns = first_ns + (job->micro_batches - 1) * gradient.way_ns;

@@ -120,6 +120,8 @@ static bool may_run(const struct pass_clock *clock, uint32_t s, const struct pip
 {
     uint32_t piece = stage_piece(clock->job, s, pass->part), last = clock->pieces - 1;
     bool tied = stage_tied(clock->job) == STAGE_TIED_EACH;
+    if (pass->weights)
+        return true;
     if (!pass->backward)
         return piece == 0 || is_there(&clock->activation[piece - 1]);
     return (piece == last || is_there(&clock->gradient[piece + 1])) &&
@@ -134,7 +136,9 @@ static bool go_on(struct pass_clock *clock, uint32_t s)
         const struct pipeline_pass *pass = &stage->passes[stage->next];
         if (!may_run(clock, s, pass))
             break;
-        if (pass->backward)
+        if (pass->weights)
+            stage->now_ns += stage->times[pass->part].weights_ns[turn_of(pass)];
+        else if (pass->backward)
             run_backward(clock, s, pass);
         else
             run_forward(clock, s, pass);

@@ -20,10 +20,13 @@ struct run_depth {
     struct costs *costs;
 };
 
-/* The units of a micro-batch, with and without the delay of a pipeline that never drains. */
+/* The units of a micro-batch: as they are, with the delay of a pipeline that never drains, and with
+ * a backward that is split. */
+enum { UNITS_PLAIN, UNITS_DELAYED, UNITS_SPLIT, UNITS_KINDS };
+
 struct sized_units {
     uint32_t micro_batch;
-    struct units *units[2];
+    struct units *units[UNITS_KINDS];
 };
 
 struct pipeline_run {
@@ -97,13 +100,14 @@ static struct model_iteration *describe(const struct pipeline_question *q,
 }
 
 static struct units *describe_units(const struct pipeline_question *q, uint32_t micro_batch,
-                                    bool delay, GError **error)
+                                    int kind, GError **error)
 {
     g_autofree uint8_t *all = g_new(uint8_t, q->config->layers);
     struct model_job job = {.choices = {.batch = micro_batch, .micro_batches = UNIT_TURNS},
                             .sequence = q->sequence,
                             .precision = q->precision,
-                            .delay = delay};
+                            .delay = kind == UNITS_DELAYED,
+                            .split = kind == UNITS_SPLIT};
     job.unfused = q->recognised && q->recognised->iteration->job.unfused;
     memset(all, 1, q->config->layers);
     struct model_iteration *kept = describe(q, &job, error);
@@ -115,6 +119,13 @@ static struct units *describe_units(const struct pipeline_question *q, uint32_t 
     return units;
 }
 
+static void clear_size(void *data)
+{
+    struct sized_units *size = data;
+    for (int kind = 0; kind < UNITS_KINDS; kind++)
+        units_free(size->units[kind]);
+}
+
 /* Adds the size, unless it is there. */
 static bool add_size(struct pipeline_run *search, uint32_t micro_batch, GError **error)
 {
@@ -123,20 +134,13 @@ static bool add_size(struct pipeline_run *search, uint32_t micro_batch, GError *
     for (guint i = 0; i < search->sizes->len; i++)
         if (g_array_index(search->sizes, struct sized_units, i).micro_batch == micro_batch)
             return true;
-    for (int delay = 0; delay < 2; delay++)
-        if (!(size.units[delay] = describe_units(q, micro_batch, delay, error))) {
-            units_free(size.units[0]);
+    for (int kind = 0; kind < UNITS_KINDS; kind++)
+        if (!(size.units[kind] = describe_units(q, micro_batch, kind, error))) {
+            clear_size(&size);
             return false;
         }
     g_array_append_val(search->sizes, size);
     return true;
-}
-
-static void clear_size(void *data)
-{
-    struct sized_units *size = data;
-    units_free(size->units[0]);
-    units_free(size->units[1]);
 }
 
 /* ---- candidates ---- */
@@ -242,7 +246,10 @@ static const struct units *units_of(const struct pipeline_run *search,
     for (guint i = 0; i < search->sizes->len; i++) {
         const struct sized_units *size = &g_array_index(search->sizes, struct sized_units, i);
         if (size->micro_batch == candidate->micro_batch)
-            return size->units[candidate->schedule == PIPELINE_2BW && candidate->stages > 1];
+            return size->units[candidate->stages == 1                 ? UNITS_PLAIN
+                               : candidate->schedule == PIPELINE_2BW  ? UNITS_DELAYED
+                               : pipeline_splits(candidate->schedule) ? UNITS_SPLIT
+                                                                      : UNITS_PLAIN];
     }
     g_assert_not_reached();
 }

@@ -105,15 +105,21 @@ bool stage_recomputes(const struct pipeline_job *job, const struct stage_cost *c
 
 /* Adds up activations unit by unit. */
 struct stage_activations {
-    uint64_t saved, most[UNIT_DIRECTIONS], working;
+    uint64_t saved, pending, most[UNIT_PASSES], working;
 };
 
+/* Backward has been through a unit before it comes to the units before, where something of the
+ * unit may be pending. */
 static void add_unit(struct stage_activations *sum, const struct unit_way *way)
 {
-    for (int direction = 0; direction < UNIT_DIRECTIONS; direction++)
-        sum->most[direction] = MAX(sum->most[direction], sum->saved + way->most_bytes[direction]);
+    uint64_t *most = sum->most;
+    most[UNIT_FORWARD] = MAX(most[UNIT_FORWARD], sum->saved + way->most_bytes[UNIT_FORWARD]);
+    most[UNIT_BACKWARD] = MAX(most[UNIT_BACKWARD] + way->pending_bytes,
+                              sum->saved + way->most_bytes[UNIT_BACKWARD]);
+    most[UNIT_WEIGHTS] = MAX(most[UNIT_WEIGHTS], sum->pending + way->most_bytes[UNIT_WEIGHTS]);
     sum->working = MAX(sum->working, way->working_bytes);
     sum->saved += way->saved_bytes;
+    sum->pending += way->pending_bytes;
 }
 
 /* A gradient of tied weights lies beside what the classifier's backward needs; with several
@@ -160,11 +166,17 @@ static struct stage_activations part_activations(const struct pipeline_job *job,
     return sum;
 }
 
-/* Of several parts, each saves something of other micro-batches. Returns the most that lives at a
- * time; with `saved`, of what is saved by passes that are over. Passes repeat themselves after the
+static enum unit_pass kind_of(const struct pipeline_pass *pass)
+{
+    return pass->weights ? UNIT_WEIGHTS : pass->backward ? UNIT_BACKWARD : UNIT_FORWARD;
+}
+
+/* Follows what lives from pass to pass: of several parts, each saves something of other
+ * micro-batches; of a backward that is split, something is pending. Returns the most that lives at
+ * a time; with `saved`, of what passes that are over have saved. Passes repeat themselves after the
  * first groups of micro-batches. */
-static uint64_t parts_bytes(const struct pipeline_job *job, const struct stage_cost *cost,
-                            bool saved)
+static uint64_t followed_bytes(const struct pipeline_job *job, const struct stage_cost *cost,
+                               bool saved)
 {
     enum { GROUPS = 4 };
     const struct pipeline_shape shape = stage_shape(job);
@@ -177,10 +189,10 @@ static uint64_t parts_bytes(const struct pipeline_job *job, const struct stage_c
         parts[part] = part_activations(job, cost, part);
     for (uint32_t i = 0; i < count; i++) {
         const struct stage_activations *part = &parts[passes[i].part];
-        bool backward = passes[i].backward;
-        alive -= backward ? part->saved : 0;
-        most = MAX(most, alive + (saved ? 0 : part->most[backward]));
-        alive += backward ? 0 : part->saved;
+        enum unit_pass kind = kind_of(&passes[i]);
+        alive -= kind == UNIT_BACKWARD ? part->saved : kind == UNIT_WEIGHTS ? part->pending : 0;
+        most = MAX(most, alive + (saved ? 0 : part->most[kind]));
+        alive += kind == UNIT_FORWARD ? part->saved : kind == UNIT_BACKWARD ? part->pending : 0;
         most = MAX(most, alive);
     }
     return most;
@@ -190,8 +202,8 @@ static uint64_t activation_bytes(const struct pipeline_job *job, const struct st
 {
     bool is_last = cost->stage + 1 == job->stages;
     uint64_t copy = is_last && job->stages > 1 ? job->units->tied_room : 0;
-    if (job->parts > 1)
-        return copy + parts_bytes(job, cost, false);
+    if (job->parts > 1 || pipeline_splits(job->schedule))
+        return copy + followed_bytes(job, cost, false);
     const struct stage_activations sum = part_activations(job, cost, 0);
     uint32_t in_flight = stage_in_flight(job, cost->stage);
     if (job->schedule == PIPELINE_2BW && !is_last)
@@ -235,7 +247,7 @@ uint32_t stage_least_recomputed(const struct pipeline_job *job, const struct sta
     if (job->parts == 1 || job->recompute)
         return cost->recomputed;
     for (least.recomputed = 0; least.recomputed < cost->recomputed; least.recomputed++)
-        if (cost->state_bytes + parts_bytes(job, &least, true) <= job->device_budget)
+        if (cost->state_bytes + followed_bytes(job, &least, true) <= job->device_budget)
             break;
     return least.recomputed;
 }
@@ -248,6 +260,7 @@ static void add_pass_times(const struct pipeline_unit *unit, int way,
     for (int turn = 0; turn < UNIT_TURNS; turn++) {
         times->forward_ns[turn] += unit->forward_ns[turn];
         times->backward_ns[turn] += unit->way[way].backward_ns[turn];
+        times->weights_ns[turn] += unit->way[way].weights_ns[turn];
     }
 }
 
@@ -302,11 +315,14 @@ static void set_times(const struct pipeline_job *job, struct stage_cost *cost)
         for (int turn = 0; turn < UNIT_TURNS; turn++) {
             cost->forward_ns[turn] += times.forward_ns[turn];
             cost->backward_ns[turn] += times.backward_ns[turn];
+            cost->weights_ns[turn] += times.weights_ns[turn];
         }
     }
-    cost->work_ns = cost->newest_ns + cost->forward_ns[UNIT_FIRST] + cost->backward_ns[UNIT_FIRST] +
-                    (job->micro_batches - 1) *
-                        (cost->forward_ns[UNIT_LATER] + cost->backward_ns[UNIT_LATER]);
+    cost->work_ns = cost->newest_ns;
+    for (int turn = 0; turn < UNIT_TURNS; turn++)
+        cost->work_ns +=
+            (turn == UNIT_FIRST ? 1 : job->micro_batches - 1) *
+            (cost->forward_ns[turn] + cost->backward_ns[turn] + cost->weights_ns[turn]);
     cost->reduce_ns = exchange_ns(job, PLATFORM_REDUCE, cost->elements * sizeof(float));
     cost->update_ns = (cost->update_ns + job->width - 1) / job->width +
                       exchange_ns(job, PLATFORM_GATHER, cost->elements * job->units->element_bytes);

@@ -34,6 +34,7 @@ struct stage_cost {
     uint32_t recomputed; /* so many of them, the first ones, unless it was asked which */
     uint64_t elements;
     uint64_t forward_ns[UNIT_TURNS], backward_ns[UNIT_TURNS]; /* with copies of messages */
+    uint64_t weights_ns[UNIT_TURNS]; /* of a backward that is split, the second half */
     uint64_t newest_ns; /* of making the newest parameters, before the next step's first pass */
     uint64_t work_ns;   /* all passes of a step */
     uint64_t reduce_ns; /* gradients, behind the last backward */
@@ -72,7 +73,7 @@ bool stage_cost(const struct pipeline_job *job, uint32_t stage, uint32_t first, 
 
 /* Computes what a pass through one of the stage's parts takes, copies of messages included. */
 struct stage_pass_times {
-    uint64_t forward_ns[UNIT_TURNS], backward_ns[UNIT_TURNS];
+    uint64_t forward_ns[UNIT_TURNS], backward_ns[UNIT_TURNS], weights_ns[UNIT_TURNS];
 };
 struct stage_pass_times stage_pass_times(const struct pipeline_job *job,
                                          const struct stage_cost *cost, uint32_t part);

@@ -57,6 +57,11 @@ static void find_places(struct unit_reading *r)
 
 /* ---- times ---- */
 
+static bool is_second_half(const struct unit_reading *r, uint32_t m)
+{
+    return r->iteration->operators[m].kind == MODEL_WEIGHT_BACKWARD;
+}
+
 /* Adds the times of the first micro-batch, of the second, and of updates. */
 static void add_times(struct unit_reading *r)
 {
@@ -69,6 +74,8 @@ static void add_times(struct unit_reading *r)
             unit->update_ns += r->way == UNIT_KEPT ? op->duration_ns : 0;
         else if (turn >= UNIT_TURNS)
             continue;
+        else if (is_second_half(r, m))
+            unit->way[r->way].weights_ns[turn] += op->duration_ns;
         else if (op->phase == TRACE_BACKWARD)
             unit->way[r->way].backward_ns[turn] += op->duration_ns;
         else if (r->way == UNIT_KEPT)
@@ -111,22 +118,44 @@ static void add_saved(struct unit_reading *r)
         r->saved_alive[m] = (uint64_t)(alive += change[m]);
 }
 
+/* Adds up what lies from the first half of a backward to the second. */
+static void add_pending(struct unit_reading *r)
+{
+    const struct trace *trace = r->iteration->trace;
+    for (uint32_t b = 0; b < trace->buffer_count; b++) {
+        const struct trace_buffer *buffer = &trace->buffers[b];
+        if (trace->operators[buffer->first].micro_batch == 0 && is_second_half(r, buffer->last) &&
+            !is_second_half(r, buffer->first))
+            unit_at(r->units, r->unit_of[buffer->last])->way[r->way].pending_bytes += buffer->bytes;
+    }
+}
+
 /* Finds the peaks of the units, within the first micro-batch. */
 static void find_peaks(struct unit_reading *r)
 {
     const struct trace *trace = r->iteration->trace;
     uint32_t places = r->units->layers + 2;
-    g_autofree uint64_t *before = g_new0(uint64_t, places);
-    for (uint32_t p = 1; p < places; p++)
-        before[p] = before[p - 1] + unit_at(r->units, p - 1)->way[r->way].saved_bytes;
+    g_autofree uint64_t *saved = g_new0(uint64_t, places + 1); /* by the units before */
+    g_autofree uint64_t *pending = g_new0(uint64_t, places + 1);
+    for (uint32_t p = 0; p < places; p++) {
+        const struct unit_way *way = &unit_at(r->units, p)->way[r->way];
+        saved[p + 1] = saved[p] + way->saved_bytes;
+        pending[p + 1] = pending[p] + way->pending_bytes;
+    }
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
         struct unit_way *way = &unit_at(r->units, r->unit_of[m])->way[r->way];
-        uint64_t bytes = trace->non_model_bytes[m], earlier = before[r->unit_of[m]];
+        uint64_t bytes = trace->non_model_bytes[m];
+        uint32_t place = r->unit_of[m];
         if (op->phase == TRACE_UPDATE_PHASE || op->micro_batch != 0)
             continue;
-        uint64_t *most_bytes = &way->most_bytes[op->phase == TRACE_BACKWARD];
-        *most_bytes = MAX(*most_bytes, bytes > earlier ? bytes - earlier : 0);
+        enum unit_pass pass = op->phase == TRACE_FORWARD ? UNIT_FORWARD
+                              : is_second_half(r, m)     ? UNIT_WEIGHTS
+                                                         : UNIT_BACKWARD;
+        uint64_t beside = pass == UNIT_WEIGHTS ? pending[place] : saved[place];
+        if (pass == UNIT_BACKWARD)
+            beside += pending[places] - pending[place + 1];
+        way->most_bytes[pass] = MAX(way->most_bytes[pass], bytes > beside ? bytes - beside : 0);
         way->working_bytes = MAX(way->working_bytes, bytes - r->saved_alive[m]);
     }
 }
@@ -137,6 +166,7 @@ static void read_way(struct units *units, const struct model_iteration *iteratio
     find_places(&r);
     add_times(&r);
     add_saved(&r);
+    add_pending(&r);
     find_peaks(&r);
     if (way == UNIT_KEPT)
         find_ends(&r);

@@ -10,15 +10,24 @@
 #include "platforms/platform.h"
 
 enum { UNIT_KEPT, UNIT_RECOMPUTED, UNIT_WAYS };
-enum { UNIT_FORWARD, UNIT_BACKWARD, UNIT_DIRECTIONS };
+enum unit_pass {
+    UNIT_FORWARD,
+    UNIT_BACKWARD,
+    UNIT_WEIGHTS, /* if backward is split, its second half */
+    UNIT_PASSES
+};
 enum { UNIT_FIRST, UNIT_LATER, UNIT_TURNS }; /* a step's first micro-batch, and the others */
 
 /* What one way of training a unit takes. */
 struct unit_way {
-    uint64_t backward_ns[UNIT_TURNS];
-    uint64_t saved_bytes;                 /* of a micro-batch, from its forward to its backward */
-    uint64_t most_bytes[UNIT_DIRECTIONS]; /* at its peak, beside what the units before it save */
-    uint64_t working_bytes;               /* at its peak, of what is not saved */
+    uint64_t backward_ns[UNIT_TURNS]; /* of a backward that is split, the first half */
+    uint64_t weights_ns[UNIT_TURNS];  /* and the second */
+    uint64_t saved_bytes;             /* of a micro-batch, from its forward to its backward */
+    uint64_t pending_bytes;           /* from the first half of its backward to the second */
+    uint64_t most_bytes[UNIT_PASSES]; /* at its peak, beside what the units before it save, or in
+                                         the second half what is pending of them; and in backward
+                                         beside what is pending of the units behind it */
+    uint64_t working_bytes;           /* at its peak, of what is not saved */
 };
 
 struct pipeline_unit {

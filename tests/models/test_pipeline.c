@@ -80,9 +80,10 @@ static void draw(struct drawn *drawn)
     job.choices.recompute = drawn->recompute;
     draw_ranks(&job);
     bool endless = job.delay = drawn->schedule == PIPELINE_2BW;
-    if (endless)
+    job.split = pipeline_splits(drawn->schedule);
+    if (endless || job.split)
         job.choices.stage = 2;
-    else
+    if (!endless)
         job.choices.offload = drawn->offload;
     bool may_embed = model_ranks(&job) == 1 && !(endless && job.precision == MODEL_BF16);
     job.choices.host_embedding = may_embed && g_test_rand_int_range(0, 2);
@@ -285,6 +286,29 @@ static void check_in_flight(const struct drawn *drawn, uint32_t s)
                                                        : MIN(drawn->stages - s, micro_batches));
 }
 
+/* Without the second halves of backward passes the order is that of 1F1B. They come in the order of
+ * the micro-batches, each behind its first half, and something is kept of as many micro-batches as
+ * there are stages. */
+static void check_zero_bubble(const struct drawn *drawn, uint32_t s)
+{
+    const struct pipeline_shape shape = {drawn->stages, drawn->schedule, NULL, 1};
+    uint32_t micro_batches = model_rank_micro_batches(&drawn->whole->job), count;
+    uint32_t next[3] = {0}, kept = 0, most = 0, most_ahead = 0;
+    g_autofree struct pipeline_pass *passes = pipeline_stage_passes(&shape, s, micro_batches,
+                                                                    &count);
+    g_assert_cmpuint(count, ==, 3 * micro_batches);
+    for (uint32_t i = 0; i < count; i++) {
+        int kind = passes[i].backward + passes[i].weights;
+        g_assert_cmpuint(passes[i].micro_batch, ==, next[kind]++);
+        kept += kind == 0 ? 1U : kind == 2 ? -1U : 0;
+        most = MAX(most, kept);
+        most_ahead = MAX(most_ahead, next[0] - next[1]);
+        g_assert_cmpuint(next[2], <=, next[1]);
+    }
+    g_assert_cmpuint(most, ==, drawn->stages);
+    g_assert_cmpuint(most_ahead, ==, drawn->stages - s);
+}
+
 /* Each part has the forward and the backward pass of every micro-batch once, in their order. The
  * stage runs ahead by no more passes than the schedule says, and its first backward pass is that of
  * the first micro-batch through its last part. */
@@ -420,6 +444,8 @@ static void test_schedules(void)
         for (uint32_t s = 0; s < drawn.stages; s++) {
             if (drawn.parts > 1)
                 check_interleaved(&drawn, s);
+            else if (drawn.schedule == PIPELINE_ZERO_BUBBLE)
+                check_zero_bubble(&drawn, s);
             else
                 check_in_flight(&drawn, s);
             check_slots(&drawn, s);

@@ -83,6 +83,7 @@ static void test_simulated(void)
         "--precision fp32 --schedule any",
         "--precision fp32 --schedule 2bw --device-memory 1500MiB",
         "--precision bf16 --schedule interleaved",
+        "--precision bf16 --schedule zb-h1",
         "--precision fp32 --schedule interleaved --stage-parts 3 --device-memory 1400MiB",
     };
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {

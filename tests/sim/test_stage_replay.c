@@ -198,6 +198,59 @@ static void test_interleaved_bubble(void)
     }
 }
 
+/* Gives the first operator of a layer in each pass the pass's time. Each stage has one layer. */
+static void set_split_durations(struct model_iteration *stage, const uint64_t pass_ns[3])
+{
+    g_autoptr(GHashTable) begun = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    for (uint32_t m = 0; m < stage->trace->operator_count; m++) {
+        struct trace_operator *op = &stage->trace->operators[m];
+        int pass = stage->operators[m].kind == MODEL_WEIGHT_BACKWARD ? 2
+                   : op->phase == TRACE_BACKWARD                     ? 1
+                                                                     : 0;
+        bool passes = op->layer >= 0 && op->phase != TRACE_UPDATE_PHASE;
+        char *key = g_strdup_printf("%u %d", op->micro_batch, pass);
+        op->duration_ns = passes && g_hash_table_add(begun, key) ? pass_ns[pass] : 0;
+        if (!passes)
+            g_free(key);
+    }
+}
+
+/* Of equal stages whose gradients of weights take the least, each waits for (S - 1)(F + B - W),
+ * where 1f1b waits for (S - 1)(F + B + W): table 2 of Qi et al. */
+static void test_zero_bubble(void)
+{
+    for (int i = 0; i < 40; i++) {
+        struct stage_result results[MOST_STAGES];
+        struct drawn d = {.config = small_model(false, 0), .schedule = PIPELINE_ZERO_BUBBLE};
+        d.stages = (uint32_t)g_test_rand_int_range(2, MOST_STAGES + 1);
+        d.micro_batches = d.stages + (uint32_t)g_test_rand_int_range(0, 10);
+        d.config.layers = d.stages;
+        uint64_t pass_ns[3] = {0, 0, NS * (uint64_t)g_test_rand_int_range(1, 1000)};
+        for (int pass = 0; pass < 2; pass++)
+            pass_ns[pass] = pass_ns[2] + NS * (uint64_t)g_test_rand_int_range(0, 1000);
+        struct model_job job = small_job(MODEL_FP32, d.micro_batches);
+        job.split = true;
+        const struct pipeline_shape shape = {d.stages, d.schedule, NULL, 1};
+        d.whole = new_iteration(&d.config, &job);
+        for (uint32_t s = 0; s < d.stages; s++) {
+            d.stage[s] = pipeline_stage(d.whole, &shape, s);
+            set_split_durations(d.stage[s], pass_ns);
+        }
+        replay_drawn(&d, results);
+        double each = (double)(pass_ns[0] + pass_ns[1] + pass_ns[2]) * 1e-9;
+        double bubble = (double)((d.stages - 1) * (pass_ns[0] + pass_ns[1] - pass_ns[2])) * 1e-9;
+        for (uint32_t s = 0; s < d.stages; s++) {
+            const struct stage_times *t = &results[s].times;
+            g_assert_cmpuint(results[s].in_flight, ==, d.stages);
+            assert_near(results[s].figures.iteration_seconds, d.micro_batches * each + bubble);
+            assert_near(t->compute, d.micro_batches * each);
+            assert_near(t->warm_up + t->drain + t->imbalance, bubble);
+            assert_near(t->communication + t->copies, 0);
+        }
+        clear(&d);
+    }
+}
+
 /* ---- a slow, obvious clock ---- */
 
 /* When each pass has ended, and when what it sends has arrived; 0 while that is not known. */
@@ -387,6 +440,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/stage_replay/bubble/interleaved", test_interleaved_bubble);
     g_test_add_func("/stage_replay/bubble", test_bubble);
+    g_test_add_func("/stage_replay/bubble/zero", test_zero_bubble);
     g_test_add_func("/stage_replay/oracle", test_oracle);
     g_test_add_func("/stage_replay/refusals", test_refusals);
     return g_test_run();

@@ -43,8 +43,9 @@ static char *draw_job(void)
 static char *draw_placement(uint32_t stages, uint32_t width)
 {
     g_autofree char *layers = launch_draw_layers(LAYERS, stages);
-    return g_strdup_printf("%s --stage %s --schedule %s %s %s %s %s --recompute %s %s %s ", layers,
-                           PICK("2", "3"), PICK("1f1b", "gpipe"),
+    return g_strdup_printf("%s %s %s %s %s %s --recompute %s %s %s ", layers,
+                           PICK("--stage 3 --schedule 1f1b", "--stage 2 --schedule gpipe",
+                                "--stage 2 --schedule zb-h1", "--stage 2 --schedule zb-h1"),
                            PICK("", "--look-ahead 2", "--look-ahead 9"), PICK("", "--host-update"),
                            PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
                            PICK("--policy opt", "--policy lru", "--policy fifo"),
@@ -256,6 +257,8 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
         {STEPS "--stages 2 --lr 1e30 --clip 0", "training has diverged", 2, 1},
         {STEPS "--schedule 2bw", "needs --stages", 1, 2},
         {STEPS "--schedule interleaved", "needs --stages", 1, 2},
+        {STEPS "--schedule zb-h1", "needs --stages", 1, 2},
+        {STEPS "--stages 2 --schedule zb-h1 --micro-batches 4 --stage 3", "--stage 2", 4, 2},
         {STEPS "--stages 2 --micro-batches 2 --stage-parts 2", "only schedule interleaved", 2, 2},
         {STEPS "--stages 2 --micro-batches 2 --schedule interleaved --stage-parts 3",
          "2 stages of 3 parts: the model has only 4 layers", 2, 2},

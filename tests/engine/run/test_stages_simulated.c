@@ -53,7 +53,7 @@ static struct drawn draw_drained(uint32_t width)
     bool may_interleave = width == 1 && d.stages == 2;
     d.schedule = may_interleave && g_test_rand_int_range(0, 2)
                      ? g_strdup("--stages 2 --schedule interleaved --stage-parts 2")
-                     : g_strdup_printf("%s --schedule %s", layers, PICK("1f1b", "gpipe"));
+                     : g_strdup_printf("%s --schedule %s", layers, PICK("1f1b", "gpipe", "zb-h1"));
     return d;
 }
 
