@@ -21,21 +21,6 @@ static bool refuse(GError **error, const char *what, uint64_t bytes)
     return false;
 }
 
-static bool check_available(uint64_t arena_bytes, uint64_t host_pool_bytes, GError **error)
-{
-    uint64_t available = available_bytes();
-    if (arena_bytes + host_pool_bytes <= available)
-        return true;
-    g_autofree char *arena = size_format(arena_bytes), *host = size_format(host_pool_bytes);
-    g_autofree char *there = size_format(available);
-    g_autofree char *excess = size_format(arena_bytes + host_pool_bytes - available);
-    g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY,
-                "not enough memory: the device's %s and the host pool's %s are %s more than the %s "
-                "available on this machine; try a smaller model or batch, bf16, or recomputation",
-                arena, host, excess, there);
-    return false;
-}
-
 /* Makes sure that every page exists, in large pages if the system has them. */
 static bool populate(uint8_t *start, uint64_t bytes, const struct nodes_spread *spread)
 {
@@ -61,7 +46,6 @@ static uint64_t round_up(uint64_t bytes, uint64_t unit)
 static bool reserve(struct cpu_memory *memory, GError **error)
 {
     uint64_t span = round_up(memory->arena_bytes, HUGE_PAGE);
-    memory->reserved_bytes = HUGE_PAGE + span + round_up(memory->host_pool_bytes, HUGE_PAGE);
     void *map = mmap(NULL, memory->reserved_bytes, PROT_NONE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED)
@@ -120,9 +104,16 @@ static bool open_host(struct cpu_memory *memory, const struct nodes_spread *spre
 bool cpu_memory_open(struct cpu_memory *memory, uint64_t arena_bytes, uint64_t host_pool_bytes,
                      const struct nodes_spread *spread, GError **error)
 {
-    *memory = (struct cpu_memory){.arena_bytes = arena_bytes, .host_pool_bytes = host_pool_bytes};
-    if (check_available(arena_bytes, host_pool_bytes, error) && reserve(memory, error) &&
-        open_arena(memory, error) && open_host(memory, spread, error))
+    uint64_t reserved = HUGE_PAGE + round_up(arena_bytes, HUGE_PAGE) +
+                        round_up(host_pool_bytes, HUGE_PAGE);
+    *memory = (struct cpu_memory){
+        .arena_bytes = arena_bytes, .host_pool_bytes = host_pool_bytes, .reserved_bytes = reserved};
+    const struct machine_need need = {.arena_bytes = arena_bytes,
+                                      .host_pool_bytes = host_pool_bytes,
+                                      .address_bytes = reserved + host_pool_bytes,
+                                      .pool_is_file = true};
+    if (machine_check(&need, error) && reserve(memory, error) && open_arena(memory, error) &&
+        open_host(memory, spread, error))
         return true;
     cpu_memory_close(memory);
     return false;

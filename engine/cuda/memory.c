@@ -68,23 +68,15 @@ static bool populate(uint8_t *pool, uint64_t bytes)
     return ok;
 }
 
-static bool check_available(const char *what, uint64_t bytes, GError **error)
-{
-    uint64_t available = available_bytes();
-    g_autofree char *there = size_format(available);
-    g_autofree char *why = g_strdup_printf("this machine has %s available; try --host-memory or "
-                                           "a smaller model",
-                                           there);
-    return bytes <= available || refuse(error, what, bytes, why);
-}
-
 /* The pool is mapped, not allocated by CUDA, so that several threads fault it in and its size is
  * the plan's to the page. */
 static bool take_on_host(struct cuda_memory *memory, const struct nodes_spread *spread,
                          GError **error)
 {
     static const char what[] = "pinned host memory";
-    if (!check_available(what, memory->host_pool_bytes, error))
+    const struct machine_need need = {.host_pool_bytes = memory->host_pool_bytes,
+                                      .address_bytes = memory->host_pool_bytes};
+    if (!machine_check(&need, error))
         return false;
     void *pool = mmap(NULL, memory->host_pool_bytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -1,9 +1,11 @@
 #include "engine/host/machine.h"
 
 #include "engine/device.h"
+#include "traces/size.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 G_DEFINE_QUARK(pstar_device_error, device_error)
@@ -104,13 +106,84 @@ uint64_t machine_group_bytes(const char *membership, const char *mount)
     return least;
 }
 
-uint64_t available_bytes(void)
+static uint64_t group_bytes(void)
 {
     g_autofree char *membership = NULL;
     g_file_get_contents("/proc/self/cgroup", &membership, NULL, NULL);
-    uint64_t unused = free_bytes();
-    uint64_t left = machine_group_bytes(membership ? membership : "", "/sys/fs/cgroup");
+    return machine_group_bytes(membership ? membership : "", "/sys/fs/cgroup");
+}
+
+uint64_t available_bytes(void)
+{
+    uint64_t unused = free_bytes(), left = group_bytes();
     return MIN(unused, left);
+}
+
+/* ---- needs ---- */
+
+/* Returns a number of /proc/self/statm in bytes: 0 is the address space, 1 what is resident, 5 the
+ * private data. Returns 0 if it is not known. */
+static uint64_t of_process(int index)
+{
+    g_autofree char *text = NULL;
+    if (!g_file_get_contents("/proc/self/statm", &text, NULL, NULL))
+        return 0;
+    g_auto(GStrv) numbers = g_strsplit(text, " ", -1);
+    bool known = (int)g_strv_length(numbers) > index;
+    return known ? g_ascii_strtoull(numbers[index], NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
+}
+
+static uint64_t limit_of(int resource)
+{
+    struct rlimit limit;
+    bool known = getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
+    return known ? limit.rlim_cur : UINT64_MAX;
+}
+
+/* One thing that a need is compared with. */
+struct machine_comparison {
+    const char *what;     /* "... that WHAT" */
+    uint64_t limit, used; /* what is left is the difference */
+    uint64_t takes;
+};
+
+static bool fits(const struct machine_comparison *by, const struct machine_need *need,
+                 GError **error)
+{
+    uint64_t left = by->limit - MIN(by->limit, by->used);
+    if (by->limit == UINT64_MAX || by->takes <= left)
+        return true;
+    g_autofree char *arena = size_format(need->arena_bytes);
+    g_autofree char *pool = size_format(need->host_pool_bytes);
+    g_autofree char *all = size_format(by->takes), *excess = size_format(by->takes - left);
+    g_autofree char *there = size_format(left);
+    g_autofree char *of_arena = need->arena_bytes ? g_strdup_printf("the device's %s and ", arena)
+                                                  : g_strdup("");
+    g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY,
+                "not enough memory: for %sa host pool of %s the run takes %s, %s more than the %s "
+                "%s; %" G_GUINT64_FORMAT " bytes would fit",
+                of_arena, pool, all, excess, there, by->what, by->takes + by->used);
+    return false;
+}
+
+bool machine_check(const struct machine_need *need, GError **error)
+{
+    uint64_t resident = of_process(1), memory = need->arena_bytes + need->host_pool_bytes;
+    uint64_t takes = memory + MACHINE_BESIDE_BYTES - MIN(MACHINE_BESIDE_BYTES, resident);
+    const struct machine_comparison comparisons[] = {
+        {"that the control group leaves", group_bytes(), 0, takes},
+        {"available on this machine", free_bytes(), 0, takes},
+        {"left of the address space (ulimit -v)", limit_of(RLIMIT_AS), of_process(0),
+         need->address_bytes},
+        {"left for data (ulimit -d)", limit_of(RLIMIT_DATA), of_process(5),
+         need->arena_bytes + (need->pool_is_file ? 0 : need->host_pool_bytes)},
+        {"that a file may have (ulimit -f)",
+         need->pool_is_file ? limit_of(RLIMIT_FSIZE) : UINT64_MAX, 0, need->host_pool_bytes},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(comparisons); i++)
+        if (!fits(&comparisons[i], need, error))
+            return false;
+    return true;
 }
 
 /* Returns the processor's name as the kernel knows it, like "Intel(R) Xeon(R) Processor". */

@@ -455,6 +455,20 @@ static bool mark_memory(GError **error)
     return !*error;
 }
 
+/* Adds to an error of memory when a step needs the most on the device, which no plan can lower. */
+static void say_least(const struct run_plan *run, GError *error)
+{
+    moment_id moment;
+    if (!g_error_matches(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY))
+        return;
+    uint64_t least = run_plan_least_device_bytes(run, &moment);
+    g_autofree char *size = size_format(least), *said = error->message;
+    error->message = g_strdup_printf("%s. Any plan needs %s on the device at moment %u (%s); a "
+                                     "smaller model or batch, bf16 or recomputation needs less",
+                                     said, size, moment,
+                                     run->iteration->trace->operators[moment].name);
+}
+
 /* Makes sure that no rank has an error; see trainer_run. */
 static bool agree(const struct run_options *options, const char *description,
                   const struct trainer_watch *watch, struct trainer_end *end, GError **error)
@@ -509,7 +523,8 @@ static bool open_and_train(const struct run_options *options, const struct run_p
                         .pace = pace_new(),
                         .summary = {.eval_loss = NAN, .longest_pause = NAN}};
     watch->begin(watch->data);
-    training_open(&training, options, run, watch, error);
+    if (!training_open(&training, options, run, watch, error))
+        say_least(run, *error);
     bool ok = agree_to_train(&training, watch, end, error);
     if (ok) {
         training_start(&training);

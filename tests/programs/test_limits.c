@@ -2,6 +2,11 @@
  * if the work cannot be done otherwise. */
 #include "workshop.h"
 
+#include <glib/gstdio.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
 #define PLATFORM "--platform " PROJECT_DIR "/platforms/a100-40gb.json "
 #define RUN      "pstar-run --model model --data text.txt --batch 2 --seq 32 --steps 2 --threads 1 "
 #define BUDGET   "--device-memory 1200KiB " PLATFORM
@@ -104,6 +109,130 @@ static void test_data(void)
     workshop_free(workshop);
 }
 
+/* Whose model data are some 800 MiB, in fp32. */
+static void write_large_model(const struct workshop *workshop)
+{
+    workshop_must_run(workshop, "mkdir large");
+    workshop_write(
+        workshop, "large/config.json",
+        "{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2LMHeadModel\"], "
+        "\"vocab_size\": 256, \"n_positions\": 16, \"n_embd\": 512, \"n_layer\": 16, "
+        "\"n_head\": 8, \"resid_pdrop\": 0.0, \"embd_pdrop\": 0.0, \"attn_pdrop\": 0.0}");
+}
+
+#define LARGE \
+    "pstar-run --model large --data text.txt --batch 1 --seq 16 --steps 1 --threads 1 --verbose "
+
+/* Before any memory is taken, the run says which limit is too low, by how much, what would fit, and
+ * when the step needs the most. */
+static void test_refused(void)
+{
+    static const char *const limits[][2] = {
+        {"-v 500000", " left of the address space (ulimit -v); "},
+        {"-d 200000", " left for data (ulimit -d); "},
+        {"-f 100", " that a file may have (ulimit -f); "}, /* with the host's pool */
+    };
+    struct workshop *workshop = set_up();
+    write_large_model(workshop);
+    g_autofree char *before = workshop_listing(workshop);
+    for (size_t i = 0; i < G_N_ELEMENTS(limits); i++) {
+        const char *options = strstr(limits[i][0], "-f") ? "--device-memory 100MiB " : "";
+        g_autofree char *line = g_strdup_printf("sh -c 'ulimit %s && exec " LARGE "%s'",
+                                                limits[i][0], options);
+        struct outcome outcome = workshop_run(workshop, line);
+        g_test_message("%s", outcome.err);
+        g_assert_cmpint(outcome.status, ==, DOES_NOT_FIT);
+        g_assert_nonnull(strstr(outcome.err, limits[i][1]));
+        g_assert_nonnull(strstr(outcome.err, " more than the "));
+        g_assert_nonnull(strstr(outcome.err, " bytes would fit. Any plan needs "));
+        g_assert_nonnull(strstr(outcome.err, " on the device at moment "));
+        outcome_clear(&outcome);
+    }
+    g_autofree char *after = workshop_listing(workshop);
+    g_assert_cmpstr(before, ==, after);
+    workshop_free(workshop);
+}
+
+/* No memory is locked, so that limit does not count. */
+static void test_locked(void)
+{
+    struct workshop *workshop = set_up();
+    expect(workshop, "-l 0", RUN "--device-memory 1200KiB", DONE, "");
+    workshop_free(workshop);
+}
+
+/* Makes a control group of either version that allows so many bytes. Returns the file that takes
+ * its processes, to be freed with g_free, or NULL if the system does not allow that. */
+static char *make_group(const char *name, const char *bytes)
+{
+    static const char *const places[][3] = {
+        {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "cgroup.procs"},
+        {"/sys/fs/cgroup", "memory.max", "cgroup.procs"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(places); i++) {
+        g_autofree char *folder = g_build_filename(places[i][0], name, NULL);
+        g_autofree char *limit = g_build_filename(folder, places[i][1], NULL);
+        if (g_mkdir(folder, 0755) != 0)
+            continue;
+        FILE *file = g_access(limit, W_OK) == 0 ? fopen(limit, "we") : NULL;
+        bool limited = file && fputs(bytes, file) >= 0 && fclose(file) == 0;
+        if (limited)
+            return g_build_filename(folder, places[i][2], NULL);
+        g_rmdir(folder);
+    }
+    return NULL;
+}
+
+static void test_group(void)
+{
+    struct workshop *workshop = set_up();
+    g_autofree char *name = g_strdup_printf("pstar-test-%d", (int)getpid());
+    g_autofree char *processes = make_group(name, "104857600");
+    if (!processes) {
+        g_test_skip("control groups cannot be made here");
+    } else {
+        g_autofree char *folder = g_path_get_dirname(processes);
+        g_autofree char *line = g_strdup_printf("sh -c 'echo $$ > %s && exec " LARGE "'",
+                                                processes);
+        write_large_model(workshop);
+        workshop_must_end(workshop, line, DOES_NOT_FIT, "", " that the control group leaves; ");
+        g_assert_cmpint(g_rmdir(folder), ==, 0);
+    }
+    workshop_free(workshop);
+}
+
+static double number_after(const char *text, const char *words)
+{
+    const char *at = strstr(text, words);
+    g_assert_nonnull(at);
+    return g_ascii_strtod(at + strlen(words), NULL);
+}
+
+/* Arena, host pool and 28 MiB beside are what the process holds at its peak, within 2 %. */
+static void test_resident(void)
+{
+    static const char *const budgets[] = {"", "--device-memory 300MiB "};
+    struct workshop *workshop = set_up();
+    write_large_model(workshop);
+    for (size_t i = 0; i < G_N_ELEMENTS(budgets); i++) {
+        g_autofree char *line = g_strconcat(LARGE "--emit-plan plan.json ", budgets[i], NULL);
+        struct outcome outcome = workshop_run(workshop, line);
+        g_assert_cmpint(outcome.status, ==, DONE);
+        json_t *plan = workshop_read_json(workshop, "plan.json");
+        double planned = (json_number_value(json_object_get(plan, "device_bytes")) +
+                          json_number_value(json_object_get(plan, "host_bytes"))) /
+                             1048576 +
+                         28;
+        double measured = number_after(outcome.err, "of processor time, and ");
+        g_test_message("planned %.1f MiB, measured %.1f MiB", planned, measured);
+        g_assert_cmpfloat(measured, >, planned * 0.98);
+        g_assert_cmpfloat(measured, <, planned * 1.02);
+        json_decref(plan);
+        outcome_clear(&outcome);
+    }
+    workshop_free(workshop);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -111,5 +240,9 @@ int main(int argc, char **argv)
     g_test_add_func("/limits/file-sizes", test_file_sizes);
     g_test_add_func("/limits/address-space", test_address_space);
     g_test_add_func("/limits/data", test_data);
+    g_test_add_func("/limits/refused", test_refused);
+    g_test_add_func("/limits/locked", test_locked);
+    g_test_add_func("/limits/group", test_group);
+    g_test_add_func("/limits/resident", test_resident);
     return g_test_run();
 }
