@@ -4,6 +4,7 @@
 #include "engine/host/host_operators.h"
 #include "engine/rotary.h"
 #include "kernel_runs.h"
+#include "models/train_choice.h"
 #include "tests/engine/kernels/fixture.h"
 #include "tests/models/family_parts.h"
 #include <math.h>
@@ -133,7 +134,8 @@ static void set_tensor(const struct run *run, const struct model_operator *op, i
         const struct region *region = tensor_region(run, op->t[i], list);
         tensor->address[list] = region->bytes ? region->address : NO_ADDRESS;
     }
-    tensor->gradient = layout == MODEL_GRADIENT_BUFFER ? buffer_at(run, op->gradient[i])
+    bool in_buffer = layout == MODEL_GRADIENT_BUFFER || op->frozen[i]; /* frozen: scratch or none */
+    tensor->gradient = in_buffer                       ? buffer_at(run, op->gradient[i])
                        : layout == MODEL_GRADIENT_LIST ? tensor->address[TRACE_GRAD]
                                                        : tensor->address[TRACE_PARAM];
     tensor->elements = run->iteration->trace->tensors[op->t[i]].elements;
@@ -162,7 +164,7 @@ static struct operation describe(const struct run *run, const struct model_opera
         operation.out[i] = buffer_at(run, op->out[i]);
     for (int i = 0; i < 2; i++) {
         operation.newest[i] = buffer_at(run, op->newest[i]);
-        operation.tensor[i].gradient = NO_ADDRESS;
+        operation.tensor[i].gradient = op->frozen[i] ? buffer_at(run, op->gradient[i]) : NO_ADDRESS;
         for (int list = 0; list < TRACE_LISTS; list++)
             operation.tensor[i].address[list] = NO_ADDRESS;
         if (op->t[i] != NO_INDEX)
@@ -198,7 +200,8 @@ static bool writes(const struct run *run, const struct model_operator *op,
             return true;
     for (int i = 0; i < 2; i++)
         for (int list = 0; list < TRACE_LISTS; list++)
-            if (op->t[i] != NO_INDEX && tensor_region(run, op->t[i], list) == region)
+            if (op->t[i] != NO_INDEX && !op->frozen[i] &&
+                tensor_region(run, op->t[i], list) == region)
                 return true;
     return is_among(op->gradient[0], run, region) || is_among(op->gradient[1], run, region) ||
            is_among(op->workspace, run, region) || is_among(op->masked, run, region) ||
@@ -226,6 +229,9 @@ static void assert_region(const struct run *run, const struct model_operator *op
     uint64_t worst = 0;
     if (memcmp(cpu, cuda, region->bytes) == 0)
         return;
+    for (int i = 0; i < 2; i++)
+        if (op->frozen[i] && is_among(op->gradient[i], run, region))
+            return; /* nobody reads it */
     if (is_among(op->workspace, run, region) && op->kind != MODEL_EMBED_BACKWARD)
         return; /* cuBLASLt rounds a gradient as it stores it */
     if (!writes(run, op, region))
@@ -400,6 +406,59 @@ static void families(enum model_precision precision)
     }
 }
 
+/* Checks a small model of the family that trains some tensors. */
+static void check_trained(const struct model_family *family, enum model_precision precision,
+                          const char *trained, bool recomputes, uint32_t micro_batches)
+{
+    GError *error = NULL;
+    uint8_t *frozen, recompute[2] = {recomputes, 0};
+    struct model_config config = {
+        .name = (char *)"small",
+        .layers = 2,
+        .width = 48,
+        .heads = 3,
+        .inner = 64,
+        .positions = 70,
+        .vocabulary = 37,
+        .tied = recomputes,
+        .norm_epsilon = 1e-5,
+        .initializer_range = 0.02,
+    };
+    if (family != &family_gpt2)
+        set_family(family, 16, 5, &config);
+    g_test_message("%s, %s", family->type, trained);
+    g_assert_true(model_choose_trained(&config, trained, 0, &frozen, &error));
+    const struct model_job job = {
+        .choices = {.batch = 2,
+                    .micro_batches = micro_batches,
+                    .recompute = recompute,
+                    .split_masters = precision == MODEL_BF16 && recomputes,
+                    .frozen = frozen},
+        .sequence = 17,
+        .precision = precision};
+    check(&config, &job);
+    g_free(frozen);
+}
+
+/* Adapters beside all forms of products, of ranks that are no multiples of anything, and frozen
+ * tensors, of which only the input's gradient or only some tensors' gradients are computed. */
+static void trained_in_part(enum model_precision precision)
+{
+    static const struct {
+        const struct model_family *family;
+        const char *trained;
+    } parts[] = {{&family_gpt2, "lora:3"},
+                 {&family_llama, "lora:8"},
+                 {&family_phi3, "lora:5"},
+                 {&family_gemma2, "lora:3"},
+                 {&family_qwen3, "lora:16"},
+                 {&family_gpt2, "*.bias,wpe.*"},
+                 {&family_qwen2, "*.q_proj.*,lm_head.*,*norm*"},
+                 {&family_gpt2, "*mlp.c_fc.*"}};
+    for (unsigned i = 0; i < G_N_ELEMENTS(parts); i++)
+        check_trained(parts[i].family, precision, parts[i].trained, i % 2, 1 + i % 3 / 2);
+}
+
 static void refuses(void)
 {
     struct model_config config = {.width = 514, .heads = 2, .positions = 64};
@@ -426,6 +485,7 @@ int main(int argc, char **argv)
         return 77;
     add_precision_test("/operators/iterations", iterations);
     add_precision_test("/operators/families", families);
+    add_precision_test("/operators/trained-in-part", trained_in_part);
     g_test_add_func("/operators/refuses", refuses);
     return g_test_run();
 }
