@@ -132,8 +132,11 @@ static inline bool decoder_trains(const struct model_operator *op)
 void decoder_consume_gradients(struct iteration_builder *builder, const struct model_operator *op,
                                const char *module);
 
-/* Appends the reduction of the gradients of a backward operator. `of_classifier` is the buffer of
- * the classifier's gradient of tied weights, or NO_INDEX. */
+/* Appends the reduction of the bucket that a backward pass leaves, if there is any. */
+void decoder_end_bucket(struct iteration_builder *builder, uint32_t micro_batch);
+
+/* Appends the reduction of the gradients of a backward operator that are trained. `of_classifier`
+ * is the buffer of the classifier's gradient of tied weights, or NO_INDEX. */
 void decoder_reduce(struct iteration_builder *builder, const struct model_operator *op,
                     const char *module, uint32_t of_classifier);
 

@@ -575,7 +575,7 @@ static uint32_t classifier(struct iteration_builder *b, const struct decoder_act
     op.outputs = model_config_classes(b->config);
     op.workspace = decoder_weight_workspace(b, &op);
     bool waits = b->job->choices.second_backward ||
-                 (iteration_builder_reduces(b) && b->config->tied);
+                 (iteration_builder_reduces(b) && b->config->tied && !op.frozen[0]);
     append_operator(b, ONLY_TURN, model_head(b->config), &op);
     if (!waits && decoder_trains(&op))
         decoder_consume_gradients(b, &op, model_head(b->config));
@@ -606,7 +606,7 @@ static void embed(struct iteration_builder *b, const struct decoder_activations 
     static const char module[] = "embeddings";
     bool apart = iteration_builder_reduces(b);
     uint32_t of_classifier = NO_INDEX;
-    if (apart && b->config->tied) {
+    if (apart && b->config->tied && !iteration_builder_freezes(b, 0)) {
         of_classifier = iteration_builder_gradient(b, 0);
         iteration_builder_drop_gradient(b, 0);
     }
@@ -664,6 +664,7 @@ void decoder_backward(struct iteration_builder *builder,
     if (builder->lowest < builder->layout.first_layer)
         embed(builder, activations, stream);
     append_later(builder);
+    decoder_end_bucket(builder, activations->micro_batch);
     if (!twice)
         return;
     update_classifier_and_embedding(builder);

@@ -75,6 +75,11 @@ static void update_early(struct iteration_builder *b, const struct model_operato
     add_updates(b, false, completed);
 }
 
+static bool trains(const struct model_operator *op, int i)
+{
+    return op->t[i] != NO_INDEX && !op->frozen[i];
+}
+
 void decoder_reduce(struct iteration_builder *b, const struct model_operator *op,
                     const char *module, uint32_t of_classifier)
 {
@@ -87,11 +92,14 @@ void decoder_reduce(struct iteration_builder *b, const struct model_operator *op
     b->reduced[2] = of_classifier;
     reduction.rows = op->kind == MODEL_EMBED_BACKWARD;
     for (int i = 0; i < 2; i++) {
+        bool trained = trains(op, i);
+        b->reduced[i] = trained ? op->gradient[i] : NO_INDEX;
+        if (!trained)
+            continue;
         reduction.t[i] = op->t[i];
-        reduction.gradient[i] = b->reduced[i] = op->gradient[i];
-        reduction.norms[i] = reduction.finishes[i] = last && op->t[i] != NO_INDEX;
-        if (op->t[i] != NO_INDEX)
-            iteration_builder_drop_gradient(b, op->t[i]);
+        reduction.gradient[i] = op->gradient[i];
+        reduction.norms[i] = reduction.finishes[i] = last;
+        iteration_builder_drop_gradient(b, op->t[i]);
     }
     iteration_builder_operator(b, g_strdup_printf("reduce %s", module), TRACE_BACKWARD, &reduction);
     update_early(b, &reduction);
@@ -103,10 +111,9 @@ static uint64_t bucket_limit(const struct iteration_builder *b, uint64_t element
                                       : MODEL_ZERO_BUCKET_ELEMENTS * element;
 }
 
-static void reduce_bucket(struct iteration_builder *b, const struct model_operator *behind)
+static void reduce_bucket(struct iteration_builder *b, int32_t layer, uint32_t micro_batch)
 {
-    struct model_operator op = model_operator_of(MODEL_REDUCE_BUCKET, behind->layer,
-                                                 behind->micro_batch);
+    struct model_operator op = model_operator_of(MODEL_REDUCE_BUCKET, layer, micro_batch);
     guint number = b->buckets->len;
     op.bucket = iteration_builder_take_bucket(b, &op.bucket_count);
     for (uint32_t i = 0; i < op.bucket_count; i++)
@@ -117,20 +124,25 @@ static void reduce_bucket(struct iteration_builder *b, const struct model_operat
     add_updates(b, false, first);
 }
 
-/* Adds what a backward operator completes to the bucket, and reduces that if it is full, or if
- * backward ends with the embedding. */
+/* Adds what a backward operator completes to the bucket, and reduces that if it is full. */
 static void fill_bucket(struct iteration_builder *b, const struct model_operator *op)
 {
     uint64_t element = b->gradient == MODEL_GRADIENT_LIST ? sizeof(float) : b->element;
     for (int i = 0; i < 2; i++) {
-        if (op->t[i] == NO_INDEX)
+        if (!trains(op, i))
             continue;
         g_array_append_val(b->bucket, op->t[i]);
         b->bucket_bytes += g_array_index(b->tensors, struct trace_tensor, op->t[i]).elements *
                            element;
     }
-    if (b->bucket_bytes >= bucket_limit(b, element) || op->kind == MODEL_EMBED_BACKWARD)
-        reduce_bucket(b, op);
+    if (b->bucket_bytes >= bucket_limit(b, element))
+        reduce_bucket(b, op->layer, op->micro_batch);
+}
+
+void decoder_end_bucket(struct iteration_builder *b, uint32_t micro_batch)
+{
+    if (b->bucket->len)
+        reduce_bucket(b, -1, micro_batch);
 }
 
 void decoder_consume_gradients(struct iteration_builder *b, const struct model_operator *op,

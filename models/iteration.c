@@ -188,10 +188,6 @@ static bool training_fits(const struct model_config *config, const struct model_
         return true;
     if (!memchr(job->choices.frozen, 0, model_tensor_count(config)))
         return job_refused(error, "every tensor is frozen, so nothing would be trained");
-    if (job->ranks > 1)
-        return job_refused(error, "several ranks train all tensors, so far; frozen ones take one");
-    if (job->delay)
-        return job_refused(error, "updates cannot be delayed where tensors are frozen");
     if (config->branches != MODEL_SEQUENTIAL)
         return job_refused(error, "layers whose attention and MLP are parallel are trained whole, "
                                   "so far");

@@ -155,11 +155,11 @@ static bool write_common(const char *folder, const struct checkpoint_content *co
 static bool write_weights(const char *folder, const struct checkpoint_content *content,
                           struct weights_writer writer, GError **error)
 {
-    return content->config->lora_rank
-               ? adapters_save(folder, content->config, content->trace, content->store,
-                               content->state->model, writer, error)
-               : weights_save(folder, content->config, content->trace, content->store,
-                              content->form, writer, error);
+    if (!content->config->lora_rank)
+        return weights_save(folder, content->config, content->trace, content->store, content->form,
+                            writer, error);
+    return writer.index > 0 || adapters_save(folder, content->config, content->trace,
+                                             content->store, content->state->model, writer, error);
 }
 
 bool checkpoint_write(const char *partial, const struct checkpoint_content *content,

@@ -9,40 +9,57 @@
 
 #define PIECE (UINT64_C(1) << 20)
 
+/* What a writer writes. The first one writes the weights of all adapters, too. */
+struct share {
+    tensor_id first, end;
+    bool adapters;
+};
+
 struct snapshot {
     const struct trace *trace;
     bool delay;
-    tensor_id first, end; /* of the writer */
+    struct share share;
     uint64_t bytes;
     float *values;
-    uint64_t (*offset)[TRACE_LISTS]; /* [end - first]: of the first element; if it is saved */
+    uint64_t (*offset)[TRACE_LISTS]; /* [tensor_count]: of the first element; if it is saved */
 };
 
 /* ---- what a writer has ---- */
 
-/* Sets the tensors of a writer; with more writers than tensors, some have none. */
-static void find_tensors(const struct trace *trace, struct weights_writer writer, tensor_id *first,
-                         tensor_id *end)
+/* With more writers than tensors, some have none. */
+static struct share share_of(const struct trace *trace, struct weights_writer writer)
 {
     g_autoptr(GArray) files = weights_files(trace, writer.count, sizeof(float), UINT64_MAX);
-    *first = *end = 0;
+    struct share share = {.adapters = writer.index == 0};
     for (guint f = 0; f < files->len; f++) {
         const struct weights_file *file = &g_array_index(files, struct weights_file, f);
         if (file->writer != writer.index)
             continue;
-        *first = file->first;
-        *end = file->end;
+        share.first = file->first;
+        share.end = file->end;
     }
+    return share;
+}
+
+/* Returns how many lists of a tensor are in the share, and sets which. */
+static size_t lists_of(const struct trace *trace, const struct share *share, tensor_id tensor,
+                       bool delay, enum trace_list lists[CHECKPOINT_LISTS])
+{
+    if (tensor >= share->first && tensor < share->end)
+        return checkpoint_lists(trace, tensor, delay, lists);
+    if (!share->adapters || !weights_is_adapter(trace->tensors[tensor].name))
+        return 0;
+    lists[0] = weights_list_of(trace, tensor);
+    return 1;
 }
 
 uint64_t snapshot_bytes(const struct trace *trace, bool delay, struct weights_writer writer)
 {
-    tensor_id first, end;
+    const struct share share = share_of(trace, writer);
     uint64_t bytes = 0;
-    find_tensors(trace, writer, &first, &end);
-    for (tensor_id i = first; i < end; i++) {
+    for (tensor_id i = 0; i < trace->tensor_count; i++) {
         enum trace_list lists[CHECKPOINT_LISTS];
-        bytes += checkpoint_lists(trace, i, delay, lists) * trace->tensors[i].elements *
+        bytes += lists_of(trace, &share, i, delay, lists) * trace->tensors[i].elements *
                  sizeof(float);
     }
     return bytes;
@@ -70,12 +87,12 @@ static bool take_memory(struct snapshot *snapshot, GError **error)
 static void lay_out(struct snapshot *snapshot)
 {
     uint64_t at = 0;
-    snapshot->offset = g_malloc0_n(snapshot->end - snapshot->first + 1, sizeof *snapshot->offset);
-    for (tensor_id i = snapshot->first; i < snapshot->end; i++) {
+    snapshot->offset = g_malloc0_n(snapshot->trace->tensor_count, sizeof *snapshot->offset);
+    for (tensor_id i = 0; i < snapshot->trace->tensor_count; i++) {
         enum trace_list lists[CHECKPOINT_LISTS];
-        size_t count = checkpoint_lists(snapshot->trace, i, snapshot->delay, lists);
+        size_t count = lists_of(snapshot->trace, &snapshot->share, i, snapshot->delay, lists);
         for (size_t l = 0; l < count; l++) {
-            snapshot->offset[i - snapshot->first][lists[l]] = at;
+            snapshot->offset[i][lists[l]] = at;
             at += snapshot->trace->tensors[i].elements;
         }
     }
@@ -86,9 +103,10 @@ struct snapshot *snapshot_new(const struct trace *trace, bool delay, struct weig
                               GError **error)
 {
     struct snapshot *snapshot = g_new0(struct snapshot, 1);
-    *snapshot = (struct snapshot){
-        .trace = trace, .delay = delay, .bytes = snapshot_bytes(trace, delay, writer)};
-    find_tensors(trace, writer, &snapshot->first, &snapshot->end);
+    *snapshot = (struct snapshot){.trace = trace,
+                                  .delay = delay,
+                                  .share = share_of(trace, writer),
+                                  .bytes = snapshot_bytes(trace, delay, writer)};
     if (take_memory(snapshot, error)) {
         lay_out(snapshot);
         return snapshot;
@@ -111,8 +129,9 @@ void snapshot_free(struct snapshot *snapshot)
 
 static float *place_of(const struct snapshot *snapshot, tensor_id tensor, enum trace_list list)
 {
-    g_assert(tensor >= snapshot->first && tensor < snapshot->end);
-    return snapshot->values + snapshot->offset[tensor - snapshot->first][list];
+    enum trace_list lists[CHECKPOINT_LISTS];
+    g_assert(lists_of(snapshot->trace, &snapshot->share, tensor, snapshot->delay, lists) > 0);
+    return snapshot->values + snapshot->offset[tensor][list];
 }
 
 static bool take_list(struct snapshot *snapshot, const struct weights_store *store,
@@ -130,9 +149,9 @@ static bool take_list(struct snapshot *snapshot, const struct weights_store *sto
 bool snapshot_take(struct snapshot *snapshot, const struct weights_store *store, GError **error)
 {
     bool taken = true;
-    for (tensor_id i = snapshot->first; taken && i < snapshot->end; i++) {
+    for (tensor_id i = 0; taken && i < snapshot->trace->tensor_count; i++) {
         enum trace_list lists[CHECKPOINT_LISTS];
-        size_t count = checkpoint_lists(snapshot->trace, i, snapshot->delay, lists);
+        size_t count = lists_of(snapshot->trace, &snapshot->share, i, snapshot->delay, lists);
         for (size_t l = 0; taken && l < count; l++)
             taken = take_list(snapshot, store, i, lists[l], error);
     }

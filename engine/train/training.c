@@ -363,12 +363,20 @@ bool training_can_evaluate(const struct training *training)
     return training->eval || data_sequences(training->data, DATA_HELD_OUT) > 0;
 }
 
+/* Whatever happens to the first rank, which writes, the others answer it. */
 bool training_merge(struct training *training, GError **error)
 {
     const struct weights_store store = engine_store(training->engine);
+    struct ranks *ranks = training->options->ranks;
     const char *folder = training->options->merge;
     engine_flush(training->engine);
-    return !folder || (adapters_merge(folder, training->run->config, training_trace(training),
-                                      &store, &training->form, error) &&
-                       model_files_copy(training->options->model, NULL, folder, error));
+    if (!folder)
+        return true;
+    engine_share_begin(training->engine);
+    bool merged = !training_is_first(training->options) ||
+                  (adapters_merge(folder, training->run->config, training_trace(training), &store,
+                                  &training->form, error) &&
+                   model_files_copy(training->options->model, NULL, folder, error));
+    engine_share_end(training->engine);
+    return ranks ? ranks_share_error(ranks, error) : merged;
 }

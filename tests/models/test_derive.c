@@ -225,7 +225,6 @@ static void test_synthesised(void)
         g_autofree uint8_t *frozen = random_frozen(random, &config);
         g_autofree uint8_t *on_host = model_every_tensor(&config);
         job.choices.frozen = frozen;
-        job.delay = job.delay && !frozen;
         uint8_t from[LAYERS], to[LAYERS], offload_from[LAYERS], offload_to[LAYERS];
         for (uint32_t t = 0; t < model_tensor_count(&config); t++)
             on_host[t] = (uint8_t)g_rand_boolean(random);

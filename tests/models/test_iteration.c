@@ -775,15 +775,11 @@ static void test_bad_jobs(void)
                {&config, small_job(MODEL_FP32, 2), "several ranks"},
                {&large, small_job(MODEL_FP32, 1), "more than 4096"},
                {&config, small_job(MODEL_FP32, 1), "every tensor is frozen"},
-               {&config, small_job(MODEL_FP32, 2), "frozen ones take one"},
-               {&config, small_job(MODEL_FP32, 1), "cannot be delayed"},
                {&parallel, small_job(MODEL_FP32, 1), "attention and MLP are parallel"}};
     g_autofree uint8_t *every = model_every_tensor(&config), *some = model_every_tensor(&config);
     some[3] = 0;
     bad[10].job.choices.frozen = every;
-    bad[11].job.choices.frozen = bad[12].job.choices.frozen = bad[13].job.choices.frozen = some;
-    bad[11].job.ranks = 2;
-    bad[12].job.delay = true;
+    bad[11].job.choices.frozen = some;
     bad[5].job.choices.split_masters = bad[6].job.choices.split_masters =
         bad[6].job.choices.host_embedding = true;
     bad[2].job.choices.batch = 0;

@@ -41,16 +41,22 @@ static void compare(const struct safetensors *a, const struct safetensors *b)
     }
 }
 
+void saved_files_must_be_same(const struct run_folder *folder, const char *a, const char *b,
+                              const char *stem)
+{
+    struct safetensors *one = open_files(folder, a, stem);
+    struct safetensors *other = open_files(folder, b, stem);
+    compare(one, other);
+    safetensors_close(one);
+    safetensors_close(other);
+}
+
 void saved_must_be_same(const struct run_folder *folder, const char *a, const char *b)
 {
-    static const char *const stems[] = {"model", "optimizer"};
-    for (size_t i = 0; i < G_N_ELEMENTS(stems); i++) {
-        struct safetensors *one = open_files(folder, a, stems[i]);
-        struct safetensors *other = open_files(folder, b, stems[i]);
-        compare(one, other);
-        safetensors_close(one);
-        safetensors_close(other);
-    }
+    g_autofree char *adapters = g_strconcat(a, "/adapter_model.safetensors", NULL);
+    bool tuned = run_folder_has(folder, adapters);
+    saved_files_must_be_same(folder, a, b, tuned ? "adapter_model" : "model");
+    saved_files_must_be_same(folder, a, b, "optimizer");
 }
 
 uint32_t saved_count_files(const struct run_folder *folder, const char *name, const char *stem)

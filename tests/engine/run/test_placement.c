@@ -46,6 +46,8 @@ static const struct trial_job jobs[] = {
     {MODEL_BF16, 2, true, 0.2, 1, NULL, true, NULL},
     {MODEL_FP32, 1, false, 0.2, 0, &family_qwen3, true, NULL},
     {MODEL_FP32, 1, true, 0.2, 1, NULL, false, "lora:3"},
+    {MODEL_FP32, 2, true, 0, 1, &family_llama, true, "lora:2"},
+    {MODEL_BF16, 2, false, 0.2, 1, NULL, true, "*.mlp.*,wpe.*"},
     {MODEL_BF16, 2, false, 0, 1, &family_llama, false, "lora:4"},
     {MODEL_BF16, 1, true, 0, 0, &family_phi3, false, "lora:4"},
     {MODEL_BF16, 1, false, 0, 1, &family_gemma2, false, "lora:2"},

@@ -11,8 +11,14 @@
 
 #define STEPS "--steps 3 "
 
+/* All tensors; adapters; tensors here and there; and such that backward ends before the layers do.
+ */
+static const char *const choices[] = {"", "--train lora:3", "--train '*.bias,wte.*'",
+                                      "--train 'h.*.mlp.c_fc.weight,*ln_1*'",
+                                      "--train 'ln_f.*,*.mlp.c_proj.*'"};
+
 /* What a step computes, without where: any number of ranks that divides 12 may share it. */
-static char *draw_job(const struct run_folder *folder)
+static char *draw_job(const struct run_folder *folder, const char *trained)
 {
     g_autofree char *config = g_strdup_printf(
         "{\"model_type\": \"gpt2\", \"n_layer\": %d, \"n_embd\": %s, \"n_head\": 2, "
@@ -22,8 +28,8 @@ static char *draw_job(const struct run_folder *folder)
     run_folder_write(folder, "config.json", config);
     launch_draw_mask(folder);
     return g_strdup_printf(
-        "%s --micro-batches 12 --clip %s %s --seed %d ", STEPS, PICK("0", "1"),
-        PICK("", "", "--precision bf16", "--precision bf16 --bytes-per-parameter 16"),
+        "%s --micro-batches 12 --clip %s %s %s --seed %d ", STEPS, PICK("0", "1"),
+        PICK("", "", "--precision bf16", "--precision bf16 --bytes-per-parameter 16"), trained,
         g_test_rand_int_range(0, 1000));
 }
 
@@ -62,12 +68,15 @@ static void check_traffic(const struct run_folder *folder, const json_t *dry)
     }
 }
 
+/* Trains some tensors, `data`, or draws which. */
 static void test_bits(struct run_folder *folder, gconstpointer data)
 {
-    (void)data;
-    for (int i = 0; i < 3; i++) {
+    const char *what = data;
+    for (int i = 0; i < 2; i++) {
         uint32_t ranks = (uint32_t)g_test_rand_int_range(2, 5);
-        g_autofree char *job = draw_job(folder), *placement = draw_placement();
+        g_autofree char *job = draw_job(folder,
+                                        what ? what : launch_pick(choices, G_N_ELEMENTS(choices)));
+        g_autofree char *placement = draw_placement();
         g_autofree char *placed = g_strconcat(job, placement, NULL);
         json_t *dry = launch_look(folder, ranks, placed);
         json_int_t least = number_of(dry, "least_device_bytes");
@@ -125,8 +134,10 @@ static void test_fast(struct run_folder *folder, gconstpointer data)
         uint32_t each = (uint32_t)g_test_rand_int_range(1, 3);
         bool bf16 = i != 0;
         g_autofree char *job = g_strdup_printf(
-            STEPS "--micro-batches %u %s %s --seed %u ", ranks * each, PICK("--clip 0", "--clip 1"),
-            bf16 ? "--precision bf16" : "--precision fp32", g_test_rand_int_range(0, 1000));
+            STEPS "--micro-batches %u %s %s %s --seed %u ", ranks * each,
+            PICK("--clip 0", "--clip 1"), bf16 ? "--precision bf16" : "--precision fp32",
+            i == 1 ? "--train lora:3" : launch_pick(choices, G_N_ELEMENTS(choices)),
+            g_test_rand_int_range(0, 1000));
         g_autofree char *one = g_strconcat(job, "--log first.jsonl --save first", NULL);
         run_folder_write(
             folder, "config.json",
@@ -391,7 +402,9 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     if (!launch_prepare())
         return 77;
-    add("/ranks/bits", NULL, test_bits);
+    add("/ranks/bits", "", test_bits);
+    add("/ranks/bits-of-adapters", "--train lora:3", test_bits);
+    add("/ranks/bits-of-some", NULL, test_bits);
     add("/ranks/fast", NULL, test_fast);
     add("/ranks/resume", NULL, test_resume);
     add("/ranks/resume-fast/fp32", "--precision fp32", test_resume_fast);
