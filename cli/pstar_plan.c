@@ -33,6 +33,7 @@ struct plan_arguments {
                                                                                          freedom */
     uint8_t reduction; /* enum run_reduction */
     double time_limit;
+    uint64_t nvme_memory;
     uint32_t seed, threads, gpus, nodes, stage, micro_batches, parts;
     uint8_t schedule; /* 0: any; else enum pipeline_schedule, and 1 */
     bool no_clip, lists_platforms;
@@ -58,6 +59,7 @@ static struct plan_paths paths_of(const struct plan_arguments *a, const char *pl
                                .trace = a->files ? a->files[0] : NULL,
                                .platform = a->platform,
                                .link = a->link,
+                               .nvme_bytes = a->nvme_memory,
                                .timeline = a->timeline,
                                .json = a->json,
                                .emit = a->emit};
@@ -125,8 +127,7 @@ static bool answer(const struct plan_arguments *a, const struct search_inputs *i
                                       .json = a->json,
                                       .device_given = a->device_memory != NULL,
                                       .host_given = a->host_memory != NULL};
-    bool stopped = false;
-    bool ok = question_answer(&question, stdout, &stopped, error);
+    bool stopped = false, ok = question_answer(&question, stdout, &stopped, error);
     return ok || (stopped && failure_mark(error, FAILURE_RUNNING));
 }
 
@@ -293,13 +294,12 @@ static char *record_step(const char *script, const struct platform *platform,
 /* Records a step of the script, whose trace then is that of the question. */
 static bool record_script(struct plan_arguments *a, GError **error)
 {
-    bool given = a->question.precision != NULL;
     enum model_precision precision = g_strcmp0(a->question.precision, "fp32") == 0 ? MODEL_FP32
                                                                                    : MODEL_BF16;
     struct platform *platform = platform_read(a->platform, error);
-    char *path = platform
-                     ? record_step(a->question.torch, platform, given ? &precision : NULL, error)
-                     : NULL;
+    char *path = platform ? record_step(a->question.torch, platform,
+                                        a->question.precision ? &precision : NULL, error)
+                          : NULL;
     platform_free(platform);
     if (!path)
         return false;
@@ -481,8 +481,7 @@ static bool choose(struct plan_arguments *a, const struct console *console, int 
 static int run(void *data, const struct console *console, GError **error)
 {
     int signal = 0;
-    struct plan_arguments *a = data;
-    bool ok = choose(a, console, &signal, error);
+    bool ok = choose(data, console, &signal, error);
     return signal ? STATUS_SIGNALLED + signal : ok ? STATUS_DONE : STATUS_BAD_INPUT;
 }
 
@@ -519,6 +518,7 @@ int main(int argc, char **argv)
          .text = &a.host_memory,
          .help = "default: the platform's, or unlimited without one",
          .value = "SIZE|unlimited"},
+        {.shared = OPTION_NVME_MEMORY, .size = &a.nvme_memory, .help = "default: none"},
         {.shared = OPTION_LINK, .text = &a.link, .help = "default: the platform's"},
         {.shared = OPTION_PLATFORM,
          .file = &a.platform,

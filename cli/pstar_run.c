@@ -247,11 +247,9 @@ int main(int argc, char **argv)
          .help = "Folder on a disk for a file with the chunks that are at home in NVMe; with "
                  "--probe, the disk to measure",
          .value = "DIR"},
-        {.name = "nvme-memory",
+        {.shared = OPTION_NVME_MEMORY,
          .size = &o->nvme_budget,
-         .help = "Size of the file. It holds optimizer states that are updated on the host: those "
-                 "for which --host-memory has no room, or without --host-memory all that can",
-         .value = "SIZE"},
+         .help = "without --host-memory all that can live there do"},
         {.shared = OPTION_CHUNK_SIZE,
          .text = &a.chunk_size,
          .help = "default: chosen for the model"},

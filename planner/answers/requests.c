@@ -1,5 +1,6 @@
 #include "planner/answers/requests.h"
 
+#include "chunks/nvme_homes.h"
 #include "planner/answers/emit.h"
 #include "planner/answers/explain.h"
 #include "planner/answers/recorded.h"
@@ -10,6 +11,7 @@
 #include "sim/replay.h"
 #include "traces/failure.h"
 #include "traces/printable.h"
+#include "traces/size.h"
 
 #include <stdio.h>
 
@@ -175,14 +177,11 @@ static void print_band(const struct search_result *best, const struct trace *rec
                                   request_scaled_step(best, options->costs, band.most), stdout);
 }
 
-bool request_plan(const struct plan_paths *paths, const struct trace *trace,
-                  const struct search_options *options, unsigned scope, GError **error)
+/* Writes and prints the result, and frees it. */
+static bool finish(const struct plan_paths *paths, const struct trace *trace,
+                   const struct search_options *options, struct variants_result *result,
+                   GError **error)
 {
-    struct variants_result *result = variants_search(trace, options, scope, error);
-    if (!result) {
-        least_explain(trace, options, scope, error);
-        return false;
-    }
     bool ok = request_write(paths, trace, options, result, error);
     if (ok)
         explain_result(result->best, stdout);
@@ -197,4 +196,141 @@ bool request_plan(const struct plan_paths *paths, const struct trace *trace,
                          error);
     variants_result_free(result);
     return ok || failure_mark(error, FAILURE_RUNNING);
+}
+
+/* ---- with NVMe ---- */
+
+/* The best plan as if the host had NVMe's room as well, and what became of it. */
+struct tiered {
+    struct variants_result *result; /* NULL if nothing fits */
+    struct plan_figures before;     /* with all chunks on the host */
+    bool fits;                      /* the plan has homes in NVMe, or needs none */
+};
+
+/* Gives the plan homes, and the times that it then takes. */
+static bool give_homes(struct tiered *tiered, const struct search_options *options,
+                       uint64_t nvme_bytes, GError **error)
+{
+    struct plan *plan = tiered->result->best->plan;
+    const struct trace *trace = tiered->result->best->trace;
+    const struct nvme_budget budget = {options->host_budget, nvme_bytes};
+    struct non_model *non_model = non_model_place(trace);
+    struct accesses *accesses = accesses_new(trace, plan->layout, non_model->extent);
+    tiered->before = plan->predicted;
+    tiered->fits = nvme_homes_give(plan, trace, accesses, &budget, error);
+    if (tiered->fits) {
+        struct plan_figures steady = plan_replay(plan, trace, options->costs, NULL);
+        plan->predicted.iteration_seconds = steady.iteration_seconds;
+        plan->predicted.stall_seconds = steady.stall_seconds;
+    }
+    accesses_free(accesses);
+    non_model_free(non_model);
+    return tiered->fits;
+}
+
+/* Searches as if the host had NVMe's room as well. The best plan may bring states to the device
+ * that must live in NVMe; then updates stay where the trace has them, which a search does that
+ * knows of no platform. */
+static bool search_tiered(const struct trace *trace, const struct search_options *options,
+                          unsigned scope, uint64_t nvme_bytes, struct tiered *tiered,
+                          GError **error)
+{
+    struct search_options wide = *options;
+    wide.host_budget += MIN(nvme_bytes, UINT64_MAX - 1 - wide.host_budget);
+    *tiered = (struct tiered){.result = variants_search(trace, &wide, scope, NULL)};
+    if (tiered->result && give_homes(tiered, options, nvme_bytes, NULL))
+        return true;
+    wide.platform = NULL;
+    variants_result_free(tiered->result);
+    *tiered = (struct tiered){.result = variants_search(trace, &wide, scope, error)};
+    return tiered->result && give_homes(tiered, options, nvme_bytes, error);
+}
+
+static double step_of(const struct variants_result *result)
+{
+    return result->best->plan->predicted.iteration_seconds;
+}
+
+static void print_tiered(const struct tiered *tiered, const struct variants_result *alone)
+{
+    const struct plan *plan = tiered->result->best->plan;
+    g_autofree char *states = size_format(plan->nvme_bytes);
+    g_autofree char *host = size_format(plan->host_pool_bytes);
+    g_autofree char *device = size_format(plan->predicted.peak_device_bytes);
+    g_autofree char *more = size_format(tiered->before.peak_host_bytes);
+    printf("optimizer states in NVMe     %12s   read and written once a step\n", states);
+    printf("device memory                %12s\nhost memory                  %12s\n", device, host);
+    printf("step                         %12.4f s, %.4f s of it stalled\n", step_of(tiered->result),
+           plan->predicted.stall_seconds);
+    printf("with enough host memory      %12.4f s, in %s\n", tiered->before.iteration_seconds,
+           more);
+    if (alone)
+        printf("the best plan without NVMe   %12.4f s\n", step_of(alone));
+    else
+        printf("without NVMe                  nothing fits\n");
+}
+
+static bool write_tiered(const struct plan_paths *paths, const struct trace *recorded,
+                         const struct search_options *options, const struct tiered *tiered,
+                         GError **error)
+{
+    const struct plan *plan = tiered->result->best->plan;
+    bool ok = verify_found(plan, recorded, options->platform, options->costs, error) &&
+              plan_write(plan, paths->plan, error) &&
+              (!paths->timeline || plan_replay_write(plan, tiered->result->best->trace,
+                                                     options->costs, paths->timeline, error));
+    return ok || failure_mark(error, FAILURE_RUNNING);
+}
+
+static bool can_tier(const struct plan_paths *paths, const struct trace *trace,
+                     const struct search_options *options, GError **error)
+{
+    const char *wrong = paths->json || paths->top || paths->emit
+                            ? "does not go with --json, --top and --emit, so far"
+                        : trace->ranks > 1                   ? "one rank uses NVMe, so far"
+                        : options->host_budget == UINT64_MAX ? "needs --host-memory"
+                                                             : NULL;
+    if (wrong)
+        g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--nvme-memory: %s", wrong);
+    return !wrong;
+}
+
+static bool plan_with_nvme(const struct plan_paths *paths, const struct trace *trace,
+                           const struct search_options *options, unsigned scope, GError **error)
+{
+    struct tiered tiered;
+    g_autoptr(GError) why = NULL;
+    if (!can_tier(paths, trace, options, error))
+        return false;
+    struct variants_result *alone = variants_search(trace, options, scope, NULL);
+    search_tiered(trace, options, scope, paths->nvme_bytes, &tiered, &why);
+    bool pays = tiered.fits && (!alone || step_of(tiered.result) < step_of(alone)), ok = true;
+    if (pays) {
+        ok = write_tiered(paths, trace, options, &tiered, error);
+        if (ok)
+            print_tiered(&tiered, alone);
+        variants_result_free(alone);
+    } else if (alone) {
+        printf("NVMe does not pay: the best plan without it takes %.4f s a step%s\n",
+               step_of(alone), tiered.fits ? ", no more than with it" : "");
+        ok = finish(paths, trace, options, alone, error);
+    } else {
+        g_propagate_error(error, g_steal_pointer(&why));
+        ok = false;
+    }
+    variants_result_free(tiered.result);
+    return ok;
+}
+
+bool request_plan(const struct plan_paths *paths, const struct trace *trace,
+                  const struct search_options *options, unsigned scope, GError **error)
+{
+    if (paths->nvme_bytes)
+        return plan_with_nvme(paths, trace, options, scope, error);
+    struct variants_result *result = variants_search(trace, options, scope, error);
+    if (!result) {
+        least_explain(trace, options, scope, error);
+        return false;
+    }
+    return finish(paths, trace, options, result, error);
 }

@@ -11,6 +11,7 @@ struct plan_paths {
     const char *timeline, *json; /* to write; `json` has the result of a search */
     uint32_t top;                /* how many runners-up of a search to print */
     const char *emit;            /* the other system whose settings to write beside the plan */
+    uint64_t nvme_bytes;         /* that a plan's states may take in NVMe; 0: none */
 };
 
 /* Prints the plan for a person; with its trace, more. */
@@ -21,7 +22,11 @@ bool request_explain(const struct plan_paths *paths, GError **error);
 bool request_verify(const struct plan_paths *paths, GError **error);
 
 /* Searches, and calls request_write with the best plan. Errors of writing are marked
- * (traces/failure.h). */
+ * (traces/failure.h).
+ *
+ * With NVMe, searches as if the host had its room as well, gives that plan homes there
+ * (chunks/nvme_homes.h), and writes it if the best plan without NVMe does not fit, or takes longer.
+ * Such a plan has no certificate. Prints what NVMe costs, and whether it pays. */
 bool request_plan(const struct plan_paths *paths, const struct trace *trace,
                   const struct search_options *options, unsigned scope, GError **error);
 

@@ -1,0 +1,132 @@
+/* Plans with optimizer states in NVMe: what pstar-plan says that they cost, and that pstar-run
+ * moves exactly what they predict, with the losses of a run without NVMe. */
+#include "workshop.h"
+
+#include <string.h>
+
+enum { STEPS = 3 };
+
+#define SYNTH                                                                                 \
+    "pstar-trace synth --model model/config.json --batch 2 --seq 16 --precision fp32 --host-" \
+    "update -o run.pstar"
+#define PLAN "pstar-plan run.pstar --device-memory 700KiB --recompute traced --time-limit 2 "
+#define RUN                                                                             \
+    "pstar-run --model model/config.json --data text.txt --batch 2 --seq 16 --steps 3 " \
+    "--threads 1 "
+
+/* Fails unless the run's steps move what the plan predicts. */
+static void check_bytes(const struct workshop *workshop, const char *log, const json_t *plan)
+{
+    static const char *const figures[] = {"nvme_read_bytes",  "nvme_write_bytes", "peak_nvme_bytes",
+                                          "h2d_bytes",        "d2h_bytes",        "peak_host_bytes",
+                                          "peak_device_bytes"};
+    json_t *lines = workshop_read_json_lines(workshop, log), *line;
+    const json_t *predicted = json_object_get(plan, "predicted");
+    size_t index;
+    int steps = 0;
+    json_array_foreach (lines, index, line) {
+        for (size_t f = 0; json_object_get(line, "step") && f < G_N_ELEMENTS(figures); f++)
+            g_assert_cmpint(json_integer_value(json_object_get(line, figures[f])), ==,
+                            json_integer_value(json_object_get(predicted, figures[f])));
+        steps += json_object_get(line, "step") != NULL;
+    }
+    g_assert_cmpint(steps, ==, STEPS);
+    json_decref(lines);
+}
+
+static void check_losses(const struct workshop *workshop, const char *left, const char *right)
+{
+    json_t *a = workshop_read_json_lines(workshop, left);
+    json_t *b = workshop_read_json_lines(workshop, right);
+    for (size_t i = 0; i < STEPS; i++)
+        g_assert_cmpfloat(json_real_value(json_object_get(json_array_get(a, i), "loss")), ==,
+                          json_real_value(json_object_get(json_array_get(b, i), "loss")));
+    json_decref(a);
+    json_decref(b);
+}
+
+/* A host that is too small alone. */
+static void test_pays(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, SYNTH);
+    workshop_must_end(workshop, PLAN "--host-memory 1200KiB -o none.json", 3, "", "host memory");
+    g_autofree char *said = workshop_must_print(
+        workshop, PLAN "--host-memory 1200KiB --nvme-memory 64MiB -o plan.json");
+    g_assert_nonnull(strstr(said, "optimizer states in NVMe"));
+    g_assert_nonnull(strstr(said, "read and written once a step"));
+    g_assert_nonnull(strstr(said, "with enough host memory"));
+    g_assert_nonnull(strstr(said, "without NVMe                  nothing fits"));
+    json_t *plan = workshop_read_json(workshop, "plan.json");
+    g_assert_cmpint(json_integer_value(json_object_get(plan, "nvme_bytes")), >, 0);
+    g_assert_cmpint(json_integer_value(json_object_get(plan, "host_bytes")), <=, 1200 << 10);
+    g_autofree char *valid = workshop_must_print(workshop,
+                                                 "pstar-plan --verify plan.json run.pstar");
+    g_assert_nonnull(strstr(valid, "valid, and moves the bytes that it predicts"));
+    workshop_must_run(workshop, "pstar-plan --explain plan.json run.pstar");
+
+    workshop_must_run(workshop, RUN "--plan plan.json --nvme . --log with.jsonl");
+    workshop_must_run(workshop, RUN "--host-update --log without.jsonl");
+    check_losses(workshop, "with.jsonl", "without.jsonl");
+    check_bytes(workshop, "with.jsonl", plan);
+    json_decref(plan);
+    workshop_free(workshop);
+}
+
+/* A slow disk costs time, and enough host memory needs none. */
+static void test_costs(void)
+{
+    struct workshop *workshop = workshop_new();
+    double step[2];
+    workshop_must_run(workshop, "pstar-trace synth --model model/config.json --batch 2 --seq 16 "
+                                "--precision fp32 --host-update --platform " PROJECT_DIR
+                                "/platforms/rtx-4090.json -o run.pstar");
+    for (int slow = 0; slow < 2; slow++) {
+        json_t *machine = json_load_file(PROJECT_DIR "/platforms/rtx-4090.json", 0, NULL);
+        double rate = slow ? 1e8 : 1e10;
+        json_object_set_new(machine, "nvme",
+                            json_pack("{s:s, s:[[i,i,f]], s:[[i,i,f]]}", "source", "a test", "read",
+                                      1 << 20, 8, rate, "write", 1 << 20, 8, rate));
+        g_autofree char *text = json_dumps(machine, 0);
+        json_decref(machine);
+        workshop_write(workshop, "machine.json", text);
+        workshop_must_run(workshop, PLAN "--host-memory 1200KiB --nvme-memory 64MiB --platform "
+                                         "machine.json -o plan.json");
+        json_t *plan = workshop_read_json(workshop, "plan.json");
+        const json_t *predicted = json_object_get(plan, "predicted");
+        double bytes = json_number_value(json_object_get(predicted, "nvme_read_bytes"));
+        step[slow] = json_number_value(json_object_get(predicted, "iteration_seconds"));
+        g_assert_cmpfloat(step[slow], >=, bytes / rate * 0.999);
+        json_decref(plan);
+    }
+    g_assert_cmpfloat(step[1], >, step[0]);
+    g_autofree char *said =
+        workshop_must_print(workshop, PLAN "--host-memory 64MiB --nvme-memory 64MiB -o plan.json");
+    g_assert_nonnull(strstr(said, "NVMe does not pay: the best plan without it takes"));
+    workshop_free(workshop);
+}
+
+static void test_refused(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, SYNTH);
+    workshop_must_end(workshop, PLAN "--nvme-memory 64MiB -o plan.json", 2, "",
+                      "--nvme-memory: needs --host-memory");
+    workshop_must_end(workshop,
+                      PLAN "--nvme-memory 64MiB --host-memory 1200KiB --top 3 -o plan.json", 2, "",
+                      "--nvme-memory: does not go with --json, --top and --emit, so far");
+    workshop_must_end(workshop, PLAN "--nvme-memory 64MiB --host-memory 700KiB -o plan.json", 3, "",
+                      "host memory: beside what can live in NVMe the run takes");
+    workshop_must_end(workshop, PLAN "--nvme-memory 64KiB --host-memory 1200KiB -o plan.json", 3,
+                      "", "");
+    workshop_free(workshop);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/nvme-plans/pays", test_pays);
+    g_test_add_func("/nvme-plans/costs", test_costs);
+    g_test_add_func("/nvme-plans/refused", test_refused);
+    return g_test_run();
+}
