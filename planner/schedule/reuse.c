@@ -80,24 +80,40 @@ static void find_room(const struct accesses *accesses, const struct homes *homes
     }
 }
 
-static void hold(struct reuses *reuses, struct reuse *reuse)
+/* Adds what the chunk takes between two uses to `change` [moment_count + 1], which holds for each
+ * moment what is taken beyond the moment before. */
+static void hold(struct reuses *reuses, struct reuse *reuse, int64_t *change)
 {
     uint32_t n = reuses->moment_count, span = reuse_span(reuses, reuse);
+    int64_t bytes = (int64_t)reuses->slot_bytes[reuse->chunk];
+    uint32_t begin = (reuse->from + 1) % n, end = begin + span;
     reuse->flags |= REUSE_STAYS;
-    for (uint32_t i = 1; i <= span; i++)
-        reuses->room[(reuse->from + i) % n] -= (int64_t)reuses->slot_bytes[reuse->chunk];
+    change[begin] += bytes;
+    change[MIN(end, n)] -= bytes;
+    if (end > n) {
+        change[0] += bytes;
+        change[end - n] -= bytes;
+    }
 }
 
 /* Holds the chunks of `stays`. Those of gradients and activations need no slot while they are dead
  * (find_slots in chunks/plan.c). */
 static void hold_chunks(struct reuses *reuses, const struct layout *layout, const uint8_t *stays)
 {
-    for (uint32_t g = 0; stays && g < reuses->count; g++) {
+    if (!stays)
+        return;
+    g_autofree int64_t *change = g_new0(int64_t, reuses->moment_count + 1);
+    int64_t held = 0;
+    for (uint32_t g = 0; g < reuses->count; g++) {
         struct reuse *reuse = &reuses->items[g];
         uint8_t list = layout->chunks[reuse->chunk].list;
         bool dies = list == TRACE_GRAD || list == TRACE_ACTIVATION;
         if (stays[reuse->chunk] && (!dies || reuse_can_retain(reuse)))
-            hold(reuses, reuse);
+            hold(reuses, reuse, change);
+    }
+    for (uint32_t m = 0; m < reuses->moment_count; m++) {
+        held += change[m];
+        reuses->room[m] -= held;
     }
 }
 

@@ -6,6 +6,9 @@
 
 enum { CASES = 200, STEPS = 60, MOMENTS_MOST = 90 };
 
+/* Iterations that are long enough for groups of blocks. */
+enum { LONG_CASES = 3, LONG_LEAST = 4097, LONG_MOST = 9000 };
+
 struct range {
     uint32_t first, length;
 };
@@ -48,11 +51,11 @@ static void check(const struct headroom *headroom, const int64_t *left, uint32_t
     }
 }
 
-static void test_updates(void)
+static void check_updates(int cases, gint32 least_moments, gint32 most_moments)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(requests_seed());
-    for (int i = 0; i < CASES; i++) {
-        uint32_t moments = (uint32_t)g_rand_int_range(random, 1, MOMENTS_MOST);
+    for (int i = 0; i < cases; i++) {
+        uint32_t moments = (uint32_t)g_rand_int_range(random, least_moments, most_moments);
         g_autofree int64_t *left = g_new(int64_t, moments), *bytes = g_new(int64_t, moments);
         for (uint32_t m = 0; m < moments; m++)
             bytes[m] = left[m] = g_rand_int_range(random, -100, 300);
@@ -69,6 +72,16 @@ static void test_updates(void)
         check(headroom, bytes, moments, random);
         headroom_free(headroom);
     }
+}
+
+static void test_updates(void)
+{
+    check_updates(CASES, 1, MOMENTS_MOST);
+}
+
+static void test_long_iterations(void)
+{
+    check_updates(LONG_CASES, LONG_LEAST, LONG_MOST);
 }
 
 /* Every range of every size, wrapped or not, on unchanging values. */
@@ -93,6 +106,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/policies/headroom/updates", test_updates);
+    g_test_add_func("/policies/headroom/long-iterations", test_long_iterations);
     g_test_add_func("/policies/headroom/ranges", test_ranges);
     return g_test_run();
 }
