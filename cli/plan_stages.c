@@ -54,7 +54,8 @@ static bool read_model(const struct plan_stages *asked, struct inputs *in, GErro
         !(in->recognised = recognise(in->trace, error)))
         return false;
     return !model_freezes(in->recognised->config, &in->recognised->iteration->job) ||
-           options_refuse(error, "--stages: stages train all tensors, so far, and %s does not",
+           options_refuse(error,
+                          "--stages: plans of stages train all tensors, so far, and %s does not",
                           asked->trace);
 }
 

@@ -1,5 +1,9 @@
 #include "models/pipeline.h"
 
+#include "models/family.h"
+
+#include <string.h>
+
 /* ---- schedules ---- */
 
 static const char *const names[PIPELINE_SCHEDULES] = {"1f1b", "gpipe", "2bw", "interleaved",
@@ -201,6 +205,45 @@ static bool check_parts(const struct model_config *config, const struct model_jo
                   micro_batches, stages);
 }
 
+/* Returns whether a tensor of a piece is trained. */
+static bool trains_piece(const struct model_config *config, const uint8_t *frozen,
+                         const struct pipeline_shape *shape, uint32_t piece)
+{
+    const struct model_layout layout = model_layout_of(config);
+    bool last = piece + 1 == shape->stages * shape->parts;
+    uint32_t from = pipeline_first_layer(shape, config->layers, piece);
+    uint32_t to = pipeline_first_layer(shape, config->layers, piece + 1);
+    tensor_id first = piece == 0 ? 0 : layout.first_layer + from * layout.layer_tensors;
+    tensor_id end = last ? layout.count : layout.first_layer + to * layout.layer_tensors;
+    return memchr(frozen + first, 0, end - first) != NULL;
+}
+
+/* Backward ends at the lowest tensor that is trained, and schedules count on backward in every
+ * piece. Stages share losses and norms before their first update, so each has one. */
+static bool check_trained(const struct model_config *config, const struct model_job *job,
+                          const struct pipeline_shape *shape, GError **error)
+{
+    const uint8_t *frozen = job->choices.frozen;
+    if (!model_freezes(config, job))
+        return true;
+    if (!trains_piece(config, frozen, shape, 0))
+        return refuse(error,
+                      "stages: nothing would be trained in the first %u layers, where "
+                      "backward ends, so far; adapters (lora:RANK) are in all layers",
+                      pipeline_first_layer(shape, config->layers, 1));
+    for (uint32_t stage = 1; stage < shape->stages; stage++) {
+        bool trains = false;
+        for (uint32_t part = 0; part < shape->parts; part++)
+            trains |= trains_piece(config, frozen, shape, part * shape->stages + stage);
+        if (!trains)
+            return refuse(error,
+                          "stages: nothing would be trained in stage %u, so far; adapters "
+                          "(lora:RANK) are in all layers",
+                          stage);
+    }
+    return true;
+}
+
 bool pipeline_check(const struct model_config *config, const struct model_job *job,
                     const struct pipeline_shape *shape, GError **error)
 {
@@ -213,8 +256,6 @@ bool pipeline_check(const struct model_config *config, const struct model_job *j
             "%u stages: a step needs as many micro-batches on each rank of a stage, and has "
             "%u; --micro-batches %u would do",
             stages, model_rank_micro_batches(job), stages * model_ranks(job));
-    if (model_freezes(config, job))
-        return refuse(error, "stages train all tensors, so far; frozen ones take one process");
     if (model_gradient_layout(job) != MODEL_GRADIENT_LIST || run_updates_early(&job->choices))
         return refuse(error, "stages: updates must come at the end of the step");
     if (pipeline_splits(shape->schedule) && !job->split)
@@ -223,6 +264,7 @@ bool pipeline_check(const struct model_config *config, const struct model_job *j
         return refuse(error, "schedule zb-h1: ranks sum in order, and each has the parameters of "
                              "its stage, so far; --stage 2 --reduction exact would do");
     return check_layers(config, shape, error) && check_parts(config, job, shape, error) &&
+           check_trained(config, job, shape, error) &&
            (shape->schedule != PIPELINE_2BW || check_endless(job, error));
 }
 

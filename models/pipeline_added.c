@@ -144,7 +144,7 @@ void cutting_use_copy(struct cutting *cutting, enum trace_phase phase, struct mo
     bool backward = op->kind == MODEL_CLASSIFIER_BACKWARD;
     cutting_stretch(cutting, cutting->copy, phase);
     op->in[backward ? 2 : 1] = cutting->copy;
-    if (!backward)
+    if (!backward || op->frozen[0])
         return;
     op->accumulate = false;
     if (op->gradient[0] == NO_INDEX)
@@ -228,14 +228,20 @@ static void append_newest(struct cutting *cutting, const struct pipeline_pass *p
     cutting_append_operator(cutting, &traced, &op);
 }
 
+/* Returns whether a tensor of the stage is trained. */
+static bool changes(const struct cutting *cutting, tensor_id tensor)
+{
+    return tensor != NO_INDEX && !cutting->whole->choices->frozen[cutting->cut->in_whole[tensor]];
+}
+
 void cutting_use_newest(struct cutting *cutting, const struct pipeline_pass *pass,
                         struct model_operator *op)
 {
     for (int i = 0; i < 2; i++)
-        if (op->t[i] != NO_INDEX && cutting->newest[op->t[i]] == NO_INDEX)
+        if (changes(cutting, op->t[i]) && cutting->newest[op->t[i]] == NO_INDEX)
             append_newest(cutting, pass, op->t[i], op->layer);
     for (int i = 0; i < 2; i++)
-        if (op->t[i] != NO_INDEX)
+        if (changes(cutting, op->t[i]))
             cutting_stretch(cutting, op->newest[i] = cutting->newest[op->t[i]], TRACE_FORWARD);
 }
 

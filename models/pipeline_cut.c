@@ -190,15 +190,18 @@ static void use_buffers(struct cutting *cutting, uint32_t *buffers, size_t count
 }
 
 /* Leaves out accesses to a tensor that another stage has. The next step's micro-batches read the
- * weights that parameters become in this step's update: now the masters, or buffers. */
+ * weights that parameters become in this step's update: now the masters, or buffers. Frozen ones
+ * become nothing else. */
 static void copy_accesses(struct cutting *cutting, const struct trace_operator *op, bool next)
 {
     bool in_buffers = next && cutting_has_newest(cutting);
     for (uint32_t a = 0; a < op->access_count; a++) {
         struct trace_access access = cutting->whole->trace->accesses[op->first_access + a];
+        bool newest = next && access.list == TRACE_PARAM &&
+                      !cutting->whole->choices->frozen[access.tensor];
         access.tensor = access.list == TRACE_ACTIVATION ? cutting->buffer_here[access.tensor]
                                                         : cutting->cut->here[access.tensor];
-        if (next && access.list == TRACE_PARAM)
+        if (newest)
             access.list = TRACE_MASTER;
         if (access.tensor != NO_INDEX && !(in_buffers && access.list == TRACE_MASTER))
             g_array_append_val(cutting->accesses, access);
@@ -245,6 +248,11 @@ static void follow_reduction(struct cutting *cutting, struct model_operator *red
     }
 }
 
+static bool trains_tied(const struct cutting *cutting)
+{
+    return cutting->tied != NO_INDEX && !cutting->whole->choices->frozen[cutting->tied];
+}
+
 /* Appends the whole's operator of a moment. `pass` is NULL for an update. */
 static void copy_operator(struct cutting *cutting, uint32_t moment,
                           const struct pipeline_pass *pass)
@@ -254,7 +262,7 @@ static void copy_operator(struct cutting *cutting, uint32_t moment,
     struct trace_operator traced = *of_whole;
     bool borrows = op.t[0] != NO_INDEX && cutting->cut->here[op.t[0]] == NO_INDEX;
     bool reduces = op.kind == MODEL_REDUCE;
-    if (op.kind == MODEL_EMBED_BACKWARD && cutting->tied != NO_INDEX && !has_ranks(cutting))
+    if (op.kind == MODEL_EMBED_BACKWARD && trains_tied(cutting) && !has_ranks(cutting))
         cutting_add_tied_gradient(cutting, op.micro_batch);
     if (reduces && op.in[0] != NO_INDEX)
         cutting_receive_tied_gradient(cutting, &op);
@@ -282,7 +290,7 @@ static void copy_operator(struct cutting *cutting, uint32_t moment,
     if (pass)
         op.micro_batch = cutting_number_of(cutting, pass);
     cutting_append_operator(cutting, &traced, &op);
-    if (op.kind == MODEL_CLASSIFIER_BACKWARD && borrows)
+    if (op.kind == MODEL_CLASSIFIER_BACKWARD && borrows && trains_tied(cutting))
         cutting_send_tied_gradient(cutting, &op);
 }
 
@@ -409,6 +417,8 @@ static struct run_choices *choices_here(const struct cutting *cutting)
     choices->tensor_count = cutting->tensors->len;
     for (uint32_t t = 0; t < choices->tensor_count; t++)
         choices->host_update[t] = choices->host_update[cutting->cut->in_whole[t]];
+    for (uint32_t t = 0; t < choices->tensor_count; t++)
+        choices->frozen[t] = choices->frozen[cutting->cut->in_whole[t]];
     return choices;
 }
 

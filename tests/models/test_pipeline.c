@@ -475,9 +475,12 @@ static void test_refusals(void)
     expect_refusal(&config, &job, 2, layers, "4 layers together, and the model has 3");
     g_autofree uint8_t *frozen = model_every_tensor(&config);
     struct model_job some = job;
-    frozen[3] = 0;
+    frozen[model_layout_of(&config).final_norm - 1] = 0;
     some.choices.frozen = frozen;
-    expect_refusal(&config, &some, 2, NULL, "stages train all tensors");
+    expect_refusal(&config, &some, 2, NULL, "nothing would be trained in the first");
+    memset(frozen, 1, model_tensor_count(&config));
+    frozen[0] = 0;
+    expect_refusal(&config, &some, 2, NULL, "nothing would be trained in stage 1");
 }
 
 /* Stages have all layers, and as many as others, or one more, unless it is said how many. */

@@ -299,7 +299,7 @@ static void test_refusals(void)
                                 "--precision bf16 --platform " PLATFORM " -o adapters.pstar");
     workshop_must_end(workshop,
                       "pstar-plan adapters.pstar --stages 2 --gpus 2 --platform " PLATFORM, USAGE,
-                      "", "stages train all tensors, so far, and adapters.pstar does not");
+                      "", "plans of stages train all tensors, so far, and adapters.pstar does not");
     workshop_free(workshop);
 }
 

@@ -143,6 +143,39 @@ static void test_other_folder(struct run_folder *folder, gconstpointer data)
     saved_must_be_same(folder, "one", "saved");
 }
 
+/* Adapters have one file, whoever trains, and go on with any number of ranks or stages. The first
+ * rank merges what all have. */
+static void test_adapters(struct run_folder *folder, gconstpointer data)
+{
+    static const char *const places[][2] = {{"3", "--stage 3 --chunk-size 4KiB"},
+                                            {"4", "--stages 2"}};
+    g_autofree char *err = NULL;
+    (void)data;
+    write_model(folder);
+    launch_must_run(folder, 1, JOB "--train lora:3 --steps 2 --schedule-steps 4 --save half");
+    launch_must_run(folder, 1, "--resume half --steps 4 --save one --merge merged");
+    for (size_t i = 0; i < G_N_ELEMENTS(places); i++) {
+        uint32_t processes = (uint32_t)g_ascii_strtoull(places[i][0], NULL, 10);
+        g_autofree char *begins = g_strdup_printf(
+            JOB "%s --train lora:3 --steps 2 --schedule-steps 4 --save begun", places[i][1]);
+        g_autofree char *goes_on = g_strdup_printf(
+            "%s --resume half --steps 4 --save '%zu' --merge 'merged %zu'", places[i][1], i, i);
+        g_autofree char *saved = g_strdup_printf("%zu", i);
+        g_autofree char *merged = g_strdup_printf("merged %zu", i);
+        launch_must_run(folder, processes, begins);
+        saved_must_be_same(folder, "half", "begun");
+        g_assert_cmpuint(saved_count_files(folder, "begun", "adapter_model"), ==, 1);
+        launch_must_run(folder, processes, goes_on);
+        saved_must_be_same(folder, "one", saved);
+        saved_files_must_be_same(folder, "merged", merged, "model");
+    }
+    g_assert_cmpint(
+        launch_run(folder, 2, "--resume half --steps 4 --save x --merge merged", NULL, &err), !=,
+        0);
+    g_assert_cmpuint(launch_count_messages(err), ==, 1);
+    run_folder_expect(err, "--merge merged: the folder is not empty");
+}
+
 static void add(const char *path, const void *data,
                 void (*test)(struct run_folder *folder, gconstpointer data))
 {
@@ -157,6 +190,7 @@ int main(int argc, char **argv)
     add("/ranks-saving/files/fp32", "", test_files);
     add("/ranks-saving/files/bf16", "--precision bf16", test_files);
     add("/ranks-saving/replaced", NULL, test_replaced);
+    add("/ranks-saving/adapters", NULL, test_adapters);
     add("/ranks-saving/cannot-write", NULL, test_cannot_write);
     add("/ranks-saving/other-folder", NULL, test_other_folder);
     add("/ranks-saving/complete-with-all", NULL, test_complete_with_all);

@@ -29,15 +29,21 @@ static void write_model(const struct run_folder *folder, const char *tied)
     launch_draw_mask(folder);
 }
 
+/* What is trained: all, adapters, or tensors of all layers. */
+static const char *draw_trained(void)
+{
+    return PICK("", "", "--train lora:3", "--train '*.mlp.*'", "--train '*.weight'");
+}
+
 /* What a step computes, without where. */
 static char *draw_job(void)
 {
-    return g_strdup_printf(STEPS "--micro-batches %d --clip %s %s --seed %d ",
+    return g_strdup_printf(STEPS "--micro-batches %d --clip %s %s %s --seed %d ",
                            2 * g_test_rand_int_range(3, 6), PICK("0", "1"),
                            PICK("", "--delay 1", "--precision bf16",
                                 "--precision bf16 --bytes-per-parameter 16",
                                 "--precision bf16 --delay 1"),
-                           g_test_rand_int_range(0, 1000));
+                           draw_trained(), g_test_rand_int_range(0, 1000));
 }
 
 static char *draw_placement(uint32_t stages, uint32_t width)
@@ -129,10 +135,10 @@ static void test_endless(struct run_folder *folder, gconstpointer data)
         uint32_t stages = (uint32_t)g_test_rand_int_range(2, (gint32)most + 1);
         bool bf16 = g_test_rand_int_range(0, 2);
         g_autofree char *job = g_strdup_printf(
-            "--delay 1 --steps 7 --micro-batches %d --clip %s --seed %d %s %s ",
+            "--delay 1 --steps 7 --micro-batches %d --clip %s --seed %d %s %s %s ",
             (gint32)width * ((gint32)stages + g_test_rand_int_range(0, 6)), PICK("0", "0.1"),
             g_test_rand_int_range(0, 1000), bf16 ? "--precision bf16" : "",
-            PICK("", "--held-out 0.2 --eval-every 1 --sample 5"));
+            PICK("", "--held-out 0.2 --eval-every 1 --sample 5"), draw_trained());
         g_autofree char *layers = launch_draw_layers(LAYERS, stages);
         g_autofree char *placement = g_strdup_printf(
             "%s --schedule 2bw %s %s %s %s --recompute %s %s %s ", layers,
@@ -163,6 +169,32 @@ static void test_interleaved(struct run_folder *folder, gconstpointer data)
             PICK("", "", "--offload-activations all"));
         write_model(folder, data);
         compare(folder, 2 * width, job, placement);
+    }
+}
+
+/* Frozen tensors and adapters, in every schedule. Tied weights, `data`, are frozen. */
+static void test_trained(struct run_folder *folder, gconstpointer data)
+{
+    static const struct {
+        uint32_t processes;
+        const char *job, *placement;
+    } runs[] = {
+        {4, "--micro-batches 6 --clip 1 --train lora:3 ", "--stages 2 --stage 3 "},
+        {4, "--micro-batches 6 --delay 1 --clip 0 --precision bf16 --train lora:3 ",
+         "--stages 2 --schedule 2bw "},
+        {2, "--micro-batches 4 --delay 1 --clip 1 --train '*.0.*,ln_f.*' ",
+         "--stages 2 --schedule 2bw --recompute all "},
+        {2, "--micro-batches 4 --clip 1 --train 'wpe.*,*.mlp.*' ",
+         "--stages 2 --schedule interleaved --host-update "},
+    };
+    g_autofree char *config = g_strdup_printf(
+        "{\"model_type\": \"gpt2\", \"n_layer\": %d, \"n_embd\": 48, \"n_head\": 2, "
+        "\"n_positions\": 32, \"vocab_size\": 256, \"tie_word_embeddings\": %s}",
+        LAYERS, (const char *)data);
+    run_folder_write(folder, "config.json", config);
+    for (size_t i = 0; i < G_N_ELEMENTS(runs); i++) {
+        g_autofree char *job = g_strconcat(STEPS, runs[i].job, NULL);
+        compare(folder, runs[i].processes, job, runs[i].placement);
     }
 }
 
@@ -250,10 +282,10 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
         {STEPS "--stages 2 --plan plan.json", "are not made yet", 2, 2},
         {STEPS "--stages 2 --layout layout.json", "other tensors", 2, 2},
         {STEPS "--stages 2 --device-memory 1KiB", "would fit", 2, 3},
-        {STEPS "--stages 2 --micro-batches 2 --train lora:4", "stages train all tensors, so far", 2,
+        {STEPS "--stages 2 --micro-batches 2 --train 'lm_head.*'", "nothing would be trained", 2,
          2},
-        {STEPS "--stages 2 --micro-batches 2 --train '*.3.*'", "stages train all tensors, so far",
-         2, 2},
+        {STEPS "--stages 2 --micro-batches 2 --train '*.0.*'", "trained in stage 1", 2, 2},
+        {STEPS "--stages 2 --micro-batches 2 --train '*.3.*'", "the first 2 layers", 2, 2},
         {STEPS "--stages 2 --lr 1e30 --clip 0", "training has diverged", 2, 1},
         {STEPS "--schedule 2bw", "needs --stages", 1, 2},
         {STEPS "--schedule interleaved", "needs --stages", 1, 2},
@@ -330,6 +362,8 @@ int main(int argc, char **argv)
         return 77;
     add("/stages/bits", "false", test_bits);
     add("/stages/bits/tied", "true", test_bits);
+    add("/stages/trained", "false", test_trained);
+    add("/stages/trained/tied", "true", test_trained);
     add("/stages/resume", "true", test_resume);
     add("/stages/forward", "true", test_forward_passes);
     add("/stages/refusals", "false", test_refusals);
