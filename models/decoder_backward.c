@@ -168,7 +168,7 @@ static void append_product(const struct backward_pass *pass, enum model_module m
     g_autofree char *name = decoder_part(b, pass->layer,
                                          model_family_of(b->config)->modules[module]);
     append_operator(b, pass->turn, name, &first);
-    if (first.t[1] == NO_INDEX)
+    if (first.t[1] == NO_INDEX || first.frozen[1])
         return;
     struct model_operator bias = first;
     bias.t[0] = first.t[1];
