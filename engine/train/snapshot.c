@@ -68,10 +68,10 @@ uint64_t snapshot_bytes(const struct trace *trace, bool delay, struct weights_wr
 /* ---- memory ---- */
 
 /* The kernel kills some process if more is touched than there is, so that is asked first. */
-static bool take_memory(struct snapshot *snapshot, GError **error)
+static bool take_memory(struct snapshot *snapshot, uint32_t processes, GError **error)
 {
     void *memory = MAP_FAILED;
-    if (snapshot->bytes <= available_bytes())
+    if (snapshot->bytes <= available_bytes() / processes)
         memory = mmap(NULL, MAX(snapshot->bytes, 1), PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (memory == MAP_FAILED) {
@@ -100,14 +100,14 @@ static void lay_out(struct snapshot *snapshot)
 }
 
 struct snapshot *snapshot_new(const struct trace *trace, bool delay, struct weights_writer writer,
-                              GError **error)
+                              uint32_t processes, GError **error)
 {
     struct snapshot *snapshot = g_new0(struct snapshot, 1);
     *snapshot = (struct snapshot){.trace = trace,
                                   .delay = delay,
                                   .share = share_of(trace, writer),
                                   .bytes = snapshot_bytes(trace, delay, writer)};
-    if (take_memory(snapshot, error)) {
+    if (take_memory(snapshot, processes, error)) {
         lay_out(snapshot);
         return snapshot;
     }

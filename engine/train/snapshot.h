@@ -16,9 +16,10 @@ struct snapshot;
 uint64_t snapshot_bytes(const struct trace *trace, bool delay, struct weights_writer writer);
 
 /* Takes the memory. The trace must outlive the snapshot. Fails with a G_FILE_ERROR_NOMEM if the
- * machine has too little. */
+ * machine has too little for so many `processes` of this host that take as much at the same time.
+ */
 struct snapshot *snapshot_new(const struct trace *trace, bool delay, struct weights_writer writer,
-                              GError **error);
+                              uint32_t processes, GError **error);
 void snapshot_free(struct snapshot *snapshot); /* NULL is allowed */
 
 /* Copies the values out of the store. Nobody may read the snapshot meanwhile. */

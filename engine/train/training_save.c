@@ -92,7 +92,9 @@ static bool take_snapshot_memory(struct training *training, GError **error)
                     "--host-memory has no room for the parts of other hosts");
         return false;
     }
-    saver->snapshot = snapshot_new(trace, delay, saver->writer, error);
+    const struct ranks *ranks = training->options->ranks;
+    saver->snapshot = snapshot_new(trace, delay, saver->writer, ranks ? ranks->node_count : 1,
+                                   error);
     return saver->snapshot != NULL;
 }
 

@@ -190,17 +190,19 @@ static void test_lost_folder(struct run_folder *folder, gconstpointer data)
         g_assert_cmpint(run_shell(folder, "rmdir copy", NULL), ==, 0);
 }
 
-#define AGAIN \
-    "n=$(readlink saved/newest); until [ $(readlink saved/newest) != $n ]; do sleep 0.02; done"
+#define AGAIN                      \
+    "n=$(readlink saved/newest); " \
+    "until [ $(readlink saved/newest) != $n ]; do sleep 0.02; done"
+#define WRITABLE  ("mount -o remount,rw saved; " AGAIN)
+#define MOUNTED   ("mount --bind aside saved; " AGAIN)
+#define UNMOUNTED "mkdir aside; mount --bind saved aside; umount -l saved"
 
-static const char *const read_only[] = {"mount -o remount,ro saved",
-                                        "mount -o remount,rw saved; " AGAIN,
+/* Shell commands that take the folder away and give it back; the message and the exit status. */
+static const char *const read_only[] = {"mount -o remount,ro saved", WRITABLE,
                                         "Read-only file system", "143"};
 static const char *const vanished[] = {"umount -l saved", "true", "another file system is there",
                                        "1"};
-static const char *const remounted[] = {"mkdir aside; mount --bind saved aside; umount -l saved",
-                                        "mount --bind aside saved; " AGAIN,
-                                        "another file system is there", "143"};
+static const char *const remounted[] = {UNMOUNTED, MOUNTED, "another file system is there", "143"};
 
 static void add(const char *path, const void *data,
                 void (*test)(struct run_folder *folder, gconstpointer data))
