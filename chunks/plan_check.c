@@ -423,9 +423,10 @@ static bool check_nvme_slots(const struct plan *plan, GError **error)
         if (ok)
             arena_put(file, c, address);
     }
+    ok = ok && plan->nvme_bytes == arena_end(file);
     arena_free(file);
     return ok || plan_refuse(error, "slots in NVMe overlap, are unaligned or lie outside the file, "
-                                    "or begin on the device");
+                                    "or do not fill it, or begin on the device");
 }
 
 static bool begin(struct check *check, GError **error)

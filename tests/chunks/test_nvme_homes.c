@@ -182,6 +182,11 @@ static void outside(struct plan *plan)
     plan->nvme_address[tenant_of(plan)] = plan->nvme_bytes;
 }
 
+static void larger_file(struct plan *plan)
+{
+    plan->nvme_bytes++;
+}
+
 static void beyond_pool(struct plan *plan)
 {
     plan->host_address[tenant_of(plan)] = plan->staging_address / 4096 * 4096;
@@ -214,6 +219,7 @@ static void test_damaged(void)
                  {not_stored, "is not in NVMe at the iteration's end"},
                  {unaligned, "slots in NVMe overlap, are unaligned"},
                  {outside, "lie outside the file"},
+                 {larger_file, "do not fill it"},
                  {beyond_pool, "host slots overlap or lie outside"},
                  {of_another, "not at home in NVMe is loaded or stored"},
                  {to_the_device, "at home in NVMe comes to the device"},
