@@ -122,11 +122,13 @@ static void add_unit(struct stage_activations *sum, const struct unit_way *way)
     sum->pending += way->pending_bytes;
 }
 
-/* A gradient of tied weights lies beside what the classifier's backward needs; with several
- * ranks it is the list in which the last stage sums them. */
-static struct unit_way head_with_tied(const struct units *units)
+/* With one rank, a gradient of tied weights lies beside what the classifier's backward needs. */
+static struct unit_way head_with_tied(const struct pipeline_job *job)
 {
+    const struct units *units = job->units;
     struct unit_way way = units->head.way[UNIT_KEPT];
+    if (job->width > 1)
+        return way;
     way.most_bytes[UNIT_BACKWARD] += units->tied_gradient_room;
     way.working_bytes += units->tied_gradient_room;
     return way;
@@ -160,7 +162,7 @@ static struct stage_activations part_activations(const struct pipeline_job *job,
     for (uint32_t l = layers.first; l < layers.end; l++)
         add_unit(&sum, &units->layer[l].way[stage_recomputes(job, cost, l)]);
     if (cost->stage + 1 == job->stages && part + 1 == job->parts) {
-        const struct unit_way way = passes ? head_with_tied(units) : units->head.way[UNIT_KEPT];
+        const struct unit_way way = passes ? head_with_tied(job) : units->head.way[UNIT_KEPT];
         add_unit(&sum, &way);
     }
     return sum;
@@ -198,10 +200,14 @@ static uint64_t followed_bytes(const struct pipeline_job *job, const struct stag
     return most;
 }
 
+/* The last stage has a copy of tied weights, and with several ranks a list in which it sums their
+ * gradients. */
 static uint64_t activation_bytes(const struct pipeline_job *job, const struct stage_cost *cost)
 {
     bool is_last = cost->stage + 1 == job->stages;
     uint64_t copy = is_last && job->stages > 1 ? job->units->tied_room : 0;
+    if (copy && job->width > 1)
+        copy += job->units->tied_gradient_room;
     if (job->parts > 1 || pipeline_splits(job->schedule))
         return copy + followed_bytes(job, cost, false);
     const struct stage_activations sum = part_activations(job, cost, 0);

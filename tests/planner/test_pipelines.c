@@ -263,7 +263,7 @@ static uint64_t draw_budget(const struct drawn *d)
 static void test_simulated(void)
 {
     uint32_t interleaved = 0;
-    for (int i = 0; i < 20; i++) {
+    for (int i = 0; i < 8; i++) {
         struct drawn d;
         draw(&d);
         const struct pipeline_question question = question_of(&d, draw_budget(&d));
