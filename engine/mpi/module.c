@@ -34,7 +34,8 @@ struct mpi_ranks {
     int failed; /* the status with which all ranks shall end; 0 if all is well */
 
     /* Of the thread. */
-    GQueue posted; /* struct posted: messages under way, the oldest first */
+    GQueue posted;   /* struct posted: messages under way, the oldest first */
+    GArray *sources; /* struct source: of all from whom a stage has received */
     MPI_Request beat;
     gint64 last_beat, last_look, silent_ms;
 };
@@ -43,6 +44,15 @@ struct mpi_ranks {
 struct posted {
     MPI_Request request;
     uint8_t bytes[];
+};
+
+/* A rank and a channel from which messages come that are received before anybody asks for them: one
+ * at a time, so that a receiver which is late holds one message of each. */
+struct source {
+    uint32_t rank, channel;
+    uint8_t *early; /* the message, or its first piece; NULL if there is none */
+    int bytes;
+    MPI_Request request; /* of the message while it is under way */
 };
 
 static struct mpi_ranks *mpi_of(struct ranks *ranks)
@@ -142,11 +152,83 @@ static int post_receive(struct mpi_ranks *mpi, const struct ranks_message *messa
                      (int)message->channel, mpi->data, request);
 }
 
+/* ---- messages that are received early ---- */
+
+static struct source *find_source(const struct mpi_ranks *mpi, uint32_t rank, uint32_t channel)
+{
+    for (guint i = 0; i < mpi->sources->len; i++) {
+        struct source *source = &g_array_index(mpi->sources, struct source, i);
+        if (source->rank == rank && source->channel == channel)
+            return source;
+    }
+    return NULL;
+}
+
+/* Messages of stages have channels, and the exchanges among ranks of a stage have none. */
+static void remember_sources(struct mpi_ranks *mpi, const struct ranks_message *messages,
+                             uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct source source = {
+            .rank = messages[i].rank, .channel = messages[i].channel, .request = MPI_REQUEST_NULL};
+        if (source.channel && !find_source(mpi, source.rank, source.channel))
+            g_array_append_val(mpi->sources, source);
+    }
+}
+
+/* Lets a large message, which waits for its receiver's answer, cross while other threads compute.
+ */
+static void receive_early(struct mpi_ranks *mpi)
+{
+    for (guint i = 0; i < mpi->sources->len; i++) {
+        struct source *source = &g_array_index(mpi->sources, struct source, i);
+        int there = 0;
+        MPI_Message message;
+        MPI_Status status;
+        if (source->early) {
+            MPI_Test(&source->request, &there, MPI_STATUS_IGNORE);
+            continue;
+        }
+        MPI_Improbe((int)source->rank, (int)source->channel, mpi->data, &there, &message, &status);
+        if (!there)
+            continue;
+        MPI_Get_count(&status, MPI_BYTE, &source->bytes);
+        source->early = g_malloc((size_t)source->bytes);
+        MPI_Imrecv(source->early, source->bytes, MPI_BYTE, &message, &source->request);
+    }
+}
+
+/* Puts what was received early to its place. Returns the bytes, or 0 if there was nothing. */
+static uint64_t take_early(struct mpi_ranks *mpi, const struct ranks_message *message)
+{
+    struct source *source = find_source(mpi, message->rank, message->channel);
+    if (!source || !source->early)
+        return 0;
+    wait_for(mpi, 1, &source->request);
+    g_assert((uint64_t)source->bytes <= message->bytes);
+    memcpy(message->data, source->early, (size_t)source->bytes);
+    g_clear_pointer(&source->early, g_free);
+    mpi->ranks.received_bytes += (uint64_t)source->bytes;
+    return (uint64_t)source->bytes;
+}
+
+/* Waits for what is under way, and drops it: nobody asks for it any more. */
+static void drop_early(struct mpi_ranks *mpi)
+{
+    for (guint i = 0; i < mpi->sources->len; i++) {
+        struct source *source = &g_array_index(mpi->sources, struct source, i);
+        if (source->early)
+            wait_for(mpi, 1, &source->request);
+        g_clear_pointer(&source->early, g_free);
+    }
+}
+
 static void post_all(struct mpi_ranks *mpi, post_message *post,
                      const struct ranks_message *messages, uint32_t count, GArray *requests)
 {
     for (uint32_t i = 0; i < count; i++)
-        for (uint64_t first = 0; first < messages[i].bytes; first += PIECE) {
+        for (uint64_t first = post == post_receive ? take_early(mpi, &messages[i]) : 0;
+             first < messages[i].bytes; first += PIECE) {
             MPI_Request request;
             int bytes = (int)MIN(messages[i].bytes - first, PIECE);
             post(mpi, &messages[i], first, bytes, &request);
@@ -164,6 +246,7 @@ static void run_transfer(struct mpi_ranks *mpi)
     post_all(mpi, post_send, mpi->sends, mpi->send_count, requests);
     post_all(mpi, post_receive, mpi->receives, mpi->receive_count, requests);
     wait_for(mpi, (int)requests->len, (MPI_Request *)(void *)requests->data);
+    remember_sources(mpi, mpi->receives, mpi->receive_count);
 }
 
 /* Frees what its receivers have got. */
@@ -281,6 +364,7 @@ static void leave(struct mpi_ranks *mpi)
 {
     enum { LOOK_US = 50 };
     MPI_Request all = MPI_REQUEST_NULL;
+    drop_early(mpi);
     for (int complete = 0; !complete; g_usleep(LOOK_US)) {
         stay_alive(mpi);
         drop_arrived(mpi);
@@ -297,17 +381,20 @@ static void leave(struct mpi_ranks *mpi)
 
 /* ---- the thread ---- */
 
-/* While posted messages are under way, MPI needs to be called, so that they go on. */
+/* While posted messages are under way, MPI needs to be called, so that they go on, and where some
+ * may come, so that they are let through. */
 static enum work next_work(struct mpi_ranks *mpi)
 {
-    enum { IDLE_US = 50000, SENDING_US = 50 };
+    enum { IDLE_US = 50000, SENDING_US = 50, RECEIVING_US = 200 };
     enum work work;
+    int idle_us = mpi->sources->len ? RECEIVING_US : IDLE_US;
     free_arrived(mpi);
+    receive_early(mpi);
     g_mutex_lock(&mpi->lock);
     if (mpi->work == WORK_NONE || mpi->work == WORK_DONE)
         g_cond_wait_until(&mpi->changed, &mpi->lock,
                           g_get_monotonic_time() +
-                              (g_queue_is_empty(&mpi->posted) ? IDLE_US : SENDING_US));
+                              (g_queue_is_empty(&mpi->posted) ? idle_us : SENDING_US));
     work = mpi->work;
     g_mutex_unlock(&mpi->lock);
     return work;
@@ -409,6 +496,7 @@ static void mpi_free(struct mpi_ranks *mpi)
     g_mutex_clear(&mpi->lock);
     g_cond_clear(&mpi->changed);
     g_strfreev(mpi->ranks.hosts);
+    g_array_unref(mpi->sources);
     g_free(mpi);
 }
 
@@ -447,6 +535,7 @@ struct ranks *pstar_ranks_open(uint32_t count, GError **error)
     mpi->ranks.ops = &mpi_ops;
     mpi->ranks.count = count;
     g_queue_init(&mpi->posted);
+    mpi->sources = g_array_new(FALSE, FALSE, sizeof(struct source));
     g_mutex_init(&mpi->lock);
     g_cond_init(&mpi->changed);
     ranks_init_turns(&mpi->ranks);
