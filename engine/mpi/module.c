@@ -35,7 +35,7 @@ struct mpi_ranks {
 
     /* Of the thread. */
     GQueue posted;   /* struct posted: messages under way, the oldest first */
-    GArray *sources; /* struct source: of all from whom a stage has received */
+    GArray *sources; /* struct early_source: of all from whom a stage has received */
     MPI_Request beat;
     gint64 last_beat, last_look, silent_ms;
 };
@@ -48,7 +48,7 @@ struct posted {
 
 /* A rank and a channel from which messages come that are received before anybody asks for them: one
  * at a time, so that a receiver which is late holds one message of each. */
-struct source {
+struct early_source {
     uint32_t rank, channel;
     uint8_t *early; /* the message, or its first piece; NULL if there is none */
     int bytes;
@@ -154,10 +154,11 @@ static int post_receive(struct mpi_ranks *mpi, const struct ranks_message *messa
 
 /* ---- messages that are received early ---- */
 
-static struct source *find_source(const struct mpi_ranks *mpi, uint32_t rank, uint32_t channel)
+static struct early_source *find_source(const struct mpi_ranks *mpi, uint32_t rank,
+                                        uint32_t channel)
 {
     for (guint i = 0; i < mpi->sources->len; i++) {
-        struct source *source = &g_array_index(mpi->sources, struct source, i);
+        struct early_source *source = &g_array_index(mpi->sources, struct early_source, i);
         if (source->rank == rank && source->channel == channel)
             return source;
     }
@@ -169,7 +170,7 @@ static void remember_sources(struct mpi_ranks *mpi, const struct ranks_message *
                              uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        const struct source source = {
+        const struct early_source source = {
             .rank = messages[i].rank, .channel = messages[i].channel, .request = MPI_REQUEST_NULL};
         if (source.channel && !find_source(mpi, source.rank, source.channel))
             g_array_append_val(mpi->sources, source);
@@ -181,7 +182,7 @@ static void remember_sources(struct mpi_ranks *mpi, const struct ranks_message *
 static void receive_early(struct mpi_ranks *mpi)
 {
     for (guint i = 0; i < mpi->sources->len; i++) {
-        struct source *source = &g_array_index(mpi->sources, struct source, i);
+        struct early_source *source = &g_array_index(mpi->sources, struct early_source, i);
         int there = 0;
         MPI_Message message;
         MPI_Status status;
@@ -201,7 +202,7 @@ static void receive_early(struct mpi_ranks *mpi)
 /* Puts what was received early to its place. Returns the bytes, or 0 if there was nothing. */
 static uint64_t take_early(struct mpi_ranks *mpi, const struct ranks_message *message)
 {
-    struct source *source = find_source(mpi, message->rank, message->channel);
+    struct early_source *source = find_source(mpi, message->rank, message->channel);
     if (!source || !source->early)
         return 0;
     wait_for(mpi, 1, &source->request);
@@ -216,7 +217,7 @@ static uint64_t take_early(struct mpi_ranks *mpi, const struct ranks_message *me
 static void drop_early(struct mpi_ranks *mpi)
 {
     for (guint i = 0; i < mpi->sources->len; i++) {
-        struct source *source = &g_array_index(mpi->sources, struct source, i);
+        struct early_source *source = &g_array_index(mpi->sources, struct early_source, i);
         if (source->early)
             wait_for(mpi, 1, &source->request);
         g_clear_pointer(&source->early, g_free);
@@ -535,7 +536,7 @@ struct ranks *pstar_ranks_open(uint32_t count, GError **error)
     mpi->ranks.ops = &mpi_ops;
     mpi->ranks.count = count;
     g_queue_init(&mpi->posted);
-    mpi->sources = g_array_new(FALSE, FALSE, sizeof(struct source));
+    mpi->sources = g_array_new(FALSE, FALSE, sizeof(struct early_source));
     g_mutex_init(&mpi->lock);
     g_cond_init(&mpi->changed);
     ranks_init_turns(&mpi->ranks);
