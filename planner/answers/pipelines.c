@@ -343,7 +343,9 @@ static void refuse(const struct pipeline_question *q, const struct pipeline_answ
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
                 "nothing fits: with %u stages of %u GPUs each and micro-batches of %u (%s), stage "
                 "%u needs %s of device memory, %s more than the %s that there are; more GPUs, more "
-                "stages%s or devices with %s would do",
+                "stages%s or devices with %s would do; plans keep the model data of a stage on its "
+                "device, but pstar-run --stages moves chunks within stages, as pstar-sim --stages "
+                "simulates",
                 least->stages, least->width, least->micro_batch, schedule_of(least),
                 neediest(least), need, lacks, budget, q->recompute ? ", recomputation" : "", need);
 }

@@ -283,6 +283,8 @@ static void test_refusals(void)
          "of device memory, ", DOES_NOT_FIT},
         {"--stages any --gpus 8 --batch 1 --micro-batches 64 --device-memory 100MiB",
          "more GPUs, more stages", DOES_NOT_FIT},
+        {"--stages any --gpus 8 --batch 1 --micro-batches 64 --device-memory 100MiB",
+         "but pstar-run --stages moves chunks within stages", DOES_NOT_FIT},
     };
     struct workshop *workshop = workshop_new();
     for (size_t i = 0; i < G_N_ELEMENTS(refused); i++) {
