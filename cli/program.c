@@ -247,12 +247,21 @@ static void hold_standard_streams(void)
             return;
 }
 
+/* Nothing that a program writes may be changed by everybody, whatever the umask. A program that
+ * only starts the user's command leaves that command's alone. */
+static void keep_from_others(const struct program *program)
+{
+    if (!program->strict_posix)
+        umask(umask(0) | S_IWOTH);
+}
+
 int program_main(const struct program *program, int argc, char **argv)
 {
     g_autoptr(GError) error = NULL;
     struct common_options common = {false, false, false};
     int status = STATUS_DONE;
     hold_standard_streams();
+    keep_from_others(program);
     program_check_output(program->name);
     expect_no_memory(program->name);
     setlocale(LC_CTYPE, "");

@@ -116,12 +116,22 @@ static char *temporary_of(const char *path)
     return g_strdup_printf("%s.%08x.tmp", path, g_random_int());
 }
 
+/* Opens a new file: a link that somebody has put in its place is not followed. */
+static FILE *open_new(const char *path)
+{
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    FILE *stream = descriptor < 0 ? NULL : fdopen(descriptor, "w");
+    if (!stream && descriptor >= 0)
+        close(descriptor);
+    return stream;
+}
+
 bool output_file_open(struct output_file *file, const char *path, GError **error)
 {
     bool follow = descriptor_of(path) < 0;
     *file = (struct output_file){.path = follow ? output_file_target(path) : g_strdup(path)};
     file->temporary = temporary_of(file->path);
-    file->stream = output_stream_open(file->temporary ? file->temporary : file->path);
+    file->stream = file->temporary ? open_new(file->temporary) : output_stream_open(file->path);
     if (file->stream)
         return true;
     fail(path, errno, error);
