@@ -9,7 +9,8 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE RelWithDebInfo CACHE STRING "Build type" FORCE)
 endif()
 option(PSTAR_TESTS "Build the tests" ON)
-option(PSTAR_SANITIZE "Build with address and undefined-behaviour sanitizers" OFF)
+option(PSTAR_SANITIZE "Build with sanitizers" OFF)
+set(PSTAR_SANITIZERS "address,undefined" CACHE STRING "Which sanitizers: address,undefined or thread")
 option(PSTAR_FUZZ "Build the fuzzers of tests/fuzz, with clang's libFuzzer" OFF)
 
 # No -ffast-math and no contraction: a source line must give the same bits in every build, on the host
@@ -29,14 +30,14 @@ add_compile_definitions(GLIB_VERSION_MIN_REQUIRED=GLIB_VERSION_2_72 GLIB_VERSION
 if(PSTAR_SANITIZE)
   # Not for nvcc, which does not know these options.
   add_compile_options(
-    $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=address,undefined>
+    $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${PSTAR_SANITIZERS}>
     $<$<COMPILE_LANGUAGE:C,CXX>:-fno-sanitize-recover=undefined>
     $<$<COMPILE_LANGUAGE:C,CXX>:-fno-omit-frame-pointer>)
-  if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+  if(CMAKE_C_COMPILER_ID STREQUAL "GNU" AND PSTAR_SANITIZERS MATCHES "address")
     # GCC 13.2's fake stack aligns to 32 bytes, but AVX-512 needs 64.
     add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:--param=asan-use-after-return=0>)
   endif()
-  add_link_options(-fsanitize=address,undefined)
+  add_link_options(-fsanitize=${PSTAR_SANITIZERS})
 endif()
 
 # libFuzzer's coverage of everything that a fuzzer links. tests/fuzz/CMakeLists.txt links libFuzzer itself.
