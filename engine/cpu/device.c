@@ -364,6 +364,13 @@ static mover_ticket cpu_send(struct device *device, uint64_t to, uint64_t bytes,
     return queues_complete(cpu->queues, MOVER_COMPUTE);
 }
 
+/* Returns whether other processes wait for what the operator does. */
+static bool takes_part(const struct operation *operation)
+{
+    return operation_exchanges(operation) || operation->op->kind == MODEL_SEND ||
+           operation->op->kind == MODEL_RECEIVE;
+}
+
 static mover_ticket cpu_compute(struct device *device, const struct operation *operation,
                                 const struct mover_after *after)
 {
@@ -371,9 +378,10 @@ static mover_ticket cpu_compute(struct device *device, const struct operation *o
     const struct operation issued = with_turn(cpu, operation);
     cpu_wait(device, after);
     gint64 start = g_get_monotonic_time();
-    if (fault_strikes(FAULT_DEVICE_LOST))
+    bool lost = fault_strikes(FAULT_DEVICE_LOST);
+    if (lost)
         note(cpu, g_strdup_printf("the device is lost at '%s'", operation->name));
-    else
+    if (!lost || takes_part(operation)) /* or others would wait for ever, and so would this one */
         run_operator(cpu->compute, &issued);
     if (operation->op->kind == MODEL_RECEIVE) /* waits for another stage */
         cpu->stall_ns += (uint64_t)(g_get_monotonic_time() - start) * 1000;
