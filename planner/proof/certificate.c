@@ -13,7 +13,9 @@ enum { MIX_WINDOWS = 24 };
 
 /* Branches are of groups that are at least this part of the model, and of which either side has at
  * least this share in the mix, if the plan takes longer than the bound by this factor. */
-enum { LARGE_PART = 10, CASE_WINDOWS = 12 };
+enum { LARGE_PART = 10, CASE_WINDOWS = 12, MORE_WINDOWS = 24 };
+/* Cases of iterations of at most so many operators have more windows. */
+enum { FEW_OPERATORS = 500 };
 #define DIVIDED 0.02
 #define WIDE    1.02
 
@@ -178,7 +180,8 @@ static void prove(struct time_job *sides, const struct reuses *reuses, const GAr
                   struct certificate_time *time)
 {
     struct certificate_time branched = *time;
-    g_autoptr(GArray) fewer = choose_starts(sides, reuses, CASE_WINDOWS);
+    uint32_t most = reuses->moment_count > FEW_OPERATORS ? CASE_WINDOWS : MORE_WINDOWS;
+    g_autoptr(GArray) fewer = choose_starts(sides, reuses, most);
     uint32_t blocks_most = reuses->chunk_count + reuses->moment_count;
     g_autofree double *on_host = g_new(double, 2 * blocks_most);
     time->bound = prove_case(sides, reuses, starts, UINT64_MAX, &time->cases[0], on_host);

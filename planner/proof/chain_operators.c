@@ -82,12 +82,34 @@ static bool counts_copies(const struct chain_source *source, moment_id m)
     return !source->either_side || time_is_placed(&source->trace->operators[m]);
 }
 
+/* Returns how many updates that can be placed come before each moment: [moment_count + 1]. */
+static uint32_t *count_placed(const struct chain_source *source)
+{
+    uint32_t moments = source->operators->moment_count;
+    uint32_t *placed = g_new0(uint32_t, moments + 1);
+    for (uint32_t m = 0; m < moments; m++)
+        placed[m + 1] = placed[m] + time_is_placed(&source->trace->operators[m]);
+    return placed;
+}
+
+/* Returns whether the host needs what the device wrote at `from` wherever updates run: the
+ * operators of both moments run where they are in any case, and no update lies between. `to` is
+ * counted from the beginning of an iteration, and at most one later than `from`. */
+static bool is_needed_in_any_case(const uint32_t *placed, uint32_t moments, uint32_t from,
+                                  uint32_t to)
+{
+    uint32_t begin = from / moments * moments;
+    uint32_t until = placed[to % moments] + (to >= begin + moments ? placed[moments] : 0);
+    return until == placed[from % moments + 1];
+}
+
 /* Adds the copies of chunks that the device wrote last, to the first operator of the host that
  * needs them. In the second iteration it is known for each chunk who wrote it. */
 static void add_copies_before(const struct chain_source *source, const uint32_t *index)
 {
     const struct accesses *accesses = source->accesses;
     uint32_t moments = accesses->moment_count;
+    g_autofree uint32_t *placed = count_placed(source);
     g_autofree uint32_t *written = g_new0(uint32_t, accesses->chunk_count); /* moment + 1; 0 if the
                                                                                host is up to date */
     for (uint32_t at = 0; at < 2 * moments; at++)
@@ -97,7 +119,8 @@ static void add_copies_before(const struct chain_source *source, const uint32_t 
             if (access->flags & ACCESS_ON_HOST) {
                 const struct chunk *chunk = &source->job->plan->layout->chunks[access->chunk];
                 if (*by && at >= moments && !(access->flags & ACCESS_FRESH) &&
-                    counts_copies(source, m))
+                    (counts_copies(source, m) ||
+                     is_needed_in_any_case(placed, moments, *by - 1, at)))
                     add_copy(
                         source->operators->items[index[m]].before, at + 1 - *by,
                         time_job_copy_ns(source->job, &source->job->costs->d2h, chunk->copy_bytes));

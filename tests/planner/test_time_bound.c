@@ -583,11 +583,95 @@ static void test_activations_count(void)
     g_assert_cmpint(waits, >, 0);
 }
 
+/* Returns the operator of the device that wrote the chunk last before the host uses it at moment
+ * `m`, with no update up to then, or NO_INDEX. */
+static uint32_t find_writer(const struct trace *trace, const struct accesses *accesses, uint32_t m,
+                            uint32_t chunk)
+{
+    for (uint32_t before = m; before-- > 0;) {
+        if (trace->operators[before + 1].phase == TRACE_UPDATE_PHASE)
+            return NO_INDEX;
+        for (uint32_t a = accesses->first[before + 1]; a-- > accesses->first[before];) {
+            const struct chunk_access *access = &accesses->items[a];
+            if (access->chunk == chunk)
+                return access->flags & ACCESS_WRITES &&
+                               !(access->flags & (ACCESS_ON_HOST | ACCESS_LAST))
+                           ? before
+                           : NO_INDEX;
+        }
+    }
+    return NO_INDEX;
+}
+
+/* Returns whether the operator of the host is over within an iteration after the writer. */
+static bool is_over_in_time(const struct time_model *model, uint32_t writer, uint32_t m)
+{
+    const struct chain_operators *operators = model->chain_operators;
+    for (uint32_t k = 0; k < operators->count; k++)
+        if (operators->items[k].moment == m)
+            return m + operators->items[k].over <= writer + operators->moment_count;
+    return false;
+}
+
+/* Checks that a chain from the writer takes the copy of the chunk, and what the operator of moment
+ * `m` takes. */
+static void check_copy(const struct fixture *f, const struct time_model *model, uint32_t writer,
+                       uint32_t m, uint32_t chunk)
+{
+    const struct time_job job = {.sides = {f->trace}, .costs = f->costs};
+    const struct trace *trace = f->sides[TIME_HOST];
+    const struct trace_operator *op = &trace->operators[m];
+    const struct certificate_chain ends = {writer, m, m, writer + trace->operator_count, 0};
+    uint64_t least_ns = time_job_copy_ns(&job, &f->costs->d2h, f->layout->chunks[chunk].copy_bytes) +
+                        time_job_copy_ns(&job, &f->costs->d2h, op->d2h_bytes) +
+                        time_job_at_least(&job, op->duration_ns);
+    struct time_chain chain;
+    g_assert_true(chain_make(model->chain_operators, model->windows, &ends, &chain));
+    g_assert_cmpuint(chain.always_ns, >=, least_ns);
+    chain_clear(&chain);
+}
+
+/* What the device wrote, and an operator of the host needs wherever updates run, is part of chains
+ * that go through this operator. */
+static void test_chains_have_copies_in_any_case(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    int copies = 0;
+    for (int i = 0; i < 2 * CASES; i++) {
+        struct fixture f;
+        set_up(&f, random_iteration(random), random);
+        struct time_model *model = f.either_side ? new_model(&f, NULL, 0, 0) : NULL;
+        const struct trace *trace = f.sides[TIME_HOST];
+        for (uint32_t m = 0; model && model->chain_operators && m < trace->operator_count; m++) {
+            struct non_model *non_model = non_model_place(trace);
+            struct accesses *accesses = accesses_new(trace, f.layout, non_model->extent);
+            for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
+                const struct chunk_access *access = &accesses->items[a];
+                uint32_t writer = access->flags & ACCESS_ON_HOST && !(access->flags & ACCESS_FRESH)
+                                      ? find_writer(trace, accesses, m, access->chunk)
+                                      : NO_INDEX;
+                if (writer == NO_INDEX || !is_over_in_time(model, writer, m))
+                    continue;
+                check_copy(&f, model, writer, m, access->chunk);
+                copies++;
+            }
+            accesses_free(accesses);
+            non_model_free(non_model);
+        }
+        time_model_free(model);
+        tear_down(&f);
+    }
+    g_test_message("%d copies that the host waits for in any case", copies);
+    g_assert_cmpint(copies, >, 0);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/time_bound/host_operators_count", test_host_operators_count);
     g_test_add_func("/time_bound/activations_count", test_activations_count);
+    g_test_add_func("/time_bound/chains_have_copies_in_any_case",
+                    test_chains_have_copies_in_any_case);
     g_test_add_func("/time_bound/no_schedule_is_faster", test_no_schedule_is_faster);
     g_test_add_func("/time_bound/no_schedule_of_ranks_is_faster",
                     test_no_schedule_of_ranks_is_faster);
