@@ -622,7 +622,8 @@ static void check_copy(const struct fixture *f, const struct time_model *model, 
     const struct trace *trace = f->sides[TIME_HOST];
     const struct trace_operator *op = &trace->operators[m];
     const struct certificate_chain ends = {writer, m, m, writer + trace->operator_count, 0};
-    uint64_t least_ns = time_job_copy_ns(&job, &f->costs->d2h, f->layout->chunks[chunk].copy_bytes) +
+    uint64_t least_ns = time_job_copy_ns(&job, &f->costs->d2h,
+                                         f->layout->chunks[chunk].copy_bytes) +
                         time_job_copy_ns(&job, &f->costs->d2h, op->d2h_bytes) +
                         time_job_at_least(&job, op->duration_ns);
     struct time_chain chain;
