@@ -1,6 +1,7 @@
 #include "planner/schedule/retention.h"
 
 #include <math.h>
+#include <string.h>
 
 enum {
     EVICTED_MOST = 32, /* intervals a round; a power of 2 */
@@ -20,9 +21,9 @@ enum { PRICE_ROUNDS = 6 };
 #define PRICE_LEAST 1e-5
 
 struct ranked_reuse {
+    double worth; /* >= 0: bytes saved for the price of the room */
+    double place; /* >= 0: orders intervals of equal worth */
     uint32_t reuse;
-    double worth; /* bytes saved for the price of the room */
-    double place; /* orders intervals of equal worth */
 };
 
 /* Spreads chunks evenly over [0, 1), in whatever range of chunks. */
@@ -55,14 +56,58 @@ static double value_of(const struct retention *retention, uint32_t g,
     return value * (preferred ? BIAS_FACTOR : 1);
 }
 
-static int most_worth_first(const void *left, const void *right)
+/* The keys by which intervals are sorted. The bits of doubles that are not negative are in the
+ * order of their values. */
+static uint64_t bits_of(double value)
 {
-    const struct ranked_reuse *a = left, *b = right;
-    if (a->worth != b->worth)
-        return a->worth > b->worth ? -1 : 1;
-    if (a->place != b->place)
-        return a->place < b->place ? -1 : 1;
-    return a->reuse < b->reuse ? -1 : 1;
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static uint64_t most_worth_first(const struct ranked_reuse *item)
+{
+    return ~bits_of(item->worth);
+}
+
+static uint64_t lowest_place_first(const struct ranked_reuse *item)
+{
+    return bits_of(item->place);
+}
+
+enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS };
+
+/* Sorts by one digit of the key, from `items` into `sorted`, and keeps the order of equal digits.
+ * Returns false, and sorts nothing, if all are equal. */
+static bool sort_by_digit(const struct ranked_reuse *items, uint32_t count, unsigned shift,
+                          uint64_t (*key)(const struct ranked_reuse *), struct ranked_reuse *sorted)
+{
+    uint32_t begin[DIGITS + 1] = {0};
+    for (uint32_t i = 0; i < count; i++)
+        begin[(key(&items[i]) >> shift) % DIGITS + 1]++;
+    if (begin[(key(&items[0]) >> shift) % DIGITS + 1] == count)
+        return false;
+    for (uint32_t digit = 0; digit < DIGITS; digit++)
+        begin[digit + 1] += begin[digit];
+    for (uint32_t i = 0; i < count; i++)
+        sorted[begin[(key(&items[i]) >> shift) % DIGITS]++] = items[i];
+    return true;
+}
+
+/* Sorts digit by digit, which takes a third of the time that comparisons do. Items with equal keys
+ * keep their order. `scratch` has room for as many. */
+static void sort_ranked(GArray *ranked, uint64_t (*key)(const struct ranked_reuse *),
+                        struct ranked_reuse *scratch)
+{
+    struct ranked_reuse *items = (struct ranked_reuse *)(void *)ranked->data, *other = scratch;
+    for (unsigned shift = 0; ranked->len && shift < 64; shift += DIGIT_BITS)
+        if (sort_by_digit(items, ranked->len, shift, key, other)) {
+            struct ranked_reuse *sorted = other;
+            other = items;
+            items = sorted;
+        }
+    if (items == scratch)
+        memcpy(ranked->data, scratch, ranked->len * sizeof *scratch);
 }
 
 /* Returns the price of a byte over the moments of the interval. `before` [moment_count + 1] is the
@@ -91,13 +136,16 @@ static void rank_reuses(struct retention *retention, const double *price,
             continue;
         double value = value_of(retention, g, bias),
                bytes = (double)reuses->slot_bytes[reuse->chunk];
-        struct ranked_reuse item = {g, value / (bytes * span_cost(reuses, reuse, before)), 0};
+        struct ranked_reuse item = {value / (bytes * span_cost(reuses, reuse, before)), 0, g};
         if (bias->spread && reuse->to == reuse->from)
-            item = (struct ranked_reuse){g, value / bytes / before[reuses->moment_count],
-                                         place_of(reuse->chunk)};
+            item = (struct ranked_reuse){value / bytes / before[reuses->moment_count],
+                                         place_of(reuse->chunk), g};
         g_array_append_val(ranked, item);
     }
-    g_array_sort(ranked, most_worth_first);
+    g_autofree struct ranked_reuse *scratch = g_new(struct ranked_reuse, ranked->len);
+    if (bias->spread)
+        sort_ranked(ranked, lowest_place_first, scratch);
+    sort_ranked(ranked, most_worth_first, scratch);
     g_array_set_size(retention->order, 0);
     for (guint i = 0; i < ranked->len; i++)
         g_array_append_val(retention->order, g_array_index(ranked, struct ranked_reuse, i).reuse);
