@@ -35,7 +35,7 @@ endif()
 
 pstar_library(engine_kernels
   random.c rotary.c
-  cpu/context.c cpu/kernels.c cpu/matmul.c
+  cpu/context.c cpu/experts.c cpu/kernels.c cpu/matmul.c
   ${simd_objects}
   LINK pstar_engine_host pstar_traces DNNL::dnnl OpenMP::OpenMP_C)
 target_compile_definitions(pstar_engine_kernels PRIVATE ${simd_definition})

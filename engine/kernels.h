@@ -20,6 +20,7 @@
 #define PSTAR_ENGINE_KERNELS_H
 
 #include "engine/adamw.h"
+#include "engine/experts.h"
 #include "engine/host_device.h"
 #include "engine/random.h"
 #include "models/iteration.h"
@@ -407,6 +408,7 @@ struct kernels {
     kernel_table *table; /* may be NULL: kernels read the host's memory */
     kernel_grouped_forward *grouped_forward;
     kernel_grouped_backward *grouped_backward;
+    const struct expert_kernels *experts; /* may be NULL: the device has no mixtures of experts */
 };
 
 #endif

@@ -89,6 +89,15 @@ static inline enum model_precision stored_gradients(const struct call *call)
 /* In operators_adapters.c: thin products beside linear layers. */
 run_kind operator_adapter_forward, operator_adapter_backward;
 
+/* In operators_experts.c: mixtures of experts. */
+run_kind operator_route_forward, operator_dispatch_forward, operator_combine_forward;
+run_kind operator_route_backward, operator_dispatch_backward, operator_combine_backward;
+
+/* Lets the call of an expert's operator work on the expert's rows, with the operands in
+ * `operation`, which must outlive the call. Returns false if there are no rows: the gradients are
+ * then there. */
+bool operator_begin_expert(struct call *call, struct operation *operation);
+
 /* In operators_together.c: what processes do together, and the update. */
 run_kind operator_send, operator_receive, operator_add_gradient, operator_newest;
 run_kind operator_reduce, operator_reduce_bucket, operator_update;

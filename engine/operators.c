@@ -475,6 +475,9 @@ static run_kind *const kinds[MODEL_KINDS] = {
     [MODEL_GATED_FORWARD] = gated_forward,
     [MODEL_GROUPED_FORWARD] = grouped_forward,
     [MODEL_ADAPTER_FORWARD] = operator_adapter_forward,
+    [MODEL_ROUTE_FORWARD] = operator_route_forward,
+    [MODEL_DISPATCH_FORWARD] = operator_dispatch_forward,
+    [MODEL_COMBINE_FORWARD] = operator_combine_forward,
     [MODEL_CLASSIFIER_FORWARD] = classifier_forward,
     [MODEL_LOSS] = loss,
     [MODEL_CLASSIFIER_BACKWARD] = classifier_backward,
@@ -486,6 +489,9 @@ static run_kind *const kinds[MODEL_KINDS] = {
     [MODEL_GATED_BACKWARD] = gated_backward,
     [MODEL_GROUPED_BACKWARD] = grouped_backward,
     [MODEL_ADAPTER_BACKWARD] = operator_adapter_backward,
+    [MODEL_COMBINE_BACKWARD] = operator_combine_backward,
+    [MODEL_DISPATCH_BACKWARD] = operator_dispatch_backward,
+    [MODEL_ROUTE_BACKWARD] = operator_route_backward,
     [MODEL_EMBED_BACKWARD] = embed_backward,
     [MODEL_WEIGHT_BACKWARD] = weight_backward,
     [MODEL_REDUCE] = operator_reduce,
@@ -538,7 +544,9 @@ void operators_run(struct operators *operators, const struct operation *operatio
         };
         call.dropout = &call.storage;
     }
-    kinds[op->kind](&call);
+    struct operation of_expert;
+    if (op->expert == NO_INDEX || operator_begin_expert(&call, &of_expert))
+        kinds[op->kind](&call);
 }
 
 void operators_share_update(struct operators *operators, const struct operation *operation)

@@ -103,6 +103,136 @@ static const struct safetensors_tensor *find(const struct safetensors *file,
     return tensor;
 }
 
+/* ---- pieces: where the elements of a tensor are in files ---- */
+
+/* A part of a tensor of ours, [first, first + elements): the elements from `from` on of a tensor
+ * in a file, which has the shape. */
+struct weights_piece {
+    char *name; /* in files, without the prefix of files */
+    uint64_t first, elements, from;
+    uint64_t shape[3];
+    uint32_t rank;
+};
+
+/* An expert's tensor for gate and up is two in files. */
+enum { MOST_PIECES = 2 };
+
+struct pieces {
+    struct weights_piece at[MOST_PIECES];
+    uint32_t count;
+};
+
+static void clear_pieces(struct pieces *pieces)
+{
+    for (uint32_t i = 0; i < pieces->count; i++)
+        g_free(pieces->at[i].name);
+}
+
+typedef struct pieces pieces_auto;
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(pieces_auto, clear_pieces)
+
+static char *name_in_layer(const struct model_config *config, int32_t layer, const char *part)
+{
+    const struct model_family *family = model_family_of(config);
+    return g_strdup_printf("%s%s.%d.%s", family->prefix, family->layers, layer, part);
+}
+
+/* Gate and up lie one behind the other in our tensor, and apart in files. */
+static struct pieces pieces_of_expert(const struct model_config *config,
+                                      const struct model_tensor *of)
+{
+    const struct model_family *family = model_family_of(config);
+    const char *mlp = family->file_mlp ? family->file_mlp : family->mlp;
+    bool up = of->module == MODULE_UP;
+    struct pieces pieces = {.count = up ? 2 : 1};
+    uint64_t rows = of->shape[0] / pieces.count, elements = rows * of->shape[1];
+    for (uint32_t i = 0; i < pieces.count; i++) {
+        g_autofree char *part = g_strdup_printf("%s.experts.%u.%s.weight", mlp, of->expert,
+                                                family->file_experts[up ? i : 2]);
+        pieces.at[i] = (struct weights_piece){.name = name_in_layer(config, of->layer, part),
+                                              .first = i * elements,
+                                              .elements = elements,
+                                              .shape = {rows, of->shape[1]},
+                                              .rank = 2};
+    }
+    return pieces;
+}
+
+/* Returns the pieces under the names that files have on the Hugging Face hub. */
+static struct pieces pieces_of(const struct model_config *config, const char *name)
+{
+    const struct model_family *family = model_family_of(config);
+    struct model_tensor of;
+    if (!model_tensor_find(config, name, &of))
+        g_error("%s is not a tensor of the model", name);
+    if (of.expert != NO_INDEX)
+        return pieces_of_expert(config, &of);
+    struct pieces pieces = {.at[0] = {.elements = of.shape[0] * of.shape[1],
+                                      .shape = {of.shape[0], of.shape[1]},
+                                      .rank = of.rank},
+                            .count = 1};
+    if (of.layer >= 0 && of.module == MODULE_ROUTER && family->file_mlp) {
+        g_autofree char *part = g_strconcat(family->file_mlp, ".gate.weight", NULL);
+        pieces.at[0].name = name_in_layer(config, of.layer, part);
+    } else {
+        pieces.at[0].name = g_strdup(name);
+    }
+    return pieces;
+}
+
+/* Returns the pieces under the names that transformers has in memory, where all experts of a layer
+ * are one tensor: [experts, outputs, inputs]. */
+static struct pieces joined_pieces(const struct model_config *config, const char *name)
+{
+    struct model_tensor of;
+    struct pieces pieces = {.count = 1};
+    g_assert(model_tensor_find(config, name, &of));
+    uint64_t elements = of.shape[0] * of.shape[1];
+    if (of.expert == NO_INDEX) {
+        pieces.at[0] = (struct weights_piece){.name = g_strdup(name),
+                                              .elements = elements,
+                                              .shape = {of.shape[0], of.shape[1]},
+                                              .rank = of.rank};
+        return pieces;
+    }
+    const struct model_family *family = model_family_of(config);
+    g_autofree char *part = g_strconcat(family->experts, ".", family->modules[of.module], NULL);
+    pieces.at[0] = (struct weights_piece){.name = name_in_layer(config, of.layer, part),
+                                          .elements = elements,
+                                          .from = of.expert * elements,
+                                          .shape = {config->experts, of.shape[0], of.shape[1]},
+                                          .rank = 3};
+    return pieces;
+}
+
+/* Returns the pieces under the names that this file has, or else those of the hub. */
+static struct pieces pieces_in(const struct safetensors *file, const struct model_config *config,
+                               const char *name)
+{
+    struct pieces pieces = pieces_of(config, name);
+    if (!config->experts || find(file, config, pieces.at[0].name))
+        return pieces;
+    struct pieces joined = joined_pieces(config, name);
+    bool there = find(file, config, joined.at[0].name);
+    clear_pieces(there ? &pieces : &joined);
+    return there ? joined : pieces;
+}
+
+static bool check_piece(const struct safetensors *file, const struct model_config *config,
+                        const struct weights_piece *piece, GHashTable *known, GError **error)
+{
+    const struct safetensors_tensor *tensor = find(file, config, piece->name);
+    if (!tensor) {
+        g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_TENSOR, "%s: tensor %s is missing",
+                    safetensors_path(file), piece->name);
+        return false;
+    }
+    if (!safetensors_expect(file, tensor, piece->shape, piece->rank, error))
+        return false;
+    g_hash_table_add(known, tensor->name);
+    return true;
+}
+
 static bool check_wanted(const struct safetensors *file, const struct model_config *config,
                          const struct trace *trace, GHashTable *known, GError **error)
 {
@@ -110,17 +240,10 @@ static bool check_wanted(const struct safetensors *file, const struct model_conf
         const char *name = trace->tensors[i].name;
         if (weights_is_adapter(name))
             continue;
-        const struct safetensors_tensor *tensor = find(file, config, name);
-        uint64_t shape[2];
-        uint32_t rank = weights_shape(config, name, shape);
-        if (!tensor) {
-            g_set_error(error, SAFETENSORS_ERROR, SAFETENSORS_ERROR_TENSOR,
-                        "%s: tensor %s is missing", safetensors_path(file), name);
-            return false;
-        }
-        if (!safetensors_expect(file, tensor, shape, rank, error))
-            return false;
-        g_hash_table_add(known, tensor->name);
+        g_auto(pieces_auto) pieces = pieces_in(file, config, name);
+        for (uint32_t p = 0; p < pieces.count; p++)
+            if (!check_piece(file, config, &pieces.at[p], known, error))
+                return false;
     }
     return true;
 }
@@ -225,19 +348,28 @@ static void read_piece(const struct safetensors *file, const struct safetensors_
         safetensors_read(file, from, first + done, MIN(SLICE, count - done), values + done);
 }
 
+/* Copies the elements of a file's tensor from piece->from on to piece->first. */
+static bool copy_in(const struct safetensors *file, const struct safetensors_tensor *from,
+                    const struct weights_piece *piece, const struct weights_store *store,
+                    tensor_id tensor, enum trace_list list, GError **error)
+{
+    float *values = g_new(float, PIECE);
+    bool copied = true;
+    for (uint64_t done = 0; copied && done < piece->elements; done += PIECE) {
+        uint64_t count = MIN(PIECE, piece->elements - done);
+        read_piece(file, from, piece->from + done, count, values);
+        copied = store->write(store->self, tensor, list, piece->first + done, count, values, error);
+    }
+    g_free(values);
+    return copied;
+}
+
 bool weights_copy_in(const struct safetensors *file, const struct safetensors_tensor *from,
                      const struct weights_store *store, tensor_id tensor, enum trace_list list,
                      GError **error)
 {
-    float *values = g_new(float, PIECE);
-    bool copied = true;
-    for (uint64_t first = 0; copied && first < from->elements; first += PIECE) {
-        uint64_t count = MIN(PIECE, from->elements - first);
-        read_piece(file, from, first, count, values);
-        copied = store->write(store->self, tensor, list, first, count, values, error);
-    }
-    g_free(values);
-    return copied;
+    const struct weights_piece whole = {.elements = from->elements};
+    return copy_in(file, from, &whole, store, tensor, list, error);
 }
 
 bool weights_copy_out(struct safetensors_writer *writer, const struct weights_store *store,
@@ -260,10 +392,13 @@ bool weights_load(const struct safetensors *file, const struct model_config *con
     for (uint32_t i = 0; i < trace->tensor_count; i++) {
         if (weights_is_adapter(trace->tensors[i].name))
             continue;
-        const struct safetensors_tensor *tensor = find(file, config, trace->tensors[i].name);
-        g_assert(tensor && tensor->elements == trace->tensors[i].elements);
-        if (!weights_copy_in(file, tensor, store, i, weights_list_of(trace, i), error))
-            return false;
+        g_auto(pieces_auto) pieces = pieces_in(file, config, trace->tensors[i].name);
+        for (uint32_t p = 0; p < pieces.count; p++) {
+            const struct safetensors_tensor *from = find(file, config, pieces.at[p].name);
+            g_assert(from);
+            if (!copy_in(file, from, &pieces.at[p], store, i, weights_list_of(trace, i), error))
+                return false;
+        }
     }
     return true;
 }
@@ -406,11 +541,13 @@ static bool save_file(const char *folder, const char *file_name, const struct mo
     for (uint32_t i = file->first; i < file->end; i++) {
         if (weights_is_adapter(trace->tensors[i].name))
             continue;
-        g_autofree char *name = weights_saved_name(config, trace->tensors[i].name);
-        uint64_t shape[2];
-        uint32_t rank = weights_shape(config, trace->tensors[i].name, shape);
-        safetensors_writer_declare(writer, form->halves ? SAFETENSORS_BF16 : SAFETENSORS_F32, name,
-                                   shape, rank);
+        g_auto(pieces_auto) pieces = pieces_of(config, trace->tensors[i].name);
+        for (uint32_t p = 0; p < pieces.count; p++) {
+            const struct weights_piece *piece = &pieces.at[p];
+            g_autofree char *name = weights_saved_name(config, piece->name);
+            safetensors_writer_declare(writer, form->halves ? SAFETENSORS_BF16 : SAFETENSORS_F32,
+                                       name, piece->shape, piece->rank);
+        }
     }
     for (uint32_t i = file->first; saved && i < file->end; i++)
         if (!weights_is_adapter(trace->tensors[i].name))
@@ -433,8 +570,11 @@ static bool save_index(const char *folder, const struct model_config *config,
         for (uint32_t i = file->first; i < file->end; i++) {
             if (weights_is_adapter(trace->tensors[i].name))
                 continue;
-            g_autofree char *tensor = weights_saved_name(config, trace->tensors[i].name);
-            json_object_set_new(map, tensor, json_string(name));
+            g_auto(pieces_auto) pieces = pieces_of(config, trace->tensors[i].name);
+            for (uint32_t p = 0; p < pieces.count; p++) {
+                g_autofree char *tensor = weights_saved_name(config, pieces.at[p].name);
+                json_object_set_new(map, tensor, json_string(name));
+            }
             bytes += trace->tensors[i].elements * element_bytes(form);
         }
     }

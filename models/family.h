@@ -41,13 +41,15 @@ struct model_family {
     const char *final_norm;
     const char *experts;          /* module of the experts, which are numbered; NULL without any */
     const char *modules[MODULES]; /* within a layer: "self_attn.q_proj"; within an expert: "w2" */
-    struct model_config parts;    /* that models of the family have; no sizes */
-    bool unturned_layers;         /* some layers have no positions */
-    bool partly_turned;           /* in some models a part of each head turns */
-    bool long_rotary;             /* scaled positions are longrope, and of other families never */
-    bool soft_caps;               /* in some models attention caps its scores */
-    const char *head;             /* the classifier's module; NULL for "lm_head" */
-    bool inputs_first;            /* weights of linear layers are [inputs, outputs], y = x W */
+    const char *file_mlp; /* of models with experts, the name of `mlp` in files; NULL if the same */
+    const char *file_experts[3]; /* an expert's products in files, for gate, up and down: "w1" */
+    struct model_config parts;   /* that models of the family have; no sizes */
+    bool unturned_layers;        /* some layers have no positions */
+    bool partly_turned;          /* in some models a part of each head turns */
+    bool long_rotary;            /* scaled positions are longrope, and of other families never */
+    bool soft_caps;              /* in some models attention caps its scores */
+    const char *head;            /* the classifier's module; NULL for "lm_head" */
+    bool inputs_first;           /* weights of linear layers are [inputs, outputs], y = x W */
     bool scaled_ends; /* new weights of products that end on the residual stream are smaller */
 
     /* Reads the sizes, and parts that differ between models, into a config with the family's parts.

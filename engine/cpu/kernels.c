@@ -654,4 +654,5 @@ const struct kernels cpu_kernels = {
     .cap_logits = cpu_cap_logits,
     .grouped_forward = cpu_grouped_forward,
     .grouped_backward = cpu_grouped_backward,
+    .experts = &cpu_expert_kernels,
 };

@@ -266,6 +266,10 @@ struct matmul_library {
     struct matmul_memory sums; /* a panel that is added to c */
 };
 
+/* Experts have other numbers of rows in every step. The products of a model without them are far
+ * fewer. */
+enum { MOST_PRODUCTS = 4096 };
+
 static guint shape_hash(gconstpointer key)
 {
     const unsigned char *bytes = key;
@@ -391,6 +395,8 @@ static struct matmul_product *find_product(struct matmul_library *library,
 {
     struct matmul_product *product = g_hash_table_lookup(library->products, shape);
     if (!product) {
+        if (g_hash_table_size(library->products) >= MOST_PRODUCTS)
+            g_hash_table_remove_all(library->products);
         product = product_new(library, shape);
         g_hash_table_insert(library->products, g_memdup2(shape, sizeof *shape), product);
     }

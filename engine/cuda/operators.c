@@ -92,7 +92,11 @@ bool cuda_operators_support(const struct model_config *config, GError **error)
     uint32_t head = model_config_head_size(config);
     uint32_t group = config->heads / model_config_key_heads(config);
     uint64_t deltas = (uint64_t)group * config->positions * sizeof(float);
-    if (head > CUDA_HEAD_LIMIT)
+    if (config->experts)
+        g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MODEL,
+                    "the CUDA device does not train mixtures of experts; the CPU device does "
+                    "(--device cpu)");
+    else if (head > CUDA_HEAD_LIMIT)
         g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MODEL,
                     "heads have %u columns; the CUDA device computes attention heads of at most %d",
                     head, CUDA_HEAD_LIMIT);

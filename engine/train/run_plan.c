@@ -218,13 +218,6 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
                     options->model);
         return false;
     }
-    if (run->config->experts) {
-        g_set_error(error, MODEL_ERROR, MODEL_ERROR_UNSUPPORTED,
-                    "%s: pstar-run does not train mixtures of experts; pstar-trace synth makes "
-                    "their traces, which pstar-sim and pstar-plan read",
-                    options->model);
-        return false;
-    }
     if (!options->device->supports(run->config, error)) {
         g_prefix_error(error, "%s: ", options->model);
         return false;

@@ -34,6 +34,8 @@ const struct model_family family_mixtral = {
     .base = "MixtralModel",
     MODEL_EXPERTS_NAMES,
     .modules = {MODEL_EXPERTS_MODULES},
+    .file_mlp = "block_sparse_moe",
+    .file_experts = {"w1", "w3", "w2"},
     .parts = {MODEL_EXPERTS_PARTS, .shared_weight = true},
     .read = read_config,
     .write = write_config,

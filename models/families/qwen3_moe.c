@@ -58,6 +58,7 @@ const struct model_family family_qwen3_moe = {
     MODEL_EXPERTS_NAMES,
     .modules = {MODEL_EXPERTS_MODULES, [MODULE_QUERY_NORM] = "self_attn.q_norm",
                 [MODULE_KEY_NORM] = "self_attn.k_norm"},
+    .file_experts = {"gate_proj", "up_proj", "down_proj"},
     .parts = {MODEL_EXPERTS_PARTS, .query_norms = MODEL_QUERY_NORMS_HEADS},
     .read = read_config,
     .write = write_config,

@@ -1,24 +1,29 @@
-/* Mixtures of experts from their config to a plan, and what pstar-run says of them. */
+/* Mixtures of experts from their config to a plan, and to a run with it. */
 #include "workshop.h"
 
 #include <string.h>
 
-#define CONFIG                                                                                   \
+#define CONFIG_BEGIN                                                                             \
     "{\"model_type\": \"mixtral\", \"num_hidden_layers\": 3, \"hidden_size\": 64,\n"             \
     " \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"intermediate_size\": 96,\n"      \
     " \"num_local_experts\": 8, \"num_experts_per_tok\": 2, \"max_position_embeddings\": 128,\n" \
-    " \"vocab_size\": 256}\n"
+    " \"vocab_size\": 256"
+#define RUN                                                                        \
+    "pstar-run --model experts.json --data text.txt --batch 2 --seq 64 --steps 3 " \
+    "--precision bf16 "
 #define SYNTH    "pstar-trace synth --model experts.json --batch 2 --seq 64 --precision bf16 "
 #define PLATFORM "--platform " PROJECT_DIR "/platforms/a100-40gb.json "
 
 static struct workshop *open_workshop(void)
 {
     struct workshop *workshop = workshop_new();
-    workshop_write(workshop, "experts.json", CONFIG);
+    workshop_write(workshop, "experts.json", CONFIG_BEGIN "}\n");
     return workshop;
 }
 
-/* Traces are simulated and planned, with choices that need their model to be recognised. */
+/* Traces are simulated and planned, with choices that need their model to be recognised. A trace
+ * with given loads lacks experts that a run's router may choose, so that its plan is no plan for a
+ * run. */
 static void test_planned(void)
 {
     static const char *const loads[] = {"balanced", "5,0,0,2,0,0,0,1"};
@@ -39,6 +44,7 @@ static void test_planned(void)
         g_assert_nonnull(strstr(said, "Proved for any schedule"));
         g_assert_null(strstr(said, "does not describe"));
     }
+    workshop_must_end(workshop, RUN "--plan plan.json", 2, "", "the plan was made for another run");
     workshop_free(workshop);
 }
 
@@ -60,14 +66,36 @@ static void test_shares(void)
     workshop_free(workshop);
 }
 
-static void test_run_refuses(void)
+/* A plan made from the synthesised trace is carried out, and losses are those of everything
+ * resident. */
+static void test_run(void)
 {
     struct workshop *workshop = open_workshop();
-    workshop_must_end(workshop,
-                      "pstar-run --model experts.json --data text.txt --batch 1 --seq 32 --steps 1",
-                      2, "",
-                      "experts.json: pstar-run does not train mixtures of experts; pstar-trace "
-                      "synth makes their traces, which pstar-sim and pstar-plan read");
+    workshop_must_run(workshop, SYNTH PLATFORM "-o run.pstar");
+    workshop_must_run(workshop, "pstar-plan run.pstar " PLATFORM "--device-memory 3MiB "
+                                "--recompute traced --offload-activations traced "
+                                "--embedding traced --bytes-per-parameter traced -o plan.json");
+    workshop_must_run(workshop, RUN "--plan plan.json --log planned.jsonl");
+    workshop_must_run(workshop, RUN "--threads 1 --log resident.jsonl");
+    json_t *planned = workshop_read_json_lines(workshop, "planned.jsonl");
+    json_t *resident = workshop_read_json_lines(workshop, "resident.jsonl");
+    g_assert_cmpuint(json_array_size(planned), ==, 3);
+    for (size_t i = 0; i < json_array_size(planned); i++)
+        g_assert_true(json_equal(json_object_get(json_array_get(planned, i), "loss"),
+                                 json_object_get(json_array_get(resident, i), "loss")));
+    json_decref(planned);
+    json_decref(resident);
+    workshop_free(workshop);
+}
+
+static void test_imbalance_refused(void)
+{
+    struct workshop *workshop = open_workshop();
+    workshop_write(workshop, "experts.json", CONFIG_BEGIN ", \"output_router_logits\": true}\n");
+    workshop_must_run(workshop, SYNTH "-o run.pstar");
+    workshop_must_end(workshop, RUN, 2, "",
+                      "experts.json: the CPU device does not train with a loss of the experts' "
+                      "imbalance; set output_router_logits to false");
     workshop_free(workshop);
 }
 
@@ -76,6 +104,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/experts/planned", test_planned);
     g_test_add_func("/experts/shares", test_shares);
-    g_test_add_func("/experts/run-refuses", test_run_refuses);
+    g_test_add_func("/experts/run", test_run);
+    g_test_add_func("/experts/imbalance-refused", test_imbalance_refused);
     return g_test_run();
 }

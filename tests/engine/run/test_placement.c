@@ -5,7 +5,7 @@
  * saving and resuming with another placement. */
 #include "trial.h"
 
-enum { TRIALS = 161 };
+enum { TRIALS = 180 };
 
 /* From GLib's seed, which it prints, so that a failure can be repeated with --seed; GLib starts
  * from it again in every test. */
@@ -57,6 +57,11 @@ static const struct trial_job jobs[] = {
     {MODEL_BF16, 1, false, 0.2, 1, &family_phi, false, NULL},
     {MODEL_FP32, 2, true, 0, 1, &family_gpt_neox, false, NULL},
     {MODEL_BF16, 2, true, 0.2, 1, &family_gpt_neox, false, NULL},
+    {MODEL_FP32, 2, false, 0.2, 1, &family_mixtral, false, NULL},
+    {MODEL_BF16, 1, false, 0, 0, &family_mixtral, true, NULL},
+    {MODEL_BF16, 1, true, 0, 1, &family_qwen3_moe, false, NULL},
+    {MODEL_BF16, 2, false, 0, 1, &family_qwen3_moe, false, "lora:3"},
+    {MODEL_BF16, 1, false, 0, 1, &family_mixtral, false, "*.experts.2.*,*.1.mlp.gate.*"},
 };
 
 static void check_same(const struct trial_result *a, const struct trial_result *b)
