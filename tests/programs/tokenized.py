@@ -135,6 +135,26 @@ def read_mask(path):
     return numpy.unpackbits(numpy.frombuffer(bits, numpy.uint8), bitorder="little")[:count].astype(bool).tolist()
 
 
+def check_spaces(folder, bytes_, draw):
+    """Tokenizers leave spaces out of their offsets. A token of spaces counts if one of them is in the answer."""
+    tokenizer = tokenizers.Tokenizer.from_file(str(bytes_ / "tokenizer.json"))
+    tokenizer.post_processor = tokenizers.processors.ByteLevel(trim_offsets=True)
+    spaced, rows, out = folder / "spaced", folder / "spaced.jsonl", folder / "spaced.bin"
+    spaced.mkdir()
+    tokenizer.save(str(spaced / "tokenizer.json"))
+    words = lambda: "".join(draw.choice(["the ", "  ", " ", "and", "b", " a", "   "]) for _ in range(draw.randrange(1, 9)))
+    pairs, counts = [(words(), words()) for _ in range(60)], []
+    rows.write_text("".join(json.dumps(dict(q=q, text=a)) + "\n" for q, a in pairs), encoding="utf-8")
+    tokenize("--model", spaced, "--prompt-field", "q", rows, "-o", out)
+    for q, a in pairs:
+        at = 0
+        for token in tokenizer.encode(q + a).ids:
+            at += len(tokenizer.decode([token]))
+            counts.append(at > len(q))
+        assert at == len(q + a)
+    assert read_mask(out) == counts
+
+
 def draw_chat(draw):
     """Questions and answers, in some chats behind a message of the system, in some with a question left open."""
     roles = ["system"] * draw.randrange(2) + ["user", "assistant"] * draw.randrange(1, 4) + ["user"] * draw.randrange(2)
@@ -318,6 +338,7 @@ def main():
         check_texts(folder, bytes_, words, draw)
         check_training(folder, words, check_rows(folder, words, draw))
         check_prompts(folder, words, draw)
+        check_spaces(folder, bytes_, draw)
         check_chats(folder, words, draw)
         check_refusals(folder, bytes_, words)
 
