@@ -5,6 +5,8 @@
 #include "traces/output_file.h"
 #include "traces/printable.h"
 
+#include <errno.h>
+#include <glib/gstdio.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -42,6 +44,17 @@ static bool write_tokens(const char *path, const GArray *tokens, uint32_t vocabu
     return output_file_close(&file, error);
 }
 
+/* Removes the mask of the tokens that were there before (docs/formats.md). */
+static bool remove_mask(const char *path, GError **error)
+{
+    g_autofree char *mask = g_strconcat(path, ".mask", NULL);
+    if (g_unlink(mask) == 0 || errno == ENOENT)
+        return true;
+    g_set_error(error, G_FILE_ERROR, (gint)g_file_error_from_errno(errno), "%s: %s", mask,
+                g_strerror(errno));
+    return false;
+}
+
 static bool encode(const struct tokenizer *tokenizer, const char *path, const char *output,
                    GError **error)
 {
@@ -57,7 +70,8 @@ static bool encode(const struct tokenizer *tokenizer, const char *path, const ch
         g_prefix_error(error, "%s: ", path);
         return false;
     }
-    if (!write_tokens(output, tokens, tokenizer_vocabulary(tokenizer), error))
+    if (!remove_mask(output, error) ||
+        !write_tokens(output, tokens, tokenizer_vocabulary(tokenizer), error))
         return false;
     text_print_line(stdout, "%s: %u tokens of %zu bytes", output, tokens->len,
                     g_mapped_file_get_length(text));

@@ -105,7 +105,14 @@ def check_texts(folder, bytes_, words, draw):
     tokenize("--model", words, "--end", "", *paths, "-o", out)
     assert read_tokens(out) == expect(words, texts, None)
     tokenize("--model", bytes_ / "config.json", paths[0], "-o", out)
+    stale = folder / "other.bin.mask"
+    stale.write_bytes(b"of other tokens")
     run("pstar-tokens", "--model", bytes_, paths[0], "-o", other)
+    assert not stale.exists()
+    stale.mkdir()
+    message = run("pstar-tokens", "--model", bytes_, paths[0], "-o", other, status=2)
+    assert f"{stale}: " in message and message.count("\n") == 1, message
+    stale.rmdir()
     assert out.read_bytes() == other.read_bytes()
 
 
