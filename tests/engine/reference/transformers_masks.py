@@ -4,7 +4,7 @@
     transformers_masks.py PSTAR_RUN
 
 Models of two families are trained by both for 20 steps of three micro-batches, in which different numbers of targets count, in
-some none. The loss is transformers' own, with num_items_in_batch as its Trainer counts it. Losses and gradient norms, and each tensor's
+some none. The loss is transformers' own, with num_items_in_batch as its Trainer counts it. Losses, that of an evaluation too, and gradient norms, and each tensor's
 gradient in the first step, must be the same to 1e-5 in fp32, and losses to 1e-2 in bf16. Returns 77 where transformers is missing.
 """
 
@@ -98,6 +98,20 @@ def run(program, folder, steps, *arguments):
     return *ours, [json.loads(line)["targets"] for line in lines]
 
 
+def expect_evaluation(program, folder, tokens, labels):
+    """An evaluation, of at most 64 micro-batches in order, is the mean over its targets that count."""
+    run(program, folder, 1, "--lr=1e-12", "--min-lr=0", "--weight-decay=0", f"--eval={families.DATA}")
+    ours = json.loads((folder / "log.jsonl").read_text().splitlines()[-1])["eval_loss"]
+    model, one, total, counted = families.load(folder / "first"), dict(RUN, micro_batches=1), 0.0, 0
+    for m in range(min(64, (len(tokens) - 1) // RUN["sequence"] // RUN["batch"])):
+        targets = record.batch(labels, one, m, 0)[1].flatten()
+        with torch.no_grad():
+            logits = model(record.batch(tokens, one, m, 0)[0]).logits.flatten(0, 1)
+        total += torch.nn.functional.cross_entropy(logits, targets, ignore_index=NOT_COUNTED, reduction="sum").item()
+        counted += int((targets != NOT_COUNTED).sum())
+    families.expect_series("loss in evaluation", [ours], [total / counted], families.FP32)
+
+
 def check(program, family, settings, folder):
     families.DATA = record.HERE / "data.bin"
     tokens = families.tokens()
@@ -112,6 +126,7 @@ def check(program, family, settings, folder):
     families.expect_series("gradient norms", ours[1], norms, families.FP32)
     run(program, folder, 1, "--clip=0", f"--save={folder / 'saved'}")
     families.expect_gradients(folder, family, gradients)
+    expect_evaluation(program, folder, tokens, labels)
     losses = train(families.load(folder / "first"), tokens, labels, bf16=True)[0]
     families.expect_series("losses in bf16", run(program, folder, record.STEPS, "--clip=1", "--precision=bf16")[0], losses,
                            families.BF16)
