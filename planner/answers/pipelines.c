@@ -43,6 +43,12 @@ static struct stage_layers layers_of_part(const struct pipeline_question *q,
                                  pipeline_first_layer(&shape, q->config->layers, piece + 1)};
 }
 
+/* Returns the seconds of a later micro-batch's backward, of both halves if it is split. */
+static double backward_seconds(const struct stage_cost *cost)
+{
+    return (double)(cost->backward_ns[UNIT_LATER] + cost->weights_ns[UNIT_LATER]) * 1e-9;
+}
+
 static uint32_t layer_count(const struct pipeline_question *q,
                             const struct pipeline_candidate *candidate, uint32_t stage)
 {
@@ -169,7 +175,7 @@ static void print_stages(const struct pipeline_question *q, const struct pipelin
         g_autofree char *states = size_format(cost->state_bytes);
         fprintf(out, "%5u  %8s  %10u  %11s  %11s  %11.4g  %11.4g  %11.4g\n", s, layers,
                 cost->recomputed, device, states, (double)cost->forward_ns[UNIT_LATER] * 1e-9,
-                (double)cost->backward_ns[UNIT_LATER] * 1e-9, (double)cost->update_ns * 1e-9);
+                backward_seconds(cost), (double)cost->update_ns * 1e-9);
     }
 }
 
@@ -275,11 +281,12 @@ static void print_answer(const struct pipeline_question *q,
 static json_t *stage_json(const struct stage_cost *cost, uint32_t layers)
 {
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f}", "first_layer", (json_int_t)cost->first,
-        "layers", (json_int_t)layers, "recomputed", (json_int_t)cost->recomputed, "device_bytes",
-        (json_int_t)cost->device_bytes, "state_bytes", (json_int_t)cost->state_bytes,
-        "forward_seconds", (double)cost->forward_ns[UNIT_LATER] * 1e-9, "backward_seconds",
-        (double)cost->backward_ns[UNIT_LATER] * 1e-9, "reduce_seconds",
+        "{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f}", "first_layer",
+        (json_int_t)cost->first, "layers", (json_int_t)layers, "recomputed",
+        (json_int_t)cost->recomputed, "device_bytes", (json_int_t)cost->device_bytes, "state_bytes",
+        (json_int_t)cost->state_bytes, "forward_seconds",
+        (double)cost->forward_ns[UNIT_LATER] * 1e-9, "backward_seconds", backward_seconds(cost),
+        "weights_seconds", (double)cost->weights_ns[UNIT_LATER] * 1e-9, "reduce_seconds",
         (double)cost->reduce_ns * 1e-9, "update_seconds", (double)cost->update_ns * 1e-9);
 }
 

@@ -104,6 +104,10 @@ static void test_simulated(void)
             bool fits = json_is_true(json_object_get(candidate, "fits"));
             bool timed = json_object_get(candidate, "step_seconds") != NULL;
             g_assert_true(c == 0 || json_is_string(json_object_get(candidate, "lost")));
+            bool splits = strcmp(text(candidate, "schedule"), "zb-h1") == 0;
+            const json_t *first = json_array_get(json_object_get(candidate, "stages"), 0);
+            g_assert_cmpint(real(first, "weights_seconds") > 0, ==, splits);
+            g_assert_cmpfloat(real(first, "weights_seconds"), <, real(first, "backward_seconds"));
             g_assert_true(!timed || fits);
             if (timed && (c < 2 || c + 1 == json_array_size(candidates)) &&
                 !(bf16 &&
