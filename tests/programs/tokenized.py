@@ -242,6 +242,19 @@ def refuse_chats(rows, work):
     assert "does not go with" in tokenize("--model", "m", "--chat", "--prompt-field", "p", rows, "-o", "o", status=2)
 
 
+def expect_no_targets(folder, tokens, mask, arguments):
+    """A step of which no target counts has the loss and the gradient 0, and the run says so."""
+    kept, none = tokens.read_bytes(), mask.read_bytes()[1024:]
+    none = bytes(9) + none[9:]  # the first step has the tokens up to the 65th
+    mask.write_bytes(struct.pack("<5I", 20261125, 1, len(read_tokens(tokens)), 0, zlib.crc32(none)).ljust(1024, b"\0") + none)
+    tokens.write_bytes(kept[:16] + struct.pack("<I", zlib.crc32(none)) + kept[20:])
+    done = subprocess.run([PROGRAMS / "pstar-run", *map(str, arguments), "--steps", "1"], capture_output=True, text=True, check=True)
+    line = json.loads((folder / "masked.jsonl").read_text(encoding="utf-8"))
+    assert (line["targets"], line["loss"], line["gradient_norm"]) == (0, 0, 0), line
+    assert "step 1: none of its targets counts in the loss, so its gradient is 0" in done.stderr, done.stderr
+    tokens.write_bytes(kept)
+
+
 def check_masked_training(folder, words, tokens):
     """pstar-run counts what the mask says, and refuses tokens without their mask."""
     log, mask = folder / "masked.jsonl", pathlib.Path(f"{tokens}.mask")
@@ -255,6 +268,7 @@ def check_masked_training(folder, words, tokens):
     assert words_ == [["targets", "in", "the", "training", "text", str(sum(counts[1:])), "of", str(len(counts)), "tokens,",
                        "by", "the", "mask"]], said
     bits = mask.read_bytes()
+    expect_no_targets(folder, tokens, mask, arguments)
     mask.write_bytes(bits[:-1] + bytes([bits[-1] ^ 1]))
     assert "checksum differs" in run("pstar-run", *arguments, status=2)
     mask.unlink()
