@@ -10,7 +10,7 @@
 #define PIECE (UINT64_C(1) << 20)
 
 /* What a writer writes. The first one writes the weights of all adapters, too. */
-struct share {
+struct writer_share {
     tensor_id first, end;
     bool adapters;
 };
@@ -18,7 +18,7 @@ struct share {
 struct snapshot {
     const struct trace *trace;
     bool delay;
-    struct share share;
+    struct writer_share share;
     uint64_t bytes;
     float *values;
     uint64_t (*offset)[TRACE_LISTS]; /* [tensor_count]: of the first element; if it is saved */
@@ -27,10 +27,10 @@ struct snapshot {
 /* ---- what a writer has ---- */
 
 /* With more writers than tensors, some have none. */
-static struct share share_of(const struct trace *trace, struct weights_writer writer)
+static struct writer_share share_of(const struct trace *trace, struct weights_writer writer)
 {
     g_autoptr(GArray) files = weights_files(trace, writer.count, sizeof(float), UINT64_MAX);
-    struct share share = {.adapters = writer.index == 0};
+    struct writer_share share = {.adapters = writer.index == 0};
     for (guint f = 0; f < files->len; f++) {
         const struct weights_file *file = &g_array_index(files, struct weights_file, f);
         if (file->writer != writer.index)
@@ -42,8 +42,8 @@ static struct share share_of(const struct trace *trace, struct weights_writer wr
 }
 
 /* Returns how many lists of a tensor are in the share, and sets which. */
-static size_t lists_of(const struct trace *trace, const struct share *share, tensor_id tensor,
-                       bool delay, enum trace_list lists[CHECKPOINT_LISTS])
+static size_t lists_of(const struct trace *trace, const struct writer_share *share,
+                       tensor_id tensor, bool delay, enum trace_list lists[CHECKPOINT_LISTS])
 {
     if (tensor >= share->first && tensor < share->end)
         return checkpoint_lists(trace, tensor, delay, lists);
@@ -55,7 +55,7 @@ static size_t lists_of(const struct trace *trace, const struct share *share, ten
 
 uint64_t snapshot_bytes(const struct trace *trace, bool delay, struct weights_writer writer)
 {
-    const struct share share = share_of(trace, writer);
+    const struct writer_share share = share_of(trace, writer);
     uint64_t bytes = 0;
     for (tensor_id i = 0; i < trace->tensor_count; i++) {
         enum trace_list lists[CHECKPOINT_LISTS];
