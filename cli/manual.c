@@ -164,7 +164,8 @@ static void print_common_end(const char *name)
     print_term("2", "The command line or an input is wrong.");
     print_term("3", "The model does not fit. The message says which memory is too small, and by "
                     "how much.");
-    print_term("128 + N", "Signal N interrupted a training, which saved what it could.");
+    print_term("128 + N", "Signal N interrupted a training, which saved what it could. After "
+                          "SIGTERM the status is 0 if it saved its last step.");
     print_section("ENVIRONMENT");
     print_term("NO_COLOR", "If it is set, terminals receive no colours.");
     print_term("TERM", "If it is unset or dumb, terminals receive no control sequences.");

@@ -66,22 +66,24 @@ static void show_training(void *data, const struct trainer_progress *at)
     progress_show(watch->progress, at->step, at->steps, detail, at->seconds_left);
 }
 
-/* Returns the exit status of a run that a signal may have stopped: the shell's for the signal. */
+/* Returns the exit status of a run that a signal may have stopped: the shell's for the signal, but
+ * 0 if SIGTERM, by which schedulers stop what goes on later, has cost nothing. */
 static int say_how_it_ended(const struct run_options *options, const struct trainer_end *end,
                             const struct watch *watch)
 {
     int signal = watch->signal ? watch->signal : SIGTERM; /* another rank's */
+    int status = signal == SIGTERM && end->saved ? STATUS_DONE : STATUS_SIGNALLED + signal;
     if (!end->interrupted)
         return STATUS_DONE;
     if (options->ranks && options->ranks->rank > 0)
-        return STATUS_SIGNALLED + signal;
+        return status;
     g_autofree char *rest = end->saved ? g_strdup_printf("; --resume %s goes on", options->save)
                             : end->step > end->first ? g_strdup("; nothing was saved")
                                                      : g_strdup("");
     console_warn(watch->console,
                  "interrupted at %" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " steps%s", end->step,
                  end->steps, rest);
-    return STATUS_SIGNALLED + signal;
+    return status;
 }
 
 static void show_measurement(void *data, const struct probe_step *step)
