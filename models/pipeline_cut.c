@@ -235,15 +235,20 @@ static bool has_ranks(const struct cutting *cutting)
     return model_ranks(&cutting->whole->job) > 1;
 }
 
-/* Keeps the buffers of this stage's last reduction, which may be under way, until this one begins.
- * A forward pass waits for it. */
+/* Keeps the buffers of this stage's last reduction, which may be under way, while another operator of
+ * backward runs. A forward pass waits for it. */
+static void keep_reduced(struct cutting *cutting)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(cutting->reduced); i++)
+        if (cutting->reduced[i] != NO_INDEX)
+            cutting_stretch(cutting, cutting->reduced[i], TRACE_BACKWARD);
+}
+
 static void follow_reduction(struct cutting *cutting, struct model_operator *reduction)
 {
     const uint32_t now[] = {reduction->gradient[0], reduction->gradient[1], reduction->in[0]};
     for (size_t i = 0; i < G_N_ELEMENTS(cutting->reduced); i++) {
         reduction->in[1 + i] = cutting->reduced[i];
-        if (cutting->reduced[i] != NO_INDEX)
-            cutting_stretch(cutting, cutting->reduced[i], TRACE_BACKWARD);
         cutting->reduced[i] = now[i];
     }
 }
@@ -282,6 +287,8 @@ static void copy_operator(struct cutting *cutting, uint32_t moment,
     use_buffers(cutting, &op.masked, 1, traced.phase);
     if (borrows)
         cutting_use_copy(cutting, traced.phase, &op);
+    if (pass)
+        keep_reduced(cutting);
     if (reduces)
         follow_reduction(cutting, &op);
     traced.name = g_strdup(traced.name);

@@ -82,6 +82,7 @@ void probe_product_init(struct probe_product *product, struct device *device,
                 .precision = precision},
         .op = {.kind = MODEL_LINEAR_FORWARD,
                .dropout_site = NO_INDEX,
+               .expert = NO_INDEX,
                .inputs = inputs,
                .outputs = outputs},
     };

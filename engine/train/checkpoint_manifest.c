@@ -59,12 +59,14 @@ static bool add_text(const char *folder, const char *name, json_t *files, GError
     return true;
 }
 
+/* Other writers' files of tensors come and go meanwhile. */
 static bool add_texts(const char *folder, json_t *files, GError **error)
 {
     g_auto(GStrv) names = checkpoint_files_list(folder, error);
     bool ok = names != NULL;
     for (char **name = names; ok && *name; name++)
-        if (!g_str_has_suffix(*name, ".safetensors") && !g_str_has_prefix(*name, STEM))
+        if ((g_str_has_suffix(*name, ".json") || !strstr(*name, ".safetensors")) &&
+            !g_str_has_prefix(*name, STEM))
             ok = add_text(folder, *name, files, error);
     return ok;
 }

@@ -36,6 +36,7 @@ static char *run(const char *wait)
                                       .inputs = 8,
                                       .outputs = 32,
                                       .t = {0, 1},
+                                      .expert = NO_INDEX,
                                       .dropout_site = NO_INDEX};
     struct operation operation = operation_of(&op);
     GError *error = NULL;

@@ -336,7 +336,11 @@ static char *digest_weights(struct training *t)
 static void save(struct training *t, uint32_t steps, const char *folder)
 {
     GError *error = NULL;
+    const struct model_job *job = &t->iteration->job;
     struct checkpoint_state state = {.step = steps,
+                                     .batch = job->choices.batch,
+                                     .sequence = job->sequence,
+                                     .micro_batches = job->choices.micro_batches,
                                      .precision = t->iteration->trace->precision,
                                      .delay = t->iteration->job.delay,
                                      .model = (char *)"model",
