@@ -235,8 +235,8 @@ static bool has_ranks(const struct cutting *cutting)
     return model_ranks(&cutting->whole->job) > 1;
 }
 
-/* Keeps the buffers of this stage's last reduction, which may be under way, while another operator of
- * backward runs. A forward pass waits for it. */
+/* Keeps the buffers of this stage's last reduction, which may be under way, while another operator
+ * of backward runs. A forward pass waits for it. */
 static void keep_reduced(struct cutting *cutting)
 {
     for (size_t i = 0; i < G_N_ELEMENTS(cutting->reduced); i++)

@@ -18,9 +18,8 @@ bool trace_may_recompute(const struct trace *trace);
  * what the next layer reads. Before the first operator of the layer's backward, the segment's
  * operators run again, as far as the last one that saves something, with the durations of forward.
  * What is on the device when a segment begins stays until then, since a trace does not say which of
- * it the segment reads. So the need of memory may be above that of a program that knows, but not
- * below it, unless what an operator in the middle of a segment saves is read within another layer's
- * backward.
+ * it the segment reads. So more may be alive than in a program that knows, but not less, unless
+ * what an operator in the middle of a segment saves is read within another layer's backward.
  *
  * A segment stays as it is if an operator of it runs on the host, exchanges something or writes
  * model data; if nothing of it can leave; and if its layer is recomputed already. If an operator

@@ -51,7 +51,7 @@ static uint32_t next_expert(const float *p, uint32_t experts, uint32_t last)
 {
     uint32_t best = experts;
     for (uint32_t e = 0; e < experts; e++) {
-        bool behind = last == experts || p[e] < p[last] || (p[e] == p[last] && e > last);
+        bool behind = last >= experts || p[e] < p[last] || (p[e] == p[last] && e > last);
         if (behind && (best == experts || p[e] > p[best]))
             best = e;
     }

@@ -32,7 +32,7 @@ static const struct measurement of_threads[] = {
     {"disk", .measure_disk = probe_disk, .seconds = 8},
     {"ranks of a host", .measure_ranks = probe_node, .seconds = 4},
     {"ranks of all hosts", .measure_ranks = probe_network, .seconds = 4},
-    {NULL},
+    {.subject = NULL},
 };
 
 /* Of a device with a memory of its own. */
@@ -41,7 +41,7 @@ static const struct measurement of_device[] = {
     {"optimizer", .measure = probe_updates, .seconds = 3},
     {"copies", .measure = probe_copies, .seconds = 14},
     {"disk", .measure_disk = probe_disk, .seconds = 8},
-    {NULL},
+    {.subject = NULL},
 };
 
 /* With one rank there is nothing that ranks do together. */

@@ -192,6 +192,11 @@ bool checkpoint_may_save(const char *folder, GError **error)
         g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_IO, "the folder's name is empty");
         return false;
     }
+    if (checkpoint_manifest_exists(folder)) {
+        g_set_error(error, CHECKPOINT_ERROR, CHECKPOINT_ERROR_IO,
+                    "%s: this is one checkpoint; the folder around it has several", folder);
+        return false;
+    }
     if (!checkpoint_folder_recover(folder, error))
         return false;
     if (checkpoint_folder_count(folder) || checkpoint_folder_is_empty(folder, &unreadable))

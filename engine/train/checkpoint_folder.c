@@ -4,10 +4,12 @@
 #include "traces/size.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <glib/gstdio.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -184,17 +186,36 @@ bool checkpoint_folder_join(struct checkpoint_folder *folder, const char *path, 
     return find_device(path, &folder->device, error);
 }
 
+/* Two runs would remove each other's partial folders. */
+static bool lock_folder(const char *path, int *lock, GError **error)
+{
+    *lock = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*lock < 0)
+        return checkpoint_files_fail(path, error);
+    if (flock(*lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        return true;
+    g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_AGAIN, "%s: another run saves there", path);
+    return false;
+}
+
 bool checkpoint_folder_open(struct checkpoint_folder *folder, const char *path, GError **error)
 {
+    int lock = -1;
     *folder = (struct checkpoint_folder){0};
-    return create(path, error) && checkpoint_folder_recover(path, error) &&
-           clean(path, NULL, error) && checkpoint_folder_join(folder, path, error);
+    bool ok = create(path, error) && lock_folder(path, &lock, error) &&
+              checkpoint_folder_recover(path, error) && clean(path, NULL, error) &&
+              checkpoint_folder_join(folder, path, error);
+    folder->locked = lock >= 0;
+    folder->lock = lock;
+    return ok;
 }
 
 void checkpoint_folder_clear(struct checkpoint_folder *folder)
 {
     g_free(folder->path);
     g_free(folder->newest);
+    if (folder->locked)
+        close(folder->lock);
     *folder = (struct checkpoint_folder){0};
 }
 

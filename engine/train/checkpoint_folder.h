@@ -31,6 +31,8 @@ struct checkpoint_folder {
     char *path;
     uint64_t device; /* that holds it, as stat says */
     char *newest;    /* name of the last checkpoint that this run has completed; NULL */
+    bool locked;     /* by this process, which opened it */
+    int lock;        /* then a descriptor of the folder */
 };
 
 /* ---- before a run ---- */
@@ -57,7 +59,9 @@ bool checkpoint_folder_try(const char *path, uint64_t bytes, uint32_t copies, GE
 
 /* ---- during a run ---- */
 
-/* Creates the folder if it is missing, and removes what interrupted saves have left in it. */
+/* Creates the folder if it is missing, locks it (flock) until checkpoint_folder_clear, and removes
+ * what interrupted saves have left in it. Fails if another process has locked it; where the file
+ * system has no locks, nothing is locked. */
 bool checkpoint_folder_open(struct checkpoint_folder *folder, const char *path, GError **error);
 /* Does the same for another process, which does not change the folder. */
 bool checkpoint_folder_join(struct checkpoint_folder *folder, const char *path, GError **error);

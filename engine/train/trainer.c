@@ -133,8 +133,8 @@ static void follow_save(struct loop *loop, bool wait)
 {
     g_autoptr(GError) failure = NULL;
     uint64_t step;
-    enum save_news news = (wait ? training_save_settle : training_save_poll)(loop->training, &step,
-                                                                             &failure);
+    enum save_news news = wait ? training_save_settle(loop->training, &step, &failure)
+                               : training_save_poll(loop->training, &step, &failure);
     note_save(loop, news, failure);
 }
 

@@ -129,6 +129,8 @@ bool training_save_open(struct training *training, char **waits, GError **error)
                                  : checkpoint_folder_open(&saver->folder, options->save, error);
     if (opened)
         find_snapshot(training, waits);
+    else
+        failure_mark(error, FAILURE_RUNNING);
     return opened;
 }
 

@@ -27,14 +27,15 @@ struct plan_summary plan_summary_of(const struct plan *plan, const struct trace 
 
 /* A module of the model that other systems gather, move and update as one. */
 struct emit_unit {
-    char *module;      /* "model.layers.3"; "" for what no numbered layer has */
-    uint64_t elements; /* parameters */
-    bool offload;      /* some of its parameters or states are on the host, for a while or always */
-    bool recompute;    /* backward computes its activations again */
+    char *module;       /* "model.layers.3"; "" for what no numbered layer has */
+    uint64_t elements;  /* parameters */
+    uint32_t first_use; /* moment */
+    bool offload;   /* some of its parameters or states are on the host, for a while or always */
+    bool recompute; /* backward computes its activations again */
 };
 
 /* Returns the units (struct emit_unit): first what no layer has, then the layers, as tensors' names
- * number them, in the model's order. Free with g_ptr_array_unref. */
+ * number them, in the order of forward. Free with g_ptr_array_unref. */
 GPtrArray *emit_units(const struct plan *plan, const struct trace *trace);
 
 /* Returns Python that shards a model into these units. Free with g_free. */

@@ -35,6 +35,33 @@ static bool is_on_host(const struct plan *plan, const struct trace *trace, const
     return plan->choices && plan->choices->host_update[tensor];
 }
 
+/* Returns the moment at which an operator first uses each tensor's parameter: [tensor_count], to be
+ * freed with g_free. */
+static uint32_t *first_uses(const struct trace *trace)
+{
+    uint32_t *first = g_new(uint32_t, trace->tensor_count);
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        first[t] = UINT32_MAX;
+    for (uint32_t m = trace->operator_count; m-- > 0;)
+        for (uint32_t i = 0; i < trace->operators[m].access_count; i++) {
+            const struct trace_access *access =
+                &trace->accesses[trace->operators[m].first_access + i];
+            if (access->list == TRACE_PARAM || access->list == TRACE_GATHERED)
+                first[access->tensor] = m;
+        }
+    return first;
+}
+
+/* What no layer has stays first. */
+static int by_first_use(gconstpointer a, gconstpointer b)
+{
+    const struct emit_unit *const *x = a, *const *y = b;
+    bool rest = !*(*x)->module, other = !*(*y)->module;
+    return rest != other
+               ? other - rest
+               : ((*x)->first_use > (*y)->first_use) - ((*x)->first_use < (*y)->first_use);
+}
+
 static void unit_free(void *data)
 {
     struct emit_unit *unit = data;
@@ -53,6 +80,7 @@ static struct emit_unit *unit_of(GPtrArray *units, char *module)
     }
     struct emit_unit *unit = g_new0(struct emit_unit, 1);
     unit->module = module;
+    unit->first_use = UINT32_MAX;
     g_ptr_array_add(units, unit);
     return unit;
 }
@@ -62,15 +90,18 @@ GPtrArray *emit_units(const struct plan *plan, const struct trace *trace)
     GPtrArray *units = g_ptr_array_new_with_free_func(unit_free);
     struct emit_unit *rest = unit_of(units, g_strdup("")); /* what no layer has */
     g_autofree uint8_t *leaves = plan_chunks_that_leave(plan);
+    g_autofree uint32_t *first = first_uses(trace);
     for (uint32_t t = 0; t < trace->tensor_count; t++) {
         guint64 layer = G_MAXUINT64;
         char *module = module_of(trace->tensors[t].name, &layer);
         struct emit_unit *unit = module ? unit_of(units, module) : rest;
         unit->elements += trace->tensors[t].elements;
+        unit->first_use = MIN(unit->first_use, first[t]);
         unit->recompute = plan->choices && layer < plan->choices->layer_count &&
                           plan->choices->recompute[layer];
         unit->offload |= is_on_host(plan, trace, leaves, t);
     }
+    g_ptr_array_sort(units, by_first_use);
     return units;
 }
 

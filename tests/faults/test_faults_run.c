@@ -59,8 +59,9 @@ static json_t *losses_of(const struct workshop *workshop, const char *log)
 {
     json_t *lines = workshop_read_json_lines(workshop, log), *line, *losses = json_array();
     size_t i;
-    json_array_foreach (lines, i, line)
+    json_array_foreach (lines, i, line) {
         json_array_append(losses, json_object_get(line, "loss"));
+    }
     json_decref(lines);
     return losses;
 }

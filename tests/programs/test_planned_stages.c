@@ -45,8 +45,9 @@ static char *cut_of(const json_t *candidate)
     GString *layers = g_string_new("--stage-layers ");
     json_t *stage;
     size_t s;
-    json_array_foreach (json_object_get(candidate, "stages"), s, stage)
+    json_array_foreach (json_object_get(candidate, "stages"), s, stage) {
         g_string_append_printf(layers, "%s%d", s ? "," : "", (int)number(stage, "layers"));
+    }
     if (strcmp(text(candidate, "schedule"), "interleaved") == 0)
         g_string_printf(layers, "--stages %d --stage-parts %d", (int)number(candidate, "depth"),
                         (int)number(candidate, "stage_parts"));

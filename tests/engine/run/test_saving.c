@@ -10,6 +10,7 @@
 #include <sched.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -50,6 +51,24 @@ static void test_link(struct run_folder *folder, gconstpointer data)
     g_assert_cmpint(run_folder_run(folder, EVERY "--save dangling", NULL, NULL), ==, 0);
     g_assert_true(g_file_test(dangling, G_FILE_TEST_IS_SYMLINK));
     g_assert_cmpint(saved_step(folder, "later"), ==, 3);
+}
+
+/* A run keeps others out of the folder to which it saves. */
+static void test_lock(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *path = run_folder_path(folder, "saved"), *err = NULL, *within = NULL;
+    g_assert_cmpint(run_folder_run(folder, "--steps 1 --save saved", NULL, NULL), ==, 0);
+    int held = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    g_assert_cmpint(flock(held, LOCK_EX), ==, 0);
+    g_assert_cmpint(run_folder_run(folder, "--steps 2 --save saved", NULL, &err), ==, 1);
+    run_folder_expect(err, "saved: another run saves there");
+    close(held);
+    g_assert_cmpint(run_folder_run(folder, "--steps 2 --save saved", NULL, NULL), ==, 0);
+    g_assert_cmpint(saved_step(folder, "saved"), ==, 2);
+
+    g_assert_cmpint(run_folder_run(folder, "--steps 2 --save saved/newest", NULL, &within), ==, 1);
+    run_folder_expect(within, "this is one checkpoint");
 }
 
 /* What lies beside the model goes with what a run saves, also when the model is gone. */
@@ -355,6 +374,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     ADD("link", test_link);
     ADD("model-files", test_model_files);
+    ADD("lock", test_lock);
     ADD("no-swaps", test_no_swaps);
     ADD("mount-point", test_mount_point);
     ADD("overlay", test_overlay);
