@@ -1,6 +1,7 @@
 #include "engine/train/training_save.h"
 
 #include "engine/train/snapshot.h"
+#include "traces/failure.h"
 
 #include <stdatomic.h>
 #include <sys/resource.h>
