@@ -45,14 +45,18 @@ static void softmax(const struct expert_shape *shape, const void *logits, uint64
         p[e] /= sum;
 }
 
+static bool is_behind(const float *p, uint32_t e, uint32_t last)
+{
+    return p[e] < p[last] || (p[e] == p[last] && e > last);
+}
+
 /* Returns the expert with the greatest probability of those that come behind `last`: smaller ones,
  * and of equal ones those with higher numbers. `last` is E for the first. */
 static uint32_t next_expert(const float *p, uint32_t experts, uint32_t last)
 {
     uint32_t best = experts;
     for (uint32_t e = 0; e < experts; e++) {
-        bool behind = last >= experts || p[e] < p[last] || (p[e] == p[last] && e > last);
-        if (behind && (best == experts || p[e] > p[best]))
+        if ((last == experts || is_behind(p, e, last)) && (best == experts || p[e] > p[best]))
             best = e;
     }
     return best;
