@@ -47,7 +47,7 @@ static void softmax(const struct expert_shape *shape, const void *logits, uint64
 
 static bool is_behind(const float *p, uint32_t e, uint32_t last)
 {
-    return p[e] < p[last] || (p[e] == p[last] && e > last);
+    return (e > last && p[e] == p[last]) || p[e] < p[last];
 }
 
 /* Returns the expert with the greatest probability of those that come behind `last`: smaller ones,
