@@ -167,6 +167,7 @@ static void not_loaded(struct plan *plan)
     action_of(plan, PLAN_LOAD)->kind = PLAN_WAIT;
 }
 
+/* The slot then stays taken, which another chunk may meet before the iteration ends. */
 static void not_stored(struct plan *plan)
 {
     action_of(plan, PLAN_STORE)->kind = PLAN_WAIT;
@@ -214,16 +215,16 @@ static void test_damaged(void)
 {
     static const struct {
         void (*damage)(struct plan *plan);
-        const char *says;
-    } cases[] = {{not_loaded, "whose bytes are in NVMe"},
-                 {not_stored, "is not in NVMe at the iteration's end"},
-                 {unaligned, "slots in NVMe overlap, are unaligned"},
-                 {outside, "lie outside the file"},
-                 {larger_file, "do not fill it"},
-                 {beyond_pool, "host slots overlap or lie outside"},
-                 {of_another, "not at home in NVMe is loaded or stored"},
-                 {to_the_device, "at home in NVMe comes to the device"},
-                 {with_address, "has an address on the device"}};
+        const char *says, * or ;
+    } cases[] = {{not_loaded, "whose bytes are in NVMe", NULL},
+                 {not_stored, "is not in NVMe at the iteration's end", "a slot that is taken"},
+                 {unaligned, "slots in NVMe overlap, are unaligned", NULL},
+                 {outside, "lie outside the file", NULL},
+                 {larger_file, "do not fill it", NULL},
+                 {beyond_pool, "host slots overlap or lie outside", NULL},
+                 {of_another, "not at home in NVMe is loaded or stored", NULL},
+                 {to_the_device, "at home in NVMe comes to the device", NULL},
+                 {with_address, "has an address on the device", NULL}};
     GRand *random = g_rand_new_with_seed(random_seed());
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         struct fixture f;
@@ -231,7 +232,9 @@ static void test_damaged(void)
         open_tiered(&f, random);
         cases[i].damage(f.plan);
         g_assert_false(plan_check(f.plan, f.trace, &error));
-        if (!strstr(error->message, cases[i].says))
+        bool told = strstr(error->message, cases[i].says) ||
+                    (cases[i].or &&strstr(error->message, cases[i].or));
+        if (!told)
             g_error("%s: %s", cases[i].says, error->message);
         g_error_free(error);
         close_plan(&f);
