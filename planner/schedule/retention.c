@@ -100,7 +100,9 @@ static void sort_ranked(GArray *ranked, uint64_t (*key)(const struct ranked_reus
                         struct ranked_reuse *scratch)
 {
     struct ranked_reuse *items = (struct ranked_reuse *)(void *)ranked->data, *other = scratch;
-    for (unsigned shift = 0; ranked->len && shift < 64; shift += DIGIT_BITS)
+    if (!ranked->len)
+        return;
+    for (unsigned shift = 0; shift < 64; shift += DIGIT_BITS)
         if (sort_by_digit(items, ranked->len, shift, key, other)) {
             struct ranked_reuse *sorted = other;
             other = items;
