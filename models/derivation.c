@@ -42,6 +42,14 @@ unsigned derivation_scope(const struct derivation *derivation)
     return !derivation ? 0 : derivation->recognised ? RUN_EVERY_CHOICE | RUN_SUMS : RUN_RECOMPUTE;
 }
 
+unsigned derivation_scope_of(const struct trace *trace)
+{
+    struct derivation *derivation = derivation_new(trace, NULL);
+    unsigned scope = derivation_scope(derivation);
+    derivation_free(derivation);
+    return scope;
+}
+
 static bool keeps_recomputing(const struct run_choices *traced, const struct run_choices *choices)
 {
     bool keeps = true;

@@ -20,6 +20,9 @@ const struct recognised *derivation_model(const struct derivation *derivation);
 /* Returns the choices (bits of enum run_choice) in which derived runs may differ: none for NULL. */
 unsigned derivation_scope(const struct derivation *derivation);
 
+/* Does the same for a trace: none if no other run can be derived from it. */
+unsigned derivation_scope_of(const struct trace *trace);
+
 /* Returns the trace of the run with other choices, as model_derive does. Of a model that pstar does
  * not describe, layers that the trace recomputes must stay recomputed. Fails with
  * TRACE_ERROR_INVALID. The caller frees the result with trace_free. */

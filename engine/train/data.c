@@ -3,28 +3,23 @@
 #include "engine/kernels.h"
 #include "engine/random.h"
 #include "engine/train/data_kind.h"
+#include "engine/train/file_pieces.h"
 #include "engine/train/token_array.h"
 #include "engine/train/token_mask.h"
 #include "traces/files.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 G_DEFINE_QUARK(pstar_data_error, data_error)
 
 #define TEXT_VOCABULARY 256
 #define DATA_SITE       UINT32_MAX /* site of the random stream, which no operator and no tensor uses */
 
-/* The file is read, not mapped: a map of a file that is cut off ends the program. */
 struct data {
     char *path;
-    int file;       /* descriptor of the file that holds the tokens; -1 before it is open */
-    uint64_t bytes; /* of it, when it was opened */
-    gint *cut;      /* not 0 if a read has found fewer */
+    struct file_pieces *file; /* that holds the tokens; NULL before it is open */
     struct token_array tokens;
     struct token_mask *mask; /* NULL if all tokens count */
     uint64_t training;       /* tokens of the training share, which come first in the file */
@@ -46,32 +41,11 @@ static bool fail(const struct data *data, enum data_error code, GError **error, 
     return false;
 }
 
-/* Reads bytes of the file; those that are not there any more become 0. */
-static void fetch(const struct data *data, uint64_t at, size_t bytes, void *to)
-{
-    size_t done = 0;
-    while (done < bytes) {
-        ssize_t got = pread(data->file, (uint8_t *)to + done, bytes - done, (off_t)(at + done));
-        if (got > 0)
-            done += (size_t)got;
-        else if (got == 0 || errno != EINTR)
-            break;
-    }
-    if (done == bytes)
-        return;
-    memset((uint8_t *)to + done, 0, bytes - done);
-    g_atomic_int_set(data->cut, 1);
-}
-
 static bool open_file(struct data *data, const char *path, GError **error)
 {
-    struct stat status;
-    data->file = open(path, O_RDONLY | O_CLOEXEC);
-    if (data->file < 0 || fstat(data->file, &status) != 0)
-        return fail(data, DATA_ERROR_IO, error, "%s%s%s", path == data->path ? "" : path,
-                    path == data->path ? "" : ": ", g_strerror(errno));
-    data->bytes = (uint64_t)status.st_size;
-    return true;
+    data->file = file_pieces_open(path);
+    return data->file || fail(data, DATA_ERROR_IO, error, "%s%s%s", path == data->path ? "" : path,
+                              path == data->path ? "" : ": ", g_strerror(errno));
 }
 
 /* Tokens that are read at once. */
@@ -94,7 +68,7 @@ static void read_window(const struct data *data, uint64_t first, size_t count, u
 {
     const struct token_array *array = &data->tokens;
     g_autofree uint8_t *bytes = g_malloc(count * array->bytes);
-    fetch(data, array->at + first * array->bytes, count * array->bytes, bytes);
+    file_pieces_read(data->file, array->at + first * array->bytes, count * array->bytes, bytes);
     for (size_t i = 0; i < count; i++) {
         int64_t token = decode(array, bytes + i * array->bytes);
         tokens[i] = token < 0 || token > UINT32_MAX ? UINT32_MAX : (uint32_t)token;
@@ -105,7 +79,7 @@ static bool refuse_token(const struct data *data, uint64_t place, GError **error
 {
     const struct token_array *array = &data->tokens;
     uint8_t bytes[sizeof(uint64_t)];
-    fetch(data, array->at + place * array->bytes, array->bytes, bytes);
+    file_pieces_read(data->file, array->at + place * array->bytes, array->bytes, bytes);
     return fail(data, DATA_ERROR_TOKENS, error,
                 "token %" G_GUINT64_FORMAT " is %" G_GINT64_FORMAT
                 ", outside the model's vocabulary of %u",
@@ -128,8 +102,9 @@ static bool check_tokens(const struct data *data, GError **error)
 /* The file holds nothing but tokens. */
 static bool read_bare(struct data *data, uint8_t token_bytes, GError **error)
 {
-    data->tokens = (struct token_array){.count = data->bytes / token_bytes, .bytes = token_bytes};
-    if (data->bytes % token_bytes)
+    data->tokens = (struct token_array){.count = data->file->bytes / token_bytes,
+                                        .bytes = token_bytes};
+    if (data->file->bytes % token_bytes)
         return fail(data, DATA_ERROR_INVALID, error,
                     "is not a whole number of tokens of %u bytes each", token_bytes);
     return check_tokens(data, error);
@@ -145,30 +120,30 @@ static bool read_megatron(struct data *data, GError **error)
                     "tokens lie beside it in a file whose name ends with .bin");
     g_autofree char *tokens =
         g_strdup_printf("%.*s.bin", (int)(strlen(data->path) - strlen(ending)), data->path);
-    uint64_t index_bytes = data->bytes;
-    int index = data->file;
-    data->file = -1;
+    struct file_pieces *index = g_steal_pointer(&data->file);
     bool ok = input_file_check(tokens, error) && open_file(data, tokens, error) &&
-              token_array_read_index(index, index_bytes, data->bytes, &data->tokens, error);
-    close(index);
+              token_array_read_index(index->descriptor, index->bytes, data->file->bytes,
+                                     &data->tokens, error);
+    file_pieces_close(index);
     return ok;
 }
 
 /* Reads a file that says itself how its tokens are stored. */
 static bool read_headed(struct data *data, enum data_form form, GError **error)
 {
+    const struct file_pieces *file = data->file;
     GError *fault = NULL;
     bool ok;
     if (form == DATA_FORM_MEGATRON)
         ok = read_megatron(data, &fault);
     else if (form == DATA_FORM_NPY)
-        ok = token_array_read_npy(data->file, data->bytes, &data->tokens, &fault);
+        ok = token_array_read_npy(file->descriptor, file->bytes, &data->tokens, &fault);
     else if (form == DATA_FORM_LLAMA)
-        ok = token_array_read_llmc(data->file, data->bytes, 7, sizeof(uint32_t), &data->tokens,
-                                   &fault);
+        ok = token_array_read_llmc(file->descriptor, file->bytes, 7, sizeof(uint32_t),
+                                   &data->tokens, &fault);
     else
-        ok = token_array_read_llmc(data->file, data->bytes, 1, sizeof(uint16_t), &data->tokens,
-                                   &fault);
+        ok = token_array_read_llmc(file->descriptor, file->bytes, 1, sizeof(uint16_t),
+                                   &data->tokens, &fault);
     if (ok)
         return check_tokens(data, error);
     if (!g_str_has_prefix(fault->message, data->path))
@@ -230,10 +205,10 @@ static bool recognise(struct data *data, const struct data_kind *kind, GError **
 
 static bool read_tokens(struct data *data, GError **error)
 {
-    size_t looked = (size_t)MIN(data->bytes, DATA_KIND_BYTES);
+    size_t looked = (size_t)MIN(data->file->bytes, DATA_KIND_BYTES);
     g_autofree uint8_t *head = g_malloc(looked + 1);
-    fetch(data, 0, looked, head);
-    const struct data_kind kind = data_kind_of(head, looked, data->bytes);
+    file_pieces_read(data->file, 0, looked, head);
+    const struct data_kind kind = data_kind_of(head, looked, data->file->bytes);
     bool headed = kind.form == DATA_FORM_GPT2 || kind.form == DATA_FORM_LLAMA ||
                   kind.form == DATA_FORM_NPY || kind.form == DATA_FORM_MEGATRON;
     bool numbers = data->options.tokens == DATA_TOKENS_UINT16 ||
@@ -244,7 +219,7 @@ static bool read_tokens(struct data *data, GError **error)
     if (headed)
         return fail(data, DATA_ERROR_KIND, error,
                     "is %s, which says itself how it is read; leave out --tokens", kind.name);
-    if (numbers && !believed && data->bytes && kind.form != DATA_FORM_BINARY)
+    if (numbers && !believed && data->file->bytes && kind.form != DATA_FORM_BINARY)
         return fail(data, DATA_ERROR_KIND, error, "is %s, not bare numbers; leave out --tokens",
                     kind.name);
     switch ((enum data_tokens)data->options.tokens) {
@@ -328,8 +303,6 @@ struct data *data_open(const char *path, const struct data_options *options, GEr
     struct data *data = g_new0(struct data, 1);
     data->path = g_strdup(path);
     data->options = *options;
-    data->file = -1;
-    data->cut = g_new0(gint, 1);
     bool opened = g_file_test(path, G_FILE_TEST_IS_DIR)
                       ? fail(data, DATA_ERROR_KIND, error,
                              "is a folder; give one file of text or tokens")
@@ -346,10 +319,8 @@ void data_close(struct data *data)
 {
     if (!data)
         return;
-    if (data->file >= 0)
-        close(data->file);
+    file_pieces_close(data->file);
     token_mask_close(data->mask);
-    g_free(data->cut);
     g_free(data->path);
     g_free(data);
 }
@@ -361,9 +332,7 @@ uint64_t data_tokens(const struct data *data, enum data_share share)
 
 bool data_check(const struct data *data, GError **error)
 {
-    struct stat now; /* a file that is replaced or removed stays open */
-    if (!g_atomic_int_get(data->cut) && fstat(data->file, &now) == 0 &&
-        (uint64_t)now.st_size >= data->bytes)
+    if (file_pieces_are_whole(data->file))
         return !data->mask || token_mask_is_whole(data->mask) ||
                fail(data, DATA_ERROR_IO, error, "its mask has become shorter while it is read");
     return fail(data, DATA_ERROR_IO, error, "has become shorter while it is read");
@@ -482,14 +451,14 @@ double data_unigram_entropy(const struct data *data)
 char *data_digest(const struct data *data)
 {
     const uint64_t samples = 64, sample_bytes = 64 << 10;
-    uint64_t bytes = data->bytes;
+    uint64_t bytes = data->file->bytes;
     uint8_t *sample = g_malloc(sample_bytes);
     GChecksum *sum = g_checksum_new(G_CHECKSUM_SHA256);
     g_checksum_update(sum, (const guchar *)&bytes, sizeof(bytes));
     for (uint64_t i = 0; i < samples; i++) {
         uint64_t start = bytes / samples * i;
         uint64_t length = MIN(sample_bytes, bytes - start);
-        fetch(data, start, length, sample);
+        file_pieces_read(data->file, start, length, sample);
         g_checksum_update(sum, sample, (gssize)length);
     }
     g_free(sample);

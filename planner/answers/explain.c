@@ -319,15 +319,6 @@ static double host_share(const struct plan *plan, const struct trace *trace)
     return all ? 100.0 * (double)on_host / (double)all : 0;
 }
 
-/* Returns the choices that can differ from the traced ones. */
-static unsigned choices_looked_at(const struct trace *trace)
-{
-    struct derivation *derivation = derivation_new(trace, NULL);
-    unsigned scope = derivation_scope(derivation);
-    derivation_free(derivation);
-    return scope;
-}
-
 /* Of a model that pstar does not describe. */
 static void print_layers(const struct plan *plan, bool looked_at, FILE *out)
 {
@@ -344,7 +335,7 @@ static void print_run_choices(const struct plan *plan, const struct trace *trace
 {
     if (!plan->choices)
         return;
-    unsigned scope = choices_looked_at(trace);
+    unsigned scope = derivation_scope_of(trace);
     if (!(scope & RUN_OFFLOAD)) {
         print_layers(plan, scope & RUN_RECOMPUTE, out);
         return;

@@ -165,10 +165,8 @@ static void describe_model(const struct question_options *asked, struct front *f
 static void describe_trace(const struct trace *trace, const char *name, struct front *front)
 {
     struct front_step *step = &front->step;
-    struct derivation *derivation = derivation_new(trace, NULL);
     step->given = trace;
-    step->choices = derivation_scope(derivation);
-    derivation_free(derivation);
+    step->choices = derivation_scope_of(trace);
     step->name = name;
     for (uint32_t t = 0; t < trace->tensor_count; t++)
         step->parameters += trace->tensors[t].elements;

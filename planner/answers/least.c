@@ -137,9 +137,7 @@ static void append_lever(GString *text, const struct trace *trace, const char *l
  * fewer: for a trace whose model is not known. */
 static void append_saved(GString *text, const struct trace *trace)
 {
-    struct derivation *derivation = derivation_new(trace, NULL);
-    unsigned chosen = derivation_scope(derivation);
-    derivation_free(derivation);
+    unsigned chosen = derivation_scope_of(trace);
     g_autofree int64_t *change = g_new0(int64_t, trace->operator_count + 1);
     int64_t saved = 0, most = 0;
     for (uint32_t b = 0; b < trace->buffer_count; b++)

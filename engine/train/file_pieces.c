@@ -1,0 +1,56 @@
+#include "engine/train/file_pieces.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct file_pieces *file_pieces_open(const char *path)
+{
+    struct stat status;
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return NULL;
+    if (fstat(descriptor, &status) != 0) {
+        int cause = errno;
+        close(descriptor);
+        errno = cause;
+        return NULL;
+    }
+    struct file_pieces *file = g_new0(struct file_pieces, 1);
+    file->descriptor = descriptor;
+    file->bytes = (uint64_t)status.st_size;
+    return file;
+}
+
+void file_pieces_close(struct file_pieces *file)
+{
+    if (file)
+        close(file->descriptor);
+    g_free(file);
+}
+
+void file_pieces_read(struct file_pieces *file, uint64_t at, size_t bytes, void *to)
+{
+    size_t done = 0;
+    while (done < bytes) {
+        ssize_t got = pread(file->descriptor, (uint8_t *)to + done, bytes - done,
+                            (off_t)(at + done));
+        if (got > 0)
+            done += (size_t)got;
+        else if (got == 0 || errno != EINTR)
+            break;
+    }
+    if (done == bytes)
+        return;
+    memset((uint8_t *)to + done, 0, bytes - done);
+    g_atomic_int_set(&file->cut, 1);
+}
+
+bool file_pieces_are_whole(const struct file_pieces *file)
+{
+    struct stat now;
+    return !g_atomic_int_get(&file->cut) && fstat(file->descriptor, &now) == 0 &&
+           (uint64_t)now.st_size >= file->bytes;
+}

@@ -1,0 +1,27 @@
+/* A file that is read in pieces where they are needed. It is not mapped: a map of a file that is
+ * cut off ends the program. */
+#ifndef PSTAR_ENGINE_TRAIN_FILE_PIECES_H
+#define PSTAR_ENGINE_TRAIN_FILE_PIECES_H
+
+#include <glib.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct file_pieces {
+    int descriptor;
+    uint64_t bytes; /* when it was opened */
+    gint cut;       /* not 0 if a read has found fewer; atomic */
+};
+
+/* Returns NULL, with errno set, if the file cannot be opened. Any thread may read. A file that is
+ * replaced or removed stays open. */
+struct file_pieces *file_pieces_open(const char *path);
+void file_pieces_close(struct file_pieces *file); /* NULL is allowed */
+
+/* Reads so many bytes from `at` on. Those that are not there any more become 0. */
+void file_pieces_read(struct file_pieces *file, uint64_t at, size_t bytes, void *to);
+
+/* Returns whether the file still has the bytes that it had, as far as any read has found. */
+bool file_pieces_are_whole(const struct file_pieces *file);
+
+#endif
