@@ -121,15 +121,17 @@ enum model_kind {
                               has summed by itself. The owner of a shard receives it from all ranks
                               and leaves their sum in its place; in stage 0 all ranks receive the
                               sum then */
-    MODEL_SEND,            /* a stage of a pipeline: in, or the parameter t, goes to stage `peer` */
-    MODEL_RECEIVE,         /* out comes from stage `peer` */
-    MODEL_ADD,             /* t; in, fp32: a micro-batch's gradient of t, which another stage has
-                              computed, is added to the list */
-    MODEL_NEWEST, /* t; out: the master in the parameter's precision. With several ranks each
-                     receives the shards of the others */
-    MODEL_UPDATE, /* t tensor: AdamW on it, or on a block of it. With several ranks on the rank's
-                     shard; then each rank receives the other shards of the parameter, unless
-                     parameters are shared, or all ranks update everything (stage 0) */
+    MODEL_SEND,    /* a stage of a pipeline: in, or the parameter t, goes to stage `peer`; in[1] to
+                      in[3] are those of a reduction before it, which may be under way until this one
+                      begins */
+    MODEL_RECEIVE, /* out comes from stage `peer` */
+    MODEL_ADD,     /* t; in, fp32: a micro-batch's gradient of t, which another stage has
+                      computed, is added to the list */
+    MODEL_NEWEST,  /* t; out: the master in the parameter's precision. With several ranks each
+                      receives the shards of the others */
+    MODEL_UPDATE,  /* t tensor: AdamW on it, or on a block of it. With several ranks on the rank's
+                      shard; then each rank receives the other shards of the parameter, unless
+                      parameters are shared, or all ranks update everything (stage 0) */
     MODEL_KINDS
 };
 

@@ -235,22 +235,23 @@ static bool has_ranks(const struct cutting *cutting)
     return model_ranks(&cutting->whole->job) > 1;
 }
 
-/* Keeps the buffers of this stage's last reduction, which may be under way, while another operator
- * of backward runs. A forward pass waits for it. */
-static void keep_reduced(struct cutting *cutting)
+/* Lets an operator name the buffers of this stage's last reduction, which may be under way until
+ * the operator begins. A forward pass waits for it. Call it when the operator comes next. */
+static void name_reduced(struct cutting *cutting, struct model_operator *op)
 {
-    for (size_t i = 0; i < G_N_ELEMENTS(cutting->reduced); i++)
+    for (size_t i = 0; i < G_N_ELEMENTS(cutting->reduced); i++) {
+        op->in[1 + i] = cutting->reduced[i];
         if (cutting->reduced[i] != NO_INDEX)
             cutting_stretch(cutting, cutting->reduced[i], TRACE_BACKWARD);
+    }
 }
 
 static void follow_reduction(struct cutting *cutting, struct model_operator *reduction)
 {
     const uint32_t now[] = {reduction->gradient[0], reduction->gradient[1], reduction->in[0]};
-    for (size_t i = 0; i < G_N_ELEMENTS(cutting->reduced); i++) {
-        reduction->in[1 + i] = cutting->reduced[i];
+    name_reduced(cutting, reduction);
+    for (size_t i = 0; i < G_N_ELEMENTS(cutting->reduced); i++)
         cutting->reduced[i] = now[i];
-    }
 }
 
 static bool trains_tied(const struct cutting *cutting)
@@ -287,8 +288,6 @@ static void copy_operator(struct cutting *cutting, uint32_t moment,
     use_buffers(cutting, &op.masked, 1, traced.phase);
     if (borrows)
         cutting_use_copy(cutting, traced.phase, &op);
-    if (pass)
-        keep_reduced(cutting);
     if (reduces)
         follow_reduction(cutting, &op);
     traced.name = g_strdup(traced.name);
@@ -315,6 +314,25 @@ static void receive_passed(struct cutting *cutting, const struct pipeline_pass *
     cutting_pass_on(cutting, MODEL_RECEIVE, pass, buffer, piece);
 }
 
+static struct model_operator *last_operator(const struct cutting *cutting)
+{
+    return &g_array_index(cutting->operators, struct model_operator, cutting->operators->len - 1);
+}
+
+/* Frozen tensors have no reductions, so operators may have followed the last one. They must not get
+ * its buffers, which the message therefore names. */
+static void send_on(struct cutting *cutting, const struct pipeline_pass *pass, uint32_t buffer,
+                    uint32_t after)
+{
+    struct model_operator names = *last_operator(cutting);
+    bool follows = names.kind != MODEL_REDUCE;
+    if (follows)
+        name_reduced(cutting, &names);
+    cutting_pass_on(cutting, MODEL_SEND, pass, buffer, after);
+    for (size_t i = 0; follows && i < G_N_ELEMENTS(cutting->reduced); i++)
+        last_operator(cutting)->in[1 + i] = names.in[1 + i];
+}
+
 static void append_pass(struct cutting *cutting, const struct pipeline_pass *pass)
 {
     uint32_t piece = pass->part * cutting->cut->stages + cutting->cut->stage;
@@ -331,7 +349,7 @@ static void append_pass(struct cutting *cutting, const struct pipeline_pass *pas
         if (piece_at(cutting, m) == piece)
             copy_operator(cutting, m, pass);
     if (!ends)
-        cutting_pass_on(cutting, MODEL_SEND, pass, passed_buffer(cutting, pass, after), after);
+        send_on(cutting, pass, passed_buffer(cutting, pass, after), after);
 }
 
 static void append_updates(struct cutting *cutting)
