@@ -3,7 +3,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
+#include <limits.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define NEWEST "newest"
@@ -58,58 +60,57 @@ bool checkpoint_files_remove(const char *path, GError **error)
 
 /* ---- links ---- */
 
-/* Replaces what is at the path, if it is no folder. */
-static bool link_to(const char *folder, const char *target, const char *name)
+/* Replaces what has the name in the folder, if it is no folder. */
+static bool link_to(int place, const char *target, const char *name)
 {
-    g_autofree char *made = g_build_filename(folder, LINK, NULL);
-    g_autofree char *path = g_build_filename(folder, name, NULL);
-    g_unlink(made);
-    if (symlink(target, made) != 0)
+    unlinkat(place, LINK, 0);
+    if (symlinkat(target, place, LINK) != 0)
         return false;
-    bool moved = g_rename(made, path) == 0;
+    bool moved = renameat(place, LINK, place, name) == 0;
     if (!moved)
-        g_unlink(made);
+        unlinkat(place, LINK, 0);
     return moved;
 }
 
 /* Returns whether the file is a link of ours into the newest checkpoint. */
-static bool is_link(const char *path, const char *name)
+static bool is_link(int place, const char *name)
 {
-    g_autofree char *there = g_file_read_link(path, NULL);
+    char there[NAME_MAX + sizeof NEWEST + 1] = "";
     g_autofree char *target = g_build_filename(NEWEST, name, NULL);
-    return g_strcmp0(there, target) == 0;
+    ssize_t length = readlinkat(place, name, there, sizeof there - 1);
+    return length > 0 && strcmp(there, target) == 0;
 }
 
-static void link_file(const char *folder, const char *name)
+static void link_file(int place, const char *name)
 {
-    g_autofree char *path = g_build_filename(folder, name, NULL);
     g_autofree char *target = g_build_filename(NEWEST, name, NULL);
-    if (!is_link(path, name))
-        link_to(folder, target, name);
+    if (!is_link(place, name))
+        link_to(place, target, name);
 }
 
 /* Removes a link of ours, or a file of an earlier version, whose name the newest checkpoint does
  * not have. */
-static void unlink_old(const char *folder, const char *name, bool (*is_old)(const char *name))
+static void unlink_old(int place, const char *name, bool (*is_old)(const char *name))
 {
-    g_autofree char *path = g_build_filename(folder, name, NULL);
-    g_autofree char *newest = g_build_filename(folder, NEWEST, name, NULL);
-    if ((is_link(path, name) || is_old(name)) && !g_file_test(newest, G_FILE_TEST_EXISTS))
-        g_unlink(path);
+    g_autofree char *newest = g_build_filename(NEWEST, name, NULL);
+    if ((is_link(place, name) || is_old(name)) && faccessat(place, newest, F_OK, 0) != 0)
+        unlinkat(place, name, 0);
 }
 
-void checkpoint_files_link(const char *path, const char *name, bool (*is_old)(const char *name))
+void checkpoint_files_link(int place, const char *path, const char *name,
+                           bool (*is_old)(const char *name))
 {
-    g_autofree char *newest = g_build_filename(path, NEWEST, NULL);
-    bool others = g_file_test(newest, G_FILE_TEST_EXISTS) &&
-                  !g_file_test(newest, G_FILE_TEST_IS_SYMLINK);
-    if (others || !link_to(path, name, NEWEST))
+    struct stat there;
+    bool others = fstatat(place, NEWEST, &there, AT_SYMLINK_NOFOLLOW) == 0 &&
+                  !S_ISLNK(there.st_mode);
+    if (others || !link_to(place, name, NEWEST))
         return;
+    g_autofree char *newest = g_build_filename(path, NEWEST, NULL);
     g_auto(GStrv) files = checkpoint_files_list(newest, NULL);
     for (char **file = files; files && *file; file++)
         if (!g_str_has_prefix(*file, CHECKPOINT_FILES_OWN))
-            link_file(path, *file);
-    g_auto(GStrv) there = checkpoint_files_list(path, NULL);
-    for (char **file = there; there && *file; file++)
-        unlink_old(path, *file, is_old);
+            link_file(place, *file);
+    g_auto(GStrv) names = checkpoint_files_list(path, NULL);
+    for (char **file = names; names && *file; file++)
+        unlink_old(place, *file, is_old);
 }

@@ -23,10 +23,12 @@ bool checkpoint_files_remove(const char *path, GError **error);
 /* Names that begin so are of no use outside of a checkpoint. */
 #define CHECKPOINT_FILES_OWN "checkpoint"
 
-/* Lets the link "newest" in `path` lead to the folder `name` in it, and links of its files' names
+/* Lets the link "newest" in a folder lead to the folder `name` in it, and links of its files' names
  * to those, but not of CHECKPOINT_FILES_OWN. Removes links of ours that then lead nowhere, and
  * other files that `is_old` recognises and the folder `name` lacks. Where links cannot be made,
- * there are none. */
-void checkpoint_files_link(const char *path, const char *name, bool (*is_old)(const char *name));
+ * there are none. `place` is a descriptor of the folder: links are made in what it stands for,
+ * though another file system may have come to its path meanwhile. */
+void checkpoint_files_link(int place, const char *path, const char *name,
+                           bool (*is_old)(const char *name));
 
 #endif

@@ -247,18 +247,29 @@ void checkpoint_folder_unsign(const char *path, uint64_t number)
 /* ---- a new checkpoint ---- */
 
 /* A file system that was mounted anew is another device, but has what this run has saved. */
-static bool check_place(const struct checkpoint_folder *folder, GError **error)
+static bool is_same_place(const struct checkpoint_folder *folder, int place)
 {
-    uint64_t device = 0;
-    if (!find_device(folder->path, &device, error))
-        return false;
-    g_autofree char *newest = g_build_filename(folder->path, folder->newest ? folder->newest : "",
-                                               NULL);
-    if (device == folder->device || (folder->newest && g_file_test(newest, G_FILE_TEST_IS_DIR)))
-        return true;
+    struct stat there;
+    return (fstat(place, &there) == 0 && there.st_dev == folder->device) ||
+           (folder->newest && fstatat(place, folder->newest, &there, 0) == 0 &&
+            S_ISDIR(there.st_mode));
+}
+
+/* Returns a descriptor of the folder, which the caller closes, or -1. What is made relative to it
+ * never lands in another file system, though a mount may vanish meanwhile. */
+static int open_place(const struct checkpoint_folder *folder, GError **error)
+{
+    int place = open(folder->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (place < 0) {
+        checkpoint_files_fail(folder->path, error);
+        return -1;
+    }
+    if (is_same_place(folder, place))
+        return place;
     g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_NODEV,
                 "%s: another file system is there than when the run began", folder->path);
-    return false;
+    close(place);
+    return -1;
 }
 
 static char *partial_name(uint64_t step)
@@ -266,21 +277,29 @@ static char *partial_name(uint64_t step)
     return g_strdup_printf("step-%" PRIu64 ".partial", step);
 }
 
+/* Makes the partial folder, unless it is there. */
+static bool make_partial(int place, const char *name, const char *path, GError **error)
+{
+    bool made = mkdirat(place, name, 0777) == 0 || errno == EEXIST;
+    if (made && g_file_test(path, G_FILE_TEST_IS_SYMLINK)) {
+        errno = ENOTDIR; /* it is not ours, nor is its target */
+        made = false;
+    }
+    return made || checkpoint_files_fail(path, error);
+}
+
 char *checkpoint_folder_begin(const struct checkpoint_folder *folder, uint64_t step, bool first,
                               GError **error)
 {
     g_autofree char *name = partial_name(step);
     g_autofree char *partial = g_build_filename(folder->path, name, NULL);
-    if (!check_place(folder, error) || (first && !clean(folder->path, name, error)))
+    int place = open_place(folder, error);
+    if (place < 0)
         return NULL;
-    bool made = g_mkdir(partial, 0777) == 0 || errno == EEXIST;
-    if (made && g_file_test(partial, G_FILE_TEST_IS_SYMLINK)) {
-        errno = ENOTDIR; /* it is not ours, nor is its target */
-        made = false;
-    }
-    if (!made)
-        checkpoint_files_fail(partial, error);
-    return made ? g_steal_pointer(&partial) : NULL;
+    bool ok = (!first || clean(folder->path, name, error)) &&
+              make_partial(place, name, partial, error);
+    close(place);
+    return ok ? g_steal_pointer(&partial) : NULL;
 }
 
 void checkpoint_folder_abandon(const struct checkpoint_folder *folder, uint64_t step)
@@ -332,11 +351,14 @@ static bool move_files(const char *from, const char *to, GError **error)
            checkpoint_files_sync(to, error) && checkpoint_files_remove(from, error);
 }
 
-static bool move_folder(const char *from, const char *to, GError **error)
+static bool move_folder(const struct checkpoint_folder *folder, int place, const char *from,
+                        const char *to, GError **error)
 {
-    if (g_rename(from, to) == 0)
+    if (renameat(place, from, place, to) == 0)
         return true;
-    return errno == EXDEV ? move_files(from, to, error) : checkpoint_files_fail(to, error);
+    g_autofree char *partial = g_build_filename(folder->path, from, NULL);
+    g_autofree char *moved = g_build_filename(folder->path, to, NULL);
+    return errno == EXDEV ? move_files(partial, moved, error) : checkpoint_files_fail(moved, error);
 }
 
 /* A folder that is being removed has no checkpoint's name, or is incomplete, so that none is ever
@@ -365,25 +387,43 @@ static void remove_oldest(const char *path, uint32_t keep)
     }
 }
 
-bool checkpoint_folder_complete(struct checkpoint_folder *folder, uint64_t step, uint32_t files,
-                                uint32_t keep, bool (*is_old)(const char *name), GError **error)
+static uint64_t next_number(const char *path)
 {
-    g_autoptr(GArray) entries = list_checkpoints(folder->path);
-    uint64_t number =
-        entries->len ? g_array_index(entries, struct checkpoint_entry, entries->len - 1).number + 1
-                     : 1;
-    g_autofree char *partial_of = partial_name(step), *name = name_of(number, step);
-    g_autofree char *partial = g_build_filename(folder->path, partial_of, NULL);
-    g_autofree char *place = g_build_filename(folder->path, name, NULL);
-    if (!sync_files(partial, files, error) || !move_folder(partial, place, error))
+    g_autoptr(GArray) entries = list_checkpoints(path);
+    return entries->len
+               ? g_array_index(entries, struct checkpoint_entry, entries->len - 1).number + 1
+               : 1;
+}
+
+/* Gives the partial folder, whose files are synced, its name of a checkpoint. */
+static bool complete_in(struct checkpoint_folder *folder, int place, uint64_t step,
+                        bool (*is_old)(const char *name), GError **error)
+{
+    g_autofree char *partial = partial_name(step);
+    g_autofree char *name = name_of(next_number(folder->path), step);
+    if (!move_folder(folder, place, partial, name, error))
         return false;
     g_free(folder->newest);
     folder->newest = g_steal_pointer(&name);
     if (!checkpoint_files_sync(folder->path, error))
         return false;
-    checkpoint_files_link(folder->path, folder->newest, is_old);
-    remove_oldest(folder->path, keep);
+    checkpoint_files_link(place, folder->path, folder->newest, is_old);
     return true;
+}
+
+bool checkpoint_folder_complete(struct checkpoint_folder *folder, uint64_t step, uint32_t files,
+                                uint32_t keep, bool (*is_old)(const char *name), GError **error)
+{
+    g_autofree char *name = partial_name(step);
+    g_autofree char *partial = g_build_filename(folder->path, name, NULL);
+    int place = sync_files(partial, files, error) ? open_place(folder, error) : -1;
+    if (place < 0)
+        return false;
+    bool ok = complete_in(folder, place, step, is_old, error);
+    close(place);
+    if (ok)
+        remove_oldest(folder->path, keep);
+    return ok;
 }
 
 /* ---- earlier versions ---- */
@@ -447,18 +487,30 @@ static bool has_room(const char *path, uint64_t bytes, uint32_t copies, GError *
 }
 
 /* Does what a save does: writes a file into a new folder, syncs it and renames the folder. */
+static bool write_and_move(const struct checkpoint_folder *folder, const char *partial,
+                           GError **error)
+{
+    g_autofree char *file = g_build_filename(partial, "try", NULL);
+    g_autofree char *name = partial_name(0);
+    g_autofree char *moved = g_build_filename(folder->path, "try.partial", NULL);
+    if (!g_file_set_contents(file, "try", -1, error) || !checkpoint_files_sync(file, error))
+        return false;
+    int place = open_place(folder, error);
+    if (place < 0)
+        return false;
+    bool ok = move_folder(folder, place, name, "try.partial", error);
+    close(place);
+    return ok && checkpoint_files_remove(moved, error);
+}
+
 static bool try_to_write(const struct checkpoint_folder *folder, uint64_t bytes, uint32_t copies,
                          GError **error)
 {
     g_autofree char *partial = checkpoint_folder_begin(folder, 0, true, error);
-    if (!partial)
-        return false;
-    g_autofree char *file = g_build_filename(partial, "try", NULL);
-    g_autofree char *moved = g_build_filename(folder->path, "try.partial", NULL);
-    bool ok = has_room(folder->path, bytes, copies, error) &&
-              g_file_set_contents(file, "try", -1, error) && checkpoint_files_sync(file, error) &&
-              move_folder(partial, moved, error) && checkpoint_files_remove(moved, error);
-    checkpoint_folder_abandon(folder, 0);
+    bool ok = partial && has_room(folder->path, bytes, copies, error) &&
+              write_and_move(folder, partial, error);
+    if (partial)
+        checkpoint_folder_abandon(folder, 0);
     return ok;
 }
 

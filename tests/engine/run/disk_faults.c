@@ -46,6 +46,15 @@ static bool path_of(int descriptor, char *path, size_t bytes)
     return length >= 0;
 }
 
+static bool fails_in(int place, const char *name)
+{
+    char path[8192];
+    if (!path_of(place, path, sizeof path / 2))
+        return false;
+    strcat(strcat(path, "/"), name);
+    return fails(path);
+}
+
 int fsync(int descriptor)
 {
     int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
@@ -57,17 +66,18 @@ int fsync(int descriptor)
     return known && fails(path) ? -1 : real(descriptor);
 }
 
-int mkdir(const char *path, mode_t mode)
+int mkdirat(int place, const char *name, mode_t mode)
 {
-    int (*real)(const char *, mode_t) = (int (*)(const char *, mode_t))dlsym(RTLD_NEXT, "mkdir");
-    return fails(path) ? -1 : real(path, mode);
+    int (*real)(int, const char *, mode_t) = (int (*)(int, const char *, mode_t))dlsym(RTLD_NEXT,
+                                                                                       "mkdirat");
+    return fails_in(place, name) ? -1 : real(place, name, mode);
 }
 
-int rename(const char *from, const char *to)
+int renameat(int place, const char *from, int other, const char *to)
 {
-    int (*real)(const char *, const char *) = (int (*)(const char *, const char *))dlsym(RTLD_NEXT,
-                                                                                         "rename");
-    return fails(from) ? -1 : real(from, to);
+    int (*real)(int, const char *, int, const char *) =
+        (int (*)(int, const char *, int, const char *))dlsym(RTLD_NEXT, "renameat");
+    return fails_in(place, from) ? -1 : real(place, from, other, to);
 }
 
 int open(const char *path, int flags, ...)

@@ -197,9 +197,11 @@ static void test_lost_folder(struct run_folder *folder, gconstpointer data)
 #define MOUNTED   ("mount --bind aside saved; " AGAIN)
 #define UNMOUNTED "mkdir aside; mount --bind saved aside; umount -l saved"
 
+/* A file system is busy while a file of it is open for writing. */
+#define READ_ONLY "until mount -o remount,ro saved; do sleep 0.02; done"
+
 /* Shell commands that take the folder away and give it back; the message and the exit status. */
-static const char *const read_only[] = {"mount -o remount,ro saved", WRITABLE,
-                                        "Read-only file system", "0"};
+static const char *const read_only[] = {READ_ONLY, WRITABLE, "Read-only file system", "0"};
 static const char *const vanished[] = {"umount -l saved", "true", "another file system is there",
                                        "1"};
 static const char *const remounted[] = {UNMOUNTED, MOUNTED, "another file system is there", "0"};

@@ -83,6 +83,26 @@ static void remove_saved(const struct run_folder *folder)
     run_folder_spawn(folder, command, NULL, NULL, NULL, NULL);
 }
 
+/* Kills a run, which begins after the given step, at a drawn instant. Every second one dies after
+ * it has written a checkpoint, so that however slow a start is, some runs go on. Returns how it
+ * ended. */
+static int kill_run(const struct run_folder *folder, GPid child, json_int_t step, bool late,
+                    gint64 takes)
+{
+    int status = 0;
+    pid_t ended = 0;
+    while (late && ended == 0 && newest_step(folder) == step) {
+        g_usleep(1000);
+        ended = waitpid(child, &status, WNOHANG);
+    }
+    if (ended == child)
+        return status;
+    g_usleep((gulong)g_test_rand_double_range(0, (double)takes));
+    kill(child, SIGKILL);
+    g_assert_cmpint(waitpid(child, &status, 0), ==, child);
+    return status;
+}
+
 static void test_kills(struct run_folder *folder, gconstpointer data)
 {
     static const char *const begin = "--steps 60 --log log.jsonl --save saved --save-every 1";
@@ -98,11 +118,9 @@ static void test_kills(struct run_folder *folder, gconstpointer data)
     uint32_t resumed = 0;
     json_int_t saved = 0, before = 0;
     for (int killed = 0; killed < kills;) {
-        int status;
-        GPid child = start(folder, saved ? go_on : begin);
-        g_usleep((gulong)g_test_rand_double_range(0, (double)takes));
-        kill(child, SIGKILL);
-        g_assert_cmpint(waitpid(child, &status, 0), ==, child);
+        bool late = killed % 2 == 1;
+        int status = kill_run(folder, start(folder, saved ? go_on : begin), saved, late,
+                              late ? takes / 4 : takes);
         bool was_killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
         g_assert_true(was_killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
         killed += was_killed;
