@@ -263,6 +263,8 @@ bool engine_step(struct engine *engine, const struct engine_step *step,
         return false;
     engine->stepped = true;
     struct ranks *ranks = peers_of(engine);
+    if (ranks) /* an evaluation that ended may still gather what this step begins with */
+        ops->drain(engine->device);
     uint64_t sent = ranks ? ranks->sent_bytes : 0, received = ranks ? ranks->received_bytes : 0;
     engine->mover.figures = &result->figures;
     annotate_iteration_begin(engine->executor.annotate, step->step);

@@ -74,8 +74,8 @@ static void check_rows(const json_t *dry, const json_t *run)
                                      json_object_get(json_array_get(measured, s), keys[k])));
 }
 
-/* Returns device memory between the least and the most that any stage needs. */
-static long long draw_memory(const json_t *dry)
+/* Returns device memory between the least (0) and the most (1) that any stage needs. */
+static long long memory_at(const json_t *dry, double part)
 {
     json_int_t least = json_integer_value(json_object_get(dry, "least_device_bytes"));
     json_int_t most = least;
@@ -85,18 +85,19 @@ static long long draw_memory(const json_t *dry)
         least = MAX(least, json_integer_value(json_object_get(row, "least_device_bytes")));
         most = MAX(most, json_integer_value(json_object_get(row, "device_bytes")));
     }
-    return least + (json_int_t)(g_test_rand_double() * (double)(most - least));
+    return least + (json_int_t)(part * (double)(most - least));
 }
 
-/* Trains the job in one process, and placed on so many processes with drawn memory. */
-static void compare(const struct run_folder *folder, uint32_t processes, const char *job,
-                    const char *placement)
+/* Trains the job in one process, and placed on so many processes with such a part of the memory
+ * that is useful. */
+static void compare_with(double part, const struct run_folder *folder, uint32_t processes,
+                         const char *job, const char *placement)
 {
     g_autofree char *placed = g_strconcat(job, placement, NULL);
     g_autofree char *one = g_strconcat(job, "--log one.jsonl --save one", NULL);
     json_t *loose = launch_look(folder, processes, placed);
     g_autofree char *fitted = g_strdup_printf("%s --device-memory %lld ", placed,
-                                              draw_memory(loose));
+                                              memory_at(loose, part));
     g_autofree char *several = g_strconcat(fitted, "--log stages.jsonl --save stages", NULL);
     g_test_message("%u processes: %s", processes, several);
     json_t *dry = launch_look(folder, processes, fitted);
@@ -112,6 +113,12 @@ static void compare(const struct run_folder *folder, uint32_t processes, const c
     json_decref(loose);
     json_decref(dry);
     json_decref(run);
+}
+
+static void compare(const struct run_folder *folder, uint32_t processes, const char *job,
+                    const char *placement)
+{
+    compare_with(g_test_rand_double(), folder, processes, job, placement);
 }
 
 static void test_bits(struct run_folder *folder, gconstpointer data)
@@ -259,6 +266,8 @@ static void test_forward_passes(struct run_folder *folder, gconstpointer data)
     g_assert_true(json_equal(json_object_get(one, "sample"), json_object_get(other, "sample")));
     json_decref(one);
     json_decref(other);
+    /* What a step begins with is gathered again after an evaluation. */
+    compare_with(0, folder, 4, job, "--stages 2 --stage 3 --look-ahead 9 --chunk-size 4KiB ");
 }
 
 static void test_refusals(struct run_folder *folder, gconstpointer data)
