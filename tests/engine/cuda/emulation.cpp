@@ -1,12 +1,12 @@
 #include "kernel_target.h"
 
 #include "counted.h"
+#include "jump.h"
 
 #include <algorithm>
 #include <memory>
 #include <numeric>
 #include <random>
-#include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <ucontext.h>
@@ -47,7 +47,7 @@ struct copy {
  * later switches are jumps, which make no system call. */
 struct fiber {
     ucontext_t start;
-    jmp_buf place;
+    jump_place place;
     std::unique_ptr<unsigned char[]> stack{new unsigned char[stack_bytes]};
     void *sanitizer_stack = nullptr;
     bool started = false, done = false;
@@ -61,7 +61,7 @@ struct block {
     meeting barrier;
     std::unique_ptr<unsigned char[]> shared;
     const std::function<void()> *thread = nullptr;
-    jmp_buf scheduler;
+    jump_place scheduler;
     void *sanitizer_stack = nullptr;
     const void *stack = nullptr; /* the scheduler's */
     size_t stack_size = 0;
@@ -97,8 +97,8 @@ void after_switch(void *, const void **, size_t *)
 void leave_to_scheduler(fiber &from)
 {
     before_switch(&from.sanitizer_stack, current.stack, current.stack_size);
-    if (_setjmp(from.place) == 0)
-        _longjmp(current.scheduler, 1);
+    if (__builtin_setjmp(from.place) == 0)
+        jump_to(current.scheduler);
     after_switch(from.sanitizer_stack, nullptr, nullptr);
 }
 
@@ -122,7 +122,7 @@ void fiber_main()
 void enter(fiber &to)
 {
     if (to.started)
-        _longjmp(to.place, 1);
+        jump_to(to.place);
     to.started = true;
     getcontext(&to.start);
     to.start.uc_stack.ss_sp = to.stack.get();
@@ -137,7 +137,7 @@ void resume(unsigned index)
     current.running = index;
     threadIdx = dim3(index, 0, 0);
     before_switch(&current.sanitizer_stack, to.stack.get(), stack_bytes);
-    if (_setjmp(current.scheduler) == 0)
+    if (__builtin_setjmp(current.scheduler) == 0)
         enter(to);
     after_switch(current.sanitizer_stack, nullptr, nullptr);
 }
