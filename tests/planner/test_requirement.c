@@ -4,8 +4,14 @@
 #include "planner/search/search.h"
 #include "planner/search/trials.h"
 #include "tests/chunks/random_iteration.h"
+#include "tests/sanitized.h"
 
-enum { TRIALS = 6, LAYOUT_TRIALS = 60, EXCLUDED_TRIALS = 200, PLAN_TRIALS = 30 };
+enum {
+    TRIALS = 6,
+    LAYOUT_TRIALS = UNLESS_SANITIZED(60, 20),
+    EXCLUDED_TRIALS = UNLESS_SANITIZED(200, 40),
+    PLAN_TRIALS = UNLESS_SANITIZED(30, 8)
+};
 
 static uint64_t needed_by(const struct candidate_job *job, const struct layout_spec *spec,
                           struct placement placement)

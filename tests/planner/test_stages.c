@@ -6,10 +6,11 @@
 #include "planner/search/variants.h"
 #include "sim/sizes.h"
 #include "tests/chunks/random_iteration.h"
+#include "tests/sanitized.h"
 
 #include <math.h>
 
-enum { CASES = 5 };
+enum { CASES = UNLESS_SANITIZED(5, 2) };
 
 static const unsigned scope = RUN_RECOMPUTE | RUN_OFFLOAD | RUN_STAGE;
 

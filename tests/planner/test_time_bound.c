@@ -6,6 +6,7 @@
 #include "planner/search/candidate.h"
 #include "sim/replay.h"
 #include "tests/chunks/random_iteration.h"
+#include "tests/sanitized.h"
 
 #include <math.h>
 #include <string.h>
@@ -16,7 +17,8 @@ enum { QUEUES, THREADS, DIRECTIONS, MEMORY, CLOCKS };
 static const char *const clocks[CLOCKS] = {"queues", "threads", "directions", "memory"};
 
 #define CLOSE 1.01
-enum { CASES = 200, WILD_CASES = 1000, FINER = 400, REUSES_ENUMERATED = 7, PLACEMENTS = 2 };
+enum { CASES = UNLESS_SANITIZED(200, 50), WILD_CASES = UNLESS_SANITIZED(1000, 200) };
+enum { FINER = 400, REUSES_ENUMERATED = 7, PLACEMENTS = 2 };
 
 /* One layout and budget, and their bounds. */
 struct fixture {

@@ -89,7 +89,7 @@ static void test_simulated(void)
     };
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {
         g_autofree char *options = g_strdup_printf(
-            "--model " MODEL " --batch 1 --micro-batches 16 --seq 128 --gpus 4 --nodes 1 "
+            "--model " MODEL " --batch 1 --micro-batches 8 --seq 128 --gpus 4 --nodes 1 "
             "--stages 4 %s",
             jobs[i]);
         json_t *answer = plan(workshop, options);

@@ -11,12 +11,13 @@
 #include "sim/replay.h"
 #include "tests/chunks/random_iteration.h"
 #include "tests/programs/workshop.h"
+#include "tests/sanitized.h"
 #include "traces/choices.h"
 #include "traces/trace_file.h"
 
 #include <string.h>
 
-enum { DRAWS = 72, PLANNED_EVERY = 4, COLLECTED_EVERY = 6, STEPS = 4 };
+enum { DRAWS = UNLESS_SANITIZED(72, 24), PLANNED_EVERY = 4, COLLECTED_EVERY = 6, STEPS = 4 };
 
 struct draw {
     struct model_config config;

@@ -3,9 +3,10 @@
  * size, policy, budgets, recomputation, look-ahead, places of operators, link and plan, whether
  * masters are whole or split, states whole or in blocks, with evaluations in between, and after
  * saving and resuming with another placement. */
+#include "tests/sanitized.h"
 #include "trial.h"
 
-enum { TRIALS = 180 };
+enum { TRIALS = UNLESS_SANITIZED(180, 60) };
 
 /* From GLib's seed, which it prints, so that a failure can be repeated with --seed; GLib starts
  * from it again in every test. */
