@@ -403,6 +403,34 @@ bool weights_load(const struct safetensors *file, const struct model_config *con
     return true;
 }
 
+static void digest_piece(GChecksum *sum, const struct safetensors *file,
+                         const struct safetensors_tensor *from, const struct weights_piece *piece)
+{
+    float sample[1024];
+    uint64_t count = MIN(piece->elements, G_N_ELEMENTS(sample));
+    const uint64_t first[] = {piece->from, piece->from + piece->elements - count};
+    for (size_t i = 0; i < G_N_ELEMENTS(first); i++) {
+        safetensors_read(file, from, first[i], count, sample);
+        g_checksum_update(sum, (const guchar *)sample, (gssize)(count * sizeof *sample));
+    }
+}
+
+char *weights_digest(const struct safetensors *file, const struct model_config *config,
+                     const struct trace *trace)
+{
+    GChecksum *sum = g_checksum_new(G_CHECKSUM_SHA256);
+    for (uint32_t i = 0; i < trace->tensor_count; i++) {
+        if (weights_is_adapter(trace->tensors[i].name))
+            continue;
+        g_auto(pieces_auto) pieces = pieces_in(file, config, trace->tensors[i].name);
+        for (uint32_t p = 0; p < pieces.count; p++)
+            digest_piece(sum, file, find(file, config, pieces.at[p].name), &pieces.at[p]);
+    }
+    char *digest = g_strdup(g_checksum_get_string(sum));
+    g_checksum_free(sum);
+    return digest;
+}
+
 /* ---- files of several processes ---- */
 
 /* Returns how many of `writers` equal parts of the elements lie before the middle of a tensor,

@@ -66,6 +66,12 @@ struct safetensors *weights_open(const char *path, const struct model_config *co
 bool weights_load(const struct safetensors *file, const struct model_config *config,
                   const struct trace *trace, const struct weights_store *store, GError **error);
 
+/* Returns a digest of the beginning and the end of each of the trace's tensors in the file, but not
+ * of adapters. It does not depend on how the file names and stores them: in fp32 or bf16, in one
+ * file or several. Free with g_free. */
+char *weights_digest(const struct safetensors *file, const struct model_config *config,
+                     const struct trace *trace);
+
 /* Copy one list of a tensor between a file and the store, in pieces. `from` must have as many
  * elements as the tensor. */
 bool weights_copy_in(const struct safetensors *file, const struct safetensors_tensor *from,

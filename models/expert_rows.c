@@ -171,6 +171,13 @@ static bool set_layers(struct model_config *config, const char *text, const json
     return ok;
 }
 
+/* Returns whether the text means numbers, and not the name of a file. */
+static bool looks_like_numbers(const char *text)
+{
+    return strspn(text, "0123456789,.+- ") == strlen(text) &&
+           !g_file_test(text, G_FILE_TEST_EXISTS);
+}
+
 bool expert_loads_choose(struct model_config *config, const char *text, GError **error)
 {
     if (!text || strcmp(text, "balanced") == 0)
@@ -178,6 +185,9 @@ bool expert_loads_choose(struct model_config *config, const char *text, GError *
     if (!config->experts)
         return refuse(error, text, "the model has no experts");
     json_t *root = parse_numbers(text);
+    if (!root && looks_like_numbers(text))
+        return refuse(error, text,
+                      "must be whole numbers, 0 or more, at most 2^40, with commas between them");
     if (!root && !(root = read_numbers(text, error)))
         return false;
     bool ok = set_layers(config, text, root, error);

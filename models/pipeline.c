@@ -228,7 +228,7 @@ static bool check_trained(const struct model_config *config, const struct model_
         return true;
     if (!trains_piece(config, frozen, shape, 0))
         return refuse(error,
-                      "stages: nothing would be trained in the first %u layers, where "
+                      "nothing would be trained in the first %u layers, where "
                       "backward ends, so far; adapters (lora:RANK) are in all layers",
                       pipeline_first_layer(shape, config->layers, 1));
     for (uint32_t stage = 1; stage < shape->stages; stage++) {
@@ -237,7 +237,7 @@ static bool check_trained(const struct model_config *config, const struct model_
             trains |= trains_piece(config, frozen, shape, part * shape->stages + stage);
         if (!trains)
             return refuse(error,
-                          "stages: nothing would be trained in stage %u, so far; adapters "
+                          "nothing would be trained in stage %u, so far; adapters "
                           "(lora:RANK) are in all layers",
                           stage);
     }
@@ -257,7 +257,7 @@ bool pipeline_check(const struct model_config *config, const struct model_job *j
             "%u; --micro-batches %u would do",
             stages, model_rank_micro_batches(job), stages * model_ranks(job));
     if (model_gradient_layout(job) != MODEL_GRADIENT_LIST || run_updates_early(&job->choices))
-        return refuse(error, "stages: updates must come at the end of the step");
+        return refuse(error, "updates must come at the end of the step of a pipeline");
     if (pipeline_splits(shape->schedule) && !job->split)
         return refuse(error, "schedule zb-h1: backward must be split");
     if (job->split && (job->choices.fast || model_shares_parameters(job)))

@@ -59,6 +59,8 @@ static const struct field state_fields[] = {
     {"train", "--train", TEXT, FIXED, true, offsetof(struct checkpoint_state, train)},
     {"lora_alpha", "--lora-alpha", REAL, FIXED, true,
      offsetof(struct checkpoint_state, lora_alpha)},
+    {"base_digest", "the digest of --model's weights", TEXT, FIXED, true,
+     offsetof(struct checkpoint_state, base_digest)},
     LATER(UNSIGNED64, steps),
     LATER(TEXT, data),
     LATER(TEXT, tokens),
@@ -120,6 +122,7 @@ void checkpoint_state_clear(struct checkpoint_state *state)
     g_clear_pointer(&state->data, g_free);
     g_clear_pointer(&state->tokens, g_free);
     g_clear_pointer(&state->train, g_free);
+    g_clear_pointer(&state->base_digest, g_free);
     g_clear_pointer(&state->model, g_free);
     g_clear_pointer(&state->plan, g_free);
     g_clear_pointer(&state->plan_made_by, g_free);
@@ -277,13 +280,21 @@ static bool is_fixed(const struct field *field, const struct checkpoint_state *r
            (field->fixed == FIXED_IN_ORDER && strcmp(run->data_order, "sequential") == 0);
 }
 
+/* Returns whether the checkpoint may lack the setting, and does. */
+static bool is_unknown(const struct field *field, const struct checkpoint_state *saved)
+{
+    return field->optional && field->kind == TEXT &&
+           !*(char *const *)((const char *)saved + field->offset);
+}
+
 /* Lists the settings that differ and are fixed, or those that are free. */
 static GString *list_differences(const struct checkpoint_state *saved,
                                  const struct checkpoint_state *run, bool fixed)
 {
     GString *differences = g_string_new(NULL);
     for (size_t i = 1; i < G_N_ELEMENTS(state_fields); i++)
-        if ((fixed || !state_fields[i].optional) && is_fixed(&state_fields[i], run) == fixed)
+        if ((fixed || !state_fields[i].optional) && is_fixed(&state_fields[i], run) == fixed &&
+            !is_unknown(&state_fields[i], saved))
             add_difference(differences, &state_fields[i], saved, run);
     return differences;
 }

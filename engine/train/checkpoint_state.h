@@ -31,6 +31,8 @@ struct checkpoint_state {
 
     char *train;       /* as --train names it; "all" if unknown */
     double lora_alpha; /* 0 without adapters */
+    char *base_digest; /* weights_digest of the model beside which adapters are trained; NULL if
+                          there are none, if its weights are drawn, and in earlier versions */
 
     /* What was asked for; earlier versions did not save it. */
     uint64_t steps; /* of training; 0 if unknown */

@@ -118,7 +118,8 @@ static void take_rest(struct run_options *o, const struct checkpoint_state *from
 
 static bool refuse(GError **error, const char *option, const char *value, const char *why)
 {
-    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "%s %s: %s", option, value, why);
+    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "%s%s%s: %s", option,
+                *value ? " " : "", value, why);
     return false;
 }
 
@@ -248,9 +249,24 @@ static bool find_resumed(struct run_options *o, GError **error)
     return true;
 }
 
+/* Whoever says how checkpoints are written wants some. */
+static bool check_saving(const struct run_options *o, GError **error)
+{
+    g_autofree char *every = g_strdup_printf("%" G_GUINT64_FORMAT, o->save_every);
+    g_autofree char *keep = g_strdup_printf("%u", o->keep);
+    static const char needs[] = "needs --save, the folder of the checkpoints";
+    if (o->save)
+        return true;
+    return (!o->save_every || refuse(error, "--save-every", every, needs)) &&
+           (!o->keep || refuse(error, "--keep", keep, needs)) &&
+           (!o->save_wait || refuse(error, "--save-wait", "", needs));
+}
+
 bool run_options_complete(struct run_options *o, GError **error)
 {
     struct checkpoint_state from = {0};
+    if (!check_saving(o, error))
+        return false;
     if (!find_resumed(o, error) || (o->resume && !checkpoint_read_state(o->resume, &from, error)))
         return false;
     if (!o->keep)

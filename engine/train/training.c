@@ -209,6 +209,23 @@ static bool open_engine(struct training *training, GError **error)
     return training->engine != NULL;
 }
 
+static bool open_model(struct training *training, const struct trainer_watch *watch, GError **error)
+{
+    GError *refused = NULL;
+    struct safetensors *weights = open_weights(training, &refused);
+    if (refused) {
+        g_propagate_error(error, refused);
+        return false;
+    }
+    if (weights && run_has_adapters(training->options))
+        training->state.base_digest = weights_digest(
+            weights, training->run->config, pipeline_whole(training->run->iteration)->trace);
+    bool opened = read_position(training, watch, error) && open_engine(training, error) &&
+                  fill(training, weights, error);
+    safetensors_close(weights);
+    return opened;
+}
+
 bool training_open(struct training *training, const struct run_options *options,
                    const struct run_plan *run, const struct trainer_watch *watch, GError **error)
 {
@@ -234,18 +251,7 @@ bool training_open(struct training *training, const struct run_options *options,
     if (options->eval && !(training->eval = open_data(training, options->eval, 0, error)))
         return false;
     training->state = state_of(training);
-    if (!read_position(training, watch, error))
-        return false;
-
-    GError *refused = NULL;
-    struct safetensors *weights = open_weights(training, &refused);
-    if (refused) {
-        g_propagate_error(error, refused);
-        return false;
-    }
-    bool opened = open_engine(training, error) && fill(training, weights, error);
-    safetensors_close(weights);
-    if (!opened)
+    if (!open_model(training, watch, error))
         return false;
     training->tokens = g_new(uint32_t, 2 * training_rows(training) * count_read(training));
     return true;

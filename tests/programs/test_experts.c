@@ -57,6 +57,8 @@ static void test_shares(void)
                       "");
     workshop_must_end(workshop, SYNTH "--expert-loads 5,0,0,2,0,0,0,1 -o run.pstar", 0,
                       "go to 9 of 24 (37.5 %)", "");
+    workshop_must_end(workshop, SYNTH "--expert-loads 0.5,1,1,1,1,1,1,1 -o run.pstar", 2, "",
+                      "--expert-loads 0.5,1,1,1,1,1,1,1: must be whole numbers");
     workshop_must_end(workshop, SYNTH "--expert-loads 1,2 -o run.pstar", 2, "",
                       "--expert-loads 1,2: must be numbers for 8 experts");
     workshop_must_end(workshop,

@@ -365,6 +365,40 @@ static void test_adapters(struct run_folder *folder, gconstpointer data)
         g_assert_cmpfloat(g_array_index(rest, double, i), ==, g_array_index(whole, double, i + 2));
 }
 
+/* Adapters do not go on beside other weights, but do beside the same ones in another place. */
+static void test_other_model(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *why = NULL;
+    const char *const lines[] = {
+        "--steps 1 --save one",
+        "--steps 1 --save other --seed 7",
+        "--model one --train lora:2 --steps 2 --save tuned",
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(lines); i++)
+        g_assert_cmpint(run_folder_run(folder, lines[i], NULL, NULL), ==, 0);
+    g_assert_cmpint(run_folder_run(folder, "--model other --resume tuned --steps 3", NULL, &why),
+                    ==, 2);
+    run_folder_expect(why, "the digest of --model's weights is");
+    g_autofree char *one = run_folder_path(folder, "one"), *to = run_folder_path(folder, "moved");
+    g_assert_cmpint(g_rename(one, to), ==, 0);
+    g_assert_cmpint(run_folder_run(folder, "--model moved --resume tuned --steps 3", NULL, NULL),
+                    ==, 0);
+}
+
+/* Options of checkpoints are refused without --save, whatever else would happen. */
+static void test_no_folder(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    const char *const options[] = {"--save-every 2", "--keep 3", "--save-wait"};
+    for (size_t i = 0; i < G_N_ELEMENTS(options); i++) {
+        g_autofree char *line = g_strdup_printf("--steps 2 %s", options[i]), *why = NULL;
+        g_autofree char *expected = g_strdup_printf("%s: needs --save", options[i]);
+        g_assert_cmpint(run_folder_run(folder, line, NULL, &why), ==, 2);
+        run_folder_expect(why, expected);
+    }
+}
+
 #define ADD(path, function)                                                           \
     g_test_add("/saving/" path, struct run_folder, NULL, run_folder_set_up, function, \
                run_folder_tear_down)
@@ -382,6 +416,8 @@ int main(int argc, char **argv)
     ADD("too-little-room", test_too_little_room);
     ADD("full-meanwhile", test_full_meanwhile);
     ADD("full-log", test_full_log);
+    ADD("other-model", test_other_model);
+    ADD("no-folder", test_no_folder);
     ADD("odd-states", test_odd_states);
     ADD("config-beside-weights", test_config_beside_weights);
     ADD("adapters", test_adapters);
