@@ -180,15 +180,16 @@ static uint64_t device_bytes_with(const struct home_choice *choice, uint64_t hos
     return least_device_bytes(choice->layout, choice->accesses, choice->on_device, &moment);
 }
 
-/* Says what would fit. A larger budget of the host leaves fewer chunks to the device. */
+/* Says what would fit. A larger budget of the host leaves fewer chunks to the device. If that needs
+ * more device memory, it is the least, with the least host memory that goes with it. */
 static void refuse(const struct home_choice *choice, uint64_t library_bytes, uint64_t device_budget,
                    uint64_t host_budget, uint64_t held, GError **error)
 {
     uint64_t low = held, high = choice->all_bytes;
     uint64_t device = device_bytes_with(choice, high);
-    while (device <= device_budget && low < high) {
+    while (low < high) {
         uint64_t middle = low + (high - low) / 2;
-        if (device_bytes_with(choice, middle) <= device_budget)
+        if (device_bytes_with(choice, middle) <= MAX(device_budget, device))
             high = middle;
         else
             low = middle + 1;

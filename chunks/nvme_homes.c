@@ -237,8 +237,8 @@ static uint64_t choose_most(struct nvme_choice *choice, const struct nvme_budget
     do
         choose(choice, count);
     while (bytes_of(choice->chosen) > budget->nvme_bytes && count-- > 1);
-    if (!count)
-        return refuse_size(error, "NVMe", tenant_at(choice->tenants, 0)->bytes, budget->nvme_bytes,
+    if (!count) /* one is chosen, but has no room */
+        return refuse_size(error, "NVMe", bytes_of(choice->chosen), budget->nvme_bytes,
                            "a chunk of optimizer states takes");
     return find_ring(choice, UINT64_MAX, false);
 }
@@ -266,22 +266,40 @@ static uint32_t fewest(struct nvme_choice *choice, uint64_t host_budget)
 }
 
 /* Chooses as few as make the host pool fit. Returns the bytes of the ring, or 0. */
+static uint64_t fit_fewest(struct nvme_choice *choice, uint64_t host_budget)
+{
+    uint64_t ring = 0;
+    for (uint32_t count = fewest(choice, host_budget); !ring && count <= choice->tenants->len;
+         count++)
+        if (least_host_bytes(choice, count) <= host_budget)
+            ring = find_ring(choice, host_budget - rest_bytes(choice), true);
+    return ring;
+}
+
+/* Returns a budget of the host that fits, above the one that does not. */
+static uint64_t fitting_host_bytes(struct nvme_choice *choice, const struct nvme_budget *budget)
+{
+    uint64_t low = budget->host_bytes + 1, high = choice->plan->host_pool_bytes;
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+        if (fit_fewest(choice, middle) && bytes_of(choice->chosen) <= budget->nvme_bytes)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return high;
+}
+
 static uint64_t choose_fewest(struct nvme_choice *choice, const struct nvme_budget *budget,
                               GError **error)
 {
-    uint32_t all = choice->tenants->len;
-    for (uint32_t count = fewest(choice, budget->host_bytes); count <= all; count++) {
-        uint64_t ring = 0;
-        if (least_host_bytes(choice, count) <= budget->host_bytes)
-            ring = find_ring(choice, budget->host_bytes - rest_bytes(choice), true);
-        if (!ring)
-            continue;
-        if (bytes_of(choice->chosen) <= budget->nvme_bytes)
-            return ring;
+    uint64_t ring = fit_fewest(choice, budget->host_bytes);
+    if (ring && bytes_of(choice->chosen) <= budget->nvme_bytes)
+        return ring;
+    if (ring)
         return refuse_size(error, "NVMe", bytes_of(choice->chosen), budget->nvme_bytes,
                            "what the host has no room for takes");
-    }
-    return refuse_size(error, "host memory", least_host_bytes(choice, all), budget->host_bytes,
+    return refuse_size(error, "host memory", fitting_host_bytes(choice, budget), budget->host_bytes,
                        "beside what can live in NVMe the run takes");
 }
 

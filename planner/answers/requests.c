@@ -267,7 +267,7 @@ static void print_tiered(const struct tiered *tiered, const struct variants_resu
     if (alone)
         printf("the best plan without NVMe   %12.4f s\n", step_of(alone));
     else
-        printf("without NVMe                  nothing fits\n");
+        printf("the best plan without NVMe           none was found\n");
 }
 
 static bool write_tiered(const struct plan_paths *paths, const struct trace *recorded,

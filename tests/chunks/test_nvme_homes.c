@@ -90,6 +90,31 @@ static void test_plans(void)
     g_rand_free(random);
 }
 
+/* Returns the number before " bytes would fit". */
+static uint64_t said_to_fit(const GError *error)
+{
+    const char *end = strstr(error->message, " bytes would fit");
+    g_assert_nonnull(end);
+    while (g_ascii_isdigit(end[-1]))
+        end--;
+    return g_ascii_strtoull(end, NULL, 10);
+}
+
+/* What the message says fits, and less does not. Plans without updates on the host have nothing for
+ * NVMe. */
+static void check_said(struct fixture *f, const struct nvme_budget *refused, const GError *error)
+{
+    bool of_host = g_str_has_prefix(error->message, "host memory");
+    struct nvme_budget said = *refused;
+    uint64_t *size = of_host ? &said.host_bytes : &said.nvme_bytes;
+    if (strstr(error->message, "--host-update"))
+        return;
+    *size = said_to_fit(error) - 1;
+    g_assert_false(nvme_homes_give(f->plan, f->trace, f->accesses, &said, NULL));
+    ++*size;
+    g_assert_true(nvme_homes_give(f->plan, f->trace, f->accesses, &said, NULL));
+}
+
 /* With every host budget from too little to enough, in small steps: it is kept, or the message says
  * a budget that would fit. */
 static void test_budgets(void)
@@ -101,8 +126,10 @@ static void test_budgets(void)
         GError *error = NULL;
         open_plan(&f, random);
         uint64_t pool = f.plan->host_pool_bytes;
-        const struct nvme_budget budget = {(uint64_t)(g_rand_double(random) * (double)pool),
-                                           UINT64_MAX};
+        bool limited = g_rand_boolean(random);
+        const struct nvme_budget budget = {
+            i % 8 == 7 ? UINT64_MAX : (uint64_t)(g_rand_double(random) * (double)pool),
+            limited ? (uint64_t)(g_rand_double(random) * (double)pool / 4) : UINT64_MAX};
         if (nvme_homes_give(f.plan, f.trace, f.accesses, &budget, &error)) {
             plan_check(f.plan, f.trace, &error);
             g_assert_no_error(error);
@@ -113,6 +140,7 @@ static void test_budgets(void)
             g_assert_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT);
             g_assert_null(f.plan->nvme_address);
             g_assert_cmpuint(f.plan->host_pool_bytes, ==, pool);
+            check_said(&f, &budget, error);
             g_clear_error(&error);
         }
         close_plan(&f);

@@ -56,7 +56,7 @@ static void test_pays(void)
     g_assert_nonnull(strstr(said, "optimizer states in NVMe"));
     g_assert_nonnull(strstr(said, "read and written once a step"));
     g_assert_nonnull(strstr(said, "with enough host memory"));
-    g_assert_nonnull(strstr(said, "without NVMe                  nothing fits"));
+    g_assert_nonnull(strstr(said, "the best plan without NVMe           none was found"));
     json_t *plan = workshop_read_json(workshop, "plan.json");
     g_assert_cmpint(json_integer_value(json_object_get(plan, "nvme_bytes")), >, 0);
     g_assert_cmpint(json_integer_value(json_object_get(plan, "host_bytes")), <=, 1200 << 10);
