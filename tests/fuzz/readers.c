@@ -3,6 +3,7 @@
 #include "chunks/layout_file.h"
 #include "chunks/plan.h"
 #include "engine/train/checkpoint.h"
+#include "engine/train/checkpoint_manifest.h"
 #include "engine/train/data.h"
 #include "engine/train/token_mask.h"
 #include "models/config.h"
@@ -15,7 +16,10 @@
 #include "traces/trace_file.h"
 
 #include <glib/gstdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#include <zlib.h>
 
 /* ---- traces, and what other tools recorded ---- */
 
@@ -244,6 +248,42 @@ static bool read_trainer(const char *path, GError **error)
     return ok;
 }
 
+/* A manifest has its own checksum. A wrong one would hide what follows it from the fuzzer. */
+static void give_checksum(const char *path)
+{
+    json_t *root = json_load_file(path, 0, NULL);
+    if (json_is_object(root)) {
+        json_object_del(root, "crc32");
+        char *text = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS);
+        json_object_set_new(root, "crc32", json_integer(crc32_z(0, (Bytef *)text, strlen(text))));
+        g_assert_cmpint(json_dump_file(root, path, 0), ==, 0);
+        free(text);
+    }
+    json_decref(root);
+}
+
+/* The files that it may name lie in the corpus; the input's folder has links to them. */
+static bool read_manifest(const char *path, GError **error)
+{
+    static const char *const files[][2] = {
+        {"model.safetensors", FUZZ_DIR "/corpus/safetensors/good.safetensors"},
+        {"trainer.json", FUZZ_DIR "/corpus/trainer/good.json"},
+    };
+    g_autofree char *folder = g_path_get_dirname(path);
+    char *links[G_N_ELEMENTS(files)];
+    for (size_t i = 0; i < G_N_ELEMENTS(files); i++) {
+        links[i] = g_build_filename(folder, files[i][0], NULL);
+        g_assert_cmpint(symlink(files[i][1], links[i]), ==, 0);
+    }
+    give_checksum(path);
+    bool ok = checkpoint_manifest_check(folder, true, error);
+    for (size_t i = 0; i < G_N_ELEMENTS(files); i++) {
+        g_assert_cmpint(g_unlink(links[i]), ==, 0);
+        g_free(links[i]);
+    }
+    return ok;
+}
+
 static bool read_log(const char *path, GError **error)
 {
     struct logged_run *run = run_log_read(path, error);
@@ -285,6 +325,7 @@ const struct fuzz_reader fuzz_readers[] = {
     {"megatron", "tokens.idx", false, read_megatron},
     {"mask", "tokens.mask", false, read_mask},
     {"trainer", "trainer.json", false, read_trainer},
+    {"manifest", "checkpoint.json", false, read_manifest},
     {"log", "run.jsonl", false, read_log},
     {"report", "input.json", false, read_report},
 };
