@@ -2,6 +2,7 @@
 
 #include "cli/budgets.h"
 #include "cli/options.h"
+#include "models/family.h"
 #include "planner/answers/pipelines.h"
 #include "sim/operator_times.h"
 #include "sim/replay.h"
@@ -45,6 +46,18 @@ static bool read_stages(const struct plan_stages *asked, struct inputs *in, GErr
     return true;
 }
 
+/* Stages share losses and norms before their first update, so each has one, wherever it is cut. */
+static bool trains_every_layer(const struct recognised *recognised)
+{
+    const struct model_layout layout = model_layout_of(recognised->config);
+    const uint8_t *frozen = recognised->iteration->choices->frozen;
+    for (uint32_t l = 0; l < recognised->config->layers; l++)
+        if (!memchr(frozen + layout.first_layer + l * layout.layer_tensors, 0,
+                    layout.layer_tensors))
+            return false;
+    return true;
+}
+
 static bool read_model(const struct plan_stages *asked, struct inputs *in, GError **error)
 {
     if (asked->model)
@@ -53,9 +66,10 @@ static bool read_model(const struct plan_stages *asked, struct inputs *in, GErro
         !replay_check_trace(in->trace, asked->trace, error) ||
         !(in->recognised = recognise(in->trace, error)))
         return false;
-    return !model_freezes(in->recognised->config, &in->recognised->iteration->job) ||
+    return trains_every_layer(in->recognised) ||
            options_refuse(error,
-                          "--stages: plans of stages train all tensors, so far, and %s does not",
+                          "--stages: plans of stages train something in every layer, so far, and "
+                          "%s does not",
                           asked->trace);
 }
 
@@ -145,6 +159,7 @@ static struct pipeline_question question_of(const struct plan_stages *asked,
         .schedule = asked->schedule ? asked->schedule - 1U : PIPELINE_SCHEDULE_ANY,
         .parts = asked->parts,
         .clips = !asked->unclipped,
+        .frozen = in->recognised ? in->recognised->iteration->choices->frozen : NULL,
         .recompute = in->recompute,
         .device_budget = in->device_budget,
         .threads = asked->threads};

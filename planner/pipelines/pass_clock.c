@@ -155,7 +155,7 @@ static void begin_step(struct pass_clock *clock)
     uint32_t stages = clock->job->stages;
     for (uint32_t s = 0; s < stages; s++)
         clock->stages[s].next = 0;
-    if (stage_tied(clock->job) == STAGE_UNTIED)
+    if (!stage_copies_tied(clock->job))
         return;
     struct clock_stage *first = &clock->stages[0], *last = &clock->stages[stages - 1];
     first->now_ns += units->tied_ns;

@@ -103,7 +103,9 @@ static struct units *describe_units(const struct pipeline_question *q, uint32_t 
                                     int kind, GError **error)
 {
     g_autofree uint8_t *all = g_new(uint8_t, q->config->layers);
-    struct model_job job = {.choices = {.batch = micro_batch, .micro_batches = UNIT_TURNS},
+    struct model_job job = {.choices = {.batch = micro_batch,
+                                        .micro_batches = UNIT_TURNS,
+                                        .frozen = (uint8_t *)q->frozen},
                             .sequence = q->sequence,
                             .precision = q->precision,
                             .delay = kind == UNITS_DELAYED,

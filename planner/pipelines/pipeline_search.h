@@ -30,6 +30,8 @@ struct pipeline_question {
     uint32_t schedule;    /* enum pipeline_schedule, or PIPELINE_SCHEDULE_ANY */
     uint32_t parts;       /* of an interleaved stage; 0: any */
     bool clips;
+    const uint8_t *frozen; /* [model_tensor_count(config)]; each layer has a tensor that is trained.
+                              NULL: all are */
     const uint8_t *recompute; /* [layers]; NULL: as few as fit */
     uint64_t device_budget;
     uint32_t threads;

@@ -47,7 +47,7 @@ uint32_t stage_in_flight(const struct pipeline_job *job, uint32_t stage)
 
 enum stage_tied stage_tied(const struct pipeline_job *job)
 {
-    if (job->stages == 1 || !job->units->tied_bytes)
+    if (job->stages == 1 || !job->units->tied_gradient_bytes)
         return STAGE_UNTIED;
     return job->width == 1 ? STAGE_TIED_EACH : STAGE_TIED_ONCE;
 }
@@ -63,23 +63,24 @@ static bool has_newest(const struct pipeline_job *job, uint32_t stage)
 
 /* Parameters and gradients are whole, and states are shared by the ranks. A pipeline that never
  * drains has masters; where a step's gradients are summed over the ranks while the next one's
- * arise, there are two lists of them. */
-static uint64_t state_bytes(const struct pipeline_job *job, uint64_t elements)
+ * arise, there are two lists of them. Frozen tensors have parameters alone. */
+static uint64_t state_bytes(const struct pipeline_job *job, const struct stage_cost *cost)
 {
     bool delays = job->schedule == PIPELINE_2BW, bf16 = job->units->element_bytes == 2;
-    uint64_t shard = (elements + job->width - 1) / job->width;
-    uint64_t whole = job->units->element_bytes + sizeof(float), shared = 2 * sizeof(float);
+    uint64_t shard = (cost->trained + job->width - 1) / job->width;
+    uint64_t gradients = sizeof(float), shared = 2 * sizeof(float);
     if (bf16 || delays)
         shared += sizeof(float);
     if (delays && !job->clips && job->width > 1)
-        whole += sizeof(float);
-    return whole * elements + shared * shard;
+        gradients += sizeof(float);
+    return job->units->element_bytes * cost->elements + gradients * cost->trained + shared * shard;
 }
 
 static void add_data(const struct pipeline_job *job, uint32_t stage,
                      const struct pipeline_unit *unit, struct stage_cost *cost)
 {
     cost->elements += unit->elements;
+    cost->trained += unit->trained;
     cost->update_ns += unit->update_ns;
     if (!has_newest(job, stage))
         return;
@@ -105,12 +106,15 @@ bool stage_recomputes(const struct pipeline_job *job, const struct stage_cost *c
 
 /* Adds up activations unit by unit. */
 struct stage_activations {
-    uint64_t saved, pending, most[UNIT_PASSES], working;
+    uint64_t saved, pending, most[UNIT_PASSES], working, backward_working;
+    uint64_t newest, newest_working; /* of the units so far; at the peak of a forward that makes
+                                        them */
 };
 
 /* Backward has been through a unit before it comes to the units before, where something of the
  * unit may be pending. */
-static void add_unit(struct stage_activations *sum, const struct unit_way *way)
+static void add_unit(struct stage_activations *sum, const struct unit_way *way,
+                     uint64_t newest_room)
 {
     uint64_t *most = sum->most;
     most[UNIT_FORWARD] = MAX(most[UNIT_FORWARD], sum->saved + way->most_bytes[UNIT_FORWARD]);
@@ -118,6 +122,9 @@ static void add_unit(struct stage_activations *sum, const struct unit_way *way)
                               sum->saved + way->most_bytes[UNIT_BACKWARD]);
     most[UNIT_WEIGHTS] = MAX(most[UNIT_WEIGHTS], sum->pending + way->most_bytes[UNIT_WEIGHTS]);
     sum->working = MAX(sum->working, way->working_bytes);
+    sum->backward_working = MAX(sum->backward_working, way->backward_working);
+    sum->newest_working = MAX(sum->newest_working, sum->newest + way->newest_working);
+    sum->newest += newest_room;
     sum->saved += way->saved_bytes;
     sum->pending += way->pending_bytes;
 }
@@ -131,6 +138,7 @@ static struct unit_way head_with_tied(const struct pipeline_job *job)
         return way;
     way.most_bytes[UNIT_BACKWARD] += units->tied_gradient_room;
     way.working_bytes += units->tied_gradient_room;
+    way.backward_working += units->tied_gradient_room;
     return way;
 }
 
@@ -141,8 +149,11 @@ static struct unit_way embedding_with_tied(const struct units *units)
     struct unit_way way = units->embedding.way[UNIT_KEPT];
     uint64_t bytes = units->stream_room + units->tied_gradient_room;
     uint64_t *most_bytes = &way.most_bytes[UNIT_BACKWARD];
+    if (!units->tied_gradient_bytes)
+        return way;
     *most_bytes = MAX(*most_bytes, way.saved_bytes + bytes);
     way.working_bytes = MAX(way.working_bytes, bytes);
+    way.backward_working = MAX(way.backward_working, bytes);
     return way;
 }
 
@@ -157,13 +168,16 @@ static struct stage_activations part_activations(const struct pipeline_job *job,
     if (cost->stage == 0 && part == 0) {
         const struct unit_way way = passes ? embedding_with_tied(units)
                                            : units->embedding.way[UNIT_KEPT];
-        add_unit(&sum, &way);
+        add_unit(&sum, &way, units->embedding.newest_room);
     }
-    for (uint32_t l = layers.first; l < layers.end; l++)
-        add_unit(&sum, &units->layer[l].way[stage_recomputes(job, cost, l)]);
+    for (uint32_t l = layers.first; l < layers.end; l++) {
+        struct unit_way way = units->layer[l].way[stage_recomputes(job, cost, l)];
+        way.most_bytes[UNIT_FORWARD] += passes ? 0 : units->passing_bytes;
+        add_unit(&sum, &way, units->layer[l].newest_room);
+    }
     if (cost->stage + 1 == job->stages && part + 1 == job->parts) {
         const struct unit_way way = passes ? head_with_tied(job) : units->head.way[UNIT_KEPT];
-        add_unit(&sum, &way);
+        add_unit(&sum, &way, units->head.newest_room);
     }
     return sum;
 }
@@ -200,12 +214,23 @@ static uint64_t followed_bytes(const struct pipeline_job *job, const struct stag
     return most;
 }
 
+/* Returns what lives at the peak beside what is saved and all newest parameters. If only one
+ * micro-batch of the next step comes before the last backward, its forward makes these on the way.
+ */
+static uint64_t working_beside_newest(const struct pipeline_job *job, uint32_t stage,
+                                      const struct stage_activations *sum)
+{
+    if (!has_newest(job, stage) || stage + 2 < job->stages)
+        return sum->working;
+    return MAX(sum->backward_working, sum->newest_working - MIN(sum->newest, sum->newest_working));
+}
+
 /* The last stage has a copy of tied weights, and with several ranks a list in which it sums their
  * gradients. */
 static uint64_t activation_bytes(const struct pipeline_job *job, const struct stage_cost *cost)
 {
     bool is_last = cost->stage + 1 == job->stages;
-    uint64_t copy = is_last && job->stages > 1 ? job->units->tied_room : 0;
+    uint64_t copy = is_last && stage_copies_tied(job) ? job->units->tied_room : 0;
     if (copy && job->width > 1)
         copy += job->units->tied_gradient_room;
     if (job->parts > 1 || pipeline_splits(job->schedule))
@@ -213,7 +238,7 @@ static uint64_t activation_bytes(const struct pipeline_job *job, const struct st
     const struct stage_activations sum = part_activations(job, cost, 0);
     uint32_t in_flight = stage_in_flight(job, cost->stage);
     if (job->schedule == PIPELINE_2BW && !is_last)
-        return copy + in_flight * sum.saved + sum.working;
+        return copy + in_flight * sum.saved + working_beside_newest(job, cost->stage, &sum);
     return copy + (in_flight - 1) * sum.saved +
            MAX(sum.most[UNIT_FORWARD], sum.most[UNIT_BACKWARD]);
 }
@@ -329,9 +354,9 @@ static void set_times(const struct pipeline_job *job, struct stage_cost *cost)
         cost->work_ns +=
             (turn == UNIT_FIRST ? 1 : job->micro_batches - 1) *
             (cost->forward_ns[turn] + cost->backward_ns[turn] + cost->weights_ns[turn]);
-    cost->reduce_ns = exchange_ns(job, PLATFORM_REDUCE, cost->elements * sizeof(float));
+    cost->reduce_ns = exchange_ns(job, PLATFORM_REDUCE, cost->trained * sizeof(float));
     cost->update_ns = (cost->update_ns + job->width - 1) / job->width +
-                      exchange_ns(job, PLATFORM_GATHER, cost->elements * job->units->element_bytes);
+                      exchange_ns(job, PLATFORM_GATHER, cost->trained * job->units->element_bytes);
 }
 
 bool stage_cost(const struct pipeline_job *job, uint32_t stage, uint32_t first, uint32_t end,
@@ -352,7 +377,7 @@ bool stage_cost(const struct pipeline_job *job, uint32_t stage, uint32_t first, 
         add_data(job, stage, &units->embedding, cost);
     if (stage + 1 == job->stages)
         add_data(job, stage, &units->head, cost);
-    cost->state_bytes += state_bytes(job, cost->elements);
+    cost->state_bytes += state_bytes(job, cost);
     bool ok = choose_recomputed(job, cost);
     set_times(job, cost);
     return ok;

@@ -23,6 +23,12 @@ struct pipeline_job {
     const struct costs *costs;       /* of this platform */
 };
 
+/* Returns whether the first stage sends the last one a copy of tied weights. */
+static inline bool stage_copies_tied(const struct pipeline_job *job)
+{
+    return job->stages > 1 && job->units->tied_bytes > 0;
+}
+
 /* When the last stage sends the first one the gradient of tied weights: with one rank, as pstar-run
  * does, for each micro-batch; with several, once a step, before the ranks sum it. */
 enum stage_tied { STAGE_UNTIED, STAGE_TIED_EACH, STAGE_TIED_ONCE };
@@ -32,7 +38,7 @@ struct stage_cost {
     uint32_t stage;
     uint32_t first, end; /* layers; of several parts, where the first begins and the last ends */
     uint32_t recomputed; /* so many of them, the first ones, unless it was asked which */
-    uint64_t elements;
+    uint64_t elements, trained; /* parameters, and those of them that are trained */
     uint64_t forward_ns[UNIT_TURNS], backward_ns[UNIT_TURNS]; /* with copies of messages */
     uint64_t weights_ns[UNIT_TURNS]; /* of a backward that is split, the second half */
     uint64_t newest_ns; /* of making the newest parameters, before the next step's first pass */

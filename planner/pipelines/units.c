@@ -10,6 +10,8 @@ struct unit_reading {
     int way;
     uint32_t *unit_of; /* [operator_count] place of the operator's unit: embedding, layers, head */
     uint64_t *saved_alive; /* [operator_count] bytes of saved buffers */
+    uint8_t *made;         /* [tensor_count] marks of the newest parameters that are made */
+    uint64_t newest_room;  /* of those that are made for the unit that is read */
 };
 
 static struct pipeline_unit *unit_at(struct units *units, uint32_t place)
@@ -51,8 +53,11 @@ static void find_places(struct unit_reading *r)
         const struct model_operator *op = &iteration->operators[m];
         r->unit_of[m] = op->kind == MODEL_UPDATE ? of_tensor[op->t[0]] : place_of(iteration, op);
     }
-    for (tensor_id t = 0; r->way == UNIT_KEPT && t < trace->tensor_count; t++)
-        unit_at(r->units, of_tensor[t])->elements += trace->tensors[t].elements;
+    for (tensor_id t = 0; r->way == UNIT_KEPT && t < trace->tensor_count; t++) {
+        struct pipeline_unit *unit = unit_at(r->units, of_tensor[t]);
+        unit->elements += trace->tensors[t].elements;
+        unit->trained += iteration->choices->frozen[t] ? 0 : trace->tensors[t].elements;
+    }
 }
 
 /* ---- times ---- */
@@ -99,6 +104,12 @@ static void find_ends(struct unit_reading *r)
 
 /* ---- memory ---- */
 
+/* Buffers take multiples of 256 bytes (models/iteration.h). */
+static uint64_t room_of(uint64_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
 /* Adds up the saved buffers, as those of the unit that uses them last. */
 static void add_saved(struct unit_reading *r)
 {
@@ -130,6 +141,44 @@ static void add_pending(struct unit_reading *r)
     }
 }
 
+/* Returns the bytes that lie from the embedding's forward to the head's, and that no layer uses:
+ * tokens, if the embedding has no backward. Stages have them only where they are used. */
+static uint64_t passing_bytes(const struct unit_reading *r)
+{
+    const struct trace *trace = r->iteration->trace;
+    uint64_t bytes = 0;
+    for (uint32_t b = 0; b < trace->buffer_count; b++) {
+        const struct trace_buffer *buffer = &trace->buffers[b];
+        if (trace->operators[buffer->first].micro_batch == 0 && !buffer->saved &&
+            r->unit_of[buffer->first] == 0 && r->unit_of[buffer->last] > r->units->layers)
+            bytes += buffer->bytes;
+    }
+    return bytes;
+}
+
+/* Marks the tensor's newest parameter as made, before the first operator that reads it, and returns
+ * the room that it takes; 0 if it is there already or never changes. */
+static uint64_t take_newest_room(struct unit_reading *r, uint32_t tensor)
+{
+    const struct trace *trace = r->iteration->trace;
+    if (tensor == NO_INDEX || r->made[tensor] || r->iteration->choices->frozen[tensor])
+        return 0;
+    r->made[tensor] = 1;
+    return room_of(trace->tensors[tensor].elements * trace->list_element_bytes[TRACE_PARAM]);
+}
+
+static void note_working(struct unit_reading *r, uint32_t m, uint64_t bytes, struct unit_way *way)
+{
+    way->working_bytes = MAX(way->working_bytes, bytes);
+    if (r->iteration->trace->operators[m].phase == TRACE_BACKWARD) {
+        way->backward_working = MAX(way->backward_working, bytes);
+        return;
+    }
+    for (int i = 0; i < 2; i++)
+        r->newest_room += take_newest_room(r, r->iteration->operators[m].t[i]);
+    way->newest_working = MAX(way->newest_working, bytes + r->newest_room);
+}
+
 /* Finds the peaks of the units, within the first micro-batch. */
 static void find_peaks(struct unit_reading *r)
 {
@@ -147,6 +196,10 @@ static void find_peaks(struct unit_reading *r)
         struct unit_way *way = &unit_at(r->units, r->unit_of[m])->way[r->way];
         uint64_t bytes = trace->non_model_bytes[m];
         uint32_t place = r->unit_of[m];
+        if (m > 0 && place != r->unit_of[m - 1])
+            r->newest_room = 0;
+        if (op->phase == TRACE_FORWARD && place > 0 && place <= r->units->layers)
+            bytes -= r->units->passing_bytes;
         if (op->phase == TRACE_UPDATE_PHASE || op->micro_batch != 0)
             continue;
         enum unit_pass pass = op->phase == TRACE_FORWARD ? UNIT_FORWARD
@@ -156,31 +209,28 @@ static void find_peaks(struct unit_reading *r)
         if (pass == UNIT_BACKWARD)
             beside += pending[places] - pending[place + 1];
         way->most_bytes[pass] = MAX(way->most_bytes[pass], bytes > beside ? bytes - beside : 0);
-        way->working_bytes = MAX(way->working_bytes, bytes - r->saved_alive[m]);
+        note_working(r, m, bytes - r->saved_alive[m], way);
     }
 }
 
 static void read_way(struct units *units, const struct model_iteration *iteration, int way)
 {
     struct unit_reading r = {.iteration = iteration, .units = units, .way = way};
+    r.made = g_new0(uint8_t, iteration->trace->tensor_count);
     find_places(&r);
     add_times(&r);
     add_saved(&r);
     add_pending(&r);
+    units->passing_bytes = passing_bytes(&r);
     find_peaks(&r);
     if (way == UNIT_KEPT)
         find_ends(&r);
     g_free(r.unit_of);
     g_free(r.saved_alive);
+    g_free(r.made);
 }
 
 /* ---- what stages add ---- */
-
-/* Buffers take multiples of 256 bytes (models/iteration.h). */
-static uint64_t room_of(uint64_t bytes)
-{
-    return (bytes + 255) / 256 * 256;
-}
 
 /* Returns the time of an operator that moves so many bytes within the device, as the cut of the
  * model has it. */
@@ -208,8 +258,15 @@ static void add_all_newest(struct units *units, const struct model_iteration *it
     const struct trace *trace = iteration->trace;
     g_autofree uint32_t *of_tensor = places_of_tensors(&r);
     for (tensor_id t = 0; t < trace->tensor_count; t++)
-        add_newest(unit_at(units, of_tensor[t]), units, trace->tensors[t].elements, platform,
-                   trace->operator_count);
+        if (!iteration->choices->frozen[t])
+            add_newest(unit_at(units, of_tensor[t]), units, trace->tensors[t].elements, platform,
+                       trace->operator_count);
+}
+
+/* Tied weights are the embedding's, the first tensor of the model. */
+static bool trains_tied(const struct model_iteration *iteration)
+{
+    return !iteration->choices->frozen[0];
 }
 
 static void add_tied(struct units *units, const struct model_iteration *iteration,
@@ -222,9 +279,11 @@ static void add_tied(struct units *units, const struct model_iteration *iteratio
         return;
     units->tied_bytes = elements * units->element_bytes;
     units->tied_ns = copy_ns(platform, units->tied_bytes, operators);
+    units->tied_room = room_of(units->tied_bytes);
+    if (!trains_tied(iteration))
+        return;
     units->tied_gradient_bytes = elements * sizeof(float);
     units->tied_gradient_ns = copy_ns(platform, units->tied_gradient_bytes, operators);
-    units->tied_room = room_of(units->tied_bytes);
     units->tied_gradient_room = room_of(units->tied_gradient_bytes);
     units->tied_add_ns[UNIT_FIRST] = copy_ns(platform, 2 * units->tied_gradient_bytes, operators);
     units->tied_add_ns[UNIT_LATER] = copy_ns(platform, 3 * units->tied_gradient_bytes, operators);

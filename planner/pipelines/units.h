@@ -28,10 +28,14 @@ struct unit_way {
                                          the second half what is pending of them; and in backward
                                          beside what is pending of the units behind it */
     uint64_t working_bytes;           /* at its peak, of what is not saved */
+    uint64_t backward_working;        /* at the peak of its backward alone */
+    uint64_t newest_working; /* at the peak of its forward, with those of its newest parameters that
+                                are made by then */
 };
 
 struct pipeline_unit {
     uint64_t elements; /* parameters */
+    uint64_t trained;  /* of these; the others have no gradients and no states */
     uint64_t forward_ns[UNIT_TURNS];
     uint64_t update_ns; /* of all its parameters by one rank */
     /* Where a pipeline that never drains has the newest parameters in buffers: */
@@ -44,12 +48,14 @@ struct units {
     uint32_t layers;
     struct pipeline_unit embedding, head, *layer; /* [layers] */
 
+    uint64_t passing_bytes;             /* from the embedding to the head, if one stage has both */
     uint64_t stream_bytes;              /* of an activation that goes from a stage to the next */
     uint64_t stream_ns;                 /* of copying it to or from a message */
     uint64_t head_first_ns[UNIT_TURNS]; /* backward of the classifier, the head's first operator */
     uint64_t embed_last_ns[UNIT_TURNS]; /* backward of the embedding's lookup, its last operator */
 
-    /* Of tied weights, which the first stage sends to the last; all 0 if there are none. */
+    /* Of tied weights, which the first stage sends to the last; all 0 if there are none. Frozen
+     * ones have no gradient. */
     uint64_t tied_bytes, tied_ns;                        /* the copy, and copying it */
     uint64_t tied_gradient_bytes;                        /* that the last stage sends back */
     uint64_t tied_gradient_ns;                           /* of copying it */

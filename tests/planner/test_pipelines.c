@@ -4,6 +4,7 @@
 #include "chunks/pipeline.h"
 #include "models/pipeline_derive.h"
 #include "models/synth.h"
+#include "models/train_choice.h"
 #include "planner/pipelines/cuts.h"
 #include "planner/pipelines/pass_clock.h"
 #include "planner/pipelines/pipeline_search.h"
@@ -17,64 +18,21 @@ enum { MOST_STAGES = 8, MOST_LAYERS = 32, DRAWN_STAGES = 4 };
 
 #define CURVE(rate) "{\"source\": \"s\", \"points\": [[" rate ", 1]]}"
 
+/* A machine without speed, but for its network, which is drawn. */
+static const char machine[] =
+    "{\"name\": \"m\", \"source\": \"s\", \"device_bytes\": 1000000000, "
+    "\"host_bytes\": 1000000000, \"h2d\": " CURVE("1e9") ", \"d2h\": " CURVE(
+        "1e9") ", "
+               "\"compute_fp32\": " CURVE("1e8") ", \"compute_bf16\": " CURVE(
+                   "1e8") ", "
+                          "\"memory\": " CURVE("1e8") ", \"host_update\": " CURVE("1e9");
+
 static struct platform *draw_platform(void)
 {
-    g_autofree char
-        *
-            text =
-                g_strdup_printf(
-                    "{\"name\": \"m\", \"source\": \"s\", \"device_bytes\": 1000000000, "
-                    "\"host_bytes\": 1000000000, \"h2d\": " CURVE("1e9") ", \"d2h\": " CURVE("1e9") ", \"compute_fp32\": " CURVE("1e8") ", \"compute_bf16\": " CURVE(
-                        "1e8") ", \"memory\": " CURVE("1e8") ", \"host_update\": " CURVE("1e9") ", "
-                                                                                                "\""
-                                                                                                "ne"
-                                                                                                "tw"
-                                                                                                "or"
-                                                                                                "k"
-                                                                                                "\""
-                                                                                                ": "
-                                                                                                "{"
-                                                                                                "\""
-                                                                                                "so"
-                                                                                                "ur"
-                                                                                                "ce"
-                                                                                                "\""
-                                                                                                ": "
-                                                                                                "\""
-                                                                                                "s"
-                                                                                                "\""
-                                                                                                ", "
-                                                                                                "\""
-                                                                                                "by"
-                                                                                                "te"
-                                                                                                "s_"
-                                                                                                "pe"
-                                                                                                "r_"
-                                                                                                "se"
-                                                                                                "co"
-                                                                                                "nd"
-                                                                                                "\""
-                                                                                                ": "
-                                                                                                "%d"
-                                                                                                "e6"
-                                                                                                ", "
-                                                                                                "\""
-                                                                                                "la"
-                                                                                                "te"
-                                                                                                "nc"
-                                                                                                "y_"
-                                                                                                "se"
-                                                                                                "co"
-                                                                                                "nd"
-                                                                                                "s"
-                                                                                                "\""
-                                                                                                ": "
-                                                                                                "%d"
-                                                                                                ".0"
-                                                                                                "e-"
-                                                                                                "6}"
-                                                                                                "}",
-                    g_test_rand_int_range(1, 500), g_test_rand_int_range(1, 100));
+    g_autofree char *text =
+        g_strdup_printf("%s, \"network\": {\"source\": \"s\", \"bytes_per_second\": %de6, "
+                        "\"latency_seconds\": %d.0e-6}}",
+                        machine, g_test_rand_int_range(1, 500), g_test_rand_int_range(1, 100));
     GError *error = NULL;
     struct platform *platform = platform_parse(text, "drawn", &error);
     g_assert_no_error(error);
@@ -86,7 +44,25 @@ struct drawn {
     struct model_config config;
     struct platform *platform;
     uint32_t stages, sequences;
+    uint8_t *frozen; /* NULL: all is trained */
 };
+
+/* Draws what is trained, when the layers are known: all, adapters, or the same tensors of each
+ * layer. */
+static void draw_trained(struct drawn *d)
+{
+    static const char *const choices[] = {"all", "all", "lora:2", "*.mlp.*", "*.weight"};
+    GError *error = NULL;
+    model_choose_trained(&d->config, choices[g_test_rand_int_range(0, G_N_ELEMENTS(choices))], 0,
+                         &d->frozen, &error);
+    g_assert_no_error(error);
+}
+
+static void draw_end(struct drawn *d)
+{
+    platform_free(d->platform);
+    g_free(d->frozen);
+}
 
 static void draw(struct drawn *d)
 {
@@ -119,6 +95,7 @@ static struct pipeline_question question_of(const struct drawn *d, uint64_t devi
                                       .stages = d->stages,
                                       .schedule = PIPELINE_SCHEDULE_ANY,
                                       .clips = true,
+                                      .frozen = d->frozen,
                                       .device_budget = device_budget,
                                       .threads = 2};
 }
@@ -141,7 +118,8 @@ struct simulated {
 static struct trace **cut(const struct drawn *d, const struct choice *choice)
 {
     struct model_job job = {.choices = {.batch = choice->micro_batch,
-                                        .micro_batches = d->sequences / choice->micro_batch},
+                                        .micro_batches = d->sequences / choice->micro_batch,
+                                        .frozen = d->frozen},
                             .sequence = 4,
                             .precision = d->precision,
                             .delay = choice->schedule == PIPELINE_2BW};
@@ -266,6 +244,7 @@ static void test_simulated(void)
     for (int i = 0; i < 8; i++) {
         struct drawn d;
         draw(&d);
+        draw_trained(&d);
         const struct pipeline_question question = question_of(&d, draw_budget(&d));
         GError *error = NULL;
         struct pipeline_answer *answer = pipeline_search(&question, &error);
@@ -276,7 +255,7 @@ static void test_simulated(void)
                 interleaved += answer->candidates[c].stage_parts > 1;
             }
         pipeline_answer_free(answer);
-        platform_free(d.platform);
+        draw_end(&d);
     }
     g_assert_cmpuint(interleaved, >, 0);
 }
@@ -369,6 +348,7 @@ static void test_every_plan(void)
             d.config.layers = 4;
             d.sequences = 4;
         }
+        draw_trained(&d);
         struct best best = {&d, draw_budget(&d), INFINITY, 0, 0};
         const struct pipeline_question question = question_of(&d, best.device_budget);
         GError *error = NULL;
@@ -385,7 +365,7 @@ static void test_every_plan(void)
         }
         fitting += best.fitting;
         pipeline_answer_free(answer);
-        platform_free(d.platform);
+        draw_end(&d);
     }
     g_assert_cmpuint(fitting, >, 0);
 }
@@ -395,7 +375,7 @@ static void test_every_plan(void)
 static struct units *new_units(const struct drawn *d, enum pipeline_schedule schedule)
 {
     uint8_t all[MOST_LAYERS];
-    struct model_job job = {.choices = {.batch = 1, .micro_batches = 2},
+    struct model_job job = {.choices = {.batch = 1, .micro_batches = 2, .frozen = d->frozen},
                             .sequence = 4,
                             .precision = MODEL_BF16,
                             .delay = schedule == PIPELINE_2BW,
@@ -473,9 +453,10 @@ static void test_widths(void)
             .costs = costs};
         if (job.schedule == PIPELINE_INTERLEAVED)
             draw_parts(&d, &job);
+        draw_trained(&d);
         check_bound(&d, &job);
         costs_free(costs);
-        platform_free(d.platform);
+        draw_end(&d);
     }
 }
 
