@@ -152,7 +152,8 @@ static void test_endless(struct run_folder *folder, gconstpointer data)
             PICK("", "--look-ahead 2", "--look-ahead 9"), PICK("", "--host-update"),
             PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
             PICK("--policy opt", "--policy lru", "--policy fifo"), PICK("none", "all", "0,2"),
-            width > 1 || bf16 ? "" : PICK("", "", "--host-embedding"), PICK("", "--save-every 3 --save stages"));
+            width > 1 || bf16 ? "" : PICK("", "", "--host-embedding"),
+            PICK("", "--save-every 3 --save stages"));
         write_model(folder, data);
         compare(folder, stages * width, job, placement);
     }
