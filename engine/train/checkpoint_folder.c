@@ -1,6 +1,7 @@
 #include "engine/train/checkpoint_folder.h"
 
 #include "engine/train/checkpoint_files.h"
+#include "engine/train/checkpoint_manifest.h"
 #include "traces/size.h"
 
 #include <errno.h>
@@ -375,15 +376,39 @@ static bool remove_checkpoint(const char *path, const char *old)
            checkpoint_files_remove(old, NULL);
 }
 
-/* Removes the oldest checkpoints. One that cannot be removed is left to the next time. */
+static char *path_of(const char *path, const GArray *entries, guint i)
+{
+    return g_build_filename(path, g_array_index(entries, struct checkpoint_entry, i).name, NULL);
+}
+
+/* Returns whether a checkpoint is a folder of files alone. Links to checkpoints elsewhere, and
+ * folders within one, are a person's. */
+static bool is_ours(const char *checkpoint)
+{
+    g_auto(GStrv) names = checkpoint_files_list(checkpoint, NULL);
+    bool ours = names && !g_file_test(checkpoint, G_FILE_TEST_IS_SYMLINK);
+    for (char **name = names; ours && *name; name++) {
+        g_autofree char *inside = g_build_filename(checkpoint, *name, NULL);
+        ours = g_file_test(inside, G_FILE_TEST_IS_SYMLINK) ||
+               !g_file_test(inside, G_FILE_TEST_IS_DIR);
+    }
+    return ours;
+}
+
+/* Removes the checkpoints before the last `keep`. Damaged ones do not count as kept. One that
+ * cannot be removed is left to the next time. */
 static void remove_oldest(const char *path, uint32_t keep)
 {
     g_autoptr(GArray) entries = list_checkpoints(path);
-    bool ok = true;
-    for (guint i = 0; ok && i + keep < entries->len; i++) {
-        g_autofree char *old =
-            g_build_filename(path, g_array_index(entries, struct checkpoint_entry, i).name, NULL);
-        ok = remove_checkpoint(path, old);
+    guint first = entries->len;
+    for (uint32_t kept = 0; first > 0 && kept < keep; first--) {
+        g_autofree char *checkpoint = path_of(path, entries, first - 1);
+        kept += checkpoint_manifest_check(checkpoint, false, NULL);
+    }
+    for (guint i = 0; i < first; i++) {
+        g_autofree char *old = path_of(path, entries, i);
+        if (is_ours(old))
+            remove_checkpoint(path, old);
     }
 }
 

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <zlib.h>
 
 #define VERSION 1
@@ -119,12 +120,33 @@ static bool check_section(FILE *file, const char *path, const struct section *se
                   space, name);
 }
 
+static uint64_t bytes_at(const json_t *object, const char *key)
+{
+    return (uint64_t)json_integer_value(json_object_get(object, key));
+}
+
+/* What costs no reading. */
+static bool check_length(FILE *file, const char *path, const json_t *entry, GError **error)
+{
+    const json_t *tensors = json_object_get(entry, "tensors");
+    uint64_t bytes = bytes_at(entry, "header_bytes");
+    struct stat status;
+    for (size_t i = 0; i < json_array_size(tensors); i++)
+        bytes += bytes_at(json_array_get(tensors, i), "bytes");
+    if (fstat(fileno(file), &status) != 0)
+        return checkpoint_files_fail(path, error);
+    return (uint64_t)status.st_size == bytes ||
+           refuse(path, error,
+                  "it has %" G_GUINT64_FORMAT " bytes, and was saved with %" G_GUINT64_FORMAT,
+                  (uint64_t)status.st_size, bytes);
+}
+
 static bool check_tensors(FILE *file, const char *path, const json_t *entry, GError **error)
 {
     const struct section header = {
         .kind = "the header of",
         .name = "the file",
-        .bytes = (uint64_t)json_integer_value(json_object_get(entry, "header_bytes")),
+        .bytes = bytes_at(entry, "header_bytes"),
         .checksum = (uint32_t)json_integer_value(json_object_get(entry, "header_crc32"))};
     const json_t *tensors = json_object_get(entry, "tensors");
     bool ok = check_section(file, path, &header, error);
@@ -133,7 +155,7 @@ static bool check_tensors(FILE *file, const char *path, const json_t *entry, GEr
         const struct section section = {
             .kind = "tensor",
             .name = json_string_value(json_object_get(tensor, "name")),
-            .bytes = (uint64_t)json_integer_value(json_object_get(tensor, "bytes")),
+            .bytes = bytes_at(tensor, "bytes"),
             .checksum = (uint32_t)json_integer_value(json_object_get(tensor, CHECK))};
         ok = check_section(file, path, &section, error);
     }
@@ -144,7 +166,7 @@ static bool check_text(FILE *file, const char *path, const json_t *entry, GError
 {
     const struct section whole = {
         .kind = "the file",
-        .bytes = (uint64_t)json_integer_value(json_object_get(entry, "bytes")),
+        .bytes = bytes_at(entry, "bytes"),
         .checksum = (uint32_t)json_integer_value(json_object_get(entry, CHECK))};
     return check_section(file, path, &whole, error);
 }
@@ -163,10 +185,10 @@ static bool check_file(const char *folder, const char *name, const json_t *entry
     FILE *file = fopen(path, "rbe");
     if (!file)
         return checkpoint_files_fail(path, error);
-    bool ok = true;
+    bool ok = !has_tensors || check_length(file, path, entry, error);
     if (!has_tensors)
         ok = check_text(file, path, entry, error);
-    else if (tensors)
+    else if (ok && tensors)
         ok = check_tensors(file, path, entry, error);
     if (ok && (tensors || !has_tensors) && fgetc(file) != EOF)
         ok = refuse(path, error, "it is longer than it was");

@@ -386,6 +386,38 @@ static void test_other_model(struct run_folder *folder, gconstpointer data)
                     ==, 0);
 }
 
+/* A damaged checkpoint does not take the place of a whole one among those that stay, and what a
+ * person has put there stays, too, without keeping others from going. */
+static void test_keeps(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    static const char first[] = "saved/checkpoint-0001-step-1",
+                      second[] = "saved/checkpoint-0002-step-2",
+                      third[] = "saved/checkpoint-0003-step-3";
+    g_autofree char *weights = g_strdup_printf("%s/model.safetensors", third);
+    g_autofree char *notes = g_strdup_printf("%s/notes", first), *why = NULL;
+    g_assert_cmpint(run_folder_run(folder,
+                                   "--steps 3 --save-every 1 --save-wait --keep 3 --save saved",
+                                   NULL, NULL),
+                    ==, 0);
+    run_folder_write(folder, weights, "short");
+    g_autofree char *inside = run_folder_path(folder, notes);
+    g_assert_cmpint(g_mkdir(inside, 0777), ==, 0);
+    g_autofree char *go_on = g_strdup_printf("--steps 4 --keep 2 --save saved --resume %s", second);
+    g_assert_cmpint(run_folder_run(folder, go_on, NULL, NULL), ==, 0);
+    g_assert_true(run_folder_has(folder, notes)); /* has a folder */
+    g_assert_true(run_folder_has(folder, second));
+    g_assert_true(run_folder_has(folder, third)); /* lies between two that are kept */
+    g_autofree char *damaged = g_strdup_printf("--steps 5 --resume %s", third);
+    g_assert_cmpint(run_folder_run(folder, damaged, NULL, &why), ==, 2);
+    run_folder_expect(why, "was saved with");
+    g_assert_cmpint(run_folder_run(folder, "--steps 5 --save saved --resume saved", NULL, NULL), ==,
+                    0);
+    g_assert_true(run_folder_has(folder, notes));
+    g_assert_false(run_folder_has(folder, second));
+    g_assert_false(run_folder_has(folder, third));
+}
+
 /* Options of checkpoints are refused without --save, whatever else would happen. */
 static void test_no_folder(struct run_folder *folder, gconstpointer data)
 {
@@ -418,6 +450,7 @@ int main(int argc, char **argv)
     ADD("full-log", test_full_log);
     ADD("other-model", test_other_model);
     ADD("no-folder", test_no_folder);
+    ADD("keeps", test_keeps);
     ADD("odd-states", test_odd_states);
     ADD("config-beside-weights", test_config_beside_weights);
     ADD("adapters", test_adapters);
