@@ -51,14 +51,19 @@ void launch_draw_mask(const struct run_folder *folder)
 }
 
 /* mpirun does not run for root unless asked twice. */
-bool launch_prepare(void)
+bool launch_is_possible(void)
 {
     g_autofree char *mpirun = g_find_program_in_path("mpirun");
     g_setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", TRUE);
     g_setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", TRUE);
     /* MPI keeps memory until the end of the program. */
     g_setenv("ASAN_OPTIONS", "detect_leaks=0", FALSE);
-    if (mpirun && g_file_test(PROGRAM_DIR "/libpstar-mpi.so", G_FILE_TEST_EXISTS))
+    return mpirun && g_file_test(PROGRAM_DIR "/libpstar-mpi.so", G_FILE_TEST_EXISTS);
+}
+
+bool launch_prepare(void)
+{
+    if (launch_is_possible())
         return true;
     g_print("1..0 # SKIP there is no mpirun, or the build has no MPI\n");
     return false;

@@ -25,6 +25,8 @@ char *launch_draw_layers(uint32_t layers, uint32_t stages);
 void launch_draw_mask(const struct run_folder *folder);
 
 /* Returns whether there is mpirun, and the build has MPI; lets root run it, as in containers. */
+bool launch_is_possible(void);
+/* Does the same, and skips the program's tests if there is none. */
 bool launch_prepare(void);
 
 /* Returns the command line of pstar-run with options (run_folder_command) in so many processes.

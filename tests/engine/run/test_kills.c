@@ -1,6 +1,7 @@
-/* A run that is killed at any instant, and goes on from its newest checkpoint, and is killed again,
- * has the losses of one that is not. The number of kills may be given. */
-#include "run_folder.h"
+/* A run of one process or of two ranks, one of which is killed at any instant, which goes on from
+ * its newest checkpoint and is killed again, has the losses of one that is not. The number of kills
+ * may be given. */
+#include "launch.h"
 
 #include <signal.h>
 #include <stdint.h>
@@ -10,17 +11,41 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { STEPS = 60, KILLS = 12 };
+enum { STEPS = 60, KILLS = 12, KILLS_OF_RANKS = 4 };
 
-static int kills = KILLS;
+static int asked;         /* how many kills; 0 if not given */
+static uint32_t launched; /* ranks; 1: without a launcher */
+
+/* Returns the command of a run, whose processes say their numbers in files. */
+static char **command_of(const char *options)
+{
+    g_auto(GStrv) program = run_folder_command(options), command = NULL;
+    g_autofree char *line = g_strjoinv(" ", program);
+    g_autofree char *all =
+        g_strdup_printf("%s sh -c 'echo $$ >pid.${OMPI_COMM_WORLD_RANK:-0}; exec %s'",
+                        launched > 1 ? "mpirun --oversubscribe -n 2" : "env", line);
+    g_assert_true(g_shell_parse_argv(all, NULL, &command, NULL));
+    return g_steal_pointer(&command);
+}
+
+static int run(const struct run_folder *folder, const char *options)
+{
+    g_auto(GStrv) command = command_of(options);
+    return run_folder_spawn(folder, command, NULL, NULL, NULL, NULL);
+}
 
 static GPid start(const struct run_folder *folder, const char *options)
 {
-    g_auto(GStrv) command = run_folder_command(options);
+    g_auto(GStrv) command = command_of(options);
     GPid child;
     GError *error = NULL;
-    g_spawn_async(folder->path, command, NULL, G_SPAWN_DO_NOT_REAP_CHILD, NULL, NULL, &child,
-                  &error);
+    for (uint32_t r = 0; r < launched; r++) {
+        g_autofree char *name = g_strdup_printf("pid.%u", r);
+        g_autofree char *path = run_folder_path(folder, name);
+        unlink(path);
+    }
+    g_spawn_async(folder->path, command, NULL, G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_SEARCH_PATH,
+                  NULL, NULL, &child, &error);
     g_assert_no_error(error);
     return child;
 }
@@ -72,7 +97,7 @@ static json_int_t expect_whole(const struct run_folder *folder, const GArray *wh
         return step;
     g_autofree char *one = g_strdup_printf("--resume saved --log log.jsonl --steps %d",
                                            (int)step + 1);
-    g_assert_cmpint(run_folder_run(folder, one, NULL, NULL), ==, 0);
+    g_assert_cmpint(run(folder, one), ==, 0);
     g_assert_cmpuint(compare_losses(folder, whole), ==, 1);
     return step;
 }
@@ -81,6 +106,18 @@ static void remove_saved(const struct run_folder *folder)
 {
     char *command[] = {(char *)"rm", (char *)"-r", (char *)"saved", NULL};
     run_folder_spawn(folder, command, NULL, NULL, NULL, NULL);
+}
+
+/* Kills one of the processes, drawn, as soon as it is there. */
+static void kill_one(const struct run_folder *folder)
+{
+    g_autofree char *name = g_strdup_printf("pid.%d", g_test_rand_int_range(0, (gint32)launched));
+    g_autofree char *path = run_folder_path(folder, name), *text = NULL;
+    while (!g_file_get_contents(path, &text, NULL, NULL) || !strchr(text, '\n')) {
+        g_clear_pointer(&text, g_free);
+        g_usleep(1000);
+    }
+    kill(atoi(text), SIGKILL);
 }
 
 /* Kills a run, which begins after the given step, at a drawn instant. Every second one dies after
@@ -98,19 +135,21 @@ static int kill_run(const struct run_folder *folder, GPid child, json_int_t step
     if (ended == child)
         return status;
     g_usleep((gulong)g_test_rand_double_range(0, (double)takes));
-    kill(child, SIGKILL);
+    kill_one(folder);
     g_assert_cmpint(waitpid(child, &status, 0), ==, child);
     return status;
 }
 
 static void test_kills(struct run_folder *folder, gconstpointer data)
 {
-    static const char *const begin = "--steps 60 --log log.jsonl --save saved --save-every 1";
+    static const char *const begin =
+        "--steps 60 --micro-batches 2 --log log.jsonl --save saved --save-every 1";
     static const char *const go_on =
         "--resume saved --steps 60 --log log.jsonl --save saved --save-every 1";
-    (void)data;
+    launched = GPOINTER_TO_UINT(data);
+    int kills = asked ? asked : launched > 1 ? KILLS_OF_RANKS : KILLS;
     gint64 began = g_get_monotonic_time();
-    g_assert_cmpint(run_folder_run(folder, begin, NULL, NULL), ==, 0);
+    g_assert_cmpint(run(folder, begin), ==, 0);
     gint64 takes = g_get_monotonic_time() - began;
     g_autoptr(GArray) whole = run_folder_log(folder, "log.jsonl", "loss");
     g_assert_cmpuint(whole->len, ==, STEPS);
@@ -121,8 +160,9 @@ static void test_kills(struct run_folder *folder, gconstpointer data)
         bool late = killed % 2 == 1;
         int status = kill_run(folder, start(folder, saved ? go_on : begin), saved, late,
                               late ? takes / 4 : takes);
-        bool was_killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-        g_assert_true(was_killed || (WIFEXITED(status) && WEXITSTATUS(status) == 0));
+        bool ended_well = WIFEXITED(status) && WEXITSTATUS(status) == 0, was_killed = !ended_well;
+        g_assert_true(ended_well || launched > 1 ||
+                      (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
         killed += was_killed;
         compare_losses(folder, whole);
         saved = expect_whole(folder, whole);
@@ -134,7 +174,7 @@ static void test_kills(struct run_folder *folder, gconstpointer data)
     }
     g_test_message("%d kills, %u runs went on", kills, resumed);
     g_assert_cmpuint(resumed, >, 0);
-    g_assert_cmpint(run_folder_run(folder, saved ? go_on : begin, NULL, NULL), ==, 0);
+    g_assert_cmpint(run(folder, saved ? go_on : begin), ==, 0);
     compare_losses(folder, whole);
     g_assert_cmpint(expect_whole(folder, whole), ==, STEPS);
     char *left[] = {(char *)"sh", (char *)"-c", (char *)"ls -d saved/*.partial", NULL};
@@ -145,8 +185,11 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     if (argc > 1)
-        kills = atoi(argv[1]);
-    g_test_add("/kills", struct run_folder, NULL, run_folder_set_up, test_kills,
+        asked = atoi(argv[1]);
+    g_test_add("/kills/one", struct run_folder, GUINT_TO_POINTER(1), run_folder_set_up, test_kills,
                run_folder_tear_down);
+    if (launch_is_possible())
+        g_test_add("/kills/ranks", struct run_folder, GUINT_TO_POINTER(2), run_folder_set_up,
+                   test_kills, run_folder_tear_down);
     return g_test_run();
 }
