@@ -31,10 +31,13 @@ enum { CHAIN_ROUNDS = 8, CHAINS_AT_A_TIME = 4, CHAINS_MOST = CHAIN_ROUNDS * CHAI
 #define CHAIN_BREACH 5e-4
 
 /* The step from the best prices towards the prices of the master program, which jump. */
-#define SMOOTHING   0.9
-#define SHORTER     0.8 /* times as long after each step that does not improve the prices, .. */
-#define SHORTEST    0.1
-#define FIRST_SHARE 0.3 /* of each direction of the link, and of the network */
+#define SMOOTHING 0.9
+#define SHORTER   0.8 /* times as long after each step that does not improve the prices, .. */
+#define SHORTEST  0.1
+
+/* The first prices of each direction of the link, and of the network; compute has the rest. Where
+ * the master's prices do not improve on those of compute alone, these are the bound. */
+static const double first_shares[] = {0.3, 0};
 
 /* Rows: for each window and resource, the window's length less what blocks take is at least what is
  * always there. Then the room of each window. Then each block takes one route. Then the host's
@@ -375,15 +378,16 @@ static void begin(struct time_master *m, struct certificate_window *prices)
                                         .unit = m->best[w].unit};
     try_prices(m, prices, no_chains, 0);
     append_columns(m);
-    for (uint32_t w = 0; w < window_count(m); w++) {
-        prices[w].room = 0;
-        prices[w].h2d = prices[w].d2h = share_of(FIRST_SHARE);
-        prices[w].network = m->model->networked ? share_of(FIRST_SHARE) : 0;
-    }
     m->best_bound = -1;
-    memcpy(m->best, prices, window_count(m) * sizeof *prices);
-    try_prices(m, prices, no_chains, 0);
-    append_columns(m);
+    for (size_t i = 0; i < G_N_ELEMENTS(first_shares); i++) {
+        for (uint32_t w = 0; w < window_count(m); w++) {
+            prices[w].room = 0;
+            prices[w].h2d = prices[w].d2h = share_of(first_shares[i]);
+            prices[w].network = m->model->networked ? share_of(first_shares[i]) : 0;
+        }
+        try_prices(m, prices, no_chains, 0);
+        append_columns(m);
+    }
 }
 
 /* Solves the program. Returns false if there is no solution. */
