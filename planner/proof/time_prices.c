@@ -19,8 +19,10 @@ enum { LEAST_LOSS = 100 };
  * them, by an interior point. With many blocks this takes too long, and is not needed. */
 enum { IDLE_STEPS = 3, FEW_BLOCKS = 64 };
 
-/* With few blocks, so many steps without better prices end the search. */
-enum { IDLE_MOST = 20 };
+/* With few blocks, so many steps without better prices end the search; more if the best bound is
+ * further below the mix. */
+enum { IDLE_MOST = 20, IDLE_MOST_WIDE = 100 };
+#define WIDE 0.05
 
 /* Rounds after which the program forgets a route that its mix has none of. */
 enum { UNUSED_MOST = 4 };
@@ -452,7 +454,9 @@ static bool improve(struct time_master *m, double close, struct certificate_wind
         uint64_t host_bytes = mix_prices(m, share, prices, chains);
         idle = try_prices(m, prices, chains, host_bytes) ? 0 : idle + 1;
         bool more = add_ways(m) > 0;
-        if ((!more && share == 1) || (idle > IDLE_MOST && m->model->block_count <= FEW_BLOCKS))
+        bool wide = (double)m->best_bound < (1 - WIDE) * optimum;
+        if ((!more && share == 1) ||
+            (idle > (wide ? IDLE_MOST_WIDE : IDLE_MOST) && m->model->block_count <= FEW_BLOCKS))
             return true;
         share = more ? step_after(idle) : 1;
     }
