@@ -108,12 +108,22 @@ static void remove_saved(const struct run_folder *folder)
     run_folder_spawn(folder, command, NULL, NULL, NULL, NULL);
 }
 
+/* Returns whether the child has ended; its status is not taken. */
+static bool has_ended(GPid child)
+{
+    siginfo_t info = {0};
+    g_assert_cmpint(waitid(P_PID, (id_t)child, &info, WEXITED | WNOHANG | WNOWAIT), ==, 0);
+    return info.si_pid == child;
+}
+
 /* Kills one of the processes, drawn, as soon as it is there. */
-static void kill_one(const struct run_folder *folder)
+static void kill_one(const struct run_folder *folder, GPid child)
 {
     g_autofree char *name = g_strdup_printf("pid.%d", g_test_rand_int_range(0, (gint32)launched));
     g_autofree char *path = run_folder_path(folder, name), *text = NULL;
     while (!g_file_get_contents(path, &text, NULL, NULL) || !strchr(text, '\n')) {
+        if (has_ended(child))
+            return;
         g_clear_pointer(&text, g_free);
         g_usleep(1000);
     }
@@ -135,7 +145,7 @@ static int kill_run(const struct run_folder *folder, GPid child, json_int_t step
     if (ended == child)
         return status;
     g_usleep((gulong)g_test_rand_double_range(0, (double)takes));
-    kill_one(folder);
+    kill_one(folder, child);
     g_assert_cmpint(waitpid(child, &status, 0), ==, child);
     return status;
 }
