@@ -88,7 +88,7 @@ static void test_loads(void)
         const char *text, *named;
     } bad[] = {{"1,2,3", "numbers for 4 experts"},
                {"1,0,0,0", "2 different experts, but only 1"},
-               {"1,2,3,-4", "No such file"},
+               {"1,2,3,-4", "must be whole numbers"},
                {"/nowhere", "No such file"}};
     struct model_config config = small_decoder(&family_mixtral, false), gpt2 = small_model(true, 0);
     GError *error = NULL;

@@ -23,6 +23,7 @@ PIECES = [
     ("pipelines/delay", "pipelines/delay.csv", "pipelines", "losses of delayed updates"),
     ("policies/bench_policies", "policies/measured.csv", "policies", "policies"),
     ("optimizer", "optimizer.csv", "devices", "optimizer"),
+    ("checkpoints", "checkpoints.csv", "formats", "checkpoint-pauses"),
     ("planner/planner", "planner/measured.csv", "planner", "planner"),
     ("planner/planner --drawn 24", "planner/drawn.csv", "planner", "planner drawn"),
     ("planner/planner --scaling", "planner/scaling.csv", "planner", "planner scaling"),

@@ -42,18 +42,21 @@ static struct drawn draw_drained(uint32_t width)
 {
     struct drawn d = {.width = width,
                       .stages = (uint32_t)g_test_rand_int_range(2, width > 1 ? 4 : LAYERS + 1)};
+    const char *shares = width > 1 ? PICK("--stage 2", "--stage 3") : "";
     d.job = g_strdup_printf(
         "--batch 2 --seq 16 --micro-batches %d %s %s %s --recompute %s %s %s",
-        2 * g_test_rand_int_range(3, 6), width > 1 ? PICK("--stage 2", "--stage 3") : "",
+        2 * g_test_rand_int_range(3, 6), shares,
         PICK("--precision fp32", "--precision bf16", "--precision bf16 --bytes-per-parameter 16"),
         PICK("", "--host-update"), PICK("none", "all", "0,2"),
         PICK("", "", "--offload-activations all"),
         width > 1 ? "" : PICK("", "", "--host-embedding"));
     g_autofree char *layers = launch_draw_layers(LAYERS, d.stages);
-    bool may_interleave = width == 1 && d.stages == 2;
+    bool may_interleave = width == 1 && d.stages == 2, may_split = !strstr(shares, "3");
     d.schedule = may_interleave && g_test_rand_int_range(0, 2)
                      ? g_strdup("--stages 2 --schedule interleaved --stage-parts 2")
-                     : g_strdup_printf("%s --schedule %s", layers, PICK("1f1b", "gpipe", "zb-h1"));
+                     : g_strdup_printf("%s --schedule %s", layers,
+                                       may_split ? PICK("1f1b", "gpipe", "zb-h1")
+                                                 : PICK("1f1b", "gpipe"));
     return d;
 }
 
