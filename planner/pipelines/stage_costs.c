@@ -109,6 +109,7 @@ struct stage_activations {
     uint64_t saved, pending, most[UNIT_PASSES], working, backward_working;
     uint64_t newest, newest_working; /* of the units so far; at the peak of a forward that makes
                                         them */
+    uint64_t head, behind_head;      /* at the peaks of backward, in the head and after it */
 };
 
 /* Backward has been through a unit before it comes to the units before, where something of the
@@ -177,9 +178,18 @@ static struct stage_activations part_activations(const struct pipeline_job *job,
     }
     if (cost->stage + 1 == job->stages && part + 1 == job->parts) {
         const struct unit_way way = passes ? head_with_tied(job) : units->head.way[UNIT_KEPT];
+        sum.head = sum.saved + way.most_bytes[UNIT_BACKWARD];
+        sum.behind_head = sum.most[UNIT_BACKWARD] + way.pending_bytes;
         add_unit(&sum, &way, units->head.newest_room);
     }
     return sum;
+}
+
+/* Returns the bytes of the last stage's copy of tied weights. */
+static uint64_t copy_bytes(const struct pipeline_job *job, const struct stage_cost *cost)
+{
+    bool is_last = cost->stage + 1 == job->stages;
+    return is_last && stage_copies_tied(job) ? job->units->tied_room : 0;
 }
 
 static enum unit_pass kind_of(const struct pipeline_pass *pass)
@@ -189,8 +199,9 @@ static enum unit_pass kind_of(const struct pipeline_pass *pass)
 
 /* Follows what lives from pass to pass: of several parts, each saves something of other
  * micro-batches; of a backward that is split, something is pending. Returns the most that lives at
- * a time; with `saved`, of what passes that are over have saved. Passes repeat themselves after the
- * first groups of micro-batches. */
+ * a time, a copy of tied weights included, which the head's last backward ends; with `saved`, of
+ * what passes that are over have saved. Passes repeat themselves after the first groups of
+ * micro-batches. */
 static uint64_t followed_bytes(const struct pipeline_job *job, const struct stage_cost *cost,
                                bool saved)
 {
@@ -200,16 +211,21 @@ static uint64_t followed_bytes(const struct pipeline_job *job, const struct stag
     g_autofree struct pipeline_pass *passes = pipeline_stage_passes(&shape, cost->stage,
                                                                     micro_batches, &count);
     g_autofree struct stage_activations *parts = g_new(struct stage_activations, job->parts);
-    uint64_t alive = 0, most = 0;
+    uint64_t alive = 0, most = 0, copy = saved ? 0 : copy_bytes(job, cost);
     for (uint32_t part = 0; part < job->parts; part++)
         parts[part] = part_activations(job, cost, part);
     for (uint32_t i = 0; i < count; i++) {
         const struct stage_activations *part = &parts[passes[i].part];
         enum unit_pass kind = kind_of(&passes[i]);
+        bool ends_copy = copy && kind == UNIT_BACKWARD && passes[i].part + 1 == job->parts &&
+                         passes[i].micro_batch + 1 == micro_batches;
+        uint64_t peak = ends_copy ? MAX(part->head + copy, part->behind_head)
+                                  : part->most[kind] + copy;
         alive -= kind == UNIT_BACKWARD ? part->saved : kind == UNIT_WEIGHTS ? part->pending : 0;
-        most = MAX(most, alive + (saved ? 0 : part->most[kind]));
+        most = MAX(most, alive + (saved ? 0 : peak));
         alive += kind == UNIT_FORWARD ? part->saved : kind == UNIT_BACKWARD ? part->pending : 0;
-        most = MAX(most, alive);
+        copy = ends_copy ? 0 : copy;
+        most = MAX(most, alive + copy);
     }
     return most;
 }
@@ -230,11 +246,11 @@ static uint64_t working_beside_newest(const struct pipeline_job *job, uint32_t s
 static uint64_t activation_bytes(const struct pipeline_job *job, const struct stage_cost *cost)
 {
     bool is_last = cost->stage + 1 == job->stages;
-    uint64_t copy = is_last && stage_copies_tied(job) ? job->units->tied_room : 0;
-    if (copy && job->width > 1)
-        copy += job->units->tied_gradient_room;
+    uint64_t copy = copy_bytes(job, cost);
+    uint64_t list = copy && job->width > 1 ? job->units->tied_gradient_room : 0;
     if (job->parts > 1 || pipeline_splits(job->schedule))
-        return copy + followed_bytes(job, cost, false);
+        return list + followed_bytes(job, cost, false);
+    copy += list;
     const struct stage_activations sum = part_activations(job, cost, 0);
     uint32_t in_flight = stage_in_flight(job, cost->stage);
     if (job->schedule == PIPELINE_2BW && !is_last)
