@@ -190,7 +190,7 @@ static bool check_file(const char *folder, const char *name, const json_t *entry
         ok = check_text(file, path, entry, error);
     else if (ok && tensors)
         ok = check_tensors(file, path, entry, error);
-    if (ok && (tensors || !has_tensors) && fgetc(file) != EOF)
+    if (ok && !has_tensors && fgetc(file) != EOF)
         ok = refuse(path, error, "it is longer than it was");
     fclose(file);
     return ok;

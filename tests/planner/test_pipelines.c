@@ -16,16 +16,13 @@
 
 enum { MOST_STAGES = 8, MOST_LAYERS = 32, DRAWN_STAGES = 4 };
 
-#define CURVE(rate) "{\"source\": \"s\", \"points\": [[" rate ", 1]]}"
+#define CURVE(name, rate) ", \"" name "\": {\"source\": \"s\", \"points\": [[" rate ", 1]]}"
 
 /* A machine without speed, but for its network, which is drawn. */
-static const char machine[] =
-    "{\"name\": \"m\", \"source\": \"s\", \"device_bytes\": 1000000000, "
-    "\"host_bytes\": 1000000000, \"h2d\": " CURVE("1e9") ", \"d2h\": " CURVE(
-        "1e9") ", "
-               "\"compute_fp32\": " CURVE("1e8") ", \"compute_bf16\": " CURVE(
-                   "1e8") ", "
-                          "\"memory\": " CURVE("1e8") ", \"host_update\": " CURVE("1e9");
+static const char machine[] = "{\"name\": \"m\", \"source\": \"s\", \"device_bytes\": 1000000000"
+                              ", \"host_bytes\": 1000000000" CURVE("h2d", "1e9") CURVE("d2h", "1e9")
+                                  CURVE("compute_fp32", "1e8") CURVE("compute_bf16", "1e8")
+                                      CURVE("memory", "1e8") CURVE("host_update", "1e9");
 
 static struct platform *draw_platform(void)
 {
