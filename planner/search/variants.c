@@ -222,8 +222,9 @@ static void variants_explore_offload(struct variant_search *c)
 #define NEARLY_SLOW  1.0
 #define NEARLY_QUICK 1.5
 
-/* An iteration with at most so many operators is searched quickly. */
-enum { FEW_OPERATORS = 500 };
+/* An iteration with at most so many operators is searched quickly, so more of the variants that
+ * were second to the first are searched, too. */
+enum { FEW_OPERATORS = 500, CONTENDERS_QUICK = 3 };
 
 /* Shares of a limited time: for the variant that is searched first, and for the other stage. */
 #define FIRST_SHARE 0.6
@@ -602,7 +603,9 @@ static struct variants_result *search_all(struct variant_search *c, unsigned sco
         refine_stages(c);
     if (scope & RUN_OFFLOAD && !c->stopped)
         variants_explore_offload(c);
-    begin_contender(c, 0, c->first);
+    uint32_t contenders = c->trace->operator_count <= FEW_OPERATORS ? CONTENDERS_QUICK : 1;
+    for (uint32_t i = 0; i < contenders; i++)
+        begin_contender(c, 0, c->first);
     go_on_with_best(c);
     if (scope & RUN_STATE_BLOCKS && !c->stopped)
         try_blocks(c);
