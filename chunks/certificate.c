@@ -134,14 +134,10 @@ static json_t *windows_json(const struct certificate_prices *prices)
         const struct certificate_window *w = &prices->windows[i];
         json_t *entry = json_pack("[I,I,I,I,I]", (json_int_t)w->moment, (json_int_t)w->h2d,
                                   (json_int_t)w->d2h, (json_int_t)w->host, (json_int_t)w->room);
-        if (w->begins != WINDOW_AT_OPERATOR || w->unit || w->network)
-            json_array_append_new(entry, json_integer(w->begins));
-        if (w->unit || w->network) {
-            json_array_append_new(entry, json_integer((json_int_t)w->unit));
-            json_array_append_new(entry, json_integer((json_int_t)w->whole));
-        }
-        if (w->network)
-            json_array_append_new(entry, json_integer((json_int_t)w->network));
+        const uint64_t more[] = {w->begins, w->unit, w->whole, w->network, w->memory};
+        int count = w->memory ? 5 : w->network ? 4 : w->unit ? 3 : w->begins != WINDOW_AT_OPERATOR;
+        for (int k = 0; k < count; k++)
+            json_array_append_new(entry, json_integer((json_int_t)more[k]));
         json_array_append_new(windows, entry);
     }
     return windows;
@@ -330,7 +326,7 @@ static void read_traffic(struct certificate_reader *reader, const json_t *root,
 static struct certificate_window read_window(struct certificate_reader *reader, const json_t *entry)
 {
     const json_t *begins = json_array_get(entry, 5), *unit = json_array_get(entry, 6);
-    const json_t *network = json_array_get(entry, 8);
+    const json_t *network = json_array_get(entry, 8), *memory = json_array_get(entry, 9);
     return (struct certificate_window){
         .moment = (uint32_t)read_number(reader, json_array_get(entry, 0), UINT32_MAX - 1),
         .begins = begins ? (uint8_t)read_number(reader, begins, WINDOW_BEGINS - 1) : 0,
@@ -338,6 +334,7 @@ static struct certificate_window read_window(struct certificate_reader *reader, 
         .d2h = read_number(reader, json_array_get(entry, 2), UINT32_MAX),
         .host = read_number(reader, json_array_get(entry, 3), UINT32_MAX),
         .network = network ? read_number(reader, network, UINT32_MAX) : 0,
+        .memory = memory ? read_number(reader, memory, UINT32_MAX) : 0,
         .room = read_number(reader, json_array_get(entry, 4), CERTIFICATE_ROOM_PRICE_MOST),
         .unit = unit ? read_number(reader, unit, INT64_MAX) : 0,
         .whole = unit ? read_number(reader, json_array_get(entry, 7), CERTIFICATE_ROOM_PRICE_MOST)

@@ -22,18 +22,18 @@ struct certificate_price {
  * finished it. If that update runs on the host, when the device has finished those before. */
 enum window_begin { WINDOW_AT_OPERATOR, WINDOW_AT_UPDATE, WINDOW_AFTER_UPDATE, WINDOW_BEGINS };
 
-/* Prices in a window of the iteration. h2d, d2h, host and network are shares of the window's time,
- * in units of 1 / BOUND_PRICE_SCALE; the rest is the share of the device's compute. room is the
- * price of a byte that is on the device when the window begins, in nanoseconds times
- * BOUND_PRICE_SCALE. whole is the same for bytes in whole units: of chunks and of the room, only
- * multiples of `unit` count.
+/* Prices in a window of the iteration. h2d, d2h, host, network and memory (the host's, which copies
+ * and operators of the host share) are shares of the window's time, in units of 1 /
+ * BOUND_PRICE_SCALE; the rest is the share of the device's compute. room is the price of a byte
+ * that is on the device when the window begins, in nanoseconds times BOUND_PRICE_SCALE. whole is
+ * the same for bytes in whole units: of chunks and of the room, only multiples of `unit` count.
  */
 #define CERTIFICATE_ROOM_PRICE_MOST ((uint64_t)1 << 48)
 
 struct certificate_window {
     moment_id moment; /* of its first operator */
     uint8_t begins;   /* enum window_begin */
-    uint64_t h2d, d2h, host, network;
+    uint64_t h2d, d2h, host, network, memory;
     uint64_t room;
     uint64_t unit, whole; /* bytes; both 0 if no such price is used */
 };

@@ -19,8 +19,9 @@ enum time_side { TIME_DEVICE, TIME_HOST, TIME_SIDES };
 struct time_work {
     uint64_t compute_ns; /* on the device, in `window` */
     uint64_t host_ns, h2d_ns,
-        network_ns;   /* each somewhere in `window` or the `span` windows after it */
-    uint64_t d2h_ns;  /* the same with `d2h_span` */
+        network_ns;     /* each somewhere in `window` or the `span` windows after it */
+    uint64_t d2h_ns;    /* the same with `d2h_span` */
+    uint64_t memory_ns; /* of the host's memory: the same as host_ns */
     uint64_t idle_ns; /* for which the device waits, in `idle_window` or the `idle_span` after it */
     uint16_t window, span, d2h_span, idle_window, idle_span;
 };
@@ -33,6 +34,11 @@ struct time_block {
     bool excluded[TIME_SIDES]; /* an update there needs more memory than there is */
 };
 
+/* Blocks that are alike. */
+struct time_kind {
+    uint32_t first, count; /* the first one, and how many there are */
+};
+
 struct time_model {
     struct time_windows *windows, *host_windows; /* the latter, if not NULL, for updates on the host
                                                     that may run in any order with the device's */
@@ -41,8 +47,12 @@ struct time_model {
     uint64_t host_bytes;        /* the host's budget; UINT64_MAX if it is unlimited */
     struct route_chunk *chunks; /* [chunk_count] */
     struct route *routes[TIME_SIDES];
-    struct time_block *blocks;               /* [block_count] */
+    struct time_block *blocks; /* [block_count] */
+    struct time_kind *kinds;   /* [kind_count] */
+    uint32_t kind_count;
+    uint32_t *kind_of;                       /* [block_count] */
     bool networked;                          /* something occupies the network */
+    bool shares_memory;                      /* copies and operators share the host's memory */
     uint32_t longest;                        /* most steps of a route */
     struct chain_operators *chain_operators; /* NULL if the order of updates is unknown */
 };
@@ -74,6 +84,9 @@ uint32_t time_group_of(const struct trace *trace, const struct layout *layout, m
 uint64_t time_job_at_least(const struct time_job *job, uint64_t ns);
 uint64_t time_job_copy_ns(const struct time_job *job, const struct cost *cost, uint64_t bytes);
 uint64_t time_job_device_ns(const struct time_job *job, const struct trace_operator *op);
+/* Returns the nanoseconds for which a copy, or an operator of the host, that takes `alone_ns` has
+ * the host's memory for itself at least; 0 if that is not shared. */
+uint64_t time_job_memory_ns(const struct time_job *job, uint64_t bytes, uint64_t alone_ns);
 /* Returns the nanoseconds for which an operator occupies the network: what it exchanges and, if it
  * is a reduction, the sum. */
 uint64_t time_job_network_ns(const struct time_job *job, const struct trace_operator *op);
@@ -96,6 +109,13 @@ struct time_model *time_model_new(const struct time_job *job, const struct reuse
                                   const struct window_start *starts, uint32_t count);
 void time_model_free(struct time_model *model);
 
+/* Sets kinds, kind_count and kind_of. Blocks are alike if they do the same work in the same
+ * windows, and their chunks have the same routes and sizes. Their parts in chains may differ. */
+void time_model_find_kinds(struct time_model *model);
+
+/* Returns whether what is cheapest for one chunk is so for the other. */
+bool time_chunks_are_alike(const struct time_model *model, int side, uint32_t a, uint32_t b);
+
 /* Prices of windows and of chains. In each window, the prices of the resources and those of the
  * chains that contain it sum to at most BOUND_PRICE_SCALE. */
 struct time_prices {
@@ -106,11 +126,11 @@ struct time_prices {
                             unlimited */
 };
 
-/* What each block takes on its cheapest routes. */
+/* What a block of each kind takes on its cheapest routes, on the side that most of them have. */
 struct time_use {
-    uint64_t (*windows)[WINDOW_USES]; /* [block_count * window count] */
-    uint64_t *host_bytes;             /* [block_count] */
-    uint8_t *side;                    /* [block_count] enum time_side */
+    uint64_t (*windows)[WINDOW_USES]; /* [kind_count * window count] */
+    uint64_t *host_bytes;             /* [kind_count] */
+    uint8_t *side;                    /* [kind_count] enum time_side */
 };
 
 /* Returns the lower bound for these prices in nanoseconds times BOUND_PRICE_SCALE, exact in

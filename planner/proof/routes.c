@@ -530,8 +530,9 @@ static void copy(const struct route *route, const struct route_chunk *chunk,
                  uint8_t *from)
 {
     uint64_t fetch_price = chunk->fetched_by == WINDOW_H2D ? price->h2d : price->network;
-    const scaled_ns fetch = copied ? (scaled_ns)fetch_price * chunk->fetch_ns : IMPOSSIBLE;
-    const scaled_ns d2h = copied ? (scaled_ns)price->d2h * chunk->d2h_ns : IMPOSSIBLE;
+    const scaled_ns memory = (scaled_ns)price->memory * chunk->memory_ns;
+    const scaled_ns fetch = copied ? (scaled_ns)fetch_price * chunk->fetch_ns + memory : IMPOSSIBLE;
+    const scaled_ns d2h = copied ? (scaled_ns)price->d2h * chunk->d2h_ns + memory : IMPOSSIBLE;
     size_t count = route->states == STATES ? G_N_ELEMENTS(copies) : COPIES_UNREDUCED;
     scaled_ns next[STATES];
     for (uint8_t s = 0; s < route->states; s++)
@@ -617,6 +618,7 @@ static void count_copies(uint8_t before, uint8_t after, const struct route_chunk
         if (copies[i].from == before && copies[i].to == after) {
             use[chunk->fetched_by] += copies[i].h2d * chunk->fetch_ns;
             use[WINDOW_D2H] += copies[i].d2h * chunk->d2h_ns;
+            use[WINDOW_MEMORY] += (copies[i].h2d + copies[i].d2h) * chunk->memory_ns;
         }
 }
 

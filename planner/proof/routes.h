@@ -17,13 +17,14 @@
  * device, or when the device has finished everything before the update. It ends where the next one
  * begins; the last one wraps around. */
 
-/* The limits of a window: nanoseconds of five resources, and bytes of room at its start. */
+/* The limits of a window: nanoseconds of six resources, and bytes of room at its start. */
 enum window_resource {
     WINDOW_COMPUTE,
     WINDOW_H2D,
     WINDOW_D2H,
     WINDOW_HOST,
     WINDOW_NETWORK,
+    WINDOW_MEMORY, /* the host's, which copies and operators of the host share */
     WINDOW_ROOM,
     WINDOW_WHOLE, /* room in whole units */
     WINDOW_USES
@@ -114,7 +115,9 @@ struct route {
 /* The cost of one copy of the chunk, and its slots on the device and on the host. A gathered chunk
  * comes over the network. */
 struct route_chunk {
-    uint64_t fetch_ns, d2h_ns, bytes, host_bytes;
+    uint64_t fetch_ns, d2h_ns;
+    uint64_t memory_ns; /* for which a copy has the host's memory, if that is shared */
+    uint64_t bytes, host_bytes;
     uint8_t fetched_by; /* enum window_resource: WINDOW_H2D or WINDOW_NETWORK */
 };
 
@@ -147,16 +150,17 @@ void route_follow(const struct route *route, const struct route_chunk *chunk,
 static inline uint64_t window_price(const struct certificate_window *window,
                                     enum window_resource resource)
 {
-    return resource == WINDOW_H2D    ? window->h2d
-           : resource == WINDOW_D2H  ? window->d2h
-           : resource == WINDOW_HOST ? window->host
-                                     : window->network;
+    return resource == WINDOW_H2D      ? window->h2d
+           : resource == WINDOW_D2H    ? window->d2h
+           : resource == WINDOW_HOST   ? window->host
+           : resource == WINDOW_MEMORY ? window->memory
+                                       : window->network;
 }
 
 /* Returns the sum of the prices of all resources but the device's compute. */
 static inline uint64_t window_prices(const struct certificate_window *window)
 {
-    return window->h2d + window->d2h + window->host + window->network;
+    return window->h2d + window->d2h + window->host + window->network + window->memory;
 }
 
 /* Returns the bytes that make up whole units of the window; 0 if it has none. */

@@ -56,6 +56,15 @@ uint64_t time_job_copy_ns(const struct time_job *job, const struct cost *cost, u
     return time_job_at_least(job, costs_ns(cost, bytes));
 }
 
+/* A piece of work may end up to half a nanosecond early where its pace has changed. What takes no
+ * time asks for no memory (sim/shared.c). */
+uint64_t time_job_memory_ns(const struct time_job *job, uint64_t bytes, uint64_t alone_ns)
+{
+    double rate = job->costs->host_rate * 1e-9;
+    uint64_t ns = alone_ns && rate > 0 ? (uint64_t)((double)bytes / rate) : 0;
+    return ns ? ns - 1 : 0;
+}
+
 static uint64_t exchange_ns(const struct time_job *job, const struct trace_operator *op)
 {
     return costs_exchanges(job->costs, op).alone_ns;

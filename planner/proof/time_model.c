@@ -191,10 +191,16 @@ static struct time_work host_work(const struct time_job *job, const struct trace
     bool is_awaited = op->d2h_bytes || op->h2d_bytes;
     uint32_t left = is_awaited ? MIN(deadline, next_device_operator(trace, m)) : deadline;
     uint64_t network_ns = time_job_network_ns(job, op);
+    uint64_t h2d_ns = time_job_copy_ns(job, &job->costs->h2d, op->h2d_bytes);
+    uint64_t d2h_ns = time_job_copy_ns(job, &job->costs->d2h, op->d2h_bytes);
+    uint64_t memory_ns = time_job_memory_ns(job, op->bytes, op->duration_ns) +
+                         time_job_memory_ns(job, op->h2d_bytes, h2d_ns) +
+                         time_job_memory_ns(job, op->d2h_bytes, d2h_ns);
     return (struct time_work){.host_ns = time_job_at_least(job, op->duration_ns) + network_ns,
                               .network_ns = network_ns,
-                              .h2d_ns = time_job_copy_ns(job, &job->costs->h2d, op->h2d_bytes),
-                              .d2h_ns = time_job_copy_ns(job, &job->costs->d2h, op->d2h_bytes),
+                              .h2d_ns = h2d_ns,
+                              .d2h_ns = d2h_ns,
+                              .memory_ns = memory_ns,
                               .idle_ns = time_job_activations_ns(job, op, trace->ranks),
                               .window = windows->of_moment[m],
                               .idle_window = windows->of_moment[m],
@@ -432,6 +438,19 @@ bool time_job_may_begin(const struct time_job *job, const struct window_start *s
     return time_windows_are_possible(job->sides[0], starts, count);
 }
 
+static struct route_chunk copied_chunk(const struct time_job *job, const struct chunk *chunk)
+{
+    uint64_t h2d_ns = time_job_copy_ns(job, &job->costs->h2d, chunk->copy_bytes);
+    uint64_t d2h_ns = time_job_copy_ns(job, &job->costs->d2h, chunk->copy_bytes);
+    return (struct route_chunk){
+        .fetch_ns = h2d_ns,
+        .d2h_ns = d2h_ns,
+        .memory_ns = time_job_memory_ns(job, chunk->copy_bytes, MIN(h2d_ns, d2h_ns)),
+        .bytes = chunk->slot_bytes,
+        .host_bytes = chunk->copy_bytes,
+        .fetched_by = WINDOW_H2D};
+}
+
 /* A gathered chunk has no slot on the host. Its shards may be on the device. */
 static struct route_chunk gathered_chunk(const struct time_job *job,
                                          const struct network_times *network, uint32_t c)
@@ -449,12 +468,8 @@ static void add_groups(struct time_model *model, const struct time_job *job, GAr
         add_block(blocks);
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
         const struct chunk *chunk = &layout->chunks[c];
-        model->chunks[c] =
-            (struct route_chunk){time_job_copy_ns(job, &job->costs->h2d, chunk->copy_bytes),
-                                 time_job_copy_ns(job, &job->costs->d2h, chunk->copy_bytes),
-                                 chunk->slot_bytes, chunk->copy_bytes, WINDOW_H2D};
-        if (chunk->list == TRACE_GATHERED)
-            model->chunks[c] = gathered_chunk(job, network, c);
+        model->chunks[c] = chunk->list == TRACE_GATHERED ? gathered_chunk(job, network, c)
+                                                         : copied_chunk(job, chunk);
         model->networked |= chunk->list == TRACE_GATHERED;
         g_array_append_val(g_array_index(blocks, struct time_block, chunk->group).chunks, c);
     }
@@ -469,6 +484,7 @@ struct time_model *time_model_new(const struct time_job *job, const struct reuse
     add_windows(model, job, reuses, starts, count);
     model->compute_ns = g_new0(uint64_t, count);
     model->side_count = job->sides[TIME_HOST] ? 2 : 1;
+    model->shares_memory = job->costs->host_rate > 0;
     model->host_bytes = job->plan->host_budget;
     model->chunk_count = job->plan->layout->chunk_count;
     model->chunks = g_new(struct route_chunk, model->chunk_count);
@@ -476,6 +492,7 @@ struct time_model *time_model_new(const struct time_job *job, const struct reuse
     add_sides(model, job, blocks);
     model->block_count = blocks->len;
     model->blocks = (struct time_block *)(void *)g_array_free(blocks, FALSE);
+    time_model_find_kinds(model);
     return model;
 }
 
@@ -491,209 +508,12 @@ void time_model_free(struct time_model *model)
     for (int side = 0; side < TIME_SIDES; side++)
         routes_free(model->routes[side], model->chunk_count);
     g_free(model->blocks);
+    g_free(model->kinds);
+    g_free(model->kind_of);
     g_free(model->chunks);
     g_free(model->compute_ns);
     chain_operators_free(model->chain_operators);
     time_windows_free(model->windows);
     time_windows_free(model->host_windows);
     g_free(model);
-}
-
-/* ---- the bound ---- */
-
-struct bound_evaluation {
-    const struct time_model *model;
-    const struct time_prices *prices;
-    uint64_t *compute_price;       /* [window count] what other prices leave */
-    uint8_t (*from)[ROUTE_STATES]; /* [longest] */
-};
-
-static void set_compute_prices(const struct bound_evaluation *e)
-{
-    uint32_t count = e->model->windows->count;
-    for (uint32_t w = 0; w < count; w++) {
-        const struct certificate_window *price = &e->prices->windows[w];
-        e->compute_price[w] = BOUND_PRICE_SCALE - window_prices(price);
-    }
-    for (uint32_t r = 0; r < e->prices->chain_count; r++) {
-        const struct time_chain *chain = &e->prices->chains[r];
-        for (uint32_t i = 0; i < chain->span; i++)
-            e->compute_price[(chain->window + i) % count] -= chain->ends.price;
-    }
-}
-
-/* Puts the time for which the device is idle into the cheapest of its windows. */
-static scaled_ns place_idle(const struct bound_evaluation *e, const struct time_work *work,
-                            uint64_t (*use)[WINDOW_USES])
-{
-    uint32_t count = e->model->windows->count, best = work->idle_window;
-    for (uint32_t i = 1; i <= work->idle_span; i++) {
-        uint32_t w = (work->idle_window + i) % count;
-        best = e->compute_price[w] < e->compute_price[best] ? w : best;
-    }
-    if (use)
-        use[best][WINDOW_COMPUTE] += work->idle_ns;
-    return (scaled_ns)e->compute_price[best] * work->idle_ns;
-}
-
-/* Puts the work into the cheapest of its windows, the first and `span` others; `use` may be NULL.
- */
-static scaled_ns place_work(const struct bound_evaluation *e, const struct time_work *work,
-                            uint32_t span, enum window_resource resource, uint64_t ns,
-                            uint64_t (*use)[WINDOW_USES])
-{
-    const struct certificate_window *prices = e->prices->windows;
-    uint32_t count = e->model->windows->count, best = work->window;
-    for (uint32_t i = 1; i <= span; i++) {
-        uint32_t w = (work->window + i) % count;
-        if (window_price(&prices[w], resource) < window_price(&prices[best], resource))
-            best = w;
-    }
-    if (use)
-        use[best][resource] += ns;
-    return (scaled_ns)window_price(&prices[best], resource) * ns;
-}
-
-static scaled_ns work_cost(const struct bound_evaluation *e, const struct time_work *work,
-                           uint64_t (*use)[WINDOW_USES])
-{
-    scaled_ns cost = (scaled_ns)e->compute_price[work->window] * work->compute_ns;
-    if (use)
-        use[work->window][WINDOW_COMPUTE] += work->compute_ns;
-    cost += place_work(e, work, work->span, WINDOW_HOST, work->host_ns, use);
-    cost += place_work(e, work, work->span, WINDOW_H2D, work->h2d_ns, use);
-    cost += place_work(e, work, work->span, WINDOW_NETWORK, work->network_ns, use);
-    cost += work->idle_ns ? place_idle(e, work, use) : 0;
-    return cost + place_work(e, work, work->d2h_span, WINDOW_D2H, work->d2h_ns, use);
-}
-
-/* Returns the price of the block's part in chains, if its updates run on the host. */
-static scaled_ns chains_cost(const struct bound_evaluation *e, uint32_t block)
-{
-    scaled_ns cost = 0;
-    for (uint32_t r = 0; r < e->prices->chain_count; r++) {
-        const struct time_chain *chain = &e->prices->chains[r];
-        cost += (scaled_ns)chain->ends.price * chain->host_ns[block];
-    }
-    return cost;
-}
-
-/* What a block takes. */
-struct block_use {
-    uint64_t (*windows)[WINDOW_USES]; /* [window count] */
-    uint64_t host_bytes;
-};
-
-/* Returns the cost of a chunk on its cheapest route, with a place on the host or, if it is never
- * copied, without. */
-/* Returns whether what is cheapest for one chunk is so for the other. */
-static bool chunks_are_alike(const struct time_model *model, int side, uint32_t a, uint32_t b)
-{
-    const struct route_chunk *x = &model->chunks[a], *y = &model->chunks[b];
-    return x->fetch_ns == y->fetch_ns && x->d2h_ns == y->d2h_ns && x->bytes == y->bytes &&
-           x->host_bytes == y->host_bytes && x->fetched_by == y->fetched_by &&
-           routes_are_alike(&model->routes[side][a], &model->routes[side][b]);
-}
-
-static void use_chunk(const struct bound_evaluation *e, int side, uint32_t c, bool has_host_slot,
-                      struct block_use *use)
-{
-    const struct route_chunk *chunk = &e->model->chunks[c];
-    route_follow(&e->model->routes[side][c], chunk, e->prices->windows, e->from, use->windows);
-    use->host_bytes += has_host_slot ? chunk->host_bytes : 0;
-}
-
-static scaled_ns chunk_cost(const struct bound_evaluation *e, int side, uint32_t c, bool routed,
-                            bool *has_host_slot)
-{
-    const struct route *route = &e->model->routes[side][c];
-    const struct route_chunk *chunk = &e->model->chunks[c];
-    const struct certificate_window *prices = e->prices->windows;
-    scaled_ns cost = route_cheapest(route, chunk, prices, true, routed ? e->from : NULL) +
-                     (scaled_ns)e->prices->host_bytes * chunk->host_bytes;
-    *has_host_slot = true;
-    if (!route->used_on_host && e->prices->host_bytes &&
-        route_cheapest(route, chunk, prices, false, NULL) < cost) {
-        cost = route_cheapest(route, chunk, prices, false, routed ? e->from : NULL);
-        *has_host_slot = false;
-    }
-    return cost;
-}
-
-/* Returns the cost of the chunks of a block. The optimizer states of a group are alike, and lie one
- * behind the other. */
-static scaled_ns chunks_cost(const struct bound_evaluation *e, int side, const GArray *chunks,
-                             struct block_use *use)
-{
-    scaled_ns cost = 0, of_one = 0;
-    bool has_host_slot = false;
-    for (guint i = 0; i < chunks->len; i++) {
-        uint32_t c = g_array_index(chunks, uint32_t, i);
-        if (!i || !chunks_are_alike(e->model, side, c, g_array_index(chunks, uint32_t, i - 1)))
-            of_one = chunk_cost(e, side, c, use != NULL, &has_host_slot);
-        if (use)
-            use_chunk(e, side, c, has_host_slot, use);
-        cost += of_one;
-    }
-    return cost;
-}
-
-static scaled_ns side_cost(const struct bound_evaluation *e, uint32_t b, int side,
-                           struct block_use *use)
-{
-    const struct time_block *block = &e->model->blocks[b];
-    scaled_ns cost = side == TIME_HOST ? chains_cost(e, b) : 0;
-    for (guint i = 0; i < block->work[side]->len; i++)
-        cost += work_cost(e, &g_array_index(block->work[side], struct time_work, i),
-                          use ? use->windows : NULL);
-    return cost + chunks_cost(e, side, block->chunks, use);
-}
-
-static scaled_ns block_cost(const struct bound_evaluation *e, uint32_t b,
-                            const struct time_use *use)
-{
-    const bool *excluded = e->model->blocks[b].excluded;
-    scaled_ns least = side_cost(e, b, TIME_DEVICE, NULL);
-    uint8_t best = TIME_DEVICE;
-    if (e->model->side_count > 1 && !excluded[TIME_HOST]) {
-        scaled_ns other = side_cost(e, b, TIME_HOST, NULL);
-        if (other < least || excluded[TIME_DEVICE]) {
-            best = TIME_HOST;
-            least = other;
-        }
-    }
-    if (use) {
-        struct block_use taken = {use->windows + (size_t)b * e->model->windows->count, 0};
-        side_cost(e, b, best, &taken);
-        use->host_bytes[b] = taken.host_bytes;
-        use->side[b] = best;
-    }
-    return least;
-}
-
-scaled_ns time_model_bound(const struct time_model *model, const struct time_prices *prices,
-                           const struct time_use *use)
-{
-    uint32_t count = model->windows->count;
-    g_autofree uint8_t(*from)[ROUTE_STATES] = g_malloc0(MAX(model->longest, 1) * sizeof *from);
-    g_autofree uint64_t *compute_price = g_new(uint64_t, count);
-    const struct bound_evaluation evaluation = {model, prices, compute_price, from};
-    scaled_ns bound = 0;
-    if (use)
-        memset(use->windows, 0, (size_t)model->block_count * count * sizeof *use->windows);
-    set_compute_prices(&evaluation);
-    for (uint32_t w = 0; w < count; w++) {
-        const struct certificate_window *price = &prices->windows[w];
-        uint64_t room = model->windows->items[w].room;
-        bound += (scaled_ns)compute_price[w] * model->compute_ns[w] -
-                 (scaled_ns)price->room * room -
-                 (scaled_ns)price->whole * window_whole(price, room);
-    }
-    for (uint32_t r = 0; r < prices->chain_count; r++)
-        bound += (scaled_ns)prices->chains[r].ends.price * prices->chains[r].always_ns;
-    if (model->host_bytes != UINT64_MAX)
-        bound -= (scaled_ns)prices->host_bytes * model->host_bytes;
-    for (uint32_t b = 0; b < model->block_count; b++)
-        bound += block_cost(&evaluation, b, use);
-    return bound;
 }

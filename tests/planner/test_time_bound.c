@@ -35,6 +35,8 @@ struct fixture {
     uint64_t bound_ns; /* with the best prices */
     bool chained;      /* some of them are of chains */
     bool priced;       /* the host's memory has a price */
+    bool slow_memory;  /* its rate has one */
+    bool alike;        /* some blocks are of one kind */
 };
 
 /* Returns the trace with every update on the host, or on the device. */
@@ -79,6 +81,34 @@ static GArray *random_chains(const struct time_model *model, GRand *random)
     return chains;
 }
 
+/* Returns the model with a kind for each block. Free its kinds. */
+static struct time_model without_kinds(const struct time_model *model)
+{
+    struct time_model apart = *model;
+    apart.kind_count = model->block_count;
+    apart.kinds = g_new(struct time_kind, MAX(model->block_count, 1));
+    apart.kind_of = g_new(uint32_t, MAX(model->block_count, 1));
+    for (uint32_t b = 0; b < model->block_count; b++) {
+        apart.kinds[b] = (struct time_kind){.first = b, .count = 1};
+        apart.kind_of[b] = b;
+    }
+    return apart;
+}
+
+/* Returns the bound, which is the same whether or not blocks that are alike are found. */
+static uint64_t bound_of_kinds(const struct time_model *model,
+                               const struct certificate_window *windows, const GArray *chains,
+                               uint64_t host_bytes)
+{
+    struct time_model apart = without_kinds(model);
+    uint64_t bound = bound_of(model, windows, chains, host_bytes);
+    uint64_t of_blocks = bound_of(&apart, windows, chains, host_bytes);
+    g_assert_cmpuint(bound, ==, of_blocks);
+    g_free(apart.kinds);
+    g_free(apart.kind_of);
+    return bound;
+}
+
 /* The bound also holds for random prices. */
 static uint64_t random_bound(const struct time_model *model, GRand *random)
 {
@@ -87,16 +117,17 @@ static uint64_t random_bound(const struct time_model *model, GRand *random)
     g_autoptr(GArray) chains = random_chains(model, random);
     for (uint32_t w = 0; w < count; w++)
         prices[w] = (struct certificate_window){
-            .h2d = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 6),
-            .d2h = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 6),
-            .host = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 6),
-            .network = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 6),
+            .h2d = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 8),
+            .d2h = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 8),
+            .host = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 8),
+            .network = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 8),
+            .memory = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 8),
             .room = (uint64_t)g_rand_int(random) >> g_rand_int_range(random, 0, 32),
             .unit = (uint64_t)g_rand_int(random) >> g_rand_int_range(random, 8, 32),
             .whole = (uint64_t)g_rand_int(random) >> g_rand_int_range(random, 0, 32)};
     bool limited = model->host_bytes != UINT64_MAX;
     uint64_t host_price = (uint64_t)g_rand_int(random) >> g_rand_int_range(random, 0, 32);
-    return bound_of(model, prices, chains, limited ? host_price : 0);
+    return bound_of_kinds(model, prices, chains, limited ? host_price : 0);
 }
 
 /* Returns the greatest bound of a single chain whose price is the whole time of its windows, and
@@ -157,8 +188,19 @@ static uint64_t compute_bound(const struct time_model *model)
     return bound_of(model, nothing, none, 0);
 }
 
+/* Returns what the host's memory is needed for, however fast all else is. */
+static uint64_t memory_bound(const struct time_model *model)
+{
+    uint32_t count = model->windows->count;
+    g_autofree struct certificate_window *memory = g_new0(struct certificate_window, count);
+    g_autoptr(GArray) none = new_chains();
+    for (uint32_t w = 0; w < count; w++)
+        memory[w].memory = BOUND_PRICE_SCALE;
+    return bound_of(model, memory, none, 0);
+}
+
 /* Returns the best bound of a model, and of some other prices. The search, which may give up before
- * it is close to the best, is never below compute. */
+ * it is close to the best, is never below compute, or below what all of the host's memory takes. */
 static uint64_t best_bound(const struct time_model *model, GRand *random, struct fixture *f)
 {
     uint64_t host_price;
@@ -167,10 +209,15 @@ static uint64_t best_bound(const struct time_model *model, GRand *random, struct
         time_prices_find(model, TIME_PRICES_CLOSE, UINT64_MAX, chains, &host_price, NULL);
     uint64_t bound = bound_of(model, prices, chains, host_price), of_chains = chain_bound(model);
     uint64_t of_compute = compute_bound(model);
+    uint64_t of_memory = memory_bound(model);
     g_assert_cmpuint(bound, >=, of_compute);
+    g_assert_cmpuint(bound, >=, of_memory);
     bound = MAX(bound, of_chains);
     f->chained = chains->len > 0;
     f->priced = host_price > 0;
+    f->alike = model->kind_count < model->block_count;
+    for (uint32_t w = 0; w < model->windows->count; w++)
+        f->slow_memory |= prices[w].memory > 0;
     for (int i = 0; i < 5; i++) {
         uint64_t of_random = random_bound(model, random);
         bound = MAX(bound, of_random);
@@ -196,7 +243,7 @@ static void find_bound(struct fixture *f, GRand *random)
 {
     struct time_model *model = new_model(f, NULL, 0, 0);
     f->bound_ns = 0;
-    f->chained = f->priced = false;
+    f->chained = f->priced = f->slow_memory = f->alike = false;
     if (!model)
         return;
     f->bound_ns = best_bound(model, random, f);
@@ -451,9 +498,10 @@ static void check_schedules_of(struct trace *(*make)(GRand *random), int cases)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     double sum = 0;
-    int bounded = 0, close = 0, chained = 0, priced = 0;
+    int bounded = 0, close = 0, chained = 0, priced = 0, slow = 0, alike = 0;
     /* Few draws have too little host memory, and a run may have none of them at first. */
-    for (int i = 0; i < cases || (priced == 0 && i < 10 * cases); i++) {
+    for (int i = 0; i < cases || ((priced == 0 || slow == 0 || alike == 0) && i < 10 * cases);
+         i++) {
         struct placement placement = {.pattern = PLACEMENT_TRACED};
         uint64_t least = UINT64_MAX;
         struct fixture f;
@@ -471,15 +519,22 @@ static void check_schedules_of(struct trace *(*make)(GRand *random), int cases)
             bounded++;
         }
         chained += f.chained;
+        slow += f.slow_memory;
+        alike += f.alike;
         priced += f.priced && least < UINT64_MAX;
         tear_down(&f);
     }
-    g_test_message("%d bounds have chains, %d a price of the host's memory", chained, priced);
+    g_test_message(
+        "%d bounds have chains, %d a price of the host's memory, %d of its rate; in %d some "
+        "blocks are alike",
+        chained, priced, slow, alike);
     g_test_message(
         "%d bounds; the fastest schedules are %.1f %% above them on average, %d within 1 %%",
         bounded, 100 * sum / bounded, close);
     g_assert_cmpint(bounded, >=, cases / 3);
     g_assert_cmpint(priced, >, 0);
+    g_assert_cmpint(slow, >, 0);
+    g_assert_cmpint(alike, >, 0);
 }
 
 static void test_no_schedule_is_faster(void)
