@@ -674,7 +674,7 @@ char *divergence_describe(const struct model_iteration *iteration, const double 
                 return g_strdup_printf("'%s' of micro-batch %u left %g", name, micro_batch,
                                        losses[micro_batch]);
         }
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < MODEL_TENSORS; i++)
             if (op->norms[i] && !isfinite(norms[op->t[i]]))
                 return g_strdup_printf("'%s' left a gradient of '%s' whose norm is %g", name,
                                        trace->tensors[op->t[i]].name, sqrt(norms[op->t[i]]));

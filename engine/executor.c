@@ -123,7 +123,7 @@ static void resolve_tensors(struct executor *x, moment_id moment, struct operati
     const struct trace_operator *at = &trace->operators[moment];
     const struct model_operator *op = operation->op;
     bool on_host = at->place == TRACE_ON_HOST;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < MODEL_TENSORS; i++) {
         struct operation_tensor *tensor = &operation->tensor[i];
         for (int list = 0; list < TRACE_LISTS; list++)
             tensor->address[list] = NO_ADDRESS;
@@ -168,7 +168,7 @@ static void resolve_buffers(const struct executor *x, struct operation *operatio
         operation->in[i] = buffer_address(x, op->in[i]);
     for (int i = 0; i < MODEL_OUTPUTS; i++)
         operation->out[i] = buffer_address(x, op->out[i]);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < MODEL_TENSORS; i++)
         operation->newest[i] = buffer_address(x, op->newest[i]);
     operation->workspace = buffer_address(x, op->workspace);
     operation->masked = buffer_address(x, op->masked);
@@ -427,7 +427,7 @@ static void note_version(struct executor *x, const struct model_operator *op)
     uint32_t number = number_of(x, op);
     bool next = number >= model_rank_micro_batches(&x->iteration->job);
     bool reads = op->kind < MODEL_REDUCE && x->step.training;
-    for (int i = 0; reads && i < 2; i++) {
+    for (int i = 0; reads && i < MODEL_TENSORS; i++) {
         if (op->t[i] == NO_INDEX)
             continue;
         uint64_t version = next ? tensor_use_newest(x->use, op->t[i])

@@ -23,11 +23,11 @@ struct operation {
     const struct model_config *config;
     const struct model_job *job;
 
-    struct operation_tensor tensor[2];
+    struct operation_tensor tensor[MODEL_TENSORS];
     const struct operation_tensor *bucket; /* MODEL_REDUCE_BUCKET: [op->bucket_count]; the executor
                                               keeps them */
     uint64_t in[MODEL_INPUTS], out[MODEL_OUTPUTS]; /* buffers */
-    uint64_t newest[2];                            /* buffers with the newest parameters */
+    uint64_t newest[MODEL_TENSORS];                /* buffers with the newest parameters */
     uint64_t workspace, masked;
 
     const uint32_t *

@@ -94,7 +94,7 @@ void operator_reduce(const struct call *call)
 {
     struct ranks *ranks = reduction_ranks(call->operators->reduction);
     ranks_begin(ranks, call->operation->turn);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < MODEL_TENSORS; i++)
         if (call->op->t[i] != NO_INDEX)
             reduce_tensor(call, i);
     ranks_end(ranks);

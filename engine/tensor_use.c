@@ -52,7 +52,7 @@ void tensor_use_fill(struct tensor_use *use, tensor_id tensor)
     use->state[tensor] = TENSOR_HOLD;
 }
 
-/* The tensors of an operator: two, or those of a bucket. */
+/* The tensors of an operator, or of its bucket. */
 static uint32_t tensors_of(const struct model_operator *op)
 {
     return op->bucket_count ? op->bucket_count : G_N_ELEMENTS(op->t);

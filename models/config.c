@@ -17,8 +17,8 @@ G_DEFINE_QUARK(pstar_model_error, model_error)
 static const struct {
     const char *type, *missing;
 } known_types[] = {
+    {"albert", "layers that share their weights"},
     {"arcee", "squared ReLUs"},
-    {"bert", "attention to what follows"},
     {"bloom", "ALiBi positions"},
     {"cohere", "layer norms without a bias, and scaled logits"},
     {"cohere2", "layer norms without a bias, and scaled logits"},
@@ -54,6 +54,7 @@ static const struct {
     {"qwen2_moe", "mixtures of experts"},
     {"qwen2_vl", "images"},
     {"qwen3_next", "mixtures of experts, and linear attention"},
+    {"roberta", "positions with an offset"},
     {"stablelm", "layer norms of queries and keys"},
     {"t5", "encoders"},
 };
@@ -300,7 +301,7 @@ uint64_t model_config_parameters(const struct model_config *config)
     for (uint32_t t = 0; t < layout.count; t++) {
         struct model_tensor tensor;
         if (t == layout.first_layer + layout.layer_tensors)
-            t = layout.final_norm; /* layers are alike */
+            t = layout.layers_end; /* layers are alike */
         g_free(model_tensor_describe(config, &layout, t, &tensor));
         *(tensor.layer >= 0 ? &layers : &elements) += tensor.shape[0] * tensor.shape[1];
     }

@@ -24,9 +24,15 @@ enum model_query_norms {
     MODEL_QUERY_NORMS_ROWS   /* all heads of a position together */
 };
 
-/* Where attention and MLP have norms: on what their first products read, or on what their last
- * product makes, before that is added to the residual stream. */
-enum model_norm_places { MODEL_NORMS_BEFORE, MODEL_NORMS_AFTER, MODEL_NORMS_AROUND };
+/* Where attention and MLP have norms: on what their first products read; on what their last product
+ * makes, before that is added to the residual stream; or on the sum with the stream, which the norm
+ * then replaces. */
+enum model_norm_places {
+    MODEL_NORMS_BEFORE,
+    MODEL_NORMS_AFTER,
+    MODEL_NORMS_AROUND, /* before and after */
+    MODEL_NORMS_OF_SUMS
+};
 
 /* Whether the MLP reads what attention has added to the residual stream, or, as attention does, the
  * layer's input: with a norm of its own, or from the same norm. */
@@ -94,6 +100,12 @@ struct model_config {
     enum model_branches branches;
     bool interleaved; /* the one product makes query, key and value of a head, then of the next */
     bool classifier_bias;
+    bool bidirectional;   /* a position attends to those behind it, too */
+    uint32_t token_types; /* rows of a table of which each token adds one to its embedding; 0: none
+                           */
+    bool embedding_norm;  /* the embedding's sum is normalised before it is dropped out */
+    bool head_transform;  /* the final norm reads what a product of `width` columns with the MLP's
+                             activation makes of the residual stream */
     uint32_t key_heads; /* of keys and values, which groups of queries share; 0 stands for heads */
     uint32_t head_size; /* columns of a head; 0 stands for width / heads */
     bool norm_plus_one; /* norms scale by 1 more than their weight */
@@ -174,12 +186,25 @@ static inline uint32_t model_config_keys(const struct model_config *config)
 
 static inline bool model_config_norms_before(const struct model_config *config)
 {
-    return config->norm_places != MODEL_NORMS_AFTER;
+    return config->norm_places == MODEL_NORMS_BEFORE || config->norm_places == MODEL_NORMS_AROUND;
 }
 
+/* Returns whether attention and MLP end in norms, of what they make or of its sum with the stream.
+ */
 static inline bool model_config_norms_after(const struct model_config *config)
 {
     return config->norm_places != MODEL_NORMS_BEFORE;
+}
+
+static inline bool model_config_norms_sums(const struct model_config *config)
+{
+    return config->norm_places == MODEL_NORMS_OF_SUMS;
+}
+
+/* Returns how many tables of embeddings there are: of words, positions and types of tokens. */
+static inline uint32_t model_config_tables(const struct model_config *config)
+{
+    return 1 + !config->rotary.columns + (config->token_types > 0);
 }
 
 /* Returns whether the MLP has a norm of its own before its products. */

@@ -1,4 +1,4 @@
-/* The keys of config.json that rotary families with layer norms share. */
+/* The keys of config.json that families with layer norms share. */
 #include "models/family.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ static const struct {
     {"gelu_pytorch_tanh", MODEL_GELU_TANH},
 };
 
-static bool read_activation(const struct config_reader *reader, const char *missing,
+bool config_read_activation(const struct config_reader *reader, const char *missing,
                             struct model_config *config, GError **error)
 {
     const char *names[G_N_ELEMENTS(activations) + 1] = {NULL};
@@ -29,13 +29,19 @@ static bool read_activation(const struct config_reader *reader, const char *miss
     return true;
 }
 
+void config_write_activation(const struct model_config *config, json_t *root)
+{
+    json_object_set_new(root, "hidden_act",
+                        json_string(config->activation == MODEL_GELU_EXACT ? "gelu" : "gelu_new"));
+}
+
 bool config_read_layer_norm(const struct config_reader *reader,
                             const struct config_layer_norm_keys *keys, struct model_config *config,
                             GError **error)
 {
     static const struct config_defaults defaults = {0};
     return config_read_sizes(reader, &defaults, config, error) &&
-           read_activation(reader, keys->activation, config, error) &&
+           config_read_activation(reader, keys->activation, config, error) &&
            config_epsilon(reader, "layer_norm_eps", 1e-5, &config->norm_epsilon, error) &&
            config_range(reader, &config->initializer_range, error) &&
            config_dropout(reader, "attention_dropout", 0, &config->attention_dropout, error) &&
@@ -49,8 +55,7 @@ void config_write_layer_norm(const struct model_config *config,
 {
     static const char *const tokens[] = {"pad_token_id", "bos_token_id", "eos_token_id"};
     config_write_sizes(config, root);
-    json_object_set_new(root, "hidden_act",
-                        json_string(config->activation == MODEL_GELU_EXACT ? "gelu" : "gelu_new"));
+    config_write_activation(config, root);
     json_object_set_new(root, "layer_norm_eps", json_real(config->norm_epsilon));
     json_object_set_new(root, keys->dropout, json_real(config->residual_dropout));
     config_write_rotary(config, &keys->rotary, root);

@@ -89,6 +89,11 @@ bool config_read_rotary_object(const struct config_reader *reader, double base,
                                GError **error);
 /* Returns such an object, with a reference that is the caller's. */
 json_t *config_rotary_object(const struct model_rotary *rotary);
+/* Reads hidden_act, which may be any GELU; `missing` is that of a config without the key. */
+bool config_read_activation(const struct config_reader *reader, const char *missing,
+                            struct model_config *config, GError **error);
+void config_write_activation(const struct model_config *config, json_t *root);
+
 /* The keys in which rotary families with layer norms differ, and what they are where they are
  * missing. */
 struct config_layer_norm_keys {

@@ -17,28 +17,33 @@ struct decoder_layer {
     uint32_t query_norm_stats, key_norm_stats; /* fp32, for each row, or each row and head */
     uint32_t attention;                        /* [N,A] */
     uint32_t lse;                              /* fp32 [B,heads,T] */
-    uint32_t output, output_stats;             /* [N,H] before a norm behind attention; its stats */
-    uint32_t middle;                           /* [N,H] residual stream after the attention */
-    uint32_t norm2;                            /* [N,H]; `middle` if the MLP has no norm */
-    uint32_t norm2_stats;                      /* as norm1_stats */
+    uint32_t output, output_stats; /* [N,H] before a norm behind attention, or behind its
+                                      sum with the stream; its stats */
+    uint32_t middle;               /* [N,H] residual stream after the attention */
+    uint32_t norm2;                /* [N,H]; `middle` if the MLP has no norm */
+    uint32_t norm2_stats;          /* as norm1_stats */
     uint32_t gate;  /* [N,F] before the activation, if a product of its own makes it */
     uint32_t pre;   /* [N,F] before the activation, or what the gate is multiplied with; [N,2F] with
                        a joined gate */
     uint32_t inner; /* [N,F] after it */
     uint32_t adapted[MODULES]; /* [N,rank] what the adapters' A made of what the modules read */
-    uint32_t down, down_stats; /* [N,H] before a norm behind the MLP; its stats */
+    uint32_t down, down_stats; /* as output and output_stats, of the MLP */
     /* Of experts, S to a row: these, and `pre`, `inner` and `down` with [N*S,...] rows. */
     uint32_t probabilities, routes, dispatched; /* fp32 [N,E]; routes; [N*S,H] */
 };
 
 struct decoder_activations {
     uint32_t micro_batch;
-    uint32_t tokens;              /* 32-bit integers [2,N] */
+    uint32_t tokens;              /* 32-bit integers [2,N], or [3,N] with types */
+    uint32_t embeddings;          /* [N,H] sum of the tables' rows */
+    uint32_t embedding_stats;     /* of its norm, if it has one; as in layers */
     struct decoder_layer *layers; /* [layers] */
     uint32_t output;              /* [N,H] residual stream after the last layer */
-    uint32_t norm;                /* [N,H] the final norm's */
-    uint32_t norm_stats;          /* as in layers */
-    uint32_t logits;              /* [N,V], rows apart; after the loss, their gradient */
+    uint32_t transform_pre; /* [N,H] the head's product before its activation, if it has one */
+    uint32_t transformed;   /* [N,H] what the final norm reads */
+    uint32_t norm;          /* [N,H] the final norm's */
+    uint32_t norm_stats;    /* as in layers */
+    uint32_t logits;        /* [N,V], rows apart; after the loss, their gradient */
 };
 
 /* Backward runs once, or twice: first for the norm, then for the updates. */
@@ -87,14 +92,28 @@ void decoder_experts_combine(const struct decoder_experts *experts,
 uint32_t decoder_experts_backward(const struct decoder_experts *experts,
                                   const struct decoder_layer *layer, uint32_t stream);
 
-/* Returns a backward operator with so many of the tensors from `tensor` on. */
+/* Returns a backward operator with so many of the tensors from `tensor` on. A frozen weight is
+ * read, and other frozen tensors are left out. */
 struct model_operator decoder_backward_operator(struct iteration_builder *builder,
                                                 enum decoder_turn turn, enum model_kind kind,
                                                 int32_t layer, uint32_t micro_batch,
                                                 uint32_t tensor, uint32_t tensors);
+/* Lets a tensor be the operator's t[i], which has none so far. */
+void decoder_backward_tensor(struct iteration_builder *builder, enum decoder_turn turn,
+                             uint32_t tensor, int i, struct model_operator *op);
+/* Appends a buffer of [N, columns] for a gradient. `name` is copied. */
+uint32_t decoder_gradient_buffer(struct iteration_builder *builder, const char *name,
+                                 uint64_t columns);
+/* Gives the gradient of a frozen t[i] scratch, because the kernel computes it with another one. */
+void decoder_discard(struct iteration_builder *builder, struct model_operator *op, int i,
+                     uint64_t elements);
+void decoder_discard_of_norm(struct iteration_builder *builder, struct model_operator *op);
 /* Returns the workspace of a backward operator with a weight, or NO_INDEX. */
 uint32_t decoder_weight_workspace(struct iteration_builder *builder,
                                   const struct model_operator *op);
+/* Appends a backward operator. */
+void decoder_append(struct iteration_builder *builder, enum decoder_turn turn, const char *name,
+                    const struct model_operator *op);
 /* Appends a backward operator, and what becomes of its gradients. */
 void decoder_append_backward(struct iteration_builder *builder, enum decoder_turn turn,
                              const char *name, const struct model_operator *op);
@@ -115,15 +134,31 @@ void decoder_recompute(struct iteration_builder *builder, const char *verb, uint
 void decoder_backward(struct iteration_builder *builder,
                       const struct decoder_activations *activations);
 
-/* Returns whether a backward operator computes the last part of its gradients; tied weights wait
- * for the embedding. */
+/* Appends the classifier's backward. Returns the gradient of what the final norm made, if it is
+ * wanted. The classifier and the embedding have one backward; if the layers have two, the updates
+ * of both follow the first. */
+uint32_t decoder_classifier_backward(struct iteration_builder *builder,
+                                     const struct decoder_activations *activations);
+/* Appends backward of the final norm, and of the product before it if the head has one. Returns the
+ * gradient of the residual stream, if it is wanted. */
+uint32_t decoder_head_backward(struct iteration_builder *builder,
+                               const struct decoder_activations *activations,
+                               enum decoder_turn turn, uint32_t dnorm);
+/* Appends the embedding's backward. `stream` is the gradient of the first layer's input. */
+void decoder_embedding_backward(struct iteration_builder *builder,
+                                const struct decoder_activations *activations, uint32_t stream);
+/* Appends the updates of the classifier and the embedding. */
+void decoder_update_ends(struct iteration_builder *builder);
+
+/* Returns whether a backward operator computes the last part of a tensor's gradient; tied weights
+ * wait for the embedding. */
 bool decoder_completes(const struct iteration_builder *builder, enum model_kind kind,
-                       uint32_t micro_batch);
+                       tensor_id tensor, uint32_t micro_batch);
 
 /* Returns whether the backward operator computes the gradient of one of its tensors. */
 static inline bool decoder_trains(const struct model_operator *op)
 {
-    return (op->t[0] != NO_INDEX && !op->frozen[0]) || op->t[1] != NO_INDEX;
+    return (op->t[0] != NO_INDEX && !op->frozen[0]) || op->t[1] != NO_INDEX || op->t[2] != NO_INDEX;
 }
 
 /* Appends what follows a backward operator of a module that trains: gradients in buffers are
@@ -131,6 +166,10 @@ static inline bool decoder_trains(const struct model_operator *op)
  * are reduced. */
 void decoder_consume_gradients(struct iteration_builder *builder, const struct model_operator *op,
                                const char *module);
+
+/* The same for the operator's t[1] alone. */
+void decoder_consume_bias(struct iteration_builder *builder, const struct model_operator *op,
+                          const char *module);
 
 /* Appends the reduction of the bucket that a backward pass leaves, if there is any. */
 void decoder_end_bucket(struct iteration_builder *builder, uint32_t micro_batch);

@@ -9,7 +9,7 @@ struct backward_pass {
     uint32_t stream; /* buffer: gradient of the residual stream */
 };
 
-static uint32_t gradient_buffer(struct iteration_builder *b, const char *name, uint64_t columns)
+uint32_t decoder_gradient_buffer(struct iteration_builder *b, const char *name, uint64_t columns)
 {
     return iteration_builder_buffer(b, name, b->rows * columns * b->element);
 }
@@ -17,7 +17,7 @@ static uint32_t gradient_buffer(struct iteration_builder *b, const char *name, u
 static uint32_t layer_gradient(const struct backward_pass *pass, const char *name, uint64_t columns)
 {
     g_autofree char *full = decoder_part(pass->builder, pass->layer, name);
-    return gradient_buffer(pass->builder, full, columns);
+    return decoder_gradient_buffer(pass->builder, full, columns);
 }
 
 /* The gradient of a module's result, "dln_1", or of a part's, "attn.dqkv". */
@@ -46,33 +46,37 @@ uint32_t decoder_weight_workspace(struct iteration_builder *b, const struct mode
 }
 
 /* A tensor's gradient is complete after the last micro-batch, and with several ranks after its
- * reduction. A frozen weight is read, and other frozen tensors are left out. */
+ * reduction. */
+void decoder_backward_tensor(struct iteration_builder *b, enum decoder_turn turn, uint32_t tensor,
+                             int i, struct model_operator *op)
+{
+    bool complete = model_ranks(b->job) == 1 &&
+                    decoder_completes(b, (enum model_kind)op->kind, tensor, op->micro_batch);
+    op->frozen[i] = iteration_builder_freezes(b, tensor);
+    if (op->frozen[i] && (i > 0 || op->kind == MODEL_EMBED_BACKWARD))
+        return;
+    op->t[i] = tensor;
+    if (op->frozen[i])
+        return;
+    op->gradient[i] = iteration_builder_gradient(b, tensor);
+    op->norms[i] = complete && turn != SECOND_TURN;
+    op->finishes[i] = complete && turn != FIRST_TURN;
+}
+
 struct model_operator decoder_backward_operator(struct iteration_builder *b, enum decoder_turn turn,
                                                 enum model_kind kind, int32_t layer,
                                                 uint32_t micro_batch, uint32_t tensor,
                                                 uint32_t tensors)
 {
     struct model_operator op = model_operator_of(kind, layer, micro_batch);
-    bool complete = model_ranks(b->job) == 1 && decoder_completes(b, kind, micro_batch);
     op.accumulate = micro_batch > 0 && !iteration_builder_reduces(b);
-    for (uint32_t i = 0; i < tensors; i++) {
-        op.frozen[i] = iteration_builder_freezes(b, tensor + i);
-        if (op.frozen[i] && (i > 0 || kind == MODEL_EMBED_BACKWARD))
-            continue;
-        op.t[i] = tensor + i;
-        if (op.frozen[i])
-            continue;
-        op.gradient[i] = iteration_builder_gradient(b, tensor + i);
-        op.norms[i] = complete && turn != SECOND_TURN;
-        op.finishes[i] = complete && turn != FIRST_TURN;
-    }
+    for (uint32_t i = 0; i < tensors; i++)
+        decoder_backward_tensor(b, turn, tensor + i, (int)i, &op);
     return op;
 }
 
-/* Kernels that compute a gradient that is not wanted, because it comes with what is, leave it in
- * scratch. */
-static void discard(struct iteration_builder *b, struct model_operator *op, int i,
-                    uint64_t elements)
+void decoder_discard(struct iteration_builder *b, struct model_operator *op, int i,
+                     uint64_t elements)
 {
     if (op->frozen[i])
         op->gradient[i] = iteration_builder_buffer(b, "unwanted gradient",
@@ -84,8 +88,8 @@ static const char *verb_of(enum decoder_turn turn)
     return turn == SECOND_TURN ? "backward again" : "backward";
 }
 
-static void append_operator(struct iteration_builder *b, enum decoder_turn turn, const char *module,
-                            const struct model_operator *op)
+void decoder_append(struct iteration_builder *b, enum decoder_turn turn, const char *module,
+                    const struct model_operator *op)
 {
     iteration_builder_operator(b, g_strdup_printf("%s %s", verb_of(turn), module), TRACE_BACKWARD,
                                op);
@@ -107,7 +111,7 @@ static struct model_operator layer_operator(const struct backward_pass *pass, en
 void decoder_append_backward(struct iteration_builder *b, enum decoder_turn turn, const char *name,
                              const struct model_operator *op)
 {
-    append_operator(b, turn, name, op);
+    decoder_append(b, turn, name, op);
     if (decoder_trains(op))
         decoder_consume_gradients(b, op, name);
 }
@@ -167,17 +171,8 @@ static void append_product(const struct backward_pass *pass, enum model_module m
     struct model_operator first = put_off(pass, module, op, dy);
     g_autofree char *name = decoder_part(b, pass->layer,
                                          model_family_of(b->config)->modules[module]);
-    append_operator(b, pass->turn, name, &first);
-    if (first.t[1] == NO_INDEX || first.frozen[1])
-        return;
-    struct model_operator bias = first;
-    bias.t[0] = first.t[1];
-    bias.gradient[0] = first.gradient[1];
-    bias.norms[0] = first.norms[1];
-    bias.finishes[0] = first.finishes[1];
-    bias.frozen[0] = bias.norms[1] = bias.finishes[1] = false;
-    bias.t[1] = bias.gradient[1] = NO_INDEX;
-    decoder_consume_gradients(b, &bias, name);
+    decoder_append(b, pass->turn, name, &first);
+    decoder_consume_bias(b, &first, name);
 }
 
 /* Appends the second half. */
@@ -287,11 +282,11 @@ static void add_term(const struct backward_pass *pass, struct sum *sum, struct m
 }
 
 /* A layer norm's kernel computes the gradients of both tensors, if one is trained. */
-static void discard_of_norm(struct iteration_builder *b, struct model_operator *op)
+void decoder_discard_of_norm(struct iteration_builder *b, struct model_operator *op)
 {
     bool one = b->config->norm == MODEL_LAYER_NORM && decoder_trains(op);
     for (int i = 0; one && i < 2; i++)
-        discard(b, op, i, op->inputs);
+        decoder_discard(b, op, i, op->inputs);
 }
 
 /* Goes from the sum back through its norm, if there is one, to the residual stream. */
@@ -307,7 +302,7 @@ static void end_sum(const struct backward_pass *pass, const struct sum *sum, uin
     op.in[2] = stats;
     if (op.add)
         op.out[0] = pass->stream;
-    discard_of_norm(pass->builder, &op);
+    decoder_discard_of_norm(pass->builder, &op);
     append(pass, sum->of, &op);
 }
 
@@ -324,7 +319,7 @@ static uint32_t norm(const struct backward_pass *pass, enum model_module module,
     op.parts = parts;
     if (trains_module(pass, product) || wants_input(pass, product))
         op.out[0] = module_gradient(pass, product, pass->builder->layout.outputs[product]);
-    discard_of_norm(pass->builder, &op);
+    decoder_discard_of_norm(pass->builder, &op);
     if (decoder_trains(&op) || op.out[0] != NO_INDEX)
         append(pass, module, &op);
     return op.out[0];
@@ -401,7 +396,7 @@ static void inside(const struct backward_pass *pass, const struct decoder_layer 
     if (config->gated)
         op.out[1] = part_gradient(pass, model_family_of(config)->mlp, ".dgate", op.outputs);
     else
-        discard(pass->builder, &op, 1, op.outputs);
+        decoder_discard(pass->builder, &op, 1, op.outputs);
     op.workspace = decoder_weight_workspace(pass->builder, &op);
     append_product(pass, MODULE_UP, &op, config->joined_gate ? op.out[1] : dinner);
     adapt(pass, layer, MODULE_UP, config->joined_gate ? op.out[1] : dinner, layer->norm2,
@@ -410,12 +405,18 @@ static void inside(const struct backward_pass *pass, const struct decoder_layer 
         linear(pass, layer, MODULE_GATE, op.out[1], layer->norm2, sum);
 }
 
+/* Returns whether a norm is between a branch and its sum with the residual stream. */
+static bool normalises_branches(const struct model_config *config)
+{
+    return model_config_norms_after(config) && !model_config_norms_sums(config);
+}
+
 /* Goes from the residual stream to the MLP's inside, of which it returns the gradient. */
 static uint32_t begin_mlp(const struct backward_pass *pass, const struct decoder_layer *layer)
 {
     const struct model_config *config = pass->builder->config;
     g_autofree char *name = g_strconcat(model_family_of(config)->mlp, ".dinner", NULL);
-    if (model_config_norms_after(config))
+    if (normalises_branches(config))
         return normalised(pass, layer, MODULE_DOWN, MODULE_AFTER_DOWN, layer->inner, layer->down,
                           layer->down_stats, name);
     return residual(pass, layer, MODULE_DOWN, layer->inner, DECODER_DROPOUT_DOWN, name);
@@ -426,7 +427,7 @@ static uint32_t begin_attention(const struct backward_pass *pass, const struct d
 {
     const struct model_config *config = pass->builder->config;
     g_autofree char *name = g_strconcat("d", model_family_of(config)->attention, NULL);
-    if (model_config_norms_after(config))
+    if (normalises_branches(config))
         return normalised(pass, layer, MODULE_OUTPUT, MODULE_AFTER_OUTPUT, layer->attention,
                           layer->output, layer->output_stats, name);
     return residual(pass, layer, MODULE_OUTPUT, layer->attention, DECODER_DROPOUT_OUTPUT, name);
@@ -521,13 +522,26 @@ static bool mlp(const struct backward_pass *pass, const struct decoder_layer *la
     return dinner != NO_INDEX;
 }
 
-static void sequential(const struct backward_pass *pass, const struct decoder_layer *layer)
+/* Goes back through the norm that replaced the sum of the residual stream and a branch, if there is
+ * one, to the sum `x`, whose gradient is then the stream's. Returns false if nobody wants that. */
+static bool enter_sum(struct backward_pass *pass, enum model_module after,
+                      enum model_module product, uint32_t x, uint32_t stats)
 {
+    if (model_config_norms_sums(pass->builder->config))
+        pass->stream = norm(pass, after, product, 1, pass->stream, x, stats);
+    return pass->stream != NO_INDEX;
+}
+
+static void sequential(struct backward_pass *pass, const struct decoder_layer *layer)
+{
+    if (!enter_sum(pass, MODULE_AFTER_DOWN, MODULE_DOWN, layer->down, layer->down_stats))
+        return;
     struct sum sum = sum_of(pass, MODULE_NORM_2);
     if (!mlp(pass, layer, &sum))
         return;
     end_sum(pass, &sum, layer->middle, layer->norm2_stats);
-    if (!wants_before(pass, MODULE_NORM_2))
+    if (!wants_before(pass, MODULE_NORM_2) ||
+        !enter_sum(pass, MODULE_AFTER_OUTPUT, MODULE_OUTPUT, layer->output, layer->output_stats))
         return;
     sum = sum_of(pass, MODULE_NORM_1);
     uint32_t dattention = begin_attention(pass, layer);
@@ -551,7 +565,8 @@ static void parallel(const struct backward_pass *pass, const struct decoder_laye
     end_sum(pass, &sum, layer->input, layer->norm1_stats);
 }
 
-static void layer_backward(const struct backward_pass *pass, const struct decoder_layer *layer)
+/* Leaves in pass->stream the gradient of the layer's input. */
+static void layer_backward(struct backward_pass *pass, const struct decoder_layer *layer)
 {
     if (pass->builder->config->branches == MODEL_SEQUENTIAL)
         sequential(pass, layer);
@@ -559,88 +574,13 @@ static void layer_backward(const struct backward_pass *pass, const struct decode
         parallel(pass, layer);
 }
 
-/* The classifier and the embedding have one backward pass. If the layers have two, these updates
- * follow the first. */
-static uint32_t classifier(struct iteration_builder *b, const struct decoder_activations *a)
-{
-    struct model_operator op = decoder_backward_operator(b, ONLY_TURN, MODEL_CLASSIFIER_BACKWARD,
-                                                         -1, a->micro_batch, b->layout.classifier,
-                                                         b->config->classifier_bias ? 2 : 1);
-    op.in[0] = a->logits;
-    op.in[1] = a->norm;
-    g_autofree char *dnorm = g_strconcat("d", model_family_of(b->config)->final_norm, NULL);
-    if (b->config->tied || b->lowest < b->layout.classifier)
-        op.out[0] = gradient_buffer(b, dnorm, b->config->width);
-    op.inputs = b->config->width;
-    op.outputs = model_config_classes(b->config);
-    op.workspace = decoder_weight_workspace(b, &op);
-    bool waits = b->job->choices.second_backward ||
-                 (iteration_builder_reduces(b) && b->config->tied && !op.frozen[0]);
-    append_operator(b, ONLY_TURN, model_head(b->config), &op);
-    if (!waits && decoder_trains(&op))
-        decoder_consume_gradients(b, &op, model_head(b->config));
-    return op.out[0];
-}
-
-static uint32_t final_norm(struct iteration_builder *b, const struct decoder_activations *a,
-                           enum decoder_turn turn, uint32_t dy)
-{
-    struct model_operator op = decoder_backward_operator(
-        b, turn, MODEL_NORM_BACKWARD, -1, a->micro_batch, b->layout.final_norm,
-        b->config->norm == MODEL_LAYER_NORM ? 2 : 1);
-    op.in[0] = dy;
-    op.in[1] = a->output;
-    op.in[2] = a->norm_stats;
-    if (b->lowest < b->layout.final_norm)
-        op.out[0] = gradient_buffer(b, "dresidual", b->config->width);
-    op.inputs = b->config->width;
-    discard_of_norm(b, &op);
-    append_operator(b, turn, model_family_of(b->config)->final_norm, &op);
-    if (decoder_trains(&op))
-        decoder_consume_gradients(b, &op, model_family_of(b->config)->final_norm);
-    return op.out[0];
-}
-
-static void embed(struct iteration_builder *b, const struct decoder_activations *a, uint32_t stream)
-{
-    static const char module[] = "embeddings";
-    bool apart = iteration_builder_reduces(b);
-    uint32_t of_classifier = NO_INDEX;
-    if (apart && b->config->tied && !iteration_builder_freezes(b, 0)) {
-        of_classifier = iteration_builder_gradient(b, 0);
-        iteration_builder_drop_gradient(b, 0);
-    }
-    struct model_operator op = decoder_backward_operator(b, ONLY_TURN, MODEL_EMBED_BACKWARD, -1,
-                                                         a->micro_batch, 0, b->layout.first_layer);
-    op.in[0] = stream;
-    op.in[1] = a->tokens;
-    op.dropout_site = b->config->embedding_dropout > 0 ? 0 : NO_INDEX;
-    if (!b->job->choices.host_embedding)
-        op.workspace = iteration_builder_buffer(b, "token order", b->rows * sizeof(uint64_t));
-    append_operator(b, ONLY_TURN, module, &op);
-    if (apart)
-        decoder_reduce(b, &op, module, of_classifier);
-    else if (!b->job->choices.second_backward)
-        decoder_consume_gradients(b, &op, module);
-}
-
-static void update_classifier_and_embedding(struct iteration_builder *b)
-{
-    for (tensor_id t = 0; t < b->layout.first_layer; t++)
-        if (!iteration_builder_freezes(b, t))
-            decoder_update_tensor(b, t);
-    for (tensor_id t = b->layout.classifier; !b->config->tied && t < b->layout.count; t++)
-        if (!iteration_builder_freezes(b, t))
-            decoder_update_tensor(b, t);
-}
-
-/* Appends backward of the final norm and of the layers down to the lowest that is trained. Returns
- * the gradient of the layers' input. */
+/* Appends backward of the head and of the layers down to the lowest that is trained. Returns the
+ * gradient of the layers' input. */
 static uint32_t layers(struct iteration_builder *b, const struct decoder_activations *a,
                        enum decoder_turn turn, uint32_t dnorm)
 {
     const char *verb = turn == SECOND_TURN ? "recompute again" : "recompute";
-    uint32_t stream = final_norm(b, a, turn, dnorm);
+    uint32_t stream = decoder_head_backward(b, a, turn, dnorm);
     for (uint32_t layer = b->config->layers; layer-- > 0;) {
         if (b->lowest >= b->layout.first_layer + (layer + 1) * b->layout.layer_tensors)
             break;
@@ -648,6 +588,7 @@ static uint32_t layers(struct iteration_builder *b, const struct decoder_activat
         if (b->job->choices.recompute[layer])
             decoder_recompute(b, verb, a->micro_batch, layer, &a->layers[layer]);
         layer_backward(&pass, &a->layers[layer]);
+        stream = pass.stream;
     }
     return stream;
 }
@@ -656,18 +597,19 @@ void decoder_backward(struct iteration_builder *builder,
                       const struct decoder_activations *activations)
 {
     bool twice = builder->job->choices.second_backward;
-    builder->reduced[0] = builder->reduced[1] = builder->reduced[2] = NO_INDEX;
-    uint32_t dnorm = classifier(builder, activations);
+    for (size_t i = 0; i < G_N_ELEMENTS(builder->reduced); i++)
+        builder->reduced[i] = NO_INDEX;
+    uint32_t dnorm = decoder_classifier_backward(builder, activations);
     bool more = dnorm != NO_INDEX;
     uint32_t stream = more ? layers(builder, activations, twice ? FIRST_TURN : ONLY_TURN, dnorm)
                            : NO_INDEX;
     if (builder->lowest < builder->layout.first_layer)
-        embed(builder, activations, stream);
+        decoder_embedding_backward(builder, activations, stream);
     append_later(builder);
     decoder_end_bucket(builder, activations->micro_batch);
     if (!twice)
         return;
-    update_classifier_and_embedding(builder);
+    decoder_update_ends(builder);
     if (more)
         layers(builder, activations, SECOND_TURN, dnorm);
 }

@@ -371,14 +371,26 @@ static void mlp(const struct forward_pass *pass, struct decoder_layer *layer)
 /* Goes from attention's result to the residual stream behind it. */
 static void end_attention(const struct forward_pass *pass, const struct decoder_layer *layer)
 {
-    if (!model_config_norms_after(pass->builder->config)) {
-        residual(pass, MODULE_OUTPUT, layer->attention, layer->input, layer->middle,
-                 DECODER_DROPOUT_OUTPUT);
-        return;
-    }
-    product(pass, MODULE_OUTPUT, layer->attention, layer->output);
-    norm(pass, MODULE_AFTER_OUTPUT, 1, layer->output, layer->input, layer->middle,
-         layer->output_stats);
+    const struct model_config *config = pass->builder->config;
+    bool after = model_config_norms_after(config), sums = model_config_norms_sums(config);
+    if (after && !sums)
+        product(pass, MODULE_OUTPUT, layer->attention, layer->output);
+    else
+        residual(pass, MODULE_OUTPUT, layer->attention, layer->input,
+                 after ? layer->output : layer->middle, DECODER_DROPOUT_OUTPUT);
+    if (after)
+        norm(pass, MODULE_AFTER_OUTPUT, 1, layer->output, sums ? NO_INDEX : layer->input,
+             layer->middle, layer->output_stats);
+}
+
+/* Appends the MLP's last product if a norm follows it. */
+static void down(const struct forward_pass *pass, const struct decoder_layer *layer)
+{
+    const struct model_config *config = pass->builder->config;
+    if (model_config_norms_sums(config))
+        residual(pass, MODULE_DOWN, layer->inner, layer->middle, layer->down, DECODER_DROPOUT_DOWN);
+    else if (model_config_norms_after(config))
+        product(pass, MODULE_DOWN, layer->inner, layer->down);
 }
 
 /* Appends everything before the operator that makes the layer's output. `adds` is false if what
@@ -396,8 +408,7 @@ static void layer_to_inner(const struct forward_pass *pass, bool adds, struct de
         norm(pass, MODULE_NORM_2, 1, mlp_input(config, layer), NO_INDEX, layer->norm2,
              layer->norm2_stats);
     mlp(pass, layer);
-    if (model_config_norms_after(pass->builder->config))
-        product(pass, MODULE_DOWN, layer->inner, layer->down);
+    down(pass, layer);
 }
 
 /* Appends the operator that makes the layer's output. */
@@ -405,10 +416,12 @@ static void end_layer(const struct forward_pass *pass, const struct decoder_laye
                       uint32_t output)
 {
     const struct decoder_experts experts = experts_of(pass);
-    if (pass->builder->config->experts)
+    const struct model_config *config = pass->builder->config;
+    if (config->experts)
         decoder_experts_combine(&experts, layer, output);
-    else if (model_config_norms_after(pass->builder->config))
-        norm(pass, MODULE_AFTER_DOWN, 1, layer->down, layer->middle, output, layer->down_stats);
+    else if (model_config_norms_after(config))
+        norm(pass, MODULE_AFTER_DOWN, 1, layer->down,
+             model_config_norms_sums(config) ? NO_INDEX : layer->middle, output, layer->down_stats);
     else
         residual(pass, MODULE_DOWN, layer->inner, layer->middle, output, DECODER_DROPOUT_DOWN);
 }
@@ -450,33 +463,78 @@ static uint32_t layer_forward(struct iteration_builder *builder, uint32_t micro_
     return output;
 }
 
-static uint32_t embed(struct iteration_builder *b, uint32_t micro_batch, uint32_t tokens)
+/* A norm outside of the layers, which makes `y`. Returns its statistics. */
+static uint32_t outer_norm(struct iteration_builder *b, uint32_t micro_batch, const char *module,
+                           uint32_t tensor, uint32_t x, uint32_t y, uint32_t dropout_site)
 {
-    struct model_operator op = model_operator_of(MODEL_EMBED_FORWARD, -1, micro_batch);
-    op.t[0] = 0;
-    op.t[1] = b->config->rotary.columns ? NO_INDEX : 1;
-    op.in[0] = tokens;
-    op.out[0] = iteration_builder_buffer(b, "embeddings", b->rows * b->config->width * b->element);
-    op.dropout_site = b->config->embedding_dropout > 0 ? 0 : NO_INDEX;
-    if (!b->job->choices.host_embedding)
+    g_autofree char *stats = g_strconcat(module, ".stats", NULL);
+    uint64_t each = b->config->norm == MODEL_LAYER_NORM ? 2 : 1;
+    struct model_operator op = model_operator_of(MODEL_NORM_FORWARD, -1, micro_batch);
+    op.t[0] = tensor;
+    op.t[1] = each == 2 ? op.t[0] + 1 : NO_INDEX;
+    op.in[0] = x;
+    op.out[0] = y;
+    op.out[1] = iteration_builder_buffer(b, stats, each * b->rows * sizeof(float));
+    op.inputs = b->config->width;
+    op.dropout_site = dropout_site;
+    iteration_builder_operator(b, g_strconcat("forward ", module, NULL), TRACE_FORWARD, &op);
+    return op.out[1];
+}
+
+/* [N,H] outside of the layers. */
+static uint32_t outer_buffer(struct iteration_builder *b, const char *name)
+{
+    return iteration_builder_buffer(b, name, b->rows * b->config->width * b->element);
+}
+
+/* Returns the first layer's input. */
+static uint32_t embed(struct iteration_builder *b, struct decoder_activations *a)
+{
+    struct model_operator op = model_operator_of(MODEL_EMBED_FORWARD, -1, a->micro_batch);
+    bool normalised = b->config->embedding_norm;
+    uint32_t site = b->config->embedding_dropout > 0 ? 0 : NO_INDEX;
+    for (uint32_t t = 0; t < model_config_tables(b->config); t++)
+        op.t[t] = t;
+    op.in[0] = a->tokens;
+    op.out[0] = a->embeddings = outer_buffer(b, "embeddings");
+    op.dropout_site = normalised ? NO_INDEX : site;
+    if (!b->job->choices.host_embedding && !normalised)
         hold_input(b, 0, op.out[0]);
     iteration_builder_operator(b, g_strdup("forward embeddings"), TRACE_FORWARD, &op);
-    return op.out[0];
+    if (!normalised)
+        return op.out[0];
+    const char *module = model_family_of(b->config)->embedding_norm;
+    uint32_t stream = outer_buffer(b, module);
+    hold_input(b, 0, stream);
+    a->embedding_stats = outer_norm(b, a->micro_batch, module, b->layout.embedding_norm, op.out[0],
+                                    stream, site);
+    return stream;
+}
+
+/* The product before the final norm. */
+static void transform(struct iteration_builder *b, struct decoder_activations *a)
+{
+    const char *module = model_family_of(b->config)->transform;
+    g_autofree char *pre = g_strconcat(module, ".pre", NULL);
+    struct model_operator op = model_operator_of(MODEL_GELU_FORWARD, -1, a->micro_batch);
+    op.t[0] = b->layout.transform;
+    op.t[1] = op.t[0] + 1;
+    op.in[0] = a->output;
+    op.out[0] = a->transform_pre = outer_buffer(b, pre);
+    op.out[1] = a->transformed = outer_buffer(b, module);
+    op.inputs = op.outputs = b->config->width;
+    iteration_builder_operator(b, g_strconcat("forward ", module, NULL), TRACE_FORWARD, &op);
 }
 
 static void final_norm(struct iteration_builder *b, struct decoder_activations *a)
 {
     const char *module = model_family_of(b->config)->final_norm;
-    g_autofree char *stats = g_strconcat(module, ".stats", NULL);
-    uint64_t h = b->config->width, each = b->config->norm == MODEL_LAYER_NORM ? 2 : 1;
-    struct model_operator op = model_operator_of(MODEL_NORM_FORWARD, -1, a->micro_batch);
-    op.t[0] = b->layout.final_norm;
-    op.t[1] = each == 2 ? op.t[0] + 1 : NO_INDEX;
-    op.in[0] = a->output;
-    op.out[0] = a->norm = iteration_builder_buffer(b, module, b->rows * h * b->element);
-    op.out[1] = a->norm_stats = iteration_builder_buffer(b, stats, each * b->rows * sizeof(float));
-    op.inputs = b->config->width;
-    iteration_builder_operator(b, g_strconcat("forward ", module, NULL), TRACE_FORWARD, &op);
+    a->transformed = a->output;
+    if (b->config->head_transform)
+        transform(b, a);
+    a->norm = outer_buffer(b, module);
+    a->norm_stats = outer_norm(b, a->micro_batch, module, b->layout.final_norm, a->transformed,
+                               a->norm, NO_INDEX);
 }
 
 static void classify(struct iteration_builder *b, struct decoder_activations *a)
@@ -484,7 +542,7 @@ static void classify(struct iteration_builder *b, struct decoder_activations *a)
     struct model_operator op = model_operator_of(MODEL_CLASSIFIER_FORWARD, -1, a->micro_batch);
     uint32_t classes = model_config_classes(b->config);
     op.t[0] = b->layout.classifier;
-    op.t[1] = b->config->classifier_bias ? op.t[0] + 1 : NO_INDEX;
+    op.t[1] = b->layout.classifier_bias;
     op.in[0] = a->norm;
     op.out[0] = a->logits =
         iteration_builder_buffer(b, "logits", b->rows * model_logits_row(classes) * b->element);
@@ -510,8 +568,10 @@ static void classify(struct iteration_builder *b, struct decoder_activations *a)
 void decoder_forward(struct iteration_builder *builder, struct decoder_activations *activations)
 {
     struct decoder_activations *a = activations;
-    a->tokens = iteration_builder_buffer(builder, "tokens", 2 * builder->rows * sizeof(uint32_t));
-    uint32_t stream = embed(builder, a->micro_batch, a->tokens);
+    uint64_t integers = builder->config->token_types ? 3 : 2;
+    a->tokens = iteration_builder_buffer(builder, "tokens",
+                                         integers * builder->rows * sizeof(uint32_t));
+    uint32_t stream = embed(builder, a);
     if (builder->config->balance > 0)
         builder->balance = iteration_builder_buffer(
             builder, "balance", 2 * (uint64_t)builder->config->experts * sizeof(float));

@@ -5,7 +5,7 @@
 
 static int32_t layer_of(const struct model_layout *layout, tensor_id tensor)
 {
-    bool in_layer = tensor >= layout->first_layer && tensor < layout->final_norm;
+    bool in_layer = tensor >= layout->first_layer && tensor < layout->layers_end;
     return in_layer ? (int32_t)((tensor - layout->first_layer) / layout->layer_tensors) : -1;
 }
 
@@ -30,14 +30,17 @@ void decoder_update_tensor(struct iteration_builder *builder, tensor_id tensor)
 
 /* Appends the updates on one side that follow the completion of the gradients of `after`; NO_INDEX
  * stands for the end of backward. */
-static void add_updates(struct iteration_builder *builder, bool on_host, const tensor_id after[2])
+static void add_updates(struct iteration_builder *builder, bool on_host,
+                        const tensor_id after[MODEL_TENSORS])
 {
     const struct run_choices *choices = &builder->job->choices;
     for (tensor_id tensor = 0; tensor < builder->tensors->len; tensor++) {
         tensor_id follows = choices->update_after[tensor];
-        if (choices->host_update[tensor] == on_host &&
-            builder->progress[tensor] == BUILDER_COMPLETE &&
-            (follows == after[0] || follows == after[1]))
+        bool now = false;
+        for (int i = 0; i < MODEL_TENSORS; i++)
+            now |= follows == after[i];
+        if (now && choices->host_update[tensor] == on_host &&
+            builder->progress[tensor] == BUILDER_COMPLETE)
             decoder_update_tensor(builder, tensor);
     }
 }
@@ -46,31 +49,33 @@ static void add_updates(struct iteration_builder *builder, bool on_host, const t
  * its own updates. */
 void decoder_update(struct iteration_builder *builder)
 {
-    static const tensor_id end[2] = {NO_INDEX, NO_INDEX};
+    static const tensor_id end[MODEL_TENSORS] = {NO_INDEX, NO_INDEX, NO_INDEX};
     add_updates(builder, true, end);
     add_updates(builder, false, end);
 }
 
 /* ---- gradients ---- */
 
-bool decoder_completes(const struct iteration_builder *b, enum model_kind kind,
+bool decoder_completes(const struct iteration_builder *b, enum model_kind kind, tensor_id tensor,
                        uint32_t micro_batch)
 {
     return micro_batch == model_rank_micro_batches(b->job) - 1 &&
-           !(kind == MODEL_CLASSIFIER_BACKWARD && b->config->tied);
+           !(kind == MODEL_CLASSIFIER_BACKWARD && b->config->tied &&
+             tensor == b->layout.classifier);
 }
 
 /* Appends the updates that follow an operator that completes gradients. */
 static void update_early(struct iteration_builder *b, const struct model_operator *op)
 {
-    tensor_id completed[2];
+    tensor_id completed[MODEL_TENSORS];
     int count = 0;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < MODEL_TENSORS; i++)
         if (op->finishes[i])
             b->progress[completed[count++] = op->t[i]] = BUILDER_COMPLETE;
     if (!count)
         return;
-    completed[1] = completed[count - 1];
+    for (int i = count; i < MODEL_TENSORS; i++)
+        completed[i] = completed[0];
     add_updates(b, true, completed);
     add_updates(b, false, completed);
 }
@@ -89,9 +94,9 @@ void decoder_reduce(struct iteration_builder *b, const struct model_operator *op
     reduction.in[0] = of_classifier;
     for (size_t i = 0; i < G_N_ELEMENTS(b->reduced); i++)
         reduction.in[1 + i] = b->reduced[i];
-    b->reduced[2] = of_classifier;
+    b->reduced[MODEL_TENSORS] = of_classifier;
     reduction.rows = op->kind == MODEL_EMBED_BACKWARD;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < MODEL_TENSORS; i++) {
         bool trained = trains(op, i);
         b->reduced[i] = trained ? op->gradient[i] : NO_INDEX;
         if (!trained)
@@ -119,7 +124,7 @@ static void reduce_bucket(struct iteration_builder *b, int32_t layer, uint32_t m
     for (uint32_t i = 0; i < op.bucket_count; i++)
         b->progress[op.bucket[i]] = BUILDER_COMPLETE;
     iteration_builder_operator(b, g_strdup_printf("reduce bucket %u", number), TRACE_BACKWARD, &op);
-    const tensor_id first[2] = {op.bucket[0], op.bucket[0]};
+    const tensor_id first[MODEL_TENSORS] = {op.bucket[0], op.bucket[0], op.bucket[0]};
     add_updates(b, true, first);
     add_updates(b, false, first);
 }
@@ -128,8 +133,8 @@ static void reduce_bucket(struct iteration_builder *b, int32_t layer, uint32_t m
 static void fill_bucket(struct iteration_builder *b, const struct model_operator *op)
 {
     uint64_t element = b->gradient == MODEL_GRADIENT_LIST ? sizeof(float) : b->element;
-    for (int i = 0; i < 2; i++) {
-        if (!trains(op, i))
+    for (int i = 0; i < MODEL_TENSORS; i++) {
+        if (!trains(op, i) || !decoder_completes(b, op->kind, op->t[i], op->micro_batch))
             continue;
         g_array_append_val(b->bucket, op->t[i]);
         b->bucket_bytes += g_array_index(b->tensors, struct trace_tensor, op->t[i]).elements *
@@ -153,13 +158,12 @@ void decoder_consume_gradients(struct iteration_builder *b, const struct model_o
         return;
     }
     if (b->sums == MODEL_SUMS_BUCKETS) {
-        if (decoder_completes(b, op->kind, op->micro_batch))
-            fill_bucket(b, op);
+        fill_bucket(b, op);
         return;
     }
     if (b->gradient != MODEL_GRADIENT_BUFFER)
         update_early(b, op);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < MODEL_TENSORS; i++) {
         if (op->gradient[i] == NO_INDEX)
             continue;
         if (op->finishes[i])
@@ -167,4 +171,19 @@ void decoder_consume_gradients(struct iteration_builder *b, const struct model_o
         else if (op->norms[i])
             iteration_builder_drop_gradient(b, op->t[i]);
     }
+}
+
+void decoder_consume_bias(struct iteration_builder *b, const struct model_operator *op,
+                          const char *module)
+{
+    struct model_operator bias = *op;
+    if (!trains(op, 1))
+        return;
+    bias.t[0] = op->t[1];
+    bias.gradient[0] = op->gradient[1];
+    bias.norms[0] = op->norms[1];
+    bias.finishes[0] = op->finishes[1];
+    bias.frozen[0] = bias.norms[1] = bias.finishes[1] = false;
+    bias.t[1] = bias.gradient[1] = NO_INDEX;
+    decoder_consume_gradients(b, &bias, module);
 }

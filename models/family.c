@@ -5,10 +5,10 @@
 const struct model_family *const *model_families(void)
 {
     static const struct model_family *const all[] = {
-        &family_gpt2,     &family_llama,   &family_mistral,   &family_qwen2,
-        &family_qwen3,    &family_smollm3, &family_gemma,     &family_phi3,
-        &family_olmo2,    &family_gemma3,  &family_gemma2,    &family_phi,
-        &family_gpt_neox, &family_mixtral, &family_qwen3_moe, NULL};
+        &family_gpt2,    &family_llama, &family_mistral,  &family_qwen2,   &family_qwen3,
+        &family_smollm3, &family_gemma, &family_phi3,     &family_olmo2,   &family_gemma3,
+        &family_gemma2,  &family_phi,   &family_gpt_neox, &family_mixtral, &family_qwen3_moe,
+        &family_bert,    NULL};
     return all;
 }
 
@@ -149,7 +149,13 @@ static bool is_mixed(const struct model_config *config, enum model_module module
 
 struct model_layout model_layout_of(const struct model_config *config)
 {
-    struct model_layout layout = {.first_layer = config->rotary.columns ? 1 : 2};
+    uint32_t tables = model_config_tables(config), norm = config->norm == MODEL_LAYER_NORM ? 2 : 1;
+    struct model_layout layout = {
+        .embedding_norm = config->embedding_norm ? tables : NO_INDEX,
+        .first_layer = tables + (config->embedding_norm ? norm : 0),
+        .transform = NO_INDEX,
+        .classifier_bias = NO_INDEX,
+    };
     for (enum model_module module = 0; module < MODULES; module++) {
         layout.place[module] = NO_INDEX;
         if (!has_module(config, module))
@@ -166,10 +172,14 @@ struct model_layout model_layout_of(const struct model_config *config)
     }
     if (config->experts)
         layout.layer_tensors += (config->experts - 1) * EXPERT_TENSORS;
-    layout.final_norm = layout.first_layer + config->layers * layout.layer_tensors;
-    layout.count = layout.final_norm + (config->norm == MODEL_LAYER_NORM ? 2 : 1);
+    layout.layers_end = layout.first_layer + config->layers * layout.layer_tensors;
+    if (config->head_transform)
+        layout.transform = layout.layers_end;
+    layout.final_norm = layout.layers_end + (config->head_transform ? 2 : 0);
+    layout.head = layout.count = layout.final_norm + norm;
     layout.classifier = config->tied ? 0 : layout.count++;
-    layout.count += config->classifier_bias;
+    if (config->classifier_bias)
+        layout.classifier_bias = layout.count++;
     return layout;
 }
 
@@ -246,35 +256,68 @@ static char *layer_tensor(const struct model_config *config, const struct model_
                            bias ? "bias" : "weight");
 }
 
+/* Tables are of words, of positions unless they are rotary, and of types of tokens. */
+static char *embedding_tensor(const struct model_config *config, const struct model_layout *layout,
+                              uint32_t index, struct model_tensor *tensor)
+{
+    const struct model_family *family = model_family_of(config);
+    bool types = config->token_types && index + 1 == model_config_tables(config);
+    tensor->norm = index >= layout->embedding_norm;
+    if (tensor->norm) {
+        tensor->bias = index > layout->embedding_norm;
+        vector(tensor, config->width);
+        return g_strdup_printf("%s%s.%s", family->prefix, family->embedding_norm,
+                               tensor->bias ? "bias" : "weight");
+    }
+    tensor->embedding = true;
+    matrix(tensor,
+           index == 0 ? config->vocabulary
+           : types    ? config->token_types
+                      : config->positions,
+           config->width);
+    return g_strdup_printf("%s%s.weight", family->prefix,
+                           index == 0 ? family->embedding
+                           : types    ? family->types
+                                      : family->positions);
+}
+
+static char *classifier_tensor(const struct model_config *config, const struct model_layout *layout,
+                               uint32_t index, struct model_tensor *tensor)
+{
+    const struct model_family *family = model_family_of(config);
+    tensor->head = true;
+    tensor->bias = index == layout->classifier_bias;
+    if (tensor->bias)
+        vector(tensor, model_config_classes(config));
+    else
+        matrix(tensor, model_config_classes(config), config->width);
+    bool apart = tensor->bias && family->head_bias;
+    return g_strdup_printf("%s.%s", apart ? family->head_bias : model_head(config),
+                           tensor->bias ? "bias" : "weight");
+}
+
 char *model_tensor_describe(const struct model_config *config, const struct model_layout *layout,
                             uint32_t index, struct model_tensor *tensor)
 {
     const struct model_family *family = model_family_of(config);
     *tensor = (struct model_tensor){.layer = -1, .module = MODULES, .expert = NO_INDEX};
-    if (index >= layout->first_layer && index < layout->final_norm) {
+    if (index < layout->first_layer)
+        return embedding_tensor(config, layout, index, tensor);
+    if (index < layout->layers_end) {
         uint32_t within = index - layout->first_layer;
         tensor->layer = (int32_t)(within / layout->layer_tensors);
         return layer_tensor(config, layout, within % layout->layer_tensors, tensor);
     }
-    if (index < layout->first_layer) {
-        tensor->embedding = true;
-        matrix(tensor, index == 0 ? config->vocabulary : config->positions, config->width);
-        return g_strdup_printf("%s%s.weight", family->prefix,
-                               index == 0 ? family->embedding : family->positions);
-    }
-    if (!config->tied && index >= layout->classifier) {
-        tensor->head = true;
-        tensor->bias = index > layout->classifier;
-        if (tensor->bias)
-            vector(tensor, model_config_classes(config));
-        else
-            matrix(tensor, model_config_classes(config), config->width);
-        return g_strdup_printf("%s.%s", model_head(config), tensor->bias ? "bias" : "weight");
-    }
-    tensor->norm = true;
-    tensor->bias = index > layout->final_norm;
-    vector(tensor, config->width);
-    return g_strdup_printf("%s%s.%s", family->prefix, family->final_norm,
+    if (index >= layout->head)
+        return classifier_tensor(config, layout, index, tensor);
+    tensor->norm = index >= layout->final_norm;
+    tensor->bias = index > (tensor->norm ? layout->final_norm : layout->transform);
+    if (tensor->norm || tensor->bias)
+        vector(tensor, config->width);
+    else
+        matrix(tensor, config->width, config->width);
+    return g_strdup_printf("%s%s.%s", family->prefix,
+                           tensor->norm ? family->final_norm : family->transform,
                            tensor->bias ? "bias" : "weight");
 }
 
@@ -303,7 +346,7 @@ bool model_tensor_find(const struct model_config *config, const char *name,
     }
     for (uint32_t t = first; t < end; t++) {
         if (layer < 0 && t == layout.first_layer)
-            t = layout.final_norm;
+            t = layout.layers_end;
         g_autofree char *found = model_tensor_describe(config, &layout, t, tensor);
         if (!strcmp(found, name))
             return true;

@@ -36,8 +36,9 @@ struct model_family {
     const char *prefix;       /* of all tensors but the head's, in traces and in files */
     const char *file_prefix;  /* the same, in files alone */
     const char *embedding, *positions; /* modules outside of the layers; no positions if rotary */
-    const char *layers;                /* "layers" in "layers.0.mlp.up_proj" */
-    const char *attention, *mlp;       /* modules without tensors of their own */
+    const char *types, *embedding_norm, *transform; /* the same; NULL if its models have none */
+    const char *layers;                             /* "layers" in "layers.0.mlp.up_proj" */
+    const char *attention, *mlp;                    /* modules without tensors of their own */
     const char *final_norm;
     const char *experts;          /* module of the experts, which are numbered; NULL without any */
     const char *modules[MODULES]; /* within a layer: "self_attn.q_proj"; within an expert: "w2" */
@@ -49,6 +50,7 @@ struct model_family {
     bool long_rotary;            /* scaled positions are longrope, and of other families never */
     bool soft_caps;              /* in some models attention caps its scores */
     const char *head;            /* the classifier's module; NULL for "lm_head" */
+    const char *head_bias;       /* the module of its bias; NULL if it is the same */
     bool inputs_first;           /* weights of linear layers are [inputs, outputs], y = x W */
     bool scaled_ends; /* new weights of products that end on the residual stream are smaller */
 
@@ -67,7 +69,7 @@ const struct model_family *model_family_of(const struct model_config *config);
 
 extern const struct model_family family_gpt2, family_llama, family_mistral, family_qwen2,
     family_qwen3, family_smollm3, family_gemma, family_phi3, family_olmo2, family_gemma3,
-    family_gemma2, family_phi, family_gpt_neox, family_mixtral, family_qwen3_moe;
+    family_gemma2, family_phi, family_gpt_neox, family_mixtral, family_qwen3_moe, family_bert;
 
 /* What the families since LLaMA have in common, for the initialisers of their struct model_family.
  */
@@ -114,11 +116,16 @@ struct model_layout {
     uint32_t adapter[MODULES]; /* of the module's first adapter; NO_INDEX if it has none */
     uint32_t inputs[MODULES];  /* 0 for norms, which have a weight for each output */
     uint32_t outputs[MODULES];
-    uint32_t layer_tensors; /* in a layer */
-    uint32_t first_layer;   /* index of the first layer's first tensor */
-    uint32_t final_norm;    /* index */
-    uint32_t classifier;    /* index; the embedding's, 0, if tied; its bias follows */
-    uint32_t count;         /* of all tensors */
+    uint32_t layer_tensors;  /* in a layer */
+    uint32_t embedding_norm; /* index of its weight, behind the tables; NO_INDEX if there is none */
+    uint32_t first_layer;    /* index of the first layer's first tensor */
+    uint32_t layers_end;     /* index behind the last layer's last tensor */
+    uint32_t transform;      /* index of the weight of the head's product; NO_INDEX */
+    uint32_t final_norm;     /* index */
+    uint32_t head;           /* index behind the final norm's last tensor */
+    uint32_t classifier;     /* index; the embedding's, 0, if tied */
+    uint32_t classifier_bias; /* index; NO_INDEX if there is none */
+    uint32_t count;           /* of all tensors */
 };
 
 struct model_layout model_layout_of(const struct model_config *config);

@@ -39,16 +39,18 @@ struct model_job {
 };
 
 /* The kinds of operators, with their tensors `t` and their buffers `in` and `out`, in this order.
- * `tokens` is the micro-batch: 32-bit integers [2,N], inputs and then targets. It crosses the link
- * with the batch, which no figure counts. The gradients of tensors lie where enum model_gradient
- * says. */
+ * `tokens` is the micro-batch: 32-bit integers [2,N], inputs and then targets, or [3,N] with the
+ * types of the tokens behind them. It crosses the link with the batch, which no figure counts. The
+ * gradients of tensors lie where enum model_gradient says. */
 enum model_kind {
-    MODEL_EMBED_FORWARD,    /* t wte wpe; in tokens; out x[N,H] = dropout(wte[token] +
-                               wpe[position]); rotary models have no wpe */
+    MODEL_EMBED_FORWARD,    /* t wte, and then wpe and types if the model has them; in tokens; out
+                               x[N,H] = dropout(wte[token] + wpe[position] + types[type]); rotary
+                               models have no wpe */
     MODEL_NORM_FORWARD,     /* t weight bias; in x residual; out y, stats fp32 [2,N] (mean,
                                1/deviation). RMS norms have no bias, and stats fp32 [N] (1/root mean
                                square). With `parts`, each row is so many rows. With a residual,
-                               which may be NO_INDEX, y = residual + norm */
+                               which may be NO_INDEX, y = residual + norm. The embedding's norm may
+                               have dropout: y = dropout(norm) */
     MODEL_LINEAR_FORWARD,   /* t weight bias, which may be missing; in x; in[2], of this and the
                                linear layers below, what an adapter adds to the product; out y */
     MODEL_GELU_FORWARD,     /* a linear layer with GELU: out pre, y = gelu(pre) */
@@ -84,7 +86,8 @@ enum model_kind {
     MODEL_BALANCE_LOSS,       /* in balance: the experts' imbalance is added to the loss */
     MODEL_CLASSIFIER_BACKWARD, /* t as forward; in dlogits x; out dx; workspace. In a stage that has
                                   no wte: in dlogits, x and a copy of it; gradient[0] */
-    MODEL_NORM_BACKWARD,   /* t weight bias; in dy x stats; out dx: `add` to it, or overwritten */
+    MODEL_NORM_BACKWARD,       /* t weight bias; in dy x stats; out dx: `add` to it, or overwritten;
+                                  the dropout is forward's */
     MODEL_LINEAR_BACKWARD, /* t weight bias; in dy x; out dx, `add` to it or overwritten; workspace
                             */
     MODEL_GELU_BACKWARD, /* as LINEAR: in dy (becomes the gradient of pre in place) x pre; out dx */
@@ -103,7 +106,7 @@ enum model_kind {
     MODEL_DISPATCH_BACKWARD, /* in dxs routes; out dx[N,H]: each row's sum */
     MODEL_ROUTE_BACKWARD,  /* t router; in dweights x probabilities routes balance; out dx, `add` to
                               it, or NO_INDEX; dlogits[N,E]; workspace as LINEAR */
-    MODEL_EMBED_BACKWARD,  /* t wte wpe; in dx tokens; workspace. Sums row by row, so that bf16
+    MODEL_EMBED_BACKWARD,  /* t as forward; in dx tokens; workspace. Sums row by row, so that bf16
                               needs no copy of the tables in fp32. The gradient of tied weights is
                               added to what the classifier's backward wrote */
     MODEL_WEIGHT_BACKWARD, /* a job that splits backward: t weight of a linear layer, of which the
@@ -122,7 +125,7 @@ enum model_kind {
                               and leaves their sum in its place; in stage 0 all ranks receive the
                               sum then */
     MODEL_SEND,    /* a stage of a pipeline: in, or the parameter t, goes to stage `peer`; in[1] to
-                      in[3] are those of a reduction before it, which may be under way until this one
+                      in[4] are those of a reduction before it, which may be under way until this one
                       begins */
     MODEL_RECEIVE, /* out comes from stage `peer` */
     MODEL_ADD,     /* t; in, fp32: a micro-batch's gradient of t, which another stage has
@@ -152,31 +155,33 @@ static inline bool model_kind_reduces(uint8_t kind)
     return kind == MODEL_REDUCE || kind == MODEL_REDUCE_BUCKET;
 }
 
-/* The most buffers that an operator reads, and that it writes. */
-enum { MODEL_INPUTS = 6, MODEL_OUTPUTS = 3 };
+/* The most tensors of an operator, and the most buffers that it reads and that it writes. */
+enum { MODEL_TENSORS = 3, MODEL_INPUTS = 6, MODEL_OUTPUTS = 3 };
 
 struct model_operator {
-    uint8_t kind;         /* enum model_kind */
-    bool accumulate;      /* its gradients are added to what earlier micro-batches left */
-    bool add;             /* NORM_BACKWARD, LINEAR_BACKWARD: dx is added to */
-    bool rows;            /* REDUCE: the gradients are the embedding's */
-    bool finishes[2];     /* after it the gradient of t[i] is complete, for its update */
-    bool frozen[2];       /* backward: t[i] is read, but has no gradient. A frozen tensor that would
-                             not be read is missing. out[0] is NO_INDEX if no tensor below is
-                             trained, so that nobody wants the gradient of the input */
-    bool norms[2];        /* it takes the norm of the gradient of t[i], which is then complete */
-    bool more;            /* UPDATE: later blocks of the tensor have updates of their own */
-    int32_t layer;        /* -1 outside of layers */
-    uint32_t block;       /* UPDATE: of a cut tensor, which block; else 0 */
-    uint32_t micro_batch; /* among the rank's */
-    uint32_t t[2];        /* tensors; NO_INDEX */
-    uint32_t newest[2];   /* buffers with the newest parameters of t, which forward operators
-                             read instead of the list's, and an update makes the list's;
+    uint8_t kind;    /* enum model_kind */
+    bool accumulate; /* its gradients are added to what earlier micro-batches left */
+    bool add;        /* NORM_BACKWARD, LINEAR_BACKWARD: dx is added to */
+    bool rows;       /* REDUCE: the gradients are the embedding's */
+    bool embeds;     /* it belongs to the embedding, which a pipeline's first stage has */
+    bool finishes[MODEL_TENSORS]; /* after it the gradient of t[i] is complete, for its update */
+    bool frozen[MODEL_TENSORS]; /* backward: t[i] is read, but has no gradient. A frozen tensor that
+                       would not be read is missing. out[0] is NO_INDEX if no tensor below is
+                       trained, so that nobody wants the gradient of the input */
+    bool norms[MODEL_TENSORS];  /* it takes the norm of the gradient of t[i], which is then complete
+                                 */
+    bool more;                  /* UPDATE: later blocks of the tensor have updates of their own */
+    int32_t layer;              /* -1 outside of layers */
+    uint32_t block;             /* UPDATE: of a cut tensor, which block; else 0 */
+    uint32_t micro_batch;       /* among the rank's */
+    uint32_t t[MODEL_TENSORS];  /* tensors; NO_INDEX */
+    uint32_t newest[MODEL_TENSORS];   /* buffers with the newest parameters of t, which forward
+                             operators   read instead of the list's, and an update makes the list's;
                              NO_INDEX */
-    uint32_t in[MODEL_INPUTS];   /* buffers; NO_INDEX */
-    uint32_t out[MODEL_OUTPUTS]; /* buffers; NO_INDEX */
-    uint32_t gradient[2];        /* buffers of the gradients of t, or NO_INDEX; of a frozen bias or
-                                    norm whose gradient is computed with another's, scratch */
+    uint32_t in[MODEL_INPUTS];        /* buffers; NO_INDEX */
+    uint32_t out[MODEL_OUTPUTS];      /* buffers; NO_INDEX */
+    uint32_t gradient[MODEL_TENSORS]; /* buffers of the gradients of t, or NO_INDEX; of a frozen
+                             bias or norm whose gradient is computed with another's, scratch */
     uint32_t workspace; /* buffer: the weight's gradient in fp32 before its one rounding; NO_INDEX
                            where the gradient list is fp32 itself. EMBED_BACKWARD: 64-bit integers
                            [N], the rows sorted by token; NO_INDEX where it runs on the host */
@@ -215,9 +220,10 @@ struct model_iteration {
 /* Buffers take multiples of 256 bytes. A buffer is saved if forward makes it and backward reads it:
  * the residual stream and what the layers' backward needs. The gradient of the residual stream is
  * one buffer for the whole backward. The final norm's backward makes it, the other norms' add to
- * it, and the residual layers' and the embedding's read it. A layer that is recomputed keeps only
- * its input; its operators from ln_1 to mlp.c_fc, unfused or before a last norm to its end, run
- * again right before its backward, into buffers of their own.
+ * it, and the residual layers' and the embedding's read it. Where norms replace the stream, the
+ * backward of each makes a gradient of its own, to which the products before it add. A layer that
+ * is recomputed keeps only its input; its operators from ln_1 to mlp.c_fc, unfused or before a last
+ * norm to its end, run again right before its backward, into buffers of their own.
  *
  * If a layer's activations are offloaded, chunks hold what it saves (trace_held_buffers): its input
  * and buffers of that size, but not the norms' statistics and what a fused attention keeps, which

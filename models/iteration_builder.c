@@ -91,7 +91,7 @@ static void operator_accesses(struct iteration_builder *builder, const struct mo
 {
     for (uint32_t i = 0; i < op->bucket_count; i++)
         append(builder, op->bucket[i], gradient_list(builder), TRACE_UPDATE);
-    for (int which = 0; which < 2; which++) {
+    for (int which = 0; which < MODEL_TENSORS; which++) {
         if (op->t[which] == NO_INDEX)
             continue;
         if (op->kind == MODEL_UPDATE)
@@ -261,11 +261,11 @@ struct model_operator model_operator_of(enum model_kind kind, int32_t layer, uin
         .kind = (uint8_t)kind,
         .layer = layer,
         .micro_batch = micro_batch,
-        .t = {NO_INDEX, NO_INDEX},
-        .newest = {NO_INDEX, NO_INDEX},
+        .t = {NO_INDEX, NO_INDEX, NO_INDEX},
+        .newest = {NO_INDEX, NO_INDEX, NO_INDEX},
         .in = {NO_INDEX, NO_INDEX, NO_INDEX, NO_INDEX, NO_INDEX, NO_INDEX},
         .out = {NO_INDEX, NO_INDEX, NO_INDEX},
-        .gradient = {NO_INDEX, NO_INDEX},
+        .gradient = {NO_INDEX, NO_INDEX, NO_INDEX},
         .workspace = NO_INDEX,
         .masked = NO_INDEX,
         .dropout_site = NO_INDEX,
@@ -365,6 +365,15 @@ static void cross_link(const struct iteration_builder *builder, const struct mod
         traced->d2h_bytes = bytes;
 }
 
+/* Tied weights are the classifier's, too. */
+static bool is_of_embedding(const struct iteration_builder *builder,
+                            const struct model_operator *op)
+{
+    bool classifies = op->kind == MODEL_CLASSIFIER_FORWARD || op->kind == MODEL_CLASSIFIER_BACKWARD;
+    return op->kind == MODEL_EMBED_BACKWARD || op->rows ||
+           (!classifies && op->t[0] < builder->layout.first_layer);
+}
+
 void iteration_builder_operator(struct iteration_builder *builder, char *name,
                                 enum trace_phase phase, const struct model_operator *op)
 {
@@ -385,7 +394,9 @@ void iteration_builder_operator(struct iteration_builder *builder, char *name,
         cross_link(builder, op, &traced);
     use_buffers(builder, op, &traced);
     g_array_append_val(builder->operators, traced);
-    g_array_append_val(builder->model_operators, *op);
+    struct model_operator placed = *op;
+    placed.embeds = is_of_embedding(builder, op);
+    g_array_append_val(builder->model_operators, placed);
 }
 
 static gpointer take(GArray *array, uint32_t *count)

@@ -39,9 +39,9 @@ struct iteration_builder {
     uint32_t balance;      /* buffer with what the micro-batch's routers sum up; NO_INDEX */
     uint64_t *routed;      /* [layers * experts] rows of each expert */
     GArray *later;         /* struct builder_later: of the second half of a backward */
-    /* Buffers of the last reduction of this backward pass, or NO_INDEX: two gradients, and the
+    /* Buffers of the last reduction of this backward pass, or NO_INDEX: its gradients, and the
      * classifier's. */
-    uint32_t reduced[3];
+    uint32_t reduced[MODEL_TENSORS + 1];
 };
 
 void iteration_builder_init(struct iteration_builder *builder, const struct model_config *config,

@@ -83,16 +83,17 @@ static uint64_t norm(const struct iteration_builder *b, const struct model_opera
                      uint64_t layer_norm, uint64_t rms_norm)
 {
     uint64_t each = b->config->norm == MODEL_LAYER_NORM ? layer_norm : rms_norm;
-    return each * iteration_builder_norm_rows(b, op) * op->inputs;
+    uint64_t dropout = op->dropout_site == NO_INDEX ? 0 : 1;
+    return (each + dropout) * iteration_builder_norm_rows(b, op) * op->inputs;
 }
 
 /* Returns the pairs of positions of which one attends to the other: the last `window` of each
- * position, or all before it. Unfused, all pairs are computed. */
+ * position, or all before it, or all. Unfused, all pairs are computed. */
 static uint64_t pairs(const struct iteration_builder *b, int32_t layer)
 {
     uint64_t t = b->job->sequence, window = model_config_window(b->config, layer);
     uint64_t each = t * (t + 1) / 2;
-    if (b->job->unfused)
+    if (b->job->unfused || b->config->bidirectional)
         each = t * t;
     else if (window && window < t)
         each = window * (window + 1) / 2 + (t - window) * window;
@@ -137,7 +138,7 @@ static uint64_t additions(const struct iteration_builder *b, tensor_id tensor)
 static uint64_t reduction(const struct iteration_builder *b, const struct model_operator *op)
 {
     uint64_t flops = 0;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < MODEL_TENSORS; i++)
         if (op->t[i] != NO_INDEX)
             flops += additions(b, op->t[i]);
     for (uint32_t i = 0; i < op->bucket_count; i++)
@@ -182,7 +183,7 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
     switch ((enum model_kind)op->kind) {
     case MODEL_EMBED_FORWARD:
     case MODEL_EMBED_BACKWARD:
-        return n * h * (residual + b->config->scaled_embedding);
+        return n * h * (residual + b->config->scaled_embedding + (b->config->token_types > 0));
     case MODEL_NORM_FORWARD:
         return norm(b, op, NORM_FORWARD, RMS_FORWARD) +
                (op->in[1] == NO_INDEX ? 0 : n * op->inputs);
@@ -287,7 +288,7 @@ static uint64_t elements_touched(const struct iteration_builder *b, const struct
     bool embeds = op->kind == MODEL_EMBED_FORWARD || op->kind == MODEL_EMBED_BACKWARD;
     if (!embeds || access->mode == TRACE_OVERWRITE)
         return all;
-    uint64_t rows = access->tensor == op->t[0] ? b->rows : b->job->sequence;
+    uint64_t rows = access->tensor == op->t[1] ? b->job->sequence : b->rows;
     return MIN(all, rows * b->config->width);
 }
 
@@ -342,13 +343,15 @@ struct unfused {
 
 /* Forward, a step reads and writes its columns once: bias, GELU, dropout and residual; in
  * attention, the transposition of the heads of queries, keys, values and result. */
-static struct unfused unfused_forward(const struct model_operator *op, uint64_t dropout)
+static struct unfused unfused_forward(const struct model_operator *op, enum model_kind kind,
+                                      uint64_t dropout)
 {
-    switch ((enum model_kind)op->kind) {
-    case MODEL_EMBED_FORWARD:
-        return (struct unfused){3 + dropout, 0};
-    case MODEL_NORM_FORWARD: /* and the sum */
-        return op->in[1] == NO_INDEX ? (struct unfused){1, 0} : (struct unfused){2, 2};
+    uint64_t types = op->t[2] != NO_INDEX, sum = op->in[1] != NO_INDEX;
+    switch (kind) {
+    case MODEL_EMBED_FORWARD: /* two look-ups and their sum; one of each for types */
+        return (struct unfused){3 + 2 * types + dropout, 0};
+    case MODEL_NORM_FORWARD:
+        return (struct unfused){1 + sum + dropout, 2 * (sum + dropout)};
     case MODEL_LINEAR_FORWARD:
         return (struct unfused){2, 2};
     case MODEL_GELU_FORWARD:
@@ -378,11 +381,13 @@ static struct unfused unfused_forward(const struct model_operator *op, uint64_t 
 /* Backward, the gradient of a product's result is read again for the weight and for the bias, and
  * once more where GELU's derivative wrote it. A norm reads its operands again for its weight and
  * bias, and a step adds the gradient of the residual stream. */
-static struct unfused unfused_backward(const struct model_operator *op, uint64_t dropout)
+static struct unfused unfused_backward(const struct model_operator *op, enum model_kind kind,
+                                       uint64_t dropout)
 {
-    switch ((enum model_kind)op->kind) {
+    uint64_t types = op->t[2] != NO_INDEX;
+    switch (kind) {
     case MODEL_EMBED_BACKWARD:
-        return (struct unfused){3 + dropout, 0};
+        return (struct unfused){3 + types + dropout, 0};
     case MODEL_LINEAR_BACKWARD:
         return (struct unfused){3, 2};
     case MODEL_WEIGHT_BACKWARD:
@@ -404,22 +409,36 @@ static struct unfused unfused_backward(const struct model_operator *op, uint64_t
     case MODEL_GROUPED_BACKWARD:
         return (struct unfused){25 + dropout, 26};
     case MODEL_NORM_BACKWARD:
-        return (struct unfused){2 + op->add, 2 + 2 * op->add};
+        return (struct unfused){2 + op->add + dropout, 2 + 2 * (op->add + dropout)};
     default:
         return (struct unfused){2, 0};
     }
 }
 
-static struct unfused unfused_of(const struct model_operator *op)
+/* Attention that reads three buffers takes the steps of one that reads one buffer, where nothing
+ * turns or is repeated. */
+static enum model_kind unfused_kind(const struct model_config *config,
+                                    const struct model_operator *op)
 {
-    uint64_t dropout = op->dropout_site != NO_INDEX;
-    bool forward = model_operator_is_forward(op) || op->kind == MODEL_LOSS;
-    return forward ? unfused_forward(op, dropout) : unfused_backward(op, dropout);
+    bool plain = !config->rotary.columns && model_config_key_heads(config) == config->heads;
+    if (plain && op->kind == MODEL_GROUPED_FORWARD)
+        return MODEL_ATTENTION_FORWARD;
+    if (plain && op->kind == MODEL_GROUPED_BACKWARD)
+        return MODEL_ATTENTION_BACKWARD;
+    return (enum model_kind)op->kind;
 }
 
-uint64_t operator_kernels(const struct model_operator *op)
+static struct unfused unfused_of(const struct model_config *config, const struct model_operator *op)
 {
-    return op->kind == MODEL_UPDATE ? 0 : unfused_of(op).kernels;
+    enum model_kind kind = unfused_kind(config, op);
+    uint64_t dropout = op->dropout_site != NO_INDEX;
+    bool forward = model_operator_is_forward(op) || op->kind == MODEL_LOSS;
+    return forward ? unfused_forward(op, kind, dropout) : unfused_backward(op, kind, dropout);
+}
+
+uint64_t operator_kernels(const struct model_config *config, const struct model_operator *op)
+{
+    return op->kind == MODEL_UPDATE ? 0 : unfused_of(config, op).kernels;
 }
 
 /* Attention's backward passes over the scores more often than forward: each product reads them
@@ -436,8 +455,9 @@ static uint64_t unfused_bytes(const struct iteration_builder *b, const struct mo
     uint64_t columns = op->outputs ? op->outputs : b->config->width;
     if (!b->job->unfused || op->kind == MODEL_UPDATE)
         return 0;
-    return b->element * (unfused_of(op).passes * iteration_builder_rows(b, op) * columns +
-                         score_passes(op) * iteration_builder_scores(b));
+    return b->element *
+           (unfused_of(b->config, op).passes * iteration_builder_rows(b, op) * columns +
+            score_passes(op) * iteration_builder_scores(b));
 }
 
 /* Returns the bytes of an expert's rows in the operator's buffers. */
@@ -483,7 +503,7 @@ uint64_t operator_bytes(const struct iteration_builder *b, const struct model_op
     uint64_t bytes = second_passes(b, op) + unfused_bytes(b, op) + passed_bytes(b, op);
     for (guint i = first_access; i < b->accesses->len; i++)
         bytes += access_bytes(b, op, &g_array_index(b->accesses, struct trace_access, i));
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < MODEL_TENSORS; i++)
         bytes += gradient_bytes(b, op, i);
     return bytes + buffer_bytes(b, op->workspace) + buffer_bytes(b, op->masked);
 }

@@ -6,7 +6,8 @@
 #include "models/iteration_builder.h"
 
 /* Returns the floating-point operations. Causal attention counts only the pairs at or below the
- * diagonal, T * (T + 1) / 2 a sequence and head; unfused attention counts all T * T. */
+ * diagonal, T * (T + 1) / 2 a sequence and head; attention that is bidirectional or unfused counts
+ * all T * T. */
 uint64_t operator_flops(const struct iteration_builder *builder, const struct model_operator *op);
 
 /* Returns the bytes read and written, each operand once. Operands are the accesses from
@@ -16,7 +17,7 @@ uint64_t operator_bytes(const struct iteration_builder *builder, const struct mo
                         uint32_t first_access);
 
 /* Returns the number of kernels that the operator launches if nothing is fused; 0 for an update. */
-uint64_t operator_kernels(const struct model_operator *op);
+uint64_t operator_kernels(const struct model_config *config, const struct model_operator *op);
 
 /* Returns the bytes an element in the list, or 0 if the job has no such list. */
 uint64_t operator_list_bytes(const struct model_job *job, enum trace_list list);

@@ -237,10 +237,10 @@ static bool changes(const struct cutting *cutting, tensor_id tensor)
 void cutting_use_newest(struct cutting *cutting, const struct pipeline_pass *pass,
                         struct model_operator *op)
 {
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < MODEL_TENSORS; i++)
         if (changes(cutting, op->t[i]) && cutting->newest[op->t[i]] == NO_INDEX)
             append_newest(cutting, pass, op->t[i], op->layer);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < MODEL_TENSORS; i++)
         if (changes(cutting, op->t[i]))
             cutting_stretch(cutting, op->newest[i] = cutting->newest[op->t[i]], TRACE_FORWARD);
 }

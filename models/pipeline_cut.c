@@ -22,9 +22,7 @@ static uint32_t piece_of(const uint32_t *of_layer, uint32_t pieces, const struct
 {
     if (op->layer >= 0)
         return of_layer[op->layer];
-    bool embeds = op->kind == MODEL_EMBED_FORWARD || op->kind == MODEL_EMBED_BACKWARD ||
-                  (op->kind == MODEL_REDUCE && op->rows);
-    return embeds ? 0 : pieces - 1;
+    return op->embeds ? 0 : pieces - 1;
 }
 
 static uint32_t count_layers(const struct pipeline_shape *shape, uint32_t layers, uint32_t stage)
@@ -61,7 +59,7 @@ static struct pipeline_cut *cut_tensors(const struct model_iteration *whole,
                                  .here = g_new(uint32_t, count),
                                  .in_whole = g_new(uint32_t, count)};
     for (uint32_t m = whole->trace->operator_count; m-- > 0;)
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < MODEL_TENSORS; i++)
             if (whole->operators[m].t[i] != NO_INDEX && is_at_home(whole, m))
                 cut->stage_of[whole->operators[m].t[i]] =
                     piece_of(of_layer, pieces, &whole->operators[m]) % shape->stages;
@@ -246,12 +244,19 @@ static void name_reduced(struct cutting *cutting, struct model_operator *op)
     }
 }
 
+static void forget_reduced(uint32_t reduced[MODEL_TENSORS + 1])
+{
+    for (int i = 0; i <= MODEL_TENSORS; i++)
+        reduced[i] = NO_INDEX;
+}
+
 static void follow_reduction(struct cutting *cutting, struct model_operator *reduction)
 {
-    const uint32_t now[] = {reduction->gradient[0], reduction->gradient[1], reduction->in[0]};
+    uint32_t of_classifier = reduction->in[0];
     name_reduced(cutting, reduction);
-    for (size_t i = 0; i < G_N_ELEMENTS(cutting->reduced); i++)
-        cutting->reduced[i] = now[i];
+    for (int i = 0; i < MODEL_TENSORS; i++)
+        cutting->reduced[i] = reduction->gradient[i];
+    cutting->reduced[MODEL_TENSORS] = of_classifier;
 }
 
 static bool trains_tied(const struct cutting *cutting)
@@ -273,8 +278,8 @@ static void copy_operator(struct cutting *cutting, uint32_t moment,
     if (reduces && op.in[0] != NO_INDEX)
         cutting_receive_tied_gradient(cutting, &op);
     if (reduces)
-        op.in[1] = op.in[2] = op.in[3] = NO_INDEX;
-    for (int i = 0; i < 2; i++)
+        forget_reduced(op.in + 1);
+    for (int i = 0; i < MODEL_TENSORS; i++)
         if (op.t[i] != NO_INDEX)
             op.t[i] = cutting->cut->here[op.t[i]];
     if (pass && pass->next && cutting_has_newest(cutting))
@@ -342,7 +347,7 @@ static void append_pass(struct cutting *cutting, const struct pipeline_pass *pas
     uint32_t after = pass->backward ? piece - 1 : piece + 1;
     struct range range = pass_range(cutting, pass);
     if (!pass->backward)
-        cutting->reduced[0] = cutting->reduced[1] = cutting->reduced[2] = NO_INDEX;
+        forget_reduced(cutting->reduced);
     if (!begins)
         receive_passed(cutting, pass, piece);
     for (uint32_t m = range.first; m < range.end; m++)
@@ -501,7 +506,7 @@ static struct cutting begin_cutting(const struct model_iteration *whole,
         .held = trace_held_buffers(whole->trace),
         .tied = whole->config->tied ? classifier_of(whole) : NO_INDEX,
         .copy = NO_INDEX,
-        .reduced = {NO_INDEX, NO_INDEX, NO_INDEX},
+        .reduced = {NO_INDEX, NO_INDEX, NO_INDEX, NO_INDEX},
         .newest = g_new(uint32_t, whole->trace->tensor_count),
         .tensors = g_array_new(FALSE, FALSE, sizeof(struct trace_tensor)),
         .buffers = g_array_new(FALSE, FALSE, sizeof(struct trace_buffer)),

@@ -18,15 +18,15 @@ struct cutting {
     struct range *forward, *backward, *weights; /* [micro_batches]; the last are empty unless
                                                    backward is split */
     uint32_t *buffer_here;                      /* [the whole's buffer_count]; NO_INDEX */
-    uint32_t *kept;      /* [buffers of a micro-batch] 1 + the place among the kept; 0 */
-    uint32_t each;       /* buffers of a micro-batch in the whole, if any is kept */
-    uint8_t *held;       /* [the whole's buffer_count] a chunk holds it; may be NULL */
-    tensor_id tied;      /* of the whole: tied weights; NO_INDEX if there are none */
-    uint32_t copy;       /* the last stage's buffer with a copy of them */
-    uint32_t reduced[3]; /* buffers here of the last reduction, while it may be under way: two
-                            gradients, and the classifier's */
-    uint32_t *newest;    /* [the whole's tensor_count, by the stage's index] the buffer with the
-                            newest parameter; NO_INDEX */
+    uint32_t *kept; /* [buffers of a micro-batch] 1 + the place among the kept; 0 */
+    uint32_t each;  /* buffers of a micro-batch in the whole, if any is kept */
+    uint8_t *held;  /* [the whole's buffer_count] a chunk holds it; may be NULL */
+    tensor_id tied; /* of the whole: tied weights; NO_INDEX if there are none */
+    uint32_t copy;  /* the last stage's buffer with a copy of them */
+    uint32_t reduced[MODEL_TENSORS + 1]; /* buffers here of the last reduction, while it may be
+                                            under way: its gradients, and the classifier's */
+    uint32_t *newest; /* [the whole's tensor_count, by the stage's index] the buffer with the
+                         newest parameter; NO_INDEX */
     GArray *tensors, *buffers, *accesses, *traced, *operators; /* of the stage */
 };
 

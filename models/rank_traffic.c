@@ -83,7 +83,7 @@ static void count_parameter(struct counting *counting, tensor_id tensor)
 
 static void count_operator(struct counting *counting, const struct model_operator *op)
 {
-    for (int i = 0; op->kind == MODEL_REDUCE && i < 2; i++)
+    for (int i = 0; op->kind == MODEL_REDUCE && i < MODEL_TENSORS; i++)
         if (op->t[i] != NO_INDEX)
             count_reduction(counting, op, i);
     if (op->kind == MODEL_REDUCE_BUCKET)

@@ -63,6 +63,8 @@ struct guess {
  * positions 3 a row and column of queries and keys that turns (operator_cost.c). */
 enum { A_COLUMN = 4, A_HEAD = 5, A_TURN = 3, A_CAP = 3 };
 
+enum { A_NORM = 7 };
+
 /* An exact GELU counts 5 operations an element, with a bias. */
 enum { A_EXACT = 5, A_BIAS = 1 };
 
@@ -74,17 +76,18 @@ static const struct trace_operator *attention_of(const struct trace *trace,
     return operator_of(trace, name);
 }
 
-static uint64_t all_pairs(const struct trace *trace, bool unfused)
+static uint64_t all_pairs(const struct trace *trace, const struct guess *guess)
 {
+    bool square = guess->unfused || guess->family->parts.bidirectional;
     uint64_t t = trace->sequence;
-    return trace->batch * (unfused ? t * t : t * (t + 1) / 2);
+    return trace->batch * (square ? t * t : t * (t + 1) / 2);
 }
 
 /* Returns 0 if no number of heads gives the operations of a model whose heads divide its width. */
 static uint32_t count_heads(const struct trace *trace, const struct guess *guess, uint64_t width)
 {
     const struct trace_operator *attend = attention_of(trace, guess->family, 0);
-    uint64_t pairs = all_pairs(trace, guess->unfused);
+    uint64_t pairs = all_pairs(trace, guess);
     if (!attend || !pairs || attend->flops / pairs <= A_COLUMN * width)
         return 0;
     uint64_t heads = (attend->flops / pairs - A_COLUMN * width) / A_HEAD;
@@ -116,7 +119,7 @@ static bool find_window(const struct trace *trace, const struct guess *guess,
                       trace->sequence;
     uint64_t head = A_HEAD + (guess->caps_scores ? A_CAP : 0);
     uint64_t pair = A_COLUMN * queries + head * config->heads;
-    uint64_t pairs = all_pairs(trace, guess->unfused);
+    uint64_t pairs = all_pairs(trace, guess);
     *window = 0;
     if (!attend || attend->flops < turned || (attend->flops - turned) % (pair * trace->batch))
         return false;
@@ -134,7 +137,7 @@ static void find_unturned(const struct trace *trace, const struct guess *guess,
                     (uint64_t)A_HEAD * config->heads;
     for (uint32_t layer = 0; guess->family->unturned_layers && layer < config->layers; layer++) {
         const struct trace_operator *attend = attention_of(trace, guess->family, layer);
-        if (attend && attend->flops == pair * all_pairs(trace, guess->unfused)) {
+        if (attend && attend->flops == pair * all_pairs(trace, guess)) {
             config->unturned_every = layer + 1;
             return;
         }
@@ -301,11 +304,14 @@ static void find_parts(const struct trace *trace, const struct model_family *fam
     config->activation = find_activation(trace, config);
 }
 
-/* The embedding's dropout is one more operation an element. */
+/* The embedding's dropout is one more operation an element, of its norm if it has one. A layer norm
+ * counts 7 (operator_cost.c). */
 static bool drops_embeddings(const struct trace *trace, const struct model_config *config)
 {
-    const struct trace_operator *embed = operator_of(trace, "forward embeddings");
-    uint64_t without = config->scaled_embedding ? 2 : 1;
+    const char *norm = config->embedding_norm ? config->family->embedding_norm : NULL;
+    g_autofree char *name = g_strconcat("forward ", norm ? norm : "embeddings", NULL);
+    const struct trace_operator *embed = operator_of(trace, name);
+    uint64_t without = norm ? A_NORM : config->scaled_embedding ? 2 : 1;
     return embed &&
            embed->flops > without * trace->batch * trace->sequence * (uint64_t)config->width;
 }
@@ -392,6 +398,9 @@ static struct model_config *config_of(const struct trace *trace, const struct gu
         family->positions
             ? (uint32_t)(elements_outside(trace, family, family->positions, "weight") / width)
             : trace->sequence;
+    if (family->types)
+        config->token_types =
+            (uint32_t)(elements_outside(trace, family, family->types, "weight") / width);
     config->vocabulary =
         (uint32_t)(elements_outside(trace, family, family->embedding, "weight") / width);
     config->labels = (uint32_t)(elements_of(trace, "score.weight") / width);

@@ -77,7 +77,7 @@ static double wait_of_kernel(const struct model_iteration *iteration, uint32_t m
         if (!is_same_pass(iteration, m, moment))
             break;
         device += device_seconds(platform, &iteration->job, op, &trace->operators[m]);
-        kernels += (double)operator_kernels(op);
+        kernels += (double)operator_kernels(iteration->config, op);
     }
     double launches = platform_seconds(&platform->extra[PLATFORM_LAUNCH], kernels);
     return fmax(0, launches - device) / kernels;
@@ -92,7 +92,8 @@ static double launched_seconds(const struct model_iteration *iteration, uint32_t
     if (!iteration->job.unfused || !platform->extra[PLATFORM_LAUNCH].count ||
         op->kind == MODEL_UPDATE)
         return seconds;
-    return seconds + (double)operator_kernels(op) * wait_of_kernel(iteration, moment, platform);
+    return seconds + (double)operator_kernels(iteration->config, op) *
+                         wait_of_kernel(iteration, moment, platform);
 }
 
 uint64_t model_operator_ns(const struct model_iteration *iteration, uint32_t moment,

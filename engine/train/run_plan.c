@@ -9,6 +9,7 @@
 #include "engine/ranks.h"
 #include "engine/train/snapshot.h"
 #include "engine/train/together.h"
+#include "models/family.h"
 #include "models/pipeline.h"
 #include "models/train_choice.h"
 #include "policies/plugin.h"
@@ -206,18 +207,30 @@ static bool cut_stage(struct run_plan *run, const struct run_options *options, G
     return true;
 }
 
-static bool describe(struct run_plan *run, const struct run_options *options, GError **error)
+/* Refuses models that pstar describes and no device trains. */
+static bool is_trained(const struct model_config *config, const struct run_options *options,
+                       GError **error)
 {
-    run->config = model_config_read(options->model, error);
-    if (!run->config)
-        return false;
-    if (run->config->labels) {
+    if (config->labels)
         g_set_error(error, MODEL_ERROR, MODEL_ERROR_UNSUPPORTED,
                     "%s: pstar-run trains models that predict tokens, not classifiers of "
                     "sequences; pstar-trace synth makes traces of both",
                     options->model);
+    else if (config->bidirectional)
+        g_set_error(error, MODEL_ERROR, MODEL_ERROR_UNSUPPORTED,
+                    "%s: pstar-run trains decoders, not encoders such as %s, so far; use "
+                    "pstar-trace synth, pstar-sim and pstar-plan",
+                    options->model, model_family_of(config)->type);
+    else
+        return true;
+    return false;
+}
+
+static bool describe(struct run_plan *run, const struct run_options *options, GError **error)
+{
+    run->config = model_config_read(options->model, error);
+    if (!run->config || !is_trained(run->config, options, error))
         return false;
-    }
     if (!options->device->supports(run->config, error)) {
         g_prefix_error(error, "%s: ", options->model);
         return false;

@@ -25,8 +25,7 @@ static uint32_t place_of(const struct model_iteration *iteration, const struct m
 {
     if (op->layer >= 0)
         return (uint32_t)op->layer + 1;
-    bool embeds = op->kind == MODEL_EMBED_FORWARD || op->kind == MODEL_EMBED_BACKWARD;
-    return embeds ? 0 : iteration->config->layers + 1;
+    return op->embeds ? 0 : iteration->config->layers + 1;
 }
 
 /* Returns the places of the units to which the tensors belong: the first that read them, so tied
@@ -36,7 +35,7 @@ static uint32_t *places_of_tensors(const struct unit_reading *r)
     const struct model_iteration *iteration = r->iteration;
     uint32_t *of_tensor = g_new0(uint32_t, iteration->trace->tensor_count);
     for (uint32_t m = iteration->forward_end; m-- > 0;)
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < MODEL_TENSORS; i++)
             if (iteration->operators[m].t[i] != NO_INDEX)
                 of_tensor[iteration->operators[m].t[i]] = place_of(iteration,
                                                                    &iteration->operators[m]);
@@ -174,7 +173,7 @@ static void note_working(struct unit_reading *r, uint32_t m, uint64_t bytes, str
         way->backward_working = MAX(way->backward_working, bytes);
         return;
     }
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < MODEL_TENSORS; i++)
         r->newest_room += take_newest_room(r, r->iteration->operators[m].t[i]);
     way->newest_working = MAX(way->newest_working, bytes + r->newest_room);
 }

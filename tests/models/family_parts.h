@@ -29,11 +29,28 @@ static inline void set_window(const struct model_family *family, uint32_t window
 
 static inline bool drops_residual(const struct model_family *family)
 {
-    return family == &family_phi3 || family == &family_phi || family == &family_gpt_neox;
+    return family == &family_phi3 || family == &family_phi || family == &family_gpt_neox ||
+           family == &family_bert;
 }
 
-/* Replaces the parts of a config by the family's, with 4 heads of which two share keys, and keeps
- * its sizes. Heads that are interleaved share none, and divide the width. */
+static inline bool drops_embedding(const struct model_family *family)
+{
+    return drops_residual(family) && family != &family_phi3;
+}
+
+/* Sets heads that turn, of which groups share keys. Heads that are interleaved share none, and
+ * divide the width. */
+static inline void set_turned_heads(const struct model_family *family, uint32_t head_size,
+                                    struct model_config *config)
+{
+    config->key_heads = family->parts.interleaved ? 4 : 2;
+    config->head_size = family->parts.interleaved ? config->width / 8 * 2 : head_size;
+    config->rotary = (struct model_rotary){
+        .columns = config->head_size, .base = 100, .factor = 1, .magnitude = 1};
+}
+
+/* Replaces the parts of a config by the family's, with 4 heads of which two share keys if they
+ * turn, and keeps its sizes. */
 static inline void set_family(const struct model_family *family, uint32_t head_size,
                               uint32_t window, struct model_config *config)
 {
@@ -46,19 +63,15 @@ static inline void set_family(const struct model_family *family, uint32_t head_s
     config->inner = sizes.inner;
     config->positions = sizes.positions;
     config->vocabulary = sizes.vocabulary;
-    config->tied = sizes.tied && !family->parts.classifier_bias;
+    config->tied = sizes.tied && (family == &family_bert || !family->parts.classifier_bias);
     config->attention_dropout = sizes.attention_dropout;
     config->residual_dropout = drops_residual(family) ? sizes.residual_dropout : 0;
-    config->embedding_dropout = family == &family_phi || family == &family_gpt_neox
-                                    ? config->residual_dropout
-                                    : 0;
+    config->embedding_dropout = drops_embedding(family) ? config->residual_dropout : 0;
     config->norm_epsilon = sizes.norm_epsilon;
     config->initializer_range = sizes.initializer_range;
     config->heads = 4;
-    config->key_heads = family->parts.interleaved ? 4 : 2;
-    config->head_size = family->parts.interleaved ? sizes.width / 8 * 2 : head_size;
-    config->rotary = (struct model_rotary){
-        .columns = config->head_size, .base = 100, .factor = 1, .magnitude = 1};
+    if (!family->positions)
+        set_turned_heads(family, head_size, config);
     if (family == &family_gpt_neox)
         config->activation = MODEL_GELU_EXACT;
     config->experts = family->experts ? 4 : 0;

@@ -164,11 +164,12 @@ static symbol dropout(const struct machine *m, symbol value)
     return mix(mix_text("dropout", value), key);
 }
 
-static symbol both_parameters(const struct machine *m)
+static symbol parameters(const struct machine *m)
 {
-    if (m->op->t[1] == NO_INDEX)
-        return weight(m);
-    return mix(weight(m), read_tensor(m, m->op->t[1], TRACE_PARAM));
+    symbol all = weight(m);
+    for (int i = 1; i < MODEL_TENSORS && m->op->t[i] != NO_INDEX; i++)
+        all = mix(all, read_tensor(m, m->op->t[i], TRACE_PARAM));
+    return all;
 }
 
 /* Forward and backward of one operator share a memory: the embedding's, a layer's attention's, or
@@ -388,7 +389,7 @@ static symbol gate(const struct machine *m, int i)
 /* A product, and what an adapter adds to it. */
 static symbol product(const struct machine *m)
 {
-    symbol y = mix_text("linear", mix(in(m, 0), both_parameters(m)));
+    symbol y = mix_text("linear", mix(in(m, 0), parameters(m)));
     return m->op->in[2] == NO_INDEX ? y : mix(in(m, 2), y);
 }
 
@@ -398,10 +399,10 @@ static void run_forward(struct machine *m)
     symbol normalised;
     switch ((enum model_kind)op->kind) {
     case MODEL_EMBED_FORWARD:
-        set(m, op->out[0], dropout(m, mix(in(m, 0), both_parameters(m))));
+        set(m, op->out[0], dropout(m, mix(in(m, 0), parameters(m))));
         break;
     case MODEL_NORM_FORWARD:
-        normalised = mix_text("norm", mix(in(m, 0), both_parameters(m)));
+        normalised = dropout(m, mix_text("norm", mix(in(m, 0), parameters(m))));
         set(m, op->out[0], op->in[1] == NO_INDEX ? normalised : mix(in(m, 1), normalised));
         set(m, op->out[1], mix_text("stats", in(m, 0)));
         break;
@@ -449,7 +450,7 @@ static void run_forward(struct machine *m)
         m->result.losses[op->micro_batch] = mix(m->result.losses[op->micro_batch], in(m, 0));
         break;
     case MODEL_CLASSIFIER_FORWARD:
-        set(m, op->out[0], mix_text("logits", mix(in(m, 0), both_parameters(m))));
+        set(m, op->out[0], mix_text("logits", mix(in(m, 0), parameters(m))));
         break;
     case MODEL_LOSS:
         m->result.losses[op->micro_batch] = mix(in(m, 0), in(m, 1));
@@ -505,14 +506,14 @@ static void adapter_backward(struct machine *m)
 static void run_norm_backward(struct machine *m)
 {
     const struct model_operator *op = m->op;
-    symbol inputs = mix(in(m, 0), mix(in(m, 1), in(m, 2)));
+    symbol dy = dropout(m, in(m, 0)), inputs = mix(dy, mix(in(m, 1), in(m, 2)));
     if (op->add)
         g_assert_cmpuint(m->buffers[op->out[0]], !=, 0);
     if (op->out[0] != NO_INDEX)
         put_input(m, mix_text("dnorm", mix(inputs, weight(m))));
     put_gradient(m, 0, mix_text("dweight", inputs), op->accumulate);
     if (op->t[1] != NO_INDEX || op->frozen[1])
-        put_gradient(m, 1, mix_text("dbias", in(m, 0)), op->accumulate);
+        put_gradient(m, 1, mix_text("dbias", dy), op->accumulate);
 }
 
 static symbol masked_stream(struct machine *m)
@@ -587,6 +588,8 @@ static void run_backward(struct machine *m)
             put_gradient(m, 0, mix_text("dwte", dy), op->accumulate || m->iteration->config->tied);
         if (op->t[1] != NO_INDEX)
             put_gradient(m, 1, mix_text("dwpe", dropout(m, in(m, 0))), op->accumulate);
+        if (op->t[2] != NO_INDEX)
+            put_gradient(m, 2, mix_text("dtypes", dy), op->accumulate);
         break;
     default:
         g_assert_not_reached();
@@ -596,7 +599,7 @@ static void run_backward(struct machine *m)
 /* Once a tensor, of a gradient that is there. */
 static void take_norms(struct machine *m)
 {
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < MODEL_TENSORS; i++) {
         uint32_t t = m->op->t[i];
         if (!m->op->norms[i])
             continue;

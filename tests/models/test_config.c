@@ -40,6 +40,8 @@ static void test_known_counts(void)
                  {"gpt2-large", 774030080},
                  {"gpt2-xl", 1557611200},
                  {"demo-11m", 10844160},
+                 {"bert-base-uncased", 109514298},
+                 {"bert-large-uncased", 335174458},
                  {"gemma-2b", 2506172416},
                  {"gemma-7b", 8537680896},
                  {"gemma-2-2b", 2614341888},
@@ -226,7 +228,7 @@ static void test_accepted(void)
 /* Widely used models of other families are refused with what pstar lacks. */
 static void test_other_families(void)
 {
-    static const char *const types[] = {"bert",     "cohere2",   "deepseek_v3", "gemma3",
+    static const char *const types[] = {"roberta",  "cohere2",   "deepseek_v3", "gemma3",
                                         "glm4",     "gptj",      "gpt_oss",     "granite",
                                         "llama4",   "olmoe",     "mllama",      "stablelm",
                                         "qwen2_vl", "qwen2_moe", "qwen3_next",  "t5"};
@@ -255,7 +257,7 @@ static void test_refused(void)
         {"{\"n_layer\":2}", MODEL_ERROR_CONFIG, {"model_type", "missing"}},
         {"{\"model_type\":\"gpt2\",\"n_layer\":2}", MODEL_ERROR_CONFIG, {"n_embd", "missing"}},
         {"{" GOOD ",\"n_layer\":2}", MODEL_ERROR_CONFIG, {"n_layer", "duplicate"}},
-        {"{\"model_type\":\"bert\"}", MODEL_ERROR_UNSUPPORTED, {"model_type", "\"bert\""}},
+        {"{\"model_type\":\"albert\"}", MODEL_ERROR_UNSUPPORTED, {"model_type", "\"albert\""}},
         {"{\"model_type\":\"olmoe\"}",
          MODEL_ERROR_UNSUPPORTED,
          {"\"olmoe\"", "mixtures of experts"}},

@@ -29,20 +29,22 @@ static uint64_t flops_of_phase(const struct trace *trace, enum trace_phase phase
 /* Elements of all matrices that a token is multiplied with. */
 static uint64_t matrix_elements(const struct model_config *config)
 {
-    uint64_t h = config->width, f = config->inner;
-    return config->layers * (4 * h * h + 2 * h * f) + config->vocabulary * h;
+    uint64_t h = config->width, f = config->inner, transform = config->head_transform ? h * h : 0;
+    return config->layers * (4 * h * h + 2 * h * f) + transform + config->vocabulary * h;
 }
 
-/* Pairs of a query and a key at or before it, times the columns of all heads. */
+/* Pairs of a query and a key at or before it, or any, times the columns of all heads. */
 static uint64_t attention_columns(const struct model_config *config, const struct model_job *job)
 {
-    uint64_t t = job->sequence;
-    return config->layers * job->choices.batch * (t * (t + 1) / 2) * config->width;
+    uint64_t t = job->sequence, pairs = config->bidirectional ? t * t : t * (t + 1) / 2;
+    return config->layers * job->choices.batch * pairs * config->width;
 }
 
 static void test_step(void)
 {
-    static const char *const names[] = {"demo-11m", "gpt2", "gpt2-xl", "patrickstar-175b"};
+    static const char *const names[] = {"demo-11m",          "gpt2",
+                                        "gpt2-xl",           "patrickstar-175b",
+                                        "bert-base-uncased", "bert-large-uncased"};
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
         struct model_config config = read_config(names[i]);
         struct model_job job = {.choices = {.batch = 2, .micro_batches = 3},

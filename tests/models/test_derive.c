@@ -22,10 +22,15 @@ static double some_dropout(GRand *random)
     return g_rand_boolean(random) ? 0.25 : 0;
 }
 
+static enum model_activation some_activation(GRand *random)
+{
+    return g_rand_boolean(random) ? MODEL_GELU_EXACT : MODEL_GELU_TANH;
+}
+
 /* What configs of phi and GPT-NeoX vary. */
 static void vary_layer_norm(GRand *random, struct model_config *config)
 {
-    config->activation = g_rand_boolean(random) ? MODEL_GELU_EXACT : MODEL_GELU_TANH;
+    config->activation = some_activation(random);
     config->embedding_dropout = some_dropout(random);
     config->residual_dropout = some_dropout(random);
     if (config->branches == MODEL_PARALLEL && g_rand_boolean(random))
@@ -86,21 +91,30 @@ static struct model_config random_decoder(GRand *random)
     return config;
 }
 
-static struct model_config random_config(GRand *random)
+/* GPT-2, or BERT, which has no labels. */
+static struct model_config random_learned(GRand *random)
 {
-    if (g_rand_boolean(random))
-        return random_decoder(random);
-    struct model_config config = small_model(g_rand_boolean(random), 0);
+    bool encodes = g_rand_boolean(random);
+    struct model_config config = small_decoder(encodes ? &family_bert : &family_gpt2,
+                                               g_rand_boolean(random));
     config.heads = (uint32_t)g_rand_int_range(random, 1, 5);
     config.width = config.heads * (uint32_t)g_rand_int_range(random, 1, 40);
     config.inner = (uint32_t)g_rand_int_range(random, 1, 200);
     config.positions = (uint32_t)g_rand_int_range(random, 4, 40);
     config.vocabulary = (uint32_t)g_rand_int_range(random, 1, 300);
-    config.labels = config.tied ? 0 : (uint32_t)g_rand_int_range(random, 0, 4);
+    config.labels = config.tied || encodes ? 0 : (uint32_t)g_rand_int_range(random, 0, 4);
+    config.token_types = encodes ? (uint32_t)g_rand_int_range(random, 1, 4) : 0;
+    if (encodes)
+        config.activation = some_activation(random);
     config.embedding_dropout = some_dropout(random);
     config.attention_dropout = some_dropout(random);
     config.residual_dropout = some_dropout(random);
     return config;
+}
+
+static struct model_config random_config(GRand *random)
+{
+    return g_rand_boolean(random) ? random_decoder(random) : random_learned(random);
 }
 
 static struct model_job random_job(const struct model_config *config, GRand *random)

@@ -271,7 +271,7 @@ static void test_gradients_in_buffers(void)
         g_autofree uint8_t *updated = g_new0(uint8_t, trace->tensor_count);
         for (uint32_t m = 0; m < trace->operator_count; m++) {
             const struct model_operator *op = &iteration->operators[m];
-            for (int i = 0; i < 2; i++) {
+            for (int i = 0; i < MODEL_TENSORS; i++) {
                 if (op->t[i] == NO_INDEX || op->kind <= MODEL_LOSS)
                     continue;
                 g_assert_false(updated[op->t[i]]);
@@ -443,7 +443,7 @@ static void test_finishes(void)
                     if (a->tensor == t && a->list == TRACE_GRAD && a->mode != TRACE_READ)
                         written = m;
                 }
-                for (int which = 0; which < 2; which++)
+                for (int which = 0; which < MODEL_TENSORS; which++)
                     if (iteration->operators[m].t[which] == t &&
                         iteration->operators[m].finishes[which]) {
                         finished = m;
@@ -468,10 +468,11 @@ static void check_lives(const struct model_iteration *iteration)
         first[b] = NO_INDEX;
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct model_operator *op = &iteration->operators[m];
-        uint32_t used[MODEL_INPUTS + MODEL_OUTPUTS + 4] = {op->gradient[0], op->gradient[1],
-                                                           op->workspace, op->masked};
-        memcpy(used + 4, op->in, sizeof op->in);
-        memcpy(used + 4 + MODEL_INPUTS, op->out, sizeof op->out);
+        enum { OTHERS = MODEL_TENSORS + 2 };
+        uint32_t used[OTHERS + MODEL_INPUTS + MODEL_OUTPUTS] = {op->workspace, op->masked};
+        memcpy(used + 2, op->gradient, sizeof op->gradient);
+        memcpy(used + OTHERS, op->in, sizeof op->in);
+        memcpy(used + OTHERS + MODEL_INPUTS, op->out, sizeof op->out);
         for (size_t i = 0; i < G_N_ELEMENTS(used); i++) {
             if (used[i] == NO_INDEX)
                 continue;

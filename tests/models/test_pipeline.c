@@ -57,8 +57,8 @@ static void draw_ranks(struct model_job *job)
 
 static void draw(struct drawn *drawn)
 {
-    static const struct model_family *const families[] = {&family_gpt2, &family_llama,
-                                                          &family_mistral, &family_qwen3};
+    static const struct model_family *const families[] = {
+        &family_gpt2, &family_llama, &family_mistral, &family_qwen3, &family_bert};
     *drawn = (struct drawn){
         .config = small_decoder(families[g_test_rand_int_range(0, G_N_ELEMENTS(families))],
                                 g_test_rand_int_range(0, 2))};
@@ -409,8 +409,10 @@ static void check_newest_of(const struct model_iteration *stage, moment_id momen
     }
     bool next = op->micro_batch >= model_rank_micro_batches(&stage->job);
     bool reads = next && op->kind <= MODEL_LOSS;
-    for (int i = 0; i < 2 && op->t[i] != NO_INDEX; i++)
-        if (reads || (op->kind == MODEL_UPDATE && traced->place == TRACE_ON_DEVICE))
+    for (int i = 0; i < MODEL_TENSORS; i++)
+        if (op->t[i] == NO_INDEX)
+            continue;
+        else if (reads || (op->kind == MODEL_UPDATE && traced->place == TRACE_ON_DEVICE))
             g_assert_cmpuint(op->newest[i], ==, made[op->t[i]]);
         else
             g_assert_cmpuint(op->newest[i], ==, NO_INDEX);
@@ -475,7 +477,7 @@ static void test_refusals(void)
     expect_refusal(&config, &job, 2, layers, "4 layers together, and the model has 3");
     g_autofree uint8_t *frozen = model_every_tensor(&config);
     struct model_job some = job;
-    frozen[model_layout_of(&config).final_norm - 1] = 0;
+    frozen[model_layout_of(&config).layers_end - 1] = 0;
     some.choices.frozen = frozen;
     expect_refusal(&config, &some, 2, NULL, "nothing would be trained in the first");
     memset(frozen, 1, model_tensor_count(&config));

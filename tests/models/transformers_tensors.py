@@ -52,6 +52,14 @@ def draw_gpt2():
         n_positions=32, vocab_size=random.randint(1, 300), tie_word_embeddings=random.random() < 0.5)
 
 
+def draw_bert():
+    heads = random.randint(1, 4)
+    return dict(
+        num_hidden_layers=random.randint(1, 3), num_attention_heads=heads, hidden_size=heads * random.randint(1, 9),
+        intermediate_size=random.randint(1, 90), max_position_embeddings=32, vocab_size=random.randint(1, 300),
+        type_vocab_size=random.randint(1, 3), pad_token_id=None)
+
+
 WHOLE_HEADS = dict(rope_type="default", rope_theta=10000.0, partial_rotary_factor=1.0)
 
 
@@ -67,6 +75,7 @@ def biases(*keys):
 
 FAMILIES = {
     "gpt2": draw_gpt2,
+    "bert": draw_bert,
     "llama": lambda: draw_llama(**biases("attention_bias", "mlp_bias")),
     "mistral": lambda: draw_llama(head_dim=2 * random.randint(1, 9)),
     "qwen2": draw_llama,
@@ -85,8 +94,10 @@ FAMILIES = {
 
 
 def their_tensors(config):
+    masked = config.model_type == "bert"
+    kind = transformers.AutoModelForMaskedLM if masked else transformers.AutoModelForCausalLM
     with torch.device("meta"):
-        model = transformers.AutoModelForCausalLM.from_config(config)
+        model = kind.from_config(config)
     head = "embed_out." if config.model_type == "gpt_neox" else "lm_head."  # as in its files
     return {
         name.removeprefix("transformer.").replace("lm_head.", head): tensor.numel()

@@ -48,7 +48,8 @@ struct drawn {
  * layer. */
 static void draw_trained(struct drawn *d)
 {
-    static const char *const choices[] = {"all", "all", "lora:2", "*.mlp.*", "*.weight"};
+    const char *in_layers = d->config.family == &family_bert ? "*.output.*" : "*.mlp.*";
+    const char *const choices[] = {"all", "all", "lora:2", in_layers, "*.weight"};
     GError *error = NULL;
     model_choose_trained(&d->config, choices[g_test_rand_int_range(0, G_N_ELEMENTS(choices))], 0,
                          &d->frozen, &error);
@@ -64,7 +65,7 @@ static void draw_end(struct drawn *d)
 static void draw(struct drawn *d)
 {
     static const struct model_family *const families[] = {&family_gpt2, &family_llama,
-                                                          &family_mistral};
+                                                          &family_mistral, &family_bert};
     *d = (struct drawn){
         .config = small_decoder(families[g_test_rand_int_range(0, G_N_ELEMENTS(families))],
                                 g_test_rand_int_range(0, 2)),
