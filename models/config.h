@@ -201,6 +201,12 @@ static inline bool model_config_norms_sums(const struct model_config *config)
     return config->norm_places == MODEL_NORMS_OF_SUMS;
 }
 
+/* Returns whether the model predicts the next token: pstar-run trains no others. */
+static inline bool model_config_predicts_next(const struct model_config *config)
+{
+    return !config->labels && !config->bidirectional;
+}
+
 /* Returns how many tables of embeddings there are: of words, positions and types of tokens. */
 static inline uint32_t model_config_tables(const struct model_config *config)
 {

@@ -180,6 +180,12 @@ static char *platform_word(const char *path)
 
 enum { COMMANDS = 3, BYTES = 256 };
 
+/* Returns whether pstar-run can carry the plan out. */
+static bool is_run(const struct front_step *step)
+{
+    return !step->given && model_config_predicts_next(step->config);
+}
+
 /* Returns the commands that make the trace and the plan, and train with it. Ends with NULL. */
 static char **commands_of(const struct front *front, const struct question *question)
 {
@@ -223,11 +229,34 @@ static char **commands_of(const struct front *front, const struct question *ques
     commands[0] = g_strdup_printf("pstar-trace synth --model %s %s --platform %s -o model.pstar",
                                   model, shape, platform);
     commands[1] = g_strdup_printf("pstar-plan model.pstar %s -o plan.json", machine->str);
+    if (!is_run(step))
+        return commands;
     g_autofree char *start = step->ranks > 1 ? g_strdup_printf("mpirun -n %u ", step->ranks)
                                              : g_strdup("");
     commands[2] = g_strdup_printf("%spstar-run --model %s --data tokens.bin %s --plan plan.json",
                                   start, model, shape);
     return commands;
+}
+
+/* Prints what the user may do with the answer. */
+static void print_next(const struct front *front, const struct question *question, FILE *out)
+{
+    bool given = front->step.given, runs = is_run(&front->step);
+    g_auto(GStrv) commands = commands_of(front, question);
+    fprintf(out, "\nWhat comes next: %s\n",
+            given  ? "the plan with its proof, and its settings for another system"
+            : runs ? "a trace, the plan with its proof, and a run with it"
+                   : "a trace, and the plan with its proof; pstar-run does not train such models");
+    for (char **command = commands; *command; command++)
+        text_print_line(out, "  %s", *command);
+    if (!runs)
+        return;
+    fputs(front->step.config->vocabulary > BYTES
+              ? "tokens.bin holds the tokens of your text. With the model's tokenizer in DIR, this "
+                "makes "
+                "it:\n  pstar-tokens --model DIR text.txt -o tokens.bin\n"
+              : "tokens.bin stands for any text: the model's vocabulary is bytes.\n",
+          out);
 }
 
 void front_print(const struct front *front, const struct question *question, FILE *out)
@@ -245,21 +274,7 @@ void front_print(const struct front *front, const struct question *question, FIL
         print_remedies(front, out);
         return;
     }
-    g_auto(GStrv) commands = commands_of(front, question);
-    fputs(front->step.given
-              ? "\nWhat comes next: the plan with its proof, and its settings for another system\n"
-              : "\nWhat comes next: a trace, the plan with its proof, and a run with it\n",
-          out);
-    for (char **command = commands; *command; command++)
-        text_print_line(out, "  %s", *command);
-    if (front->step.given)
-        return;
-    fputs(front->step.config->vocabulary > BYTES
-              ? "tokens.bin holds the tokens of your text. With the model's tokenizer in DIR, this "
-                "makes "
-                "it:\n  pstar-tokens --model DIR text.txt -o tokens.bin\n"
-              : "tokens.bin stands for any text: the model's vocabulary is bytes.\n",
-          out);
+    print_next(front, question, out);
 }
 
 /* ---- JSON ---- */

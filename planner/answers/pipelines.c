@@ -228,6 +228,8 @@ static char *cut_of(const struct pipeline_candidate *best)
 static const char *untrained(const struct pipeline_question *q,
                              const struct pipeline_candidate *best)
 {
+    if (!model_config_predicts_next(q->config))
+        return "pstar-run trains models that predict the next token";
     if (best->width > 1)
         return "pstar-run reduces each micro-batch's gradient, to have the bits of one process, "
                "where this plan sums a step's on each rank first";
@@ -245,7 +247,7 @@ static void print_command(const struct pipeline_question *q,
     g_autofree char *model = files->model ? question_word(files->model) : g_strdup("CONFIG");
     if (note)
         fprintf(out, "\nNot trained here as planned: %s.\n", note);
-    if (best->stages == 1 || best->width > 1)
+    if (best->stages == 1 || best->width > 1 || !model_config_predicts_next(q->config))
         return;
     fprintf(out,
             "\nmpirun -n %u pstar-run --model %s %s --schedule %s --batch %u "

@@ -38,14 +38,21 @@ static void test_planned(void)
     workshop_free(workshop);
 }
 
-/* The front door, and pipelines whose first and last stages share the tied weights. */
+/* The front door, and pipelines whose first and last stages share the tied weights. Neither
+ * proposes a run. */
 static void test_front_door(void)
 {
     struct workshop *workshop = open_workshop();
-    workshop_must_end(workshop, "pstar-plan --model bert.json --batch 4 --seq 64 " PLATFORM, 0,
-                      "bert 4x64, vocabulary 256", "");
-    workshop_must_run(workshop, "pstar-plan --model bert.json --batch 1 --seq 64 --stages any "
-                                "--micro-batches 8 --precision bf16 --gpus 2 " PLATFORM);
+    g_autofree char *answer =
+        workshop_must_print(workshop, "pstar-plan --model bert.json --batch 4 --seq 64 " PLATFORM);
+    g_autofree char *pipeline = workshop_must_print(
+        workshop, "pstar-plan --model bert.json --batch 1 --seq 64 --stages 2 --micro-batches 8 "
+                  "--precision bf16 --gpus 2 " PLATFORM);
+    g_assert_nonnull(strstr(answer, "bert 4x64, vocabulary 256"));
+    g_assert_nonnull(strstr(answer, "pstar-run does not train such models"));
+    g_assert_null(strstr(answer, "pstar-run --model"));
+    g_assert_nonnull(strstr(pipeline, "pstar-run trains models that predict the next token"));
+    g_assert_null(strstr(pipeline, "pstar-run --model"));
     workshop_free(workshop);
 }
 
