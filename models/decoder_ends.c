@@ -111,7 +111,7 @@ uint32_t decoder_head_backward(struct iteration_builder *b, const struct decoder
 static uint32_t embedding_norm(struct iteration_builder *b, const struct decoder_activations *a,
                                uint32_t stream)
 {
-    const struct outer_norm norm = {.module = model_family_of(b->config)->embedding_norm,
+    const struct outer_norm norm = {.module = model_family_of(b->config)->first_norm,
                                     .tensor = b->layout.embedding_norm,
                                     .dy = stream,
                                     .x = a->embeddings,

@@ -503,7 +503,7 @@ static uint32_t embed(struct iteration_builder *b, struct decoder_activations *a
     iteration_builder_operator(b, g_strdup("forward embeddings"), TRACE_FORWARD, &op);
     if (!normalised)
         return op.out[0];
-    const char *module = model_family_of(b->config)->embedding_norm;
+    const char *module = model_family_of(b->config)->first_norm;
     uint32_t stream = outer_buffer(b, module);
     hold_input(b, 0, stream);
     a->embedding_stats = outer_norm(b, a->micro_batch, module, b->layout.embedding_norm, op.out[0],

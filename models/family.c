@@ -266,7 +266,7 @@ static char *embedding_tensor(const struct model_config *config, const struct mo
     if (tensor->norm) {
         tensor->bias = index > layout->embedding_norm;
         vector(tensor, config->width);
-        return g_strdup_printf("%s%s.%s", family->prefix, family->embedding_norm,
+        return g_strdup_printf("%s%s.%s", family->prefix, family->first_norm,
                                tensor->bias ? "bias" : "weight");
     }
     tensor->embedding = true;

@@ -32,13 +32,14 @@ struct model_family {
     const char *type;         /* model_type in config.json */
     const char *architecture; /* of the model that predicts tokens */
     const char *classifier;   /* of the one that tells sequences apart; NULL if it is refused */
-    const char *base;         /* the one without a head, whose files are read, too */
+    const char *base;         /* the one without a head, whose files are read, too; NULL: refused */
     const char *prefix;       /* of all tensors but the head's, in traces and in files */
     const char *file_prefix;  /* the same, in files alone */
     const char *embedding, *positions; /* modules outside of the layers; no positions if rotary */
-    const char *types, *embedding_norm, *transform; /* the same; NULL if its models have none */
-    const char *layers;                             /* "layers" in "layers.0.mlp.up_proj" */
-    const char *attention, *mlp;                    /* modules without tensors of their own */
+    const char *types, *transform;     /* the same; NULL if its models have none */
+    const char *first_norm;            /* the embedding's; NULL */
+    const char *layers;                /* "layers" in "layers.0.mlp.up_proj" */
+    const char *attention, *mlp;       /* modules without tensors of their own */
     const char *final_norm;
     const char *experts;          /* module of the experts, which are numbered; NULL without any */
     const char *modules[MODULES]; /* within a layer: "self_attn.q_proj"; within an expert: "w2" */

@@ -308,7 +308,7 @@ static void find_parts(const struct trace *trace, const struct model_family *fam
  * counts 7 (operator_cost.c). */
 static bool drops_embeddings(const struct trace *trace, const struct model_config *config)
 {
-    const char *norm = config->embedding_norm ? config->family->embedding_norm : NULL;
+    const char *norm = config->embedding_norm ? config->family->first_norm : NULL;
     g_autofree char *name = g_strconcat("forward ", norm ? norm : "embeddings", NULL);
     const struct trace_operator *embed = operator_of(trace, name);
     uint64_t without = norm ? A_NORM : config->scaled_embedding ? 2 : 1;
