@@ -600,11 +600,10 @@ static void test_offload_host_embedding(void)
 }
 
 /* Every place that drops draws its own numbers, in backward those of its forward. */
-static void test_dropout_sites(void)
+static void check_dropout_sites(const struct model_config *config)
 {
-    struct model_config config = small_model(true, 0.1);
     struct model_job job = small_job(MODEL_FP32, 1);
-    struct model_iteration *iteration = new_iteration(&config, &job);
+    struct model_iteration *iteration = new_iteration(config, &job);
     unsigned forward = 0, backward = 0;
     uint64_t seen = 0;
     for (uint32_t m = 0; m < iteration->trace->operator_count; m++) {
@@ -620,6 +619,15 @@ static void test_dropout_sites(void)
     g_assert_cmpuint(forward, ==, 1 + 3 * 3);
     g_assert_cmpuint(backward, ==, forward);
     model_iteration_free(iteration);
+}
+
+static void test_dropout_sites(void)
+{
+    struct model_config config = small_model(true, 0.1), bert = config;
+    set_family(&family_bert, 0, 0, &bert);
+    bert.embedding_dropout = 0.1;
+    check_dropout_sites(&config);
+    check_dropout_sites(&bert);
 }
 
 static void test_host_operators(void)
