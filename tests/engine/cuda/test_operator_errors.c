@@ -35,7 +35,7 @@ static char *run(const char *wait)
     const struct model_operator op = {.kind = MODEL_LINEAR_FORWARD,
                                       .inputs = 8,
                                       .outputs = 32,
-                                      .t = {0, 1},
+                                      .t = {0, 1, NO_INDEX},
                                       .expert = NO_INDEX,
                                       .dropout_site = NO_INDEX};
     struct operation operation = operation_of(&op);

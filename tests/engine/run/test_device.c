@@ -70,7 +70,7 @@ static const struct model_config config = {.name = "device",
 static const struct model_job job = {
     .choices = {.batch = 1, .micro_batches = 1}, .sequence = 4, .precision = MODEL_FP32};
 static const struct model_operator update = {
-    .kind = MODEL_UPDATE, .t = {0, NO_INDEX}, .expert = NO_INDEX};
+    .kind = MODEL_UPDATE, .t = {0, NO_INDEX, NO_INDEX}, .expert = NO_INDEX};
 
 /* The four lists of one tensor, one after the other from `address`. */
 static struct operation update_at(uint64_t address)

@@ -7,7 +7,7 @@
 static struct model_operator operator_on(enum model_kind kind, uint32_t tensor, bool finishes)
 {
     return (struct model_operator){
-        .kind = kind, .t = {tensor, NO_INDEX}, .finishes = {finishes, false}};
+        .kind = kind, .t = {tensor, NO_INDEX, NO_INDEX}, .finishes = {finishes}};
 }
 
 static void pass(struct tensor_use *use, enum model_kind kind, bool finishes,
@@ -73,7 +73,7 @@ static void test_refusals(void)
 static void test_both_or_none(void)
 {
     struct tensor_use *use = tensor_use_new(2);
-    const struct model_operator op = {.kind = MODEL_LINEAR_FORWARD, .t = {0, 1}};
+    const struct model_operator op = {.kind = MODEL_LINEAR_FORWARD, .t = {0, 1, NO_INDEX}};
     tensor_use_fill(use, 0);
     g_assert_false(tensor_use_begin(use, &op, NULL));
     g_assert_cmpint(tensor_use_state(use, 0), ==, TENSOR_HOLD);
