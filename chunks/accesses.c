@@ -149,8 +149,7 @@ static void find_next_uses(struct accesses *accesses)
 struct accesses *accesses_new(const struct trace *trace, const struct layout *layout,
                               const uint64_t *non_model)
 {
-    g_autofree char *digest = trace_digest(trace);
-    return accesses_new_digested(trace, digest, layout, non_model);
+    return accesses_new_digested(trace, NULL, layout, non_model);
 }
 
 /* A buffer that lives through all moments stays where it is until the next iteration, and the room

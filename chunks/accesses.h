@@ -19,7 +19,7 @@ struct chunk_access {
 };
 
 struct accesses {
-    char *digest; /* trace_digest of the trace, which every plan needs */
+    char *digest; /* trace_digest of the trace, which every plan needs; NULL: plan_make takes it */
     uint32_t moment_count, count, chunk_count;
     uint32_t *first;            /* [moment_count + 1] into items */
     struct chunk_access *items; /* [count] by moment; a chunk has at most one in a moment */
@@ -38,7 +38,7 @@ struct accesses {
  * with accesses_free. */
 struct accesses *accesses_new(const struct trace *trace, const struct layout *layout,
                               const uint64_t *non_model);
-/* Does the same with a known digest of the trace, for callers with many layouts. */
+/* Does the same with a known digest of the trace, for callers with many plans; it may be NULL. */
 struct accesses *accesses_new_digested(const struct trace *trace, const char *digest,
                                        const struct layout *layout, const uint64_t *non_model);
 void accesses_free(struct accesses *accesses);

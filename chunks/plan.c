@@ -163,7 +163,8 @@ struct plan *plan_make(const struct plan_inputs *inputs, struct addresses *addre
     const struct trace *trace = inputs->trace;
     const struct homes *homes = inputs->homes;
     struct plan *plan = g_new0(struct plan, 1);
-    plan->digest = g_strdup(inputs->accesses->digest);
+    plan->digest = inputs->accesses->digest ? g_strdup(inputs->accesses->digest)
+                                            : trace_digest(trace);
     plan->model = g_strdup(trace->model);
     plan->precision = g_strdup(trace->precision);
     plan->batch = trace->batch;

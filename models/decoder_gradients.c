@@ -69,10 +69,13 @@ static void update_early(struct iteration_builder *b, const struct model_operato
 {
     tensor_id completed[MODEL_TENSORS];
     int count = 0;
+    bool leads = false;
     for (int i = 0; i < MODEL_TENSORS; i++)
-        if (op->finishes[i])
+        if (op->finishes[i]) {
             b->progress[completed[count++] = op->t[i]] = BUILDER_COMPLETE;
-    if (!count)
+            leads |= b->leads[op->t[i]];
+        }
+    if (!leads)
         return;
     for (int i = count; i < MODEL_TENSORS; i++)
         completed[i] = completed[0];
@@ -124,6 +127,8 @@ static void reduce_bucket(struct iteration_builder *b, int32_t layer, uint32_t m
     for (uint32_t i = 0; i < op.bucket_count; i++)
         b->progress[op.bucket[i]] = BUILDER_COMPLETE;
     iteration_builder_operator(b, g_strdup_printf("reduce bucket %u", number), TRACE_BACKWARD, &op);
+    if (!b->leads[op.bucket[0]])
+        return;
     const tensor_id first[MODEL_TENSORS] = {op.bucket[0], op.bucket[0], op.bucket[0]};
     add_updates(b, true, first);
     add_updates(b, false, first);

@@ -126,6 +126,16 @@ static void free_operator(gpointer traced)
     g_free(((struct trace_operator *)traced)->name);
 }
 
+/* Returns which tensors' completions updates follow; the caller frees it. */
+static bool *leaders(const struct run_choices *choices)
+{
+    bool *leads = g_new0(bool, choices->tensor_count);
+    for (tensor_id t = 0; t < choices->tensor_count; t++)
+        if (choices->update_after[t] != NO_INDEX)
+            leads[choices->update_after[t]] = true;
+    return leads;
+}
+
 void iteration_builder_init(struct iteration_builder *builder, const struct model_config *config,
                             const struct model_job *job)
 {
@@ -148,9 +158,9 @@ void iteration_builder_init(struct iteration_builder *builder, const struct mode
         .model_operators = g_array_new(FALSE, FALSE, sizeof(struct model_operator)),
         .gradients = g_array_new(FALSE, FALSE, sizeof(uint32_t)),
         .progress = g_new0(uint8_t, job->choices.tensor_count),
+        .leads = leaders(&job->choices),
         .balance = NO_INDEX,
         .routed = g_new(uint64_t, (size_t)config->layers * config->experts),
-        .reduced = {NO_INDEX, NO_INDEX, NO_INDEX},
     };
     for (uint32_t layer = 0; config->experts && layer < config->layers; layer++)
         expert_rows(config, layer, builder->rows,
@@ -176,6 +186,7 @@ void iteration_builder_clear(struct iteration_builder *builder)
     g_array_unref(builder->later);
     g_ptr_array_unref(builder->buckets);
     g_free(builder->progress);
+    g_free(builder->leads);
     g_free(builder->routed);
 }
 

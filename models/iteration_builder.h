@@ -32,6 +32,7 @@ struct iteration_builder {
     GArray *gradients;       /* uint32_t: the buffer of each tensor's gradient, or NO_INDEX */
     tensor_id lowest;        /* the first tensor that is trained: backward ends there */
     uint8_t *progress;       /* [choices.tensor_count] enum builder_progress */
+    bool *leads;             /* [choices.tensor_count] updates follow its gradient's completion */
     enum model_sums sums;
     GArray *bucket;        /* tensor_id: of gradients that are complete and not reduced yet */
     uint64_t bucket_bytes; /* of these gradients */

@@ -5,8 +5,7 @@
 void baselines_open(struct baselines *b)
 {
     b->slots = slots_round(b->layout);
-    b->accesses = b->digest ? accesses_new_digested(b->trace, b->digest, b->layout, b->non_model)
-                            : accesses_new(b->trace, b->layout, b->non_model);
+    b->accesses = accesses_new_digested(b->trace, b->digest, b->layout, b->non_model);
 }
 
 void baselines_close(struct baselines *b)

@@ -73,6 +73,14 @@ uint64_t front_least_bytes(const struct front_step *step)
     return bytes;
 }
 
+bool front_fits(const struct front_step *step)
+{
+    struct trace *trace = front_trace(step, false, NULL);
+    bool fits = trace && least_fits(trace, step->search, EVERYTHING);
+    trace_free(trace);
+    return fits;
+}
+
 /* Returns whether the step fits with nothing but recomputation. */
 static bool fits_recomputed(const struct front_step *step)
 {

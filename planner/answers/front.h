@@ -33,6 +33,9 @@ struct trace *front_trace(const struct front_step *step, bool recompute, GError 
  * UINT64_MAX if host memory lacks. */
 uint64_t front_least_bytes(const struct front_step *step);
 
+/* Returns whether there is such a plan within the budgets, sooner than front_least_bytes. */
+bool front_fits(const struct front_step *step);
+
 /* One way to train the step. */
 struct front_way {
     char *name;    /* of a strategy, or "pstar's plan" */

@@ -6,11 +6,6 @@
 
 enum { MOST_PLATFORMS = 5, LEAST_SEQUENCE = 128, MOST_GPUS = 1024 };
 
-static bool fits(const struct front_step *step)
-{
-    return front_least_bytes(step) <= step->search->device_budget;
-}
-
 /* Takes ownership of the texts. */
 static void add(struct front *front, char *option, char *gain)
 {
@@ -26,7 +21,7 @@ static bool halve(struct front_step *step, uint32_t *number, uint32_t least)
 {
     while (*number / 2 >= least) {
         *number /= 2;
-        if (fits(step))
+        if (front_fits(step))
             return true;
     }
     return false;
@@ -56,13 +51,13 @@ static uint64_t least_host(const struct front_step *step)
     struct front_step on_host = *step;
     on_host.search = &search;
     search.host_budget = UINT64_MAX;
-    if (!fits(&on_host))
+    if (!front_fits(&on_host))
         return UINT64_MAX;
     uint64_t low = step->search->host_budget, high = most;
     uint64_t unit = low >> 30 ? UINT64_C(1) << 30 : UINT64_C(1) << 20;
     while (high - low > unit) {
         search.host_budget = low + (high - low) / 2;
-        if (fits(&on_host))
+        if (front_fits(&on_host))
             high = search.host_budget;
         else
             low = search.host_budget;
@@ -117,7 +112,7 @@ static bool fits_on(const struct front_step *step, const struct platform *platfo
     search.costs = costs;
     search.device_budget = platform_device_room(platform, 0);
     search.host_budget = host_budget;
-    return fits(&there);
+    return front_fits(&there);
 }
 
 static void add_gpus(struct front *front, const struct question *question)
@@ -198,6 +193,13 @@ static const char *given_budgets(const struct question *question)
     return question->host_given ? "without --host-memory" : NULL;
 }
 
+/* Returns whether the machine has no more memory than the step was refused with. */
+static bool offers_no_more(const struct front_step *step, const struct platform *platform)
+{
+    return platform_device_room(platform, 0) <= step->search->device_budget &&
+           platform_host_room(platform) <= step->search->host_budget;
+}
+
 static void add_platforms(struct front *front, const struct question *question)
 {
     g_autoptr(GPtrArray) machines = list_machines(front->step.ranks);
@@ -205,7 +207,8 @@ static void add_platforms(struct front *front, const struct question *question)
     guint found = 0;
     for (guint i = 0; i < machines->len && found < MOST_PLATFORMS; i++) {
         const struct machine *machine = g_ptr_array_index(machines, i);
-        if (!fits_on(&front->step, machine->platform, machine->costs,
+        if (offers_no_more(&front->step, machine->platform) ||
+            !fits_on(&front->step, machine->platform, machine->costs,
                      platform_host_room(machine->platform)))
             continue;
         g_string_append_printf(names, "%s%s", found ? ", " : "", machine->name);

@@ -13,14 +13,18 @@ struct least {
     const struct search_options *options;
     struct derivation *derivation; /* NULL if no variants can be derived */
     struct run_choices *traced;
-    uint64_t bytes; /* of the arena; UINT64_MAX if host memory lacks */
-    char *choices;  /* in words */
+    uint64_t enough; /* once bytes are so few, no other variant is tried */
+    uint64_t bytes;  /* of the arena; UINT64_MAX if host memory lacks */
+    char *choices;   /* in words */
 };
 
 /* Takes ownership of `run`. */
 static void consider(struct least *least, struct run_choices *run)
 {
-    struct trace *trace = derivation_trace(least->derivation, run, least->options->platform, NULL);
+    struct trace *trace = least->bytes <= least->enough
+                              ? NULL
+                              : derivation_trace(least->derivation, run, least->options->platform,
+                                                 NULL);
     uint64_t bytes = trace ? requirement_device_bytes(trace, least->options, NULL) : UINT64_MAX;
     if (bytes < least->bytes) {
         g_autofree char *recompute = run_layers_format(run->recompute, run->layer_count);
@@ -85,14 +89,15 @@ static void consider_lean(struct least *least, unsigned scope)
 }
 
 static struct least least_in(const struct trace *trace, const struct search_options *options,
-                             unsigned scope)
+                             unsigned scope, uint64_t enough)
 {
     struct least least = {.trace = trace,
                           .options = options,
+                          .enough = enough,
                           .traced = run_choices_of(trace),
                           .bytes = requirement_device_bytes(trace, options, NULL),
                           .choices = g_strdup("as traced")};
-    if (scope & RUN_RECOMPUTE && replay_is_timed(trace))
+    if (least.bytes > enough && scope & RUN_RECOMPUTE && replay_is_timed(trace))
         least.derivation = derivation_new(trace, NULL);
     if (least.derivation)
         consider_lean(&least, scope & derivation_scope(least.derivation));
@@ -104,9 +109,16 @@ static struct least least_in(const struct trace *trace, const struct search_opti
 uint64_t least_device_bytes(const struct trace *trace, const struct search_options *options,
                             unsigned scope)
 {
-    struct least least = least_in(trace, options, scope);
+    struct least least = least_in(trace, options, scope, 0);
     g_free(least.choices);
     return least.bytes;
+}
+
+bool least_fits(const struct trace *trace, const struct search_options *options, unsigned scope)
+{
+    struct least least = least_in(trace, options, scope, options->device_budget);
+    g_free(least.choices);
+    return least.bytes <= options->device_budget;
 }
 
 /* Returns device memory, which includes what libraries hold, in whole MiB, GiB if it is large, or
@@ -204,7 +216,7 @@ void least_explain(const struct trace *trace, const struct search_options *optio
 {
     if (!error || !g_error_matches(*error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT))
         return;
-    struct least least = least_in(trace, options, scope);
+    struct least least = least_in(trace, options, scope, 0);
     if (least.bytes != UINT64_MAX && least.bytes > options->device_budget) {
         uint64_t traced = requirement_device_bytes(trace, options, NULL);
         g_autofree char *budget = size_format(options->device_budget + trace->library_bytes);

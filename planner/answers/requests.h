@@ -58,4 +58,7 @@ void least_name_choices(const struct trace *trace, const struct search_options *
 uint64_t least_device_bytes(const struct trace *trace, const struct search_options *options,
                             unsigned scope);
 
+/* Returns whether the device's budget is enough for that. */
+bool least_fits(const struct trace *trace, const struct search_options *options, unsigned scope);
+
 #endif

@@ -56,10 +56,8 @@ struct candidate *candidate_new(const struct candidate_job *job, const struct la
     candidate->layout = layout_pack(job->trace, spec, NULL);
     g_assert(candidate->layout);
     place(candidate, placement);
-    candidate->accesses =
-        job->digest ? accesses_new_digested(candidate->trace, job->digest, candidate->layout,
-                                            job->non_model->extent)
-                    : accesses_new(candidate->trace, candidate->layout, job->non_model->extent);
+    candidate->accesses = accesses_new_digested(candidate->trace, job->digest, candidate->layout,
+                                                job->non_model->extent);
     candidate->homes = homes_choose(candidate->trace, candidate->layout, candidate->accesses,
                                     job->device_budget, job->host_budget, error);
     if (candidate->homes) {
