@@ -10,8 +10,7 @@
 
 enum {
     USUAL_SEQUENCE = 2048,
-    USUAL_TOKENS = 8192, /* of a micro-batch */
-    USUAL_SECONDS = 10   /* of the search */
+    USUAL_TOKENS = 8192 /* of a micro-batch */
 };
 
 #define EVERYTHING \
@@ -209,14 +208,11 @@ bool question_model(const struct question *question, FILE *out, bool *stopped, G
     }
     const char *model = question->trace && question->trace->model ? question->trace->model : "?";
     g_autofree char *name = g_strndup(model, strcspn(model, ",")); /* without its size */
-    struct search_options search = *question->search;
-    if (search.time_limit <= 0)
-        search.time_limit = USUAL_SECONDS;
     uint32_t ranks = MAX(question->gpus, 1);
     uint8_t stage = question->stage == RUN_ANY_STAGE ? 3 : (uint8_t)question->stage;
     struct front front = {.step = {.config = config,
                                    .frozen = frozen,
-                                   .search = &search,
+                                   .search = question->search,
                                    .ranks = ranks,
                                    .stage = ranks > 1 ? stage : 0,
                                    .fast = question->fast},

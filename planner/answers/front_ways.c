@@ -5,6 +5,7 @@
 #include "sim/stages.h"
 #include "sim/sweep.h"
 
+#include <math.h>
 #include <string.h>
 
 static const char plan_name[] = "pstar's plan";
@@ -168,6 +169,13 @@ static void add_plan(struct front *front, const struct variants_result *result)
     replay_plan(front, way, result->best);
 }
 
+/* Ten seconds are enough for a search to pass all strategies if the step has up to ten thousand
+ * operators; a search takes time in proportion to them. */
+static double usual_seconds(const struct trace *trace)
+{
+    return fmax(10, 1e-3 * trace->operator_count);
+}
+
 bool front_find_ways(struct front *front, GError **error)
 {
     const unsigned scope = RUN_RECOMPUTE | RUN_OFFLOAD | RUN_EMBEDDING | RUN_MASTERS |
@@ -180,7 +188,10 @@ bool front_find_ways(struct front *front, GError **error)
     if (!trace)
         return false;
     g_autoptr(GError) none = NULL;
-    struct variants_result *result = variants_search(trace, front->step.search, scope, &none);
+    struct search_options search = *front->step.search;
+    if (search.time_limit <= 0)
+        search.time_limit = usual_seconds(trace);
+    struct variants_result *result = variants_search(trace, &search, scope, &none);
     add_plan(front, result);
     variants_result_free(result);
     trace_free(trace);
