@@ -23,6 +23,20 @@ char *launch_draw_layers(uint32_t layers, uint32_t stages)
     return g_string_free(text, FALSE);
 }
 
+void launch_draw_experts(const struct run_folder *folder, int layers)
+{
+    const char *const experts =
+        PICK("\"model_type\": \"mixtral\", \"num_local_experts\": 4, \"intermediate_size\": 48",
+             "\"model_type\": \"qwen3_moe\", \"num_experts\": 6, \"moe_intermediate_size\": 24, "
+             "\"intermediate_size\": 48, \"head_dim\": 8, \"norm_topk_prob\": true");
+    g_autofree char *config = g_strdup_printf(
+        "{%s, \"num_hidden_layers\": %d, \"hidden_size\": 32, \"num_attention_heads\": 4, "
+        "\"num_key_value_heads\": 2, \"num_experts_per_tok\": 2, \"vocab_size\": 256, "
+        "\"max_position_embeddings\": 32, \"tie_word_embeddings\": %s}",
+        experts, layers, PICK("true", "false"));
+    run_folder_write(folder, "config.json", config);
+}
+
 /* Of the bits, one in two is set. */
 static void write_mask(const char *path, gsize tokens)
 {

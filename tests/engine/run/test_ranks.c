@@ -68,36 +68,51 @@ static void check_traffic(const struct run_folder *folder, const json_t *dry)
     }
 }
 
+/* Trains the job in one process, and on so many ranks with a drawn placement and a drawn part of
+ * the memory that is useful. */
+static void compare(const struct run_folder *folder, uint32_t ranks, const char *job)
+{
+    g_autofree char *placement = draw_placement();
+    g_autofree char *placed = g_strconcat(job, placement, NULL);
+    json_t *dry = launch_look(folder, ranks, placed);
+    json_int_t least = number_of(dry, "least_device_bytes");
+    json_int_t most = number_of(dry, "device_bytes"), held = number_of(dry, "library_bytes");
+    g_autofree char *one = g_strconcat(job, "--log one.jsonl --save one", NULL);
+    g_autofree char *fitted = g_strdup_printf(
+        "%s --device-memory %lld ", placed,
+        (long long)(held + least + (json_int_t)(g_test_rand_double() * (double)(most - least))));
+    g_autofree char *several = g_strconcat(fitted, "--log ranks.jsonl --save ranks", NULL);
+    json_decref(dry);
+    dry = launch_look(folder, ranks, fitted);
+    g_test_message("%u ranks: %s", ranks, several);
+    launch_must_run(folder, 1, one);
+    launch_must_run(folder, ranks, several);
+    run_folder_same_log(folder, "one.jsonl", "ranks.jsonl", "loss");
+    run_folder_same_log(folder, "one.jsonl", "ranks.jsonl", "gradient_norm");
+    saved_must_be_same(folder, "one", "ranks");
+    check_traffic(folder, dry);
+    json_decref(dry);
+}
+
 /* Trains some tensors, `data`, or draws which. */
 static void test_bits(struct run_folder *folder, gconstpointer data)
 {
     const char *what = data;
     for (int i = 0; i < 2; i++) {
-        uint32_t ranks = (uint32_t)g_test_rand_int_range(2, 5);
         g_autofree char *job = draw_job(folder,
                                         what ? what : launch_pick(choices, G_N_ELEMENTS(choices)));
-        g_autofree char *placement = draw_placement();
-        g_autofree char *placed = g_strconcat(job, placement, NULL);
-        json_t *dry = launch_look(folder, ranks, placed);
-        json_int_t least = number_of(dry, "least_device_bytes");
-        json_int_t most = number_of(dry, "device_bytes"), held = number_of(dry, "library_bytes");
-        g_autofree char *one = g_strconcat(job, "--log one.jsonl --save one", NULL);
-        g_autofree char *fitted = g_strdup_printf(
-            "%s --device-memory %lld ", placed,
-            (long long)(held + least +
-                        (json_int_t)(g_test_rand_double() * (double)(most - least))));
-        g_autofree char *several = g_strconcat(fitted, "--log ranks.jsonl --save ranks", NULL);
-        json_decref(dry);
-        dry = launch_look(folder, ranks, fitted);
-        g_test_message("%u ranks: %s", ranks, several);
-        launch_must_run(folder, 1, one);
-        launch_must_run(folder, ranks, several);
-        run_folder_same_log(folder, "one.jsonl", "ranks.jsonl", "loss");
-        run_folder_same_log(folder, "one.jsonl", "ranks.jsonl", "gradient_norm");
-        saved_must_be_same(folder, "one", "ranks");
-        check_traffic(folder, dry);
-        json_decref(dry);
+        compare(folder, (uint32_t)g_test_rand_int_range(2, 5), job);
     }
+}
+
+/* Routers choose other experts in every micro-batch, some of them none of a rank's rows. */
+static void test_experts(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    const char *const trained = PICK("", "", "--train '*.experts.*'", "--train '*.mlp.gate.*'");
+    g_autofree char *job = draw_job(folder, trained);
+    launch_draw_experts(folder, 2);
+    compare(folder, (uint32_t)g_test_rand_int_range(2, 5), job);
 }
 
 /* Runs the job in a stage with fast sums, within a drawn part of the device's memory, and compares
@@ -415,6 +430,7 @@ int main(int argc, char **argv)
         add("/ranks/few-gpus", NULL, test_few_gpus);
         return g_test_run(); /* the rest is the same on every device */
     }
+    add("/ranks/experts", NULL, test_experts);
     add("/ranks/many", NULL, test_many_ranks);
     add("/ranks/plan", NULL, test_plan);
     add("/ranks/differences", NULL, test_differences);

@@ -133,6 +133,16 @@ static void test_bits(struct run_folder *folder, gconstpointer data)
     }
 }
 
+/* The stages of a mixture of experts. */
+static void test_experts(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    uint32_t stages = (uint32_t)g_test_rand_int_range(2, 4);
+    g_autofree char *job = draw_job(), *placement = draw_placement(stages, 1);
+    launch_draw_experts(folder, LAYERS);
+    compare(folder, stages, job, placement);
+}
+
 /* A pipeline that never drains trains like one process with delayed updates, over steps that are
  * evaluated and saved in between. */
 static void test_endless(struct run_folder *folder, gconstpointer data)
@@ -372,6 +382,7 @@ int main(int argc, char **argv)
         return 77;
     add("/stages/bits", "false", test_bits);
     add("/stages/bits/tied", "true", test_bits);
+    add("/stages/experts", NULL, test_experts);
     add("/stages/trained", "false", test_trained);
     add("/stages/trained/tied", "true", test_trained);
     add("/stages/resume", "true", test_resume);
