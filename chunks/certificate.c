@@ -36,6 +36,39 @@ void certificate_prices_clear(struct certificate_prices *prices)
     *prices = (struct certificate_prices){0};
 }
 
+static bool branches_before(const struct certificate_case *of_case, uint32_t depth, uint32_t group)
+{
+    for (uint32_t k = 0; k < depth; k++)
+        if (of_case->branches[k] == group)
+            return true;
+    return false;
+}
+
+/* Returns whether these cases, which agree in `depth` branches, are the leaves below them. */
+static bool are_leaves(const struct certificate_case *cases, uint32_t count, uint32_t depth,
+                       uint32_t group_count)
+{
+    if (count == 1)
+        return cases[0].branch_count == depth;
+    if (depth == CERTIFICATE_BRANCHES_MOST)
+        return false;
+    uint32_t group = cases[0].branches[depth], left = 0;
+    bool same = group < group_count && !branches_before(&cases[0], depth, group);
+    for (uint32_t i = 0; i < count && same; i++) {
+        bool on_host = cases[i].on_host >> depth & 1;
+        same = cases[i].branch_count > depth && cases[i].branches[depth] == group &&
+               (on_host || left == i);
+        left += !on_host;
+    }
+    return same && left > 0 && left < count && are_leaves(cases, left, depth + 1, group_count) &&
+           are_leaves(cases + left, count - left, depth + 1, group_count);
+}
+
+bool certificate_covers_all(const struct certificate_time *time, uint32_t group_count)
+{
+    return time->case_count >= 1 && are_leaves(time->cases, time->case_count, 0, group_count);
+}
+
 void certificate_free(struct certificate *certificate)
 {
     if (!certificate)
@@ -45,8 +78,8 @@ void certificate_free(struct certificate *certificate)
     g_free(certificate->platform);
     g_free(certificate->link);
     g_free(certificate->traffic.prices);
-    for (int i = 0; i < 1 << CERTIFICATE_BRANCHES_MOST; i++)
-        certificate_prices_clear(&certificate->time.cases[i]);
+    for (int i = 0; i < CERTIFICATE_CASES_MOST; i++)
+        certificate_prices_clear(&certificate->time.cases[i].prices);
     certificate_alternatives_free(certificate->alternatives, certificate->alternative_count);
     g_free(certificate);
 }
@@ -164,17 +197,23 @@ static void set_prices(json_t *object, const struct certificate_prices *prices)
                             json_integer((json_int_t)prices->host_bytes));
 }
 
+static json_t *branches_json(const struct certificate_case *of_case)
+{
+    json_t *branches = json_array();
+    for (uint32_t k = 0; k < of_case->branch_count; k++)
+        json_array_append_new(branches, json_pack("[I,I]", (json_int_t)of_case->branches[k],
+                                                  (json_int_t)(of_case->on_host >> k & 1)));
+    return branches;
+}
+
 static void set_cases(json_t *object, const struct certificate_time *time)
 {
-    json_t *branches = json_array(), *cases = json_array();
-    for (uint32_t k = 0; k < time->branch_count; k++)
-        json_array_append_new(branches, json_integer((json_int_t)time->branches[k]));
-    for (uint32_t i = 0; i < 1u << time->branch_count; i++) {
-        json_t *entry = json_object();
-        set_prices(entry, &time->cases[i]);
+    json_t *cases = json_array();
+    for (uint32_t i = 0; i < time->case_count; i++) {
+        json_t *entry = json_pack("{s:o}", "branches", branches_json(&time->cases[i]));
+        set_prices(entry, &time->cases[i].prices);
         json_array_append_new(cases, entry);
     }
-    json_object_set_new(object, "branches", branches);
     json_object_set_new(object, "cases", cases);
 }
 
@@ -183,10 +222,10 @@ static json_t *time_json(const struct certificate_time *time)
     json_t *object = json_pack("{s:I,s:I,s:b}", "achieved_ns", (json_int_t)time->achieved,
                                "lower_bound_ns", (json_int_t)time->bound, "either_side",
                                time->either_side);
-    if (time->branch_count)
+    if (time->case_count > 1)
         set_cases(object, time);
     else
-        set_prices(object, &time->cases[0]);
+        set_prices(object, &time->cases[0].prices);
     return object;
 }
 
@@ -377,22 +416,39 @@ static void read_prices(struct certificate_reader *reader, const json_t *object,
         prices->host_bytes = read_number(reader, host_bytes, CERTIFICATE_ROOM_PRICE_MOST);
 }
 
-static void read_cases(struct certificate_reader *reader, const json_t *object,
-                       struct certificate_time *time)
+static void read_branches(struct certificate_reader *reader, const json_t *array,
+                          struct certificate_case *of_case)
 {
-    const json_t *branches = json_object_get(object, "branches");
-    const json_t *cases = json_object_get(object, "cases");
-    size_t count = json_array_size(branches);
-    if (count > CERTIFICATE_BRANCHES_MOST || json_array_size(cases) != (size_t)1 << count) {
-        fault(reader, "cases must say for each of at most 3 branches what holds on either side");
+    size_t count = json_array_size(array);
+    if (count > CERTIFICATE_BRANCHES_MOST) {
+        fault(reader, "a case has too many branches");
         return;
     }
-    time->branch_count = (uint32_t)count;
-    for (size_t k = 0; k < count; k++)
-        time->branches[k] = (uint32_t)read_number(reader, json_array_get(branches, k),
-                                                  UINT32_MAX - 1);
-    for (size_t i = 0; i < (size_t)1 << count; i++)
-        read_prices(reader, json_array_get(cases, i), &time->cases[i]);
+    of_case->branch_count = (uint32_t)count;
+    for (size_t k = 0; k < count; k++) {
+        const json_t *branch = json_array_get(array, k);
+        of_case->branches[k] = (uint32_t)read_number(reader, json_array_get(branch, 0),
+                                                     UINT32_MAX - 1);
+        of_case->on_host |= (uint32_t)read_number(reader, json_array_get(branch, 1), 1) << k;
+    }
+}
+
+static void read_cases(struct certificate_reader *reader, const json_t *cases,
+                       struct certificate_time *time)
+{
+    size_t count = json_array_size(cases);
+    if (count < 1 || count > CERTIFICATE_CASES_MOST) {
+        fault(reader, "the time has no cases, or too many");
+        return;
+    }
+    time->case_count = (uint32_t)count;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *entry = json_array_get(cases, i);
+        read_branches(reader, json_object_get(entry, "branches"), &time->cases[i]);
+        read_prices(reader, entry, &time->cases[i].prices);
+    }
+    if (!certificate_covers_all(time, UINT32_MAX))
+        fault(reader, "the cases of the time do not cover all sides of their branches");
 }
 
 static void read_time(struct certificate_reader *reader, const json_t *root,
@@ -404,10 +460,11 @@ static void read_time(struct certificate_reader *reader, const json_t *root,
     time->either_side = json_is_true(json_object_get(object, "either_side"));
     read_gap(reader, json_object_get(json_object_get(root, "gap"), "time"), time->achieved,
              time->bound);
-    if (json_object_get(object, "branches"))
-        read_cases(reader, object, time);
+    time->case_count = 1;
+    if (json_object_get(object, "cases"))
+        read_cases(reader, json_object_get(object, "cases"), time);
     else
-        read_prices(reader, object, &time->cases[0]);
+        read_prices(reader, object, &time->cases[0].prices);
 }
 
 static uint8_t read_outcome(struct certificate_reader *reader, const json_t *entry)

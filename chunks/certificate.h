@@ -63,18 +63,31 @@ struct certificate_prices {
     uint64_t host_bytes; /* the price of a byte of the host's memory, as that of room */
 };
 
-enum { CERTIFICATE_BRANCHES_MOST = 3 };
+/* The most cases of a bound, and the most groups whose sides are chosen in one of them. */
+enum { CERTIFICATE_CASES_MOST = 32, CERTIFICATE_BRANCHES_MOST = 12 };
+
+/* A case of a bound: the updates of the group branches[k] run on the host if bit k of `on_host` is
+ * set, and on the device if not. */
+struct certificate_case {
+    struct certificate_prices prices;
+    uint32_t branches[CERTIFICATE_BRANCHES_MOST], branch_count;
+    uint32_t on_host;
+};
 
 struct certificate_time {
     uint64_t achieved, bound; /* nanoseconds */
     bool either_side; /* whether the bound holds for any placement of the groups' optimizers, or
                          only for the plan's */
-    /* The bound is the least of several cases. In case i, the updates of the group branches[k] run
-     * on the host if bit k of i is set, and on the device if not. Without branches there is one
-     * case. */
-    uint32_t branches[CERTIFICATE_BRANCHES_MOST], branch_count;
-    struct certificate_prices cases[1 << CERTIFICATE_BRANCHES_MOST];
+    /* The bound is the least of the cases. They are the leaves of a binary tree from left to right:
+     * each of its inner nodes is a group, which is on the device to the left of it and on the host
+     * to the right. A single case has no branches. */
+    struct certificate_case cases[CERTIFICATE_CASES_MOST];
+    uint32_t case_count;
 };
+
+/* Returns whether the cases are the leaves of such a tree of groups that are less than
+ * `group_count`, no group twice on the way to a leaf. So they cover all sides of the groups. */
+bool certificate_covers_all(const struct certificate_time *time, uint32_t group_count);
 
 /* Frees the arrays. */
 void certificate_prices_clear(struct certificate_prices *prices);

@@ -1,6 +1,7 @@
 #include "planner/proof/certificate.h"
 #include "models/derive.h"
 #include "planner/proof/bound.h"
+#include "planner/proof/cases.h"
 #include "planner/proof/prices.h"
 #include "planner/schedule/placement.h"
 
@@ -10,14 +11,6 @@
 /* The mix only starts a search, so a rough one will do. */
 enum { MIX_WINDOWS = 24 };
 #define MIX_CLOSE 5e-3
-
-/* Branches are of groups that are at least this part of the model, and of which either side has at
- * least this share in the mix, if the plan takes longer than the bound by this factor. */
-enum { LARGE_PART = 10, CASE_WINDOWS = 12, MORE_WINDOWS = 24 };
-/* Cases of iterations of at most so many operators have more windows. */
-enum { FEW_OPERATORS = 500 };
-#define DIVIDED 0.02
-#define WIDE    1.02
 
 static uint64_t achieved_ns(const struct plan *plan)
 {
@@ -74,130 +67,6 @@ static void end_sides(const struct time_job *sides)
     trace_free((struct trace *)sides->sides[TIME_HOST]);
 }
 
-static struct time_model *make_model(const struct time_job *sides, const struct reuses *reuses,
-                                     const GArray *starts)
-{
-    return time_model_new(sides, reuses, (const struct window_start *)(void *)starts->data,
-                          starts->len);
-}
-
-/* Rounds down to whole nanoseconds: the times of a schedule are whole but sums of roundings. */
-static uint64_t bound_ns(const struct time_model *model, const struct time_prices *prices)
-{
-    scaled_ns bound = time_model_bound(model, prices, NULL);
-    return bound > 0 ? (uint64_t)(bound / BOUND_PRICE_SCALE) : 0;
-}
-
-/* Finds prices; returns their bound. `on_host` is as for time_prices_find. */
-static uint64_t find_prices(const struct time_model *model, uint64_t enough_ns,
-                            struct certificate_prices *found, double *on_host)
-{
-    g_autoptr(GArray) chains = g_array_new(FALSE, FALSE, sizeof(struct time_chain));
-    g_array_set_clear_func(chains, chain_clear);
-    found->windows = time_prices_find(model, TIME_PRICES_CLOSE, enough_ns, chains,
-                                      &found->host_bytes, on_host);
-    found->window_count = model->windows->count;
-    found->chain_count = chains->len;
-    found->chains = g_new(struct certificate_chain, chains->len);
-    for (guint r = 0; r < chains->len; r++)
-        found->chains[r] = g_array_index(chains, struct time_chain, r).ends;
-    const struct time_prices prices = {found->windows,
-                                       (const struct time_chain *)(void *)chains->data, chains->len,
-                                       found->host_bytes};
-    return bound_ns(model, &prices);
-}
-
-/* Returns the bytes of the groups that branches may be of: large ones that the mix divides between
- * the sides. Others have 0. */
-static uint64_t *weigh_groups(const struct time_job *sides, const double *on_host)
-{
-    const struct layout *layout = sides->plan->layout;
-    uint64_t *bytes = g_new0(uint64_t, layout->group_count), total = 0;
-    for (uint32_t c = 0; c < layout->chunk_count; c++) {
-        bytes[layout->chunks[c].group] += layout->chunks[c].slot_bytes;
-        total += layout->chunks[c].slot_bytes;
-    }
-    for (uint32_t g = 0; g < layout->group_count; g++)
-        if (bytes[g] < total / LARGE_PART || on_host[g] < DIVIDED || on_host[g] > 1 - DIVIDED)
-            bytes[g] = 0;
-    return bytes;
-}
-
-/* Chooses the largest of these groups. */
-static void choose_branches(const struct time_job *sides, const double *on_host,
-                            struct certificate_time *time)
-{
-    g_autofree uint64_t *bytes = weigh_groups(sides, on_host);
-    while (time->branch_count < CERTIFICATE_BRANCHES_MOST) {
-        uint32_t largest = 0;
-        for (uint32_t g = 1; g < sides->plan->layout->group_count; g++)
-            largest = bytes[g] > bytes[largest] ? g : largest;
-        if (!bytes[largest])
-            break;
-        time->branches[time->branch_count++] = largest;
-        bytes[largest] = 0;
-    }
-}
-
-static uint64_t prove_case(const struct time_job *sides, const struct reuses *reuses,
-                           const GArray *starts, uint64_t enough_ns,
-                           struct certificate_prices *found, double *on_host)
-{
-    struct time_model *model = make_model(sides, reuses, starts);
-    uint64_t bound = find_prices(model, enough_ns, found, on_host);
-    time_model_free(model);
-    return bound;
-}
-
-/* Proves each case of the branches, and returns the least bound. */
-static uint64_t prove_cases(struct time_job *sides, const struct reuses *reuses,
-                            const GArray *starts, struct certificate_time *time)
-{
-    uint64_t least = UINT64_MAX;
-    sides->branches = time->branches;
-    sides->branch_count = time->branch_count;
-    for (uint32_t i = 0; i < 1u << time->branch_count; i++) {
-        sides->branches_on_host = i;
-        uint64_t enough = MIN(least, time->achieved);
-        uint64_t bound = prove_case(sides, reuses, starts, enough, &time->cases[i], NULL);
-        least = MIN(least, bound);
-    }
-    return least;
-}
-
-/* Chooses windows. */
-static GArray *choose_starts(const struct time_job *sides, const struct reuses *reuses,
-                             uint32_t most)
-{
-    GArray *starts = g_array_new(FALSE, FALSE, sizeof(struct window_start));
-    time_windows_choose(sides->sides[0], reuses, most, starts);
-    time_windows_choose_updates(sides, starts);
-    return starts;
-}
-
-/* Proves a bound, and tries branches if the mix divides large groups. */
-static void prove(struct time_job *sides, const struct reuses *reuses, const GArray *starts,
-                  struct certificate_time *time)
-{
-    struct certificate_time branched = *time;
-    uint32_t most = reuses->moment_count > FEW_OPERATORS ? CASE_WINDOWS : MORE_WINDOWS;
-    g_autoptr(GArray) fewer = choose_starts(sides, reuses, most);
-    uint32_t blocks_most = reuses->chunk_count + reuses->moment_count;
-    g_autofree double *on_host = g_new(double, 2 * blocks_most);
-    time->bound = prove_case(sides, reuses, starts, UINT64_MAX, &time->cases[0], on_host);
-    if (!time->either_side || (double)time->achieved <= WIDE * (double)time->bound)
-        return;
-    choose_branches(sides, on_host, &branched);
-    if (!branched.branch_count)
-        return;
-    branched.bound = prove_cases(sides, reuses, fewer, &branched);
-    struct certificate_time *worse = branched.bound > time->bound ? time : &branched;
-    for (uint32_t i = 0; i < 1u << worse->branch_count; i++)
-        certificate_prices_clear(&worse->cases[i]);
-    if (worse == time)
-        *time = branched;
-}
-
 /* Chooses windows, finds prices and fills *time. The bound holds for any placement of the groups'
  * optimizers, if updates can be placed and the plan has each group on one side. */
 static void time_proof_make(const struct time_proof_job *job, struct certificate_time *time)
@@ -205,12 +74,10 @@ static void time_proof_make(const struct time_proof_job *job, struct certificate
     struct reuses *reuses = bound_reuses(job->trace, job->plan);
     bool either_side = covers_either_side(job);
     struct time_job sides = begin_sides(job, either_side);
-    g_autoptr(GArray) starts = choose_starts(&sides, reuses, TIME_WINDOWS_MOST);
     time->achieved = achieved_ns(job->plan);
-    if (starts->len) {
-        time->either_side = either_side;
-        prove(&sides, reuses, starts, time);
-    }
+    time->either_side = either_side;
+    if (!cases_prove(&sides, reuses, time))
+        time->either_side = false;
     end_sides(&sides);
     reuses_free(reuses);
 }
@@ -234,12 +101,13 @@ uint32_t time_proof_mixes(const struct time_proof_job *job, uint64_t *bound,
     time_windows_choose(job->trace, reuses, MIX_WINDOWS, starts);
     if (starts->len && covers_either_side(job)) {
         const struct time_job sides = begin_sides(job, true);
-        struct time_model *model = make_model(&sides, reuses, starts);
+        struct time_model *model = time_model_new(
+            &sides, reuses, (const struct window_start *)(void *)starts->data, starts->len);
         uint32_t blocks = model->block_count;
         g_autofree double *of_block = g_new(double, 2 * blocks);
         g_autofree struct certificate_window *windows =
             time_prices_find(model, MIX_CLOSE, UINT64_MAX, NULL, &host_bytes, of_block);
-        *bound = bound_ns(model, &(struct time_prices){windows, NULL, 0, host_bytes});
+        *bound = time_model_bound_ns(model, &(struct time_prices){windows, NULL, 0, host_bytes});
         time_model_free(model);
         end_sides(&sides);
         mixes[count++] = shares_of_tensors(job, of_block);
@@ -250,93 +118,37 @@ uint32_t time_proof_mixes(const struct time_proof_job *job, uint64_t *bound,
     return count;
 }
 
+uint32_t time_proof_case_mixes(const struct time_proof_job *job, double *mixes[CASES_MIXES])
+{
+    if (!covers_either_side(job))
+        return 0;
+    struct reuses *reuses = bound_reuses(job->trace, job->plan);
+    struct time_job sides = begin_sides(job, true);
+    uint32_t count = cases_find_mixes(&sides, reuses, achieved_ns(job->plan), mixes);
+    for (uint32_t i = 0; i < count; i++) {
+        g_autofree double *of_group = mixes[i];
+        mixes[i] = shares_of_tensors(job, of_group);
+    }
+    end_sides(&sides);
+    reuses_free(reuses);
+    return count;
+}
+
 /* ---- the check ---- */
-
-/* Returns whether no window has prices that exceed its time. */
-static bool prices_are_possible(const struct time_model *model, const struct time_prices *prices)
-{
-    uint32_t count = model->windows->count;
-    g_autofree uint64_t *sum = g_new(uint64_t, count);
-    bool possible = true;
-    for (uint32_t w = 0; w < count; w++)
-        sum[w] = window_prices(&prices->windows[w]);
-    for (uint32_t r = 0; r < prices->chain_count; r++)
-        for (uint32_t i = 0; i < prices->chains[r].span; i++)
-            sum[(prices->chains[r].window + i) % count] += prices->chains[r].ends.price;
-    for (uint32_t w = 0; w < count; w++)
-        possible &= sum[w] <= BOUND_PRICE_SCALE;
-    return possible;
-}
-
-/* Sets the bound of these prices. Returns what is wrong with them, or NULL. */
-static const char *recompute_with(const struct time_model *model,
-                                  const struct certificate_prices *stated, uint64_t *bound)
-{
-    g_autoptr(GArray) chains = g_array_new(FALSE, FALSE, sizeof(struct time_chain));
-    g_array_set_clear_func(chains, chain_clear);
-    for (uint32_t r = 0; r < stated->chain_count; r++) {
-        struct time_chain chain;
-        if (!chain_make(model->chain_operators, model->windows, &stated->chains[r], &chain))
-            return "chains begin or end at invalid moments";
-        g_array_append_val(chains, chain);
-    }
-    const struct time_prices prices = {stated->windows,
-                                       (const struct time_chain *)(void *)chains->data, chains->len,
-                                       stated->host_bytes};
-    if (!prices_are_possible(model, &prices))
-        return "the prices of a window exceed its time";
-    if (stated->host_bytes && model->host_bytes == UINT64_MAX)
-        return "the host's memory has a price, but no limit";
-    *bound = bound_ns(model, &prices);
-    return NULL;
-}
-
-static const char *recompute_case(const struct time_job *sides, const struct reuses *reuses,
-                                  const struct certificate_prices *prices, uint64_t *bound)
-{
-    g_autoptr(GArray) starts = g_array_new(FALSE, FALSE, sizeof(struct window_start));
-    for (uint32_t w = 0; w < prices->window_count; w++) {
-        const struct window_start start = {prices->windows[w].moment, prices->windows[w].begins};
-        g_array_append_val(starts, start);
-    }
-    *bound = 0;
-    if (!prices->window_count)
-        return prices->chain_count ? "there are chains, but no windows" : NULL;
-    if (!time_job_may_begin(sides, (const struct window_start *)(void *)starts->data, starts->len))
-        return "windows begin at invalid moments";
-    struct time_model *model = make_model(sides, reuses, starts);
-    const char *wrong = recompute_with(model, prices, bound);
-    time_model_free(model);
-    return wrong;
-}
-
-static bool branches_are_possible(const struct time_proof_job *job,
-                                  const struct certificate_time *time)
-{
-    for (uint32_t k = 0; k < time->branch_count; k++)
-        if (!time->either_side || time->branches[k] >= job->plan->layout->group_count)
-            return false;
-    return time->branch_count <= CERTIFICATE_BRANCHES_MOST;
-}
 
 /* Sets the bound that follows from the certificate's prices. Returns what is wrong with them, or
  * NULL. */
 static const char *recompute(const struct time_proof_job *job, const struct certificate_time *time,
                              uint64_t *bound)
 {
-    const char *wrong = NULL;
-    *bound = 0;
-    if (!branches_are_possible(job, time))
-        return "branches are of groups that cannot be placed";
     struct reuses *reuses = bound_reuses(job->trace, job->plan);
     struct time_job sides = begin_sides(job, time->either_side);
-    sides.branches = time->branches;
-    sides.branch_count = time->branch_count;
-    for (uint32_t i = 0; i < 1u << time->branch_count && !wrong; i++) {
+    const char *wrong = NULL;
+    *bound = UINT64_MAX;
+    for (uint32_t i = 0; i < time->case_count && !wrong; i++) {
         uint64_t of_case;
-        sides.branches_on_host = i;
-        wrong = recompute_case(&sides, reuses, &time->cases[i], &of_case);
-        *bound = i ? MIN(*bound, of_case) : of_case;
+        wrong = cases_recompute(&sides, reuses, &time->cases[i], &of_case);
+        *bound = MIN(*bound, of_case);
     }
     end_sides(&sides);
     reuses_free(reuses);
@@ -352,6 +164,8 @@ static bool time_proof_check(const struct time_proof_job *job, GError **error)
     const char *wrong = NULL;
     if (time->either_side && !covers_either_side(job))
         wrong = "the optimizer cannot be placed on either side";
+    else if (!certificate_covers_all(time, time->either_side ? job->plan->layout->group_count : 0))
+        wrong = "its cases do not cover all sides of its branches";
     else if ((wrong = recompute(job, time, &bound)))
         ;
     else if (bound != time->bound)

@@ -4,6 +4,7 @@
 #define PSTAR_PLANNER_PROOF_CERTIFICATE_H
 
 #include "chunks/plan.h"
+#include "planner/proof/cases.h"
 #include "sim/costs.h"
 
 /* The inputs that a certificate records. Strings may be NULL. */
@@ -52,5 +53,9 @@ struct time_proof_job {
 enum { TIME_PROOF_MIXES = 2 };
 uint32_t time_proof_mixes(const struct time_proof_job *job, uint64_t *bound_ns,
                           double *mixes[TIME_PROOF_MIXES]);
+
+/* Writes such mixes of the cases that decide the bound where a few large groups do. In these,
+ * hardly a group is divided. Returns how many there are. The caller frees them. */
+uint32_t time_proof_case_mixes(const struct time_proof_job *job, double *mixes[CASES_MIXES]);
 
 #endif

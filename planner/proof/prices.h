@@ -138,6 +138,10 @@ struct time_use {
 scaled_ns time_model_bound(const struct time_model *model, const struct time_prices *prices,
                            const struct time_use *use);
 
+/* Returns the same in whole nanoseconds, rounded down: the times of a schedule are whole but sums
+ * of roundings. */
+uint64_t time_model_bound_ns(const struct time_model *model, const struct time_prices *prices);
+
 /* How far the bound of a certificate may stay below the master program's optimum, as a share of it.
  */
 #define TIME_PRICES_CLOSE 2e-4

@@ -220,3 +220,9 @@ scaled_ns time_model_bound(const struct time_model *model, const struct time_pri
         bound -= (scaled_ns)prices->host_bytes * model->host_bytes;
     return bound + blocks_cost(&evaluation, use);
 }
+
+uint64_t time_model_bound_ns(const struct time_model *model, const struct time_prices *prices)
+{
+    scaled_ns bound = time_model_bound(model, prices, NULL);
+    return bound > 0 ? (uint64_t)(bound / BOUND_PRICE_SCALE) : 0;
+}

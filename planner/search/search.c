@@ -351,6 +351,29 @@ static void try_mixes(struct search *search)
     search_run(search, search_run_plans);
 }
 
+/* Tries the best layout with the sides of the cases that decide its bound. */
+static void try_cases(struct search *search)
+{
+    const struct trace *traced = search->job.trace;
+    const struct trial *best = search->context.incumbent;
+    double *mixes[CASES_MIXES];
+    if (!best || search->options.objective != OBJECTIVE_TIME || search_is_over(search))
+        return;
+    struct trace *trace = model_place_chosen(traced, best->plan->choices, search->job.platform,
+                                             NULL);
+    const struct time_proof_job job = {best->plan, trace, traced, search->job.platform,
+                                       search->job.costs};
+    uint32_t count = time_proof_case_mixes(&job, mixes), layout = best->layout;
+    trace_free(trace);
+    search->bias = best->bias;
+    for (uint32_t i = 0; i < count; i++) {
+        g_ptr_array_add(search->mixes, mixes[i]);
+        search_add_once(search, layout,
+                        (struct placement){PLACEMENT_CHOSEN, PLACEMENT_PARTS / 2, 0, mixes[i]});
+    }
+    search_run(search, search_run_plans);
+}
+
 static bool is_long(const struct search *search)
 {
     return search->job.trace->operator_count > LONG_ITERATION;
@@ -510,8 +533,10 @@ static void search_deep(struct search *search)
     for (int step = COARSE_PARTS / 8; search->context.strategies && step > 0; step /= 4)
         refine_placements(search, refined(search, REFINED_LAYOUTS), step);
     try_biases(search, refined(search, REFINED_LAYOUTS), 1, 2);
-    if (search->context.strategies)
+    if (search->context.strategies) {
+        try_cases(search);
         search_swap_groups(search, is_long(search) ? 6 : 12);
+    }
     if (search->options.objective != OBJECTIVE_TRAFFIC)
         try_spread(search);
     try_again(search, EFFORT_2, refined(search, FINALISTS_2));

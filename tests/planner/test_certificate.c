@@ -319,10 +319,10 @@ static void test_chains(void)
     g_assert_cmpuint(time->achieved, >=, 18158000);
     g_assert_cmpuint(time->bound, <=, time->achieved);
     g_assert_cmpuint(time->bound, >=, time->achieved - time->achieved / 1000);
-    g_assert_cmpuint(time->cases[0].chain_count, >, 0);
+    g_assert_cmpuint(time->cases[0].prices.chain_count, >, 0);
     g_assert_true(certificate_check(plan, placed, trace, &error));
 
-    struct certificate_chain *chain = &time->cases[0].chains[0];
+    struct certificate_chain *chain = &time->cases[0].prices.chains[0];
     const struct certificate_chain before = *chain;
     for (int change = 0; change < 5; change++) {
         uint32_t *const moments[] = {&chain->from, &chain->first, &chain->last, &chain->to};
@@ -335,11 +335,11 @@ static void test_chains(void)
         g_clear_error(&error);
         *chain = before;
     }
-    time->branch_count = 1; /* but updates stay where they are */
+    time->case_count = 2; /* but updates stay where they are */
     g_assert_false(certificate_check(plan, placed, trace, &error));
     g_clear_error(&error);
-    time->branch_count = 0;
-    time->cases[0].windows[1].begins = WINDOW_AFTER_UPDATE; /* of none */
+    time->case_count = 1;
+    time->cases[0].prices.windows[1].begins = WINDOW_AFTER_UPDATE; /* of none */
     g_assert_false(certificate_check(plan, placed, trace, &error));
     plan_free(plan);
     trace_free(placed);
@@ -412,9 +412,9 @@ static void test_whole_units(void)
     g_assert_true(certificate_check(plan, placed, trace, &error));
 
     struct certificate_window *priced = NULL;
-    for (uint32_t w = 0; w < time->cases[0].window_count; w++)
-        if (time->cases[0].windows[w].whole)
-            priced = &time->cases[0].windows[w];
+    for (uint32_t w = 0; w < time->cases[0].prices.window_count; w++)
+        if (time->cases[0].prices.windows[w].whole)
+            priced = &time->cases[0].prices.windows[w];
     g_assert_nonnull(priced);
     uint64_t *const numbers[] = {&priced->unit, &priced->whole};
     for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++) {
@@ -442,7 +442,7 @@ static void test_memory_of_the_host(void)
     const struct certificate_source source = {.objective = "time", .link = LINK, .traced = trace};
     g_assert_true(certificate_make(plan, placed, &source, &error));
     struct certificate_time *time = &plan->certificate->time;
-    uint64_t *price = &time->cases[0].host_bytes;
+    uint64_t *price = &time->cases[0].prices.host_bytes;
     g_assert_cmpuint(plan->predicted.h2d_bytes, >, 32000000);  /* eight fetches */
     g_assert_cmpuint(3 * time->bound, >=, 2 * time->achieved); /* without the price, not half */
     g_assert_cmpuint(*price, >, 0);
@@ -470,30 +470,80 @@ static void test_cases_are_read_back(void)
         {.moment = 2, .begins = WINDOW_AFTER_UPDATE, .unit = 8, .whole = 9}};
     struct certificate_chain chain = {1, 2, 3, 4, 5};
     struct certificate certificate = {
-        .time = {.branches = {7},
-                 .branch_count = 1,
-                 .cases = {{windows, 2, NULL, 0, 6}, {windows, 1, &chain, 1, 0}}}};
+        .time = {.case_count = 3,
+                 .cases = {{{windows, 2, NULL, 0, 6}, {7}, 1, 0},
+                           {{windows, 1, &chain, 1, 0}, {7, 5}, 2, 1},
+                           {{windows, 1, NULL, 0, 0}, {7, 5}, 2, 3}}}};
     const char *reason = NULL;
     json_t *json = certificate_to_json(&certificate);
     struct certificate *read = certificate_from_json(json, 1, &reason);
     g_assert_null(reason);
-    g_assert_cmpuint(read->time.branch_count, ==, 1);
-    g_assert_cmpuint(read->time.branches[0], ==, 7);
-    g_assert_cmpuint(read->time.cases[0].window_count, ==, 2);
-    g_assert_cmpuint(read->time.cases[0].windows[0].h2d, ==, 5);
-    g_assert_cmpuint(read->time.cases[0].windows[1].begins, ==, WINDOW_AFTER_UPDATE);
-    g_assert_cmpuint(read->time.cases[0].windows[0].unit, ==, 0);
-    g_assert_cmpuint(read->time.cases[0].windows[1].unit, ==, 8);
-    g_assert_cmpuint(read->time.cases[0].windows[1].whole, ==, 9);
-    g_assert_cmpuint(read->time.cases[0].chain_count, ==, 0);
-    g_assert_cmpuint(read->time.cases[0].host_bytes, ==, 6);
-    g_assert_cmpuint(read->time.cases[1].window_count, ==, 1);
-    g_assert_cmpuint(read->time.cases[1].chains[0].to, ==, 4);
+    g_assert_cmpuint(read->time.case_count, ==, 3);
+    g_assert_cmpuint(read->time.cases[2].branch_count, ==, 2);
+    g_assert_cmpuint(read->time.cases[2].branches[1], ==, 5);
+    g_assert_cmpuint(read->time.cases[2].on_host, ==, 3);
+    g_assert_cmpuint(read->time.cases[0].prices.window_count, ==, 2);
+    g_assert_cmpuint(read->time.cases[0].prices.windows[0].h2d, ==, 5);
+    g_assert_cmpuint(read->time.cases[0].prices.windows[1].begins, ==, WINDOW_AFTER_UPDATE);
+    g_assert_cmpuint(read->time.cases[0].prices.windows[0].unit, ==, 0);
+    g_assert_cmpuint(read->time.cases[0].prices.windows[1].unit, ==, 8);
+    g_assert_cmpuint(read->time.cases[0].prices.windows[1].whole, ==, 9);
+    g_assert_cmpuint(read->time.cases[0].prices.chain_count, ==, 0);
+    g_assert_cmpuint(read->time.cases[0].prices.host_bytes, ==, 6);
+    g_assert_cmpuint(read->time.cases[1].prices.window_count, ==, 1);
+    g_assert_cmpuint(read->time.cases[1].prices.chains[0].to, ==, 4);
     certificate_free(read);
     json_array_remove(json_object_get(json_object_get(json, "time"), "cases"), 1);
     g_assert_null(certificate_from_json(json, 1, &reason));
     g_assert_nonnull(strstr(reason, "cases"));
     json_decref(json);
+}
+
+static void set_case(struct certificate_time *time, uint32_t i, const char *path)
+{
+    struct certificate_case *of_case = &time->cases[i];
+    *of_case = (struct certificate_case){0};
+    for (; *path; path += 2) { /* a digit of a group, and + for the host or - for the device */
+        of_case->on_host |= (uint32_t)(path[1] == '+') << of_case->branch_count;
+        of_case->branches[of_case->branch_count++] = (uint32_t)(path[0] - '0');
+    }
+}
+
+/* Cases that leave out a side, have one twice, divide by a group twice or by none of the layout, or
+ * are no tree, prove nothing. */
+static void test_cases_cover_all_sides(void)
+{
+    static const struct {
+        const char *cases[5];
+        bool cover;
+    } trees[] = {
+        {{""}, true},
+        {{"1-", "1+"}, true},
+        {{"1-2-", "1-2+", "1+"}, true},
+        {{"1-", "1+2-3-", "1+2-3+", "1+2+"}, true},
+        {{"1-2-", "1-2+", "1+3-", "1+3+"}, true},
+        {{"1-"}, false},
+        {{"1+", "1-"}, false},
+        {{"1-", "1-"}, false},
+        {{"1-", "1+", "1+"}, false},
+        {{"1-", "2+"}, false},
+        {{"1-2-", "1-2+"}, false},
+        {{"1-2-", "1-3+", "1+"}, false},
+        {{"1-2-", "1+2+"}, false},
+        {{"1-1-", "1-1+", "1+"}, false},
+        {{"1-2-", "1+", "1-2+"}, false},
+        {{"", "1+"}, false},
+        {{"8-", "8+"}, false},
+    };
+    struct certificate_time time = {0};
+    g_assert_false(certificate_covers_all(&time, 8));
+    for (size_t t = 0; t < G_N_ELEMENTS(trees); t++) {
+        time.case_count = 0;
+        for (; time.case_count < 5 && trees[t].cases[time.case_count]; time.case_count++)
+            set_case(&time, time.case_count, trees[t].cases[time.case_count]);
+        g_test_message("tree %zu", t);
+        g_assert_cmpint(certificate_covers_all(&time, 8), ==, trees[t].cover);
+    }
 }
 
 /* A plan that does not verify when it was found is not written. */
@@ -540,6 +590,7 @@ int main(int argc, char **argv)
     g_test_add_func("/certificate/whole_units", test_whole_units);
     g_test_add_func("/certificate/memory_of_the_host", test_memory_of_the_host);
     g_test_add_func("/certificate/cases_are_read_back", test_cases_are_read_back);
+    g_test_add_func("/certificate/cases-cover-all-sides", test_cases_cover_all_sides);
     g_test_add_func("/certificate/faults_are_not_written", test_faults_are_not_written);
     return g_test_run();
 }
