@@ -385,5 +385,7 @@ bool nvme_homes_give(struct plan *plan, const struct trace *trace, const struct 
     add_actions(plan, chosen);
     predict(plan);
     plan->host_budget = budget->host_bytes;
+    plan->nvme_block_bytes = budget->block_bytes;
+    plan->nvme_depth = budget->depth;
     return true;
 }

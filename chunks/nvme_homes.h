@@ -8,9 +8,11 @@
 #include "chunks/plan.h"
 
 struct nvme_budget {
-    uint64_t host_bytes; /* of the host pool, with the ring; UINT64_MAX: as many chunks as can live
-                            in NVMe do, with a ring for four times what an operator uses at once */
-    uint64_t nvme_bytes; /* of the file */
+    uint64_t host_bytes;  /* of the host pool, with the ring; UINT64_MAX: as many chunks as can live
+                             in NVMe do, with a ring for four times what an operator uses at once */
+    uint64_t nvme_bytes;  /* of the file */
+    uint64_t block_bytes; /* of its blocks, and how many are under way, as in struct plan; */
+    uint32_t depth;       /* 0, 0: the plan does not say */
 };
 
 /* Gives chunks of a plan homes in NVMe: of a plan with a host budget, as few as make it fit, spread

@@ -60,6 +60,8 @@ struct plan {
     uint64_t nvme_bytes;       /* size of the file in NVMe; 0 if there is none */
     uint64_t *nvme_address;    /* [chunk_count] in the file; NO_ADDRESS if the chunk is at home
                                   elsewhere. NULL if all are */
+    uint64_t nvme_block_bytes; /* the transfers of the file are cut into blocks of this size, */
+    uint32_t nvme_depth;       /* this many of which are under way; 0, 0: the run decides */
     uint64_t *initial_address; /* [chunk_count] on the device at the start, or NO_ADDRESS */
 
     uint32_t moment_count, action_count;
@@ -74,6 +76,17 @@ struct plan {
 /* Slots in NVMe, and those in the host pool from and to which they are copied, are multiples of
  * this. */
 #define PLAN_NVME_ALIGNMENT ((uint64_t)4096)
+
+/* Most that a plan may say about the blocks of the file in NVMe. */
+#define PLAN_NVME_LARGEST_BLOCK ((uint64_t)1 << 30)
+#define PLAN_NVME_MOST_DEPTH    256
+
+/* Returns whether blocks of this size can be read and written with this many under way. */
+static inline bool plan_nvme_blocks_fit(uint64_t block_bytes, uint64_t depth)
+{
+    return block_bytes > 0 && block_bytes <= PLAN_NVME_LARGEST_BLOCK &&
+           block_bytes % PLAN_NVME_ALIGNMENT == 0 && depth > 0 && depth <= PLAN_NVME_MOST_DEPTH;
+}
 
 /* Returns whether the chunk is at home in NVMe. */
 static inline bool plan_in_nvme(const struct plan *plan, chunk_id chunk)

@@ -408,6 +408,18 @@ static bool check_host_slots(struct check *check, GError **error)
     return ok || plan_refuse(error, "host slots overlap or lie outside the host pool");
 }
 
+/* A plan says nothing about blocks, or what storage can do, for a file that there is. */
+static bool check_nvme_blocks(const struct plan *plan, GError **error)
+{
+    bool says_nothing = !plan->nvme_block_bytes && !plan->nvme_depth;
+    return says_nothing ||
+           (plan->nvme_bytes && plan_nvme_blocks_fit(plan->nvme_block_bytes, plan->nvme_depth)) ||
+           plan_refuse(error,
+                       "the file in NVMe cannot be read in blocks of %" G_GUINT64_FORMAT
+                       " bytes, %u at a time",
+                       plan->nvme_block_bytes, plan->nvme_depth);
+}
+
 static bool check_nvme_slots(const struct plan *plan, GError **error)
 {
     g_autofree uint64_t *slots = host_slots(plan);
@@ -470,7 +482,8 @@ static bool plan_check_schedule(const struct plan *plan, const struct trace *tra
                            trace->operator_count);
     if (plan->arena_bytes > plan->device_budget)
         return plan_refuse(error, "the arena is larger than the budget");
-    if (!check_nvme_slots(plan, error) || !check_staging(plan, trace, error))
+    if (!check_nvme_blocks(plan, error) || !check_nvme_slots(plan, error) ||
+        !check_staging(plan, trace, error))
         return false;
 
     struct non_model *non_model = non_model_place(trace);

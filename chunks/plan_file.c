@@ -395,12 +395,17 @@ static bool read_certificate(struct plan_reader *reader, const json_t *root, str
 
 static bool has_known_keys(struct plan_reader *reader, json_t *root)
 {
-    static const char *const known[] = {
-        "pstar_plan",   "made_for",        "choices",         "made_by",
-        "policy",       "look_ahead",      "layout",          "device_budget_bytes",
-        "device_bytes", "host_bytes",      "staging_address", "host_budget_bytes",
-        "host_address", "initial_address", "moments",         "predicted",
-        "certificate",  "nvme_bytes",      "nvme_address",    NULL};
+    static const char *const known[] = {"pstar_plan",      "made_for",
+                                        "choices",         "made_by",
+                                        "policy",          "look_ahead",
+                                        "layout",          "device_budget_bytes",
+                                        "device_bytes",    "host_bytes",
+                                        "staging_address", "host_budget_bytes",
+                                        "host_address",    "initial_address",
+                                        "moments",         "predicted",
+                                        "certificate",     "nvme_bytes",
+                                        "nvme_address",    "nvme_block_bytes",
+                                        "nvme_depth",      NULL};
     const char *key;
     json_t *value;
     json_object_foreach (root, key, value)
@@ -409,13 +414,31 @@ static bool has_known_keys(struct plan_reader *reader, json_t *root)
     return true;
 }
 
+/* A plan may leave the blocks of its file to the run. */
+static bool read_nvme_blocks(struct plan_reader *reader, const json_t *root, struct plan *plan)
+{
+    static const char key[] = "nvme_block_bytes";
+    uint64_t depth = 0;
+    if (!json_object_get(root, key) && !json_object_get(root, "nvme_depth"))
+        return true;
+    if (!plan->nvme_bytes)
+        return refuse(reader, key, "the plan has no file in NVMe, which nvme_bytes would say");
+    if (!read_member(reader, root, key, PLAN_NVME_LARGEST_BLOCK, &plan->nvme_block_bytes) ||
+        !read_member(reader, root, "nvme_depth", PLAN_NVME_MOST_DEPTH, &depth))
+        return false;
+    plan->nvme_depth = (uint32_t)depth;
+    return plan_nvme_blocks_fit(plan->nvme_block_bytes, depth) ||
+           refuse(reader, key, "must be a multiple of 4096 above 0, and nvme_depth at least 1");
+}
+
 /* A plan may have no homes in NVMe. */
 static bool read_nvme(struct plan_reader *reader, const json_t *root, struct plan *plan)
 {
-    return !json_object_get(root, "nvme_bytes") ||
-           (read_member(reader, root, "nvme_bytes", INT64_MAX, &plan->nvme_bytes) &&
-            read_numbers(reader, root, "nvme_address", plan->layout->chunk_count,
-                         &plan->nvme_address));
+    return (!json_object_get(root, "nvme_bytes") ||
+            (read_member(reader, root, "nvme_bytes", INT64_MAX, &plan->nvme_bytes) &&
+             read_numbers(reader, root, "nvme_address", plan->layout->chunk_count,
+                          &plan->nvme_address))) &&
+           read_nvme_blocks(reader, root, plan);
 }
 
 static bool read_plan(struct plan_reader *reader, const json_t *root, struct plan *plan)
@@ -624,6 +647,10 @@ bool plan_write(const struct plan *plan, const char *path, GError **error)
         json_object_set_new(root, "nvme_bytes", number(plan->nvme_bytes));
         json_object_set_new(root, "nvme_address",
                             numbers(plan->nvme_address, plan->layout->chunk_count));
+    }
+    if (plan->nvme_depth) {
+        json_object_set_new(root, "nvme_block_bytes", number(plan->nvme_block_bytes));
+        json_object_set_new(root, "nvme_depth", number(plan->nvme_depth));
     }
     if (plan->certificate)
         json_object_set_new(root, "certificate", certificate_to_json(plan->certificate));

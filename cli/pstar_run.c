@@ -6,6 +6,7 @@
 #include "engine/ranks.h"
 #include "engine/train/together.h"
 #include "engine/train/trainer.h"
+#include "platforms/platform.h"
 #include "traces/size.h"
 
 #include <signal.h>
@@ -14,7 +15,7 @@
 struct train_arguments {
     struct run_options options;
     char *device, *chunk_size, *link; /* parsed into the options */
-    char *output;
+    char *output, *platform;
     bool probe;
 };
 
@@ -93,6 +94,32 @@ static void show_measurement(void *data, const struct probe_step *step)
 
 /* ---- what is asked ---- */
 
+/* Takes from the platform how the disk is used best. */
+static bool read_disk(struct train_arguments *a, GError **error)
+{
+    struct run_options *o = &a->options;
+    struct platform_disk_way way;
+    if (a->probe)
+        return options_refuse(error, "--platform %s: not with --probe, which writes such a file",
+                              a->platform);
+    if (!o->nvme && o->nvme_budget == RUN_UNLIMITED)
+        return options_refuse(error, "--platform %s: is for the disk of --nvme, so far",
+                              a->platform);
+    struct platform *platform = platform_read(a->platform, error);
+    if (!platform)
+        return false;
+    bool known = platform_disk_best(&platform->disk, &way);
+    platform_free(platform);
+    if (!known)
+        return options_refuse(error,
+                              "--platform %s: says nothing of a disk (nvme), which --probe "
+                              "--nvme measures",
+                              a->platform);
+    o->nvme_block_bytes = way.block_bytes;
+    o->nvme_depth = way.depth;
+    return true;
+}
+
 /* Parses the texts that need more than the option's own row. */
 static bool read_texts(struct train_arguments *a, GError **error)
 {
@@ -105,7 +132,8 @@ static bool read_texts(struct train_arguments *a, GError **error)
         g_prefix_error(error, "--chunk-size %s: ", a->chunk_size);
         return false;
     }
-    return !a->link || link_parse(a->link, &o->h2d_rate, &o->d2h_rate, error);
+    return (!a->link || link_parse(a->link, &o->h2d_rate, &o->d2h_rate, error)) &&
+           (!a->platform || read_disk(a, error));
 }
 
 static int status_number(const GError *error)
@@ -252,6 +280,10 @@ int main(int argc, char **argv)
         {.shared = OPTION_NVME_MEMORY,
          .size = &o->nvme_budget,
          .help = "without --host-memory all that can live there do"},
+        {.shared = OPTION_PLATFORM,
+         .file = &a.platform,
+         .help = "blocks and depth of the file of --nvme are its best; default: the plan's, or 1 "
+                 "MiB and 16"},
         {.shared = OPTION_CHUNK_SIZE,
          .text = &a.chunk_size,
          .help = "default: chosen for the model"},

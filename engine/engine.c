@@ -11,8 +11,6 @@
 #include <math.h>
 #include <time.h>
 
-enum { NVME_BLOCK_BYTES = 1 << 20, NVME_DEPTH = 16 };
-
 struct engine {
     struct device *device;
     struct non_model *places;
@@ -52,7 +50,8 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
         .h2d_rate = options->h2d_rate,
         .d2h_rate = options->d2h_rate,
         .threads = options->threads,
-        .storage = {options->nvme, plan->nvme_bytes, NVME_BLOCK_BYTES, NVME_DEPTH},
+        .storage = {options->nvme, plan->nvme_bytes, options->nvme_block_bytes,
+                    options->nvme_depth},
         .table_bytes = rotary_bytes(options->iteration->config, options->iteration->job.sequence),
         .annotate = options->annotate};
     struct device *opened = options->device->open(&device, error);

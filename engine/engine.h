@@ -27,6 +27,8 @@ struct engine_options {
     double h2d_rate, d2h_rate; /* bytes a second; 0 for the speed of memory */
     uint32_t threads;          /* for operators on the device; 0 for all that may be used */
     const char *nvme;          /* folder for chunks at home in NVMe; NULL if there are none */
+    uint64_t nvme_block_bytes; /* of the file there: as in struct device_storage */
+    uint32_t nvme_depth;
     struct annotate *annotate; /* may be NULL */
 };
 

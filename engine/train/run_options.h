@@ -31,6 +31,9 @@ struct run_options {
     const struct device_ops *device;
     uint64_t device_budget, host_budget, nvme_budget; /* bytes; RUN_UNLIMITED if not given */
     char *nvme; /* folder of the file for chunks at home in NVMe; NULL: none */
+    uint64_t
+        nvme_block_bytes; /* of that file, and how many are under way; 0, 0: as the plan says, */
+    uint32_t nvme_depth;  /* or what is usual */
     struct chunk_sizes chunk_sizes;
     bool sized;                /* chunk sizes are given; otherwise they are chosen for the model */
     double h2d_rate, d2h_rate; /* bytes a second; 0 for the speed of memory */

@@ -404,7 +404,8 @@ static struct plan *plan_of_policy(const struct run_plan *run, const struct run_
                                                   places->peak_bytes, arena, host);
     struct layout *slots = slots_round(layout);
     struct plan *plan = dry_run_accesses(trace, layout, slots, accesses, &dry, error);
-    const struct nvme_budget nvme = {host, options->nvme_budget};
+    const struct nvme_budget nvme = {host, options->nvme_budget, options->nvme_block_bytes,
+                                     options->nvme_depth};
     if (plan && options->nvme_budget != RUN_UNLIMITED &&
         !nvme_homes_give(plan, trace, accesses, &nvme, error))
         g_clear_pointer(&plan, plan_free);
@@ -487,6 +488,17 @@ static bool prepare_policy(struct run_plan *run, const struct run_options *optio
     return run->plan != NULL;
 }
 
+/* The options come before the plan, whose machine may have had another disk. */
+static void choose_blocks(struct run_plan *run, const struct run_options *options)
+{
+    enum { USUAL_BLOCK = 1 << 20, USUAL_DEPTH = 16 };
+    bool given = options->nvme_depth != 0, planned = run->plan->nvme_depth != 0;
+    run->nvme_block_bytes = given     ? options->nvme_block_bytes
+                            : planned ? run->plan->nvme_block_bytes
+                                      : USUAL_BLOCK;
+    run->nvme_depth = given ? options->nvme_depth : planned ? run->plan->nvme_depth : USUAL_DEPTH;
+}
+
 bool run_plan_prepare(struct run_plan *run, const struct run_options *options, GError **error)
 {
     *run = (struct run_plan){.capacity = {.bytes = UINT64_MAX}};
@@ -496,6 +508,7 @@ bool run_plan_prepare(struct run_plan *run, const struct run_options *options, G
                        : prepare_policy(run, options, policy, error)) &&
         check_capacity(run, error)) {
         fit_snapshot(run, options, run->plan->host_pool_bytes);
+        choose_blocks(run, options);
         return true;
     }
     run_plan_clear(run);

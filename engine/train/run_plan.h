@@ -19,6 +19,9 @@ struct run_plan {
      * --host-memory; 0 without. If it would exceed that, there is none, and `lacking_bytes` are
      * missing. */
     uint64_t snapshot_bytes, lacking_bytes;
+
+    uint64_t nvme_block_bytes; /* of the file in NVMe, if the plan has one */
+    uint32_t nvme_depth;       /* blocks under way */
 };
 
 /* Takes the plan of --plan, if it fits the run, or makes one by a dry run of the policy. What the

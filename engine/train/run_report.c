@@ -140,18 +140,33 @@ static void print_copies(const char *label, uint64_t bytes, uint64_t copies)
     g_free(note);
 }
 
-static void print_traffic(const struct plan_figures *figures)
+static void print_nvme(const struct run_plan *run, const struct plan_figures *figures)
+{
+    g_autofree char *block = size_format(run->nvme_block_bytes);
+    g_autofree char *note = g_strdup_printf("in blocks of %s, %u at a time", block,
+                                            run->nvme_depth);
+    print_size("NVMe", figures->peak_nvme_bytes, note);
+    print_size("read from NVMe, a step", figures->nvme_read_bytes, NULL);
+    print_size("written to NVMe, a step", figures->nvme_write_bytes, NULL);
+}
+
+static void add_nvme(json_t *root, const struct run_plan *run)
+{
+    if (run->plan->nvme_bytes)
+        json_object_update_new(root, json_pack("{s:I, s:I}", "nvme_block_bytes",
+                                               (json_int_t)run->nvme_block_bytes, "nvme_depth",
+                                               (json_int_t)run->nvme_depth));
+}
+
+static void print_traffic(const struct run_plan *run, const struct plan_figures *figures)
 {
     print_copies("host to device, a step", figures->h2d_bytes, figures->h2d_copies);
     print_copies("device to host, a step", figures->d2h_bytes, figures->d2h_copies);
     printf("%-28s %12" G_GUINT64_FORMAT "\n", "evictions, a step", figures->evictions);
     if (figures->moves)
         print_size("moved on the device, a step", figures->moved_bytes, NULL);
-    if (figures->peak_nvme_bytes) {
-        print_size("NVMe", figures->peak_nvme_bytes, NULL);
-        print_size("read from NVMe, a step", figures->nvme_read_bytes, NULL);
-        print_size("written to NVMe, a step", figures->nvme_write_bytes, NULL);
-    }
+    if (figures->peak_nvme_bytes)
+        print_nvme(run, figures);
 }
 
 static void print_peers(const struct run_plan *run, const struct ranks *ranks,
@@ -207,6 +222,7 @@ static void print_summary_json(const struct run_plan *run, const struct run_summ
     json_t *figures = figures_to_json(&s->last.figures);
     json_object_update(root, figures);
     json_decref(figures);
+    add_nvme(root, run);
     add_peers(root, run, s->ranks, s->stages);
     if (s->peak_flops > 0)
         json_object_update_new(root,
@@ -286,7 +302,7 @@ void run_report_print(const struct run_plan *run, const struct run_summary *s, b
     print_saves(s);
     print_size("device memory at its peak", figures->peak_device_bytes, NULL);
     print_size("host memory", figures->peak_host_bytes, NULL);
-    print_traffic(figures);
+    print_traffic(run, figures);
     if (s->ranks)
         print_peers(run, s->ranks, s->stages, figures);
     if (s->sample)
@@ -362,6 +378,7 @@ static void print_dry_json(const struct run_plan *run, const struct ranks *ranks
     json_t *figures = figures_to_json(&plan->predicted);
     json_object_update(root, figures);
     json_decref(figures);
+    add_nvme(root, run);
     add_peers(root, run, ranks, stages);
     print_json(root);
 }
@@ -412,7 +429,7 @@ void run_report_print_dry(const struct run_plan *run, const struct ranks *ranks,
     if (run->snapshot_bytes)
         print_size("beside it a snapshot", run->snapshot_bytes,
                    "of what is saved, while it is written");
-    print_traffic(&plan->predicted);
+    print_traffic(run, &plan->predicted);
     if (ranks)
         print_peers(run, ranks, stages, &plan->predicted);
     if (ranks && !stages)

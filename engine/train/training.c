@@ -204,6 +204,8 @@ static bool open_engine(struct training *training, GError **error)
                                            .d2h_rate = o->d2h_rate,
                                            .threads = o->threads,
                                            .nvme = o->nvme,
+                                           .nvme_block_bytes = training->run->nvme_block_bytes,
+                                           .nvme_depth = training->run->nvme_depth,
                                            .annotate = training->annotate};
     training->engine = engine_open(&options, error);
     return training->engine != NULL;

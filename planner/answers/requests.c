@@ -213,7 +213,12 @@ static bool give_homes(struct tiered *tiered, const struct search_options *optio
 {
     struct plan *plan = tiered->result->best->plan;
     const struct trace *trace = tiered->result->best->trace;
-    const struct nvme_budget budget = {options->host_budget, nvme_bytes};
+    struct nvme_budget budget = {.host_bytes = options->host_budget, .nvme_bytes = nvme_bytes};
+    struct platform_disk_way way;
+    if (options->platform && platform_disk_best(&options->platform->disk, &way)) {
+        budget.block_bytes = way.block_bytes;
+        budget.depth = way.depth;
+    }
     struct non_model *non_model = non_model_place(trace);
     struct accesses *accesses = accesses_new(trace, plan->layout, non_model->extent);
     tiered->before = plan->predicted;

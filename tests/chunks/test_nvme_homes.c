@@ -26,7 +26,7 @@ static void close_plan(struct fixture *f)
     trace_free(f->trace);
 }
 
-static const struct nvme_budget unlimited = {UINT64_MAX, UINT64_MAX};
+static const struct nvme_budget unlimited = {.host_bytes = UINT64_MAX, .nvme_bytes = UINT64_MAX};
 
 /* Makes a plan with everything at home on the host. */
 static void open_plan(struct fixture *f, GRand *random)
@@ -128,8 +128,10 @@ static void test_budgets(void)
         uint64_t pool = f.plan->host_pool_bytes;
         bool limited = g_rand_boolean(random);
         const struct nvme_budget budget = {
-            i % 8 == 7 ? UINT64_MAX : (uint64_t)(g_rand_double(random) * (double)pool),
-            limited ? (uint64_t)(g_rand_double(random) * (double)pool / 4) : UINT64_MAX};
+            .host_bytes = i % 8 == 7 ? UINT64_MAX
+                                     : (uint64_t)(g_rand_double(random) * (double)pool),
+            .nvme_bytes = limited ? (uint64_t)(g_rand_double(random) * (double)pool / 4)
+                                  : UINT64_MAX};
         if (nvme_homes_give(f.plan, f.trace, f.accesses, &budget, &error)) {
             plan_check(f.plan, f.trace, &error);
             g_assert_no_error(error);
@@ -168,6 +170,73 @@ static void test_file(void)
     g_assert_true(figures_equal(&read->predicted, &f.plan->predicted));
     g_assert_cmpuint(read->action_count, ==, f.plan->action_count);
     plan_free(read);
+    close_plan(&f);
+    g_unlink(path);
+    g_rmdir(folder);
+    g_rand_free(random);
+}
+
+/* Returns the plan's text with `from` replaced by `to`. */
+static char *change_text(const char *text, const char *from, const char *to)
+{
+    g_auto(GStrv) parts = g_strsplit(text, from, 2);
+    g_assert_nonnull(parts[1]);
+    return g_strconcat(parts[0], to, parts[1], NULL);
+}
+
+/* Blocks are kept if the plan says them, and need not be there. Those that storage cannot do are
+ * refused, in the file and in the plan. */
+static void test_blocks(void)
+{
+    static const struct {
+        const char *block, *depth, *says;
+    } wrong[] = {{"0", "3", "must be a multiple of 4096 above 0"},
+                 {"4095", "3", "must be a multiple of 4096 above 0"},
+                 {"1073745920", "3", "nvme_block_bytes: must be an integer in the allowed range"},
+                 {"-4096", "3", "nvme_block_bytes: must be an integer in the allowed range"},
+                 {"\"1MiB\"", "3", "nvme_block_bytes: must be an integer in the allowed range"},
+                 {"12288", "0", "nvme_depth at least 1"},
+                 {"12288", "257", "nvme_depth: must be an integer in the allowed range"},
+                 {"12288", "null", "nvme_depth: must be an integer in the allowed range"}};
+    GRand *random = g_rand_new_with_seed(random_seed());
+    g_autofree char *folder = g_dir_make_tmp("nvme-XXXXXX", NULL), *text = NULL;
+    g_autofree char *path = g_build_filename(folder, "plan.json", NULL);
+    struct fixture f;
+    GError *error = NULL;
+    open_tiered(&f, random);
+    f.plan->nvme_block_bytes = 12288;
+    f.plan->nvme_depth = 3;
+    g_assert_true(plan_check(f.plan, f.trace, NULL));
+    g_assert_true(plan_write(f.plan, path, NULL));
+    struct plan *read = plan_read(path, &error);
+    g_assert_no_error(error);
+    g_assert_cmpuint(read->nvme_block_bytes, ==, 12288);
+    g_assert_cmpuint(read->nvme_depth, ==, 3);
+    plan_free(read);
+    g_assert_true(g_file_get_contents(path, &text, NULL, NULL));
+    for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
+        g_autofree char *block = g_strconcat("\"nvme_block_bytes\":", wrong[i].block, NULL);
+        g_autofree char *depth = g_strconcat("\"nvme_depth\":", wrong[i].depth, NULL);
+        g_autofree char *half = change_text(text, "\"nvme_block_bytes\":12288", block);
+        g_autofree char *damaged = change_text(half, "\"nvme_depth\":3", depth);
+        g_file_set_contents(path, damaged, -1, NULL);
+        g_assert_null(plan_read(path, &error));
+        g_assert_error(error, PLAN_ERROR, PLAN_ERROR_INVALID);
+        if (!strstr(error->message, wrong[i].says))
+            g_error("%s: %s", wrong[i].says, error->message);
+        g_clear_error(&error);
+    }
+    g_autofree char *lone = change_text(text, ",\"nvme_depth\":3", "");
+    g_file_set_contents(path, lone, -1, NULL);
+    g_assert_null(plan_read(path, NULL));
+    close_plan(&f);
+    open_plan(&f, random);
+    f.plan->nvme_block_bytes = 4096;
+    f.plan->nvme_depth = 1;
+    g_assert_true(plan_write(f.plan, path, NULL));
+    g_assert_null(plan_read(path, &error));
+    g_assert_nonnull(strstr(error->message, "the plan has no file in NVMe"));
+    g_clear_error(&error);
     close_plan(&f);
     g_unlink(path);
     g_rmdir(folder);
@@ -239,6 +308,18 @@ static void with_address(struct plan *plan)
     action_of(plan, PLAN_LOAD)->address = 0;
 }
 
+static void odd_blocks(struct plan *plan)
+{
+    plan->nvme_block_bytes = 4096 + 256;
+    plan->nvme_depth = 1;
+}
+
+static void too_deep(struct plan *plan)
+{
+    plan->nvme_block_bytes = 4096;
+    plan->nvme_depth = PLAN_NVME_MOST_DEPTH + 1;
+}
+
 static void test_damaged(void)
 {
     static const struct {
@@ -252,6 +333,8 @@ static void test_damaged(void)
                  {beyond_pool, "host slots overlap or lie outside", NULL},
                  {of_another, "not at home in NVMe is loaded or stored", NULL},
                  {to_the_device, "at home in NVMe comes to the device", NULL},
+                 {odd_blocks, "cannot be read in blocks of 4352 bytes, 1 at a time", NULL},
+                 {too_deep, "cannot be read in blocks of 4096 bytes, 257 at a time", NULL},
                  {with_address, "has an address on the device", NULL}};
     GRand *random = g_rand_new_with_seed(random_seed());
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
@@ -276,6 +359,7 @@ int main(int argc, char **argv)
     g_test_add_func("/nvme-homes/plans", test_plans);
     g_test_add_func("/nvme-homes/budgets", test_budgets);
     g_test_add_func("/nvme-homes/file", test_file);
+    g_test_add_func("/nvme-homes/blocks", test_blocks);
     g_test_add_func("/nvme-homes/damaged", test_damaged);
     return g_test_run();
 }

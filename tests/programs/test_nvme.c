@@ -73,6 +73,47 @@ static void test_pays(void)
     workshop_free(workshop);
 }
 
+/* Writes machine.json, whose disk is best with blocks of so many bytes, 8 at a time. */
+static void write_machine(const struct workshop *workshop, double rate, int block)
+{
+    json_t *machine = json_load_file(PROJECT_DIR "/platforms/rtx-4090.json", 0, NULL);
+    json_object_set_new(machine, "nvme",
+                        json_pack("{s:s, s:[[i,i,f],[i,i,f]], s:[[i,i,f],[i,i,f]]}", "source",
+                                  "a test", "read", 4096, 1, rate / 2, block, 8, rate, "write",
+                                  4096, 1, rate / 2, block, 8, rate));
+    g_autofree char *text = json_dumps(machine, 0);
+    json_decref(machine);
+    workshop_write(workshop, "machine.json", text);
+}
+
+/* A plan has the blocks with which its platform's disk is fastest, and a run takes them. */
+static void test_blocks(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, SYNTH);
+    write_machine(workshop, 1e9, 12288);
+    workshop_must_run(workshop, PLAN "--host-memory 1200KiB --nvme-memory 64MiB --platform "
+                                     "machine.json -o plan.json");
+    json_t *plan = workshop_read_json(workshop, "plan.json");
+    g_assert_cmpint(json_integer_value(json_object_get(plan, "nvme_block_bytes")), ==, 12288);
+    g_assert_cmpint(json_integer_value(json_object_get(plan, "nvme_depth")), ==, 8);
+    g_autofree char *said = workshop_must_print(workshop, RUN "--plan plan.json --dry-run");
+    g_assert_nonnull(strstr(said, "in blocks of 12 KiB, 8 at a time"));
+    workshop_must_run(workshop, RUN "--plan plan.json --nvme . --log with.jsonl");
+    write_machine(workshop, 1e9, 20480);
+    g_autofree char *other = workshop_must_print(
+        workshop, RUN "--plan plan.json --nvme . --platform machine.json --dry-run");
+    g_assert_nonnull(strstr(other, "in blocks of 20 KiB, 8 at a time"));
+    g_autofree char *usual = workshop_must_print(
+        workshop, RUN "--host-update --chunk-size 8KiB --nvme-memory 64MiB --dry-run");
+    g_assert_nonnull(strstr(usual, "in blocks of 1 MiB, 16 at a time"));
+    workshop_must_run(workshop, RUN "--host-update --log without.jsonl");
+    check_losses(workshop, "with.jsonl", "without.jsonl");
+    check_bytes(workshop, "with.jsonl", plan);
+    json_decref(plan);
+    workshop_free(workshop);
+}
+
 /* A slow disk costs time, and enough host memory needs none. */
 static void test_costs(void)
 {
@@ -82,14 +123,8 @@ static void test_costs(void)
                                 "--precision fp32 --host-update --platform " PROJECT_DIR
                                 "/platforms/rtx-4090.json -o run.pstar");
     for (int slow = 0; slow < 2; slow++) {
-        json_t *machine = json_load_file(PROJECT_DIR "/platforms/rtx-4090.json", 0, NULL);
         double rate = slow ? 1e8 : 1e10;
-        json_object_set_new(machine, "nvme",
-                            json_pack("{s:s, s:[[i,i,f]], s:[[i,i,f]]}", "source", "a test", "read",
-                                      1 << 20, 8, rate, "write", 1 << 20, 8, rate));
-        g_autofree char *text = json_dumps(machine, 0);
-        json_decref(machine);
-        workshop_write(workshop, "machine.json", text);
+        write_machine(workshop, rate, 1 << 20);
         workshop_must_run(workshop, PLAN "--host-memory 1200KiB --nvme-memory 64MiB --platform "
                                          "machine.json -o plan.json");
         json_t *plan = workshop_read_json(workshop, "plan.json");
@@ -126,6 +161,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/nvme-plans/pays", test_pays);
+    g_test_add_func("/nvme-plans/blocks", test_blocks);
     g_test_add_func("/nvme-plans/costs", test_costs);
     g_test_add_func("/nvme-plans/refused", test_refused);
     return g_test_run();

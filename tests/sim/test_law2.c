@@ -206,7 +206,8 @@ static struct plan *make_planned(const struct workshop *workshop, const struct d
 static struct plan *give_nvme(struct plan *plan, const struct draw *d,
                               const struct candidate_job *job)
 {
-    const struct nvme_budget budget = {d->host_budget, UINT64_C(1) << 30};
+    const struct nvme_budget budget = {.host_bytes = d->host_budget,
+                                       .nvme_bytes = UINT64_C(1) << 30};
     struct accesses *accesses = accesses_new(job->trace, plan->layout, job->non_model->extent);
     if (!nvme_homes_give(plan, job->trace, accesses, &budget, NULL))
         g_clear_pointer(&plan, plan_free);

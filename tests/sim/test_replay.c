@@ -69,7 +69,7 @@ static struct plan *random_plan(const struct fixture *f, GRand *random)
         .policy = policy_all[g_rand_int_range(random, 0, policy_count())],
         .look_ahead = (uint32_t)g_rand_int_range(random, 0, 6)};
     struct plan *plan = dry_run_accesses(f->trace, f->layout, NULL, f->accesses, &options, NULL);
-    const struct nvme_budget nvme = {UINT64_MAX, UINT64_MAX};
+    const struct nvme_budget nvme = {.host_bytes = UINT64_MAX, .nvme_bytes = UINT64_MAX};
     if (plan && g_rand_boolean(random)) /* where there are states that can live there */
         nvme_homes_give(plan, f->trace, f->accesses, &nvme, NULL);
     return plan;

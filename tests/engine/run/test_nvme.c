@@ -48,6 +48,19 @@ static uint64_t bytes_of(const json_t *plan, const char *key)
     return (uint64_t)json_integer_value(json_object_get(plan, key));
 }
 
+/* Writes a platform of a disk that is best with such blocks. */
+static void write_machine(const struct run_folder *folder, int block, int depth)
+{
+    g_autofree char *path = g_build_filename(folder->path, "machine.json", NULL);
+    json_t *machine = json_load_file(PROJECT_DIR "/platforms/rtx-4090.json", 0, NULL);
+    json_object_set_new(machine, "nvme",
+                        json_pack("{s:s, s:[[i,i,f],[i,i,f]], s:[[i,i,f],[i,i,f]]}", "source",
+                                  "a test", "read", 4096, 2, 1e6, block, depth, 1e9, "write", 4096,
+                                  2, 1e6, block, depth, 1e9));
+    g_assert_cmpint(json_dump_file(machine, path, 0), ==, 0);
+    json_decref(machine);
+}
+
 static void test_same_bits(struct run_folder *folder, gconstpointer unused)
 {
     (void)unused;
@@ -121,10 +134,50 @@ static void test_refused(struct run_folder *folder, gconstpointer unused)
     must_end(folder, NVME "--nvme-memory 8KiB --host-memory 400KiB", 3,
              "NVMe: what the host has no room for takes ");
     must_end(folder, NVME "--host-memory 64KiB", 3, "host memory: ");
+    write_machine(folder, 8192, 3);
+    must_end(folder, STATES "--platform machine.json", 2, "is for the disk of --nvme, so far");
+    must_end(folder, NVME "--platform " PROJECT_DIR "/platforms/rtx-4090.json", 2,
+             "says nothing of a disk (nvme), which --probe --nvme measures");
+    must_end(folder, "--probe --platform machine.json", 2, "not with --probe");
     must_run(folder, STATES "--nvme-memory 64MiB --dry-run");
     must_run(folder, NVME "--emit-plan with.json");
     must_end(folder, FIVE "--plan with.json", 2, "--nvme names the folder of their file");
     must_end(folder, FIVE "--nvme . --plan with.json --nvme-memory 8KiB", 3, "NVMe memory: ");
+}
+
+/* Neither the size of blocks nor their number changes what a run computes and moves. Most blocks do
+ * not divide the chunks of 20 KiB, and some are larger. */
+static void test_blocks(struct run_folder *folder, gconstpointer unused)
+{
+    static const char run[] = FIVE "--chunk-size 20KiB --nvme . --nvme-memory 64MiB --platform "
+                                   "machine.json --log with.jsonl --emit-plan with.json";
+    GRand *random = g_rand_new_with_seed(g_test_rand_int());
+    (void)unused;
+    must_run(folder, FIVE "--chunk-size 20KiB --log without.jsonl");
+    for (int i = 0; i < 6; i++) {
+        int block = 4096 * g_rand_int_range(random, 1, i % 2 ? 4 : 400);
+        int depth = i == 0 ? 256 : g_rand_int_range(random, 1, 9);
+        g_autofree char *out = NULL, *err = NULL;
+        g_test_message("blocks of %d bytes, %d at a time", block, depth);
+        write_machine(folder, block, depth);
+        must_run(folder, run);
+        json_t *with = run_folder_json(folder, "with.json");
+        g_assert_cmpuint(bytes_of(with, "nvme_block_bytes"), ==, (uint64_t)block);
+        g_assert_cmpuint(bytes_of(with, "nvme_depth"), ==, (uint64_t)depth);
+        check_bytes(folder, "with.jsonl", with);
+        run_folder_same_log(folder, "without.jsonl", "with.jsonl", "loss");
+        json_decref(with);
+
+        must_run(folder, FIVE "--nvme . --log file.jsonl --plan with.json");
+        run_folder_same_log(folder, "without.jsonl", "file.jsonl", "loss");
+        g_assert_cmpint(
+            run_folder_run(folder, FIVE "--dry-run --json --plan with.json", &out, &err), ==, 0);
+        json_t *dry = json_loads(out, 0, NULL);
+        g_assert_cmpuint(bytes_of(dry, "nvme_block_bytes"), ==, (uint64_t)block);
+        g_assert_cmpuint(bytes_of(dry, "nvme_depth"), ==, (uint64_t)depth);
+        json_decref(dry);
+    }
+    g_rand_free(random);
 }
 
 /* Opens the file without a name of a process whose descriptors show it. Returns -1 if there is none
@@ -184,6 +237,7 @@ int main(int argc, char **argv)
                run_folder_tear_down)
     ADD("same-bits", test_same_bits);
     ADD("budget", test_budget);
+    ADD("blocks", test_blocks);
     ADD("resume", test_resume);
     ADD("refused", test_refused);
     ADD("damaged", test_damaged);
