@@ -11,6 +11,7 @@
 #include "sim/sizes.h"
 #include "sim/stages.h"
 #include "sim/sweep_report.h"
+#include "traces/size.h"
 #include "traces/trace_file.h"
 
 #include <stdio.h>
@@ -21,6 +22,7 @@ struct sim_arguments {
     char *json, *csv, *emit_plan, *timeline, *stage_layers;
     char **files;
     uint64_t pinned_memory; /* UINT64_MAX: not given */
+    uint64_t nvme_memory;   /* 0: not given */
     char *top;
     uint32_t threads, stalls, gpus, nodes, stage, stages, micro_batches;
     uint8_t objective; /* enum objective; OBJECTIVES if not given */
@@ -46,7 +48,8 @@ struct sim_inputs {
     struct platform *platform;                  /* NULL if none is given */
     struct sweep_stage *stages;                 /* NULL with one rank, or without strategies */
     uint64_t host_budget;
-    uint32_t top; /* rows to print */
+    struct nvme_budget nvme; /* nvme_bytes is 0 if none is given */
+    uint32_t top;            /* rows to print */
 };
 
 /* "all", "" or a list of names and plug-ins. Returns an array that ends with NULL. */
@@ -98,6 +101,24 @@ static bool read_budgets(const struct sim_arguments *a, const struct console *co
                                            .platform = in->platform,
                                            .trace = in->trace};
     return (in->budgets = budgets_read(&request, &in->host_budget, error));
+}
+
+/* What a disk gives is known from the platform only. */
+static bool read_nvme(const struct sim_arguments *a, struct sim_inputs *in, GError **error)
+{
+    struct platform_disk_way way;
+    if (!a->nvme_memory)
+        return true;
+    g_autofree char *size = size_exact(a->nvme_memory);
+    if (!in->platform || !platform_disk_best(&in->platform->disk, &way))
+        return options_refuse(error,
+                              "--nvme-memory %s: needs a --platform with a disk (nvme), as "
+                              "pstar-run --probe --nvme measures it",
+                              size);
+    if (in->trace->ranks > 1)
+        return options_refuse(error, "--nvme-memory %s: one rank uses NVMe, so far", size);
+    in->nvme = (struct nvme_budget){in->host_budget, a->nvme_memory, way.block_bytes, way.depth};
+    return true;
 }
 
 static bool asks_for_all(const char *strategies)
@@ -212,8 +233,13 @@ static bool check_pipeline(const struct sim_arguments *a, GError **error)
     const struct {
         const char *name;
         bool given;
-    } foreign[] = {{"layout", a->layout}, {"emit-plan", a->emit_plan}, {"timeline", a->timeline},
-                   {"stalls", a->stalls}, {"phases", a->phases},       {"no-clip", a->no_clip}};
+    } foreign[] = {{"layout", a->layout},
+                   {"emit-plan", a->emit_plan},
+                   {"timeline", a->timeline},
+                   {"stalls", a->stalls},
+                   {"phases", a->phases},
+                   {"no-clip", a->no_clip},
+                   {"nvme-memory", a->nvme_memory > 0}};
     bool several = a->files[1];
     for (size_t i = 0; i < G_N_ELEMENTS(foreign); i++)
         if (foreign[i].given)
@@ -297,7 +323,7 @@ static bool read_inputs(const struct sim_arguments *a, const struct console *con
            read_traces(a, in, error) && read_machine(a, console, in, error) &&
            (a->pinned_memory == UINT64_MAX ||
             costs_set_pinned(in->costs, a->pinned_memory, error)) &&
-           read_budgets(a, console, in, error) &&
+           read_budgets(a, console, in, error) && read_nvme(a, in, error) &&
            (is_pipeline(a) ? read_pipeline(a, in, error) : read_layouts(a, console, in, error));
 }
 
@@ -338,6 +364,7 @@ static int simulate(const struct sim_arguments *a, const struct console *console
                   .platform = in->platform,
                   .unclipped = a->no_clip,
                   .host_budget = in->host_budget,
+                  .nvme = in->nvme.nvme_bytes ? &in->nvme : NULL,
                   .phases = a->phases,
                   .objective = objective_of(a, in->trace),
                   .costs = in->costs,
@@ -454,6 +481,10 @@ int main(int argc, char **argv)
          .text = &a.host_memory,
          .help = "default: the platform's, or unlimited without one",
          .value = "SIZE|unlimited"},
+        {.shared = OPTION_NVME_MEMORY,
+         .size = &a.nvme_memory,
+         .help = "with --host-memory unlimited all that can live there do; needs a platform with "
+                 "nvme; default: none"},
         {.shared = OPTION_LINK, .text = &a.link, .help = "default: the platform's"},
         {.name = "pinned-memory",
          .size = &a.pinned_memory,

@@ -17,7 +17,13 @@ void baselines_close(struct baselines *b)
 struct plan *baselines_policy(const struct baselines *b, const struct dry_run_options *options,
                               GError **error)
 {
-    return dry_run_accesses(b->trace, b->layout, b->slots, b->accesses, options, error);
+    struct dry_run_options wide = *options;
+    if (b->nvme)
+        wide.host_budget = UINT64_MAX;
+    struct plan *plan = dry_run_accesses(b->trace, b->layout, b->slots, b->accesses, &wide, error);
+    if (plan && b->nvme && !nvme_homes_give(plan, b->trace, b->accesses, b->nvme, error))
+        g_clear_pointer(&plan, plan_free);
+    return plan;
 }
 
 void baselines_time(const struct baselines *b, struct plan *plan, struct timeline *timeline)
@@ -36,6 +42,7 @@ struct plan *baselines_strategy(const struct baselines *b, const struct strategy
                                      .non_model = b->non_model,
                                      .device_budget = device_budget,
                                      .host_budget = host_budget,
+                                     .nvme = b->nvme,
                                      .unclipped = b->unclipped};
     struct trace *placed = NULL;
     struct plan *plan = strategy_plan(strategy, &job, &placed, needed, error);

@@ -3,6 +3,7 @@
 #ifndef PSTAR_SIM_BASELINES_H
 #define PSTAR_SIM_BASELINES_H
 
+#include "chunks/nvme_homes.h"
 #include "chunks/pipeline.h"
 #include "sim/replay.h"
 #include "strategies/strategy.h"
@@ -17,6 +18,8 @@ struct baselines {
     const struct costs *costs;
     const struct platform *platform; /* for updates that a strategy moves; may be NULL */
     bool unclipped;                  /* as in struct strategy_job */
+    const struct nvme_budget *nvme;  /* plans are made as if the host were unlimited, and states for
+                                        which its budget has no room live in NVMe; may be NULL */
 
     struct layout *slots; /* the layout with rounded slots */
     struct accesses *accesses;
@@ -26,8 +29,8 @@ struct baselines {
 void baselines_open(struct baselines *baselines);
 void baselines_close(struct baselines *baselines);
 
-/* Returns a policy's plan without predicted times, or NULL where dry_run_accesses fails. The caller
- * frees it. */
+/* Returns a policy's plan without predicted times, or NULL where dry_run_accesses or
+ * nvme_homes_give fails. The caller frees it. */
 struct plan *baselines_policy(const struct baselines *baselines,
                               const struct dry_run_options *options, GError **error);
 

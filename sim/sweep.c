@@ -101,7 +101,8 @@ static struct shared_layout layout_of(const struct sweep_job *job, const struct 
                                                  .non_model = subject->non_model->extent,
                                                  .costs = job->options->costs,
                                                  .platform = job->options->platform,
-                                                 .unclipped = job->options->unclipped}};
+                                                 .unclipped = job->options->unclipped,
+                                                 .nvme = job->options->nvme}};
     baselines_open(&shared.baselines);
     shared.least_device_bytes = accesses_least_arena_bytes(shared.baselines.accesses, layout,
                                                            NULL) +
@@ -316,6 +317,7 @@ struct sweep *sweep_run(const struct trace *trace, const struct sweep_options *o
     struct sweep_job job = {.options = options, .sweep = sweep};
     sweep->objective = options->objective;
     sweep->host_budget = options->host_budget;
+    sweep->nvme_budget = options->nvme ? options->nvme->nvme_bytes : 0;
     list_rows(sweep, options);
     open_subjects(&job, trace);
     workers_run(&(struct workers_job){.task = run_row,

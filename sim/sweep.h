@@ -3,6 +3,7 @@
 #ifndef PSTAR_SIM_SWEEP_H
 #define PSTAR_SIM_SWEEP_H
 
+#include "chunks/nvme_homes.h"
 #include "chunks/objective.h"
 #include "chunks/plan.h"
 #include "policies/policy.h"
@@ -28,6 +29,7 @@ struct sweep_options {
     const struct platform *platform;  /* for updates that a strategy moves; may be NULL */
     bool unclipped;                   /* as in struct strategy_job */
     uint64_t host_budget;             /* budget; UINT64_MAX: unlimited */
+    const struct nvme_budget *nvme;   /* as in struct baselines, with the same host budget; NULL */
     bool phases;                      /* whether rows have them */
     enum objective objective;         /* by which rows are ranked */
     const struct costs *costs;
@@ -61,6 +63,7 @@ struct sweep_row {
 struct sweep {
     enum objective objective; /* of the options */
     uint64_t host_budget;     /* of the options */
+    uint64_t nvme_budget;     /* of the options; 0 if there is none */
     uint32_t stage_count;     /* 0 if it is not of a pipeline */
     uint32_t row_count;
     struct sweep_row *rows; /* by budget and layout: by policy and look-ahead, then the

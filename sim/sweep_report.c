@@ -16,13 +16,13 @@ static const char *way(const struct sweep_row *row)
     return row->policy ? row->policy->name : row->strategy->name;
 }
 
-static void print_heading(uint64_t device_budget, FILE *out)
+static void print_heading(const struct sweep *sweep, uint64_t device_budget, FILE *out)
 {
     g_autofree char *device = size_format(device_budget);
     fprintf(out, "\nDevice memory %s\n", device);
-    fprintf(out, "  %10s  %-17s %5s %11s %11s %11s %11s %11s %9s %9s\n", "chunk",
-            "policy, strategy", "ahead", "H2D", "D2H", "traffic", "peak", "host peak", "stall s",
-            "step s");
+    fprintf(out, "  %10s  %-17s %5s %11s %11s %11s %11s %11s%s %9s %9s\n", "chunk",
+            "policy, strategy", "ahead", "H2D", "D2H", "traffic", "peak", "host peak",
+            sweep->nvme_budget ? "        NVMe" : "", "stall s", "step s");
 }
 
 /* The chunk size of the parameter list says little of a layout that has a name. */
@@ -43,7 +43,8 @@ static char *chunk_column(const struct sweep_row *row)
     return g_strconcat(given ? "~" : "", size, NULL);
 }
 
-static void print_fitting(const struct sweep_row *row, bool best, FILE *out)
+static void print_fitting(const struct sweep *sweep, const struct sweep_row *row, bool best,
+                          FILE *out)
 {
     const struct plan_figures *f = &row->figures;
     g_autofree char *chunk = chunk_column(row);
@@ -51,10 +52,12 @@ static void print_fitting(const struct sweep_row *row, bool best, FILE *out)
     g_autofree char *traffic = size_format(f->h2d_bytes + f->d2h_bytes);
     g_autofree char *peak = size_format(f->peak_device_bytes);
     g_autofree char *host = size_format(f->peak_host_bytes);
+    g_autofree char *size = size_format(f->peak_nvme_bytes);
+    g_autofree char *nvme = sweep->nvme_budget ? g_strdup_printf(" %11s", size) : g_strdup("");
     if (best)
         fputs(terminal_begin(out, TERMINAL_BEST), out);
-    fprintf(out, "%c %10s  %-17s %5u %11s %11s %11s %11s %11s %9.4f %9.4f", best ? '*' : ' ', chunk,
-            way(row), row->look_ahead, h2d, d2h, traffic, peak, host, f->stall_seconds,
+    fprintf(out, "%c %10s  %-17s %5u %11s %11s %11s %11s %11s%s %9.4f %9.4f", best ? '*' : ' ',
+            chunk, way(row), row->look_ahead, h2d, d2h, traffic, peak, host, nvme, f->stall_seconds,
             f->iteration_seconds);
     if (best)
         fputs(terminal_end(out), out);
@@ -158,11 +161,11 @@ static guint print_budget(const struct sweep *sweep, const GArray *ranked, guint
     struct sweep_rest rest = {.named = g_hash_table_new(g_str_hash, g_str_equal),
                               .others = g_string_new(NULL)};
     guint i = begin;
-    print_heading(sweep->rows[g_array_index(ranked, uint32_t, begin)].device_budget, out);
+    print_heading(sweep, sweep->rows[g_array_index(ranked, uint32_t, begin)].device_budget, out);
     for (; same_budget(sweep, ranked, begin, i); i++) {
         const struct sweep_row *row = &sweep->rows[g_array_index(ranked, uint32_t, i)];
         if (row->fits && i - begin < top) {
-            print_fitting(row, i == begin, out);
+            print_fitting(sweep, row, i == begin, out);
             g_hash_table_add(rest.named, (char *)way(row));
         } else if (row->fits)
             count_worse(&rest, row, sweep->objective);
@@ -245,6 +248,9 @@ bool sweep_write_json(const struct sweep *sweep, const struct trace *trace, cons
                         sweep->host_budget == UINT64_MAX
                             ? json_null()
                             : json_integer((json_int_t)sweep->host_budget));
+    if (sweep->nvme_budget)
+        json_object_set_new(root, "nvme_memory_bytes",
+                            json_integer((json_int_t)sweep->nvme_budget));
     bool ok = output_file_write_json(path, root, JSON_INDENT(1) | JSON_REAL_PRECISION(12), error);
     json_decref(root);
     return ok;

@@ -18,6 +18,7 @@ struct strategy_context {
     const uint8_t *outside;   /* [chunk_count] nonzero if forward or backward use the chunk outside
                                  of the layers; NULL while updates are placed */
     uint64_t device_budget, host_budget; /* for chunks and non-model data; of the host */
+    const struct nvme_budget *nvme;      /* as in struct strategy_job */
     uint64_t given_budget;               /* of the device, from which `beside` is taken */
     uint64_t beside;                     /* as in struct strategy_ops; 0 while updates are placed */
     double value;                        /* of the strategy's parameter */

@@ -260,6 +260,9 @@ static struct plan *make_plan(const struct strategy_context *context,
         plan->made_by = g_strdup(strategy->name);
         plan->look_ahead = look_ahead;
     }
+    if (plan && context->nvme &&
+        !nvme_homes_give(plan, context->trace, context->accesses, context->nvme, error))
+        g_clear_pointer(&plan, plan_free);
     decisions_free(decisions);
     homes_free(homes);
     return plan;
@@ -276,7 +279,8 @@ static struct plan *plan_once(const struct strategy *strategy, const struct stra
                                        .non_model = job->non_model,
                                        .device_budget = job->device_budget,
                                        .given_budget = given_budget,
-                                       .host_budget = job->host_budget,
+                                       .host_budget = job->nvme ? UINT64_MAX : job->host_budget,
+                                       .nvme = job->nvme,
                                        .value = strategy->value};
     *needed = 0;
     *placed = place_updates(strategy, job, &context, error);

@@ -10,6 +10,7 @@
 
 #include "chunks/decide.h"
 #include "chunks/non_model.h"
+#include "chunks/nvme_homes.h"
 #include "platforms/platform.h"
 
 struct strategy_context; /* strategies/preset.h */
@@ -111,16 +112,18 @@ struct strategy_job {
     const struct layout *layout; /* for the trace; a chunk group is a subgroup of the optimizer */
     const uint64_t *non_model;   /* [operator_count] extents of the trace's non-model data */
     uint64_t device_budget,
-        host_budget; /* budgets: of the arena; of the host, UINT64_MAX: unlimited */
+        host_budget;                /* budgets: of the arena; of the host, UINT64_MAX: unlimited */
+    const struct nvme_budget *nvme; /* states for which its host budget has no room live in NVMe,
+                                       and host_budget does not count; may be NULL */
     bool unclipped; /* the run does not clip gradients, so that an update need not wait for the norm
                        of all of them */
 };
 
 /* Returns the strategy's plan, whose predicted stall and time are 0. It is for the trace *placed,
  * which has its updates where the strategy wants them; the caller frees both. Fails with
- * PLAN_ERROR_DOES_NOT_FIT, and with TRACE_ERROR_INVALID if the trace's updates cannot be placed or
- * it has no list of parameters. *needed is then the least device memory that fits; 0 if that is
- * unknown. */
+ * PLAN_ERROR_DOES_NOT_FIT, also where nvme_homes_give does, and with TRACE_ERROR_INVALID if the
+ * trace's updates cannot be placed or it has no list of parameters. *needed is then the least
+ * device memory that fits; 0 if that is unknown. */
 struct plan *strategy_plan(const struct strategy *strategy, const struct strategy_job *job,
                            struct trace **placed, uint64_t *needed, GError **error);
 

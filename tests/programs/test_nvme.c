@@ -114,6 +114,81 @@ static void test_blocks(void)
     workshop_free(workshop);
 }
 
+/* Returns the first row of a sweep, which must fit. */
+static json_t *simulate(const struct workshop *workshop, const char *options)
+{
+    g_autofree char *command = g_strconcat("pstar-sim run.pstar --platform machine.json "
+                                           "--device-memory 900KiB --nvme-memory 64MiB --json "
+                                           "sweep.json ",
+                                           options, NULL);
+    workshop_must_run(workshop, command);
+    json_t *sweep = workshop_read_json(workshop, "sweep.json");
+    json_t *row = json_incref(json_array_get(json_object_get(sweep, "results"), 0));
+    g_assert_cmpint(json_integer_value(json_object_get(sweep, "nvme_memory_bytes")), ==, 64 << 20);
+    g_assert_true(json_is_true(json_object_get(row, "fits")));
+    json_decref(sweep);
+    return json_pack("{s:o}", "predicted", row);
+}
+
+/* What pstar-sim says of a policy is what pstar-run counts with the same options, and what it says
+ * of a strategy is what the plan that it writes moves: with a host that is too small, where some
+ * states live in NVMe, and with one that is unlimited, where all do. */
+static void test_simulated(void)
+{
+    static const char *const hosts[] = {"--host-memory 1200KiB ", "--host-memory unlimited "};
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, SYNTH);
+    write_machine(workshop, 1e9, 12288);
+    workshop_must_run(workshop, RUN "--host-update --log without.jsonl");
+    for (size_t i = 0; i < G_N_ELEMENTS(hosts); i++) {
+        g_autofree char *policy = g_strconcat("--policy opt --chunk-size 8KiB ", hosts[i], NULL);
+        g_autofree char *run = g_strconcat(RUN "--host-update --device-memory 900KiB --nvme . "
+                                               "--nvme-memory 64MiB --log with.jsonl --policy opt "
+                                               "--chunk-size 8KiB ",
+                                           i ? "" : hosts[i], NULL);
+        g_autofree char *strategy = g_strconcat("--strategy zero-offload --chunk-size 8KiB "
+                                                "--emit-plan plan.json ",
+                                                hosts[i], NULL);
+        json_t *simulated = simulate(workshop, policy);
+        workshop_must_run(workshop, run);
+        check_bytes(workshop, "with.jsonl", simulated);
+        check_losses(workshop, "with.jsonl", "without.jsonl");
+        json_decref(simulated);
+
+        simulated = simulate(workshop, strategy);
+        g_assert_cmpint(json_integer_value(json_object_get(json_object_get(simulated, "predicted"),
+                                                           "peak_nvme_bytes")),
+                        >, 0);
+        g_autofree char *valid = workshop_must_print(workshop,
+                                                     "pstar-plan --verify plan.json run.pstar");
+        g_assert_nonnull(strstr(valid, "valid, and moves the bytes that it predicts"));
+        workshop_must_run(workshop, RUN "--plan plan.json --nvme . --log with.jsonl");
+        check_bytes(workshop, "with.jsonl", simulated);
+        check_losses(workshop, "with.jsonl", "without.jsonl");
+        json_decref(simulated);
+    }
+    workshop_free(workshop);
+}
+
+static void test_simulation_refused(void)
+{
+#define SIM "pstar-sim run.pstar --device-memory 900KiB --policy opt --chunk-size 8KiB "
+    static const char needs[] = "--nvme-memory 64MiB: needs a --platform with a disk (nvme)";
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, SYNTH);
+    write_machine(workshop, 1e9, 1 << 20);
+    workshop_must_end(workshop, SIM "--nvme-memory 64MiB", 2, "", needs);
+    workshop_must_end(workshop, SIM "--nvme-memory 64MiB --platform rtx-4090", 2, "", needs);
+    workshop_must_end(workshop, SIM "--nvme-memory 64MiB --platform machine.json --stages 2", 2, "",
+                      "--nvme-memory: not with the stages of a pipeline");
+    workshop_must_end(workshop,
+                      SIM "--nvme-memory 64KiB --host-memory 1200KiB --platform "
+                          "machine.json",
+                      3, "", "NVMe: what the host has no room for takes");
+    workshop_free(workshop);
+#undef SIM
+}
+
 /* A slow disk costs time, and enough host memory needs none. */
 static void test_costs(void)
 {
@@ -162,6 +237,8 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/nvme-plans/pays", test_pays);
     g_test_add_func("/nvme-plans/blocks", test_blocks);
+    g_test_add_func("/nvme-plans/simulated", test_simulated);
+    g_test_add_func("/nvme-plans/simulation-refused", test_simulation_refused);
     g_test_add_func("/nvme-plans/costs", test_costs);
     g_test_add_func("/nvme-plans/refused", test_refused);
     return g_test_run();
