@@ -303,6 +303,92 @@ static uint64_t choose_fewest(struct nvme_choice *choice, const struct nvme_budg
                        "beside what can live in NVMe the run takes");
 }
 
+/* ---- buffers of groups ---- */
+
+/* The states of a chunk group, which pass through a buffer together. */
+struct batch {
+    moment_id first, last; /* uses in an iteration */
+    uint64_t bytes;        /* of their slots */
+    uint32_t buffer;
+    uint32_t loaded; /* index of the actions that load it */
+};
+
+static struct batch *batch_at(const GArray *batches, uint32_t i)
+{
+    return &g_array_index(batches, struct batch, i);
+}
+
+/* Returns the batches, in the order of their updates, and sets of[chunk_count] to the batch of each
+ * chosen chunk, whose place in the buffer becomes its host_address. Both are freed by the caller.
+ */
+static GArray *find_batches(struct nvme_choice *choice, uint32_t **of)
+{
+    const struct layout *layout = choice->plan->layout;
+    g_autofree uint32_t *of_group = g_new(uint32_t, layout->group_count);
+    GArray *batches = g_array_new(FALSE, TRUE, sizeof(struct batch));
+    memset(of_group, 0xff, layout->group_count * sizeof *of_group);
+    *of = g_new(uint32_t, layout->chunk_count);
+    for (uint32_t i = 0; i < choice->chosen->len; i++) {
+        struct tenant *tenant = &g_array_index(choice->chosen, struct tenant, i);
+        uint32_t *batch = &of_group[layout->chunks[tenant->chunk].group];
+        if (*batch == NO_INDEX) {
+            *batch = batches->len;
+            g_array_append_val(batches, ((struct batch){.first = tenant->first}));
+        }
+        (*of)[tenant->chunk] = *batch;
+        tenant->host_address = batch_at(batches, *batch)->bytes;
+        batch_at(batches, *batch)->last = MAX(batch_at(batches, *batch)->last, tenant->last);
+        batch_at(batches, *batch)->bytes += tenant->bytes;
+    }
+    return batches;
+}
+
+/* Returns the number of buffers that the batches take, at least one. */
+static uint32_t rotate(const GArray *batches, uint32_t buffers)
+{
+    uint32_t ahead = buffers > 1 ? MAX(1, buffers - 2) : 0;
+    g_autofree uint32_t *free_from = g_new0(uint32_t, batches->len);
+    uint32_t taken = 0;
+    for (uint32_t b = 0; b < batches->len; b++) {
+        struct batch *batch = batch_at(batches, b);
+        uint32_t best = 0;
+        for (uint32_t i = 1; i < taken; i++)
+            best = free_from[i] < free_from[best] ? i : best;
+        if (taken < buffers || free_from[best] > batch->first)
+            best = taken++;
+        batch->buffer = best;
+        batch->loaded = MAX(batch_at(batches, b > ahead ? b - ahead : 0)->first, free_from[best]);
+        free_from[best] = batch->last + 1;
+    }
+    return taken;
+}
+
+/* Gives all chunks places in buffers. Returns the bytes of these together, or 0. */
+static uint64_t choose_buffers(struct nvme_choice *choice, const struct nvme_budget *budget,
+                               GError **error)
+{
+    g_autofree uint32_t *of = NULL;
+    uint64_t largest = 0;
+    choose(choice, choice->tenants->len);
+    g_autoptr(GArray) batches = find_batches(choice, &of);
+    for (uint32_t b = 0; b < batches->len; b++)
+        largest = MAX(largest, batch_at(batches, b)->bytes);
+    uint64_t bytes = largest * rotate(batches, budget->buffers);
+    for (uint32_t i = 0; i < choice->chosen->len; i++) {
+        struct tenant *tenant = &g_array_index(choice->chosen, struct tenant, i);
+        const struct batch *batch = batch_at(batches, of[tenant->chunk]);
+        tenant->host_address += batch->buffer * largest;
+        tenant->loaded = batch->loaded;
+    }
+    if (bytes_of(choice->chosen) > budget->nvme_bytes)
+        return refuse_size(error, "NVMe", bytes_of(choice->chosen), budget->nvme_bytes,
+                           "all optimizer states take");
+    if (rest_bytes(choice) + bytes > budget->host_bytes)
+        return refuse_size(error, "host memory", rest_bytes(choice) + bytes, budget->host_bytes,
+                           "with the buffers of optimizer states in NVMe the run takes");
+    return bytes;
+}
+
 /* ---- the plan with them ---- */
 
 static void append(GArray *actions, chunk_id chunk, enum plan_action_kind kind)
@@ -312,8 +398,8 @@ static void append(GArray *actions, chunk_id chunk, enum plan_action_kind kind)
     g_array_append_val(actions, action);
 }
 
-/* At each moment, room is freed before it is taken. */
-static void add_actions(struct plan *plan, const GArray *chosen)
+/* At each moment, room is freed before it is taken. `ends`: the step ends when all is stored. */
+static void add_actions(struct plan *plan, const GArray *chosen, bool ends)
 {
     GArray *actions = g_array_new(FALSE, FALSE, sizeof(struct plan_action));
     uint32_t begin = 0;
@@ -327,6 +413,8 @@ static void add_actions(struct plan *plan, const GArray *chosen)
         for (uint32_t i = 0; i < chosen->len; i++)
             if (tenant_at(chosen, i)->loaded == m)
                 append(actions, tenant_at(chosen, i)->chunk, PLAN_LOAD);
+        if (ends && m == plan->moment_count)
+            append(actions, 0, PLAN_WAIT);
         plan->first_action[m + 1] = actions->len;
     }
     g_free(plan->actions);
@@ -370,19 +458,22 @@ bool nvme_homes_give(struct plan *plan, const struct trace *trace, const struct 
     g_autoptr(GArray) tenants = NULL, chosen = g_array_new(FALSE, FALSE, sizeof(struct tenant));
     bool limited = budget->host_bytes != UINT64_MAX;
     g_assert(!plan->nvme_address && !plan->certificate);
-    if (limited && plan->host_pool_bytes <= budget->host_bytes)
+    if (!budget->buffers && limited && plan->host_pool_bytes <= budget->host_bytes)
         return true;
     tenants = find_tenants(plan, accesses);
+    if (!tenants->len && budget->buffers && plan->host_pool_bytes <= budget->host_bytes)
+        return true;
     if (!tenants->len)
         return refuse(error, "NVMe: it holds optimizer states that are updated on the host, and "
                              "this plan has none; --host-update puts all updates there");
     struct nvme_choice choice = {plan, tenants, chosen, first_backward(trace)};
-    uint64_t ring = limited ? choose_fewest(&choice, budget, error)
-                            : choose_most(&choice, budget, error);
+    uint64_t ring = budget->buffers ? choose_buffers(&choice, budget, error)
+                    : limited       ? choose_fewest(&choice, budget, error)
+                                    : choose_most(&choice, budget, error);
     if (!ring)
         return false;
     give_addresses(plan, chosen, ring);
-    add_actions(plan, chosen);
+    add_actions(plan, chosen, budget->buffers > 0);
     predict(plan);
     plan->host_budget = budget->host_bytes;
     plan->nvme_block_bytes = budget->block_bytes;

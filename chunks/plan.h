@@ -25,8 +25,8 @@ enum plan_action_kind {
     PLAN_DROP,       /* leave the device without a copy: the host's is valid, or nothing is alive */
     PLAN_FLUSH,      /* copy device to host and stay: then both copies are valid */
     PLAN_MOVE,       /* to another `address` on the device */
-    PLAN_WAIT,       /* the next operator waits for all copies and host operators issued so far; it
-                        has no chunk */
+    PLAN_WAIT,       /* the next operator waits for all copies, from and to NVMe too, and host
+                        operators issued so far; it has no chunk */
     PLAN_LOAD,       /* copy NVMe to host, into the chunk's slot */
     PLAN_STORE,      /* copy host to NVMe, then leave the slot */
     PLAN_ACTIONS

@@ -103,12 +103,33 @@ static bool read_budgets(const struct sim_arguments *a, const struct console *co
     return (in->budgets = budgets_read(&request, &in->host_budget, error));
 }
 
+static bool asks_for_all(const char *strategies)
+{
+    g_auto(GStrv) names = g_strsplit(strategies, ",", -1);
+    return g_strv_contains((const char *const *)names, "all");
+}
+
+/* Returns the name of a strategy that is asked for and needs NVMe; NULL if there is none. */
+static const char *tiered_strategy(const struct sim_inputs *in)
+{
+    for (guint i = 0; in->strategies && i < in->strategies->len; i++) {
+        const struct strategy *strategy = g_ptr_array_index(in->strategies, i);
+        if (strategy->ops->in_nvme)
+            return strategy->name;
+    }
+    return NULL;
+}
+
 /* What a disk gives is known from the platform only. */
 static bool read_nvme(const struct sim_arguments *a, struct sim_inputs *in, GError **error)
 {
     struct platform_disk_way way;
+    const char *tiered = tiered_strategy(in);
     if (!a->nvme_memory)
-        return true;
+        return !tiered || options_refuse(error,
+                                         "--strategy %s: keeps optimizer states in NVMe, and needs "
+                                         "--nvme-memory",
+                                         tiered);
     g_autofree char *size = size_exact(a->nvme_memory);
     if (!in->platform || !platform_disk_best(&in->platform->disk, &way))
         return options_refuse(error,
@@ -117,14 +138,13 @@ static bool read_nvme(const struct sim_arguments *a, struct sim_inputs *in, GErr
                               size);
     if (in->trace->ranks > 1)
         return options_refuse(error, "--nvme-memory %s: one rank uses NVMe, so far", size);
-    in->nvme = (struct nvme_budget){in->host_budget, a->nvme_memory, way.block_bytes, way.depth};
+    in->nvme = (struct nvme_budget){.host_bytes = in->host_budget,
+                                    .nvme_bytes = a->nvme_memory,
+                                    .block_bytes = way.block_bytes,
+                                    .depth = way.depth};
+    if (a->strategy && asks_for_all(a->strategy))
+        strategy_add_tiered(in->strategies);
     return true;
-}
-
-static bool asks_for_all(const char *strategies)
-{
-    g_auto(GStrv) names = g_strsplit(strategies, ",", -1);
-    return g_strv_contains((const char *const *)names, "all");
 }
 
 static bool has_stage(const struct sim_inputs *in)
@@ -429,6 +449,8 @@ static char **strategy_names(void)
     GPtrArray *names = g_ptr_array_new();
     for (const struct strategy_ops *const *s = strategy_all; *s; s++)
         g_ptr_array_add(names, g_strdup((*s)->name));
+    for (const struct strategy_ops *const *s = strategy_tiered; *s; s++)
+        g_ptr_array_add(names, g_strdup((*s)->name));
     for (const struct strategy_ops *const *s = strategy_several; *s; s++)
         g_ptr_array_add(names, g_strdup((*s)->name));
     g_ptr_array_add(names, NULL);
@@ -443,6 +465,8 @@ static char *describe_policies(void)
     g_string_append_printf(text, "  %-12s %s\n", "./mine.so", "one of your own: docs/policies.md");
     g_string_append(text, "\nStrategies:\n");
     for (const struct strategy_ops *const *s = strategy_all; *s; s++)
+        append_strategy(text, *s);
+    for (const struct strategy_ops *const *s = strategy_tiered; *s; s++)
         append_strategy(text, *s);
     for (const struct strategy_ops *const *s = strategy_several; *s; s++)
         append_strategy(text, *s);

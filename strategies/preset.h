@@ -137,6 +137,9 @@ tensor_id *updates_in_backward(const struct strategy_context *context, const uin
  * device and come back as soon as they are updated. Gradients leave as soon as they are complete.
  */
 struct script_rule updates_offload_rule(const struct strategy_context *context, chunk_id chunk);
+/* As updates_offload_rule, but parameters live on the host, and visit the device for their layer's
+ * forward and backward. */
+struct script_rule updates_visiting_rule(const struct strategy_context *context, chunk_id chunk);
 /* As updates_offload_rule, but training waits for both copies, and a list of gradients is on the
  * device only while a micro-batch adds to it. */
 struct script_rule updates_blocking_rule(const struct strategy_context *context, chunk_id chunk);

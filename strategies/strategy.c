@@ -21,6 +21,8 @@ const struct strategy_ops *const strategy_several[] = {
     &strategy_zero3, &strategy_fsdp_no_reshard, NULL,
 };
 
+const struct strategy_ops *const strategy_tiered[] = {&strategy_zero_infinity, NULL};
+
 /* ---- names ---- */
 
 static void free_strategy(gpointer data)
@@ -49,6 +51,7 @@ static const struct strategy_ops *find_in(const struct strategy_ops *const *all,
 static const struct strategy_ops *find(const char *name, size_t length)
 {
     const struct strategy_ops *found = find_in(strategy_all, name, length);
+    found = found ? found : find_in(strategy_tiered, name, length);
     return found ? found : find_in(strategy_several, name, length);
 }
 
@@ -62,6 +65,7 @@ static bool refuse_name(const char *text, const struct strategy_ops *ops, GError
 {
     g_autoptr(GString) names = g_string_new(NULL);
     append_names(names, strategy_all);
+    append_names(names, strategy_tiered);
     append_names(names, strategy_several);
     if (!ops)
         g_set_error(error, STRATEGY_ERROR, STRATEGY_ERROR_INVALID,
@@ -118,11 +122,21 @@ static bool has_strategy(const GPtrArray *list, const struct strategy_ops *ops)
     return false;
 }
 
+static void add_missing(GPtrArray *list, const struct strategy_ops *const *more)
+{
+    for (; *more; more++)
+        if (!has_strategy(list, *more))
+            add(list, *more, (*more)->usual, (*more)->name);
+}
+
 void strategy_add_several(GPtrArray *list)
 {
-    for (const struct strategy_ops *const *several = strategy_several; *several; several++)
-        if (!has_strategy(list, *several))
-            add(list, *several, (*several)->usual, (*several)->name);
+    add_missing(list, strategy_several);
+}
+
+void strategy_add_tiered(GPtrArray *list)
+{
+    add_missing(list, strategy_tiered);
 }
 
 /* ---- plans ---- */
@@ -237,6 +251,32 @@ static bool check_host(const struct strategy_context *context, const struct home
     return false;
 }
 
+static bool check_nvme(const struct strategy *strategy, const struct strategy_job *job,
+                       GError **error)
+{
+    if (!strategy->ops->in_nvme || job->nvme)
+        return true;
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
+                "NVMe: %s keeps all optimizer states there; --nvme-memory says how much of it "
+                "there is",
+                strategy->name);
+    return false;
+}
+
+/* Gives states homes in NVMe, if there is any. Frees the plan and returns NULL if that does not
+ * make it fit. */
+static struct plan *give_homes(const struct strategy_context *context,
+                               const struct strategy *strategy, struct plan *plan, GError **error)
+{
+    if (!context->nvme)
+        return plan;
+    struct nvme_budget budget = *context->nvme;
+    budget.buffers = strategy->ops->in_nvme ? (uint32_t)context->value : 0;
+    if (!nvme_homes_give(plan, context->trace, context->accesses, &budget, error))
+        g_clear_pointer(&plan, plan_free);
+    return plan;
+}
+
 static struct plan *make_plan(const struct strategy_context *context,
                               const struct strategy *strategy, uint64_t *needed, GError **error)
 {
@@ -259,10 +299,8 @@ static struct plan *make_plan(const struct strategy_context *context,
         plan = plan_make(&inputs, place_decisions(decisions, &inputs, PLACE_WELL));
         plan->made_by = g_strdup(strategy->name);
         plan->look_ahead = look_ahead;
+        plan = give_homes(context, strategy, plan, error);
     }
-    if (plan && context->nvme &&
-        !nvme_homes_give(plan, context->trace, context->accesses, context->nvme, error))
-        g_clear_pointer(&plan, plan_free);
     decisions_free(decisions);
     homes_free(homes);
     return plan;
@@ -283,8 +321,9 @@ static struct plan *plan_once(const struct strategy *strategy, const struct stra
                                        .nvme = job->nvme,
                                        .value = strategy->value};
     *needed = 0;
-    *placed = place_updates(strategy, job, &context, error);
-    if (!*placed)
+    *placed = NULL;
+    if (!check_nvme(strategy, job, error) ||
+        !(*placed = place_updates(strategy, job, &context, error)))
         return NULL;
     struct non_model *own = strategy_non_model(job, *placed);
     if (own)

@@ -54,6 +54,10 @@ struct strategy_ops {
      * if the run does not clip gradients. */
     bool begins_early;
 
+    /* All optimizer states live in NVMe, and the parameter is how many buffers of the host they
+     * pass through (struct nvme_budget). */
+    bool in_nvme;
+
     /* Returns how many moments ahead chunks are fetched. NULL means 0. */
     uint32_t (*look_ahead)(const struct strategy_context *context);
 
@@ -78,7 +82,8 @@ struct strategy_ops {
 extern const struct strategy_ops strategy_resident, strategy_patrickstar, strategy_gemini_static,
     strategy_gemini_auto, strategy_zero_offload, strategy_zero3_offload, strategy_twinflow,
     strategy_superoffload, strategy_interleave, strategy_fsdp_offload, strategy_megatrain,
-    strategy_ddp, strategy_zero1, strategy_zero2, strategy_zero3, strategy_fsdp_no_reshard;
+    strategy_zero_infinity, strategy_ddp, strategy_zero1, strategy_zero2, strategy_zero3,
+    strategy_fsdp_no_reshard;
 
 /* All strategies, in the order in which tables list them. Ends with NULL. */
 extern const struct strategy_ops *const strategy_all[];
@@ -86,6 +91,10 @@ extern const struct strategy_ops *const strategy_all[];
 /* Strategies with a stage of their own, in the same order. On one rank they are strategy_resident,
  * and do not count among all. Ends with NULL. */
 extern const struct strategy_ops *const strategy_several[];
+
+/* Strategies that keep all optimizer states in NVMe. Without it they do not fit, and do not count
+ * among all. Ends with NULL. */
+extern const struct strategy_ops *const strategy_tiered[];
 
 /* A strategy and its parameter. */
 struct strategy {
@@ -103,8 +112,9 @@ GQuark strategy_error_quark(void);
  * names and on parameters out of range. */
 GPtrArray *strategy_parse_list(const char *text, GError **error);
 
-/* Adds those of strategy_several that the list does not have. */
+/* Add those of strategy_several, or of strategy_tiered, that the list does not have. */
 void strategy_add_several(GPtrArray *list);
+void strategy_add_tiered(GPtrArray *list);
 
 struct strategy_job {
     const struct trace *trace;

@@ -145,6 +145,14 @@ struct script_rule updates_offload_rule(const struct strategy_context *context, 
     return (struct script_rule){.retained = true, .offloads = true, .early = true};
 }
 
+struct script_rule updates_visiting_rule(const struct strategy_context *context, chunk_id chunk)
+{
+    struct script_rule rule = updates_offload_rule(context, chunk);
+    if (context->layout->chunks[chunk].list == TRACE_PARAM)
+        rule.retained = rule.early = false;
+    return rule;
+}
+
 struct script_rule updates_blocking_rule(const struct strategy_context *context, chunk_id chunk)
 {
     struct script_rule rule = updates_offload_rule(context, chunk);

@@ -240,7 +240,7 @@ static void load(struct residency *r, chunk_id chunk)
     change(r, chunk, RESIDENCY_LOAD);
     address_map_take(r->host_map, copy.host_address,
                      copy.host_address + plan_nvme_slot(r->plan->layout, chunk), &after);
-    h->last_load = r->ops->load(r->mover, &copy, &after);
+    h->last_load = r->copies.queue[MOVER_NVME_READ] = r->ops->load(r->mover, &copy, &after);
 }
 
 static void store(struct residency *r, chunk_id chunk)
@@ -250,7 +250,7 @@ static void store(struct residency *r, chunk_id chunk)
         .queue = {[MOVER_HOST] = h->last_host, [MOVER_NVME_READ] = h->last_load}};
     const struct mover_copy copy = copy_of(r, chunk, NO_ADDRESS);
     change(r, chunk, RESIDENCY_STORE);
-    h->last_store = r->ops->store(r->mover, &copy, &after);
+    h->last_store = r->copies.queue[MOVER_NVME_WRITE] = r->ops->store(r->mover, &copy, &after);
     after = (struct mover_after){.queue = {[MOVER_NVME_WRITE] = h->last_store}};
     address_map_release(r->host_map, copy.host_address,
                         copy.host_address + plan_nvme_slot(r->plan->layout, chunk), &after);

@@ -404,8 +404,10 @@ static struct plan *plan_of_policy(const struct run_plan *run, const struct run_
                                                   places->peak_bytes, arena, host);
     struct layout *slots = slots_round(layout);
     struct plan *plan = dry_run_accesses(trace, layout, slots, accesses, &dry, error);
-    const struct nvme_budget nvme = {host, options->nvme_budget, options->nvme_block_bytes,
-                                     options->nvme_depth};
+    const struct nvme_budget nvme = {.host_bytes = host,
+                                     .nvme_bytes = options->nvme_budget,
+                                     .block_bytes = options->nvme_block_bytes,
+                                     .depth = options->nvme_depth};
     if (plan && options->nvme_budget != RUN_UNLIMITED &&
         !nvme_homes_give(plan, trace, accesses, &nvme, error))
         g_clear_pointer(&plan, plan_free);

@@ -59,7 +59,7 @@ expect 'deepspeed' pstar-plan --emit = d
 expect 'rtx-4090 rtx-4090-node' pstar-sim --platform rtx-4
 expect 'lfu lru' pstar-sim --policy l
 expect 'lru,opt lru,opt-dirty' pstar-sim --policy lru,op
-expect 'zero-offload zero1 zero2 zero3 zero3-offload' pstar-sim --strategy zero
+expect 'zero-infinity zero-offload zero1 zero2 zero3 zero3-offload' pstar-sim --strategy zero
 expect 'traced' pstar-plan x --recompute tr
 expect '' pstar-plan --time-limit ''
 expect 'file.pstar' pstar-sim 'fi'

@@ -130,12 +130,33 @@ static json_t *simulate(const struct workshop *workshop, const char *options)
     return json_pack("{s:o}", "predicted", row);
 }
 
+/* What pstar-sim says of a strategy is what its plan moves, in the sweep's platform's blocks. */
+static void check_strategy(const struct workshop *workshop, const char *name, const char *host)
+{
+    g_autofree char *options = g_strdup_printf("--strategy %s --chunk-size 8KiB --emit-plan "
+                                               "plan.json %s",
+                                               name, host);
+    json_t *simulated = simulate(workshop, options);
+    json_t *plan = workshop_read_json(workshop, "plan.json");
+    g_assert_cmpint(json_integer_value(json_object_get(plan, "nvme_bytes")), >, 0);
+    g_assert_cmpint(json_integer_value(json_object_get(plan, "nvme_block_bytes")), ==, 12288);
+    g_autofree char *valid = workshop_must_print(workshop,
+                                                 "pstar-plan --verify plan.json run.pstar");
+    g_assert_nonnull(strstr(valid, "valid, and moves the bytes that it predicts"));
+    workshop_must_run(workshop, RUN "--plan plan.json --nvme . --log with.jsonl");
+    check_bytes(workshop, "with.jsonl", simulated);
+    check_losses(workshop, "with.jsonl", "without.jsonl");
+    json_decref(plan);
+    json_decref(simulated);
+}
+
 /* What pstar-sim says of a policy is what pstar-run counts with the same options, and what it says
  * of a strategy is what the plan that it writes moves: with a host that is too small, where some
  * states live in NVMe, and with one that is unlimited, where all do. */
 static void test_simulated(void)
 {
-    static const char *const hosts[] = {"--host-memory 1200KiB ", "--host-memory unlimited "};
+    static const char *const hosts[] = {"--host-memory 1340KiB ", "--host-memory unlimited "};
+    static const char *const names[] = {"zero-offload", "zero-infinity", "zero-infinity:1"};
     struct workshop *workshop = workshop_new();
     workshop_must_run(workshop, SYNTH);
     write_machine(workshop, 1e9, 12288);
@@ -146,26 +167,13 @@ static void test_simulated(void)
                                                "--nvme-memory 64MiB --log with.jsonl --policy opt "
                                                "--chunk-size 8KiB ",
                                            i ? "" : hosts[i], NULL);
-        g_autofree char *strategy = g_strconcat("--strategy zero-offload --chunk-size 8KiB "
-                                                "--emit-plan plan.json ",
-                                                hosts[i], NULL);
         json_t *simulated = simulate(workshop, policy);
         workshop_must_run(workshop, run);
         check_bytes(workshop, "with.jsonl", simulated);
         check_losses(workshop, "with.jsonl", "without.jsonl");
         json_decref(simulated);
-
-        simulated = simulate(workshop, strategy);
-        g_assert_cmpint(json_integer_value(json_object_get(json_object_get(simulated, "predicted"),
-                                                           "peak_nvme_bytes")),
-                        >, 0);
-        g_autofree char *valid = workshop_must_print(workshop,
-                                                     "pstar-plan --verify plan.json run.pstar");
-        g_assert_nonnull(strstr(valid, "valid, and moves the bytes that it predicts"));
-        workshop_must_run(workshop, RUN "--plan plan.json --nvme . --log with.jsonl");
-        check_bytes(workshop, "with.jsonl", simulated);
-        check_losses(workshop, "with.jsonl", "without.jsonl");
-        json_decref(simulated);
+        for (size_t n = 0; n < G_N_ELEMENTS(names); n++)
+            check_strategy(workshop, names[n], hosts[i]);
     }
     workshop_free(workshop);
 }
@@ -185,6 +193,9 @@ static void test_simulation_refused(void)
                       SIM "--nvme-memory 64KiB --host-memory 1200KiB --platform "
                           "machine.json",
                       3, "", "NVMe: what the host has no room for takes");
+    g_autofree char *all = workshop_must_print(
+        workshop, SIM "--strategy all --nvme-memory 64MiB --platform machine.json --top all");
+    g_assert_nonnull(strstr(all, "zero-infinity"));
     workshop_free(workshop);
 #undef SIM
 }

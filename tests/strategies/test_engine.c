@@ -7,7 +7,7 @@ static const char *const names[] = {
     "resident",      "patrickstar",    "gemini-static:0",  "gemini-static:0.4", "gemini-auto",
     "gemini-auto:4", "zero-offload",   "zero3-offload",    "twinflow:0.3",      "twinflow:1",
     "superoffload",  "superoffload:0", "superoffload:0.4", "interleave:1",      "interleave:2",
-    "interleave:3",  "fsdp-offload",   "megatrain",
+    "interleave:3",  "fsdp-offload",   "megatrain",        "zero-infinity",     "zero-infinity:1",
 };
 
 static const struct trial_job jobs[] = {

@@ -13,6 +13,12 @@ static void test_all(void)
     g_assert_cmpuint(list->len, ==, G_N_ELEMENTS(names));
     for (guint i = 0; i < list->len; i++)
         g_assert_cmpstr(((struct strategy *)g_ptr_array_index(list, i))->name, ==, names[i]);
+    strategy_add_tiered(list);
+    strategy_add_tiered(list);
+    g_assert_cmpuint(list->len, ==, G_N_ELEMENTS(names) + 1);
+    const struct strategy *tiered = g_ptr_array_index(list, G_N_ELEMENTS(names));
+    g_assert_cmpstr(tiered->name, ==, "zero-infinity");
+    g_assert_cmpfloat(tiered->value, ==, 3);
     g_ptr_array_unref(list);
 }
 
@@ -43,6 +49,7 @@ static void test_refused(void)
                {"twinflow:0.5x", "R must be"},
                {"interleave:0", "K must be an integer in [1, "},
                {"interleave:2.5", "an integer"},
+               {"zero-infinity:0", "N must be an integer in [1, "},
                {"resident,,all", "no strategy ''"}};
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
         GError *error = NULL;

@@ -33,6 +33,49 @@ static void close_fixture(struct fixture *f)
     layout_free(f->layout);
 }
 
+static const struct nvme_budget nvme_unlimited = {.host_bytes = UINT64_MAX,
+                                                  .nvme_bytes = UINT64_MAX};
+
+/* Returns [chunk_count] marks of states that are used, but not by operators on the device. */
+static uint8_t *find_states(const struct fixture *f)
+{
+    struct accesses *accesses = accesses_new(f->placed, f->layout, f->non_model->extent);
+    uint8_t *marks = g_new0(uint8_t, f->layout->chunk_count);
+    for (uint32_t a = 0; a < accesses->count; a++) {
+        uint8_t list = f->layout->chunks[accesses->items[a].chunk].list;
+        marks[accesses->items[a].chunk] = list >= TRACE_MASTER && list <= TRACE_EXP_AVG_SQ;
+    }
+    for (uint32_t a = 0; a < accesses->count; a++)
+        if (!(accesses->items[a].flags & ACCESS_ON_HOST))
+            marks[accesses->items[a].chunk] = 0;
+    accesses_free(accesses);
+    return marks;
+}
+
+/* All optimizer states live in NVMe, and each of their bytes is read once and written once. */
+static void check_nvme(const struct fixture *f)
+{
+    const struct plan *plan = f->plan;
+    g_autofree uint8_t *state = find_states(f);
+    uint64_t bytes = 0, loads = 0, stores = 0;
+    for (chunk_id c = 0; c < plan->layout->chunk_count; c++) {
+        g_assert_true(plan_in_nvme(plan, c) == state[c]);
+        bytes += state[c] ? plan_nvme_slot(plan->layout, c) : 0;
+    }
+    for (uint32_t i = 0; i < plan->action_count; i++) {
+        const struct plan_action *action = &plan->actions[i];
+        if (action->kind == PLAN_LOAD)
+            loads += plan_nvme_slot(plan->layout, action->chunk);
+        if (action->kind == PLAN_STORE)
+            stores += plan_nvme_slot(plan->layout, action->chunk);
+    }
+    g_assert_cmpuint(loads, ==, bytes);
+    g_assert_cmpuint(stores, ==, bytes);
+    g_assert_cmpuint(plan->predicted.nvme_read_bytes, ==, bytes);
+    g_assert_cmpuint(plan->predicted.nvme_write_bytes, ==, bytes);
+    g_assert_cmpuint(plan->predicted.peak_nvme_bytes, ==, bytes);
+}
+
 /* Raises the device's budget to what the refusal says would fit, and that does. */
 static void plan_within(struct fixture *f, const struct strategy *strategy, uint64_t device_budget,
                         uint64_t host_budget)
@@ -42,6 +85,7 @@ static void plan_within(struct fixture *f, const struct strategy *strategy, uint
                                .non_model = f->non_model->extent,
                                .device_budget = device_budget,
                                .host_budget = host_budget,
+                               .nvme = strategy->ops->in_nvme ? &nvme_unlimited : NULL,
                                .unclipped = g_test_rand_bit()};
     GError *error = NULL;
     uint64_t needed;
@@ -59,6 +103,8 @@ static void plan_within(struct fixture *f, const struct strategy *strategy, uint
     plan_check(f->plan, f->placed, &error);
     g_assert_no_error(error);
     g_assert_cmpstr(f->plan->made_by, ==, strategy->name);
+    if (strategy->ops->in_nvme)
+        check_nvme(f);
     non_model_free(f->non_model);
     f->non_model = non_model_place(f->placed);
 }
@@ -102,7 +148,9 @@ static void replay_plan(const struct fixture *f)
 static GPtrArray *strategies(void)
 {
     return strategy_parse_list(
-        "all,twinflow:0,twinflow:1,superoffload:0,interleave:1,interleave:3,gemini-auto:3", NULL);
+        "all,twinflow:0,twinflow:1,superoffload:0,interleave:1,interleave:3,gemini-auto:3,"
+        "zero-infinity,zero-infinity:1,zero-infinity:5",
+        NULL);
 }
 
 static void test_random_traces(void)
@@ -193,6 +241,46 @@ static void test_host_memory(void)
     close_fixture(&f);
     trace_free(trace);
     g_rand_free(random);
+}
+
+/* Without NVMe, or with too little of it or of the host, zero-infinity says so, and what it says
+ * fits. */
+static void test_nvme_memory(void)
+{
+    struct trace *trace = synthesise("gpt2", MODEL_BF16, 1), *placed;
+    struct fixture f;
+    struct nvme_budget budget = nvme_unlimited;
+    open_fixture(&f, trace, 16 << 20);
+    struct strategy_job job = {.trace = trace,
+                               .layout = f.layout,
+                               .non_model = f.non_model->extent,
+                               .device_budget = UINT64_C(1) << 40,
+                               .host_budget = 256};
+    GPtrArray *list = strategy_parse_list("zero-infinity:2", NULL);
+    static const char *const says[] = {"NVMe: zero-infinity:2 keeps all optimizer states there",
+                                       "NVMe: all optimizer states take",
+                                       "host memory: with the buffers of optimizer states"};
+    for (size_t i = 0; i < G_N_ELEMENTS(says); i++) {
+        uint64_t *size = i == 1 ? &budget.nvme_bytes : &budget.host_bytes, needed;
+        GError *error = NULL;
+        job.nvme = i ? &budget : NULL;
+        *size = i ? 4096 : *size;
+        g_assert_null(strategy_plan(g_ptr_array_index(list, 0), &job, &placed, &needed, &error));
+        g_assert_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT);
+        g_assert_true(g_str_has_prefix(error->message, says[i]));
+        const char *fits = strrchr(error->message, ';');
+        if (i)
+            *size = g_ascii_strtoull(fits + 2, NULL, 10);
+        g_clear_error(&error);
+    }
+    uint64_t needed;
+    f.plan = strategy_plan(g_ptr_array_index(list, 0), &job, &f.placed, &needed, NULL);
+    g_assert_nonnull(f.plan);
+    g_assert_cmpuint(f.plan->host_pool_bytes, <=, budget.host_bytes);
+    g_assert_cmpuint(f.plan->nvme_bytes, ==, budget.nvme_bytes);
+    g_ptr_array_unref(list);
+    close_fixture(&f);
+    trace_free(trace);
 }
 
 /* Training waits for every copy at once, and a chunk that leaves is copied, unless nothing in it is
@@ -302,7 +390,8 @@ static void test_odd_traces(void)
                                .layout = f.layout,
                                .non_model = f.non_model->extent,
                                .device_budget = UINT64_C(1) << 40,
-                               .host_budget = UINT64_MAX};
+                               .host_budget = UINT64_MAX,
+                               .nvme = &nvme_unlimited};
     for (guint s = 0; s < all->len; s++) {
         GError *error = NULL;
         uint64_t needed;
@@ -322,6 +411,7 @@ int main(int argc, char **argv)
     g_test_add_func("/strategies/plans/random-traces", test_random_traces);
     g_test_add_func("/strategies/plans/models", test_models);
     g_test_add_func("/strategies/plans/host-memory", test_host_memory);
+    g_test_add_func("/strategies/plans/nvme-memory", test_nvme_memory);
     g_test_add_func("/strategies/plans/overflow", test_overflow);
     g_test_add_func("/strategies/plans/usable-share", test_usable_share);
     g_test_add_func("/strategies/plans/odd-traces", test_odd_traces);

@@ -139,15 +139,18 @@ static uint64_t open_fixture(struct fixture *f, const char *name, const struct s
     f->trace = make_trace(shape);
     f->layout = layout_pack_uniform(f->trace, PARAM_BYTES, NULL);
     f->non_model = non_model_place(f->trace);
+    const struct nvme_budget nvme = {.host_bytes = UINT64_MAX, .nvme_bytes = UINT64_MAX};
+    const struct strategy *strategy = g_ptr_array_index(list, 0);
     struct strategy_job job = {.trace = f->trace,
                                .platform = &platform,
                                .layout = f->layout,
                                .non_model = f->non_model->extent,
                                .device_budget = shape->device_budget,
                                .host_budget = UINT64_MAX,
+                               .nvme = strategy->ops->in_nvme ? &nvme : NULL,
                                .unclipped = shape->unclipped};
     uint64_t needed;
-    f->plan = strategy_plan(g_ptr_array_index(list, 0), &job, &f->placed, &needed, NULL);
+    f->plan = strategy_plan(strategy, &job, &f->placed, &needed, NULL);
     g_assert_true(!f->plan == (needed > shape->device_budget));
     g_ptr_array_unref(list);
     return needed;
@@ -371,6 +374,27 @@ static void test_fsdp_offload(void)
     check_time(&f, PASSES_NS + 2 * PARAM_NS + 2 * HOST_NS);
 }
 
+/* As fsdp-offload, but the three states of each tensor are read from NVMe and written back, at 2
+ * bytes a nanosecond in slots of 13 times 4,096 bytes. Nothing is read before backward has ended.
+ * With three buffers, a tensor is read while the one before it is updated, and written while the
+ * one after it is; the last one's writing is waited for. With one buffer, a state is read when the
+ * one before it is written, so that a third of a tensor's reading is not hidden. */
+static void test_zero_infinity(void)
+{
+    enum { SLOTS = 3 * 13 * 4096, SLOTS_NS = SLOTS / 2, BEGIN_NS = 2 * PASSES_NS + PARAM_NS };
+    const struct shape four = {.tensors = 4, .device_budget = 1 << 20};
+    struct plan_figures three = simulate_shape("zero-infinity", &four);
+    struct plan_figures one = simulate_shape("zero-infinity:1", &four);
+    check_traffic(&three, 8 * PARAM_BYTES, 4 * PARAM_BYTES);
+    g_assert_cmpuint(three.nvme_read_bytes, ==, 4 * SLOTS);
+    g_assert_cmpuint(three.nvme_write_bytes, ==, 4 * SLOTS);
+    g_assert_cmpuint(three.peak_nvme_bytes, ==, 4 * SLOTS);
+    g_assert_cmpuint(one.nvme_read_bytes, ==, 4 * SLOTS);
+    g_assert_cmpuint(three.peak_host_bytes - one.peak_host_bytes, ==, 2 * SLOTS);
+    check_time(&one, BEGIN_NS + 6 * SLOTS_NS + 4 * HOST_NS);
+    check_time(&three, BEGIN_NS + 5 * SLOTS_NS + HOST_NS);
+}
+
 /* Of four layers, two are on the device at a time. Each comes up for forward and for backward, and
  * goes down as a gradient. The last layer's backward waits for it, as it leaves after its forward;
  * the host waits for the last gradient. */
@@ -428,6 +452,7 @@ int main(int argc, char **argv)
     g_test_add_func("/strategies/traffic/interleave", test_interleave);
     g_test_add_func("/strategies/traffic/interleave-order", test_interleave_order);
     g_test_add_func("/strategies/traffic/fsdp-offload", test_fsdp_offload);
+    g_test_add_func("/strategies/traffic/zero-infinity", test_zero_infinity);
     g_test_add_func("/strategies/traffic/megatrain", test_megatrain);
     g_test_add_func("/strategies/traffic/megatrain-embedding", test_megatrain_embedding);
     g_test_add_func("/strategies/traffic/fp32", test_fp32);

@@ -137,16 +137,18 @@ static struct plan *draw_strategy(const struct trace *trace, const struct layout
     g_assert_no_error(error);
     struct non_model *places = non_model_place(trace);
     uint64_t all = layout_slot_bytes(layout) + places->peak_bytes, needed = 0;
+    const struct nvme_budget nvme = {.host_bytes = UINT64_MAX, .nvme_bytes = UINT64_MAX};
+    const struct strategy *strategy = g_ptr_array_index(strategies, 0);
     struct strategy_job job = {.trace = trace,
                                .layout = layout,
                                .non_model = places->extent,
+                               .nvme = strategy->ops->in_nvme ? &nvme : NULL,
                                .device_budget = (uint64_t)(placement->room * (double)all),
                                .host_budget = UINT64_MAX,
                                .unclipped = unclipped};
     struct trace *placed;
     struct plan *plan;
-    while (
-        !(plan = strategy_plan(g_ptr_array_index(strategies, 0), &job, &placed, &needed, &error))) {
+    while (!(plan = strategy_plan(strategy, &job, &placed, &needed, &error))) {
         g_assert_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT);
         g_assert_cmpuint(needed, >, job.device_budget);
         g_assert_cmpuint(needed, ==, would_fit(error));
@@ -249,7 +251,10 @@ static void open_training(struct training *t, const struct trial_job *job,
                                                                        : &device_cpu,
                                            .h2d_rate = placement->link_rate,
                                            .d2h_rate = placement->link_rate,
-                                           .threads = 1};
+                                           .threads = 1,
+                                           .nvme = folder,
+                                           .nvme_block_bytes = 12288,
+                                           .nvme_depth = 2};
     t->engine = engine_open(&options, &error);
     g_assert_no_error(error);
 }
