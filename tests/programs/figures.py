@@ -24,6 +24,7 @@ PIECES = [
     ("policies/bench_policies", "policies/measured.csv", "policies", "policies"),
     ("optimizer", "optimizer.csv", "devices", "optimizer"),
     ("checkpoints", "checkpoints.csv", "formats", "checkpoint-pauses"),
+    ("storage", "storage.csv", "nvme", "storage"),
     ("planner/planner", "planner/measured.csv", "planner", "planner"),
     ("planner/planner --drawn 24", "planner/drawn.csv", "planner", "planner drawn"),
     ("planner/planner --scaling", "planner/scaling.csv", "planner", "planner scaling"),
