@@ -56,6 +56,16 @@ function(pstar_test name)
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 900)
 endfunction()
 
+# pstar_launches(TESTS...): tests that start mpirun. Open MPI removes the folder in which launchers keep their
+# sessions when the last one ends, and a launcher that begins just then fails. So every test has such a
+# folder for itself, and the tests may run at once.
+function(pstar_launches)
+  foreach(test ${ARGN})
+    set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT
+      OMPI_MCA_orte_tmpdir_base=${CMAKE_CURRENT_BINARY_DIR}/mpirun/${test})
+  endforeach()
+endfunction()
+
 # pstar_embed(FOLDER FILES...): embeds text files into the library of the folder as C strings. The file
 # page.css becomes `extern const char page_css[]`.
 function(pstar_embed name)
