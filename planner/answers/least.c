@@ -169,17 +169,42 @@ static void append_saved(GString *text, const struct trace *trace)
                            size, chosen & RUN_RECOMPUTE ? "" : "recompute them (checkpointing), ");
 }
 
+/* Returns the options of these choices with the value any. The caller frees it. */
+static char *name_options(unsigned choices)
+{
+    static const struct {
+        unsigned choice;
+        const char *option;
+    } options[] = {{RUN_RECOMPUTE, "--recompute"},
+                   {RUN_OFFLOAD, "--offload-activations"},
+                   {RUN_EMBEDDING, "--embedding"},
+                   {RUN_MASTERS, "--bytes-per-parameter"}};
+    GString *text = g_string_new(NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(options); i++) {
+        if (!(choices & options[i].choice))
+            continue;
+        bool last = !(choices & ~(2 * options[i].choice - 1));
+        g_string_append_printf(text, "%s%s",
+                               text->len == 0 ? ""
+                               : last         ? " and "
+                                              : ", ",
+                               options[i].option);
+    }
+    g_string_append(text, " any");
+    return g_string_free(text, FALSE);
+}
+
 static void append_levers(GString *text, const struct trace *trace,
                           const struct search_options *options, unsigned scope, uint64_t least)
 {
     const unsigned usual = RUN_RECOMPUTE | RUN_OFFLOAD | RUN_EMBEDDING | RUN_MASTERS;
     struct search_options unlimited = *options;
+    const unsigned missing = usual & ~scope & derivation_scope_of(trace);
     unlimited.host_budget = UINT64_MAX;
-    if ((scope & usual) != usual)
-        append_lever(
-            text, trace,
-            "--recompute, --offload-activations, --embedding and --bytes-per-parameter any",
-            least_device_bytes(trace, options, scope | usual), least);
+    if (missing) {
+        g_autofree char *named = name_options(missing);
+        append_lever(text, trace, named, least_device_bytes(trace, options, scope | usual), least);
+    }
     if (!(scope & RUN_MICRO_BATCHES) && trace->batch > 1)
         append_lever(text, trace, "--micro-batch any",
                      least_device_bytes(trace, options, scope | RUN_MICRO_BATCHES), least);

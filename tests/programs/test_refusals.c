@@ -61,7 +61,10 @@ static void test_least(void)
         {PLATFORM, "(recomputed layers: all, offloaded layers: all", "with --micro-batch any ",
          PLATFORM "--micro-batch any"},
         {PLATFORM "--micro-batch any", "micro-batches of 1)", NULL, NULL},
-        {PLATFORM "--recompute traced", "(as traced)",
+        {PLATFORM "--recompute traced", "(as traced)", "with --recompute any ", PLATFORM},
+        {PLATFORM "--recompute traced --offload-activations traced --embedding traced "
+                  "--bytes-per-parameter traced",
+         "(as traced)",
          "with --recompute, --offload-activations, --embedding and --bytes-per-parameter any ",
          PLATFORM},
         {PLATFORM "--host-memory 6MiB", "(recomputed layers: all", "with --host-memory unlimited ",
