@@ -163,8 +163,10 @@ def check_spaces(folder, bytes_, draw):
 
 
 def draw_chat(draw):
-    """Questions and answers, in some chats behind a message of the system, in some with a question left open."""
-    roles = ["system"] * draw.randrange(2) + ["user", "assistant"] * draw.randrange(1, 4) + ["user"] * draw.randrange(2)
+    """Questions and answers, in some chats behind a message of the system or of the assistant, in some with a question
+    left open."""
+    first = draw.choice(([], ["system"], ["assistant"]))
+    roles = first + ["user", "assistant"] * draw.randrange(1, 4) + ["user"] * draw.randrange(2)
     return [dict(role=role, content=draw_text(draw)) for role in roles]
 
 
@@ -172,6 +174,10 @@ BEGIN, END = "{{ eos_token }}{{ m.role }}: ", "{{ m.content }}{{ eos_token }}"
 PLAIN = "{% for m in messages %}" + BEGIN + END + "{% endfor %}{% if add_generation_prompt %}{{ eos_token }}assistant: {% endif %}"
 MARKED = PLAIN.replace(END, "{% if m.role == 'assistant' %}{% generation %}" + END + "{% endgeneration %}{% else %}" + END + "{% endif %}")
 LAST = PLAIN.replace(END, "{% if loop.last and m.role == 'assistant' %}{{ 'hm ' }}{% endif %}" + END)  # as models that think write what was thought last
+
+
+THINKS = PLAIN.replace("assistant: {% endif %}", "assistant: <think>{% endif %}")  # only where an answer begins
+NO_TOOLS = PLAIN.replace(BEGIN, "{% if m.tools is defined %}{{ raise_exception('tools') }}{% endif %}" + BEGIN)
 
 
 def expect_chats(words, chats):
@@ -204,9 +210,11 @@ def check_chats(folder, words, draw):
 
     rows.write_text("".join(json.dumps({"messages": chat}) + "\n" for chat in chats), encoding="utf-8")
     assert "has no chat template" in tokenize("--model", words, "--chat", rows, "-o", out, status=2)
+    template.write_bytes(b"{{ m }}\xff")
+    assert "chat_template.jinja: byte 7 is not UTF-8" in tokenize("--model", words, "--chat", rows, "-o", out, status=2)
     tokens, counts = expect_chats(words, chats)
     flat, answers = sum(tokens, []), sum(counts, [])
-    for text in (PLAIN, MARKED):
+    for text in (PLAIN, MARKED, THINKS):
         said = work(text)
         assert read_tokens(out) == flat and read_mask(out) == answers
         assert said == f"{out}: {len(flat)} tokens, of which {sum(answers)} count in the loss ({out}.mask)\n", said
@@ -216,12 +224,25 @@ def check_chats(folder, words, draw):
     assert read_tokens(out) == flat and not pathlib.Path(f"{out}.mask").exists()
     if any(chat[-1]["role"] == "user" or sum(m["role"] == "assistant" for m in chat) > 1 for chat in chats):
         assert "writes message" in work(LAST, status=2) and not list(folder.glob("chats.bin*.*"))
+    if pyarrow:
+        check_parquet_chats(folder, words, chats, flat)
     chats[:] = [chat[:-1] if chat[-1]["role"] == "user" else chat for chat in chats]
     rows.write_text("".join(json.dumps({"messages": chat}) + "\n" for chat in chats), encoding="utf-8")
     work(LAST, "--loss", "last")
     assert sum(read_mask(out)) > sum(sum(map(last_answer, expect_chats(words, chats)[1]), []))  # what was thought, too
     check_masked_training(folder, words, out)
     refuse_chats(rows, work)
+
+
+def check_parquet_chats(folder, words, chats, expected):
+    """Keys that only some messages have are not there in the others, although Parquet has them in all."""
+    table, out = folder / "chats.parquet", folder / "table.bin"
+    rows = [[dict(message, name="n") if i == 0 else message for i, message in enumerate(chat)] for chat in chats]
+    kind = pyarrow.list_(pyarrow.struct([(key, pyarrow.string()) for key in ("role", "content", "name", "tools")]))
+    pyarrow.parquet.write_table(pyarrow.table(dict(messages=pyarrow.array(rows, kind))), table)
+    (words / "chat_template.jinja").write_text(NO_TOOLS, encoding="utf-8")
+    tokenize("--model", words, "--chat", table, "-o", out)
+    assert read_tokens(out) == expected
 
 
 def refuse_chats(rows, work):
