@@ -8,6 +8,12 @@ set(PSTAR_CORE_LIBS)
 set(PSTAR_LIBS)
 foreach(folder ${PSTAR_GPL_LIBRARIES} ${PSTAR_CORE_LIBRARIES})
   install(TARGETS pstar_${folder} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}/pstar COMPONENT development)
+  # What pstar_whole adds for our own programs would make every link of a user's program optimise anew.
+  if(CMAKE_OBJCOPY)
+    set(archive \$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pstar/libpstar_${folder}.a)
+    install(CODE "execute_process(COMMAND ${CMAKE_OBJCOPY} -R .gnu.lto_* -R .gnu.debuglto_* \"${archive}\" COMMAND_ERROR_IS_FATAL ANY)"
+      COMPONENT development)
+  endif()
   if(folder IN_LIST PSTAR_GPL_LIBRARIES)
     string(APPEND PSTAR_LIBS " -lpstar_${folder}")
   else()
