@@ -66,6 +66,16 @@ function(pstar_launches)
   endforeach()
 endfunction()
 
+# pstar_long_tests(SECONDS TESTS...): tests that take about so long. CTest begins with the longest, so that none
+# of them runs alone at the end.
+function(pstar_long_tests seconds)
+  foreach(test ${ARGN})
+    if(TEST ${test})
+      set_tests_properties(${test} PROPERTIES COST ${seconds})
+    endif()
+  endforeach()
+endfunction()
+
 # pstar_embed(FOLDER FILES...): embeds text files into the library of the folder as C strings. The file
 # page.css becomes `extern const char page_css[]`.
 function(pstar_embed name)
