@@ -198,7 +198,15 @@ static int open_file_of(GPid child, const char *folder)
     return file;
 }
 
-/* Somebody else writes into the file while the run trains. */
+/* Leaves the end of the process to whoever waits for it. */
+static bool is_running(GPid child)
+{
+    siginfo_t ended = {.si_pid = 0};
+    g_assert_cmpint(waitid(P_PID, (id_t)child, &ended, WEXITED | WNOHANG | WNOWAIT), ==, 0);
+    return ended.si_pid == 0;
+}
+
+/* Somebody else writes into the file while the run trains, for as long as it does. */
 static void test_damaged(struct run_folder *folder, gconstpointer unused)
 {
     g_auto(GStrv) command = run_folder_command(NVME "--steps 100000 --schedule-steps 100000");
@@ -210,7 +218,7 @@ static void test_damaged(struct run_folder *folder, gconstpointer unused)
     g_assert_true(g_spawn_async_with_pipes(folder->path, command, NULL,
                                            G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDOUT_TO_DEV_NULL,
                                            NULL, NULL, &child, NULL, NULL, &err, &error));
-    while ((file = open_file_of(child, folder->path)) < 0 && kill(child, 0) == 0)
+    while ((file = open_file_of(child, folder->path)) < 0 && is_running(child))
         g_usleep(1000);
     if (file < 0) {
         kill(child, SIGKILL);
@@ -219,7 +227,7 @@ static void test_damaged(struct run_folder *folder, gconstpointer unused)
         return;
     }
     memset(noise, 0x5a, 1 << 20);
-    for (int i = 0; i < 2000 && pwrite(file, noise, 1 << 14, 0) > 0; i++)
+    while (is_running(child) && pwrite(file, noise, 1 << 14, 0) > 0)
         g_usleep(1000);
     close(file);
     g_autofree char *text = run_folder_await_end(child, err, &status);
