@@ -526,7 +526,14 @@ static bool write_header(struct safetensors_writer *writer, GError **error)
         return fail(writer, error);
     }
     writer->stream = fdopen(descriptor, "wb");
-    g_assert(writer->stream != NULL);
+    if (!writer->stream) {
+        int cause = errno;
+        close(descriptor);
+        g_unlink(writer->temporary);
+        g_clear_pointer(&writer->temporary, g_free);
+        errno = cause;
+        return fail(writer, error);
+    }
 
     char *text = json_dumps(writer->header, JSON_COMPACT);
     size_t bytes = strlen(text);

@@ -1,9 +1,10 @@
 /* A library that tests preload into a program, so that calls of the system go wrong there.
  * PSTAR_FAULT (traces/fault.h) says which:
  *
- *   heap:N    the N-th allocation of heap memory gets none, once the program can report that
- *   write:N   the N-th call that needs room in a file system finds it full: writes to files,
- *             changes of their lengths, syncs, new files and folders, renames, links
+ *   heap:N    the N-th allocation of heap memory gets none, once the program can report that. Those
+ * of oneDNN do not count: it crashes where it gets no memory for code write:N   the N-th call that
+ * needs room in a file system finds it full: writes to files, changes of their lengths, syncs, new
+ * files and folders, renames, links
  *
  * With + after N, all later ones fail, too, as on a disk that stays full. Calls are counted in each
  * process by itself.
@@ -14,6 +15,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -67,6 +69,39 @@ void *__libc_memalign(size_t alignment, size_t bytes);
 
 static bool begun; /* the program is ready to report that it gets no memory */
 
+/* Where the code of oneDNN lies, and that of C++'s library, which allocates for it. */
+static struct {
+    uintptr_t begin, end;
+} exempt[2];
+static size_t exempt_count;
+
+static int note_exempt(struct dl_phdr_info *library, size_t bytes, void *data)
+{
+    (void)bytes, (void)data;
+    bool counts = !strstr(library->dlpi_name, "libdnnl") &&
+                  !strstr(library->dlpi_name, "libstdc++");
+    if (counts || exempt_count == sizeof exempt / sizeof *exempt)
+        return 0;
+    uintptr_t end = library->dlpi_addr;
+    for (size_t i = 0; i < library->dlpi_phnum; i++) {
+        const ElfW(Phdr) *part = &library->dlpi_phdr[i];
+        uintptr_t part_end = library->dlpi_addr + part->p_vaddr + part->p_memsz;
+        if (part->p_type == PT_LOAD && part_end > end)
+            end = part_end;
+    }
+    exempt[exempt_count].begin = library->dlpi_addr;
+    exempt[exempt_count++].end = end;
+    return 0;
+}
+
+static bool is_exempt(const void *caller)
+{
+    bool found = false;
+    for (size_t i = 0; i < exempt_count; i++)
+        found |= (uintptr_t)caller >= exempt[i].begin && (uintptr_t)caller < exempt[i].end;
+    return found;
+}
+
 /* Programs call this soon after they have begun. What they allocate before is not counted. */
 char *setlocale(int category, const char *locale)
 {
@@ -74,13 +109,15 @@ char *setlocale(int category, const char *locale)
     void *found = dlsym(RTLD_NEXT, "setlocale");
     memcpy(&real, &found, sizeof real);
     char *set = real(category, locale);
+    if (!begun)
+        dl_iterate_phdr(note_exempt, NULL);
     begun = true;
     return set;
 }
 
-static bool is_refused(void)
+static bool is_refused(const void *caller)
 {
-    bool refused = begun && strikes(&heap);
+    bool refused = begun && !is_exempt(caller) && strikes(&heap);
     if (refused)
         errno = ENOMEM;
     return refused;
@@ -88,33 +125,33 @@ static bool is_refused(void)
 
 void *malloc(size_t bytes)
 {
-    return is_refused() ? NULL : __libc_malloc(bytes);
+    return is_refused(__builtin_return_address(0)) ? NULL : __libc_malloc(bytes);
 }
 
 void *calloc(size_t count, size_t bytes)
 {
-    return is_refused() ? NULL : __libc_calloc(count, bytes);
+    return is_refused(__builtin_return_address(0)) ? NULL : __libc_calloc(count, bytes);
 }
 
 void *realloc(void *memory, size_t bytes)
 {
-    return is_refused() ? NULL : __libc_realloc(memory, bytes);
+    return is_refused(__builtin_return_address(0)) ? NULL : __libc_realloc(memory, bytes);
 }
 
 void *memalign(size_t alignment, size_t bytes);
 void *memalign(size_t alignment, size_t bytes)
 {
-    return is_refused() ? NULL : __libc_memalign(alignment, bytes);
+    return is_refused(__builtin_return_address(0)) ? NULL : __libc_memalign(alignment, bytes);
 }
 
 void *aligned_alloc(size_t alignment, size_t bytes)
 {
-    return memalign(alignment, bytes);
+    return is_refused(__builtin_return_address(0)) ? NULL : __libc_memalign(alignment, bytes);
 }
 
 int posix_memalign(void **memory, size_t alignment, size_t bytes)
 {
-    *memory = memalign(alignment, bytes);
+    *memory = is_refused(__builtin_return_address(0)) ? NULL : __libc_memalign(alignment, bytes);
     return *memory ? 0 : ENOMEM;
 }
 #endif

@@ -26,11 +26,13 @@ static void run_once(const struct workshop *workshop, const char *command, uint3
                                             "timeout -k 1 120 %s",
                                             nth, command);
     struct outcome outcome = workshop_run(workshop, line);
-    bool by_slices = strstr(outcome.err, "GSlice: failed"); /* GLib before 2.76 aborts */
+    bool by_glib = strstr(outcome.err,
+                          "GSlice: failed") || /* GLib before 2.76 aborts, and locks do */
+                   strstr(outcome.err, "(gthread-posix.c): Unexpected error");
     bool by_itself = outcome.status == DONE ||
                      (outcome.status > DONE && outcome.status <= DOES_NOT_FIT &&
                       strstr(outcome.err, "pstar-"));
-    if (!by_slices && !by_itself)
+    if (!by_glib && !by_itself)
         g_error("%s\nstatus %d: %s", line, outcome.status, outcome.err);
     *refused += outcome.status == DOES_NOT_FIT && strstr(outcome.err, "the system refuses memory");
     outcome_clear(&outcome);
