@@ -30,7 +30,7 @@ void fake_cuda_stop(bool stopped)
 {
     g_mutex_lock(&fake.lock);
     fake.stopped = stopped;
-    g_cond_broadcast(&fake.changed);
+    fake_call_streams();
     g_mutex_unlock(&fake.lock);
 }
 

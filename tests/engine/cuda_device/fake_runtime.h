@@ -29,6 +29,7 @@ struct piece {
 struct CUstream_st {
     GThread *thread;
     GQueue pieces;
+    GCond called;          /* its thread, for a new piece or the end */
     struct piece *running; /* NULL: no piece runs */
     bool ending;
     uint64_t put, done;
@@ -36,7 +37,7 @@ struct CUstream_st {
 
 extern struct fake_runtime {
     GMutex lock;
-    GCond changed;
+    GCond changed;  /* a piece is done */
     GArray *ranges; /* of allocations */
     int objects;    /* streams and events */
     GList *streams;
@@ -66,6 +67,8 @@ cudaError_t fake_queue(cudaStream_t stream, const struct piece *piece);
 void fake_queue_default(const struct piece *piece);
 void fake_finish_default(void);
 
+/* Calls the streams' threads to look again. With the lock held. */
+void fake_call_streams(void);
 void fake_stream_free(struct CUstream_st *stream);
 
 #endif

@@ -53,7 +53,7 @@ static void *serve(void *data)
     g_mutex_lock(&fake.lock);
     for (;;) {
         while ((g_queue_is_empty(&stream->pieces) || fake.stopped) && !stream->ending)
-            g_cond_wait(&fake.changed, &fake.lock);
+            g_cond_wait(&stream->called, &fake.lock);
         struct piece *piece = stream->running = g_queue_pop_head(&stream->pieces);
         if (!piece)
             break;
@@ -74,7 +74,7 @@ void fake_put(cudaStream_t stream, const struct piece *piece)
 {
     g_queue_push_tail(&stream->pieces, g_memdup2(piece, sizeof *piece));
     stream->put++;
-    g_cond_broadcast(&fake.changed);
+    g_cond_signal(&stream->called);
 }
 
 cudaError_t fake_queue(cudaStream_t stream, const struct piece *piece)
@@ -89,17 +89,27 @@ static struct CUstream_st *stream_new(void)
 {
     struct CUstream_st *stream = g_new0(struct CUstream_st, 1);
     g_queue_init(&stream->pieces);
+    g_cond_init(&stream->called);
     stream->thread = g_thread_new("stream", serve, stream);
     return stream;
+}
+
+void fake_call_streams(void)
+{
+    for (GList *at = fake.streams; at; at = at->next)
+        g_cond_signal(&((struct CUstream_st *)at->data)->called);
+    if (fake.legacy)
+        g_cond_signal(&fake.legacy->called);
 }
 
 void fake_stream_free(struct CUstream_st *stream)
 {
     g_mutex_lock(&fake.lock);
     stream->ending = true;
-    g_cond_broadcast(&fake.changed);
+    g_cond_signal(&stream->called);
     g_mutex_unlock(&fake.lock);
     g_thread_join(stream->thread);
+    g_cond_clear(&stream->called);
     g_free(stream);
 }
 
