@@ -323,19 +323,30 @@ static void add_mixed(struct search *search, uint32_t layout, const double *mix)
                             (struct placement){PLACEMENT_MIXED, (uint16_t)parts, 0, mix});
 }
 
-/* Tries the best layout with the mixes of places behind its bound. */
-static void try_mixes(struct search *search)
+/* Sets the job of the best plan's time bound, for its mixes. Returns the trace of that plan, which
+ * the caller frees, or NULL if no other places are worth trying. */
+static struct trace *begin_mixes(const struct search *search, struct time_proof_job *job)
 {
     const struct trace *traced = search->job.trace;
     const struct trial *best = search->context.incumbent;
-    uint64_t bound_ns;
-    double *mixes[TIME_PROOF_MIXES];
     if (!best || search->options.objective != OBJECTIVE_TIME || search_is_over(search))
-        return;
+        return NULL;
     struct trace *trace = model_place_chosen(traced, best->plan->choices, search->job.platform,
                                              NULL);
-    const struct time_proof_job job = {best->plan, trace, traced, search->job.platform,
-                                       search->job.costs};
+    *job = (struct time_proof_job){best->plan, trace, traced, search->job.platform,
+                                   search->job.costs};
+    return trace;
+}
+
+/* Tries the best layout with the mixes of places behind its bound. */
+static void try_mixes(struct search *search)
+{
+    uint64_t bound_ns;
+    double *mixes[TIME_PROOF_MIXES];
+    struct time_proof_job job;
+    struct trace *trace = begin_mixes(search, &job);
+    if (!trace)
+        return;
     uint32_t count = time_proof_mixes(&job, &bound_ns, mixes);
     trace_free(trace);
     uint32_t layouts[PLACED_LAYOUTS];
@@ -354,15 +365,12 @@ static void try_mixes(struct search *search)
 /* Tries the best layout with the sides of the cases that decide its bound. */
 static void try_cases(struct search *search)
 {
-    const struct trace *traced = search->job.trace;
     const struct trial *best = search->context.incumbent;
     double *mixes[CASES_MIXES];
-    if (!best || search->options.objective != OBJECTIVE_TIME || search_is_over(search))
+    struct time_proof_job job;
+    struct trace *trace = begin_mixes(search, &job);
+    if (!trace)
         return;
-    struct trace *trace = model_place_chosen(traced, best->plan->choices, search->job.platform,
-                                             NULL);
-    const struct time_proof_job job = {best->plan, trace, traced, search->job.platform,
-                                       search->job.costs};
     uint32_t count = time_proof_case_mixes(&job, mixes), layout = best->layout;
     trace_free(trace);
     search->bias = best->bias;
