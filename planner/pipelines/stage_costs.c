@@ -152,7 +152,7 @@ static struct unit_way embedding_with_tied(const struct units *units)
     uint64_t *most_bytes = &way.most_bytes[UNIT_BACKWARD];
     if (!units->tied_gradient_bytes)
         return way;
-    *most_bytes = MAX(*most_bytes, way.saved_bytes + bytes);
+    *most_bytes = MAX(*most_bytes, units->embed_saved_bytes + bytes);
     way.working_bytes = MAX(way.working_bytes, bytes);
     way.backward_working = MAX(way.backward_working, bytes);
     return way;

@@ -120,6 +120,9 @@ static void add_saved(struct unit_reading *r)
         if (!buffer->saved || trace->operators[buffer->first].micro_batch != 0)
             continue;
         unit_at(r->units, r->unit_of[buffer->last])->way[r->way].saved_bytes += buffer->bytes;
+        if (r->way == UNIT_KEPT &&
+            r->iteration->operators[buffer->last].kind == MODEL_EMBED_BACKWARD)
+            r->units->embed_saved_bytes += buffer->bytes;
         change[buffer->first] += (int64_t)buffer->bytes;
         change[buffer->last + 1] -= (int64_t)buffer->bytes;
     }

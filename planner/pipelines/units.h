@@ -53,6 +53,8 @@ struct units {
     uint64_t stream_ns;                 /* of copying it to or from a message */
     uint64_t head_first_ns[UNIT_TURNS]; /* backward of the classifier, the head's first operator */
     uint64_t embed_last_ns[UNIT_TURNS]; /* backward of the embedding's lookup, its last operator */
+    uint64_t
+        embed_saved_bytes; /* of a micro-batch, by then: an encoder's norm needs no more of it */
 
     /* Of tied weights, which the first stage sends to the last; all 0 if there are none. Frozen
      * ones have no gradient. */
