@@ -582,7 +582,7 @@ static uint32_t layers(struct iteration_builder *b, const struct decoder_activat
     const char *verb = turn == SECOND_TURN ? "recompute again" : "recompute";
     uint32_t stream = decoder_head_backward(b, a, turn, dnorm);
     for (uint32_t layer = b->config->layers; layer-- > 0;) {
-        if (b->lowest >= b->layout.first_layer + (layer + 1) * b->layout.layer_tensors)
+        if (!iteration_builder_goes_back(b, layer))
             break;
         struct backward_pass pass = {b, turn, a->micro_batch, layer, stream};
         if (b->job->choices.recompute[layer])

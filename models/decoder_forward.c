@@ -441,10 +441,16 @@ void decoder_recompute(struct iteration_builder *builder, const char *verb, uint
         end_layer(&pass, layer, layer_activation(&pass, "output", "", builder->config->width));
 }
 
+/* Activations that no backward reads are not offloaded. */
+static bool offloads(const struct iteration_builder *builder, uint32_t layer)
+{
+    return builder->job->choices.offload[layer] && iteration_builder_goes_back(builder, layer);
+}
+
 /* The input of a layer whose activations are offloaded. */
 static void hold_input(struct iteration_builder *builder, uint32_t layer, uint32_t stream)
 {
-    if (layer < builder->config->layers && builder->job->choices.offload[layer])
+    if (layer < builder->config->layers && offloads(builder, layer))
         iteration_builder_hold(builder, stream);
 }
 
@@ -452,7 +458,7 @@ static uint32_t layer_forward(struct iteration_builder *builder, uint32_t micro_
                               uint32_t index, struct decoder_layer *layer)
 {
     const struct model_job *job = builder->job;
-    bool held = job->choices.offload[index] && !job->choices.recompute[index];
+    bool held = offloads(builder, index) && !job->choices.recompute[index];
     struct forward_pass pass = {builder, "forward", TRACE_FORWARD, micro_batch,
                                 index,   held,      layer->adapted};
     layer_to_inner(&pass, true, layer);

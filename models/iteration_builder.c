@@ -261,6 +261,12 @@ void iteration_builder_drop_gradient(struct iteration_builder *builder, tensor_i
     g_array_index(builder->gradients, uint32_t, tensor) = NO_INDEX;
 }
 
+bool iteration_builder_goes_back(const struct iteration_builder *builder, uint32_t layer)
+{
+    const struct model_layout *layout = &builder->layout;
+    return builder->lowest < layout->first_layer + (layer + 1) * layout->layer_tensors;
+}
+
 void iteration_builder_hold(struct iteration_builder *builder, uint32_t buffer)
 {
     g_array_index(builder->held, uint8_t, buffer) = 1;

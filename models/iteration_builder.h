@@ -95,6 +95,9 @@ uint32_t iteration_builder_gradient(struct iteration_builder *builder, tensor_id
 /* Ends the use of the buffer of a tensor's gradient: the next gradient gets another buffer. */
 void iteration_builder_drop_gradient(struct iteration_builder *builder, tensor_id tensor);
 
+/* Returns whether backward reaches the layer: it or something before it is trained. */
+bool iteration_builder_goes_back(const struct iteration_builder *builder, uint32_t layer);
+
 /* Lets a chunk hold the buffer, so that operators that name it access it. Must precede the first of
  * them. */
 void iteration_builder_hold(struct iteration_builder *builder, uint32_t buffer);

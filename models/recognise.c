@@ -188,17 +188,20 @@ static bool is_last_of_expert(const struct model_config *config, const struct tr
            g_str_equal(end + 1, config->family->modules[MODULE_DOWN]);
 }
 
-/* Returns the rows of each layer's experts. The operations of a product tell them; experts that
- * have none have no such operator. */
-static uint64_t *rows_of_experts(const struct trace *trace, const struct model_config *config)
+/* Returns the rows of each layer's experts. The operations of a product tell them. Adds to *used
+ * how many experts have an operator: where loads are given, those without rows have none. */
+static uint64_t *rows_of_experts(const struct trace *trace, const struct model_config *config,
+                                 uint64_t *used)
 {
     uint64_t *rows = g_new0(uint64_t, (size_t)config->layers * config->experts);
     uint32_t expert;
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
-        if (is_last_of_expert(config, op, &expert))
-            rows[(size_t)op->layer * config->experts + expert] =
-                op->flops / (2 * (uint64_t)config->inner * config->width);
+        if (!is_last_of_expert(config, op, &expert))
+            continue;
+        rows[(size_t)op->layer * config->experts + expert] =
+            op->flops / (2 * (uint64_t)config->inner * config->width);
+        (*used)++;
     }
     return rows;
 }
@@ -237,8 +240,10 @@ static void find_experts(const struct trace *trace, struct model_config *config)
     config->balance = operator_of(trace, "forward balance loss") ? 0.001 : 0;
     uint64_t choice = 2 * width + A_CHOICE + each + (config->balance > 0);
     config->shared_weight = route->flops > n * config->experts * choice;
-    config->expert_loads = rows_of_experts(trace, config);
-    if (are_balanced(config, n, config->expert_loads))
+    uint64_t used = 0;
+    config->expert_loads = rows_of_experts(trace, config, &used);
+    if (used == (uint64_t)config->layers * config->experts &&
+        are_balanced(config, n, config->expert_loads))
         g_clear_pointer(&config->expert_loads, g_free);
 }
 
