@@ -143,7 +143,8 @@ void placing_take(struct placing *p, chunk_id chunk)
 
 static void leave(struct placing *p, chunk_id chunk, uint32_t vacated)
 {
-    const struct placing_leaver leaver = {chunk, vacated, p->arena->address[chunk]};
+    const struct placing_leaver leaver = {chunk, vacated, p->copied[chunk],
+                                          p->arena->address[chunk]};
     p->live -= p->arena->slot_bytes[chunk];
     p->leaving[chunk] = 1;
     g_array_append_val(p->leavers, leaver);
@@ -185,8 +186,8 @@ static bool vacate_next(struct placing *p)
     if (!p->leavers->len)
         return false;
     for (guint i = 1; i < p->leavers->len; i++)
-        if (g_array_index(p->leavers, struct placing_leaver, i).vacated <
-            g_array_index(p->leavers, struct placing_leaver, next).vacated)
+        if (g_array_index(p->leavers, struct placing_leaver, i).order <
+            g_array_index(p->leavers, struct placing_leaver, next).order)
             next = i;
     vacate(p, next);
     return true;
@@ -260,6 +261,20 @@ uint64_t placing_find(const struct placing *p, chunk_id chunk, uint64_t ceiling)
     return address;
 }
 
+/* Finds an address that is free now, or soon. Moves within the device take next to no time, unless
+ * they wait for a copy; so they come before the ranges of chunks that are leaving. */
+static uint64_t find_soonest(struct placing *p, const struct job *job, chunk_id chunk,
+                             uint64_t ceiling)
+{
+    uint64_t address;
+    do {
+        address = placing_find(p, chunk, ceiling);
+        if (address == NO_ADDRESS && job->decisions->vacated)
+            address = placing_try_to_make_room(p, p->arena->slot_bytes[chunk], ceiling);
+    } while (address == NO_ADDRESS && vacate_next(p));
+    return address;
+}
+
 /* Prefers the chunk's start if it stays until the end of the iteration. */
 static uint64_t choose_address(struct placing *p, const struct job *job, uint32_t index,
                                uint64_t ceiling)
@@ -269,9 +284,7 @@ static uint64_t choose_address(struct placing *p, const struct job *job, uint32_
     bool stays = job->decisions->initial[chunk] && index >= job->last_leave[chunk];
     if (stays && start + bytes <= ceiling && arena_has_room(p->arena, chunk, start))
         return start;
-    uint64_t address = placing_find(p, chunk, ceiling);
-    while (address == NO_ADDRESS && vacate_next(p))
-        address = placing_find(p, chunk, ceiling);
+    uint64_t address = find_soonest(p, job, chunk, ceiling);
     return address != NO_ADDRESS ? address : placing_make_room(p, bytes, ceiling);
 }
 
@@ -287,9 +300,12 @@ static void place_action(struct placing *p, const struct job *job, uint32_t inde
         p->ceiling[chunk] = job->ceilings->arrival[index];
         vacate_chunk(p, chunk);
         address = choose_address(p, job, index, ceiling);
+        p->arriving[chunk] = job->decisions->vacated && action->kind == PLAN_FETCH;
         placing_put(p, chunk, address);
         break;
     case PLAN_WRITE_BACK:
+        p->copied[chunk] = p->before + index;
+        /* fall through */
     case PLAN_DROP:
         if (job->decisions->vacated && job->decisions->vacated[index] > moment)
             leave(p, chunk, job->decisions->vacated[index]);
@@ -297,6 +313,7 @@ static void place_action(struct placing *p, const struct job *job, uint32_t inde
             placing_take(p, chunk);
         break;
     case PLAN_FLUSH:
+        p->copied[chunk] = p->before + index;
         address = p->arena->address[chunk];
         break;
     case PLAN_WAIT:
@@ -308,6 +325,13 @@ static void place_action(struct placing *p, const struct job *job, uint32_t inde
         g_assert_not_reached();
     }
     placing_emit(p, action->kind, chunk, address);
+}
+
+/* What an operator has used is there. */
+static void note_arrivals(struct placing *p, const struct accesses *accesses, moment_id moment)
+{
+    for (uint32_t a = accesses->first[moment]; a < accesses->first[moment + 1]; a++)
+        p->arriving[accesses->items[a].chunk] = 0;
 }
 
 /* Addresses are multiples of the alignment, while budgets need not be. */
@@ -340,6 +364,8 @@ static bool place_iteration(struct placing *p, struct job *job, double least)
         if (arena_end(p->arena) > ceiling)
             vacate_all(p);
         placing_clear_above(p, ceiling);
+        if (m < moments)
+            note_arrivals(p, job->inputs->accesses, m);
         uint64_t extent = end_of_chunks(p) + p->non_model;
         p->arena_bytes = MAX(p->arena_bytes, extent);
         if (m < moments) {
@@ -430,6 +456,7 @@ static bool place_round(struct placing *p, struct job *job, double least, GArray
     g_array_set_size(leavers, 0);
     g_array_append_vals(leavers, p->leavers->data, p->leavers->len);
     vacate_all(p);
+    p->before += job->decisions->actions->len;
     if (!placed)
         return false;
     memcpy(p->end, p->arena->address, addresses);
@@ -491,6 +518,8 @@ static void placing_clear(struct placing *p)
     g_free(p->end);
     g_free(p->ceiling);
     g_free(p->leaving);
+    g_free(p->copied);
+    g_free(p->arriving);
     g_array_unref(p->leavers);
     g_free(p->holes);
     g_free(p->chunks);
@@ -519,6 +548,8 @@ struct addresses *place_decisions(const struct decisions *decisions,
                         .end = g_new(uint64_t, chunks),
                         .ceiling = g_new(uint64_t, chunks),
                         .leaving = g_new0(uint8_t, chunks),
+                        .copied = g_new0(int64_t, chunks),
+                        .arriving = g_new0(uint8_t, chunks),
                         .leavers = g_array_new(FALSE, FALSE, sizeof(struct placing_leaver)),
                         .holes = g_new(struct arena_hole, 2 * PLACING_TRIED * (chunks + 1)),
                         .chunks = g_new(uint32_t, chunks),

@@ -37,9 +37,13 @@ struct placing {
     uint64_t small;     /* chunks with fewer bytes lie together, because others cannot use the holes
                            that they leave */
     uint64_t small_end; /* small chunks lie between the floor and here, as long as they fit */
-    uint8_t *leaving; /* [chunk_count] nonzero if it has left, but its copy to the host is not over
-                         yet: it keeps its range in the arena until another chunk needs that */
-    GArray *leavers;  /* struct placing_leaver, in no order */
+    uint8_t *leaving;  /* [chunk_count] nonzero if it has left, but its copy to the host is not over
+                          yet: it keeps its range in the arena until another chunk needs that */
+    uint8_t *arriving; /* [chunk_count] nonzero if it was fetched and no operator has used it yet;
+                          moving it may wait for its copy */
+    GArray *leavers;   /* struct placing_leaver, in no order */
+    int64_t *copied;   /* [chunk_count] the action that last copied it to the host */
+    int64_t before;    /* actions of the rounds before */
     uint64_t non_model;   /* extent at the current moment */
     uint64_t arena_bytes; /* needed by the iteration so far */
     uint64_t live;        /* bytes of the slots on the device */
@@ -56,6 +60,7 @@ struct placing {
 struct placing_leaver {
     chunk_id chunk;
     uint32_t vacated; /* moment */
+    int64_t order;    /* of its copy to the host */
     uint64_t address;
 };
 
@@ -71,8 +76,12 @@ uint64_t placing_find(const struct placing *p, chunk_id chunk, uint64_t ceiling)
 
 /* Moves chunks until a hole below `ceiling` holds `bytes`, and returns where the hole begins. A
  * short search looks for the fewest bytes to move. The holes below the ceiling must hold `bytes`
- * together. */
+ * together, and no chunk may be leaving. */
 uint64_t placing_make_room(struct placing *p, uint64_t bytes, uint64_t ceiling);
+
+/* Does the same, but moves no chunk that is leaving or arriving. Returns NO_ADDRESS if there is no
+ * such way. */
+uint64_t placing_try_to_make_room(struct placing *p, uint64_t bytes, uint64_t ceiling);
 
 /* Moves all chunks below `ceiling`, above which non-model data lies. They must fit there. */
 void placing_clear_above(struct placing *p, uint64_t ceiling);

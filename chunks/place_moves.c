@@ -9,6 +9,7 @@ struct growth {
     uint32_t hole; /* its index in the arena */
     bool upwards;
     bool rehouses;            /* if false, all chunks slide */
+    bool spares;              /* chunks that are leaving or arriving do not move */
     uint64_t begin, end;      /* of the hole with all that it has met */
     uint64_t slid, moved;     /* bytes of the chunks that slide, and of all that move */
     chunk_id chunk;           /* the chunk that it meets next; chunk_count if there is none */
@@ -86,6 +87,8 @@ static bool take_chunk(struct placing *p, uint64_t ceiling, struct growth *g)
     const struct arena *arena = p->arena;
     uint64_t bytes = arena->slot_bytes[g->chunk], address = arena->address[g->chunk];
     if (g->upwards ? address + bytes > ceiling : address < g->floor)
+        return false;
+    if (g->spares && (p->leaving[g->chunk] || p->arriving[g->chunk]))
         return false;
     uint64_t target = g->rehouses ? find_elsewhere(g, bytes) : NO_ADDRESS;
     if (g->records) {
@@ -178,7 +181,8 @@ static struct growth *find_least(struct growth *growths, uint32_t count, uint64_
 
 /* Finds the growth of one of the largest holes that moves the fewest bytes, and records it. The
  * growth that has moved the least so far always goes on. Returns false if none suffices. */
-static bool find_cheapest(struct placing *p, uint64_t bytes, uint64_t ceiling, struct growth *best)
+static bool find_cheapest(struct placing *p, uint64_t bytes, uint64_t ceiling, bool spares,
+                          struct growth *best)
 {
     uint64_t floor = bytes < p->small ? p->floor : p->small_end;
     uint32_t chosen[PLACING_TRIED], count = 2 * choose_holes(p, floor, ceiling, chosen);
@@ -187,6 +191,7 @@ static bool find_cheapest(struct placing *p, uint64_t bytes, uint64_t ceiling, s
         growths[i] = (struct growth){.hole = chosen[i / 2],
                                      .upwards = i % 2,
                                      .rehouses = true,
+                                     .spares = spares,
                                      .floor = floor,
                                      .holes = p->holes + i * (p->arena->chunk_count + 1)};
         begin_growth(p, ceiling, &growths[i]);
@@ -231,7 +236,7 @@ static uint64_t slide_over(struct placing *p, const struct growth *g)
 uint64_t placing_make_room(struct placing *p, uint64_t bytes, uint64_t ceiling)
 {
     struct growth best;
-    if (!find_cheapest(p, bytes, ceiling, &best)) {
+    if (!find_cheapest(p, bytes, ceiling, false, &best)) {
         /* All holes together suffice, and the lowest one meets them all. */
         best =
             (struct growth){.upwards = true, .floor = p->floor, .holes = p->holes, .records = true};
@@ -239,6 +244,15 @@ uint64_t placing_make_room(struct placing *p, uint64_t bytes, uint64_t ceiling)
         bool found = grow_up_to(p, bytes, ceiling, UINT64_MAX, &best);
         g_assert(found);
     }
+    rehouse(p, &best);
+    return slide_over(p, &best);
+}
+
+uint64_t placing_try_to_make_room(struct placing *p, uint64_t bytes, uint64_t ceiling)
+{
+    struct growth best;
+    if (!find_cheapest(p, bytes, ceiling, true, &best))
+        return NO_ADDRESS;
     rehouse(p, &best);
     return slide_over(p, &best);
 }

@@ -237,11 +237,11 @@ static int64_t shards_arrive(const struct dispatcher *w, chunk_id chunk)
     return copied_ns ? MAX(idle_from(w, H2D), written) + copied_ns : written;
 }
 
-static int64_t start_of(struct dispatcher *w, const struct interval *interval)
+/* Returns when a fetch can start that needs so many bytes of room. */
+static int64_t start_of(struct dispatcher *w, const struct interval *interval, int64_t bytes)
 {
     int way = way_of(w, interval);
-    int64_t start = MAX(MAX(idle_from(w, way), w->valid_ns[interval->chunk]),
-                        room_ns(w, slot_bytes(w, interval)));
+    int64_t start = MAX(MAX(idle_from(w, way), w->valid_ns[interval->chunk]), room_ns(w, bytes));
     return way == NETWORK ? MAX(start, shards_arrive(w, interval->chunk)) : start;
 }
 
@@ -263,21 +263,38 @@ static void issue(struct dispatcher *w, uint64_t fetch, int64_t start, int64_t a
     headroom_take(w->headroom, wrap(w, w->now), (uint32_t)ahead, slot_bytes(w, interval));
 }
 
+/* Returns the bytes of the chunks that the moment's operator uses and that are not there yet. */
+static int64_t missing_bytes(const struct dispatcher *w)
+{
+    uint32_t m = wrap(w, w->now);
+    uint64_t lap = (uint64_t)(w->now / w->moment_count);
+    int64_t bytes = 0;
+    for (uint32_t i = w->fetched.first[m]; i < w->fetched.first[m + 1]; i++)
+        if (!is_issued(w, lap * w->fetch_count + i))
+            bytes += slot_bytes(w, interval_at(w, w->fetched.items[i]));
+    for (uint32_t i = w->allocated.first[m]; i < w->allocated.first[m + 1]; i++)
+        bytes += slot_bytes(w, interval_at(w, w->allocated.items[i]));
+    return bytes;
+}
+
 /* Fetches what the device uses now and does not have. What was fetched ahead has served its time.
- */
+ * The moment's headroom leaves out all chunks of its operator, those that are missing too. */
 static void fetch_used(struct dispatcher *w)
 {
     uint32_t m = wrap(w, w->now);
     uint64_t lap = (uint64_t)(w->now / w->moment_count);
+    int64_t missing = missing_bytes(w);
     for (uint32_t i = w->fetched.first[m]; i < w->fetched.first[m + 1]; i++) {
         const struct interval *interval = interval_at(w, w->fetched.items[i]);
         uint64_t fetch = lap * w->fetch_count + i;
         int32_t ahead = interval->first_use - interval->enter;
-        if (is_issued(w, fetch))
+        if (is_issued(w, fetch)) {
             headroom_take(w->headroom, wrap(w, w->now - ahead), (uint32_t)ahead,
                           -slot_bytes(w, interval));
-        else
-            issue(w, fetch, start_of(w, interval), 0);
+        } else {
+            missing -= slot_bytes(w, interval);
+            issue(w, fetch, start_of(w, interval, -missing), 0);
+        }
     }
 }
 
@@ -327,7 +344,7 @@ static bool fetch_ahead(struct dispatcher *w, int way, int64_t limit_ns)
             break;
         if (!own || !is_ready(w, interval, (int64_t)(f / w->fetch_count)))
             continue;
-        int64_t start = start_of(w, interval);
+        int64_t start = start_of(w, interval, slot_bytes(w, interval));
         best = start < best_ns ? f : best;
         best_ns = MIN(start, best_ns);
     }
@@ -401,6 +418,17 @@ static int64_t awaited(const struct dispatcher *w, const struct trace_operator *
     return MAX(w->device_ns, w->reduced_ns[op->phase == TRACE_BACKWARD]);
 }
 
+/* Returns when the operator can start, which may have to wait for room for what it overwrites. */
+static int64_t allocate_used(struct dispatcher *w, int64_t start)
+{
+    uint32_t m = wrap(w, w->now);
+    if (w->allocated.first[m] < w->allocated.first[m + 1])
+        start = MAX(start, room_ns(w, 0));
+    for (uint32_t i = w->allocated.first[m]; i < w->allocated.first[m + 1]; i++)
+        w->begin_ns[w->allocated.items[i]] = start;
+    return start;
+}
+
 static void run_on_device(struct dispatcher *w, const struct trace_operator *op)
 {
     const struct accesses *accesses = w->job->accesses;
@@ -408,8 +436,7 @@ static void run_on_device(struct dispatcher *w, const struct trace_operator *op)
     int64_t start = MAX(awaited(w, op), MAX(w->received_ns, w->sent_ns));
     for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
         start = MAX(start, w->arrival_ns[accesses->items[a].chunk]);
-    for (uint32_t i = w->allocated.first[m]; i < w->allocated.first[m + 1]; i++)
-        w->begin_ns[w->allocated.items[i]] = start;
+    start = allocate_used(w, start);
     int64_t end = exchange(w, m, start) + (int64_t)op->duration_ns;
     feed_link(w, end);
     w->device_ns = end;
@@ -424,8 +451,7 @@ static void reduce(struct dispatcher *w, const struct trace_operator *op)
     for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
         start = MAX(start, w->arrival_ns[accesses->items[a].chunk]);
     start = MAX(start, w->link_ns[NETWORK]);
-    for (uint32_t i = w->allocated.first[m]; i < w->allocated.first[m + 1]; i++)
-        w->begin_ns[w->allocated.items[i]] = start;
+    start = allocate_used(w, start);
     int64_t end = exchange(w, m, start);
     for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
         w->arrival_ns[accesses->items[a].chunk] = end;
