@@ -6,7 +6,7 @@
 #include "planner/search/candidate.h"
 #include "tests/chunks/random_iteration.h"
 
-enum { CASES = 20, DEADLINES = 300, REPLAYS = 4 };
+enum { CASES = 20, MANY_CASES = 100, DEADLINES = 300, REPLAYS = 4 };
 
 static void test_the_earliest_deadline_comes_first(void)
 {
@@ -66,26 +66,6 @@ static void set_up_candidate(struct fixture *f, const struct layout_spec *spec,
         &(struct retention_bias){.d2h_share = BIAS_PARTS / 2, .gather_share = BIAS_PARTS / 2});
 }
 
-/* All updates run on the host, behind a link that takes longer than everything else. */
-static void set_up(struct fixture *f, GRand *random)
-{
-    const struct model_job job = {
-        .choices = {.batch = 2, .micro_batches = 1}, .sequence = 128, .precision = MODEL_BF16};
-    const struct placement on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS, 0, NULL};
-    g_autofree char *link = g_strdup_printf("h2d=%dMB/s,d2h=%dMB/s",
-                                            g_rand_int_range(random, 100, 200),
-                                            g_rand_int_range(random, 100, 200));
-    struct layout_spec spec = {.order = NULL};
-    for (int list = 0; list < TRACE_LISTS; list++)
-        spec.chunk_bytes[list] = (uint64_t)g_rand_int_range(random, 2, 5) << 20;
-    f->platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
-    f->trace = model_synthesise(&config, &job, f->platform, NULL);
-    f->costs = costs_new(f->platform, link, NULL);
-    set_up_candidate(f, &spec, &on_host, 160u << 20);
-}
-
-enum { RANKS = 4 };
-
 static uint64_t peak_bytes(const struct trace *trace)
 {
     struct non_model *non_model = non_model_place(trace);
@@ -93,6 +73,29 @@ static uint64_t peak_bytes(const struct trace *trace)
     non_model_free(non_model);
     return peak;
 }
+
+/* All updates run on the host, behind a link that takes longer than everything else. Chunks of a
+ * list have between `least` and twice as much, in MiB, and so have lists. */
+static void set_up(struct fixture *f, GRand *random, uint32_t micro_batches, int least,
+                   uint64_t more_bytes)
+{
+    const struct model_job job = {.choices = {.batch = 2, .micro_batches = micro_batches},
+                                  .sequence = 128,
+                                  .precision = MODEL_BF16};
+    const struct placement on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS, 0, NULL};
+    g_autofree char *link = g_strdup_printf("h2d=%dMB/s,d2h=%dMB/s",
+                                            g_rand_int_range(random, 100, 200),
+                                            g_rand_int_range(random, 100, 200));
+    struct layout_spec spec = {.order = NULL};
+    for (int list = 0; list < TRACE_LISTS; list++)
+        spec.chunk_bytes[list] = (uint64_t)g_rand_int_range(random, least, 2 * least + 1) << 20;
+    f->platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
+    f->trace = model_synthesise(&config, &job, f->platform, NULL);
+    f->costs = costs_new(f->platform, link, NULL);
+    set_up_candidate(f, &spec, &on_host, peak_bytes(f->trace) + more_bytes);
+}
+
+enum { RANKS = 4 };
 
 /* Ranks that share parameters, with a network and a link of these rates. All updates are on the
  * device. */
@@ -170,7 +173,7 @@ static void test_a_slow_link_serves_the_host_first(void)
     int exact = 0;
     for (int i = 0; i < CASES; i++) {
         struct fixture f;
-        set_up(&f, random);
+        set_up(&f, random, 1, 2, 120u << 20);
         struct intervals *dispatched = candidate_dispatch(f.candidate, 0);
         double by_moment = check_plan(&f, dispatched, false);
         double by_time = check_plan(&f, dispatched, true), seconds = MIN(by_moment, by_time);
@@ -182,6 +185,28 @@ static void test_a_slow_link_serves_the_host_first(void)
     }
     g_test_message("%d of %d plans take exactly what the walk saw", exact, CASES);
     g_assert_cmpint(exact * 2, >=, CASES);
+}
+
+/* Where few chunks fit, those that wait for no copy move before others are awaited. */
+static void test_large_chunks_wait_little(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    double more = 0;
+    for (int i = 0; i < MANY_CASES; i++) {
+        struct fixture f;
+        struct moment_times *times;
+        set_up(&f, random, 4, 3, 20u << 20);
+        struct intervals *dispatched = candidate_dispatch(f.candidate, 0);
+        struct plan *plan = candidate_plan_dispatched(f.candidate, dispatched, ADDRESSES_MOVING,
+                                                      &times);
+        more += plan->predicted.iteration_seconds * 1e9 / (double)dispatched->period_ns - 1;
+        plan_free(plan);
+        moment_times_free(times);
+        intervals_free(dispatched);
+        tear_down(&f);
+    }
+    g_test_message("plans take %.1f %% longer than the walk saw", 100 * more / MANY_CASES);
+    g_assert_cmpfloat(more / MANY_CASES, <, 0.035);
 }
 
 /* Returns the share of the gathered chunks' intervals that are retained. */
@@ -239,6 +264,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/dispatch/deadlines", test_the_earliest_deadline_comes_first);
     g_test_add_func("/dispatch/slow-link", test_a_slow_link_serves_the_host_first);
+    g_test_add_func("/dispatch/large-chunks", test_large_chunks_wait_little);
     g_test_add_func("/dispatch/slower-way", test_the_slower_way_is_saved);
     g_test_add_func("/dispatch/network", test_the_network_is_a_queue);
     return g_test_run();
