@@ -261,6 +261,15 @@ uint64_t placing_find(const struct placing *p, chunk_id chunk, uint64_t ceiling)
     return address;
 }
 
+/* Returns an address below the ceiling that is free, or becomes free by moves, or NO_ADDRESS. */
+static uint64_t find_now(struct placing *p, const struct job *job, chunk_id chunk, uint64_t ceiling)
+{
+    uint64_t address = placing_find(p, chunk, ceiling);
+    if (address == NO_ADDRESS && job->decisions->vacated)
+        address = placing_try_to_make_room(p, p->arena->slot_bytes[chunk], ceiling);
+    return address;
+}
+
 /* Finds an address that is free now, or soon. Moves within the device take next to no time, unless
  * they wait for a copy; so they come before the ranges of chunks that are leaving. */
 static uint64_t find_soonest(struct placing *p, const struct job *job, chunk_id chunk,
@@ -268,9 +277,9 @@ static uint64_t find_soonest(struct placing *p, const struct job *job, chunk_id 
 {
     uint64_t address;
     do {
-        address = placing_find(p, chunk, ceiling);
-        if (address == NO_ADDRESS && job->decisions->vacated)
-            address = placing_try_to_make_room(p, p->arena->slot_bytes[chunk], ceiling);
+        address = find_now(p, job, chunk, MIN(p->ceiling[chunk], ceiling));
+        if (address == NO_ADDRESS && p->ceiling[chunk] < ceiling)
+            address = find_now(p, job, chunk, ceiling);
     } while (address == NO_ADDRESS && vacate_next(p));
     return address;
 }
@@ -345,6 +354,23 @@ static double cost_of(const struct placing *p)
     return (double)p->moved + RETURN_COST * (double)p->returned;
 }
 
+/* Moves what lies where non-model data will. Ranges of chunks that are leaving are the last ones
+ * that others move to. */
+static void clear_above(struct placing *p, const struct job *job, uint64_t ceiling)
+{
+    while (p->leavers->len && arena_end(p->arena) > ceiling) {
+        uint32_t top = p->arena->below[p->arena->chunk_count];
+        uint64_t address = p->leaving[top] ? NO_ADDRESS : find_now(p, job, top, ceiling);
+        if (p->leaving[top])
+            vacate_chunk(p, top);
+        else if (address != NO_ADDRESS)
+            placing_move(p, top, address);
+        else
+            vacate_next(p);
+    }
+    placing_clear_above(p, ceiling);
+}
+
 /* Returns false if the iteration is given up because it already costs as much as `least`, the best
  * one. */
 static bool place_iteration(struct placing *p, struct job *job, double least)
@@ -361,9 +387,7 @@ static bool place_iteration(struct placing *p, struct job *job, double least)
         job->first[m] = p->action_count;
         for (uint32_t i = job->decisions->first[m]; i < job->decisions->first[m + 1]; i++)
             place_action(p, job, i, m, ceiling);
-        if (arena_end(p->arena) > ceiling)
-            vacate_all(p);
-        placing_clear_above(p, ceiling);
+        clear_above(p, job, ceiling);
         if (m < moments)
             note_arrivals(p, job->inputs->accesses, m);
         uint64_t extent = end_of_chunks(p) + p->non_model;
