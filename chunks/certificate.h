@@ -64,7 +64,7 @@ struct certificate_prices {
 };
 
 /* The most cases of a bound, and the most groups whose sides are chosen in one of them. */
-enum { CERTIFICATE_CASES_MOST = 32, CERTIFICATE_BRANCHES_MOST = 12 };
+enum { CERTIFICATE_CASES_MOST = 64, CERTIFICATE_BRANCHES_MOST = 32 };
 
 /* A case of a bound: the updates of the group branches[k] run on the host if bit k of `on_host` is
  * set, and on the device if not. */

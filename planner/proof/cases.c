@@ -3,18 +3,27 @@
 
 #include <string.h>
 
-/* Branches are of groups that are at least this part of the model, and of which either side has at
- * least this share in the mix, if the plan takes longer than the bound by this factor. */
-enum { LARGE_PART = 40, CASE_WINDOWS = 12, MORE_WINDOWS = 24 };
-/* Iterations of at most so many operators have more windows and more cases. */
-enum { FEW_OPERATORS = 500, CASES_OF_MANY = 8 };
+/* How cases are divided. */
+struct case_limits {
+    uint32_t operators;  /* for iterations of at most so many */
+    uint32_t windows;    /* of a case */
+    uint32_t cases;      /* at most */
+    uint32_t large_part; /* branches are of groups that are at least this part of the model */
+    uint32_t idle; /* after so many divisions that did not raise the bound there are no more */
+    double wide;   /* cases are divided while the plan takes longer than the bound by this factor */
+    bool central;  /* all cases take prices from the middle, instead of those that decide alone */
+};
+
+static const struct case_limits of_proofs[] = {
+    {500, TIME_WINDOWS_MOST, CERTIFICATE_CASES_MOST, 200, 12, 1.02, false},
+    {UINT32_MAX, 12, 8, 40, 4, 1.02, false}};
+
 /* Mixes need no narrow bounds. */
-enum { MIX_WINDOWS = 12, CASES_OF_MIXES = 12 };
-#define DIVIDED        0.02
-#define WIDE           1.02
-#define WIDE_FOR_MIXES 1.05
-/* Cases are divided no more after so many divisions that did not raise the bound by this factor. */
-enum { IDLE_MOST = 4 };
+static const struct case_limits of_mixes = {500, 12, 12, 40, 4, 1.05, true};
+
+/* Of a group that is a branch, either side has at least this share in the mix. */
+#define DIVIDED 0.02
+/* A division that raises the bound by less than this factor is idle. */
 #define BETTER 1.001
 
 static struct time_model *make_model(const struct time_job *sides, const struct reuses *reuses,
@@ -25,13 +34,13 @@ static struct time_model *make_model(const struct time_job *sides, const struct 
 }
 
 /* Finds prices; returns their bound. `on_host` is as for time_prices_find. */
-static uint64_t find_prices(const struct time_model *model, uint64_t enough_ns,
+static uint64_t find_prices(const struct time_model *model, uint64_t enough_ns, bool central,
                             struct certificate_prices *found, double *on_host)
 {
     g_autoptr(GArray) chains = g_array_new(FALSE, FALSE, sizeof(struct time_chain));
     g_array_set_clear_func(chains, chain_clear);
     found->windows = time_prices_find(model, TIME_PRICES_CLOSE, enough_ns, chains,
-                                      &found->host_bytes, on_host);
+                                      &found->host_bytes, on_host, central);
     found->window_count = model->windows->count;
     found->chain_count = chains->len;
     found->chains = g_new(struct certificate_chain, chains->len);
@@ -119,6 +128,7 @@ struct case_state {
     uint64_t bound;
     double *on_host; /* [block_count] the share of each block in its mix */
     uint32_t next;   /* the group that would divide it, or NO_INDEX */
+    bool central;    /* its prices were also sought in the middle */
 };
 
 /* The cases of a bound while they become more. */
@@ -127,7 +137,7 @@ struct case_search {
     const struct reuses *reuses;
     GArray *starts; /* of the windows of cases */
     struct certificate_time *time;
-    double wide; /* cases are divided while the plan takes longer than the bound by this factor */
+    const struct case_limits *limits;
     struct case_state states[CERTIFICATE_CASES_MOST];
 };
 
@@ -164,7 +174,7 @@ static uint32_t choose_branch(const struct case_search *search,
         total += bytes[g];
     for (uint32_t g = 0; g < layout->group_count; g++) {
         double divided = MIN(on_host[g], 1 - on_host[g]);
-        if (bytes[g] < total / LARGE_PART || divided < DIVIDED ||
+        if (bytes[g] < total / search->limits->large_part || divided < DIVIDED ||
             divided * (double)bytes[g] <= most)
             continue;
         most = divided * (double)bytes[g];
@@ -182,7 +192,8 @@ static void prove_case(struct case_search *search, uint32_t i, const GArray *sta
     struct time_model *model = make_model(search->sides, search->reuses, starts);
     struct case_state *state = &search->states[i];
     state->on_host = g_new(double, 2 * (size_t)model->block_count);
-    state->bound = find_prices(model, enough_ns, &of_case->prices, state->on_host);
+    state->central = search->limits->central || !of_case->branch_count;
+    state->bound = find_prices(model, enough_ns, state->central, &of_case->prices, state->on_host);
     state->next = search->time->either_side ? choose_branch(search, of_case, state->on_host)
                                             : NO_INDEX;
     time_model_free(model);
@@ -244,24 +255,57 @@ static uint32_t find_weakest(const struct case_search *search)
     return weakest;
 }
 
+/* Seeks prices of a case that cannot be divided in the middle, too, which takes longer. Returns
+ * false if that was done. */
+static bool prove_centrally(struct case_search *search, uint32_t i)
+{
+    struct certificate_case *of_case = &search->time->cases[i];
+    struct case_state *state = &search->states[i];
+    if (state->central)
+        return false;
+    struct certificate_case again = *of_case;
+    again.prices = (struct certificate_prices){0};
+    set_branches(search->sides, &again);
+    struct time_model *model = make_model(search->sides, search->reuses, search->starts);
+    g_autofree double *on_host = g_new(double, 2 * (size_t)model->block_count);
+    uint64_t bound = find_prices(model, search->time->achieved, true, &again.prices, on_host);
+    time_model_free(model);
+    state->central = true;
+    if (bound > state->bound) {
+        certificate_prices_clear(&of_case->prices);
+        *of_case = again;
+        state->bound = bound;
+    } else {
+        certificate_prices_clear(&again.prices);
+    }
+    return true;
+}
+
+static bool is_wide(const struct case_search *search, uint32_t i)
+{
+    return (double)search->time->achieved > search->limits->wide * (double)search->states[i].bound;
+}
+
 /* Divides the weakest case again and again, because the bound is the least of all, as long as that
- * helps. Returns the weakest in the end. */
-static uint32_t divide_cases(struct case_search *search, uint32_t most)
+ * helps. */
+static void divide_cases(struct case_search *search)
 {
     const struct certificate_time *time = search->time;
     uint32_t weakest = 0, idle = 0;
     double reached = (double)search->states[0].bound;
-    while (time->case_count < most && idle < IDLE_MOST &&
-           search->states[weakest].next != NO_INDEX &&
-           (double)time->achieved > search->wide * (double)search->states[weakest].bound) {
-        divide(search, weakest);
+    while (idle < search->limits->idle && is_wide(search, weakest)) {
+        bool divisible = search->states[weakest].next != NO_INDEX &&
+                         time->case_count < search->limits->cases;
+        if (divisible)
+            divide(search, weakest);
+        else if (!prove_centrally(search, weakest))
+            break;
         weakest = find_weakest(search);
         bool better = (double)search->states[weakest].bound > BETTER * reached;
         idle = better ? 0 : idle + 1;
         reached = better ? (double)search->states[weakest].bound : reached;
     }
     search->time->bound = search->states[weakest].bound;
-    return weakest;
 }
 
 static void free_states(struct case_search *search)
@@ -270,19 +314,28 @@ static void free_states(struct case_search *search)
         g_free(search->states[i].on_host);
 }
 
+static const struct case_limits *limits_of_proof(uint32_t operators)
+{
+    const struct case_limits *limits = of_proofs;
+    while (operators > limits->operators)
+        limits++;
+    return limits;
+}
+
 bool cases_prove(struct time_job *sides, const struct reuses *reuses, struct certificate_time *time)
 {
-    uint32_t windows = reuses->moment_count > FEW_OPERATORS ? CASE_WINDOWS : MORE_WINDOWS;
-    struct case_search search = {.sides = sides, .reuses = reuses, .time = time, .wide = WIDE};
+    struct case_search search = {.sides = sides,
+                                 .reuses = reuses,
+                                 .time = time,
+                                 .limits = limits_of_proof(reuses->moment_count)};
     g_autoptr(GArray) starts = choose_starts(sides, reuses, TIME_WINDOWS_MOST);
-    g_autoptr(GArray) fewer = choose_starts(sides, reuses, windows);
+    g_autoptr(GArray) fewer = choose_starts(sides, reuses, search.limits->windows);
     time->case_count = 1;
     if (!starts->len)
         return false;
     search.starts = fewer;
     prove_case(&search, 0, starts, UINT64_MAX);
-    divide_cases(&search,
-                 reuses->moment_count > FEW_OPERATORS ? CASES_OF_MANY : CERTIFICATE_CASES_MOST);
+    divide_cases(&search);
     free_states(&search);
     return true;
 }
@@ -292,14 +345,14 @@ uint32_t cases_find_mixes(struct time_job *sides, const struct reuses *reuses, u
 {
     struct certificate_time time = {.achieved = achieved_ns, .either_side = true, .case_count = 1};
     struct case_search search = {
-        .sides = sides, .reuses = reuses, .time = &time, .wide = WIDE_FOR_MIXES};
-    g_autoptr(GArray) starts = choose_starts(sides, reuses, MIX_WINDOWS);
+        .sides = sides, .reuses = reuses, .time = &time, .limits = &of_mixes};
+    g_autoptr(GArray) starts = choose_starts(sides, reuses, of_mixes.windows);
     uint32_t count = 0;
-    if (!starts->len || reuses->moment_count > FEW_OPERATORS)
+    if (!starts->len || reuses->moment_count > of_mixes.operators)
         return 0;
     search.starts = starts;
     prove_case(&search, 0, starts, UINT64_MAX);
-    divide_cases(&search, CASES_OF_MIXES);
+    divide_cases(&search);
     for (; count < MIN(time.case_count, CASES_MIXES) && time.case_count > 1; count++) {
         uint32_t weakest = find_weakest(&search);
         mixes[count] = g_steal_pointer(&search.states[weakest].on_host);

@@ -106,7 +106,7 @@ uint32_t time_proof_mixes(const struct time_proof_job *job, uint64_t *bound,
         uint32_t blocks = model->block_count;
         g_autofree double *of_block = g_new(double, 2 * blocks);
         g_autofree struct certificate_window *windows =
-            time_prices_find(model, MIX_CLOSE, UINT64_MAX, NULL, &host_bytes, of_block);
+            time_prices_find(model, MIX_CLOSE, UINT64_MAX, NULL, &host_bytes, of_block, true);
         *bound = time_model_bound_ns(model, &(struct time_prices){windows, NULL, 0, host_bytes});
         time_model_free(model);
         end_sides(&sides);

@@ -157,7 +157,7 @@ uint64_t time_model_bound_ns(const struct time_model *model, const struct time_p
  * any more. Must not run in two threads at once. */
 struct certificate_window *time_prices_find(const struct time_model *model, double close,
                                             uint64_t enough_ns, GArray *chains,
-                                            uint64_t *host_bytes, double *on_host);
+                                            uint64_t *host_bytes, double *on_host, bool central);
 
 /* Returns the dual values of the room in the traffic program, for bound_traffic: [moment_count],
  * freed by the caller. All are 0 if the solver finds no solution, which is still valid. Must not

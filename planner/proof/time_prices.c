@@ -41,6 +41,7 @@ struct price_search {
     uint64_t *best_chains, *dual_chains; /* [CHAINS_MOST] */
     uint64_t best_host, dual_host;       /* of a byte of the host's memory */
     scaled_ns best_bound, enough;
+    bool may_be_central; /* takes prices from the middle of the optimal ones where that helps */
 };
 
 static uint32_t window_count(const struct price_search *s)
@@ -204,7 +205,7 @@ static bool solve(struct price_search *s, int idle)
     interior.msg_lev = GLP_MSG_OFF;
     if (!simplex_solve(s->program->lp, SIMPLEX_WARM))
         return false;
-    s->program->is_central = idle >= IDLE_STEPS && s->model->block_count <= FEW_BLOCKS &&
+    s->program->is_central = s->may_be_central && idle >= IDLE_STEPS &&
                              glp_interior(s->program->lp, &interior) == 0 &&
                              glp_ipt_status(s->program->lp) == GLP_OPT;
     return true;
@@ -375,7 +376,7 @@ static void keep_chains(struct price_search *s)
 
 struct certificate_window *time_prices_find(const struct time_model *model, double close,
                                             uint64_t enough_ns, GArray *chains,
-                                            uint64_t *host_bytes, double *on_host)
+                                            uint64_t *host_bytes, double *on_host, bool central)
 {
     uint32_t count = model->windows->count;
     g_autofree struct certificate_window *prices = g_new0(struct certificate_window, count);
@@ -385,7 +386,8 @@ struct certificate_window *time_prices_find(const struct time_model *model, doub
                                   .dual = g_new0(struct certificate_window, count),
                                   .best_chains = g_new0(uint64_t, CHAINS_MOST),
                                   .dual_chains = g_new0(uint64_t, CHAINS_MOST),
-                                  .enough = (scaled_ns)enough_ns * BOUND_PRICE_SCALE};
+                                  .enough = (scaled_ns)enough_ns * BOUND_PRICE_SCALE,
+                                  .may_be_central = central && model->block_count <= FEW_BLOCKS};
     begin(&search, prices);
     bool more = improve(&search, close, prices);
     if (on_host)

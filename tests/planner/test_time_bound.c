@@ -206,7 +206,7 @@ static uint64_t best_bound(const struct time_model *model, GRand *random, struct
     uint64_t host_price;
     g_autoptr(GArray) chains = new_chains();
     g_autofree struct certificate_window *prices =
-        time_prices_find(model, TIME_PRICES_CLOSE, UINT64_MAX, chains, &host_price, NULL);
+        time_prices_find(model, TIME_PRICES_CLOSE, UINT64_MAX, chains, &host_price, NULL, true);
     uint64_t bound = bound_of(model, prices, chains, host_price), of_chains = chain_bound(model);
     uint64_t of_compute = compute_bound(model);
     uint64_t of_memory = memory_bound(model);
