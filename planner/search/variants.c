@@ -222,9 +222,16 @@ static void variants_explore_offload(struct variant_search *c)
 #define NEARLY_SLOW  1.0
 #define NEARLY_QUICK 1.5
 
-/* An iteration with at most so many operators is searched quickly, so more of the variants that
- * were second to the first are searched, too. */
-enum { FEW_OPERATORS = 500, CONTENDERS_QUICK = 3 };
+/* The most variants that were second to the first and are searched, too. Low effort does not tell
+ * the best of those that are alike. An iteration with at most so many operators is searched
+ * quickly. */
+enum {
+    FEW_OPERATORS = 500,
+    CONTENDERS_QUICK = 3,
+    MORE_OPERATORS = 2000,
+    CONTENDERS = 2,
+    CONTENDERS_SLOW = 1
+};
 
 /* Shares of a limited time: for the variant that is searched first, and for the other stage. */
 #define FIRST_SHARE 0.6
@@ -590,6 +597,16 @@ static bool can_rebatch(const struct variant_search *c, GError **error)
     return false;
 }
 
+static void begin_contenders(struct variant_search *c)
+{
+    uint32_t operators = c->trace->operator_count;
+    uint32_t most = operators <= FEW_OPERATORS    ? CONTENDERS_QUICK
+                    : operators <= MORE_OPERATORS ? CONTENDERS
+                                                  : CONTENDERS_SLOW;
+    for (uint32_t i = 0; i < most && !(i && most < CONTENDERS_QUICK && c->best->close); i++)
+        begin_contender(c, 0, c->first);
+}
+
 static struct variants_result *search_all(struct variant_search *c, unsigned scope, GError **error)
 {
     bool staged = scope & RUN_STAGE && c->trace->ranks > 1;
@@ -603,9 +620,7 @@ static struct variants_result *search_all(struct variant_search *c, unsigned sco
         refine_stages(c);
     if (scope & RUN_OFFLOAD && !c->stopped)
         variants_explore_offload(c);
-    uint32_t contenders = c->trace->operator_count <= FEW_OPERATORS ? CONTENDERS_QUICK : 1;
-    for (uint32_t i = 0; i < contenders; i++)
-        begin_contender(c, 0, c->first);
+    begin_contenders(c);
     go_on_with_best(c);
     if (scope & RUN_STATE_BLOCKS && !c->stopped)
         try_blocks(c);
