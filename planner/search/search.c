@@ -329,7 +329,7 @@ static struct trace *begin_mixes(const struct search *search, struct time_proof_
 {
     const struct trace *traced = search->job.trace;
     const struct trial *best = search->context.incumbent;
-    if (!best || search->options.objective != OBJECTIVE_TIME || search_is_over(search))
+    if (!best || search->options.objective == OBJECTIVE_MEMORY || search_is_over(search))
         return NULL;
     struct trace *trace = model_place_chosen(traced, best->plan->choices, search->job.platform,
                                              NULL);
@@ -411,12 +411,16 @@ static void place_optimizer(struct search *search)
         try_placements(search, 1);
         try_placements(search, BIAS_PARTS - 1);
     }
-    try_mixes(search);
+    bool traffic = search->options.objective == OBJECTIVE_TRAFFIC;
+    if (!traffic)
+        try_mixes(search);
     for (int step = COARSE_PARTS / 2; step > 0; step /= 2) {
         descend(search, step);
         if (step == COARSE_PARTS / 4)
             try_biases(search, refined(search, PLACED_LAYOUTS), 2, BIAS_PARTS);
     }
+    if (traffic) /* what is best for the time is only one more start */
+        try_mixes(search);
     if (!is_long(search))
         try_layouts_placed(search);
 }
