@@ -360,10 +360,12 @@ static void clear_above(struct placing *p, const struct job *job, uint64_t ceili
 {
     while (p->leavers->len && arena_end(p->arena) > ceiling) {
         uint32_t top = p->arena->below[p->arena->chunk_count];
-        uint64_t address = p->leaving[top] ? NO_ADDRESS : find_now(p, job, top, ceiling);
-        if (p->leaving[top])
+        if (p->leaving[top]) {
             vacate_chunk(p, top);
-        else if (address != NO_ADDRESS)
+            continue;
+        }
+        uint64_t address = find_now(p, job, top, ceiling);
+        if (address != NO_ADDRESS)
             placing_move(p, top, address);
         else
             vacate_next(p);

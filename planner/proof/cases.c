@@ -208,6 +208,20 @@ static struct certificate_prices copy_prices(const struct certificate_prices *pr
         prices->chain_count, prices->host_bytes};
 }
 
+/* Takes the prices of `other`, which is the same case, if their bound is larger; else frees them.
+ */
+static void take_better(struct case_search *search, uint32_t i, struct certificate_case *other,
+                        uint64_t bound)
+{
+    struct certificate_case *of_case = &search->time->cases[i];
+    bool better = bound > search->states[i].bound;
+    certificate_prices_clear(better ? &of_case->prices : &other->prices);
+    if (!better)
+        return;
+    *of_case = *other;
+    search->states[i].bound = bound;
+}
+
 /* Proves one side of a case that is divided. What was proved of both sides holds for it, too. */
 static void prove_side(struct case_search *search, uint32_t i,
                        const struct certificate_prices *of_both)
@@ -217,14 +231,9 @@ static void prove_side(struct case_search *search, uint32_t i,
     uint64_t bound;
     prove_case(search, i, search->starts, search->time->achieved);
     before.prices = copy_prices(of_both);
-    if (!cases_recompute(search->sides, search->reuses, &before, &bound) &&
-        bound > search->states[i].bound) {
-        certificate_prices_clear(&of_case->prices);
-        *of_case = before;
-        search->states[i].bound = bound;
-    } else {
-        certificate_prices_clear(&before.prices);
-    }
+    if (cases_recompute(search->sides, search->reuses, &before, &bound))
+        bound = 0;
+    take_better(search, i, &before, bound);
 }
 
 /* Divides a case by the side of its next group. */
@@ -271,13 +280,7 @@ static bool prove_centrally(struct case_search *search, uint32_t i)
     uint64_t bound = find_prices(model, search->time->achieved, true, &again.prices, on_host);
     time_model_free(model);
     state->central = true;
-    if (bound > state->bound) {
-        certificate_prices_clear(&of_case->prices);
-        *of_case = again;
-        state->bound = bound;
-    } else {
-        certificate_prices_clear(&again.prices);
-    }
+    take_better(search, i, &again, bound);
     return true;
 }
 

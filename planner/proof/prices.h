@@ -153,8 +153,9 @@ uint64_t time_model_bound_ns(const struct time_model *model, const struct time_p
  * is an array that receives the chains (struct time_chain) that the mix breaks, with their prices;
  * it clears them. `host_bytes` receives the price of a byte of the host's memory. `on_host`
  * [2 * block_count] (may be NULL) receives the share of each block that runs on the host, first in
- * the last mix, then in the one whatever the host's memory. A bound of `enough_ns` is not improved
- * any more. Must not run in two threads at once. */
+ * the last mix, then in the one whatever the host's memory. With `central`, optimal prices are also
+ * taken from the middle of them where there are few blocks, which takes longer. A bound of
+ * `enough_ns` is not improved any more. Must not run in two threads at once. */
 struct certificate_window *time_prices_find(const struct time_model *model, double close,
                                             uint64_t enough_ns, GArray *chains,
                                             uint64_t *host_bytes, double *on_host, bool central);
