@@ -382,15 +382,16 @@ static void run(struct residency *r, moment_id moment)
     const struct trace_operator *op = &r->trace->operators[moment];
     bool on_host = op->place == TRACE_ON_HOST, reduces = trace_operator_reduces(op);
     enum mover_queue queue = on_host ? MOVER_HOST : reduces ? MOVER_NETWORK : MOVER_COMPUTE;
-    struct mover_after after = {.queue = {[MOVER_HOST] = r->activations_from_host,
+    /* A copy to an operator on the host may still be reading what this one overwrites: an embedding
+     * on the host has tokens and activations sent to the device. */
+    struct mover_after after = {.queue = {[MOVER_D2H] = r->received,
+                                          [MOVER_HOST] = r->activations_from_host,
                                           [MOVER_COMPUTE] = reduces ? r->last_compute : 0,
                                           [MOVER_NETWORK] = awaited_reduction(r, op)}};
     bool updates = op->phase == TRACE_UPDATE_PHASE;
     /* A host operator uses activations and the norm of the gradients, which earlier operators
      * computed. It needs no result of the updates on the device. */
-    if (!on_host) /* a copy to an operator on the host may still be reading */
-        after.queue[MOVER_D2H] = r->received;
-    else
+    if (on_host)
         after.queue[MOVER_COMPUTE] = updates ? r->last_gradient : r->last_compute;
     /* The operator's input is copied to a place from which an earlier operator may still read. */
     mover_ticket *staged = &r->staged[r->staging.place[moment]];

@@ -9,6 +9,9 @@
 
 #define STEPS "--steps 3 "
 
+/* Copies that last longer than operators, so that what does not wait for them shows. */
+#define SLOW_LINK "--link h2d=10MB/s,d2h=5MB/s"
+
 enum { LAYERS = 4 };
 
 static void write_model(const struct run_folder *folder, const char *tied)
@@ -49,13 +52,14 @@ static char *draw_job(void)
 static char *draw_placement(uint32_t stages, uint32_t width)
 {
     g_autofree char *layers = launch_draw_layers(LAYERS, stages);
-    return g_strdup_printf("%s %s %s %s %s %s --recompute %s %s %s ", layers,
+    return g_strdup_printf("%s %s %s %s %s %s %s --recompute %s %s %s ", layers,
                            PICK("--stage 3 --schedule 1f1b", "--stage 2 --schedule gpipe",
                                 "--stage 2 --schedule zb-h1", "--stage 2 --schedule zb-h1"),
                            PICK("", "--look-ahead 2", "--look-ahead 9"), PICK("", "--host-update"),
                            PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
                            PICK("--policy opt", "--policy lru", "--policy fifo"),
-                           PICK("none", "all", "0,2"), PICK("", "", "--offload-activations all"),
+                           PICK("", "", SLOW_LINK), PICK("none", "all", "0,2"),
+                           PICK("", "", "--offload-activations all"),
                            width > 1 ? "" : PICK("", "", "--host-embedding"));
 }
 
@@ -131,6 +135,20 @@ static void test_bits(struct run_folder *folder, gconstpointer data)
         write_model(folder, data);
         compare(folder, stages * width, job, placement);
     }
+}
+
+/* The tokens of a micro-batch are sent to where the gradient of the embedding's output was, which a
+ * copy to the host may still be reading. */
+static void test_host_embedding(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    run_folder_write(folder, "config.json",
+                     "{\"model_type\": \"llama\", \"num_hidden_layers\": 4, \"hidden_size\": 48, "
+                     "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
+                     "\"intermediate_size\": 96, \"max_position_embeddings\": 32, "
+                     "\"vocab_size\": 256, \"tie_word_embeddings\": false, "
+                     "\"rms_norm_eps\": 1e-5}");
+    compare(folder, 2, STEPS "--micro-batches 8 ", "--stages 2 --host-embedding " SLOW_LINK " ");
 }
 
 /* The stages of a mixture of experts. */
@@ -382,6 +400,7 @@ int main(int argc, char **argv)
         return 77;
     add("/stages/bits", "false", test_bits);
     add("/stages/bits/tied", "true", test_bits);
+    add("/stages/host-embedding", NULL, test_host_embedding);
     add("/stages/experts", NULL, test_experts);
     add("/stages/trained", "false", test_trained);
     add("/stages/trained/tied", "true", test_trained);
