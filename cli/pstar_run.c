@@ -262,7 +262,11 @@ int main(int argc, char **argv)
          .use = OPTION_WRITES_FOLDER,
          .help = "At the end, write the model with its adapters merged to an empty folder",
          .value = "DIR"},
-        {.name = "plan", .file = &o->plan, .help = "Train with this plan", .value = "PLAN"},
+        {.name = "plan",
+         .file = &o->plan,
+         .help = "Train with this plan; with --stages, %s in the name stands for the stage's "
+                 "number, since each has a plan",
+         .value = "PLAN"},
         {.shared = OPTION_EMIT_PLAN, .file = &o->emit_plan, .use = OPTION_WRITES},
         {.name = "device",
          .text = &a.device,

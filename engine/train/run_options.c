@@ -1,5 +1,6 @@
 #include "engine/train/run_options.h"
 
+#include "chunks/stage_path.h"
 #include "engine/devices.h"
 #include "engine/ranks.h"
 #include "engine/train/checkpoint.h"
@@ -144,6 +145,9 @@ static bool check_reduction(const struct run_options *o, GError **error)
     return true;
 }
 
+static const char plan_a_stage[] =
+    "each stage has a plan of its own; \"%s\" in the name stands for the stage's number";
+
 /* Checks what the stages of a pipeline cannot do, and that there is a process for each. */
 static bool check_stages(const struct run_options *o, GError **error)
 {
@@ -151,12 +155,10 @@ static bool check_stages(const struct run_options *o, GError **error)
     g_autofree char *stages = g_strdup_printf("%u", o->stages);
     if (!run_is_pipeline(o))
         return true;
-    if (o->plan)
-        return refuse(error, "--plan", o->plan,
-                      "plans for the stages of a pipeline are not made yet");
-    if (o->emit_plan)
-        return refuse(error, "--emit-plan", o->emit_plan,
-                      "each stage has a plan of its own; --dry-run says what they take");
+    if (o->plan && !stage_path_has_place(o->plan))
+        return refuse(error, "--plan", o->plan, plan_a_stage);
+    if (o->emit_plan && !stage_path_has_place(o->emit_plan))
+        return refuse(error, "--emit-plan", o->emit_plan, plan_a_stage);
     if (o->layout)
         return refuse(error, "--layout", o->layout,
                       "the stages of a pipeline have other tensors than the whole model");

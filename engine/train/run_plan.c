@@ -5,9 +5,11 @@
 #include "chunks/nvme_homes.h"
 #include "chunks/pipeline.h"
 #include "chunks/slots.h"
+#include "chunks/stage_path.h"
 #include "engine/device.h"
 #include "engine/ranks.h"
 #include "engine/train/snapshot.h"
+#include "engine/train/stage_plans.h"
 #include "engine/train/together.h"
 #include "models/family.h"
 #include "models/pipeline.h"
@@ -186,25 +188,66 @@ static bool choose_masters(const struct run_options *options, const struct plan 
     return false;
 }
 
-/* Replaces the iteration by this process's stage of it. */
-static bool cut_stage(struct run_plan *run, const struct run_options *options, GError **error)
+/* Into which stages the model is cut. */
+struct cut {
+    struct pipeline_shape shape;
+    uint32_t *layers; /* of the shape */
+};
+
+static bool read_cut(struct cut *cut, const struct run_options *options, GError **error)
 {
-    if (!run_is_pipeline(options))
-        return true;
     uint32_t stages;
-    g_autofree uint32_t *layers = options->stage_layers
-                                      ? pipeline_parse_layers(options->stage_layers, &stages, error)
-                                      : NULL;
-    const struct pipeline_shape shape = {options->stages, (enum pipeline_schedule)options->schedule,
-                                         layers, options->stage_parts};
-    if (!pipeline_check(run->config, &run->iteration->job, &shape, error)) {
+    *cut = (struct cut){.shape = {.stages = options->stages,
+                                  .schedule = (enum pipeline_schedule)options->schedule,
+                                  .parts = options->stage_parts}};
+    if (options->stage_layers &&
+        !(cut->layers = pipeline_parse_layers(options->stage_layers, &stages, error)))
+        return false;
+    cut->shape.layers = cut->layers;
+    return true;
+}
+
+/* Describes the whole model, and takes this process's stage of it. */
+static bool describe_stage(struct run_plan *run, const struct run_options *options,
+                           const struct model_job *job, const struct pipeline_shape *shape,
+                           GError **error)
+{
+    g_clear_pointer(&run->iteration, model_iteration_free);
+    g_clear_pointer(&run->whole, model_iteration_free);
+    if (!(run->whole = model_iteration_new(run->config, job, error)))
+        return false;
+    if (!pipeline_check(run->config, &run->whole->job, shape, error)) {
         g_prefix_error(error, "--stages: ");
         return false;
     }
-    run->whole = run->iteration;
-    run->iteration = pipeline_stage(run->whole, &shape, options->pipeline->rank);
+    run->iteration = pipeline_stage(run->whole, shape, options->pipeline->rank);
     together_trace(options, run->iteration);
     return true;
+}
+
+/* Lets the plans of all stages choose. */
+static bool follow_plans(struct run_plan *run, const struct run_options *options,
+                         const struct pipeline_shape *shape, struct run_choices *choices,
+                         GError **error)
+{
+    g_autofree uint8_t *given = g_memdup2(choices->recompute, choices->layer_count);
+    return stage_plans_choose(run->stage_plans, options->plan, run->whole, shape, choices, error) &&
+           (!options->recompute || memcmp(given, choices->recompute, choices->layer_count) == 0 ||
+            contradicts(error, "--recompute", options->plan, "recomputes other layers"));
+}
+
+static bool describe_job(struct run_plan *run, const struct run_options *options,
+                         struct model_job *job, GError **error)
+{
+    struct cut cut;
+    if (!run_is_pipeline(options))
+        return (run->iteration = model_iteration_new(run->config, job, error)) != NULL;
+    bool ok = read_cut(&cut, options, error) &&
+              describe_stage(run, options, job, &cut.shape, error) &&
+              (!run->stage_plans || (follow_plans(run, options, &cut.shape, &job->choices, error) &&
+                                     describe_stage(run, options, job, &cut.shape, error)));
+    g_free(cut.layers);
+    return ok;
 }
 
 /* Refuses models that pstar describes and no device trains. */
@@ -252,10 +295,9 @@ static bool describe(struct run_plan *run, const struct run_options *options, GE
                             .ranks = options->peers ? options->peers->count : 1,
                             .delay = options->delay == 1,
                             .split = pipeline_splits((enum pipeline_schedule)options->schedule)};
-    if (choose_masters(options, plan, &job, error))
-        run->iteration = model_iteration_new(run->config, &job, error);
+    bool ok = choose_masters(options, plan, &job, error) && describe_job(run, options, &job, error);
     run_choices_free(choices);
-    return run->iteration && cut_stage(run, options, error);
+    return ok;
 }
 
 /* ---- the device's memory ---- */
@@ -448,8 +490,11 @@ static bool check_budget(const char *file, const char *memory, uint64_t takes, u
 static bool check_file(const struct run_plan *run, const struct run_options *options,
                        uint64_t arena, GError **error)
 {
+    g_autofree char *file = run_is_pipeline(options)
+                                ? stage_path(options->plan, options->pipeline->rank)
+                                : g_strdup(options->plan);
     if (!plan_check(run->plan, run->iteration->trace, error)) {
-        g_prefix_error(error, "%s: ", options->plan);
+        g_prefix_error(error, "%s: ", file);
         return false;
     }
     if (run->plan->nvme_bytes && !options->nvme && !options->dry_run) {
@@ -459,19 +504,30 @@ static bool check_file(const struct run_plan *run, const struct run_options *opt
             options->plan);
         return false;
     }
-    return check_budget(options->plan, "NVMe", run->plan->nvme_bytes, options->nvme_budget,
-                        error) &&
-           check_budget(options->plan, "device", run->plan->arena_bytes, arena, error) &&
-           check_budget(options->plan, "host", run->plan->host_pool_bytes, options->host_budget,
-                        error);
+    return check_budget(file, "NVMe", run->plan->nvme_bytes, options->nvme_budget, error) &&
+           check_budget(file, "device", run->plan->arena_bytes, arena, error) &&
+           check_budget(file, "host", run->plan->host_pool_bytes, options->host_budget, error);
+}
+
+static bool read_plans(struct run_plan *run, const struct run_options *options, GError **error)
+{
+    if (!run_is_pipeline(options))
+        return (run->plan = plan_read(options->plan, error)) != NULL;
+    run->stage_plans = stage_plans_read(options->plan, options->stages, error);
+    if (run->stage_plans)
+        run->plan = plan_share(run->stage_plans[options->pipeline->rank]);
+    return run->plan != NULL;
 }
 
 static bool prepare_file(struct run_plan *run, const struct run_options *options, GError **error)
 {
     uint64_t arena;
-    run->plan = plan_read(options->plan, error);
-    return run->plan && describe(run, options, error) && measure_device(run, options, error) &&
-           find_arena(run, options, &arena, error) && check_file(run, options, arena, error);
+    bool ok = read_plans(run, options, error) && describe(run, options, error) &&
+              measure_device(run, options, error) && find_arena(run, options, &arena, error) &&
+              check_file(run, options, arena, error);
+    stage_plans_free(run->stage_plans, options->stages);
+    run->stage_plans = NULL;
+    return ok;
 }
 
 static bool prepare_policy(struct run_plan *run, const struct run_options *options,

@@ -14,6 +14,7 @@ struct run_plan {
     struct model_iteration *iteration; /* of this process's stage, or of the whole model */
     struct model_iteration *whole; /* which a stage's iteration is cut from; NULL without stages */
     struct plan *plan;             /* has passed plan_check */
+    struct plan **stage_plans;     /* of all stages, until the iteration is described; else NULL */
 
     /* Host memory for a snapshot of what a rank saves (snapshot.h), beside the plan's, within
      * --host-memory; 0 without. If it would exceed that, there is none, and `lacking_bytes` are

@@ -1,5 +1,6 @@
 #include "engine/train/trainer.h"
 
+#include "chunks/stage_path.h"
 #include "engine/device.h"
 #include "engine/kernels.h"
 #include "engine/train/pace.h"
@@ -441,10 +442,16 @@ static bool train(struct loop *loop, GError **error)
     return true;
 }
 
+/* Of several ranks, the first writes the plan of all; of a pipeline, the first of each stage. */
 static bool emit_plan(const struct run_options *options, const struct run_plan *run, GError **error)
 {
-    return !options->emit_plan || !training_is_first(options) ||
-           plan_write(run->plan, options->emit_plan, error);
+    const struct ranks *alike = run_is_pipeline(options) ? options->peers : options->ranks;
+    if (!options->emit_plan || (alike && alike->rank > 0))
+        return true;
+    g_autofree char *path = run_is_pipeline(options)
+                                ? stage_path(options->emit_plan, options->pipeline->rank)
+                                : g_strdup(options->emit_plan);
+    return plan_write(run->plan, path, error);
 }
 
 /* An error of the device that only says that memory is too small. */
@@ -555,7 +562,8 @@ static bool show_plan(const struct run_options *options, const struct run_plan *
     g_autofree struct stage_row *stages = stage_rows(options, run, &run->plan->predicted);
     if (training_is_first(options))
         run_report_print_dry(run, options->ranks, stages, options->json);
-    return emit_plan(options, run, error);
+    emit_plan(options, run, error);
+    return agree(options, "", watch, end, error);
 }
 
 bool trainer_run(const struct run_options *options, const struct trainer_watch *watch,

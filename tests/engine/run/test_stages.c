@@ -299,6 +299,41 @@ static void test_forward_passes(struct run_folder *folder, gconstpointer data)
     compare_with(0, folder, 4, job, "--stages 2 --stage 3 --look-ahead 9 --chunk-size 4KiB ");
 }
 
+/* A run with the plans that another has written places, moves and computes the same. */
+static void test_plans(struct run_folder *folder, gconstpointer data)
+{
+    for (uint32_t width = 1; width < 3; width++) {
+        uint32_t stages = width > 1 ? 2 : (uint32_t)g_test_rand_int_range(2, LAYERS + 1);
+        g_autofree char *job = draw_job(), *layers = launch_draw_layers(LAYERS, stages);
+        g_autofree char *cut =
+            g_strdup_printf("%s %s %s ", job, layers,
+                            PICK("--schedule 1f1b", "--schedule gpipe", "--schedule zb-h1"));
+        g_autofree char *placed = g_strdup_printf(
+            "%s %s %s %s --recompute %s %s %s", cut, PICK("", "--look-ahead 9"),
+            PICK("", "--host-update"), PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
+            PICK("none", "all", "0,2"), PICK("", "", "--offload-activations all"),
+            width > 1 ? "" : PICK("", "", "--host-embedding"));
+        write_model(folder, data);
+        json_t *loose = launch_look(folder, stages * width, placed);
+        g_autofree char *fitted =
+            g_strdup_printf("%s --device-memory %lld --emit-plan plan-%%s.json", placed,
+                            memory_at(loose, g_test_rand_double()));
+        g_autofree char *planned =
+            g_strconcat(cut, "--plan plan-%s.json --log stages.jsonl --save stages", NULL);
+        g_autofree char *one = g_strconcat(job, "--log one.jsonl --save one", NULL);
+        g_test_message("%u stages of %u: %s", stages, width, fitted);
+        json_t *dry = launch_look(folder, stages * width, fitted);
+        launch_must_run(folder, 1, one);
+        json_t *run = launch_json(folder, stages * width, planned);
+        run_folder_same_log(folder, "one.jsonl", "stages.jsonl", "loss");
+        saved_must_be_same(folder, "one", "stages");
+        check_rows(dry, run);
+        json_decref(loose);
+        json_decref(dry);
+        json_decref(run);
+    }
+}
+
 static void test_refusals(struct run_folder *folder, gconstpointer data)
 {
     static const struct {
@@ -317,7 +352,8 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
         {STEPS "--stages 2", "the launcher started 3; mpirun -n 2", 3, 2},
         {STEPS "--stages 2", "the launcher started 1; mpirun -n 2", 1, 2},
         {STEPS "--stages 2 --emit-plan plan.json", "each stage has a plan of its own", 2, 2},
-        {STEPS "--stages 2 --plan plan.json", "are not made yet", 2, 2},
+        {STEPS "--stages 2 --plan plan.json", "each stage has a plan of its own", 2, 2},
+        {STEPS "--stages 2 --plan none-%s.json", "none-0.json", 2, 2},
         {STEPS "--stages 2 --layout layout.json", "other tensors", 2, 2},
         {STEPS "--stages 2 --device-memory 1KiB", "would fit", 2, 3},
         {STEPS "--stages 2 --micro-batches 2 --train 'lm_head.*'", "nothing would be trained", 2,
@@ -406,6 +442,8 @@ int main(int argc, char **argv)
     add("/stages/trained/tied", "true", test_trained);
     add("/stages/resume", "true", test_resume);
     add("/stages/forward", "true", test_forward_passes);
+    add("/stages/plans", "false", test_plans);
+    add("/stages/plans/tied", "true", test_plans);
     add("/stages/refusals", "false", test_refusals);
     add("/stages/differences", "false", test_differences);
     add("/stages/interleaved", "false", test_interleaved);
