@@ -1,5 +1,6 @@
 #include "cli/plan_stages.h"
 
+#include "chunks/stage_path.h"
 #include "cli/budgets.h"
 #include "cli/options.h"
 #include "models/family.h"
@@ -19,8 +20,8 @@ struct inputs {
     struct trace *trace;
     struct recognised *recognised; /* of the trace */
     struct platform *platform;
-    uint8_t *recompute; /* NULL: as few layers as fit */
-    uint64_t device_budget;
+    uint8_t *recompute;                  /* NULL: as few layers as fit */
+    uint64_t device_budget, host_budget; /* the host's is 0 if it is not given */
     uint32_t stages, top;
 };
 
@@ -89,6 +90,7 @@ static bool read_budget(const struct plan_stages *asked, struct inputs *in, GErr
 {
     const struct budget_request request = {.console = asked->console,
                                            .device_memory = asked->device_memory,
+                                           .host_memory = asked->host_memory,
                                            .platform = in->platform,
                                            .trace = in->trace};
     uint64_t host_budget;
@@ -101,6 +103,7 @@ static bool read_budget(const struct plan_stages *asked, struct inputs *in, GErr
     if (!budgets)
         return false;
     in->device_budget = g_array_index(budgets, uint64_t, 0);
+    in->host_budget = asked->host_memory ? host_budget : 0;
     if (in->trace) /* without what libraries hold */
         in->device_budget = sizes_arena(in->device_budget, in->trace);
     return true;
@@ -162,7 +165,11 @@ static struct pipeline_question question_of(const struct plan_stages *asked,
         .frozen = in->recognised ? in->recognised->iteration->choices->frozen : NULL,
         .recompute = in->recompute,
         .device_budget = in->device_budget,
-        .threads = asked->threads};
+        .host_budget = in->host_budget,
+        .threads = asked->threads,
+        .wants_plans = asked->output != NULL,
+        .seed = asked->seed,
+        .time_limit = asked->time_limit};
     uint32_t micro_batch = MAX(asked->batch, 1);
     if (in->trace) {
         const struct model_job *job = &in->recognised->iteration->job;
@@ -206,6 +213,11 @@ static bool check_usage(const struct plan_stages *asked, GError **error)
     if (asked->parts && asked->schedule != PIPELINE_INTERLEAVED + 1)
         return options_refuse(error, "--stage-parts %u: goes with --schedule interleaved",
                               asked->parts);
+    if (asked->output && !stage_path_has_place(asked->output))
+        return options_refuse(error,
+                              "-o %s: each stage has a plan of its own; \"%%s\" in the name stands "
+                              "for the stage's number",
+                              asked->output);
     if (asked->nodes && !asked->platform)
         return options_refuse(error, "--nodes needs --platform");
     return true;
@@ -218,7 +230,8 @@ bool plan_stages(const struct plan_stages *asked, GError **error)
               check_times(asked, &in, error);
     if (ok) {
         const struct pipeline_question question = question_of(asked, &in);
-        const struct pipeline_request_files files = {asked->json, asked->model, in.top};
+        const struct pipeline_request_files files = {
+            .json = asked->json, .model = asked->model, .plans = asked->output, .top = in.top};
         ok = pipelines_answer(&question, &files, stdout, error);
         note(asked, &in);
     }

@@ -11,8 +11,11 @@ struct plan_stages {
     const struct console *console;
     const char *model, *trace; /* one of them is given; else NULL, as all other texts */
     const char *stages;        /* "any" or a number */
-    const char *device_memory, *platform, *link, *precision, *json, *top;
+    const char *device_memory, *host_memory, *platform, *link, *precision, *json, *top;
+    const char *output;                                            /* of the stages' plans */
     uint32_t gpus, nodes, batch, micro_batches, sequence, threads; /* 0 if not given */
+    uint32_t seed;
+    double time_limit;    /* seconds; 0 is no limit */
     uint32_t parts;       /* of an interleaved stage; 0 if not given */
     uint8_t schedule;     /* 0: any; else enum pipeline_schedule, and 1 */
     bool any_micro_batch; /* else the batch that is given, or traced */

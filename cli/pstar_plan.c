@@ -390,16 +390,13 @@ static bool check_pipeline(const struct plan_arguments *a, GError **error)
                    {"verify", a->verify},
                    {"emit", a->emit},
                    {"timeline", a->timeline},
-                   {"output", a->output},
                    {"objective", a->objective < OBJECTIVES},
                    {"chunk-size", a->chunk_size},
                    {"layout", a->layout},
-                   {"host-memory", a->host_memory},
                    {"stage", a->stage != RUN_ANY_STAGE},
                    {"offload-activations", a->offload != FREEDOM_DEFAULT},
                    {"embedding", a->embedding != FREEDOM_DEFAULT},
-                   {"bytes-per-parameter", a->bytes_per_parameter != FREEDOM_DEFAULT},
-                   {"time-limit", a->time_limit > 0}};
+                   {"bytes-per-parameter", a->bytes_per_parameter != FREEDOM_DEFAULT}};
     for (size_t i = 0; i < G_N_ELEMENTS(foreign); i++)
         if (foreign[i].given)
             return options_refuse(error, "--%s: not with --stages", foreign[i].name);
@@ -417,8 +414,12 @@ static bool choose_pipeline(const struct plan_arguments *a, const struct console
                                       .trace = a->files ? a->files[0] : NULL,
                                       .stages = a->stages,
                                       .device_memory = a->device_memory,
+                                      .host_memory = a->host_memory,
+                                      .output = a->output,
                                       .platform = a->platform,
                                       .link = a->link,
+                                      .seed = a->seed,
+                                      .time_limit = a->time_limit,
                                       .precision = q->precision,
                                       .json = a->json,
                                       .top = a->top,

@@ -9,11 +9,10 @@ static bool is_added(const struct model_operator *op)
 }
 
 /* Returns the trace of a stage of `whole`, whose trace has durations. */
-static struct trace *cut(const struct model_iteration *whole,
-                         const struct pipeline_request *request, uint32_t s,
-                         const struct platform *platform)
+static struct trace *cut(const struct model_iteration *whole, const struct pipeline_shape *shape,
+                         uint32_t s, const struct platform *platform)
 {
-    struct model_iteration *stage = pipeline_stage(whole, &request->shape, s);
+    struct model_iteration *stage = pipeline_stage(whole, shape, s);
     struct trace *trace = stage->trace;
     for (uint32_t m = 0; platform && m < trace->operator_count; m++)
         if (is_added(&stage->operators[m]))
@@ -28,6 +27,18 @@ static struct trace *cut(const struct model_iteration *whole,
     return trace;
 }
 
+struct trace **pipeline_traces_of(const struct model_iteration *whole,
+                                  const struct pipeline_shape *shape,
+                                  const struct platform *platform, GError **error)
+{
+    if (!pipeline_check(whole->config, &whole->job, shape, error))
+        return NULL;
+    struct trace **traces = g_new(struct trace *, shape->stages);
+    for (uint32_t s = 0; s < shape->stages; s++)
+        traces[s] = cut(whole, shape, s, platform);
+    return traces;
+}
+
 static struct trace **cut_all(const struct recognised *recognised, const struct trace *trace,
                               const struct pipeline_request *request,
                               const struct platform *platform, GError **error)
@@ -39,12 +50,8 @@ static struct trace **cut_all(const struct recognised *recognised, const struct 
     job.split = pipeline_splits(request->shape.schedule);
     struct model_iteration *whole = model_derive_iteration(recognised, trace, &job, platform,
                                                            error);
-    struct trace **traces = NULL;
-    if (whole && pipeline_check(recognised->config, &job, &request->shape, error)) {
-        traces = g_new(struct trace *, request->shape.stages);
-        for (uint32_t s = 0; s < request->shape.stages; s++)
-            traces[s] = cut(whole, request, s, platform);
-    }
+    struct trace **traces = whole ? pipeline_traces_of(whole, &request->shape, platform, error)
+                                  : NULL;
     model_iteration_free(whole);
     return traces;
 }

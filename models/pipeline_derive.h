@@ -19,6 +19,12 @@ struct pipeline_request {
 struct trace **pipeline_traces_new(const struct trace *trace,
                                    const struct pipeline_request *request,
                                    const struct platform *platform, GError **error);
+
+/* Returns the traces of the stages of an iteration whose operators have durations, in the same way.
+ * Fails (MODEL_ERROR_CONFIG) if it cannot be cut so. */
+struct trace **pipeline_traces_of(const struct model_iteration *whole,
+                                  const struct pipeline_shape *shape,
+                                  const struct platform *platform, GError **error);
 void pipeline_traces_free(struct trace **traces, uint32_t stages); /* NULL is allowed */
 
 #endif

@@ -1,7 +1,9 @@
 #include "planner/answers/pipelines.h"
 
 #include "chunks/plan.h"
+#include "chunks/stage_path.h"
 #include "planner/answers/questions.h"
+#include "sim/stage_sweep.h"
 #include "traces/failure.h"
 #include "traces/output_file.h"
 #include "traces/size.h"
@@ -257,14 +259,90 @@ static void print_command(const struct pipeline_question *q,
             recompute);
 }
 
-static void print_answer(const struct pipeline_question *q,
-                         const struct pipeline_request_files *files,
-                         const struct pipeline_answer *answer, FILE *out)
+/* ---- stages whose chunks move ---- */
+
+static uint32_t moving_recomputed(const struct pipeline_question *q,
+                                  const struct moving_stages *moving)
+{
+    uint32_t count = 0;
+    for (uint32_t l = 0; l < q->config->layers; l++)
+        count += moving->recompute[l];
+    return count;
+}
+
+static void print_moving_stage(const struct stage_result *stage, uint32_t s, FILE *out)
+{
+    const struct stage_times *times = &stage->times;
+    uint32_t last = stage->first_layer + stage->layers - 1;
+    g_autofree char *layers = stage->layers == 1
+                                  ? g_strdup_printf("%u", last)
+                                  : g_strdup_printf("%u-%u", stage->first_layer, last);
+    g_autofree char *device = size_format(stage->device_bytes);
+    g_autofree char *host = size_format(stage->host_bytes);
+    g_autofree char *fetched = size_format(stage->figures.h2d_bytes);
+    g_autofree char *written = size_format(stage->figures.d2h_bytes);
+    fprintf(out, "%5u  %8s  %11s  %11s  %11s  %11s  %9.4g  %9.4g  %9.4g  %9.4g\n", s, layers,
+            device, host, fetched, written, times->compute,
+            times->warm_up + times->drain + times->imbalance, times->communication, times->copies);
+}
+
+static void print_moving(const struct pipeline_question *q, const struct moving_stages *moving,
+                         FILE *out)
+{
+    fprintf(out,
+            "\nNo stage fits a device with all of its model data, so chunks come and go within "
+            "stages. Of %u shapes with one GPU a stage, %u were looked at; the best has "
+            "micro-batches of %u, %u a step, schedule %s, and recomputes %u of %u layers.\n\n",
+            moving->shapes, moving->looks, moving->micro_batch, moving->micro_batches,
+            pipeline_schedule_name(moving->schedule), moving_recomputed(q, moving),
+            q->config->layers);
+    fprintf(out, "%5s  %8s  %11s  %11s  %11s  %11s  %9s  %9s  %9s  %9s\n", "stage", "layers",
+            "device", "host", "to device", "to host", "compute s", "waits s", "network s",
+            "copies s");
+    for (uint32_t s = 0; s < moving->stages; s++)
+        print_moving_stage(&moving->results[s], s, out);
+    fprintf(out,
+            "\nA step takes %.4g s. No shape takes less than %.4g s, whatever moves; the plan is "
+            "within %.2f %% of that.\n",
+            moving->step_seconds, moving->bound_seconds,
+            100 * (moving->step_seconds / moving->bound_seconds - 1));
+}
+
+/* Returns the options that cut the model. The caller frees them with g_free. */
+static char *moving_cut(const struct moving_stages *moving)
+{
+    GString *text = g_string_new(NULL);
+    if (!moving->layers) {
+        g_string_printf(text, "--stages %u --stage-parts %u", moving->stages, moving->parts);
+        return g_string_free(text, FALSE);
+    }
+    for (uint32_t s = 0; s < moving->stages; s++)
+        g_string_append_printf(text, "%s%u", s ? "," : "--stage-layers ", moving->layers[s]);
+    return g_string_free(text, FALSE);
+}
+
+static void print_planned_command(const struct pipeline_question *q,
+                                  const struct pipeline_request_files *files,
+                                  const struct moving_stages *moving, FILE *out)
+{
+    g_autofree char *cut = moving_cut(moving), *plans = question_word(files->plans);
+    g_autofree char *model = files->model ? question_word(files->model) : g_strdup("CONFIG");
+    fprintf(out,
+            "\nWith the plans in %s a step takes %.4g s:\n"
+            "\nmpirun -n %u pstar-run --model %s %s --schedule %s --precision %s --plan %s "
+            "--data TEXT\n",
+            files->plans, moving->step_seconds, moving->stages, model, cut,
+            pipeline_schedule_name(moving->schedule), q->precision == MODEL_BF16 ? "bf16" : "fp32",
+            plans);
+}
+
+/* ---- the answer ---- */
+
+static void print_resident(const struct pipeline_question *q,
+                           const struct pipeline_request_files *files,
+                           const struct pipeline_answer *answer, FILE *out)
 {
     const struct pipeline_candidate *best = &answer->candidates[0];
-    fprintf(out, "%s, %.3g billion parameters: %u sequences of %u tokens a step, on %u GPUs\n",
-            q->config->name, (double)model_config_parameters(q->config) * 1e-9, q->sequences,
-            q->sequence, q->gpus);
     print_head(out);
     for (uint32_t c = 0; c < answer->count; c++)
         if (is_shown(answer, c, files->top))
@@ -275,7 +353,26 @@ static void print_answer(const struct pipeline_question *q,
             "of that.\n",
             answer->count, answer->bound_seconds,
             100 * (best->step_seconds / answer->bound_seconds - 1));
-    print_command(q, files, best, out);
+    if (!files->plans)
+        print_command(q, files, best, out);
+}
+
+static void print_answer(const struct pipeline_question *q,
+                         const struct pipeline_request_files *files,
+                         const struct pipeline_answer *answer, FILE *out)
+{
+    fprintf(out, "%s, %.3g billion parameters: %u sequences of %u tokens a step, on %u GPUs\n",
+            q->config->name, (double)model_config_parameters(q->config) * 1e-9, q->sequences,
+            q->sequence, q->gpus);
+    if (answer->candidates[0].fits)
+        print_resident(q, files, answer, out);
+    else
+        print_moving(q, answer->moving, out);
+    if (answer->moving && files->plans)
+        print_planned_command(q, files, answer->moving, out);
+    else if (answer->moving)
+        fprintf(out, "\n-o 'plan-%%s.json' writes the plans of the stages, and prints the command "
+                     "that trains with them.\n");
 }
 
 /* ---- as JSON ---- */
@@ -322,6 +419,20 @@ static json_t *candidate_json(const struct pipeline_question *q,
     return json;
 }
 
+static json_t *moving_json(const struct pipeline_question *q, const struct moving_stages *moving)
+{
+    g_autofree char *layers = run_layers_format(moving->recompute, q->config->layers);
+    json_t *json = json_pack(
+        "{s:I, s:I, s:I, s:s, s:I, s:s, s:f, s:o}", "depth", (json_int_t)moving->stages,
+        "micro_batch", (json_int_t)moving->micro_batch, "micro_batches",
+        (json_int_t)moving->micro_batches, "schedule", pipeline_schedule_name(moving->schedule),
+        "stage_parts", (json_int_t)moving->parts, "recompute", layers, "step_seconds",
+        moving->step_seconds, "stages", stage_sweep_json(moving->results, moving->stages, false));
+    if (moving->bound_seconds > 0)
+        json_object_set_new(json, "bound_seconds", json_real(moving->bound_seconds));
+    return json;
+}
+
 static bool write_json(const struct pipeline_question *q, const struct pipeline_answer *answer,
                        const char *path, GError **error)
 {
@@ -334,9 +445,21 @@ static bool write_json(const struct pipeline_question *q, const struct pipeline_
                              (json_int_t)q->sequence, "candidates", list);
     if (best->fits)
         json_object_set_new(root, "bound_seconds", json_real(answer->bound_seconds));
+    if (answer->moving)
+        json_object_set_new(root, best->fits ? "plans" : "moving", moving_json(q, answer->moving));
     bool ok = output_file_write_json(path, root, JSON_INDENT(2), error);
     json_decref(root);
     return ok || failure_mark(error, FAILURE_RUNNING);
+}
+
+static bool write_plans(const struct moving_stages *moving, const char *pattern, GError **error)
+{
+    for (uint32_t s = 0; s < moving->stages; s++) {
+        g_autofree char *path = stage_path(pattern, s);
+        if (!plan_write(moving->plans[s], path, error))
+            return false;
+    }
+    return true;
 }
 
 /* ---- refusal ---- */
@@ -349,14 +472,31 @@ static void refuse(const struct pipeline_question *q, const struct pipeline_answ
     g_autofree char *lacks = size_format(least->short_bytes);
     g_autofree char *need = size_format(cost->device_bytes);
     g_autofree char *budget = size_format(q->device_budget);
+    g_autofree char *moving =
+        answer->unmoved ? g_strdup_printf("with chunks that come and go, %s", answer->unmoved)
+                        : g_strdup("chunks come and go within stages of one GPU only; "
+                                   "as many stages as GPUs would let them");
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
                 "nothing fits: with %u stages of %u GPUs each and micro-batches of %u (%s), stage "
                 "%u needs %s of device memory, %s more than the %s that there are; more GPUs, more "
-                "stages%s or devices with %s would do; plans keep the model data of a stage on its "
-                "device, but pstar-run --stages moves chunks within stages, as pstar-sim --stages "
-                "simulates",
+                "stages%s or devices with %s would do; %s",
                 least->stages, least->width, least->micro_batch, schedule_of(least),
-                neediest(least), need, lacks, budget, q->recompute ? ", recomputation" : "", need);
+                neediest(least), need, lacks, budget, q->recompute ? ", recomputation" : "", need,
+                moving);
+}
+
+/* Refuses to write plans of stages that have several ranks, or of a single one. */
+static bool check_plans(const struct pipeline_request_files *files,
+                        const struct pipeline_answer *answer, GError **error)
+{
+    const struct pipeline_candidate *best = &answer->candidates[0];
+    if (!files->plans || answer->moving)
+        return true;
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                "-o %s: the best pipeline has %u stages of %u GPUs each, and plans are written for "
+                "several stages of one GPU; --stages %u would ask for these",
+                files->plans, best->stages, best->width, best->stages * best->width);
+    return false;
 }
 
 bool pipelines_answer(const struct pipeline_question *question,
@@ -365,10 +505,14 @@ bool pipelines_answer(const struct pipeline_question *question,
     struct pipeline_answer *answer = pipeline_search(question, error);
     if (!answer)
         return false;
-    bool fits = answer->candidates[0].fits;
-    if (fits)
+    bool fits = answer->candidates[0].fits || answer->moving;
+    bool ok = (!fits || check_plans(files, answer, error)) &&
+              (!files->plans || !answer->moving ||
+               write_plans(answer->moving, files->plans, error) ||
+               failure_mark(error, FAILURE_RUNNING));
+    if (ok && fits)
         print_answer(question, files, answer, out);
-    bool ok = !files->json || write_json(question, answer, files->json, error);
+    ok = ok && (!files->json || write_json(question, answer, files->json, error));
     if (ok && !fits)
         refuse(question, answer, error);
     pipeline_answer_free(answer);

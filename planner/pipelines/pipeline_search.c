@@ -1,7 +1,6 @@
 #include "planner/pipelines/pipeline_search.h"
 
 #include "chunks/plan.h"
-#include "models/synth.h"
 #include "planner/pipelines/cuts.h"
 #include "planner/pipelines/pass_clock.h"
 #include "sim/workers.h"
@@ -88,17 +87,6 @@ static void clear_depth(void *data)
 
 /* ---- micro-batches ---- */
 
-static struct model_iteration *describe(const struct pipeline_question *q,
-                                        const struct model_job *job, GError **error)
-{
-    if (q->recognised)
-        return model_derive_iteration(q->recognised, q->trace, job, q->platform, error);
-    struct model_iteration *iteration = model_iteration_new(q->config, job, error);
-    if (iteration)
-        model_estimate(iteration, q->platform);
-    return iteration;
-}
-
 static struct units *describe_units(const struct pipeline_question *q, uint32_t micro_batch,
                                     int kind, GError **error)
 {
@@ -112,9 +100,9 @@ static struct units *describe_units(const struct pipeline_question *q, uint32_t 
                             .split = kind == UNITS_SPLIT};
     job.unfused = q->recognised && q->recognised->iteration->job.unfused;
     memset(all, 1, q->config->layers);
-    struct model_iteration *kept = describe(q, &job, error);
+    struct model_iteration *kept = pipeline_describe(q, &job, error);
     job.choices.recompute = all;
-    struct model_iteration *recomputed = kept ? describe(q, &job, error) : NULL;
+    struct model_iteration *recomputed = kept ? pipeline_describe(q, &job, error) : NULL;
     struct units *units = recomputed ? units_new(kept, recomputed, q->platform) : NULL;
     model_iteration_free(kept);
     model_iteration_free(recomputed);
@@ -499,10 +487,9 @@ static void set_jobs(struct pipeline_run *search)
 
 /* ---- the search ---- */
 
-static struct pipeline_answer *answer_of(struct pipeline_run *search)
+static void give_answer(struct pipeline_run *search, struct pipeline_answer *answer)
 {
     const struct platform *platform = search->question->platform;
-    struct pipeline_answer *answer = g_new0(struct pipeline_answer, 1);
     answer->bound_seconds = candidate_at(search, 0)->bound_seconds;
     answer->knows_network = platform && platform_knows_exchanges(platform);
     g_array_sort(search->candidates, by_rank);
@@ -510,11 +497,60 @@ static struct pipeline_answer *answer_of(struct pipeline_run *search)
     answer->candidates = (struct pipeline_candidate *)(void *)g_array_free(search->candidates,
                                                                            FALSE);
     search->candidates = NULL;
-    return answer;
 }
 
-static struct pipeline_answer *run_search(struct pipeline_run *search)
+/* Looks for stages whose chunks move. Fails if the reason is not that they do not fit. */
+static bool move(const struct pipeline_run *search, struct pipeline_answer *answer, GError **error)
 {
+    g_autoptr(GError) why = NULL;
+    answer->moving = moving_stages_search(search->question, search->jobs, search->candidates->len,
+                                          &why);
+    if (why && !g_error_matches(why, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT)) {
+        g_propagate_error(error, g_steal_pointer(&why));
+        return false;
+    }
+    answer->unmoved = why ? g_strdup(why->message) : NULL;
+    return true;
+}
+
+/* Plans the stages of a candidate that was timed. */
+static struct moving_stages *plan_candidate(const struct pipeline_run *search, uint32_t c,
+                                            GError **error)
+{
+    const struct pipeline_candidate *candidate = candidate_at(search, c);
+    const struct pipeline_job *job = &search->jobs[c];
+    g_autofree uint8_t *recompute = g_new0(uint8_t, search->question->config->layers);
+    g_autofree uint32_t *layers = g_new0(uint32_t, job->stages);
+    for (uint32_t s = 0; s < job->stages; s++) {
+        const struct stage_cost *cost = &candidate->costs[s];
+        layers[s] = cost->end - cost->first;
+        for (uint32_t part = 0; part < job->parts; part++) {
+            const struct stage_layers of = stage_part(job, cost, part);
+            for (uint32_t l = of.first; l < of.end; l++)
+                recompute[l] = stage_recomputes(job, cost, l);
+        }
+    }
+    return moving_stages_plan(search->question, job, job->parts > 1 ? NULL : layers, recompute,
+                              error);
+}
+
+/* Plans the stages of the best candidate, if that is wanted. */
+static bool plan_best(const struct pipeline_run *search, struct pipeline_answer *answer,
+                      GError **error)
+{
+    uint32_t best = 0;
+    for (uint32_t c = 1; c < search->candidates->len; c++)
+        if (by_rank(candidate_at(search, c), candidate_at(search, best)) < 0)
+            best = c;
+    const struct pipeline_candidate *candidate = candidate_at(search, best);
+    if (!search->question->wants_plans || candidate->width > 1 || candidate->stages == 1)
+        return true;
+    return (answer->moving = plan_candidate(search, best, error)) != NULL;
+}
+
+static struct pipeline_answer *run_search(struct pipeline_run *search, GError **error)
+{
+    struct pipeline_answer *answer = g_new0(struct pipeline_answer, 1);
     set_jobs(search);
     workers_run(&(struct workers_job){.task = bound,
                                       .data = search,
@@ -525,7 +561,12 @@ static struct pipeline_answer *run_search(struct pipeline_run *search)
     time_candidates(search);
     improve_candidates(search);
     describe_timed(search);
-    return answer_of(search);
+    if (!(candidate_at(search, 0)->fits ? plan_best : move)(search, answer, error)) {
+        g_free(answer);
+        return NULL;
+    }
+    give_answer(search, answer);
+    return answer;
 }
 
 static void clear_candidate(void *data)
@@ -544,7 +585,7 @@ struct pipeline_answer *pipeline_search(const struct pipeline_question *question
     g_array_set_clear_func(search.depths, clear_depth);
     g_array_set_clear_func(search.sizes, clear_size);
     if (list_depths(&search, error) && list_candidates(&search, error))
-        answer = run_search(&search);
+        answer = run_search(&search, error);
     for (guint c = 0; search.candidates && c < search.candidates->len; c++)
         clear_candidate(candidate_at(&search, c));
     g_clear_pointer(&search.candidates, g_array_unref);
@@ -560,6 +601,8 @@ void pipeline_answer_free(struct pipeline_answer *answer)
         return;
     for (uint32_t c = 0; c < answer->count; c++)
         clear_candidate(&answer->candidates[c]);
+    moving_stages_free(answer->moving);
+    g_free(answer->unmoved);
     g_free(answer->candidates);
     g_free(answer);
 }

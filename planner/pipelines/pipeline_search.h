@@ -3,39 +3,15 @@
  *
  * Every combination of these, but for the last two, is a candidate. The dynamic program of cuts.h
  * gives each a lower bound over all its cuts, and a cut. Candidates are then timed by the clock in
- * the order of their bounds, until the next one's bound is not below the best step. */
+ * the order of their bounds, until the next one's bound is not below the best step. Their stages
+ * have all model data on the device. If no candidate fits so, chunks of stages come and go
+ * (moving_stages.h). */
 #ifndef PSTAR_PLANNER_PIPELINES_PIPELINE_SEARCH_H
 #define PSTAR_PLANNER_PIPELINES_PIPELINE_SEARCH_H
 
-#include "models/derive.h"
+#include "planner/pipelines/moving_stages.h"
+#include "planner/pipelines/pipeline_question.h"
 #include "planner/pipelines/stage_costs.h"
-
-enum { PIPELINE_SCHEDULE_ANY = PIPELINE_SCHEDULES };
-
-/* The most parts of a stage that are tried, unless it is asked how many. */
-enum { PIPELINE_PARTS_TRIED = 8 };
-
-struct pipeline_question {
-    const struct model_config *config;
-    const struct recognised *recognised; /* of `trace`, with `config`; NULL without a trace */
-    const struct trace *trace; /* whose operators' times are taken; NULL: the platform's */
-    struct platform *platform; /* the search spreads its ranks; may be NULL with a trace */
-    const char *link;          /* as given; may be NULL */
-    uint32_t sequence;
-    enum model_precision precision;
-    uint32_t sequences;   /* of a step */
-    uint32_t micro_batch; /* sequences of a micro-batch; 0: any */
-    uint32_t gpus, nodes; /* 0 nodes: as few as hold the GPUs */
-    uint32_t stages;      /* 0: any */
-    uint32_t schedule;    /* enum pipeline_schedule, or PIPELINE_SCHEDULE_ANY */
-    uint32_t parts;       /* of an interleaved stage; 0: any */
-    bool clips;
-    const uint8_t *frozen; /* [model_tensor_count(config)]; each layer has a tensor that is trained.
-                              NULL: all are */
-    const uint8_t *recompute; /* [layers]; NULL: as few as fit */
-    uint64_t device_budget;
-    uint32_t threads;
-};
 
 /* Why a candidate is slower than if its GPUs only computed what they must, in seconds of a step.
  * With `compute` they add up to the step. */
@@ -63,8 +39,12 @@ struct pipeline_answer {
     struct pipeline_candidate *candidates; /* those that are timed first, by their step; then those
                                               that fit, by their bound; then by what they lack */
     uint32_t count;
-    double bound_seconds; /* no plan of any candidate is faster */
-    bool knows_network;   /* else messages take no time */
+    double bound_seconds;         /* no plan of any candidate is faster */
+    bool knows_network;           /* else messages take no time */
+    struct moving_stages *moving; /* if no candidate fits, but stages whose chunks move do; or, if
+                                     plans are wanted, those of the first candidate's stages, if
+                                     each has one rank; else NULL */
+    char *unmoved;                /* why these do not fit either; NULL if they were not looked at */
 };
 
 /* Fails (PLAN_ERROR_INVALID) if there is no candidate, whose message says why, and as

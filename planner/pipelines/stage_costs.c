@@ -81,7 +81,7 @@ static void add_data(const struct pipeline_job *job, uint32_t stage,
 {
     cost->elements += unit->elements;
     cost->trained += unit->trained;
-    cost->update_ns += unit->update_ns;
+    cost->update_ns += job->moves ? 0 : unit->update_ns;
     if (!has_newest(job, stage))
         return;
     cost->newest_ns += unit->newest_ns;
@@ -259,9 +259,14 @@ static uint64_t activation_bytes(const struct pipeline_job *job, const struct st
            MAX(sum.most[UNIT_FORWARD], sum.most[UNIT_BACKWARD]);
 }
 
+static uint64_t staying_bytes(const struct pipeline_job *job, const struct stage_cost *cost)
+{
+    return job->moves ? 0 : cost->state_bytes;
+}
+
 static bool fits(const struct pipeline_job *job, struct stage_cost *cost)
 {
-    cost->device_bytes = cost->state_bytes + activation_bytes(job, cost);
+    cost->device_bytes = staying_bytes(job, cost) + activation_bytes(job, cost);
     return cost->device_bytes <= job->device_budget;
 }
 
@@ -294,7 +299,7 @@ uint32_t stage_least_recomputed(const struct pipeline_job *job, const struct sta
     if (job->parts == 1 || job->recompute)
         return cost->recomputed;
     for (least.recomputed = 0; least.recomputed < cost->recomputed; least.recomputed++)
-        if (cost->state_bytes + followed_bytes(job, &least, true) <= job->device_budget)
+        if (staying_bytes(job, cost) + followed_bytes(job, &least, true) <= job->device_budget)
             break;
     return least.recomputed;
 }

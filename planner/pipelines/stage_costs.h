@@ -19,6 +19,8 @@ struct pipeline_job {
     bool clips;               /* updates wait for the norm of all gradients */
     const uint8_t *recompute; /* [layers] as it was asked; NULL: as few as fit */
     uint64_t device_budget;
+    bool moves; /* chunks come and go, so that only activations must fit at the same time, and
+                   updates may run on the host, so that they take no time on the device */
     const struct platform *platform; /* spread for these stages; NULL if it is not known */
     const struct costs *costs;       /* of this platform */
 };

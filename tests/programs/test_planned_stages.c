@@ -289,6 +289,56 @@ static void test_command(void)
     workshop_free(workshop);
 }
 
+/* Stages that are larger than their devices train with the plans that are written, and every stage
+ * moves as much as the answer says, and takes as much memory. So do stages that fit, with plans. */
+static void test_plans(void)
+{
+    static const char config[] =
+        "{\"model_type\": \"gpt2\", \"vocab_size\": 256, \"n_positions\": 32, \"n_embd\": 64,"
+        " \"n_layer\": 4, \"n_head\": 4, \"tie_word_embeddings\": false}";
+    static const struct {
+        const char *options, *part;
+    } asked[] = {{"--device-memory 1500KiB --precision fp32", "moving"},
+                 {"--device-memory 1MiB --precision bf16 --schedule 1f1b", "moving"},
+                 {"--device-memory 1GiB --precision fp32 --schedule gpipe", "plans"}};
+    static const char *const keys[] = {"device_bytes", "host_bytes", "h2d_bytes",
+                                       "d2h_bytes",    "evictions",  "peak_device_bytes",
+                                       "sent_bytes"};
+    struct workshop *workshop = workshop_new();
+    if (!can_launch()) {
+        g_test_skip("there is no mpirun, or the build has no MPI");
+        workshop_free(workshop);
+        return;
+    }
+    g_autoptr(GString) data = g_string_new(NULL);
+    for (int i = 0; i < 200; i++)
+        g_string_append_printf(data, "line %d of a text to train on\n", i * i);
+    workshop_write(workshop, "model/config.json", config);
+    workshop_write(workshop, "text.txt", data->str);
+    for (size_t i = 0; i < G_N_ELEMENTS(asked); i++) {
+        g_autofree char *options = g_strdup_printf("%s -o plan-%%s.json --json answer.json",
+                                                   asked[i].options);
+        g_autofree char *command = planned_command(workshop, options);
+        g_autofree char *run = g_strdup_printf("%s --json", command);
+        g_autofree char *printed = workshop_must_print(workshop, run);
+        json_t *answer = workshop_read_json(workshop, "answer.json");
+        json_t *measured = json_loads(strchr(printed, '{'), 0, NULL);
+        const json_t *moving = json_object_get(answer, asked[i].part);
+        const json_t *planned = json_object_get(moving, "stages");
+        const json_t *counted = json_object_get(measured, "stages");
+        g_assert_cmpuint(json_array_size(planned), ==, 2);
+        for (size_t s = 0; s < 2; s++)
+            for (size_t k = 0; k < G_N_ELEMENTS(keys); k++)
+                g_assert_cmpint(number(json_array_get(planned, s), keys[k]), ==,
+                                number(json_array_get(counted, s), keys[k]));
+        g_assert_true(strcmp(asked[i].part, "plans") == 0 ||
+                      real(moving, "bound_seconds") <= real(moving, "step_seconds"));
+        json_decref(answer);
+        json_decref(measured);
+    }
+    workshop_free(workshop);
+}
+
 static void test_refusals(void)
 {
     static const struct {
@@ -319,8 +369,14 @@ static void test_refusals(void)
          "of device memory, ", DOES_NOT_FIT},
         {"--stages any --gpus 8 --batch 1 --micro-batches 64 --device-memory 100MiB",
          "more GPUs, more stages", DOES_NOT_FIT},
-        {"--stages any --gpus 8 --batch 1 --micro-batches 64 --device-memory 100MiB",
-         "but pstar-run --stages moves chunks within stages", DOES_NOT_FIT},
+        {"--stages 2 --gpus 2 --batch 1 --micro-batches 8 --device-memory 100MiB",
+         "with chunks that come and go, ", DOES_NOT_FIT},
+        {"--stages 2 --gpus 8 --batch 1 --micro-batches 64 --device-memory 200MiB",
+         "within stages of one GPU only", DOES_NOT_FIT},
+        {"--stages 2 --gpus 2 --batch 1 --micro-batches 8 -o plan.json",
+         "\"%s\" in the name stands for the stage's number", USAGE},
+        {"--stages 2 --gpus 4 --batch 1 --micro-batches 8 -o plan-%s.json",
+         "plans are written for several stages of one GPU", USAGE},
     };
     struct workshop *workshop = workshop_new();
     for (size_t i = 0; i < G_N_ELEMENTS(refused); i++) {
@@ -356,6 +412,7 @@ int main(int argc, char **argv)
     g_test_add_func("/planned_stages/strategies", test_strategies);
     g_test_add_func("/planned_stages/reported", test_reported);
     g_test_add_func("/planned_stages/command", test_command);
+    g_test_add_func("/planned_stages/plans", test_plans);
     g_test_add_func("/planned_stages/refusals", test_refusals);
     return g_test_run();
 }

@@ -1,0 +1,602 @@
+#include "planner/pipelines/moving_stages.h"
+
+#include "models/pipeline_derive.h"
+#include "planner/pipelines/cuts.h"
+#include "planner/pipelines/pass_clock.h"
+#include "planner/search/search.h"
+#include "sim/baselines.h"
+#include "sim/operator_times.h"
+#include "sim/sizes.h"
+#include "sim/workers.h"
+
+#include <math.h>
+#include <string.h>
+
+/* How many shapes are looked at, at most, and at the same time; how many borders of the best one
+ * are moved, at most; with which of the layouts that a sweep has, whose chunks are as large as the
+ * mean tensor; and how many moments ahead chunks are fetched. */
+enum { MOST_LOOKS = 24, LOOKS_AT_ONCE = 4, MOST_BORDERS = 16, LOOK_LAYOUT = 4, LOOK_AHEAD = 16 };
+
+/* The shares of a device that activations may take in different shapes: the smaller, the more
+ * layers are recomputed, and the more model data stays. */
+static const double shares[] = {0.8, 0.5, 0.25};
+
+/* A job with recomputed layers and a cut. */
+struct moving_shape {
+    const struct pipeline_job *job;
+    uint8_t *recompute; /* [layers] */
+    uint32_t *layers;   /* [stages]; NULL if they have several parts */
+    double estimate;    /* seconds of a step, to begin with those that promise most */
+    double bound;       /* seconds; no shape of the job takes less */
+    double seconds;     /* of the best first look; INFINITY if nothing fits */
+    bool on_host;       /* where that has the updates */
+    GError *error;      /* why nothing fits */
+};
+
+struct looks {
+    const struct pipeline_question *question;
+    uint32_t jobs;  /* that are looked at */
+    GArray *shapes; /* by their estimates */
+    uint32_t first; /* of those that are looked at at the same time */
+};
+
+/* ---- bounds ---- */
+
+/* What a stage's link copies in a step. */
+struct link_load {
+    const struct pipeline_job *job;
+    double elements, trained; /* parameters of the stage, and those of them that are trained */
+    double room;              /* bytes of the device for its model data */
+};
+
+static double beyond(double bytes, double room)
+{
+    return fmax(bytes - room, 0);
+}
+
+static double states_of(const struct pipeline_job *job)
+{
+    bool masters = job->units->element_bytes == 2 || job->schedule == PIPELINE_2BW;
+    return (masters ? 3 : 2) * sizeof(float);
+}
+
+/* Returns the bytes of one list whose updates cannot find their states on the device. */
+static double travelling(const struct link_load *load, double staying, double element_bytes)
+{
+    return element_bytes * beyond(load->trained, staying / states_of(load->job));
+}
+
+/* Returns the seconds if states that stay take so many bytes. States that are copied are larger
+ * than the parameters and the gradients that otherwise would be. */
+static double carried_seconds(const struct link_load *load, double staying)
+{
+    const struct pipeline_job *job = load->job;
+    double width = (double)job->units->element_bytes, room = load->room - staying;
+    double parameters = width * load->elements, gradients = sizeof(float) * load->trained;
+    double fetched = fmax(beyond(parameters, room), travelling(load, staying, width)) +
+                     job->micro_batches * beyond(parameters, room) +
+                     (job->micro_batches - 1.0) * beyond(parameters + gradients, room);
+    return fmax(fetched / costs_link_rate(job->costs, MOVER_H2D),
+                travelling(load, staying, sizeof(float)) / costs_link_rate(job->costs, MOVER_D2H));
+}
+
+/* Returns the seconds. Every pass reads all parameters, and backward passes but the first add to
+ * gradients, of which what has no room is fetched in each pass. Each trained parameter has its
+ * states on the device all the time, or has them copied in every step, or is updated on the host:
+ * then its gradient goes there, and it comes from there before the next step's first pass. The
+ * result is the least over all shares of the room that states may have, which is convex in all that
+ * the stage has. */
+static double link_seconds(const struct link_load *load)
+{
+    enum { ROUNDS = 100 };
+    double low = 0, high = fmin(load->room, load->trained * states_of(load->job));
+    for (int i = 0; i < ROUNDS; i++) {
+        double left = low + (high - low) / 3, right = high - (high - low) / 3;
+        if (carried_seconds(load, left) <= carried_seconds(load, right))
+            high = right;
+        else
+            low = left;
+    }
+    return carried_seconds(load, low);
+}
+
+/* Bounds the step of a job, whatever is recomputed, wherever it is cut. */
+static bool bound(const struct pipeline_job *job, double *seconds)
+{
+    const struct units *units = job->units;
+    g_autofree uint32_t *ends = g_new0(uint32_t, job->stages);
+    uint64_t elements = units->embedding.elements + units->head.elements, chain_ns;
+    uint64_t trained = units->embedding.trained + units->head.trained;
+    struct pipeline_job moving = *job;
+    moving.moves = true;
+    if (!cuts_find(&moving, ends, &chain_ns))
+        return false;
+    for (uint32_t l = 0; l < units->layers; l++) {
+        elements += units->layer[l].elements;
+        trained += units->layer[l].trained;
+    }
+    const struct link_load alike = {.job = job,
+                                    .elements = (double)elements / job->stages,
+                                    .trained = (double)trained / job->stages,
+                                    .room = (double)job->device_budget};
+    *seconds = fmax((double)chain_ns * 1e-9, link_seconds(&alike));
+    return true;
+}
+
+/* ---- shapes ---- */
+
+/* Estimates a cut whose activations leave the rest of the device to model data. */
+static double estimate(const struct pipeline_job *job, const struct stage_cost *costs)
+{
+    double seconds = pass_clock_step(job, costs, false) * 1e-9;
+    for (uint32_t s = 0; s < job->stages; s++) {
+        const struct link_load load = {
+            .job = job,
+            .elements = (double)costs[s].elements,
+            .trained = (double)costs[s].trained,
+            .room = fmax((double)job->device_budget - (double)costs[s].device_bytes, 0)};
+        seconds = fmax(seconds, link_seconds(&load));
+    }
+    return seconds;
+}
+
+static void mark_recomputed(const struct pipeline_job *job, const struct stage_cost *cost,
+                            uint8_t *recompute)
+{
+    for (uint32_t part = 0; part < job->parts; part++) {
+        const struct stage_layers layers = stage_part(job, cost, part);
+        for (uint32_t l = layers.first; l < layers.end; l++)
+            recompute[l] = stage_recomputes(job, cost, l);
+    }
+}
+
+/* Adds the balanced cut of a job whose activations take at most a share of the device; unless no
+ * cut does, or recomputes the same layers as the shape before. */
+static void add_shape(struct looks *looks, const struct pipeline_job *job, double job_bound,
+                      double share)
+{
+    const struct moving_shape *last = looks->shapes->len
+                                          ? &g_array_index(looks->shapes, struct moving_shape,
+                                                           looks->shapes->len - 1)
+                                          : NULL;
+    uint32_t layers = job->units->layers;
+    g_autofree uint32_t *ends = g_new0(uint32_t, job->stages);
+    g_autofree struct stage_cost *costs = g_new0(struct stage_cost, job->stages);
+    struct pipeline_job moving = *job;
+    moving.moves = true;
+    moving.device_budget = (uint64_t)((double)job->device_budget * share);
+    if ((job->parts == 1 && !cuts_balance(&moving, ends)) || !cuts_cost(&moving, ends, costs))
+        return;
+    struct moving_shape shape = {
+        .job = job, .recompute = g_new0(uint8_t, layers), .bound = job_bound, .seconds = INFINITY};
+    for (uint32_t s = 0; s < job->stages; s++)
+        mark_recomputed(&moving, &costs[s], shape.recompute);
+    if (last && last->job == job && memcmp(last->recompute, shape.recompute, layers) == 0) {
+        g_free(shape.recompute);
+        return;
+    }
+    moving.device_budget = job->device_budget;
+    shape.estimate = estimate(&moving, costs);
+    if (job->parts == 1) {
+        shape.layers = g_new(uint32_t, job->stages);
+        for (uint32_t s = 0; s < job->stages; s++)
+            shape.layers[s] = ends[s] - (s ? ends[s - 1] : 0);
+    }
+    g_array_append_val(looks->shapes, shape);
+}
+
+static int by_estimate(const void *left, const void *right)
+{
+    const struct moving_shape *a = left, *b = right;
+    return (a->estimate > b->estimate) - (a->estimate < b->estimate);
+}
+
+static void clear_shape(void *data)
+{
+    struct moving_shape *shape = data;
+    g_free(shape->recompute);
+    g_free(shape->layers);
+    g_clear_error(&shape->error);
+}
+
+static void list_shapes(struct looks *looks, const struct pipeline_job *jobs, uint32_t count)
+{
+    const struct pipeline_question *q = looks->question;
+    for (uint32_t j = 0; j < count; j++) {
+        const struct pipeline_job *job = &jobs[j];
+        bool special = job->parts > 1 || pipeline_splits(job->schedule);
+        double job_bound;
+        if (job->width > 1 || job->stages == 1 || (special && q->schedule != job->schedule))
+            continue;
+        looks->jobs++;
+        if (!bound(job, &job_bound))
+            continue;
+        for (size_t i = 0; i < G_N_ELEMENTS(shares); i++)
+            add_shape(looks, job, job_bound, shares[i]);
+    }
+    g_array_sort(looks->shapes, by_estimate);
+}
+
+/* ---- stages ---- */
+
+static struct pipeline_shape cut_of(const struct moving_shape *shape)
+{
+    return (struct pipeline_shape){.stages = shape->job->stages,
+                                   .schedule = shape->job->schedule,
+                                   .layers = shape->layers,
+                                   .parts = shape->job->parts};
+}
+
+/* Returns the traces of the stages, [stages], with their updates on the device. */
+static struct trace **cut(const struct pipeline_question *q, const struct moving_shape *shape,
+                          GError **error)
+{
+    const struct pipeline_job *job = shape->job;
+    const struct pipeline_shape to = cut_of(shape);
+    struct model_job step = {.choices = {.batch = job->units->micro_batch,
+                                         .micro_batches = job->micro_batches,
+                                         .recompute = shape->recompute,
+                                         .frozen = (uint8_t *)q->frozen},
+                             .sequence = q->sequence,
+                             .precision = q->precision,
+                             .delay = job->schedule == PIPELINE_2BW,
+                             .split = pipeline_splits(job->schedule)};
+    step.unfused = q->recognised && q->recognised->iteration->job.unfused;
+    struct model_iteration *whole = pipeline_describe(q, &step, error);
+    struct trace **traces = whole ? pipeline_traces_of(whole, &to, q->platform, error) : NULL;
+    for (uint32_t s = 0; traces && s < job->stages; s++)
+        operator_times_leave_exchanges(traces[s], job->costs);
+    model_iteration_free(whole);
+    return traces;
+}
+
+/* Replays the stages together. Returns the seconds of a step. */
+static double replay_stages(const struct pipeline_job *job, struct trace *const *traces,
+                            struct plan *const *plans, struct stage_result *results)
+{
+    uint32_t stages = job->stages;
+    g_autofree struct stage_view *views = g_new0(struct stage_view, stages);
+    g_autofree struct accesses **accesses = g_new0(struct accesses *, stages);
+    g_autofree struct non_model **places = g_new0(struct non_model *, stages);
+    g_autofree struct timeline **timelines = g_new0(struct timeline *, stages);
+    struct stage_messages *messages = stage_messages_new((const struct trace *const *)traces,
+                                                         stages, NULL);
+    g_assert(messages);
+    for (uint32_t s = 0; s < stages; s++) {
+        places[s] = non_model_place(traces[s]);
+        accesses[s] = accesses_new(traces[s], plans[s]->layout, places[s]->extent);
+        views[s] = (struct stage_view){plans[s], {traces[s], accesses[s], job->costs}};
+        timelines[s] = timeline_new();
+    }
+    stages_replay(views, messages, timelines, results);
+    for (uint32_t s = 0; s < stages; s++) {
+        accesses_free(accesses[s]);
+        non_model_free(places[s]);
+        timeline_free(timelines[s]);
+    }
+    stage_messages_free(messages);
+    return results[0].figures.iteration_seconds;
+}
+
+static void free_plans(struct plan **plans, uint32_t stages)
+{
+    for (uint32_t s = 0; plans && s < stages; s++)
+        plan_free(plans[s]);
+    g_free(plans);
+}
+
+/* ---- first looks ---- */
+
+static uint64_t host_budget(const struct pipeline_question *q)
+{
+    return q->host_budget ? q->host_budget
+           : q->platform  ? platform_host_room(q->platform)
+                          : UINT64_MAX;
+}
+
+static struct plan *plan_by_policy(const struct pipeline_question *q,
+                                   const struct pipeline_job *job, const struct trace *trace,
+                                   GError **error)
+{
+    g_autoptr(GPtrArray) layouts = layout_list_parse(NULL, NULL, trace, error);
+    if (!layouts)
+        return NULL;
+    const struct named_layout *named = g_ptr_array_index(layouts,
+                                                         MIN(LOOK_LAYOUT, layouts->len - 1));
+    struct non_model *places = non_model_place(trace);
+    struct baselines baselines = {.trace = trace,
+                                  .layout = named->layout,
+                                  .non_model = places->extent,
+                                  .costs = job->costs,
+                                  .platform = q->platform};
+    const struct dry_run_options options = {.device_budget = sizes_arena(q->device_budget, trace),
+                                            .host_budget = host_budget(q),
+                                            .policy = &policy_opt,
+                                            .look_ahead = LOOK_AHEAD};
+    baselines_open(&baselines);
+    struct plan *plan = baselines_policy(&baselines, &options, error);
+    baselines_close(&baselines);
+    non_model_free(places);
+    return plan;
+}
+
+/* Moves all updates of the stages to the host. */
+static bool place_on_host(const struct pipeline_question *q, uint32_t stages, struct trace **traces,
+                          GError **error)
+{
+    for (uint32_t s = 0; s < stages; s++) {
+        g_autofree uint8_t *on_host = g_new(uint8_t, traces[s]->tensor_count);
+        memset(on_host, 1, traces[s]->tensor_count);
+        struct trace *placed = model_place_updates(traces[s], on_host, q->platform, error);
+        if (!placed)
+            return false;
+        trace_free(traces[s]);
+        traces[s] = placed;
+    }
+    return true;
+}
+
+/* Returns the policy's plans of the stages, [stages], or NULL if one does not fit. */
+static struct plan **plan_all_by_policy(const struct pipeline_question *q,
+                                        const struct pipeline_job *job, struct trace *const *traces,
+                                        GError **error)
+{
+    struct plan **plans = g_new0(struct plan *, job->stages);
+    for (uint32_t s = 0; s < job->stages; s++)
+        if (!(plans[s] = plan_by_policy(q, job, traces[s], error))) {
+            g_prefix_error(error, "stage %u: ", s);
+            free_plans(plans, job->stages);
+            return NULL;
+        }
+    return plans;
+}
+
+/* Looks at the shape with its updates on one side. */
+static void look(const struct pipeline_question *q, struct moving_shape *shape, bool on_host)
+{
+    const struct pipeline_job *job = shape->job;
+    g_autofree struct stage_result *results = NULL;
+    g_clear_error(&shape->error);
+    struct trace **traces = cut(q, shape, &shape->error);
+    struct plan **plans = NULL;
+    if (traces && (!on_host || place_on_host(q, job->stages, traces, &shape->error)))
+        plans = plan_all_by_policy(q, job, traces, &shape->error);
+    if (plans) {
+        struct stage_result *of = g_new0(struct stage_result, job->stages);
+        double seconds = replay_stages(job, traces, plans, of);
+        stage_results_free(of, job->stages);
+        if (seconds < shape->seconds) {
+            shape->seconds = seconds;
+            shape->on_host = on_host;
+        }
+    }
+    free_plans(plans, job->stages);
+    pipeline_traces_free(traces, job->stages);
+}
+
+static void look_at(void *data, uint32_t index)
+{
+    struct looks *looks = data;
+    struct moving_shape *shape = &g_array_index(looks->shapes, struct moving_shape,
+                                                looks->first + index);
+    look(looks->question, shape, false);
+    look(looks->question, shape, true);
+}
+
+static struct moving_shape *shape_at(const struct looks *looks, uint32_t index)
+{
+    return &g_array_index(looks->shapes, struct moving_shape, index);
+}
+
+/* Looks at shapes in the order of their estimates, until the next one's is not below the best. */
+static void look_at_all(struct looks *looks)
+{
+    double best = INFINITY;
+    uint32_t most = MIN(looks->shapes->len, MOST_LOOKS);
+    while (looks->first < most && shape_at(looks, looks->first)->estimate < best) {
+        uint32_t count = MIN(LOOKS_AT_ONCE, most - looks->first);
+        workers_run(&(struct workers_job){
+            .task = look_at, .data = looks, .count = count, .threads = looks->question->threads});
+        for (uint32_t i = 0; i < count; i++)
+            best = fmin(best, shape_at(looks, looks->first++)->seconds);
+    }
+}
+
+/* ---- the best shape ---- */
+
+static struct moving_stages *begin(const struct pipeline_question *q,
+                                   const struct moving_shape *shape)
+{
+    struct moving_stages *moving = g_new0(struct moving_stages, 1);
+    const struct pipeline_job *job = shape->job;
+    uint32_t stages = job->stages;
+    moving->stages = stages;
+    moving->parts = job->parts;
+    moving->micro_batch = job->units->micro_batch;
+    moving->micro_batches = job->micro_batches;
+    moving->schedule = job->schedule;
+    moving->recompute = g_memdup2(shape->recompute, q->config->layers);
+    moving->layers = shape->layers ? g_memdup2(shape->layers, stages * sizeof *shape->layers)
+                                   : NULL;
+    moving->results = g_new0(struct stage_result, stages);
+    return moving;
+}
+
+/* Plans every stage by the search for one rank. Stages that are alike are searched alike. */
+static bool search_stages(const struct pipeline_question *q, const struct pipeline_job *job,
+                          struct moving_stages *moving, struct trace **traces, GError **error)
+{
+    struct search_options options = {.objective = OBJECTIVE_TIME,
+                                     .host_budget = host_budget(q),
+                                     .costs = job->costs,
+                                     .platform = q->platform,
+                                     .seed = q->seed,
+                                     .time_limit = q->time_limit / job->stages,
+                                     .threads = q->threads};
+    for (uint32_t s = 0; s < job->stages; s++) {
+        options.device_budget = sizes_arena(q->device_budget, traces[s]);
+        struct search_result *result = search_plan(traces[s], &options, error);
+        if (!result)
+            return false;
+        moving->plans[s] = g_steal_pointer(&result->plan);
+        moving->traces[s] = g_steal_pointer(&result->trace);
+        search_result_free(result);
+    }
+    return true;
+}
+
+/* Takes the policy's plans, as they were looked at. */
+static bool take_policy(const struct pipeline_question *q, const struct moving_shape *shape,
+                        struct moving_stages *moving, struct trace **traces, GError **error)
+{
+    const struct pipeline_job *job = shape->job;
+    if (shape->on_host && !place_on_host(q, job->stages, traces, error))
+        return false;
+    free_plans(moving->plans, job->stages);
+    pipeline_traces_free(moving->traces, job->stages);
+    moving->plans = plan_all_by_policy(q, job, traces, error);
+    moving->traces = g_new0(struct trace *, job->stages);
+    for (uint32_t s = 0; s < job->stages; s++)
+        moving->traces[s] = g_steal_pointer(&traces[s]);
+    return moving->plans != NULL;
+}
+
+static void replay_anew(const struct pipeline_job *job, struct moving_stages *moving)
+{
+    stage_results_free(moving->results, job->stages);
+    moving->results = g_new0(struct stage_result, job->stages);
+    moving->step_seconds = replay_stages(job, moving->traces, moving->plans, moving->results);
+}
+
+/* Returns the better one of the search's plans and the policy's. */
+static struct moving_stages *plan_shape(const struct pipeline_question *q,
+                                        const struct moving_shape *shape, GError **error)
+{
+    struct moving_stages *moving = begin(q, shape);
+    uint32_t stages = shape->job->stages;
+    struct trace **traces = cut(q, shape, error);
+    moving->plans = g_new0(struct plan *, stages);
+    moving->traces = g_new0(struct trace *, stages);
+    bool ok = traces && search_stages(q, shape->job, moving, traces, error);
+    if (ok)
+        replay_anew(shape->job, moving);
+    if (ok && shape->seconds < moving->step_seconds) {
+        ok = take_policy(q, shape, moving, traces, error);
+        if (ok)
+            replay_anew(shape->job, moving);
+    }
+    pipeline_traces_free(traces, stages);
+    if (!ok)
+        g_clear_pointer(&moving, moving_stages_free);
+    return moving;
+}
+
+struct moving_stages *moving_stages_plan(const struct pipeline_question *question,
+                                         const struct pipeline_job *job, const uint32_t *layers,
+                                         const uint8_t *recompute, GError **error)
+{
+    const struct moving_shape shape = {.job = job,
+                                       .recompute = (uint8_t *)recompute,
+                                       .layers = (uint32_t *)layers,
+                                       .seconds = INFINITY};
+    return plan_shape(question, &shape, error);
+}
+
+static struct moving_shape *best_of(const struct looks *looks)
+{
+    struct moving_shape *best = NULL;
+    for (uint32_t i = 0; i < looks->first; i++)
+        if (!best || shape_at(looks, i)->seconds < best->seconds)
+            best = shape_at(looks, i);
+    return best;
+}
+
+/* Looks at the shape with a layer moved from a stage to one beside it. Keeps it if it is faster. */
+static bool try_border(const struct pipeline_question *q, struct moving_shape *shape, uint32_t from,
+                       uint32_t to)
+{
+    struct moving_shape other = *shape;
+    if (shape->layers[from] == 1)
+        return false;
+    other.error = NULL;
+    other.seconds = INFINITY;
+    shape->layers[from]--;
+    shape->layers[to]++;
+    look(q, &other, false);
+    look(q, &other, true);
+    g_clear_error(&other.error);
+    bool better = other.seconds < shape->seconds;
+    if (better) {
+        shape->seconds = other.seconds;
+        shape->on_host = other.on_host;
+    } else {
+        shape->layers[from]++;
+        shape->layers[to]--;
+    }
+    return better;
+}
+
+/* Moves layers between neighbours as long as the step becomes shorter. */
+static void improve_cut(const struct pipeline_question *q, struct moving_shape *shape)
+{
+    uint32_t left = MOST_BORDERS;
+    bool better = shape->layers != NULL;
+    while (better) {
+        better = false;
+        for (uint32_t s = 0; s + 1 < shape->job->stages; s++)
+            for (uint32_t back = 0; back < 2; back++) {
+                if (left-- == 0)
+                    return;
+                better |= try_border(q, shape, s + back, s + 1 - back);
+            }
+    }
+}
+
+static double least_bound(const struct looks *looks)
+{
+    double least = INFINITY;
+    for (guint i = 0; i < looks->shapes->len; i++)
+        least = fmin(least, shape_at(looks, i)->bound);
+    return least;
+}
+
+struct moving_stages *moving_stages_search(const struct pipeline_question *question,
+                                           const struct pipeline_job *jobs, uint32_t count,
+                                           GError **error)
+{
+    struct looks looks = {.question = question,
+                          .shapes = g_array_new(FALSE, FALSE, sizeof(struct moving_shape))};
+    struct moving_stages *moving = NULL;
+    g_array_set_clear_func(looks.shapes, clear_shape);
+    list_shapes(&looks, jobs, count);
+    look_at_all(&looks);
+    struct moving_shape *best = best_of(&looks);
+    if (best && isinf(best->seconds))
+        g_propagate_error(error, g_steal_pointer(&best->error));
+    else if (!best && looks.jobs)
+        g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
+                    "a stage's activations alone leave no room on its device");
+    else if (best) {
+        improve_cut(question, best);
+        moving = plan_shape(question, best, error);
+    }
+    if (moving) {
+        moving->bound_seconds = least_bound(&looks);
+        moving->shapes = looks.shapes->len;
+        moving->looks = looks.first;
+    }
+    g_array_unref(looks.shapes);
+    return moving;
+}
+
+void moving_stages_free(struct moving_stages *moving)
+{
+    if (!moving)
+        return;
+    free_plans(moving->plans, moving->stages);
+    pipeline_traces_free(moving->traces, moving->stages);
+    stage_results_free(moving->results, moving->stages);
+    g_free(moving->recompute);
+    g_free(moving->layers);
+    g_free(moving);
+}

@@ -1,0 +1,55 @@
+/* Pipelines whose stages are larger than their devices, so that chunks of each stage come and go.
+ *
+ * Each stage has one rank and a plan of its own. A first look gives every shape the plans of a
+ * policy; the best shape's stages then have their plans from the search for one rank (search.h),
+ * for which messages are there at once. What a step takes is in both cases what the simulator says
+ * of all stages together (sim/stage_replay.h). */
+#ifndef PSTAR_PLANNER_PIPELINES_MOVING_STAGES_H
+#define PSTAR_PLANNER_PIPELINES_MOVING_STAGES_H
+
+#include "planner/pipelines/pipeline_question.h"
+#include "planner/pipelines/stage_costs.h"
+#include "sim/stage_replay.h"
+
+struct moving_stages {
+    uint32_t stages, parts, micro_batch, micro_batches;
+    enum pipeline_schedule schedule;
+    uint8_t *recompute;           /* [layers] */
+    uint32_t *layers;             /* [stages] of each stage; NULL if they have several parts */
+    struct trace **traces;        /* [stages], with updates where the plans have them */
+    struct plan **plans;          /* [stages] */
+    struct stage_result *results; /* [stages] */
+    double step_seconds;
+    double bound_seconds;   /* of all shapes */
+    uint32_t shapes, looks; /* how many there are, and how many were looked at */
+};
+
+/* Returns the plans of one rank a stage, for the job with this cut, `layers` [stages] or NULL if
+ * stages have several parts, and with these layers recomputed. Without bound_seconds and what is
+ * below. Fails with PLAN_ERROR_DOES_NOT_FIT. The caller frees the result with moving_stages_free.
+ */
+struct moving_stages *moving_stages_plan(const struct pipeline_question *question,
+                                         const struct pipeline_job *job, const uint32_t *layers,
+                                         const uint8_t *recompute, GError **error);
+
+/* Looks at the jobs of one rank a stage, each with as few recomputed layers as let activations take
+ * certain shares of the device, or with those that were asked for. Jobs with several parts a stage,
+ * or with a backward that is split, are looked at only if the question asks for their schedule.
+ * Returns NULL, without an error, if there is no such job; with one (PLAN_ERROR_DOES_NOT_FIT) if no
+ * shape fits that was looked at, which says what a stage lacks. The caller frees the result with
+ * moving_stages_free.
+ *
+ * The bound of a job is the greater of two times. One is the longest chain of work of cuts_find, if
+ * devices had room for all model data beside activations, and updates took no time. The other is
+ * that of a stage's copies. A pass through a stage reads all of the stage's parameters, and a
+ * backward pass but a step's first one its gradients, of which at most a device's memory is there
+ * when the pass begins; the rest is fetched before it ends. Each parameter whose states do not stay
+ * on the device is updated on the host, to which its gradient goes and from which it comes, or has
+ * its states copied, which are larger. This is convex in what a stage has, so over all cuts it is
+ * least if the stages are alike. */
+struct moving_stages *moving_stages_search(const struct pipeline_question *question,
+                                           const struct pipeline_job *jobs, uint32_t count,
+                                           GError **error);
+void moving_stages_free(struct moving_stages *moving); /* NULL is allowed */
+
+#endif

@@ -1,0 +1,171 @@
+/* Stages whose chunks come and go: their plans pass the checks of plans, no plan of the same
+ * question is faster than the bound, and stages that fit take the time that the search says. */
+#include "chunks/pipeline.h"
+#include "planner/pipelines/pipeline_search.h"
+#include "tests/models/small_model.h"
+#include "tests/sanitized.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_LAYERS = 16, DRAWS = UNLESS_SANITIZED(5, 2), OTHERS = 2 };
+
+#define CURVE(name, rate) ", \"" name "\": {\"source\": \"s\", \"points\": [[" rate ", 1]]}"
+
+static struct platform *draw_platform(void)
+{
+    static const char rates[] = CURVE("compute_fp32", "1e8") CURVE("compute_bf16", "1e8")
+        CURVE("memory", "1e8") CURVE("host_update", "1e7");
+    g_autofree char *text = g_strdup_printf(
+        "{\"name\": \"m\", \"source\": \"s\", \"device_bytes\": 1000000000, \"host_bytes\": "
+        "1000000000, \"h2d\": {\"source\": \"s\", \"points\": [[%de5, 1]]}, \"d2h\": {\"source\": "
+        "\"s\", \"points\": [[%de5, 1]]}%s, \"network\": {\"source\": \"s\", "
+        "\"bytes_per_second\": %de6, \"latency_seconds\": 1e-6}}",
+        g_test_rand_int_range(5, 200), g_test_rand_int_range(5, 200), rates,
+        g_test_rand_int_range(1, 500));
+    GError *error = NULL;
+    struct platform *platform = platform_parse(text, "drawn", &error);
+    g_assert_no_error(error);
+    return platform;
+}
+
+struct drawn {
+    struct model_config config;
+    struct platform *platform;
+    struct pipeline_question question;
+};
+
+static void draw(struct drawn *d)
+{
+    static const struct model_family *const families[] = {&family_gpt2, &family_llama};
+    uint32_t stages = (uint32_t)g_test_rand_int_range(2, 4);
+    d->config = small_decoder(families[g_test_rand_int_range(0, 2)], g_test_rand_int_range(0, 2));
+    d->config.vocabulary = (uint32_t)g_test_rand_int_range(5, 120);
+    d->config.layers = stages + (uint32_t)g_test_rand_int_range(0, 5);
+    d->platform = draw_platform();
+    d->question = (struct pipeline_question){
+        .config = &d->config,
+        .platform = d->platform,
+        .sequence = 4,
+        .precision = g_test_rand_int_range(0, 2) ? MODEL_BF16 : MODEL_FP32,
+        .sequences = 2 * (stages + (uint32_t)g_test_rand_int_range(0, 4)),
+        .gpus = stages,
+        .nodes = stages,
+        .stages = stages,
+        .schedule = PIPELINE_SCHEDULE_ANY,
+        .clips = true,
+        .threads = 2};
+}
+
+static struct pipeline_answer *search(const struct pipeline_question *question)
+{
+    GError *error = NULL;
+    struct pipeline_answer *answer = pipeline_search(question, &error);
+    g_assert_no_error(error);
+    return answer;
+}
+
+/* Returns the device memory with which the neediest stage of the best candidate fits. */
+static uint64_t resident_bytes(const struct drawn *d)
+{
+    struct pipeline_question question = d->question;
+    uint64_t most = 0;
+    question.device_budget = UINT64_MAX / 16;
+    struct pipeline_answer *answer = search(&question);
+    for (uint32_t s = 0; s < answer->candidates[0].stages; s++)
+        most = MAX(most, answer->candidates[0].costs[s].device_bytes);
+    pipeline_answer_free(answer);
+    return most;
+}
+
+static void check_plans(const struct moving_stages *moving)
+{
+    GError *error = NULL;
+    for (uint32_t s = 0; s < moving->stages; s++) {
+        const struct stage_times *t = &moving->results[s].times;
+        double sum = t->compute + t->warm_up + t->drain + t->imbalance + t->communication +
+                     t->copies;
+        plan_check(moving->plans[s], moving->traces[s], &error);
+        g_assert_no_error(error);
+        g_assert_cmpfloat(fabs(sum - moving->step_seconds), <, 1e-6 * moving->step_seconds);
+        g_assert_cmpuint(moving->results[s].figures.h2d_bytes, ==,
+                         moving->plans[s]->predicted.h2d_bytes);
+    }
+}
+
+/* Plans other shapes: with other layers recomputed, and of one schedule. */
+static void check_others(const struct drawn *d, double bound)
+{
+    uint8_t recompute[MOST_LAYERS];
+    struct pipeline_question question = d->question;
+    question.recompute = recompute;
+    for (int i = 0; i < OTHERS; i++) {
+        for (uint32_t l = 0; l < d->config.layers; l++)
+            recompute[l] = (uint8_t)g_test_rand_int_range(0, 2);
+        question.schedule = (uint32_t)g_test_rand_int_range(PIPELINE_1F1B, PIPELINE_INTERLEAVED);
+        struct pipeline_answer *answer = search(&question);
+        if (answer->moving)
+            g_assert_cmpfloat(answer->moving->step_seconds, >=, bound * (1 - 1e-9));
+        pipeline_answer_free(answer);
+    }
+}
+
+static void test_bound(void)
+{
+    int moved = 0;
+    for (int i = 0; i < DRAWS; i++) {
+        struct drawn d;
+        draw(&d);
+        d.question.device_budget =
+            (uint64_t)((double)resident_bytes(&d) * g_test_rand_double_range(0.3, 0.9));
+        struct pipeline_answer *answer = search(&d.question);
+        const struct moving_stages *moving = answer->moving;
+        g_test_message("draw %d: %s", i,
+                       moving                       ? "moves"
+                       : answer->candidates[0].fits ? "fits"
+                       : answer->unmoved            ? answer->unmoved
+                                                    : "no activations fit");
+        if (moving) {
+            moved++;
+            g_assert_false(answer->candidates[0].fits);
+            check_plans(moving);
+            g_assert_cmpfloat(moving->bound_seconds, <=, moving->step_seconds * (1 + 1e-9));
+            check_others(&d, moving->bound_seconds);
+        }
+        pipeline_answer_free(answer);
+        platform_free(d.platform);
+    }
+    g_assert_cmpint(moved, >, 0);
+}
+
+/* With room for everything, the plans of the stages take the time of the best candidate, or less if
+ * something is updated on the host. */
+static void test_resident(void)
+{
+    for (int i = 0; i < DRAWS; i++) {
+        struct drawn d;
+        draw(&d);
+        d.question.device_budget = UINT64_MAX / 16;
+        d.question.wants_plans = true;
+        struct pipeline_answer *answer = search(&d.question);
+        const struct pipeline_candidate *best = &answer->candidates[0];
+        g_assert_nonnull(answer->moving);
+        check_plans(answer->moving);
+        uint64_t moved = 0;
+        for (uint32_t s = 0; s < best->stages; s++)
+            moved += answer->moving->results[s].figures.d2h_bytes;
+        g_assert_cmpfloat(answer->moving->step_seconds, <, best->step_seconds + 2e-9);
+        if (!moved)
+            g_assert_cmpfloat(answer->moving->step_seconds, >, best->step_seconds - 2e-9);
+        pipeline_answer_free(answer);
+        platform_free(d.platform);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/moving-stages/bound", test_bound);
+    g_test_add_func("/moving-stages/resident", test_resident);
+    return g_test_run();
+}
