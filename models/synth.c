@@ -1,5 +1,6 @@
 #include "models/synth.h"
 
+#include "models/matrix_product.h"
 #include "models/operator_cost.h"
 #include "models/retime.h"
 
@@ -32,12 +33,15 @@ static double framework_seconds(const struct platform_framework *framework,
 
 /* Products read their operands while they compute. Steps that are not fused take additional time.
  */
-static double device_seconds(const struct platform *platform, const struct model_job *job,
+static double device_seconds(const struct platform *platform,
+                             const struct model_iteration *iteration,
                              const struct model_operator *op, const struct trace_operator *traced)
 {
+    const struct model_job *job = &iteration->job;
     double memory = platform_seconds(&platform->memory, (double)traced->bytes), compute = 0;
     if (operator_is_matrix_product(op->kind))
-        compute = platform_seconds(&platform->compute[job->precision], (double)traced->flops);
+        compute = platform_seconds(&platform->compute[job->precision], (double)traced->flops) +
+                  product_excess(platform, iteration, op);
     if (job->unfused)
         return memory + compute;
     if (platform->framework.source)
@@ -76,7 +80,7 @@ static double wait_of_kernel(const struct model_iteration *iteration, uint32_t m
             continue;
         if (!is_same_pass(iteration, m, moment))
             break;
-        device += device_seconds(platform, &iteration->job, op, &trace->operators[m]);
+        device += device_seconds(platform, iteration, op, &trace->operators[m]);
         kernels += (double)operator_kernels(iteration->config, op);
     }
     double launches = platform_seconds(&platform->extra[PLATFORM_LAUNCH], kernels);
@@ -87,8 +91,7 @@ static double launched_seconds(const struct model_iteration *iteration, uint32_t
                                const struct platform *platform)
 {
     const struct model_operator *op = &iteration->operators[moment];
-    double seconds = device_seconds(platform, &iteration->job, op,
-                                    &iteration->trace->operators[moment]);
+    double seconds = device_seconds(platform, iteration, op, &iteration->trace->operators[moment]);
     if (!iteration->job.unfused || !platform->extra[PLATFORM_LAUNCH].count ||
         op->kind == MODEL_UPDATE)
         return seconds;

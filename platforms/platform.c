@@ -33,6 +33,7 @@ void platform_free(struct platform *platform)
     g_free(platform->threads.source);
     g_free(platform->host.source);
     g_free(platform->reserved.source);
+    g_free(platform->multiprocessors.source);
     g_free(platform->framework.source);
     disk_clear(&platform->disk);
     node_clear(&platform->node);
@@ -308,6 +309,20 @@ static bool read_reserved(const json_t *root, const char *path, struct platform_
                        field_size(object, path, "host_bytes", &reserved->host_bytes, error));
 }
 
+static bool read_multiprocessors(const json_t *root, const char *path,
+                                 struct platform_multiprocessors *multiprocessors, GError **error)
+{
+    const json_t *object = json_object_get(root, "multiprocessors");
+    uint64_t count = 0;
+    if (!object)
+        return true;
+    if (!field_string(object, path, "source", &multiprocessors->source, error) ||
+        !field_bytes(object, path, "count", &count, error))
+        return false;
+    multiprocessors->count = (uint32_t)MIN(count, UINT32_MAX);
+    return true;
+}
+
 static bool read_share(const json_t *object, const char *path, const char *key, double *share,
                        GError **error)
 {
@@ -381,6 +396,7 @@ static bool read_platform(const json_t *root, const char *path, struct platform 
            read_threads(root, path, &platform->threads, error) &&
            read_host(root, path, &platform->host, error) &&
            read_reserved(root, path, &platform->reserved, error) &&
+           read_multiprocessors(root, path, &platform->multiprocessors, error) &&
            read_framework(root, path, &platform->framework, error) &&
            disk_read(root, path, &platform->disk, error) &&
            node_read(root, path, &platform->node, error) &&
@@ -459,6 +475,12 @@ static json_t *reserved_to_json(const struct platform_reserved *reserved)
                      (json_int_t)reserved->host_bytes);
 }
 
+static json_t *multiprocessors_to_json(const struct platform_multiprocessors *multiprocessors)
+{
+    return json_pack("{s:s, s:I}", "source", multiprocessors->source, "count",
+                     (json_int_t)multiprocessors->count);
+}
+
 static json_t *framework_to_json(const struct platform_framework *framework)
 {
     return json_pack("{s:s, s:f, s:f, s:f}", "source", framework->source, "products",
@@ -499,6 +521,9 @@ bool platform_write(const struct platform *platform, const char *path, GError **
         json_object_set_new(root, "host", host_to_json(&platform->host));
     if (platform->reserved.source)
         json_object_set_new(root, "reserved", reserved_to_json(&platform->reserved));
+    if (platform->multiprocessors.source)
+        json_object_set_new(root, "multiprocessors",
+                            multiprocessors_to_json(&platform->multiprocessors));
     if (platform->framework.source)
         json_object_set_new(root, "framework", framework_to_json(&platform->framework));
     if (platform->disk.source)

@@ -125,6 +125,13 @@ struct platform_reserved {
     uint64_t host_bytes;   /* for the system and other programs */
 };
 
+/* The processors of a GPU, each of which computes a tile of a matrix product at a time. */
+struct platform_multiprocessors {
+    char *source; /* NULL if the file does not say; the count is then 0, and the shape of a
+                     product does not change its time */
+    uint32_t count;
+};
+
 /* What a training framework makes of the device's nominal rates, fitted to published steps. */
 struct platform_framework {
     char *source;     /* NULL if the file does not say; the fields below are then unused */
@@ -166,6 +173,7 @@ struct platform {
     struct platform_threads threads;
     struct platform_host host;
     struct platform_reserved reserved;
+    struct platform_multiprocessors multiprocessors;
     struct platform_framework framework;
     struct platform_disk disk;
     struct platform_node node;

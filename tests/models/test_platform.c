@@ -38,9 +38,13 @@ static void check_sources(const char *path, const struct platform *platform)
     const struct platform_curve *curves[] = {&platform->h2d,        &platform->d2h,
                                              &platform->compute[0], &platform->compute[1],
                                              &platform->memory,     &platform->host_update};
-    const char *others[] = {platform->reserved.source,   platform->framework.source,
-                            platform->host.source,       platform->disk.source,
-                            platform->node.level.source, platform->network.source};
+    const char *others[] = {platform->multiprocessors.source,
+                            platform->reserved.source,
+                            platform->framework.source,
+                            platform->host.source,
+                            platform->disk.source,
+                            platform->node.level.source,
+                            platform->network.source};
     for (size_t i = 0; i < G_N_ELEMENTS(curves); i++)
         check_source(path, curves[i]->source);
     for (int i = 0; i < PLATFORM_EXTRAS; i++)
@@ -172,6 +176,7 @@ static void test_round_trip(void)
 #define FRAMEWORK(products, passes)                          \
     "\"framework\":{\"source\":\"f\",\"products\":" products \
     ",\"attention\":0.25,\"passes\":" passes "}"
+#define MULTIPROCESSORS(count) "\"multiprocessors\":{\"source\":\"m\",\"count\":" count "}"
 #define THREADS                                                            \
     "\"threads\":{\"source\":\"t\",\"host_cores\":2,\"put_seconds\":1e-5," \
     "\"wake_seconds\":2e-5,\"late_seconds\":3e-5,\"gap_seconds\":0,"       \
@@ -194,6 +199,10 @@ static void test_extras(void)
         "\"host\":{\"source\":\"s\"}",
         "\"reserved\":{\"source\":\"s\"}",
         RESERVED("0"),
+        "\"multiprocessors\":{\"source\":\"s\"}",
+        "\"multiprocessors\":{\"count\":1}",
+        MULTIPROCESSORS("0"),
+        MULTIPROCESSORS("1.5"),
         "\"framework\":{\"source\":\"s\"}",
         FRAMEWORK("0", "2"),
         FRAMEWORK("1.5", "2"),
@@ -217,6 +226,7 @@ static void test_extras(void)
     g_assert_no_error(error);
     g_assert_cmpuint(without->extra[PLATFORM_MOVE].count, ==, 0);
     g_assert_null(without->threads.source);
+    g_assert_cmpuint(without->multiprocessors.count, ==, 0);
     g_assert_null(without->framework.source);
     g_assert_null(without->disk.source);
     g_assert_cmpuint(platform_device_room(without, 60), ==, 100);
@@ -225,7 +235,7 @@ static void test_extras(void)
 
     struct platform *platform = read_text(
         "{" HEAD "," CURVES H2D "," THREADS "," NVME_POINTS
-        "," RESERVED("30") "," FRAMEWORK("0.5", "3") "," HOST(
+        "," RESERVED("30") "," MULTIPROCESSORS("7") "," FRAMEWORK("0.5", "3") "," HOST(
             ",\"ranks\":4,\"bound\":false") ",\"move_within\":" CURVE
                                             ",\"host_update_apart\":{\"source\":\"a\","
                                             "\"points\":[[5,7]]},\"products\":[{\"rows\":1,"
@@ -254,6 +264,7 @@ static void test_extras(void)
     g_assert_cmpuint(platform->host.ranks, ==, 4);
     g_assert_cmpfloat(platform->host.bytes_per_second, ==, 6e9);
     g_assert_false(platform->host.bound);
+    g_assert_cmpuint(platform->multiprocessors.count, ==, 7);
     g_assert_cmpfloat(platform->framework.products, ==, 0.5);
     g_assert_cmpfloat(platform->framework.attention, ==, 0.25);
     g_assert_cmpfloat(platform->framework.passes, ==, 3);
