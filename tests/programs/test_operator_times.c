@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define A100       PROJECT_DIR "/platforms/a100-40gb.json"
-#define RTX        PROJECT_DIR "/platforms/rtx-4090.json"
+#define RTX        PROJECT_DIR "/platforms/rtx-3090.json"
 #define H100       PROJECT_DIR "/platforms/h100-80gb.json"
 #define CPU        PROJECT_DIR "/platforms/cpu-2core.json"
 #define SYNTHESISE "pstar-trace synth --model model --batch 4 --seq 64 --precision bf16 --platform "
