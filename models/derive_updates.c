@@ -103,12 +103,20 @@ static uint32_t last_of_passes(const struct trace *trace)
     return m > 0 ? m - 1 : NO_INDEX;
 }
 
+/* Returns whether the buffer lives from the first operator to the last, whichever these are. Then
+ * neither begins or ends its life. */
+static bool always_lives(const struct trace *trace, const struct trace_buffer *buffer)
+{
+    return buffer->first == 0 && buffer->last + 1 == trace->operator_count;
+}
+
 /* Marks the operators at which a buffer's life begins or ends. */
 static uint8_t *find_buffer_uses(const struct trace *trace)
 {
     uint8_t *uses = g_new0(uint8_t, trace->operator_count);
     for (uint32_t b = 0; b < trace->buffer_count; b++)
-        uses[trace->buffers[b].first] = uses[trace->buffers[b].last] = 1;
+        if (!always_lives(trace, &trace->buffers[b]))
+            uses[trace->buffers[b].first] = uses[trace->buffers[b].last] = 1;
     return uses;
 }
 
@@ -146,8 +154,8 @@ static bool are_independent(const struct trace *trace)
         bool early = is_update(op) && m < last;
         if (op->phase == TRACE_UPDATE_PHASE && !is_update(op))
             return false;
-        if (is_update(op) && (uses_buffer[m] || (early && !trace->buffer_count) ||
-                              (!early && trace->non_model_bytes[m] > 0)))
+        bool unknown = !trace->buffer_count && (early || trace->non_model_bytes[m] > 0);
+        if (is_update(op) && (uses_buffer[m] || unknown))
             return false;
         if (!precedes_updates(trace, op, m, updated_at))
             return false;
@@ -242,6 +250,8 @@ static void move_memory(struct trace *trace, const uint32_t *order)
     for (uint32_t m = 0; m < count; m++)
         now[order[m]] = m;
     for (uint32_t b = 0; b < trace->buffer_count; b++) {
+        if (always_lives(trace, &trace->buffers[b]))
+            continue;
         trace->buffers[b].first = now[trace->buffers[b].first];
         trace->buffers[b].last = now[trace->buffers[b].last];
     }

@@ -485,17 +485,23 @@ static void refuse(const struct pipeline_question *q, const struct pipeline_answ
                 moving);
 }
 
-/* Refuses to write plans of stages that have several ranks, or of a single one. */
+/* Refuses to write plans that are not made (moving_stages_can_plan). */
 static bool check_plans(const struct pipeline_request_files *files,
                         const struct pipeline_answer *answer, GError **error)
 {
     const struct pipeline_candidate *best = &answer->candidates[0];
     if (!files->plans || answer->moving)
         return true;
-    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
-                "-o %s: the best pipeline has %u stages of %u GPUs each, and plans are written for "
-                "several stages of one GPU; --stages %u would ask for these",
-                files->plans, best->stages, best->width, best->stages * best->width);
+    if (best->width == 1 && best->stages > 1)
+        g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                    "-o %s: the best schedule is 2bw, whose stages have no plans in bf16, so far; "
+                    "--schedule 1f1b has",
+                    files->plans);
+    else
+        g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                    "-o %s: the best pipeline has %u stages of %u GPUs each, and plans are written "
+                    "for several stages of one GPU; --stages %u would ask for these",
+                    files->plans, best->stages, best->width, best->stages * best->width);
     return false;
 }
 

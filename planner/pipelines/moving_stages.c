@@ -199,6 +199,12 @@ static void clear_shape(void *data)
     g_clear_error(&shape->error);
 }
 
+bool moving_stages_can_plan(const struct pipeline_job *job)
+{
+    bool newest = job->schedule == PIPELINE_2BW && job->units->element_bytes == 2;
+    return job->width == 1 && job->stages > 1 && !newest;
+}
+
 static void list_shapes(struct looks *looks, const struct pipeline_job *jobs, uint32_t count)
 {
     const struct pipeline_question *q = looks->question;
@@ -206,7 +212,7 @@ static void list_shapes(struct looks *looks, const struct pipeline_job *jobs, ui
         const struct pipeline_job *job = &jobs[j];
         bool special = job->parts > 1 || pipeline_splits(job->schedule);
         double job_bound;
-        if (job->width > 1 || job->stages == 1 || (special && q->schedule != job->schedule))
+        if (!moving_stages_can_plan(job) || (special && q->schedule != job->schedule))
             continue;
         looks->jobs++;
         if (!bound(job, &job_bound))

@@ -24,6 +24,10 @@ struct moving_stages {
     uint32_t shapes, looks; /* how many there are, and how many were looked at */
 };
 
+/* Returns whether stages of the job have plans: several stages of one rank each, and not the newest
+ * parameters of schedule 2bw in bf16, because updates that read them stay where they are. */
+bool moving_stages_can_plan(const struct pipeline_job *job);
+
 /* Returns the plans of one rank a stage, for the job with this cut, `layers` [stages] or NULL if
  * stages have several parts, and with these layers recomputed. Without bound_seconds and what is
  * below. Fails with PLAN_ERROR_DOES_NOT_FIT. The caller frees the result with moving_stages_free.
@@ -32,12 +36,12 @@ struct moving_stages *moving_stages_plan(const struct pipeline_question *questio
                                          const struct pipeline_job *job, const uint32_t *layers,
                                          const uint8_t *recompute, GError **error);
 
-/* Looks at the jobs of one rank a stage, each with as few recomputed layers as let activations take
- * certain shares of the device, or with those that were asked for. Jobs with several parts a stage,
- * or with a backward that is split, are looked at only if the question asks for their schedule.
- * Returns NULL, without an error, if there is no such job; with one (PLAN_ERROR_DOES_NOT_FIT) if no
- * shape fits that was looked at, which says what a stage lacks. The caller frees the result with
- * moving_stages_free.
+/* Looks at the jobs whose stages have plans, each with as few recomputed layers as let activations
+ * take certain shares of the device, or with those that were asked for. Jobs with several parts a
+ * stage, or with a backward that is split, are looked at only if the question asks for their
+ * schedule. Returns NULL, without an error, if there is no such job; with one
+ * (PLAN_ERROR_DOES_NOT_FIT) if no shape fits that was looked at, which says what a stage lacks. The
+ * caller frees the result with moving_stages_free.
  *
  * The bound of a job is the greater of two times. One is the longest chain of work of cuts_find, if
  * devices had room for all model data beside activations, and updates took no time. The other is

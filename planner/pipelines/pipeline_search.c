@@ -542,8 +542,7 @@ static bool plan_best(const struct pipeline_run *search, struct pipeline_answer 
     for (uint32_t c = 1; c < search->candidates->len; c++)
         if (by_rank(candidate_at(search, c), candidate_at(search, best)) < 0)
             best = c;
-    const struct pipeline_candidate *candidate = candidate_at(search, best);
-    if (!search->question->wants_plans || candidate->width > 1 || candidate->stages == 1)
+    if (!search->question->wants_plans || !moving_stages_can_plan(&search->jobs[best]))
         return true;
     return (answer->moving = plan_candidate(search, best, error)) != NULL;
 }

@@ -300,6 +300,8 @@ static void test_plans(void)
         const char *options, *part;
     } asked[] = {{"--device-memory 1500KiB --precision fp32", "moving"},
                  {"--device-memory 1MiB --precision bf16 --schedule 1f1b", "moving"},
+                 {"--device-memory 1300KiB --precision fp32 --schedule 2bw", "moving"},
+                 {"--device-memory 1GiB --precision fp32 --schedule 2bw", "plans"},
                  {"--device-memory 1GiB --precision fp32 --schedule gpipe", "plans"}};
     static const char *const keys[] = {"device_bytes", "host_bytes", "h2d_bytes",
                                        "d2h_bytes",    "evictions",  "peak_device_bytes",
@@ -375,6 +377,8 @@ static void test_refusals(void)
          "within stages of one GPU only", DOES_NOT_FIT},
         {"--stages 2 --gpus 2 --batch 1 --micro-batches 8 -o plan.json",
          "\"%s\" in the name stands for the stage's number", USAGE},
+        {"--stages 2 --gpus 2 --batch 1 --micro-batches 8 --schedule 2bw -o plan-%s.json",
+         "--schedule 1f1b has", USAGE},
         {"--stages 2 --gpus 4 --batch 1 --micro-batches 8 -o plan-%s.json",
          "plans are written for several stages of one GPU", USAGE},
     };
