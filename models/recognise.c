@@ -41,14 +41,6 @@ static const struct trace_operator *operator_of(const struct trace *trace, const
     return NULL;
 }
 
-static bool has_buffer(const struct trace *trace, const char *name)
-{
-    for (uint32_t b = 0; b < trace->buffer_count; b++)
-        if (g_str_equal(trace->buffers[b].name, name))
-            return true;
-    return false;
-}
-
 /* ---- heads and windows, from attention's operations ---- */
 
 /* What is tried. */
@@ -333,14 +325,24 @@ static void find_caps(const struct trace *trace, const struct guess *guess,
     config->logit_cap = classify && classify->flops > products ? 1 : 0;
 }
 
+/* Behind attention the residual stream is one operation an element, and dropout another one. */
+static bool drops_residual(const struct trace *trace, const struct model_config *config)
+{
+    uint64_t rows = trace->batch * trace->sequence;
+    uint64_t products = 2 * elements_inside(trace, config->family, MODULE_OUTPUT, "weight");
+    uint64_t sums = 1 + !config->unbiased_output + (config->lora_rank > 0);
+    const struct trace_operator *output = forward_of(trace, config->family, 0,
+                                                     config->family->modules[MODULE_OUTPUT]);
+    return output && output->flops > rows * (products + sums * config->width);
+}
+
 static void find_dropout(const struct trace *trace, const struct guess *guess,
                          struct model_config *config)
 {
     const double dropout = 0.1;
-    g_autofree char *masked = g_strconcat(guess->family->layers, ".0.masked", NULL);
     config->embedding_dropout = drops_embeddings(trace, config) ? dropout : 0;
     config->attention_dropout = guess->drops_scores ? dropout : 0;
-    config->residual_dropout = has_buffer(trace, masked) ? dropout : 0;
+    config->residual_dropout = drops_residual(trace, config) ? dropout : 0;
 }
 
 /* Returns the elements of the keys' weight, or of the keys' part of a joined one. */

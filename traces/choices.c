@@ -200,7 +200,7 @@ struct run_choices *run_choices_of(const struct trace *trace)
             choices->recompute[op->layer] = g_str_has_prefix(op->name, "recompute ");
         if (backward && !choices->offload[op->layer])
             choices->offload[op->layer] = accesses_activations(trace, op);
-        if (backward && !choices->second_backward)
+        if (op->phase == TRACE_BACKWARD && !choices->second_backward)
             choices->second_backward = g_str_has_prefix(op->name, "backward again ");
         if (on_host && op->phase == TRACE_FORWARD)
             choices->host_embedding = true;

@@ -208,12 +208,12 @@ static struct trace *derive(const struct trace *trace, struct run_choices choice
     return derived;
 }
 
-/* Returns marks of some frozen tensors, of all but adapters, or NULL for none. Layers whose
- * attention and MLP are parallel are trained whole. */
+/* Returns marks of some frozen tensors, of all but adapters, of those before one, or NULL for none.
+ * Layers whose attention and MLP are parallel are trained whole. */
 static uint8_t *random_frozen(GRand *random, struct model_config *config)
 {
     uint8_t *frozen = NULL;
-    int kind = g_rand_int_range(random, 0, 3);
+    int kind = g_rand_int_range(random, 0, 4);
     if (config->branches != MODEL_SEQUENTIAL)
         return NULL;
     if (kind == 1)
@@ -221,8 +221,9 @@ static uint8_t *random_frozen(GRand *random, struct model_config *config)
     if (kind < 2)
         return frozen;
     frozen = model_every_tensor(config);
-    frozen[g_rand_int_range(random, 0, (gint32)model_tensor_count(config))] = 0;
-    for (uint32_t t = 0; t < model_tensor_count(config); t++)
+    uint32_t trained = (uint32_t)g_rand_int_range(random, 0, (gint32)model_tensor_count(config));
+    frozen[trained] = 0;
+    for (uint32_t t = kind == 2 ? 0 : trained; t < model_tensor_count(config); t++)
         frozen[t] = frozen[t] && g_rand_boolean(random);
     return frozen;
 }
