@@ -93,7 +93,7 @@ uint32_t decoder_experts_backward(const struct decoder_experts *experts,
                                   const struct decoder_layer *layer, uint32_t stream);
 
 /* Returns a backward operator with so many of the tensors from `tensor` on. A frozen weight is
- * read, and other frozen tensors are left out. */
+ * read if the gradient of the input is wanted, and other frozen tensors are left out. */
 struct model_operator decoder_backward_operator(struct iteration_builder *builder,
                                                 enum decoder_turn turn, enum model_kind kind,
                                                 int32_t layer, uint32_t micro_batch,

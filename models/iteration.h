@@ -165,9 +165,9 @@ struct model_operator {
     bool rows;       /* REDUCE: the gradients are the embedding's */
     bool embeds;     /* it belongs to the embedding, which a pipeline's first stage has */
     bool finishes[MODEL_TENSORS]; /* after it the gradient of t[i] is complete, for its update */
-    bool frozen[MODEL_TENSORS]; /* backward: t[i] is read, but has no gradient. A frozen tensor that
-                       would not be read is missing. out[0] is NO_INDEX if no tensor below is
-                       trained, so that nobody wants the gradient of the input */
+    bool frozen[MODEL_TENSORS]; /* backward: t[i] has no gradient. A frozen weight is read if out[0]
+                       is not NO_INDEX, which it is if no tensor below is trained, so that nobody
+                       wants the gradient of the input. Other frozen tensors are missing */
     bool norms[MODEL_TENSORS];  /* it takes the norm of the gradient of t[i], which is then complete
                                  */
     bool more;                  /* UPDATE: later blocks of the tensor have updates of their own */

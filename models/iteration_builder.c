@@ -46,11 +46,12 @@ static void backward_access(struct iteration_builder *builder, const struct mode
                             int which)
 {
     tensor_id tensor = op->t[which];
+    bool reads = backward_reads(op, which);
     if (op->frozen[which]) {
-        append(builder, tensor, read_list(builder), TRACE_READ);
+        if (reads)
+            append(builder, tensor, read_list(builder), TRACE_READ);
         return;
     }
-    bool reads = backward_reads(op, which);
     bool adds = adds_to_gradient(builder, op, which);
     if (builder->gradient == MODEL_GRADIENT_OVER_PARAM && !iteration_builder_reduces(builder)) {
         append(builder, tensor, TRACE_PARAM, reads || adds ? TRACE_UPDATE : TRACE_OVERWRITE);

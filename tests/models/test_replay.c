@@ -85,6 +85,44 @@ static void test_families(void)
         }
 }
 
+static bool is_used_after(const struct trace *trace, uint32_t buffer, uint32_t moment)
+{
+    return buffer != NO_INDEX && trace->buffers[buffer].last > moment;
+}
+
+/* Returns whether a backward operator trains a tensor, or leaves a gradient that another one reads:
+ * in a buffer of its own, or in place of what comes in. */
+static bool is_needed(const struct model_iteration *iteration, uint32_t moment)
+{
+    const struct model_operator *op = &iteration->operators[moment];
+    bool in_place = op->kind == MODEL_GELU_BACKWARD || op->kind == MODEL_GATED_BACKWARD;
+    bool needed = is_used_after(iteration->trace, op->masked, moment) ||
+                  (in_place && is_used_after(iteration->trace, op->in[0], moment));
+    for (int i = 0; i < MODEL_TENSORS; i++)
+        needed |= op->t[i] != NO_INDEX && !op->frozen[i];
+    for (int i = 0; i < MODEL_OUTPUTS; i++)
+        needed |= is_used_after(iteration->trace, op->out[i], moment);
+    return needed;
+}
+
+/* Backward does nothing in vain, and reads a frozen weight only for the gradient of an input. */
+static void check_needed(const struct model_config *config, const struct model_job *job)
+{
+    struct model_iteration *iteration = new_iteration(config, job);
+    const struct trace *trace = iteration->trace;
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct model_operator *op = &iteration->operators[m];
+        if (op->kind <= MODEL_BALANCE_LOSS || op->kind == MODEL_UPDATE)
+            continue;
+        g_assert_true(is_needed(iteration, m));
+        for (uint32_t a = 0;
+             op->out[0] == NO_INDEX && op->frozen[0] && a < trace->operators[m].access_count; a++)
+            g_assert_cmpuint(trace->accesses[trace->operators[m].first_access + a].tensor, !=,
+                             op->t[0]);
+    }
+    model_iteration_free(iteration);
+}
+
 /* Whatever is frozen, the other tensors have the gradients that they have where all are trained. */
 static void compare_frozen(const struct model_config *config, const uint8_t *frozen)
 {
@@ -92,6 +130,7 @@ static void compare_frozen(const struct model_config *config, const uint8_t *fro
     struct symbolic_result all = run(config, &job);
     job.choices.frozen = (uint8_t *)frozen;
     struct symbolic_result some = run(config, &job);
+    check_needed(config, &job);
     g_assert_cmpmem(all.losses, 2 * sizeof(symbol), some.losses, 2 * sizeof(symbol));
     for (uint32_t t = 0; t < all.tensor_count; t++) {
         g_assert_cmpuint(some.gradients[t], ==, frozen[t] ? 0 : all.gradients[t]);
@@ -140,6 +179,7 @@ static void test_adapters(void)
             compare_variants(&config, frozen, 1 + (uint32_t)tied);
             struct model_job job = small_job(MODEL_BF16, 1);
             job.choices.frozen = frozen;
+            check_needed(&config, &job);
             struct symbolic_result result = run(&config, &job);
             for (uint32_t t = 0; t < result.tensor_count; t++)
                 for (uint32_t other = 0; !frozen[t] && other < t; other++)
