@@ -431,8 +431,8 @@ static void classifier_forward(const struct call *call)
                                   (float)call->config->logit_cap, out(call, 0));
 }
 
-/* The input's gradient comes first, because the weight's may overwrite the weight. Either may not
- * be wanted. */
+/* The input's gradient comes first, because the weight's may overwrite the weight. Any of the three
+ * may not be wanted. */
 static void classifier_backward(const struct call *call)
 {
     uint32_t V = call->config->vocabulary;
@@ -440,12 +440,11 @@ static void classifier_backward(const struct call *call)
         call->kernels->classifier_backward_input(call->context, call->precision, call->N, call->H,
                                                  V, in(call, 0), classifier_weight(call, 2),
                                                  out(call, 0));
-    if (!gradient(call, 0))
-        return;
-    call->kernels->classifier_backward_weight(
-        call->context, call->precision, call->N, call->H, V, in(call, 1), in(call, 0),
-        gradient_kind(call, call->op->accumulate), workspace(call), gradient(call, 0),
-        call->operation->tensor[0].norm);
+    if (gradient(call, 0))
+        call->kernels->classifier_backward_weight(
+            call->context, call->precision, call->N, call->H, V, in(call, 1), in(call, 0),
+            gradient_kind(call, call->op->accumulate), workspace(call), gradient(call, 0),
+            call->operation->tensor[0].norm);
     if (call->op->t[1] != NO_INDEX)
         bias_backward(call, model_logits_row(V), in(call, 0));
 }
