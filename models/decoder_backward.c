@@ -1,5 +1,7 @@
 #include "models/decoder.h"
 
+#include <string.h>
+
 /* The state while one layer's backward pass is described. */
 struct backward_pass {
     struct iteration_builder *builder;
@@ -189,15 +191,33 @@ static void append_later(struct iteration_builder *b)
 
 /* ---- what is wanted ---- */
 
-/* Returns whether a tensor before a module's, in the order of forward, is trained. A module that
- * the model lacks stands for the next one. */
+/* Returns the first tensor of a module. One that the model lacks stands for the next one. */
+static tensor_id tensor_of(const struct backward_pass *pass, enum model_module module)
+{
+    const struct model_layout *layout = &pass->builder->layout;
+    while (layout->place[module] == NO_INDEX)
+        module++;
+    return layout->first_layer + pass->layer * layout->layer_tensors + layout->place[module];
+}
+
+static bool trains_between(const struct backward_pass *pass, tensor_id first, tensor_id end)
+{
+    const uint8_t *frozen = pass->builder->job->choices.frozen;
+    return first < end && memchr(frozen + first, 0, end - first);
+}
+
+/* Returns whether a tensor is trained of which something depends that the module reads. Those are
+ * all before it in the order of forward, but for a parallel MLP: that reads nothing of attention.
+ */
 static bool wants_before(const struct backward_pass *pass, enum model_module module)
 {
     const struct iteration_builder *b = pass->builder;
-    while (b->layout.place[module] == NO_INDEX)
-        module++;
-    return b->lowest <
-           b->layout.first_layer + pass->layer * b->layout.layer_tensors + b->layout.place[module];
+    enum model_branches branches = b->config->branches;
+    if (branches == MODEL_SEQUENTIAL || module < MODULE_NORM_2)
+        return b->lowest < tensor_of(pass, module);
+    enum model_module begin = branches == MODEL_PARALLEL_ONE_NORM ? MODULE_QKV : MODULE_NORM_1;
+    return b->lowest < tensor_of(pass, begin) ||
+           trains_between(pass, tensor_of(pass, MODULE_NORM_2), tensor_of(pass, module));
 }
 
 /* Returns whether the gradient of what a module reads is wanted. Modules that read the same come
@@ -219,13 +239,9 @@ static bool wants_input(const struct backward_pass *pass, enum model_module modu
 static bool trains_module(const struct backward_pass *pass, enum model_module module)
 {
     const struct model_layout *layout = &pass->builder->layout;
-    uint32_t first = layout->first_layer + pass->layer * layout->layer_tensors +
-                     layout->place[module];
+    tensor_id first = tensor_of(pass, module);
     uint32_t count = 1 + layout->biased[module] + (layout->adapter[module] == NO_INDEX ? 0 : 2);
-    for (uint32_t t = first; t < first + count; t++)
-        if (!iteration_builder_freezes(pass->builder, t))
-            return true;
-    return false;
+    return trains_between(pass, first, first + count);
 }
 
 /* Appends backward of the adapters beside a module, if it has any. */
@@ -325,12 +341,14 @@ static uint32_t norm(const struct backward_pass *pass, enum model_module module,
     return op.out[0];
 }
 
-/* Goes from the residual stream back into the branch that was added to it. Returns the gradient of
- * x, a buffer that is named `dx`, if it is wanted. */
+/* Goes from the residual stream back into the branch that was added to it, if anything in it is
+ * wanted. Returns the gradient of x, a buffer that is named `dx`, if that is. */
 static uint32_t residual(const struct backward_pass *pass, const struct decoder_layer *layer,
                          enum model_module module, uint32_t x, uint32_t site, const char *dx)
 {
     struct iteration_builder *b = pass->builder;
+    if (!wants_input(pass, module) && !trains_module(pass, module))
+        return NO_INDEX;
     struct model_operator op = layer_operator(pass, MODEL_RESIDUAL_BACKWARD, module);
     op.in[0] = pass->stream;
     op.in[1] = x;
@@ -340,8 +358,7 @@ static uint32_t residual(const struct backward_pass *pass, const struct decoder_
     op.dropout_site = decoder_dropout_site(b, pass->layer, site);
     if (op.dropout_site != NO_INDEX || b->job->split)
         op.masked = layer_gradient(pass, "masked", b->config->width);
-    if (op.out[0] != NO_INDEX || trains_module(pass, module))
-        append_product(pass, module, &op, op.masked);
+    append_product(pass, module, &op, op.masked);
     adapt(pass, layer, module, op.masked == NO_INDEX ? pass->stream : op.masked, x, op.out[0]);
     return op.out[0];
 }
@@ -551,15 +568,17 @@ static void sequential(struct backward_pass *pass, const struct decoder_layer *l
     end_sum(pass, &sum, layer->input, layer->norm1_stats);
 }
 
-/* Attention and MLP both read the stream's gradient before their norms add to it. All tensors of
- * such layers are trained. */
+/* Attention and MLP both read the stream's gradient before their norms add to it. In the lowest
+ * layer one of them may have nothing to do. */
 static void parallel(const struct backward_pass *pass, const struct decoder_layer *layer)
 {
     bool one_norm = pass->builder->config->branches == MODEL_PARALLEL_ONE_NORM;
     struct sum of_mlp = sum_of(pass, one_norm ? MODULE_NORM_1 : MODULE_NORM_2);
-    inside(pass, layer, begin_mlp(pass, layer), &of_mlp);
+    mlp(pass, layer, &of_mlp);
     struct sum sum = one_norm ? of_mlp : sum_of(pass, MODULE_NORM_1);
-    attention(pass, layer, begin_attention(pass, layer), &sum);
+    uint32_t dattention = begin_attention(pass, layer);
+    if (dattention != NO_INDEX)
+        attention(pass, layer, dattention, &sum);
     if (!one_norm)
         end_sum(pass, &of_mlp, layer->input, layer->norm2_stats);
     end_sum(pass, &sum, layer->input, layer->norm1_stats);

@@ -394,7 +394,8 @@ static void down(const struct forward_pass *pass, const struct decoder_layer *la
 }
 
 /* Appends everything before the operator that makes the layer's output. `adds` is false if what
- * attention adds to the residual stream is not needed. */
+ * attention adds to the residual stream is not needed, of which backward reads only what an adapter
+ * makes. */
 static void layer_to_inner(const struct forward_pass *pass, bool adds, struct decoder_layer *layer)
 {
     const struct model_config *config = pass->builder->config;
@@ -404,6 +405,8 @@ static void layer_to_inner(const struct forward_pass *pass, bool adds, struct de
     attention(pass, layer);
     if (adds)
         end_attention(pass, layer);
+    else
+        adapt(pass, MODULE_OUTPUT, layer->attention, false);
     if (model_config_second_norm(config))
         norm(pass, MODULE_NORM_2, 1, mlp_input(config, layer), NO_INDEX, layer->norm2,
              layer->norm2_stats);

@@ -180,20 +180,6 @@ bool model_freezes(const struct model_config *config, const struct model_job *jo
     return frozen && memchr(frozen, 1, model_tensor_count(config));
 }
 
-/* Checks what runs with frozen tensors cannot do. */
-static bool training_fits(const struct model_config *config, const struct model_job *job,
-                          GError **error)
-{
-    if (!model_freezes(config, job))
-        return true;
-    if (!memchr(job->choices.frozen, 0, model_tensor_count(config)))
-        return job_refused(error, "every tensor is frozen, so nothing would be trained");
-    if (config->branches != MODEL_SEQUENTIAL)
-        return job_refused(error, "layers whose attention and MLP are parallel are trained whole, "
-                                  "so far");
-    return true;
-}
-
 static bool job_check(const struct model_config *config, const struct model_job *job,
                       GError **error)
 {
@@ -244,8 +230,8 @@ static bool job_check(const struct model_config *config, const struct model_job 
                            "stage %u keeps gradients, and a run with 12 bytes per parameter keeps "
                            "none",
                            job->choices.stage);
-    if (!training_fits(config, job, error))
-        return false;
+    if (job->choices.frozen && !memchr(job->choices.frozen, 0, model_tensor_count(config)))
+        return job_refused(error, "every tensor is frozen, so nothing would be trained");
     if (!counts_fit(config, job))
         return job_refused(error, "batch %u, sequence %u, micro-batches %u: the step is too large",
                            job->choices.batch, job->sequence, job->choices.micro_batches);

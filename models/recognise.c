@@ -49,6 +49,7 @@ struct guess {
     uint32_t head_size; /* of a model with rotary positions; 0 for others */
     uint32_t turned;    /* columns of a head that turn */
     bool unfused, drops_scores, caps_scores;
+    enum model_branches branches;
 };
 
 /* Attention counts 4 operations a pair and column of queries, and 5 a pair and head; rotary
@@ -241,39 +242,6 @@ static void find_experts(const struct trace *trace, struct model_config *config)
 
 /* ---- parts ---- */
 
-/* Returns the moment of an operator of the first layer's backward. */
-static uint32_t backward_moment(const struct trace *trace, const struct model_family *family,
-                                enum model_module module)
-{
-    g_autofree char *name = g_strdup_printf("backward %s.0.%s", family->layers,
-                                            family->modules[module]);
-    const struct trace_operator *found = operator_of(trace, name);
-    return found ? (uint32_t)(found - trace->operators) : NO_INDEX;
-}
-
-static bool freezes(const struct trace *trace)
-{
-    for (tensor_id t = 0; t < trace->tensor_count; t++)
-        if (!trace_has(trace, TRACE_EXP_AVG, t))
-            return true;
-    return false;
-}
-
-/* Where attention and MLP are parallel, the MLP's norm follows attention's products in backward,
- * and all tensors are trained. */
-static enum model_branches find_branches(const struct trace *trace,
-                                         const struct model_family *family)
-{
-    if (family->parts.branches != MODEL_PARALLEL)
-        return family->parts.branches;
-    if (freezes(trace))
-        return MODEL_SEQUENTIAL;
-    return backward_moment(trace, family, MODULE_NORM_2) <
-                   backward_moment(trace, family, MODULE_QKV)
-               ? MODEL_SEQUENTIAL
-               : MODEL_PARALLEL;
-}
-
 static enum model_activation find_activation(const struct trace *trace,
                                              const struct model_config *config)
 {
@@ -290,14 +258,15 @@ static enum model_activation find_activation(const struct trace *trace,
 }
 
 /* Finds the parts in which models of the family differ. */
-static void find_parts(const struct trace *trace, const struct model_family *family,
+static void find_parts(const struct trace *trace, const struct guess *guess,
                        struct model_config *config)
 {
+    const struct model_family *family = guess->family;
     config->unbiased_qkv = !elements_inside(trace, family,
                                             config->separate ? MODULE_QUERY : MODULE_QKV, "bias");
     config->unbiased_output = !elements_inside(trace, family, MODULE_OUTPUT, "bias");
     config->unbiased_mlp = !elements_inside(trace, family, MODULE_UP, "bias");
-    config->branches = find_branches(trace, family);
+    config->branches = guess->branches;
     config->activation = find_activation(trace, config);
 }
 
@@ -418,7 +387,7 @@ static struct model_config *config_of(const struct trace *trace, const struct gu
     config->initializer_range = 0.02;
     if (family->experts)
         find_experts(trace, config);
-    find_parts(trace, family, config);
+    find_parts(trace, guess, config);
     find_dropout(trace, guess, config);
     find_caps(trace, guess, config);
     if (find_heads(trace, guess, config))
@@ -467,6 +436,19 @@ static struct recognised *try(const struct trace *trace, const struct run_choice
     return NULL;
 }
 
+/* Attention and MLP as the family has them, which in families whose second norm is the MLP's own
+ * may also follow each other. What is frozen may leave no operator that tells. */
+static struct recognised *try_branches(const struct trace *trace, const struct run_choices *choices,
+                                       struct guess guess)
+{
+    guess.branches = guess.family->parts.branches;
+    struct recognised *recognised = try(trace, choices, &guess);
+    if (recognised || guess.branches != MODEL_PARALLEL)
+        return recognised;
+    guess.branches = MODEL_SEQUENTIAL;
+    return try(trace, choices, &guess);
+}
+
 /* Fused; unfused without and with dropout of the scores. */
 static struct recognised *try_ways(const struct trace *trace, const struct run_choices *choices,
                                    const struct model_family *family, uint32_t head_size,
@@ -475,10 +457,14 @@ static struct recognised *try_ways(const struct trace *trace, const struct run_c
     struct recognised *recognised = NULL;
     int choices_of_caps = family->soft_caps ? 2 : 1;
     for (int caps = 0; caps < choices_of_caps; caps++)
-        for (int way = 0; !recognised && way < 3; way++) {
-            const struct guess guess = {family, head_size, turned, way > 0, way > 1, caps};
-            recognised = try(trace, choices, &guess);
-        }
+        for (int way = 0; !recognised && way < 3; way++)
+            recognised = try_branches(trace, choices,
+                                      (struct guess){.family = family,
+                                                     .head_size = head_size,
+                                                     .turned = turned,
+                                                     .unfused = way > 0,
+                                                     .drops_scores = way > 1,
+                                                     .caps_scores = caps});
     return recognised;
 }
 

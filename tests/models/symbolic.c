@@ -16,6 +16,7 @@ struct machine {
     symbol *gradient_of;        /* [buffer_count] the forward value whose gradient a buffer holds */
     uint32_t *terms;            /* [buffer_count] operators that have added to that gradient */
     GHashTable *readers;        /* forward value -> number of forward operators that read it */
+    GHashTable *residuals;      /* sum with the residual stream -> the stream before it */
     struct memory *memories;    /* one a forward operator: see memory_of */
     GHashTable *parts;          /* of buffers that experts share: (buffer, expert) -> symbol */
     symbol *lists[TRACE_LISTS]; /* [tensor_count] */
@@ -221,6 +222,9 @@ static void remember(struct machine *m)
         memory.stats = made(m, 0);
     else if (op->out[1] != NO_INDEX)
         memory.stats = made(m, 1);
+    if (op->kind == MODEL_RESIDUAL_FORWARD)
+        g_hash_table_insert(m->residuals, GSIZE_TO_POINTER(memory.y),
+                            GSIZE_TO_POINTER(memory.more[0]));
     if (m->traced->phase == TRACE_BACKWARD)
         g_assert_cmpmem(&memory, sizeof memory, memory_of(m), sizeof memory);
     *memory_of(m) = memory;
@@ -243,6 +247,18 @@ static void check_terms(const struct machine *m)
     gpointer value = GSIZE_TO_POINTER(memory_of(m)->y);
     g_assert_cmpuint(m->terms[op->in[0]], ==,
                      GPOINTER_TO_UINT(g_hash_table_lookup(m->readers, value)));
+}
+
+/* Where nothing of the branch that was added to the stream is wanted, its backward is left out, and
+ * the gradient of the sum is the first term of that of the stream before it. */
+static void pass_branch(struct machine *m)
+{
+    uint32_t stream = m->op->in[0];
+    gpointer sum = GSIZE_TO_POINTER(m->gradient_of[stream]);
+    if (m->gradient_of[stream] == memory_of(m)->y || !g_hash_table_contains(m->residuals, sum))
+        return;
+    m->gradient_of[stream] = GPOINTER_TO_SIZE(g_hash_table_lookup(m->residuals, sum));
+    m->terms[stream] = 1;
 }
 
 /* The gradient of a sum with the residual stream is the first term of the stream's. */
@@ -356,6 +372,7 @@ static void check_backward(struct machine *m)
     }
     if (check_mixture(m))
         return;
+    pass_branch(m);
     g_assert_cmpuint(m->gradient_of[op->in[0]], ==, memory->y);
     check_terms(m);
     if (op->kind == MODEL_EMBED_BACKWARD)
@@ -659,6 +676,7 @@ static void machine_init(struct machine *m, const struct model_iteration *iterat
     m->gradient_of = g_new0(symbol, trace->buffer_count);
     m->terms = g_new0(uint32_t, trace->buffer_count);
     m->readers = g_hash_table_new(NULL, NULL);
+    m->residuals = g_hash_table_new(NULL, NULL);
     m->memories = g_new0(struct memory, 1 + 3 * iteration->config->layers + trace->tensor_count);
     m->parts = g_hash_table_new(NULL, NULL);
     for (int list = 0; list < TRACE_LISTS; list++) {
@@ -705,6 +723,7 @@ struct symbolic_result symbolic_run(const struct model_iteration *iteration)
         g_free(m.lists[list]);
     g_free(m.memories);
     g_hash_table_unref(m.readers);
+    g_hash_table_unref(m.residuals);
     g_hash_table_unref(m.parts);
     g_free(m.terms);
     g_free(m.gradient_of);

@@ -209,13 +209,11 @@ static struct trace *derive(const struct trace *trace, struct run_choices choice
 }
 
 /* Returns marks of some frozen tensors, of all but adapters, of those before one, or NULL for none.
- * Layers whose attention and MLP are parallel are trained whole. */
+ */
 static uint8_t *random_frozen(GRand *random, struct model_config *config)
 {
     uint8_t *frozen = NULL;
     int kind = g_rand_int_range(random, 0, 4);
-    if (config->branches != MODEL_SEQUENTIAL)
-        return NULL;
     if (kind == 1)
         g_assert_true(model_choose_trained(config, "lora:3", 0, &frozen, NULL));
     if (kind < 2)

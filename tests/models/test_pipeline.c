@@ -2,6 +2,7 @@
  * run, with no more micro-batches in flight than the schedule allows. */
 #include "models/pipeline.h"
 
+#include "models/train_choice.h"
 #include "tests/models/small_model.h"
 
 #include <string.h>
@@ -20,6 +21,7 @@ struct drawn {
     uint32_t stages, parts;
     enum pipeline_schedule schedule;
     uint8_t recompute[12], offload[12];
+    uint8_t *frozen;                          /* NULL: all is trained */
     uint32_t layers_of[MOST_STAGES], *layers; /* of the stages; the latter is NULL if they are equal
                                                */
 };
@@ -47,6 +49,16 @@ static void draw_parts(struct drawn *drawn)
     drawn->layers = NULL;
 }
 
+/* Draws what is trained: all, adapters, or the same tensors of each layer. */
+static void draw_trained(struct drawn *drawn)
+{
+    const char *const choices[] = {"all", "all", "lora:2", "*.weight", "*o*.weight"};
+    GError *error = NULL;
+    model_choose_trained(&drawn->config, choices[g_test_rand_int_range(0, G_N_ELEMENTS(choices))],
+                         0, &drawn->frozen, &error);
+    g_assert_no_error(error);
+}
+
 /* Lets one to three ranks each have the job's micro-batches. */
 static void draw_ranks(struct model_job *job)
 {
@@ -58,7 +70,8 @@ static void draw_ranks(struct model_job *job)
 static void draw(struct drawn *drawn)
 {
     static const struct model_family *const families[] = {
-        &family_gpt2, &family_llama, &family_mistral, &family_qwen3, &family_bert};
+        &family_gpt2, &family_llama, &family_mistral, &family_qwen3,
+        &family_bert, &family_phi,   &family_gpt_neox};
     *drawn = (struct drawn){
         .config = small_decoder(families[g_test_rand_int_range(0, G_N_ELEMENTS(families))],
                                 g_test_rand_int_range(0, 2))};
@@ -77,6 +90,8 @@ static void draw(struct drawn *drawn)
                                      drawn->parts > 1
                                          ? drawn->stages * (uint32_t)g_test_rand_int_range(1, 4)
                                          : drawn->stages + (uint32_t)g_test_rand_int_range(0, 5));
+    draw_trained(drawn);
+    job.choices.frozen = drawn->frozen;
     job.choices.recompute = drawn->recompute;
     draw_ranks(&job);
     bool endless = job.delay = drawn->schedule == PIPELINE_2BW;
@@ -100,6 +115,7 @@ static void clear(struct drawn *drawn)
     for (uint32_t s = 0; s < drawn->stages; s++)
         model_iteration_free(drawn->stage[s]);
     model_iteration_free(drawn->whole);
+    g_free(drawn->frozen);
 }
 
 /* Whether the whole has no such operator. */
@@ -112,7 +128,10 @@ static bool is_added(const struct model_operator *op)
 /* Whether the operator reads parameters in buffers, and accesses no list. */
 static bool reads_buffers(const struct model_operator *op)
 {
-    return op->kind != MODEL_UPDATE && op->newest[0] != NO_INDEX;
+    bool any = false;
+    for (int i = 0; i < MODEL_TENSORS; i++)
+        any |= op->newest[i] != NO_INDEX;
+    return op->kind != MODEL_UPDATE && any;
 }
 
 /* Whether the stage computes the operator with a copy of the first stage's tied weights. */
@@ -123,11 +142,14 @@ static bool borrows(const struct drawn *drawn, uint32_t moment, const struct mod
            (kind == MODEL_CLASSIFIER_FORWARD || kind == MODEL_CLASSIFIER_BACKWARD);
 }
 
-/* The list that the stage accesses instead: micro-batches of the next step read masters. */
-static uint8_t list_here(const struct drawn *drawn, const struct model_operator *op, uint8_t list)
+/* The list that the stage accesses instead: micro-batches of the next step read masters, which what
+ * is frozen lacks. */
+static uint8_t list_here(const struct drawn *drawn, const struct model_operator *op,
+                         const struct trace_access *access)
 {
     bool next = op->micro_batch >= model_rank_micro_batches(&drawn->whole->job);
-    return next && list == TRACE_PARAM ? TRACE_MASTER : list;
+    bool changes = access->list == TRACE_PARAM && !drawn->whole->choices->frozen[access->tensor];
+    return next && changes ? TRACE_MASTER : access->list;
 }
 
 /* Finds the operator of the whole that the stages have not run yet, and marks it. */
@@ -151,7 +173,7 @@ static void mark_operator(const struct drawn *drawn, const struct model_iteratio
         const struct trace_access *ours = &stage->trace->accesses[op->first_access + a];
         const struct trace_access *theirs = &whole->accesses[whole->operators[m].first_access + a];
         bool buffer = ours->list == TRACE_ACTIVATION;
-        g_assert_cmpint(ours->list, ==, list_here(drawn, &stage->operators[moment], theirs->list));
+        g_assert_cmpint(ours->list, ==, list_here(drawn, &stage->operators[moment], theirs));
         g_assert_cmpint(ours->mode, ==, theirs->mode);
         g_assert_cmpstr(
             buffer ? stage->trace->buffers[ours->tensor].name
@@ -363,7 +385,7 @@ static struct trace_exchange sum_of(const struct drawn *drawn, enum trace_collec
 }
 
 /* Each boundary is crossed by one activation and one gradient a micro-batch. Tied weights cross
- * once, and their gradient in fp32 with every micro-batch. */
+ * once, and their gradient, unless they are frozen, in fp32 with every micro-batch. */
 static void check_passes(const struct drawn *drawn)
 {
     const struct model_job *job = &drawn->whole->job;
@@ -372,7 +394,8 @@ static void check_passes(const struct drawn *drawn)
     uint64_t others = drawn->stages * drawn->parts - 1;
     uint64_t micro_batches = model_rank_micro_batches(job);
     uint64_t table = (uint64_t)drawn->config.vocabulary * drawn->config.width;
-    uint64_t tied = drawn->config.tied ? table * (element + 4 * micro_batches) : 0;
+    uint64_t back = drawn->whole->choices->frozen[0] ? 0 : 4 * micro_batches;
+    uint64_t tied = drawn->config.tied ? table * (element + back) : 0;
     struct trace_exchange passed = sum_of(drawn, TRACE_PASS);
     g_assert_cmpuint(passed.sent_bytes, ==, passed.received_bytes);
     g_assert_cmpuint(passed.sent_bytes, ==, 2 * others * micro_batches * one + tied);
@@ -418,21 +441,23 @@ static void check_newest_of(const struct model_iteration *stage, moment_id momen
             g_assert_cmpuint(op->newest[i], ==, NO_INDEX);
 }
 
-/* In bf16, and with several ranks, the next step's micro-batches read each newest parameter in a
- * buffer, which lives until the update makes it the parameter. */
+/* In bf16, and with several ranks, the next step's micro-batches read each newest parameter, unless
+ * it is frozen, in a buffer, which lives until the update makes it the parameter. */
 static void check_newest(const struct drawn *drawn, uint32_t s)
 {
     const struct model_iteration *stage = drawn->stage[s];
     const struct model_job *job = &drawn->whole->job;
-    uint32_t tensors = stage->trace->tensor_count, buffers = 0;
+    uint32_t tensors = stage->trace->tensor_count, buffers = 0, trained = 0;
     g_autofree uint32_t *made = g_new(uint32_t, tensors);
     memset(made, 0xff, tensors * sizeof *made);
     for (uint32_t m = 0; m < stage->trace->operator_count; m++)
         check_newest_of(stage, m, made);
-    for (tensor_id t = 0; t < tensors; t++)
+    for (tensor_id t = 0; t < tensors; t++) {
         buffers += made[t] != NO_INDEX;
+        trained += !stage->choices->frozen[t];
+    }
     bool needs = stage->cut->ahead > 0 && (job->precision == MODEL_BF16 || model_ranks(job) > 1);
-    g_assert_cmpuint(buffers, ==, needs ? tensors : 0);
+    g_assert_cmpuint(buffers, ==, needs ? trained : 0);
 }
 
 static void test_schedules(void)

@@ -6,6 +6,8 @@
 #include "symbolic.h"
 #include "tests/sanitized.h"
 
+#include <string.h>
+
 static struct symbolic_result run(const struct model_config *config, const struct model_job *job)
 {
     struct model_iteration *iteration = new_iteration(config, job);
@@ -147,8 +149,6 @@ static void test_frozen(void)
         for (int tied = 0; tied < 2; tied++) {
             struct model_config config = small_decoder(*family, tied);
             uint32_t count = model_tensor_count(&config);
-            if (config.branches != MODEL_SEQUENTIAL)
-                continue; /* refused */
             for (uint32_t t = 0; t < count; t++) {
                 g_autofree uint8_t *frozen = model_every_tensor(&config);
                 g_autofree uint8_t *but_one = g_new0(uint8_t, count);
@@ -165,6 +165,18 @@ static void test_frozen(void)
         }
 }
 
+/* Of what adapters made, recomputed layers keep nothing. */
+static void check_recomputed(const struct model_config *config, struct model_job job)
+{
+    uint8_t every[] = {1, 1, 1};
+    job.choices.recompute = every;
+    struct model_iteration *iteration = new_iteration(config, &job);
+    for (uint32_t b = 0; b < iteration->trace->buffer_count; b++)
+        if (strstr(iteration->trace->buffers[b].name, ".lora"))
+            g_assert_false(iteration->trace->buffers[b].saved);
+    model_iteration_free(iteration);
+}
+
 /* Adapters train alike, too, and none of them trains as another. */
 static void test_adapters(void)
 {
@@ -172,14 +184,13 @@ static void test_adapters(void)
         for (int tied = 0; tied < 2; tied++) {
             struct model_config config = small_decoder(*family, tied);
             uint8_t *frozen;
-            if (config.branches != MODEL_SEQUENTIAL)
-                continue; /* refused */
             config.residual_dropout = tied && *family == &family_gpt2 ? 0.1 : 0;
             g_assert_true(model_choose_trained(&config, "lora:2", 0, &frozen, NULL));
             compare_variants(&config, frozen, 1 + (uint32_t)tied);
             struct model_job job = small_job(MODEL_BF16, 1);
             job.choices.frozen = frozen;
             check_needed(&config, &job);
+            check_recomputed(&config, job);
             struct symbolic_result result = run(&config, &job);
             for (uint32_t t = 0; t < result.tensor_count; t++)
                 for (uint32_t other = 0; !frozen[t] && other < t; other++)

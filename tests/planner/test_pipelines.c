@@ -64,8 +64,8 @@ static void draw_end(struct drawn *d)
 
 static void draw(struct drawn *d)
 {
-    static const struct model_family *const families[] = {&family_gpt2, &family_llama,
-                                                          &family_mistral, &family_bert};
+    static const struct model_family *const families[] = {
+        &family_gpt2, &family_llama, &family_mistral, &family_bert, &family_phi, &family_gpt_neox};
     *d = (struct drawn){
         .config = small_decoder(families[g_test_rand_int_range(0, G_N_ELEMENTS(families))],
                                 g_test_rand_int_range(0, 2)),

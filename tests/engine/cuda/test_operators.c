@@ -454,7 +454,10 @@ static void trained_in_part(enum model_precision precision)
                  {&family_qwen3, "lora:16"},
                  {&family_gpt2, "*.bias,wpe.*"},
                  {&family_qwen2, "*.q_proj.*,lm_head.*,*norm*"},
-                 {&family_gpt2, "*mlp.c_fc.*"}};
+                 {&family_gpt2, "*mlp.c_fc.*"},
+                 {&family_phi, "lora:3"},
+                 {&family_gpt_neox, "*.bias"},
+                 {&family_phi, "*.1.mlp.*"}};
     for (unsigned i = 0; i < G_N_ELEMENTS(parts); i++)
         check_trained(parts[i].family, precision, parts[i].trained, i % 2, 1 + i % 3 / 2);
 }

@@ -34,6 +34,9 @@ MODELS = {
     "llama, tied": ("llama", dict(tie_word_embeddings=True), ["model.layers.1.*,*.q_proj.*"]),
     "gemma2": families.MODELS["gemma2"] + (["*.v_proj.*,*.post_attention*"],),
     "phi3": ("phi3", dict(tie_word_embeddings=False), ["lm_head.*"]),
+    "phi": ("phi", dict(num_key_value_heads=6), ["*.1.mlp.fc2.*,*.0.self_attn.v_proj.*,lm_head.bias", "*.1.mlp.fc1.bias"]),
+    "gpt_neox": ("gpt_neox", dict(rope_parameters=dict(rope_theta=500.0, partial_rotary_factor=0.25)), [
+        "*.0.post_attention_layernorm.*,*.1.attention.dense.*", "*.query_key_value.weight"]),
 }
 TIGHT = ["--chunk-size=16KiB", "--recompute=1", "--offload-activations=all", "--policy=lru"]
 RANK, ALPHA = 5, 12.0

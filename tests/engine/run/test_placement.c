@@ -6,7 +6,7 @@
 #include "tests/sanitized.h"
 #include "trial.h"
 
-enum { TRIALS = UNLESS_SANITIZED(180, 60) };
+enum { TRIALS = UNLESS_SANITIZED(208, 60) };
 
 /* From GLib's seed, which it prints, so that a failure can be repeated with --seed; GLib starts
  * from it again in every test. */
@@ -58,6 +58,14 @@ static const struct trial_job jobs[] = {
     {MODEL_BF16, 1, false, 0.2, 1, &family_phi, false, NULL},
     {MODEL_FP32, 2, true, 0, 1, &family_gpt_neox, false, NULL},
     {MODEL_BF16, 2, true, 0.2, 1, &family_gpt_neox, false, NULL},
+    {MODEL_BF16, 1, false, 0.2, 1, &family_phi, false, "lora:3"},
+    {MODEL_FP32, 2, false, 0.2, 0, &family_gpt_neox, true, "lora:2"},
+    {MODEL_BF16, 2, false, 0, 1, &family_gpt_neox, false, "lora:4"},
+    {MODEL_FP32, 1, false, 0.2, 1, &family_phi, false, "*.1.mlp.fc2.weight,*.2.*_proj.bias"},
+    {MODEL_BF16, 1, false, 0, 0, &family_gpt_neox, false, "*.1.*dense.weight,*.2.*layernorm.bias"},
+    {MODEL_BF16, 1, true, 0.2, 1, &family_gpt_neox, false, "*.0.mlp.*,*.query_key_value.bias"},
+    {MODEL_BF16, 2, false, 0, 1, &family_phi, true, "*.0.self_attn.q_proj.*,*.fc1.bias"},
+    {MODEL_FP32, 1, false, 0, 1, &family_phi, false, "*.input_layernorm.*,lm_head.bias"},
     {MODEL_FP32, 2, false, 0.2, 1, &family_mixtral, false, NULL},
     {MODEL_BF16, 1, false, 0, 0, &family_mixtral, true, NULL},
     {MODEL_BF16, 1, true, 0, 1, &family_qwen3_moe, false, NULL},

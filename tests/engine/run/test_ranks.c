@@ -115,6 +115,23 @@ static void test_experts(struct run_folder *folder, gconstpointer data)
     compare(folder, (uint32_t)g_test_rand_int_range(2, 5), job);
 }
 
+/* Layers whose attention and MLP are parallel, trained in part. */
+static void test_parallel(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    const char *const trained = PICK("--train lora:3", "--train '*.bias'", "--train '*.0.mlp.*'",
+                                     "--train '*.1.*dense.*,*layernorm.weight'");
+    g_autofree char *job = draw_job(folder, trained);
+    g_autofree char *config =
+        g_strdup_printf("{\"model_type\": %s, \"num_hidden_layers\": 2, \"hidden_size\": 48, "
+                        "\"num_attention_heads\": 4, \"intermediate_size\": 96, "
+                        "\"max_position_embeddings\": 32, \"vocab_size\": 256}",
+                        PICK("\"phi\", \"resid_pdrop\": 0.1, \"num_key_value_heads\": 2",
+                             "\"gpt_neox\", \"hidden_dropout\": 0.1, \"rotary_pct\": 0.5"));
+    run_folder_write(folder, "config.json", config);
+    compare(folder, (uint32_t)g_test_rand_int_range(2, 5), job);
+}
+
 /* Runs the job in a stage with fast sums, within a drawn part of the device's memory, and compares
  * its traffic with its plan. It leaves ranks.jsonl and the checkpoint `saved`. */
 static void run_fast(struct run_folder *folder, uint32_t ranks, const char *job, uint32_t stage,
@@ -431,6 +448,7 @@ int main(int argc, char **argv)
         return g_test_run(); /* the rest is the same on every device */
     }
     add("/ranks/experts", NULL, test_experts);
+    add("/ranks/parallel", NULL, test_parallel);
     add("/ranks/many", NULL, test_many_ranks);
     add("/ranks/plan", NULL, test_plan);
     add("/ranks/differences", NULL, test_differences);

@@ -14,22 +14,33 @@
 
 enum { LAYERS = 4 };
 
-static void write_model(const struct run_folder *folder, const char *tied)
+static void write_gpt2(const struct run_folder *folder, const char *tied)
 {
-    bool llama = g_test_rand_int_range(0, 3) == 0;
-    g_autofree char *gpt2 = g_strdup_printf(
+    g_autofree char *config = g_strdup_printf(
         "{\"model_type\": \"gpt2\", \"n_layer\": %d, \"n_embd\": %s, \"n_head\": 2, "
         "\"n_positions\": 32, \"vocab_size\": 256, \"tie_word_embeddings\": %s, "
         "\"resid_pdrop\": 0.1, \"embd_pdrop\": 0.1, \"attn_pdrop\": 0.1}",
         LAYERS, PICK("32", "48", "80"), tied);
-    g_autofree char *other = g_strdup_printf(
-        "{\"model_type\": \"llama\", \"num_hidden_layers\": %d, \"hidden_size\": 48, "
-        "\"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"intermediate_size\": 96, "
-        "\"max_position_embeddings\": 32, \"vocab_size\": 256, \"tie_word_embeddings\": %s, "
-        "\"rms_norm_eps\": 1e-5}",
-        LAYERS, tied);
-    run_folder_write(folder, "config.json", llama ? other : gpt2);
+    run_folder_write(folder, "config.json", config);
     launch_draw_mask(folder);
+}
+
+/* Draws a family. Phi's embedding is not tied. */
+static void write_model(const struct run_folder *folder, const char *tied)
+{
+    const char *family = PICK(NULL, NULL, "\"llama\", \"num_key_value_heads\": 2",
+                              "\"gpt_neox\", \"hidden_dropout\": 0.1, \"rotary_pct\": 0.5",
+                              "\"phi\", \"resid_pdrop\": 0.1");
+    write_gpt2(folder, tied);
+    if (!family)
+        return;
+    bool may_tie = strstr(family, "phi") == NULL;
+    g_autofree char *config = g_strdup_printf(
+        "{\"model_type\": %s, \"num_hidden_layers\": %d, \"hidden_size\": 48, "
+        "\"num_attention_heads\": 4, \"intermediate_size\": 96, "
+        "\"max_position_embeddings\": 32, \"vocab_size\": 256, \"tie_word_embeddings\": %s}",
+        family, LAYERS, may_tie ? tied : "false");
+    run_folder_write(folder, "config.json", config);
 }
 
 /* What is trained: all, adapters, or tensors of all layers. */
@@ -385,7 +396,7 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
         {"--steps 9 --stages 2 --schedule 2bw --lr 1e30 --clip 0", "training has diverged", 2, 1},
         {STEPS "--stages 2 --save text.txt", "--save", 2, 1},
     };
-    write_model(folder, data);
+    write_gpt2(folder, data);
     for (size_t i = 0; i < G_N_ELEMENTS(refused); i++) {
         g_auto(GStrv) command = launch_command(refused[i].processes, refused[i].options);
         launch_refuse(folder, command, refused[i].status, refused[i].why);
