@@ -82,6 +82,10 @@ static const struct model_config *config_of(const struct inputs *in)
 static bool check_depth(const struct inputs *in, GError **error)
 {
     uint32_t layers = config_of(in)->layers;
+    if (in->stages != 1 && !pipeline_check_model(config_of(in), error)) {
+        g_prefix_error(error, "--stages: ");
+        return false;
+    }
     return in->stages <= layers ||
            options_refuse(error, "--stages %u: the model has only %u layers", in->stages, layers);
 }

@@ -297,13 +297,15 @@ char *engine_divergence(const struct engine *engine)
 }
 
 /* Runs a forward pass of the first micro-batch, and keeps its activations. */
-static bool forward(struct engine *engine, const uint32_t *tokens, GError **error)
+static bool forward(struct engine *engine, const uint32_t *tokens, uint64_t targets, GError **error)
 {
     g_assert(engine->started);
     nvme_chunks_let_go(engine->mover.nvme);
     residency_flush(engine->residency);
-    engine->executor.step =
-        (struct executor_step){.tokens = tokens, .training = false, .filling = NO_INDEX};
+    engine->executor.step = (struct executor_step){.tokens = tokens,
+                                                   .training = false,
+                                                   .filling = NO_INDEX,
+                                                   .divisor = (double)MAX(targets, 1)};
     return run_moments(engine, engine->executor.iteration->forward_end, error);
 }
 
@@ -326,9 +328,10 @@ static bool has_classifier(const struct engine *engine)
     return !cut || cut->stage + 1 == cut->stages;
 }
 
-bool engine_forward(struct engine *engine, const uint32_t *tokens, double *loss, GError **error)
+bool engine_forward(struct engine *engine, const uint32_t *tokens, uint64_t targets, double *loss,
+                    GError **error)
 {
-    if (!forward(engine, tokens, error))
+    if (!forward(engine, tokens, targets, error))
         return false;
     *loss = engine->executor.losses[executor_micro_batch(&engine->executor, 0)];
     take_from_last(engine, sizeof *loss, loss);
@@ -340,6 +343,8 @@ static void read_logits(struct engine *engine, uint32_t row, float *logits)
 {
     const struct model_iteration *iteration = engine->executor.iteration;
     const struct model_operator *loss = &iteration->operators[iteration->forward_end - 1];
+    if (loss->kind == MODEL_BALANCE_LOSS)
+        loss--;
     uint64_t element = iteration->job.precision == MODEL_BF16 ? 2 : 4;
     uint32_t V = iteration->config->vocabulary;
     uint64_t address = activations_address(engine->executor.activations, loss->in[0]);
@@ -354,7 +359,7 @@ bool engine_logits(struct engine *engine, const uint32_t *tokens, uint32_t first
                    float *logits, GError **error)
 {
     uint64_t V = engine->executor.iteration->config->vocabulary;
-    if (!forward(engine, tokens, error))
+    if (!forward(engine, tokens, 0, error))
         return false;
     for (uint32_t r = 0; r < rows && has_classifier(engine); r++)
         read_logits(engine, first_row + r, logits + r * V);

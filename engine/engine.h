@@ -86,9 +86,11 @@ bool engine_step(struct engine *engine, const struct engine_step *step,
  * does. */
 char *engine_divergence(const struct engine *engine);
 
-/* Computes the sum of the losses of one micro-batch, tokens [2, N], over its targets that count,
- * without dropout. Nothing is trained. */
-bool engine_forward(struct engine *engine, const uint32_t *tokens, double *loss, GError **error);
+/* Computes the sum of the losses of one micro-batch, tokens [2, N], over its targets that count, of
+ * which there are so many, without dropout. A loss of the experts' imbalance counts once for each
+ * of them, or once if there are none. Nothing is trained. */
+bool engine_forward(struct engine *engine, const uint32_t *tokens, uint64_t targets, double *loss,
+                    GError **error);
 /* Computes the logits [rows, V] of the rows [first_row, first_row + rows) in fp32, without dropout.
  * Nothing is trained. */
 bool engine_logits(struct engine *engine, const uint32_t *tokens, uint32_t first_row, uint32_t rows,

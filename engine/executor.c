@@ -199,6 +199,11 @@ static uint32_t number_of(const struct executor *x, const struct model_operator 
     return x->step.filling != NO_INDEX ? x->step.filling : op->micro_batch;
 }
 
+static bool has_loss(const struct model_operator *op)
+{
+    return op->kind == MODEL_LOSS || op->kind == MODEL_BALANCE_LOSS;
+}
+
 static struct operation describe(struct executor *x, moment_id moment, bool on_host)
 {
     const struct model_operator *op = &x->iteration->operators[moment];
@@ -212,7 +217,7 @@ static struct operation describe(struct executor *x, moment_id moment, bool on_h
         .seed = x->step.seed,
         .pass = x->step.first_pass + executor_micro_batch(x, number),
         .training = x->step.training,
-        .loss = op->kind == MODEL_LOSS ? &x->losses[executor_micro_batch(x, number)] : NULL,
+        .loss = has_loss(op) ? &x->losses[executor_micro_batch(x, number)] : NULL,
         .divisor = x->step.divisor,
         .adamw = x->adamw,
         .gradient_scale = x->step.clip > 0 ? x->gradient_scale : NULL,

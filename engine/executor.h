@@ -26,7 +26,8 @@ struct executor_step {
     uint64_t next_version; /* that those of the next step read */
     uint32_t filling; /* a pipeline that never drains is filled with this micro-batch, which runs
                          the first forward pass in its place; else NO_INDEX */
-    double divisor;   /* of the losses: the step's targets that count, but at least 1 */
+    double divisor;   /* of the losses: the step's targets that count, or an evaluation's, but at
+                         least 1 */
     double clip;      /* greatest norm of the gradient; 0 for no clipping */
 };
 

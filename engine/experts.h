@@ -31,6 +31,13 @@ static inline struct expert_routes expert_routes_of(void *routes, uint64_t rows,
                                   experts + 2 * rows * each};
 }
 
+/* The gradient of each probability of an expert in the loss of imbalance: its rows, [E], times a
+ * factor. */
+struct expert_balance {
+    const float *rows;
+    double factor;
+};
+
 struct expert_kernels {
     /* probabilities fp32 [N,E], the softmax of the logits, and the routes. */
     void (*route)(const void *context, const struct expert_shape *shape, const void *logits,
@@ -48,10 +55,19 @@ struct expert_kernels {
     /* dx[N,H]: the sums of the rows of dxs[N*S,H]. */
     void (*dispatch_backward)(const void *context, const struct expert_shape *shape,
                               const void *dxs, const struct expert_routes *routes, void *dx);
-    /* dlogits[N,E] */
+    /* Sets balance[2,E] to the rows of each expert and to the sums of its probabilities, or adds
+     * these to it. A layer's probabilities are summed in fp64. */
+    void (*sum_routes)(const void *context, const struct expert_shape *shape,
+                       const float *probabilities, const struct expert_routes *routes, bool add,
+                       float *balance);
+    /* Adds to the loss `factor` times the sum over E experts of balance[0][e] * balance[1][e]. */
+    void (*balance_loss)(const void *context, uint32_t E, const float *balance, double factor,
+                         double *loss);
+    /* dlogits[N,E], to which the loss of imbalance contributes unless `balance` is NULL. */
     void (*route_backward)(const void *context, const struct expert_shape *shape,
                            const float *dweights, const float *probabilities,
-                           const struct expert_routes *routes, void *dlogits);
+                           const struct expert_routes *routes, const struct expert_balance *balance,
+                           void *dlogits);
     /* Fills memory with zeros. */
     void (*clear)(const void *context, uint64_t bytes, void *memory);
 };

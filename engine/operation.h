@@ -35,8 +35,10 @@ struct operation {
     uint64_t seed;  /* of dropout */
     uint32_t pass;  /* micro-batches since the start of training */
     bool training;  /* if false, there is no dropout, and the logits stay unchanged */
-    double *loss;   /* MODEL_LOSS: the sum over the micro-batch's targets that count */
-    double divisor; /* MODEL_LOSS: of the gradient, the number of these in the whole step */
+    double *loss;   /* MODEL_LOSS: the sum over the micro-batch's targets that count, which
+                       MODEL_BALANCE_LOSS adds to */
+    double divisor; /* of losses and MODEL_LOSS' gradient: the number of these targets in the whole
+                       step, at least 1; of an evaluation, in its micro-batch */
     struct adamw_step adamw; /* MODEL_UPDATE */
     /* MODEL_UPDATE: the gradient's factor, which the device's `clip` writes and the operator reads
      * when it runs. If this is NULL, the factor is in `adamw`. */

@@ -92,6 +92,7 @@ run_kind operator_adapter_forward, operator_adapter_backward;
 /* In operators_experts.c: mixtures of experts. */
 run_kind operator_route_forward, operator_dispatch_forward, operator_combine_forward;
 run_kind operator_route_backward, operator_dispatch_backward, operator_combine_backward;
+run_kind operator_balance_loss;
 
 /* Lets the call of an expert's operator work on the expert's rows, with the operands in
  * `operation`, which must outlive the call. Returns false if there are no rows: the gradients are

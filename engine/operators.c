@@ -479,6 +479,7 @@ static run_kind *const kinds[MODEL_KINDS] = {
     [MODEL_COMBINE_FORWARD] = operator_combine_forward,
     [MODEL_CLASSIFIER_FORWARD] = classifier_forward,
     [MODEL_LOSS] = loss,
+    [MODEL_BALANCE_LOSS] = operator_balance_loss,
     [MODEL_CLASSIFIER_BACKWARD] = classifier_backward,
     [MODEL_NORM_BACKWARD] = norm_backward,
     [MODEL_LINEAR_BACKWARD] = linear_backward,

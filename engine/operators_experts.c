@@ -25,6 +25,27 @@ void operator_route_forward(const struct call *call)
                                    call->op->outputs, in(call, 0), parameter(call, 0), NULL,
                                    workspace(call));
     call->kernels->experts->route(call->context, &shape, workspace(call), out(call, 0), &routes);
+    if (in(call, 1)) /* the first layer's router begins the sums */
+        call->kernels->experts->sum_routes(call->context, &shape, out(call, 0), &routes,
+                                           call->op->layer > 0, in(call, 1));
+}
+
+/* The loss of imbalance counts each micro-batch of a step as much. It is the experts' number times
+ * the sum of the products of each expert's share of the rows of all layers and its mean
+ * probability. */
+static double balance_factor(const struct call *call)
+{
+    double rows = (double)call->N * call->config->layers;
+    double parts = call->operation->training ? call->operation->job->choices.micro_batches : 1;
+    return call->config->balance * call->config->experts / (rows * rows) / parts;
+}
+
+/* Losses are sums over targets, whose number divides them when all are there. */
+void operator_balance_loss(const struct call *call)
+{
+    call->kernels->experts->balance_loss(call->context, call->config->experts, in(call, 0),
+                                         balance_factor(call) * call->operation->divisor,
+                                         call->operation->loss);
 }
 
 void operator_dispatch_forward(const struct call *call)
@@ -63,9 +84,10 @@ void operator_route_backward(const struct call *call)
 {
     const struct expert_shape shape = shape_of(call);
     const struct expert_routes routes = routes_in(call, in(call, 3));
+    const struct expert_balance balance = {in(call, 4), balance_factor(call)};
     void *dlogits = out(call, 1);
     call->kernels->experts->route_backward(call->context, &shape, in(call, 0), in(call, 2), &routes,
-                                           dlogits);
+                                           balance.rows ? &balance : NULL, dlogits);
     if (out(call, 0))
         call->kernels->product_backward_input(call->context, call->precision, call->N,
                                               call->op->inputs, call->op->outputs, dlogits,

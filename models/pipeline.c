@@ -244,6 +244,13 @@ static bool check_trained(const struct model_config *config, const struct model_
     return true;
 }
 
+bool pipeline_check_model(const struct model_config *config, GError **error)
+{
+    return config->balance == 0 ||
+           refuse(error, "a loss of the experts' imbalance sums over the routers of all layers, "
+                         "which stages do not exchange; set output_router_logits to false");
+}
+
 bool pipeline_check(const struct model_config *config, const struct model_job *job,
                     const struct pipeline_shape *shape, GError **error)
 {
@@ -263,6 +270,8 @@ bool pipeline_check(const struct model_config *config, const struct model_job *j
     if (job->split && (job->choices.fast || model_shares_parameters(job)))
         return refuse(error, "schedule zb-h1: ranks sum in order, and each has the parameters of "
                              "its stage, so far; --stage 2 --reduction exact would do");
+    if (stages > 1 && !pipeline_check_model(config, error))
+        return false;
     return check_layers(config, shape, error) && check_parts(config, job, shape, error) &&
            check_trained(config, job, shape, error) &&
            (shape->schedule != PIPELINE_2BW || check_endless(job, error));

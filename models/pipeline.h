@@ -111,10 +111,15 @@ struct pipeline_cut {
 };
 void pipeline_cut_free(struct pipeline_cut *cut); /* NULL is allowed */
 
-/* Checks that a job can be cut: as many layers and as many micro-batches as stages at least, layers
- * that add up to the model's, gradients in lists, updates at the end, and something trained in the
- * first piece and in every stage. PIPELINE_2BW needs a delay, and has some restrictions so far;
- * PIPELINE_ZERO_BUBBLE needs a backward that is split. Fails with MODEL_ERROR_CONFIG. */
+/* Checks that the model can be cut into several stages. Fails with MODEL_ERROR_CONFIG if its loss
+ * counts the experts' imbalance. */
+bool pipeline_check_model(const struct model_config *config, GError **error);
+
+/* Checks that a job can be cut: a model that can, as many layers and as many micro-batches as
+ * stages at least, layers that add up to the model's, gradients in lists, updates at the end, and
+ * something trained in the first piece and in every stage. PIPELINE_2BW needs a delay, and has some
+ * restrictions so far; PIPELINE_ZERO_BUBBLE needs a backward that is split. Fails with
+ * MODEL_ERROR_CONFIG. */
 bool pipeline_check(const struct model_config *config, const struct model_job *job,
                     const struct pipeline_shape *shape, GError **error);
 

@@ -222,13 +222,6 @@ static void run_exchange(void *self, const void *work, bool at_once)
 static bool cpu_supports(const struct model_config *config, GError **error)
 {
     uint32_t head_width = model_config_head_size(config);
-    if (config->balance > 0) {
-        g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MODEL,
-                    "the CPU device does not train with a loss of the experts' imbalance; set "
-                    "output_router_logits to false, or use pstar-trace synth, pstar-sim and "
-                    "pstar-plan");
-        return false;
-    }
     if (head_width <= CPU_HEAD_LIMIT)
         return true;
     g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MODEL,

@@ -14,6 +14,7 @@ struct rows {
     const void *in, *more; /* rows [N,..] and [N*S,..], by the kernel */
     void *out;
     float *numbers; /* [N,E] or [N,S] */
+    const struct expert_balance *balance;
 };
 
 static float load(const struct expert_shape *shape, const void *values, uint64_t i)
@@ -107,7 +108,7 @@ static void place_rows(const struct expert_shape *shape, const struct expert_rou
 static void route(const void *context, const struct expert_shape *shape, const void *logits,
                   float *probabilities, const struct expert_routes *routes)
 {
-    struct rows rows = {shape, routes, logits, NULL, NULL, probabilities};
+    struct rows rows = {shape, routes, logits, NULL, NULL, probabilities, NULL};
     cpu_parallel(context, route_rows, &rows, shape->N, 1);
     place_rows(shape, routes);
 }
@@ -137,6 +138,8 @@ static void route_rows_backward(const void *arguments, uint64_t first, uint64_t 
         memset(dp, 0, shape->E * sizeof *dp);
         of_chosen(shape, p, experts, rows->routes->weights + n * shape->S,
                   rows->numbers + n * shape->S, dp);
+        for (uint32_t e = 0; rows->balance && e < shape->E; e++)
+            dp[e] += (float)(rows->balance->factor * rows->balance->rows[e]);
         for (uint32_t e = 0; e < shape->E; e++)
             product += dp[e] * p[e];
         for (uint32_t e = 0; e < shape->E; e++)
@@ -146,10 +149,57 @@ static void route_rows_backward(const void *arguments, uint64_t first, uint64_t 
 
 static void route_backward(const void *context, const struct expert_shape *shape,
                            const float *dweights, const float *probabilities,
-                           const struct expert_routes *routes, void *dlogits)
+                           const struct expert_routes *routes, const struct expert_balance *balance,
+                           void *dlogits)
 {
-    struct rows rows = {shape, routes, probabilities, NULL, dlogits, (float *)dweights};
+    struct rows rows = {shape, routes, probabilities, NULL, dlogits, (float *)dweights, balance};
     cpu_parallel(context, route_rows_backward, &rows, shape->N, 1);
+}
+
+/* ---- the loss of imbalance ---- */
+
+/* What a loop over experts works on. */
+struct sums {
+    const struct expert_shape *shape;
+    const struct expert_routes *routes;
+    const float *probabilities;
+    bool add;
+    float *balance;
+};
+
+static void sum_experts(const void *arguments, uint64_t first, uint64_t end)
+{
+    const struct sums *sums = arguments;
+    uint64_t N = sums->shape->N, E = sums->shape->E;
+    float *rows = sums->balance, *probabilities = sums->balance + E;
+    double sum[MODEL_MOST_EXPERTS] = {0};
+    for (uint64_t n = 0; n < N; n++)
+        for (uint64_t e = first; e < end; e++)
+            sum[e] += sums->probabilities[n * E + e];
+    for (uint64_t e = first; e < end; e++) {
+        float chosen = (float)(sums->routes->first[e + 1] - sums->routes->first[e]);
+        rows[e] = (sums->add ? rows[e] : 0) + chosen;
+        probabilities[e] = (float)((sums->add ? probabilities[e] : 0) + sum[e]);
+    }
+}
+
+/* A thread has whole experts, and goes through all rows in order. */
+static void sum_routes(const void *context, const struct expert_shape *shape,
+                       const float *probabilities, const struct expert_routes *routes, bool add,
+                       float *balance)
+{
+    struct sums sums = {shape, routes, probabilities, add, balance};
+    cpu_parallel(context, sum_experts, &sums, shape->E, 1);
+}
+
+static void balance_loss(const void *context, uint32_t E, const float *balance, double factor,
+                         double *loss)
+{
+    double sum = 0;
+    (void)context;
+    for (uint32_t e = 0; e < E; e++)
+        sum += (double)balance[e] * balance[E + e];
+    *loss += factor * sum;
 }
 
 /* ---- rows ---- */
@@ -168,7 +218,7 @@ static void dispatch_rows(const void *arguments, uint64_t first, uint64_t end)
 static void dispatch(const void *context, const struct expert_shape *shape, const void *x,
                      const struct expert_routes *routes, void *xs)
 {
-    struct rows rows = {shape, routes, x, NULL, xs, NULL};
+    struct rows rows = {shape, routes, x, NULL, xs, NULL, NULL};
     cpu_parallel(context, dispatch_rows, &rows, shape->N, 1);
 }
 
@@ -193,14 +243,14 @@ static void combine_rows(const void *arguments, uint64_t first, uint64_t end)
 static void combine(const void *context, const struct expert_shape *shape, const void *ys,
                     const struct expert_routes *routes, const void *residual, void *y)
 {
-    struct rows rows = {shape, routes, ys, residual, y, NULL};
+    struct rows rows = {shape, routes, ys, residual, y, NULL, NULL};
     cpu_parallel(context, combine_rows, &rows, shape->N, 1);
 }
 
 static void dispatch_backward(const void *context, const struct expert_shape *shape,
                               const void *dxs, const struct expert_routes *routes, void *dx)
 {
-    struct rows rows = {shape, routes, dxs, NULL, dx, NULL};
+    struct rows rows = {shape, routes, dxs, NULL, dx, NULL, NULL};
     cpu_parallel(context, combine_rows, &rows, shape->N, 1);
 }
 
@@ -232,7 +282,7 @@ static void combine_backward(const void *context, const struct expert_shape *sha
                              const void *ys, const struct expert_routes *routes, void *dys,
                              float *dweights)
 {
-    struct rows rows = {shape, routes, dy, ys, dys, dweights};
+    struct rows rows = {shape, routes, dy, ys, dys, dweights, NULL};
     cpu_parallel(context, spread_rows, &rows, shape->N, 1);
 }
 
@@ -248,6 +298,8 @@ const struct expert_kernels cpu_expert_kernels = {
     .combine = combine,
     .combine_backward = combine_backward,
     .dispatch_backward = dispatch_backward,
+    .sum_routes = sum_routes,
+    .balance_loss = balance_loss,
     .route_backward = route_backward,
     .clear = clear,
 };

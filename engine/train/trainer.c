@@ -225,10 +225,11 @@ static bool evaluate(struct loop *loop, double *loss, GError **error)
                       targets + row * T);
         if (!check_data(loop, error))
             return false;
-        if (!engine_forward(training->engine, training->tokens, &part, error))
+        uint64_t count = count_targets(targets, training_rows(training));
+        if (!engine_forward(training->engine, training->tokens, count, &part, error))
             return training_end_ranks(training, *error);
         sum += part;
-        counted += count_targets(targets, training_rows(training));
+        counted += count;
         pace_add(&loop->pace, PACE_PASS, seconds_since(start));
     }
     if (counted)

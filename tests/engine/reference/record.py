@@ -114,14 +114,22 @@ def round_to_bf16(values):
     return ((bits + 0x8000) & ~0xFFFF).view(torch.float32).to(torch.bfloat16)
 
 
+def batch_loss(model, inputs, targets):
+    """The mean cross-entropy, and what the model itself would add to it: the experts' imbalance, if the config says so."""
+    output = model(inputs)
+    loss = torch.nn.functional.cross_entropy(output.logits.float().flatten(0, 1), targets.flatten())
+    if getattr(output, "aux_loss", None) is not None:
+        loss = loss + model.config.router_aux_loss_coef * output.aux_loss.float()
+    return loss
+
+
 def gradient_step(model, tokens, run, step):
     """The mean loss of the step; its gradients are left in the model."""
     total = 0.0
     model.zero_grad()
     for micro_batch in range(run["micro_batches"]):
         inputs, targets = batch(tokens, run, step, micro_batch)
-        logits = model(inputs).logits.float()
-        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        loss = batch_loss(model, inputs, targets)
         (loss / run["micro_batches"]).backward()
         total += loss.item() / run["micro_batches"]
     return total

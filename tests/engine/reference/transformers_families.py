@@ -86,8 +86,14 @@ MODELS = {
     "qwen3_moe, weights that add up to 1": ("qwen3_moe", dict(
         head_dim=12, num_experts=5, num_experts_per_tok=5, moe_intermediate_size=30, norm_topk_prob=True,
         tie_word_embeddings=True)),
+    "mixtral, whose loss counts imbalance": (
+        "mixtral", dict(num_local_experts=8, output_router_logits=True, router_aux_loss_coef=0.1)),
+    "qwen3_moe, whose loss counts imbalance, in micro-batches": ("qwen3_moe", dict(
+        head_dim=20, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=36, norm_topk_prob=True,
+        output_router_logits=True, router_aux_loss_coef=0.2)),
     "qwen3, tied": ("qwen3", dict(head_dim=16, tie_word_embeddings=True, attention_bias=True)),
 }
+MICRO_BATCHES = {"qwen3_moe, whose loss counts imbalance, in micro-batches": 2}  # of others 1
 RUN = dict(batch=2, sequence=72, micro_batches=1)
 
 
@@ -150,7 +156,8 @@ def run(program, folder, steps, *arguments):
     recipe = record.RECIPE
     command = [
         program, f"--model={folder / 'first'}", f"--data={DATA}", "--data-order=sequential", f"--batch={RUN['batch']}",
-        f"--seq={RUN['sequence']}", f"--steps={steps}", f"--schedule-steps={record.STEPS}", f"--log={log}",
+        f"--micro-batches={RUN['micro_batches']}", f"--seq={RUN['sequence']}", f"--steps={steps}",
+        f"--schedule-steps={record.STEPS}", f"--log={log}",
         f"--lr={recipe['learning_rate']}", f"--min-lr={recipe['minimum_learning_rate']}",
         f"--warmup-steps={recipe['warm_up']}", f"--beta1={recipe['beta1']}", f"--beta2={recipe['beta2']}",
         f"--epsilon={recipe['epsilon']}", f"--weight-decay={recipe['weight_decay']}", *arguments]
@@ -259,6 +266,19 @@ def expect_refused(program, folder, named):
         sys.exit(f"status {done.returncode}, and '{named}' is not in: {done.stderr}")
 
 
+def expect_evaluation(program, folder):
+    """An evaluation counts imbalance as training does, in each of at most 64 micro-batches."""
+    model, one = load(folder / "first"), dict(RUN, micro_batches=1)
+    if not getattr(model.config, "output_router_logits", False):
+        return
+    run(program, folder, 1, "--lr=1e-12", "--min-lr=0", "--weight-decay=0", f"--eval={DATA}")
+    ours = json.loads((folder / "log.jsonl").read_text().splitlines()[-1])["eval_loss"]
+    count = min(64, (len(tokens()) - 1) // RUN["sequence"] // RUN["batch"])
+    with torch.no_grad():
+        losses = [record.batch_loss(model, *record.batch(tokens(), one, m, 0)).item() for m in range(count)]
+    expect_series("loss in evaluation", [ours], [sum(losses) / count], FP32)
+
+
 def check(program, family, settings, folder):
     losses, norms, gradients = train(make(family, settings, folder / "first"), bf16=False)
     ours = run(program, folder, record.STEPS, "--clip=1", f"--save={folder / 'saved'}")
@@ -268,6 +288,7 @@ def check(program, family, settings, folder):
         sys.exit("the saved model has other tensors")
     run(program, folder, 1, "--clip=0", f"--save={folder / 'saved'}")
     expect_gradients(folder, family, gradients)
+    expect_evaluation(program, folder)
     expect_same_in_parts(program, folder)
     expect_joined_experts(program, folder)
     losses, norms, _ = train(load(folder / "first"), bf16=True)
@@ -281,6 +302,7 @@ def main():
     transformers.utils.logging.disable_progress_bar()
     for name, (family, settings) in MODELS.items():
         print(name, flush=True)
+        RUN["micro_batches"] = MICRO_BATCHES.get(name, 1)
         with tempfile.TemporaryDirectory() as folder:
             check(sys.argv[1], family, settings, pathlib.Path(folder))
 

@@ -93,7 +93,7 @@ def train(model, tokens, labels, bf16):
 
 
 def run(program, folder, steps, *arguments):
-    ours = families.run(program, folder, steps, "--micro-batches=3", *arguments)
+    ours = families.run(program, folder, steps, *arguments)
     lines = (folder / "log.jsonl").read_text().splitlines()
     return *ours, [json.loads(line)["targets"] for line in lines]
 

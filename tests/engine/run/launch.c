@@ -23,7 +23,7 @@ char *launch_draw_layers(uint32_t layers, uint32_t stages)
     return g_string_free(text, FALSE);
 }
 
-void launch_draw_experts(const struct run_folder *folder, int layers)
+void launch_draw_experts(const struct run_folder *folder, int layers, const char *more)
 {
     const char *const experts =
         PICK("\"model_type\": \"mixtral\", \"num_local_experts\": 4, \"intermediate_size\": 48",
@@ -32,8 +32,8 @@ void launch_draw_experts(const struct run_folder *folder, int layers)
     g_autofree char *config = g_strdup_printf(
         "{%s, \"num_hidden_layers\": %d, \"hidden_size\": 32, \"num_attention_heads\": 4, "
         "\"num_key_value_heads\": 2, \"num_experts_per_tok\": 2, \"vocab_size\": 256, "
-        "\"max_position_embeddings\": 32, \"tie_word_embeddings\": %s}",
-        experts, layers, PICK("true", "false"));
+        "\"max_position_embeddings\": 32, \"tie_word_embeddings\": %s%s}",
+        experts, layers, PICK("true", "false"), more);
     run_folder_write(folder, "config.json", config);
 }
 

@@ -20,8 +20,9 @@ const char *launch_pick(const char *const *texts, int count);
 /* Draws a cut of so many layers: the option --stages or --stage-layers. Free with g_free. */
 char *launch_draw_layers(uint32_t layers, uint32_t stages);
 
-/* Makes config.json a mixture of experts, mixtral or qwen3_moe, with so many layers. */
-void launch_draw_experts(const struct run_folder *folder, int layers);
+/* Makes config.json a mixture of experts, mixtral or qwen3_moe, with so many layers and with more
+ * keys, which begin with a comma if there are any. */
+void launch_draw_experts(const struct run_folder *folder, int layers, const char *more);
 
 /* Writes a mask of text.txt (engine/train/token_mask.h) by which drawn tokens count in the loss, or
  * removes it. */

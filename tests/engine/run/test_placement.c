@@ -6,7 +6,7 @@
 #include "tests/sanitized.h"
 #include "trial.h"
 
-enum { TRIALS = UNLESS_SANITIZED(208, 60) };
+enum { TRIALS = UNLESS_SANITIZED(216, 60) };
 
 /* From GLib's seed, which it prints, so that a failure can be repeated with --seed; GLib starts
  * from it again in every test. */
@@ -71,6 +71,8 @@ static const struct trial_job jobs[] = {
     {MODEL_BF16, 1, true, 0, 1, &family_qwen3_moe, false, NULL},
     {MODEL_BF16, 2, false, 0, 1, &family_qwen3_moe, false, "lora:3"},
     {MODEL_BF16, 1, false, 0, 1, &family_mixtral, false, "*.experts.2.*,*.1.mlp.gate.*"},
+    {MODEL_FP32, 2, false, 0.2, 1, &family_qwen3_moe, false, NULL},
+    {MODEL_FP32, 1, true, 0, 0, &family_qwen3_moe, true, "*.1.mlp.gate.*,*.q_proj.*"},
 };
 
 static void check_same(const struct trial_result *a, const struct trial_result *b)

@@ -111,7 +111,8 @@ static void test_experts(struct run_folder *folder, gconstpointer data)
     (void)data;
     const char *const trained = PICK("", "", "--train '*.experts.*'", "--train '*.mlp.gate.*'");
     g_autofree char *job = draw_job(folder, trained);
-    launch_draw_experts(folder, 2);
+    launch_draw_experts(
+        folder, 2, PICK("", ", \"output_router_logits\": true, \"router_aux_loss_coef\": 0.7"));
     compare(folder, (uint32_t)g_test_rand_int_range(2, 5), job);
 }
 

@@ -168,7 +168,7 @@ static void test_experts(struct run_folder *folder, gconstpointer data)
     (void)data;
     uint32_t stages = (uint32_t)g_test_rand_int_range(2, 4);
     g_autofree char *job = draw_job(), *placement = draw_placement(stages, 1);
-    launch_draw_experts(folder, LAYERS);
+    launch_draw_experts(folder, LAYERS, "");
     compare(folder, stages, job, placement);
 }
 

@@ -30,6 +30,7 @@ static struct model_config config_of(const struct trial_job *job)
     };
     if (job->family)
         set_family(job->family, 10, 7, &config);
+    config.balance = job->family == &family_qwen3_moe ? 0.5 : 0; /* of Mixtral it does not count */
     return config;
 }
 
@@ -292,8 +293,8 @@ static void take_steps(struct training *t, double clip, uint32_t first, uint32_t
     for (uint32_t step = first; step < end; step++) {
         struct engine_result taken;
         if (step == evaluate_at) {
-            draw_tokens(1001, 1, tokens);
-            engine_forward(t->engine, tokens, &result->evaluated, &error);
+            uint64_t targets = draw_tokens(1001, 1, tokens);
+            engine_forward(t->engine, tokens, targets, &result->evaluated, &error);
             g_assert_no_error(error);
         }
         uint64_t targets = draw_tokens(step, t->iteration->job.choices.micro_batches, tokens);
