@@ -4,6 +4,7 @@
 #include "cli/budgets.h"
 #include "cli/options.h"
 #include "models/family.h"
+#include "models/train_choice.h"
 #include "planner/answers/pipelines.h"
 #include "sim/operator_times.h"
 #include "sim/replay.h"
@@ -21,6 +22,8 @@ struct inputs {
     struct recognised *recognised; /* of the trace */
     struct platform *platform;
     uint8_t *recompute;                  /* NULL: as few layers as fit */
+    uint8_t *chosen;                     /* what --train freezes; NULL: nothing */
+    const uint8_t *frozen;               /* what the trace freezes; NULL: nothing */
     uint64_t device_budget, host_budget; /* the host's is 0 if it is not given */
     uint32_t stages, top;
 };
@@ -32,6 +35,7 @@ static void inputs_clear(struct inputs *in)
     trace_free(in->trace);
     platform_free(in->platform);
     g_free(in->recompute);
+    g_free(in->chosen);
 }
 
 static bool read_stages(const struct plan_stages *asked, struct inputs *in, GError **error)
@@ -48,26 +52,37 @@ static bool read_stages(const struct plan_stages *asked, struct inputs *in, GErr
 }
 
 /* Stages share losses and norms before their first update, so each has one, wherever it is cut. */
-static bool trains_every_layer(const struct recognised *recognised)
+static bool trains_every_layer(const struct model_config *config, const uint8_t *frozen)
 {
-    const struct model_layout layout = model_layout_of(recognised->config);
-    const uint8_t *frozen = recognised->iteration->choices->frozen;
-    for (uint32_t l = 0; l < recognised->config->layers; l++)
+    const struct model_layout layout = model_layout_of(config);
+    for (uint32_t l = 0; frozen && l < config->layers; l++)
         if (!memchr(frozen + layout.first_layer + l * layout.layer_tensors, 0,
                     layout.layer_tensors))
             return false;
     return true;
 }
 
+static bool read_config(const struct plan_stages *asked, struct inputs *in, GError **error)
+{
+    in->config = model_config_read(asked->about->model, error);
+    return in->config &&
+           model_choose_trained(in->config, asked->about->train, 0, &in->chosen, error) &&
+           (trains_every_layer(in->config, in->chosen) ||
+            options_refuse(error,
+                           "--train %s: plans of stages train something in every layer, so far",
+                           asked->about->train));
+}
+
 static bool read_model(const struct plan_stages *asked, struct inputs *in, GError **error)
 {
-    if (asked->model)
-        return (in->config = model_config_read(asked->model, error)) != NULL;
+    if (asked->about->model)
+        return read_config(asked, in, error);
     if (!(in->trace = trace_read_whole(asked->trace, error)) ||
         !replay_check_trace(in->trace, asked->trace, error) ||
         !(in->recognised = recognise(in->trace, error)))
         return false;
-    return trains_every_layer(in->recognised) ||
+    in->frozen = in->recognised->iteration->choices->frozen;
+    return trains_every_layer(in->recognised->config, in->frozen) ||
            options_refuse(error,
                           "--stages: plans of stages train something in every layer, so far, and "
                           "%s does not",
@@ -150,23 +165,24 @@ static struct pipeline_question question_of(const struct plan_stages *asked,
                                             const struct inputs *in)
 {
     const struct model_config *config = config_of(in);
-    bool fp32 = asked->precision && strcmp(asked->precision, "fp32") == 0;
+    bool fp32 = asked->about->precision && strcmp(asked->about->precision, "fp32") == 0;
     struct pipeline_question q = {
         .config = config,
         .recognised = in->recognised,
         .trace = in->trace,
         .platform = in->platform,
         .link = asked->link,
-        .sequence = asked->sequence ? asked->sequence : MIN(config->positions, USUAL_SEQUENCE),
+        .sequence = asked->about->sequence ? asked->about->sequence
+                                           : MIN(config->positions, USUAL_SEQUENCE),
         .precision = fp32 ? MODEL_FP32 : MODEL_BF16,
-        .sequences = MAX(asked->batch, 1) * MAX(asked->micro_batches, 1),
+        .sequences = MAX(asked->about->batch, 1) * MAX(asked->micro_batches, 1),
         .gpus = asked->gpus,
         .nodes = asked->nodes,
         .stages = in->stages,
         .schedule = asked->schedule ? asked->schedule - 1U : PIPELINE_SCHEDULE_ANY,
         .parts = asked->parts,
         .clips = !asked->unclipped,
-        .frozen = in->recognised ? in->recognised->iteration->choices->frozen : NULL,
+        .frozen = in->chosen ? in->chosen : in->frozen,
         .recompute = in->recompute,
         .device_budget = in->device_budget,
         .host_budget = in->host_budget,
@@ -174,7 +190,7 @@ static struct pipeline_question question_of(const struct plan_stages *asked,
         .wants_plans = asked->output != NULL,
         .seed = asked->seed,
         .time_limit = asked->time_limit};
-    uint32_t micro_batch = MAX(asked->batch, 1);
+    uint32_t micro_batch = MAX(asked->about->batch, 1);
     if (in->trace) {
         const struct model_job *job = &in->recognised->iteration->job;
         micro_batch = job->choices.batch;
@@ -201,19 +217,21 @@ static bool check_usage(const struct plan_stages *asked, GError **error)
 {
     if (!asked->gpus)
         return options_refuse(error, "--stages: needs --gpus, which are shared by the stages");
-    if (!asked->model == !asked->trace)
+    if (!asked->about->model == !asked->trace)
         return options_refuse(error, "--stages: takes a TRACE, or a --model");
-    if (asked->model && !asked->platform)
+    if (asked->about->model && !asked->platform)
         return options_refuse(error, "--stages: a --model takes a --platform");
-    if (asked->model && !asked->micro_batches)
+    if (asked->about->model && !asked->micro_batches)
         return options_refuse(error, "--stages: a --model takes --batch and --micro-batches, "
                                      "which say how many sequences a step has");
-    if (asked->trace && (asked->batch || asked->sequence || asked->precision))
-        return options_refuse(error, "--batch, --seq and --precision: the trace says them");
-    if ((uint64_t)MAX(asked->batch, 1) * MAX(asked->micro_batches, 1) > MOST_SEQUENCES)
+    if (asked->trace && (asked->about->batch || asked->about->sequence || asked->about->precision ||
+                         asked->about->train))
+        return options_refuse(error,
+                              "--batch, --seq, --precision and --train: the trace says them");
+    if ((uint64_t)MAX(asked->about->batch, 1) * MAX(asked->micro_batches, 1) > MOST_SEQUENCES)
         return options_refuse(error,
                               "--batch %u --micro-batches %u: a step has at most %d sequences",
-                              asked->batch, asked->micro_batches, MOST_SEQUENCES);
+                              asked->about->batch, asked->micro_batches, MOST_SEQUENCES);
     if (asked->parts && asked->schedule != PIPELINE_INTERLEAVED + 1)
         return options_refuse(error, "--stage-parts %u: goes with --schedule interleaved",
                               asked->parts);
@@ -234,8 +252,11 @@ bool plan_stages(const struct plan_stages *asked, GError **error)
               check_times(asked, &in, error);
     if (ok) {
         const struct pipeline_question question = question_of(asked, &in);
-        const struct pipeline_request_files files = {
-            .json = asked->json, .model = asked->model, .plans = asked->output, .top = in.top};
+        const struct pipeline_request_files files = {.json = asked->json,
+                                                     .model = asked->about->model,
+                                                     .train = asked->about->train,
+                                                     .plans = asked->output,
+                                                     .top = in.top};
         ok = pipelines_answer(&question, &files, stdout, error);
         note(asked, &in);
     }

@@ -3,17 +3,21 @@
 #define PSTAR_CLI_PLAN_STAGES_H
 
 #include "cli/console.h"
+#include "planner/answers/questions.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct plan_stages {
     const struct console *console;
-    const char *model, *trace; /* one of them is given; else NULL, as all other texts */
-    const char *stages;        /* "any" or a number */
-    const char *device_memory, *host_memory, *platform, *link, *precision, *json, *top;
-    const char *output;                                            /* of the stages' plans */
-    uint32_t gpus, nodes, batch, micro_batches, sequence, threads; /* 0 if not given */
+    /* The model, if there is no trace, and its batch, sequence, precision and what is trained; 0
+     * and NULL if not given. */
+    const struct question_options *about;
+    const char *trace;  /* NULL if it is not given, as all other texts */
+    const char *stages; /* "any" or a number */
+    const char *device_memory, *host_memory, *platform, *link, *json, *top;
+    const char *output;                           /* of the stages' plans */
+    uint32_t gpus, nodes, micro_batches, threads; /* 0 if not given */
     uint32_t seed;
     double time_limit;    /* seconds; 0 is no limit */
     uint32_t parts;       /* of an interleaved stage; 0 if not given */

@@ -408,9 +408,9 @@ static bool check_pipeline(const struct plan_arguments *a, GError **error)
 static bool choose_pipeline(const struct plan_arguments *a, const struct console *console,
                             GError **error)
 {
-    const struct question_options *q = &a->question;
+    const char *model = a->question.model;
     const struct plan_stages asked = {.console = console,
-                                      .model = q->model,
+                                      .about = &a->question,
                                       .trace = a->files ? a->files[0] : NULL,
                                       .stages = a->stages,
                                       .device_memory = a->device_memory,
@@ -420,19 +420,16 @@ static bool choose_pipeline(const struct plan_arguments *a, const struct console
                                       .link = a->link,
                                       .seed = a->seed,
                                       .time_limit = a->time_limit,
-                                      .precision = q->precision,
                                       .json = a->json,
                                       .top = a->top,
                                       .gpus = a->gpus,
                                       .nodes = a->nodes,
-                                      .batch = q->batch,
                                       .micro_batches = a->micro_batches,
-                                      .sequence = q->sequence,
                                       .threads = a->threads,
                                       .schedule = a->schedule,
                                       .parts = a->parts,
-                                      .any_micro_batch = q->model ? a->micro_batch != AS_TRACED
-                                                                  : a->micro_batch == FREE,
+                                      .any_micro_batch = model ? a->micro_batch != AS_TRACED
+                                                               : a->micro_batch == FREE,
                                       .as_traced = a->recompute == AS_TRACED,
                                       .unclipped = a->no_clip};
     return check_pipeline(a, error) && plan_stages(&asked, error);
@@ -443,8 +440,8 @@ static bool choose(struct plan_arguments *a, const struct console *console, int 
 {
     bool one = a->files && !a->files[1];
     const char *wrong = question_usage(&a->question);
-    if (a->question.train && (!a->question.model || a->stages))
-        return options_refuse(error, "--train goes with --model, and not with --stages");
+    if (a->question.train && !a->question.model)
+        return options_refuse(error, "--train goes with --model");
     if (a->stages)
         return choose_pipeline(a, console, error);
     if (a->schedule || a->micro_batches || a->parts)

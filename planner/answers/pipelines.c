@@ -240,6 +240,13 @@ static const char *untrained(const struct pipeline_question *q,
     return NULL;
 }
 
+/* Returns the option that says what is trained, for a command. The caller frees it with g_free. */
+static char *train_option(const struct pipeline_request_files *files)
+{
+    g_autofree char *word = files->train ? question_word(files->train) : NULL;
+    return word ? g_strconcat(" --train ", word, NULL) : g_strdup("");
+}
+
 static void print_command(const struct pipeline_question *q,
                           const struct pipeline_request_files *files,
                           const struct pipeline_candidate *best, FILE *out)
@@ -247,16 +254,17 @@ static void print_command(const struct pipeline_question *q,
     const char *note = untrained(q, best);
     g_autofree char *cut = cut_of(best), *recompute = recompute_of(q, best);
     g_autofree char *model = files->model ? question_word(files->model) : g_strdup("CONFIG");
+    g_autofree char *train = train_option(files);
     if (note)
         fprintf(out, "\nNot trained here as planned: %s.\n", note);
     if (best->stages == 1 || best->width > 1 || !model_config_predicts_next(q->config))
         return;
     fprintf(out,
-            "\nmpirun -n %u pstar-run --model %s %s --schedule %s --batch %u "
+            "\nmpirun -n %u pstar-run --model %s%s %s --schedule %s --batch %u "
             "--micro-batches %u --seq %u --precision %s --recompute %s --data TEXT\n",
-            best->stages, model, cut, pipeline_schedule_name(best->schedule), best->micro_batch,
-            best->micro_batches, q->sequence, q->precision == MODEL_BF16 ? "bf16" : "fp32",
-            recompute);
+            best->stages, model, train, cut, pipeline_schedule_name(best->schedule),
+            best->micro_batch, best->micro_batches, q->sequence,
+            q->precision == MODEL_BF16 ? "bf16" : "fp32", recompute);
 }
 
 /* ---- stages whose chunks move ---- */
@@ -327,11 +335,12 @@ static void print_planned_command(const struct pipeline_question *q,
 {
     g_autofree char *cut = moving_cut(moving), *plans = question_word(files->plans);
     g_autofree char *model = files->model ? question_word(files->model) : g_strdup("CONFIG");
+    g_autofree char *train = train_option(files);
     fprintf(out,
             "\nWith the plans in %s a step takes %.4g s:\n"
-            "\nmpirun -n %u pstar-run --model %s %s --schedule %s --precision %s --plan %s "
+            "\nmpirun -n %u pstar-run --model %s%s %s --schedule %s --precision %s --plan %s "
             "--data TEXT\n",
-            files->plans, moving->step_seconds, moving->stages, model, cut,
+            files->plans, moving->step_seconds, moving->stages, model, train, cut,
             pipeline_schedule_name(moving->schedule), q->precision == MODEL_BF16 ? "bf16" : "fp32",
             plans);
 }

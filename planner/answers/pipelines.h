@@ -9,6 +9,7 @@
 struct pipeline_request_files {
     const char *json;  /* where to write the answer; may be NULL */
     const char *model; /* the config, as it was given, for commands that follow; NULL for a trace */
+    const char *train; /* what is trained, likewise; NULL for all */
     const char *plans; /* where to write the plans of the stages; may be NULL */
     uint32_t top;      /* runners-up that are printed */
 };

@@ -222,6 +222,15 @@ static void test_frozen(void)
             if (json_object_get(candidate, "step_seconds") && !endless)
                 compare_at(workshop, candidate, jobs[i], 64);
         }
+        g_autofree char *of_model = g_strdup_printf(
+            "--model " MODEL " --batch 1 --micro-batches 4 --micro-batch traced --seq 64 "
+            "--gpus 2 --stages 2 --nodes 1 --precision %s",
+            jobs[i]);
+        json_t *same = plan(workshop, of_model);
+        const json_t *other = json_object_get(same, "candidates");
+        g_assert_cmpfloat(real(json_array_get(candidates, 0), "step_seconds"), ==,
+                          real(json_array_get(other, 0), "step_seconds"));
+        json_decref(same);
         json_decref(answer);
     }
     workshop_free(workshop);
@@ -379,6 +388,9 @@ static void test_refusals(void)
          "\"%s\" in the name stands for the stage's number", USAGE},
         {"--stages 2 --gpus 2 --batch 1 --micro-batches 8 --schedule 2bw -o plan-%s.json",
          "--schedule 1f1b has", USAGE},
+        {"--stages 2 --gpus 2 --batch 1 --micro-batches 8 --train 'lm_head.*'", "--train", USAGE},
+        {"--stages 2 --gpus 2 --batch 1 --micro-batches 8 --train 'wte.*'",
+         "train something in every layer", USAGE},
         {"--stages 2 --gpus 4 --batch 1 --micro-batches 8 -o plan-%s.json",
          "plans are written for several stages of one GPU", USAGE},
     };
