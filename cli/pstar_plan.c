@@ -531,7 +531,8 @@ int main(int argc, char **argv)
         {.shared = OPTION_STAGES,
          .text = &a.stages,
          .help = "any searches for the best; with --gpus, and a TRACE or a --model with --batch "
-                 "and --micro-batches, which then count the step's sequences",
+                 "and --micro-batches, which then count the step's sequences; %s in the name of -o "
+                 "is a stage's number",
          .value = "any|N"},
         {.shared = OPTION_SCHEDULE,
          .choice = &a.schedule,

@@ -146,7 +146,8 @@ bool request_write(const struct plan_paths *paths, const struct trace *recorded,
     source.began = run_stage_of(recorded);
     if (!certificate_make(plan, trace, &source, error))
         return false;
-    variants_list(result, plan->certificate);
+    if (!plan->nvme_bytes) /* other choices were not weighed with homes in NVMe */
+        variants_list(result, plan->certificate);
     return verify_found(plan, recorded, options->platform, options->costs, error) &&
            plan_write(plan, paths->plan, error) &&
            (!paths->timeline ||
@@ -273,18 +274,8 @@ static void print_tiered(const struct tiered *tiered, const struct variants_resu
         printf("the best plan without NVMe   %12.4f s\n", step_of(alone));
     else
         printf("the best plan without NVMe           none was found\n");
-}
-
-static bool write_tiered(const struct plan_paths *paths, const struct trace *recorded,
-                         const struct search_options *options, const struct tiered *tiered,
-                         GError **error)
-{
-    const struct plan *plan = tiered->result->best->plan;
-    bool ok = verify_found(plan, recorded, options->platform, options->costs, error) &&
-              plan_write(plan, paths->plan, error) &&
-              (!paths->timeline || plan_replay_write(plan, tiered->result->best->trace,
-                                                     options->costs, paths->timeline, error));
-    return ok || failure_mark(error, FAILURE_RUNNING);
+    printf("\nAs if the host had room for everything:\n");
+    explain_certificate(plan->certificate, stdout);
 }
 
 static bool can_tier(const struct plan_paths *paths, const struct trace *trace,
@@ -311,7 +302,8 @@ static bool plan_with_nvme(const struct plan_paths *paths, const struct trace *t
     search_tiered(trace, options, scope, paths->nvme_bytes, &tiered, &why);
     bool pays = tiered.fits && (!alone || step_of(tiered.result) < step_of(alone)), ok = true;
     if (pays) {
-        ok = write_tiered(paths, trace, options, &tiered, error);
+        ok = request_write(paths, trace, options, tiered.result, error) ||
+             failure_mark(error, FAILURE_RUNNING);
         if (ok)
             print_tiered(&tiered, alone);
         variants_result_free(alone);

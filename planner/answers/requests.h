@@ -26,7 +26,8 @@ bool request_verify(const struct plan_paths *paths, GError **error);
  *
  * With NVMe, searches as if the host had its room as well, gives that plan homes there
  * (chunks/nvme_homes.h), and writes it if the best plan without NVMe does not fit, or takes longer.
- * Such a plan has no certificate. Prints what NVMe costs, and whether it pays. */
+ * The bounds of such a plan's certificate are those of a host with room for everything. Prints what
+ * NVMe costs, and whether it pays. */
 bool request_plan(const struct plan_paths *paths, const struct trace *trace,
                   const struct search_options *options, unsigned scope, GError **error);
 

@@ -45,6 +45,15 @@ static void check_losses(const struct workshop *workshop, const char *left, cons
     json_decref(b);
 }
 
+/* A step takes at least as long as the certificate proves. */
+static void check_bound(const json_t *plan)
+{
+    const json_t *time = json_object_get(json_object_get(plan, "certificate"), "time");
+    json_int_t bound = json_integer_value(json_object_get(time, "lower_bound_ns"));
+    g_assert_cmpint(bound, >, 0);
+    g_assert_cmpint(bound, <=, json_integer_value(json_object_get(time, "achieved_ns")));
+}
+
 /* A host that is too small alone. */
 static void test_pays(void)
 {
@@ -63,6 +72,9 @@ static void test_pays(void)
     g_autofree char *valid = workshop_must_print(workshop,
                                                  "pstar-plan --verify plan.json run.pstar");
     g_assert_nonnull(strstr(valid, "valid, and moves the bytes that it predicts"));
+    g_assert_nonnull(strstr(said, "As if the host had room for everything"));
+    g_assert_nonnull(strstr(valid, "  time: bound "));
+    check_bound(plan);
     workshop_must_run(workshop, "pstar-plan --explain plan.json run.pstar");
 
     workshop_must_run(workshop, RUN "--plan plan.json --nvme . --log with.jsonl");
