@@ -361,7 +361,6 @@ static struct plan **plan_all_by_policy(const struct pipeline_question *q,
 static void look(const struct pipeline_question *q, struct moving_shape *shape, bool on_host)
 {
     const struct pipeline_job *job = shape->job;
-    g_autofree struct stage_result *results = NULL;
     g_clear_error(&shape->error);
     struct trace **traces = cut(q, shape, &shape->error);
     struct plan **plans = NULL;
