@@ -183,12 +183,15 @@ static void print_stages(const struct pipeline_question *q, const struct pipelin
 
 /* ---- what follows ---- */
 
-static char *layers_of(const struct pipeline_candidate *best)
+/* Returns the options that cut a model into stages of so many layers, or of several parts, whose
+ * layers follow from their number. The caller frees them with g_free. */
+static char *cut_text(uint32_t stages, uint32_t stage_parts, const uint32_t *layers)
 {
     GString *text = g_string_new(NULL);
-    for (uint32_t s = 0; s < best->stages; s++)
-        g_string_append_printf(text, "%s%u", s ? "," : "",
-                               best->costs[s].end - best->costs[s].first);
+    if (stage_parts > 1)
+        g_string_printf(text, "--stages %u --stage-parts %u", stages, stage_parts);
+    for (uint32_t s = 0; s < stages && stage_parts == 1; s++)
+        g_string_append_printf(text, "%s%u", s ? "," : "--stage-layers ", layers[s]);
     return g_string_free(text, FALSE);
 }
 
@@ -220,10 +223,10 @@ static char *recompute_of(const struct pipeline_question *q,
 /* Returns the options that cut the model as the plan does. The caller frees them with g_free. */
 static char *cut_of(const struct pipeline_candidate *best)
 {
-    g_autofree char *layers = layers_of(best);
-    return best->stage_parts > 1
-               ? g_strdup_printf("--stages %u --stage-parts %u", best->stages, best->stage_parts)
-               : g_strdup_printf("--stage-layers %s", layers);
+    g_autofree uint32_t *layers = g_new(uint32_t, best->stages);
+    for (uint32_t s = 0; s < best->stages; s++)
+        layers[s] = best->costs[s].end - best->costs[s].first;
+    return cut_text(best->stages, best->stage_parts, layers);
 }
 
 /* Says what pstar-run would do otherwise than the plan; NULL if it trains so. */
@@ -316,24 +319,12 @@ static void print_moving(const struct pipeline_question *q, const struct moving_
             100 * (moving->step_seconds / moving->bound_seconds - 1));
 }
 
-/* Returns the options that cut the model. The caller frees them with g_free. */
-static char *moving_cut(const struct moving_stages *moving)
-{
-    GString *text = g_string_new(NULL);
-    if (!moving->layers) {
-        g_string_printf(text, "--stages %u --stage-parts %u", moving->stages, moving->parts);
-        return g_string_free(text, FALSE);
-    }
-    for (uint32_t s = 0; s < moving->stages; s++)
-        g_string_append_printf(text, "%s%u", s ? "," : "--stage-layers ", moving->layers[s]);
-    return g_string_free(text, FALSE);
-}
-
 static void print_planned_command(const struct pipeline_question *q,
                                   const struct pipeline_request_files *files,
                                   const struct moving_stages *moving, FILE *out)
 {
-    g_autofree char *cut = moving_cut(moving), *plans = question_word(files->plans);
+    g_autofree char *cut = cut_text(moving->stages, moving->parts, moving->layers),
+                    *plans = question_word(files->plans);
     g_autofree char *model = files->model ? question_word(files->model) : g_strdup("CONFIG");
     g_autofree char *train = train_option(files);
     fprintf(out,

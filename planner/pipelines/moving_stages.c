@@ -140,16 +140,6 @@ static double estimate(const struct pipeline_job *job, const struct stage_cost *
     return seconds;
 }
 
-static void mark_recomputed(const struct pipeline_job *job, const struct stage_cost *cost,
-                            uint8_t *recompute)
-{
-    for (uint32_t part = 0; part < job->parts; part++) {
-        const struct stage_layers layers = stage_part(job, cost, part);
-        for (uint32_t l = layers.first; l < layers.end; l++)
-            recompute[l] = stage_recomputes(job, cost, l);
-    }
-}
-
 /* Adds the balanced cut of a job whose activations take at most a share of the device; unless no
  * cut does, or recomputes the same layers as the shape before. */
 static void add_shape(struct looks *looks, const struct pipeline_job *job, double job_bound,
@@ -170,7 +160,7 @@ static void add_shape(struct looks *looks, const struct pipeline_job *job, doubl
     struct moving_shape shape = {
         .job = job, .recompute = g_new0(uint8_t, layers), .bound = job_bound, .seconds = INFINITY};
     for (uint32_t s = 0; s < job->stages; s++)
-        mark_recomputed(&moving, &costs[s], shape.recompute);
+        stage_mark_recomputed(&moving, &costs[s], shape.recompute);
     if (last && last->job == job && memcmp(last->recompute, shape.recompute, layers) == 0) {
         g_free(shape.recompute);
         return;

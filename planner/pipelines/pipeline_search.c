@@ -524,11 +524,7 @@ static struct moving_stages *plan_candidate(const struct pipeline_run *search, u
     for (uint32_t s = 0; s < job->stages; s++) {
         const struct stage_cost *cost = &candidate->costs[s];
         layers[s] = cost->end - cost->first;
-        for (uint32_t part = 0; part < job->parts; part++) {
-            const struct stage_layers of = stage_part(job, cost, part);
-            for (uint32_t l = of.first; l < of.end; l++)
-                recompute[l] = stage_recomputes(job, cost, l);
-        }
+        stage_mark_recomputed(job, cost, recompute);
     }
     return moving_stages_plan(search->question, job, job->parts > 1 ? NULL : layers, recompute,
                               error);

@@ -104,6 +104,16 @@ bool stage_recomputes(const struct pipeline_job *job, const struct stage_cost *c
     return false;
 }
 
+void stage_mark_recomputed(const struct pipeline_job *job, const struct stage_cost *cost,
+                           uint8_t *marks)
+{
+    for (uint32_t part = 0; part < job->parts; part++) {
+        const struct stage_layers layers = stage_part(job, cost, part);
+        for (uint32_t l = layers.first; l < layers.end; l++)
+            marks[l] = stage_recomputes(job, cost, l);
+    }
+}
+
 /* Adds up activations unit by unit. */
 struct stage_activations {
     uint64_t saved, pending, most[UNIT_PASSES], working, backward_working;

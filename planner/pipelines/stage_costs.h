@@ -100,4 +100,8 @@ uint64_t stage_shown_ns(const struct pipeline_job *job);
 bool stage_recomputes(const struct pipeline_job *job, const struct stage_cost *cost,
                       uint32_t layer);
 
+/* Sets marks [layers of the model] for the layers of the stage, 1 if it is recomputed. */
+void stage_mark_recomputed(const struct pipeline_job *job, const struct stage_cost *cost,
+                           uint8_t *marks);
+
 #endif
