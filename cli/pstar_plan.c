@@ -315,17 +315,14 @@ static bool ask(struct plan_arguments *a, const struct console *console, int *si
 {
     bool one_model = a->question.model || a->question.torch;
     bool models = question_is_about_models(&a->question) || a->question.torch;
-    bool ranks = models || a->question.min_gpus > 0; /* choose how ranks train */
     if (a->explain || a->verify || a->emit || a->timeline || a->top || a->output ||
         a->objective < OBJECTIVES || a->chunk_size || a->layout ||
         a->recompute != FREEDOM_DEFAULT || a->offload != FREEDOM_DEFAULT ||
-        a->micro_batch != FREEDOM_DEFAULT || (!ranks && a->reduction == RUN_REDUCTION_FAST) ||
-        (!one_model && (a->json || a->time_limit > 0)))
+        a->micro_batch != FREEDOM_DEFAULT || (!one_model && (a->json || a->time_limit > 0)))
         return options_refuse(
             error,
-            "a question goes with budgets, --platform, --link, --gpus, "
-            "--nodes, --stage, --seed and --threads only; those about models, and --min-gpus, "
-            "also with --reduction; --model and --torch also with --json and "
+            "a question goes with budgets, --platform, --link, --gpus, --nodes, --stage, "
+            "--reduction, --seed and --threads only; --model and --torch also with --json and "
             "--time-limit");
     if (models && (a->files || !a->platform))
         return options_refuse(

@@ -143,42 +143,73 @@ const double sensitivity_links[SENSITIVITY_LINKS] = {1, 2};
 
 static const uint64_t memories[SENSITIVITY_MEMORIES] = {0, GB, 2 * GB, 4 * GB, 8 * GB};
 
-/* Returns the best time found with less memory or a slower link. */
-static double bound(const struct sensitivity *s, uint32_t link, uint32_t memory)
+/* Returns the layouts for narrow searches in the stage, or NULL if nothing fits it even with the
+ * most memory. */
+static struct narrow_search *narrow_search_in(const struct budget_stage *stage,
+                                              const struct search_options *options, bool *stopped)
 {
-    double seconds = s->seconds[0][0];
-    if (memory)
-        seconds = MIN(seconds, s->seconds[link][memory - 1]);
-    if (link)
-        seconds = MIN(seconds, s->seconds[link - 1][memory]);
-    return seconds;
+    struct search_options most = *options;
+    most.device_budget += memories[SENSITIVITY_MEMORIES - 1];
+    struct search_result *other = stage->best ? NULL : search_plan(stage->trace, &most, NULL);
+    const struct search_result *result = stage->best ? stage->best : other;
+    struct narrow_search *narrow = result ? narrow_search_new(stage->trace, result->plan) : NULL;
+    *stopped |= other && other->stopped;
+    search_result_free(other);
+    return narrow;
 }
 
-bool sensitivity_find(const struct trace *trace, const struct search_options *options,
-                      const struct plan *plan, struct costs *const *costs,
-                      struct sensitivity *sensitivity)
+/* Lowers the times to those of the stage's plans. Returns false if a person stopped it. */
+static bool lower(struct sensitivity *s, const struct budget_stage *stage,
+                  const struct search_options *options, struct costs *const *costs)
 {
-    struct narrow_search *narrow = narrow_search_new(trace, plan);
     bool stopped = false;
-    sensitivity->seconds[0][0] = plan->predicted.iteration_seconds;
-    for (uint32_t m = 0; m < SENSITIVITY_MEMORIES; m++)
-        sensitivity->more[m] = memories[m];
-    for (uint32_t point = 1; point < SENSITIVITY_LINKS * SENSITIVITY_MEMORIES && !stopped;
+    struct narrow_search *narrow = narrow_search_in(stage, options, &stopped);
+    if (stage->best)
+        s->seconds[0][0] = MIN(s->seconds[0][0], stage->best->plan->predicted.iteration_seconds);
+    for (uint32_t point = 1; narrow && point < SENSITIVITY_LINKS * SENSITIVITY_MEMORIES && !stopped;
          point++) {
         uint32_t link = point / SENSITIVITY_MEMORIES, memory = point % SENSITIVITY_MEMORIES;
         struct search_options other = *options;
         other.costs = costs[link];
         other.device_budget += memories[memory];
         struct search_result *result = narrow_search_run(narrow, &other);
-        double seconds = bound(sensitivity, link, memory);
+        double *seconds = &s->seconds[link][memory];
         if (result)
-            seconds = MIN(seconds, result->plan->predicted.iteration_seconds);
-        sensitivity->seconds[link][memory] = seconds;
-        stopped = !result || result->stopped;
+            *seconds = MIN(*seconds, result->plan->predicted.iteration_seconds);
+        stopped = result ? result->stopped : stage->best != NULL;
         search_result_free(result);
     }
     narrow_search_free(narrow);
     return !stopped;
+}
+
+/* Lets each time be at most those with less memory or a slower link. */
+static void never_rise(struct sensitivity *s)
+{
+    for (uint32_t l = 0; l < SENSITIVITY_LINKS; l++)
+        for (uint32_t m = 0; m < SENSITIVITY_MEMORIES; m++) {
+            double *seconds = &s->seconds[l][m];
+            if (m)
+                *seconds = MIN(*seconds, s->seconds[l][m - 1]);
+            if (l)
+                *seconds = MIN(*seconds, s->seconds[l - 1][m]);
+        }
+}
+
+bool sensitivity_find(const struct budget_stage *stages, uint32_t count,
+                      const struct search_options *options, struct costs *const *costs,
+                      struct sensitivity *sensitivity)
+{
+    bool ok = true;
+    for (uint32_t m = 0; m < SENSITIVITY_MEMORIES; m++) {
+        sensitivity->more[m] = memories[m];
+        for (uint32_t l = 0; l < SENSITIVITY_LINKS; l++)
+            sensitivity->seconds[l][m] = INFINITY;
+    }
+    for (uint32_t i = 0; ok && i < count; i++)
+        ok = lower(sensitivity, &stages[i], options, costs);
+    never_rise(sensitivity);
+    return ok;
 }
 
 static const char style[] =

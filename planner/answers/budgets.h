@@ -5,6 +5,12 @@
 
 #include "planner/search/search.h"
 
+/* One of the ways in which the ranks of a run may train together. */
+struct budget_stage {
+    struct trace *trace;        /* of a rank */
+    struct search_result *best; /* the plan for the given budgets; NULL if nothing fits them */
+};
+
 enum min_memory_kind { MIN_DEVICE_MEMORY, MIN_HOST_MEMORY };
 
 /* Returns the plan for the least budget of one memory with which an iteration takes at most
@@ -31,12 +37,13 @@ struct sensitivity {
     double seconds[SENSITIVITY_LINKS][SENSITIVITY_MEMORIES];
 };
 
-/* Searches a plan for each pair by a narrow search from `plan`, the best one for `options`. A plan
- * for less memory also serves with more, and one for a slower link with a faster one, so times
- * never rise. `costs` [SENSITIVITY_LINKS] belong to the links; the first are those of `options`.
- * Returns false if a person stopped it. */
-bool sensitivity_find(const struct trace *trace, const struct search_options *options,
-                      const struct plan *plan, struct costs *const *costs,
+/* Searches a plan for each pair in each of `count` stages, at least one of which has a plan, by
+ * narrow searches from the stage's plan or, if it has none for `options`, from one for the most
+ * memory. A plan for less memory also serves with more, and one for a slower link with a faster
+ * one, so times never rise. `costs` [SENSITIVITY_LINKS] belong to the links; the first are those of
+ * `options`. Returns false if a person stopped it. */
+bool sensitivity_find(const struct budget_stage *stages, uint32_t count,
+                      const struct search_options *options, struct costs *const *costs,
                       struct sensitivity *sensitivity);
 
 /* Draws times over device memory with gnuplot, as SVG. Fails with PLAN_ERROR_INVALID if gnuplot is

@@ -14,7 +14,9 @@ static const unsigned scope = RUN_RECOMPUTE | RUN_OFFLOAD | RUN_EMBEDDING | RUN_
 
 /* What so many GPUs need for a step. */
 struct attempt {
-    uint32_t gpus, nodes, stage;
+    uint32_t gpus, nodes;
+    uint8_t stage;
+    bool fast; /* its sums are */
     bool tried, fits;
     double seconds, stall_seconds;                  /* of a step */
     uint64_t device_bytes, host_bytes, host_budget; /* of each GPU */
@@ -44,6 +46,7 @@ static void describe(struct attempt *attempt, const struct plan *plan)
     attempt->seconds = plan->predicted.iteration_seconds;
     attempt->stall_seconds = plan->predicted.stall_seconds;
     attempt->stage = plan->choices ? plan->choices->stage : 0;
+    attempt->fast = plan->choices && plan->choices->fast;
     attempt->device_bytes = min_memory_taken(plan, MIN_DEVICE_MEMORY);
     attempt->host_bytes = min_memory_taken(plan, MIN_HOST_MEMORY);
 }
@@ -217,22 +220,11 @@ static void print_attempts(const struct fewest *fewest, FILE *out)
 
 static void print_command(const struct question *question, const struct attempt *attempt, FILE *out)
 {
-    g_autofree char *trace = question_word(question->trace_path);
-    g_autofree char *platform = question_word(question->platform_path);
-    g_autofree char *link = question->link ? question_word(question->link) : NULL;
-    g_autofree char *device =
-        size_exact(question->search->device_budget + question->trace->library_bytes);
-    g_autofree char *host = attempt->host_budget == UINT64_MAX ? g_strdup("unlimited")
-                                                               : size_exact(attempt->host_budget);
-    g_autofree char *stage = attempt->gpus > 1
-                                 ? g_strdup_printf(" --stage %u%s", attempt->stage,
-                                                   question->fast ? " --reduction fast" : "")
-                                 : g_strdup("");
-    fprintf(out,
-            "Its plan: pstar-plan %s --gpus %u --nodes %u%s --device-memory %s --host-memory %s "
-            "--platform %s%s%s -o plan.json\n",
-            trace, attempt->gpus, attempt->nodes, stage, device, host, platform,
-            link ? " --link " : "", link ? link : "");
+    uint64_t device = question->search->device_budget + question->trace->library_bytes;
+    fputs("Its plan: ", out);
+    question_print_plan_command(question, attempt->gpus, attempt->nodes,
+                                (struct run_stage){attempt->stage, attempt->fast}, device,
+                                attempt->host_budget, false, out);
 }
 
 /* Says what the fastest of those that were tried takes. */

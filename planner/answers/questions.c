@@ -1,11 +1,8 @@
 #include "planner/answers/questions.h"
 
-#include "planner/answers/budgets.h"
-#include "planner/answers/requests.h"
 #include "traces/printable.h"
 #include "traces/size.h"
 
-#include <math.h>
 #include <string.h>
 
 uint32_t question_count(const struct question_options *options)
@@ -64,145 +61,30 @@ char *question_word(const char *text)
     return text_printable(quoted);
 }
 
-/* Parses "5%" or "5"; at least 0. */
-static bool parse_share(const char *text, double *share, GError **error)
+void question_print_plan_command(const struct question *question, uint32_t gpus, uint32_t nodes,
+                                 struct run_stage together, uint64_t device_budget,
+                                 uint64_t host_budget, bool as_traced, FILE *out)
 {
-    char *end;
-    double percent = g_ascii_strtod(text, &end);
-    if (end != text && (!*end || !strcmp(end, "%")) && percent >= 0 && percent <= 1e6) {
-        *share = percent / 100;
-        return true;
-    }
-    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID, "--min-memory: '%s' is no percentage", text);
-    return false;
-}
-
-/* Returns the best plan for the given budgets. */
-static struct search_result *reference(const struct question *question, bool *stopped,
-                                       GError **error)
-{
-    struct search_result *result = search_plan(question->trace, question->search, error);
-    if (!result || !result->stopped)
-        return result;
-    *stopped = true;
-    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID, "interrupted");
-    search_result_free(result);
-    return NULL;
-}
-
-/* Returns the arena together with what libraries hold on the device. */
-static uint64_t device_memory(const struct question *question, uint64_t arena_bytes)
-{
-    return arena_bytes + question->trace->library_bytes;
-}
-
-static void print_plan(const struct question *question, const char *what, const struct plan *plan,
-                       double base, FILE *out)
-{
-    g_autofree char *device =
-        size_format(device_memory(question, min_memory_taken(plan, MIN_DEVICE_MEMORY)));
-    g_autofree char *host = size_format(min_memory_taken(plan, MIN_HOST_MEMORY));
-    double seconds = plan->predicted.iteration_seconds;
-    fprintf(out, "  %-20s %12s %12s %10.4g %+8.2f %%\n", what, device, host, seconds,
-            100 * (seconds / base - 1));
-}
-
-/* Prints the least budget of one memory, or that of the best plan if no smaller one suffices. */
-static bool answer_least(const struct question *question, const struct plan *best,
-                         enum min_memory_kind memory, double most_seconds, FILE *out)
-{
-    bool stopped = false;
-    struct search_result *result = min_memory_find(question->trace, question->search, best, memory,
-                                                   most_seconds, &stopped);
-    if (!stopped)
-        print_plan(question,
-                   memory == MIN_DEVICE_MEMORY ? "least device memory" : "least host memory",
-                   result ? result->plan : best, best->predicted.iteration_seconds, out);
-    search_result_free(result);
-    return !stopped;
-}
-
-static bool answer_min_memory(const struct question *question, FILE *out, bool *stopped,
-                              GError **error)
-{
-    double share;
-    struct search_result *best = NULL;
-    if (!parse_share(question->asked->min_memory, &share, error) ||
-        !(best = reference(question, stopped, error)))
-        return false;
-    double most = best->plan->predicted.iteration_seconds * (1 + share);
-    fprintf(out, "At most %g %% slower than the best plan:\n", 100 * share);
-    fprintf(out, "  %-20s %12s %12s %10s\n", "", "device", "host", "step s");
-    print_plan(question, "best plan", best->plan, best->plan->predicted.iteration_seconds, out);
-    *stopped = !answer_least(question, best->plan, MIN_DEVICE_MEMORY, most, out) ||
-               !answer_least(question, best->plan, MIN_HOST_MEMORY, most, out);
-    if (*stopped)
-        g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID, "interrupted");
-    search_result_free(best);
-    return !*stopped;
-}
-
-static double saved(const struct sensitivity *s, uint32_t link, uint32_t memory)
-{
-    return 100 * (1 - s->seconds[link][memory] / s->seconds[0][0]);
-}
-
-static void print_sensitivity(const struct sensitivity *s, uint64_t device_budget, FILE *out)
-{
-    fprintf(out,
-            "One GB more of device memory saves %.2f %% of a step, a link %g times as fast %.2f "
-            "%%, both %.2f %%.\n",
-            saved(s, 0, 1), sensitivity_links[1], saved(s, 1, 0), saved(s, 1, 1));
-    fprintf(out, "  %-14s", "device memory");
-    for (uint32_t l = 0; l < SENSITIVITY_LINKS; l++) {
-        g_autofree char *head = g_strdup_printf("link x %g", sensitivity_links[l]);
-        fprintf(out, "  %10s step s  saved", head);
-    }
-    fputc('\n', out);
-    for (uint32_t m = 0; m < SENSITIVITY_MEMORIES; m++) {
-        g_autofree char *memory = size_format(device_budget + s->more[m]);
-        fprintf(out, "  %-14s", memory);
-        for (uint32_t l = 0; l < SENSITIVITY_LINKS; l++)
-            fprintf(out, "  %17.4g %5.1f %%", s->seconds[l][m], saved(s, l, m));
-        fputc('\n', out);
-    }
-}
-
-/* Entries are NULL if reading failed. */
-static bool read_links(const struct question *question, struct costs **costs, GError **error)
-{
-    uint32_t ranks = MAX(question->trace->ranks, 1);
-    for (uint32_t l = 0; l < SENSITIVITY_LINKS; l++) {
-        struct platform *platform;
-        if (!question_read_machine(question, ranks, question->nodes, &platform, &costs[l], error))
-            return false;
-        platform_free(platform);
-        costs_speed_up(costs[l], sensitivity_links[l]);
-    }
-    return true;
-}
-
-static bool answer_sensitivity(const struct question *question, FILE *out, bool *stopped,
-                               GError **error)
-{
-    struct costs *costs[SENSITIVITY_LINKS] = {NULL};
-    struct sensitivity sensitivity;
-    struct search_result *best = NULL;
-    uint64_t device_budget = device_memory(question, question->search->device_budget);
-    bool ok = read_links(question, costs, error) && (best = reference(question, stopped, error));
-    if (ok &&
-        !sensitivity_find(question->trace, question->search, best->plan, costs, &sensitivity)) {
-        g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID, "interrupted");
-        ok = false;
-        *stopped = true;
-    }
-    if (ok)
-        print_sensitivity(&sensitivity, device_budget, out);
-    ok = ok && sensitivity_draw(&sensitivity, device_budget, question->asked->sensitivity, error);
-    search_result_free(best);
-    for (uint32_t l = 0; l < SENSITIVITY_LINKS; l++)
-        costs_free(costs[l]);
-    return ok;
+    static const char traced[] = " --recompute traced --offload-activations traced --embedding "
+                                 "traced --bytes-per-parameter traced --state-blocks traced";
+    g_autofree char *trace = question_word(question->trace_path);
+    g_autofree char *platform = question->platform_path ? question_word(question->platform_path)
+                                                        : NULL;
+    g_autofree char *link = question->link ? question_word(question->link) : NULL;
+    g_autofree char *device = size_exact(device_budget);
+    g_autofree char *host = host_budget == UINT64_MAX ? g_strdup("unlimited")
+                                                      : size_exact(host_budget);
+    bool fast = question->fast || together.fast;
+    fprintf(out, "pstar-plan %s", trace);
+    if (gpus)
+        fprintf(out, " --gpus %u", gpus);
+    if (nodes)
+        fprintf(out, " --nodes %u", nodes);
+    if (gpus > 1)
+        fprintf(out, " --stage %u%s", together.stage, fast ? " --reduction fast" : "");
+    fprintf(out, " --device-memory %s --host-memory %s%s%s%s%s%s -o plan.json\n", device, host,
+            platform ? " --platform " : "", platform ? platform : "", link ? " --link " : "",
+            link ? link : "", as_traced ? traced : "");
 }
 
 bool question_answer(const struct question *question, FILE *out, bool *stopped, GError **error)
@@ -215,9 +97,6 @@ bool question_answer(const struct question *question, FILE *out, bool *stopped, 
         return question_max_batch(question, out, stopped, error);
     if (question->asked->min_gpus > 0)
         return question_min_gpus(question, out, stopped, error);
-    bool ok = question->asked->min_memory ? answer_min_memory(question, out, stopped, error)
-                                          : answer_sensitivity(question, out, stopped, error);
-    if (!ok)
-        least_name_choices(question->trace, question->search, error);
-    return ok;
+    return question->asked->min_memory ? question_min_memory(question, out, stopped, error)
+                                       : question_sensitivity(question, out, stopped, error);
 }

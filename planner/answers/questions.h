@@ -46,11 +46,22 @@ char *question_word(const char *text);
  * bad input. Sets *stopped if a person stopped it. */
 bool question_answer(const struct question *question, FILE *out, bool *stopped, GError **error);
 
+/* Prints the command that plans the question's trace for these budgets of each GPU, with the
+ * trace's own choices or with any. `gpus` and `nodes` are 0 if they need not be named; several GPUs
+ * train together as given, and may sum fast if the question lets them. */
+void question_print_plan_command(const struct question *question, uint32_t gpus, uint32_t nodes,
+                                 struct run_stage together, uint64_t device_budget,
+                                 uint64_t host_budget, bool as_traced, FILE *out);
+
 /* Answer the questions about a model, or a training script whose step the trace is, in front.c,
- * about a size, in largest.c, and about GPUs, in fewest.c. They behave like question_answer. */
+ * about a size, in largest.c, about GPUs, in fewest.c, and about memory and the link, in memory.c.
+ * They behave like question_answer. */
 bool question_model(const struct question *question, FILE *out, bool *stopped, GError **error);
 bool question_max_model(const struct question *question, FILE *out, bool *stopped, GError **error);
 bool question_max_batch(const struct question *question, FILE *out, bool *stopped, GError **error);
 bool question_min_gpus(const struct question *question, FILE *out, bool *stopped, GError **error);
+bool question_min_memory(const struct question *question, FILE *out, bool *stopped, GError **error);
+bool question_sensitivity(const struct question *question, FILE *out, bool *stopped,
+                          GError **error);
 
 #endif

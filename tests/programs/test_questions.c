@@ -445,10 +445,100 @@ static void test_fast_sums(void)
     outcome_clear(&answer);
     expect(run(workshop, "pstar-plan --model made.json %s --reduction fast", budgets), USAGE,
            "one rank reduces nothing; it needs --gpus");
-    expect(run(workshop, "pstar-plan run.pstar --min-memory device %s --reduction fast", budgets),
-           USAGE, "and --min-gpus, also with --reduction");
+    expect(run(workshop, "pstar-plan run.pstar --min-memory 5%% %s --reduction fast", budgets),
+           USAGE, "one rank reduces nothing; it needs --gpus");
     expect(run(workshop, "pstar-plan run.pstar --min-gpus 1 %s --stage 1", budgets), USAGE,
            "--stage 1: needs --reduction fast");
+    workshop_free(workshop);
+}
+
+/* Runs the command after `label`, whose plan takes at most the budgets of the answer's row, and
+ * about its time. */
+static void make_plan_of_row(const struct workshop *workshop, const char *answer, const char *row,
+                             const char *label)
+{
+    uint64_t device, host;
+    const char *at = strstr(answer, label);
+    g_assert_nonnull(at);
+    g_autofree char *command = g_strndup(at + strlen(label), strcspn(at + strlen(label), "\n"));
+    g_assert_nonnull(strstr(command, " --reduction fast "));
+    workshop_must_run(workshop, command);
+    double seconds = seconds_of_row(answer, row, &device, &host);
+    g_assert_cmpfloat(seconds_of_plan(workshop, "plan.json"), <=, 1.02 * seconds);
+}
+
+/* Of ranks that may sum fast, the least memory is that of any stage: no more than that of the stage
+ * with the best plan, which is faster than any with exact sums. Commands plan for the answers. */
+static void test_fast_min_memory(void)
+{
+    static const char budgets[] = "--platform machine.json --device-memory 2MiB --gpus 4";
+    struct workshop *workshop = workshop_new();
+    double best[3];
+    uint64_t device[3], host[3], unused;
+    write_linked_nodes(workshop, "2e7");
+    write_model(workshop, "made.json", 2, 64);
+    workshop_must_run(workshop,
+                      "pstar-trace synth --model made.json --batch 1 --seq 64 --precision bf16 "
+                      "--platform machine.json -o run.pstar");
+    static const char *const ways[] = {"", " --reduction fast", " --reduction fast --stage 0"};
+    for (size_t w = 0; w < G_N_ELEMENTS(ways); w++) {
+        struct outcome answer = run(workshop, "pstar-plan run.pstar --min-memory 50%% %s%s",
+                                    budgets, ways[w]);
+        g_assert_cmpint(answer.status, ==, DONE);
+        best[w] = seconds_of_row(answer.out, "best plan ", &unused, &unused);
+        seconds_of_row(answer.out, "least device memory", &device[w], &unused);
+        seconds_of_row(answer.out, "least host memory", &unused, &host[w]);
+        g_assert_cmpint(strstr(answer.out, " in stage 0 with fast sums\n") != NULL, ==, w > 0);
+        if (w > 0) {
+            make_plan_of_row(workshop, answer.out, "least device memory",
+                             "Plan for the least device memory: ");
+            make_plan_of_row(workshop, answer.out, "least host memory",
+                             "Plan for the least host memory: ");
+        }
+        outcome_clear(&answer);
+    }
+    g_assert_cmpfloat(best[1], <, 0.9 * best[0]);
+    g_assert_cmpfloat_with_epsilon(best[1], best[2], 1e-3 * best[2]);
+    g_assert_cmpuint(device[1], <, device[2]);
+    g_assert_cmpuint(host[1], <=, host[2]);
+    expect(run(workshop, "pstar-plan run.pstar --min-memory 5%% %s --stage 1", budgets), USAGE,
+           "--stage 1: needs --reduction fast");
+    workshop_free(workshop);
+}
+
+/* With a GB more than little memory the answer is that of a GB, in whichever stage, although not
+ * every stage fits the little, and none with exact sums. */
+static void test_fast_sensitivity(void)
+{
+    struct workshop *workshop = workshop_new();
+    g_autofree char *gnuplot = g_find_program_in_path("gnuplot");
+    if (!gnuplot) {
+        g_test_skip("no gnuplot here");
+        workshop_free(workshop);
+        return;
+    }
+    write_linked_nodes(workshop, "2e7");
+    write_model(workshop, "made.json", 2, 64);
+    workshop_must_run(workshop,
+                      "pstar-trace synth --model made.json --batch 1 --seq 64 --precision bf16 "
+                      "--platform machine.json -o run.pstar");
+    double seconds[2];
+    static const char *const memories[] = {"415KiB", "1GB"};
+    for (size_t m = 0; m < G_N_ELEMENTS(memories); m++) {
+        struct outcome answer = run(workshop,
+                                    "pstar-plan run.pstar --sensitivity s.svg --device-memory %s "
+                                    "--platform machine.json --gpus 4 --reduction fast",
+                                    memories[m]);
+        g_assert_cmpint(answer.status, ==, DONE);
+        const char *row = strstr(answer.out, m ? "\n  953.67 MiB " : "\n  954.08 MiB ");
+        g_assert_nonnull(row);
+        seconds[m] = number_after(row, "MiB ");
+        outcome_clear(&answer);
+    }
+    g_assert_cmpfloat_with_epsilon(seconds[0], seconds[1], 0.01 * seconds[1]);
+    expect(run(workshop, "pstar-plan run.pstar --sensitivity s.svg --device-memory 415KiB "
+                         "--platform machine.json --gpus 4"),
+           DOES_NOT_FIT, "would fit");
     workshop_free(workshop);
 }
 
@@ -464,5 +554,7 @@ int main(int argc, char **argv)
     g_test_add_func("/questions/max-model-of-ranks", test_max_model_of_ranks);
     g_test_add_func("/questions/min-gpus", test_min_gpus);
     g_test_add_func("/questions/fast-sums", test_fast_sums);
+    g_test_add_func("/questions/fast-min-memory", test_fast_min_memory);
+    g_test_add_func("/questions/fast-sensitivity", test_fast_sensitivity);
     return g_test_run();
 }
