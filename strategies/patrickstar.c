@@ -11,6 +11,12 @@
 /* Bytes for each element of a chunk that are kept free while the optimizer runs. */
 #define UPDATE_RESERVE 16
 
+/* Returns whether ranks gather parameters in chunks, which an import does not. */
+static bool gathers(const struct strategy_context *context)
+{
+    return context->trace->list_element_bytes[TRACE_GATHERED] > 0;
+}
+
 static uint64_t usable(const struct strategy_context *context)
 {
     return (uint64_t)(context->value * (double)context->device_budget);
@@ -29,7 +35,7 @@ static uint64_t overflow(const struct strategy_context *context)
 /* Returns the bytes of the chunks of a group that belong to other ranks. */
 static uint64_t remote_bytes(const struct strategy_context *context)
 {
-    uint64_t ranks = context->trace->shared_parameters ? context->trace->ranks : 1;
+    uint64_t ranks = gathers(context) ? context->trace->ranks : 1;
     return (ranks - 1) * context->layout->chunk_bytes[TRACE_PARAM];
 }
 
@@ -214,10 +220,10 @@ static void release_after_visits(const struct strategy_context *context, struct 
 }
 
 /* Returns the accesses for which the policy decides, in which groups come and go as a whole. NULL
- * if ranks share no parameters. */
+ * if nothing is gathered in chunks. */
 static struct accesses *access_groups(const struct strategy_context *context)
 {
-    if (!context->trace->shared_parameters)
+    if (!gathers(context))
         return NULL;
     struct trace *wide = widen(context);
     struct accesses *accesses = accesses_new(wide, context->layout, context->non_model);

@@ -138,7 +138,7 @@ static void try_bias(struct search *search, enum bias_number number, uint32_t la
 /* Biases trade time against traffic. */
 static void try_biases(struct search *search, uint32_t layouts, int step, int most)
 {
-    bool gathers = search->job.trace->shared_parameters;
+    bool gathers = search->job.trace->list_element_bytes[TRACE_GATHERED];
     for (int number = 0; number < (gathers ? BIAS_NUMBERS : BIAS_GATHER_SHARE); number++)
         if (search->options.objective != OBJECTIVE_TRAFFIC)
             try_bias(search, (enum bias_number)number, layouts, step, most);

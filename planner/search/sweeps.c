@@ -13,9 +13,10 @@ enum { OWN_LAYOUTS_MOST = 3 };
 void search_list_strategies(struct search *search)
 {
     const struct trace *trace = search->job.trace;
-    const char *of_stage = trace->ranks <= 1          ? ""
-                           : trace->shared_parameters ? ",zero3,fsdp-no-reshard"
-                                                      : ",zero2";
+    bool gathers = trace->list_element_bytes[TRACE_GATHERED];
+    const char *of_stage = gathers ? ",zero3,fsdp-no-reshard"
+                           : trace->ranks <= 1 || trace->shared_parameters ? ""
+                                                                           : ",zero2";
     g_autofree char *usual = g_strconcat("all", of_stage, NULL);
     g_autofree char *tuned = g_strconcat("all," TUNED, of_stage, NULL);
     search->strategies = strategy_parse_list(usual, NULL);

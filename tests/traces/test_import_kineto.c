@@ -252,6 +252,94 @@ static void test_sums(struct import_fixture *f, gconstpointer data)
     }
 }
 
+/* Adds a collective of a step: what it is called by NCCL and by PyTorch, its elements in fp32 among
+ * four ranks, when it is asked for and when it runs. */
+static void add_shards(GString *json, unsigned step, unsigned correlation, const char *kernel,
+                       const char *name, unsigned in, unsigned out, double asked, double runs)
+{
+    double at = 1669783687000000.0 + 1000 * step;
+    add(json, "cuda_runtime", "cudaLaunchKernelExC", at + asked, 1, "\"correlation\": %u",
+        correlation);
+    add(json, "kernel", kernel, at + runs, 7,
+        "\"device\": 0, \"context\": 1, \"stream\": 20, \"correlation\": %u, "
+        "\"Collective name\": \"%s\", \"In msg nelems\": %u, \"Out msg nelems\": %u, \"dtype\": "
+        "\"Float\", \"Group size\": 4, \"Process Group Name\": \"0\"",
+        correlation, name, in, out);
+}
+
+/* Makes the events of four ranks that share everything (FSDP): parameters are gathered before
+ * forward and before backward, whose gradients end when they have been summed in parts of `part`
+ * elements. */
+static GString *make_shared_run(unsigned steps, unsigned part)
+{
+    static const char gather[] =
+        "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
+    static const char reduce[] =
+        "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
+    GString *events = make_run(steps, 1);
+    for (unsigned s = 0; s < steps; s++) {
+        double at = 1669783687000000.0 + 1000 * s;
+        add_shards(events, s, 900 + 3 * s, gather, "_allgather_base", 528, 2112, 10.5, 11);
+        add_shards(events, s, 901 + 3 * s, gather, "_allgather_base", 528, 2112, 31, 36);
+        add_shards(events, s, 902 + 3 * s, reduce, "_reduce_scatter_base", 2112, part, 47, 62);
+        if (s > 0)
+            add_memory(events, at + 2, 0x9000, -528 * 4); /* the last step's shards of gradients */
+        add_memory(events, at + 46, 0x9000, 528 * 4);
+        add_memory(events, at + 58, 0x8000, -64 * 32 * 4);
+    }
+    return events;
+}
+
+/* What ranks with shards gather and sum in parts become operators of one rank's trace, in which all
+ * lists are shards. What is gathered lies in the recorded non-model data; the shards of gradients
+ * do not. Numbers that are not those of equal parts are not imported. */
+static void test_shards(struct import_fixture *f, gconstpointer data)
+{
+    static const char *const names[] = {
+        "gather shards 0", "forward aten::linear",      "forward aten::mse_loss",
+        "gather shards 1", "backward MseLossBackward0", "backward AddmmBackward0",
+        "reduce shards 2"};
+    uint64_t computing_ns = 0;
+    g_autoptr(GString) events = make_shared_run(3, 528), uneven = make_shared_run(3, 529);
+    (void)data;
+    write_events(f, events, false);
+    struct trace *trace = import(f, f->from);
+    g_assert_cmpuint(trace->ranks, ==, 4);
+    g_assert_cmpuint(trace->micro_batches, ==, 4);
+    g_assert_true(trace->shared_parameters && !trace->whole_gradients && !trace->whole_states);
+    g_assert_cmpuint(trace->operator_count, ==, G_N_ELEMENTS(names) + 2);
+    for (size_t m = 0; m < G_N_ELEMENTS(names); m++) {
+        bool gathers = g_str_has_prefix(names[m], "gather");
+        bool reduces = g_str_has_prefix(names[m], "reduce");
+        const struct trace_operator *op = &trace->operators[m];
+        g_assert_cmpstr(op->name, ==, names[m]);
+        g_assert_cmpuint(op->exchange[TRACE_GATHER].sent_bytes, ==, gathers ? 528 * 4 * 3 : 0);
+        g_assert_cmpuint(op->exchange[TRACE_GATHER].received_bytes, ==, gathers ? 528 * 4 * 3 : 0);
+        g_assert_cmpuint(op->exchange[TRACE_REDUCE].sent_bytes, ==, reduces ? 528 * 4 * 3 : 0);
+        g_assert_cmpuint(op->exchange[TRACE_REDUCE].received_bytes, ==, reduces ? 528 * 4 * 3 : 0);
+        if (reduces)
+            g_assert_cmpuint(op->duration_ns, ==, 7000);
+        else
+            computing_ns += op->duration_ns;
+    }
+    for (size_t m = G_N_ELEMENTS(names); m < trace->operator_count; m++)
+        computing_ns += trace->operators[m].duration_ns;
+    g_assert_cmpuint(trace->operators[0].duration_ns, ==, 7000);
+    g_assert_cmpuint(trace->operators[3].duration_ns, ==, 3000); /* 4 beside the loss's kernel */
+    g_assert_cmpuint(computing_ns, ==, 166000 - 7000);           /* the step's, without the sum */
+    g_assert_cmpuint(trace_list_bytes(trace, TRACE_PARAM, 0), ==, 64 * 32 * 4 / 4);
+    g_assert_cmpuint(trace->non_model_bytes[6], ==, 0);
+    g_assert_cmpuint(trace->non_model_bytes[7], ==, 2112 * 64 * 32 / (64 * 32 + 64));
+    g_assert_true(is_unknown(f, "one of 4, which have shards of everything, gather parameters"));
+    trace_free(trace);
+
+    write_events(f, uneven, false);
+    trace = import(f, f->from);
+    g_assert_cmpuint(trace->ranks, <=, 1);
+    g_assert_cmpuint(trace->operator_count, ==, 6);
+    trace_free(trace);
+}
+
 static void test_accesses(struct import_fixture *f, gconstpointer data)
 {
     g_autoptr(GString) events = make_run(2, 1);
@@ -475,6 +563,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     IMPORT_TEST("/import_kineto/device_times", test_device_times);
     IMPORT_TEST("/import_kineto/collectives", test_collectives);
+    IMPORT_TEST("/import_kineto/shards", test_shards);
     IMPORT_TEST("/import_kineto/sums", test_sums);
     IMPORT_TEST("/import_kineto/accesses", test_accesses);
     IMPORT_TEST("/import_kineto/memory", test_memory);

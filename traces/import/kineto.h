@@ -54,12 +54,17 @@ struct kineto_use {
     bool output;    /* the operator returned it */
 };
 
+/* What a collective does with the parts of all ranks: nobody knows; all ranks get the sums of all
+ * parts; all ranks get all parts; each rank gets the sum of its part. */
+enum kineto_exchange { KINETO_UNKNOWN, KINETO_SUM, KINETO_GATHER, KINETO_SCATTER };
+
 /* A kernel of NCCL or RCCL, with what PyTorch says of its collective. */
 struct kineto_collective {
     uint64_t start_ns, end_ns;
-    uint64_t bytes; /* that each rank has; 0 if unknown */
-    uint32_t ranks; /* 0 if unknown */
-    bool sums;      /* all ranks get the sum of all */
+    uint64_t elements; /* of all parts together */
+    uint64_t bytes;    /* of these */
+    uint32_t ranks;
+    uint8_t exchange; /* enum kineto_exchange; if it is unknown, so are elements, bytes and ranks */
 };
 
 struct kineto {
@@ -134,6 +139,10 @@ struct kineto_gradient {
     uint32_t shape, type;
 };
 
+struct kineto_span {
+    uint64_t start_ns, end_ns;
+};
+
 struct kineto_step {
     uint64_t start_ns, end_ns; /* of the host */
     uint64_t begin_ns;         /* when the device had finished everything before the step */
@@ -146,6 +155,7 @@ struct kineto_step {
     uint64_t collective_ns; /* of these kernels together */
     GArray *works;          /* struct kineto_work */
     GArray *gradients;      /* struct kineto_gradient, in the order in which they were added */
+    GArray *alone;          /* struct kineto_span, in order: when only collectives ran */
 };
 
 /* Finds the steps that have a backward pass, in order. Returns an array of struct kineto_step,
@@ -153,9 +163,12 @@ struct kineto_step {
  * `kineto` must outlive the result. */
 GPtrArray *kineto_steps(const struct kineto *kineto, const char **marked_by);
 
-/* Sets end_ns, waited_ns and `works` of all works, begin_ns, and the collectives. If no kernel was
- * recorded, the host does all the work. */
+/* Sets end_ns, waited_ns and `works` of all works, begin_ns, the collectives, and when they ran
+ * alone. If no kernel was recorded, the host does all the work. */
 void kineto_step_times(const struct kineto *kineto, struct kineto_step *step);
+
+/* Returns how much of a time only collectives ran. */
+uint64_t kineto_step_alone_ns(const struct kineto_step *step, uint64_t from_ns, uint64_t until_ns);
 
 static inline struct kineto_work *kineto_work_at(const struct kineto_step *step, uint32_t index)
 {
@@ -175,6 +188,8 @@ struct kineto_parts {
     uint32_t update;   /* first work of the update; the number of works if there is no update */
     uint32_t trained;  /* tensors with gradients, which come first; the others are frozen */
     GArray *accesses;  /* struct kineto_access */
+    GArray *exchanges; /* struct kineto_collective, by start: those of the step; empty unless all of
+                          them are known */
 };
 
 struct kineto_access {
@@ -190,10 +205,20 @@ bool kineto_find_tensors(struct kineto_parts *parts);
 /* Finds non-model data from allocations and deallocations. */
 void kineto_find_buffers(struct kineto_parts *parts);
 
-/* Makes operators of the step's collectives, if they are those of data-parallel training and
- * PyTorch says how many bytes they sum among how many ranks. The trace becomes one of several ranks
- * then. */
-void kineto_add_collectives(struct kineto_parts *parts);
+/* Finds the step's exchanges, if all of its collectives are those of data-parallel training and
+ * PyTorch says how many bytes they have among how many ranks. The trace becomes one of several
+ * ranks then, which share what the exchanges tell. */
+void kineto_find_exchanges(struct kineto_parts *parts);
+
+/* Returns the exchange, by start. */
+static inline const struct kineto_collective *kineto_exchange_at(const struct kineto_parts *parts,
+                                                                 guint index)
+{
+    return &g_array_index(parts->exchanges, struct kineto_collective, index);
+}
+
+/* Makes operators of the exchanges. */
+void kineto_add_exchanges(struct kineto_parts *parts);
 
 /* Makes an iteration of the last step, with the median times of all steps that consist of the same
  * operators. Appends to `notes` (char *) how it was found and what is missing. Returns NULL, with

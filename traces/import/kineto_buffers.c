@@ -113,16 +113,25 @@ static uint64_t rounded(uint64_t bytes)
     return (bytes + GRANULE - 1) / GRANULE * GRANULE;
 }
 
-/* Counts the gradients of each size. */
+static void count_gradient(GHashTable *counts, const struct trace *trace, uint64_t elements)
+{
+    gpointer key = GSIZE_TO_POINTER(rounded(elements * trace->list_element_bytes[TRACE_GRAD]));
+    guint count = GPOINTER_TO_UINT(g_hash_table_lookup(counts, key)) + 1;
+    g_hash_table_insert(counts, key, GUINT_TO_POINTER(count));
+}
+
+/* Counts the gradients of each size. Those that ranks sum in parts are what a rank gets. */
 static GHashTable *count_gradients(const struct kineto_parts *parts)
 {
     const struct trace *trace = parts->trace;
     GHashTable *counts = g_hash_table_new(NULL, NULL);
-    for (uint32_t t = 0; t < parts->trained; t++) {
-        gpointer key = GSIZE_TO_POINTER(
-            rounded(trace->tensors[t].elements * trace->list_element_bytes[TRACE_GRAD]));
-        guint count = GPOINTER_TO_UINT(g_hash_table_lookup(counts, key)) + 1;
-        g_hash_table_insert(counts, key, GUINT_TO_POINTER(count));
+    bool in_parts = trace->ranks > 1 && !trace->whole_gradients;
+    for (uint32_t t = 0; !in_parts && t < parts->trained; t++)
+        count_gradient(counts, trace, trace->tensors[t].elements);
+    for (guint i = 0; in_parts && i < parts->exchanges->len; i++) {
+        const struct kineto_collective *exchange = kineto_exchange_at(parts, i);
+        if (exchange->exchange == KINETO_SCATTER)
+            count_gradient(counts, trace, exchange->elements / exchange->ranks);
     }
     return counts;
 }

@@ -248,7 +248,7 @@ static void set_meta(const struct kineto_parts *parts)
 {
     struct trace *trace = parts->trace;
     trace->producer = g_strdup("PyTorch profiler");
-    trace->micro_batches = parts->step->micro_batches;
+    trace->micro_batches = parts->step->micro_batches * MAX(trace->ranks, 1);
     if (parts->kineto->gpus->len > 0)
         trace->machine = g_strdup(g_array_index(parts->kineto->gpus, struct gpu_record, 0).name);
     set_batch(parts);
@@ -256,12 +256,13 @@ static void set_meta(const struct kineto_parts *parts)
 
 static bool make(struct kineto_parts *parts)
 {
+    kineto_find_exchanges(parts);
     if (!kineto_find_tensors(parts))
         return false;
     set_meta(parts);
     kineto_make_operators(parts);
     kineto_find_buffers(parts);
-    kineto_add_collectives(parts);
+    kineto_add_exchanges(parts);
     for (uint32_t m = 0; parts->kineto->untimed && m < parts->trace->operator_count; m++)
         parts->trace->operators[m].duration_ns = 0;
     return true;
@@ -314,7 +315,8 @@ struct trace *kineto_iteration(const struct kineto *kineto, GPtrArray *notes)
         .moment = g_new0(uint32_t, step->works->len),
         .time_ns = g_new0(uint64_t, step->works->len),
         .update = first_of_update(step),
-        .accesses = g_array_new(FALSE, FALSE, sizeof(struct kineto_access))};
+        .accesses = g_array_new(FALSE, FALSE, sizeof(struct kineto_access)),
+        .exchanges = g_array_new(FALSE, FALSE, sizeof(struct kineto_collective))};
     note_steps(notes, steps, alike, marked_by);
     note_collectives(notes, step);
     set_times(&parts, alike);
@@ -323,5 +325,6 @@ struct trace *kineto_iteration(const struct kineto *kineto, GPtrArray *notes)
     g_free(parts.moment);
     g_free(parts.time_ns);
     g_array_unref(parts.accesses);
+    g_array_unref(parts.exchanges);
     return parts.trace;
 }

@@ -87,17 +87,46 @@ static uint32_t bytes_of_type(const char *type)
     return 0;
 }
 
+/* The names are those of PyTorch's ProcessGroupNCCL and ProcessGroupXCCL. */
+static enum kineto_exchange exchange_of(const char *name)
+{
+    static const struct {
+        const char *name;
+        enum kineto_exchange exchange;
+    } names[] = {{"allreduce", KINETO_SUM},
+                 {"_allgather_base", KINETO_GATHER},
+                 {"all_gather", KINETO_GATHER},
+                 {"allgather_into_tensor_coalesced", KINETO_GATHER},
+                 {"_reduce_scatter_base", KINETO_SCATTER},
+                 {"reduce_scatter", KINETO_SCATTER},
+                 {"reduce_scatter_tensor_coalesced", KINETO_SCATTER}};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++)
+        if (strcmp(name, names[i].name) == 0)
+            return names[i].exchange;
+    return KINETO_UNKNOWN;
+}
+
+/* An all-gather puts out what all ranks put in, and a reduction to parts takes in what all ranks
+ * get. Other numbers are not those of equal parts. */
 static void take_collective(struct kineto *kineto, const json_t *args,
                             const struct kernel_record *kernel)
 {
-    uint64_t elements = kineto_event_number(args, "In msg nelems");
-    uint32_t bytes = bytes_of_type(kineto_event_text(args, "dtype"));
-    const struct kineto_collective collective = {
-        .start_ns = kernel->start_ns,
-        .end_ns = kernel->end_ns,
-        .bytes = elements < UINT64_C(1) << 48 ? elements * bytes : 0,
-        .ranks = kineto_event_number32(args, "Group size"),
-        .sums = strcmp(kineto_event_text(args, "Collective name"), "allreduce") == 0};
+    enum kineto_exchange exchange = exchange_of(kineto_event_text(args, "Collective name"));
+    uint64_t in = kineto_event_number(args, "In msg nelems");
+    uint64_t out = kineto_event_number(args, "Out msg nelems");
+    uint64_t bytes = bytes_of_type(kineto_event_text(args, "dtype"));
+    uint32_t ranks = kineto_event_number32(args, "Group size");
+    uint64_t whole = exchange == KINETO_GATHER ? out : in;
+    uint64_t part = exchange == KINETO_GATHER ? in : exchange == KINETO_SCATTER ? out : 0;
+    bool even = exchange == KINETO_SUM || (ranks && whole / ranks == part && whole % ranks == 0);
+    struct kineto_collective collective = {.start_ns = kernel->start_ns, .end_ns = kernel->end_ns};
+    if (exchange != KINETO_UNKNOWN && even && whole && whole < UINT64_C(1) << 48 && bytes &&
+        ranks > 1) {
+        collective.exchange = (uint8_t)exchange;
+        collective.elements = whole;
+        collective.bytes = whole * bytes;
+        collective.ranks = ranks;
+    }
     g_array_append_val(kineto->collectives, collective);
 }
 

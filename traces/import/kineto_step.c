@@ -27,6 +27,7 @@ static void step_free(gpointer data)
     struct kineto_step *step = (struct kineto_step *)data;
     g_array_unref(step->works);
     g_array_unref(step->gradients);
+    g_array_unref(step->alone);
     g_free(step);
 }
 
@@ -214,11 +215,12 @@ static void find_highest_forward(const struct walk *walk)
 static struct kineto_step *make_step(const struct kineto *kineto, const struct step_window *window)
 {
     struct kineto_step *step = g_new0(struct kineto_step, 1);
-    *step = (struct kineto_step){
-        .start_ns = window->start_ns,
-        .end_ns = window->end_ns,
-        .works = g_array_new(FALSE, FALSE, sizeof(struct kineto_work)),
-        .gradients = g_array_new(FALSE, FALSE, sizeof(struct kineto_gradient))};
+    *step =
+        (struct kineto_step){.start_ns = window->start_ns,
+                             .end_ns = window->end_ns,
+                             .works = g_array_new(FALSE, FALSE, sizeof(struct kineto_work)),
+                             .gradients = g_array_new(FALSE, FALSE, sizeof(struct kineto_gradient)),
+                             .alone = g_array_new(FALSE, FALSE, sizeof(struct kineto_span))};
     struct walk walk = {.kineto = kineto,
                         .step = step,
                         .threads = g_hash_table_new(NULL, NULL),
@@ -394,6 +396,13 @@ static void count_collectives(struct kineto_step *step, const GArray *collective
     }
 }
 
+/* The device may still be at work on the step when the host has ended it. */
+static bool is_in_step(const struct kineto_step *step, const struct kineto_span *span)
+{
+    uint64_t end_ns = kineto_work_at(step, step->works->len - 1)->end_ns;
+    return span->end_ns > step->begin_ns && span->start_ns < MAX(step->end_ns, end_ns);
+}
+
 static GArray *sorted_by_start(const GArray *work)
 {
     GArray *sorted = g_array_new(FALSE, FALSE, sizeof(struct asked));
@@ -402,10 +411,9 @@ static GArray *sorted_by_start(const GArray *work)
     return sorted;
 }
 
-/* Returns the times at which only collectives ran, in order (struct asked without calls). */
-static GArray *find_exposed(const struct device_work *work)
+/* Finds the times in the step at which only collectives ran. */
+static void find_alone(struct kineto_step *step, const struct device_work *work)
 {
-    GArray *exposed = g_array_new(FALSE, FALSE, sizeof(struct asked));
     g_autoptr(GArray) computing = sorted_by_start(work->computing);
     g_autoptr(GArray) collectives = sorted_by_start(work->collectives);
     uint64_t covered_ns = 0; /* until then all is known */
@@ -419,9 +427,9 @@ static GArray *find_exposed(const struct device_work *work)
                                             : NULL;
             uint64_t until_ns = other ? CLAMP(other->start_ns, from_ns, collective->end_ns)
                                       : collective->end_ns;
-            const struct asked alone = {0, from_ns, until_ns};
-            if (until_ns > from_ns)
-                g_array_append_val(exposed, alone);
+            const struct kineto_span alone = {from_ns, until_ns};
+            if (until_ns > from_ns && is_in_step(step, &alone))
+                g_array_append_val(step->alone, alone);
             if (!other || other->start_ns >= collective->end_ns) {
                 from_ns = collective->end_ns;
                 break;
@@ -431,27 +439,25 @@ static GArray *find_exposed(const struct device_work *work)
         }
         covered_ns = MAX(covered_ns, from_ns);
     }
-    return exposed;
 }
 
-/* Adds up the exposed time between the ends of two works. */
-static uint64_t exposed_between(const GArray *exposed, uint64_t from_ns, uint64_t until_ns)
+uint64_t kineto_step_alone_ns(const struct kineto_step *step, uint64_t from_ns, uint64_t until_ns)
 {
     uint64_t sum = 0;
-    for (guint i = 0; i < exposed->len; i++) {
-        const struct asked *alone = &g_array_index(exposed, struct asked, i);
+    for (guint i = 0; i < step->alone->len; i++) {
+        const struct kineto_span *alone = &g_array_index(step->alone, struct kineto_span, i);
         uint64_t from = MAX(alone->start_ns, from_ns), until = MIN(alone->end_ns, until_ns);
         sum += until > from ? until - from : 0;
     }
     return sum;
 }
 
-static void set_waiting(struct kineto_step *step, const GArray *exposed)
+static void set_waiting(struct kineto_step *step)
 {
     uint64_t before_ns = step->begin_ns;
-    for (uint32_t i = 0; exposed->len && i < step->works->len; i++) {
+    for (uint32_t i = 0; step->alone->len && i < step->works->len; i++) {
         struct kineto_work *work = kineto_work_at(step, i);
-        work->waited_ns = exposed_between(exposed, before_ns, work->end_ns);
+        work->waited_ns = kineto_step_alone_ns(step, before_ns, work->end_ns);
         before_ns = work->end_ns;
     }
 }
@@ -463,9 +469,9 @@ void kineto_step_times(const struct kineto *kineto, struct kineto_step *step)
         return;
     }
     struct device_work work = collect_work(kineto);
-    g_autoptr(GArray) exposed = find_exposed(&work);
     set_device_times(step, work.computing);
-    set_waiting(step, exposed);
+    find_alone(step, &work);
+    set_waiting(step);
     count_collectives(step, work.collectives);
     device_work_clear(&work);
 }

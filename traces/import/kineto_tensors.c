@@ -400,6 +400,25 @@ static void add_frozen_tensor(const struct kineto_parts *parts, const struct wei
     trace->tensors[trace->tensor_count++] = tensor;
 }
 
+/* Returns whether each gradient is that of several parameters, flat in one piece, which ranks sum
+ * in parts (FSDP's first version). A piece is filled up to a multiple of the ranks. */
+static bool are_flat(const struct kineto_parts *parts)
+{
+    bool flat = parts->exchanges->len > 0;
+    for (uint32_t g = 0; flat && g < parts->step->gradients->len; g++) {
+        const struct kineto_gradient *gradient = gradient_at(parts, g);
+        flat = false;
+        for (guint i = 0; !flat && i < parts->exchanges->len; i++) {
+            const struct kineto_collective *exchange = kineto_exchange_at(parts, i);
+            flat = exchange->exchange == KINETO_SCATTER &&
+                   exchange->elements >= gradient->elements &&
+                   exchange->elements - gradient->elements < exchange->ranks &&
+                   !strchr(text(parts, gradient->shape), ',');
+        }
+    }
+    return flat;
+}
+
 /* If storages are known, a weight that another operator uses, too, is one tensor. */
 static void add_frozen(const struct kineto_parts *parts, struct kineto_storages *storages,
                        const uint32_t *makers)
@@ -453,7 +472,12 @@ static void add_tensors(struct kineto_parts *parts, const GArray *parameters)
     }
     note(parts, "the names of parameters: they are numbered in the order of their use");
     parts->trained = parameters->len;
-    add_frozen(parts, storages, makers);
+    if (are_flat(parts))
+        note(parts,
+             "which operators use which parameter: those of a module lie in one piece, which "
+             "one operator of forward splits; frozen ones are in it");
+    else
+        add_frozen(parts, storages, makers);
     kineto_storages_free(storages);
     if (untold > 0)
         note(parts,
@@ -490,6 +514,12 @@ bool kineto_find_tensors(struct kineto_parts *parts)
         set_lists(parts,
                   text(parts, g_array_index(parameters, struct parameter, 0).gradient->type));
         add_tensors(parts, parameters);
+        if (parts->trace->ranks > 1 && !parts->trace->whole_gradients &&
+            parts->trace->list_element_bytes[TRACE_GRAD] < 4)
+            note(parts,
+                 "the widths of the ranks' shards: those of gradients in backward, %s, are "
+                 "assumed",
+                 parts->trace->precision);
         if (parts->step->inputs)
             note(parts, "gradients of %u inputs of reentrant checkpoints: they are no parameters",
                  parts->step->inputs);
