@@ -71,14 +71,12 @@ static void free_gathers(gpointer gathers)
 static bool add_file(GPtrArray *traces, GPtrArray *gathers, const char *path, GError **error)
 {
     struct trace *trace = trace_read(path, error);
-    struct records *records = trace ? records_read(path, error) : NULL;
+    struct gathers *found = NULL;
+    bool ok = trace && gathers_read(path, &found, error);
     if (trace)
         g_ptr_array_add(traces, trace);
-    if (!records)
-        return false;
-    g_ptr_array_add(gathers, gathers_find(records));
-    records_free(records);
-    return true;
+    g_ptr_array_add(gathers, found);
+    return ok;
 }
 
 static int run(void *data, G_GNUC_UNUSED const struct console *console, GError **error)

@@ -11,7 +11,7 @@ struct annotate {
     uint32_t operator_count;
     nvtxStringHandle_t iteration;
     nvtxStringHandle_t copies[MOVER_QUEUES]; /* their directions */
-    nvtxStringHandle_t gather;
+    nvtxStringHandle_t gather, queued_gather;
     nvtxStringHandle_t operators[]; /* [operator_count] their names */
 };
 
@@ -175,6 +175,7 @@ struct annotate *annotate_new(const struct trace *trace, enum annotate_timing ti
     annotate->copies[MOVER_H2D] = nvtxDomainRegisterStringA(domain, ANNOTATION_H2D);
     annotate->copies[MOVER_D2H] = nvtxDomainRegisterStringA(domain, ANNOTATION_D2H);
     annotate->gather = nvtxDomainRegisterStringA(domain, ANNOTATION_GATHER);
+    annotate->queued_gather = nvtxDomainRegisterStringA(domain, ANNOTATION_QUEUED_GATHER);
     for (uint32_t m = 0; m < trace->operator_count; m++)
         annotate->operators[m] = nvtxDomainRegisterStringA(domain, trace->operators[m].name);
     return annotate;
@@ -242,5 +243,17 @@ void annotate_gather_begin(const struct annotate *annotate, uint64_t bytes)
 void annotate_gather_end(const struct annotate *annotate)
 {
     if (annotate)
+        nvtxDomainRangePop(annotate->domain);
+}
+
+void annotate_queued_gather_begin(const struct annotate *annotate, uint64_t bytes)
+{
+    if (annotate && annotate->timing != ANNOTATE_RANGES)
+        push(annotate, ANNOTATION_EXCHANGE, annotate->queued_gather, bytes);
+}
+
+void annotate_queued_gather_end(const struct annotate *annotate)
+{
+    if (annotate && annotate->timing != ANNOTATE_RANGES)
         nvtxDomainRangePop(annotate->domain);
 }

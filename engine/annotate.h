@@ -55,4 +55,9 @@ void annotate_copy_end(const struct annotate *annotate);
 void annotate_gather_begin(const struct annotate *annotate, uint64_t bytes);
 void annotate_gather_end(const struct annotate *annotate);
 
+/* Mark that a gather is queued, in the thread that runs the operators and between these, for
+ * devices that a profiler watches; otherwise they do nothing. */
+void annotate_queued_gather_begin(const struct annotate *annotate, uint64_t bytes);
+void annotate_queued_gather_end(const struct annotate *annotate);
+
 #endif

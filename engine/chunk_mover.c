@@ -47,6 +47,7 @@ static mover_ticket gather(void *self, const struct mover_gather *gathered,
     g_autofree struct device_shard *shards = g_new(struct device_shard, gathered->shard_count);
     struct mover_after fetched = *after;
     bool fetches = false;
+    uint64_t elements = 0; /* of other ranks */
     usage_occupy(mover->usage, to->chunk, to->device_address, to->slot_bytes);
     for (uint32_t i = 0; i < gathered->shard_count; i++) {
         const struct mover_shard *shard = &gathered->shards[i];
@@ -57,6 +58,8 @@ static mover_ticket gather(void *self, const struct mover_gather *gathered,
         mover_ticket ticket = fetch_shard(mover, shard, after);
         fetched.queue[MOVER_H2D] = MAX(fetched.queue[MOVER_H2D], ticket);
         fetches |= ticket > 0;
+        elements += shards[i].elements -
+                    shard_of(shards[i].elements, mover->ranks->count, mover->ranks->rank).count;
     }
     mover->figures->gathers++;
     mover->figures->h2d_copies += fetches;
@@ -64,7 +67,10 @@ static mover_ticket gather(void *self, const struct mover_gather *gathered,
         .shards = shards,
         .count = gathered->shard_count,
         .element_bytes = mover->trace->list_element_bytes[TRACE_GATHERED]};
-    return mover->device->ops->gather(mover->device, &gather, &fetched);
+    annotate_queued_gather_begin(mover->annotate, elements * gather.element_bytes);
+    mover_ticket ticket = mover->device->ops->gather(mover->device, &gather, &fetched);
+    annotate_queued_gather_end(mover->annotate);
+    return ticket;
 }
 
 static void leave(struct chunk_mover *mover, chunk_id chunk)

@@ -8,6 +8,7 @@
 
 #include "chunks/plan.h"
 #include "chunks/residency/mover.h"
+#include "engine/annotate.h"
 #include "engine/device.h"
 #include "engine/nvme_chunks.h"
 #include "engine/ranks.h"
@@ -19,7 +20,8 @@ struct chunk_mover {
     struct plan_figures *figures; /* every copy is added to these */
     struct ranks *ranks;          /* NULL with one */
     const struct trace *trace;
-    struct nvme_chunks *nvme; /* NULL if no chunk is at home there */
+    struct nvme_chunks *nvme;        /* NULL if no chunk is at home there */
+    const struct annotate *annotate; /* may be NULL */
 
     /* Runs the operator of a moment: mover_ops.run. */
     mover_ticket (*run)(void *executor, moment_id moment, const struct mover_after *after,

@@ -68,6 +68,7 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
                                          .figures = &engine->outside,
                                          .ranks = options->ranks,
                                          .trace = trace,
+                                         .annotate = options->annotate,
                                          .run = executor_run,
                                          .executor = &engine->executor};
     engine->mover.nvme = nvme_chunks_new(plan, &engine->mover);

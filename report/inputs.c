@@ -196,10 +196,9 @@ static bool has_no_iteration(const char *path)
 
 static struct gathers *read_gathers(const char *path, const struct trace *trace)
 {
-    struct records *records = trace->ranks > 1 ? records_read(path, NULL) : NULL;
-    struct gathers *gathers = records ? gathers_find(records) : NULL;
-    if (records)
-        records_free(records);
+    struct gathers *gathers = NULL;
+    if (trace->ranks > 1)
+        gathers_read(path, &gathers, NULL);
     return gathers;
 }
 

@@ -434,9 +434,10 @@ static void add_operator(const struct recorded_step *recording, const struct rec
 static void add_exchange(const struct recorded_step *recording, const struct record *event)
 {
     const struct ns_range span = {event->start_ns, event->end_ns};
-    recording_add_span(recording, TRACK_NETWORK, &span,
-                       records_text(recording->records, event->text), TRACK_NO_PHASE,
-                       event->payload);
+    const char *text = records_text(recording->records, event->text);
+    if (strcmp(text, ANNOTATION_QUEUED_GATHER) == 0)
+        return; /* that is the host's time */
+    recording_add_span(recording, TRACK_NETWORK, &span, text, TRACK_NO_PHASE, event->payload);
     recording->tracks->known[TRACK_NETWORK] = true;
 }
 

@@ -19,6 +19,7 @@ enum annotation_category {
 #define ANNOTATION_D2H "D2H"
 
 /* The exchange. */
-#define ANNOTATION_GATHER "gather"
+#define ANNOTATION_GATHER        "gather"
+#define ANNOTATION_QUEUED_GATHER "queued gather" /* a range that only queues it on a device */
 
 #endif

@@ -13,9 +13,14 @@ struct gathers {
                               rank that came to it last has sent its part */
 };
 
-/* Returns NULL if there are no gathers, or if iterations have different ones. Free with
- * gathers_free. */
-struct gathers *gathers_find(const struct records *records);
+/* Returns NULL if there are no gathers, if iterations have different ones, or if a device ran them
+ * of which `activity` (kernels and correlations, may be NULL) does not know. Such a gather takes
+ * from the begin of its first collective kernel to the end of its last. Free with gathers_free. */
+struct gathers *gathers_find(const struct records *records, const struct activity *activity);
+
+/* Reads the records of a trace file and finds its gathers. Sets *gathers to NULL if there are none.
+ * Returns false if the file cannot be read. */
+bool gathers_read(const char *path, struct gathers **gathers, GError **error);
 void gathers_free(struct gathers *gathers); /* NULL is allowed */
 
 #endif

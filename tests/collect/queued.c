@@ -1,10 +1,11 @@
-/* queued SEED STEPS [device|resident]: "trains" on the random trace of a seed on a CUDA device. Of
- * every three operators, the first asks for two kernels and waits for them, the second asks for one
- * without waiting, and the third for none.
+/* queued SEED STEPS [device|gathers|resident]: "trains" on the random trace of a seed on a CUDA
+ * device. Of every three operators, the first asks for two kernels and waits for them, the second
+ * asks for one without waiting, and the third for none.
  *
  * With `device` no operator is waited for, each on the device asks for one kernel, and the host
- * lingers in the ranges. With `resident` each operator asks for a kernel, the host does not linger,
- * and kernels are as slow as QUEUED_SLOWER times those of the last step in the steps before it. */
+ * lingers in the ranges. With `gathers` ranks also gather something before every third operator.
+ * With `resident` each operator asks for a kernel, the host does not linger, and kernels are as
+ * slow as QUEUED_SLOWER times those of the last step in the steps before it. */
 #include "tests/collect/queued.h"
 #include "engine/annotate.h"
 #include "tests/traces/random_trace.h"
@@ -15,10 +16,26 @@
 #include <string.h>
 #include <unistd.h>
 
+static void launch_named(const char *name, unsigned microseconds)
+{
+    cuLaunchKernel((CUfunction)(void *)name, microseconds, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
+}
+
 static void launch(unsigned microseconds)
 {
-    static const char name[] = "kernel";
-    cuLaunchKernel((CUfunction)(void *)name, microseconds, 1, 1, 32, 1, 1, 0, NULL, NULL, NULL);
+    launch_named("kernel", microseconds);
+}
+
+/* Copies a shard to its place, which is no part of the exchange, and exchanges twice. */
+static void gather(const struct annotate *annotate, uint32_t number)
+{
+    static const char name[] = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)";
+    annotate_queued_gather_begin(annotate, QUEUED_GATHERED_BYTES + number);
+    launch(QUEUED_LONG_MICROSECONDS);
+    launch_named(name, QUEUED_MICROSECONDS);
+    launch_named(name, QUEUED_MICROSECONDS);
+    usleep(QUEUED_LONG_MICROSECONDS);
+    annotate_queued_gather_end(annotate);
 }
 
 static void run(uint32_t moment)
@@ -69,6 +86,7 @@ int main(int argc, char **argv)
 {
     g_assert(argc == 3 || argc == 4);
     enum annotate_timing timing = timing_of(argv[3]);
+    bool gathers = argc == 4 && strcmp(argv[3], "gathers") == 0;
     int steps = atoi(argv[2]);
     CUcontext context;
     cuInit(0);
@@ -79,6 +97,8 @@ int main(int argc, char **argv)
     for (int step = 0; step < steps; step++) {
         annotate_iteration_begin(annotate, (uint64_t)step);
         for (uint32_t m = 0; m < trace->operator_count; m++) {
+            if (gathers && m % 3 == 0)
+                gather(annotate, m / 3);
             annotate_operator_begin(annotate, m);
             if (timing == ANNOTATE_RANGES)
                 run(m);

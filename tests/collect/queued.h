@@ -9,7 +9,8 @@ enum {
     QUEUED_OPERATORS = 30,
     QUEUED_MICROSECONDS = 10,
     QUEUED_LONG_MICROSECONDS = 2000,
-    QUEUED_SLOWER = 300
+    QUEUED_SLOWER = 300,
+    QUEUED_GATHERED_BYTES = 1000 /* by the first gather of a step; one more by each later one */
 };
 
 enum queued_kind { QUEUED_WAITED, QUEUED_LEFT, QUEUED_ON_HOST, QUEUED_KINDS };

@@ -5,6 +5,7 @@
 #include "tests/collect/trained.h"
 #include "traces/activity/activity_summary.h"
 #include "traces/activity/guess.h"
+#include "traces/gathers.h"
 #include "traces/trace_file.h"
 
 #include <sqlite3.h>
@@ -133,6 +134,31 @@ static void test_queued(struct fixture *fixture, gconstpointer data)
     trace_free(trace);
     g_assert_cmpint(query(fixture, "SELECT count(*) FROM meta WHERE key = 'durations_scaled'"), ==,
                     0);
+}
+
+/* What ranks gather takes as long as its collectives on the device, however long the host lingers,
+ * and other kernels of the range. Without the device's times no gather is known. */
+static void test_queued_gathers(struct fixture *fixture, gconstpointer data)
+{
+    GError *error = NULL;
+    struct gathers *gathers;
+    collect(fixture, "--iterations 1:3 -- %s %d 3 gathers", TRACED_QUEUED,
+            g_test_rand_int_range(0, 1000000));
+    assert_exit(fixture, 0);
+    struct trace *trace = trace_read(fixture->path, &error);
+    g_assert_no_error(error);
+    g_assert_true(gathers_read(fixture->path, &gathers, &error));
+    g_assert_no_error(error);
+    g_assert_true((gathers != NULL) == (data == NULL));
+    g_assert_cmpuint(gathers ? gathers->count : 0, ==,
+                     gathers ? (trace->operator_count + 2) / 3 : 0);
+    for (uint32_t g = 0; gathers && g < gathers->count; g++) {
+        g_assert_cmpuint(gathers->bytes[g], ==, QUEUED_GATHERED_BYTES + g);
+        g_assert_cmpuint(gathers->duration_ns[g], >=, 1000 * QUEUED_MICROSECONDS);
+        g_assert_cmpuint(gathers->duration_ns[g], <, 500 * QUEUED_LONG_MICROSECONDS);
+    }
+    gathers_free(gathers);
+    trace_free(trace);
 }
 
 /* The operators of a resident step take as long in all as a step that was not recorded, in which
@@ -478,6 +504,8 @@ int main(int argc, char **argv)
     ADD("/device/operators", test_operators, NULL);
     ADD("/device/queued", test_queued, NULL);
     ADD("/device/queued/unrecorded", test_queued_unrecorded, "busy");
+    ADD("/device/queued/gathers", test_queued_gathers, NULL);
+    ADD("/device/queued/gathers/unrecorded", test_queued_gathers, "busy");
     ADD("/device/resident", test_resident, NULL);
     ADD("/device/crossed-ranges", test_crossed_ranges, NULL);
     ADD("/device/marks", test_marks, NULL);

@@ -199,8 +199,8 @@ static void check_gathers(const struct workshop *workshop, bool any)
     for (int r = 0; r < 2; r++) {
         g_autofree char *name = g_strdup_printf("run-%d.pstar", r);
         g_autofree char *path = workshop_path(workshop, name);
-        struct records *records = records_read(path, NULL);
-        struct gathers *gathers = gathers_find(records);
+        struct gathers *gathers;
+        g_assert_true(gathers_read(path, &gathers, NULL));
         struct trace *trace = trace_read(path, NULL);
         uint64_t bytes = 0, least = 0;
         g_assert_true((gathers != NULL) == any);
@@ -215,7 +215,6 @@ static void check_gathers(const struct workshop *workshop, bool any)
         g_assert_cmpuint(bytes, >=, least);
         trace_free(trace);
         gathers_free(gathers);
-        records_free(records);
     }
     write_machine(workshop, false);
     workshop_must_end(workshop, "pstar-report run-0.pstar run-1.pstar machine.json --text", DONE,

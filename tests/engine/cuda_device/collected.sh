@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A collected run on the CUDA device waits for no operator, because CUPTI has their times. If CUPTI records
 # nothing, as here without a driver, the durations are unknown and the collector says so; with
-# PSTAR_CUDA_SYNC=1 the run waits, and the host's times count.
+# PSTAR_CUDA_SYNC=1 the run waits, and the host's times count. Each of several ranks records when it queues what
+# it gathers, as often as it counts.
 # Usage: collected.sh PROGRAMS FOLDER_OF_PSTAR_RUN DATA
 set -euo pipefail
 
@@ -33,3 +34,17 @@ grep -q "durations of" "$folder/info" || fail "durations are not missing"
 collect 1
 if grep -q "unknown" "$folder/said"; then fail "durations are unknown although the run waits"; fi
 if grep -q "durations of" "$folder/info"; then fail "durations are missing although the run waits"; fi
+
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+command -v mpirun >/dev/null && command -v sqlite3 >/dev/null || exit 0
+mpirun -n 2 --oversubscribe "$programs/pstar-collect" -o "$folder/run-%r.pstar" --iterations 2:3 -- \
+    "$run/pstar-run" --device cuda --model "$folder/model.json" --data "$data" --tokens bytes --batch 1 --seq 16 \
+    --steps 4 --stage 3 --chunk-size 16KiB --log "$folder/log.jsonl" >"$folder/said" 2>&1 || fail "two ranks do not run"
+counted=$(tail -n 1 "$folder/log.jsonl" | grep -o '"gathers": *[0-9]*' | grep -o '[0-9]*$')
+for rank in 0 1; do
+    queued=$(sqlite3 "$folder/run-$rank.pstar" "SELECT count(*) FROM NVTX_EVENTS e JOIN StringIds s ON s.id = e.textId
+        WHERE s.value = 'queued gather'")
+    [ "$queued" -gt 0 ] && [ "$queued" = "$counted" ] || fail "rank $rank queues $queued gathers and counts $counted"
+done
+"$programs/pstar-trace" merge "$folder"/run-[01].pstar -o "$folder/ranks.pstar" >"$folder/said"
+grep -q " 0 of them gathers" "$folder/said" || fail "gathers are known without the device's times"
