@@ -100,8 +100,6 @@ static bool plan_stages(const struct question *question, GArray *stages, guint *
 
 /* ---- the least memory ---- */
 
-/* ---- the least memory ---- */
-
 /* Parses "5%" or "5"; at least 0. */
 static bool parse_share(const char *text, double *share, GError **error)
 {
