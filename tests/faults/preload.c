@@ -2,9 +2,10 @@
  * PSTAR_FAULT (traces/fault.h) says which:
  *
  *   heap:N    the N-th allocation of heap memory gets none, once the program can report that. Those
- * of oneDNN do not count: it crashes where it gets no memory for code write:N   the N-th call that
- * needs room in a file system finds it full: writes to files, changes of their lengths, syncs, new
- * files and folders, renames, links
+ *             of oneDNN do not count, which crashes where it gets no memory for code, nor those of
+ *             OpenMP's library, which then ends the program itself
+ *   write:N   the N-th call that needs room in a file system finds it full: writes to files,
+ *             changes of their lengths, syncs, new files and folders, renames, links
  *
  * With + after N, all later ones fail, too, as on a disk that stays full. Calls are counted in each
  * process by itself.
@@ -69,17 +70,19 @@ void *__libc_memalign(size_t alignment, size_t bytes);
 
 static bool begun; /* the program is ready to report that it gets no memory */
 
-/* Where the code of oneDNN lies, and that of C++'s library, which allocates for it. */
+/* Where the code of oneDNN and of OpenMP's library lies, and that of C++'s library, which allocates
+ * for the first. */
 static struct {
     uintptr_t begin, end;
-} exempt[2];
+} exempt[3];
 static size_t exempt_count;
 
 static int note_exempt(struct dl_phdr_info *library, size_t bytes, void *data)
 {
     (void)bytes, (void)data;
     bool counts = !strstr(library->dlpi_name, "libdnnl") &&
-                  !strstr(library->dlpi_name, "libstdc++");
+                  !strstr(library->dlpi_name, "libstdc++") &&
+                  !strstr(library->dlpi_name, "libgomp");
     if (counts || exempt_count == sizeof exempt / sizeof *exempt)
         return 0;
     uintptr_t end = library->dlpi_addr;
