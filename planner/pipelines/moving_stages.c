@@ -486,14 +486,18 @@ static struct moving_stages *plan_shape(const struct pipeline_question *q,
     return moving;
 }
 
+/* Everything may fit, and then a policy's plans move nothing: no plan of the search may be slower.
+ */
 struct moving_stages *moving_stages_plan(const struct pipeline_question *question,
                                          const struct pipeline_job *job, const uint32_t *layers,
                                          const uint8_t *recompute, GError **error)
 {
-    const struct moving_shape shape = {.job = job,
-                                       .recompute = (uint8_t *)recompute,
-                                       .layers = (uint32_t *)layers,
-                                       .seconds = INFINITY};
+    struct moving_shape shape = {.job = job,
+                                 .recompute = (uint8_t *)recompute,
+                                 .layers = (uint32_t *)layers,
+                                 .seconds = INFINITY};
+    look(question, &shape, false);
+    g_clear_error(&shape.error);
     return plan_shape(question, &shape, error);
 }
 

@@ -138,8 +138,21 @@ static void test_bound(void)
     g_assert_cmpint(moved, >, 0);
 }
 
-/* With room for everything, the plans of the stages take the time of the best candidate, or less if
- * something is updated on the host. */
+/* Checks the plans of the stages of the best candidate, which take its time, or less if something
+ * is updated on the host. */
+static void check_resident(const struct pipeline_candidate *best,
+                           const struct moving_stages *moving)
+{
+    uint64_t moved = 0;
+    check_plans(moving);
+    for (uint32_t s = 0; s < best->stages; s++)
+        moved += moving->results[s].figures.d2h_bytes;
+    g_assert_cmpfloat(moving->step_seconds, <, best->step_seconds + 2e-9);
+    if (!moved)
+        g_assert_cmpfloat(moving->step_seconds, >, best->step_seconds - 2e-9);
+}
+
+/* With room for everything, there are plans, but for schedule 2bw in bf16. */
 static void test_resident(void)
 {
     for (int i = 0; i < DRAWS; i++) {
@@ -149,14 +162,10 @@ static void test_resident(void)
         d.question.wants_plans = true;
         struct pipeline_answer *answer = search(&d.question);
         const struct pipeline_candidate *best = &answer->candidates[0];
-        g_assert_nonnull(answer->moving);
-        check_plans(answer->moving);
-        uint64_t moved = 0;
-        for (uint32_t s = 0; s < best->stages; s++)
-            moved += answer->moving->results[s].figures.d2h_bytes;
-        g_assert_cmpfloat(answer->moving->step_seconds, <, best->step_seconds + 2e-9);
-        if (!moved)
-            g_assert_cmpfloat(answer->moving->step_seconds, >, best->step_seconds - 2e-9);
+        bool newest = best->schedule == PIPELINE_2BW && d.question.precision == MODEL_BF16;
+        g_assert_true(newest == !answer->moving);
+        if (!newest)
+            check_resident(best, answer->moving);
         pipeline_answer_free(answer);
         platform_free(d.platform);
     }
