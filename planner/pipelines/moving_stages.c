@@ -417,7 +417,7 @@ static struct moving_stages *begin(const struct pipeline_question *q,
     return moving;
 }
 
-/* Plans every stage by the search for one rank. Stages that are alike are searched alike. */
+/* Plans every stage by the search for one rank. */
 static bool search_stages(const struct pipeline_question *q, const struct pipeline_job *job,
                           struct moving_stages *moving, struct trace **traces, GError **error)
 {
@@ -510,7 +510,8 @@ static struct moving_shape *best_of(const struct looks *looks)
     return best;
 }
 
-/* Looks at the shape with a layer moved from a stage to one beside it. Keeps it if it is faster. */
+/* Looks at the shape with a layer moved from a stage to one beside it. Keeps it if it is faster.
+ * `other` shares the shape's list of layers. */
 static bool try_border(const struct pipeline_question *q, struct moving_shape *shape, uint32_t from,
                        uint32_t to)
 {
