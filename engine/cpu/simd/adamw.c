@@ -21,32 +21,36 @@ static void update_delayed(const struct simd_adamw *a, uint64_t first, uint64_t 
     update_fp32(a, first, end);
 }
 
-static void update_gradient_in_param(const struct simd_adamw *a, uint64_t first, uint64_t end)
+/* A parameter that lags is that of the master before the update. Inlined with a constant `lags`:
+ * with a condition in them, the compiler does not vectorize these loops. */
+static inline __attribute__((always_inline)) void
+update_gradient_in_param(const struct simd_adamw *a, uint64_t first, uint64_t end, const bool lags)
 {
     const struct adamw_step step = a->step;
     uint16_t *restrict param = a->tensor.param;
     float *restrict master = a->tensor.master;
     float *restrict m = a->tensor.exp_avg, *restrict v = a->tensor.exp_avg_sq;
-    const bool lags = a->tensor.lags;
     for (uint64_t i = first; i < end; i++) {
         float old = master[i];
-        master[i] = adamw_element(&step, old, bf16_widen(param[i]), &m[i], &v[i]);
-        param[i] = bf16_round(lags ? old : master[i]);
+        float updated = adamw_element(&step, old, bf16_widen(param[i]), &m[i], &v[i]);
+        master[i] = updated;
+        param[i] = bf16_round(lags ? old : updated);
     }
 }
 
-static void update_bf16(const struct simd_adamw *a, uint64_t first, uint64_t end)
+static inline __attribute__((always_inline)) void
+update_bf16(const struct simd_adamw *a, uint64_t first, uint64_t end, const bool lags)
 {
     const struct adamw_step step = a->step;
     const float *restrict gradient = a->tensor.gradient;
     uint16_t *restrict param = a->tensor.param;
     float *restrict master = a->tensor.master;
     float *restrict m = a->tensor.exp_avg, *restrict v = a->tensor.exp_avg_sq;
-    const bool lags = a->tensor.lags;
     for (uint64_t i = first; i < end; i++) {
         float old = master[i];
-        master[i] = adamw_element(&step, old, gradient[i], &m[i], &v[i]);
-        param[i] = bf16_round(lags ? old : master[i]);
+        float updated = adamw_element(&step, old, gradient[i], &m[i], &v[i]);
+        master[i] = updated;
+        param[i] = bf16_round(lags ? old : updated);
     }
 }
 
@@ -89,8 +93,12 @@ void SIMD(adamw)(const void *arguments, uint64_t first, uint64_t end)
         update_delayed(a, first, end);
     else if (!a->tensor.master)
         update_fp32(a, first, end);
+    else if (a->tensor.gradient && a->tensor.lags)
+        update_bf16(a, first, end, true);
     else if (a->tensor.gradient)
-        update_bf16(a, first, end);
+        update_bf16(a, first, end, false);
+    else if (a->tensor.lags)
+        update_gradient_in_param(a, first, end, true);
     else
-        update_gradient_in_param(a, first, end);
+        update_gradient_in_param(a, first, end, false);
 }
