@@ -13,6 +13,7 @@ struct queued_work {
 struct work_queue {
     struct work_queues *queues;
     GThread *thread; /* NULL if the caller does this queue's work */
+    GCond ready;     /* the thread can go on */
     queues_run *run;
     void (*enter)(void *self);
     void *self;
@@ -22,8 +23,9 @@ struct work_queue {
 };
 
 struct work_queues {
-    GMutex lock; /* protects all fields; `done` is written under it but read without it */
-    GCond changed;
+    GMutex lock;      /* protects all fields; `done` is written under it but read without it */
+    GCond changed;    /* work is complete; for queues_wait */
+    uint32_t waiting; /* threads in queues_wait */
     bool ending;
     struct work_queue queue[MOVER_QUEUES];
 };
@@ -35,6 +37,7 @@ struct work_queues *queues_new(void)
     g_cond_init(&queues->changed);
     for (int q = 0; q < MOVER_QUEUES; q++) {
         queues->queue[q].queues = queues;
+        g_cond_init(&queues->queue[q].ready);
         g_queue_init(&queues->queue[q].waiting);
     }
     return queues;
@@ -48,11 +51,28 @@ static bool complete(struct work_queues *queues, const struct mover_after *after
     return true;
 }
 
+static bool can_go_on(struct work_queue *queue)
+{
+    const struct queued_work *next = g_queue_peek_head(&queue->waiting);
+    return next ? complete(queue->queues, &next->after) : queue->queues->ending;
+}
+
+/* Wakes a thread only if it can go on: where it shares a core with one that computes, to wake for
+ * nothing takes time from that. */
+static void wake(struct work_queue *queue)
+{
+    if (can_go_on(queue))
+        g_cond_signal(&queue->ready);
+}
+
 static void finish(struct work_queues *queues, struct work_queue *queue)
 {
     g_mutex_lock(&queues->lock);
     atomic_fetch_add_explicit(&queue->done, 1, memory_order_release);
-    g_cond_broadcast(&queues->changed);
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        wake(&queues->queue[q]);
+    if (queues->waiting)
+        g_cond_broadcast(&queues->changed);
     g_mutex_unlock(&queues->lock);
 }
 
@@ -62,15 +82,11 @@ static struct queued_work *take(struct work_queue *queue, bool *at_once)
     struct work_queues *queues = queue->queues;
     *at_once = true;
     g_mutex_lock(&queues->lock);
-    while (g_queue_is_empty(&queue->waiting) && !queues->ending) {
+    while (!can_go_on(queue)) {
         *at_once = false;
-        g_cond_wait(&queues->changed, &queues->lock);
+        g_cond_wait(&queue->ready, &queues->lock);
     }
     struct queued_work *piece = g_queue_pop_head(&queue->waiting);
-    while (piece && !complete(queues, &piece->after)) {
-        *at_once = false;
-        g_cond_wait(&queues->changed, &queues->lock);
-    }
     g_mutex_unlock(&queues->lock);
     return piece;
 }
@@ -115,7 +131,7 @@ mover_ticket queues_put(struct work_queues *queues, enum mover_queue which, cons
     g_mutex_lock(&queues->lock);
     g_queue_push_tail(&queue->waiting, piece);
     mover_ticket ticket = ++queue->put;
-    g_cond_broadcast(&queues->changed);
+    wake(queue);
     g_mutex_unlock(&queues->lock);
     return ticket;
 }
@@ -133,8 +149,10 @@ uint64_t queues_wait(struct work_queues *queues, const struct mover_after *after
         return 0;
     uint64_t start = now_ns();
     g_mutex_lock(&queues->lock);
+    queues->waiting++;
     while (!complete(queues, after))
         g_cond_wait(&queues->changed, &queues->lock);
+    queues->waiting--;
     g_mutex_unlock(&queues->lock);
     return now_ns() - start;
 }
@@ -160,11 +178,14 @@ void queues_free(struct work_queues *queues)
 {
     g_mutex_lock(&queues->lock);
     queues->ending = true;
-    g_cond_broadcast(&queues->changed);
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        wake(&queues->queue[q]);
     g_mutex_unlock(&queues->lock);
     for (int q = 0; q < MOVER_QUEUES; q++)
         if (queues->queue[q].thread)
             g_thread_join(queues->queue[q].thread);
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        g_cond_clear(&queues->queue[q].ready);
     g_cond_clear(&queues->changed);
     g_mutex_clear(&queues->lock);
     g_free(queues);
