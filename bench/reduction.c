@@ -6,7 +6,7 @@
  *
  * Rank 0 prints for each size the median over TRIES of the slowest rank's time. There is no goal:
  * an order that never changes has its price, and the two show it. */
-#include "engine/shards.h"
+#include "engine/reduction.h"
 
 #include <mpi.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ static void time_ordered(struct ranks *ranks, struct reduction *reduction, uint6
     for (int i = 0; i < TRIES; i++) {
         ranks_share(ranks, sizeof *slowest, slowest); /* a barrier */
         double start = seconds_now();
-        reduction_add(reduction, &of);
+        reduction_add(reduction, &of, 1);
         slowest[ranks->rank] = seconds_now() - start;
         ranks_share(ranks, sizeof *slowest, slowest);
         times[i] = 0;

@@ -2,6 +2,7 @@
 
 #include "engine/bf16.h"
 #include "engine/rotary.h"
+#include "engine/shards.h"
 #include "models/family.h"
 
 #include <glib.h>

@@ -4,7 +4,7 @@
 
 #include "engine/kernels.h"
 #include "engine/operation.h"
-#include "engine/shards.h"
+#include "engine/reduction.h"
 
 /* For one thread at a time. Set the first four fields and begin with zeros in the others. */
 struct operators {

@@ -1,5 +1,6 @@
 #include "engine/bf16.h"
 #include "engine/operator_call.h"
+#include "engine/shards.h"
 #include "models/pipeline.h"
 
 #include <string.h>
@@ -55,29 +56,46 @@ static struct shard own_shard(const struct call *call, uint64_t elements)
     return shard_of(elements, ranks ? ranks->count : 1, ranks ? ranks->rank : 0);
 }
 
-/* Takes the norm of a tensor's sum, which lies at `sum`: this rank's shard or, if `whole`, all of
- * it. */
-static void take_norm(const struct call *call, const struct operation_tensor *tensor, bool whole,
-                      const void *sum)
+/* A gradient that is summed: this rank's shard of the sum or, if `whole`, all of it. */
+struct summed {
+    const struct operation_tensor *tensor;
+    const void *sum;
+    bool whole;
+};
+
+static void take_blocks(const struct call *call, const struct summed *summed, double *blocks)
 {
-    struct reduction *reduction = call->operators->reduction;
-    uint64_t block = shard_block(tensor->elements);
-    double *blocks = reduction_blocks(reduction);
-    struct shard part = whole ? (struct shard){0, tensor->elements}
-                              : own_shard(call, tensor->elements);
+    uint64_t elements = summed->tensor->elements, block = shard_block(elements);
+    struct shard part = summed->whole ? (struct shard){0, elements} : own_shard(call, elements);
     call->kernels->block_squares(call->context, stored_gradients(call), part.count, block,
-                                 part.count ? part.first / block : 0, sum, blocks);
-    if (!whole)
-        reduction_gather_blocks(reduction, tensor->elements);
-    call->kernels->total_squares(call->context, blocks, tensor->norm);
+                                 part.count ? part.first / block : 0, summed->sum, blocks);
 }
 
-static void reduce_tensor(const struct call *call, int i)
+/* Takes the norms of the sums that need one. All are whole, or none is. */
+static void take_norms(const struct call *call, const struct summed *summed, uint32_t count)
+{
+    struct reduction *reduction = call->operators->reduction;
+    uint64_t elements[REDUCTION_TENSORS];
+    double *norms[REDUCTION_TENSORS];
+    uint32_t taken = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (summed[i].tensor->norm) {
+            take_blocks(call, &summed[i], reduction_blocks(reduction, taken));
+            elements[taken] = summed[i].tensor->elements;
+            norms[taken++] = summed[i].tensor->norm;
+        }
+    if (taken && !summed->whole)
+        reduction_gather_blocks(reduction, elements, taken);
+    for (uint32_t i = 0; i < taken; i++)
+        call->kernels->total_squares(call->context, reduction_blocks(reduction, i), norms[i]);
+}
+
+static struct reduction_sum sum_of(const struct call *call, int i)
 {
     const struct operation_tensor *tensor = &call->operation->tensor[i];
     const void *of_classifier = i == 0 ? in(call, 0) : NULL, *own = gradient(call, i);
     bool narrow = stored_gradients(call) == MODEL_BF16;
-    const struct reduction_sum sum = {
+    return (struct reduction_sum){
         .elements = tensor->elements,
         .gradients = {of_classifier ? of_classifier : own, of_classifier ? own : NULL},
         .accumulate = call->op->accumulate,
@@ -85,45 +103,61 @@ static void reduce_tensor(const struct call *call, int i)
         .narrow = narrow,
         .sum = at(call, tensor->address[narrow ? TRACE_PARAM : TRACE_GRAD]),
     };
-    reduction_add(call->operators->reduction, &sum);
-    if (tensor->norm)
-        take_norm(call, tensor, false, sum.sum);
 }
 
 void operator_reduce(const struct call *call)
 {
-    struct ranks *ranks = reduction_ranks(call->operators->reduction);
-    ranks_begin(ranks, call->operation->turn);
+    struct reduction *reduction = call->operators->reduction;
+    struct ranks *ranks = reduction_ranks(reduction);
+    struct reduction_sum sums[MODEL_TENSORS];
+    struct summed summed[MODEL_TENSORS];
+    uint32_t count = 0;
     for (int i = 0; i < MODEL_TENSORS; i++)
-        if (call->op->t[i] != NO_INDEX)
-            reduce_tensor(call, i);
+        if (call->op->t[i] != NO_INDEX) {
+            sums[count] = sum_of(call, i);
+            summed[count] = (struct summed){&call->operation->tensor[i], sums[count].sum, false};
+            count++;
+        }
+    ranks_begin(ranks, call->operation->turn);
+    reduction_add(reduction, sums, count);
+    take_norms(call, summed, count);
     ranks_end(ranks);
 }
 
-/* Sums the shard in its place and, if every rank updates everything, gives all ranks the sums. */
-static void reduce_in_place(const struct call *call, const struct operation_tensor *tensor)
+/* Sums the shards in their places and, if every rank updates everything, gives all ranks the sums.
+ */
+static void reduce_in_place(const struct call *call, const struct operation_tensor *tensors,
+                            uint32_t count)
 {
     struct reduction *reduction = call->operators->reduction;
     bool narrow = stored_gradients(call) == MODEL_BF16;
     bool whole = model_updates_whole(call->operation->job);
     uint32_t element = narrow ? 2 : 4;
-    uint8_t *gradient = at(call, tensor->gradient);
-    uint8_t *own = gradient + own_shard(call, tensor->elements).first * element;
-    const struct reduction_sum sum = {
-        .elements = tensor->elements, .gradients = {gradient, NULL}, .narrow = narrow, .sum = own};
-    const struct shard_whole all = {tensor->elements, gradient};
-    reduction_add(reduction, &sum);
+    struct reduction_sum sums[REDUCTION_TENSORS];
+    struct shard_whole wholes[REDUCTION_TENSORS];
+    struct summed summed[REDUCTION_TENSORS];
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t elements = tensors[i].elements;
+        uint8_t *gradient = at(call, tensors[i].gradient);
+        uint8_t *own = gradient + own_shard(call, elements).first * element;
+        sums[i] = (struct reduction_sum){
+            .elements = elements, .gradients = {gradient, NULL}, .narrow = narrow, .sum = own};
+        wholes[i] = (struct shard_whole){elements, gradient};
+        summed[i] = (struct summed){&tensors[i], whole ? gradient : own, whole};
+    }
+    reduction_add(reduction, sums, count);
     if (whole)
-        shards_gather(reduction_ranks(reduction), &all, 1, element);
-    take_norm(call, tensor, whole, whole ? gradient : own);
+        shards_gather(reduction_ranks(reduction), wholes, count, element);
+    take_norms(call, summed, count);
 }
 
 void operator_reduce_bucket(const struct call *call)
 {
     struct ranks *ranks = reduction_ranks(call->operators->reduction);
+    uint32_t count = call->op->bucket_count;
     ranks_begin(ranks, call->operation->turn);
-    for (uint32_t i = 0; i < call->op->bucket_count; i++)
-        reduce_in_place(call, &call->operation->bucket[i]);
+    for (uint32_t i = 0; i < count; i += REDUCTION_TENSORS)
+        reduce_in_place(call, &call->operation->bucket[i], MIN(count - i, REDUCTION_TENSORS));
     ranks_end(ranks);
 }
 

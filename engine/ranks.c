@@ -159,69 +159,69 @@ void ranks_end(struct ranks *ranks)
 
 /* ---- collectives ---- */
 
-/* Messages with every other rank. Ranks begin with their next neighbour, so that not all of them
- * send to the same rank at first. */
-struct all_ranks {
-    struct ranks_message *sends, *receives; /* [count - 1] */
-    uint32_t sent, received;
-};
-
-static struct all_ranks begin_messages(const struct ranks *ranks)
+struct ranks_transfer ranks_transfer_begin(void)
 {
-    return (struct all_ranks){.sends = g_new(struct ranks_message, ranks->count),
-                              .receives = g_new(struct ranks_message, ranks->count)};
+    return (struct ranks_transfer){g_array_new(FALSE, FALSE, sizeof(struct ranks_message)),
+                                   g_array_new(FALSE, FALSE, sizeof(struct ranks_message))};
 }
 
-static void send_to(struct all_ranks *all, uint32_t rank, uint64_t bytes, const void *data)
+static void add_message(GArray *messages, uint32_t rank, uint64_t bytes, void *data)
 {
+    const struct ranks_message message = {.rank = rank, .bytes = bytes, .data = data};
     if (bytes)
-        all->sends[all->sent++] =
-            (struct ranks_message){.rank = rank, .bytes = bytes, .data = (void *)data};
+        g_array_append_val(messages, message);
 }
 
-static void receive_from(struct all_ranks *all, uint32_t rank, uint64_t bytes, void *data)
+void ranks_transfer_send(struct ranks_transfer *transfer, uint32_t rank, uint64_t bytes,
+                         const void *data)
 {
-    if (bytes)
-        all->receives[all->received++] =
-            (struct ranks_message){.rank = rank, .bytes = bytes, .data = data};
+    add_message(transfer->sends, rank, bytes, (void *)data);
 }
 
-static void end_messages(struct ranks *ranks, struct all_ranks *all)
+void ranks_transfer_receive(struct ranks_transfer *transfer, uint32_t rank, uint64_t bytes,
+                            void *data)
 {
-    ranks->ops->transfer(ranks, all->sends, all->sent, all->receives, all->received);
-    g_free(all->sends);
-    g_free(all->receives);
+    add_message(transfer->receives, rank, bytes, data);
 }
 
-void ranks_exchange(struct ranks *ranks, const struct ranks_part *parts, const void *whole,
-                    void *received)
+void ranks_transfer_end(struct ranks_transfer *transfer, struct ranks *ranks)
 {
-    const uint8_t *from = whole;
+    ranks->ops->transfer(ranks, (const struct ranks_message *)(const void *)transfer->sends->data,
+                         transfer->sends->len,
+                         (const struct ranks_message *)(const void *)transfer->receives->data,
+                         transfer->receives->len);
+    g_array_unref(transfer->sends);
+    g_array_unref(transfer->receives);
+}
+
+uint32_t ranks_after(const struct ranks *ranks, uint32_t distance)
+{
+    return (ranks->rank + distance) % ranks->count;
+}
+
+uint32_t ranks_before(const struct ranks *ranks, uint32_t distance)
+{
+    return (ranks->rank + ranks->count - distance) % ranks->count;
+}
+
+void ranks_gather_within(struct ranks *ranks, struct ranks_transfer *transfer,
+                         const struct ranks_part *parts, void *whole)
+{
+    uint8_t *bytes = whole;
     const struct ranks_part *own = &parts[ranks->rank];
-    uint8_t *to = received;
-    struct all_ranks all = begin_messages(ranks);
     for (uint32_t i = 1; i < ranks->count; i++) {
-        uint32_t next = (ranks->rank + i) % ranks->count;
-        uint32_t before = (ranks->rank + ranks->count - i) % ranks->count;
-        send_to(&all, next, parts[next].bytes, from + parts[next].first);
-        receive_from(&all, before, own->bytes, to + before * own->bytes);
+        const struct ranks_part *theirs = &parts[ranks_before(ranks, i)];
+        ranks_transfer_send(transfer, ranks_after(ranks, i), own->bytes, bytes + own->first);
+        ranks_transfer_receive(transfer, ranks_before(ranks, i), theirs->bytes,
+                               bytes + theirs->first);
     }
-    ranks->ops->copy(ranks, to + ranks->rank * own->bytes, from + own->first, own->bytes);
-    end_messages(ranks, &all);
 }
 
 void ranks_gather(struct ranks *ranks, const struct ranks_part *parts, void *whole)
 {
-    uint8_t *bytes = whole;
-    const struct ranks_part *own = &parts[ranks->rank];
-    struct all_ranks all = begin_messages(ranks);
-    for (uint32_t i = 1; i < ranks->count; i++) {
-        uint32_t next = (ranks->rank + i) % ranks->count;
-        uint32_t before = (ranks->rank + ranks->count - i) % ranks->count;
-        send_to(&all, next, own->bytes, bytes + own->first);
-        receive_from(&all, before, parts[before].bytes, bytes + parts[before].first);
-    }
-    end_messages(ranks, &all);
+    struct ranks_transfer transfer = ranks_transfer_begin();
+    ranks_gather_within(ranks, &transfer, parts, whole);
+    ranks_transfer_end(&transfer, ranks);
 }
 
 void ranks_share(struct ranks *ranks, uint64_t bytes, void *blocks)

@@ -99,13 +99,32 @@ void ranks_end(struct ranks *ranks);
 
 /* ---- collectives ---- */
 
-/* Sends parts[r] of `whole` to each rank r. received[count] of parts[rank].bytes each are the bytes
- * of this rank's part, by the rank that sent them. parts is [count]; it is the same on all ranks.
- */
-void ranks_exchange(struct ranks *ranks, const struct ranks_part *parts, const void *whole,
-                    void *received);
-/* Replaces parts[r] of `whole` by the bytes that rank r has there. */
+/* What is exchanged at once: one transfer waits less often than several. Messages between two ranks
+ * must have the same order on both. */
+struct ranks_transfer {
+    GArray *sends, *receives; /* struct ranks_message */
+};
+
+/* Begins a transfer, which ranks_transfer_end runs and frees. */
+struct ranks_transfer ranks_transfer_begin(void);
+/* Adds a message. Without bytes there is none. The data must live until the end. */
+void ranks_transfer_send(struct ranks_transfer *transfer, uint32_t rank, uint64_t bytes,
+                         const void *data);
+void ranks_transfer_receive(struct ranks_transfer *transfer, uint32_t rank, uint64_t bytes,
+                            void *data);
+void ranks_transfer_end(struct ranks_transfer *transfer, struct ranks *ranks);
+
+/* Return the rank that comes `distance` after this one, or before it, in a circle. If each rank
+ * begins with its neighbours, not all send to the same rank at first. */
+uint32_t ranks_after(const struct ranks *ranks, uint32_t distance);
+uint32_t ranks_before(const struct ranks *ranks, uint32_t distance);
+
+/* Replaces parts[r] of `whole` by the bytes that rank r has there. parts is [count]; it is the same
+ * on all ranks. */
 void ranks_gather(struct ranks *ranks, const struct ranks_part *parts, void *whole);
+/* Adds the messages of ranks_gather to a transfer. */
+void ranks_gather_within(struct ranks *ranks, struct ranks_transfer *transfer,
+                         const struct ranks_part *parts, void *whole);
 /* Replaces blocks[r] of blocks[count] by rank r's, of `bytes` each. */
 void ranks_share(struct ranks *ranks, uint64_t bytes, void *blocks);
 

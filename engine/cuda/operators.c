@@ -254,7 +254,7 @@ bool cuda_operators_share(struct cuda_operators *operators, struct ranks *ranks,
                           struct ranks *on_network, cudaStream_t network, GError **error)
 {
     uint64_t bytes = 2 * (uint64_t)ranks->count * PIECE * sizeof(float);
-    if (cudaMalloc((void **)&operators->received, bytes + SHARD_BLOCKS * sizeof(double)) !=
+    if (cudaMalloc((void **)&operators->received, bytes + REDUCTION_BLOCKS * sizeof(double)) !=
         cudaSuccess) {
         g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY,
                     "cannot allocate %" G_GUINT64_FORMAT

@@ -1,4 +1,4 @@
-/* Sums of several ranks' gradients (engine/shards.h). */
+/* Sums of several ranks' gradients (engine/reduction.h). */
 #include "engine/cuda/kernel_code.h"
 
 #include "engine/cuda/reduction.h"

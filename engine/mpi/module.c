@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 enum {
     HOST_BYTES = 256,
@@ -117,7 +118,8 @@ static void stay_alive(struct mpi_ranks *mpi)
 }
 
 /* Waits for the requests. It sleeps if that takes long, because other threads may need the core;
- * giving it away without sleeping would cost a time slice wherever others compute. */
+ * giving it away without sleeping would cost a time slice wherever others compute. Its sleeps end
+ * when they should (start_sleeping_exactly). */
 static void wait_for(struct mpi_ranks *mpi, int count, MPI_Request *requests)
 {
     enum { EAGER_TRIES = 100, SLEEP_US = 20 };
@@ -409,9 +411,16 @@ static void finish_work(struct mpi_ranks *mpi)
     g_mutex_unlock(&mpi->lock);
 }
 
+/* Without it the system lets sleeps end 50 us late. */
+static void start_sleeping_exactly(void)
+{
+    prctl(PR_SET_TIMERSLACK, 1);
+}
+
 static void *serve(void *data)
 {
     struct mpi_ranks *mpi = data;
+    start_sleeping_exactly();
     bool joined = join(mpi);
     finish_work(mpi);
     while (joined)

@@ -208,7 +208,7 @@ bool cuda_operators_share(struct cuda_operators *operators, struct ranks *ranks,
     uint64_t received = 2 * (uint64_t)ranks->count * PIECE;
     (void)error;
     g_assert_true(cudaMalloc((void **)&operators->received,
-                             received * sizeof(float) + SHARD_BLOCKS * sizeof(double)) ==
+                             received * sizeof(float) + REDUCTION_BLOCKS * sizeof(double)) ==
                   cudaSuccess);
     const struct reduction_place place = {.context = network,
                                           .piece = PIECE,
