@@ -147,7 +147,9 @@ struct layout *variants_layout(const struct layout *layout, const struct trace *
         if (!layout->places[list] != !width || width != of->list_element_bytes[list])
             spec.given = NULL;
     }
-    if (trace->state_block != of->state_block)
+    if (trace->state_block != of->state_block ||
+        trace->shared_parameters != of->shared_parameters ||
+        trace->whole_gradients != of->whole_gradients || trace->whole_states != of->whole_states)
         spec.given = NULL;
     return layout_pack(trace, &spec, NULL);
 }
@@ -320,6 +322,7 @@ void variants_set_batch(const struct variant_search *c, struct run_choices *run,
 {
     run->batch = batch;
     run->micro_batches = c->trace->batch * c->trace->micro_batches / batch;
+    variants_choose_sums(c, run);
 }
 
 struct trace *variants_trace(const struct variant_search *c, const struct run_choices *run)
