@@ -64,7 +64,8 @@ void variants_take_plan(struct variant_search *search, struct variant *variant, 
  * stage (enum model_sums). */
 void variants_choose_sums(const struct variant_search *search, struct run_choices *run);
 
-/* Sets micro-batches of `batch` sequences, which divides the step's. */
+/* Sets micro-batches of `batch` sequences, which divides the step's, and the sums that this allows.
+ */
 void variants_set_batch(const struct variant_search *search, struct run_choices *run,
                         uint32_t batch);
 

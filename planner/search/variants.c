@@ -76,7 +76,6 @@ static const struct variant *consider(struct variant_search *c, int64_t first,
     struct run_choices *run = run_choices_copy(rest);
     memset(run->recompute, 0, c->layers);
     memset(run->recompute, 1, (size_t)first);
-    variants_choose_sums(c, run);
     struct trace *trace = variants_find(c, run) ? NULL : variants_trace(c, run);
     struct variant *variant = trace ? variants_add(c, run, trace) : NULL;
     run_choices_free(run);
@@ -422,25 +421,35 @@ static void begin_stage(struct variant_search *c, struct variant *variant)
     take_result(c, variant, result);
 }
 
+/* A stage, and whether its sums may be fast: those in order are sometimes hidden better. */
+struct stage_sums {
+    uint8_t stage;
+    bool fast;
+};
+
+static const struct stage_sums stages_sums[] = {{0, true},  {1, true}, {2, true},
+                                                {2, false}, {3, true}, {3, false}};
+
 /* Returns the choices in a stage, or NULL if they are there already, or if ranks cannot train so.
  * Buckets in stage 2 are those of stage 1. */
 static struct run_choices *in_stage(const struct variant_search *c,
-                                    const struct run_choices *choices, uint8_t stage)
+                                    const struct run_choices *choices, const struct stage_sums *of)
 {
     struct run_choices *other = run_choices_copy(choices);
-    other->stage = stage;
+    other->stage = of->stage;
     variants_choose_sums(c, other);
-    bool buckets = other->fast && stage < 3;
-    bool possible = stage < 2 ? c->fast : stage == 3 || !buckets;
+    bool buckets = other->fast && of->stage < 3;
+    bool possible = !of->fast ? other->fast : of->stage < 2 ? c->fast : of->stage == 3 || !buckets;
+    other->fast &= of->fast;
     if (!possible || run_choices_equal(other, choices))
         g_clear_pointer(&other, run_choices_free);
     return other;
 }
 
 /* Tries the traced choices in another stage: a schedule in one says little about the others. */
-static void explore_stage(struct variant_search *c, uint8_t stage)
+static void explore_stage(struct variant_search *c, const struct stage_sums *of)
 {
-    struct run_choices *other = in_stage(c, c->first->alternative.choices, stage);
+    struct run_choices *other = in_stage(c, c->first->alternative.choices, of);
     struct trace *trace = !other || variants_find(c, other) ? NULL : variants_trace(c, other);
     struct variant *variant = trace ? variants_add(c, other, trace) : NULL;
     run_choices_free(other);
@@ -458,8 +467,8 @@ static void explore_stage(struct variant_search *c, uint8_t stage)
 
 static void explore_stages(struct variant_search *c)
 {
-    for (uint8_t stage = 0; stage <= 3 && !c->stopped; stage++)
-        explore_stage(c, stage);
+    for (size_t i = 0; i < G_N_ELEMENTS(stages_sums) && !c->stopped; i++)
+        explore_stage(c, &stages_sums[i]);
 }
 
 /* Tries the best choices in the other stages, and in these all layers recomputed. */
@@ -467,8 +476,8 @@ static void refine_stages(struct variant_search *c)
 {
     const struct variant *best = c->best;
     struct run_choices *of_best = run_choices_copy(best->alternative.choices);
-    for (uint8_t stage = 0; stage <= 3 && !c->stopped; stage++) {
-        struct run_choices *other = in_stage(c, of_best, stage);
+    for (size_t i = 0; i < G_N_ELEMENTS(stages_sums) && !c->stopped; i++) {
+        struct run_choices *other = in_stage(c, of_best, &stages_sums[i]);
         if (other) {
             consider(c, best->first, other);
             consider(c, c->layers, other);
@@ -516,7 +525,6 @@ static bool search_lean(struct variant_search *c, bool offload, uint32_t batch, 
     run->host_embedding &= !twice;
     variants_set_batch(c, run, batch);
     model_choose_backward(run, c->traced, twice);
-    variants_choose_sums(c, run);
     struct trace *trace = c->stopped || variants_find(c, run) ? NULL : variants_trace(c, run);
     run_choices_free(run);
     if (!trace)
@@ -542,7 +550,8 @@ static bool begin_lean(struct variant_search *c, unsigned scope, GError **error)
 /* Ranks that share parameters need less memory than others. */
 static bool begin_shared(struct variant_search *c, unsigned scope, GError **error)
 {
-    struct run_choices *shared = scope & RUN_STAGE ? in_stage(c, c->traced, 3) : NULL;
+    const struct stage_sums of = {3, true};
+    struct run_choices *shared = scope & RUN_STAGE ? in_stage(c, c->traced, &of) : NULL;
     if (!shared)
         return false;
     run_choices_free(c->traced);
