@@ -278,12 +278,13 @@ int main(int argc, char **argv)
         {.shared = OPTION_HOST_MEMORY, .size = &o->host_budget, .help = "default: unlimited"},
         {.name = "nvme",
          .file = &o->nvme,
-         .help = "Folder on a disk for a file with the chunks that are at home in NVMe; with "
-                 "--probe, the disk to measure",
+         .help = "Folder on a disk for a file with the chunks that are at home in NVMe, one file a "
+                 "rank; with --probe, the disk to measure",
          .value = "DIR"},
         {.shared = OPTION_NVME_MEMORY,
          .size = &o->nvme_budget,
-         .help = "without --host-memory all that can live there do"},
+         .help = "without --host-memory all that can live there do; the ranks of a host share "
+                 "it, as they do --host-memory"},
         {.shared = OPTION_PLATFORM,
          .file = &a.platform,
          .help = "blocks and depth of the file of --nvme are its best; default: the plan's, or 1 "

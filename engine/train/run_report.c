@@ -437,4 +437,7 @@ void run_report_print_dry(const struct run_plan *run, const struct ranks *ranks,
                    ranks->node_count *
                        (plan->arena_bytes + plan->host_pool_bytes + run->snapshot_bytes),
                    "for devices and host together");
+    if (ranks && !stages && plan->nvme_bytes)
+        print_size("NVMe of this host's ranks", ranks->node_count * plan->nvme_bytes,
+                   "in a file for each");
 }

@@ -3,6 +3,10 @@
 #include "engine/ranks_part.h"
 #include "models/pipeline.h"
 #include "models/rank_traffic.h"
+#include "traces/size.h"
+
+#include <sys/stat.h>
+#include <sys/statvfs.h>
 
 /* ---- beginning ---- */
 
@@ -17,6 +21,8 @@ static bool complete(struct run_options *options, GError **error)
         return false;
     if (options->ranks && options->host_budget != RUN_UNLIMITED)
         options->host_budget /= options->ranks->node_count;
+    if (options->ranks && options->nvme_budget != RUN_UNLIMITED)
+        options->nvme_budget /= options->ranks->node_count;
     return true;
 }
 
@@ -67,6 +73,59 @@ void together_trace(const struct run_options *options, struct model_iteration *i
 {
     if (options->peers)
         rank_traffic_set(iteration, options->peers->rank);
+}
+
+/* ---- the disk of files in NVMe ---- */
+
+/* A rank's file, and the disk on which it will lie. */
+struct disk_file {
+    uint64_t disk, bytes;
+};
+
+/* What the files of this host's ranks take of this rank's disk. */
+struct disk_use {
+    uint64_t bytes;
+    uint32_t files;
+};
+
+static struct disk_use share_disk(struct ranks *ranks, const struct disk_file *own)
+{
+    struct disk_use use = {0};
+    g_autofree struct disk_file *files = g_new0(struct disk_file, ranks->count);
+    files[ranks->rank] = *own;
+    ranks_begin(ranks, ranks_issue(ranks));
+    ranks_share(ranks, sizeof *files, files);
+    ranks_end(ranks);
+    for (uint32_t r = 0; r < ranks->count; r++)
+        if (files[r].bytes && files[r].disk == own->disk &&
+            strcmp(ranks->hosts[r], ranks->hosts[ranks->rank]) == 0) {
+            use.bytes += files[r].bytes;
+            use.files++;
+        }
+    return use;
+}
+
+/* A folder that cannot be looked at is refused when the file is created. */
+bool together_check_disk(const struct run_options *options, const struct run_plan *run,
+                         GError **error)
+{
+    struct disk_file own = {0};
+    struct stat folder;
+    struct statvfs disk = {0};
+    if (!options->ranks)
+        return true;
+    if (options->nvme && !options->dry_run && stat(options->nvme, &folder) == 0 &&
+        statvfs(options->nvme, &disk) == 0)
+        own = (struct disk_file){folder.st_dev, run->plan->nvme_bytes};
+    const struct disk_use use = share_disk(options->ranks, &own);
+    uint64_t there = (uint64_t)disk.f_bavail * disk.f_frsize;
+    if (!own.bytes || use.bytes <= there)
+        return true;
+    g_autofree char *size = size_format(use.bytes), *room = size_format(there);
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
+                "--nvme %s: the files of %u rank%s on this disk take %s together, and %s are free",
+                options->nvme, use.files, use.files == 1 ? "" : "s", size, room);
+    return false;
 }
 
 /* ---- descriptions ---- */

@@ -18,6 +18,12 @@ bool together_begin(struct run_options *options, ranks_status_of *status_of, int
 /* Leaves the other ranks. */
 void together_end(struct run_options *options);
 
+/* With several ranks, whose files in NVMe may share a disk: fails with PLAN_ERROR_DOES_NOT_FIT if
+ * the disk of this rank's file has no room for those of all of its host's ranks. Every rank must
+ * call it. */
+bool together_check_disk(const struct run_options *options, const struct run_plan *run,
+                         GError **error);
+
 /* A store that notes what is written through it to another store. */
 struct weights_hash {
     struct weights_store store; /* the other */

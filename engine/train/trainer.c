@@ -270,6 +270,17 @@ static bool exchanged_as_planned(const struct training *training,
                      measured->received_bytes == planned->received_bytes);
 }
 
+/* Whether what a step moved between NVMe and the host pool, and what both held, is what the plan
+ * says (law 2). Of several ranks only the first logs it, but all look. */
+static bool stored_as_planned(const struct training *training, const struct plan_figures *measured)
+{
+    const struct plan_figures *planned = &training->run->plan->predicted;
+    return measured->nvme_read_bytes == planned->nvme_read_bytes &&
+           measured->nvme_write_bytes == planned->nvme_write_bytes &&
+           measured->peak_nvme_bytes == planned->peak_nvme_bytes &&
+           measured->peak_host_bytes == planned->peak_host_bytes;
+}
+
 /* After the step. */
 static void warn_of_no_targets(const struct loop *loop)
 {
@@ -308,6 +319,7 @@ static bool take_step(struct loop *loop, struct run_log_entry *entry, GError **e
     entry->tokens_per_second = tokens_per_step(training) / result.figures.iteration_seconds;
     entry->figures = result.figures;
     g_assert(exchanged_as_planned(training, &result.figures));
+    g_assert(stored_as_planned(training, &result.figures));
     loop->end->step = entry->step;
     loop->end->saved = false;
     summarise(&loop->summary, entry);
@@ -572,15 +584,18 @@ bool trainer_run(const struct run_options *options, const struct trainer_watch *
 {
     struct run_plan run;
     GError *problem = NULL;
-    bool ok;
     *end = (struct trainer_end){0};
-    if (run_plan_prepare(&run, options, &problem)) {
+    bool prepared = run_plan_prepare(&run, options, &problem);
+    bool ok = agree(options, "", watch, end, &problem);
+    if (ok) {
+        together_check_disk(options, &run, &problem);
+        ok = agree(options, "", watch, end, &problem);
+    }
+    if (ok)
         ok = options->dry_run ? show_plan(options, &run, watch, end, &problem)
                               : open_and_train(options, &run, watch, end, &problem);
+    if (prepared)
         run_plan_clear(&run);
-    } else {
-        ok = agree(options, NULL, watch, end, &problem);
-    }
     if (problem)
         g_propagate_error(error, problem);
     return ok;

@@ -4,6 +4,8 @@
  *   PSTAR_TEST_HOLD=FILE   syncs of a checkpoint's files wait as long as FILE exists
  *   PSTAR_TEST_FAIL=N      the N-th change of a checkpoint's folder fails (ENOSPC), N from 1
  *   PSTAR_TEST_COUNT=FILE  receives the number of such changes when the program ends
+ *   PSTAR_TEST_FREE=N      every disk says that so many bytes are free
+ *   PSTAR_TEST_FULL=1      no bytes can be reserved for a file (ENOSPC)
  *
  * Files of a checkpoint are those whose path has "/step-", besides those of "step-0", with which
  * pstar-run tries whether it can save. */
@@ -17,6 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 static atomic_long changes;
@@ -88,6 +91,27 @@ int open(const char *path, int flags, ...)
     mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
     va_end(arguments);
     return flags & O_CREAT && fails(path) ? -1 : real(path, flags, mode);
+}
+
+int fallocate(int descriptor, int mode, off_t offset, off_t bytes)
+{
+    int (*real)(int, int, off_t, off_t) = (int (*)(int, int, off_t, off_t))dlsym(RTLD_NEXT,
+                                                                                 "fallocate");
+    if (!getenv("PSTAR_TEST_FULL"))
+        return real(descriptor, mode, offset, bytes);
+    errno = ENOSPC;
+    return -1;
+}
+
+int statvfs(const char *path, struct statvfs *system)
+{
+    int (*real)(const char *, struct statvfs *) =
+        (int (*)(const char *, struct statvfs *))dlsym(RTLD_NEXT, "statvfs");
+    const char *left = getenv("PSTAR_TEST_FREE");
+    int result = real(path, system);
+    if (left && result == 0)
+        system->f_bavail = strtoul(left, NULL, 10) / system->f_frsize;
+    return result;
 }
 
 __attribute__((destructor)) static void tell(void)

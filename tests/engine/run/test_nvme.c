@@ -1,9 +1,8 @@
 /* Training with optimizer states at home in NVMe: the same bits as without, exactly the predicted
  * bytes, checkpoints, evaluation, what is refused, and a file that changes under the run. */
+#include "nvme_file.h"
 #include "run_folder.h"
 
-#include <fcntl.h>
-#include <glib/gstdio.h>
 #include <signal.h>
 #include <stdint.h>
 #include <string.h>
@@ -180,24 +179,6 @@ static void test_blocks(struct run_folder *folder, gconstpointer unused)
     g_rand_free(random);
 }
 
-/* Opens the file without a name of a process whose descriptors show it. Returns -1 if there is none
- * yet. */
-static int open_file_of(GPid child, const char *folder)
-{
-    g_autofree char *descriptors = g_strdup_printf("/proc/%d/fd", (int)child);
-    g_autofree char *begin = g_strconcat(folder, "/#", NULL);
-    g_autoptr(GDir) opened = g_dir_open(descriptors, 0, NULL);
-    const char *name;
-    int file = -1;
-    while (opened && file < 0 && (name = g_dir_read_name(opened))) {
-        g_autofree char *path = g_build_filename(descriptors, name, NULL);
-        g_autofree char *target = g_file_read_link(path, NULL);
-        if (target && g_str_has_prefix(target, begin))
-            file = g_open(path, O_RDWR, 0);
-    }
-    return file;
-}
-
 /* Leaves the end of the process to whoever waits for it. */
 static bool is_running(GPid child)
 {
@@ -210,7 +191,6 @@ static bool is_running(GPid child)
 static void test_damaged(struct run_folder *folder, gconstpointer unused)
 {
     g_auto(GStrv) command = run_folder_command(NVME "--steps 100000 --schedule-steps 100000");
-    g_autofree uint8_t *noise = g_malloc(1 << 20);
     g_autoptr(GError) error = NULL;
     GPid child;
     int err, file, status;
@@ -218,7 +198,7 @@ static void test_damaged(struct run_folder *folder, gconstpointer unused)
     g_assert_true(g_spawn_async_with_pipes(folder->path, command, NULL,
                                            G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_STDOUT_TO_DEV_NULL,
                                            NULL, NULL, &child, NULL, NULL, &err, &error));
-    while ((file = open_file_of(child, folder->path)) < 0 && is_running(child))
+    while ((file = nvme_file_open(child, folder->path)) < 0 && is_running(child))
         g_usleep(1000);
     if (file < 0) {
         kill(child, SIGKILL);
@@ -226,8 +206,7 @@ static void test_damaged(struct run_folder *folder, gconstpointer unused)
         g_test_skip("the file system has no files without names");
         return;
     }
-    memset(noise, 0x5a, 1 << 20);
-    while (is_running(child) && pwrite(file, noise, 1 << 14, 0) > 0)
+    while (is_running(child) && nvme_file_damage(file))
         g_usleep(1000);
     close(file);
     g_autofree char *text = run_folder_await_end(child, err, &status);
