@@ -532,13 +532,14 @@ void engine_share_begin(struct engine *engine)
         ranks_begin(ranks, ranks_issue(ranks));
 }
 
-void engine_share_end(struct engine *engine)
+bool engine_share_end(struct engine *engine, GError **error)
 {
     const struct shard_store store = common_store(engine);
     if (!store.ranks)
-        return;
+        return true;
     shard_store_end(&store);
     ranks_end(store.ranks);
+    return engine->device->ops->check(engine->device, error);
 }
 
 static bool is_split(const struct engine *engine, enum trace_list list)

@@ -101,9 +101,10 @@ void engine_flush(struct engine *engine);
 
 /* With several ranks or stages, reading what others hold through the store needs all of them. After
  * engine_flush each calls engine_share_begin, reads what it needs, and calls engine_share_end,
- * which returns when all have ended. Alone, they do nothing. */
+ * which returns when all have ended. It fails with DEVICE_ERROR_WORK if this process could not read
+ * what the others asked for. Alone, they do nothing. */
 void engine_share_begin(struct engine *engine);
-void engine_share_end(struct engine *engine);
+bool engine_share_end(struct engine *engine, GError **error);
 
 /* Returns the engine's device, for its name and peak_flops. */
 struct device *engine_device(const struct engine *engine);

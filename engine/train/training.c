@@ -385,6 +385,6 @@ bool training_merge(struct training *training, GError **error)
                   (adapters_merge(folder, training->run->config, training_trace(training), &store,
                                   &training->form, error) &&
                    model_files_copy(training->options->model, NULL, folder, error));
-    engine_share_end(training->engine);
+    merged &= engine_share_end(training->engine, merged ? error : NULL);
     return ranks ? ranks_share_error(ranks, error) : merged;
 }

@@ -182,7 +182,7 @@ static bool write_together(struct training *training, const struct checkpoint_co
 {
     engine_share_begin(training->engine);
     bool written = !training->saver->writes || write_part(training->saver, content, error);
-    engine_share_end(training->engine);
+    written &= engine_share_end(training->engine, written ? error : NULL);
     return training->options->ranks ? ranks_share_error(training->options->ranks, error) : written;
 }
 
@@ -263,7 +263,7 @@ bool training_save_begin(struct training *training)
     engine_flush(training->engine);
     engine_share_begin(training->engine);
     bool taken = !saver->snapshot || snapshot_take(saver->snapshot, &store, &saver->error);
-    engine_share_end(training->engine);
+    taken &= engine_share_end(training->engine, taken ? &saver->error : NULL);
     checkpoint_state_clear(&saver->state);
     saver->state = checkpoint_state_copy(&training->state);
     saver->stage = WRITING;

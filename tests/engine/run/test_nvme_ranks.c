@@ -5,6 +5,7 @@
 #include "nvme_file.h"
 #include "saved.h"
 
+#include <glib/gstdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -286,6 +287,30 @@ static void test_damaged(struct run_folder *folder, gconstpointer unused)
     expect_damage(child, err, file);
 }
 
+/* After the last step, while the first rank writes a checkpoint, it asks the second for what lies
+ * in the second's file, which was damaged meanwhile: there is no checkpoint. The second rank, which
+ * does not see the folder of the checkpoint, writes no part of it, and so reads nothing for itself.
+ */
+static void test_damaged_save(struct run_folder *folder, gconstpointer unused)
+{
+    static const char before[] = "cp config.json text.txt elsewhere && cd elsewhere";
+    g_auto(GStrv) command = command_after(before, STEPS "--chunk-size 8KiB --save saved " NVME);
+    g_autofree char *hold = run_folder_path(folder, "hold");
+    g_autofree char *elsewhere = run_folder_path(folder, "elsewhere");
+    int err;
+    (void)unused;
+    run_folder_write(folder, "hold", "");
+    g_assert_cmpint(g_mkdir(elsewhere, 0777), ==, 0);
+    GPid child = spawn(folder, command, &err);
+    int file = await_file(folder, child, elsewhere);
+    while (is_running(child) && !run_folder_has(folder, "saved/step-3.partial"))
+        g_usleep(1000);
+    g_assert_true(file < 0 || nvme_file_damage(file));
+    unlink(hold);
+    expect_damage(child, err, file);
+    g_assert_false(run_folder_has(folder, "saved/checkpoint-0001-step-3"));
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -301,6 +326,7 @@ int main(int argc, char **argv)
     ADD("budget", test_budget);
     ADD("too-small", test_too_small);
     ADD("damaged", test_damaged);
+    ADD("damaged-save", test_damaged_save);
 #undef ADD
     return g_test_run();
 }
