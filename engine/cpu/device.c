@@ -8,10 +8,9 @@
 #include "engine/host/cores.h"
 #include "engine/host/host_operators.h"
 #include "engine/host/machine.h"
+#include "engine/host/pool_file.h"
 #include "engine/host/queues.h"
 #include "engine/shards.h"
-#include "engine/storage/storage.h"
-#include "traces/failure.h"
 #include "traces/fault.h"
 #include "traces/size.h"
 
@@ -33,7 +32,7 @@ struct cpu_device {
     GPtrArray *scalars;                    /* of double arrays */
     const struct annotate *annotate;
     uint64_t stall_ns;
-    struct store *store;     /* the file below host memory, or NULL */
+    struct pool_file *file;  /* below host memory, or NULL */
     _Atomic(char *) failure; /* the first; NULL for none */
 };
 
@@ -96,60 +95,31 @@ static void run_copy(void *self, const void *work, bool at_once)
     annotate_copy_end(cpu->annotate);
 }
 
-/* One of the queues of the file below host memory. After a failure everything goes on, with bytes
- * that nobody may use, until cpu_check says so. */
-struct file_work {
-    enum mover_queue queue;
-    struct device_transfer transfer;
-};
-
 static void run_transfer(void *self, const void *work, bool at_once)
 {
     struct cpu_device *cpu = self;
-    const struct file_work *file = work;
-    const struct device_transfer *what = &file->transfer;
-    GError *failure = NULL;
-    const struct storage_transfer transfer = {.writes = file->queue == MOVER_NVME_WRITE,
-                                              .offset = what->nvme_address,
-                                              .bytes = what->bytes,
-                                              .memory = cpu->memory.host + what->host_address,
-                                              .checksum = what->checksum,
-                                              .subject = what->subject};
+    const struct pool_file_work *transfer = work;
+    char *why = pool_file_transfer(cpu->file, transfer);
     (void)at_once;
-    if (storage_finish(storage_begin(cpu->store, &transfer), &failure))
-        return;
-    note(cpu, g_strdup(failure->message));
-    g_clear_error(&failure);
+    if (why)
+        note(cpu, why);
 }
 
 static mover_ticket cpu_transfer(struct device *device, enum mover_queue queue,
                                  const struct device_transfer *transfer,
                                  const struct mover_after *after)
 {
-    struct cpu_device *cpu = (struct cpu_device *)device;
-    const struct file_work work = {queue, *transfer};
-    g_assert(transfer->host_address + transfer->bytes <= cpu->memory.host_pool_bytes);
-    return queues_put(cpu->queues, queue, &work, sizeof work, after);
+    const struct pool_file_work work = {queue, *transfer};
+    return queues_put(((struct cpu_device *)device)->queues, queue, &work, sizeof work, after);
 }
 
-/* A disk without room is no failure of the program. */
-static bool open_store(struct cpu_device *cpu, const struct device_storage *options, GError **error)
+static bool open_file(struct cpu_device *cpu, const struct device_storage *options, GError **error)
 {
-    const struct storage_options storage = {
-        .folder = options->folder,
-        .bytes = options->bytes,
-        .block_bytes = options->block_bytes,
-        .depth = options->depth,
-        .memory = {cpu->memory.host, cpu->memory.host_pool_bytes}};
-    if (!options->bytes)
-        return true;
-    cpu->store = storage_open(&storage, error);
-    if (cpu->store)
-        return queues_start(cpu->queues, MOVER_NVME_READ, run_transfer, NULL, cpu, error) &&
-               queues_start(cpu->queues, MOVER_NVME_WRITE, run_transfer, NULL, cpu, error);
-    if (error && g_error_matches(*error, STORAGE_ERROR, STORAGE_ERROR_FULL))
-        failure_mark(error, FAILURE_DOES_NOT_FIT);
-    return false;
+    return pool_file_open(&cpu->file, options, cpu->memory.host, cpu->memory.host_pool_bytes,
+                          error) &&
+           (!cpu->file ||
+            (queues_start(cpu->queues, MOVER_NVME_READ, run_transfer, NULL, cpu, error) &&
+             queues_start(cpu->queues, MOVER_NVME_WRITE, run_transfer, NULL, cpu, error)));
 }
 
 static void enter_host(void *self)
@@ -241,7 +211,7 @@ static void cpu_close(struct device *device)
 {
     struct cpu_device *cpu = cpu_of(device);
     queues_free(cpu->queues);
-    storage_close(cpu->store);
+    pool_file_close(cpu->file);
     host_operators_free(cpu->compute);
     host_operators_free(cpu->host);
     host_operators_free(cpu->network);
@@ -286,7 +256,7 @@ static struct device *cpu_open(const struct device_options *options, GError **er
     }
     cpu->scalars = g_ptr_array_new_with_free_func(g_free);
     cpu->queues = queues_new();
-    if (open_store(cpu, &options->storage, error) &&
+    if (open_file(cpu, &options->storage, error) &&
         queues_start(cpu->queues, MOVER_H2D, run_copy, enter_copies, cpu, error) &&
         queues_start(cpu->queues, MOVER_D2H, run_copy, enter_copies, cpu, error) &&
         queues_start(cpu->queues, MOVER_HOST, run_on_host, enter_host, cpu, error) &&
@@ -445,11 +415,7 @@ static struct device_traffic cpu_traffic(const struct device *device)
         traffic.bytes[q] = cpu->link[q].bytes;
         traffic.copies[q] = cpu->link[q].copies;
     }
-    for (int writes = 0; cpu->store && writes < 2; writes++) {
-        const struct storage_traffic file = storage_traffic(cpu->store);
-        traffic.bytes[MOVER_NVME_READ + writes] = file.bytes[writes];
-        traffic.copies[MOVER_NVME_READ + writes] = file.transfers[writes];
-    }
+    pool_file_count(cpu->file, &traffic);
     return traffic;
 }
 
