@@ -122,8 +122,7 @@ struct device_ops {
     /* Queues a copy in the direction of `queue`, MOVER_H2D or MOVER_D2H. */
     mover_ticket (*copy)(struct device *device, enum mover_queue queue, uint64_t device_address,
                          uint64_t host_address, uint64_t bytes, const struct mover_after *after);
-    /* Queues a transfer in the direction of `queue`, MOVER_NVME_READ or MOVER_NVME_WRITE. NULL if
-     * the device has no file below host memory. */
+    /* Queues a transfer in the direction of `queue`, MOVER_NVME_READ or MOVER_NVME_WRITE. */
     mover_ticket (*transfer)(struct device *device, enum mover_queue queue,
                              const struct device_transfer *transfer,
                              const struct mover_after *after);

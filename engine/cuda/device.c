@@ -8,6 +8,7 @@
 #include "engine/cuda/streams.h"
 #include "engine/host/cores.h"
 #include "engine/host/host_operators.h"
+#include "engine/host/pool_file.h"
 #include "engine/host/queues.h"
 #include "engine/shards.h"
 #include "traces/fault.h"
@@ -23,11 +24,12 @@ struct cuda_device {
     struct cuda_staging staging;
     struct cuda_operators *compute;
     struct host_operators *host;
-    struct nodes *nodes;        /* of the host's cores */
-    struct work_queues *queues; /* of the host's operators only */
-    mover_ticket host_done;
-    GPtrArray *scalars; /* of pinned double arrays */
-    GArray *loaded;     /* of struct kernel_key */
+    struct nodes *nodes;             /* of the host's cores */
+    struct work_queues *queues;      /* of the host's threads only */
+    mover_ticket done[MOVER_QUEUES]; /* by these threads, each its own */
+    struct pool_file *file;          /* below the host pool, or NULL */
+    GPtrArray *scalars;              /* of pinned double arrays */
+    GArray *loaded;                  /* of struct kernel_key */
     struct device_traffic traffic;
     bool updates; /* whether the last operator was an update */
     /* Several ranks; NULL with one. */
@@ -69,7 +71,18 @@ static void run_on_host(void *self, const void *work, bool at_once)
         host_operators_run(cuda->host, &host->operation);
         host_operators_share_update(cuda->host, &host->operation);
     }
-    cuda_streams_host_done(cuda->streams, ++cuda->host_done);
+    cuda_streams_thread_done(cuda->streams, MOVER_HOST, ++cuda->done[MOVER_HOST]);
+}
+
+static void run_transfer(void *self, const void *work, bool at_once)
+{
+    struct cuda_device *cuda = self;
+    const struct pool_file_work *transfer = work;
+    char *why = pool_file_transfer(cuda->file, transfer);
+    (void)at_once;
+    if (why)
+        cuda_failure_note_text(&cuda->failure, why);
+    cuda_streams_thread_done(cuda->streams, transfer->queue, ++cuda->done[transfer->queue]);
 }
 
 /* The version of a driver that is not installed is 0. */
@@ -171,6 +184,7 @@ static void cuda_close(struct device *device)
     host_operators_free(cuda->host);
     nodes_free(cuda->nodes);
     cuda_staging_close(&cuda->staging);
+    pool_file_close(cuda->file);
     g_ptr_array_unref(cuda->scalars);
     g_array_unref(cuda->loaded);
     cuda_memory_close(&cuda->memory);
@@ -202,6 +216,18 @@ static bool open_ranks(struct cuda_device *cuda, struct ranks *ranks, GError **e
     return cuda_operators_share(cuda->compute, cuda->on_compute, cuda->on_network, network, error);
 }
 
+/* The pool is memory that was mapped and then pinned, which the system reads and writes past its
+ * cache as any other. */
+static bool open_file(struct cuda_device *cuda, const struct device_storage *options,
+                      GError **error)
+{
+    return pool_file_open(&cuda->file, options, cuda->memory.host, cuda->memory.host_pool_bytes,
+                          error) &&
+           (!cuda->file ||
+            (queues_start(cuda->queues, MOVER_NVME_READ, run_transfer, NULL, cuda, error) &&
+             queues_start(cuda->queues, MOVER_NVME_WRITE, run_transfer, NULL, cuda, error)));
+}
+
 static struct device *cuda_open(const struct device_options *options, GError **error)
 {
     if (!find_device(options->ranks, error))
@@ -229,6 +255,7 @@ static struct device *cuda_open(const struct device_options *options, GError **e
     cuda->host = host_operators_new(threads, cuda->memory.host, cuda->nodes);
     cuda->queues = queues_new();
     if ((!options->ranks || open_ranks(cuda, options->ranks, error)) &&
+        open_file(cuda, &options->storage, error) &&
         queues_start(cuda->queues, MOVER_HOST, run_on_host, enter_host, cuda, error))
         return &cuda->device;
     cuda_close(&cuda->device);
@@ -286,7 +313,7 @@ static mover_ticket cuda_send(struct device *device, uint64_t to, uint64_t bytes
 }
 
 /* CUDA loads a kernel when it is first called, and may wait for all streams to do so. No stream may
- * then be waiting for the host's thread, whose own calls might not return in the meantime. */
+ * then be waiting for a thread of the host, whose own calls might not return in the meantime. */
 static void before_loading(struct cuda_device *cuda, struct kernel_key kernels)
 {
     for (guint i = 0; i < cuda->loaded->len; i++)
@@ -294,9 +321,8 @@ static void before_loading(struct cuda_device *cuda, struct kernel_key kernels)
             0)
             return;
     g_array_append_val(cuda->loaded, kernels);
-    struct mover_after host = {.queue = {0}};
-    host.queue[MOVER_HOST] = queues_all(cuda->queues).queue[MOVER_HOST];
-    queues_wait(cuda->queues, &host);
+    const struct mover_after threads = queues_all(cuda->queues);
+    queues_wait(cuda->queues, &threads);
 }
 
 static struct kernel_key key_of(const struct operation *operation)
@@ -400,13 +426,34 @@ static mover_ticket cuda_clip_gradient(struct device *device, const double *squa
     return cuda_streams_end(cuda->streams, MOVER_COMPUTE);
 }
 
+/* Returns what other threads have to do first. */
+static struct mover_after of_threads(const struct mover_after *after)
+{
+    struct mover_after threads = {.queue = {0}};
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        if (cuda_streams_is_thread(q))
+            threads.queue[q] = after->queue[q];
+    return threads;
+}
+
 /* The host's thread itself waits for the streams. */
 static mover_ticket put_on_host(struct device *device, struct host_work *work,
                                 const struct mover_after *after)
 {
-    static const struct mover_after nothing = {.queue = {0}};
+    const struct mover_after threads = of_threads(after);
     work->after = cuda_streams_cover(cuda_of(device)->streams, after);
-    return queues_put(cuda_of(device)->queues, MOVER_HOST, work, sizeof *work, &nothing);
+    return queues_put(cuda_of(device)->queues, MOVER_HOST, work, sizeof *work, &threads);
+}
+
+/* Chunks at home in NVMe never come to the device, so no stream has to do anything first. */
+static mover_ticket cuda_transfer(struct device *device, enum mover_queue queue,
+                                  const struct device_transfer *transfer,
+                                  const struct mover_after *after)
+{
+    const struct pool_file_work work = {queue, *transfer};
+    const struct mover_after threads = of_threads(after);
+    g_assert(memcmp(&threads, after, sizeof threads) == 0);
+    return queues_put(cuda_of(device)->queues, queue, &work, sizeof work, after);
 }
 
 static mover_ticket cuda_compute_on_host(struct device *device, const struct operation *operation,
@@ -428,10 +475,10 @@ static mover_ticket cuda_join_on_host(struct device *device, const struct mover_
 static void cuda_wait(struct device *device, const struct mover_after *after)
 {
     struct cuda_device *cuda = cuda_of(device);
-    const struct mover_after host = {.queue = {[MOVER_HOST] = after->queue[MOVER_HOST]}};
+    const struct mover_after threads = of_threads(after);
     const struct mover_after covered = cuda_streams_cover(cuda->streams, after);
     cuda_streams_wait(cuda->streams, &covered);
-    queues_wait(cuda->queues, &host);
+    queues_wait(cuda->queues, &threads);
 }
 
 /* Waits for streams and for the host's work; streams may wait for the host, and the host for
@@ -439,8 +486,9 @@ static void cuda_wait(struct device *device, const struct mover_after *after)
 static void cuda_drain(struct device *device)
 {
     struct cuda_device *cuda = cuda_of(device);
-    struct mover_after all = cuda_streams_all(cuda->streams);
-    all.queue[MOVER_HOST] = queues_all(cuda->queues).queue[MOVER_HOST];
+    struct mover_after all = cuda_streams_all(cuda->streams), threads = queues_all(cuda->queues);
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        all.queue[q] = MAX(all.queue[q], threads.queue[q]);
     cuda_wait(device, &all);
 }
 
@@ -469,7 +517,10 @@ static double cuda_stall_seconds(struct device *device)
 
 static struct device_traffic cuda_traffic(const struct device *device)
 {
-    return ((const struct cuda_device *)device)->traffic;
+    const struct cuda_device *cuda = (const struct cuda_device *)device;
+    struct device_traffic traffic = cuda->traffic;
+    pool_file_count(cuda->file, &traffic);
+    return traffic;
 }
 
 static double peak_flops(struct device *device, enum model_precision precision)
@@ -514,6 +565,7 @@ const struct device_ops device_cuda = {
     .join = cuda_join,
     .close = cuda_close,
     .copy = cuda_copy,
+    .transfer = cuda_transfer,
     .gather = cuda_gather,
     .move = cuda_move,
     .send = cuda_send,

@@ -138,9 +138,11 @@ struct cuda_streams {
     bool alone;                /* nothing waits for the compute stream but the thread that queues */
     void (*flush)(void *data); /* before events on the compute stream; NULL: nothing to do */
     void *flush_data;
-    struct stream stream[MOVER_QUEUES]; /* MOVER_HOST has none */
+    struct stream stream[MOVER_QUEUES]; /* those of threads have none */
     struct stalls *stalls;
-    _Atomic uint64_t *host_done; /* pinned, and mapped at the same address on the device */
+    /* [MOVER_QUEUES] what threads have done; pinned, and mapped at the same address on the device
+     */
+    _Atomic uint64_t *threads_done;
     wait_value *wait_value;
     GMutex lock; /* of `waiting` and `complete` */
     GCond changed;
@@ -187,10 +189,11 @@ struct cuda_streams *cuda_streams_new(bool alone, struct cuda_failure *failure)
     g_mutex_init(&streams->lock);
     g_cond_init(&streams->changed);
     bool ok = find_wait_value(streams) &&
-              CUDA_TRY(failure, cudaHostAlloc((void **)&streams->host_done, sizeof(uint64_t),
+              CUDA_TRY(failure, cudaHostAlloc((void **)&streams->threads_done,
+                                              MOVER_QUEUES * sizeof(uint64_t),
                                               cudaHostAllocMapped | cudaHostAllocPortable));
     for (int q = 0; ok && q < MOVER_QUEUES; q++)
-        if (q != MOVER_HOST && q < MOVER_NVME_READ)
+        if (!cuda_streams_is_thread(q))
             ok = open_stream(streams, q);
     if (ok)
         ok = (streams->stalls = stalls_new(failure)) != NULL;
@@ -198,7 +201,8 @@ struct cuda_streams *cuda_streams_new(bool alone, struct cuda_failure *failure)
         cuda_streams_free(streams);
         return NULL;
     }
-    atomic_store(streams->host_done, 0);
+    for (int q = 0; q < MOVER_QUEUES; q++)
+        atomic_store(&streams->threads_done[q], 0);
     return streams;
 }
 
@@ -219,8 +223,8 @@ void cuda_streams_free(struct cuda_streams *streams)
     for (int q = 0; q < MOVER_QUEUES; q++)
         close_stream(&streams->stream[q]);
     stalls_free(streams->stalls);
-    if (streams->host_done)
-        cudaFreeHost((void *)streams->host_done);
+    if (streams->threads_done)
+        cudaFreeHost((void *)streams->threads_done);
     g_cond_clear(&streams->changed);
     g_mutex_clear(&streams->lock);
     g_free(streams);
@@ -257,8 +261,8 @@ static bool noted_complete(struct cuda_streams *streams, const struct stream *st
 static bool known_complete(struct cuda_streams *streams, enum mover_queue queue,
                            mover_ticket ticket)
 {
-    if (queue == MOVER_HOST)
-        return atomic_load_explicit(streams->host_done, memory_order_acquire) >= ticket;
+    if (cuda_streams_is_thread(queue))
+        return atomic_load_explicit(&streams->threads_done[queue], memory_order_acquire) >= ticket;
     struct stream *stream = &streams->stream[queue];
     if (noted_complete(streams, stream, ticket))
         return true;
@@ -273,13 +277,14 @@ static bool known_complete(struct cuda_streams *streams, enum mover_queue queue,
 static void wait_on_stream(struct cuda_streams *streams, cudaStream_t waiting,
                            enum mover_queue queue, mover_ticket ticket)
 {
-    if (queue != MOVER_HOST) {
+    if (!cuda_streams_is_thread(queue)) {
         CUDA_TRY(streams->failure,
                  cudaStreamWaitEvent(waiting, streams->stream[queue].behind[ticket % RING], 0));
         return;
     }
-    CUresult result = streams->wait_value((CUstream)waiting, (CUdeviceptr)streams->host_done,
-                                          ticket, CU_STREAM_WAIT_VALUE_GEQ);
+    CUresult result = streams->wait_value((CUstream)waiting,
+                                          (CUdeviceptr)&streams->threads_done[queue], ticket,
+                                          CU_STREAM_WAIT_VALUE_GEQ);
     if (result != CUDA_SUCCESS)
         cuda_failure_note(streams->failure, cudaErrorUnknown, "cuStreamWaitValue64");
 }
@@ -337,7 +342,7 @@ static void record(struct cuda_streams *streams, struct stream *stream)
 static mover_ticket cover(struct cuda_streams *streams, enum mover_queue queue, mover_ticket ticket)
 {
     struct stream *stream = &streams->stream[queue];
-    if (queue == MOVER_HOST || ticket == 0 || noted_complete(streams, stream, ticket))
+    if (cuda_streams_is_thread(queue) || ticket == 0 || noted_complete(streams, stream, ticket))
         return ticket;
     if (ticket > stream->covered)
         record(streams, stream);
@@ -385,15 +390,16 @@ mover_ticket cuda_streams_end(struct cuda_streams *streams, enum mover_queue que
     return ticket;
 }
 
-void cuda_streams_host_done(struct cuda_streams *streams, mover_ticket ticket)
+void cuda_streams_thread_done(struct cuda_streams *streams, enum mover_queue queue,
+                              mover_ticket ticket)
 {
-    atomic_store_explicit(streams->host_done, ticket, memory_order_release);
+    atomic_store_explicit(&streams->threads_done[queue], ticket, memory_order_release);
 }
 
 void cuda_streams_wait(struct cuda_streams *streams, const struct mover_after *after)
 {
     for (int q = 0; q < MOVER_QUEUES; q++)
-        if (q != MOVER_HOST && after->queue[q])
+        if (!cuda_streams_is_thread(q) && after->queue[q])
             wait_for(streams, &streams->stream[q], after->queue[q]);
 }
 

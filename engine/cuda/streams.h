@@ -1,11 +1,12 @@
-/* The CUDA device's queues: a stream for compute and for each direction, and the host's queue.
+/* The CUDA device's queues: a stream for compute and for each direction, and the queues of the
+ * host's threads, one for its operators and two for the file below the host pool.
  *
  * A ticket is the number of a piece of work in its queue, from 1. Behind each piece on a stream
  * that others wait for stands an event, from a ring of events: an event is used again only when its
  * piece is known to be complete. Where nothing moves, only the thread that queues waits for the
- * compute stream, and then few pieces have an event of their own. The host's progress is a number
- * in pinned memory, on which streams wait on their own (cuStreamWaitValue64), so that no thread has
- * to act when an update on the host ends. */
+ * compute stream, and then few pieces have an event of their own. The progress of a thread's queue
+ * is a number in pinned memory, on which streams wait on their own (cuStreamWaitValue64), so that
+ * no thread has to act when an update on the host ends. */
 #ifndef PSTAR_ENGINE_CUDA_STREAMS_H
 #define PSTAR_ENGINE_CUDA_STREAMS_H
 
@@ -48,7 +49,13 @@ void cuda_streams_free(struct cuda_streams *streams);
  * it. */
 void cuda_streams_flush_with(struct cuda_streams *streams, void (*flush)(void *data), void *data);
 
-/* Returns NULL for MOVER_HOST. */
+/* Returns whether a thread of the host does the queue's work. */
+static inline bool cuda_streams_is_thread(enum mover_queue queue)
+{
+    return queue == MOVER_HOST || queue == MOVER_NVME_READ || queue == MOVER_NVME_WRITE;
+}
+
+/* Returns NULL for the queue of a thread. */
 cudaStream_t cuda_streams_stream(const struct cuda_streams *streams, enum mover_queue queue);
 
 /* Begin and end a piece of work on a stream: what is queued between the two calls runs when all of
@@ -57,16 +64,17 @@ void cuda_streams_begin(struct cuda_streams *streams, enum mover_queue queue,
                         const struct mover_after *after);
 mover_ticket cuda_streams_end(struct cuda_streams *streams, enum mover_queue queue);
 
-/* Reports that the host's piece of work `ticket` is complete. Called in the order of the
+/* Reports that a thread's piece of work `ticket` is complete. Called in the order of the queue's
  * tickets. */
-void cuda_streams_host_done(struct cuda_streams *streams, mover_ticket ticket);
+void cuda_streams_thread_done(struct cuda_streams *streams, enum mover_queue queue,
+                              mover_ticket ticket);
 
 /* Returns tickets that have events, and with which all of `after` is complete. Only the thread that
  * queues may call it. */
 struct mover_after cuda_streams_cover(struct cuda_streams *streams,
                                       const struct mover_after *after);
 
-/* Returns when the pieces of `after` on streams are complete; does not wait for the host's. Any
+/* Returns when the pieces of `after` on streams are complete; does not wait for threads. Any
  * thread may call it. `after` is what cuda_streams_cover has returned. */
 void cuda_streams_wait(struct cuda_streams *streams, const struct mover_after *after);
 

@@ -184,11 +184,8 @@ static bool check_nvme(const struct run_options *o, GError **error)
         return refuse(error, "--nvme", o->nvme, "needs --nvme-memory, or a plan that uses NVMe");
     if (!sized && !o->nvme)
         return true;
-    if (run_is_pipeline(o))
-        return refuse(error, "--nvme", o->nvme ? o->nvme : size,
-                      "the stages of a pipeline train without NVMe, so far");
-    return o->device == &device_cpu ||
-           refuse(error, "--device", o->device->name, "has no NVMe yet; --device cpu has");
+    return !run_is_pipeline(o) || refuse(error, "--nvme", o->nvme ? o->nvme : size,
+                                         "the stages of a pipeline train without NVMe, so far");
 }
 
 bool run_has_adapters(const struct run_options *options)

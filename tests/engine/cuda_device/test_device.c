@@ -168,18 +168,26 @@ static void test_late_host(void)
     close_device(device);
 }
 
-/* No kernel is loaded while streams wait for the host. */
+/* No kernel is loaded while streams wait for the host, or for the file below its pool. */
 static void test_first_kernel(void)
 {
     enum { PIECES = 200, WIDTH = 8 };
-    struct device *device = open_device();
+    const struct device_options options = {.arena_bytes = ARENA,
+                                           .host_pool_bytes = HOST,
+                                           .threads = 1,
+                                           .storage = {g_get_tmp_dir(), HOST, 4096, 1}};
+    const struct device_transfer stored = {.bytes = HOST};
+    GError *error = NULL;
+    struct device *device = device_cuda.open(&options, &error);
     struct probe_product product;
+    g_assert_no_error(error);
     struct mover_after last = nothing;
     for (int i = 0; i < PIECES; i++) {
         struct mover_after copied = nothing;
         copied.queue[MOVER_D2H] = device_cuda.copy(device, MOVER_D2H, 4096, 0, 64, &last);
         last.queue[MOVER_HOST] = device_cuda.join_on_host(device, &copied);
     }
+    last.queue[MOVER_NVME_WRITE] = device_cuda.transfer(device, MOVER_NVME_WRITE, &stored, &last);
     device_cuda.copy(device, MOVER_H2D, 4096, 0, 64, &last);
     probe_product_init(&product, device, MODEL_FP32, WIDTH, WIDTH, WIDTH);
     device_cuda.compute(device, &product.operation, &nothing);
@@ -251,6 +259,69 @@ static void test_send(void)
     device_cuda.read(device, DEVICE_ARENA, 4096, BYTES, received);
     g_assert_true(memcmp(kept, received, BYTES) == 0);
     close_device(device);
+}
+
+/* Pieces of 1 MiB go to the file below the host pool and come back elsewhere, and a stream fetches
+ * them there: each waits for the one before. */
+static void test_transfers(void)
+{
+    enum { PIECE = 1 << 20, PIECES = 24 };
+    g_autofree char *folder = g_dir_make_tmp("pstar-transfers-XXXXXX", NULL);
+    const struct device_options options = {.arena_bytes = PIECE,
+                                           .host_pool_bytes = 3 * PIECE,
+                                           .threads = 1,
+                                           .storage = {folder, 2 * PIECE, 64 << 10, 4}};
+    GError *error = NULL;
+    struct device *device = device_cuda.open(&options, &error);
+    g_autofree uint8_t *received = g_malloc(PIECE);
+    g_assert_no_error(error);
+    for (uint64_t i = 0; i < PIECES; i++) {
+        g_autofree uint8_t *sent = draw_bytes(PIECE);
+        uint64_t checksum = 0;
+        struct mover_after after = nothing;
+        const struct device_transfer store = {
+            .nvme_address = i % 2 * PIECE, .bytes = PIECE, .checksum = &checksum};
+        struct device_transfer load = store;
+        load.host_address = PIECE;
+        device_cuda.write(device, DEVICE_HOST_POOL, 0, PIECE, sent);
+        after.queue[MOVER_HOST] = device_cuda.join_on_host(device, &nothing);
+        after.queue[MOVER_NVME_WRITE] = device_cuda.transfer(device, MOVER_NVME_WRITE, &store,
+                                                             &after);
+        after.queue[MOVER_NVME_READ] = device_cuda.transfer(device, MOVER_NVME_READ, &load, &after);
+        after.queue[MOVER_H2D] = device_cuda.copy(device, MOVER_H2D, 0, PIECE, PIECE, &after);
+        after.queue[MOVER_D2H] = device_cuda.copy(device, MOVER_D2H, 0, 2 * PIECE, PIECE, &after);
+        device_cuda.wait(device, &after);
+        device_cuda.read(device, DEVICE_HOST_POOL, 2 * PIECE, PIECE, received);
+        g_assert_true(memcmp(sent, received, PIECE) == 0);
+    }
+    struct device_traffic traffic = device_cuda.traffic(device);
+    g_assert_cmpuint(traffic.bytes[MOVER_NVME_READ], ==, PIECES * PIECE);
+    g_assert_cmpuint(traffic.copies[MOVER_NVME_WRITE], ==, PIECES);
+    close_device(device);
+    g_rmdir(folder);
+}
+
+/* What comes back from the file otherwise than it went there is an error of the device. */
+static void test_damaged_transfer(void)
+{
+    const struct device_options options = {.arena_bytes = ARENA,
+                                           .host_pool_bytes = HOST,
+                                           .threads = 1,
+                                           .storage = {g_get_tmp_dir(), 4096, 4096, 1}};
+    GError *error = NULL;
+    struct device *device = device_cuda.open(&options, &error);
+    uint64_t checksum = 1;
+    const struct device_transfer load = {
+        .bytes = 4096, .checksum = &checksum, .subject = "a piece of nothing"};
+    g_assert_no_error(error);
+    device_cuda.transfer(device, MOVER_NVME_READ, &load, &nothing);
+    device_cuda.drain(device);
+    g_assert_false(device_cuda.check(device, &error));
+    g_assert_error(error, DEVICE_ERROR, DEVICE_ERROR_WORK);
+    g_assert_nonnull(strstr(error->message, "damaged: a piece of nothing"));
+    g_clear_error(&error);
+    device_cuda.close(device);
+    fake_cuda_check_all_freed();
 }
 
 /* Whichever call fails, opening and working end, nothing leaks, and the error names the call. */
@@ -372,6 +443,24 @@ static void test_training(gconstpointer data)
     g_rand_free(random);
 }
 
+/* All states live in NVMe, and a step ends when the last is written there: the next one's first
+ * operator, on the device, waits for that. */
+static void test_zero_infinity(void)
+{
+    const struct trial_job *job = &jobs[1];
+    struct trial_placement placement = trial_resident();
+    struct trial_result expected = trial_run(job, &placement);
+    placement.device = &device_cuda;
+    placement.strategy = "zero-infinity:2";
+    placement.chunk_bytes = 16 << 10;
+    struct trial_result result = trial_run(job, &placement);
+    g_assert_cmpmem(expected.loss, sizeof expected.loss, result.loss, sizeof result.loss);
+    g_assert_cmpstr(expected.weights, ==, result.weights);
+    g_free(expected.weights);
+    g_free(result.weights);
+    fake_cuda_check_all_freed();
+}
+
 /* Where nothing moves, the updates of a step are queued together, in two parts at most: an event
  * that stands behind each 64th piece of work may lie between them. */
 static void test_updates_together(void)
@@ -400,10 +489,13 @@ int main(int argc, char **argv)
     g_test_add_func("/cuda-device/moves", test_moves);
     g_test_add_func("/cuda-device/before-queues", test_before_queues);
     g_test_add_func("/cuda-device/send", test_send);
+    g_test_add_func("/cuda-device/transfers", test_transfers);
+    g_test_add_func("/cuda-device/transfers/damaged", test_damaged_transfer);
     g_test_add_func("/cuda-device/failures", test_failures);
     g_test_add_func("/cuda-device/more-than-there-is", test_more_than_there_is);
     g_test_add_func("/cuda-device/probe", test_probe);
     g_test_add_func("/cuda-device/updates-together", test_updates_together);
+    g_test_add_func("/cuda-device/zero-infinity", test_zero_infinity);
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {
         g_autofree char *path = g_strdup_printf("/cuda-device/training/%zu", i);
         g_test_add_data_func(path, &jobs[i], test_training);

@@ -1,5 +1,6 @@
 #include "trial.h"
 
+#include "chunks/nvme_homes.h"
 #include "engine/kernels.h"
 #include "engine/train/checkpoint.h"
 #include "models/train_choice.h"
@@ -62,6 +63,7 @@ struct trial_placement trial_draw(GRand *random)
         .state_block = g_rand_boolean(random) ? TRACE_BLOCK_STEP : 0,
         .host_update = (uint32_t[]){0, NO_INDEX,
                                     g_rand_int(random)}[g_rand_int_range(random, 0, 3)],
+        .nvme = g_rand_boolean(random),
         .link_rate = g_rand_int_range(random, 0, 4) == 0 ? 300e6 : 0,
         .through_file = g_rand_boolean(random),
         .evaluate_at = (uint32_t)g_rand_int_range(random, 0, TRIAL_STEPS + 1),
@@ -73,7 +75,7 @@ char *trial_describe(const struct trial_job *job, const struct trial_placement *
     return g_strdup_printf(
         "%s, %s%s, trains %s, %u micro-batches, %s, dropout %g; chunks of %" G_GUINT64_FORMAT
         ", %s, room %.3f, host %.3f, look-ahead %u, recompute %u, offload %u%s%s%s, host "
-        "updates %x, link %g%s, evaluated at %u, "
+        "updates %x%s, link %g%s, evaluated at %u, "
         "saved at %u",
         job->family ? job->family->type : "gpt2", job->precision == MODEL_BF16 ? "bf16" : "fp32",
         job->delay ? ", delayed" : "", job->train ? job->train : "all", job->micro_batches,
@@ -81,7 +83,8 @@ char *trial_describe(const struct trial_job *job, const struct trial_placement *
         p->strategy ? p->strategy : p->policy->name, p->room, p->host_room, p->look_ahead,
         p->recompute, p->offload, p->host_embedding ? ", host embedding" : "",
         p->split_masters ? ", split masters" : "", p->state_block ? ", blocks" : "", p->host_update,
-        p->link_rate, p->through_file ? ", from a file" : "", p->evaluate_at, p->save_at);
+        p->nvme ? ", NVMe" : "", p->link_rate, p->through_file ? ", from a file" : "",
+        p->evaluate_at, p->save_at);
 }
 
 /* ---- the plan ---- */
@@ -99,6 +102,19 @@ static uint64_t would_fit(const GError *error)
     while (end > error->message && g_ascii_isdigit(end[-1]))
         end--;
     return g_ascii_strtoull(end, NULL, 10);
+}
+
+/* Without a host budget, all states that can live in NVMe do, and with one, as many as make the
+ * host pool smaller, if there are as many. */
+static void give_nvme(struct plan *plan, const struct trace *trace, const struct non_model *places,
+                      double host_room)
+{
+    struct accesses *accesses = accesses_new(trace, plan->layout, places->extent);
+    uint64_t host = (uint64_t)((0.5 + host_room / 2) * (double)plan->host_pool_bytes);
+    const struct nvme_budget budget = {.host_bytes = host_room < 1 ? host : UINT64_MAX,
+                                       .nvme_bytes = UINT64_MAX};
+    nvme_homes_give(plan, trace, accesses, &budget, NULL);
+    accesses_free(accesses);
 }
 
 /* Budgets from the least that fits, as its refusal says, to all there is. */
@@ -125,6 +141,8 @@ static struct plan *draw_plan(const struct trace *trace, const struct layout *la
     g_clear_error(&error);
     struct plan *plan = dry_run(trace, layout, &options, &error);
     g_assert_no_error(error);
+    if (placement->nvme)
+        give_nvme(plan, trace, places, placement->host_room);
     non_model_free(places);
     return plan;
 }

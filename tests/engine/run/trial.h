@@ -37,6 +37,7 @@ struct trial_placement {
     bool split_masters;   /* likewise */
     uint64_t state_block; /* elements; cuts the table of words */
     uint32_t host_update; /* bit t % 32: tensor t */
+    bool nvme;            /* states that can live there do: as many as `host_room` asks for */
     double link_rate;     /* 0: memory speed */
     bool through_file;    /* the plan is written and read back */
     uint32_t evaluate_at; /* a forward pass before this step */
