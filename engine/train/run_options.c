@@ -173,19 +173,15 @@ static bool check_stages(const struct run_options *o, GError **error)
     return false;
 }
 
-/* Checks what a run with chunks at home in NVMe needs, and cannot do yet. */
+/* Checks what a run with chunks at home in NVMe needs. */
 static bool check_nvme(const struct run_options *o, GError **error)
 {
     bool sized = o->nvme_budget != RUN_UNLIMITED;
     g_autofree char *size = size_exact(o->nvme_budget);
     if (sized && !o->nvme && !o->dry_run)
         return refuse(error, "--nvme-memory", size, "needs --nvme, the folder of the file");
-    if (o->nvme && !sized && !o->plan)
-        return refuse(error, "--nvme", o->nvme, "needs --nvme-memory, or a plan that uses NVMe");
-    if (!sized && !o->nvme)
-        return true;
-    return !run_is_pipeline(o) || refuse(error, "--nvme", o->nvme ? o->nvme : size,
-                                         "the stages of a pipeline train without NVMe, so far");
+    return !o->nvme || sized || o->plan ||
+           refuse(error, "--nvme", o->nvme, "needs --nvme-memory, or a plan that uses NVMe");
 }
 
 bool run_has_adapters(const struct run_options *options)

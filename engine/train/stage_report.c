@@ -37,18 +37,24 @@ static char *layers_of(const struct stage_row *row)
 
 void stage_report_print(const struct stage_row *rows, uint32_t count)
 {
-    bool timed = rows[0].figures.iteration_seconds > 0;
-    printf("\n%5s  %8s  %9s  %12s  %12s  %12s  %12s%s\n", "stage", "layers", "in flight", "device",
-           "host", "sent", "received", timed ? "        step      waited" : "");
+    bool timed = rows[0].figures.iteration_seconds > 0, nvme = false;
+    for (uint32_t s = 0; s < count; s++)
+        nvme |= rows[s].figures.peak_nvme_bytes > 0;
+    printf("\n%5s  %8s  %9s  %12s  %12s%s  %12s  %12s%s\n", "stage", "layers", "in flight",
+           "device", "host", nvme ? "          NVMe" : "", "sent", "received",
+           timed ? "        step      waited" : "");
     for (uint32_t s = 0; s < count; s++) {
         const struct stage_row *row = &rows[s];
         g_autofree char *layers = layers_of(row);
         g_autofree char *device = size_format(row->device_bytes);
         g_autofree char *host = size_format(row->host_bytes);
+        g_autofree char *stored = size_format(row->figures.peak_nvme_bytes);
         g_autofree char *sent = size_format(row->figures.sent_bytes);
         g_autofree char *received = size_format(row->figures.received_bytes);
-        printf("%5u  %8s  %9u  %12s  %12s  %12s  %12s", s, layers, row->in_flight, device, host,
-               sent, received);
+        printf("%5u  %8s  %9u  %12s  %12s", s, layers, row->in_flight, device, host);
+        if (nvme)
+            printf("  %12s", stored);
+        printf("  %12s  %12s", sent, received);
         if (timed)
             printf("  %8.3f s  %8.3f s", row->figures.iteration_seconds,
                    row->figures.stall_seconds);

@@ -49,6 +49,12 @@ static const char *draw_trained(void)
     return PICK("", "", "--train lora:3", "--train '*.mlp.*'", "--train '*.weight'");
 }
 
+/* Where the optimizer's states live: on the device, on the host, or, as many as can, in NVMe. */
+static const char *draw_update(void)
+{
+    return PICK("", "--host-update", "--host-update --nvme . --nvme-memory 64MiB");
+}
+
 /* What a step computes, without where. */
 static char *draw_job(void)
 {
@@ -66,7 +72,7 @@ static char *draw_placement(uint32_t stages, uint32_t width)
     return g_strdup_printf("%s %s %s %s %s %s %s --recompute %s %s %s ", layers,
                            PICK("--stage 3 --schedule 1f1b", "--stage 2 --schedule gpipe",
                                 "--stage 2 --schedule zb-h1", "--stage 2 --schedule zb-h1"),
-                           PICK("", "--look-ahead 2", "--look-ahead 9"), PICK("", "--host-update"),
+                           PICK("", "--look-ahead 2", "--look-ahead 9"), draw_update(),
                            PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
                            PICK("--policy opt", "--policy lru", "--policy fifo"),
                            PICK("", "", SLOW_LINK), PICK("none", "all", "0,2"),
@@ -74,19 +80,22 @@ static char *draw_placement(uint32_t stages, uint32_t width)
                            width > 1 ? "" : PICK("", "", "--host-embedding"));
 }
 
-/* What every stage moved, sent, received and held is what its plan says. */
+/* What every stage moved, sent, received and held is what its plan says. Figures of NVMe that are 0
+ * are left out of both. */
 static void check_rows(const json_t *dry, const json_t *run)
 {
-    const char *const keys[] = {"sent_bytes", "received_bytes",    "h2d_bytes",
-                                "d2h_bytes",  "peak_device_bytes", "peak_live_device_bytes",
-                                "evictions",  "in_flight",         "device_bytes"};
+    const char *const keys[] = {"sent_bytes",      "received_bytes",    "h2d_bytes",
+                                "d2h_bytes",       "peak_device_bytes", "peak_live_device_bytes",
+                                "evictions",       "in_flight",         "device_bytes",
+                                "nvme_read_bytes", "nvme_write_bytes",  "peak_nvme_bytes"};
     const json_t *planned = json_object_get(dry, "stages"),
                  *measured = json_object_get(run, "stages");
     g_assert_cmpuint(json_array_size(planned), ==, json_array_size(measured));
     for (size_t s = 0; s < json_array_size(planned); s++)
         for (size_t k = 0; k < G_N_ELEMENTS(keys); k++)
-            g_assert_true(json_equal(json_object_get(json_array_get(planned, s), keys[k]),
-                                     json_object_get(json_array_get(measured, s), keys[k])));
+            g_assert_cmpint(
+                json_integer_value(json_object_get(json_array_get(planned, s), keys[k])), ==,
+                json_integer_value(json_object_get(json_array_get(measured, s), keys[k])));
 }
 
 /* Returns device memory between the least (0) and the most (1) that any stage needs. */
@@ -188,7 +197,7 @@ static void test_endless(struct run_folder *folder, gconstpointer data)
         g_autofree char *layers = launch_draw_layers(LAYERS, stages);
         g_autofree char *placement = g_strdup_printf(
             "%s --schedule 2bw %s %s %s %s --recompute %s %s %s ", layers,
-            PICK("", "--look-ahead 2", "--look-ahead 9"), PICK("", "--host-update"),
+            PICK("", "--look-ahead 2", "--look-ahead 9"), draw_update(),
             PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
             PICK("--policy opt", "--policy lru", "--policy fifo"), PICK("none", "all", "0,2"),
             width > 1 || bf16 ? "" : PICK("", "", "--host-embedding"),
@@ -210,7 +219,7 @@ static void test_interleaved(struct run_folder *folder, gconstpointer data)
         g_autofree char *placement = g_strdup_printf(
             "--stages 2 --schedule interleaved --stage-parts 2 --stage %s %s %s %s %s "
             "--recompute %s %s ",
-            PICK("2", "3"), PICK("", "--look-ahead 9"), PICK("", "--host-update"),
+            PICK("2", "3"), PICK("", "--look-ahead 9"), draw_update(),
             PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
             PICK("--policy opt", "--policy lru", "--policy fifo"), PICK("none", "all", "0,2"),
             PICK("", "", "--offload-activations all"));
@@ -319,18 +328,18 @@ static void test_plans(struct run_folder *folder, gconstpointer data)
         g_autofree char *cut =
             g_strdup_printf("%s %s %s ", job, layers,
                             PICK("--schedule 1f1b", "--schedule gpipe", "--schedule zb-h1"));
-        g_autofree char *placed = g_strdup_printf(
-            "%s %s %s %s --recompute %s %s %s", cut, PICK("", "--look-ahead 9"),
-            PICK("", "--host-update"), PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
-            PICK("none", "all", "0,2"), PICK("", "", "--offload-activations all"),
-            width > 1 ? "" : PICK("", "", "--host-embedding"));
+        g_autofree char *placed =
+            g_strdup_printf("%s %s %s %s --recompute %s %s %s", cut, PICK("", "--look-ahead 9"),
+                            draw_update(), PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
+                            PICK("none", "all", "0,2"), PICK("", "", "--offload-activations all"),
+                            width > 1 ? "" : PICK("", "", "--host-embedding"));
         write_model(folder, data);
         json_t *loose = launch_look(folder, stages * width, placed);
         g_autofree char *fitted =
             g_strdup_printf("%s --device-memory %lld --emit-plan plan-%%s.json", placed,
                             memory_at(loose, g_test_rand_double()));
         g_autofree char *planned =
-            g_strconcat(cut, "--plan plan-%s.json --log stages.jsonl --save stages", NULL);
+            g_strconcat(cut, "--nvme . --plan plan-%s.json --log stages.jsonl --save stages", NULL);
         g_autofree char *one = g_strconcat(job, "--log one.jsonl --save one", NULL);
         g_test_message("%u stages of %u: %s", stages, width, fitted);
         json_t *dry = launch_look(folder, stages * width, fitted);
@@ -340,6 +349,52 @@ static void test_plans(struct run_folder *folder, gconstpointer data)
         saved_must_be_same(folder, "one", "stages");
         check_rows(dry, run);
         json_decref(loose);
+        json_decref(dry);
+        json_decref(run);
+    }
+}
+
+/* Returns the host memory of the stage that takes the most. */
+static json_int_t most_host_bytes(const struct run_folder *folder, uint32_t processes,
+                                  const char *options)
+{
+    json_t *dry = launch_look(folder, processes, options);
+    const json_t *rows = json_object_get(dry, "stages");
+    json_int_t most = 0;
+    for (size_t s = 0; s < json_array_size(rows); s++)
+        most = MAX(most,
+                   json_integer_value(json_object_get(json_array_get(rows, s), "host_bytes")));
+    json_decref(dry);
+    return most;
+}
+
+/* Within a budget of the host, each stage keeps as many states in NVMe as it must, and the table
+ * of the stages says how many bytes these are. */
+static void test_nvme(struct run_folder *folder, gconstpointer data)
+{
+    for (uint32_t width = 1; width < 3; width++) {
+        g_autofree char *job = draw_job(), *text = NULL;
+        g_autofree char *one = g_strconcat(job, "--log one.jsonl --save one", NULL);
+        g_autofree char *above = g_strconcat(
+            job, "--stages 2 --host-update --chunk-size 4KiB --device-memory 4MiB ", NULL);
+        g_autofree char *below = g_strconcat(above, "--nvme . --nvme-memory 64MiB ", NULL);
+        write_model(folder, data);
+        json_int_t most = most_host_bytes(folder, 2 * width, above);
+        json_int_t least = most_host_bytes(folder, 2 * width, below);
+        json_int_t each = least + (json_int_t)(g_test_rand_double() * (double)(most - least));
+        g_autofree char *fitted =
+            g_strdup_printf("%s --log stages.jsonl --save stages --host-memory %lld ", below,
+                            (long long)(2 * width * each));
+        g_test_message("%u processes: %s", 2 * width, fitted);
+        json_t *dry = launch_look(folder, 2 * width, fitted);
+        launch_must_run(folder, 1, one);
+        json_t *run = launch_json(folder, 2 * width, fitted);
+        run_folder_same_log(folder, "one.jsonl", "stages.jsonl", "loss");
+        saved_must_be_same(folder, "one", "stages");
+        check_rows(dry, run);
+        g_autofree char *shown = g_strconcat(below, "--dry-run", NULL);
+        g_assert_cmpint(launch_run(folder, 2 * width, shown, &text, NULL), ==, 0);
+        run_folder_expect(text, "host          NVMe          sent");
         json_decref(dry);
         json_decref(run);
     }
@@ -455,6 +510,8 @@ int main(int argc, char **argv)
     add("/stages/forward", "true", test_forward_passes);
     add("/stages/plans", "false", test_plans);
     add("/stages/plans/tied", "true", test_plans);
+    add("/stages/nvme", "false", test_nvme);
+    add("/stages/nvme/tied", "true", test_nvme);
     add("/stages/refusals", "false", test_refusals);
     add("/stages/differences", "false", test_differences);
     add("/stages/interleaved", "false", test_interleaved);
