@@ -136,8 +136,6 @@ static bool read_nvme(const struct sim_arguments *a, struct sim_inputs *in, GErr
                               "--nvme-memory %s: needs a --platform with a disk (nvme), as "
                               "pstar-run --probe --nvme measures it",
                               size);
-    if (in->trace->ranks > 1)
-        return options_refuse(error, "--nvme-memory %s: one rank uses NVMe, so far", size);
     in->nvme = (struct nvme_budget){.host_bytes = in->host_budget,
                                     .nvme_bytes = a->nvme_memory,
                                     .block_bytes = way.block_bytes,

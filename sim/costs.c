@@ -210,13 +210,15 @@ static void set_threads(struct costs_threads *threads, const struct platform *pl
               platform_curve_or(&extra[PLATFORM_MEMORY_APART], &platform->memory));
 }
 
+/* The ranks of a node read and write its disk at the same time. */
 static void set_nvme(struct costs *costs, const struct platform *platform)
 {
     struct platform_disk_way way;
     bool known = platform && platform_disk_best(&platform->disk, &way);
+    uint32_t sharing = platform ? MAX(platform_host_ranks(platform), 1) : 1;
     for (int writes = 0; writes < 2; writes++)
         set_rate(&costs->nvme[writes],
-                 known ? way.bytes_per_second[writes] : COSTS_DEFAULT_NVME_RATE);
+                 (known ? way.bytes_per_second[writes] : COSTS_DEFAULT_NVME_RATE) / sharing);
 }
 
 static void set_platform(struct costs *costs, const struct platform *platform)

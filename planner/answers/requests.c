@@ -278,12 +278,11 @@ static void print_tiered(const struct tiered *tiered, const struct variants_resu
     explain_certificate(plan->certificate, stdout);
 }
 
-static bool can_tier(const struct plan_paths *paths, const struct trace *trace,
-                     const struct search_options *options, GError **error)
+static bool can_tier(const struct plan_paths *paths, const struct search_options *options,
+                     GError **error)
 {
     const char *wrong = paths->json || paths->top || paths->emit
                             ? "does not go with --json, --top and --emit, so far"
-                        : trace->ranks > 1                   ? "one rank uses NVMe, so far"
                         : options->host_budget == UINT64_MAX ? "needs --host-memory"
                                                              : NULL;
     if (wrong)
@@ -296,7 +295,7 @@ static bool plan_with_nvme(const struct plan_paths *paths, const struct trace *t
 {
     struct tiered tiered;
     g_autoptr(GError) why = NULL;
-    if (!can_tier(paths, trace, options, error))
+    if (!can_tier(paths, options, error))
         return false;
     struct variants_result *alone = variants_search(trace, options, scope, NULL);
     search_tiered(trace, options, scope, paths->nvme_bytes, &tiered, &why);

@@ -85,7 +85,8 @@ static void test_pays(void)
     workshop_free(workshop);
 }
 
-/* Writes machine.json, whose disk is best with blocks of so many bytes, 8 at a time. */
+/* Writes machine.json, a node of two GPUs whose disk is best with blocks of so many bytes, 8 at a
+ * time. */
 static void write_machine(const struct workshop *workshop, double rate, int block)
 {
     json_t *machine = json_load_file(PROJECT_DIR "/platforms/rtx-4090.json", 0, NULL);
@@ -93,6 +94,9 @@ static void write_machine(const struct workshop *workshop, double rate, int bloc
                         json_pack("{s:s, s:[[i,i,f],[i,i,f]], s:[[i,i,f],[i,i,f]]}", "source",
                                   "a test", "read", 4096, 1, rate / 2, block, 8, rate, "write",
                                   4096, 1, rate / 2, block, 8, rate));
+    json_object_set_new(machine, "node",
+                        json_pack("{s:s, s:i, s:f, s:f}", "source", "a test", "gpus", 2,
+                                  "bytes_per_second", 1e11, "latency_seconds", 1e-6));
     g_autofree char *text = json_dumps(machine, 0);
     json_decref(machine);
     workshop_write(workshop, "machine.json", text);
@@ -239,6 +243,67 @@ static void test_costs(void)
     workshop_free(workshop);
 }
 
+/* Runs the options on two ranks, whose losses are those of one process, and whose first moves what
+ * is predicted. */
+static void check_ranks(const struct workshop *workshop, const char *options, const json_t *plan)
+{
+    workshop_must_run_format(workshop,
+                             "mpirun -n 2 --oversubscribe " RUN "%s --nvme . --log "
+                             "with.jsonl",
+                             options);
+    check_losses(workshop, "with.jsonl", "without.jsonl");
+    check_bytes(workshop, "with.jsonl", plan);
+    g_assert_cmpint(
+        json_integer_value(json_object_get(json_object_get(plan, "predicted"), "nvme_read_bytes")),
+        >, 0);
+}
+
+/* What pstar-sim and pstar-plan say of one of two ranks is what both move. Budgets are a rank's in
+ * both, and the host's of pstar-run, and the ranks share the disk's rate. */
+static void test_ranks(void)
+{
+    static const char *const stages[] = {"--stage 2", "--stage 3"};
+    enum { RATE = 100000000 };
+    g_autofree char *mpirun = g_find_program_in_path("mpirun");
+    if (!mpirun || !g_file_test(PROGRAM_DIR "/libpstar-mpi.so", G_FILE_TEST_EXISTS)) {
+        g_test_skip("there is no mpirun, or the build has no MPI");
+        return;
+    }
+    /* mpirun does not run for root unless asked twice. */
+    g_setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", TRUE);
+    g_setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", TRUE);
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, SYNTH);
+    write_machine(workshop, RATE, 12288);
+    workshop_must_run(workshop, RUN "--micro-batches 2 --host-update --log without.jsonl");
+    for (size_t i = 0; i < G_N_ELEMENTS(stages); i++) {
+        g_autofree char *policy = g_strdup_printf(
+            "--gpus 2 %s --policy opt --chunk-size 8KiB --host-memory 850KiB", stages[i]);
+        g_autofree char *run = g_strdup_printf(
+            "--host-update --device-memory 900KiB --nvme-memory 128MiB --host-memory 1700KiB "
+            "--chunk-size 8KiB %s",
+            stages[i]);
+        json_t *simulated = simulate(workshop, policy);
+        check_ranks(workshop, run, simulated);
+        json_decref(simulated);
+        workshop_must_run_format(workshop,
+                                 PLAN "--host-memory 850KiB --nvme-memory 64MiB --gpus 2 %s "
+                                      "--platform machine.json -o plan.json",
+                                 stages[i]);
+        json_t *plan = workshop_read_json(workshop, "plan.json");
+        const json_t *predicted = json_object_get(plan, "predicted");
+        double bytes = json_number_value(json_object_get(predicted, "nvme_read_bytes"));
+        g_assert_cmpfloat(json_number_value(json_object_get(predicted, "iteration_seconds")), >=,
+                          2 * bytes / RATE * 0.999);
+        g_autofree char *valid = workshop_must_print(
+            workshop, "pstar-plan --verify plan.json run.pstar --platform machine.json");
+        g_assert_nonnull(strstr(valid, "valid, and moves the bytes that it predicts"));
+        check_ranks(workshop, "--plan plan.json", plan);
+        json_decref(plan);
+    }
+    workshop_free(workshop);
+}
+
 static void test_refused(void)
 {
     struct workshop *workshop = workshop_new();
@@ -263,6 +328,7 @@ int main(int argc, char **argv)
     g_test_add_func("/nvme-plans/simulated", test_simulated);
     g_test_add_func("/nvme-plans/simulation-refused", test_simulation_refused);
     g_test_add_func("/nvme-plans/costs", test_costs);
+    g_test_add_func("/nvme-plans/ranks", test_ranks);
     g_test_add_func("/nvme-plans/refused", test_refused);
     return g_test_run();
 }
