@@ -316,7 +316,7 @@ static bool ask(struct plan_arguments *a, const struct console *console, int *si
     bool one_model = a->question.model || a->question.torch;
     bool models = question_is_about_models(&a->question) || a->question.torch;
     if (a->explain || a->verify || a->emit || a->timeline || a->top || a->output ||
-        a->objective < OBJECTIVES || a->chunk_size || a->layout ||
+        a->objective < OBJECTIVES || a->chunk_size || a->layout || a->nvme_memory ||
         a->recompute != FREEDOM_DEFAULT || a->offload != FREEDOM_DEFAULT ||
         a->micro_batch != FREEDOM_DEFAULT || (!one_model && (a->json || a->time_limit > 0)))
         return options_refuse(
@@ -390,6 +390,7 @@ static bool check_pipeline(const struct plan_arguments *a, GError **error)
                    {"objective", a->objective < OBJECTIVES},
                    {"chunk-size", a->chunk_size},
                    {"layout", a->layout},
+                   {"nvme-memory", a->nvme_memory > 0},
                    {"stage", a->stage != RUN_ANY_STAGE},
                    {"offload-activations", a->offload != FREEDOM_DEFAULT},
                    {"embedding", a->embedding != FREEDOM_DEFAULT},

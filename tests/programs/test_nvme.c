@@ -315,6 +315,10 @@ static void test_refused(void)
                       "--nvme-memory: does not go with --json, --top and --emit, so far");
     workshop_must_end(workshop, PLAN "--nvme-memory 64MiB --host-memory 700KiB -o plan.json", 3, "",
                       "host memory: beside what can live in NVMe the run takes");
+    workshop_must_end(workshop, "pstar-plan run.pstar --stages 2 --gpus 2 --nvme-memory 64MiB", 2,
+                      "", "--nvme-memory: not with --stages");
+    workshop_must_end(workshop, "pstar-plan run.pstar --sensitivity s.json --nvme-memory 64MiB", 2,
+                      "", "a question goes with budgets, ");
     workshop_must_end(workshop, PLAN "--nvme-memory 64KiB --host-memory 1200KiB -o plan.json", 3,
                       "", "");
     workshop_free(workshop);
