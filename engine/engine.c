@@ -415,8 +415,10 @@ static struct place locate(const struct engine *engine, tensor_id tensor, enum t
     const struct layout_place *at =
         &plan->layout->places[list][layout_place_index(plan->layout, list, tensor, block)];
     uint64_t offset = at->offset + first * trace->list_element_bytes[list];
-    if (plan_in_nvme(plan, at->chunk))
-        nvme_chunks_hold(engine->mover.nvme, at->chunk, writes);
+    if (plan_in_nvme(plan, at->chunk)) {
+        uint64_t address = nvme_chunks_hold(engine->mover.nvme, at->chunk, writes);
+        return (struct place){DEVICE_HOST_POOL, address + offset};
+    }
     if (plan->host_address[at->chunk] != NO_ADDRESS)
         return (struct place){DEVICE_HOST_POOL, plan->host_address[at->chunk] + offset};
     return (struct place){DEVICE_ARENA, residency_address(engine->residency, at->chunk) + offset};

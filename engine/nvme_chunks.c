@@ -7,13 +7,16 @@ struct nvme_chunk {
     char *subject;     /* of errors */
     uint64_t checksum; /* of what was stored last */
     bool stored;       /* a fresh file has zeros, of which there is no checksum yet */
-    bool held, changed;
+    bool changed;      /* in the host pool */
+    uint64_t held_at;  /* address in the host pool, or NO_ADDRESS */
 };
 
 struct nvme_chunks {
     const struct plan *plan;
     struct chunk_mover *mover;
     struct nvme_chunk *of; /* [chunk_count] */
+    uint64_t ring_end;     /* the end of the slots in the host pool */
+    GArray *held;          /* chunk_id of those in the host pool, the last used at the end */
 };
 
 struct nvme_chunks *nvme_chunks_new(const struct plan *plan, struct chunk_mover *mover)
@@ -24,10 +27,16 @@ struct nvme_chunks *nvme_chunks_new(const struct plan *plan, struct chunk_mover 
     chunks->plan = plan;
     chunks->mover = mover;
     chunks->of = g_new0(struct nvme_chunk, plan->layout->chunk_count);
-    for (chunk_id c = 0; c < plan->layout->chunk_count; c++)
-        if (plan_in_nvme(plan, c))
-            chunks->of[c].subject = g_strdup_printf("chunk %u (%s)", c,
-                                                    trace_list_name(plan->layout->chunks[c].list));
+    chunks->held = g_array_new(FALSE, FALSE, sizeof(chunk_id));
+    for (chunk_id c = 0; c < plan->layout->chunk_count; c++) {
+        chunks->of[c].held_at = NO_ADDRESS;
+        if (!plan_in_nvme(plan, c))
+            continue;
+        chunks->of[c].subject = g_strdup_printf("chunk %u (%s)", c,
+                                                trace_list_name(plan->layout->chunks[c].list));
+        chunks->ring_end = MAX(chunks->ring_end,
+                               plan->host_address[c] + plan_nvme_slot(plan->layout, c));
+    }
     return chunks;
 }
 
@@ -37,6 +46,7 @@ void nvme_chunks_free(struct nvme_chunks *chunks)
         return;
     for (chunk_id c = 0; c < chunks->plan->layout->chunk_count; c++)
         g_free(chunks->of[c].subject);
+    g_array_unref(chunks->held);
     g_free(chunks->of);
     g_free(chunks);
 }
@@ -59,53 +69,100 @@ static void transfer(struct nvme_chunks *chunks, chunk_id chunk, enum mover_queu
 {
     const struct mover_copy copy = {.chunk = chunk,
                                     .nvme_address = chunks->plan->nvme_address[chunk],
-                                    .host_address = chunks->plan->host_address[chunk]};
+                                    .host_address = chunks->of[chunk].held_at};
     const struct mover_after none = {.queue = {0}};
     const struct mover_ops *ops = &chunk_mover_ops;
     (queue == MOVER_NVME_READ ? ops->load : ops->store)(chunks->mover, &copy, &none);
     chunks->mover->device->ops->drain(chunks->mover->device);
 }
 
-static void let_go(struct nvme_chunks *chunks, chunk_id chunk)
+static chunk_id held_chunk(const struct nvme_chunks *chunks, uint32_t i)
 {
+    return g_array_index(chunks->held, chunk_id, i);
+}
+
+static void let_go_of_oldest(struct nvme_chunks *chunks)
+{
+    chunk_id chunk = held_chunk(chunks, 0);
     struct nvme_chunk *of = &chunks->of[chunk];
-    if (of->held && of->changed)
+    if (of->changed)
         transfer(chunks, chunk, MOVER_NVME_WRITE);
-    of->held = of->changed = false;
+    of->held_at = NO_ADDRESS;
+    of->changed = false;
+    g_array_remove_index(chunks->held, 0);
 }
 
-static bool overlap(const struct plan *plan, chunk_id a, chunk_id b)
-{
-    return plan->host_address[a] < plan->host_address[b] + plan_nvme_slot(plan->layout, b) &&
-           plan->host_address[b] < plan->host_address[a] + plan_nvme_slot(plan->layout, a);
-}
-
-void nvme_chunks_hold(struct nvme_chunks *chunks, chunk_id chunk, bool writes)
+/* Returns whether [begin, end) of the host pool lies among the slots, without a chunk that is held,
+ * or is at home in the host pool. */
+static bool is_free(const struct nvme_chunks *chunks, uint64_t begin, uint64_t end)
 {
     const struct plan *plan = chunks->plan;
+    for (chunk_id c = 0; c < plan->layout->chunk_count; c++) {
+        bool in_nvme = plan_in_nvme(plan, c);
+        uint64_t at = in_nvme ? chunks->of[c].held_at : plan->host_address[c];
+        uint64_t bytes = in_nvme ? plan_nvme_slot(plan->layout, c)
+                                 : plan->layout->chunks[c].copy_bytes;
+        if (at != NO_ADDRESS && at < end && begin < at + bytes)
+            return false;
+    }
+    return end <= chunks->ring_end;
+}
+
+/* Returns where the chunk has room: in its own slot, or behind a chunk that is held. NO_ADDRESS if
+ * it has none. */
+static uint64_t find_room(const struct nvme_chunks *chunks, chunk_id chunk)
+{
+    const struct layout *layout = chunks->plan->layout;
+    uint64_t bytes = plan_nvme_slot(layout, chunk), address = chunks->plan->host_address[chunk];
+    if (is_free(chunks, address, address + bytes))
+        return address;
+    for (uint32_t i = 0; i < chunks->held->len; i++) {
+        chunk_id before = held_chunk(chunks, i);
+        address = chunks->of[before].held_at + plan_nvme_slot(layout, before);
+        if (is_free(chunks, address, address + bytes))
+            return address;
+    }
+    return NO_ADDRESS;
+}
+
+/* Makes the chunk the last one used. */
+static void touch(struct nvme_chunks *chunks, chunk_id chunk)
+{
+    uint32_t last = chunks->held->len;
+    while (last > 0 && held_chunk(chunks, last - 1) != chunk)
+        last--;
+    if (last > 0)
+        g_array_remove_index(chunks->held, last - 1);
+    g_array_append_val(chunks->held, chunk);
+}
+
+/* Whoever reads or writes weights uses a few chunks in turn, of several lists and for several
+ * ranks. Their slots in the ring may be the same, so they are held wherever there is room. */
+uint64_t nvme_chunks_hold(struct nvme_chunks *chunks, chunk_id chunk, bool writes)
+{
     struct nvme_chunk *of = &chunks->of[chunk];
-    if (!of->held) {
-        for (chunk_id c = 0; c < plan->layout->chunk_count; c++)
-            if (chunks->of[c].held && overlap(plan, c, chunk))
-                let_go(chunks, c);
+    if (of->held_at == NO_ADDRESS) {
+        uint64_t address;
+        while ((address = find_room(chunks, chunk)) == NO_ADDRESS)
+            let_go_of_oldest(chunks);
+        of->held_at = address;
         transfer(chunks, chunk, MOVER_NVME_READ);
     }
-    of->held = true;
+    touch(chunks, chunk);
     of->changed |= writes;
+    return of->held_at;
 }
 
 void nvme_chunks_let_go(struct nvme_chunks *chunks)
 {
-    for (chunk_id c = 0; chunks && c < chunks->plan->layout->chunk_count; c++)
-        let_go(chunks, c);
+    while (chunks && chunks->held->len)
+        let_go_of_oldest(chunks);
 }
 
 void nvme_chunks_begin(struct nvme_chunks *chunks)
 {
-    nvme_chunks_let_go(chunks);
     for (chunk_id c = 0; chunks && c < chunks->plan->layout->chunk_count; c++)
-        if (plan_in_nvme(chunks->plan, c) && !chunks->of[c].stored) {
+        if (plan_in_nvme(chunks->plan, c) && !chunks->of[c].stored)
             nvme_chunks_hold(chunks, c, true);
-            let_go(chunks, c);
-        }
+    nvme_chunks_let_go(chunks);
 }

@@ -18,9 +18,9 @@ void nvme_chunks_free(struct nvme_chunks *chunks); /* NULL is allowed */
 struct device_transfer nvme_chunks_transfer(struct nvme_chunks *chunks, enum mover_queue queue,
                                             const struct mover_copy *copy);
 
-/* Between iterations: brings the chunk to its slot in the host pool, where it may be read, and
- * written if `writes`. */
-void nvme_chunks_hold(struct nvme_chunks *chunks, chunk_id chunk, bool writes);
+/* Between iterations: brings the chunk to the host pool, and returns its address there, at which it
+ * may be read, and written if `writes`, until another chunk is held. */
+uint64_t nvme_chunks_hold(struct nvme_chunks *chunks, chunk_id chunk, bool writes);
 /* Stores what was changed. Must be called before the next iteration. NULL is allowed. */
 void nvme_chunks_let_go(struct nvme_chunks *chunks);
 /* Gives every chunk a checksum, those too that were never written. NULL is allowed. */
