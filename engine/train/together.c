@@ -105,7 +105,8 @@ static struct disk_use share_disk(struct ranks *ranks, const struct disk_file *o
     return use;
 }
 
-/* A folder that cannot be looked at is refused when the file is created. */
+/* A folder that cannot be looked at is refused when the file is created. Some file systems do not
+ * say how large they are. */
 bool together_check_disk(const struct run_options *options, const struct run_plan *run,
                          GError **error)
 {
@@ -119,7 +120,7 @@ bool together_check_disk(const struct run_options *options, const struct run_pla
         own = (struct disk_file){folder.st_dev, run->plan->nvme_bytes};
     const struct disk_use use = share_disk(options->ranks, &own);
     uint64_t there = (uint64_t)disk.f_bavail * disk.f_frsize;
-    if (!own.bytes || use.bytes <= there)
+    if (!own.bytes || !disk.f_blocks || use.bytes <= there)
         return true;
     g_autofree char *size = size_format(use.bytes), *room = size_format(there);
     g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,

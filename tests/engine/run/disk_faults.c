@@ -4,7 +4,7 @@
  *   PSTAR_TEST_HOLD=FILE   syncs of a checkpoint's files wait as long as FILE exists
  *   PSTAR_TEST_FAIL=N      the N-th change of a checkpoint's folder fails (ENOSPC), N from 1
  *   PSTAR_TEST_COUNT=FILE  receives the number of such changes when the program ends
- *   PSTAR_TEST_FREE=N      every disk says that so many bytes are free
+ *   PSTAR_TEST_FREE=N      every disk says that so many bytes are free, or with 0 nothing
  *   PSTAR_TEST_FULL=1      no bytes can be reserved for a file (ENOSPC)
  *
  * Files of a checkpoint are those whose path has "/step-", besides those of "step-0", with which
@@ -109,8 +109,11 @@ int statvfs(const char *path, struct statvfs *system)
         (int (*)(const char *, struct statvfs *))dlsym(RTLD_NEXT, "statvfs");
     const char *left = getenv("PSTAR_TEST_FREE");
     int result = real(path, system);
-    if (left && result == 0)
-        system->f_bavail = strtoul(left, NULL, 10) / system->f_frsize;
+    if (!left || result != 0)
+        return result;
+    system->f_bavail = strtoul(left, NULL, 10) / system->f_frsize;
+    if (!system->f_bavail)
+        system->f_blocks = 0;
     return result;
 }
 

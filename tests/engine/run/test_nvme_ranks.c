@@ -201,26 +201,30 @@ static char **command_after(const char *before, const char *options)
     return command;
 }
 
+/* Returns the command of two ranks, of which the second sees so many free bytes on its disk. */
+static char **command_on_disk(uint64_t free_bytes, const char *options)
+{
+    g_autofree char *disk = g_strdup_printf("export PSTAR_TEST_FREE=%" G_GUINT64_FORMAT,
+                                            free_bytes);
+    return command_after(disk, options);
+}
+
 /* The second rank cannot reserve its file; and both together need more than there is, although each
- * alone has room. Where there is just enough, they train. */
+ * alone has room. Where there is just enough, or where the disk does not say, they train. */
 static void test_too_small(struct run_folder *folder, gconstpointer unused)
 {
     static const char job[] = STEPS "--chunk-size 8KiB --nvme . --nvme-memory 64MiB";
     json_t *dry = launch_look(folder, 2, job);
-    uint64_t each = bytes_of(dry, "peak_nvme_bytes");
+    uint64_t all = 2 * bytes_of(dry, "peak_nvme_bytes");
     (void)unused;
     json_decref(dry);
     g_auto(GStrv) full = command_after("export PSTAR_TEST_FULL=1", job);
     launch_refuse(folder, full, 3, "rank 1 on ");
-    for (int enough = 0; enough < 2; enough++) {
-        g_autofree char *faults = g_strdup_printf("export PSTAR_TEST_FREE=%" G_GUINT64_FORMAT,
-                                                  2 * each - (enough ? 0 : 4096));
-        g_auto(GStrv) command = command_after(faults, job);
-        if (enough)
-            g_assert_cmpint(run_folder_spawn(folder, command, NULL, NULL, NULL, NULL), ==, 0);
-        else
-            launch_refuse(folder, command, 3, "the files of 2 ranks on this disk take");
-    }
+    g_auto(GStrv) small = command_on_disk(all - 4096, job);
+    launch_refuse(folder, small, 3, "the files of 2 ranks on this disk take");
+    g_auto(GStrv) enough = command_on_disk(all, job), unknown = command_on_disk(0, job);
+    g_assert_cmpint(run_folder_spawn(folder, enough, NULL, NULL, NULL, NULL), ==, 0);
+    g_assert_cmpint(run_folder_spawn(folder, unknown, NULL, NULL, NULL, NULL), ==, 0);
 }
 
 static GPid spawn(const struct run_folder *folder, char **command, int *err)
