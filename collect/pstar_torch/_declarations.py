@@ -12,8 +12,6 @@ PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp1
 class _Moment:
     def __init__(self, segment, name, micro_batch):
         self.name, self.phase, self.micro_batch = name, segment.phase, micro_batch
-        layer = re.search(r"(?:^|[. ])(\d+)(?:\.|$)", name)
-        self.layer = int(layer[1]) if layer else -1
         self.accesses = {}  # (tensor, list): mode
         self.touched = {}   # storage: bytes
         self.flops = 0
@@ -34,6 +32,17 @@ class _Moment:
             moved[storage] = max(moved.get(storage, 0), end - begin)
         self.bytes += sum(moved.values())
         self.flops += flops
+
+
+def _layers_of(moments):
+    """Returns the layer of each moment, or -1. A layer is a module in a list of modules: those of an
+    encoder and a decoder are not the same. They are numbered as the step first comes to them."""
+    numbers, layers = {}, []
+    for moment in moments:
+        module = moment.name.partition(" ")[2]
+        layer = re.match(r"((?:.*?\.)??\d+)(?:\.|$)", module)
+        layers.append(numbers.setdefault(layer[1], len(numbers)) if layer else -1)
+    return layers
 
 
 def _accesses(storage, begin, end, mode):
@@ -286,8 +295,9 @@ class Declarations:
                 if index not in self.observer.widths[kind]:
                     declare(f"absent {kind}", index)
         accesses = 0
+        layers = _layers_of(self.moments)
         for number, moment in enumerate(self.moments):
-            declare(f"operator {moment.phase} {self.place(moment)} {moment.layer} "
+            declare(f"operator {moment.phase} {self.place(moment)} {layers[number]} "
                     f"{moment.micro_batch} {moment.flops} {moment.bytes} 0 0 {moment.name}",
                     number)
             for (tensor, kind), mode in moment.accesses.items():

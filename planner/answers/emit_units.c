@@ -3,16 +3,14 @@
 #include <string.h>
 
 /* Returns the module of a numbered layer, "model.layers.3" of "model.layers.3.mlp.up_proj.weight",
- * and sets its number; NULL if the name has no number. Free with g_free. */
-static char *module_of(const char *tensor, guint64 *layer)
+ * or NULL if the name has no number. Free with g_free. */
+static char *module_of(const char *tensor)
 {
     const char *at = tensor;
     while (*at) {
         size_t length = strcspn(at, ".");
-        if (length && strspn(at, "0123456789") == length && at[length]) {
-            *layer = g_ascii_strtoull(at, NULL, 10);
+        if (length && strspn(at, "0123456789") == length && at[length])
             return g_strndup(tensor, (gsize)(at - tensor) + length);
-        }
         at += length + (at[length] == '.');
     }
     return NULL;
@@ -50,6 +48,14 @@ static uint32_t *first_uses(const struct trace *trace)
                 first[access->tensor] = m;
         }
     return first;
+}
+
+/* Returns whether the plan recomputes the layer of an operator. */
+static bool is_recomputed(const struct plan *plan, const struct trace *trace, uint32_t moment)
+{
+    int32_t layer = moment < trace->operator_count ? trace->operators[moment].layer : -1;
+    return plan->choices && layer >= 0 && (uint32_t)layer < plan->choices->layer_count &&
+           plan->choices->recompute[layer];
 }
 
 /* What no layer has stays first. */
@@ -92,13 +98,11 @@ GPtrArray *emit_units(const struct plan *plan, const struct trace *trace)
     g_autofree uint8_t *leaves = plan_chunks_that_leave(plan);
     g_autofree uint32_t *first = first_uses(trace);
     for (uint32_t t = 0; t < trace->tensor_count; t++) {
-        guint64 layer = G_MAXUINT64;
-        char *module = module_of(trace->tensors[t].name, &layer);
+        char *module = module_of(trace->tensors[t].name);
         struct emit_unit *unit = module ? unit_of(units, module) : rest;
         unit->elements += trace->tensors[t].elements;
         unit->first_use = MIN(unit->first_use, first[t]);
-        unit->recompute = plan->choices && layer < plan->choices->layer_count &&
-                          plan->choices->recompute[layer];
+        unit->recompute |= unit != rest && is_recomputed(plan, trace, first[t]);
         unit->offload |= is_on_host(plan, trace, leaves, t);
     }
     g_ptr_array_sort(units, by_first_use);

@@ -51,16 +51,22 @@ class Layer(nn.Module):
 
 
 class Model(nn.Module):
+    """Two stacks, whose layers have the same numbers in their names."""
+
     def __init__(self, again):
         super().__init__()
         self.again = again
         self.embed = nn.Embedding(WORDS, WIDTH)
-        self.layers = nn.ModuleList(Layer() for _ in range(LAYERS))
+        self.encoder = nn.ModuleList(Layer() for _ in range(LAYERS // 2))
+        self.decoder = nn.ModuleList(Layer() for _ in range(LAYERS - LAYERS // 2))
         self.head = nn.Linear(WIDTH, WORDS)
+
+    def layers(self):
+        return [*self.encoder, *self.decoder]
 
     def forward(self, x):
         x = self.embed(x)
-        for number, layer in enumerate(self.layers):
+        for number, layer in enumerate(self.layers()):
             x = (checkpoint(layer, x, use_reentrant=False) if number in self.again else layer(x))
         return self.head(x)
 
@@ -160,7 +166,8 @@ def check_plan(programs, plain, budget):
     fsdp2.shard(model, pin_memory=False)
     losses = train(model, adamw(model))
     check(losses == wanted, f"{losses} are not {wanted}")
-    twice = [f"layers.{i}" for i, layer in enumerate(model.layers) if layer.runs == 2 * STEPS]
+    twice = [name for name, layer in model.named_modules()
+             if isinstance(layer, Layer) and layer.runs == 2 * STEPS]
     check(twice and twice == fsdp2.RECOMPUTED, f"{twice} ran twice, not {fsdp2.RECOMPUTED}")
     distributed.destroy_process_group()
 
