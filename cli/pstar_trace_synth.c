@@ -17,7 +17,7 @@ struct synth_arguments {
     char *model, *train, *expert_loads, *recompute, *offload, *state_block, *platform, *output;
     uint32_t batch, sequence, micro_batches, bytes_per_parameter, ranks, stage; /* 0 if not given */
     uint8_t precision; /* enum model_precision, or NO_PRECISION */
-    bool host_embedding, host_update, unfused, clip, lists_platforms;
+    bool host_embedding, host_update, unfused, gelu_apart, clip, lists_platforms;
     uint8_t reduction; /* enum reduction */
 };
 
@@ -85,6 +85,7 @@ static bool synthesise(const struct synth_arguments *a, struct model_config *con
         .ranks = a->ranks,
         .precision = a->precision,
         .unfused = a->unfused,
+        .gelu_apart = a->gelu_apart,
     };
     if (a->bytes_per_parameter &&
         !model_split_masters(&job, a->bytes_per_parameter, &job.choices.split_masters, error))
@@ -166,6 +167,10 @@ int pstar_trace_synth(int argc, char **argv)
         {.name = "unfused",
          .flag = &a.unfused,
          .help = "As in frameworks that fuse no operators: attention scores lie in memory"},
+        {.name = "gelu-apart",
+         .flag = &a.gelu_apart,
+         .help = "As in frameworks whose products do not compute GELU's derivative, such as "
+                 "PyTorch; with --unfused always so"},
         {.shared = OPTION_PLATFORM, .file = &a.platform, .help = "durations are estimated for it"},
         {.shared = OPTION_LIST_PLATFORMS, .flag = &a.lists_platforms, .use = OPTION_PRINTS},
         {.shared = OPTION_OUTPUT,

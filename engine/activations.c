@@ -18,7 +18,7 @@ struct activations {
     uint64_t live_bytes, extent;
 };
 
-enum { NAMES = MODEL_INPUTS + MODEL_OUTPUTS + 6 };
+enum { NAMES = MODEL_INPUTS + MODEL_OUTPUTS + 2 * MODEL_TENSORS + 2 };
 
 /* Lists the buffers that an operator names. Entries may be NO_INDEX, and are NO_INDEX for buffers
  * that chunks hold. */
@@ -29,12 +29,11 @@ static void name_buffers(const struct activations *activations, uint32_t moment,
     uint32_t *rest = names + MODEL_INPUTS + MODEL_OUTPUTS;
     memcpy(names, op->in, sizeof op->in);
     memcpy(names + MODEL_INPUTS, op->out, sizeof op->out);
-    rest[0] = op->gradient[0];
-    rest[1] = op->gradient[1];
-    rest[2] = op->workspace;
-    rest[3] = op->masked;
-    rest[4] = op->newest[0];
-    rest[5] = op->newest[1];
+    memcpy(rest, op->gradient, sizeof op->gradient);
+    rest += MODEL_TENSORS;
+    *rest++ = op->workspace;
+    *rest++ = op->masked;
+    memcpy(rest, op->newest, sizeof op->newest);
     for (int i = 0; i < NAMES; i++)
         if (names[i] != NO_INDEX && activations->buffers[names[i]].held)
             names[i] = NO_INDEX;

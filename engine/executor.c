@@ -182,7 +182,8 @@ static void stage_buffers(const struct executor *x, moment_id moment, struct ope
         operation->in[i] = NO_ADDRESS;
     for (int i = 0; i < MODEL_OUTPUTS; i++)
         operation->out[i] = NO_ADDRESS;
-    operation->newest[0] = operation->newest[1] = NO_ADDRESS;
+    for (int i = 0; i < MODEL_TENSORS; i++)
+        operation->newest[i] = NO_ADDRESS;
     operation->workspace = operation->masked = NO_ADDRESS;
     if (operation->op->kind == MODEL_EMBED_FORWARD)
         operation->out[0] = staging_address(x, moment);

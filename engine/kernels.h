@@ -222,7 +222,7 @@ typedef void kernel_gelu_forward(const void *context, enum model_precision preci
                                  enum model_activation of, uint64_t elements, const void *pre,
                                  void *y);
 
-/* dy[N,O] becomes dy * gelu'(pre), and dbias[O] the sums of its columns. */
+/* dy[N,O] becomes dy * gelu'(pre), and dbias[O], which may be NULL, the sums of its columns. */
 typedef void kernel_gelu_backward_bias(const void *context, enum model_precision precision,
                                        enum model_activation of, uint32_t N, uint32_t O,
                                        const void *pre, void *dy, enum kernel_gradient gradient,

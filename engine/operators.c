@@ -224,19 +224,23 @@ static void product_backward_input(const struct call *call, const void *dy)
                                               out(call, 0));
 }
 
-/* The input's gradient comes first, because the weight's may overwrite the weight. Either may not
- * be wanted. */
-static void product_backward(const struct call *call, const void *dy)
+static void product_backward_weight(const struct call *call, const void *dy)
 {
-    uint32_t inputs = call->op->inputs, outputs = call->op->outputs;
-    product_backward_input(call, dy);
     if (!gradient(call, 0))
         return;
     (inputs_first(call) ? call->kernels->linear_backward_weight
                         : call->kernels->product_backward_weight)(
-        call->context, call->precision, call->N, inputs, outputs, in(call, 1), dy,
-        gradient_kind(call, call->op->accumulate), workspace(call), gradient(call, 0),
+        call->context, call->precision, call->N, call->op->inputs, call->op->outputs, in(call, 1),
+        dy, gradient_kind(call, call->op->accumulate), workspace(call), gradient(call, 0),
         call->operation->tensor[0].norm);
+}
+
+/* The input's gradient comes first, because the weight's may overwrite the weight. Either may not
+ * be wanted. */
+static void product_backward(const struct call *call, const void *dy)
+{
+    product_backward_input(call, dy);
+    product_backward_weight(call, dy);
 }
 
 /* Rows of dy are `row` elements apart. */
@@ -248,12 +252,16 @@ static void bias_backward(const struct call *call, uint32_t row, const void *dy)
     sum_squares(call, 1);
 }
 
+static void own_bias_backward(const struct call *call, const void *dy)
+{
+    if (call->op->t[1] != NO_INDEX)
+        bias_backward(call, call->op->outputs, dy);
+}
+
 static void dense_backward(const struct call *call, const void *dy)
 {
     product_backward(call, dy);
-    if (call->op->t[1] == NO_INDEX)
-        return;
-    bias_backward(call, call->op->outputs, dy);
+    own_bias_backward(call, dy);
 }
 
 static void gated_backward(const struct call *call)
@@ -280,6 +288,17 @@ static void gelu_backward(const struct call *call)
     product_backward(call, in(call, 0));
 }
 
+/* The product's input is what GELU made. Sets the gradients of what GELU read and, where it is
+ * wanted here, of the bias in it. */
+static void slope_backward(const struct call *call, const void *dy)
+{
+    product_backward_input(call, dy);
+    call->kernels->gelu_backward_bias(call->context, call->precision, call->config->activation,
+                                      call->N, call->op->inputs, in(call, 2), out(call, 0),
+                                      gradient_kind(call, call->op->accumulate), gradient(call, 2));
+    sum_squares(call, 2);
+}
+
 static void residual_backward(const struct call *call)
 {
     static const struct kernel_dropout none = {.probability = 0}; /* keeps all, and copies */
@@ -289,16 +308,17 @@ static void residual_backward(const struct call *call)
                                         call->dropout ? call->dropout : &none, dy, masked);
         dy = masked;
     }
-    dense_backward(call, dy);
+    if (in(call, 2))
+        slope_backward(call, dy);
+    else
+        product_backward_input(call, dy);
+    product_backward_weight(call, dy);
+    own_bias_backward(call, dy);
 }
 
 static void weight_backward(const struct call *call)
 {
-    (inputs_first(call) ? call->kernels->linear_backward_weight
-                        : call->kernels->product_backward_weight)(
-        call->context, call->precision, call->N, call->op->inputs, call->op->outputs, in(call, 1),
-        in(call, 0), gradient_kind(call, call->op->accumulate), workspace(call), gradient(call, 0),
-        call->operation->tensor[0].norm);
+    product_backward_weight(call, in(call, 0));
 }
 
 /* Cosines and sines do not count towards the budget: they are a few bytes a position and column of

@@ -167,9 +167,9 @@ static inline bool decoder_trains(const struct model_operator *op)
 void decoder_consume_gradients(struct iteration_builder *builder, const struct model_operator *op,
                                const char *module);
 
-/* The same for the operator's t[1] alone. */
-void decoder_consume_bias(struct iteration_builder *builder, const struct model_operator *op,
-                          const char *module);
+/* The same for all of the operator's tensors but t[0], its weight. */
+void decoder_consume_biases(struct iteration_builder *builder, const struct model_operator *op,
+                            const char *module);
 
 /* Appends the reduction of the bucket that a backward pass leaves, if there is any. */
 void decoder_end_bucket(struct iteration_builder *builder, uint32_t micro_batch);

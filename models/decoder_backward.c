@@ -97,17 +97,23 @@ void decoder_append(struct iteration_builder *b, enum decoder_turn turn, const c
                                op);
 }
 
-static struct model_operator layer_operator(const struct backward_pass *pass, enum model_kind kind,
-                                            enum model_module module)
+static struct model_operator module_operator(const struct backward_pass *pass, enum model_kind kind,
+                                             enum model_module module, bool with_bias)
 {
     struct model_operator place = model_operator_of(kind, (int32_t)pass->layer, pass->micro_batch);
     decoder_set_module(pass->builder, module, &place);
-    struct model_operator op = decoder_backward_operator(pass->builder, pass->turn, kind,
-                                                         place.layer, pass->micro_batch, place.t[0],
-                                                         place.t[1] == NO_INDEX ? 1 : 2);
+    uint32_t tensors = with_bias && place.t[1] != NO_INDEX ? 2 : 1;
+    struct model_operator op = decoder_backward_operator(
+        pass->builder, pass->turn, kind, place.layer, pass->micro_batch, place.t[0], tensors);
     op.inputs = place.inputs;
     op.outputs = place.outputs;
     return op;
+}
+
+static struct model_operator layer_operator(const struct backward_pass *pass, enum model_kind kind,
+                                            enum model_module module)
+{
+    return module_operator(pass, kind, module, true);
 }
 
 void decoder_append_backward(struct iteration_builder *b, enum decoder_turn turn, const char *name,
@@ -160,7 +166,7 @@ static struct model_operator put_off(const struct backward_pass *pass, enum mode
     return first;
 }
 
-/* Appends a product's backward. If backward is split, only the bias has a gradient in it. `dy` is
+/* Appends a product's backward. If backward is split, only biases have gradients in it. `dy` is
  * that of the product's result when the operator has run. */
 static void append_product(const struct backward_pass *pass, enum model_module module,
                            const struct model_operator *op, uint32_t dy)
@@ -174,7 +180,7 @@ static void append_product(const struct backward_pass *pass, enum model_module m
     g_autofree char *name = decoder_part(b, pass->layer,
                                          model_family_of(b->config)->modules[module]);
     decoder_append(b, pass->turn, name, &first);
-    decoder_consume_bias(b, &first, name);
+    decoder_consume_biases(b, &first, name);
 }
 
 /* Appends the second half. */
@@ -341,8 +347,43 @@ static uint32_t norm(const struct backward_pass *pass, enum model_module module,
     return op.out[0];
 }
 
+/* Returns whether a norm is between a branch and its sum with the residual stream. */
+static bool normalises_branches(const struct model_config *config)
+{
+    return model_config_norms_after(config) && !model_config_norms_sums(config);
+}
+
+/* Returns whether the product behind GELU ends in GELU's derivative. cuBLASLt has such a product in
+ * the tanh form, whose accuracy is not documented, but far better than the rounding to bf16. An
+ * adapter would add to the gradient between the two. */
+static bool joins_slope(const struct iteration_builder *b)
+{
+    return b->job->precision == MODEL_BF16 && b->config->activation == MODEL_GELU_TANH &&
+           !b->config->gated && !b->config->lora_rank && !normalises_branches(b->config) &&
+           !b->job->unfused && !b->job->gelu_apart;
+}
+
+/* Returns whether the product's sums over rows are the gradient of the bias in GELU's input. They
+ * are bf16, so gradients in fp32 are summed behind the bias' own product. */
+static bool joins_sums(const struct iteration_builder *b)
+{
+    return joins_slope(b) && b->gradient != MODEL_GRADIENT_LIST;
+}
+
+/* Lets the product's dx become the gradient of what GELU reads. */
+static void join_slope(const struct backward_pass *pass, const struct decoder_layer *layer,
+                       struct model_operator *op)
+{
+    struct model_operator up = model_operator_of(MODEL_GELU_BACKWARD, op->layer, op->micro_batch);
+    decoder_set_module(pass->builder, MODULE_UP, &up);
+    op->in[2] = layer->pre;
+    if (joins_sums(pass->builder))
+        decoder_backward_tensor(pass->builder, pass->turn, up.t[1], 2, op);
+}
+
 /* Goes from the residual stream back into the branch that was added to it, if anything in it is
- * wanted. Returns the gradient of x, a buffer that is named `dx`, if that is. */
+ * wanted. Returns the gradient of x, or of what GELU made x from, a buffer that is named `dx`, if
+ * that is. */
 static uint32_t residual(const struct backward_pass *pass, const struct decoder_layer *layer,
                          enum model_module module, uint32_t x, uint32_t site, const char *dx)
 {
@@ -354,6 +395,8 @@ static uint32_t residual(const struct backward_pass *pass, const struct decoder_
     op.in[1] = x;
     if (wants_input(pass, module))
         op.out[0] = layer_gradient(pass, dx, op.inputs);
+    if (op.out[0] != NO_INDEX && module == MODULE_DOWN && joins_slope(b))
+        join_slope(pass, layer, &op);
     op.workspace = decoder_weight_workspace(b, &op);
     op.dropout_site = decoder_dropout_site(b, pass->layer, site);
     if (op.dropout_site != NO_INDEX || b->job->split)
@@ -363,10 +406,12 @@ static uint32_t residual(const struct backward_pass *pass, const struct decoder_
     return op.out[0];
 }
 
-static void linear(const struct backward_pass *pass, const struct decoder_layer *layer,
-                   enum model_module module, uint32_t dy, uint32_t x, struct sum *sum)
+/* `with_bias` is false if the gradient of the bias has been computed. */
+static void product(const struct backward_pass *pass, const struct decoder_layer *layer,
+                    enum model_module module, bool with_bias, uint32_t dy, uint32_t x,
+                    struct sum *sum)
 {
-    struct model_operator op = layer_operator(pass, MODEL_LINEAR_BACKWARD, module);
+    struct model_operator op = module_operator(pass, MODEL_LINEAR_BACKWARD, module, with_bias);
     op.in[0] = dy;
     op.in[1] = x;
     if (wants_input(pass, module))
@@ -375,6 +420,12 @@ static void linear(const struct backward_pass *pass, const struct decoder_layer 
     if (op.out[0] != NO_INDEX || decoder_trains(&op))
         append_product(pass, module, &op, dy);
     adapt(pass, layer, module, dy, x, op.out[0]);
+}
+
+static void linear(const struct backward_pass *pass, const struct decoder_layer *layer,
+                   enum model_module module, uint32_t dy, uint32_t x, struct sum *sum)
+{
+    product(pass, layer, module, true, dy, x, sum);
 }
 
 /* A product whose result was normalised and added to the residual stream. Returns the gradient of
@@ -396,12 +447,16 @@ static uint32_t normalised(const struct backward_pass *pass, const struct decode
     return op.out[0];
 }
 
-/* The product behind the activation. Of a gated MLP it also makes the gradient of the gate, from
+/* The product before the activation. Of a gated MLP it also makes the gradient of the gate, from
  * which the gate's product goes on. */
 static void inside(const struct backward_pass *pass, const struct decoder_layer *layer,
                    uint32_t dinner, struct sum *sum)
 {
     const struct model_config *config = pass->builder->config;
+    if (joins_slope(pass->builder)) {
+        product(pass, layer, MODULE_UP, !joins_sums(pass->builder), dinner, layer->norm2, sum);
+        return;
+    }
     enum model_kind kind = config->gated ? MODEL_GATED_BACKWARD : MODEL_GELU_BACKWARD;
     struct model_operator op = layer_operator(pass, kind, MODULE_UP);
     op.in[0] = dinner;
@@ -422,13 +477,8 @@ static void inside(const struct backward_pass *pass, const struct decoder_layer 
         linear(pass, layer, MODULE_GATE, op.out[1], layer->norm2, sum);
 }
 
-/* Returns whether a norm is between a branch and its sum with the residual stream. */
-static bool normalises_branches(const struct model_config *config)
-{
-    return model_config_norms_after(config) && !model_config_norms_sums(config);
-}
-
-/* Goes from the residual stream to the MLP's inside, of which it returns the gradient. */
+/* Goes from the residual stream to the MLP's inside, of which it returns the gradient: that of what
+ * GELU reads, if GELU's derivative is joined to the product. */
 static uint32_t begin_mlp(const struct backward_pass *pass, const struct decoder_layer *layer)
 {
     const struct model_config *config = pass->builder->config;

@@ -31,7 +31,7 @@ uint32_t decoder_classifier_backward(struct iteration_builder *b,
     if (!classifier_waits(b, &op) && decoder_trains(&op))
         decoder_consume_gradients(b, &op, head);
     else if (!b->job->choices.second_backward)
-        decoder_consume_bias(b, &op, head);
+        decoder_consume_biases(b, &op, head);
     return op.out[0];
 }
 

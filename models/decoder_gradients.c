@@ -178,17 +178,23 @@ void decoder_consume_gradients(struct iteration_builder *b, const struct model_o
     }
 }
 
-void decoder_consume_bias(struct iteration_builder *b, const struct model_operator *op,
-                          const char *module)
+void decoder_consume_biases(struct iteration_builder *b, const struct model_operator *op,
+                            const char *module)
 {
-    struct model_operator bias = *op;
-    if (!trains(op, 1))
-        return;
-    bias.t[0] = op->t[1];
-    bias.gradient[0] = op->gradient[1];
-    bias.norms[0] = op->norms[1];
-    bias.finishes[0] = op->finishes[1];
-    bias.frozen[0] = bias.norms[1] = bias.finishes[1] = false;
-    bias.t[1] = bias.gradient[1] = NO_INDEX;
-    decoder_consume_gradients(b, &bias, module);
+    struct model_operator biases = *op;
+    int count = 0;
+    for (int i = 0; i < MODEL_TENSORS; i++) {
+        biases.t[i] = biases.gradient[i] = NO_INDEX;
+        biases.frozen[i] = biases.norms[i] = biases.finishes[i] = false;
+    }
+    for (int i = 1; i < MODEL_TENSORS; i++) {
+        if (!trains(op, i))
+            continue;
+        biases.t[count] = op->t[i];
+        biases.gradient[count] = op->gradient[i];
+        biases.norms[count] = op->norms[i];
+        biases.finishes[count++] = op->finishes[i];
+    }
+    if (count)
+        decoder_consume_gradients(b, &biases, module);
 }

@@ -21,21 +21,24 @@ struct model_job {
                                    unless sums are fast */
     uint32_t sequence;          /* tokens a sequence, at most the model's positions */
     enum model_precision precision;
-    uint32_t ranks; /* that share the micro-batches, which must be a multiple of them; rank r
-                       computes micro-batches r, r + ranks, ... 0 stands for 1 */
-    bool delay;     /* parameters are a step older than masters: gradients are those of the
-                       weights before the last update, as a pipeline computes them that never
-                       drains (docs/pipelines.md). In fp32, too, there are masters then. An
-                       update leaves the old master as the parameter. Not with split masters
-                     */
-    bool split;     /* backward is split in two, for pipelines: behind everything else of a
-                       micro-batch's backward come the gradients of the weights of linear layers in
-                       the layers (Qi et al., "Zero Bubble Pipeline Parallelism"). Biases, norms,
-                       classifier and embedding are in the first half. Sums are the same */
-    bool unfused;   /* like a framework that fuses nothing: attention's scores lie in
-                     memory, every pair of tokens is computed, the loss is computed in
-                     fp32 copies of the logits, and a recomputed layer runs whole; only
-                     for synthesis, the engine always fuses */
+    uint32_t ranks;  /* that share the micro-batches, which must be a multiple of them; rank r
+                        computes micro-batches r, r + ranks, ... 0 stands for 1 */
+    bool delay;      /* parameters are a step older than masters: gradients are those of the
+                        weights before the last update, as a pipeline computes them that never
+                        drains (docs/pipelines.md). In fp32, too, there are masters then. An
+                        update leaves the old master as the parameter. Not with split masters
+                      */
+    bool split;      /* backward is split in two, for pipelines: behind everything else of a
+                        micro-batch's backward come the gradients of the weights of linear layers in
+                        the layers (Qi et al., "Zero Bubble Pipeline Parallelism"). Biases, norms,
+                        classifier and embedding are in the first half. Sums are the same */
+    bool unfused;    /* like a framework that fuses nothing: attention's scores lie in
+                      memory, every pair of tokens is computed, the loss is computed in
+                      fp32 copies of the logits, and a recomputed layer runs whole; only
+                      for synthesis, the engine always fuses */
+    bool gelu_apart; /* GELU's derivative is never joined to the product behind GELU (see
+                        MODEL_RESIDUAL_BACKWARD), as in other frameworks, and in traces that were
+                        recorded before that existed; only for these, the engine joins it */
 };
 
 /* The kinds of operators, with their tensors `t` and their buffers `in` and `out`, in this order.
@@ -93,7 +96,11 @@ enum model_kind {
     MODEL_GELU_BACKWARD, /* as LINEAR: in dy (becomes the gradient of pre in place) x pre; out dx */
     MODEL_RESIDUAL_BACKWARD,  /* as LINEAR: in dresidual x; out dx; masked[N,H]: dresidual under the
                                  forward's dropout mask, NO_INDEX without dropout. If backward is
-                                 split, always: later operators change dresidual */
+                                 split, always: later operators change dresidual. Where x = gelu(pre)
+                                 and GELU's derivative is joined to the product: in dresidual x pre;
+                                 out the gradient of pre; and unless gradients are a list, t[2] the
+                                 bias in pre, whose gradient is the sum over its rows. GELU's own
+                                 layer then has LINEAR_BACKWARD, without a bias that is here */
     MODEL_ATTENTION_BACKWARD, /* in do qkv o lse; out dqkv. Unfused: workspace as forward's */
     MODEL_GATED_BACKWARD,   /* as LINEAR: in dy (becomes the gradient of up in place) x up gate; out
                                dx, dgate. If forward made gate and up: in dy x gate-and-up; out dx,

@@ -79,6 +79,14 @@ static uint64_t gelu(const struct iteration_builder *b, uint64_t tanh, uint64_t 
     return b->config->activation == MODEL_GELU_EXACT ? exact : tanh;
 }
 
+/* GELU's derivative behind a product, and the sums that are the gradient of the bias in its input.
+ */
+static uint64_t joined_slope(const struct iteration_builder *b, const struct model_operator *op)
+{
+    uint64_t each = gelu(b, GELU_BACKWARD, EXACT_BACKWARD) + (op->t[2] != NO_INDEX);
+    return op->in[2] == NO_INDEX ? 0 : each * b->rows * op->inputs;
+}
+
 static uint64_t norm(const struct iteration_builder *b, const struct model_operator *op,
                      uint64_t layer_norm, uint64_t rms_norm)
 {
@@ -202,7 +210,7 @@ uint64_t operator_flops(const struct iteration_builder *b, const struct model_op
     case MODEL_GELU_BACKWARD:
         return linear_backward(b, op) + gelu(b, GELU_BACKWARD, EXACT_BACKWARD) * n * op->outputs;
     case MODEL_RESIDUAL_BACKWARD:
-        return linear_backward(b, op) + (residual - 1) * n * op->outputs;
+        return linear_backward(b, op) + (residual - 1) * n * op->outputs + joined_slope(b, op);
     case MODEL_GATED_FORWARD:
         return linear_forward(b, op) + gate(b, GATE_FORWARD, GELU_FORWARD) *
                                            iteration_builder_rows(b, op) * b->config->inner;

@@ -48,7 +48,7 @@ struct guess {
     const struct model_family *family;
     uint32_t head_size; /* of a model with rotary positions; 0 for others */
     uint32_t turned;    /* columns of a head that turn */
-    bool unfused, drops_scores, caps_scores;
+    bool unfused, drops_scores, caps_scores, gelu_apart;
     enum model_branches branches;
 };
 
@@ -420,7 +420,8 @@ static struct recognised *try(const struct trace *trace, const struct run_choice
                                   .precision = is_bf16 ? MODEL_BF16 : MODEL_FP32,
                                   .ranks = trace->ranks,
                                   .delay = trace->list_element_bytes[TRACE_MASTER] == 4 && !is_bf16,
-                                  .unfused = guess->unfused};
+                                  .unfused = guess->unfused,
+                                  .gelu_apart = guess->gelu_apart};
     struct model_config *config = config_of(trace, guess, choices->layer_count);
 
     if (!config || model_tensor_count(config) != trace->tensor_count) {
@@ -449,21 +450,23 @@ static struct recognised *try_branches(const struct trace *trace, const struct r
     return try(trace, choices, &guess);
 }
 
-/* Fused; unfused without and with dropout of the scores. */
+/* Fused; unfused without and with dropout of the scores; and of families with GELU, fused as traces
+ * were before its derivative was joined to a product. */
 static struct recognised *try_ways(const struct trace *trace, const struct run_choices *choices,
                                    const struct model_family *family, uint32_t head_size,
                                    uint32_t turned)
 {
     struct recognised *recognised = NULL;
-    int choices_of_caps = family->soft_caps ? 2 : 1;
+    int choices_of_caps = family->soft_caps ? 2 : 1, ways = family->parts.gated ? 3 : 4;
     for (int caps = 0; caps < choices_of_caps; caps++)
-        for (int way = 0; !recognised && way < 3; way++)
+        for (int way = 0; !recognised && way < ways; way++)
             recognised = try_branches(trace, choices,
                                       (struct guess){.family = family,
                                                      .head_size = head_size,
                                                      .turned = turned,
-                                                     .unfused = way > 0,
-                                                     .drops_scores = way > 1,
+                                                     .unfused = way == 1 || way == 2,
+                                                     .drops_scores = way == 2,
+                                                     .gelu_apart = way == 3,
                                                      .caps_scores = caps});
     return recognised;
 }

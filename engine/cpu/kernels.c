@@ -292,7 +292,8 @@ void cpu_gelu_backward_bias(const void *context, enum model_precision precision,
                             void *dy, enum kernel_gradient gradient, void *dbias)
 {
     cpu_gelu_backward(context, precision, of, (uint64_t)N * O, pre, dy);
-    cpu_linear_backward_bias(context, precision, N, O, O, dy, gradient, dbias);
+    if (dbias)
+        cpu_linear_backward_bias(context, precision, N, O, O, dy, gradient, dbias);
 }
 
 static uint64_t gate_tiles(const struct kernel_gate *gate)

@@ -131,7 +131,9 @@ __global__ static void __launch_bounds__(THREADS, 1) column_totals_kernel(struct
         *between = total;
 }
 
-/* Of `of`, only N, columns, row, dy, x and stats are set. */
+/* Of `of`, only N, columns, row, dy, x and stats are set. Without dbias, the sums end in the
+ * scratch.
+ */
 template <typename T, enum columns_of OF>
 static void column_sums(const struct cuda_context *cuda, struct column_blocks<T> of,
                         enum kernel_gradient gradient, void *dbias, void *dweight)
@@ -148,6 +150,8 @@ static void column_sums(const struct cuda_context *cuda, struct column_blocks<T>
                                                       : column_blocks_kernel<T, false, OF>,
                dim3(launch_blocks(tiles_of(of.columns), WARPS), of.blocks), THREADS, 0,
                cuda->stream, of);
+        if (!dbias)
+            continue;
         struct column_totals of_round = {
             of.columns, of.blocks, of.first == 0, of.first + of.blocks == blocks,
             of.sums,    totals,    gradient,      {dbias, dweight}};

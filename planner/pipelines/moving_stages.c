@@ -238,6 +238,7 @@ static struct trace **cut(const struct pipeline_question *q, const struct moving
                              .delay = job->schedule == PIPELINE_2BW,
                              .split = pipeline_splits(job->schedule)};
     step.unfused = q->recognised && q->recognised->iteration->job.unfused;
+    step.gelu_apart = q->recognised && q->recognised->iteration->job.gelu_apart;
     struct model_iteration *whole = pipeline_describe(q, &step, error);
     struct trace **traces = whole ? pipeline_traces_of(whole, &to, q->platform, error) : NULL;
     for (uint32_t s = 0; traces && s < job->stages; s++)

@@ -99,6 +99,7 @@ static struct units *describe_units(const struct pipeline_question *q, uint32_t 
                             .delay = kind == UNITS_DELAYED,
                             .split = kind == UNITS_SPLIT};
     job.unfused = q->recognised && q->recognised->iteration->job.unfused;
+    job.gelu_apart = q->recognised && q->recognised->iteration->job.gelu_apart;
     memset(all, 1, q->config->layers);
     struct model_iteration *kept = pipeline_describe(q, &job, error);
     job.choices.recompute = all;

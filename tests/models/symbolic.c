@@ -359,13 +359,42 @@ static bool check_mixture(struct machine *m)
     return true;
 }
 
+/* Returns whether GELU's derivative is joined to the product behind it. */
+static bool is_joined(const struct machine *m)
+{
+    return m->op->kind == MODEL_RESIDUAL_BACKWARD && m->op->in[2] != NO_INDEX;
+}
+
+/* What comes in is the gradient of the forward operator's output, or of what GELU read in it.
+ * Checks what backward reads of what GELU read, or of statistics. */
+static void check_output(struct machine *m)
+{
+    const struct model_operator *op = m->op;
+    const struct memory *memory = memory_of(m);
+    bool late = op->kind == MODEL_LINEAR_BACKWARD && memory->stats;
+    g_assert_cmpuint(m->gradient_of[op->in[0]], ==, late ? memory->stats : memory->y);
+    check_terms(m);
+    if (memory->stats && !late && op->kind != MODEL_EMBED_BACKWARD &&
+        op->kind != MODEL_GROUPED_BACKWARD)
+        g_assert_cmpuint(in(m, op->kind == MODEL_ATTENTION_BACKWARD ? 3 : 2), ==, memory->stats);
+}
+
+/* Returns that of which the operator makes the gradient. */
+static symbol input_of(const struct machine *m)
+{
+    symbol x = memory_of(m)->x;
+    if (!is_joined(m))
+        return x;
+    g_assert_cmpuint(mix_text("gelu", in(m, 2)), ==, x);
+    return in(m, 2);
+}
+
 /* Follows the chain rule: what comes in is the gradient of the forward operator's output, what it
  * was saved from forward is what forward used, and what goes out is the gradient of its input. */
 static void check_backward(struct machine *m)
 {
     const struct model_operator *op = m->op;
     const struct memory *memory = memory_of(m);
-    bool attention = op->kind == MODEL_ATTENTION_BACKWARD;
     if (op->kind == MODEL_ADAPTER_BACKWARD) {
         check_adapter(m);
         return;
@@ -373,8 +402,7 @@ static void check_backward(struct machine *m)
     if (check_mixture(m))
         return;
     pass_branch(m);
-    g_assert_cmpuint(m->gradient_of[op->in[0]], ==, memory->y);
-    check_terms(m);
+    check_output(m);
     if (op->kind == MODEL_EMBED_BACKWARD)
         return;
     if (op->kind == MODEL_GROUPED_BACKWARD) {
@@ -382,15 +410,13 @@ static void check_backward(struct machine *m)
         return;
     }
     g_assert_cmpuint(in(m, 1), ==, memory->x);
-    if (attention)
+    if (op->kind == MODEL_ATTENTION_BACKWARD)
         g_assert_cmpuint(in(m, 2), ==, memory->y);
-    if (memory->stats)
-        g_assert_cmpuint(in(m, attention ? 3 : 2), ==, memory->stats);
     pass_stream(m);
     if (op->add)
         g_assert_cmpuint(m->gradient_of[op->out[0]], ==, memory->x);
     if (op->out[0] != NO_INDEX)
-        add_term(m, op->out[0], memory->x);
+        add_term(m, op->out[0], input_of(m));
     if (op->kind == MODEL_GATED_BACKWARD && op->in[3] != NO_INDEX) {
         g_assert_cmpuint(in(m, 3), ==, memory->more[0]);
         add_term(m, op->out[1], memory->more[0]);
@@ -487,6 +513,18 @@ static void put_input(struct machine *m, symbol dx)
     set(m, m->op->out[0], dx);
 }
 
+/* Where the product's input is what GELU made, its gradient becomes that of what GELU read. */
+static symbol input_gradient(struct machine *m, symbol dy)
+{
+    symbol dx = mix_text("dx", mix(dy, weight(m)));
+    if (!is_joined(m))
+        return dx;
+    dx = mix_text("dgelu", mix(dx, in(m, 2)));
+    if (m->op->t[2] != NO_INDEX)
+        put_gradient(m, 2, mix_text("dbias", dx), m->op->accumulate);
+    return dx;
+}
+
 /* Input gradient first: the weight's own may replace it. A weight's gradient goes through the
  * workspace where it is rounded. */
 static void linear_backward(struct machine *m, symbol dy)
@@ -501,7 +539,7 @@ static void linear_backward(struct machine *m, symbol dy)
     if (rounded)
         set(m, op->workspace, mix_text("scratch", dy));
     if (op->out[0] != NO_INDEX)
-        put_input(m, mix_text("dx", mix(dy, weight(m))));
+        put_input(m, input_gradient(m, dy));
     put_gradient(m, 0, mix_text("dweight", mix(dy, in(m, 1))), op->accumulate);
     if (op->t[1] != NO_INDEX || op->frozen[1])
         put_gradient(m, 1, mix_text("dbias", dy), op->accumulate);

@@ -116,14 +116,37 @@ static void test_bytes_by_hand(void)
     g_assert_cmpuint(named(trace, "forward embeddings")->bytes, ==, 8 * 32 + 4 * 32 + 256 + 256);
     /* parameter, both moments: read and written; gradient read */
     g_assert_cmpuint(named(trace, "update h.0.mlp.c_fc.bias")->bytes, ==, 7 * bias);
-    /* GELU_BACKWARD in bf16: the workspace is written and read, the weight's gradient replaces it
-     */
     model_iteration_free(iteration);
     job.precision = MODEL_BF16;
+    job.gelu_apart = true;
     iteration = new_iteration(&config, &job);
+    /* GELU_BACKWARD in bf16: the workspace is written and read, the weight's gradient replaces it
+     */
     g_assert_cmpuint(named(iteration->trace, "backward h.0.mlp.c_fc")->bytes, ==,
                      2 * weight / 2 + bias / 2 + 2 * 512 + 256 + 512 + 256 + 2 * weight);
     model_iteration_free(iteration);
+}
+
+/* Joined to the product behind it, GELU's derivative has the same operations. What is left out is a
+ * second pass over the gradient of what GELU read. */
+static void test_joined_slope(void)
+{
+    struct model_config config = small_model(true, 0);
+    struct model_job job = small_job(MODEL_BF16, 1);
+    struct model_iteration *joined = new_iteration(&config, &job);
+    job.gelu_apart = true;
+    struct model_iteration *apart = new_iteration(&config, &job);
+    const uint64_t elements = 8 * 24, columns = 24, element = 2, pass = 512;
+    const struct trace_operator *down = named(joined->trace, "backward h.0.mlp.c_proj");
+    const struct trace_operator *up = named(joined->trace, "backward h.0.mlp.c_fc");
+    const struct trace_operator *apart_down = named(apart->trace, "backward h.0.mlp.c_proj");
+    const struct trace_operator *apart_up = named(apart->trace, "backward h.0.mlp.c_fc");
+    g_assert_cmpuint(down->flops, ==, apart_down->flops + (16 + 1) * elements);
+    g_assert_cmpuint(up->flops, ==, apart_up->flops - (16 + 1) * elements);
+    g_assert_cmpuint(down->bytes, ==, apart_down->bytes + pass + element * columns);
+    g_assert_cmpuint(up->bytes, ==, apart_up->bytes - 2 * pass - element * columns);
+    model_iteration_free(joined);
+    model_iteration_free(apart);
 }
 
 static void test_flops_by_hand(void)
@@ -154,6 +177,7 @@ int main(int argc, char **argv)
     g_test_add_func("/cost/step", test_step);
     g_test_add_func("/cost/recompute", test_recompute);
     g_test_add_func("/cost/bytes-by-hand", test_bytes_by_hand);
+    g_test_add_func("/cost/joined-slope", test_joined_slope);
     g_test_add_func("/cost/flops-by-hand", test_flops_by_hand);
     return g_test_run();
 }

@@ -125,6 +125,7 @@ static struct model_job random_job(const struct model_config *config, GRand *ran
     job.sequence = (uint32_t)g_rand_int_range(random, 1, (gint32)config->positions + 1);
     job.choices.host_embedding = g_rand_boolean(random);
     job.unfused = g_rand_boolean(random);
+    job.gelu_apart = g_rand_boolean(random);
     job.choices.state_block = (uint64_t)g_rand_int_range(random, 0, 3) * TRACE_BLOCK_STEP;
     job.delay = job.precision == MODEL_FP32 && g_rand_boolean(random);
     job.choices.split_masters = job.precision == MODEL_BF16 && g_rand_boolean(random);

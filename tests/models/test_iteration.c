@@ -256,15 +256,18 @@ static bool is_at_an_end(const struct model_operator *op)
     return op->kind == MODEL_CLASSIFIER_BACKWARD || op->kind == MODEL_EMBED_BACKWARD;
 }
 
-/* How many operators after it a gradient in a buffer lives that is complete after `op`: for two
- * updates, or none in a first backward, which at its end leaves up to three for updates. */
+/* How many operators after it a gradient in a buffer lives that is complete after `op`: for the
+ * updates of its two or three tensors, or none in a first backward, which at its end leaves up to
+ * three for updates. */
 static uint32_t gradient_waits(const struct model_iteration *iteration,
                                const struct model_operator *op)
 {
     if (!op->finishes[0])
         return 0;
     bool left = iteration->choices->second_backward && is_at_an_end(op);
-    return !left ? 2 : op->kind == MODEL_EMBED_BACKWARD ? 3 : UINT32_MAX / 2;
+    if (!left)
+        return op->t[2] == NO_INDEX ? 2 : 3;
+    return op->kind == MODEL_EMBED_BACKWARD ? 3 : UINT32_MAX / 2;
 }
 
 /* Where gradients are buffers each lives from the first operator that writes it to its update,
@@ -397,8 +400,16 @@ static void test_accesses(void)
     assert_accesses(&tied, &fp32, c_fc, 1,
                     "h.1.mlp.c_fc.weight param read; h.1.mlp.c_fc.weight grad update; "
                     "h.1.mlp.c_fc.bias grad update");
-    assert_accesses(&tied, &bf16, c_fc, 0,
-                    "h.1.mlp.c_fc.weight param update; h.1.mlp.c_fc.bias param overwrite");
+    assert_accesses(&tied, &bf16, c_fc, 0, "h.1.mlp.c_fc.weight param update");
+    assert_accesses(&tied, &bf16, "backward h.1.mlp.c_proj", 0,
+                    "h.1.mlp.c_proj.weight param update; h.1.mlp.c_proj.bias param overwrite; "
+                    "h.1.mlp.c_fc.bias param overwrite");
+    assert_accesses(&tied, &bf16_list, c_fc, 0,
+                    "h.1.mlp.c_fc.weight param read; h.1.mlp.c_fc.weight grad overwrite; "
+                    "h.1.mlp.c_fc.bias grad overwrite");
+    assert_accesses(&tied, &bf16_list, "backward h.1.mlp.c_proj", 0,
+                    "h.1.mlp.c_proj.weight param read; h.1.mlp.c_proj.weight grad overwrite; "
+                    "h.1.mlp.c_proj.bias grad overwrite");
     assert_accesses(&tied, &bf16, ln, 0,
                     "h.1.ln_2.weight param update; h.1.ln_2.bias param overwrite");
     assert_accesses(&tied, &fp32, ln, 0,

@@ -27,6 +27,14 @@ static void assert_same(const struct symbolic_result *a, const struct symbolic_r
                     b->tensor_count * sizeof(symbol));
 }
 
+static void assert_run(const struct model_config *config, const struct model_job *job,
+                       const struct symbolic_result *expected)
+{
+    struct symbolic_result result = run(config, job);
+    assert_same(expected, &result);
+    symbolic_free(&result);
+}
+
 /* All combinations of the choices that must not matter, against fp32 with everything kept. `frozen`
  * may be NULL. */
 static void compare_variants(const struct model_config *config, const uint8_t *frozen,
@@ -50,9 +58,10 @@ static void compare_variants(const struct model_config *config, const uint8_t *f
                                       model_gradient_layout(&job) == MODEL_GRADIENT_BUFFER;
         if (model_gradient_layout(&job) == MODEL_GRADIENT_BUFFER)
             job.choices.host_embedding = false;
-        struct symbolic_result result = run(config, &job);
-        assert_same(&expected, &result);
-        symbolic_free(&result);
+        assert_run(config, &job, &expected);
+        job.gelu_apart = true;
+        if (job.precision == MODEL_BF16)
+            assert_run(config, &job, &expected);
     }
     symbolic_free(&expected);
 }
@@ -126,9 +135,10 @@ static void check_needed(const struct model_config *config, const struct model_j
 }
 
 /* Whatever is frozen, the other tensors have the gradients that they have where all are trained. */
-static void compare_frozen(const struct model_config *config, const uint8_t *frozen)
+static void compare_frozen(const struct model_config *config, enum model_precision precision,
+                           const uint8_t *frozen)
 {
-    struct model_job job = small_job(MODEL_FP32, 2);
+    struct model_job job = small_job(precision, 2);
     struct symbolic_result all = run(config, &job);
     job.choices.frozen = (uint8_t *)frozen;
     struct symbolic_result some = run(config, &job);
@@ -154,11 +164,12 @@ static void test_frozen(void)
                 g_autofree uint8_t *but_one = g_new0(uint8_t, count);
                 frozen[t] = 0;
                 but_one[t] = 1;
-                compare_frozen(&config, frozen);
-                compare_frozen(&config, but_one);
+                compare_frozen(&config, t % 2 ? MODEL_FP32 : MODEL_BF16, but_one);
+                for (int precision = MODEL_FP32; precision <= MODEL_BF16; precision++)
+                    compare_frozen(&config, precision, frozen);
                 for (uint32_t i = 0; i < count; i++)
                     frozen[i] = i != t && g_test_rand_int_range(0, 3) > 0;
-                compare_frozen(&config, frozen);
+                compare_frozen(&config, t % 2 ? MODEL_BF16 : MODEL_FP32, frozen);
                 if (t == count / 2)
                     compare_variants(&config, frozen, 1 + (uint32_t)tied);
             }

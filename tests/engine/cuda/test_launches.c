@@ -52,7 +52,7 @@ static struct operation describe(const struct model_iteration *iteration, uint32
         operation.in[i] = address_of(op->in[i]);
     for (int i = 0; i < MODEL_OUTPUTS; i++)
         operation.out[i] = address_of(op->out[i]);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < MODEL_TENSORS; i++)
         set_tensor(iteration, op, i, &operation.tensor[i]);
     return operation;
 }

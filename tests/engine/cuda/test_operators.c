@@ -162,7 +162,7 @@ static struct operation describe(const struct run *run, const struct model_opera
         operation.in[i] = buffer_at(run, op->in[i]);
     for (int i = 0; i < MODEL_OUTPUTS; i++)
         operation.out[i] = buffer_at(run, op->out[i]);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < MODEL_TENSORS; i++) {
         operation.newest[i] = buffer_at(run, op->newest[i]);
         operation.tensor[i].gradient = op->frozen[i] ? buffer_at(run, op->gradient[i]) : NO_ADDRESS;
         for (int list = 0; list < TRACE_LISTS; list++)
@@ -198,13 +198,15 @@ static bool writes(const struct run *run, const struct model_operator *op,
     for (int i = 0; i < MODEL_OUTPUTS; i++)
         if (is_among(op->out[i], run, region))
             return true;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < MODEL_TENSORS; i++) {
+        if (is_among(op->gradient[i], run, region))
+            return true;
         for (int list = 0; list < TRACE_LISTS; list++)
             if (op->t[i] != NO_INDEX && !op->frozen[i] &&
                 tensor_region(run, op->t[i], list) == region)
                 return true;
-    return is_among(op->gradient[0], run, region) || is_among(op->gradient[1], run, region) ||
-           is_among(op->workspace, run, region) || is_among(op->masked, run, region) ||
+    }
+    return is_among(op->workspace, run, region) || is_among(op->masked, run, region) ||
            (in_place && is_among(op->in[0], run, region));
 }
 
@@ -229,7 +231,7 @@ static void assert_region(const struct run *run, const struct model_operator *op
     uint64_t worst = 0;
     if (memcmp(cpu, cuda, region->bytes) == 0)
         return;
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < MODEL_TENSORS; i++)
         if (op->frozen[i] && is_among(op->gradient[i], run, region))
             return; /* nobody reads it */
     if (is_among(op->workspace, run, region) && op->kind != MODEL_EMBED_BACKWARD)
@@ -285,7 +287,7 @@ static void run_operator(struct run *run, const struct model_operator *op, bool 
     struct operation operation = describe(run, op, training);
     struct operation on_cuda = operation;
     memcpy(run->cuda, run->cpu, run->bytes);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < MODEL_TENSORS; i++)
         if (op->norms[i]) {
             operation.tensor[i].norm = &run->cpu_norms[op->t[i]];
             on_cuda.tensor[i].norm = &run->cuda_norms[op->t[i]];
@@ -302,7 +304,7 @@ static void run_operator(struct run *run, const struct model_operator *op, bool 
     for (guint i = 0; i < run->regions->len; i++)
         assert_region(run, op, &g_array_index(run->regions, struct region, i));
     assert_gaps(run);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < MODEL_TENSORS; i++)
         if (op->norms[i])
             assert_near(run, op, run->cpu_norms[op->t[i]], run->cuda_norms[op->t[i]]);
     if (op->kind == MODEL_LOSS)

@@ -60,6 +60,7 @@ struct trial_placement trial_draw(GRand *random)
         .offload = (uint32_t)g_rand_int_range(random, 0, 1 << LAYERS),
         .host_embedding = g_rand_boolean(random),
         .split_masters = g_rand_boolean(random),
+        .gelu_apart = g_rand_boolean(random),
         .state_block = g_rand_boolean(random) ? TRACE_BLOCK_STEP : 0,
         .host_update = (uint32_t[]){0, NO_INDEX,
                                     g_rand_int(random)}[g_rand_int_range(random, 0, 3)],
@@ -74,7 +75,7 @@ char *trial_describe(const struct trial_job *job, const struct trial_placement *
 {
     return g_strdup_printf(
         "%s, %s%s, trains %s, %u micro-batches, %s, dropout %g; chunks of %" G_GUINT64_FORMAT
-        ", %s, room %.3f, host %.3f, look-ahead %u, recompute %u, offload %u%s%s%s, host "
+        ", %s, room %.3f, host %.3f, look-ahead %u, recompute %u, offload %u%s%s%s%s, host "
         "updates %x%s, link %g%s, evaluated at %u, "
         "saved at %u",
         job->family ? job->family->type : "gpt2", job->precision == MODEL_BF16 ? "bf16" : "fp32",
@@ -82,9 +83,9 @@ char *trial_describe(const struct trial_job *job, const struct trial_placement *
         job->tied ? "tied" : "untied", job->dropout, p->chunk_bytes,
         p->strategy ? p->strategy : p->policy->name, p->room, p->host_room, p->look_ahead,
         p->recompute, p->offload, p->host_embedding ? ", host embedding" : "",
-        p->split_masters ? ", split masters" : "", p->state_block ? ", blocks" : "", p->host_update,
-        p->nvme ? ", NVMe" : "", p->link_rate, p->through_file ? ", from a file" : "",
-        p->evaluate_at, p->save_at);
+        p->split_masters ? ", split masters" : "", p->gelu_apart ? ", GELU apart" : "",
+        p->state_block ? ", blocks" : "", p->host_update, p->nvme ? ", NVMe" : "", p->link_rate,
+        p->through_file ? ", from a file" : "", p->evaluate_at, p->save_at);
 }
 
 /* ---- the plan ---- */
@@ -250,7 +251,8 @@ static void open_training(struct training *t, const struct trial_job *job,
                                               .frozen = frozen},
                                   .sequence = SEQUENCE,
                                   .precision = job->precision,
-                                  .delay = job->delay};
+                                  .delay = job->delay,
+                                  .gelu_apart = placement->gelu_apart};
     choose_masters(&model_job, job, placement);
     t->iteration = model_iteration_new(&t->config, &model_job, &error);
     g_assert_no_error(error);

@@ -35,6 +35,7 @@ struct trial_placement {
     uint32_t offload;     /* likewise */
     bool host_embedding;  /* where the layout allows it */
     bool split_masters;   /* likewise */
+    bool gelu_apart;      /* GELU's derivative is not joined to the product behind it */
     uint64_t state_block; /* elements; cuts the table of words */
     uint32_t host_update; /* bit t % 32: tensor t */
     bool nvme;            /* states that can live there do: as many as `host_room` asks for */
