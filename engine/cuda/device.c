@@ -41,8 +41,9 @@ struct cuda_device {
 /* Identifies the kernels that an operator calls within one run. */
 struct kernel_key {
     uint32_t kind, inputs, outputs, parts, training;
-    uint32_t accumulate, add, norms[2], dropout, masked; /* 0 or 1 */
-    uint32_t turned, window;                             /* of the layer's heads */
+    uint32_t accumulate, add, norms[MODEL_TENSORS], dropout, masked; /* 0 or 1 */
+    uint32_t operands;       /* a bit for each tensor and buffer: whether there is one */
+    uint32_t turned, window; /* of the layer's heads */
 };
 
 struct host_work {
@@ -325,6 +326,18 @@ static void before_loading(struct cuda_device *cuda, struct kernel_key kernels)
     queues_wait(cuda->queues, &threads);
 }
 
+static uint32_t operands_of(const struct model_operator *op)
+{
+    uint32_t operands = 0;
+    for (int i = 0; i < MODEL_TENSORS; i++)
+        operands = operands << 1 | (op->t[i] != NO_INDEX);
+    for (int i = 0; i < MODEL_INPUTS; i++)
+        operands = operands << 1 | (op->in[i] != NO_INDEX);
+    for (int i = 0; i < MODEL_OUTPUTS; i++)
+        operands = operands << 1 | (op->out[i] != NO_INDEX);
+    return operands;
+}
+
 static struct kernel_key key_of(const struct operation *operation)
 {
     const struct model_operator *op = operation->op;
@@ -337,9 +350,11 @@ static struct kernel_key key_of(const struct operation *operation)
         .training = operation->training,
         .accumulate = op->accumulate,
         .add = op->add,
-        .norms = {operation->tensor[0].norm != NULL, operation->tensor[1].norm != NULL},
+        .norms = {operation->tensor[0].norm != NULL, operation->tensor[1].norm != NULL,
+                  operation->tensor[2].norm != NULL},
         .dropout = op->dropout_site != NO_INDEX,
         .masked = op->masked != NO_INDEX,
+        .operands = operands_of(op),
         .turned = grouped ? model_config_turned(operation->config, op->layer) : 0,
         .window = grouped ? model_config_window(operation->config, op->layer) : 0,
     };

@@ -114,14 +114,15 @@ cudaError_t cuda_operators_clip(struct cuda_operators *operators, const double *
 }
 
 /* A kernel is loaded at its first call: the sum of squares that a norm needs, the form that adds to
- * a gradient, the one that drops. */
+ * a gradient, the one that drops, the product with GELU's derivative, the sums for a bias. */
 static void load(struct cuda_operators *operators, const struct operation *operation)
 {
     const struct model_operator *op = operation->op;
-    char *kernels = g_strdup_printf("%u %u %u %d %d %d %d %d", op->kind, op->inputs, op->outputs,
-                                    operation->tensor[0].norm != NULL,
+    char *kernels = g_strdup_printf("%u %u %u %d %d %d %d %d %d %d", op->kind, op->inputs,
+                                    op->outputs, operation->tensor[0].norm != NULL,
                                     operation->tensor[1].norm != NULL, op->accumulate, op->add,
-                                    operation->training && op->dropout_site != NO_INDEX);
+                                    operation->training && op->dropout_site != NO_INDEX,
+                                    op->in[2] != NO_INDEX, op->t[1] != NO_INDEX);
     if (!g_hash_table_contains(operators->loads, kernels))
         fake_cuda_load();
     g_hash_table_add(operators->loads, kernels);
