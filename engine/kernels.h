@@ -158,6 +158,13 @@ typedef bool kernel_linear_residual(const void *context, enum model_precision pr
                                     uint32_t I, uint32_t O, const void *x, const void *weight,
                                     const void *bias, const void *residual, void *y);
 
+/* dpre[N,I] = gelu'(pre) (dy weight^T), in bf16 and in GELU's tanh form, in one product. Overwrites
+ * dbias[I], bf16, with the sums of dpre's columns, unless it is NULL. Returns false as
+ * kernel_linear_gelu does. */
+typedef bool kernel_linear_slope(const void *context, uint32_t N, uint32_t I, uint32_t O,
+                                 const void *dy, const void *weight, const void *pre, void *dpre,
+                                 void *dbias);
+
 /* dx[N,I] = dy weight^T */
 typedef void kernel_linear_backward_input(const void *context, enum model_precision precision,
                                           uint32_t N, uint32_t I, uint32_t O, const void *dy,
@@ -374,6 +381,7 @@ struct kernels {
     kernel_linear_forward *linear_forward;
     kernel_linear_gelu *linear_gelu;         /* may be NULL */
     kernel_linear_residual *linear_residual; /* may be NULL */
+    kernel_linear_slope *linear_slope;       /* may be NULL */
     kernel_linear_backward_input *linear_backward_input;
     kernel_linear_backward_weight *linear_backward_weight;
     kernel_linear_backward_bias *linear_backward_bias;
@@ -399,6 +407,7 @@ struct kernels {
     kernel_rms_backward_weight *rms_backward_weight;
     kernel_product_forward *product_forward;
     kernel_linear_residual *product_residual; /* with the weight transposed; may be NULL */
+    kernel_linear_slope *product_slope;       /* with the weight transposed; may be NULL */
     kernel_product_backward_input *product_backward_input;
     kernel_product_backward_weight *product_backward_weight;
     kernel_gate_forward *gate_forward;

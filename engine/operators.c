@@ -292,10 +292,17 @@ static void gelu_backward(const struct call *call)
  * wanted here, of the bias in it. */
 static void slope_backward(const struct call *call, const void *dy)
 {
-    product_backward_input(call, dy);
-    call->kernels->gelu_backward_bias(call->context, call->precision, call->config->activation,
-                                      call->N, call->op->inputs, in(call, 2), out(call, 0),
-                                      gradient_kind(call, call->op->accumulate), gradient(call, 2));
+    uint32_t inputs = call->op->inputs;
+    void *dpre = out(call, 0), *dbias = gradient(call, 2);
+    kernel_linear_slope *fused = inputs_first(call) ? call->kernels->linear_slope
+                                                    : call->kernels->product_slope;
+    if (!fused || !fused(call->context, call->N, inputs, call->op->outputs, dy, parameter(call, 0),
+                         in(call, 2), dpre, dbias)) {
+        product_backward_input(call, dy);
+        call->kernels->gelu_backward_bias(call->context, call->precision, call->config->activation,
+                                          call->N, inputs, in(call, 2), dpre,
+                                          gradient_kind(call, call->op->accumulate), dbias);
+    }
     sum_squares(call, 2);
 }
 

@@ -98,12 +98,16 @@ kernel_rms_backward_weight cuda_rms_backward_weight;
 kernel_linear_forward cuda_linear_forward;
 kernel_linear_gelu cuda_linear_gelu;
 kernel_linear_residual cuda_linear_residual;
+/* N I E bytes more than cuda_linear_backward_input. */
+kernel_linear_slope cuda_linear_slope;
 kernel_linear_backward_input cuda_linear_backward_input;
 /* Rounds as it stores, and does not use the workspace. */
 kernel_linear_backward_weight cuda_linear_backward_weight;
 kernel_product_forward cuda_product_forward;
 kernel_product_backward_input cuda_product_backward_input;
 kernel_linear_residual cuda_product_residual;
+/* As cuda_linear_slope. */
+kernel_linear_slope cuda_product_slope;
 /* As cuda_linear_backward_weight. */
 kernel_product_backward_weight cuda_product_backward_weight;
 kernel_classifier_forward cuda_classifier_forward;

@@ -18,8 +18,10 @@ enum product_epilogue {
     PRODUCT_ADD,      /* adds to what c holds */
     PRODUCT_BIAS,     /* adds a bias of `in` to each row */
     PRODUCT_RESIDUAL, /* c = residual + the product with the bias, if any, rounded once */
-    PRODUCT_GELU      /* stores pre, the product with the bias, and c = gelu(pre) of pre before its
+    PRODUCT_GELU,     /* stores pre, the product with the bias, and c = gelu(pre) of pre before its
                          rounding */
+    PRODUCT_SLOPE     /* c = gelu'(pre) times the product; overwrites the bias with the sums of c's
+                         columns, if there is one */
 };
 
 struct product_shape {
@@ -28,12 +30,13 @@ struct product_shape {
     uint8_t transposed_a, transposed_b; /* a is stored as [K,M], b as [N,K] */
     uint8_t in, out; /* enum model_precision: of a, b and bias; of c, residual and pre */
     uint8_t epilogue;
-    uint8_t unbiased; /* PRODUCT_RESIDUAL without a bias */
+    uint8_t unbiased; /* PRODUCT_RESIDUAL and PRODUCT_SLOPE without a bias */
 };
 
 struct product_operands {
-    const void *a, *b, *bias, *residual; /* bias and residual may be NULL */
-    void *c, *pre;
+    const void *a, *b, *residual;
+    const void *bias, *pre; /* which the product writes where its epilogue says so */
+    void *c;
 };
 
 /* cuBLASLt's matrices are column-major, so a row-major matrix is a transposed one there. It
@@ -140,22 +143,38 @@ static bool set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t a
 
 static bool has_bias(const struct product_shape *shape)
 {
-    return shape->epilogue == PRODUCT_BIAS || shape->epilogue == PRODUCT_GELU ||
-           (shape->epilogue == PRODUCT_RESIDUAL && !shape->unbiased);
+    return shape->epilogue >= PRODUCT_BIAS && !shape->unbiased;
 }
 
+static bool has_pre(const struct product_shape *shape)
+{
+    return shape->epilogue == PRODUCT_GELU || shape->epilogue == PRODUCT_SLOPE;
+}
+
+/* Returns what the library computes behind the product; it adds a residual as c. */
+static cublasLtEpilogue_t epilogue_of(const struct product_shape *shape)
+{
+    switch ((enum product_epilogue)shape->epilogue) {
+    case PRODUCT_GELU:
+        return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    case PRODUCT_SLOPE:
+        return shape->unbiased ? CUBLASLT_EPILOGUE_DGELU : CUBLASLT_EPILOGUE_DGELU_BGRAD;
+    default:
+        return has_bias(shape) ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    }
+}
+
+/* A bias, or a gradient of one, is of the type of c. */
 static bool set_epilogue(struct product_plan *plan)
 {
     const struct product_shape *shape = &plan->shape;
-    bool gelu = shape->epilogue == PRODUCT_GELU;
-    cublasLtEpilogue_t epilogue = gelu ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_BIAS;
-    cudaDataType_t bias = data_type(shape->in);
+    cublasLtEpilogue_t epilogue = epilogue_of(shape);
+    cudaDataType_t bias = data_type(shape->out);
     int64_t columns = shape->N;
-    if (!has_bias(shape))
-        return true;
     return set(plan->operation, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue) &&
-           set(plan->operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bias, sizeof bias) &&
-           (!gelu ||
+           (!has_bias(shape) ||
+            set(plan->operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bias, sizeof bias)) &&
+           (!has_pre(shape) ||
             set(plan->operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &columns, sizeof columns));
 }
 
@@ -163,7 +182,7 @@ static bool set_pointers(struct product_plan *plan, const struct product_operand
 {
     return (!has_bias(&plan->shape) || set(plan->operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
                                            &product->bias, sizeof product->bias)) &&
-           (plan->shape.epilogue != PRODUCT_GELU ||
+           (!has_pre(&plan->shape) ||
             set(plan->operation, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &product->pre,
                 sizeof product->pre));
 }
@@ -287,8 +306,8 @@ static struct product_plan *plan_of(struct cuda_products *products,
     return &g_array_index(products->plans, struct product_plan, products->plans->len - 1);
 }
 
-/* Returns whether the library has an algorithm for the shape. PRODUCT_GELU does not exist for all
- * shapes. */
+/* Returns whether the library has an algorithm for the shape. PRODUCT_GELU and PRODUCT_SLOPE do not
+ * exist for all shapes. */
 static bool have(struct cuda_products *products, const struct product_shape *shape)
 {
     return plan_of(products, shape)->found;
@@ -302,6 +321,7 @@ static char *explain(const struct product_shape *shape, const char *what, cublas
         [PRODUCT_BIAS] = ", bias",
         [PRODUCT_RESIDUAL] = ", residual",
         [PRODUCT_GELU] = ", bias and GELU",
+        [PRODUCT_SLOPE] = ", GELU's derivative",
     };
     return g_strdup_printf(
         "%s: %s, product [%u,%u]%s [%u,%u]%s in %s to %s%s", what, cublasLtGetStatusName(status),
@@ -473,17 +493,44 @@ bool cuda_linear_residual(const void *context, enum model_precision precision, u
                              weight, bias, residual, y);
 }
 
+/* Where the library has the derivative without the sums, these are our kernel's. */
+static bool multiply_slope(const void *context, struct product_shape fused, const void *dy,
+                           const void *weight, const void *pre, void *dpre, void *dbias)
+{
+    struct cuda_products *products = cuda_context_of(context)->products;
+    fused.epilogue = PRODUCT_SLOPE;
+    fused.unbiased = !dbias || !have(products, &fused);
+    if (!have(products, &fused))
+        return false;
+    multiply(context, fused,
+             (struct product_operands){.a = dy, .b = weight, .bias = dbias, .pre = pre, .c = dpre});
+    if (dbias && fused.unbiased)
+        cuda_linear_backward_bias(context, MODEL_BF16, fused.M, fused.N, fused.N, dpre,
+                                  KERNEL_GRADIENT_SET_BF16, dbias);
+    return true;
+}
+
+/* dx[N,I] = dy[N,O] weight[I,O]^T */
+static struct product_shape backward_shape(enum model_precision precision, uint32_t N, uint32_t I,
+                                           uint32_t O)
+{
+    struct product_shape shape = forward_shape(precision, N, O, I, PRODUCT_PLAIN);
+    shape.transposed_b = true;
+    return shape;
+}
+
+bool cuda_linear_slope(const void *context, uint32_t N, uint32_t I, uint32_t O, const void *dy,
+                       const void *weight, const void *pre, void *dpre, void *dbias)
+{
+    return multiply_slope(context, backward_shape(MODEL_BF16, N, I, O), dy, weight, pre, dpre,
+                          dbias);
+}
+
 void cuda_linear_backward_input(const void *context, enum model_precision precision, uint32_t N,
                                 uint32_t I, uint32_t O, const void *dy, const void *weight,
                                 void *dx)
 {
-    multiply(context,
-             (struct product_shape){.M = N,
-                                    .N = I,
-                                    .K = O,
-                                    .transposed_b = true,
-                                    .in = (uint8_t)precision,
-                                    .out = (uint8_t)precision},
+    multiply(context, backward_shape(precision, N, I, O),
              (struct product_operands){.a = dy, .b = weight, .c = dx});
 }
 
@@ -542,14 +589,15 @@ void cuda_product_backward_input(const void *context, enum model_precision preci
                                  uint32_t I, uint32_t O, const void *dy, const void *weight,
                                  bool add, void *dx)
 {
-    multiply(context,
-             (struct product_shape){.M = N,
-                                    .N = I,
-                                    .K = O,
-                                    .in = (uint8_t)precision,
-                                    .out = (uint8_t)precision,
-                                    .epilogue = add ? PRODUCT_ADD : PRODUCT_PLAIN},
+    multiply(context, forward_shape(precision, N, O, I, add ? PRODUCT_ADD : PRODUCT_PLAIN),
              (struct product_operands){.a = dy, .b = weight, .c = dx});
+}
+
+bool cuda_product_slope(const void *context, uint32_t N, uint32_t I, uint32_t O, const void *dy,
+                        const void *weight, const void *pre, void *dpre, void *dbias)
+{
+    return multiply_slope(context, forward_shape(MODEL_BF16, N, O, I, PRODUCT_PLAIN), dy, weight,
+                          pre, dpre, dbias);
 }
 
 void cuda_product_backward_weight(const void *context, enum model_precision precision, uint32_t N,

@@ -19,8 +19,7 @@ struct operation {
     cublasOperation_t a, b;
     cublasLtEpilogue_t epilogue;
     cudaDataType_t bias_type;
-    const void *bias;
-    void *aux;
+    void *bias, *aux;
     int64_t aux_ld;
 };
 
@@ -36,6 +35,8 @@ struct preference {
 };
 
 bool cublaslt_refuses;
+uint32_t cublaslt_lacks;
+uint32_t cublaslt_searches;
 uint32_t cublaslt_products;
 float cublaslt_milliseconds[CUBLASLT_ALGORITHMS];
 static float clock_ms;
@@ -102,7 +103,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
         copy(&o->epilogue, sizeof o->epilogue, value, bytes);
         break;
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
-        copy(&o->bias, sizeof o->bias, value, bytes);
+        copy((void *)&o->bias, sizeof o->bias, value, bytes);
         break;
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
         copy(&o->bias_type, sizeof o->bias_type, value, bytes);
@@ -161,9 +162,21 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
     return CUBLAS_STATUS_SUCCESS;
 }
 
+static bool has_slope(const struct operation *operation)
+{
+    return operation->epilogue == CUBLASLT_EPILOGUE_DGELU ||
+           operation->epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD;
+}
+
 static bool has_aux(const struct operation *operation)
 {
-    return operation->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    return operation->epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || has_slope(operation);
+}
+
+static bool has_bias(const struct operation *operation)
+{
+    return operation->epilogue != CUBLASLT_EPILOGUE_DEFAULT &&
+           operation->epilogue != CUBLASLT_EPILOGUE_DGELU;
 }
 
 /* Returns no algorithm if the auxiliary matrix' leading dimension is not as documented. */
@@ -176,14 +189,18 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
 {
     const struct operation *operation = (const struct operation *)description;
     const struct preference *p = (const struct preference *)preference;
-    (void)handle, (void)a, (void)b, (void)c, (void)d;
+    const struct matrix *of_d = (const struct matrix *)d;
+    (void)handle, (void)a, (void)b, (void)c;
+    cublaslt_searches++;
     g_assert_cmpint(requested, <=, 8);
     g_assert_cmpuint(p->reductions & CUBLASLT_REDUCTION_SCHEME_INPLACE, ==, 0);
     g_assert_cmpuint(p->workspace_bytes, >=, WORKSPACE);
-    g_assert(operation->epilogue == CUBLASLT_EPILOGUE_DEFAULT || operation->bias);
+    g_assert(!has_bias(operation) || operation->bias);
+    g_assert(!has_bias(operation) || operation->bias_type == of_d->type);
     g_assert(!has_aux(operation) || operation->aux);
+    g_assert(!has_aux(operation) || operation->aux_ld >= (int64_t)of_d->rows);
     *count = 0;
-    if (has_aux(operation) && operation->aux_ld % 8 != 0)
+    if ((has_aux(operation) && operation->aux_ld % 8 != 0) || operation->epilogue == cublaslt_lacks)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     *count = MIN(requested, CUBLASLT_ALGORITHMS);
     memset(results, 0, (size_t)*count * sizeof *results);
@@ -227,13 +244,28 @@ static double operand(cublasOperation_t op, const struct matrix *matrix, const v
 static void finish(const struct operation *o, const struct matrix *d, uint64_t row, uint64_t column,
                    float sum, void *to)
 {
-    if (o->epilogue != CUBLASLT_EPILOGUE_DEFAULT)
+    uint64_t of_aux = row + column * (uint64_t)o->aux_ld;
+    if (has_slope(o)) {
+        sum *= gelu_slope(value_at(d->type, o->aux, of_aux));
+    } else if (has_bias(o)) {
         sum += value_at(o->bias_type, o->bias, row);
-    if (has_aux(o)) {
-        put(d->type, o->aux, row + column * (uint64_t)o->aux_ld, sum);
+    }
+    if (has_aux(o) && !has_slope(o)) {
+        put(d->type, o->aux, of_aux, sum);
         sum = gelu(sum);
     }
     put(d->type, to, row + column * (uint64_t)d->ld, sum);
+}
+
+/* Overwrites the bias with its gradient: an element for each row of d, the sum over its columns. */
+static void sum_columns(const struct operation *o, const struct matrix *d, const void *from)
+{
+    for (uint64_t row = 0; row < d->rows; row++) {
+        float sum = 0;
+        for (uint64_t column = 0; column < d->columns; column++)
+            sum += value_at(d->type, from, row + column * (uint64_t)d->ld);
+        put(o->bias_type, o->bias, row, sum);
+    }
 }
 
 static void assert_aligned(const void *pointer)
@@ -244,15 +276,14 @@ static void assert_aligned(const void *pointer)
 static void check(const struct operation *o, const struct matrix *a, const struct matrix *b,
                   const struct matrix *c, const struct matrix *d)
 {
-    bool plain = o->epilogue == CUBLASLT_EPILOGUE_DEFAULT;
-    g_assert(plain || has_aux(o) || o->epilogue == CUBLASLT_EPILOGUE_BIAS);
+    g_assert(!has_bias(o) || has_aux(o) || o->epilogue == CUBLASLT_EPILOGUE_BIAS);
     g_assert_cmpuint(o->a == CUBLAS_OP_N ? a->rows : a->columns, ==, d->rows);
     g_assert_cmpuint(o->b == CUBLAS_OP_N ? b->columns : b->rows, ==, d->columns);
     g_assert_cmpuint(o->a == CUBLAS_OP_N ? a->columns : a->rows, ==,
                      o->b == CUBLAS_OP_N ? b->rows : b->columns);
     g_assert(c->rows == d->rows && c->columns == d->columns && c->ld == d->ld);
     g_assert(a->type == b->type && c->type == d->type);
-    assert_aligned(plain ? NULL : o->bias);
+    assert_aligned(has_bias(o) ? o->bias : NULL);
     assert_aligned(has_aux(o) ? o->aux : NULL);
     g_assert(!has_aux(o) || d->type == CUDA_R_16BF); /* its accuracy is not documented */
 }
@@ -295,6 +326,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                        (double)value_at(of_d->type, c, row + column * (uint64_t)of_d->ld);
             finish(o, of_d, row, column, (float)sum, d);
         }
+    if (has_slope(o) && has_bias(o))
+        sum_columns(o, of_d, d);
     return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -7,6 +7,10 @@
 
 /* If true, products and synchronisations fail. */
 extern bool cublaslt_refuses;
+/* An epilogue, cublasLtEpilogue_t, for which there is no algorithm; 0 if there is one for each. */
+extern uint32_t cublaslt_lacks;
+/* How often an algorithm was searched for. */
+extern uint32_t cublaslt_searches;
 /* How often a stream was synchronised. */
 extern uint32_t cublaslt_synchronised;
 

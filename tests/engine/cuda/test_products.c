@@ -1,9 +1,13 @@
-/* Algorithms of products that are timed once, and kept in a file. */
+/* Algorithms of products that are timed once, and kept in a file; and GELU's derivative behind a
+ * product, with and without the sums of its columns. */
+#include "engine/bf16.h"
 #include "engine/cuda/choices.h"
 #include "engine/cuda/kernels.h"
 #include "engine/cuda/operators.h"
+#include "engine/gelu.h"
 #include "tests/engine/cuda/cublaslt.h"
 
+#include <cublasLt.h>
 #include <glib.h>
 #include <glib/gstdio.h>
 #include <string.h>
@@ -144,6 +148,135 @@ static void other_files(struct fixture *f, gconstpointer data)
     g_clear_error(&error);
 }
 
+/* ---- GELU's derivative behind a product: dpre[N,I] of dy[N,O] and weight ---- */
+
+struct slope {
+    struct cuda_products *products;
+    struct cuda_context context;
+    uint16_t *dy, *weight, *pre, *dpre, *dbias; /* each in 4,096 bytes */
+    uint8_t *own;
+    float expected[N * I];
+};
+
+enum { UNTOUCHED = 0x4141 };
+
+/* Small numbers, whose products and sums are exact in fp32. */
+static uint16_t number_of(int i)
+{
+    return bf16_round((float)(i * 5 % 11 - 5) / 8);
+}
+
+/* The weight is [I,O], or [O,I] if it is transposed. */
+static struct slope slope_new(const struct fixture *f, bool transposed)
+{
+    uint8_t *own = g_aligned_alloc0(5, 4096, 256), *scratch = g_aligned_alloc0(1, 8192, 256);
+    struct slope s = {.products = cuda_products_new(NULL, f->workspace, WORKSPACE),
+                      .dy = (uint16_t *)own,
+                      .weight = (uint16_t *)(own + 4096),
+                      .pre = (uint16_t *)(own + 8192),
+                      .dpre = (uint16_t *)(own + 12288),
+                      .dbias = (uint16_t *)(own + 16384),
+                      .own = own};
+    s.context = (struct cuda_context){
+        .products = s.products, .scratch = scratch, .scratch_bytes = CUDA_SCRATCH_LEAST};
+    memset(s.dbias, 0x41, 4096);
+    for (int i = 0; i < N * O; i++)
+        s.dy[i] = number_of(i);
+    for (int i = 0; i < I * O; i++)
+        s.weight[i] = number_of(7 * i + 3);
+    for (int i = 0; i < N * I; i++)
+        s.pre[i] = number_of(3 * i + 1);
+    for (int n = 0; n < N; n++)
+        for (int i = 0; i < I; i++) {
+            float dy = 0;
+            for (int o = 0; o < O; o++)
+                dy += bf16_widen(s.dy[n * O + o]) *
+                      bf16_widen(s.weight[transposed ? o * I + i : i * O + o]);
+            s.expected[n * I + i] = dy * gelu_slope(bf16_widen(s.pre[n * I + i]));
+        }
+    return s;
+}
+
+static void slope_free(struct slope *s)
+{
+    cuda_products_free(s->products);
+    g_aligned_free(s->context.scratch);
+    g_aligned_free(s->own);
+}
+
+/* `dbias` may be NULL. */
+static bool run_slope(struct slope *s, bool transposed, uint16_t *dbias)
+{
+    cublaslt_products = 0;
+    bool fused = (transposed ? cuda_product_slope : cuda_linear_slope)(
+        &s->context, N, I, O, s->dy, s->weight, s->pre, s->dpre, dbias);
+    g_assert_null(cuda_products_take_error(s->products));
+    g_assert_cmpuint(cublaslt_products, ==, fused ? 1 : 0);
+    return fused;
+}
+
+static void assert_near(uint16_t found, float expected)
+{
+    g_assert_cmpfloat_with_epsilon(bf16_widen(found), expected, fabsf(expected) / 256);
+}
+
+/* The gradient of the bias has one element for each column, and nothing is left of what was there.
+ */
+static void assert_slope(const struct slope *s)
+{
+    for (int i = 0; i < N * I; i++)
+        assert_near(s->dpre[i], s->expected[i]);
+    for (int i = 0; i < I; i++) {
+        float sum = 0;
+        for (int n = 0; n < N; n++)
+            sum += bf16_widen(s->dpre[n * I + i]);
+        assert_near(s->dbias[i], sum);
+    }
+    g_assert_cmpuint(s->dbias[I], ==, UNTOUCHED);
+}
+
+static void slopes(struct fixture *f, gconstpointer data)
+{
+    (void)data;
+    for (int transposed = 0; transposed < 2; transposed++) {
+        struct slope s = slope_new(f, transposed);
+        g_assert_true(run_slope(&s, transposed, NULL));
+        for (int i = 0; i < I; i++)
+            g_assert_cmpuint(s.dbias[i], ==, UNTOUCHED);
+        memset(s.dpre, 0, N * I * sizeof *s.dpre);
+        g_assert_true(run_slope(&s, transposed, s.dbias));
+        assert_slope(&s);
+        slope_free(&s);
+    }
+}
+
+/* Without the library's sums they are ours, and without its derivative nothing is queued. What the
+ * library has is asked once for each shape. */
+static void missing_slopes(struct fixture *f, gconstpointer data)
+{
+    (void)data;
+    struct slope s = slope_new(f, false);
+    cublaslt_lacks = CUBLASLT_EPILOGUE_DGELU_BGRAD;
+    for (int i = 0; i < 3; i++) {
+        cublaslt_searches = 0;
+        g_assert_true(run_slope(&s, false, s.dbias));
+        g_assert_cmpuint(cublaslt_searches, ==, i == 0 ? 2 : 0);
+        assert_slope(&s);
+    }
+    slope_free(&s);
+    s = slope_new(f, false);
+    cublaslt_lacks = CUBLASLT_EPILOGUE_DGELU;
+    for (int i = 0; i < 3; i++) {
+        cublaslt_searches = 0;
+        g_assert_false(run_slope(&s, false, NULL));
+        g_assert_cmpuint(cublaslt_searches, ==, i == 0);
+    }
+    for (int i = 0; i < N * I; i++)
+        g_assert_cmpuint(s.dpre[i], ==, 0);
+    slope_free(&s);
+    cublaslt_lacks = 0;
+}
+
 #define ADD(name, function) g_test_add(name, struct fixture, NULL, set_up, function, tear_down)
 
 int main(int argc, char **argv)
@@ -153,5 +286,7 @@ int main(int argc, char **argv)
     ADD("/products/not-what-adds", not_what_adds);
     ADD("/products/not-when-fixed", not_when_fixed);
     ADD("/products/other-files", other_files);
+    ADD("/products/slopes", slopes);
+    ADD("/products/missing-slopes", missing_slopes);
     return g_test_run();
 }
