@@ -1,11 +1,16 @@
-/* Times what is one launch for several tensors beside a launch for each, on a GPU: the updates and
- * the norms of all vectors of GPT-2 124M. Both forms give the same bits. bench/gpu/kernels.py reads
- * the lines "times: ...". */
+/* Times what has two forms, on a GPU. Updates and norms of all vectors of GPT-2 124M are one launch
+ * or a launch each, which gives the same bits. GELU's derivative is joined to the product behind it
+ * or a kernel of its own, which rounds once more. bench/gpu/kernels.py reads the lines "times:
+ * ...".
+ */
+#include "engine/bf16.h"
 #include "engine/cuda/kernels.h"
+#include "engine/cuda/operators.h"
 #include "kernel_runs.h"
 
 #include <cuda_runtime_api.h>
 #include <glib.h>
+#include <math.h>
 
 enum { LAYERS = 12, EACH = 8, VECTORS = LAYERS * EACH, ROUNDS = 20 };
 
@@ -72,8 +77,9 @@ static void tear_down(struct vectors *v, gconstpointer data)
     try(cudaFree(v->own));
 }
 
-static void run(struct vectors *v)
+static void run_vectors(void *data)
 {
+    struct vectors *v = data;
     const struct adamw_options options = {1e-4, 0.9, 0.95, 1e-8, 0.1, 1};
     const struct adamw_step step = adamw_step_of(&options, 7);
     for (int i = 0; i < VECTORS; i++)
@@ -86,24 +92,29 @@ static void run(struct vectors *v)
 }
 
 /* Returns the microseconds of a run, behind one that loads the kernels. */
-static double microseconds(struct vectors *v, bool joined)
+static double microseconds(cudaStream_t stream, void (*run)(void *), void *data)
 {
     cudaEvent_t begin, end;
     float milliseconds = 0;
-    v->cuda.updates = joined ? &v->updates : NULL;
-    v->cuda.squares = joined ? &v->squares : NULL;
     try(cudaEventCreate(&begin));
     try(cudaEventCreate(&end));
-    run(v);
-    try(cudaEventRecord(begin, v->cuda.stream));
+    run(data);
+    try(cudaEventRecord(begin, stream));
     for (int i = 0; i < ROUNDS; i++)
-        run(v);
-    try(cudaEventRecord(end, v->cuda.stream));
+        run(data);
+    try(cudaEventRecord(end, stream));
     try(cudaEventSynchronize(end));
     try(cudaEventElapsedTime(&milliseconds, begin, end));
     try(cudaEventDestroy(begin));
     try(cudaEventDestroy(end));
     return 1000.0 * (double)milliseconds / ROUNDS;
+}
+
+static double vector_microseconds(struct vectors *v, bool joined)
+{
+    v->cuda.updates = joined ? &v->updates : NULL;
+    v->cuda.squares = joined ? &v->squares : NULL;
+    return microseconds(v->cuda.stream, run_vectors, v);
 }
 
 /* Returns the values and norms that are left. */
@@ -121,11 +132,124 @@ static void vectors_joined(struct vectors *v, gconstpointer data)
 {
     struct vectors other = {.own = NULL};
     set_up(&other, data);
-    double apart = microseconds(&other, false), joined = microseconds(v, true);
+    double apart = vector_microseconds(&other, false), joined = vector_microseconds(v, true);
     g_autoptr(GByteArray) expected = left(&other), found = left(v);
     g_print("times: %d vectors %.1f us apart, %.1f us joined\n", VECTORS, apart, joined);
     g_assert_cmpmem(expected->data, expected->len, found->data, found->len);
     tear_down(&other, data);
+}
+
+/* ---- GELU's derivative behind a product ---- */
+
+/* dpre[N,I] = gelu'(pre) (dy[N,O] weight[I,O]^T), with the sums of its columns. */
+struct slope {
+    struct cuda_context cuda;
+    uint32_t N, I, O;
+    bool joined;
+    enum kernel_gradient gradient; /* of the bias */
+    uint16_t *dy, *weight, *pre, *dpre;
+    void *dbias, *own;
+};
+
+enum { SLOPE_WORKSPACE = 32 << 20, SLOPE_SCRATCH = 16 << 20 };
+
+/* Numbers between -2 and 2, the same each time. */
+static uint16_t *device_halves(uint64_t count)
+{
+    GRand *random = g_rand_new_with_seed((guint32)count);
+    uint16_t *halves = g_new(uint16_t, count), *memory = device_memory(count * sizeof *halves, 0);
+    for (uint64_t i = 0; i < count; i++)
+        halves[i] = bf16_round((float)g_rand_double_range(random, -2, 2));
+    try(cudaMemcpy(memory, halves, count * sizeof *halves, cudaMemcpyHostToDevice));
+    g_free(halves);
+    g_rand_free(random);
+    return memory;
+}
+
+static struct slope slope_new(uint32_t N, uint32_t width)
+{
+    struct slope s = {.N = N, .I = 4 * width, .O = width};
+    s.dy = device_halves((uint64_t)s.N * s.O);
+    s.weight = device_halves((uint64_t)s.I * s.O);
+    s.pre = device_halves((uint64_t)s.N * s.I);
+    s.dpre = device_memory((uint64_t)s.N * s.I * sizeof *s.dpre, 0);
+    s.dbias = device_memory(s.I * sizeof(float), 0);
+    s.own = device_memory(SLOPE_WORKSPACE + SLOPE_SCRATCH, 0);
+    s.cuda = (struct cuda_context){.scratch = (uint8_t *)s.own + SLOPE_WORKSPACE,
+                                   .scratch_bytes = SLOPE_SCRATCH};
+    try(cudaStreamCreate(&s.cuda.stream));
+    s.cuda.products = cuda_products_new(s.cuda.stream, s.own, SLOPE_WORKSPACE);
+    g_assert_nonnull(s.cuda.products);
+    return s;
+}
+
+static void slope_free(struct slope *s)
+{
+    void *const memory[] = {s->dy, s->weight, s->pre, s->dpre, s->dbias, s->own};
+    cuda_products_free(s->cuda.products);
+    try(cudaStreamDestroy(s->cuda.stream));
+    for (size_t i = 0; i < G_N_ELEMENTS(memory); i++)
+        try(cudaFree(memory[i]));
+}
+
+/* Sums in fp32 are a kernel of their own in either form. */
+static void run_slope(void *data)
+{
+    const struct slope *s = data;
+    bool sums = s->gradient == KERNEL_GRADIENT_SET_BF16;
+    if (!s->joined) {
+        cuda_linear_backward_input(&s->cuda, MODEL_BF16, s->N, s->I, s->O, s->dy, s->weight,
+                                   s->dpre);
+        cuda_gelu_backward_bias(&s->cuda, MODEL_BF16, MODEL_GELU_TANH, s->N, s->I, s->pre, s->dpre,
+                                s->gradient, s->dbias);
+        return;
+    }
+    if (!cuda_linear_slope(&s->cuda, s->N, s->I, s->O, s->dy, s->weight, s->pre, s->dpre,
+                           sums ? s->dbias : NULL))
+        g_error("cuBLASLt has no product of %u rows, %u to %u columns with GELU's derivative", s->N,
+                s->O, s->I);
+    if (!sums)
+        cuda_linear_backward_bias(&s->cuda, MODEL_BF16, s->N, s->I, s->I, s->dpre, s->gradient,
+                                  s->dbias);
+}
+
+/* Returns the microseconds of a form, and in *norm the root of the sum of the squares of dbias. */
+static double slope_microseconds(struct slope *s, bool joined, enum kernel_gradient gradient,
+                                 double *norm)
+{
+    s->joined = joined;
+    s->gradient = gradient;
+    double taken = microseconds(s->cuda.stream, run_slope, s), squares = 0;
+    uint64_t element = kernel_gradient_is_half(gradient) ? sizeof(uint16_t) : sizeof(float);
+    g_autofree void *sums = g_malloc(s->I * element);
+    try(cudaMemcpy(sums, s->dbias, s->I * element, cudaMemcpyDeviceToHost));
+    for (uint32_t i = 0; i < s->I; i++)
+        squares += pow(kernel_gradient_is_half(gradient) ? (double)bf16_widen(((uint16_t *)sums)[i])
+                                                         : (double)((float *)sums)[i],
+                       2);
+    char *error = cuda_products_take_error(s->cuda.products);
+    g_assert_cmpstr(error, ==, NULL);
+    *norm = sqrt(squares);
+    return taken;
+}
+
+/* The gradient of one micro-batch is set in bf16, and that of several is summed in fp32. The
+ * operators' test compares every element. */
+static void slope_joined(gconstpointer data)
+{
+    static const enum kernel_gradient gradients[] = {KERNEL_GRADIENT_SET_BF16, KERNEL_GRADIENT_SET};
+    uint32_t width = GPOINTER_TO_UINT(data);
+    struct slope s = slope_new(4096, width);
+    for (size_t i = 0; i < G_N_ELEMENTS(gradients); i++) {
+        double expected, found;
+        double apart = slope_microseconds(&s, false, gradients[i], &expected);
+        double joined = slope_microseconds(&s, true, gradients[i], &found);
+        g_print("times: GELU's derivative behind 4096 rows, %u to %u columns, with a bias in %s: "
+                "%.1f us apart, %.1f us joined\n",
+                s.O, s.I, i ? "fp32" : "bf16", apart, joined);
+        g_assert_cmpfloat_with_epsilon(found, expected, 0.015 * expected);
+    }
+    slope_free(&s);
 }
 
 int main(int argc, char **argv)
@@ -134,5 +258,7 @@ int main(int argc, char **argv)
     if (!kernel_runs_can())
         return 77;
     g_test_add("/times/vectors", struct vectors, NULL, set_up, vectors_joined, tear_down);
+    g_test_add_data_func("/times/slope/124M", GUINT_TO_POINTER(768), slope_joined);
+    g_test_add_data_func("/times/slope/1.5B", GUINT_TO_POINTER(1600), slope_joined);
     return g_test_run();
 }
