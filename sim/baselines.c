@@ -43,7 +43,8 @@ struct plan *baselines_strategy(const struct baselines *b, const struct strategy
                                      .device_budget = device_budget,
                                      .host_budget = host_budget,
                                      .nvme = b->nvme,
-                                     .unclipped = b->unclipped};
+                                     .unclipped = b->unclipped,
+                                     .contest = b->contest};
     struct trace *placed = NULL;
     struct plan *plan = strategy_plan(strategy, &job, &placed, needed, error);
     if (plan) {

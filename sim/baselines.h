@@ -16,10 +16,11 @@ struct baselines {
     const struct layout *layout;
     const uint64_t *non_model; /* [moments] extent of what each takes beside the chunks */
     const struct costs *costs;
-    const struct platform *platform; /* for updates that a strategy moves; may be NULL */
-    bool unclipped;                  /* as in struct strategy_job */
-    const struct nvme_budget *nvme;  /* plans are made as if the host were unlimited, and states for
-                                        which its budget has no room live in NVMe; may be NULL */
+    const struct platform *platform;        /* for updates that a strategy moves; may be NULL */
+    bool unclipped;                         /* as in struct strategy_job */
+    const struct strategy_contest *contest; /* for strategies of a search; may be NULL */
+    const struct nvme_budget *nvme; /* plans are made as if the host were unlimited, and states for
+                                       which its budget has no room live in NVMe; may be NULL */
 
     struct layout *slots; /* the layout with rounded slots */
     struct accesses *accesses;
@@ -40,8 +41,8 @@ void baselines_time(const struct baselines *baselines, struct plan *plan,
                     struct timeline *timeline);
 
 /* Returns a strategy's plan with the figures of its steady iteration, on the trace that the
- * strategy has changed. Fails as strategy_plan does, and sets *needed then. The caller frees the
- * plan. */
+ * strategy has changed. Returns NULL as strategy_plan does, and sets *needed then. The caller frees
+ * the plan. */
 struct plan *baselines_strategy(const struct baselines *baselines, const struct strategy *strategy,
                                 uint64_t device_budget, uint64_t host_budget,
                                 struct timeline *timeline, uint64_t *needed, GError **error);

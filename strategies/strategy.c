@@ -277,8 +277,17 @@ static struct plan *give_homes(const struct strategy_context *context,
     return plan;
 }
 
+static bool is_worth(const struct strategy_contest *contest, const struct strategy_context *context,
+                     const struct decisions *decisions)
+{
+    return !contest ||
+           contest->is_worth(contest->data, context->trace, context->accesses, decisions);
+}
+
 static struct plan *make_plan(const struct strategy_context *context,
-                              const struct strategy *strategy, uint64_t *needed, GError **error)
+                              const struct strategy *strategy,
+                              const struct strategy_contest *contest, uint64_t *needed,
+                              GError **error)
 {
     const struct strategy_ops *ops = strategy->ops;
     uint32_t look_ahead = ops->look_ahead ? ops->look_ahead(context) : 0;
@@ -289,7 +298,7 @@ static struct plan *make_plan(const struct strategy_context *context,
                                             : ops->decide(context, &homes, needed, error);
     if (decisions && ops->place)
         end_step(decisions);
-    if (decisions && check_host(context, homes, error)) {
+    if (decisions && check_host(context, homes, error) && is_worth(contest, context, decisions)) {
         const struct plan_inputs inputs = {.trace = context->trace,
                                            .layout = context->layout,
                                            .accesses = context->accesses,
@@ -328,7 +337,9 @@ static struct plan *plan_once(const struct strategy *strategy, const struct stra
     struct non_model *own = strategy_non_model(job, *placed);
     if (own)
         context.non_model = own->extent;
-    struct accesses *accesses = accesses_new(*placed, job->layout, context.non_model);
+    const char *digest = job->contest ? job->contest->digest : NULL;
+    struct accesses *accesses = accesses_new_digested(*placed, digest, job->layout,
+                                                      context.non_model);
     g_autofree uint8_t *host_used = find_host_used(accesses);
     g_autofree uint8_t *outside = find_outside(*placed, accesses);
     context.trace = *placed;
@@ -337,7 +348,7 @@ static struct plan *plan_once(const struct strategy *strategy, const struct stra
     context.outside = outside;
     context.beside = strategy->ops->beside ? strategy->ops->beside(&context) : 0;
     context.device_budget -= MIN(context.beside, context.device_budget);
-    struct plan *plan = make_plan(&context, strategy, needed, error);
+    struct plan *plan = make_plan(&context, strategy, job->contest, needed, error);
     *needed += *needed ? context.beside : 0;
     accesses_free(accesses);
     non_model_free(own);
@@ -354,7 +365,8 @@ struct plan *strategy_plan(const struct strategy *strategy, const struct strateg
     struct plan *plan = plan_once(strategy, job, job->device_budget, placed, needed, error);
     bool fits = plan != NULL;
     /* With more memory a strategy may keep more, and need more. */
-    for (int i = 0; !fits && *needed > larger.device_budget && i < MOST_TRIES; i++) {
+    for (int i = 0; !job->contest && !fits && *needed > larger.device_budget && i < MOST_TRIES;
+         i++) {
         g_autoptr(GError) why = NULL;
         uint64_t more;
         larger.device_budget = *needed;

@@ -116,6 +116,17 @@ GPtrArray *strategy_parse_list(const char *text, GError **error);
 void strategy_add_several(GPtrArray *list);
 void strategy_add_tiered(GPtrArray *list);
 
+/* What a search asks for, which only wants plans that are better than others. */
+struct strategy_contest {
+    const char *digest; /* which plans get in the place of that of the placed trace */
+
+    /* Returns whether decisions for the placed trace, with these accesses, are worth addresses and
+     * a plan. */
+    bool (*is_worth)(void *data, const struct trace *placed, const struct accesses *accesses,
+                     const struct decisions *decisions);
+    void *data;
+};
+
 struct strategy_job {
     const struct trace *trace;
     const struct platform *platform; /* what a moved update takes (models/derive.h); NULL */
@@ -127,13 +138,15 @@ struct strategy_job {
                                        and host_budget does not count; may be NULL */
     bool unclipped; /* the run does not clip gradients, so that an update need not wait for the norm
                        of all of them */
+    const struct strategy_contest *contest; /* may be NULL */
 };
 
 /* Returns the strategy's plan, whose predicted stall and time are 0. It is for the trace *placed,
  * which has its updates where the strategy wants them; the caller frees both. Fails with
  * PLAN_ERROR_DOES_NOT_FIT, also where nvme_homes_give does, and with TRACE_ERROR_INVALID if the
  * trace's updates cannot be placed or it has no list of parameters. *needed is then the least
- * device memory that fits; 0 if that is unknown. */
+ * device memory that fits; 0 if that is unknown, as in a contest. Returns NULL without an error if
+ * the contest does not need the plan. */
 struct plan *strategy_plan(const struct strategy *strategy, const struct strategy_job *job,
                            struct trace **placed, uint64_t *needed, GError **error);
 

@@ -66,11 +66,36 @@ struct plan *trial_plan_policy(const struct candidate_job *job, const struct bas
     return plan;
 }
 
-struct plan *trial_plan_strategy(const struct candidate_job *job, const struct baselines *baselines,
-                                 const struct strategy *strategy)
+/* What a strategy's plan has to beat. */
+struct strategy_rivals {
+    const struct baselines *baselines;
+    enum objective objective;
+    double most;
+};
+
+/* Some chunks of a strategy come ahead, so its copies may all overlap what the device computes. */
+static bool is_promising_strategy(void *data, const struct trace *placed,
+                                  const struct accesses *accesses,
+                                  const struct decisions *decisions)
 {
+    const struct strategy_rivals *rivals = data;
+    const struct replay_view view = {placed, accesses, rivals->baselines->costs};
+    const struct busy_actions actions = {rivals->baselines->layout,
+                                         (const struct plan_action *)decisions->actions->data,
+                                         decisions->first, .look_ahead = 1};
+    return busy_policy_lower_bound(&view, &actions, rivals->objective) <= rivals->most;
+}
+
+struct plan *trial_plan_strategy(const struct candidate_job *job, const struct baselines *baselines,
+                                 const struct strategy *strategy, enum objective objective,
+                                 double most)
+{
+    struct strategy_rivals rivals = {baselines, objective, most};
+    const struct strategy_contest contest = {job->digest, is_promising_strategy, &rivals};
+    struct baselines contested = *baselines;
     uint64_t needed;
-    return baselines_strategy(baselines, strategy, job->device_budget, job->host_budget, NULL,
+    contested.contest = &contest;
+    return baselines_strategy(&contested, strategy, job->device_budget, job->host_budget, NULL,
                               &needed, NULL);
 }
 
@@ -100,9 +125,12 @@ static void try_strategies(const struct trial_context *context, const struct bas
                            const GPtrArray *strategies, struct trial *trial)
 {
     for (guint i = 0; strategies && i < strategies->len; i++) {
-        trials_take_better(
-            context->objective, &trial->strategy,
-            trial_plan_strategy(context->job, baselines, g_ptr_array_index(strategies, i)));
+        double most = fmin(figure_of(context, trial->strategy),
+                           figure_of(context, context->strategy));
+        trials_take_better(context->objective, &trial->strategy,
+                           trial_plan_strategy(context->job, baselines,
+                                               g_ptr_array_index(strategies, i), context->objective,
+                                               most));
         trial->plans++;
     }
 }

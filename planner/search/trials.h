@@ -111,9 +111,10 @@ struct plan *trial_plan_policy(const struct candidate_job *job, const struct bas
                                const struct pstar_policy_ops *policy, uint32_t look_ahead,
                                enum objective objective, double most);
 
-/* Returns the replayed plan of a strategy, or NULL if it does not fit. */
+/* Returns the replayed plan of a strategy, or NULL as trial_plan_policy. */
 struct plan *trial_plan_strategy(const struct candidate_job *job, const struct baselines *baselines,
-                                 const struct strategy *strategy);
+                                 const struct strategy *strategy, enum objective objective,
+                                 double most);
 
 /* The data that the trials of a round share. */
 struct trial_context {

@@ -131,7 +131,8 @@ static double best_row(const struct fixture *f, int stage, char **name)
         trial_open_baselines(&job, trace, named->layout, &baselines);
         for (guint s = 0; s < strategies->len; s++) {
             const struct strategy *strategy = g_ptr_array_index(strategies, s);
-            struct plan *plan = trial_plan_strategy(&job, &baselines, strategy);
+            struct plan *plan = trial_plan_strategy(&job, &baselines, strategy, OBJECTIVE_TIME,
+                                                    INFINITY);
             if (plan && plan->predicted.iteration_seconds < best) {
                 best = plan->predicted.iteration_seconds;
                 g_free(*name);
