@@ -2,6 +2,7 @@
 #include "planner/search/trials.h"
 
 #include <math.h>
+#include <string.h>
 
 /* Candidates whose lower bound is more than 5 % worse than the incumbent's are pruned, and further
  * schedules are made only if the first is at most 15 % worse. */
@@ -182,32 +183,40 @@ static bool try_dispatched(const struct trial_context *context, const struct can
 }
 
 /* Each schedule shows how fast the next may be. A fetch that is issued early is in time, but
- * another chunk may need its room. Margins are halved when they do not help. */
-static void try_schedules(const struct trial_context *context, const struct candidate *candidate,
+ * another chunk may need its room. Margins are halved when they do not help. Returns whether the
+ * same retention may lead to other schedules in the next stage. */
+static bool try_schedules(const struct trial_context *context, const struct candidate *candidate,
                           struct trial *trial)
 {
     if (!try_dispatched(context, candidate, trial))
-        return;
+        return false;
     try_reserves(context, candidate, trial);
     if (trial->effort == EFFORT_0)
-        return;
+        return true;
     if (trial->effort == EFFORT_1 && context->incumbent &&
         objective_of_plan(context->objective, trial->plan) >
             VARY_RATIO * objective_of_plan(context->objective, context->incumbent->plan))
-        return;
+        return true;
     for (uint32_t margin = FIRST_MARGIN, count = 0; margin <= LAST_MARGIN && count < TIMED_MOST;
          count++)
         if (!try_timed(context, candidate, margin, true, trial))
             margin *= 2;
+    return true;
 }
 
 static void search_locally(const struct trial_context *context, const struct candidate *candidate,
                            GRand *random, struct trial *trial)
 {
     const struct effort_budget *effort = &effort_budgets[trial->effort];
+    const struct retention *retention = candidate->retention;
+    g_autofree uint8_t *scheduled = g_new0(uint8_t, retention->reuses->count);
+    bool others = true;
     for (uint32_t i = 0; i < effort->stages && !g_atomic_int_get(context->stop); i++) {
         retention_improve(candidate->retention, random, effort->rounds << i, context->stop);
-        try_schedules(context, candidate, trial);
+        if (!others && memcmp(scheduled, retention->retained, retention->reuses->count) == 0)
+            continue;
+        memcpy(scheduled, retention->retained, retention->reuses->count);
+        others = try_schedules(context, candidate, trial);
     }
     trial->lower_bound = candidate_lower_bound(candidate, context->objective);
     if (trial->plan && trial->effort == EFFORT_3)
