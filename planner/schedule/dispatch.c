@@ -16,6 +16,11 @@ struct leaving {
     int64_t end_ns, bytes;
 };
 
+/* A write-back that was issued. */
+struct sent {
+    int64_t moment, end_ns;
+};
+
 /* Intervals by a moment of the iteration. */
 struct agenda {
     uint32_t *first; /* [moment_count + 1] into items */
@@ -56,6 +61,7 @@ struct dispatcher {
                             to lap */
 
     int64_t *begin_ns, *end_ns; /* [intervals] when the slot was last held */
+    struct sent *sent;          /* [intervals] the last write-back */
     int64_t *issue_ns;          /* [moment_count] of this lap */
     int64_t lap_ns, period_ns;  /* begin of this lap; duration of the last */
     int32_t turn;
@@ -118,6 +124,7 @@ static void write_back(struct dispatcher *w, uint32_t index)
     uint32_t last_use = intervals_moment(w->intervals, interval->last_use);
     w->link_ns[D2H] = w->valid_ns[chunk] = w->end_ns[index] = end_ns;
     w->unsent[chunk] = NO_INDEX;
+    w->sent[index] = (struct sent){w->now, end_ns};
     interval->turn = ++w->turn;
     if (w->unused[index]) {
         leave(w, index, wrap(w, w->now - 1 - last_use), end_ns);
@@ -561,6 +568,7 @@ static void walk_open(struct dispatcher *w, struct intervals *intervals,
     w->issued = g_new0(uint8_t, count + 1);
     w->begin_ns = g_new0(int64_t, count + 1);
     w->end_ns = g_new0(int64_t, count + 1);
+    w->sent = g_new0(struct sent, count + 1);
     w->issue_ns = g_new0(int64_t, n);
 }
 
@@ -580,7 +588,28 @@ static void walk_close(struct dispatcher *w)
     g_free(w->issued);
     g_free(w->begin_ns);
     g_free(w->end_ns);
+    g_free(w->sent);
     g_free(w->issue_ns);
+}
+
+/* The walk ends while chunks wait for their write-backs. The next lap would issue these when the
+ * last lap issued those of the same chunks from the lap before it, whose room was counted until
+ * then. */
+static void end_waiting(struct dispatcher *w)
+{
+    int64_t last_lap = (LAPS - 1) * w->moment_count;
+    for (guint i = 0; i < w->intervals->items->len; i++) {
+        struct interval *interval = interval_at(w, i);
+        uint32_t last_use = intervals_moment(w->intervals, interval->last_use);
+        if (!w->unused[i] || w->sent[i].moment < last_lap)
+            continue;
+        w->intervals->waits = true;
+        if (!w->job->leaves_late)
+            continue;
+        interval->leave = interval->last_use + 1 +
+                          (int32_t)wrap(w, w->sent[i].moment - last_lap - 1 - last_use);
+        w->end_ns[i] = w->sent[i].end_ns + w->period_ns;
+    }
 }
 
 /* Tells every interval when it held its slot in the last lap. */
@@ -605,6 +634,7 @@ struct moment_times *dispatch(struct intervals *intervals, const struct retentio
             step(&w);
         w.period_ns = MAX(w.device_ns - w.lap_ns, 1);
     }
+    end_waiting(&w);
     note_times(&w);
     uint64_t *issue_ns = g_new(uint64_t, (size_t)w.moment_count);
     for (int64_t m = 0; m < w.moment_count; m++)

@@ -25,6 +25,8 @@ struct dispatch_job {
     const uint64_t
         *exchange_ns;    /* [moment_count] what the operator exchanges, or reduces and adds */
     int64_t slack_bytes; /* that fetches ahead leave free, so that addresses are found */
+    bool leaves_late; /* a chunk whose write-back comes in the next iteration leaves then, instead
+                         of after its last use */
 };
 
 /* Decides for every interval when it is fetched (`enter`) and when it is written back (`flush` or

@@ -259,7 +259,8 @@ static uint8_t *find_leavers(const struct candidate *candidate)
     return leaves;
 }
 
-struct intervals *candidate_dispatch(const struct candidate *candidate, uint64_t slack_bytes)
+struct intervals *candidate_dispatch(const struct candidate *candidate, uint64_t slack_bytes,
+                                     bool leaves_late)
 {
     g_autofree uint8_t *leavers = find_leavers(candidate);
     g_autofree uint64_t *shards_ns = network_link_times(
@@ -276,7 +277,8 @@ struct intervals *candidate_dispatch(const struct candidate *candidate, uint64_t
                                      .gather_ns = candidate->network->gather_ns,
                                      .exchange_ns = candidate->network->exchange_ns,
                                      .shards_ns = shards_ns,
-                                     .slack_bytes = (int64_t)slack_bytes};
+                                     .slack_bytes = (int64_t)slack_bytes,
+                                     .leaves_late = leaves_late};
     return intervals_new_dispatched(candidate->retention, &job);
 }
 

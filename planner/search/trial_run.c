@@ -22,6 +22,9 @@
  * each is better for some. */
 enum { SMALL = 500 };
 
+/* In longer iterations chunks are not tried to leave late, because a walk takes long. */
+enum { LEAVES_LATE_MOST = 2000 };
+
 /* The number of moments ahead to fetch if moment times are unknown. If they are known, margins are
  * these fractions of an iteration. */
 enum { LOOK_AHEAD = 64, FIRST_MARGIN = 16, LAST_MARGIN = 64, TIMED_MOST = 6 };
@@ -157,6 +160,31 @@ static bool may_lead(const struct trial_context *context, const struct trial *tr
     return !trial->plan || seconds < trial->plan->predicted.iteration_seconds;
 }
 
+/* The result of a walk. */
+struct walked {
+    double seconds;
+    bool leads; /* it may lead to a better plan, so addresses were tried */
+    bool waits; /* as in struct intervals */
+};
+
+static struct walked try_walk(const struct trial_context *context,
+                              const struct candidate *candidate, uint64_t slack_bytes,
+                              bool leaves_late, struct trial *trial)
+{
+    struct intervals *dispatched = candidate_dispatch(candidate, slack_bytes, leaves_late);
+    double seconds = (double)dispatched->period_ns * 1e-9;
+    struct walked walked = {seconds, may_lead(context, trial, seconds), dispatched->waits};
+    if (walked.leads)
+        try_addresses(context, candidate, dispatched, seconds, trial);
+    intervals_free(dispatched);
+    return walked;
+}
+
+static bool may_leave_late(const struct candidate *candidate, const struct trial *trial)
+{
+    return trial->effort != EFFORT_0 && candidate->trace->operator_count <= LEAVES_LATE_MOST;
+}
+
 /* Schedules copies by dispatch(), with more and more slack, until addresses cost next to nothing.
  * Returns whether other schedules may be better. */
 static bool try_dispatched(const struct trial_context *context, const struct candidate *candidate,
@@ -166,16 +194,16 @@ static bool try_dispatched(const struct trial_context *context, const struct can
     uint64_t largest = largest_chunk(candidate);
     double least = INFINITY;
     for (size_t i = 0; i < G_N_ELEMENTS(slack_chunks); i++) {
-        struct intervals *dispatched = candidate_dispatch(candidate, slack_chunks[i] * largest);
-        double seconds = (double)dispatched->period_ns * 1e-9;
-        bool leads = may_lead(context, trial, seconds);
-        least = fmin(least, seconds);
-        if (leads)
-            try_addresses(context, candidate, dispatched, seconds, trial);
-        intervals_free(dispatched);
+        uint64_t slack = slack_chunks[i] * largest;
+        struct walked walked = try_walk(context, candidate, slack, false, trial);
+        double enough = ADDRESSES_RATIO * walked.seconds;
+        least = fmin(least, walked.seconds);
+        if (walked.leads && walked.waits && may_leave_late(candidate, trial) &&
+            !is_reached(trial, enough))
+            try_walk(context, candidate, slack, true, trial);
         if (!trial->plan)
             return candidate->trace->operator_count <= SMALL;
-        if (!leads || trial->effort == EFFORT_0 || is_reached(trial, ADDRESSES_RATIO * seconds))
+        if (!walked.leads || trial->effort == EFFORT_0 || is_reached(trial, enough))
             break;
     }
     return (candidate->trace->operator_count <= SMALL || trial->effort >= EFFORT_2) &&
