@@ -16,6 +16,7 @@ struct case_limits {
 
 static const struct case_limits of_proofs[] = {
     {500, TIME_WINDOWS_MOST, CERTIFICATE_CASES_MOST, 200, 12, 1.02, false},
+    {1000, 24, CERTIFICATE_CASES_MOST, 200, 12, 1.02, false},
     {UINT32_MAX, 12, 8, 40, 4, 1.02, false}};
 
 /* Mixes need no narrow bounds. */
