@@ -39,10 +39,10 @@ struct interval {
 struct intervals {
     const struct reuses *reuses;
     uint64_t period_ns; /* in which begin_ns lies; 0 if begin_ns and lasts_ns are unknown */
-    bool waits;      /* of dispatch(): write-backs come in the next iteration, so that `leaves_late`
-                        makes      another schedule */
-    GArray *items;   /* struct interval, by first use */
-    GArray *flushes; /* struct interval_flush: for host operators that read resident chunks */
+    bool waits;         /* of dispatch(): write-backs come in the next iteration, so that
+                           `leaves_late` makes another schedule */
+    GArray *items;      /* struct interval, by first use */
+    GArray *flushes;    /* struct interval_flush: for host operators that read resident chunks */
     uint8_t
         *permanent; /* [chunk_count] nonzero for chunks that never leave; they have no interval */
 };
