@@ -109,8 +109,8 @@ void operator_reduce(const struct call *call)
 {
     struct reduction *reduction = call->operators->reduction;
     struct ranks *ranks = reduction_ranks(reduction);
-    struct reduction_sum sums[MODEL_TENSORS];
-    struct summed summed[MODEL_TENSORS];
+    struct reduction_sum sums[MODEL_TENSORS] = {0};
+    struct summed summed[MODEL_TENSORS] = {0};
     uint32_t count = 0;
     for (int i = 0; i < MODEL_TENSORS; i++)
         if (call->op->t[i] != NO_INDEX) {
@@ -133,9 +133,9 @@ static void reduce_in_place(const struct call *call, const struct operation_tens
     bool narrow = stored_gradients(call) == MODEL_BF16;
     bool whole = model_updates_whole(call->operation->job);
     uint32_t element = narrow ? 2 : 4;
-    struct reduction_sum sums[REDUCTION_TENSORS];
-    struct shard_whole wholes[REDUCTION_TENSORS];
-    struct summed summed[REDUCTION_TENSORS];
+    struct reduction_sum sums[REDUCTION_TENSORS] = {0};
+    struct shard_whole wholes[REDUCTION_TENSORS] = {0};
+    struct summed summed[REDUCTION_TENSORS] = {0};
     for (uint32_t i = 0; i < count; i++) {
         uint64_t elements = tensors[i].elements;
         uint8_t *gradient = at(call, tensors[i].gradient);
