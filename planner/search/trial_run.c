@@ -11,11 +11,13 @@
 
 /* Candidates whose schedule by dispatch() takes this much longer than the incumbent get no
  * addresses; in very long iterations, where addresses take long, it is LONG_RATIO. Addresses are
- * good enough if the plan takes at most 0.2 % longer than its schedule, and schedules of other
- * kinds are not tried if it takes at most 1 % longer. */
+ * good enough if the plan takes at most 0.2 % longer than its schedule; chunks do not leave late if
+ * it takes at most 3 % longer, and schedules of other kinds are not tried if it takes at most 1 %
+ * longer. */
 #define DISPATCH_RATIO  1.05
 #define LONG_RATIO      1.01
 #define ADDRESSES_RATIO 1.002
+#define LATE_RATIO      1.03
 #define CLOSE_RATIO     1.01
 
 /* In iterations of so many operators all kinds of schedules are tried, because that is quick and
@@ -180,9 +182,20 @@ static struct walked try_walk(const struct trial_context *context,
     return walked;
 }
 
-static bool may_leave_late(const struct candidate *candidate, const struct trial *trial)
+/* Returns whether chunks should leave late, where addresses cost much. At first they do only
+ * without slack, and where the plan would otherwise be no better than the best one. */
+static bool may_leave_late(const struct trial_context *context, const struct candidate *candidate,
+                           const struct walked *walked, uint64_t slack_bytes,
+                           const struct trial *trial)
 {
-    return trial->effort != EFFORT_0 && candidate->trace->operator_count <= LEAVES_LATE_MOST;
+    const struct trial *best = context->incumbent;
+    bool leads = walked->leads && walked->waits && trial->plan && trial->effort != EFFORT_0;
+    if (!leads || candidate->trace->operator_count > LEAVES_LATE_MOST ||
+        is_reached(trial, LATE_RATIO * walked->seconds))
+        return false;
+    return trial->effort > EFFORT_1 || (!slack_bytes && best &&
+                                        objective_of_plan(context->objective, trial->plan) >
+                                            objective_of_plan(context->objective, best->plan));
 }
 
 /* Schedules copies by dispatch(), with more and more slack, until addresses cost next to nothing.
@@ -196,14 +209,13 @@ static bool try_dispatched(const struct trial_context *context, const struct can
     for (size_t i = 0; i < G_N_ELEMENTS(slack_chunks); i++) {
         uint64_t slack = slack_chunks[i] * largest;
         struct walked walked = try_walk(context, candidate, slack, false, trial);
-        double enough = ADDRESSES_RATIO * walked.seconds;
         least = fmin(least, walked.seconds);
-        if (walked.leads && walked.waits && may_leave_late(candidate, trial) &&
-            !is_reached(trial, enough))
+        if (may_leave_late(context, candidate, &walked, slack, trial))
             try_walk(context, candidate, slack, true, trial);
         if (!trial->plan)
             return candidate->trace->operator_count <= SMALL;
-        if (!walked.leads || trial->effort == EFFORT_0 || is_reached(trial, enough))
+        if (!walked.leads || trial->effort == EFFORT_0 ||
+            is_reached(trial, ADDRESSES_RATIO * walked.seconds))
             break;
     }
     return (candidate->trace->operator_count <= SMALL || trial->effort >= EFFORT_2) &&
