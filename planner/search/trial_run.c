@@ -249,13 +249,15 @@ static void search_locally(const struct trial_context *context, const struct can
 {
     const struct effort_budget *effort = &effort_budgets[trial->effort];
     const struct retention *retention = candidate->retention;
-    g_autofree uint8_t *scheduled = g_new0(uint8_t, retention->reuses->count);
+    uint32_t count = retention->reuses->count; /* 0 if nothing is to be decided */
+    g_autofree uint8_t *scheduled = g_new0(uint8_t, count);
     bool others = true;
     for (uint32_t i = 0; i < effort->stages && !g_atomic_int_get(context->stop); i++) {
         retention_improve(candidate->retention, random, effort->rounds << i, context->stop);
-        if (!others && memcmp(scheduled, retention->retained, retention->reuses->count) == 0)
+        if (!others && (!count || memcmp(scheduled, retention->retained, count) == 0))
             continue;
-        memcpy(scheduled, retention->retained, retention->reuses->count);
+        if (count)
+            memcpy(scheduled, retention->retained, count);
         others = try_schedules(context, candidate, trial);
     }
     trial->lower_bound = candidate_lower_bound(candidate, context->objective);
