@@ -92,13 +92,17 @@ static uint32_t first_step(const struct variant_search *c)
     return c->options->objective == OBJECTIVE_MEMORY ? c->layers : MAX(1, c->layers / SHARES);
 }
 
-/* Backward runs twice with one micro-batch only. The stage is that of the best plan. */
+/* Backward runs twice with one micro-batch only. The stage is that of the best plan, and so are the
+ * sums, if it has these micro-batches. */
 static struct run_choices *as_traced(const struct variant_search *c, uint32_t batch)
 {
+    const struct run_choices *best = c->best->alternative.choices;
     struct run_choices *run = run_choices_copy(c->traced);
+    run->stage = best->stage;
     variants_set_batch(c, run, batch);
+    if (batch == best->batch)
+        run->fast = best->fast;
     model_choose_backward(run, c->traced, c->traced->second_backward && batch == c->trace->batch);
-    run->stage = c->best->alternative.choices->stage;
     return run;
 }
 

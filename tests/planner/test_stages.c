@@ -166,6 +166,10 @@ static uint8_t assert_no_row_is_faster(const struct fixture *f, unsigned sums, d
                    plan->predicted.iteration_seconds, stage,
                    plan->choices->fast ? "fast" : "exact");
     g_assert_cmpfloat(plan->predicted.iteration_seconds, <=, row);
+    for (uint32_t i = 0; i < result->alternative_count; i++) {
+        const struct run_choices *other = result->alternatives[i].choices;
+        g_assert_true(other->stage >= 2 || other->fast); /* stages 0 and 1 sum fast */
+    }
     verify_plan(plan, result->best->trace, f->costs, NULL, &error);
     g_assert_no_error(error);
     variants_result_free(result);
