@@ -3,6 +3,7 @@
 #include "chunks/stage_path.h"
 #include "cli/budgets.h"
 #include "cli/options.h"
+#include "cli/progress.h"
 #include "models/family.h"
 #include "models/train_choice.h"
 #include "planner/answers/pipelines.h"
@@ -245,19 +246,42 @@ static bool check_usage(const struct plan_stages *asked, GError **error)
     return true;
 }
 
-bool plan_stages(const struct plan_stages *asked, GError **error)
+/* Prints the answer when the line of the progress is gone. */
+static bool answer(const struct pipeline_question *question,
+                   const struct pipeline_request_files *files, struct progress *progress,
+                   GError **error)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&text, &length);
+    g_assert(out);
+    bool ok = pipelines_answer(question, files, out, error);
+    fclose(out);
+    progress_clear(progress);
+    fputs(text, stdout);
+    free(text);
+    return ok;
+}
+
+bool plan_stages(const struct plan_stages *asked, int *signal, GError **error)
 {
     struct inputs in = {0};
     bool ok = check_usage(asked, error) && read_inputs(asked, &in, error) &&
               check_times(asked, &in, error);
     if (ok) {
-        const struct pipeline_question question = question_of(asked, &in);
+        struct pipeline_question question = question_of(asked, &in);
+        struct progress *progress = progress_begin(asked->console, "candidates, shapes and stages",
+                                                   true);
+        question.progress = progress_update;
+        question.progress_data = progress;
         const struct pipeline_request_files files = {.json = asked->json,
                                                      .model = asked->about->model,
                                                      .train = asked->about->train,
                                                      .plans = asked->output,
                                                      .top = in.top};
-        ok = pipelines_answer(&question, &files, stdout, error);
+        ok = answer(&question, &files, progress, error);
+        *signal = progress_signal(progress);
+        progress_end(progress);
         note(asked, &in);
     }
     inputs_clear(&in);

@@ -27,8 +27,8 @@ struct plan_stages {
     bool unclipped;
 };
 
-/* Answers to standard output. Fails with an error of bad usage, bad input or of a model that does
- * not fit. */
-bool plan_stages(const struct plan_stages *asked, GError **error);
+/* Answers to standard output. *signal becomes the signal that ended the search early, or 0. Fails
+ * with an error of bad usage, bad input or of a model that does not fit. */
+bool plan_stages(const struct plan_stages *asked, int *signal, GError **error);
 
 #endif

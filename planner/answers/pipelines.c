@@ -281,13 +281,23 @@ static uint32_t moving_recomputed(const struct pipeline_question *q,
     return count;
 }
 
-static void print_moving_stage(const struct stage_result *stage, uint32_t s, FILE *out)
+/* Layers of several parts do not follow each other, so only their number is printed. The caller
+ * frees the result with g_free. */
+static char *moving_layers(const struct moving_stages *moving, uint32_t s)
 {
-    const struct stage_times *times = &stage->times;
+    const struct stage_result *stage = &moving->results[s];
     uint32_t last = stage->first_layer + stage->layers - 1;
-    g_autofree char *layers = stage->layers == 1
-                                  ? g_strdup_printf("%u", last)
-                                  : g_strdup_printf("%u-%u", stage->first_layer, last);
+    if (moving->parts > 1)
+        return g_strdup_printf("%u in all", stage->layers);
+    return stage->layers == 1 ? g_strdup_printf("%u", last)
+                              : g_strdup_printf("%u-%u", stage->first_layer, last);
+}
+
+static void print_moving_stage(const struct moving_stages *moving, uint32_t s, FILE *out)
+{
+    const struct stage_result *stage = &moving->results[s];
+    const struct stage_times *times = &stage->times;
+    g_autofree char *layers = moving_layers(moving, s);
     g_autofree char *device = size_format(stage->device_bytes);
     g_autofree char *host = size_format(stage->host_bytes);
     g_autofree char *fetched = size_format(stage->figures.h2d_bytes);
@@ -300,18 +310,21 @@ static void print_moving_stage(const struct stage_result *stage, uint32_t s, FIL
 static void print_moving(const struct pipeline_question *q, const struct moving_stages *moving,
                          FILE *out)
 {
+    g_autofree char *parts_text = moving->parts > 1
+                                      ? g_strdup_printf(" with %u parts a stage", moving->parts)
+                                      : g_strdup("");
     fprintf(out,
             "\nNo stage fits a device with all of its model data, so chunks come and go within "
             "stages. Of %u shapes with one GPU a stage, %u were looked at; the best has "
-            "micro-batches of %u, %u a step, schedule %s, and recomputes %u of %u layers.\n\n",
+            "micro-batches of %u, %u a step, schedule %s%s, and recomputes %u of %u layers.\n\n",
             moving->shapes, moving->looks, moving->micro_batch, moving->micro_batches,
-            pipeline_schedule_name(moving->schedule), moving_recomputed(q, moving),
+            pipeline_schedule_name(moving->schedule), parts_text, moving_recomputed(q, moving),
             q->config->layers);
     fprintf(out, "%5s  %8s  %11s  %11s  %11s  %11s  %9s  %9s  %9s  %9s\n", "stage", "layers",
             "device", "host", "to device", "to host", "compute s", "waits s", "network s",
             "copies s");
     for (uint32_t s = 0; s < moving->stages; s++)
-        print_moving_stage(&moving->results[s], s, out);
+        print_moving_stage(moving, s, out);
     fprintf(out,
             "\nA step takes %.4g s. No shape takes less than %.4g s, whatever moves; the plan is "
             "within %.2f %% of that.\n",
@@ -368,6 +381,8 @@ static void print_answer(const struct pipeline_question *q,
         print_resident(q, files, answer, out);
     else
         print_moving(q, answer->moving, out);
+    if (answer->stopped)
+        fputs("\nThe search was stopped early, so there may be better plans.\n", out);
     if (answer->moving && files->plans)
         print_planned_command(q, files, answer->moving, out);
     else if (answer->moving)
@@ -423,11 +438,12 @@ static json_t *moving_json(const struct pipeline_question *q, const struct movin
 {
     g_autofree char *layers = run_layers_format(moving->recompute, q->config->layers);
     json_t *json = json_pack(
-        "{s:I, s:I, s:I, s:s, s:I, s:s, s:f, s:o}", "depth", (json_int_t)moving->stages,
+        "{s:I, s:I, s:I, s:s, s:I, s:s, s:f, s:b, s:o}", "depth", (json_int_t)moving->stages,
         "micro_batch", (json_int_t)moving->micro_batch, "micro_batches",
         (json_int_t)moving->micro_batches, "schedule", pipeline_schedule_name(moving->schedule),
         "stage_parts", (json_int_t)moving->parts, "recompute", layers, "step_seconds",
-        moving->step_seconds, "stages", stage_sweep_json(moving->results, moving->stages, false));
+        moving->step_seconds, "stopped", (int)moving->stopped, "stages",
+        stage_sweep_json(moving->results, moving->stages, false));
     if (moving->bound_seconds > 0)
         json_object_set_new(json, "bound_seconds", json_real(moving->bound_seconds));
     return json;
@@ -440,9 +456,10 @@ static bool write_json(const struct pipeline_question *q, const struct pipeline_
     json_t *list = json_array();
     for (uint32_t c = 0; c < answer->count; c++)
         json_array_append_new(list, candidate_json(q, &answer->candidates[c], best));
-    json_t *root = json_pack("{s:s, s:I, s:I, s:I, s:o}", "model", q->config->name, "gpus",
+    json_t *root = json_pack("{s:s, s:I, s:I, s:I, s:b, s:o}", "model", q->config->name, "gpus",
                              (json_int_t)q->gpus, "sequences", (json_int_t)q->sequences, "sequence",
-                             (json_int_t)q->sequence, "candidates", list);
+                             (json_int_t)q->sequence, "stopped", (int)answer->stopped, "candidates",
+                             list);
     if (best->fits)
         json_object_set_new(root, "bound_seconds", json_real(answer->bound_seconds));
     if (answer->moving)

@@ -1,7 +1,9 @@
 #include "planner/pipelines/cuts.h"
 
 #include "planner/pipelines/pass_clock.h"
+#include "planner/pipelines/stage_links.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- chains ---- */
@@ -17,7 +19,9 @@ struct chains {
     uint64_t through_ns; /* a micro-batch, forward and backward */
     uint64_t back_ns;    /* the same from where it comes to the last stage, which has one layer */
     uint64_t shown_ns;
-    bool uniform; /* layers are alike */
+    uint64_t way_ns; /* a micro-batch forward through all stages */
+    double *trained; /* [layers + 2] parameters of the embedding and of the layers before; of all */
+    bool uniform;    /* layers are alike */
 };
 
 static bool are_alike(const struct units *units)
@@ -60,6 +64,17 @@ static void sum_messages(struct chains *chains)
     }
 }
 
+static void sum_trained(struct chains *chains)
+{
+    const struct units *units = chains->job->units;
+    chains->trained = g_new(double, units->layers + 2);
+    chains->trained[0] = (double)units->embedding.trained;
+    for (uint32_t l = 0; l < units->layers; l++)
+        chains->trained[l + 1] = chains->trained[l] + (double)units->layer[l].trained;
+    chains->trained[units->layers + 1] = chains->trained[units->layers] +
+                                         (double)units->head.trained;
+}
+
 static uint64_t lesser(const uint64_t turns[UNIT_TURNS])
 {
     return MIN(turns[UNIT_FIRST], turns[UNIT_LATER]);
@@ -93,6 +108,7 @@ static void sum_ways(struct chains *chains)
         forward_ns += chains->sent_ns[last] + units->stream_ns;
         backward_ns += chains->returned_ns[last] + units->stream_ns;
     }
+    chains->way_ns = forward_ns;
     chains->through_ns = forward_ns + backward_ns;
     chains->back_ns = last_ns + backward_ns;
 }
@@ -109,6 +125,7 @@ static void open_chains(struct chains *chains, const struct pipeline_job *job)
     sum_layers(chains);
     sum_messages(chains);
     sum_ways(chains);
+    sum_trained(chains);
 }
 
 static void close_chains(struct chains *chains)
@@ -118,6 +135,7 @@ static void close_chains(struct chains *chains)
     g_free(chains->sent_ns);
     g_free(chains->returned_ns);
     g_free(chains->onward_ns);
+    g_free(chains->trained);
 }
 
 /* Returns whether the layer is one of the stage's, and recomputed. */
@@ -168,23 +186,37 @@ static uint64_t late_weights_ns(const struct chains *chains, uint32_t s,
     return late * cost->weights_ns[UNIT_LATER];
 }
 
+/* What is done before the first micro-batch comes to a stage, and when the last one has left it.
+ */
+struct chain_ends {
+    uint64_t before_ns, behind_ns;
+};
+
+static struct chain_ends ends_of(const struct chains *chains, uint32_t s,
+                                 const struct stage_cost *cost)
+{
+    struct chain_ends ends = {0};
+    if (s > 0 && chains->job->schedule != PIPELINE_2BW)
+        ends.before_ns = chains->first_update_ns + chains->sent_ns[s] +
+                         chains->forward_ns[cost->first];
+    if (s > 0)
+        ends.behind_ns = chains->first_reduce_ns + chains->first_weights_ns +
+                         chains->returned_ns[s] + chains->backward_ns[cost->first];
+    return ends;
+}
+
 /* What a stage does while the first micro-batch comes to it, and while the last one leaves it. */
 static uint64_t passed_ns(const struct chains *chains, uint32_t s, const struct stage_cost *cost)
 {
     const struct pipeline_job *job = chains->job;
-    bool drains = job->schedule != PIPELINE_2BW;
-    uint64_t before_ns = 0, behind_ns = 0, late_ns = late_weights_ns(chains, s, cost);
-    if (s > 0 && drains)
-        before_ns = chains->first_update_ns + chains->sent_ns[s] + chains->forward_ns[cost->first];
-    if (s > 0)
-        behind_ns = chains->first_reduce_ns + chains->first_weights_ns + chains->returned_ns[s] +
-                    chains->backward_ns[cost->first];
-    uint64_t work_ns = cost->work_ns - late_ns;
+    const struct chain_ends ends = ends_of(chains, s, cost);
+    uint64_t late_ns = late_weights_ns(chains, s, cost), work_ns = cost->work_ns - late_ns;
     if (job->clips)
-        return MAX(cost->update_ns, before_ns) + work_ns +
-               MAX(late_ns + cost->reduce_ns, behind_ns) + chains->shown_ns;
+        return MAX(cost->update_ns, ends.before_ns) + work_ns +
+               MAX(late_ns + cost->reduce_ns, ends.behind_ns) + chains->shown_ns;
     uint64_t own_ns = cost->update_ns + cost->work_ns + cost->reduce_ns;
-    return drains ? MAX(own_ns, before_ns + work_ns + behind_ns) : own_ns;
+    bool drains = job->schedule != PIPELINE_2BW;
+    return drains ? MAX(own_ns, ends.before_ns + work_ns + ends.behind_ns) : own_ns;
 }
 
 /* A micro-batch that goes through all stages and back, and what the stage does of the others before
@@ -262,10 +294,120 @@ static uint64_t tied_ns(const struct chains *chains, uint32_t s, const struct st
     return begin_ns + units->tied_ns + MAX(worked_ns, sent_ns) + gradient.all_ns + end_ns;
 }
 
-/* Returns the longest chain of a stage. */
-static uint64_t chain_ns(const struct chains *chains, uint32_t s, const struct stage_cost *chosen)
+/* ---- chains whose passes wait for the link ---- */
+
+/* Returns the least time from the first update to the end of the first forward pass in a stage that
+ * has the mean of the trained parameters of so many stages, which have the layers before `end`. One
+ * of them has the mean or more. */
+static double mean_begin_ns(const struct chains *chains, uint32_t stages, uint32_t end)
+{
+    bool known = stages > 0 && chains->job->parts == 1;
+    return known ? stage_begin_ns(chains->job, chains->trained[end] / stages, 0) : 0;
+}
+
+/* A stage whose passes and updates wait for its link. */
+struct moving_stage {
+    const struct stage_cost *cost;
+    struct stage_link_times link;
+    double begin_ns; /* from the first update until link.first_ns is over */
+};
+
+/* As passed_ns. The stages before have updates, too. */
+static double moving_passed_ns(const struct chains *chains, uint32_t s,
+                               const struct moving_stage *stage)
 {
     const struct pipeline_job *job = chains->job;
+    const struct chain_ends ends = ends_of(chains, s, stage->cost);
+    double late_ns = (double)late_weights_ns(chains, s, stage->cost);
+    double own_ns = stage->begin_ns + stage->link.rest_ns;
+    if (!job->clips || job->schedule == PIPELINE_2BW)
+        return fmax((double)passed_ns(chains, s, stage->cost), own_ns);
+    double before_ns = fmax((double)ends.before_ns, mean_begin_ns(chains, s, stage->cost->first));
+    return fmax(own_ns, before_ns + stage->link.work_ns) - late_ns +
+           fmax(late_ns, (double)ends.behind_ns) + (double)chains->shown_ns;
+}
+
+/* As through_ns. */
+static double moving_through_ns(const struct chains *chains, uint32_t s,
+                                const struct moving_stage *stage)
+{
+    const struct pipeline_job *job = chains->job;
+    const struct stage_link_times *link = &stage->link;
+    if (job->schedule == PIPELINE_2BW || job->parts > 1 || !job->clips)
+        return (double)through_ns(chains, s, stage->cost);
+    double ends_ns = (double)(chains->shown_ns + chains->through_ns);
+    double more_ns = job->micro_batches > 1 ? stage->begin_ns - link->first_ns : 0;
+    if (job->schedule == PIPELINE_GPIPE)
+        return ends_ns + link->before_last_ns + link->behind_first_ns + more_ns;
+    double mean_ns = mean_begin_ns(chains, job->stages, job->units->layers + 1);
+    return ends_ns + fmax(link->behind_first_ns + fmax(mean_ns - (double)chains->way_ns, 0),
+                          link->before_last_ns + more_ns);
+}
+
+/* Computes what the link makes of a stage of which at most `most` layers are recomputed. Of several
+ * parts it is not known in which these layers are, unless they are all. */
+static struct stage_link_times least_link(const struct chains *chains,
+                                          const struct stage_cost *cost, uint32_t most)
+{
+    const struct pipeline_job *job = chains->job;
+    struct stage_cost fewest = *cost, saves = *cost;
+    saves.recomputed = most;
+    if (job->parts > 1 && cost->recomputed < stage_layer_count(job, cost))
+        stage_recompute(job, 0, &fewest);
+    struct stage_link_times link = stage_link_times(job, &fewest, &saves);
+    link.work_ns = fmax(link.work_ns, (double)cost->work_ns);
+    link.rest_ns = fmax(link.rest_ns, (double)cost->work_ns - link.first_ns);
+    return link;
+}
+
+/* Returns the longest chain if from `least` to `most` layers of the stage are recomputed, with the
+ * times of the first and the room of the last. */
+static uint64_t moving_chain_ns(const struct chains *chains, uint32_t s, struct stage_cost *cost,
+                                uint32_t least, uint32_t most)
+{
+    const struct pipeline_job *job = chains->job;
+    stage_recompute(job, least, cost);
+    struct moving_stage stage = {cost, least_link(chains, cost, most), 0};
+    stage.begin_ns = stage_begin_ns(job, (double)cost->trained, stage.link.first_ns);
+    uint64_t own_ns = (uint64_t)fmax(moving_passed_ns(chains, s, &stage),
+                                     moving_through_ns(chains, s, &stage));
+    return MAX(MAX(own_ns, rounds_ns(chains, s, cost)), tied_ns(chains, s, cost));
+}
+
+/* Returns the least of the chains of a stage, or `best` if that is less, whichever layers are
+ * recomputed. If layers differ, the times are those of no recomputation. */
+static uint64_t least_chain_ns(const struct chains *chains, uint32_t s, struct stage_cost *cost,
+                               uint32_t least, uint32_t most, uint64_t best)
+{
+    uint64_t ns = moving_chain_ns(chains, s, cost, least, most);
+    uint32_t middle = least + (most - least) / 2;
+    if (ns >= best)
+        return best;
+    if (least == most || !chains->uniform)
+        return ns;
+    best = least_chain_ns(chains, s, cost, least, middle, best);
+    return least_chain_ns(chains, s, cost, middle + 1, most, best);
+}
+
+static uint64_t chain_of_any(const struct chains *chains, uint32_t s,
+                             const struct stage_cost *chosen, uint64_t best)
+{
+    const struct pipeline_job *job = chains->job;
+    struct stage_cost cost = *chosen;
+    if (job->recompute)
+        return least_chain_ns(chains, s, &cost, cost.recomputed, cost.recomputed, best);
+    uint32_t least = chains->uniform ? stage_least_recomputed(job, chosen) : 0;
+    return least_chain_ns(chains, s, &cost, least, stage_layer_count(job, chosen), best);
+}
+
+/* Returns the longest chain of a stage. If chunks come and go, it may return `best` for a longer
+ * one. */
+static uint64_t chain_ns(const struct chains *chains, uint32_t s, const struct stage_cost *chosen,
+                         uint64_t best)
+{
+    const struct pipeline_job *job = chains->job;
+    if (job->moves)
+        return chain_of_any(chains, s, chosen, best);
     const struct stage_cost cost = least_cost(chains, chosen);
     bool beside = job->schedule == PIPELINE_2BW && !job->clips && job->width > 1;
     uint64_t rounds = rounds_ns(chains, s, &cost);
@@ -291,6 +433,18 @@ static size_t place(const struct cut_table *table, uint32_t s, uint32_t i)
     return (size_t)s * (table->layers + 1) + i;
 }
 
+static bool cut_cost(const struct pipeline_job *job, uint32_t s, uint32_t first, uint32_t end,
+                     struct stage_cost *cost)
+{
+    return (job->moves ? stage_link_cost : stage_cost)(job, s, first, end, cost);
+}
+
+/* Returns the time of a stage that is to be like the others'. */
+static uint64_t balance_ns(const struct pipeline_job *job, const struct stage_cost *cost)
+{
+    return job->moves ? (uint64_t)stage_link_times(job, cost, cost).work_ns : cost->work_ns;
+}
+
 /* Lets the stage end at layer i. A stage that begins earlier has more to do and needs more memory,
  * so it is of no use to go on when that is too much. */
 static void fill(const struct chains *chains, struct cut_table *table, uint32_t s, uint32_t i)
@@ -303,9 +457,12 @@ static void fill(const struct chains *chains, struct cut_table *table, uint32_t 
             j = 0;
         if (s > 0 && table->best[place(table, s - 1, j)] == UINT64_MAX)
             continue;
-        if (!stage_cost(job, s, j, i, &cost) || least_cost(chains, &cost).work_ns >= *best)
+        bool fits = table->balances ? cut_cost(job, s, j, i, &cost)
+                                    : stage_cost(job, s, j, i, &cost);
+        if (!fits || least_cost(chains, &cost).work_ns >= *best)
             break;
-        uint64_t chain = table->balances ? cost.work_ns : chain_ns(chains, s, &cost);
+        uint64_t chain = table->balances ? balance_ns(job, &cost)
+                                         : chain_ns(chains, s, &cost, *best);
         if (s > 0)
             chain = MAX(chain, table->best[place(table, s - 1, j)]);
         if (chain < *best) {
@@ -349,7 +506,7 @@ static uint64_t parts_chain(const struct pipeline_job *job)
     open_chains(&chains, job);
     for (uint32_t s = 0; s < job->stages && most < UINT64_MAX; s++) {
         struct stage_cost cost;
-        most = stage_cost(job, s, 0, 0, &cost) ? MAX(most, chain_ns(&chains, s, &cost))
+        most = stage_cost(job, s, 0, 0, &cost) ? MAX(most, chain_ns(&chains, s, &cost, UINT64_MAX))
                                                : UINT64_MAX;
     }
     close_chains(&chains);
@@ -375,7 +532,7 @@ bool cuts_cost(const struct pipeline_job *job, const uint32_t *ends, struct stag
 {
     bool ok = true;
     for (uint32_t s = 0; s < job->stages; s++)
-        ok &= stage_cost(job, s, s ? ends[s - 1] : 0, ends[s], &costs[s]);
+        ok &= cut_cost(job, s, s ? ends[s - 1] : 0, ends[s], &costs[s]);
     return ok;
 }
 
@@ -389,8 +546,8 @@ static bool try_border(const struct pipeline_job *job, struct stage_cost *costs,
     uint32_t border = (uint32_t)((int)costs[s].end + by);
     if (border <= costs[s].first || border >= costs[s + 1].end)
         return false;
-    bool ok = stage_cost(job, s, costs[s].first, border, &costs[s]);
-    ok = stage_cost(job, s + 1, border, before[1].end, &costs[s + 1]) && ok;
+    bool ok = cut_cost(job, s, costs[s].first, border, &costs[s]);
+    ok = cut_cost(job, s + 1, border, before[1].end, &costs[s + 1]) && ok;
     double now_ns = ok ? pass_clock_step(job, costs, false) : *step_ns;
     if (now_ns < *step_ns) {
         *step_ns = now_ns;

@@ -12,8 +12,8 @@
 #include <math.h>
 #include <string.h>
 
-/* How many shapes are looked at, at most, and at the same time; how many borders of the best one
- * are moved, at most; with which of the layouts that a sweep has, whose chunks are as large as the
+/* How many shapes are looked at, at most, and at the same time; how many borders of each are
+ * tried, at most; with which of the layouts that a sweep has, whose chunks are as large as the
  * mean tensor; and how many moments ahead chunks are fetched. */
 enum { MOST_LOOKS = 24, LOOKS_AT_ONCE = 4, MOST_BORDERS = 16, LOOK_LAYOUT = 4, LOOK_AHEAD = 16 };
 
@@ -33,115 +33,76 @@ struct moving_shape {
     GError *error;      /* why nothing fits */
 };
 
+/* How far a search is, in shapes and stages. */
+struct moving_progress {
+    const struct pipeline_question *question;
+    uint32_t done, total;
+    bool stopped;
+};
+
 struct looks {
     const struct pipeline_question *question;
     uint32_t jobs;  /* that are looked at */
     GArray *shapes; /* by their estimates */
     uint32_t first; /* of those that are looked at at the same time */
+    struct moving_progress progress;
 };
 
-/* ---- bounds ---- */
+/* ---- progress ---- */
 
-/* What a stage's link copies in a step. */
-struct link_load {
-    const struct pipeline_job *job;
-    double elements, trained; /* parameters of the stage, and those of them that are trained */
-    double room;              /* bytes of the device for its model data */
-};
-
-static double beyond(double bytes, double room)
+/* Shows the progress, with so many shapes more. Returns false if the search is to end. */
+static bool show(struct moving_progress *progress, uint32_t more)
 {
-    return fmax(bytes - room, 0);
+    const struct pipeline_question *q = progress->question;
+    if (q->progress && !q->progress(q->progress_data, MIN(progress->done + more, progress->total),
+                                    progress->total))
+        progress->stopped = true;
+    return !progress->stopped;
 }
 
-static double states_of(const struct pipeline_job *job)
+/* Looks that have begun go on, because one that fits is needed. */
+static bool show_looks(void *data, uint32_t done, uint32_t total)
 {
-    bool masters = job->units->element_bytes == 2 || job->schedule == PIPELINE_2BW;
-    return (masters ? 3 : 2) * sizeof(float);
+    (void)total;
+    show(data, done);
+    return true;
 }
 
-/* Returns the bytes of one list whose updates cannot find their states on the device. */
-static double travelling(const struct link_load *load, double staying, double element_bytes)
+static bool show_search(void *data, uint32_t done, uint32_t total)
 {
-    return element_bytes * beyond(load->trained, staying / states_of(load->job));
+    (void)done;
+    (void)total;
+    return show(data, 0);
 }
 
-/* Returns the seconds if states that stay take so many bytes. States that are copied are larger
- * than the parameters and the gradients that otherwise would be. */
-static double carried_seconds(const struct link_load *load, double staying)
-{
-    const struct pipeline_job *job = load->job;
-    double width = (double)job->units->element_bytes, room = load->room - staying;
-    double parameters = width * load->elements, gradients = sizeof(float) * load->trained;
-    double fetched = fmax(beyond(parameters, room), travelling(load, staying, width)) +
-                     job->micro_batches * beyond(parameters, room) +
-                     (job->micro_batches - 1.0) * beyond(parameters + gradients, room);
-    return fmax(fetched / costs_link_rate(job->costs, MOVER_H2D),
-                travelling(load, staying, sizeof(float)) / costs_link_rate(job->costs, MOVER_D2H));
-}
+/* ---- shapes ---- */
 
-/* Returns the seconds. Every pass reads all parameters, and backward passes but the first add to
- * gradients, of which what has no room is fetched in each pass. Each trained parameter has its
- * states on the device all the time, or has them copied in every step, or is updated on the host:
- * then its gradient goes there, and it comes from there before the next step's first pass. The
- * result is the least over all shares of the room that states may have, which is convex in all that
- * the stage has. */
-static double link_seconds(const struct link_load *load)
+/* Returns the job with chunks that come and go, if activations take at most a share of the device.
+ */
+static struct pipeline_job moving_job(const struct pipeline_job *job, double share)
 {
-    enum { ROUNDS = 100 };
-    double low = 0, high = fmin(load->room, load->trained * states_of(load->job));
-    for (int i = 0; i < ROUNDS; i++) {
-        double left = low + (high - low) / 3, right = high - (high - low) / 3;
-        if (carried_seconds(load, left) <= carried_seconds(load, right))
-            high = right;
-        else
-            low = left;
-    }
-    return carried_seconds(load, low);
+    struct pipeline_job moving = *job;
+    moving.moves = true;
+    moving.device_bytes = job->device_budget;
+    moving.device_budget = (uint64_t)((double)job->device_budget * share);
+    return moving;
 }
 
 /* Bounds the step of a job, whatever is recomputed, wherever it is cut. */
 static bool bound(const struct pipeline_job *job, double *seconds)
 {
-    const struct units *units = job->units;
     g_autofree uint32_t *ends = g_new0(uint32_t, job->stages);
-    uint64_t elements = units->embedding.elements + units->head.elements, chain_ns;
-    uint64_t trained = units->embedding.trained + units->head.trained;
-    struct pipeline_job moving = *job;
-    moving.moves = true;
+    const struct pipeline_job moving = moving_job(job, 1);
+    uint64_t chain_ns;
     if (!cuts_find(&moving, ends, &chain_ns))
         return false;
-    for (uint32_t l = 0; l < units->layers; l++) {
-        elements += units->layer[l].elements;
-        trained += units->layer[l].trained;
-    }
-    const struct link_load alike = {.job = job,
-                                    .elements = (double)elements / job->stages,
-                                    .trained = (double)trained / job->stages,
-                                    .room = (double)job->device_budget};
-    *seconds = fmax((double)chain_ns * 1e-9, link_seconds(&alike));
+    *seconds = (double)chain_ns * 1e-9;
     return true;
 }
 
-/* ---- shapes ---- */
-
-/* Estimates a cut whose activations leave the rest of the device to model data. */
-static double estimate(const struct pipeline_job *job, const struct stage_cost *costs)
-{
-    double seconds = pass_clock_step(job, costs, false) * 1e-9;
-    for (uint32_t s = 0; s < job->stages; s++) {
-        const struct link_load load = {
-            .job = job,
-            .elements = (double)costs[s].elements,
-            .trained = (double)costs[s].trained,
-            .room = fmax((double)job->device_budget - (double)costs[s].device_bytes, 0)};
-        seconds = fmax(seconds, link_seconds(&load));
-    }
-    return seconds;
-}
-
-/* Adds the balanced cut of a job whose activations take at most a share of the device; unless no
- * cut does, or recomputes the same layers as the shape before. */
+/* Adds a cut of a job whose activations take at most a share of the device: from the balanced one,
+ * layers go to neighbours as long as that helps. Adds none if no cut fits, or if it recomputes the
+ * same layers as the shape before. */
 static void add_shape(struct looks *looks, const struct pipeline_job *job, double job_bound,
                       double share)
 {
@@ -152,25 +113,26 @@ static void add_shape(struct looks *looks, const struct pipeline_job *job, doubl
     uint32_t layers = job->units->layers;
     g_autofree uint32_t *ends = g_new0(uint32_t, job->stages);
     g_autofree struct stage_cost *costs = g_new0(struct stage_cost, job->stages);
-    struct pipeline_job moving = *job;
-    moving.moves = true;
-    moving.device_budget = (uint64_t)((double)job->device_budget * share);
+    const struct pipeline_job moving = moving_job(job, share);
     if ((job->parts == 1 && !cuts_balance(&moving, ends)) || !cuts_cost(&moving, ends, costs))
         return;
-    struct moving_shape shape = {
-        .job = job, .recompute = g_new0(uint8_t, layers), .bound = job_bound, .seconds = INFINITY};
+    double step_ns = pass_clock_step(&moving, costs, false);
+    cuts_improve(&moving, costs, &step_ns, MOST_BORDERS);
+    struct moving_shape shape = {.job = job,
+                                 .recompute = g_new0(uint8_t, layers),
+                                 .estimate = step_ns * 1e-9,
+                                 .bound = job_bound,
+                                 .seconds = INFINITY};
     for (uint32_t s = 0; s < job->stages; s++)
         stage_mark_recomputed(&moving, &costs[s], shape.recompute);
     if (last && last->job == job && memcmp(last->recompute, shape.recompute, layers) == 0) {
         g_free(shape.recompute);
         return;
     }
-    moving.device_budget = job->device_budget;
-    shape.estimate = estimate(&moving, costs);
     if (job->parts == 1) {
         shape.layers = g_new(uint32_t, job->stages);
         for (uint32_t s = 0; s < job->stages; s++)
-            shape.layers[s] = ends[s] - (s ? ends[s - 1] : 0);
+            shape.layers[s] = costs[s].end - costs[s].first;
     }
     g_array_append_val(looks->shapes, shape);
 }
@@ -200,10 +162,12 @@ static void list_shapes(struct looks *looks, const struct pipeline_job *jobs, ui
     const struct pipeline_question *q = looks->question;
     for (uint32_t j = 0; j < count; j++) {
         const struct pipeline_job *job = &jobs[j];
-        bool special = job->parts > 1 || pipeline_splits(job->schedule);
+        bool special = pipeline_splits(job->schedule);
         double job_bound;
         if (!moving_stages_can_plan(job) || (special && q->schedule != job->schedule))
             continue;
+        if (looks->shapes->len && !show(&looks->progress, 0))
+            break;
         looks->jobs++;
         if (!bound(job, &job_bound))
             continue;
@@ -388,11 +352,19 @@ static struct moving_shape *shape_at(const struct looks *looks, uint32_t index)
 static void look_at_all(struct looks *looks)
 {
     double best = INFINITY;
+    struct moving_progress *progress = &looks->progress;
     uint32_t most = MIN(looks->shapes->len, MOST_LOOKS);
-    while (looks->first < most && shape_at(looks, looks->first)->estimate < best) {
+    progress->total = most + (most ? shape_at(looks, 0)->job->stages : 0);
+    while (looks->first < most && shape_at(looks, looks->first)->estimate < best &&
+           !(progress->stopped && isfinite(best))) {
         uint32_t count = MIN(LOOKS_AT_ONCE, most - looks->first);
-        workers_run(&(struct workers_job){
-            .task = look_at, .data = looks, .count = count, .threads = looks->question->threads});
+        progress->done = looks->first;
+        workers_run(&(struct workers_job){.task = look_at,
+                                          .data = looks,
+                                          .count = count,
+                                          .threads = looks->question->threads,
+                                          .progress = show_looks,
+                                          .progress_data = progress});
         for (uint32_t i = 0; i < count; i++)
             best = fmin(best, shape_at(looks, looks->first++)->seconds);
     }
@@ -419,17 +391,21 @@ static struct moving_stages *begin(const struct pipeline_question *q,
 }
 
 /* Plans every stage by the search for one rank. */
-static bool search_stages(const struct pipeline_question *q, const struct pipeline_job *job,
+static bool search_stages(const struct pipeline_job *job, struct moving_progress *progress,
                           struct moving_stages *moving, struct trace **traces, GError **error)
 {
+    const struct pipeline_question *q = progress->question;
     struct search_options options = {.objective = OBJECTIVE_TIME,
                                      .host_budget = host_budget(q),
                                      .costs = job->costs,
                                      .platform = q->platform,
                                      .seed = q->seed,
                                      .time_limit = q->time_limit / job->stages,
-                                     .threads = q->threads};
+                                     .threads = q->threads,
+                                     .progress = show_search,
+                                     .progress_data = progress};
     for (uint32_t s = 0; s < job->stages; s++) {
+        progress->done = progress->total - job->stages + s;
         options.device_budget = sizes_arena(q->device_budget, traces[s]);
         struct search_result *result = search_plan(traces[s], &options, error);
         if (!result)
@@ -465,15 +441,16 @@ static void replay_anew(const struct pipeline_job *job, struct moving_stages *mo
 }
 
 /* Returns the better one of the search's plans and the policy's. */
-static struct moving_stages *plan_shape(const struct pipeline_question *q,
+static struct moving_stages *plan_shape(struct moving_progress *progress,
                                         const struct moving_shape *shape, GError **error)
 {
+    const struct pipeline_question *q = progress->question;
     struct moving_stages *moving = begin(q, shape);
     uint32_t stages = shape->job->stages;
     struct trace **traces = cut(q, shape, error);
     moving->plans = g_new0(struct plan *, stages);
     moving->traces = g_new0(struct trace *, stages);
-    bool ok = traces && search_stages(q, shape->job, moving, traces, error);
+    bool ok = traces && search_stages(shape->job, progress, moving, traces, error);
     if (ok)
         replay_anew(shape->job, moving);
     if (ok && shape->seconds < moving->step_seconds) {
@@ -482,6 +459,7 @@ static struct moving_stages *plan_shape(const struct pipeline_question *q,
             replay_anew(shape->job, moving);
     }
     pipeline_traces_free(traces, stages);
+    moving->stopped = progress->stopped;
     if (!ok)
         g_clear_pointer(&moving, moving_stages_free);
     return moving;
@@ -497,9 +475,10 @@ struct moving_stages *moving_stages_plan(const struct pipeline_question *questio
                                  .recompute = (uint8_t *)recompute,
                                  .layers = (uint32_t *)layers,
                                  .seconds = INFINITY};
+    struct moving_progress progress = {.question = question, .total = job->stages};
     look(question, &shape, false);
     g_clear_error(&shape.error);
-    return plan_shape(question, &shape, error);
+    return plan_shape(&progress, &shape, error);
 }
 
 static struct moving_shape *best_of(const struct looks *looks)
@@ -509,48 +488,6 @@ static struct moving_shape *best_of(const struct looks *looks)
         if (!best || shape_at(looks, i)->seconds < best->seconds)
             best = shape_at(looks, i);
     return best;
-}
-
-/* Looks at the shape with a layer moved from a stage to one beside it. Keeps it if it is faster.
- * `other` shares the shape's list of layers. */
-static bool try_border(const struct pipeline_question *q, struct moving_shape *shape, uint32_t from,
-                       uint32_t to)
-{
-    struct moving_shape other = *shape;
-    if (shape->layers[from] == 1)
-        return false;
-    other.error = NULL;
-    other.seconds = INFINITY;
-    shape->layers[from]--;
-    shape->layers[to]++;
-    look(q, &other, false);
-    look(q, &other, true);
-    g_clear_error(&other.error);
-    bool better = other.seconds < shape->seconds;
-    if (better) {
-        shape->seconds = other.seconds;
-        shape->on_host = other.on_host;
-    } else {
-        shape->layers[from]++;
-        shape->layers[to]--;
-    }
-    return better;
-}
-
-/* Moves layers between neighbours as long as the step becomes shorter. */
-static void improve_cut(const struct pipeline_question *q, struct moving_shape *shape)
-{
-    uint32_t left = MOST_BORDERS;
-    bool better = shape->layers != NULL;
-    while (better) {
-        better = false;
-        for (uint32_t s = 0; s + 1 < shape->job->stages; s++)
-            for (uint32_t back = 0; back < 2; back++) {
-                if (left-- == 0)
-                    return;
-                better |= try_border(q, shape, s + back, s + 1 - back);
-            }
-    }
 }
 
 static double least_bound(const struct looks *looks)
@@ -566,6 +503,7 @@ struct moving_stages *moving_stages_search(const struct pipeline_question *quest
                                            GError **error)
 {
     struct looks looks = {.question = question,
+                          .progress = {.question = question, .total = count},
                           .shapes = g_array_new(FALSE, FALSE, sizeof(struct moving_shape))};
     struct moving_stages *moving = NULL;
     g_array_set_clear_func(looks.shapes, clear_shape);
@@ -577,10 +515,8 @@ struct moving_stages *moving_stages_search(const struct pipeline_question *quest
     else if (!best && looks.jobs)
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
                     "a stage's activations alone leave no room on its device");
-    else if (best) {
-        improve_cut(question, best);
-        moving = plan_shape(question, best, error);
-    }
+    else if (best)
+        moving = plan_shape(&looks.progress, best, error);
     if (moving) {
         moving->bound_seconds = least_bound(&looks);
         moving->shapes = looks.shapes->len;

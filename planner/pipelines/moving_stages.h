@@ -22,6 +22,7 @@ struct moving_stages {
     double step_seconds;
     double bound_seconds;   /* of all shapes */
     uint32_t shapes, looks; /* how many there are, and how many were looked at */
+    bool stopped;           /* before the search's end */
 };
 
 /* Returns whether stages of the job have plans: several stages of one rank each, and not the newest
@@ -36,21 +37,16 @@ struct moving_stages *moving_stages_plan(const struct pipeline_question *questio
                                          const struct pipeline_job *job, const uint32_t *layers,
                                          const uint8_t *recompute, GError **error);
 
-/* Looks at the jobs whose stages have plans, each with as few recomputed layers as let activations
- * take certain shares of the device, or with those that were asked for. Jobs with several parts a
- * stage, or with a backward that is split, are looked at only if the question asks for their
- * schedule. Returns NULL, without an error, if there is no such job; with one
- * (PLAN_ERROR_DOES_NOT_FIT) if no shape fits that was looked at, which says what a stage lacks. The
- * caller frees the result with moving_stages_free.
+/* Looks at the jobs whose stages have plans, each with so many recomputed layers that activations
+ * take at most certain shares of the device and passes are shortest, or with those that were asked
+ * for. Jobs with a backward that is split are looked at only if the question asks for their
+ * schedule: the second half of a backward fetches and stores all gradients apart from the first,
+ * which fetches the parameters, so such stages copy more. Returns NULL, without an error, if there
+ * is no such job; with one (PLAN_ERROR_DOES_NOT_FIT) if no shape fits that was looked at, which
+ * says what a stage lacks. The caller frees the result with moving_stages_free.
  *
- * The bound of a job is the greater of two times. One is the longest chain of work of cuts_find, if
- * devices had room for all model data beside activations, and updates took no time. The other is
- * that of a stage's copies. A pass through a stage reads all of the stage's parameters, and a
- * backward pass but a step's first one its gradients, of which at most a device's memory is there
- * when the pass begins; the rest is fetched before it ends. Each parameter whose states do not stay
- * on the device is updated on the host, to which its gradient goes and from which it comes, or has
- * its states copied, which are larger. This is convex in what a stage has, so over all cuts it is
- * least if the stages are alike. */
+ * The bound of a job is that of cuts_find, in which the passes and the updates of each stage take
+ * as long as its link needs for what has no room on the device (stage_links.h). */
 struct moving_stages *moving_stages_search(const struct pipeline_question *question,
                                            const struct pipeline_job *jobs, uint32_t count,
                                            GError **error);

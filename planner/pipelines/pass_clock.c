@@ -1,5 +1,7 @@
 #include "planner/pipelines/pass_clock.h"
 
+#include "planner/pipelines/stage_links.h"
+
 enum { STEPS_LEAST = 3, STEPS_MOST = 24 };
 
 /* Messages of one kind on their way from a stage to another, by when they are there. There are
@@ -17,6 +19,7 @@ struct clock_stage {
     uint64_t now_ns, met_ns;
     bool met;            /* with the other stages, before the step's updates */
     uint64_t reduced_ns; /* when this step's gradients are summed */
+    uint64_t update_ns;
 };
 
 struct pass_clock {
@@ -197,7 +200,7 @@ static void end_step(struct pass_clock *clock)
             stage->now_ns = last_ns + clock->shown_ns;
         stage->met_ns = beside ? MAX(stage->now_ns, stage->reduced_ns - stage->cost->reduce_ns)
                                : stage->now_ns;
-        stage->now_ns = stage->met_ns + stage->cost->update_ns;
+        stage->now_ns = stage->met_ns + stage->update_ns;
     }
 }
 
@@ -215,6 +218,14 @@ static void run_step(struct pass_clock *clock)
     end_step(clock);
 }
 
+/* Returns what the updates of a stage whose chunks move delay its first forward pass. */
+static uint64_t begin_ns(const struct pipeline_job *job, const struct clock_stage *stage)
+{
+    double first_ns = (double)stage->times[0].forward_ns[UNIT_FIRST];
+    double ns = stage_begin_ns(job, (double)stage->cost->trained, first_ns);
+    return ns > first_ns ? (uint64_t)(ns - first_ns) : 0;
+}
+
 static void open_stage(struct pass_clock *clock, uint32_t s, const struct stage_cost *cost)
 {
     const struct pipeline_job *job = clock->job;
@@ -225,6 +236,9 @@ static void open_stage(struct pass_clock *clock, uint32_t s, const struct stage_
     stage->times = g_new(struct stage_pass_times, job->parts);
     for (uint32_t part = 0; part < job->parts; part++)
         stage->times[part] = stage_pass_times(job, cost, part);
+    if (job->moves)
+        stage_link_stretch(job, cost, stage->times);
+    stage->update_ns = job->moves ? begin_ns(job, stage) : cost->update_ns;
 }
 
 static void open_clock(struct pass_clock *clock, const struct stage_cost *costs)

@@ -34,6 +34,12 @@ struct pipeline_question {
     bool wants_plans;  /* of the stages, also if everything in them is resident */
     uint32_t seed;     /* of the searches for these plans */
     double time_limit; /* of these searches together, in seconds; 0 is no limit */
+
+    /* Called about ten times a second, with how many depths were described, then how many
+     * candidates were bounded and timed, and then how many shapes of pipelines were looked at and
+     * stages planned. Returns false to end with the best plans so far. May be NULL. */
+    bool (*progress)(void *data, uint32_t done, uint32_t total);
+    void *progress_data;
 };
 
 /* Describes the step of a job of the question's model, with the durations of the question's trace

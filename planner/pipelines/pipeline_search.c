@@ -33,7 +33,20 @@ struct pipeline_run {
     GArray *depths, *sizes, *candidates;
     struct pipeline_job *jobs;      /* [candidates] */
     uint32_t batch[BATCH], batched; /* candidates that are looked at at the same time */
+    bool stopped;
 };
+
+/* ---- progress ---- */
+
+/* Shows the progress. Returns false if the search is to end. */
+static bool show(void *data, uint32_t done, uint32_t total)
+{
+    struct pipeline_run *search = data;
+    const struct pipeline_question *q = search->question;
+    if (q->progress && !q->progress(q->progress_data, done, total))
+        search->stopped = true;
+    return !search->stopped;
+}
 
 /* ---- depths ---- */
 
@@ -213,6 +226,8 @@ static bool list_candidates(struct pipeline_run *search, GError **error)
         for (uint32_t b = least; b <= most; b++) {
             if (!is_possible(q, depth, b))
                 continue;
+            if (!show(search, d, search->depths->len) && search->candidates->len > 0)
+                return true;
             if (!add_size(search, b, error))
                 return false;
             add_schedules(search, depth, b);
@@ -285,6 +300,12 @@ static void bound(void *data, uint32_t index)
     if (!candidate->fits)
         candidate->short_bytes = cuts_shortage(job, ends);
     cuts_cost(job, ends, candidate->costs);
+    candidate->bounded = true;
+}
+
+static void bound_next(void *data, uint32_t index)
+{
+    bound(data, index + 1);
 }
 
 /* ---- times ---- */
@@ -411,10 +432,13 @@ static bool is_first(const struct pipeline_run *search, uint32_t c)
  * that people want to see beside it. */
 static void time_candidates(struct pipeline_run *search)
 {
-    uint32_t timed = 0;
-    for (uint32_t c = 0; c < search->candidates->len && candidate_at(search, c)->fits; c++) {
-        if (search->batched == BATCH)
+    uint32_t timed = 0, count = search->candidates->len;
+    for (uint32_t c = 0; c < count && candidate_at(search, c)->fits; c++) {
+        if (search->batched == BATCH) {
             run_batch(search, time_candidate);
+            if (!show(search, c, count))
+                return;
+        }
         if (timed >= RUNNERS_UP && !is_first(search, c) &&
             candidate_at(search, c)->bound_seconds >= best_seconds(search))
             continue;
@@ -501,7 +525,7 @@ static void give_answer(struct pipeline_run *search, struct pipeline_answer *ans
 }
 
 /* Looks for stages whose chunks move. Fails if the reason is not that they do not fit. */
-static bool move(const struct pipeline_run *search, struct pipeline_answer *answer, GError **error)
+static bool move(struct pipeline_run *search, struct pipeline_answer *answer, GError **error)
 {
     g_autoptr(GError) why = NULL;
     answer->moving = moving_stages_search(search->question, search->jobs, search->candidates->len,
@@ -531,11 +555,14 @@ static struct moving_stages *plan_candidate(const struct pipeline_run *search, u
                               error);
 }
 
-/* Plans the stages of the best candidate, if that is wanted. */
-static bool plan_best(const struct pipeline_run *search, struct pipeline_answer *answer,
-                      GError **error)
+/* Times the candidates, and plans the stages of the best one, if that is wanted. */
+static bool plan_best(struct pipeline_run *search, struct pipeline_answer *answer, GError **error)
 {
     uint32_t best = 0;
+    time_candidates(search);
+    if (!search->stopped)
+        improve_candidates(search);
+    describe_timed(search);
     for (uint32_t c = 1; c < search->candidates->len; c++)
         if (by_rank(candidate_at(search, c), candidate_at(search, best)) < 0)
             best = c;
@@ -544,23 +571,53 @@ static bool plan_best(const struct pipeline_run *search, struct pipeline_answer 
     return (answer->moving = plan_candidate(search, best, error)) != NULL;
 }
 
+/* Bounds all candidates, and sorts them by their bounds. If the search is stopped, it goes on with
+ * those that have bounds, one at least. */
+static void bound_candidates(struct pipeline_run *search)
+{
+    GArray *candidates = search->candidates;
+    set_jobs(search);
+    bound(search, 0);
+    workers_run(&(struct workers_job){.task = bound_next,
+                                      .data = search,
+                                      .count = candidates->len - 1,
+                                      .threads = search->question->threads,
+                                      .progress = show,
+                                      .progress_data = search});
+    for (guint c = candidates->len; c-- > 0;)
+        if (!candidate_at(search, c)->bounded)
+            g_array_remove_index(candidates, c);
+    g_array_sort(candidates, by_bound);
+    set_jobs(search);
+}
+
+static bool refuse_stopped(GError **error)
+{
+    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID, "stopped before any plan was found");
+    return false;
+}
+
+/* Looks for plans of the candidates. If a search that was stopped has none, those that it did not
+ * look at might fit. */
+static bool find_plans(struct pipeline_run *search, struct pipeline_answer *answer, GError **error)
+{
+    uint32_t count = search->candidates->len;
+    if (candidate_at(search, 0)->fits)
+        return plan_best(search, answer, error);
+    return move(search, answer, error) &&
+           (answer->moving || show(search, count, count) || refuse_stopped(error));
+}
+
 static struct pipeline_answer *run_search(struct pipeline_run *search, GError **error)
 {
     struct pipeline_answer *answer = g_new0(struct pipeline_answer, 1);
-    set_jobs(search);
-    workers_run(&(struct workers_job){.task = bound,
-                                      .data = search,
-                                      .count = search->candidates->len,
-                                      .threads = search->question->threads});
-    g_array_sort(search->candidates, by_bound);
-    set_jobs(search);
-    time_candidates(search);
-    improve_candidates(search);
-    describe_timed(search);
-    if (!(candidate_at(search, 0)->fits ? plan_best : move)(search, answer, error)) {
-        g_free(answer);
+    show(search, 0, search->candidates->len);
+    bound_candidates(search);
+    if (!find_plans(search, answer, error)) {
+        pipeline_answer_free(answer);
         return NULL;
     }
+    answer->stopped = search->stopped || (answer->moving && answer->moving->stopped);
     give_answer(search, answer);
     return answer;
 }
@@ -580,10 +637,9 @@ struct pipeline_answer *pipeline_search(const struct pipeline_question *question
     struct pipeline_answer *answer = NULL;
     g_array_set_clear_func(search.depths, clear_depth);
     g_array_set_clear_func(search.sizes, clear_size);
+    g_array_set_clear_func(search.candidates, clear_candidate);
     if (list_depths(&search, error) && list_candidates(&search, error))
         answer = run_search(&search, error);
-    for (guint c = 0; search.candidates && c < search.candidates->len; c++)
-        clear_candidate(candidate_at(&search, c));
     g_clear_pointer(&search.candidates, g_array_unref);
     g_array_unref(search.depths);
     g_array_unref(search.sizes);

@@ -27,6 +27,7 @@ struct pipeline_candidate {
     uint32_t stages, width, micro_batch, micro_batches; /* the last of a step, on each rank */
     enum pipeline_schedule schedule;
     uint32_t stage_parts; /* more than 1 with PIPELINE_INTERLEAVED only */
+    bool bounded;         /* unless the search was stopped before */
     bool fits, timed;
     double bound_seconds;     /* no cut of the candidate is faster; if it fits */
     double step_seconds;      /* if it is timed */
@@ -44,11 +45,13 @@ struct pipeline_answer {
     struct moving_stages *moving; /* if no candidate fits, but stages whose chunks move do; or, if
                                      plans are wanted, those of the first candidate's stages, if
                                      each has one rank; else NULL */
+    bool stopped;                 /* before the search's end */
     char *unmoved;                /* why these do not fit either; NULL if they were not looked at */
 };
 
-/* Fails (PLAN_ERROR_INVALID) if there is no candidate, whose message says why, and as
- * platform_spread_stages does. The caller frees the result with pipeline_answer_free. */
+/* Fails (PLAN_ERROR_INVALID) if there is no candidate, whose message says why, if the search is
+ * stopped before a candidate is timed, and as platform_spread_stages does. The caller frees the
+ * result with pipeline_answer_free. */
 struct pipeline_answer *pipeline_search(const struct pipeline_question *question, GError **error);
 void pipeline_answer_free(struct pipeline_answer *answer); /* NULL is allowed */
 

@@ -370,8 +370,11 @@ static uint64_t exchange_ns(const struct pipeline_job *job, enum platform_collec
 }
 
 /* Adds up the passes through all parts. */
-static void set_times(const struct pipeline_job *job, struct stage_cost *cost)
+static void set_pass_times(const struct pipeline_job *job, struct stage_cost *cost)
 {
+    cost->work_ns = cost->newest_ns;
+    for (int turn = 0; turn < UNIT_TURNS; turn++)
+        cost->forward_ns[turn] = cost->backward_ns[turn] = cost->weights_ns[turn] = 0;
     for (uint32_t part = 0; part < job->parts; part++) {
         const struct stage_pass_times times = stage_pass_times(job, cost, part);
         for (int turn = 0; turn < UNIT_TURNS; turn++) {
@@ -380,14 +383,24 @@ static void set_times(const struct pipeline_job *job, struct stage_cost *cost)
             cost->weights_ns[turn] += times.weights_ns[turn];
         }
     }
-    cost->work_ns = cost->newest_ns;
     for (int turn = 0; turn < UNIT_TURNS; turn++)
         cost->work_ns +=
             (turn == UNIT_FIRST ? 1 : job->micro_batches - 1) *
             (cost->forward_ns[turn] + cost->backward_ns[turn] + cost->weights_ns[turn]);
+}
+
+static void set_times(const struct pipeline_job *job, struct stage_cost *cost)
+{
+    set_pass_times(job, cost);
     cost->reduce_ns = exchange_ns(job, PLATFORM_REDUCE, cost->trained * sizeof(float));
     cost->update_ns = (cost->update_ns + job->width - 1) / job->width +
                       exchange_ns(job, PLATFORM_GATHER, cost->trained * job->units->element_bytes);
+}
+
+void stage_recompute(const struct pipeline_job *job, uint32_t recomputed, struct stage_cost *cost)
+{
+    cost->recomputed = recomputed;
+    set_pass_times(job, cost);
 }
 
 bool stage_cost(const struct pipeline_job *job, uint32_t stage, uint32_t first, uint32_t end,
@@ -412,6 +425,32 @@ bool stage_cost(const struct pipeline_job *job, uint32_t stage, uint32_t first, 
     bool ok = choose_recomputed(job, cost);
     set_times(job, cost);
     return ok;
+}
+
+/* ---- what passes read ---- */
+
+static void add_pass_bytes(const struct pipeline_job *job, const struct pipeline_unit *unit,
+                           int way, struct stage_pass_bytes *bytes)
+{
+    bytes->forward += unit->elements * job->units->element_bytes;
+    bytes->backward += unit->way[way].backward_elements * job->units->element_bytes;
+    bytes->gradients += unit->trained * sizeof(float);
+    bytes->saved += unit->way[way].saved_bytes;
+}
+
+struct stage_pass_bytes stage_pass_bytes(const struct pipeline_job *job,
+                                         const struct stage_cost *cost, uint32_t part)
+{
+    const struct units *units = job->units;
+    const struct stage_layers layers = stage_part(job, cost, part);
+    struct stage_pass_bytes bytes = {0};
+    if (cost->stage == 0 && part == 0)
+        add_pass_bytes(job, &units->embedding, UNIT_KEPT, &bytes);
+    for (uint32_t l = layers.first; l < layers.end; l++)
+        add_pass_bytes(job, &units->layer[l], stage_recomputes(job, cost, l), &bytes);
+    if (cost->stage + 1 == job->stages && part + 1 == job->parts)
+        add_pass_bytes(job, &units->head, UNIT_KEPT, &bytes);
+    return bytes;
 }
 
 /* ---- messages ---- */

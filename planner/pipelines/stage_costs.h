@@ -21,6 +21,8 @@ struct pipeline_job {
     uint64_t device_budget;
     bool moves; /* chunks come and go, so that only activations must fit at the same time, and
                    updates may run on the host, so that they take no time on the device */
+    uint64_t device_bytes; /* with `moves`, the device's memory, of which activations may take the
+                              budget */
     const struct platform *platform; /* spread for these stages; NULL if it is not known */
     const struct costs *costs;       /* of this platform */
 };
@@ -78,6 +80,19 @@ uint32_t stage_in_flight(const struct pipeline_job *job, uint32_t stage);
  * may be chosen. */
 bool stage_cost(const struct pipeline_job *job, uint32_t stage, uint32_t first, uint32_t end,
                 struct stage_cost *cost);
+
+/* Changes how many layers of the stage are recomputed, its first ones, and with that its times. The
+ * rest of the cost stays. With one rank a stage. */
+void stage_recompute(const struct pipeline_job *job, uint32_t recomputed, struct stage_cost *cost);
+
+/* What a pass through one of the stage's parts reads and leaves. */
+struct stage_pass_bytes {
+    uint64_t forward, backward; /* parameters that it reads */
+    uint64_t gradients;         /* to which a backward pass adds */
+    uint64_t saved;             /* of a micro-batch, from its forward to its backward */
+};
+struct stage_pass_bytes stage_pass_bytes(const struct pipeline_job *job,
+                                         const struct stage_cost *cost, uint32_t part);
 
 /* Computes what a pass through one of the stage's parts takes, copies of messages included. */
 struct stage_pass_times {

@@ -1,7 +1,10 @@
 #include "planner/pipelines/units.h"
 
+#include "models/derive.h"
 #include "models/pipeline.h"
 #include "models/synth.h"
+
+#include <math.h>
 
 /* An iteration while its units are read. */
 struct unit_reading {
@@ -64,6 +67,48 @@ static void find_places(struct unit_reading *r)
 static bool is_second_half(const struct unit_reading *r, uint32_t m)
 {
     return r->iteration->operators[m].kind == MODEL_WEIGHT_BACKWARD;
+}
+
+/* Adds up the parameters of each unit that the second micro-batch's backward reads. The classifier
+ * reads tied weights in a copy, if stages are cut. */
+static void add_backward_elements(struct unit_reading *r)
+{
+    const struct trace *trace = r->iteration->trace;
+    g_autofree uint32_t *of_tensor = places_of_tensors(r);
+    g_autofree uint8_t *read = g_new0(uint8_t, trace->tensor_count);
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        if (op->phase != TRACE_BACKWARD || op->micro_batch != 1)
+            continue;
+        for (uint32_t i = 0; i < op->access_count; i++) {
+            const struct trace_access *access = &trace->accesses[op->first_access + i];
+            if (access->list != TRACE_PARAM || read[access->tensor] ||
+                of_tensor[access->tensor] != r->unit_of[m])
+                continue;
+            read[access->tensor] = 1;
+            unit_at(r->units, r->unit_of[m])->way[r->way].backward_elements +=
+                trace->tensors[access->tensor].elements;
+        }
+    }
+}
+
+/* Finds the least time that an update takes an element, on each side. */
+static void find_update_rates(struct units *units, const struct trace *trace,
+                              const struct platform *platform)
+{
+    static const enum trace_place places[] = {TRACE_ON_DEVICE, TRACE_ON_HOST};
+    for (size_t side = 0; side < G_N_ELEMENTS(places); side++) {
+        g_autofree uint64_t *ns = model_update_times(trace, places[side], platform);
+        double least = INFINITY;
+        for (uint32_t m = 0; m < trace->operator_count; m++) {
+            const struct trace_operator *op = &trace->operators[m];
+            if (op->phase != TRACE_UPDATE_PHASE)
+                continue;
+            tensor_id tensor = trace->accesses[op->first_access].tensor;
+            least = fmin(least, (double)ns[m] / (double)trace->tensors[tensor].elements);
+        }
+        units->update_ns[side] = isinf(least) ? 0 : least;
+    }
 }
 
 /* Adds the times of the first micro-batch, of the second, and of updates. */
@@ -221,6 +266,7 @@ static void read_way(struct units *units, const struct model_iteration *iteratio
     r.made = g_new0(uint8_t, iteration->trace->tensor_count);
     find_places(&r);
     add_times(&r);
+    add_backward_elements(&r);
     add_saved(&r);
     add_pending(&r);
     units->passing_bytes = passing_bytes(&r);
@@ -309,6 +355,7 @@ struct units *units_new(const struct model_iteration *kept,
     read_way(units, recomputed, UNIT_RECOMPUTED);
     add_all_newest(units, kept, platform);
     add_tied(units, kept, platform);
+    find_update_rates(units, kept->trace, platform);
     return units;
 }
 

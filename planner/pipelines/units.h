@@ -22,6 +22,7 @@ enum { UNIT_FIRST, UNIT_LATER, UNIT_TURNS }; /* a step's first micro-batch, and 
 struct unit_way {
     uint64_t backward_ns[UNIT_TURNS]; /* of a backward that is split, the first half */
     uint64_t weights_ns[UNIT_TURNS];  /* and the second */
+    uint64_t backward_elements;       /* parameters that backward reads */
     uint64_t saved_bytes;             /* of a micro-batch, from its forward to its backward */
     uint64_t pending_bytes;           /* from the first half of its backward to the second */
     uint64_t most_bytes[UNIT_PASSES]; /* at its peak, beside what the units before it save, or in
@@ -64,6 +65,7 @@ struct units {
     uint64_t tied_add_ns[UNIT_TURNS];                    /* of adding it */
     uint64_t stream_room, tied_room, tied_gradient_room; /* the bytes that their buffers take */
     uint32_t element_bytes, tensors, micro_batch; /* of a parameter; of the model; sequences */
+    double update_ns[2]; /* by enum trace_place: of an element of the tensor that takes least */
 };
 
 /* Reads the units off two descriptions of the same step, which differ in that all layers are

@@ -40,6 +40,9 @@ static void draw(struct drawn *d)
     static const struct model_family *const families[] = {&family_gpt2, &family_llama};
     uint32_t stages = (uint32_t)g_test_rand_int_range(2, 4);
     d->config = small_decoder(families[g_test_rand_int_range(0, 2)], g_test_rand_int_range(0, 2));
+    uint32_t wider = g_test_rand_int_range(0, 2) ? 1 : 4;
+    d->config.width *= wider;
+    d->config.inner *= wider;
     d->config.vocabulary = (uint32_t)g_test_rand_int_range(5, 120);
     d->config.layers = stages + (uint32_t)g_test_rand_int_range(0, 5);
     d->platform = draw_platform();
@@ -93,19 +96,30 @@ static void check_plans(const struct moving_stages *moving)
     }
 }
 
-/* Plans other shapes: with other layers recomputed, and of one schedule. */
+static void check_own_bound(const struct moving_stages *moving)
+{
+    g_assert_cmpfloat(moving->bound_seconds, <=, moving->step_seconds * (1 + 1e-9));
+}
+
+/* Plans other shapes: with other layers recomputed, and of one schedule. The bound says nothing of
+ * split passes, unless they are asked for. */
 static void check_others(const struct drawn *d, double bound)
 {
+    static const enum pipeline_schedule schedules[] = {PIPELINE_1F1B, PIPELINE_GPIPE, PIPELINE_2BW,
+                                                       PIPELINE_ZERO_BUBBLE};
     uint8_t recompute[MOST_LAYERS];
     struct pipeline_question question = d->question;
     question.recompute = recompute;
     for (int i = 0; i < OTHERS; i++) {
         for (uint32_t l = 0; l < d->config.layers; l++)
             recompute[l] = (uint8_t)g_test_rand_int_range(0, 2);
-        question.schedule = (uint32_t)g_test_rand_int_range(PIPELINE_1F1B, PIPELINE_INTERLEAVED);
+        question.schedule = schedules[g_test_rand_int_range(0, G_N_ELEMENTS(schedules))];
         struct pipeline_answer *answer = search(&question);
-        if (answer->moving)
-            g_assert_cmpfloat(answer->moving->step_seconds, >=, bound * (1 - 1e-9));
+        if (answer->moving) {
+            check_own_bound(answer->moving);
+            g_assert_true(pipeline_splits(answer->moving->schedule) ||
+                          answer->moving->step_seconds >= bound * (1 - 1e-9));
+        }
         pipeline_answer_free(answer);
     }
 }
@@ -129,7 +143,7 @@ static void test_bound(void)
             moved++;
             g_assert_false(answer->candidates[0].fits);
             check_plans(moving);
-            g_assert_cmpfloat(moving->bound_seconds, <=, moving->step_seconds * (1 + 1e-9));
+            check_own_bound(moving);
             check_others(&d, moving->bound_seconds);
         }
         pipeline_answer_free(answer);
@@ -171,10 +185,53 @@ static void test_resident(void)
     }
 }
 
+/* Stops a search when its progress has been shown so many times. */
+static bool stop_after(void *data, uint32_t done, uint32_t total)
+{
+    uint32_t *left = data;
+    (void)done;
+    (void)total;
+    *left -= *left > 0;
+    return *left > 0;
+}
+
+/* A search ends whenever it is asked to, with plans if those candidates fit that it has come to. */
+static void test_stopped(void)
+{
+    for (int i = 0; i < OTHERS; i++) {
+        struct drawn d;
+        draw(&d);
+        d.question.device_budget =
+            (uint64_t)((double)resident_bytes(&d) * g_test_rand_double_range(0.5, 0.9));
+        struct pipeline_answer *whole = search(&d.question);
+        g_assert_false(whole->stopped);
+        for (uint32_t shown = 1; shown < 4; shown++) {
+            uint32_t left = shown;
+            GError *error = NULL;
+            d.question.progress = stop_after;
+            d.question.progress_data = &left;
+            struct pipeline_answer *answer = pipeline_search(&d.question, &error);
+            if (!answer)
+                g_assert_error(error, PLAN_ERROR, PLAN_ERROR_INVALID);
+            g_clear_error(&error);
+            g_assert_cmpuint(left, ==, 0);
+            g_assert_true(!answer || answer->stopped);
+            if (answer && shown == 1)
+                g_assert_cmpuint(answer->count, <, whole->count);
+            if (answer && answer->moving)
+                check_plans(answer->moving);
+            pipeline_answer_free(answer);
+        }
+        pipeline_answer_free(whole);
+        platform_free(d.platform);
+    }
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/moving-stages/bound", test_bound);
     g_test_add_func("/moving-stages/resident", test_resident);
+    g_test_add_func("/moving-stages/stopped", test_stopped);
     return g_test_run();
 }

@@ -310,6 +310,7 @@ static void test_plans(void)
     } asked[] = {{"--device-memory 1500KiB --precision fp32", "moving"},
                  {"--device-memory 1MiB --precision bf16 --schedule 1f1b", "moving"},
                  {"--device-memory 1300KiB --precision fp32 --schedule 2bw", "moving"},
+                 {"--device-memory 1MiB --precision bf16 --schedule interleaved", "moving"},
                  {"--device-memory 1GiB --precision fp32 --schedule 2bw", "plans"},
                  {"--device-memory 1GiB --precision fp32 --schedule gpipe", "plans"}};
     static const char *const keys[] = {"device_bytes", "host_bytes", "h2d_bytes",

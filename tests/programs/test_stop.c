@@ -12,6 +12,7 @@
 
 #define MODEL    PROJECT_DIR "/models/configs/patrickstar-1b.json"
 #define PLATFORM PROJECT_DIR "/platforms/a100-40gb.json"
+#define STAGES   PROJECT_DIR "/platforms/dgx-a100.json"
 #define BUDGET   "--device-memory 20% --platform " PLATFORM
 
 enum { POLL_US = 1000 };
@@ -113,6 +114,29 @@ static void test_search(gconstpointer data)
                                      GPOINTER_TO_INT(data));
     g_assert_nonnull(strstr(out, "stopped early while it "));
     check_plan(workshop);
+    workshop_free(workshop);
+}
+
+/* So do stages whose chunks move, which say so. */
+static void test_stages(gconstpointer data)
+{
+    struct workshop *workshop = workshop_new();
+    g_autofree char *out = interrupt(
+        workshop,
+        PROGRAM_DIR "/pstar-plan --model " MODEL " --platform " STAGES " --gpus 2 --stages 2 "
+                    "--batch 1 --micro-batches 4 --device-memory 8GiB -o plan-%s.json "
+                    "--json answer.json",
+        GPOINTER_TO_INT(data));
+    g_assert_nonnull(strstr(out, "stopped early"));
+    json_t *answer = workshop_read_json(workshop, "answer.json");
+    json_t *moving = json_object_get(answer, "moving");
+    g_assert_true(json_is_true(json_object_get(answer, "stopped")));
+    g_assert_true(json_is_true(json_object_get(moving, "stopped")));
+    json_decref(answer);
+    for (int s = 0; s < 2; s++) {
+        g_autofree char *name = g_strdup_printf("plan-%d.json", s);
+        json_decref(workshop_read_json(workshop, name));
+    }
     workshop_free(workshop);
 }
 
@@ -233,6 +257,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/stop/time_limit", test_time_limit);
     g_test_add_data_func("/stop/search/terminate", GINT_TO_POINTER(SIGTERM), test_search);
+    g_test_add_data_func("/stop/stages/interrupt", GINT_TO_POINTER(SIGINT), test_stages);
     g_test_add_data_func("/stop/question/hang-up", GINT_TO_POINTER(SIGHUP), test_question);
     g_test_add_data_func("/stop/sweep/interrupt", GINT_TO_POINTER(SIGINT), test_sweep);
     g_test_add_func("/stop/asked", test_asked);
