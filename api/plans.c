@@ -4,6 +4,9 @@
 #include "models/derive.h"
 #include "policies/plugin.h"
 #include "strategies/strategy.h"
+#include "traces/offload.h"
+
+#include <string.h>
 
 /* ---- policies ---- */
 
@@ -103,12 +106,28 @@ bool pstar_plan_check(const struct pstar_plan *plan, const struct pstar_trace *t
     return api_finish(failure, PSTAR_ERROR_INPUT, error);
 }
 
+/* Returns the trace in which chunks hold what the plan lets leave the device; NULL if they hold it
+ * already, or if there is nothing. */
+static struct trace *offloaded(const struct trace *recorded, const struct run_choices *choices)
+{
+    struct run_choices *traced = run_choices_of(recorded);
+    bool offloads = choices && choices->layer_count &&
+                    traced->layer_count == choices->layer_count &&
+                    memchr(choices->offload, 1, choices->layer_count) &&
+                    trace_may_offload(recorded);
+    run_choices_free(traced);
+    return offloads ? trace_offload(recorded, choices->offload) : NULL;
+}
+
 struct pstar_trace *pstar_plan_trace(const struct pstar_plan *plan,
                                      const struct pstar_trace *recorded, struct pstar_error *error)
 {
     GError *failure = NULL;
-    struct trace *placed = model_place_chosen(recorded->trace, api_plan(plan)->choices, NULL,
+    const struct run_choices *choices = api_plan(plan)->choices;
+    struct trace *held = offloaded(recorded->trace, choices);
+    struct trace *placed = model_place_chosen(held ? held : recorded->trace, choices, NULL,
                                               &failure);
+    trace_free(held);
     api_finish(failure, PSTAR_ERROR_INPUT, error);
     return api_trace_new(placed, NULL);
 }

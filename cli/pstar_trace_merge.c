@@ -8,6 +8,7 @@
 #include "traces/trace_file.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
 
 struct merge_arguments {
     char *output, **files;
@@ -79,6 +80,19 @@ static bool add_file(GPtrArray *traces, GPtrArray *gathers, const char *path, GE
     return ok;
 }
 
+/* A rank's trace that stands for another one, too, would let nobody see how that one fared. */
+static bool are_different(char *const *files, GError **error)
+{
+    struct stat first, second;
+    for (; *files; files++)
+        for (char *const *other = files + 1; *other; other++)
+            if (stat(*files, &first) == 0 && stat(*other, &second) == 0 &&
+                first.st_dev == second.st_dev && first.st_ino == second.st_ino)
+                return options_refuse(error, "%s: is the trace of one rank, and is given twice",
+                                      *other);
+    return true;
+}
+
 static int run(void *data, G_GNUC_UNUSED const struct console *console, GError **error)
 {
     const struct merge_arguments *a = data;
@@ -86,6 +100,8 @@ static int run(void *data, G_GNUC_UNUSED const struct console *console, GError *
     g_autoptr(GPtrArray) gathers = g_ptr_array_new_with_free_func(free_gathers);
     if (!a->files || !a->files[1] || !a->output)
         return options_refuse(error, "merge needs a TRACE of each rank and -o FILE");
+    if (!are_different(a->files, error))
+        return STATUS_BAD_INPUT;
     for (char **file = a->files; *file; file++)
         if (!add_file(traces, gathers, *file, error))
             return STATUS_BAD_INPUT;

@@ -54,7 +54,7 @@ void fused_divide(const GArray *fused, uint64_t *durations_ns)
 
 struct declarations {
     struct trace *trace; /* only metadata; the arrays are below */
-    GArray *tensors, *operators, *accesses, *buffers, *moments, *fused;
+    GArray *tensors, *operators, *accesses, *buffers, *uses, *moments, *fused;
     char *unknown; /* may be NULL */
     bool queued, resident;
     bool complete; /* "declared" was seen with correct counts */
@@ -278,6 +278,17 @@ static bool add_buffer(struct declarations *declarations, struct words *words, u
     return true;
 }
 
+/* Adds an operator's use of a buffer; the payload is the buffer. */
+static bool add_use(struct declarations *declarations, struct words *words, uint64_t payload)
+{
+    struct trace_use use = {.buffer = (uint32_t)payload};
+    if (payload >= declarations->buffers->len || !next_number_32(words, &use.moment) ||
+        !next_name(words, trace_use_parse, &use.kind))
+        return false;
+    g_array_append_val(declarations->uses, use);
+    return true;
+}
+
 static bool add_moment(struct declarations *declarations, struct words *words, uint64_t payload)
 {
     uint32_t moment = 0;
@@ -323,7 +334,7 @@ static const struct {
     {"meta", add_meta},         {"tensor", add_tensor}, {"absent", add_absent},
     {"operator", add_operator}, {"access", add_access}, {"exchange", add_exchange},
     {"buffer", add_buffer},     {"moment", add_moment}, {"fused", add_fused},
-    {"queued", add_queued},     {"declared", end},
+    {"queued", add_queued},     {"use", add_use},       {"declared", end},
 };
 
 static void clear_tensor(void *tensor)
@@ -355,6 +366,7 @@ static void set_up(struct declarations *declarations)
     declarations->operators = new_array(sizeof(struct trace_operator), clear_operator);
     declarations->accesses = new_array(sizeof(struct trace_access), NULL);
     declarations->buffers = new_array(sizeof(struct trace_buffer), clear_buffer);
+    declarations->uses = new_array(sizeof(struct trace_use), NULL);
     declarations->moments = new_array(sizeof(uint64_t), NULL);
     declarations->fused = fused_new();
     declarations->unknown = NULL;
@@ -369,6 +381,7 @@ static void tear_down(struct declarations *declarations)
     g_array_unref(declarations->operators);
     g_array_unref(declarations->accesses);
     g_array_unref(declarations->buffers);
+    g_array_unref(declarations->uses);
     g_array_unref(declarations->moments);
     g_array_unref(declarations->fused);
     g_free(declarations->unknown);
@@ -429,6 +442,7 @@ static struct trace *assemble(struct declarations *declarations)
     trace->operators = take(&declarations->operators, &trace->operator_count);
     trace->accesses = take(&declarations->accesses, &trace->access_count);
     trace->buffers = take(&declarations->buffers, &trace->buffer_count);
+    trace->uses = take(&declarations->uses, &trace->use_count);
     trace->non_model_bytes = take(&declarations->moments, &moments);
     if (moments != trace->operator_count)
         g_clear_pointer(&trace->non_model_bytes, g_free);

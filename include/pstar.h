@@ -333,9 +333,11 @@ bool pstar_plan_check(const struct pstar_plan *plan, const struct pstar_trace *t
                       struct pstar_error *error);
 
 /* Makes the trace that the plan is for from the recorded one, by running the optimizer where the
- * plan has it. Layers that the plan recomputes or offloads must be those of the trace:
- * pstar_plan_check, which the caller makes with the result, refuses others. The caller frees the
- * result. Fails with PSTAR_ERROR_INPUT if the updates of this trace cannot be placed so. */
+ * plan has it and, if the trace knows how operators use what is saved for backward, by holding in
+ * chunks what the plan lets leave the device. Layers that the plan recomputes, or offloads
+ * otherwise, must be those of the trace: pstar_plan_check, which the caller makes with the result,
+ * refuses others. The caller frees the result. Fails with PSTAR_ERROR_INPUT if the updates of this
+ * trace cannot be placed so. */
 struct pstar_trace *pstar_plan_trace(const struct pstar_plan *plan,
                                      const struct pstar_trace *recorded, struct pstar_error *error);
 

@@ -1,5 +1,8 @@
 #include "models/derivation.h"
+#include "traces/offload.h"
 #include "traces/recompute.h"
+
+#include <string.h>
 
 struct derivation {
     const struct trace *trace;
@@ -39,7 +42,9 @@ const struct recognised *derivation_model(const struct derivation *derivation)
 
 unsigned derivation_scope(const struct derivation *derivation)
 {
-    return !derivation ? 0 : derivation->recognised ? RUN_EVERY_CHOICE | RUN_SUMS : RUN_RECOMPUTE;
+    if (!derivation || derivation->recognised)
+        return derivation ? RUN_EVERY_CHOICE | RUN_SUMS : 0;
+    return trace_may_offload(derivation->trace) ? RUN_RECOMPUTE | RUN_OFFLOAD : RUN_RECOMPUTE;
 }
 
 unsigned derivation_scope_of(const struct trace *trace)
@@ -65,9 +70,32 @@ static bool differs_in_layers_alone(const struct run_choices *traced,
     struct run_choices other = *choices;
     other.tensor_count = traced->tensor_count;
     other.host_update = traced->host_update;
+    other.first_update = traced->first_update;
     other.update_after = traced->update_after;
     other.frozen = traced->frozen;
-    return !(run_choices_differ(traced, &other) & ~(unsigned)RUN_RECOMPUTE);
+    return !(run_choices_differ(traced, &other) & ~(unsigned)(RUN_RECOMPUTE | RUN_OFFLOAD));
+}
+
+static bool any(const uint8_t *layers, uint32_t count)
+{
+    return count && memchr(layers, 1, count);
+}
+
+/* What a layer that is recomputed saves is what its recomputation begins with. */
+static struct trace *derive_layers(const struct trace *trace, const struct run_choices *choices)
+{
+    struct trace *derived = trace_recompute(trace, choices->recompute);
+    if (!any(choices->offload, choices->layer_count) || !trace_may_offload(derived))
+        return derived;
+    struct trace *offloaded = trace_offload(derived, choices->offload);
+    trace_free(derived);
+    return offloaded;
+}
+
+/* Returns whether the choices leave a trace without known uses of buffers as it is. */
+static bool may_offload(const struct trace *trace, const struct run_choices *choices)
+{
+    return !any(choices->offload, choices->layer_count) || trace_may_offload(trace);
 }
 
 struct trace *derivation_trace(const struct derivation *derivation,
@@ -78,10 +106,11 @@ struct trace *derivation_trace(const struct derivation *derivation,
     if (derivation->recognised)
         return model_derive(derivation->recognised, derivation->trace, choices, platform, error);
     if (choices->layer_count == traced->layer_count && differs_in_layers_alone(traced, choices) &&
-        keeps_recomputing(traced, choices))
-        return trace_recompute(derivation->trace, choices->recompute);
+        keeps_recomputing(traced, choices) && may_offload(derivation->trace, choices))
+        return derive_layers(derivation->trace, choices);
     g_set_error_literal(error, TRACE_ERROR, TRACE_ERROR_INVALID,
                         "pstar does not describe the trace's model, so that only layers which the "
-                        "trace does not recompute can be recomputed in addition");
+                        "trace does not recompute can be recomputed in addition, and activations "
+                        "can leave the device only if the trace says how operators use them");
     return NULL;
 }

@@ -1,6 +1,7 @@
 /* The runs that can be derived from a trace. If pstar describes its model, they differ in any
  * choice (models/derive.h). Otherwise they differ in the layers that backward computes again
- * (traces/recompute.h). */
+ * (traces/recompute.h) and, if the trace knows how operators use what is saved for backward, in the
+ * layers whose activations may leave the device (traces/offload.h). */
 #ifndef PSTAR_MODELS_DERIVATION_H
 #define PSTAR_MODELS_DERIVATION_H
 

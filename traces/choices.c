@@ -74,6 +74,8 @@ unsigned run_choices_differ(const struct run_choices *a, const struct run_choice
         differ |= RUN_STAGE;
     if (a->state_block != b->state_block)
         differ |= RUN_STATE_BLOCKS;
+    if (a->first_update != b->first_update)
+        differ |= RUN_UPDATES;
     if (a->tensor_count &&
         (memcmp(a->host_update, b->host_update, a->tensor_count) != 0 ||
          memcmp(a->update_after, b->update_after, a->tensor_count * sizeof *a->update_after) != 0))
@@ -168,6 +170,26 @@ static void find_host_update(const struct trace *trace, const struct trace_opera
     }
 }
 
+/* The order of the host's updates: by tensor, or by tensor from one of them on and round. */
+static void find_first_update(const struct trace *trace, struct run_choices *choices)
+{
+    tensor_id first = NO_INDEX, last = 0;
+    uint32_t steps_back = 0;
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        tensor_id tensor = op->phase == TRACE_UPDATE_PHASE && op->place == TRACE_ON_HOST
+                               ? first_tensor(trace, op)
+                               : NO_INDEX;
+        if (tensor == NO_INDEX)
+            continue;
+        steps_back += first != NO_INDEX && tensor < last;
+        first = first == NO_INDEX ? tensor : first;
+        last = tensor;
+    }
+    bool goes_round = steps_back == 1 && last < first;
+    choices->first_update = goes_round && !run_updates_early(choices) ? first : 0;
+}
+
 struct run_stage run_stage_of(const struct trace *trace)
 {
     if (trace->ranks <= 1)
@@ -208,6 +230,8 @@ struct run_choices *run_choices_of(const struct trace *trace)
             find_host_update(trace, op, choices);
     }
     find_early_updates(trace, choices);
+    if (!run_gradients_in_buffers(trace))
+        find_first_update(trace, choices);
     return choices;
 }
 
@@ -256,6 +280,8 @@ char *run_choices_describe(const struct run_choices *choices)
                  "tensors on the host");
     if (run_updates_early(choices))
         g_string_append_printf(text, ", %u of them within backward", count_early(choices));
+    if (choices->first_update)
+        g_string_append_printf(text, ", from tensor %u on", choices->first_update);
     if (run_freezes(choices))
         g_string_append_printf(text, "; trains %u of %u tensors", count_trained(choices),
                                choices->tensor_count);

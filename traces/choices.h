@@ -13,11 +13,14 @@
 
 struct run_choices {
     uint32_t layer_count, tensor_count;
-    uint8_t *recompute;   /* [layer_count] 1: backward computes the layer's activations
-                             again */
-    uint8_t *offload;     /* [layer_count] 1: chunks hold what the layer saves for backward,
-                             so that it may leave the device */
-    uint8_t *host_update; /* [tensor_count] 1: the tensor's optimizer runs on the host */
+    uint8_t *recompute;     /* [layer_count] 1: backward computes the layer's activations
+                               again */
+    uint8_t *offload;       /* [layer_count] 1: chunks hold what the layer saves for backward,
+                               so that it may leave the device */
+    uint8_t *host_update;   /* [tensor_count] 1: the tensor's optimizer runs on the host */
+    tensor_id first_update; /* with which the host begins its updates behind backward; it goes on in
+                               the order of the model, and ends with the tensors before this one. 0
+                               if that is the order of the model */
 
     /* [tensor_count] NO_INDEX: the tensor's update follows backward. Else it follows the operator
      * that completes the gradient of this tensor, at which its own gradient must be complete. */
@@ -63,7 +66,7 @@ enum run_choice {
     RUN_EMBEDDING = 1 << 2,
     RUN_MASTERS = 1 << 3, /* split_masters and second_backward */
     RUN_MICRO_BATCHES = 1 << 4,
-    RUN_UPDATES = 1 << 5, /* host_update and update_after */
+    RUN_UPDATES = 1 << 5, /* host_update, first_update and update_after */
     RUN_STAGE = 1 << 6,   /* stage and fast */
     RUN_STATE_BLOCKS = 1 << 7,
     RUN_SUMS = 1 << 8, /* with RUN_STAGE: sums may be fast */
@@ -77,12 +80,14 @@ struct run_choices *run_choices_new(uint32_t layer_count, uint32_t tensor_count)
 /* Reads the choices off a trace's operators. A layer is recomputed if one of its operators is named
  * "recompute ..."; it is offloaded if an operator of its backward accesses activations. A tensor's
  * update is where its operator is, and follows the operator before it, which is named by the first
- * tensor that it accesses; updates that consume gradients in buffers are no choice. An operator of
- * the forward phase on the host is the embedding. Masters of 2 bytes are split. An operator named
- * "backward again ..." belongs to a second backward. Ranks that share parameters are in stage 3,
- * those with all gradients in stage 1, and those with all states in stage 0. Their sums are fast if
- * they have all gradients, or no list of them. Blocks that cut no tensor are none. Tensors that the
- * list of first moments lacks are frozen. The caller frees the result with run_choices_free. */
+ * tensor that it accesses; updates that consume gradients in buffers are no choice. If the host's
+ * updates ascend by tensor but for one step back, the first of them says where they begin. An
+ * operator of the forward phase on the host is the embedding. Masters of 2 bytes are split. An
+ * operator named "backward again ..." belongs to a second backward. Ranks that share parameters are
+ * in stage 3, those with all gradients in stage 1, and those with all states in stage 0. Their sums
+ * are fast if they have all gradients, or no list of them. Blocks that cut no tensor are none.
+ * Tensors that the list of first moments lacks are frozen. The caller frees the result with
+ * run_choices_free. */
 struct run_choices *run_choices_of(const struct trace *trace);
 
 /* Returns whether gradients lie in buffers, as with split masters and one micro-batch: each update

@@ -96,6 +96,11 @@ bool database_has_table(const struct database *database, const char *table);
     "CREATE TABLE exchanges ("                                                 \
     " id INTEGER PRIMARY KEY, operator INTEGER NOT NULL REFERENCES operators," \
     " collective TEXT NOT NULL, sent_bytes INTEGER NOT NULL, received_bytes INTEGER NOT NULL);"
+/* Where buffers may leave the device. */
+#define SCHEMA_USES                                                        \
+    "CREATE TABLE uses ("                                                  \
+    " id INTEGER PRIMARY KEY, buffer INTEGER NOT NULL REFERENCES buffers," \
+    " operator INTEGER NOT NULL REFERENCES operators, kind TEXT NOT NULL);"
 
 /* The records of the run. Names and columns are those of Nsight Systems' export, except `samples`
  * and parentRangeId, which are our own. */

@@ -203,13 +203,23 @@ static void write_operator(const struct trace *trace, uint32_t moment, FILE *out
         out);
 }
 
-static void write_buffer(const struct trace_buffer *buffer, FILE *out)
+/* Writes a buffer with its uses, which begin at row *use. */
+static void write_buffer(const struct trace *trace, uint32_t b, uint32_t *use, FILE *out)
 {
-    write_line(json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:I}", "kind", "buffer", "name",
-                         buffer->name, "bytes", (json_int_t)buffer->bytes, "first",
-                         (json_int_t)buffer->first, "last", (json_int_t)buffer->last, "saved",
-                         buffer->saved, "recompute_flops", (json_int_t)buffer->recompute_flops),
-               out);
+    const struct trace_buffer *buffer = &trace->buffers[b];
+    json_t *json = json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:I}", "kind", "buffer", "name",
+                             buffer->name, "bytes", (json_int_t)buffer->bytes, "first",
+                             (json_int_t)buffer->first, "last", (json_int_t)buffer->last, "saved",
+                             buffer->saved, "recompute_flops", (json_int_t)buffer->recompute_flops);
+    json_t *uses = json_array();
+    for (; *use < trace->use_count && trace->uses[*use].buffer == b; ++*use)
+        json_array_append_new(uses, json_pack("{s:I, s:s}", "operator",
+                                              (json_int_t)trace->uses[*use].moment, "kind",
+                                              trace_use_name(trace->uses[*use].kind)));
+    if (json_array_size(uses))
+        json_object_set(json, "uses", uses);
+    json_decref(uses);
+    write_line(json, out);
 }
 
 /* Returns the payload of an NVTX event, or null. */
@@ -264,8 +274,8 @@ static void write_iteration(const struct trace *trace, FILE *out)
     }
     for (uint32_t m = 0; m < trace->operator_count; m++)
         write_operator(trace, m, out);
-    for (uint32_t i = 0; i < trace->buffer_count; i++)
-        write_buffer(&trace->buffers[i], out);
+    for (uint32_t i = 0, use = 0; i < trace->buffer_count; i++)
+        write_buffer(trace, i, &use, out);
 }
 
 void export_json_lines(const struct trace *trace, const struct records *records, FILE *out)

@@ -20,7 +20,7 @@ struct recomputation {
                              again */
     uint32_t *segment_of; /* [operator_count] index of a forward operator's segment; NO_INDEX */
     uint32_t *moved;      /* [operator_count] moment in the new trace */
-    GArray *operators, *accesses, *buffers; /* of the new trace */
+    GArray *operators, *accesses, *buffers, *uses; /* of the new trace */
 };
 
 static struct segment *segment_at(const struct recomputation *r, uint32_t index)
@@ -306,6 +306,68 @@ static void keep_inputs(struct recomputation *r)
     }
 }
 
+/* ---- how operators use buffers ---- */
+
+/* Adds the use of an operator that runs again. Returns whether there is one. */
+static bool add_use_again(struct recomputation *r, const struct trace_use *old)
+{
+    uint32_t s = r->segment_of[old->moment];
+    if (s == NO_INDEX || old->moment > segment_at(r, s)->last_repeated)
+        return false;
+    const struct trace_use again = {old->buffer, again_at(segment_at(r, s), old->moment),
+                                    TRACE_USES};
+    g_array_append_val(r->uses, again);
+    return true;
+}
+
+static int by_use(gconstpointer a, gconstpointer b)
+{
+    const struct trace_use *x = a, *y = b;
+    return x->moment < y->moment ? -1 : x->moment > y->moment;
+}
+
+/* Puts the uses of a buffer from row `first` on in order. The first operator of backward that runs
+ * again, or that restores the buffer, restores it; once one runs again, what it has restored is
+ * what later ones use. */
+static void order_uses(struct recomputation *r, guint first, bool again)
+{
+    struct trace_use *uses = &g_array_index(r->uses, struct trace_use, first);
+    uint32_t count = r->uses->len - first;
+    bool restored = false;
+    qsort(uses, count, sizeof *uses, by_use);
+    for (uint32_t i = 0; again && i < count; i++) {
+        const struct trace_operator *op = &g_array_index(r->operators, struct trace_operator,
+                                                         uses[i].moment);
+        if (op->phase != TRACE_BACKWARD)
+            continue;
+        uses[i].kind = restored ? TRACE_USES : TRACE_RESTORES;
+        restored = true;
+    }
+}
+
+/* What a segment makes again does not leave the device otherwise, so its uses are not needed. */
+static void add_uses(struct recomputation *r)
+{
+    const struct trace *trace = r->trace;
+    for (uint32_t i = 0; i < trace->use_count;) {
+        uint32_t buffer = trace->uses[i].buffer;
+        guint first = r->uses->len;
+        bool again = false;
+        const struct segment *owner = saving_segment(r, &trace->buffers[buffer]);
+        bool leaves = owner && !is_output(owner, &trace->buffers[buffer]);
+        for (; i < trace->use_count && trace->uses[i].buffer == buffer; i++) {
+            struct trace_use use = trace->uses[i];
+            use.moment = r->moved[use.moment];
+            if (leaves)
+                continue;
+            g_array_append_val(r->uses, use);
+            again |= add_use_again(r, &trace->uses[i]);
+        }
+        if (r->uses->len > first)
+            order_uses(r, first, again);
+    }
+}
+
 static void take_arrays(struct recomputation *r, struct trace *result)
 {
     result->operator_count = r->operators->len;
@@ -314,18 +376,21 @@ static void take_arrays(struct recomputation *r, struct trace *result)
     result->operators = (struct trace_operator *)g_array_free(r->operators, false);
     result->accesses = (struct trace_access *)g_array_free(r->accesses, false);
     result->buffers = (struct trace_buffer *)g_array_free(r->buffers, false);
+    result->use_count = r->uses->len;
+    result->uses = (struct trace_use *)(void *)g_array_free(r->uses, r->uses->len == 0);
     result->non_model_bytes = g_new0(uint64_t, result->operator_count);
     trace_sum_buffers(result);
 }
 
-/* Returns a copy of everything but operators, accesses, buffers and their sums. */
+/* Returns a copy of everything but operators, accesses, buffers, their uses and their sums. */
 static struct trace *copy_rest(const struct trace *trace)
 {
     struct trace rest = *trace;
-    rest.operator_count = rest.access_count = rest.buffer_count = 0;
+    rest.operator_count = rest.access_count = rest.buffer_count = rest.use_count = 0;
     rest.operators = NULL;
     rest.accesses = NULL;
     rest.buffers = NULL;
+    rest.uses = NULL;
     rest.non_model_bytes = NULL;
     return trace_copy(&rest);
 }
@@ -350,6 +415,7 @@ struct trace *trace_recompute(const struct trace *trace, const uint8_t *layers)
         .operators = g_array_new(false, false, sizeof(struct trace_operator)),
         .accesses = g_array_new(false, false, sizeof(struct trace_access)),
         .buffers = g_array_new(false, false, sizeof(struct trace_buffer)),
+        .uses = g_array_new(false, false, sizeof(struct trace_use)),
     };
     find_segments(&r);
     find_backward(&r);
@@ -357,6 +423,7 @@ struct trace *trace_recompute(const struct trace *trace, const uint8_t *layers)
     add_operators(&r);
     add_buffers(&r);
     keep_inputs(&r);
+    add_uses(&r);
     struct trace *result = copy_rest(trace);
     take_arrays(&r, result);
     result->estimated |= any_is_timed(&r);

@@ -20,6 +20,7 @@ void trace_free(struct trace *trace)
     g_free(trace->operators);
     g_free(trace->accesses);
     g_free(trace->buffers);
+    g_free(trace->uses);
     g_free(trace->non_model_bytes);
     g_free(trace->producer);
     g_free(trace->model);
@@ -39,6 +40,7 @@ struct trace *trace_copy(const struct trace *trace)
     copy->operators = g_memdup2(trace->operators, trace->operator_count * sizeof *trace->operators);
     copy->accesses = g_memdup2(trace->accesses, trace->access_count * sizeof *trace->accesses);
     copy->buffers = g_memdup2(trace->buffers, trace->buffer_count * sizeof *trace->buffers);
+    copy->uses = g_memdup2(trace->uses, trace->use_count * sizeof *trace->uses);
     copy->non_model_bytes = g_memdup2(trace->non_model_bytes,
                                       trace->operator_count * sizeof *trace->non_model_bytes);
     for (uint32_t i = 0; i < copy->tensor_count; i++)
@@ -246,6 +248,7 @@ static const char *const modes[] = {"read", "update", "overwrite"};
 static const char *const phases[] = {"forward", "backward", "update"};
 static const char *const places[] = {"device", "host"};
 static const char *const collectives[] = {"gather", "reduce", "pass"};
+static const char *const uses[] = {"use", "save", "restore"};
 
 static bool find(const char *const *names, size_t count, const char *name, uint8_t *number)
 {
@@ -315,6 +318,17 @@ const char *trace_collective_name(enum trace_collective collective)
 bool trace_collective_parse(const char *name, uint8_t *collective)
 {
     return find(collectives, G_N_ELEMENTS(collectives), name, collective);
+}
+
+const char *trace_use_name(enum trace_use_kind kind)
+{
+    g_assert((size_t)kind < G_N_ELEMENTS(uses));
+    return uses[kind];
+}
+
+bool trace_use_parse(const char *name, uint8_t *kind)
+{
+    return find(uses, G_N_ELEMENTS(uses), name, kind);
 }
 
 /* The digest covers what a plan depends on, in the same bytes on every machine. */

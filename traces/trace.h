@@ -73,12 +73,15 @@ struct trace_exchange {
     uint64_t sent_bytes, received_bytes;
 };
 
+/* No layer has a higher number, so that what is counted by layers stays small. */
+enum { TRACE_LAST_LAYER = 999999 };
+
 struct trace_operator {
     char *name;    /* "forward h.0.attn.c_attn", "recompute ...", "backward ...", "update ..."; if
                       backward runs twice, also "recompute again ..." and "backward again ..." */
     uint8_t phase; /* enum trace_phase; recomputation belongs to backward */
     uint8_t place; /* enum trace_place, where the operator runs */
-    int32_t layer; /* -1 if it belongs to no layer */
+    int32_t layer; /* up to TRACE_LAST_LAYER; -1 if it belongs to no layer */
     uint32_t micro_batch;  /* from 0; 0 in the update */
     uint32_t first_access; /* its accesses are [first_access, first_access + access_count) */
     uint32_t access_count;
@@ -101,6 +104,21 @@ struct trace_buffer {
     uint32_t last;            /* moment of the last operator that uses it; >= first */
     bool saved;               /* kept from forward for backward */
     uint64_t recompute_flops; /* cost of computing it again; 0 for workspaces */
+};
+
+/* How an operator uses a buffer that may leave the device between forward and backward. */
+enum trace_use_kind {
+    TRACE_USES,  /* in forward the buffer as it was made, if only because a variable of the program
+                    has it; in backward what an earlier operator has restored */
+    TRACE_SAVES, /* saves it for backward, and may use it; one operator of forward does */
+    TRACE_RESTORES /* an operator of backward that gets what was saved */
+};
+
+/* An operator's use of a buffer. If a trace knows a use of a buffer, it knows all of them. */
+struct trace_use {
+    uint32_t buffer;
+    moment_id moment;
+    uint8_t kind; /* enum trace_use_kind */
 };
 
 struct trace {
@@ -126,11 +144,13 @@ struct trace {
     bool estimated;         /* durations were computed for a platform, not measured */
     bool partial;           /* the traced run ended within the window */
 
-    uint32_t tensor_count, operator_count, access_count, buffer_count;
+    uint32_t tensor_count, operator_count, access_count, buffer_count, use_count;
     struct trace_tensor *tensors;
     struct trace_operator *operators;
     struct trace_access *accesses;
     struct trace_buffer *buffers; /* NULL with count 0 if only the sums below are known */
+    struct trace_use *uses; /* of buffers that may leave the device, by buffer and then by moment;
+                               NULL with count 0 if none is known */
     uint64_t *non_model_bytes; /* [operator_count] peak of live non-model bytes within the moment,
                                   without the buffers that chunks hold */
 };
@@ -166,7 +186,8 @@ uint64_t trace_duration_ns(double seconds, uint32_t operator_count);
 /* Checks that the trace has an operator; that indices, modes, lists and lifetimes are in range;
  * that the accesses of the operators follow each other without gaps; that an operator accesses a
  * list of a tensor at most once, in one block; that an access names an existing list; that held
- * buffers are accessed from their first moment to their last, by operators on the device; that
+ * buffers are accessed from their first moment to their last, by operators on the device; that uses
+ * of buffers are in order, and that what is restored was saved; that
  * non_model_bytes are the sums of the buffers, if there are buffers; and that operators exchange
  * nothing where there is one rank and one stage. The message begins with
  * `origin`, usually a file name. */
@@ -234,12 +255,13 @@ uint64_t trace_model_bytes(const struct trace *trace);
 
 /* Return short names for tables, files and messages: "param", "grad", "master", "exp_avg",
  * "exp_avg_sq", "gathered", "activation"; "read", "update", "overwrite"; "forward", "backward",
- * "update"; "device", "host"; "gather", "reduce", "pass". */
+ * "update"; "device", "host"; "gather", "reduce", "pass"; "use", "save", "restore". */
 const char *trace_list_name(enum trace_list list);
 const char *trace_mode_name(enum trace_mode mode);
 const char *trace_phase_name(enum trace_phase phase);
 const char *trace_place_name(enum trace_place place);
 const char *trace_collective_name(enum trace_collective collective);
+const char *trace_use_name(enum trace_use_kind kind);
 
 /* Convert a name to its number. Return false and leave the number unchanged if the name is unknown.
  * trace_list_parse knows the lists of model data; trace_access_list_parse knows "activation", too.
@@ -250,5 +272,6 @@ bool trace_mode_parse(const char *name, uint8_t *mode);
 bool trace_phase_parse(const char *name, uint8_t *phase);
 bool trace_place_parse(const char *name, uint8_t *place);
 bool trace_collective_parse(const char *name, uint8_t *collective);
+bool trace_use_parse(const char *name, uint8_t *kind);
 
 #endif

@@ -174,8 +174,8 @@ static bool check_operator(const struct checker *checker, moment_id moment, uint
         fault = "its phase is unknown";
     else if (op->place > TRACE_ON_HOST)
         fault = "its place is unknown";
-    else if (op->layer < -1)
-        fault = "its layer is below -1";
+    else if (op->layer < -1 || op->layer > TRACE_LAST_LAYER)
+        fault = "its layer is below -1 or above 999999";
     else if (op->micro_batch >= trace->micro_batches)
         fault = "its micro-batch does not exist";
     else if (op->first_access != first_access ||
@@ -364,6 +364,59 @@ static bool check_buffers(const struct checker *checker)
     return true;
 }
 
+/* What earlier rows say of a buffer's uses. */
+struct known_uses {
+    bool saved, restored;
+};
+
+static const char *fault_of_kind(const struct trace_use *use, const struct trace_operator *op,
+                                 const struct known_uses *known)
+{
+    bool on_device = op->place == TRACE_ON_DEVICE;
+    if (use->kind == TRACE_SAVES && (known->saved || op->phase != TRACE_FORWARD || !on_device))
+        return "a buffer is saved once, by an operator of forward on the device";
+    if (use->kind == TRACE_RESTORES && (!known->saved || op->phase != TRACE_BACKWARD || !on_device))
+        return "what is restored was saved, and an operator of backward on the device gets it";
+    if (use->kind == TRACE_USES && op->phase != TRACE_FORWARD && !known->restored)
+        return "backward uses what was not restored";
+    return op->phase == TRACE_UPDATE_PHASE ? "an update uses no activation that may leave" : NULL;
+}
+
+static const char *fault_of_use(const struct trace *trace, uint32_t row,
+                                const struct known_uses *known)
+{
+    const struct trace_use *use = &trace->uses[row];
+    if (use->buffer >= trace->buffer_count)
+        return "its buffer does not exist";
+    if (use->moment >= trace->operator_count)
+        return "its operator does not exist";
+    if (use->kind > TRACE_RESTORES)
+        return "its kind is unknown";
+    if (row && (use->buffer < use[-1].buffer ||
+                (use->buffer == use[-1].buffer && use->moment <= use[-1].moment)))
+        return "it is not in the order of the buffers and their moments";
+    if (use->moment < trace->buffers[use->buffer].first)
+        return "its buffer is not alive";
+    return fault_of_kind(use, &trace->operators[use->moment], known);
+}
+
+static bool check_uses(const struct checker *checker)
+{
+    const struct trace *trace = checker->trace;
+    struct known_uses known = {false, false};
+    for (uint32_t i = 0; i < trace->use_count; i++) {
+        const struct trace_use *use = &trace->uses[i];
+        if (i && use->buffer != use[-1].buffer)
+            known = (struct known_uses){false, false};
+        const char *fault = fault_of_use(trace, i, &known);
+        if (fault)
+            return refuse(checker, "uses: row %" G_GUINT32_FORMAT ": %s", i, fault);
+        known.saved |= use->kind == TRACE_SAVES;
+        known.restored |= use->kind == TRACE_RESTORES;
+    }
+    return true;
+}
+
 static bool check_sums(const struct checker *checker)
 {
     const struct trace *trace = checker->trace;
@@ -396,5 +449,6 @@ bool trace_check(const struct trace *trace, const char *origin, GError **error)
     struct checker checker = {.trace = trace, .origin = origin, .error = error};
     return check_meta(&checker) && check_texts(&checker) && check_tensors(&checker) &&
            check_blocks(&checker) && check_operators(&checker) && check_buffers(&checker) &&
-           check_accesses(&checker) && check_held(&checker) && check_sums(&checker);
+           check_uses(&checker) && check_accesses(&checker) && check_held(&checker) &&
+           check_sums(&checker);
 }

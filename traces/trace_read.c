@@ -257,7 +257,7 @@ static bool load_operator(struct loader *loader, sqlite3_stmt *row)
         !number_or_null(loader, row, 10, &op.duration_ns))
         return false;
     if (sqlite3_column_type(row, 4) != SQLITE_NULL) {
-        if (!number(loader, row, 4, INT32_MAX, &layer))
+        if (!number(loader, row, 4, TRACE_LAST_LAYER, &layer))
             return false;
         op.layer = (int32_t)layer;
     }
@@ -304,6 +304,16 @@ static bool load_buffer(struct loader *loader, sqlite3_stmt *row)
     buffer.saved = saved == 1;
     buffer.name = g_strdup(called);
     g_array_append_val(loader->rows, buffer);
+    return true;
+}
+
+static bool load_use(struct loader *loader, sqlite3_stmt *row)
+{
+    struct trace_use use = {0};
+    if (!number_32(loader, row, 1, &use.buffer) || !number_32(loader, row, 2, &use.moment) ||
+        !name(loader, row, 3, trace_use_parse, &use.kind))
+        return false;
+    g_array_append_val(loader->rows, use);
     return true;
 }
 
@@ -467,6 +477,18 @@ static bool load_buffers(const struct database *database, struct trace *trace, G
     return ok;
 }
 
+static bool load_uses(const struct database *database, struct trace *trace, GError **error)
+{
+    struct table table = {0};
+    if (!database_has_table(database, "uses"))
+        return true;
+    bool ok = load_table(database, trace, "uses", "id, buffer, operator, kind",
+                         sizeof(struct trace_use), load_use, &table, error);
+    trace->uses = table.rows;
+    trace->use_count = table.count;
+    return ok;
+}
+
 static bool load_exchanges(const struct database *database, struct trace *trace, GError **error)
 {
     struct table table = {0};
@@ -505,8 +527,8 @@ static bool load_iteration(const struct database *database, struct trace *trace,
     }
     return load_tensors(database, trace, error) && load_operators(database, trace, error) &&
            load_accesses(database, trace, error) && load_buffers(database, trace, error) &&
-           load_exchanges(database, trace, error) && load_moments(database, trace, error) &&
-           trace_check(trace, database->path, error);
+           load_uses(database, trace, error) && load_exchanges(database, trace, error) &&
+           load_moments(database, trace, error) && trace_check(trace, database->path, error);
 }
 
 struct trace *trace_read(const char *path, GError **error)

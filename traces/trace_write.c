@@ -216,6 +216,26 @@ static bool store_buffers(const struct database *database, const struct trace *t
     return ok;
 }
 
+static bool store_uses(const struct database *database, const struct trace *trace, GError **error)
+{
+    if (!trace->use_count)
+        return true;
+    if (!database_execute(database, SCHEMA_USES, error))
+        return false;
+    sqlite3_stmt *row = database_prepare(database, "INSERT INTO uses VALUES (?, ?, ?, ?)", error);
+    bool ok = row != NULL;
+    for (uint32_t i = 0; ok && i < trace->use_count; i++) {
+        const struct trace_use *use = &trace->uses[i];
+        bind_number(row, 1, i);
+        bind_number(row, 2, use->buffer);
+        bind_number(row, 3, use->moment);
+        bind_text(row, 4, trace_use_name(use->kind));
+        ok = database_insert(database, row, error);
+    }
+    sqlite3_finalize(row);
+    return ok;
+}
+
 static bool store_exchanges(const struct database *database, const struct trace *trace,
                             GError **error)
 {
@@ -263,7 +283,8 @@ bool trace_store(const struct database *database, const struct trace *trace, GEr
            database_execute(database, SCHEMA_ITERATION, error) &&
            store_tensors(database, trace, error) && store_operators(database, trace, error) &&
            store_accesses(database, trace, error) && store_buffers(database, trace, error) &&
-           store_moments(database, trace, error) && store_exchanges(database, trace, error);
+           store_uses(database, trace, error) && store_moments(database, trace, error) &&
+           store_exchanges(database, trace, error);
 }
 
 bool trace_write(const struct trace *trace, const char *path, GError **error)

@@ -50,7 +50,8 @@ def follow(model, optimizer, plan, trace):
     optimizer states lie in the plan's chunks, in a host pool and an arena of the plan's size, and
     move as it says.
 
-    Call it before the first iteration, with the loop's one optimizer. `plan` is the path of a file
+    Call it before the first iteration, with the loop's optimizer, or a list of its optimizers in the
+    order in which they step. `plan` is the path of a file
     of pstar-plan, and `trace` that of the recording of this loop that the plan was made from.
     Returns an object: `moved` has the bytes and copies of each iteration that followed the plan
     (all but the first one, which is observed); within `with it.gathered():`, between two steps, all
@@ -61,4 +62,5 @@ def follow(model, optimizer, plan, trace):
     from ._session import is_open
     if is_open():
         raise ValueError("the loop is being recorded, or follows a plan already")
-    return Follower(model, optimizer, plan, trace)
+    optimizers = optimizer if isinstance(optimizer, (list, tuple)) else [optimizer]
+    return Follower(model, list(optimizers), plan, trace)

@@ -5,6 +5,7 @@ import torch
 
 from ._nvtx import OPERATOR
 from ._observer import STATE_LISTS, bytes_of
+from ._uses import uses_of_saved
 
 PRECISIONS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
@@ -60,8 +61,9 @@ def _accesses(storage, begin, end, mode):
 
 
 class _Pieces:
-    """Divides work outside of modules into one operator per parameter, or two per parameter if it
-    reads all of them before it writes the first (clipping by a norm)."""
+    """Divides work outside of modules into one operator per parameter. Work that goes over the
+    parameters several times, such as clipping by a norm, which reads all of them before it writes
+    the first, has as many for each, except for an optimizer's step."""
 
     def __init__(self, segment, names):
         self.segment, self.names = segment, names
@@ -81,6 +83,9 @@ class _Pieces:
                     self.moments[self.by_tensor[tensor]].add([self.part(touch, tensor)], 0)
             return
         if tensors:
+            if self.by_tensor[tensors[0]] < self.current and self.segment.name != "update":
+                self.writes = None  # it begins again
+                self.make(tensors, any(mode != "read" for _, _, mode in found))
             before, self.current = self.current, self.by_tensor[tensors[0]]
             self.alone = self.alone and self.current >= before
         if self.moments:
@@ -125,7 +130,9 @@ class Declarations:
         self.where = []   # by entry of the log: its moment
         self.place_segments()
         self.overwrite_zeroed_gradients()
+        self.numbers = {}  # of storages: the buffer
         self.buffers = self.make_buffers()
+        self.uses = uses_of_saved(self)
         self.declare()
         self.ranges = self.make_ranges()
         if observer.device.type == "meta":  # nothing is computed, so operators take no time
@@ -217,6 +224,7 @@ class Declarations:
             name = f"{module} {storage.maker}" if storage.made else f"input of {module}"
             saved = storage.made and storage in backward and \
                 self.moments[begin].phase == "forward" and final > begin
+            self.numbers[storage] = len(buffers)
             buffers.append((name, storage.nbytes, begin, final, int(saved),
                             storage.flops if saved else 0))
             crossing[begin] += storage.nbytes
@@ -243,7 +251,7 @@ class Declarations:
         live = sum(s.nbytes for s in self.observer.seen if self.counts(s) and not s.made)
         peak = [0] * len(self.moments)
         for (_, what, storage), moment in zip(self.observer.log, self.where):
-            if what != "work" and self.counts(storage):
+            if what in ("alloc", "free") and self.counts(storage):
                 live += storage.nbytes if what == "alloc" else -storage.nbytes
                 peak[moment] = max(peak[moment], live)
         around = 0
@@ -307,6 +315,8 @@ class Declarations:
             declare(f"fused {first}", count)
         for number, (name, nbytes, first, last, saved, flops) in enumerate(self.buffers):
             declare(f"buffer {nbytes} {first} {last} {saved} {flops} {name}", number)
+        for number, moment, kind in self.uses:
+            declare(f"use {moment} {kind}", number)
         for number in range(len(self.moments) if not self.buffers else 0):
             declare(f"moment {number}", 0)
         declare(f"declared {len(tensors)} {len(self.moments)} {accesses} {len(self.buffers)}")

@@ -4,12 +4,14 @@ import functools
 
 import torch
 
+from ._activations import Activations
 from ._binding import Bound, Gradient
 from ._declarations import Declarations
 from ._library import NO_ADDRESS
 from ._memory import Chunks
 from ._observer import model_tensors
 from ._plan import Plan
+from ._saved import Saved
 from ._session import Session
 from ._watch import Watch
 
@@ -30,9 +32,9 @@ class _Silent:
 class Follower(Session):
     """From follow() to stop(). The first iteration is observed; all later ones follow the plan."""
 
-    def __init__(self, model, optimizer, plan_path, trace_path):
+    def __init__(self, model, optimizers, plan_path, trace_path):
         self.plan = Plan(plan_path, trace_path)
-        if [name for name, _ in model_tensors(model, [optimizer], [])] != self.plan.tensors:
+        if [name for name, _ in model_tensors(model, optimizers, [])] != self.plan.tensors:
             raise ValueError("the plan is for a model with other parameters")
         self.chunks = None
         self.moved = []         # of each iteration that followed the plan: bytes and copies
@@ -41,23 +43,33 @@ class Follower(Session):
         self.current = []       # what the current operator of the plan uses
         self.pieces = None      # moments that operators outside of modules begin: (next, end)
         self.watch = Watch(self)  # of the first iteration, and of what is outside of modules
-        self.saved = torch.autograd.graph.saved_tensors_hooks(self.pack, self.unpack)
-        self.saving = False     # within an iteration, `saved` is active
+        self.saved = Saved(self)  # within an iteration
         self.hidden = None      # parameters by group, within the optimizer's step
-        super().__init__(_Silent, model, [optimizer], 1, -1)
+        super().__init__(_Silent, model, optimizers, 1, -1)
         devices = {parameter.device.type for parameter in model.parameters()}
         if devices - {"cpu"}:
             raise ValueError(f"parameters are on {', '.join(sorted(devices))}: plans are carried "
                              "out on the CPU only")
 
+        for module in model.modules():
+            self.handles.append(module.register_state_dict_pre_hook(self.check_readable))
+            self.handles.append(module.register_load_state_dict_pre_hook(self.check_readable))
+        for optimizer in self.optimizers:
+            self.handles.append(optimizer.register_state_dict_pre_hook(self.check_readable))
+            self.handles.append(optimizer.register_load_state_dict_pre_hook(self.check_readable))
+
     # ---- events of the loop ----
+
+    def check_readable(self, *_):
+        """Called before a state is saved or loaded."""
+        if self.mode == "record" and self.chunks is not None:
+            raise RuntimeError("the model's parameters and states are where the plan has them: save "
+                               "within `with follower.gathered():`, and load after stop()")
 
     def fail(self, error):
         """The loop cannot go on: some of its parameters are nowhere that it knows of."""
         self.watch.stop()
-        if self.saving:
-            self.saved.__exit__()
-            self.saving = False
+        self.saved.leave()
         if self.hidden is not None:
             self.give_parameters()
         self.close()
@@ -66,10 +78,29 @@ class Follower(Session):
     def before_forward(self, index, module, arguments, keywords):
         if self.mode == "gathered":
             return
+        if self.mode in ("observe", "record"):
+            self.saved.check_hooks()
         if self.mode == "record" and not self.inside and not torch.is_grad_enabled():
             raise RuntimeError("the model's parameters are where the plan has them: evaluate within "
                                "`with follower.gathered():`")
         super().before_forward(index, module, arguments, keywords)
+        if self.again():
+            with self.unwatched():
+                self.saved.lend(module)
+
+    def after_forward(self, index, module, arguments, result):
+        if self.again():
+            with self.unwatched():
+                self.saved.take_back(module)
+        super().after_forward(index, module, arguments, result)
+
+    def again(self):
+        """Whether the plan is followed in a module that backward computes again."""
+        return self.mode == "record" and self.inside and self.chunks is not None and \
+            torch._C._current_graph_task_id() != -1
+
+    def bound_of(self, parameter):
+        return self.bound.get(("param", self.observer.index.get(id(parameter))))
 
     def diverge(self, what):
         raise RuntimeError(f"iteration {self.iteration} differs from the first one, which the plan "
@@ -82,13 +113,11 @@ class Follower(Session):
                 self.begin_plan()
                 self.watch.start()
             self.next = 0
-            self.saved.__enter__()
-            self.saving = True
+            self.saved.enter()
 
     def end_iteration(self):
         if self.mode == "record":
-            self.saved.__exit__()
-            self.saving = False
+            self.saved.leave()
             self.watch.stop()
             self.advance(len(self.plan.moments) - 1)
             for gradient in self.gradients.values():
@@ -105,7 +134,7 @@ class Follower(Session):
             self.pieces = None
             if self.iteration > self.first:
                 self.watch.stop()
-        if moment < 0 or moment >= self.updates:
+        if moment < 0 or self.step_of(moment) is not None:
             return
         self.advance(moment)
         if moment in self.divided:
@@ -115,9 +144,9 @@ class Follower(Session):
     def begin_step(self, i):
         super().begin_step(i)
         if self.mode == "record" and self.inside:
-            self.take_parameters()
+            self.take_parameters(i)
             try:
-                self.advance(len(self.plan.moments) - 1)
+                self.advance(self.steps[i].stop - 1)
             except BaseException as error:
                 self.fail(error)
 
@@ -128,15 +157,21 @@ class Follower(Session):
 
     # ---- moments ----
 
+    @contextlib.contextmanager
+    def unwatched(self):
+        """What runs within is our own work."""
+        before, self.busy = self.busy, True
+        try:
+            yield
+        finally:
+            self.busy = before
+
     def advance(self, moment):
         """Performs the moments up to this one, whose operator the program is about to run."""
-        self.busy = True
-        try:
+        with self.unwatched():
             while self.next <= moment:
                 self.next += 1
                 self.chunks.step(self.next - 1)
-        finally:
-            self.busy = False
 
     def run(self, moment):
         """Called between the copies before a moment and those behind it. Operators run in the
@@ -147,11 +182,12 @@ class Follower(Session):
             if bound is not None:
                 bound.place(*self.locate(kind, tensor, self.plan.moments[moment].on_host))
                 self.current.append(bound)
-        if moment >= self.updates:
+        step = self.step_of(moment)
+        if step is not None:
             self.busy = False
             try:
                 for index in {tensor for _, tensor, _ in self.plan.moments[moment].accesses}:
-                    self.update(index)
+                    self.update(self.optimizers[step], index)
             finally:
                 self.busy = True
 
@@ -180,60 +216,39 @@ class Follower(Session):
 
     # ---- the optimizer, parameter by parameter ----
 
-    def take_parameters(self):
+    def take_parameters(self, i):
         """Hides the parameters from the step that the program called."""
-        groups = self.optimizers[0].param_groups
-        self.hidden = [group["params"] for group in groups]
+        groups = self.optimizers[i].param_groups
+        self.hidden = [(group, group["params"]) for group in groups]
         for group in groups:
             group["params"] = []
 
     def give_parameters(self):
-        for group, parameters in zip(self.optimizers[0].param_groups, self.hidden):
+        for group, parameters in self.hidden:
             group["params"] = parameters
         self.hidden = None
 
-    def update(self, index):
-        optimizer = self.optimizers[0]
+    def is_elementwise(self, moment):
+        """Whether the moment belongs to a step of several parameters at once that has the bits of
+        one step for each: those of PyTorch's own optimizers do (foreach=True, fused=True)."""
+        step = self.step_of(moment)
+        return step is not None and \
+            type(self.optimizers[step]).step.__module__.startswith("torch.optim.")
+
+    def step_of(self, moment):
+        """Returns the number of the optimizer whose step has the moment, or None."""
+        return next((i for i, moments in enumerate(self.steps) if moment in moments), None)
+
+    def update(self, optimizer, index):
         step = type(optimizer).step
         step = getattr(step, "__wrapped__", step)  # without the hooks, which the program's call has
-        for group, parameters in zip(optimizer.param_groups, self.hidden):
+        for group, parameters in self.hidden:
             group["params"] = [p for p in parameters if self.observer.index.get(id(p)) == index]
         try:
             step(optimizer)
         finally:
-            for group in optimizer.param_groups:
+            for group, _ in self.hidden:
                 group["params"] = []
-
-    # ---- tensors that autograd saves ----
-
-    def pack(self, tensor):
-        """Saves the place of a parameter, or of a part of it, instead of its memory now."""
-        if self.chunks is None or tensor.device.type != "cpu":
-            return tensor
-        address = self.chunks.arena.address_of(tensor)
-        if address is None:
-            return tensor
-        for bound in self.current:
-            if bound.covers(self.chunks.arena, address):
-                return (bound, address - bound.where[1], tensor.dtype, tensor.shape,
-                        tensor.stride())
-        raise RuntimeError(f"autograd saves a tensor of shape {tuple(tensor.shape)} from memory that "
-                           f"{self.moment_name()} does not use")
-
-    def unpack(self, saved):
-        if isinstance(saved, torch.Tensor):
-            return saved
-        bound, offset, dtype, shape, stride = saved
-        if bound.where is None:
-            raise RuntimeError(f"{self.plan.tensors[bound.index]} is not there for "
-                               f"{self.moment_name()}")
-        memory, address = bound.where
-        self.busy = True
-        try:
-            typed = memory.bytes[address + offset:address + bound.nbytes].view(dtype)
-            return torch.as_strided(typed, shape, stride, typed.storage_offset())
-        finally:
-            self.busy = False
 
     # ---- from the observed iteration to the plan ----
 
@@ -241,6 +256,7 @@ class Follower(Session):
     def begin_plan(self):
         """Moves all model data into the plan's memories, at the end of the observed iteration."""
         self.check_moments()
+        self.saved.activations = Activations(self.plan, self.observed, self.observer.packs)
         self.bind()
         self.busy = True
         self.chunks = Chunks(self.plan, self.left, self.run)
@@ -252,28 +268,49 @@ class Follower(Session):
         """Checks that the loop is the recorded one, and that its parts outside of modules can be
         divided."""
         declared, plan = self.observed.moments, self.plan
-        self.updates = self.observed.events[self.keys.index(("step", 0))]
         mine = [moment.name for moment in declared]
         there = [moment.name for moment in plan.moments]
-        if not self.nests and any(name.startswith("recompute ") for name in mine):
-            raise ValueError("checkpoints that are not reentrant keep views of parameters between "
-                             "operators: use_reentrant=True")
+        steps = [name.startswith("update ") and not name.startswith("update gradients")
+                 for name in mine]
+        first = steps.index(True) if any(steps) else len(steps)
+        if any(moment.phase == "backward" for moment in declared[first:]):
+            raise ValueError("an optimizer steps within backward, which is not followed: let it step "
+                             "when backward has ended")
+        self.steps = [self.moments_of_step(i, mine) for i in range(len(self.optimizers))]
         self.divided = {}
         for first, count, alone in self.observed.fused:
-            if not alone:
+            if not alone and not self.is_elementwise(first):
                 raise ValueError(f"{declared[first].name} and others work on several parameters at "
-                                 "once: make the optimizer, and clip, with foreach=False")
+                                 "once, by operators that cannot be divided among them")
             if declared[first].phase == "backward":
                 raise ValueError(f"backward of what is computed from several parameters outside of "
                                  f"modules ({declared[first].name}) is not followed")
             self.divided[first] = count
-        if mine[:self.updates] != there[:self.updates] or sorted(mine) != sorted(there):
+        if len(there) == len(mine):
+            for step in self.steps:  # a plan may change the order of a step's updates
+                if sorted(mine[step.start:step.stop]) == sorted(there[step.start:step.stop]):
+                    mine[step.start:step.stop] = there[step.start:step.stop]
+        if mine != there:
             different = next((i for i, (a, b) in enumerate(zip(mine, there)) if a != b),
                              min(len(mine), len(there)))
             raise ValueError(
-                "the plan is for another loop, or places updates within backward: operator "
+                "the plan is for another loop, or places updates within backward or in the step of "
+                "another optimizer: operator "
                 f"{different} is {mine[different] if different < len(mine) else 'missing'!r} here "
                 f"and {there[different] if different < len(there) else 'missing'!r} in the plan")
+
+    def moments_of_step(self, i, names):
+        """Returns the range of an optimizer's updates."""
+        events = self.observed.events
+        first = events[self.keys.index(("step", i))]
+        if first is None or first < 0:
+            return range(0)
+        others = [events[self.keys.index(("step", other))] for other in range(i + 1,
+                                                                              len(self.optimizers))]
+        ends = [other for other in others if other is not None and other > first]
+        ends += [m for m in range(first, len(names)) if not names[m].startswith("update ")
+                 or names[m].startswith("update gradients ")]
+        return range(first, min(ends, default=len(names)))
 
     def bind(self):
         """Finds the program's tensor for every tensor of the plan's lists."""
@@ -296,22 +333,23 @@ class Follower(Session):
                         for bound in self.bound.values()}
 
     def add(self, bound):
+        if bound.index in self.observer.sparse:
+            raise ValueError(f"the gradient of {self.plan.tensors[bound.index]} is sparse, and a "
+                             "plan moves dense ones")
         place = self.plan.find(bound.kind, bound.index)
         name = self.plan.tensors[bound.index]
         if place is None:
             raise ValueError(f"the plan has no {bound.kind} of {name}")
-        if place.offset + bound.nbytes > self.plan.chunks[place.chunk].copy_bytes:
-            raise ValueError(f"{bound.kind} of {name} has {bound.nbytes} bytes, more than in the "
-                             "plan: parameters of several types are not followed")
+        room = self.plan.room(bound.kind, bound.index)
+        if bound.nbytes > room:
+            raise ValueError(f"{bound.kind} of {name} has {bound.nbytes} bytes, and the plan has "
+                             f"room for {room}: in a trace all elements of a list have one width")
         self.bound[bound.kind, bound.index] = bound
 
     def on_gradient(self, gradient, parameter):
         if self.mode == "record" and self.chunks is not None and parameter.grad is not None:
-            self.busy = True
-            try:
+            with self.unwatched():
                 gradient.accept(parameter)
-            finally:
-                self.busy = False
 
     def fill(self):
         """Copies parameters and states to where they are when an iteration begins, and lets the

@@ -1,8 +1,10 @@
 """Runs a training script on PyTorch's meta device, which has shapes but no memory and computes
 nothing, until a step is recorded."""
+import importlib
 import os
 import runpy
 import sys
+import traceback
 
 import torch
 from torch import nn
@@ -67,8 +69,8 @@ class _Annotator:
     def __init__(self):
         self.model, self.depth, self.optimizers, self.done = None, 0, [], False
         self.handles = [modules.register_module_forward_pre_hook(self.enter),
-                        modules.register_module_forward_hook(self.leave, always_call=True),
-                        optimizers.register_optimizer_step_pre_hook(self.step)]
+                        modules.register_module_forward_hook(self.leave, always_call=True)]
+        optimizers.register_optimizer_step_pre_hook(self.step)
 
     def enter(self, module, arguments):
         if self.depth == 0 and self.model is None and torch.is_grad_enabled() and \
@@ -80,6 +82,8 @@ class _Annotator:
         self.depth -= 1
 
     def step(self, optimizer, arguments, keywords):
+        if self.done:
+            return
         if self.optimizers and optimizer is self.optimizers[0]:
             if not _session.is_open() and not self.done and self.model is not None:
                 annotate(self.model, *self.optimizers)
@@ -88,6 +92,27 @@ class _Annotator:
                 handle.remove()
         elif optimizer not in self.optimizers:
             self.optimizers.append(optimizer)
+
+
+def _allow_fused():
+    """Lets fused optimizers be made. Their kernels know no meta device, so they step as others do."""
+    def unfuse(optimizer, *_):
+        for group in optimizer.param_groups:
+            if group.get("fused"):
+                group["fused"] = False
+
+    for name in ("adagrad", "adam", "sgd"):
+        module = importlib.import_module(f"torch.optim.{name}")
+        if hasattr(module, "_device_dtype_check_for_fused"):
+            module._device_dtype_check_for_fused = lambda *_, **__: None
+    optimizers.register_optimizer_step_pre_hook(unfuse)
+
+
+def _where(error, script):
+    """Returns the script and its line that led to an error."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
+             if frame.filename == script]
+    return f"{script}, line {lines[-1]}" if lines else script
 
 
 def run(arguments):
@@ -99,12 +124,18 @@ def run(arguments):
     sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
     _session.ends_program = True
     _Annotator()
+    _allow_fused()
     torch.set_default_device("meta")
+    torch.get_default_device = lambda: torch.device("cpu")  # generators are made for it
     try:
         with _OnMeta():
             runpy.run_path(arguments[0], run_name="__main__")
     except _Lacking as error:
         print(f"pstar_torch: {arguments[0]}: {error}", file=sys.stderr)
+        return 1
+    except Exception as error:
+        print(f"pstar_torch: {_where(error, arguments[0])}: {type(error).__name__}: {error}",
+              file=sys.stderr)
         return 1
     print("pstar_torch: the script ended before a step was recorded: its loop must have four steps "
           "or more, of an optimizer of torch.optim", file=sys.stderr)

@@ -19,6 +19,18 @@ def tensors_in(value, depth=4):
             yield from tensors_in(inner, depth - 1)
 
 
+def _references(key):
+    """Returns how many tensors have the storage at this address."""
+    return torch._C._storage_Use_Count(key) - _of_wrapper()
+
+
+@functools.lru_cache(maxsize=None)
+def _of_wrapper():
+    """Returns how many of a storage's references its object in Python has."""
+    tensor = torch.empty(1)
+    return torch._C._storage_Use_Count(tensor.untyped_storage()._cdata) - 1
+
+
 class _Storage:
     """A storage during its life."""
 
@@ -50,6 +62,19 @@ def _written(function):
                      for key in (i, argument.name))
 
 
+def divided(function, arguments, keywords):
+    """Yields the arguments of an operator on lists of tensors, such as _foreach_mul_, for one tensor
+    after the other: it computes the same for each. Yields what is given for other operators."""
+    count = len(arguments[0]) if arguments and isinstance(arguments[0], (list, tuple)) else 0
+    if "_foreach_" not in function._overloadpacket.__name__ or count < 2:
+        yield arguments, keywords
+        return
+    for i in range(count):
+        def part(value):
+            return [value[i]] if isinstance(value, (list, tuple)) and len(value) == count else value
+        yield tuple(map(part, arguments)), {name: part(v) for name, v in keywords.items()}
+
+
 def _count_flops(function, arguments, keywords, result):
     """Returns FLOPs of matrix products, convolutions and attention; 0 for others."""
     from torch.utils.flop_counter import flop_registry
@@ -60,14 +85,26 @@ def _count_flops(function, arguments, keywords, result):
         return 0
 
 
+class Packed:
+    """What autograd saves while it is observed: a tensor, and its storage."""
+
+    def __init__(self, tensor, storage):
+        self.tensor, self.storage = tensor, storage
+
+
 class Observer(TorchDispatchMode):
     """Sees every ATen operator of forward and backward in every thread."""
 
     def __init__(self, session):
         super().__init__()
+        _of_wrapper()  # makes a tensor, which is not the program's
         self.session = session
         self.segments = []
-        self.log = []      # (segment, what, of what): "alloc", "free" of a storage; "work"
+        self.log = []      # (segment, what, of what): "alloc", "free", "save", "release", "restore"
+                           # of a storage; "work"
+        self.kept = {}     # storages that autograd and the program have: (address, tensors saved)
+        self.packs = []    # what autograd saves: (storage, type, shape)
+        self.saves = torch.autograd.graph.saved_tensors_hooks(self.pack, self.unpack)
         self.live = {}     # storages by the address of their C++ object
         self.seen = []     # all storages
         self.hooks = []
@@ -100,6 +137,9 @@ class Observer(TorchDispatchMode):
         if torch._C._len_torch_dispatch_stack() > 0:
             raise RuntimeError("another dispatch mode is active where the iteration begins")
         self.__enter__()
+        self.sees_saves = hasattr(torch._C, "_storage_Use_Count") and not has_saving_hooks()
+        if self.sees_saves:
+            self.saves.__enter__()
         self.entered = True
 
     def leave(self):
@@ -108,6 +148,8 @@ class Observer(TorchDispatchMode):
         self.hooks.clear()
         if not self.entered:
             return
+        if self.sees_saves:
+            self.saves.__exit__()
         self.entered = False
         from torch.utils._python_dispatch import _pop_mode, _push_mode
         above = []  # modes that the program has entered within the iteration stay
@@ -132,7 +174,15 @@ class Observer(TorchDispatchMode):
     def begin(self, segment):
         if self.failure is not None:
             raise self.failure
+        self.find_released()
         self.segments.append(segment)
+
+    def find_released(self):
+        """Notes which storages autograd alone has by now."""
+        for storage, (key, count) in list(self.kept.items()):
+            if storage.dead or _references(key) <= count:
+                del self.kept[storage]
+                self.log.append((self.segment(), "release", storage))
 
     def segment(self):
         return len(self.segments) - 1
@@ -153,6 +203,23 @@ class Observer(TorchDispatchMode):
             if made:
                 self.log.append((self.segment(), "alloc", found))
         return found
+
+    def pack(self, tensor):
+        """Called with each tensor that autograd saves, unless hooks of the program's own are
+        active. A node that has its own result must not keep it alive with its node."""
+        storage = self.storage(tensor)
+        self.packs.append((storage, tensor.dtype, tensor.shape))
+        if storage is not None:
+            plain = type(tensor) is torch.Tensor and not tensor.is_conj() and not tensor.is_neg()
+            self.log.append((self.segment(), "save" if plain else "hide", storage))
+            key = tensor.untyped_storage()._cdata
+            self.kept[storage] = key, self.kept.get(storage, (key, 0))[1] + 1
+        return Packed(tensor.detach(), storage)
+
+    def unpack(self, packed):
+        if packed.storage is not None and self.entered:
+            self.log.append((self.segment(), "restore", packed.storage))
+        return packed.tensor
 
     def on_death(self, key, storage, _):
         storage.dead = True
@@ -203,6 +270,13 @@ class Observer(TorchDispatchMode):
         return result
 
     def note(self, function, arguments, keywords, result):
+        parts = list(divided(function, arguments, keywords))
+        for i, (some, named) in enumerate(parts):
+            self.note_part(function, some, named,
+                           result[i:i + 1] if isinstance(result, (list, tuple))
+                           and len(parts) > 1 else result)
+
+    def note_part(self, function, arguments, keywords, result):
         written, name = _written(function), function._overloadpacket.__name__
         reads = not name.endswith("_like") and not name.startswith("new_")
         touches, given = [], set()
@@ -266,6 +340,11 @@ class Observer(TorchDispatchMode):
                     if fits and free:
                         kind = free.pop(-1 if "master" in key else 0)
                     yield index, key, state, kind
+
+
+def has_saving_hooks():
+    """Whether the program has hooks of its own on what autograd saves, which ours would hide."""
+    return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
 
 
 def bytes_of(tensor):

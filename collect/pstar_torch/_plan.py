@@ -1,4 +1,5 @@
 """A plan and the trace that it is for, as the follower reads them."""
+import bisect
 import collections
 import ctypes
 import json
@@ -21,6 +22,7 @@ class Plan:
         """Raises ValueError if a file is damaged or the plan is for another trace."""
         self.library = Library()
         self.plan = self.trace = None
+        self.ends = {}  # by list: (chunk, offset) of its tensors, in order
         try:
             self._read(os.fsencode(plan_path), os.fsencode(trace_path))
         except ValueError:
@@ -83,6 +85,16 @@ class Plan:
         found = self.library.layout_find(self.layout, kind.encode(), tensor, 0, ctypes.byref(chunk),
                                          ctypes.byref(offset))
         return Place(chunk.value, offset.value) if found else None
+
+    def room(self, kind, tensor):
+        """Returns the bytes that a tensor's place has: up to the next tensor, or the chunk's end."""
+        chunk, offset = self.find(kind, tensor)
+        if kind not in self.ends:
+            places = [self.find(kind, other) for other in range(len(self.tensors))]
+            self.ends[kind] = sorted((*place,) for place in places if place is not None)
+        after = self.ends[kind][bisect.bisect(self.ends[kind], (chunk, offset)):][:1]
+        end = after[0][1] if after and after[0][0] == chunk else self.chunks[chunk].copy_bytes
+        return end - offset
 
     def figure(self, name):
         """Returns a figure of one iteration that the plan predicts, such as "h2d_bytes"."""

@@ -3,7 +3,7 @@ import functools
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ._observer import tensors_in
+from ._observer import divided, tensors_in
 
 
 @functools.lru_cache(maxsize=None)
@@ -33,11 +33,16 @@ class Watch(TorchDispatchMode):
             self.active = False
 
     def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
-        keywords = keywords or {}
-        if not self.follower.busy:
-            for tensor in tensors_in([arguments, keywords]):
+        if self.follower.busy:
+            return function(*arguments, **keywords or {})
+        results = []
+        for some, named in divided(function, arguments, keywords or {}):
+            for tensor in tensors_in([some, named]):
                 self.touch(tensor, function)
-        return function(*arguments, **keywords)
+            results.append(function(*some, **named))
+        if len(results) == 1:
+            return results[0]
+        return None if results[0] is None else [one for result in results for one in result]
 
     def touch(self, tensor, function):
         """Called with each tensor that an operator uses. Views use no bytes."""
@@ -47,7 +52,7 @@ class Watch(TorchDispatchMode):
             follower.begin_piece(bound)
         if bound is None or _is_view(function):
             return
-        if bound not in follower.current or tensor.untyped_storage()._cdata in follower.nowhere:
+        if bound not in follower.current or bound.where is None:
             raise RuntimeError(
                 f"{function} uses {bound.kind} of {follower.plan.tensors[bound.index]} where the "
                 f"plan does not have it for {follower.moment_name()}: the program keeps a view of "
@@ -63,11 +68,17 @@ class Watch(TorchDispatchMode):
             return None
         if storage in follower.nowhere:
             return follower.nowhere[storage]
+        lent = follower.saved.find_lent(tensor)
+        if lent is not None:
+            return lent[0]
         for memory in (follower.chunks.arena, follower.chunks.pool):
             if storage == memory.storage and tensor.numel() > 0:
                 address = memory.address_of(tensor)
                 found = next((bound for bound in (*follower.current, *follower.bound.values())
                               if bound.covers(memory, address)), None)
+                if found is None and memory is follower.chunks.arena and \
+                        follower.saved.activations.covers(address, follower):
+                    return None
                 if found is None:
                     raise RuntimeError("an operator uses memory that the plan has given to others: "
                                        "the program keeps a view of a parameter between operators")

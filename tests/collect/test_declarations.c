@@ -26,6 +26,7 @@ static const struct {
     {"meta shared_parameters", 0},
     {"meta whole_gradients", 1},
     {"meta whole_states", 1},
+    {"use 0 use", 0},
     {"declared 2 2 2 1", 0},
 };
 
@@ -71,12 +72,15 @@ static void test_good(void)
     g_assert_cmpuint(trace->buffers[0].recompute_flops, ==, 77);
     g_assert_true(trace->buffers[0].saved);
     g_assert_cmpuint(trace->non_model_bytes[1], ==, 512);
+    g_assert_cmpuint(trace->use_count, ==, 1);
+    g_assert_cmpuint(trace->uses[0].moment, ==, 0);
+    g_assert_cmpuint(trace->uses[0].kind, ==, TRACE_USES);
     trace_free(trace);
 }
 
 static void test_each_is_needed(void)
 {
-    static const size_t optional[] = {0, 1, 5, 13, 15, 16, 17, 19, 21};
+    static const size_t optional[] = {0, 1, 5, 13, 15, 16, 17, 19, 21, 22};
     for (size_t i = 0; i < G_N_ELEMENTS(good); i++) {
         bool needed = true;
         for (size_t j = 0; j < G_N_ELEMENTS(optional); j++)
@@ -144,8 +148,15 @@ static void test_bad(void)
         {19, "meta shared_parameters", 1}, /* of ranks with all gradients */
         {20, "meta whole_gradients", 2},
         {21, "meta whole_states", 2},
-        {22, "declared 2 2 3 1", 0},
-        {22, "declared 2 2 2", 0},
+        {22, "use 0 use", 1},
+        {22, "use 1 use", 0}, /* nothing restored it */
+        {22, "use 2 use", 0},
+        {22, "use 1 eat", 0},
+        {22, "use 1", 0},
+        {22, "use 1 save", 0},    /* in backward */
+        {22, "use 1 restore", 0}, /* nothing saved it */
+        {23, "declared 2 2 3 1", 0},
+        {23, "declared 2 2 2", 0},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
         GError *error = NULL;

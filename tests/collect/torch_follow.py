@@ -7,6 +7,7 @@ Each loop is recorded, planned with less memory than its model data takes, and t
 and following the plan. Losses, parameters and optimizer states must be the same bits, and the bytes
 and copies of every step those that the plan predicts. Returns 77 where PyTorch is missing.
 """
+import ctypes
 import os
 import pathlib
 import re
@@ -25,9 +26,11 @@ except ImportError:
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(PROJECT / "collect"), str(pathlib.Path(__file__).resolve().parent)]
 import pstar_torch  # noqa: E402
+import pstar_torch._library  # noqa: E402
 from torch_training import check  # noqa: E402
 
 STEPS = 5
+OFFLOAD = ("--offload-activations", "any")
 FIGURES = ("h2d_bytes", "d2h_bytes", "h2d_copies", "d2h_copies", "moves", "moved_bytes")
 
 
@@ -69,6 +72,10 @@ def tokens_of(step, vocabulary=100):
     return torch.randint(0, vocabulary, (4, 16), generator=generator)
 
 
+def optimizers_in(optimizer):
+    return optimizer if isinstance(optimizer, list) else [optimizer]
+
+
 class Loop:
     """A model and how it trains; each kind overrides what differs."""
     micro_batches = 1
@@ -87,15 +94,17 @@ class Loop:
         pass
 
     def train(self, model, optimizer, after=lambda step: None):
-        losses = []
+        """Returns the losses. Several optimizers step one after the other."""
+        losses, optimizers = [], optimizers_in(optimizer)
         for step in range(STEPS):
             for micro_batch in range(self.micro_batches):
                 loss = self.loss(model, tokens_of(step * self.micro_batches + micro_batch))
                 loss.backward()
                 losses.append(loss.item().hex())
             self.before_step(model)
-            optimizer.step()
-            optimizer.zero_grad()
+            for each in optimizers:
+                each.step()
+                each.zero_grad()
             after(step)
         return losses
 
@@ -109,6 +118,70 @@ class Clipped(Loop):
 
     def before_step(self, model):
         torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5, foreach=False)
+
+
+class Foreach(Clipped):
+    """The optimizer, and clipping, work on all parameters at once."""
+
+    def __init__(self, make, **keywords):
+        self.optimizer = lambda model: make(model.parameters(), **keywords)
+
+    def before_step(self, model):
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+
+
+class Penalised(Loop):
+    """The loss has the squares of all parameters, outside of all modules."""
+
+    def loss(self, model, tokens):
+        return super().loss(model, tokens) + 1e-3 * sum(p.pow(2).sum() for p in model.parameters())
+
+
+class ClippedByValue(Loop):
+    """Two operators go over all gradients, one after the other."""
+
+    def before_step(self, model):
+        torch.nn.utils.clip_grad_value_(model.parameters(), 0.01)
+
+
+class Scaled(Loop):
+    """Products are in bf16, and gradients of a scaled loss are divided again, and clipped."""
+
+    def loss(self, model, tokens):
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = super().loss(model, tokens)
+        return self.scaler.scale(loss) if torch.is_grad_enabled() else loss
+
+    def train(self, model, optimizer, after=lambda step: None):
+        self.scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        self.optimizer_of_step = optimizer
+        return super().train(model, self, after)
+
+    def before_step(self, model):
+        self.scaler.unscale_(self.optimizer_of_step)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+
+    def step(self):
+        self.scaler.step(self.optimizer_of_step)
+        self.scaler.update()
+
+    def zero_grad(self):
+        self.optimizer_of_step.zero_grad()
+
+
+class Sparse(Loop):
+    """The embedding has sparse gradients."""
+
+    def make(self):
+        model = super().make()
+        model.embedding.sparse = True
+        model.head.weight = nn.Parameter(model.head.weight.detach().clone())
+        return model
+
+    def optimizer(self, model):
+        rest = [p for name, p in model.named_parameters() if "embedding" not in name]
+        return [torch.optim.SparseAdam(model.embedding.parameters()),
+                torch.optim.AdamW(rest, lr=1e-2)]
 
 
 class Checkpointed(Loop):
@@ -136,6 +209,30 @@ class Half(Loop):
                                   {"params": norms, "weight_decay": 0, "lr": 2e-2}])
 
 
+class Mixed(Loop):
+    """Norms are in fp32 and the others in bf16."""
+
+    def make(self):
+        model = super().make()
+        for block in model.blocks:
+            block.mix.bfloat16(), block.up.bfloat16(), block.down.bfloat16()
+        return model
+
+    def loss(self, model, tokens):
+        with torch.autocast("cpu", torch.bfloat16):
+            return super().loss(model, tokens)
+
+
+class Several(Loop):
+    """Matrices have AdamW, and the others SGD with momentum."""
+
+    def optimizer(self, model):
+        matrices = [p for p in model.parameters() if p.dim() > 1]
+        others = [p for p in model.parameters() if p.dim() == 1]
+        return [torch.optim.SGD(others, lr=0.05, momentum=0.9),
+                torch.optim.AdamW(matrices, lr=1e-2)]
+
+
 class Frozen(Loop):
     """Only the head, the norms and two blocks are trained."""
 
@@ -150,10 +247,16 @@ class Frozen(Loop):
 class Transformers(Loop):
     """A small random model of Hugging Face's library."""
 
-    def __init__(self, family):
-        self.family = family
+    def __init__(self, family, checkpointed=False):
+        self.family, self.checkpointed = family, checkpointed
 
     def make(self):
+        model = self.make_whole()
+        if self.checkpointed:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        return model
+
+    def make_whole(self):
         import transformers
         torch.manual_seed(1)
         common = {"vocab_size": 100, "attention_dropout": 0.0}
@@ -172,9 +275,11 @@ class Transformers(Loop):
                                           num_attention_heads=4, num_key_value_heads=2,
                                           max_position_embeddings=16, **common)
         model = transformers.LlamaForCausalLM(config).train()
-        if self.family == "lora":
+        if self.family in ("lora", "mixed lora"):
             import peft
             torch.manual_seed(2)
+            if self.family == "mixed lora":
+                model.bfloat16()  # the adapters stay in fp32
             return peft.get_peft_model(model, peft.LoraConfig(
                 r=4, target_modules=["q_proj", "v_proj", "down_proj"], init_lora_weights=False))
         return model
@@ -184,8 +289,22 @@ class Transformers(Loop):
 
 
 LOOPS = {"plain": Loop(), "clipped": Clipped(), "half": Half(), "frozen": Frozen(),
-         "reentrant": Checkpointed(True),
-         **{family: Transformers(family) for family in ("gpt2", "llama", "bert", "lora")}}
+         "mixed": Mixed(), "several": Several(),
+         "foreach adamw": Foreach(torch.optim.AdamW, lr=1e-2, foreach=True),
+         "foreach sgd": Foreach(torch.optim.SGD, lr=0.05, momentum=0.9, foreach=True),
+         "foreach rmsprop": Foreach(torch.optim.RMSprop, lr=1e-3, momentum=0.9, foreach=True),
+         "fused adamw": Foreach(torch.optim.AdamW, lr=1e-2, fused=True),
+         "fused sgd": Foreach(torch.optim.SGD, lr=0.05, momentum=0.9, fused=True),
+         "clipped by value": ClippedByValue(), "scaled": Scaled(),
+         "penalised": Penalised(), "sparse": Sparse(),
+         "reentrant": Checkpointed(True), "not reentrant": Checkpointed(False),
+         **{family: Transformers(family) for family in ("gpt2", "llama", "bert", "lora",
+                                                            "mixed lora")},
+         **{f"checkpointed {family}": Transformers(family, True)
+            for family in ("gpt2", "llama", "lora")}}
+
+OFFLOADED = ("plain", "clipped", "half", "scaled", "reentrant", "not reentrant", "gpt2", "bert", "lora",
+             "checkpointed llama")  # plans for them let activations leave the device, too
 
 
 torch.set_num_threads(1)  # the models are small
@@ -200,7 +319,8 @@ def bits(model, optimizer):
     """Returns all parameters and states."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     found = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    for parameter, state in optimizer.state.items():
+    for parameter, state in (item for each in optimizers_in(optimizer)
+                             for item in each.state.items()):
         for key, value in state.items():
             if isinstance(value, torch.Tensor):
                 found[f"{key} of {names[id(parameter)]}"] = value.clone()
@@ -213,7 +333,7 @@ def bits(model, optimizer):
 def record(kind):
     """The program that the collector runs."""
     model, optimizer = make(LOOPS[kind])
-    pstar_torch.annotate(model, optimizer)
+    pstar_torch.annotate(model, *optimizers_in(optimizer))
     LOOPS[kind].train(model, optimizer)
 
 
@@ -223,31 +343,31 @@ def run(programs, program, *arguments):
     return done.returncode, done.stdout + done.stderr
 
 
-def planned(programs, kind, share):
+def planned(programs, kind, share, *choices):
     """Records the loop, and plans it with the least memory and a share of it."""
     if not os.path.exists(f"{kind}.pstar"):
         status, text = run(programs, "pstar-collect", "-o", f"{kind}.pstar", "--", sys.executable,
                            str(pathlib.Path(__file__).resolve()), programs, "record", kind)
         check(status == 0, f"{kind}: recording: {text}")
     status, text = run(programs, "pstar-plan", f"{kind}.pstar", "--device-memory", "1KiB",
-                       "--recompute", "traced", "-o", "plan.json")
+                       "--recompute", "traced", *choices, "-o", "plan.json")
     check(status == 3, f"{kind}: 1 KiB is enough: {text}")
     needs = [float(n) * 2**(10 * " KMG".index(u)) for n, u in
              re.findall(r"([\d.]+) ([KMG])iB", text)]
     check(needs, f"{kind}: no memory is named: {text}")
-    least = max(needs)
+    least = needs[0] if choices else max(needs)
     status, text = run(programs, "pstar-plan", f"{kind}.pstar", "--device-memory",
                        str(int(least * (1 + share))), "--link", "h2d=1GB/s,d2h=1GB/s",
-                       "--recompute", "traced", "--time-limit", "2", "-o", "plan.json")
+                       "--recompute", "traced", *choices, "--time-limit", "2", "-o", "plan.json")
     check(status == 0, f"{kind}: planning with {least * (1 + share):.0f} bytes: {text}")
 
 
 # ---- The checks ----------------------------------------------------------------------------------
 
 
-def follow(kind, programs, share):
+def follow(kind, programs, share, *choices):
     loop = LOOPS[kind]
-    planned(programs, kind, share)
+    planned(programs, kind, share, *choices)
     model, optimizer = make(loop)
     losses = loop.train(model, optimizer)
     alone = bits(model, optimizer)
@@ -270,6 +390,14 @@ def follow(kind, programs, share):
             else:
                 check(False, f"{kind}: an evaluation sees parameters that are elsewhere")
 
+        for owner in (model, *optimizers_in(optimizer)) if step == 3 else ():
+            try:
+                owner.state_dict()
+            except RuntimeError as error:
+                check("gathered" in str(error), str(error))
+            else:
+                check(False, f"{kind}: a state is saved that is elsewhere")
+
     followed = loop.train(model, optimizer, after)
     check(followed == losses, f"{kind}: losses are {followed} instead of {losses}")
     check(len(follower.moved) == STEPS - 1, f"{kind}: {len(follower.moved)} steps followed")
@@ -285,15 +413,107 @@ def follow(kind, programs, share):
         check(torch.equal(value, ours[name]), f"{kind}: {name} differs")
     loss = loop.loss(model, tokens_of(1))  # the loop may go on alone
     loss.backward()
-    optimizer.step()
+    for each in optimizers_in(optimizer):
+        each.step()
     print(f"{kind}, {share:+.0%}: {STEPS - 1} steps of {wanted['h2d_bytes'] / 1e3:.0f} kB to the "
           f"device and {wanted['d2h_bytes'] / 1e3:.0f} kB back, arena {arena / 1e3:.0f} kB")
     return wanted["h2d_bytes"] + wanted["d2h_bytes"]
 
 
-class ClippedAtOnce(Clipped):
+def most_allocated(loop, followed):
+    """Returns the most bytes that PyTorch allocates in the fourth step beside what it had before, by
+    its profiler; and the most that the plan predicts beside the arena."""
+    from torch.profiler import ProfilerActivity, profile, record_function
+    model, optimizer = make(loop)
+    follower = pstar_torch.follow(model, optimizer, *followed) if followed else None
+    range_ = record_function("the fourth step")
+
+    def after(step):
+        if step == 2:
+            range_.__enter__()
+        elif step == 3:
+            range_.__exit__(None, None, None)
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        loop.train(model, optimizer, after)
+    events = profiler.profiler.kineto_results.events()
+    step = next(event for event in events if event.name() == "the fourth step")
+    before = live = most = 0
+    for time, nbytes in sorted((event.start_ns(), event.nbytes()) for event in events
+                               if event.name() == "[memory]"):
+        live += nbytes
+        if time < step.start_ns():
+            before = most = live
+        elif time <= step.end_ns():
+            most = max(most, live)
+    predicted = follower and non_model_bytes(follower.plan.trace)
+    if follower:
+        follower.stop()
+    return most - before, predicted
+
+
+def non_model_bytes(trace):
+    library = ctypes.CDLL(os.environ["PSTAR_LIBRARY"])
+    library.pstar_trace_non_model_bytes.restype = ctypes.c_uint64
+    library.pstar_trace_non_model_bytes.argtypes = [ctypes.c_void_p]
+    return library.pstar_trace_non_model_bytes(trace)
+
+
+def recorded_bytes(kind):
+    """Returns the most bytes beside model data that the recording knows."""
+    library = pstar_torch._library.Library()
+    trace = library.trace_read(os.fsencode(f"{kind}.pstar"))
+    most = non_model_bytes(trace)
+    library.trace_free(trace)
+    return most
+
+
+def check_memory(kind):
+    """Activations that the plan lets leave the device take no memory of PyTorch's meanwhile. A
+    gradient is copied to its chunk when it has been made, beside the prediction, and some kernels
+    allocate what no recording sees."""
+    loop = LOOPS[kind]
+    largest = max(p.numel() * p.element_size() for p in make(loop)[0].parameters())
+    alone, _ = most_allocated(loop, None)
+    followed, predicted = most_allocated(loop, ("plan.json", f"{kind}.pstar"))
+    unseen = max(0, alone - recorded_bytes(kind))
+    check(followed <= predicted + largest + unseen,
+          f"{kind}: PyTorch allocates {followed} bytes, and the plan predicts {predicted}")
+    check(kind != "plain" or followed < alone / 3, f"{kind}: {followed} of {alone} bytes are left")
+    print(f"{kind}: PyTorch allocates up to {followed / 1e3:.0f} kB in a step, where the plan "
+          f"predicts {predicted / 1e3:.0f}, and {alone / 1e3:.0f} without it")
+
+
+class Stacked(Loop):
+    """An operator reads all gradients."""
+
     def before_step(self, model):
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5, foreach=True)
+        torch.cat([p.grad.flatten() for p in model.parameters()]).norm()
+
+
+class InBackward(Loop):
+    """Each parameter has an optimizer, which steps when its gradient is there."""
+
+    def optimizer(self, model):
+        optimizers = [torch.optim.AdamW([p], lr=1e-2) for p in model.parameters()]
+        for optimizer, parameter in zip(optimizers, model.parameters()):
+            def step(_, optimizer=optimizer):
+                optimizer.step()
+                optimizer.zero_grad()
+            parameter.register_post_accumulate_grad_hook(step)
+        return optimizers
+
+    def train(self, model, optimizer, after=lambda step: None):
+        for step in range(STEPS):
+            self.loss(model, tokens_of(step)).backward()
+
+
+class OnCpu(Loop):
+    """The loop itself keeps elsewhere what autograd saves."""
+
+    def loss(self, model, tokens):
+        with torch.autograd.graph.save_on_cpu():
+            return super().loss(model, tokens)
 
 
 class OtherShapes(Loop):
@@ -304,17 +524,27 @@ class OtherShapes(Loop):
 
 def refusals(programs):
     """What cannot follow a plan says why, and raises."""
+    planned(programs, "sparse", 0.5)
+    model, optimizer = make(LOOPS["sparse"])
+    try:
+        pstar_torch.follow(model, optimizer, "plan.json", "sparse.pstar")
+        LOOPS["sparse"].train(model, optimizer)
+    except ValueError as error:
+        check("is sparse" in str(error), str(error))
+    else:
+        check(False, "sparse gradients follow a plan")
     planned(programs, "plain", 0.5)
-    cases = ((ClippedAtOnce(), ValueError, "foreach=False"),
-             (Checkpointed(False), ValueError, "use_reentrant=True"),
+    cases = ((Stacked(), ValueError, "cannot be divided"),
              (Clipped(), ValueError, "another loop"),
              (OtherShapes(), RuntimeError, "differs"),
+             (InBackward(), ValueError, "steps within backward"),
+             (OnCpu(), ValueError, "save_on_cpu"),
              (Frozen(), ValueError, "other parameters"))
     for loop, kind, text in cases:
         name = type(loop).__name__
         try:
             model, optimizer = make(loop)
-            pstar_torch.follow(model, optimizer, "plan.json", "plain.pstar")
+            pstar_torch.follow(model, optimizers_in(optimizer), "plan.json", "plain.pstar")
             loop.train(model, optimizer)
         except kind as error:
             check(text in str(error), f"{name}: {error}")
@@ -341,7 +571,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         moved = 0
-        for kind in sys.argv[2:] or LOOPS:
+        for kind in sys.argv[2:] or [kind for kind in LOOPS if kind != "sparse"]:
             try:
                 make(LOOPS[kind])
             except ImportError as error:
@@ -349,6 +579,9 @@ def main():
                 continue
             for share in (0.02, 0.5) if kind == "plain" else (0.1,):
                 moved += follow(kind, programs, share)
+            if kind in OFFLOADED:
+                follow(kind, programs, 0.3, *OFFLOAD)
+                check_memory(kind)
         check(moved > 0, "no plan moves anything")
         refusals(programs)
 

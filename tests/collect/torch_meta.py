@@ -55,6 +55,24 @@ for _ in range(5):
     torch.nonzero(layer(torch.ones(2, 4))).sum()
 """
 SHORT = "import torch\n"
+# A progress bar stands before the reason, as libraries print them.
+WRONG = """
+import sys
+import torch
+print(" 20% of the steps", end="", file=sys.stderr)
+torch.nn.Linear(4, 4)(torch.ones(2, 5))
+"""
+# A fused optimizer, and a generator for the default device, as Accelerate makes one.
+FUSED = """
+import torch
+torch.Generator(device=torch.get_default_device())
+layer = torch.nn.Linear(64, 64)
+optimizer = torch.optim.{}(layer.parameters(), lr=1e-3, fused=True)
+for _ in range(5):
+    layer(torch.ones(2, 64)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
 
 
 def collected(programs, folder, *before):
@@ -101,9 +119,20 @@ def check_large(folder, programs):
     check(status in (0, 3) and "not looked at" in out, f"{status}: {out}")
 
 
+def check_fused(folder, programs):
+    for optimizer, lists in (("AdamW", 4), ("SGD", 2)):
+        (folder / "fused.py").write_text(FUSED.format(optimizer))
+        status, out, errors = plan(programs, folder, "fused.py")
+        check(status == 0, f"{optimizer}: {status}: {out}{errors}")
+        trace = Trace(folder / "fused.pstar")
+        found = sum(trace.bytes(name) > 0 for name in ("param", "grad", "exp_avg", "exp_avg_sq"))
+        check(found == lists, f"{optimizer}: {found} lists")
+
+
 def check_refused(folder, programs):
     for name, text, reason in (("lacking.py", LACKING, "nonzero does not run on the meta device"),
-                               ("short.py", SHORT, "before a step was recorded")):
+                               ("short.py", SHORT, "before a step was recorded"),
+                               ("wrong.py", WRONG, "device: pstar_torch: wrong.py, line 5: Runtime")):
         (folder / name).write_text(text)
         status, _, errors = plan(programs, folder, name)
         check(status == 1 and reason in errors, f"{name}: {status}: {errors}")
@@ -118,6 +147,7 @@ def main():
         (folder / "train.py").write_text(SCRIPT)
         check_same(folder, programs)
         check_large(folder, programs)
+        check_fused(folder, programs)
         check_refused(folder, programs)
     return 0
 

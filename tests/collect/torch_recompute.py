@@ -117,8 +117,8 @@ def recorded(programs, name, again):
 
 def least(programs, trace, *options):
     """Returns the least bytes of any plan, and the choices that it takes."""
-    status, text = run(programs, "pstar-plan", trace, "--device-memory", "1KiB", *options,
-                       "-o", "none.json")
+    status, text = run(programs, "pstar-plan", trace, "--device-memory", "1KiB",
+                       "--offload-activations", "traced", *options, "-o", "none.json")
     found = re.search(r"nothing fits: ([\d.]+) (KiB|MiB) of device memory would fit \((.*?)\)", text)
     check(status == 3 and found, f"{trace}: {text}")
     return float(found[1]) * (1024 if found[2] == "KiB" else 1 << 20), found[3]
@@ -150,9 +150,9 @@ def recomputed_units(folder):
 def check_plan(programs, plain, budget):
     folder = pathlib.Path.cwd()
     status, text = run(programs, "pstar-plan", plain, "--device-memory", str(int(budget)), *LINK,
-                       "-o", "plan.json", "--emit", "fsdp2")
+                       "--offload-activations", "traced", "-o", "plan.json", "--emit", "fsdp2")
     check(status == 0, text)
-    told = re.search(r"recomputed layers: ([\d,-]+); offloaded activations: not looked at", text)
+    told = re.search(r"recomputed layers: ([\d,-]+); layers that may offload: none; ", text)
     check(told, f"no layers are recomputed: {text}")
     check("recomputation of" not in text, f"the settings lack it: {text}")
     status, text = run(programs, "pstar-plan", "--verify", "plan.json", plain, *LINK)

@@ -162,10 +162,9 @@ static void step(struct run *run, int number)
         act(run->action);
     backward(run, accumulated ? TRAINED_MICRO_BATCHES - 1 : 0);
     update(run);
+    cuStreamSynchronize(NULL);
     if (number == run->action_step && strcmp(run->action, "long") == 0)
         launch("long_kernel", 500000);
-    else
-        cuStreamSynchronize(NULL);
     if (strcmp(run->marks, "batches") == 0)
         nvtxRangePop();
     pop(run);

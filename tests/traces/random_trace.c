@@ -262,4 +262,10 @@ void assert_traces_equal(const struct trace *a, const struct trace *b)
     }
     for (uint32_t i = 0; i < a->buffer_count; i++)
         assert_buffers_equal(&a->buffers[i], &b->buffers[i]);
+    g_assert_cmpuint(a->use_count, ==, b->use_count);
+    for (uint32_t i = 0; i < a->use_count; i++) {
+        g_assert_cmpuint(a->uses[i].buffer, ==, b->uses[i].buffer);
+        g_assert_cmpuint(a->uses[i].moment, ==, b->uses[i].moment);
+        g_assert_cmpuint(a->uses[i].kind, ==, b->uses[i].kind);
+    }
 }

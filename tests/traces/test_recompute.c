@@ -2,6 +2,7 @@
  * description of such runs for drawn models. */
 #include "models/config.h"
 #include "models/synth.h"
+#include "tests/traces/bare_trace.h"
 #include "traces/choices.h"
 #include "traces/recompute.h"
 
@@ -38,16 +39,7 @@ static void set_buffer(struct trace *trace, uint64_t bytes, uint32_t first, uint
 static struct trace *two_layers(void)
 {
     static const char *const parts[] = {"norm", "up", "add"};
-    struct trace *trace = g_new0(struct trace, 1);
-    trace->batch = trace->sequence = trace->micro_batches = 1;
-    trace->list_element_bytes[TRACE_PARAM] = trace->list_element_bytes[TRACE_GRAD] = 4;
-    trace->tensor_count = 1;
-    trace->tensors = g_new0(struct trace_tensor, 1);
-    trace->tensors[0] = (struct trace_tensor){g_strdup("weight"), 8, 0};
-    trace->operator_count = trace->access_count = END;
-    trace->operators = g_new0(struct trace_operator, END);
-    trace->accesses = g_new0(struct trace_access, END);
-    trace->buffers = g_new0(struct trace_buffer, END);
+    struct trace *trace = bare_trace(END);
     for (int32_t layer = 0; layer < 2; layer++)
         for (uint32_t part = 0; part < LAYER; part++) {
             g_autofree char *forward = g_strdup_printf("forward %d.%s", layer, parts[part]);

@@ -53,6 +53,9 @@ static void test_differ(void)
     b->update_after[1] = NO_INDEX;
     g_assert_cmpuint(run_choices_differ(a, b), ==, RUN_UPDATES);
     b->update_after[1] = 3;
+    b->first_update = 2;
+    g_assert_cmpuint(run_choices_differ(a, b), ==, RUN_UPDATES);
+    b->first_update = 0;
     b->offload[8] ^= 1;
     g_assert_cmpuint(run_choices_differ(a, b), ==, RUN_OFFLOAD);
     b->offload[8] ^= 1;
@@ -115,6 +118,11 @@ static void test_describe(void)
                     "recomputes all layers; updates 1 of 4 tensors on the host; trains 1 of 4 "
                     "tensors");
     memset(choices->frozen, 0, TENSORS);
+    choices->first_update = 1;
+    g_autofree char *begun = run_choices_describe(choices);
+    g_assert_cmpstr(begun, ==,
+                    "recomputes all layers; updates 1 of 4 tensors on the host, from tensor 1 on");
+    choices->first_update = 0;
     choices->state_block = 2048;
     g_autofree char *cut = run_choices_describe(choices);
     g_assert_cmpstr(cut, ==,

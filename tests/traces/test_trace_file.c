@@ -130,6 +130,7 @@ static void test_contents(struct fixture *fixture, gconstpointer data)
         {"UPDATE operators SET phase = 'sideways' WHERE id = 1", "operators: row 1: no phase"},
         {"UPDATE operators SET place = 1 WHERE id = 1", "operators: row 1"},
         {"UPDATE operators SET layer = -3 WHERE id = 1", "operators: row 1: layer"},
+        {"UPDATE operators SET layer = 1000000 WHERE id = 1", "operators: row 1: layer"},
         {"UPDATE operators SET duration_ns = 1.5 WHERE id = 1", "operators: row 1: duration_ns"},
         {"UPDATE operators SET duration_ns = 1 << 54", "its duration is too long"},
         {"UPDATE accesses SET list = 'weights' WHERE id = 1", "accesses: row 1: no list"},
@@ -151,6 +152,20 @@ static void test_contents(struct fixture *fixture, gconstpointer data)
         {"UPDATE exchanges SET sent_bytes = -1", "exchanges: row 0: sent_bytes"},
         {"UPDATE exchanges SET received_bytes = 1 << 62", "exchanges too many bytes"},
         {"INSERT INTO exchanges VALUES (1, 2, 'reduce', 1, 1)", "operator 2 has another reduce"},
+        {"UPDATE uses SET buffer = 1", "uses: row 0: its buffer does not exist"},
+        {"UPDATE uses SET operator = 3 WHERE id = 2", "uses: row 2: its operator does not exist"},
+        {"UPDATE uses SET operator = 1 WHERE id = 2", "uses: row 2: it is not in the order"},
+        {"UPDATE uses SET kind = 'eat'", "uses: row 0: no kind is called 'eat'"},
+        {"UPDATE uses SET kind = 'save' WHERE id = 2", "uses: row 2: a buffer is saved once"},
+        {"UPDATE uses SET kind = 'use' WHERE id = 1", "uses: row 2: what is restored was saved"},
+        {"UPDATE uses SET kind = 'use' WHERE id = 2; UPDATE operators SET phase = 'backward' "
+         "WHERE id = 1; UPDATE uses SET kind = 'use' WHERE id = 1",
+         "uses: row 1: backward uses what was not restored"},
+        {"UPDATE uses SET kind = 'restore' WHERE id = 0", "uses: row 0: what is restored was"},
+        {"UPDATE operators SET phase = 'backward' WHERE id = 1; UPDATE operators SET phase = "
+         "'update' WHERE id = 2; UPDATE uses SET kind = 'save' WHERE id = 0; UPDATE uses SET kind "
+         "= 'restore' WHERE id = 1; UPDATE uses SET kind = 'use' WHERE id = 2",
+         "uses: row 2: an update uses no activation"},
     };
     struct trace trace = {.batch = 1, .sequence = 1, .micro_batches = 2, .ranks = 2};
     trace.list_element_bytes[TRACE_PARAM] = 4;
@@ -159,12 +174,14 @@ static void test_contents(struct fixture *fixture, gconstpointer data)
         {.name = (char *)"forward a", .layer = -1, .access_count = 1},
         {.name = (char *)"forward b", .layer = 0, .first_access = 1, .access_count = 1},
         {.name = (char *)"backward b",
+         .phase = TRACE_BACKWARD,
          .layer = 0,
          .first_access = 2,
          .access_count = 1,
          .exchange = {[TRACE_REDUCE] = {50, 60}}}};
     struct trace_access accesses[] = {{.tensor = 0}, {.tensor = 1}, {.tensor = 1}};
     struct trace_buffer buffers[] = {{.name = (char *)"x", .bytes = 8, .first = 0, .last = 2}};
+    struct trace_use uses[] = {{0, 0, TRACE_USES}, {0, 1, TRACE_SAVES}, {0, 2, TRACE_RESTORES}};
     uint64_t non_model_bytes[] = {8, 8, 8};
     trace.tensors = tensors;
     trace.tensor_count = 2;
@@ -174,6 +191,8 @@ static void test_contents(struct fixture *fixture, gconstpointer data)
     trace.access_count = 3;
     trace.buffers = buffers;
     trace.buffer_count = 1;
+    trace.uses = uses;
+    trace.use_count = 3;
     trace.non_model_bytes = non_model_bytes;
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         GError *error = NULL;

@@ -203,6 +203,7 @@ struct activity {
  * before it begins. */
 struct activity *activity_read(const char *path, uint32_t parts, GError **error);
 void activity_free(struct activity *activity); /* may be NULL */
+void gpu_records_free(struct gpu_record *gpus, uint32_t count);
 
 /* Return "Host-to-Device" or "Pinned", the labels of Nsight Systems. */
 const char *copy_kind_label(uint32_t kind);

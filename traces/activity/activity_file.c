@@ -268,15 +268,20 @@ struct activity *activity_read(const char *path, uint32_t parts, GError **error)
     return activity;
 }
 
+void gpu_records_free(struct gpu_record *gpus, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        g_free(gpus[i].name);
+        g_free(gpus[i].uuid);
+    }
+    g_free(gpus);
+}
+
 void activity_free(struct activity *activity)
 {
     if (!activity)
         return;
-    for (uint32_t i = 0; i < activity->gpu_count; i++) {
-        g_free(activity->gpus[i].name);
-        g_free(activity->gpus[i].uuid);
-    }
-    g_free(activity->gpus);
+    gpu_records_free(activity->gpus, activity->gpu_count);
     g_free(activity->kernels);
     g_free(activity->launches);
     g_free(activity->copies);
