@@ -1,4 +1,5 @@
 #include "planner/answers/emit.h"
+#include "planner/answers/zero3.h"
 #include "traces/output_file.h"
 #include "traces/printable.h"
 #include "traces/size.h"
@@ -17,6 +18,7 @@ struct summary_walk {
     uint8_t *leaves;    /* [chunk_count] not on the device at some time */
     uint8_t *unused;    /* [chunk_count] fetched and not used since */
     uint64_t live, ahead;
+    uint64_t held; /* bytes of parameters and gradients */
     struct plan_summary *summary;
 };
 
@@ -28,12 +30,19 @@ static uint64_t *count_elements(const struct plan *plan, const struct trace *tra
     return elements;
 }
 
+static uint64_t held_bytes(const struct summary_walk *walk, chunk_id chunk)
+{
+    const struct chunk *of = &walk->plan->layout->chunks[chunk];
+    return of->list == TRACE_PARAM || of->list == TRACE_GRAD ? of->copy_bytes : 0;
+}
+
 static void enter(struct summary_walk *walk, chunk_id chunk, bool fetched)
 {
     walk->there[chunk] = 1;
     walk->unused[chunk] = fetched;
     walk->live += walk->elements[chunk];
     walk->ahead += fetched ? walk->elements[chunk] : 0;
+    walk->held += held_bytes(walk, chunk);
 }
 
 static void use(struct summary_walk *walk, chunk_id chunk)
@@ -49,6 +58,7 @@ static void leave(struct summary_walk *walk, chunk_id chunk)
     walk->there[chunk] = 0;
     walk->leaves[chunk] = 1;
     walk->live -= walk->elements[chunk];
+    walk->held -= held_bytes(walk, chunk);
 }
 
 static void act(struct summary_walk *walk, const struct plan_action *action)
@@ -90,6 +100,7 @@ static void walk_iteration(struct summary_walk *walk)
         for (uint32_t a = plan->first_action[m]; a < plan->first_action[m + 1]; a++)
             act(walk, &plan->actions[a]);
         walk->summary->live_elements = MAX(walk->summary->live_elements, walk->live);
+        walk->summary->held_bytes = MAX(walk->summary->held_bytes, walk->held);
         if (m == plan->moment_count)
             break;
         use_operator(walk, &walk->trace->operators[m]);
@@ -192,10 +203,13 @@ struct plan_summary plan_summary_of(const struct plan *plan, const struct trace 
     find_groups(plan, elements, &summary);
     for (uint32_t l = 0; plan->choices && l < plan->choices->layer_count; l++)
         summary.recomputed_layers += plan->choices->recompute[l];
-    for (uint32_t i = 0; i < plan->action_count; i++)
-        if (plan->actions[i].kind == PLAN_FETCH &&
-            plan->layout->chunks[plan->actions[i].chunk].list == TRACE_ACTIVATION)
-            summary.offloaded_bytes += plan->layout->chunks[plan->actions[i].chunk].copy_bytes;
+    for (uint32_t i = 0; i < plan->action_count; i++) {
+        const struct chunk *chunk = &plan->layout->chunks[plan->actions[i].chunk];
+        if (plan->actions[i].kind != PLAN_FETCH)
+            continue;
+        summary.offloaded_bytes += chunk->list == TRACE_ACTIVATION ? chunk->copy_bytes : 0;
+        summary.gathered_elements += elements[plan->actions[i].chunk];
+    }
     summary.layers = plan->choices ? plan->choices->layer_count : 0;
     summary.host_embedding = plan->choices && plan->choices->host_embedding;
     return summary;
@@ -287,7 +301,64 @@ static json_t *on_cpu(void)
     return json_pack("{s:s, s:b}", "device", "cpu", "pin_memory", 1);
 }
 
-static json_t *zero_optimization(const struct plan_summary *summary, bool several)
+/* Returns the elements of the bucket in which gradients leave: at least the largest tensor's,
+ * otherwise what the plan holds beside the parameters that DeepSpeed has there. */
+static uint64_t bucket_elements(const struct trace *trace, const struct plan_summary *summary,
+                                uint64_t live)
+{
+    uint64_t largest = 1, all = 1;
+    for (uint32_t t = 0; t < trace->tensor_count; t++) {
+        largest = MAX(largest, trace->tensors[t].elements);
+        all += trace_has(trace, TRACE_GRAD, t) ? trace->tensors[t].elements : 0;
+    }
+    uint64_t held = summary->held_bytes / trace->list_element_bytes[TRACE_PARAM];
+    return MAX(largest, MIN(all, held > live ? held - live : 0));
+}
+
+/* Says what DeepSpeed will do with the settings, beside the plan. */
+static void predict(struct emitted *emitted, const struct zero3_counts *counts,
+                    const struct plan_summary *summary, uint64_t bucket, uint64_t width)
+{
+    g_autofree char *held = size_format((counts->live + bucket) * width);
+    g_autofree char *planned = size_format(summary->held_bytes);
+    emitted->predicted = g_strdup_printf("DeepSpeed will gather %" G_GUINT64_FORMAT
+                                         " parameters a step (the plan: %" G_GUINT64_FORMAT
+                                         "), have at most %" G_GUINT64_FORMAT
+                                         " on the device at a time (%" G_GUINT64_FORMAT
+                                         "), and hold %s of parameters and gradients (%s).",
+                                         counts->gathered, summary->gathered_elements, counts->live,
+                                         summary->live_elements, held, planned);
+}
+
+/* Parameters leave the device. */
+static void add_stage3(struct emitted *emitted, json_t *zero, const struct trace *trace,
+                       const struct plan_summary *summary)
+{
+    struct zero3 *zero3 = zero3_new(trace);
+    const struct zero3_counts wanted = {summary->live_elements, summary->gathered_elements};
+    const struct zero3_settings settings = zero3_fit(zero3, &wanted, summary->ahead_elements);
+    const struct zero3_counts counts = zero3_count(zero3, &settings);
+    uint64_t bucket = bucket_elements(trace, summary, counts.live);
+    const struct {
+        const char *key;
+        uint64_t elements;
+    } keys[] = {{"reduce_bucket_size", bucket},
+                {"sub_group_size", summary->group_elements},
+                {"stage3_max_live_parameters", settings.max_live},
+                {"stage3_max_reuse_distance", settings.reuse_distance},
+                {"stage3_prefetch_bucket_size", settings.prefetch},
+                {"stage3_param_persistence_threshold", settings.stay_each},
+                {"stage3_model_persistence_threshold", settings.stay_all}};
+    json_object_set_new(zero, "offload_param", on_cpu());
+    for (size_t i = 0; i < G_N_ELEMENTS(keys); i++)
+        json_object_set_new(zero, keys[i].key, json_integer((json_int_t)keys[i].elements));
+    if (trace->ranks <= 1) /* else the plan's counts are those of shards */
+        predict(emitted, &counts, summary, bucket, trace->list_element_bytes[TRACE_PARAM]);
+    zero3_free(zero3);
+}
+
+static json_t *zero_optimization(struct emitted *emitted, const struct plan *plan,
+                                 const struct trace *trace, const struct plan_summary *summary)
 {
     double ratio = offload_ratio(summary);
     /* Stage 2 keeps all parameters on the device. */
@@ -296,25 +367,15 @@ static json_t *zero_optimization(const struct plan_summary *summary, bool severa
                              stage3      ? 3
                              : ratio > 0 ? 2
                                          : 0,
-                             "overlap_comm", several, "contiguous_gradients", 1);
+                             "overlap_comm", plan->ranks > 1, "contiguous_gradients", 1);
 
-    if (stage3 || ratio > 0)
-        json_object_set_new(zero, "reduce_bucket_size",
-                            json_integer((json_int_t)summary->group_elements));
     if (ratio > 0)
         json_object_set_new(zero, "offload_optimizer", on_cpu());
-    if (!stage3)
-        return zero;
-    json_object_set_new(zero, "offload_param", on_cpu());
-    json_object_set_new(zero, "sub_group_size", json_integer((json_int_t)summary->group_elements));
-    json_object_set_new(zero, "stage3_max_live_parameters",
-                        json_integer((json_int_t)summary->live_elements));
-    /* Otherwise parameters whose next use is near stay beside those that may live. */
-    json_object_set_new(zero, "stage3_max_reuse_distance", json_integer(0));
-    json_object_set_new(zero, "stage3_prefetch_bucket_size",
-                        json_integer((json_int_t)summary->ahead_elements));
-    json_object_set_new(zero, "stage3_param_persistence_threshold",
-                        json_integer((json_int_t)summary->stay_elements));
+    if (stage3)
+        add_stage3(emitted, zero, trace, summary);
+    else if (ratio > 0)
+        json_object_set_new(zero, "reduce_bucket_size",
+                            json_integer((json_int_t)summary->group_elements));
     return zero;
 }
 
@@ -338,7 +399,7 @@ static char *emit_deepspeed(struct emitted *emitted, const struct plan *plan,
                              (int)plan->batch, "gradient_accumulation_steps",
                              (int)MAX(1, plan->micro_batches), "zero_force_ds_cpu_optimizer", 0,
                              "zero_allow_untested_optimizer", 1, "zero_optimization",
-                             zero_optimization(summary, plan->ranks > 1));
+                             zero_optimization(emitted, plan, trace, summary));
     if (g_strcmp0(plan->precision, "bf16") == 0 || g_strcmp0(plan->precision, "fp16") == 0)
         json_object_set_new(root, plan->precision, json_pack("{s:b}", "enabled", 1));
     lose_optimizer(emitted, summary);
@@ -466,6 +527,7 @@ void emitted_free(struct emitted *emitted)
     if (!emitted)
         return;
     g_free(emitted->text);
+    g_free(emitted->predicted);
     g_ptr_array_unref(emitted->lost);
     g_free(emitted);
 }
@@ -505,6 +567,8 @@ bool emit_beside(const char *plan_path, const char *format, const struct plan *p
             out, "%s has the settings that come closest to the plan. They cannot express:", path);
     for (guint i = 0; ok && i < emitted->lost->len; i++)
         text_print_line(out, "  - %s", (const char *)g_ptr_array_index(emitted->lost, i));
+    if (ok && emitted->predicted)
+        text_print_line(out, "%s", emitted->predicted);
     emitted_free(emitted);
     return ok;
 }

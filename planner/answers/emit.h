@@ -9,11 +9,13 @@
 /* A plan in the few figures that other systems' settings have. */
 
 struct plan_summary {
-    bool parameters_leave;   /* some parameter is not on the device all the time */
-    double states_on_host;   /* share of the optimizer states' bytes whose home is the host */
-    double updated_on_host;  /* share of the elements */
-    uint64_t group_elements; /* of the largest chunk group */
-    uint64_t live_elements;  /* most parameters on the device at a time */
+    bool parameters_leave;      /* some parameter is not on the device all the time */
+    double states_on_host;      /* share of the optimizer states' bytes whose home is the host */
+    double updated_on_host;     /* share of the elements */
+    uint64_t group_elements;    /* of the largest chunk group */
+    uint64_t live_elements;     /* most parameters on the device at a time */
+    uint64_t gathered_elements; /* parameters that come to the device in an iteration */
+    uint64_t held_bytes;        /* most of parameters and gradients on the device at a time */
     uint64_t
         stay_elements; /* every parameter with at most this many elements stays on the device */
     uint64_t ahead_elements; /* most parameters that were fetched and not used yet */
@@ -45,7 +47,8 @@ char *emit_fsdp2_text(const GPtrArray *units, bool ahead);
 uint8_t *plan_chunks_that_leave(const struct plan *plan);
 
 struct emitted {
-    char *text; /* JSON, or Python */
+    char *text;      /* JSON, or Python */
+    char *predicted; /* a line about what the system will do with the settings; NULL if unknown */
     GPtrArray
         *lost; /* char *: one line for each property of the plan that the settings cannot express */
 };

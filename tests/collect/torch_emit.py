@@ -13,6 +13,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -29,7 +30,10 @@ PROJECT = pathlib.Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(PROJECT / "collect"), str(pathlib.Path(__file__).resolve().parent)]
 from torch_training import check  # noqa: E402
 
-WIDTH, LAYERS, BATCH, STEPS = 64, 6, 16, 4
+SEED = int(os.environ.setdefault("PSTAR_TEST_SEED", str(random.randrange(10**6))))
+DRAW = random.Random(SEED)
+WIDTH, LAYERS, BATCH, STEPS = 8 * DRAW.randint(3, 12), DRAW.randint(4, 8), 16, 4
+DRAWN = 6  # budgets for DeepSpeed
 
 
 class Layer(nn.Module):
@@ -131,30 +135,62 @@ def run_accelerate():
             "offload": type(plugin.cpu_offload).__name__}
 
 
-def run_deepspeed():
+class Gathered:
+    """Counts what DeepSpeed's stage 3 has on the device and gathers, in elements."""
+
+    def __init__(self, engine):
+        self.parameters = list(engine.module.parameters())
+        self.buckets = [bucket.buffer for bucket in engine.optimizer.ipg_buckets.values()]
+        self.live = self.held = self.gathered = 0
+        coordinator = engine.optimizer.parameter_offload.get_param_coordinator()
+        self.watch(coordinator, "fetch_sub_module")
+        for parameter in self.parameters:
+            for name in ("all_gather", "all_gather_coalesced"):
+                self.watch(parameter, name)
+
+    def absent(self):
+        return sum(p.ds_numel for p in self.parameters if p.ds_status.name == "NOT_AVAILABLE")
+
+    def watch(self, owner, name):
+        function = getattr(owner, name)
+
+        def call(*arguments, **keywords):
+            before = self.absent()
+            result = function(*arguments, **keywords)
+            after = self.absent()
+            if name != "fetch_sub_module":
+                self.gathered += before - after
+            self.live = max(self.live, sum(p.ds_numel for p in self.parameters) - after)
+            return result
+        setattr(owner, name, call)
+
+    def take(self):
+        bucket = sum(buffer.numel() for buffer in self.buckets if buffer is not None)
+        counts = [self.gathered, self.live, 4 * (self.live + bucket)]
+        self.live = self.gathered = 0
+        return counts
+
+
+def run_deepspeed(*files):
+    """Trains with the settings in each file."""
     import deepspeed
     connect()
-    settings = json.loads(pathlib.Path("ds_config.json").read_text())
-    model = make()
-    engine, optimizer, *_ = deepspeed.initialize(model=model, optimizer=adamw(model),
-                                                 config=settings, dist_init_required=False)
-    most = [0]
-
-    def look(*_):
-        alive = sum(getattr(p, "ds_numel", 0) for p in model.parameters()
-                    if getattr(p, "ds_status", None) is not None
-                    and p.ds_status.name == "AVAILABLE")
-        most[0] = max(most[0], alive)
-    for module in model.modules():
-        module.register_forward_hook(look)
-        module.register_full_backward_pre_hook(look)
-    losses = []
-    for x, y in batches():
-        loss = F.cross_entropy(engine(x), y)
-        engine.backward(loss)
-        engine.step()
-        losses.append(float(loss.detach()))
-    return {"losses": losses, "live": most[0], "stage": engine.zero_optimization_stage()}
+    told = []
+    for file in files:
+        model = make()
+        engine, *_ = deepspeed.initialize(
+            model=model, optimizer=adamw(model), dist_init_required=False,
+            config=json.loads(pathlib.Path(file).read_text()))
+        stage, losses, counts = engine.zero_optimization_stage(), [], None
+        counter = Gathered(engine) if stage == 3 else None
+        for x, y in batches():
+            loss = F.cross_entropy(engine(x), y)
+            engine.backward(loss)
+            engine.step()
+            losses.append(float(loss.detach()))
+            counts = counter.take() if counter else None
+        told.append({"losses": losses, "stage": stage, "counts": counts})
+    return {"runs": told}
 
 
 # ---- What must come of it ------------------------------------------------------------------------
@@ -175,10 +211,11 @@ def same(a, b, tolerance=1e-5):
     return all(abs(x - y) <= tolerance * abs(x) for x, y in zip(a, b)) and len(a) == len(b)
 
 
-def emit(programs, folder, kind, memory):
-    """Plans for that share of the model data. Returns what is lost."""
+def emit(programs, folder, kind, memory, objective="traffic"):
+    """Plans for that share of the model data. Returns what is printed."""
     return run([programs / "pstar-plan", "run.pstar", "--device-memory", memory, "--platform",
-                PROJECT / "platforms/a100-40gb.json", "-o", "plan.json", "--emit", kind, "--objective", "traffic"], folder)
+                PROJECT / "platforms/a100-40gb.json", "-o", "plan.json", "--emit", kind,
+                "--objective", objective, "--recompute", "traced"], folder)
 
 
 def check_fsdp2(programs, folder, plain):
@@ -210,22 +247,38 @@ def check_accelerate(programs, folder, plain):
           [f"layers.{i}" for i in range(LAYERS)], f"accelerate: units {told['units']}")
 
 
+def predicted(text):
+    """Returns what the settings are said to do, and what the plan does: gathered, live, held."""
+    line = next(line for line in text.splitlines() if line.startswith("DeepSpeed will"))
+    numbers = [float(number) * 2 ** (10 * " KM".index(unit)) for number, unit in
+               re.findall(r"(\d[\d.]*)(?: ([KM]?)i?B)?", line)]
+    return numbers[0::2], numbers[1::2]
+
+
 def check_deepspeed(programs, folder, plain):
-    live = None
-    for memory in ("45%", "400%"):
-        emit(programs, folder, "deepspeed", memory)
-        told = result_of(run([sys.executable, __file__, "--run", "deepspeed"], folder,
-                             DS_ACCELERATOR="cpu", LOCAL_RANK="0"))
-        zero = json.loads((folder / "ds_config.json").read_text())["zero_optimization"]
+    """What DeepSpeed gathers and holds with the settings of drawn plans is what pstar-plan says,
+    and no more is on the device than the plan has there."""
+    budgets = [(f"{DRAW.uniform(22, 90):.0f}%", DRAW.choice(("time", "traffic")))
+               for _ in range(DRAWN)] + [("400%", "traffic")]
+    said = []
+    for number, (memory, objective) in enumerate(budgets):
+        said.append(emit(programs, folder, "deepspeed", memory, objective))
+        (folder / "ds_config.json").rename(folder / f"{number}.json")
+    runs = result_of(run([sys.executable, __file__, "--run", "deepspeed",
+                          *(f"{i}.json" for i in range(len(said)))], folder,
+                         DS_ACCELERATOR="cpu", LOCAL_RANK="0"))["runs"]
+    for (memory, _), text, told in zip(budgets, said, runs):
         # Its optimizer in pieces does not round as the loop's does.
         check(same(told["losses"], plain, 2e-3), f"deepspeed: {told['losses']} are not {plain}")
-        if memory == "400%":
-            check(told["stage"] == 0 and "offload_optimizer" not in zero, f"resident: {zero}")
-        elif told["stage"] == 3:
-            live = told["live"], zero["stage3_max_live_parameters"]
-            check(live[0] <= 1.1 * live[1], f"deepspeed: {live[0]} parameters gathered, "
-                                            f"and the plan has {live[1]}")
-    print(f"deepspeed: parameters gathered, and the plan's most: {live}")
+        if told["stage"] != 3:
+            continue
+        for name, count, wanted, planned in zip(("gathered", "live", "held"), told["counts"],
+                                                *predicted(text)):
+            print(f"deepspeed, {memory}: {name} {count}, predicted {wanted:.0f}, planned "
+                  f"{planned:.0f}")
+            check(abs(count - wanted) <= 0.1 * wanted, f"{memory}: {name}: {text}")
+            check(name == "gathered" or count <= 1.1 * planned, f"{memory}: {name}: {text}")
+    check(runs[-1]["stage"] == 0, f"resident: {runs[-1]}")
 
 
 def has(module):
@@ -235,8 +288,9 @@ def has(module):
 def main():
     if sys.argv[1] == "--run":
         torch.set_num_threads(1)
-        print(json.dumps(globals()[f"run_{sys.argv[2]}"]()))
+        print(json.dumps(globals()[f"run_{sys.argv[2]}"](*sys.argv[3:])))
         return 0
+    print(f"PSTAR_TEST_SEED={SEED}: {LAYERS} layers of width {WIDTH}")
     programs, needed = pathlib.Path(sys.argv[1]).resolve(), "deepspeed" in sys.argv[2:]
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)

@@ -1,6 +1,7 @@
 /* Settings of other systems: what they say is true of the plan, and what they cannot express is
  * named. */
 #include "planner/answers/emit.h"
+#include "planner/answers/zero3.h"
 #include "planner/search/search.h"
 #include "sim/sizes.h"
 #include "tests/chunks/random_iteration.h"
@@ -89,15 +90,38 @@ static void check_deepspeed(const struct fixture *f)
     g_assert_cmpfloat(ratio, >=, summary.updated_on_host);
     g_assert_cmpfloat(ratio, >=, summary.states_on_host);
     if (count(zero, "stage") == 3) {
-        g_assert_cmpint(count(zero, "stage3_max_live_parameters"), >=,
-                        (json_int_t)most_used(f->result->trace));
         g_assert_cmpint(count(zero, "stage3_prefetch_bucket_size"), <=,
-                        count(zero, "stage3_max_live_parameters"));
+                        (json_int_t)summary.ahead_elements);
+        g_assert_cmpint(count(zero, "stage3_model_persistence_threshold"), <=,
+                        (json_int_t)summary.live_elements);
     } else {
         g_assert_false(summary.parameters_leave);
         g_assert_true(ratio == 0 || ratio == 1);
     }
     json_decref(root);
+}
+
+/* What stage 3 does is between gathering everything at each use and keeping everything. */
+static void check_zero3(const struct trace *trace)
+{
+    const struct zero3_settings none = {0};
+    const struct zero3_settings all = {.stay_each = UINT64_MAX, .stay_all = UINT64_MAX};
+    struct zero3 *zero3 = zero3_new(trace);
+    const struct zero3_counts most = zero3_count(zero3, &none), least = zero3_count(zero3, &all);
+    uint64_t elements = 0;
+    for (uint32_t t = 0; t < trace->tensor_count; t++)
+        elements += trace->tensors[t].elements;
+    g_assert_cmpuint(most.live, >=, most_used(trace));
+    g_assert_cmpuint(least.live, ==, elements);
+    g_assert_cmpuint(least.gathered, ==, elements);
+    const struct zero3_settings near = {.reuse_distance = UINT64_MAX};
+    const struct zero3_counts kept = zero3_count(zero3, &near);
+    g_assert_cmpuint(kept.gathered, <=, most.gathered);
+    g_assert_cmpuint(kept.live, >=, most.live);
+    const struct zero3_settings fitted = zero3_fit(zero3, &most, 0);
+    g_assert_cmpuint(zero3_count(zero3, &fitted).live, ==, most.live);
+    g_assert_cmpuint(zero3_count(zero3, &fitted).gathered, ==, most.gathered);
+    zero3_free(zero3);
 }
 
 static void check_fsdp(const struct fixture *f)
@@ -118,6 +142,7 @@ static void test_any_plan(void)
         set_up(&f, random, i % 2 ? "40%" : "70%");
         check_deepspeed(&f);
         check_fsdp(&f);
+        check_zero3(f.result->trace);
         tear_down(&f);
     }
 }
