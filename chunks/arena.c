@@ -167,7 +167,7 @@ uint64_t arena_best_fit(const struct arena *arena, uint64_t bytes, uint64_t floo
 {
     uint64_t best = NO_ADDRESS, least = UINT64_MAX;
     for (uint32_t i = arena_hole_above(arena, floor);
-         i < arena->hole_count && arena->holes[i].begin < ceiling; i++) {
+         least > bytes && i < arena->hole_count && arena->holes[i].begin < ceiling; i++) {
         uint64_t begin = MAX(arena->holes[i].begin, floor);
         uint64_t end = MIN(arena->holes[i].end, ceiling);
         if (begin + bytes <= end && end - begin < least) {

@@ -17,10 +17,16 @@ struct certificate_price {
     uint64_t price;
 };
 
-/* When a window begins: with its operator, or when the device has finished all before the update if
- * the operator is the first update; when the device begins the update of that moment; when it has
- * finished it. If that update runs on the host, when the device has finished those before. */
-enum window_begin { WINDOW_AT_OPERATOR, WINDOW_AT_UPDATE, WINDOW_AFTER_UPDATE, WINDOW_BEGINS };
+/* When a window begins. If the update of a window at or after an update runs on the host, the
+ * window begins when the device has finished those before. */
+enum window_begin {
+    WINDOW_AT_OPERATOR,    /* with the operator; or, with the first update, when the device has
+                              finished    everything before */
+    WINDOW_AT_UPDATE,      /* when the device begins the update */
+    WINDOW_AFTER_UPDATE,   /* when the device has finished the update */
+    WINDOW_AFTER_OPERATOR, /* when the device has finished the operator, of forward or backward */
+    WINDOW_BEGINS
+};
 
 /* Prices in a window of the iteration. h2d, d2h, host, network and memory (the host's, which copies
  * and operators of the host share) are shares of the window's time, in units of 1 /
@@ -31,7 +37,7 @@ enum window_begin { WINDOW_AT_OPERATOR, WINDOW_AT_UPDATE, WINDOW_AFTER_UPDATE, W
 #define CERTIFICATE_ROOM_PRICE_MOST ((uint64_t)1 << 48)
 
 struct certificate_window {
-    moment_id moment; /* of its first operator */
+    moment_id moment; /* of the operator with which, or after which, it begins */
     uint8_t begins;   /* enum window_begin */
     uint64_t h2d, d2h, host, network, memory;
     uint64_t room;

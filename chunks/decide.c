@@ -421,7 +421,7 @@ void decisions_free(struct decisions *decisions)
         return;
     g_free(decisions->initial);
     g_free(decisions->first);
-    g_free(decisions->vacated);
+    g_free(decisions->over);
     g_free(decisions->fault);
     g_array_free(decisions->actions, TRUE);
     g_free(decisions);

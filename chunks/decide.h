@@ -26,13 +26,13 @@ struct decide_options {
 
 struct decisions {
     uint32_t moment_count;
-    uint8_t *initial;  /* [chunk_count] nonzero if the chunk is on the device at the start of every
-                          iteration */
-    uint32_t *first;   /* [moment_count + 2] into actions, as in a plan */
-    GArray *actions;   /* struct plan_action, without addresses (NO_ADDRESS) and without moves */
-    uint32_t *vacated; /* [actions->len] of a departure, the moment by which the copy to the host is
-                          over, moment_count and more in the next iteration; NULL if unknown */
-    char *fault;       /* says which answer of the policy broke its contract; NULL if none did */
+    uint8_t *initial; /* [chunk_count] nonzero if the chunk is on the device at the start of every
+                         iteration */
+    uint32_t *first;  /* [moment_count + 2] into actions, as in a plan */
+    GArray *actions;  /* struct plan_action, without addresses (NO_ADDRESS) and without moves */
+    uint32_t *over;   /* [actions->len] of a departure or a fetch, the moment by which its copy is
+                         over, moment_count and more in the next iteration; NULL if unknown */
+    char *fault;      /* says which answer of the policy broke its contract; NULL if none did */
 };
 
 /* Returns the least device budget with which decide() works: every operator finds its chunks there,

@@ -16,7 +16,7 @@ struct ceiling_search {
     /* The moments from now on whose non-model data exceeds the non-model data of all moments
      * before, latest first. The last such moment up to a given moment has the maximum. */
     uint32_t *maxima, count;
-    uint32_t *leave; /* [chunk_count] the moment of its next departure, or NO_INDEX */
+    uint32_t *leave; /* [chunk_count] the moment by which it has left next, or NO_INDEX */
 };
 
 static void step_back(struct ceiling_search *s, moment_id moment)
@@ -53,7 +53,7 @@ static void go_back_through(struct ceiling_search *s, const struct decisions *de
             const struct plan_action *action = &g_array_index(decisions->actions,
                                                               struct plan_action, i);
             if (action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP)
-                s->leave[action->chunk] = base + m;
+                s->leave[action->chunk] = base + (decisions->over ? MAX(m, decisions->over[i]) : m);
             else if (arrival && (action->kind == PLAN_FETCH || action->kind == PLAN_ALLOCATE))
                 arrival[i] = lowest_ceiling(s, MIN(s->leave[action->chunk], m + s->moment_count));
         }
@@ -208,6 +208,13 @@ static void leave_again(struct placing *p, const GArray *leavers, uint32_t momen
     }
 }
 
+/* Fetches that were under way at the end of the iteration go on. */
+static void arrive_again(struct placing *p, uint32_t moments)
+{
+    for (uint32_t c = 0; c < p->arena->chunk_count; c++)
+        p->arrives[c] -= MIN(p->arrives[c], moments);
+}
+
 /* Returns the end of the highest chunk that is not leaving. */
 static uint64_t end_of_chunks(const struct placing *p)
 {
@@ -265,7 +272,7 @@ uint64_t placing_find(const struct placing *p, chunk_id chunk, uint64_t ceiling)
 static uint64_t find_now(struct placing *p, const struct job *job, chunk_id chunk, uint64_t ceiling)
 {
     uint64_t address = placing_find(p, chunk, ceiling);
-    if (address == NO_ADDRESS && job->decisions->vacated)
+    if (address == NO_ADDRESS && job->decisions->over)
         address = placing_try_to_make_room(p, p->arena->slot_bytes[chunk], ceiling);
     return address;
 }
@@ -309,15 +316,17 @@ static void place_action(struct placing *p, const struct job *job, uint32_t inde
         p->ceiling[chunk] = job->ceilings->arrival[index];
         vacate_chunk(p, chunk);
         address = choose_address(p, job, index, ceiling);
-        p->arriving[chunk] = job->decisions->vacated && action->kind == PLAN_FETCH;
+        p->arrives[chunk] = job->decisions->over && action->kind == PLAN_FETCH
+                                ? job->decisions->over[index]
+                                : 0;
         placing_put(p, chunk, address);
         break;
     case PLAN_WRITE_BACK:
         p->copied[chunk] = p->before + index;
         /* fall through */
     case PLAN_DROP:
-        if (job->decisions->vacated && job->decisions->vacated[index] > moment)
-            leave(p, chunk, job->decisions->vacated[index]);
+        if (job->decisions->over && job->decisions->over[index] > moment)
+            leave(p, chunk, job->decisions->over[index]);
         else
             placing_take(p, chunk);
         break;
@@ -334,13 +343,6 @@ static void place_action(struct placing *p, const struct job *job, uint32_t inde
         g_assert_not_reached();
     }
     placing_emit(p, action->kind, chunk, address);
-}
-
-/* What an operator has used is there. */
-static void note_arrivals(struct placing *p, const struct accesses *accesses, moment_id moment)
-{
-    for (uint32_t a = accesses->first[moment]; a < accesses->first[moment + 1]; a++)
-        p->arriving[accesses->items[a].chunk] = 0;
 }
 
 /* Addresses are multiples of the alignment, while budgets need not be. */
@@ -385,13 +387,12 @@ static bool place_iteration(struct placing *p, struct job *job, double least)
         p->non_model = m < moments ? job->inputs->accesses->non_model[m]
                                    : job->inputs->accesses->resting;
         uint64_t ceiling = ceiling_beside(job, p->non_model);
+        p->moment = m;
         vacate_until(p, m);
         job->first[m] = p->action_count;
         for (uint32_t i = job->decisions->first[m]; i < job->decisions->first[m + 1]; i++)
             place_action(p, job, i, m, ceiling);
         clear_above(p, job, ceiling);
-        if (m < moments)
-            note_arrivals(p, job->inputs->accesses, m);
         uint64_t extent = end_of_chunks(p) + p->non_model;
         p->arena_bytes = MAX(p->arena_bytes, extent);
         if (m < moments) {
@@ -478,6 +479,7 @@ static bool place_round(struct placing *p, struct job *job, double least, GArray
     memcpy(p->start, p->arena->address, addresses);
     memcpy(p->ceiling, job->ceilings->initial, addresses);
     leave_again(p, leavers, job->inputs->accesses->moment_count);
+    arrive_again(p, job->inputs->accesses->moment_count);
     bool placed = place_iteration(p, job, least);
     g_array_set_size(leavers, 0);
     g_array_append_vals(leavers, p->leavers->data, p->leavers->len);
@@ -545,7 +547,7 @@ static void placing_clear(struct placing *p)
     g_free(p->ceiling);
     g_free(p->leaving);
     g_free(p->copied);
-    g_free(p->arriving);
+    g_free(p->arrives);
     g_array_unref(p->leavers);
     g_free(p->holes);
     g_free(p->chunks);
@@ -575,7 +577,7 @@ struct addresses *place_decisions(const struct decisions *decisions,
                         .ceiling = g_new(uint64_t, chunks),
                         .leaving = g_new0(uint8_t, chunks),
                         .copied = g_new0(int64_t, chunks),
-                        .arriving = g_new0(uint8_t, chunks),
+                        .arrives = g_new0(uint32_t, chunks),
                         .leavers = g_array_new(FALSE, FALSE, sizeof(struct placing_leaver)),
                         .holes = g_new(struct arena_hole, 2 * PLACING_TRIED * (chunks + 1)),
                         .chunks = g_new(uint32_t, chunks),

@@ -9,7 +9,7 @@
 /* The highest end that each chunk may have without moving aside for non-model data later. */
 struct ceilings {
     uint64_t *arrival; /* [actions] for a fetch or an allocation, the lowest address at which
-                          non-model data begins until the chunk leaves */
+                          non-model data begins until the chunk has left */
     uint64_t *initial; /* [chunk_count] the same from the start of the iteration */
 };
 
@@ -39,8 +39,9 @@ struct placing {
     uint64_t small_end; /* small chunks lie between the floor and here, as long as they fit */
     uint8_t *leaving;  /* [chunk_count] nonzero if it has left, but its copy to the host is not over
                           yet: it keeps its range in the arena until another chunk needs that */
-    uint8_t *arriving; /* [chunk_count] nonzero if it was fetched and no operator has used it yet;
-                          moving it may wait for its copy */
+    uint32_t *arrives; /* [chunk_count] the moment by which its fetch is over; before, moving it
+                          waits for its copy */
+    moment_id moment;  /* the current one */
     GArray *leavers;   /* struct placing_leaver, in no order */
     int64_t *copied;   /* [chunk_count] the action that last copied it to the host */
     int64_t before;    /* actions of the rounds before */

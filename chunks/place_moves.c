@@ -88,7 +88,7 @@ static bool take_chunk(struct placing *p, uint64_t ceiling, struct growth *g)
     uint64_t bytes = arena->slot_bytes[g->chunk], address = arena->address[g->chunk];
     if (g->upwards ? address + bytes > ceiling : address < g->floor)
         return false;
-    if (g->spares && (p->leaving[g->chunk] || p->arriving[g->chunk]))
+    if (g->spares && (p->leaving[g->chunk] || p->arrives[g->chunk] > p->moment))
         return false;
     uint64_t target = g->rehouses ? find_elsewhere(g, bytes) : NO_ADDRESS;
     if (g->records) {

@@ -77,6 +77,31 @@ static void count_gather(struct plan_figures *figures, const struct trace *trace
     figures->received_bytes += traffic.exchange.received_bytes;
 }
 
+static bool is_gather(const struct plan *plan, const struct plan_action *action)
+{
+    return action->kind == PLAN_FETCH && plan->layout->chunks[action->chunk].list == TRACE_GATHERED;
+}
+
+struct trace_exchange plan_exchange(const struct plan *plan, const struct trace *trace,
+                                    uint32_t rank)
+{
+    struct gathering *gathering = gathering_new(plan->layout);
+    struct gathering_traffic traffic = {0};
+    for (uint32_t i = 0; gathering && i < plan->action_count; i++) {
+        uint32_t chunk = plan->actions[i].chunk;
+        for (uint32_t p = gathering->first[chunk];
+             is_gather(plan, &plan->actions[i]) && p < gathering->first[chunk + 1]; p++)
+            gathering_count(&traffic, trace, gathering->parts[p].tensor, rank, true);
+    }
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        struct trace_exchange exchange = trace_operator_exchange(&trace->operators[m]);
+        traffic.exchange.sent_bytes += exchange.sent_bytes;
+        traffic.exchange.received_bytes += exchange.received_bytes;
+    }
+    gathering_free(gathering);
+    return traffic.exchange;
+}
+
 /* Adds up what gathers move, which depends on where the shards are. */
 static void count_gathers(struct plan *plan, const struct trace *trace)
 {
@@ -86,10 +111,9 @@ static void count_gathers(struct plan *plan, const struct trace *trace)
         on_device[c] = plan->initial_address[c] != NO_ADDRESS;
     for (uint32_t i = 0; gathering && i < plan->action_count; i++) {
         const struct plan_action *action = &plan->actions[i];
-        bool fetch = action->kind == PLAN_FETCH;
-        if (fetch && plan->layout->chunks[action->chunk].list == TRACE_GATHERED)
+        if (is_gather(plan, action))
             count_gather(&plan->predicted, trace, gathering, on_device, action->chunk);
-        if (fetch || action->kind == PLAN_ALLOCATE)
+        if (action->kind == PLAN_FETCH || action->kind == PLAN_ALLOCATE)
             on_device[action->chunk] = 1;
         else if (action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP)
             on_device[action->chunk] = 0;
@@ -105,7 +129,7 @@ static void count_traffic(struct plan *plan, const struct trace *trace)
     for (uint32_t i = 0; i < plan->action_count; i++) {
         const struct plan_action *action = &plan->actions[i];
         const struct chunk *chunk = &plan->layout->chunks[action->chunk];
-        bool fetch = action->kind == PLAN_FETCH && chunk->list != TRACE_GATHERED;
+        bool fetch = action->kind == PLAN_FETCH && !is_gather(plan, action);
         bool write = action->kind == PLAN_WRITE_BACK || action->kind == PLAN_FLUSH;
         figures->h2d_bytes += fetch ? chunk->copy_bytes : 0;
         figures->h2d_copies += fetch;

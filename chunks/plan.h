@@ -138,6 +138,11 @@ struct addresses;
  */
 struct plan *plan_make(const struct plan_inputs *inputs, struct addresses *addresses);
 
+/* Returns what one of the ranks exchanges in an iteration: in the trace's operators, which must be
+ * this rank's, and in the plan's gathers. */
+struct trace_exchange plan_exchange(const struct plan *plan, const struct trace *trace,
+                                    uint32_t rank);
+
 void plan_free(struct plan *plan);
 
 /* Adds a reference; plan_free releases it, and the last release frees the plan. All owners must be

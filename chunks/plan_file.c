@@ -302,6 +302,17 @@ static bool read_stage(struct plan_reader *reader, const json_t *object, struct 
     return true;
 }
 
+/* A plan whose host updates in the order of the model lacks it. */
+static bool read_first_update(struct plan_reader *reader, const json_t *value,
+                              struct run_choices *choices)
+{
+    uint64_t first = 0, most = MAX(choices->tensor_count, 1) - 1;
+    if (value && !read_number(reader, value, "choices.first_update", most, &first))
+        return false;
+    choices->first_update = (tensor_id)first;
+    return true;
+}
+
 /* A plan of a run that trains all tensors lacks the array. */
 static bool read_frozen(struct plan_reader *reader, const json_t *array,
                         struct run_choices *choices)
@@ -354,6 +365,7 @@ static bool read_choices(struct plan_reader *reader, const json_t *root, struct 
            read_flags(reader, host_update, plan->choices->tensor_count,
                       plan->choices->host_update) &&
            read_frozen(reader, json_object_get(object, "frozen"), plan->choices) &&
+           read_first_update(reader, json_object_get(object, "first_update"), plan->choices) &&
            read_update_after(reader, json_object_get(object, "update_after"), plan->choices);
 }
 
@@ -606,12 +618,13 @@ static json_t *choices_json(const struct run_choices *choices)
     if (!choices)
         return json_null();
     return json_pack(
-        "{s:o,s:o,s:b,s:o,s:b,s:b,s:o*,s:o*,s:o*,s:o*,s:o*}", "recompute",
+        "{s:o,s:o,s:b,s:o,s:b,s:b,s:o*,s:o*,s:o*,s:o*,s:o*,s:o*}", "recompute",
         flags(choices->recompute, choices->layer_count), "offload",
         flags(choices->offload, choices->layer_count), "host_embedding", choices->host_embedding,
         "host_update", flags(choices->host_update, choices->tensor_count), "split_master",
         choices->split_masters, "backward_twice", choices->second_backward, "update_after",
-        update_after_json(choices), "stage",
+        update_after_json(choices), "first_update",
+        choices->first_update ? json_integer(choices->first_update) : NULL, "stage",
         choices->stage || choices->fast ? json_integer(choices->stage) : NULL, "reduction",
         choices->fast ? json_string("fast") : NULL, "state_block",
         choices->state_block ? json_integer((json_int_t)choices->state_block) : NULL, "frozen",

@@ -148,7 +148,9 @@ static bool plan(const struct plan_arguments *a, const struct console *console,
     unsigned scope = (chooses_stage(a, in) ? RUN_STAGE : 0) |
                      (a->reduction == RUN_REDUCTION_FAST ? RUN_SUMS : 0) |
                      (a->recompute == AS_TRACED ? 0 : RUN_RECOMPUTE) |
-                     (a->offload == AS_TRACED ? 0 : RUN_OFFLOAD) |
+                     (a->offload == FREE || (a->offload != AS_TRACED && a->recompute != AS_TRACED)
+                          ? RUN_OFFLOAD
+                          : 0) |
                      (a->embedding == AS_TRACED ? 0 : RUN_EMBEDDING) |
                      (a->bytes_per_parameter == AS_TRACED ? 0 : RUN_MASTERS) |
                      (a->state_blocks == AS_TRACED ? 0 : RUN_STATE_BLOCKS) |
@@ -240,12 +242,16 @@ static char **command_of(char *const *words, const char *output)
     return (char **)(void *)g_ptr_array_free(command, FALSE);
 }
 
-/* Returns the last lines of what the command said, which have the reason. */
-static const char *last_lines(const char *text)
+/* Returns the reason in what the command said, to be freed: the line of ours, before which a
+ * progress bar may stand, or else the last lines. */
+static char *reason_in(const char *text)
 {
     enum { MOST_BYTES = 2000 };
+    const char *ours = g_strrstr(text, "pstar_torch: ");
     size_t length = strlen(text);
-    return length > MOST_BYTES ? text + length - MOST_BYTES : text;
+    if (ours)
+        return g_strndup(ours, strcspn(ours, "\r\n"));
+    return g_strchomp(g_strdup(length > MOST_BYTES ? text + length - MOST_BYTES : text));
 }
 
 /* Runs the script until a step is recorded. */
@@ -261,9 +267,9 @@ static bool run_script(char *const *words, const char *output, GError **error)
         return failure_mark(error, FAILURE_RUNNING);
     if (g_spawn_check_wait_status(status, NULL))
         return true;
+    g_autofree char *reason = reason_in(said);
     g_set_error(error, FAILURE, FAILURE_RUNNING,
-                "%s: no step could be recorded on the meta device:\n%s", words[0],
-                g_strchomp((char *)last_lines(said)));
+                "%s: no step could be recorded on the meta device:\n%s", words[0], reason);
     return false;
 }
 
@@ -343,16 +349,14 @@ static bool check_freedoms(const struct plan_arguments *a, GError **error)
     const struct {
         const char *option;
         uint8_t freedom;
-    } others[] = {{"--offload-activations", a->offload},
-                  {"--embedding", a->embedding},
+    } others[] = {{"--embedding", a->embedding},
                   {"--bytes-per-parameter", a->bytes_per_parameter},
                   {"--state-blocks", a->state_blocks},
                   {"--micro-batch", a->micro_batch}};
     for (size_t i = 0; i < G_N_ELEMENTS(others); i++)
         if (a->recompute == AS_TRACED && others[i].freedom == FREE)
             return options_refuse(error,
-                                  "%s any chooses layers as well: not with --recompute "
-                                  "traced",
+                                  "%s any chooses layers as well: not with --recompute traced",
                                   others[i].option);
     if (a->layout && a->micro_batch == FREE)
         return options_refuse(error, "--layout names the chunks of the traced micro-batches: not "
@@ -404,7 +408,7 @@ static bool check_pipeline(const struct plan_arguments *a, GError **error)
 }
 
 static bool choose_pipeline(const struct plan_arguments *a, const struct console *console,
-                            GError **error)
+                            int *signal, GError **error)
 {
     const char *model = a->question.model;
     const struct plan_stages asked = {.console = console,
@@ -430,7 +434,7 @@ static bool choose_pipeline(const struct plan_arguments *a, const struct console
                                                                : a->micro_batch == FREE,
                                       .as_traced = a->recompute == AS_TRACED,
                                       .unclipped = a->no_clip};
-    return check_pipeline(a, error) && plan_stages(&asked, error);
+    return check_pipeline(a, error) && plan_stages(&asked, signal, error);
 }
 
 static bool choose(struct plan_arguments *a, const struct console *console, int *signal,
@@ -441,7 +445,7 @@ static bool choose(struct plan_arguments *a, const struct console *console, int 
     if (a->question.train && !a->question.model)
         return options_refuse(error, "--train goes with --model");
     if (a->stages)
-        return choose_pipeline(a, console, error);
+        return choose_pipeline(a, console, signal, error);
     if (a->schedule || a->micro_batches || a->parts)
         return options_refuse(error, "--schedule, --stage-parts, --micro-batches go with --stages");
     if (wrong)
@@ -553,7 +557,7 @@ int main(int argc, char **argv)
          .value = "any|traced"},
         {.name = "offload-activations",
          .choice = &a.offload,
-         .help = "Whether activations may leave the device: any (default), or as traced",
+         .help = "Whether activations may leave the device: as --recompute (default), any, traced",
          .value = "any|traced"},
         {.name = "embedding",
          .choice = &a.embedding,

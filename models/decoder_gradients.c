@@ -29,16 +29,17 @@ void decoder_update_tensor(struct iteration_builder *builder, tensor_id tensor)
 }
 
 /* Appends the updates on one side that follow the completion of the gradients of `after`; NO_INDEX
- * stands for the end of backward. */
-static void add_updates(struct iteration_builder *builder, bool on_host,
+ * stands for the end of backward. They begin with tensor `first` and end with the one before it. */
+static void add_updates(struct iteration_builder *builder, bool on_host, tensor_id first,
                         const tensor_id after[MODEL_TENSORS])
 {
     const struct run_choices *choices = &builder->job->choices;
-    for (tensor_id tensor = 0; tensor < builder->tensors->len; tensor++) {
+    for (guint i = 0; i < builder->tensors->len; i++) {
+        tensor_id tensor = (first + i) % builder->tensors->len;
         tensor_id follows = choices->update_after[tensor];
         bool now = false;
-        for (int i = 0; i < MODEL_TENSORS; i++)
-            now |= follows == after[i];
+        for (int k = 0; k < MODEL_TENSORS; k++)
+            now |= follows == after[k];
         if (now && choices->host_update[tensor] == on_host &&
             builder->progress[tensor] == BUILDER_COMPLETE)
             decoder_update_tensor(builder, tensor);
@@ -50,8 +51,8 @@ static void add_updates(struct iteration_builder *builder, bool on_host,
 void decoder_update(struct iteration_builder *builder)
 {
     static const tensor_id end[MODEL_TENSORS] = {NO_INDEX, NO_INDEX, NO_INDEX};
-    add_updates(builder, true, end);
-    add_updates(builder, false, end);
+    add_updates(builder, true, builder->job->choices.first_update, end);
+    add_updates(builder, false, 0, end);
 }
 
 /* ---- gradients ---- */
@@ -79,8 +80,8 @@ static void update_early(struct iteration_builder *b, const struct model_operato
         return;
     for (int i = count; i < MODEL_TENSORS; i++)
         completed[i] = completed[0];
-    add_updates(b, true, completed);
-    add_updates(b, false, completed);
+    add_updates(b, true, 0, completed);
+    add_updates(b, false, 0, completed);
 }
 
 static bool trains(const struct model_operator *op, int i)
@@ -130,8 +131,8 @@ static void reduce_bucket(struct iteration_builder *b, int32_t layer, uint32_t m
     if (!b->leads[op.bucket[0]])
         return;
     const tensor_id first[MODEL_TENSORS] = {op.bucket[0], op.bucket[0], op.bucket[0]};
-    add_updates(b, true, first);
-    add_updates(b, false, first);
+    add_updates(b, true, 0, first);
+    add_updates(b, false, 0, first);
 }
 
 /* Adds what a backward operator completes to the bucket, and reduces that if it is full. */

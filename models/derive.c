@@ -296,6 +296,7 @@ struct trace *model_derive(const struct recognised *recognised, const struct tra
     struct trace *derived = NULL;
     job.choices = *choices;
     job.choices.host_update = recognised->iteration->job.choices.host_update;
+    job.choices.first_update = recognised->iteration->job.choices.first_update;
     job.choices.update_after = recognised->iteration->job.choices.update_after;
     job.choices.frozen = recognised->iteration->job.choices.frozen;
     if (is_possible(recognised, choices)) {
@@ -370,6 +371,8 @@ static struct trace *leave_reductions_out(const struct trace *trace)
         alone->buffers[i].first = moved[alone->buffers[i].first];
         alone->buffers[i].last = moved[alone->buffers[i].last];
     }
+    for (uint32_t i = 0; i < trace->use_count; i++)
+        alone->uses[i].moment = moved[alone->uses[i].moment];
     alone->operator_count = count;
     alone->micro_batches /= alone->ranks;
     alone->ranks = 0;

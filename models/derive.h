@@ -104,19 +104,28 @@ bool model_is_synthesised(const struct recognised *recognised, const struct trac
  *
  * If no update moves, the result is a copy, in which updates keep the order of the trace. If any
  * moves, updates on the host come first, then the device's, each in the order of the tensors, as in
- * a run (models/iteration.h). That needs that nothing depends on their order: each tensor has one
- * update, updates use no buffers, and nothing follows them. Otherwise they stay in the order of the
- * trace. So the result depends on the trace and the sides alone, and whoever reads a plan makes the
- * trace that the plan was made for.
+ * a run (models/iteration.h); the host begins with the tensor with which it does in the trace. That
+ * needs that nothing depends on their order: each tensor has one update, updates use no buffers,
+ * and nothing follows them. Otherwise they stay in the order of the trace. So the result depends on
+ * the trace and the sides alone, and whoever reads a plan makes the trace that the plan was made
+ * for.
  *
  * Fails (TRACE_ERROR_INVALID) if one operator updates tensors of both kinds. The caller frees the
  * result with trace_free. */
 struct trace *model_place_updates(const struct trace *trace, const uint8_t *on_host,
                                   const struct platform *platform, GError **error);
 
+/* As model_place_updates, but the host begins with the update of tensor `first`, goes on in the
+ * order of the tensors, and ends with those before `first`. If it begins otherwise in the trace,
+ * updates are put in order even if none moves. */
+struct trace *model_place_updates_from(const struct trace *trace, const uint8_t *on_host,
+                                       tensor_id first, const struct platform *platform,
+                                       GError **error);
+
 /* As model_place_updates, with updates within backward. after[tensor] is the tensor behind whose
  * last use in forward and backward this tensor's update comes, but not before its own last use;
- * NO_INDEX: behind all of backward. `after` may be NULL, if no update is within backward. */
+ * NO_INDEX: behind all of backward. The host then begins with the first tensor of the model.
+ * `after` may be NULL, if no update is within backward, for what model_place_updates does. */
 struct trace *model_place_updates_after(const struct trace *trace, const uint8_t *on_host,
                                         const tensor_id *after, const struct platform *platform,
                                         GError **error);

@@ -168,10 +168,11 @@ struct placed_update {
     uint32_t after, moment;
     enum trace_place place;
     tensor_id tensor;
+    tensor_id turn; /* of its side: the tensor, counted from the one with which the side begins */
 };
 
-/* Updates that follow the same operator: the host's come first, each side's by tensor, and a
- * tensor's blocks in their order. */
+/* Updates that follow the same operator: the host's come first, each side's in turn, and a tensor's
+ * blocks in their order. */
 static int by_place(const void *left, const void *right)
 {
     const struct placed_update *a = left, *b = right;
@@ -179,8 +180,8 @@ static int by_place(const void *left, const void *right)
         return a->after < b->after ? -1 : 1;
     if (a->place != b->place)
         return a->place == TRACE_ON_HOST ? -1 : 1;
-    if (a->tensor != b->tensor)
-        return a->tensor < b->tensor ? -1 : 1;
+    if (a->turn != b->turn)
+        return a->turn < b->turn ? -1 : 1;
     return a->moment < b->moment ? -1 : a->moment > b->moment;
 }
 
@@ -199,7 +200,7 @@ static uint32_t *find_last_uses(const struct trace *trace)
     return last;
 }
 
-static GArray *list_updates(const struct trace *trace, const tensor_id *after)
+static GArray *list_updates(const struct trace *trace, const tensor_id *after, tensor_id first)
 {
     GArray *updates = g_array_new(FALSE, FALSE, sizeof(struct placed_update));
     g_autofree uint32_t *last_use = after ? find_last_uses(trace) : NULL;
@@ -212,6 +213,9 @@ static GArray *list_updates(const struct trace *trace, const tensor_id *after)
                                        .moment = m,
                                        .place = (enum trace_place)op->place,
                                        .tensor = trace->accesses[op->first_access].tensor};
+        update.turn = update.place == TRACE_ON_HOST
+                          ? (update.tensor + trace->tensor_count - first) % trace->tensor_count
+                          : update.tensor;
         if (after && after[update.tensor] != NO_INDEX)
             update.after = MAX(last_use[after[update.tensor]], last_use[update.tensor]);
         g_array_append_val(updates, update);
@@ -255,6 +259,8 @@ static void move_memory(struct trace *trace, const uint32_t *order)
         trace->buffers[b].first = now[trace->buffers[b].first];
         trace->buffers[b].last = now[trace->buffers[b].last];
     }
+    for (uint32_t i = 0; i < trace->use_count; i++)
+        trace->uses[i].moment = now[trace->uses[i].moment];
     for (uint32_t m = count; m-- > 0;) {
         bool update = is_update(&trace->operators[m]);
         trace->non_model_bytes[m] = !update    ? before[order[m]]
@@ -269,12 +275,13 @@ static void move_memory(struct trace *trace, const uint32_t *order)
         trace_sum_buffers(trace);
 }
 
-static void order_updates(struct trace *trace, const tensor_id *after)
+/* The host begins with the update of tensor `first`, and goes round. */
+static void order_updates(struct trace *trace, const tensor_id *after, tensor_id first)
 {
     uint32_t count = trace->operator_count, next = 0;
     if (!are_independent(trace))
         return;
-    g_autoptr(GArray) updates = list_updates(trace, after);
+    g_autoptr(GArray) updates = list_updates(trace, after, first);
     g_autofree uint32_t *order = merge_updates(trace, updates);
     g_autofree struct trace_operator *operators = g_memdup2(trace->operators,
                                                             count * sizeof *operators);
@@ -334,19 +341,54 @@ static bool come_as_traced(const struct run_choices *traced, const tensor_id *af
                  : !run_updates_early(traced);
 }
 
-struct trace *model_place_updates_after(const struct trace *trace, const uint8_t *on_host,
-                                        const tensor_id *after, const struct platform *platform,
-                                        GError **error)
+/* Returns the first tensor from `first` on that the host updates, or 0 if it updates none before
+ * `first`, or none from it on: then that is the order of the model. */
+static tensor_id first_on_host(const struct trace *trace, tensor_id first)
+{
+    tensor_id from = NO_INDEX;
+    bool any_before = false;
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        if (!is_update(op) || op->place != TRACE_ON_HOST)
+            continue;
+        tensor_id tensor = trace->accesses[op->first_access].tensor;
+        any_before |= tensor < first;
+        from = tensor >= first ? MIN(from, tensor) : from;
+    }
+    return any_before && from != NO_INDEX ? from : 0;
+}
+
+/* The host begins with tensor `first`; NO_INDEX stands for that of the trace. */
+static struct trace *place_updates(const struct trace *trace, const uint8_t *on_host,
+                                   tensor_id first, const tensor_id *after,
+                                   const struct platform *platform, GError **error)
 {
     struct trace *placed = trace_copy(trace);
     struct run_choices *traced = run_choices_of(trace);
     bool moved = !come_as_traced(traced, after);
-    if (!move_updates(placed, on_host, traced->host_update, platform, &moved, error))
+    if (!move_updates(placed, on_host, traced->host_update, platform, &moved, error)) {
         g_clear_pointer(&placed, trace_free);
-    if (moved && placed)
-        order_updates(placed, after);
+    } else {
+        first = first_on_host(placed, first == NO_INDEX ? traced->first_update : first);
+        if (moved || first != traced->first_update)
+            order_updates(placed, after, first);
+    }
     run_choices_free(traced);
     return placed;
+}
+
+struct trace *model_place_updates_after(const struct trace *trace, const uint8_t *on_host,
+                                        const tensor_id *after, const struct platform *platform,
+                                        GError **error)
+{
+    return place_updates(trace, on_host, after ? 0 : NO_INDEX, after, platform, error);
+}
+
+struct trace *model_place_updates_from(const struct trace *trace, const uint8_t *on_host,
+                                       tensor_id first, const struct platform *platform,
+                                       GError **error)
+{
+    return place_updates(trace, on_host, first, NULL, platform, error);
 }
 
 struct trace *model_place_chosen(const struct trace *trace, const struct run_choices *choices,
@@ -354,8 +396,8 @@ struct trace *model_place_chosen(const struct trace *trace, const struct run_cho
 {
     if (!choices || choices->tensor_count != trace->tensor_count)
         return trace_copy(trace);
-    return model_place_updates_after(trace, choices->host_update, choices->update_after, platform,
-                                     error);
+    return place_updates(trace, choices->host_update, choices->first_update, choices->update_after,
+                         platform, error);
 }
 
 struct trace *model_place_updates(const struct trace *trace, const uint8_t *on_host,
@@ -372,7 +414,7 @@ struct trace *model_updates_last(struct trace *trace)
     struct run_choices *choices = run_choices_of(trace);
     if (run_updates_early(choices)) {
         last = trace_copy(trace);
-        order_updates(last, NULL);
+        order_updates(last, NULL, 0);
         trace_free(trace);
     }
     run_choices_free(choices);

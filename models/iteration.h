@@ -348,7 +348,8 @@ bool model_split_masters(const struct model_job *job, uint32_t bytes_per_paramet
                          GError **error);
 
 /* Describes the iteration: forward and backward of every micro-batch, then one update a tensor, or
- * a block of a cut one. The host's updates come first, then the device's, each in model order.
+ * a block of a cut one. The host's updates come first, then the device's, each in model order; the
+ * host's begin with choices.first_update and go round.
  * Updates are within backward if gradients are in buffers, or where choices.update_after says so.
  * `config` must outlive the result. Fails (MODEL_ERROR_CONFIG) if the job does not fit the model.
  */

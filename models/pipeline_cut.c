@@ -445,6 +445,7 @@ static struct run_choices *choices_here(const struct cutting *cutting)
 {
     struct run_choices *choices = run_choices_copy(cutting->whole->choices);
     choices->tensor_count = cutting->tensors->len;
+    choices->first_update = 0; /* stages update in the order of the model */
     for (uint32_t t = 0; t < choices->tensor_count; t++)
         choices->host_update[t] = choices->host_update[cutting->cut->in_whole[t]];
     for (uint32_t t = 0; t < choices->tensor_count; t++)

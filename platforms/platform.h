@@ -132,7 +132,8 @@ struct platform_multiprocessors {
     uint32_t count;
 };
 
-/* What a training framework makes of the device's nominal rates, fitted to published steps. */
+/* What a training framework makes of the device's rates: of nominal ones fitted to published steps,
+ * of measured ones as pstar-run's own kernels were measured. */
 struct platform_framework {
     char *source;     /* NULL if the file does not say; the fields below are then unused */
     double products;  /* share of the compute rate that matrix products reach, in (0, 1] */

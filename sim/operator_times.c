@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* The collector names processors as "..., 8 processors", a probe as "CPU, 8 cores, ...". */
+/* The collector names processors as "..., 8 processors", and a GPU in use behind them, a probe as
+ * "CPU, 8 cores, ...". */
 static bool is_processor(const char *machine)
 {
     return g_str_has_prefix(machine, "CPU") || g_str_has_suffix(machine, " processors");
@@ -59,7 +60,7 @@ bool operator_times_band(const struct trace *trace, const struct platform *platf
         strcmp(trace->machine, platform->name) != 0)
         return false;
     *band = platform->framework.source ? fitted : nominal;
-    return platform->framework.source || has_nominal_rate(platform);
+    return has_nominal_rate(platform);
 }
 
 void operator_times_print_band(const struct operator_times_band *band, double least, double most,

@@ -319,25 +319,35 @@ static double host_share(const struct plan *plan, const struct trace *trace)
     return all ? 100.0 * (double)on_host / (double)all : 0;
 }
 
-/* Of a model that pstar does not describe. */
-static void print_layers(const struct plan *plan, bool looked_at, FILE *out)
+/* Prints the choices of layers in a model that pstar does not describe. */
+static void print_layers(const struct plan *plan, unsigned scope, FILE *out)
 {
-    g_autofree char *layers = run_layers_format(plan->choices->recompute,
-                                                plan->choices->layer_count);
-    g_autofree char *semicolon = g_strconcat(layers, ";", NULL);
-    fprintf(out,
-            "  recomputed layers%s%s offloaded activations: not looked at, because pstar does not "
-            "describe the trace's model; a step is %u x %u sequences, as traced\n",
-            looked_at ? ": " : ",", looked_at ? semicolon : "", plan->micro_batches, plan->batch);
+    const struct run_choices *choices = plan->choices;
+    g_autofree char *layers = run_layers_format(choices->recompute, choices->layer_count);
+    g_autofree char *offloaded = run_layers_format(choices->offload, choices->layer_count);
+    if (scope & RUN_RECOMPUTE)
+        fprintf(out, "  recomputed layers: %s; ", layers);
+    else
+        fputs("  recomputed layers, ", out);
+    if (scope & RUN_OFFLOAD)
+        fprintf(out, "layers that may offload: %s; ", offloaded);
+    else
+        fprintf(out, "offloaded activations: not looked at, because %s; ",
+                scope & RUN_RECOMPUTE ? "the trace does not say how operators use them"
+                                      : "pstar does not describe the trace's model");
+    fprintf(out, "a step is %u x %u sequences, as traced\n", plan->micro_batches, plan->batch);
 }
 
 static void print_run_choices(const struct plan *plan, const struct trace *trace, FILE *out)
 {
     if (!plan->choices)
         return;
+    g_autofree uint8_t *held = trace_held_buffers(trace);
     unsigned scope = derivation_scope_of(trace);
-    if (!(scope & RUN_OFFLOAD)) {
-        print_layers(plan, scope & RUN_RECOMPUTE, out);
+    if (!scope && held) /* they were chosen, so other layers could have been, too */
+        scope = RUN_RECOMPUTE | RUN_OFFLOAD;
+    if (!(scope & RUN_MICRO_BATCHES)) {
+        print_layers(plan, scope, out);
         return;
     }
     if (!plan->choices->layer_count)
@@ -356,10 +366,14 @@ static void print_run_choices(const struct plan *plan, const struct trace *trace
                                                     " elements",
                                                     plan->choices->state_block)
                                   : g_strdup("");
-    fprintf(
-        out,
-        "  recomputed layers: %s; layers that may offload: %s; a step is %u x %u sequences%s%s\n",
-        layers, offloaded, plan->micro_batches, plan->batch, stage, blocks);
+    tensor_id first = plan->choices->first_update;
+    g_autofree char *begins = first ? g_strdup_printf("; the host's updates begin with %s",
+                                                      trace->tensors[first].name)
+                                    : g_strdup("");
+    fprintf(out,
+            "  recomputed layers: %s; layers that may offload: %s; a step is %u x %u "
+            "sequences%s%s%s\n",
+            layers, offloaded, plan->micro_batches, plan->batch, stage, blocks, begins);
 }
 
 void explain_result(const struct search_result *result, FILE *out)

@@ -141,12 +141,12 @@ static void print_ways(const struct front *front, FILE *out)
             out);
     if (plan->choices)
         fprintf(out, "  the plan %s\n", plan->choices);
-    if (!(front->step.choices & RUN_OFFLOAD))
-        fprintf(
-            out,
-            "  %soffloaded activations, smaller micro-batches: not looked at, because the trace's "
-            "model is not one that pstar describes\n",
-            front->step.choices & RUN_RECOMPUTE ? "" : "recomputation, ");
+    if (!(front->step.choices & RUN_MICRO_BATCHES))
+        fprintf(out,
+                "  %s%ssmaller micro-batches: not looked at, because the trace's model is not one "
+                "that pstar describes\n",
+                front->step.choices & RUN_RECOMPUTE ? "" : "recomputation, ",
+                front->step.choices & RUN_OFFLOAD ? "" : "offloaded activations, ");
     if (front->stopped)
         fprintf(out, "  the search was stopped before its end; the %s below goes on\n",
                 front->step.given ? "command" : "second command");

@@ -59,7 +59,8 @@ static struct run_choices *begin_lean(const struct least *least, unsigned scope)
 static struct run_choices *lean(const struct least *least, unsigned scope, bool offload, bool twice)
 {
     struct run_choices *run = begin_lean(least, scope);
-    memset(run->recompute, 1, run->layer_count);
+    if (scope & RUN_RECOMPUTE)
+        memset(run->recompute, 1, run->layer_count);
     if (offload)
         memset(run->offload, 1, run->layer_count);
     run->host_embedding &= !twice;
@@ -97,10 +98,11 @@ static struct least least_in(const struct trace *trace, const struct search_opti
                           .traced = run_choices_of(trace),
                           .bytes = requirement_device_bytes(trace, options, NULL),
                           .choices = g_strdup("as traced")};
-    if (least.bytes > enough && scope & RUN_RECOMPUTE && replay_is_timed(trace))
+    if (least.bytes > enough && scope & (RUN_RECOMPUTE | RUN_OFFLOAD) && replay_is_timed(trace))
         least.derivation = derivation_new(trace, NULL);
+    unsigned chosen = scope & derivation_scope(least.derivation);
     if (least.derivation)
-        consider_lean(&least, scope & derivation_scope(least.derivation));
+        consider_lean(&least, scope & RUN_RECOMPUTE ? chosen : chosen & RUN_OFFLOAD);
     derivation_free(least.derivation);
     run_choices_free(least.traced);
     return least;

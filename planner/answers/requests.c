@@ -178,18 +178,28 @@ static void print_band(const struct search_result *best, const struct trace *rec
                                   request_scaled_step(best, options->costs, band.most), stdout);
 }
 
-/* Writes and prints the result, and frees it. */
+/* Other systems sum fast, and may be faster than any plan of a search that kept to exact sums. */
+static void print_sums(const struct trace *trace, unsigned scope)
+{
+    if (trace->ranks > 1 && !run_stage_of(trace).fast && !(scope & RUN_SUMS))
+        printf("Gradients are summed exactly, as on one rank. With --reduction fast they may be "
+               "summed as by other systems, which may be faster.\n");
+}
+
+/* Writes and prints the result of a search in a scope, and frees it. */
 static bool finish(const struct plan_paths *paths, const struct trace *trace,
-                   const struct search_options *options, struct variants_result *result,
-                   GError **error)
+                   const struct search_options *options, unsigned scope,
+                   struct variants_result *result, GError **error)
 {
     bool ok = request_write(paths, trace, options, result, error);
     if (ok)
         explain_result(result->best, stdout);
     if (ok && paths->top)
         explain_rivals(result->best, options->objective, paths->top, stdout);
-    if (ok)
+    if (ok) {
+        print_sums(result->best->trace, scope);
         print_band(result->best, trace, options);
+    }
     ok = ok && (!paths->json || explain_write_json(result->best, options->objective, paths->plan,
                                                    paths->json, error));
     if (ok && paths->emit)
@@ -309,7 +319,7 @@ static bool plan_with_nvme(const struct plan_paths *paths, const struct trace *t
     } else if (alone) {
         printf("NVMe does not pay: the best plan without it takes %.4f s a step%s\n",
                step_of(alone), tiered.fits ? ", no more than with it" : "");
-        ok = finish(paths, trace, options, alone, error);
+        ok = finish(paths, trace, options, scope, alone, error);
     } else {
         g_propagate_error(error, g_steal_pointer(&why));
         ok = false;
@@ -328,5 +338,5 @@ bool request_plan(const struct plan_paths *paths, const struct trace *trace,
         least_explain(trace, options, scope, error);
         return false;
     }
-    return finish(paths, trace, options, result, error);
+    return finish(paths, trace, options, scope, result, error);
 }

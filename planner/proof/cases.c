@@ -27,6 +27,13 @@ static const struct case_limits of_mixes = {500, 12, 12, 40, 4, 1.05, true};
 /* A division that raises the bound by less than this factor is idle. */
 #define BETTER 1.001
 
+/* Windows begin after operators if the iteration has at most ENDED_OPERATORS, if the plan takes
+ * ENDED_WIDE times as long as the bound without such windows, and if they raise the bound
+ * ENDED_BETTER times. */
+enum { ENDED_OPERATORS = 1000 };
+#define ENDED_WIDE   1.03
+#define ENDED_BETTER 1.004
+
 static struct time_model *make_model(const struct time_job *sides, const struct reuses *reuses,
                                      const GArray *starts)
 {
@@ -136,20 +143,29 @@ struct case_state {
 struct case_search {
     struct time_job *sides;
     const struct reuses *reuses;
-    GArray *starts; /* of the windows of cases */
+    const GArray *starts; /* of the windows of cases */
     struct certificate_time *time;
     const struct case_limits *limits;
     struct case_state states[CERTIFICATE_CASES_MOST];
 };
 
-/* Chooses windows. */
+/* Chooses windows of forward and backward, at most `most` in equal parts and others at and after
+ * `ended` operators, and those of the update. */
 static GArray *choose_starts(const struct time_job *sides, const struct reuses *reuses,
-                             uint32_t most)
+                             uint32_t most, uint32_t ended)
 {
     GArray *starts = g_array_new(FALSE, FALSE, sizeof(struct window_start));
     time_windows_choose(sides->sides[0], reuses, most, starts);
     time_windows_choose_updates(sides, starts);
+    time_windows_choose_ends(sides, ended, starts);
     return starts;
+}
+
+/* Chooses fewer windows in equal parts, and others at and after long operators. */
+static GArray *choose_ended_starts(const struct time_job *sides, const struct reuses *reuses,
+                                   uint32_t most)
+{
+    return choose_starts(sides, reuses, 2 * most / 3, most / 3);
 }
 
 /* Returns the bytes of each group. The caller frees them. */
@@ -184,17 +200,18 @@ static uint32_t choose_branch(const struct case_search *search,
     return of_case->branch_count < CERTIFICATE_BRANCHES_MOST ? best : NO_INDEX;
 }
 
-/* Proves the case numbered `i`, which has branches and no prices. */
+/* Proves the case numbered `i`, which has branches and no prices. With `central`, prices are also
+ * sought in the middle. */
 static void prove_case(struct case_search *search, uint32_t i, const GArray *starts,
-                       uint64_t enough_ns)
+                       uint64_t enough_ns, bool central)
 {
     struct certificate_case *of_case = &search->time->cases[i];
     set_branches(search->sides, of_case);
     struct time_model *model = make_model(search->sides, search->reuses, starts);
     struct case_state *state = &search->states[i];
     state->on_host = g_new(double, 2 * (size_t)model->block_count);
-    state->central = search->limits->central || !of_case->branch_count;
-    state->bound = find_prices(model, enough_ns, state->central, &of_case->prices, state->on_host);
+    state->central = central;
+    state->bound = find_prices(model, enough_ns, central, &of_case->prices, state->on_host);
     state->next = search->time->either_side ? choose_branch(search, of_case, state->on_host)
                                             : NO_INDEX;
     time_model_free(model);
@@ -230,7 +247,7 @@ static void prove_side(struct case_search *search, uint32_t i,
     struct certificate_case *of_case = &search->time->cases[i];
     struct certificate_case before = *of_case;
     uint64_t bound;
-    prove_case(search, i, search->starts, search->time->achieved);
+    prove_case(search, i, search->starts, search->time->achieved, search->limits->central);
     before.prices = copy_prices(of_both);
     if (cases_recompute(search->sides, search->reuses, &before, &bound))
         bound = 0;
@@ -285,9 +302,10 @@ static bool prove_centrally(struct case_search *search, uint32_t i)
     return true;
 }
 
-static bool is_wide(const struct case_search *search, uint32_t i)
+/* Returns whether the plan takes longer than the bound of a case by this factor. */
+static bool is_wide(const struct case_search *search, uint32_t i, double factor)
 {
-    return (double)search->time->achieved > search->limits->wide * (double)search->states[i].bound;
+    return (double)search->time->achieved > factor * (double)search->states[i].bound;
 }
 
 /* Divides the weakest case again and again, because the bound is the least of all, as long as that
@@ -297,7 +315,7 @@ static void divide_cases(struct case_search *search)
     const struct certificate_time *time = search->time;
     uint32_t weakest = 0, idle = 0;
     double reached = (double)search->states[0].bound;
-    while (idle < search->limits->idle && is_wide(search, weakest)) {
+    while (idle < search->limits->idle && is_wide(search, weakest, search->limits->wide)) {
         bool divisible = search->states[weakest].next != NO_INDEX &&
                          time->case_count < search->limits->cases;
         if (divisible)
@@ -326,19 +344,49 @@ static const struct case_limits *limits_of_proof(uint32_t operators)
     return limits;
 }
 
+/* Proves the whole case again, with windows after operators. Cases have such windows, too, if that
+ * raises the bound. Otherwise all is as before. Prices in the middle would take most of the time,
+ * mostly in vain; if the case decides the bound in the end, they are sought then. */
+static void prove_with_ends(struct case_search *search, const GArray *of_whole,
+                            const GArray *of_cases)
+{
+    struct certificate_case *whole = &search->time->cases[0], before = *whole;
+    struct case_state *state = &search->states[0], state_before = *state;
+    *whole = (struct certificate_case){0};
+    prove_case(search, 0, of_whole, UINT64_MAX, false);
+    bool better = (double)state->bound > ENDED_BETTER * (double)state_before.bound;
+    certificate_prices_clear(better ? &before.prices : &whole->prices);
+    g_free(better ? state_before.on_host : state->on_host);
+    if (better) {
+        search->starts = of_cases;
+    } else {
+        *whole = before;
+        *state = state_before;
+    }
+}
+
 bool cases_prove(struct time_job *sides, const struct reuses *reuses, struct certificate_time *time)
 {
     struct case_search search = {.sides = sides,
                                  .reuses = reuses,
                                  .time = time,
                                  .limits = limits_of_proof(reuses->moment_count)};
-    g_autoptr(GArray) starts = choose_starts(sides, reuses, TIME_WINDOWS_MOST);
-    g_autoptr(GArray) fewer = choose_starts(sides, reuses, search.limits->windows);
+    uint32_t windows = search.limits->windows;
+    g_autoptr(GArray) starts = choose_starts(sides, reuses, TIME_WINDOWS_MOST, 0);
+    g_autoptr(GArray) fewer = choose_starts(sides, reuses, windows, 0);
     time->case_count = 1;
     if (!starts->len)
         return false;
     search.starts = fewer;
-    prove_case(&search, 0, starts, UINT64_MAX);
+    prove_case(&search, 0, starts, UINT64_MAX, true);
+    g_autoptr(GArray) ended = NULL;
+    g_autoptr(GArray) fewer_ended = NULL;
+    if (time_windows_may_end(sides) && reuses->moment_count <= ENDED_OPERATORS &&
+        is_wide(&search, 0, ENDED_WIDE)) {
+        ended = choose_ended_starts(sides, reuses, TIME_WINDOWS_MOST);
+        fewer_ended = choose_ended_starts(sides, reuses, windows);
+        prove_with_ends(&search, ended, fewer_ended);
+    }
     divide_cases(&search);
     free_states(&search);
     return true;
@@ -350,12 +398,12 @@ uint32_t cases_find_mixes(struct time_job *sides, const struct reuses *reuses, u
     struct certificate_time time = {.achieved = achieved_ns, .either_side = true, .case_count = 1};
     struct case_search search = {
         .sides = sides, .reuses = reuses, .time = &time, .limits = &of_mixes};
-    g_autoptr(GArray) starts = choose_starts(sides, reuses, of_mixes.windows);
+    g_autoptr(GArray) starts = choose_starts(sides, reuses, of_mixes.windows, 0);
     uint32_t count = 0;
     if (!starts->len || reuses->moment_count > of_mixes.operators)
         return 0;
     search.starts = starts;
-    prove_case(&search, 0, starts, UINT64_MAX);
+    prove_case(&search, 0, starts, UINT64_MAX, true);
     divide_cases(&search);
     for (; count < MIN(time.case_count, CASES_MIXES) && time.case_count > 1; count++) {
         uint32_t weakest = find_weakest(&search);

@@ -44,7 +44,8 @@ static struct trace *all_on(const struct time_proof_job *job, int on_host)
 {
     g_autofree uint8_t *where = g_malloc(job->traced->tensor_count);
     memset(where, on_host, job->traced->tensor_count);
-    return model_place_updates(job->traced, where, job->platform, NULL);
+    return model_place_updates_from(job->traced, where, job->plan->choices->first_update,
+                                    job->platform, NULL);
 }
 
 /* The traces of the sides for a bound. The job's own trace is of its only side if updates stay. */

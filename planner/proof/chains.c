@@ -45,28 +45,45 @@ static bool is_last_before_update(const struct chain_operators *operators,
            operators->device_count[window->moment] == operators->device_count[moment + 1];
 }
 
+/* Returns whether the window begins as soon as the operator of this moment is over. */
+static bool begins_after(const struct chain_operators *operators, const struct time_window *window,
+                         moment_id moment)
+{
+    return (window->begins == WINDOW_AFTER_OPERATOR && window->moment == moment) ||
+           is_last_before_update(operators, window, moment);
+}
+
+/* Returns the last window that begins when operator `from` is over, or the one in which it begins
+ * if there is none. */
+static uint32_t find_first(const struct chain_operators *operators,
+                           const struct time_windows *windows, moment_id from)
+{
+    uint32_t first = windows->of_moment[from];
+    while (begins_after(operators, &windows->items[(first + 1) % windows->count], from))
+        first = (first + 1) % windows->count;
+    return first;
+}
+
 /* Finds the windows that contain the chain, and what the device does in them before and after. */
 static void find_windows(const struct chain_operators *operators,
                          const struct time_windows *windows, struct time_chain *chain)
 {
     uint32_t moments = windows->moment_count, from = chain->ends.from, to = chain->ends.to;
-    uint32_t first = windows->of_moment[from], next = (first + 1) % windows->count;
+    uint32_t first = find_first(operators, windows, from);
     uint32_t begin = from - (from + moments - time_window_first(&windows->items[first])) % moments +
                      moments;
     uint32_t last = windows->of_moment[to % moments], end;
-    if (is_last_before_update(operators, &windows->items[next], from)) {
-        first = next;
-        begin = windows->items[next].moment + moments;
-    } else {
+    if (first != windows->of_moment[from])
+        begin = time_window_first(&windows->items[first]) + moments;
+    else
         chain->always_ns += device_between(operators, begin, from + moments + 1);
-    }
     end = to + moments - (to + moments - time_window_first(&windows->items[last])) % moments;
     if (!time_windows_begin(windows, to % moments)) {
         uint32_t after = (last + 1) % windows->count;
         uint32_t length = (time_window_first(&windows->items[after]) + moments -
                            time_window_first(&windows->items[last])) %
                           moments;
-        end += length || windows->count > 1 ? length : moments;
+        end += length ? length : moments; /* it contains `to`, so it is not empty */
         last = after;
     }
     chain->window = (uint16_t)first;

@@ -100,6 +100,14 @@ uint64_t time_job_activations_ns(const struct time_job *job, const struct trace_
 /* Adds the starts of windows at and after large updates of the device to others, and sorts them. */
 void time_windows_choose_updates(const struct time_job *job, GArray *starts);
 
+/* Returns whether windows may begin after operators of forward and backward. Where threads share
+ * cores, an operator counts with the pause behind it, in which copies may already have its room. */
+bool time_windows_may_end(const struct time_job *job);
+
+/* Adds windows that begin at and after the longest operators of forward and backward, at most
+ * `most` of them, and sorts them. */
+void time_windows_choose_ends(const struct time_job *job, uint32_t most, GArray *starts);
+
 /* Returns whether windows can begin so, with the trace of the device's side. */
 bool time_job_may_begin(const struct time_job *job, const struct window_start *starts,
                         uint32_t count);

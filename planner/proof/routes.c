@@ -20,6 +20,11 @@ bool time_window_may_begin_at(const struct trace_operator *op, enum window_begin
            (begins == WINDOW_AFTER_UPDATE || !exchanges(op));
 }
 
+bool time_window_may_begin_after(const struct trace_operator *op)
+{
+    return may_begin(op);
+}
+
 moment_id time_find_update(const struct trace *trace)
 {
     uint32_t m = trace->operator_count;
@@ -69,8 +74,10 @@ bool time_windows_are_possible(const struct trace *trace, const struct window_st
             return false;
         const struct trace_operator *op = &trace->operators[starts[w].moment];
         bool possible = may_begin(op) || (w > 0 && starts[w].moment == update);
-        if (starts[w].begins != WINDOW_AT_OPERATOR)
+        if (time_window_is_in_update(starts[w].begins))
             possible = w > 0 && time_window_may_begin_at(op, starts[w].begins);
+        else if (starts[w].begins == WINDOW_AFTER_OPERATOR)
+            possible = w > 0 && time_window_may_begin_after(op);
         if (!possible)
             return false;
     }
@@ -88,7 +95,7 @@ static uint64_t all_bytes(const struct reuses *reuses)
 
 uint32_t time_window_first(const struct time_window *window)
 {
-    return window->moment + (window->begins == WINDOW_AFTER_UPDATE);
+    return window->moment + time_window_is_after(window->begins);
 }
 
 struct time_windows *time_windows_new(const struct trace *trace, const struct reuses *reuses,
@@ -125,19 +132,20 @@ struct time_windows *time_windows_with_updates_first(const struct time_windows *
     copy->items = g_memdup2(windows->items, windows->count * sizeof *windows->items);
     copy->of_moment = g_memdup2(windows->of_moment,
                                 windows->moment_count * sizeof *windows->of_moment);
-    for (uint32_t m = update; m < windows->moment_count; m++) {
-        copy->of_moment[m] = update > 0 ? copy->of_moment[update - 1] : 0;
-        for (uint32_t w = 0; w < copy->count; w++)
-            if (copy->items[w].of_update && copy->items[w].moment == update)
-                copy->of_moment[m] = (uint16_t)w;
-    }
+    uint16_t last = 0;
+    for (uint16_t w = 0; w < copy->count; w++)
+        if (copy->items[w].moment < update ||
+            (copy->items[w].moment == update && copy->items[w].of_update))
+            last = w;
+    for (uint32_t m = update; m < windows->moment_count; m++)
+        copy->of_moment[m] = last;
     return copy;
 }
 
 bool time_windows_begin(const struct time_windows *windows, moment_id m)
 {
     const struct time_window *window = &windows->items[windows->of_moment[m]];
-    return window->moment == m && !window->of_update && window->begins != WINDOW_AFTER_UPDATE;
+    return window->moment == m && !window->of_update && !time_window_is_after(window->begins);
 }
 
 void time_windows_free(struct time_windows *windows)
@@ -173,6 +181,7 @@ enum route_event_kind {
     BEGINS_FRESH, /* a window, with an operator that overwrites the chunk */
     BEGINS_OWN,   /* a window, with an update of the device that uses the chunk, or after one */
     BEGINS_MADE,  /* a window, after an update of the device that writes the chunk */
+    BEGINS_LEFT,  /* a window, after an operator that has written the chunk, whose room is free */
     READ,
     WRITE,
     OVERWRITE,
@@ -197,6 +206,7 @@ static const uint8_t becomes[KINDS][STATES] = {
     [BEGINS_FRESH] = {HOST, BOTH, DEVICE, WANTED, STALE, DUE, EMPTY},
     [BEGINS_OWN] = {NONE, BOTH, DEVICE, WANTED, NONE, NONE, NONE},
     [BEGINS_MADE] = {NONE, NONE, DEVICE, NONE, NONE, NONE, NONE},
+    [BEGINS_LEFT] = {NONE, NONE, DEVICE, NONE, NONE, NONE, NONE},
     [READ] = {NONE, BOTH, DEVICE, WANTED, NONE, NONE, NONE},
     [WRITE] = {NONE, DEVICE, DEVICE, NONE, NONE, NONE, NONE},
     [OVERWRITE] = {DEVICE, DEVICE, DEVICE, NONE, NONE, NONE, NONE},
@@ -361,7 +371,7 @@ static GArray **sort_events(const struct accesses *accesses, const struct trace 
         uint16_t window = windows->of_moment[m];
         const struct time_window *next = &windows->items[(window + 1) % windows->count];
         bool begins = time_windows_begin(windows, m);
-        bool ends = next->begins == WINDOW_AFTER_UPDATE && next->moment == m;
+        bool ends = time_window_is_after(next->begins) && next->moment == m;
         bool on_host = trace->operators[m].place == TRACE_ON_HOST;
         bool late = trace_operator_reduces(&trace->operators[m]);
         for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
@@ -429,12 +439,16 @@ static uint8_t kind_with(const struct route_event *event, const struct time_wind
     return kind == BEGINS_USED ? BEGINS_OWN : BEGINS;
 }
 
-/* Returns how a window begins after the operator of the event. */
-static uint8_t kind_after(const struct route_event *event)
+/* Returns how a window begins after the operator of the event. Only after an update do its chunks
+ * pay room. */
+static uint8_t kind_after(const struct route_event *event, const struct time_window *window)
 {
+    bool pays = window->begins == WINDOW_AFTER_UPDATE;
     if (event->kind & LAST)
         return BEGINS;
-    return event->kind == READ ? BEGINS_OWN : BEGINS_MADE;
+    if (event->kind == READ)
+        return pays ? BEGINS_OWN : BEGINS_USED;
+    return pays ? BEGINS_MADE : BEGINS_LEFT;
 }
 
 /* Appends the windows after that of the event before, up to the event's, `count` later if it is in
@@ -447,7 +461,7 @@ static void add_event(GArray *steps, const struct route_event *before,
     for (uint32_t w = before->window + 1; w <= until; w++) {
         uint8_t kind = BEGINS;
         if (before->ends && w == before->window + 1u)
-            kind = kind_after(before);
+            kind = kind_after(before, &windows->items[w % windows->count]);
         else if (w == until && event->begins)
             kind = kind_with(event, windows);
         add_step(steps, w % windows->count, kind);

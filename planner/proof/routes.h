@@ -31,7 +31,7 @@ enum window_resource {
 };
 
 struct time_window {
-    moment_id moment; /* of the operator that begins it, or of an update */
+    moment_id moment; /* of the operator that begins it or ends before it, or of an update */
     uint8_t begins;   /* enum window_begin */
     bool of_update;   /* begins at the update, before its operator has what it needs */
     uint64_t room;    /* beside non-model data and the chunks of that operator; at the update, the
@@ -51,7 +51,7 @@ struct time_windows {
                             the first window belong to the last */
 };
 
-#define TIME_WINDOWS_MOST 60 /* of a certificate */
+#define TIME_WINDOWS_MOST 60 /* in equal parts of an iteration */
 
 /* Appends where windows should begin to `starts` (struct window_start), ascending. Forward and
  * backward are cut into at most `most` equal parts; in each, the window begins with the device
@@ -60,14 +60,29 @@ struct time_windows {
 void time_windows_choose(const struct trace *trace, const struct reuses *reuses, uint32_t most,
                          GArray *starts);
 
-/* Returns whether windows can begin so: they ascend, time_windows_choose could choose each of them
- * that is not at or after an update, and the first lies in forward or backward. Those at and after
- * updates are updates of the device. */
+/* Returns whether windows can begin so: they ascend, time_windows_choose could choose the operator
+ * of each that is not at or after an update, and the first begins with an operator of forward or
+ * backward. Those at and after updates are updates of the device. */
 bool time_windows_are_possible(const struct trace *trace, const struct window_start *starts,
                                uint32_t count);
 
 /* Returns whether a window may begin at, or after, this update of the device. */
 bool time_window_may_begin_at(const struct trace_operator *op, enum window_begin begins);
+
+/* Returns whether a window may begin after this operator of forward or backward. */
+bool time_window_may_begin_after(const struct trace_operator *op);
+
+/* Returns whether the window begins at or after an update of the device. */
+static inline bool time_window_is_in_update(uint8_t begins)
+{
+    return begins == WINDOW_AT_UPDATE || begins == WINDOW_AFTER_UPDATE;
+}
+
+/* Returns whether the window begins when its operator is over. */
+static inline bool time_window_is_after(uint8_t begins)
+{
+    return begins == WINDOW_AFTER_UPDATE || begins == WINDOW_AFTER_OPERATOR;
+}
 
 /* Sorts by time. */
 int window_start_compare(const void *left, const void *right);

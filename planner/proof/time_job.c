@@ -5,18 +5,23 @@ bool time_is_placed(const struct trace_operator *op)
     return op->phase == TRACE_UPDATE_PHASE && op->access_count > 0;
 }
 
-static bool tensors_ascend(const struct trace *trace)
+/* Returns whether the updates of each side ascend by tensor; those of the host from tensor `first`
+ * on, and round. */
+static bool tensors_ascend(const struct trace *trace, tensor_id first)
 {
     int64_t last[] = {[TRACE_ON_DEVICE] = -1, [TRACE_ON_HOST] = -1};
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         const struct trace_operator *op = &trace->operators[m];
         if (!time_is_placed(op))
             continue;
-        int64_t tensor = trace->accesses[op->first_access].tensor;
-        bool again = tensor == last[op->place] && trace_is_cut(trace, (tensor_id)tensor);
-        if (tensor <= last[op->place] && !again)
+        tensor_id tensor = trace->accesses[op->first_access].tensor;
+        int64_t turn = op->place == TRACE_ON_HOST
+                           ? (tensor + trace->tensor_count - first) % trace->tensor_count
+                           : tensor;
+        bool again = turn == last[op->place] && trace_is_cut(trace, tensor);
+        if (turn <= last[op->place] && !again)
             return false;
-        last[op->place] = tensor;
+        last[op->place] = turn;
     }
     return true;
 }
@@ -33,12 +38,23 @@ static bool same_updates(const struct trace *a, const struct trace *b)
     return true;
 }
 
-/* Placing sorts all updates by tensor, or none (models/derive.h). If both sides have the traced
- * order, and it does not ascend, none are sorted. */
+static bool ascends_as_traced(const struct trace *traced)
+{
+    struct run_choices *choices = run_choices_of(traced);
+    bool ascends = tensors_ascend(traced, choices->first_update);
+    run_choices_free(choices);
+    return ascends;
+}
+
+/* Placing sorts all updates, from the plan's first one on, or none (models/derive.h). If both sides
+ * have the traced order, and it does not ascend, none are sorted. */
 void time_job_set_order(struct time_job *job, const struct trace *traced)
 {
     const struct trace *device = job->sides[TIME_DEVICE], *host = job->sides[TIME_HOST];
-    bool ascend = host && tensors_ascend(traced) && tensors_ascend(device) && tensors_ascend(host);
+    const struct run_choices *choices = job->plan->choices;
+    tensor_id first = choices ? choices->first_update : 0;
+    bool ascend = host && tensors_ascend(device, first) && tensors_ascend(host, first) &&
+                  ascends_as_traced(traced);
     job->sorts = ascend;
     job->in_order = !host || ascend || (same_updates(traced, device) && same_updates(traced, host));
 }

@@ -348,7 +348,7 @@ static void set_room(struct time_model *model, const struct time_job *job)
     for (uint32_t w = 0; w < model->windows->count; w++) {
         struct time_window *window = &model->windows->items[w];
         uint64_t other = job->sorts ? 0 : non_model->extent[window->moment];
-        if (window->begins != WINDOW_AT_OPERATOR)
+        if (time_window_is_in_update(window->begins))
             window->room = job->plan->device_budget - MIN(other, job->plan->device_budget);
     }
     non_model_free(non_model);
@@ -432,9 +432,13 @@ bool time_job_may_begin(const struct time_job *job, const struct window_start *s
                         uint32_t count)
 {
     uint32_t update = job->sorts ? time_find_update(job->sides[0]) : 0;
-    for (uint32_t w = 0; w < count; w++)
-        if (starts[w].begins != WINDOW_AT_OPERATOR && (!job->in_order || starts[w].moment < update))
+    for (uint32_t w = 0; w < count; w++) {
+        if (time_window_is_in_update(starts[w].begins) &&
+            (!job->in_order || starts[w].moment < update))
             return false;
+        if (starts[w].begins == WINDOW_AFTER_OPERATOR && !time_windows_may_end(job))
+            return false;
+    }
     return time_windows_are_possible(job->sides[0], starts, count);
 }
 

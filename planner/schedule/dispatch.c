@@ -425,12 +425,12 @@ static int64_t awaited(const struct dispatcher *w, const struct trace_operator *
     return MAX(w->device_ns, w->reduced_ns[op->phase == TRACE_BACKWARD]);
 }
 
-/* Returns when the operator can start, which may have to wait for room for what it overwrites. */
+/* Returns when the operator can start, which may have to wait for room: for what it overwrites, and
+ * for non-model data that grows over chunks which are leaving. */
 static int64_t allocate_used(struct dispatcher *w, int64_t start)
 {
     uint32_t m = wrap(w, w->now);
-    if (w->allocated.first[m] < w->allocated.first[m + 1])
-        start = MAX(start, room_ns(w, 0));
+    start = MAX(start, room_ns(w, 0));
     for (uint32_t i = w->allocated.first[m]; i < w->allocated.first[m + 1]; i++)
         w->begin_ns[w->allocated.items[i]] = start;
     return start;

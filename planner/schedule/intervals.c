@@ -141,6 +141,7 @@ static void normalise(struct intervals *intervals)
         interval->last_use -= shift;
         interval->leave -= shift;
         interval->vacated = interval->leave;
+        interval->arrived = interval->first_use;
         interval->ready -= shift;
         interval->release -= shift;
         interval->deadline -= shift;
@@ -211,7 +212,7 @@ struct intervals *intervals_new_dispatched(const struct retention *retention,
     struct intervals *intervals = build(retention, &options);
     struct moment_times *times = dispatch(intervals, retention, job);
     intervals->period_ns = times->period_ns;
-    prefetch_fit(intervals, retention, times, job->copy_ns[1]);
+    prefetch_fit(intervals, retention, times, job->copy_ns[0], job->copy_ns[1]);
     moment_times_free(times);
     return intervals;
 }
@@ -241,7 +242,7 @@ struct timed_action {
     uint8_t turn;
     int32_t use;
     struct plan_action action;
-    uint32_t vacated; /* of a departure, in struct decisions */
+    uint32_t over; /* in struct decisions */
 };
 
 static int by_time(const void *left, const void *right)
@@ -276,12 +277,15 @@ static void append_interval(const struct intervals *intervals, const struct inte
 {
     append(timed, intervals_moment(intervals, interval->enter), 2, interval->first_use,
            interval->fetch ? PLAN_FETCH : PLAN_ALLOCATE, interval->chunk);
+    g_array_index(timed, struct timed_action, timed->len - 1).over =
+        intervals_moment(intervals, interval->enter) +
+        (uint32_t)MAX(interval->arrived - interval->enter, 0);
     if (interval->flush != INTERVAL_NEVER)
         append(timed, ending(intervals, interval->flush), 1, interval->turn, PLAN_FLUSH,
                interval->chunk);
     append(timed, ending(intervals, interval->leave), 0, interval->turn,
            interval->write_back ? PLAN_WRITE_BACK : PLAN_DROP, interval->chunk);
-    g_array_index(timed, struct timed_action, timed->len - 1).vacated =
+    g_array_index(timed, struct timed_action, timed->len - 1).over =
         ending(intervals, interval->leave) + (uint32_t)(interval->vacated - interval->leave);
 }
 
@@ -324,10 +328,10 @@ struct decisions *intervals_decisions(const struct intervals *intervals, const s
         append(timed, flush->moment, 1, 0, PLAN_FLUSH, flush->chunk);
     }
     g_array_sort(timed, by_time);
-    decisions->vacated = g_new(uint32_t, timed->len);
+    decisions->over = g_new(uint32_t, timed->len);
     for (guint i = 0; i < timed->len; i++) {
         const struct timed_action *item = &g_array_index(timed, struct timed_action, i);
-        decisions->vacated[i] = item->vacated;
+        decisions->over[i] = item->over;
         decisions->first[item->moment + 1]++;
         g_array_append_val(decisions->actions, item->action);
     }

@@ -24,6 +24,7 @@ struct interval {
     int32_t last_use;
     int32_t leave;   /* evicted before this moment's operator, or at the end of the iteration */
     int32_t vacated; /* >= leave: when the write-back is over, as far as the moment times tell */
+    int32_t arrived; /* <= first_use: when the fetch is over, as far as the moment times tell */
     int32_t ready; /* the earliest `enter`: the previous interval is over, and the host has written
                       the chunk */
     int32_t flush; /* written back before this moment, ahead of leaving; or INTERVAL_NEVER */

@@ -96,7 +96,7 @@ static uint8_t *find_scattered(const struct trace *trace, const struct layout *l
 bool placement_same(const struct placement *a, const struct placement *b)
 {
     return a->pattern == b->pattern && a->parts == b->parts && a->tail == b->tail &&
-           a->mix == b->mix;
+           a->mix == b->mix && a->first == b->first;
 }
 
 /* State while the groups of a layout are placed, from the first on. */
@@ -185,7 +185,8 @@ struct trace *placement_trace(const struct placement *placement, const struct tr
     }
     for (uint32_t t = 0; t < trace->tensor_count; t++)
         on_host[t] = marked[group_of[t]];
-    struct trace *placed = model_place_updates(trace, on_host, platform, NULL);
+    struct trace *placed = model_place_updates_from(trace, on_host, placement->first, platform,
+                                                    NULL);
     g_assert(placed);
     return placed;
 }

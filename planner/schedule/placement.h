@@ -28,6 +28,8 @@ struct placement {
     const double *mix; /* [tensor_count] share of each tensor on the host, with PLACEMENT_MIXED and
                           PLACEMENT_CHOSEN; otherwise NULL. In a mix, all shares are scaled in
                           proportion so that they sum to `parts`. */
+    tensor_id first;   /* with which the host begins its updates, as in struct run_choices; that of
+                          the trace with PLACEMENT_TRACED */
 };
 
 bool placement_same(const struct placement *a, const struct placement *b);

@@ -77,6 +77,24 @@ static void find_vacated(struct intervals *intervals, const struct moment_times 
     }
 }
 
+/* Sets `arrived` of every interval that is fetched over the link, from the time at which its copy
+ * begins. */
+static void find_arrived(struct intervals *intervals, const struct moment_times *times,
+                         const uint64_t *copy_ns)
+{
+    int64_t period = (int64_t)times->period_ns;
+    for (guint i = 0; i < intervals->items->len; i++) {
+        struct interval *interval = interval_at(intervals, i);
+        int32_t issue = (int32_t)intervals_moment(intervals, interval->enter);
+        int64_t issue_ns = moment_times_ns(times, issue);
+        int64_t waits_ns = ((interval->begin_ns - issue_ns) % period + period) % period;
+        int64_t over_ns = issue_ns + waits_ns + (int64_t)copy_ns[interval->chunk];
+        int32_t over = moment_times_find(times, over_ns) + 1 + interval->enter - issue;
+        if (interval->fetch && !reuses_is_gathered(intervals->reuses, interval->chunk))
+            interval->arrived = CLAMP(over, interval->enter, interval->first_use);
+    }
+}
+
 /* The queues of fetches: chunks come over the link, or are gathered over the network. */
 enum { OVER_LINK, OVER_NETWORK, WAYS };
 
@@ -251,7 +269,7 @@ static void await_departures(struct intervals *intervals)
 }
 
 void prefetch_fit(struct intervals *intervals, const struct retention *retention,
-                  const struct moment_times *times, const uint64_t *d2h_ns)
+                  const struct moment_times *times, const uint64_t *h2d_ns, const uint64_t *d2h_ns)
 {
     g_autofree int64_t *headroom = g_new(int64_t, intervals->reuses->moment_count);
     for (uint32_t m = 0; m < intervals->reuses->moment_count; m++)
@@ -274,4 +292,5 @@ void prefetch_fit(struct intervals *intervals, const struct retention *retention
         take_headroom(intervals, interval, interval->enter, interval->first_use, headroom);
     }
     find_vacated(intervals, times, d2h_ns);
+    find_arrived(intervals, times, h2d_ns);
 }

@@ -14,8 +14,9 @@ void prefetch(struct intervals *intervals, const struct retention *retention,
 
 /* Makes decisions that were taken one by one, as by dispatch(), fit together: departures that wait
  * too long come at once, and fetches without room, or before the chunk has left, come later. Sets
- * `vacated` by the moment times; `d2h_ns` [chunk_count] are durations of copies. */
+ * `vacated` and `arrived` by the moment times; `h2d_ns` and `d2h_ns` [chunk_count] are durations of
+ * copies. */
 void prefetch_fit(struct intervals *intervals, const struct retention *retention,
-                  const struct moment_times *times, const uint64_t *d2h_ns);
+                  const struct moment_times *times, const uint64_t *h2d_ns, const uint64_t *d2h_ns);
 
 #endif

@@ -11,8 +11,8 @@
 uint64_t requirement_device_bytes(const struct trace *trace, const struct search_options *options,
                                   GError **error)
 {
-    static const struct placement placements[] = {{PLACEMENT_TRACED, 0, 0, NULL},
-                                                  {PLACEMENT_SPREAD, PLACEMENT_PARTS, 0, NULL}};
+    static const struct placement placements[] = {
+        {.pattern = PLACEMENT_TRACED}, {.pattern = PLACEMENT_SPREAD, .parts = PLACEMENT_PARTS}};
     struct non_model *non_model = non_model_place(trace);
     const struct candidate_job job = {.trace = trace,
                                       .non_model = non_model,
@@ -70,10 +70,11 @@ enum {
 #define NEAR_RATIO           1.25
 #define NEAR_RATIO_ELSEWHERE 1.1
 
-static const struct placement as_traced = {PLACEMENT_TRACED, 0, 0, NULL};
-static const struct placement all_on_device = {PLACEMENT_SPREAD, 0, 0, NULL};
-static const struct placement all_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS, 0, NULL};
-static const struct placement half_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS / 2, 0, NULL};
+static const struct placement as_traced = {.pattern = PLACEMENT_TRACED};
+static const struct placement all_on_device = {.pattern = PLACEMENT_SPREAD};
+static const struct placement all_on_host = {.pattern = PLACEMENT_SPREAD, .parts = PLACEMENT_PARTS};
+static const struct placement half_on_host = {.pattern = PLACEMENT_SPREAD,
+                                              .parts = PLACEMENT_PARTS / 2};
 
 /* Returns how many of the best are refined. */
 static uint32_t refined(const struct search *search, uint32_t most)
@@ -88,7 +89,7 @@ static void try_again(struct search *search, enum effort_level effort, uint32_t 
     uint32_t count = trials_rank(search->trials, search->options.objective, false, best, most);
     for (uint32_t i = 0; i < count; i++) {
         const struct trial trial = *search_trial(search, best[i]);
-        search->bias = trial.bias;
+        search_follow(search, &trial);
         search_add(search, trial.layout, trial.placement, effort);
         search_trial(search, search->trials->len - 1)->start = trial.times;
     }
@@ -125,6 +126,7 @@ static void try_bias(struct search *search, enum bias_number number, uint32_t la
         const struct trial trial = *search_trial(search, best[i]);
         struct retention_bias bias = trial.bias;
         int now = *number_of(&bias, number);
+        search_follow(search, &trial);
         for (int change = -most; change <= most; change += step) {
             *number_of(&bias, number) = (uint8_t)CLAMP(now + change, bias_least[number],
                                                        bias_most[number]);
@@ -191,6 +193,17 @@ static void try_baselines(struct search *search)
     search->certain = false;
 }
 
+/* Adds a layout with parts of the optimizer on the host. */
+static void add_placements(struct search *search, uint32_t layout)
+{
+    for (uint16_t parts = COARSE_PARTS; parts < PLACEMENT_PARTS; parts += COARSE_PARTS)
+        for (uint16_t tail = 0; tail <= COARSE_PARTS; tail += COARSE_PARTS)
+            search_add_once(
+                search, layout,
+                (struct placement){.pattern = PLACEMENT_SPREAD, .parts = parts, .tail = tail});
+    search_add_once(search, layout, all_on_host);
+}
+
 /* Tries the best layouts with parts of the optimizer on the host, and with this weight of copies to
  * the host; 0 stands for that of each layout's best trial. */
 static void try_placements(struct search *search, uint8_t d2h_share)
@@ -200,17 +213,27 @@ static void try_placements(struct search *search, uint8_t d2h_share)
                                  PLACED_LAYOUTS);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t layout = search_trial(search, best[i])->layout;
-        search->bias = search_trial(search, best[i])->bias;
+        search_follow(search, search_trial(search, best[i]));
         if (d2h_share)
             search->bias.d2h_share = d2h_share;
-        for (uint16_t parts = COARSE_PARTS; parts < PLACEMENT_PARTS; parts += COARSE_PARTS) {
-            for (uint16_t tail = 0; tail <= COARSE_PARTS; tail += COARSE_PARTS)
-                search_add_once(search, layout,
-                                (struct placement){PLACEMENT_SPREAD, parts, tail, NULL});
-        }
+        add_placements(search, layout);
         search_add_once(search, layout, as_traced);
         search_add_once(search, layout, all_on_device);
-        search_add_once(search, layout, all_on_host);
+    }
+    search_run(search, search_run_plans);
+}
+
+/* Tries the best layout with all coarse places of the optimizer in all orders of the host's
+ * updates, because the best place depends on the order. */
+static void place_in_orders(struct search *search)
+{
+    if (!search->context.incumbent || search->job.trace->stages > 1)
+        return;
+    const struct trial best = *search->context.incumbent; /* adding trials moves it */
+    search_follow(search, &best);
+    for (uint32_t order = 0; order < SEARCH_ORDERS; order++) {
+        search->first_update = search_order(search, order);
+        add_placements(search, best.layout);
     }
     search_run(search, search_run_plans);
 }
@@ -228,8 +251,10 @@ static void add_neighbours(struct search *search, uint32_t layout, struct placem
         int tail = placement.tail + step * ways[i].tail;
         if (parts > 0 && parts < (int)PLACEMENT_PARTS && tail >= 0 && tail <= parts)
             search_add_once(search, layout,
-                            (struct placement){placement.pattern, (uint16_t)parts, (uint16_t)tail,
-                                               placement.mix});
+                            (struct placement){.pattern = placement.pattern,
+                                               .parts = (uint16_t)parts,
+                                               .tail = (uint16_t)tail,
+                                               .mix = placement.mix});
     }
 }
 
@@ -240,7 +265,7 @@ static void refine_placements(struct search *search, uint32_t layouts, int step)
     uint32_t count = trials_rank(search->trials, search->options.objective, true, best, layouts);
     for (uint32_t i = 0; i < count; i++) {
         const struct trial trial = *search_trial(search, best[i]);
-        search->bias = trial.bias;
+        search_follow(search, &trial);
         add_neighbours(search, trial.layout, trial.placement, step);
     }
     search_run(search, search_run_plans);
@@ -266,7 +291,7 @@ static void refine_patterns(struct search *search, int step)
         const struct trial *best = best_of_pattern(search, pattern);
         if (!best)
             continue;
-        search->bias = best->bias;
+        search_follow(search, best);
         add_neighbours(search, best->layout, best->placement, step);
     }
     search_run(search, search_run_plans);
@@ -294,7 +319,7 @@ static void try_spread(struct search *search)
     for (uint32_t i = 0; i < count; i++) {
         const struct trial trial = *search_trial(search, best[i]);
         struct placement placement = trial.placement;
-        search->bias = trial.bias;
+        search_follow(search, &trial);
         search->bias.spread = true;
         for (int less = 0; less < SPREAD_LESS && placement.parts >= placement.tail; less++) {
             search_add_once(search, trial.layout, placement);
@@ -320,7 +345,8 @@ static void add_mixed(struct search *search, uint32_t layout, const double *mix)
     for (int more = 0; more < MIX_MORE; more++, parts += COARSE_PARTS / 8)
         if (parts > 0 && parts < (int)PLACEMENT_PARTS)
             search_add_once(search, layout,
-                            (struct placement){PLACEMENT_MIXED, (uint16_t)parts, 0, mix});
+                            (struct placement){
+                                .pattern = PLACEMENT_MIXED, .parts = (uint16_t)parts, .mix = mix});
 }
 
 /* Sets the job of the best plan's time bound, for its mixes. Returns the trace of that plan, which
@@ -373,12 +399,9 @@ static void try_cases(struct search *search)
         return;
     uint32_t count = time_proof_case_mixes(&job, mixes), layout = best->layout;
     trace_free(trace);
-    search->bias = best->bias;
-    for (uint32_t i = 0; i < count; i++) {
-        g_ptr_array_add(search->mixes, mixes[i]);
-        search_add_once(search, layout,
-                        (struct placement){PLACEMENT_CHOSEN, PLACEMENT_PARTS / 2, 0, mixes[i]});
-    }
+    search_follow(search, best);
+    for (uint32_t i = 0; i < count; i++)
+        search_add_once(search, layout, search_chosen(search, mixes[i]));
     search_run(search, search_run_plans);
 }
 
@@ -412,8 +435,13 @@ static void place_optimizer(struct search *search)
         try_placements(search, BIAS_PARTS - 1);
     }
     bool traffic = search->options.objective == OBJECTIVE_TRAFFIC;
-    if (!traffic)
+    if (!traffic) {
+        if (is_long(search))
+            search_try_orders(search);
+        else
+            place_in_orders(search);
         try_mixes(search);
+    }
     for (int step = COARSE_PARTS / 2; step > 0; step /= 2) {
         descend(search, step);
         if (step == COARSE_PARTS / 4)
@@ -546,8 +574,12 @@ static void search_deep(struct search *search)
         refine_placements(search, refined(search, REFINED_LAYOUTS), step);
     try_biases(search, refined(search, REFINED_LAYOUTS), 1, 2);
     if (search->context.strategies) {
+        if (!is_long(search))
+            search_try_sides(search);
+        if (search->options.objective != OBJECTIVE_TRAFFIC)
+            search_try_orders(search);
         try_cases(search);
-        search_swap_groups(search, is_long(search) ? 6 : 12);
+        search_change(search);
     }
     if (search->options.objective != OBJECTIVE_TRAFFIC)
         try_spread(search);
@@ -580,6 +612,7 @@ struct search *search_new(const struct trace *trace, const struct search_options
     search->trials = trials_new();
     search->stage = "timed policies and strategies";
     search->mixes = g_ptr_array_new_with_free_func(g_free);
+    search->first_update = search->traced_first = search_traced_first(trace);
     if (placement_is_possible(trace, options->platform))
         search_list_strategies(search);
     search->context = (struct trial_context){.job = &search->job,

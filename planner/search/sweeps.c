@@ -31,8 +31,10 @@ static struct layout_choice *choice_at(const struct search *search, guint index)
 /* Adds the layout with updates as traced and, if that differs, all on the host. */
 static void add_both_sides(struct search *search, uint32_t layout)
 {
-    static const struct placement as_traced = {PLACEMENT_TRACED, 0, 0, NULL};
-    static const struct placement all_on_host = {PLACEMENT_SPREAD, PLACEMENT_PARTS, 0, NULL};
+    static const struct placement as_traced = {.pattern = PLACEMENT_TRACED};
+    static const struct placement all_on_host = {.pattern = PLACEMENT_SPREAD,
+                                                 .parts = PLACEMENT_PARTS};
+    search->first_update = search->traced_first;
     search_add(search, layout, as_traced, EFFORT_0);
     if (search->strategies && !choice_at(search, layout)->duplicate)
         search_add(search, layout, all_on_host, EFFORT_0);

@@ -194,11 +194,25 @@ static bool watch(void *data, uint32_t done, G_GNUC_UNUSED uint32_t of_round)
     return search->certain || !g_atomic_int_get(&search->stop);
 }
 
+void search_follow(struct search *search, const struct trial *trial)
+{
+    search->bias = trial->bias;
+    search->first_update = trial->placement.first;
+}
+
+/* Returns the placement with the first update of the trials that are added. */
+static struct placement begin_with_first(const struct search *search, struct placement placement)
+{
+    placement.first = placement.pattern == PLACEMENT_TRACED ? search->traced_first
+                                                            : search->first_update;
+    return placement;
+}
+
 void search_add(struct search *search, uint32_t layout, struct placement placement,
                 enum effort_level effort)
 {
     struct trial trial = {.layout = layout,
-                          .placement = placement,
+                          .placement = begin_with_first(search, placement),
                           .bias = search->bias,
                           .effort = effort,
                           .needed = UINT64_MAX};
@@ -207,6 +221,7 @@ void search_add(struct search *search, uint32_t layout, struct placement placeme
 
 void search_add_once(struct search *search, uint32_t layout, struct placement placement)
 {
+    const struct placement added = begin_with_first(search, placement);
     for (guint i = 0; i < search->trials->len; i++) {
         const struct trial *trial = search_trial(search, i);
         if (trial->effort == EFFORT_1 && trial->layout == layout &&
@@ -214,11 +229,26 @@ void search_add_once(struct search *search, uint32_t layout, struct placement pl
             trial->bias.d2h_share == search->bias.d2h_share &&
             trial->bias.gather_share == search->bias.gather_share &&
             trial->bias.reserve == search->bias.reserve &&
-            trial->bias.spread == search->bias.spread &&
-            placement_same(&trial->placement, &placement))
+            trial->bias.spread == search->bias.spread && placement_same(&trial->placement, &added))
             return;
     }
     search_add(search, layout, placement, EFFORT_1);
+}
+
+struct placement search_chosen(struct search *search, double *shares)
+{
+    g_ptr_array_add(search->mixes, shares);
+    return (struct placement){
+        .pattern = PLACEMENT_CHOSEN, .parts = PLACEMENT_PARTS / 2, .mix = shares};
+}
+
+/* A bound of mixes holds for one layout and one order of the host's updates. A plan below it has
+ * others. */
+static void check_bound(struct search *search)
+{
+    const struct trial *best = search->context.incumbent;
+    if (best && best->plan->predicted.iteration_seconds < search->bound)
+        search->bound = 0;
 }
 
 static void find_best(struct search *search)
@@ -228,6 +258,7 @@ static void find_best(struct search *search)
                                             1)
                                     ? search_trial(search, best)
                                     : NULL;
+    check_bound(search);
     search->context.policy = trials_best_policy(search->trials, search->options.objective);
     search->context.strategy = trials_best_strategy(search->trials, search->options.objective);
 }
@@ -258,5 +289,5 @@ void search_run(struct search *search, void (*task)(void *data, uint32_t index))
     }
     search->begin = search->trials->len;
     if (search->context.incumbent)
-        search->bias = search->context.incumbent->bias;
+        search_follow(search, search->context.incumbent);
 }

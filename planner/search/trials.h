@@ -163,7 +163,9 @@ struct search {
     guint described;       /* trials that are part of a result */
     guint begin;           /* first trial of the running round */
     struct trial_context context; /* of the running round */
-    struct retention_bias bias;   /* of trials that are added */
+    struct retention_bias bias;   /* of trials that are added, .. */
+    tensor_id first_update;       /* .. and with which the host begins in them */
+    tensor_id traced_first;       /* with which it begins in the trace */
     const char *stage;            /* as in struct search_result */
     bool certain;                 /* the running trials finish even if the search is stopped */
     GPtrArray *mixes;             /* [tensor_count] each, of placements */
@@ -176,11 +178,15 @@ struct search {
 struct trial *search_trial(const struct search *search, uint32_t index);
 const struct layout_choice *search_layout(const struct search *search, const struct trial *trial);
 
-/* Add a trial with the search's bias. search_add_once adds one of effort 1 unless there is one with
- * its layout, placement and bias. */
+/* Add a trial with the search's bias and first update, whatever the placement's. search_add_once
+ * adds one of effort 1 unless there is one with its layout, placement and bias. */
 void search_add(struct search *search, uint32_t layout, struct placement placement,
                 enum effort_level effort);
 void search_add_once(struct search *search, uint32_t layout, struct placement placement);
+
+/* Returns the placement with these shares [tensor_count] of the tensors on the host, of which the
+ * search becomes the owner. */
+struct placement search_chosen(struct search *search, double *shares);
 
 /* Runs `task` for the trials added since the last call, unless the search is over, and updates the
  * incumbent. */
@@ -192,6 +198,19 @@ void search_run_sweep(void *data, uint32_t index);
 void search_run_whole_sweep(void *data, uint32_t index);
 void search_run_plans(void *data, uint32_t index);
 
+/* Trials that are added next have the bias and the first update of this one. */
+void search_follow(struct search *search, const struct trial *trial);
+
+/* Returns the tensor with which the host begins its updates in the trace. */
+tensor_id search_traced_first(const struct trace *trace);
+
+/* Returns the tensor with which the host begins in one of the orders that are searched. */
+enum { SEARCH_ORDERS = 6 };
+tensor_id search_order(const struct search *search, uint32_t order);
+
+/* Tries the best trial with other orders of the host's updates. */
+void search_try_orders(struct search *search);
+
 /* Lists the strategies that the baselines and the sweeps try. */
 void search_list_strategies(struct search *search);
 
@@ -200,9 +219,12 @@ void search_list_strategies(struct search *search);
  * search, because most are known to be worse than its plan without a replay. */
 void search_sweep_baselines(struct search *search);
 
-/* Moves single groups of the best plan to the other side, drawn at random, for at most so many
- * rounds, as long as that helps. */
-void search_swap_groups(struct search *search, uint32_t rounds);
+/* Tries the largest groups of the best plan on all sides. */
+void search_try_sides(struct search *search);
+
+/* Changes what the best trials decided, at random: sides of single groups, their layout, the order
+ * of the host's updates, and biases. Goes on as long as that helps now and then. */
+void search_change(struct search *search);
 
 /* Returns whether the search was stopped, or has a plan that is good enough. */
 bool search_is_over(const struct search *search);

@@ -29,7 +29,7 @@ static struct plan *plan_quickly(const struct trace *trace, const struct layout 
         .job = &job, .objective = options->objective, .stop = &stop, .incumbent = &known};
     const struct layout_spec spec = {.given = layout};
     bool timed = options->objective != OBJECTIVE_TRAFFIC;
-    struct trial trial = {.placement = {PLACEMENT_TRACED, 0, 0, NULL},
+    struct trial trial = {.placement = {.pattern = PLACEMENT_TRACED},
                           .bias = {.parameter_share = timed ? BIAS_PARTS / 2 : 0,
                                    .d2h_share = BIAS_PARTS / 2,
                                    .gather_share = BIAS_PARTS / 2},
@@ -68,6 +68,15 @@ struct search_options variants_remaining(struct variant_search *c, double share)
         options.time_limit = fmax(share * left, LEAST_TIME);
     }
     return options;
+}
+
+void variants_recompute_first(const struct variant_search *c, struct run_choices *run,
+                              uint32_t first)
+{
+    if (c->recomputes_as_traced)
+        return;
+    memset(run->recompute, 0, c->layers);
+    memset(run->recompute, 1, first);
 }
 
 struct variant *variants_find(const struct variant_search *c, const struct run_choices *run)
@@ -250,7 +259,8 @@ static int host_parts(const struct variant_search *c, const struct plan *plan)
 static struct trace *place(const struct variant_search *c, const struct variant *variant,
                            const struct layout *layout, int parts)
 {
-    const struct placement placement = {PLACEMENT_SPREAD, (uint16_t)parts, 0, NULL};
+    const struct placement placement = {PLACEMENT_SPREAD, (uint16_t)parts, 0, NULL,
+                                        c->best->plan->choices->first_update};
     if (parts < 0 || parts > (int)PLACEMENT_PARTS ||
         !placement_is_possible(variant->trace, c->options->platform))
         return NULL;
@@ -302,8 +312,10 @@ void variants_plan_quickly(struct variant_search *c, struct variant *variant)
         placement_is_possible(variant->trace, c->options->platform))
         keep_embedding(variant->trace, on_host);
     shift_updates(c, variant, layout,
-                  model_place_updates(variant->trace, on_host, c->options->platform, NULL), &parts,
-                  COARSE_STEP);
+                  model_place_updates_from(variant->trace, on_host,
+                                           c->best->plan->choices->first_update,
+                                           c->options->platform, NULL),
+                  &parts, COARSE_STEP);
     shift_updates(c, variant, layout, NULL, &parts, FINE_STEP);
     layout_free(layout);
 }
@@ -375,8 +387,7 @@ bool variants_offload_matters(const struct variant_search *c, uint32_t first,
 {
     struct run_choices *run = run_choices_copy(c->best->alternative.choices);
     bool worth_while = false;
-    memset(run->recompute, 0, c->layers);
-    memset(run->recompute, 1, first);
+    variants_recompute_first(c, run, first);
     memcpy(run->offload, c->traced->offload, c->layers);
     struct trace *as_traced = variants_trace(c, run);
     memcpy(run->offload, offload, c->layers);

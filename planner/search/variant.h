@@ -24,6 +24,7 @@ struct variant_search {
     uint32_t layers;
     struct run_choices *traced; /* as the run was recorded; in stage 3, if only that fits */
     bool fast;                  /* ranks may sum fast */
+    bool recomputes_as_traced;  /* no variant recomputes other layers */
     GPtrArray *variants;        /* struct variant */
     struct variant *best;       /* with the best plan; may be NULL */
     struct variant *first;      /* searched first, and compared with all others */
@@ -36,6 +37,11 @@ void variant_free(void *variant);
 
 /* Returns options with a share of the remaining time. Sets `stopped` if no time remains. */
 struct search_options variants_remaining(struct variant_search *search, double share);
+
+/* Sets the first `first` layers to be recomputed and the others to be kept, if layers are chosen.
+ */
+void variants_recompute_first(const struct variant_search *search, struct run_choices *run,
+                              uint32_t first);
 
 /* Returns the variant with these choices (updates apart), or NULL. */
 struct variant *variants_find(const struct variant_search *search, const struct run_choices *run);

@@ -74,8 +74,7 @@ static const struct variant *consider(struct variant_search *c, int64_t first,
     if (first < 0 || first > c->layers || !may_go_on(c))
         return NULL;
     struct run_choices *run = run_choices_copy(rest);
-    memset(run->recompute, 0, c->layers);
-    memset(run->recompute, 1, (size_t)first);
+    variants_recompute_first(c, run, (uint32_t)first);
     struct trace *trace = variants_find(c, run) ? NULL : variants_trace(c, run);
     struct variant *variant = trace ? variants_add(c, run, trace) : NULL;
     run_choices_free(run);
@@ -523,7 +522,7 @@ static bool search_lean(struct variant_search *c, bool offload, uint32_t batch, 
                         GError **error)
 {
     struct run_choices *run = run_choices_copy(c->traced);
-    memset(run->recompute, 1, c->layers);
+    variants_recompute_first(c, run, c->layers);
     if (offload)
         memset(run->offload, 1, c->layers);
     run->host_embedding &= !twice;
@@ -651,15 +650,17 @@ struct variants_result *variants_search(const struct trace *trace,
                                .layers = traced->layer_count,
                                .traced = traced,
                                .fast = traced->fast || scope & RUN_SUMS,
+                               .recomputes_as_traced = !(scope & RUN_RECOMPUTE),
                                .variants = g_ptr_array_new_with_free_func(variant_free)};
     struct variants_result *result = NULL;
     if (options->time_limit > 0)
         c.deadline = g_get_monotonic_time() + (gint64)(options->time_limit * 1e6);
-    if (scope & RUN_RECOMPUTE && replay_is_timed(trace))
+    if (scope & (RUN_RECOMPUTE | RUN_OFFLOAD) && replay_is_timed(trace))
         c.derivation = derivation_new(trace, NULL);
     c.recognised = derivation_model(c.derivation);
+    unsigned chosen = scope & derivation_scope(c.derivation);
     if (!(scope & RUN_MICRO_BATCHES) || can_rebatch(&c, error))
-        result = search_all(&c, scope & derivation_scope(c.derivation), error);
+        result = search_all(&c, scope & RUN_RECOMPUTE ? chosen : chosen & RUN_OFFLOAD, error);
     g_ptr_array_unref(c.variants);
     derivation_free(c.derivation);
     run_choices_free(c.traced);

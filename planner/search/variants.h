@@ -29,12 +29,12 @@ struct variants_result {
  * to be chosen for a trace that was not synthesised for the options' platform. Free the result with
  * variants_result_free.
  *
- * `scope` is the set of choices (bits of enum run_choice) that may differ from the traced ones; the
- * others need RUN_RECOMPUTE with them. RUN_EMBEDDING needs a platform to time it. RUN_STAGE needs
- * several ranks, and a platform that knows how they exchange; with RUN_SUMS ranks may sum fast,
- * which changes how their sums are rounded. RUN_MICRO_BATCHES
- * changes how sums of gradients are rounded, and in bf16 they may need a list of their own; no
- * result depends on the other choices. RUN_UPDATES is ignored: every search places updates. */
+ * `scope` is the set of choices (bits of enum run_choice) that may differ from the traced ones; all
+ * but RUN_OFFLOAD need RUN_RECOMPUTE with them. RUN_EMBEDDING needs a platform to time it.
+ * RUN_STAGE needs several ranks, and a platform that knows how they exchange; with RUN_SUMS ranks
+ * may sum fast, which changes how their sums are rounded. RUN_MICRO_BATCHES changes how sums of
+ * gradients are rounded, and in bf16 they may need a list of their own; no result depends on the
+ * other choices. RUN_UPDATES is ignored: every search places updates. */
 struct variants_result *variants_search(const struct trace *trace,
                                         const struct search_options *options, unsigned scope,
                                         GError **error);

@@ -242,7 +242,7 @@ static struct decisions *come_and_leave(const struct accesses *accesses)
 }
 
 /* Places these chunks in a device of so many slots, and checks where they come. Copies to the host
- * take `lasts` moments. */
+ * take `lasts` moments, those to the device none. */
 static void check_places(uint32_t slots, uint32_t lasts, const uint64_t places[USED])
 {
     struct trace *trace = one_after_the_other();
@@ -257,10 +257,12 @@ static void check_places(uint32_t slots, uint32_t lasts, const uint64_t places[U
                                        .homes = homes,
                                        .device_budget = slots * SLOT,
                                        .host_budget = UINT64_MAX};
-    d->vacated = g_new0(uint32_t, d->actions->len);
+    d->over = g_new0(uint32_t, d->actions->len);
     for (uint32_t m = 0; m <= USED; m++)
-        for (uint32_t i = d->first[m]; i < d->first[m + 1]; i++)
-            d->vacated[i] = m + lasts;
+        for (uint32_t i = d->first[m]; i < d->first[m + 1]; i++) {
+            bool leaves = g_array_index(d->actions, struct plan_action, i).kind == PLAN_DROP;
+            d->over[i] = m + (leaves ? lasts : 0);
+        }
     struct addresses *addresses = place_decisions(d, &inputs, PLACE_WELL);
     uint32_t found = 0;
     for (uint32_t i = 0; i < addresses->action_count; i++)

@@ -271,6 +271,35 @@ static void test_update_after(void)
     g_rand_free(random);
 }
 
+/* The tensor with which the host begins is written if it is not the model's first one. */
+static void test_first_update(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    g_autofree char *path = temporary_file(), *contents = NULL;
+    struct trace *trace = random_iteration(random);
+    struct plan *plan = make_plan(trace, random);
+    GError *error = NULL;
+    plan->choices->first_update = 0;
+    plan_write(plan, path, NULL);
+    g_file_get_contents(path, &contents, NULL, NULL);
+    g_assert_null(strstr(contents, "first_update"));
+    plan->choices->first_update = trace->tensor_count - 1;
+    plan_write(plan, path, NULL);
+    struct plan *read = plan_read(path, &error);
+    g_assert_no_error(error);
+    g_assert_true(run_choices_equal(read->choices, plan->choices));
+    plan_free(read);
+    plan->choices->first_update = trace->tensor_count;
+    plan_write(plan, path, NULL);
+    g_assert_null(plan_read(path, &error));
+    g_assert_error(error, PLAN_ERROR, PLAN_ERROR_INVALID);
+    g_assert_nonnull(strstr(error->message, "first_update"));
+    g_clear_error(&error);
+    g_unlink(path);
+    plan_free(plan);
+    trace_free(trace);
+}
+
 static void test_not_a_plan(void)
 {
     g_autofree char *path = temporary_file();
@@ -303,6 +332,7 @@ int main(int argc, char **argv)
     g_test_add_func("/plan-file/seconds", test_seconds);
     g_test_add_func("/plan-file/no-choices", test_no_choices);
     g_test_add_func("/plan-file/update-after", test_update_after);
+    g_test_add_func("/plan-file/first-update", test_first_update);
     g_test_add_func("/plan-file/not-a-plan", test_not_a_plan);
     return g_test_run();
 }

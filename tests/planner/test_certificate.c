@@ -3,7 +3,9 @@
 #include "models/derive.h"
 #include "planner/answers/requests.h"
 #include "planner/answers/verify.h"
+#include "planner/proof/bound.h"
 #include "planner/proof/certificate.h"
+#include "planner/proof/prices.h"
 #include "planner/schedule/placement.h"
 #include "planner/search/search.h"
 #include "sim/sizes.h"
@@ -381,6 +383,98 @@ static void test_large_updates(void)
     trace_free(trace);
 }
 
+/* The device uses two tensors of 4 MB in turn for 10 ms each, and the host updates one of them. */
+static struct trace *trace_with_long_uses(void)
+{
+    const struct trace_access first = {0, TRACE_PARAM, TRACE_READ, 0},
+                              second = {1, TRACE_PARAM, TRACE_READ, 0},
+                              updated = {1, TRACE_PARAM, TRACE_UPDATE, 0};
+    struct trace *trace = trace_of(2, 1000000, 3, 3);
+    trace->list_element_bytes[TRACE_GRAD] = 0;
+    add_operator(trace, "use t0", TRACE_FORWARD, TRACE_ON_DEVICE, 10, first);
+    add_operator(trace, "use t1", TRACE_BACKWARD, TRACE_ON_DEVICE, 10, second);
+    add_operator(trace, "update t1", TRACE_UPDATE_PHASE, TRACE_ON_HOST, 1, updated);
+    trace_sum_buffers(trace);
+    return trace;
+}
+
+/* Returns the bound of a plan whose updates stay, from windows that begin with operators and, with
+ * `ends`, after them. */
+static uint64_t bound_with(const struct plan *plan, const struct trace *trace, uint32_t ends)
+{
+    struct costs *costs = costs_new(NULL, LINK, NULL);
+    struct reuses *reuses = bound_reuses(trace, plan);
+    struct time_job job = {.plan = plan, .sides = {trace}, .costs = costs};
+    g_autoptr(GArray) starts = g_array_new(FALSE, FALSE, sizeof(struct window_start));
+    time_job_set_order(&job, trace);
+    time_windows_choose(trace, reuses, TIME_WINDOWS_MOST, starts);
+    time_windows_choose_ends(&job, ends, starts);
+    struct time_model *model = time_model_new(
+        &job, reuses, (const struct window_start *)(void *)starts->data, starts->len);
+    uint64_t host_bytes;
+    g_autofree struct certificate_window *windows =
+        time_prices_find(model, TIME_PRICES_CLOSE, UINT64_MAX, NULL, &host_bytes, NULL, true);
+    uint64_t bound = time_model_bound_ns(model,
+                                         &(struct time_prices){windows, NULL, 0, host_bytes});
+    time_model_free(model);
+    reuses_free(reuses);
+    costs_free(costs);
+    return bound;
+}
+
+/* While the device uses one tensor it has no room for the other one, which thus comes between the
+ * operators. A copy that could be part of it, beside an operator, is not. */
+static void test_room_beside_operators(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    g_autoptr(GError) error = NULL;
+    struct trace *trace = trace_with_long_uses(), *placed;
+    g_assert_true(trace_check(trace, "the test's", &error));
+    struct plan *plan = search(trace, "51%", random, &placed);
+    const struct certificate_source source = {.objective = "time", .link = LINK, .traced = trace};
+    g_assert_true(certificate_make(plan, placed, &source, &error));
+    struct certificate_time *time = &plan->certificate->time;
+    /* 10 + 10 ms, and nearly twice the 4 MB to the device; without windows after operators, the
+     * second of them overlaps the first operator. */
+    g_assert_cmpuint(time->bound, <=, time->achieved);
+    g_assert_cmpuint(time->bound, >=, 28000000);
+    g_assert_cmpuint(bound_with(plan, placed, 2), >=, 28000000);
+    g_assert_cmpuint(bound_with(plan, placed, 0), <, 25000000);
+    g_assert_true(certificate_check(plan, placed, trace, &error));
+    plan_free(plan);
+    trace_free(placed);
+    trace_free(trace);
+}
+
+/* A window may begin after an operator of the device's forward and backward, but not the first
+ * one, and not where threads share cores. */
+static void test_windows_after_operators(void)
+{
+    struct trace *trace = trace_with_long_uses();
+    struct costs *costs = costs_new(NULL, LINK, NULL);
+    const struct time_job job = {.sides = {trace}, .costs = costs, .in_order = true};
+    struct window_start starts[] = {{0, WINDOW_AT_OPERATOR},
+                                    {0, WINDOW_AFTER_OPERATOR},
+                                    {1, WINDOW_AT_OPERATOR},
+                                    {1, WINDOW_AFTER_OPERATOR},
+                                    {2, WINDOW_AT_OPERATOR}};
+    g_assert_true(time_job_may_begin(&job, starts, 5));
+    g_assert_false(time_job_may_begin(&job, starts + 1, 4)); /* the first one */
+    starts[4].begins = WINDOW_AFTER_OPERATOR;                /* of the host */
+    g_assert_false(time_job_may_begin(&job, starts, 5));
+    trace->operators[2].place = TRACE_ON_DEVICE; /* an update */
+    g_assert_false(time_job_may_begin(&job, starts, 5));
+    g_assert_true(time_job_may_begin(&job, starts, 4));
+    trace->operators[1].exchange[TRACE_REDUCE].sent_bytes = 1;
+    g_assert_false(time_job_may_begin(&job, starts, 4));
+    g_assert_true(time_job_may_begin(&job, starts, 2));
+    costs->threads.known = true;
+    g_assert_false(time_job_may_begin(&job, starts, 2));
+    g_assert_true(time_job_may_begin(&job, starts, 1));
+    costs_free(costs);
+    trace_free(trace);
+}
+
 /* The device uses `tensors` tensors of 4 MB in turn, `rounds` times, and then as many others. */
 static struct trace *trace_with_turns(uint32_t tensors, uint32_t rounds, uint32_t phases)
 {
@@ -586,6 +680,8 @@ int main(int argc, char **argv)
     g_test_add_func("/certificate/below_bound", test_below_bound);
     g_test_add_func("/certificate/dead_writes", test_dead_writes);
     g_test_add_func("/certificate/chains", test_chains);
+    g_test_add_func("/certificate/room_beside_operators", test_room_beside_operators);
+    g_test_add_func("/certificate/windows_after_operators", test_windows_after_operators);
     g_test_add_func("/certificate/large_updates", test_large_updates);
     g_test_add_func("/certificate/whole_units", test_whole_units);
     g_test_add_func("/certificate/memory_of_the_host", test_memory_of_the_host);

@@ -84,7 +84,7 @@ static void set_up_share(struct fixture *f, GRand *random, uint16_t host_parts,
     const struct model_job job = {.choices = {.batch = 2, .micro_batches = micro_batches},
                                   .sequence = 128,
                                   .precision = MODEL_BF16};
-    const struct placement placement = {PLACEMENT_SPREAD, host_parts, 0, NULL};
+    const struct placement placement = {PLACEMENT_SPREAD, host_parts, 0, NULL, 0};
     g_autofree char *link = g_strdup_printf("h2d=%dMB/s,d2h=%dMB/s",
                                             g_rand_int_range(random, 100, 200),
                                             g_rand_int_range(random, 100, 200));
@@ -113,7 +113,7 @@ static void set_up_ranks(struct fixture *f, double network, const char *link, ui
                                   .sequence = 128,
                                   .precision = MODEL_BF16,
                                   .ranks = RANKS};
-    const struct placement on_device = {PLACEMENT_SPREAD, 0, 0, NULL};
+    const struct placement on_device = {PLACEMENT_SPREAD, 0, 0, NULL, 0};
     struct layout_spec spec = {.order = NULL};
     for (int list = 0; list < TRACE_LISTS; list++)
         spec.chunk_bytes[list] = 1u << 20;
@@ -214,7 +214,7 @@ static void test_large_chunks_wait_little(void)
         tear_down(&f);
     }
     g_test_message("plans take %.1f %% longer than the walk saw", 100 * more / MANY_CASES);
-    g_assert_cmpfloat(more / MANY_CASES, <, 0.035);
+    g_assert_cmpfloat(more / MANY_CASES, <, 0.022);
 }
 
 /* Returns the seconds of the best plan of a schedule. */

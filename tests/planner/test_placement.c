@@ -142,8 +142,8 @@ static struct placement random_placement(const struct fixture *f, GRand *random)
     uint16_t parts = (uint16_t)g_rand_int_range(random, 0, PLACEMENT_PARTS + 1);
     uint16_t tail = g_rand_boolean(random) ? (uint16_t)g_rand_int_range(random, 0, parts + 1) : 0;
     if (pattern == PLACEMENT_CHOSEN)
-        return (struct placement){pattern, PLACEMENT_PARTS / 2, 0, f->mix};
-    return (struct placement){pattern, parts, tail, pattern == PLACEMENT_MIXED ? f->mix : NULL};
+        return (struct placement){pattern, PLACEMENT_PARTS / 2, 0, f->mix, 0};
+    return (struct placement){pattern, parts, tail, pattern == PLACEMENT_MIXED ? f->mix : NULL, 0};
 }
 
 static void test_shares(void)
@@ -173,7 +173,7 @@ static void test_all_or_none(void)
     for (int all = 0; all < 2; all++)
         for (uint32_t tail = 0; tail <= (all ? PLACEMENT_PARTS : 0); tail += PLACEMENT_PARTS / 2) {
             place(&f, &(struct placement){PLACEMENT_SPREAD, all ? PLACEMENT_PARTS : 0,
-                                          (uint16_t)tail, NULL});
+                                          (uint16_t)tail, NULL, 0});
             for (uint32_t g = 0; g < f.layout->group_count; g++)
                 g_assert_true(f.on_host[g] == 2 || f.on_host[g] == all);
         }
@@ -265,7 +265,7 @@ static void test_unknown_times(void)
     struct fixture f;
     set_up(&f, random);
     for (uint16_t parts = 0; parts <= PLACEMENT_PARTS; parts += PLACEMENT_PARTS) {
-        struct placement one_side = {PLACEMENT_SPREAD, parts, 0, NULL};
+        struct placement one_side = {PLACEMENT_SPREAD, parts, 0, NULL, 0};
         struct trace *placed = placement_trace(&one_side, f.trace, f.layout, f.platform);
         g_assert_false(placement_is_possible(placed, NULL));
         trace_free(placed);

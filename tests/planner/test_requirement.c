@@ -44,11 +44,11 @@ static void test_no_layout_needs_less(void)
             const struct layout_spec *spec =
                 &g_array_index(choices->items, struct layout_choice, i).spec;
             least = MIN(least,
-                        needed_by(&job, spec, (struct placement){PLACEMENT_TRACED, 0, 0, NULL}));
+                        needed_by(&job, spec, (struct placement){.pattern = PLACEMENT_TRACED}));
             if (placement_is_possible(trace, platform))
                 least = MIN(least, needed_by(&job, spec,
                                              (struct placement){PLACEMENT_SPREAD, PLACEMENT_PARTS,
-                                                                0, NULL}));
+                                                                0, NULL, 0}));
         }
         g_assert_cmpuint(needed, ==, least);
         layout_choices_free(choices);

@@ -60,7 +60,7 @@ static void set_up(struct fixture *f, GRand *random)
         .host_budget = g_rand_boolean(random) ? UINT64_MAX
                                               : (uint64_t)(g_rand_double_range(random, 0.3, 1) *
                                                            (double)layout_slot_bytes(layout))};
-    f->candidate = candidate_new(&f->job, &spec, &(struct placement){PLACEMENT_TRACED, 0, 0, NULL},
+    f->candidate = candidate_new(&f->job, &spec, &(struct placement){.pattern = PLACEMENT_TRACED},
                                  &needed, NULL);
     accesses_free(accesses);
     layout_free(layout);

@@ -20,13 +20,16 @@ PIECES = [
     ("ranks/rows", "ranks/rows.csv", "ranks", "rows of ranks"),
     ("ranks/steps", "ranks/measured.csv", "ranks", "steps of ranks"),
     ("pipelines/steps", "pipelines/measured.csv", "pipelines", "steps of stages"),
+    ("pipelines/moving", "pipelines/moving.csv", "pipelines", "moving stages"),
     ("pipelines/delay", "pipelines/delay.csv", "pipelines", "losses of delayed updates"),
     ("policies/bench_policies", "policies/measured.csv", "policies", "policies"),
     ("optimizer", "optimizer.csv", "devices", "optimizer"),
+    ("gpu/results", "results/h200/results.json", "devices", "h200"),
     ("checkpoints", "checkpoints.csv", "formats", "checkpoint-pauses"),
     ("storage", "storage.csv", "nvme", "storage"),
     ("planner/planner", "planner/measured.csv", "planner", "planner"),
-    ("planner/planner --drawn 24", "planner/drawn.csv", "planner", "planner drawn"),
+    ("planner/planner --drawn 24", "planner/drawn.csv", "planner", "planner drawn 24"),
+    ("planner/planner --drawn 200", "planner/drawn200.csv", "planner", "planner drawn 200"),
     ("planner/planner --scaling", "planner/scaling.csv", "planner", "planner scaling"),
 ]
 

@@ -120,6 +120,24 @@ static void check_band(const struct workshop *workshop, const char *platform, co
     }
 }
 
+/* A probe knows what its device's kernels make of its rates, and no band is printed. */
+static void test_measured(void)
+{
+    static const char *const curves[] = {"compute_fp32", "compute_bf16", "memory"};
+    struct workshop *workshop = workshop_new();
+    g_autofree char *path = workshop_path(workshop, "machine.json");
+    json_t *machine = json_load_file(A100, 0, NULL);
+    g_assert_nonnull(json_object_get(machine, "framework"));
+    for (size_t i = 0; i < G_N_ELEMENTS(curves); i++)
+        json_object_set_new(json_object_get(machine, curves[i]), "source", json_string("measured"));
+    g_assert_cmpint(json_dump_file(machine, path, 0), ==, 0);
+    json_decref(machine);
+    workshop_must_run(workshop, SYNTHESISE "machine.json -o run.pstar");
+    g_autofree char *output = workshop_must_print(workshop, SIMULATE "--platform machine.json");
+    g_assert_null(strstr(output, "a step takes"));
+    workshop_free(workshop);
+}
+
 static void test_band(void)
 {
     struct workshop *workshop = workshop_new();
@@ -156,6 +174,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/operator-times/other-device", test_other_device);
     g_test_add_func("/operator-times/band", test_band);
+    g_test_add_func("/operator-times/measured", test_measured);
     g_test_add_func("/operator-times/years", test_years);
     return g_test_run();
 }

@@ -174,7 +174,7 @@ static struct plan *make_planned(const struct workshop *workshop, const struct d
     for (int list = 0; list < TRACE_LISTS; list++)
         spec.chunk_bytes[list] = d->chunk_bytes;
     struct candidate *candidate =
-        candidate_new(job, &spec, &(struct placement){PLACEMENT_TRACED, 0, 0, NULL}, &needed, NULL);
+        candidate_new(job, &spec, &(struct placement){.pattern = PLACEMENT_TRACED}, &needed, NULL);
     if (!candidate)
         return NULL;
     struct interval_options options = {.look_ahead = d->look_ahead,

@@ -39,14 +39,28 @@ static struct model_job job_of(uint8_t *host_update, tensor_id *update_after)
                               .precision = MODEL_BF16};
 }
 
+static struct trace *synthesise_job(const struct model_job *job, const struct platform *platform)
+{
+    GError *error = NULL;
+    struct trace *trace = model_synthesise(&config, job, platform, &error);
+    g_assert_no_error(error);
+    return trace;
+}
+
 static struct trace *synthesise_after(uint8_t *host_update, tensor_id *update_after,
                                       const struct platform *platform)
 {
     const struct model_job job = job_of(host_update, update_after);
-    GError *error = NULL;
-    struct trace *trace = model_synthesise(&config, &job, platform, &error);
-    g_assert_no_error(error);
-    return trace;
+    return synthesise_job(&job, platform);
+}
+
+/* The host begins with tensor `first`. */
+static struct trace *synthesise_from(uint8_t *host_update, tensor_id first,
+                                     const struct platform *platform)
+{
+    struct model_job job = job_of(host_update, NULL);
+    job.choices.first_update = first;
+    return synthesise_job(&job, platform);
 }
 
 static struct trace *synthesise(uint8_t *host_update, const struct platform *platform)
@@ -104,6 +118,45 @@ static void test_as_synthesised(void)
     }
     platform_free(platform);
     g_rand_free(random);
+}
+
+/* Returns the tensor of the first update on the host, or NO_INDEX. */
+static tensor_id first_on_host(const struct trace *trace)
+{
+    const struct trace_operator *op =
+        &trace->operators[trace->operator_count - trace->tensor_count];
+    return op->place == TRACE_ON_HOST ? trace->accesses[op->first_access].tensor : NO_INDEX;
+}
+
+/* From any places and any order of the host's updates to any others: as a run with these choices,
+ * which the trace tells. An order that the updates on the host do not show is that of the model. */
+static void test_from_any_tensor(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed((guint32)g_test_rand_int());
+    struct platform *platform = machine();
+    gint32 tensors = (gint32)model_tensor_count(&config);
+    int round = 0;
+    for (int i = 0; i < 50; i++) {
+        g_autofree uint8_t *from = draw_places(random), *to = draw_places(random);
+        tensor_id began = (tensor_id)g_rand_int_range(random, 0, tensors);
+        tensor_id first = (tensor_id)g_rand_int_range(random, 0, tensors);
+        struct trace *before = synthesise_from(from, began, platform);
+        struct trace *expected = synthesise_from(to, first, platform);
+        struct trace *placed = model_place_updates_from(before, to, first, platform, NULL);
+        struct run_choices *choices = run_choices_of(placed);
+        struct trace *chosen = model_place_chosen(before, choices, platform, NULL);
+        assert_same(placed, expected);
+        assert_same(placed, chosen);
+        g_assert_true(choices->first_update == 0 || choices->first_update == first_on_host(placed));
+        round += choices->first_update > 0;
+        run_choices_free(choices);
+        trace_free(before);
+        trace_free(expected);
+        trace_free(placed);
+        trace_free(chosen);
+    }
+    g_assert_cmpint(round, >, 25);
+    platform_free(platform);
 }
 
 static struct trace_operator *update_of(struct trace *trace, uint32_t tensor)
@@ -337,6 +390,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/strategies/updates/as-synthesised", test_as_synthesised);
+    g_test_add_func("/strategies/updates/from-any-tensor", test_from_any_tensor);
     g_test_add_func("/strategies/updates/early", test_early);
     g_test_add_func("/strategies/updates/early-place", test_early_place);
     g_test_add_func("/strategies/updates/early-refused", test_early_refused);
