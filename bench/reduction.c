@@ -68,11 +68,19 @@ static void time_ordered(struct ranks *ranks, struct reduction *reduction, uint6
         print(elements, ranks->count, times);
 }
 
+static int status_of(const GError *error)
+{
+    return error ? 2 : 0;
+}
+
 static int run_ordered(void)
 {
     struct ranks *ranks;
+    int elsewhere;
     g_autoptr(GError) error = NULL;
-    if (!ranks_open(&ranks, &error) || !ranks) {
+    if (!ranks_open(&ranks, status_of, &elsewhere, &error) || !ranks) {
+        if (elsewhere)
+            return elsewhere;
         fprintf(stderr, "bench_reduction: %s\n",
                 error ? error->message : "needs mpirun -n 2 or more");
         return 2;

@@ -285,6 +285,8 @@ int program_main(const struct program *program, int argc, char **argv)
     else if (ok && fault_set_from_environment(&error) && has_addresses(&error) &&
              options_check_outputs(program->groups, program->group_count, &error))
         status = run(program, &console, &error);
+    else if (program->refuse)
+        status = program->refuse(program->data, &console, &error);
     if (error) {
         console_error(&console, error->message);
         if (status <= STATUS_SIGNALLED)

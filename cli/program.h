@@ -38,6 +38,8 @@ struct program {
     size_t group_count;
     bool strict_posix; /* the first argument that is not an option ends the options */
     program_run *run;
+    program_run *refuse; /* is called with what is wrong with the command line, before the program
+                          * prints it, unless it clears *error; may be NULL */
     void *data;
 };
 

@@ -23,6 +23,7 @@ struct train_arguments {
 
 struct watch {
     const struct console *console;
+    const struct trainer_end *run;
     struct progress *progress;
     int signal; /* that has come; kept after the end */
 };
@@ -33,11 +34,22 @@ static void begin_steps(void *data)
     watch->progress = progress_begin(watch->console, "steps", true);
 }
 
+/* A rank that another one's signal has stopped has saved, and must not be ended by its own, which
+ * may come late: srun sends it from host to host. */
+static void ignore_late_signals(void)
+{
+    signal(SIGTERM, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
+}
+
 static void end_steps(void *data)
 {
     struct watch *watch = data;
     if (watch->progress)
         watch->signal = progress_signal(watch->progress);
+    if (watch->run->interrupted && !watch->signal)
+        ignore_late_signals();
     g_clear_pointer(&watch->progress, progress_end);
 }
 
@@ -154,10 +166,22 @@ static int report(const struct ranks *ranks, const struct console *console, GErr
     return status;
 }
 
+/* A batch script that forgets srun or mpirun trains all the same, but on one task of its job. */
+static void warn_of_tasks(const struct run_options *options, const struct console *console)
+{
+    uint32_t tasks = ranks_left_out();
+    if (tasks && !options->dry_run)
+        console_warn(console,
+                     "Slurm has %u tasks for this job, and pstar-run trains in one of them: srun "
+                     "--mpi=pmix or mpirun starts it in all",
+                     tasks);
+}
+
 /* With several ranks, one of them says how the run ended, and the others end with its status. */
 static int train(struct run_options *options, const struct console *console, GError **error)
 {
-    struct watch watch = {.console = console};
+    struct trainer_end end = {0};
+    struct watch watch = {.console = console, .run = &end};
     const struct trainer_watch watched = {.begin = begin_steps,
                                           .show = show_training,
                                           .is_stopped = is_stopped,
@@ -165,9 +189,9 @@ static int train(struct run_options *options, const struct console *console, GEr
                                           .end = end_steps,
                                           .status_of = status_number,
                                           .data = &watch};
-    struct trainer_end end = {0};
     int status = STATUS_DONE;
     options->version = PSTAR_VERSION;
+    warn_of_tasks(options, console);
     if (together_begin(options, status_number, &end.elsewhere, error) &&
         trainer_run(options, &watched, &end, error))
         status = say_how_it_ended(options, &end, &watch);
@@ -202,11 +226,33 @@ static int probe_as_rank(const struct train_arguments *a, struct ranks *ranks,
 static int probe(const struct train_arguments *a, const struct console *console, GError **error)
 {
     struct ranks *ranks;
-    if (!ranks_open(&ranks, error))
-        return STATUS_DONE;
+    int status;
+    if (!ranks_open(&ranks, status_number, &status, error))
+        return status;
     if (ranks)
         ranks_share_cores(ranks);
-    int status = probe_as_rank(a, ranks, console, error);
+    status = probe_as_rank(a, ranks, console, error);
+    ranks_close(ranks);
+    return status;
+}
+
+/* Of several ranks with a wrong command line one says so, as with any other error, and those whose
+ * command line is right learn that they wait in vain. */
+static int refuse(void *data, const struct console *console, GError **error)
+{
+    (void)data;
+    struct ranks *ranks;
+    int elsewhere;
+    g_autoptr(GError) alone = NULL; /* why the ranks cannot meet: less than what is wrong anyway */
+    if (!ranks_open(&ranks, status_number, &elsewhere, &alone) && elsewhere) {
+        g_clear_error(error);
+        return elsewhere;
+    }
+    if (!ranks)
+        return STATUS_BAD_INPUT;
+    ranks_share_cores(ranks);
+    ranks_agree(ranks, NULL, status_number, &elsewhere, error);
+    int status = elsewhere ? elsewhere : report(ranks, console, error);
     ranks_close(ranks);
     return status;
 }
@@ -215,7 +261,7 @@ static int run(void *data, const struct console *console, GError **error)
 {
     struct train_arguments *a = data;
     if (!read_texts(a, error))
-        return STATUS_BAD_INPUT;
+        return refuse(data, console, error);
     return a->probe ? probe(a, console, error) : train(&a->options, console, error);
 }
 
@@ -488,6 +534,7 @@ int main(int argc, char **argv)
                                     .groups = &group,
                                     .group_count = 1,
                                     .run = run,
+                                    .refuse = refuse,
                                     .data = &a};
     return program_main(&program, argc, argv);
 }

@@ -2,6 +2,14 @@
 
 #include "traces/shard.h"
 
+struct mover_after chunk_mover_bind(const struct chunk_mover *mover,
+                                    const struct mover_after *after)
+{
+    struct mover_after bound = *after;
+    bound.queue[MOVER_COMPUTE] = MAX(bound.queue[MOVER_COMPUTE], mover->computed);
+    return bound;
+}
+
 static mover_ticket copy(struct chunk_mover *mover, enum mover_queue queue, uint64_t device_address,
                          uint64_t host_address, uint64_t bytes, const struct mover_after *after)
 {
@@ -10,8 +18,9 @@ static mover_ticket copy(struct chunk_mover *mover, enum mover_queue queue, uint
     *counted += bytes;
     mover->total.bytes[queue] += bytes;
     mover->total.copies[queue]++;
+    const struct mover_after bound = chunk_mover_bind(mover, after);
     return mover->device->ops->copy(mover->device, queue, device_address, host_address, bytes,
-                                    after);
+                                    &bound);
 }
 
 static mover_ticket fetch(void *self, const struct mover_copy *chunk,
@@ -45,7 +54,7 @@ static mover_ticket gather(void *self, const struct mover_gather *gathered,
     struct chunk_mover *mover = self;
     const struct mover_copy *to = &gathered->to;
     g_autofree struct device_shard *shards = g_new(struct device_shard, gathered->shard_count);
-    struct mover_after fetched = *after;
+    struct mover_after fetched = chunk_mover_bind(mover, after);
     bool fetches = false;
     uint64_t elements = 0; /* of other ranks */
     usage_occupy(mover->usage, to->chunk, to->device_address, to->slot_bytes);
@@ -132,7 +141,8 @@ static mover_ticket move(void *self, const struct mover_copy *to, uint64_t from,
     usage_occupy(mover->usage, to->chunk, to->device_address, to->slot_bytes);
     mover->figures->moves++;
     mover->figures->moved_bytes += to->copy_bytes;
-    return mover->device->ops->move(mover->device, to->device_address, from, to->copy_bytes, after);
+    return mover->computed = mover->device->ops->move(mover->device, to->device_address, from,
+                                                      to->copy_bytes, after);
 }
 
 static mover_ticket run(void *self, moment_id moment, const struct mover_after *after,

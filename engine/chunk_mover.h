@@ -29,10 +29,17 @@ struct chunk_mover {
     void *executor;
 
     struct device_traffic total; /* every copy that was handed over */
+    mover_ticket computed;       /* the device's last operator or move so far */
 };
 
 /* A residency manager's mover whose `self` is a struct chunk_mover. */
 extern const struct mover_ops chunk_mover_ops;
+
+/* Binds work beside the device's to its moment: returns `after` and all that the device has been
+ * asked for so far, as the simulator's clock does (docs/clock.md). A device that queues its work
+ * would otherwise copy chunks long before the moment at which the plan does. */
+struct mover_after chunk_mover_bind(const struct chunk_mover *mover,
+                                    const struct mover_after *after);
 
 /* Copies a host operator's activations in the direction of `queue`. */
 mover_ticket chunk_mover_copy_activations(struct chunk_mover *mover, enum mover_queue queue,

@@ -366,6 +366,8 @@ static mover_ticket run_on_device(struct executor *x, uint32_t moment,
     spoil_gradient(x, operation.op, &done);
     if (operation.op->kind != MODEL_UPDATE)
         x->computed.queue[queue] = done.queue[queue];
+    if (!reduces)
+        x->mover->computed = done.queue[queue];
     return done.queue[queue];
 }
 
@@ -410,7 +412,8 @@ static mover_ticket run_on_host(struct executor *x, uint32_t moment,
 {
     struct device *device = device_of(x);
     struct operation operation = describe(x, moment, true);
-    struct mover_after ready = bring_down(x, moment, after, received);
+    const struct mover_after bound = chunk_mover_bind(x->mover, after);
+    struct mover_after ready = bring_down(x, moment, &bound, received);
     if (operation.op->kind == MODEL_UPDATE)
         ready.queue[MOVER_COMPUTE] = MAX(ready.queue[MOVER_COMPUTE], x->clipped);
     if (x->annotate)

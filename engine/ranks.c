@@ -12,35 +12,52 @@ G_DEFINE_QUARK(pstar_ranks_error, ranks_error)
 
 /* ---- opening ---- */
 
-typedef struct ranks *open_ranks(uint32_t count, GError **error);
+typedef struct ranks *open_ranks(uint32_t count, uint32_t number, GError **error);
 
-static bool refuse(GError **error, const char *why)
+static struct ranks *refuse(GError **error, const char *why)
 {
     g_set_error_literal(error, RANKS_ERROR, RANKS_ERROR_LAUNCH, why);
-    return false;
+    return NULL;
 }
 
-/* Returns how many processes the launcher started. Open MPI, MPICH (also under srun) and Slurm tell
- * it in the environment. */
-static uint32_t launched(void)
+/* What a launcher tells each process in the environment: how many there are, and its number. */
+struct launcher {
+    const char *count, *number;
+};
+
+/* Open MPI, MPICH (also under srun) and Slurm. */
+static const struct launcher launchers[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
+                                            {"PMI_SIZE", "PMI_RANK"},
+                                            {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID"}};
+
+/* Returns a number of the environment, or `otherwise`. */
+static uint32_t number_of(const char *variable, uint32_t otherwise)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
-    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
-        guint64 count;
-        const char *value = g_getenv(names[i]);
-        if (value && g_ascii_string_to_unsigned(value, 10, 1, UINT32_MAX, &count, NULL))
-            return (uint32_t)count;
-    }
-    return 1;
+    guint64 number;
+    const char *value = g_getenv(variable);
+    return value && g_ascii_string_to_unsigned(value, 10, 0, UINT32_MAX, &number, NULL)
+               ? (uint32_t)number
+               : otherwise;
+}
+
+/* Returns the launcher that started this process, or NULL. */
+static const struct launcher *find_launcher(void)
+{
+    for (size_t i = 0; i < G_N_ELEMENTS(launchers); i++)
+        if (number_of(launchers[i].count, 0) > 0)
+            return &launchers[i];
+    return NULL;
+}
+
+uint32_t ranks_left_out(void)
+{
+    uint32_t tasks = number_of("SLURM_NTASKS", 1);
+    return find_launcher() || tasks <= 1 ? 0 : tasks;
 }
 
 /* MPI is loaded only if it is needed, so that the program starts without it. */
-bool ranks_open(struct ranks **ranks, GError **error)
+static struct ranks *join(uint32_t count, uint32_t number, GError **error)
 {
-    uint32_t count = launched();
-    *ranks = NULL;
-    if (count <= 1)
-        return true;
     g_autofree char *path = library_file_find("libpstar-mpi.so", NULL);
     if (!path)
         return refuse(error, "the launcher started several processes, but this build of pstar-run "
@@ -56,8 +73,34 @@ bool ranks_open(struct ranks **ranks, GError **error)
         return refuse(error, dlerror());
     open_ranks *open;
     memcpy(&open, &found, sizeof open);
-    *ranks = open(count, error);
-    return *ranks != NULL;
+    return open(count, number, error);
+}
+
+/* Processes that did not join cannot agree which of them reports the error, so the launcher's
+ * numbers decide. A launcher may end the first process as soon as another one has ended: the others
+ * leave it the time to report. */
+static int leave_to_first(uint32_t number, ranks_status_of *status_of, GError **error)
+{
+    enum { REPORT_US = 2000000 };
+    if (number == 0)
+        return 0;
+    int status = status_of(*error);
+    g_clear_error(error);
+    g_usleep(REPORT_US);
+    return status;
+}
+
+bool ranks_open(struct ranks **ranks, ranks_status_of *status_of, int *elsewhere, GError **error)
+{
+    const struct launcher *launcher = find_launcher();
+    uint32_t count = launcher ? number_of(launcher->count, 1) : 1;
+    uint32_t number = launcher ? number_of(launcher->number, 0) : 0;
+    *elsewhere = 0;
+    *ranks = count > 1 ? join(count, number, error) : NULL;
+    if (*ranks || count <= 1)
+        return true;
+    *elsewhere = leave_to_first(number, status_of, error);
+    return false;
 }
 
 void ranks_close(struct ranks *ranks)

@@ -66,9 +66,16 @@ struct ranks {
     uint64_t issued, turn; /* turns given, and taken back */
 };
 
+/* Returns the exit status for an error. */
+typedef int ranks_status_of(const GError *error);
+
 /* Joins the ranks that were started with this process. *ranks is NULL if it was started alone.
- * Fails with RANKS_ERROR_LAUNCH. */
-bool ranks_open(struct ranks **ranks, GError **error);
+ * Fails with RANKS_ERROR_LAUNCH. The first process has this error to report. For the others it is
+ * cleared, and *elsewhere becomes the status with which they end; otherwise it is 0. */
+bool ranks_open(struct ranks **ranks, ranks_status_of *status_of, int *elsewhere, GError **error);
+/* Returns how many tasks Slurm has for the job if this process was started without srun or mpirun,
+ * and therefore is none of several ranks; otherwise 0. */
+uint32_t ranks_left_out(void);
 /* If ranks of one host may run on the same cores, gives each of them an equal part, and binds the
  * calling thread to this rank's; threads inherit it. With fewer cores than ranks, ranks share a
  * core. A launcher that binds ranks to cores of their own is left alone. */
@@ -129,9 +136,6 @@ void ranks_gather_within(struct ranks *ranks, struct ranks_transfer *transfer,
 void ranks_share(struct ranks *ranks, uint64_t bytes, void *blocks);
 
 /* ---- agreement ---- */
-
-/* Returns the exit status for an error. */
-typedef int ranks_status_of(const GError *error);
 
 /* Finds out whether all ranks fare well, without an *error, and were started alike. `description`
  * has a line "what: value" for each thing that must be alike; it may be NULL if there is an *error.

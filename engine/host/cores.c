@@ -1,6 +1,7 @@
 #include "engine/host/cores.h"
 
 #include <glib.h>
+#include <omp.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -31,6 +32,13 @@ struct core_sets cores_split(bool apart)
 void cores_bind(const cpu_set_t *set)
 {
     pthread_setaffinity_np(pthread_self(), sizeof *set, set);
+}
+
+void cores_leave(void)
+{
+#ifndef __clang__
+    omp_pause_resource(omp_pause_soft, omp_get_initial_device());
+#endif
 }
 
 /* ---- nodes ---- */

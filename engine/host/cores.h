@@ -19,6 +19,12 @@ struct core_sets cores_split(bool apart);
 /* Binds the calling thread, and the threads that it creates later. */
 void cores_bind(const cpu_set_t *set);
 
+/* Ends OpenMP's threads of the calling thread; its next loop creates them again. While a process
+ * has more such threads than cores, those of every thread sleep as soon as a loop has ended, and
+ * waking them for the next one takes longer than a small loop. This is so with GCC's OpenMP; with
+ * LLVM's the function does nothing, because a pause there makes the threads of all loops sleep. */
+void cores_leave(void);
+
 /* Machines whose memory lies in several places, each near some of the cores (NUMA).
  *
  * The memory of the host's operators is spread so that each of their threads finds its part near. A

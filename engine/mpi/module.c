@@ -3,6 +3,8 @@
  * rank before it, so that a rank that hangs, or whose host is cut off, ends the job. */
 #include "engine/ranks.h"
 
+#include "engine/ranks_watch.h"
+
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
@@ -10,22 +12,28 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 enum {
     HOST_BYTES = 256,
     PIECE = 1 << 30,      /* bytes of a message at most: MPI counts in int */
+    JOIN_MS = 60000,      /* after which a rank that does not join counts as hanging: its host may
+                           * start late */
     BEAT_MS = 500,        /* between two signs of life */
     SILENCE_MS = 7000,    /* without one, after which a rank counts as hanging */
+    LEAVE_MS = 10000,     /* after which a rank that does not leave counts as cut off: one that
+                           * hangs has ended before, and the launcher has ended the others */
     LONGEST_TICK_MS = 200 /* longer times between two looks are this process's own pauses */
 };
 
-enum work { WORK_NONE, WORK_TRANSFER, WORK_POST, WORK_CLOSE, WORK_DONE };
+enum work { WORK_NONE, WORK_TRANSFER, WORK_POST, WORK_CLOSE, WORK_PART, WORK_DONE };
 
 struct mpi_ranks {
     struct ranks ranks; /* first: see mpi_of */
     MPI_Comm data, life;
     GThread *thread;
-    GError *error; /* of opening */
+    struct ranks_watch *watch; /* while MPI starts and when it ends */
+    GError *error;             /* of opening */
 
     GMutex lock; /* protects the following */
     GCond changed;
@@ -320,10 +328,37 @@ static void find_node(struct mpi_ranks *mpi)
     mpi->ranks.node_count = (uint32_t)count;
 }
 
+#ifdef OPEN_MPI
+#define SRUN "srun --mpi=pmix"
+
+/* Open MPI ends a process that srun started in another way, with a page of text. */
+static bool is_offered_join(void)
+{
+    return g_getenv("PMIX_RANK") != NULL;
+}
+#else
+#define SRUN "srun --mpi=pmi2"
+
+static bool is_offered_join(void)
+{
+    return true;
+}
+#endif
+
+static bool refuse_launcher(struct mpi_ranks *mpi)
+{
+    return refuse(mpi,
+                  "the launcher started %u processes, but MPI cannot join them: start them with "
+                  "the mpirun of the MPI that pstar-run was built with, or under Slurm with " SRUN,
+                  mpi->ranks.count);
+}
+
 /* mpi->ranks.count is what the launcher says. */
 static bool join(struct mpi_ranks *mpi)
 {
     int provided, rank, count;
+    if (!is_offered_join())
+        return refuse_launcher(mpi);
     if (MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided) != MPI_SUCCESS)
         return refuse(mpi, "MPI could not be initialised");
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -331,10 +366,7 @@ static bool join(struct mpi_ranks *mpi)
     if (provided < MPI_THREAD_FUNNELED)
         return refuse(mpi, "this MPI does not allow programs with threads");
     if ((uint32_t)count != mpi->ranks.count)
-        return refuse(mpi,
-                      "the launcher started %u processes, but MPI sees %d: under Slurm, use srun "
-                      "--mpi=pmix, or mpirun",
-                      mpi->ranks.count, count);
+        return refuse_launcher(mpi);
     mpi->ranks.rank = (uint32_t)rank;
     MPI_Comm_dup(MPI_COMM_WORLD, &mpi->data);
     MPI_Comm_dup(MPI_COMM_WORLD, &mpi->life);
@@ -379,7 +411,6 @@ static void leave(struct mpi_ranks *mpi)
     }
     if (mpi->beat != MPI_REQUEST_NULL)
         MPI_Request_free(&mpi->beat);
-    MPI_Finalize();
 }
 
 /* ---- the thread ---- */
@@ -403,10 +434,10 @@ static enum work next_work(struct mpi_ranks *mpi)
     return work;
 }
 
-static void finish_work(struct mpi_ranks *mpi)
+static void set_work(struct mpi_ranks *mpi, enum work work)
 {
     g_mutex_lock(&mpi->lock);
-    mpi->work = WORK_DONE;
+    mpi->work = work;
     g_cond_broadcast(&mpi->changed);
     g_mutex_unlock(&mpi->lock);
 }
@@ -422,24 +453,29 @@ static void *serve(void *data)
     struct mpi_ranks *mpi = data;
     start_sleeping_exactly();
     bool joined = join(mpi);
-    finish_work(mpi);
+    set_work(mpi, WORK_DONE);
     while (joined)
         switch (next_work(mpi)) {
         case WORK_TRANSFER:
             stay_alive(mpi); /* transfers may follow each other without a wait */
             run_transfer(mpi);
-            finish_work(mpi);
+            set_work(mpi, WORK_DONE);
             break;
         case WORK_POST:
             stay_alive(mpi);
             run_post(mpi);
-            finish_work(mpi);
+            set_work(mpi, WORK_DONE);
             break;
         case WORK_CLOSE:
             leave(mpi);
+            ranks_watch_beat(mpi->watch); /* the watch begins: there are no other signs of life */
+            set_work(mpi, WORK_PART);
+            MPI_Finalize();
+            set_work(mpi, WORK_DONE);
             joined = false;
             break;
         case WORK_NONE:
+        case WORK_PART:
         case WORK_DONE:
             stay_alive(mpi);
             break;
@@ -454,6 +490,34 @@ static void wait_until_done(struct mpi_ranks *mpi)
     while (mpi->work != WORK_DONE)
         g_cond_wait(&mpi->changed, &mpi->lock);
     mpi->work = WORK_NONE;
+}
+
+/* Ends this rank, because another one does not do what all do. MPI cannot tell which it is. The
+ * ranks end one after the other, so that the launcher can end them when the first has said why. */
+static G_NORETURN void end_alone(const char *what, uint32_t waited_ms)
+{
+    fflush(stdout);
+    fprintf(stderr,
+            "pstar-run: another rank has not %s for %u seconds: it hangs, or its host is cut off\n",
+            what, waited_ms / 1000);
+    _exit(EXIT_FAILURE);
+}
+
+/* Waits until the thread has done what it does without signs of life. A process beside each rank
+ * notices meanwhile if the rank hangs, and the limit is for ranks that nobody can reach. */
+static void wait_or_end(struct mpi_ranks *mpi, uint32_t limit_ms, const char *what)
+{
+    enum { TICK_MS = 100, TICKS_OF_A_RANK = 15 };
+    uint32_t most = limit_ms / TICK_MS + TICKS_OF_A_RANK * mpi->ranks.rank, ticks = most;
+    while (mpi->work != WORK_DONE) {
+        ranks_watch_beat(mpi->watch);
+        if (!g_cond_wait_until(&mpi->changed, &mpi->lock,
+                               g_get_monotonic_time() + TICK_MS * 1000) &&
+            ticks-- == 0)
+            end_alone(what, most * TICK_MS);
+    }
+    mpi->work = WORK_NONE;
+    ranks_watch_stop(g_steal_pointer(&mpi->watch));
 }
 
 static void hand_over(struct mpi_ranks *mpi, enum work work, const struct ranks_message *sends,
@@ -513,10 +577,14 @@ static void mpi_free(struct mpi_ranks *mpi)
 static void mpi_close(struct ranks *ranks)
 {
     struct mpi_ranks *mpi = mpi_of(ranks);
+    mpi->watch = ranks_watch_start(ranks->rank, ranks->hosts[ranks->rank], SILENCE_MS);
     g_mutex_lock(&mpi->lock);
     g_assert(mpi->work == WORK_NONE);
     mpi->work = WORK_CLOSE;
     g_cond_broadcast(&mpi->changed);
+    while (mpi->work == WORK_CLOSE)
+        g_cond_wait(&mpi->changed, &mpi->lock);
+    wait_or_end(mpi, LEAVE_MS, "left");
     g_mutex_unlock(&mpi->lock);
     g_thread_join(mpi->thread);
     mpi_free(mpi);
@@ -534,24 +602,27 @@ static void start_thread(struct mpi_ranks *mpi)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-/* The module's entry: engine/ranks.c. `count` is the number of processes that the launcher started.
- */
-__attribute__((visibility("default"))) struct ranks *pstar_ranks_open(uint32_t count,
-                                                                      GError **error);
+/* The module's entry: engine/ranks.c. `count` is the number of processes that the launcher started,
+ * and `number` which of them this is. */
+__attribute__((visibility("default"))) struct ranks *
+pstar_ranks_open(uint32_t count, uint32_t number, GError **error);
 
-struct ranks *pstar_ranks_open(uint32_t count, GError **error)
+struct ranks *pstar_ranks_open(uint32_t count, uint32_t number, GError **error)
 {
     struct mpi_ranks *mpi = g_new0(struct mpi_ranks, 1);
     mpi->ranks.ops = &mpi_ops;
     mpi->ranks.count = count;
+    mpi->ranks.rank = number;
     g_queue_init(&mpi->posted);
     mpi->sources = g_array_new(FALSE, FALSE, sizeof(struct early_source));
     g_mutex_init(&mpi->lock);
     g_cond_init(&mpi->changed);
     ranks_init_turns(&mpi->ranks);
+    mpi->watch = ranks_watch_start(number, g_get_host_name(), SILENCE_MS);
+    ranks_watch_beat(mpi->watch); /* the watch begins before MPI does */
     start_thread(mpi);
     g_mutex_lock(&mpi->lock);
-    wait_until_done(mpi);
+    wait_or_end(mpi, JOIN_MS, "joined");
     g_mutex_unlock(&mpi->lock);
     if (!mpi->error)
         return &mpi->ranks;

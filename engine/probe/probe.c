@@ -92,9 +92,10 @@ static bool is_first(const struct probe_request *request)
     return !request->ranks || request->ranks->rank == 0;
 }
 
-static bool agree(const struct probe_request *request, int *elsewhere, GError **error)
+static bool agree(const struct probe_request *request, const char *description, int *elsewhere,
+                  GError **error)
 {
-    return ranks_agree(request->ranks, "", request->status_of, elsewhere, error);
+    return ranks_agree(request->ranks, description, request->status_of, elsewhere, error);
 }
 
 static bool measure(const struct probe_request *request, const struct measurement *measurement,
@@ -121,7 +122,7 @@ static bool measure_all(const struct probe_request *request, struct platform *pl
         if (request->show)
             request->show(request->data, &step);
         measure(request, &all[m], platform, error);
-        ok = agree(request, elsewhere, error);
+        ok = agree(request, "", elsewhere, error);
     }
     if (ok && request->ranks)
         probe_shared_host(request->ranks, platform);
@@ -165,10 +166,11 @@ static struct platform *begin(const struct probe_request *request, GError **erro
 bool probe_run(const struct probe_request *request, int *elsewhere, GError **error)
 {
     struct platform *platform = begin(request, error);
-    bool ok = agree(request, elsewhere, error) && measure_all(request, platform, elsewhere, error);
+    bool ok = agree(request, "work: measurements\n", elsewhere, error) &&
+              measure_all(request, platform, elsewhere, error);
     if (ok && is_first(request) && !platform_write(platform, request->path, error))
         failure_mark(error, FAILURE_RUNNING);
-    ok = ok && agree(request, elsewhere, error);
+    ok = ok && agree(request, "", elsewhere, error);
     if (ok && is_first(request))
         text_print_line(stdout, "%s: %s", request->path, platform->name);
     platform_free(platform);

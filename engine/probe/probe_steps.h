@@ -19,8 +19,13 @@ bool probe_copies(const struct device_ops *ops, struct platform *platform, GErro
  * --link leaves to compute. */
 bool probe_compute(const struct device_ops *ops, struct platform *platform, GError **error);
 
-/* Measures matrix products and memory traffic through a device's queue. */
+/* Measures matrix products, memory traffic and attention through a device's queue. */
 bool probe_operators(const struct device_ops *ops, struct platform *platform, GError **error);
+
+/* Measures which share of the rate of matrix products attention reaches in bf16, and sets the
+ * platform's `framework`. The device's arena has probe_product_bytes of the largest product in
+ * fp32; its values in bf16 are operands. The platform has its rates of products and memory. */
+void probe_attention(struct device *device, struct platform *platform);
 
 /* Measures AdamW on the host, by elements and by threads. */
 bool probe_updates(const struct device_ops *ops, struct platform *platform, GError **error);

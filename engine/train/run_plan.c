@@ -140,6 +140,7 @@ static struct run_choices *choose_run(const struct run_options *options,
     memcpy(choices->host_update, of_plan->host_update, choices->tensor_count);
     memcpy(choices->update_after, of_plan->update_after,
            choices->tensor_count * sizeof *choices->update_after);
+    choices->first_update = of_plan->first_update;
     choices->host_embedding = of_plan->host_embedding;
     choices->state_block = of_plan->state_block;
     if (options->peers && plan->ranks > 1) {
@@ -256,6 +257,11 @@ static bool stage_plans_choose(struct plan *const *plans, const char *pattern,
         else if (of_plan->tensor_count != stage->trace->tensor_count ||
                  of_plan->layer_count > choices->layer_count)
             ok = refuse_stage_plan(pattern, s, "it is for another model or cut than", error);
+        else if (of_plan->first_update)
+            ok = refuse_stage_plan(pattern, s,
+                                   "its host updates in another order than that of the model, "
+                                   "which no stage does; it is not a plan for",
+                                   error);
         else
             take_choices(of_plan, stage, choices);
         model_iteration_free(stage);

@@ -38,18 +38,24 @@ static void find_places(struct run_options *options)
     options->pipeline = ranks_part_new(all, of_stage, width, options->stages);
 }
 
+/* Ranks that do different things would exchange different messages, so they say what they do in the
+ * first; those that measure do so, too (engine/probe/probe.c). */
+static const char *what_for(const struct run_options *options)
+{
+    return options->dry_run ? "work: a dry run\n" : "work: training\n";
+}
+
 bool together_begin(struct run_options *options, ranks_status_of *status_of, int *elsewhere,
                     GError **error)
 {
-    *elsewhere = 0;
-    if (!ranks_open(&options->ranks, error))
+    if (!ranks_open(&options->ranks, status_of, elsewhere, error))
         return false;
     if (!options->ranks)
         return run_options_complete(options, error);
     ranks_share_cores(options->ranks);
     if (is_first(options))
         complete(options, error);
-    if (!ranks_agree(options->ranks, "", status_of, elsewhere, error))
+    if (!ranks_agree(options->ranks, what_for(options), status_of, elsewhere, error))
         return false;
     if (!is_first(options))
         complete(options, error);

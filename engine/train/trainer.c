@@ -23,6 +23,7 @@ struct loop {
     struct pace pace;
     uint64_t evaluations_left, saves_left; /* that are planned */
     double step_flops, peak_flops;         /* peak_flops: a second; 0 if unknown */
+    struct trace_exchange planned;         /* what this rank exchanges in a step */
     bool late;       /* a checkpoint is due since the one before was being written */
     bool wants_stop; /* several ranks: this one was asked to stop; all stop after the next step */
     GError *lost;    /* several ranks: why the log could not be written; ends the run so, too */
@@ -35,6 +36,13 @@ static double step_flops(const struct trace *trace)
     for (uint32_t m = 0; m < trace->operator_count; m++)
         flops += (double)trace->operators[m].flops;
     return flops;
+}
+
+static struct trace_exchange planned_exchange(const struct training *training)
+{
+    const struct ranks *peers = training->options->peers;
+    return plan_exchange(training->run->plan, training->run->iteration->trace,
+                         peers ? peers->rank : 0);
 }
 
 static void measure_peak(struct loop *loop)
@@ -258,16 +266,12 @@ static void note_step(struct loop *loop, double elapsed)
     show(loop, 0, 0);
 }
 
-/* Whether a stage sent and received what its plan says (law 2). A plan's gathers are those of the
- * first rank, whose shards may be larger than others'. */
-static bool exchanged_as_planned(const struct training *training,
-                                 const struct plan_figures *measured)
+/* Whether this rank sent and received what its plan says (law 2). Of several ranks only the first
+ * logs it, but all look. */
+static bool exchanged_as_planned(const struct loop *loop, const struct plan_figures *measured)
 {
-    const struct plan_figures *planned = &training->run->plan->predicted;
-    const struct ranks *peers = training->options->peers;
-    bool says = training->options->pipeline && !(peers && peers->rank > 0);
-    return !says || (measured->sent_bytes == planned->sent_bytes &&
-                     measured->received_bytes == planned->received_bytes);
+    return measured->sent_bytes == loop->planned.sent_bytes &&
+           measured->received_bytes == loop->planned.received_bytes;
 }
 
 /* Whether what a step moved between NVMe and the host pool, and what both held, is what the plan
@@ -318,7 +322,7 @@ static bool take_step(struct loop *loop, struct run_log_entry *entry, GError **e
     entry->version = result.version;
     entry->tokens_per_second = tokens_per_step(training) / result.figures.iteration_seconds;
     entry->figures = result.figures;
-    g_assert(exchanged_as_planned(training, &result.figures));
+    g_assert(exchanged_as_planned(loop, &result.figures));
     g_assert(stored_as_planned(training, &result.figures));
     loop->end->step = entry->step;
     loop->end->saved = false;
@@ -548,6 +552,7 @@ static bool open_and_train(const struct run_options *options, const struct run_p
     bool ok = agree_to_train(&training, watch, end, error);
     if (ok) {
         training_start(&training);
+        loop.planned = planned_exchange(&training);
         open_saves(&loop, error);
         if (!*error)
             open_outputs(&loop, error);

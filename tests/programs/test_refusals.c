@@ -61,7 +61,8 @@ static void test_least(void)
         {PLATFORM, "(recomputed layers: all, offloaded layers: all", "with --micro-batch any ",
          PLATFORM "--micro-batch any"},
         {PLATFORM "--micro-batch any", "micro-batches of 1)", NULL, NULL},
-        {PLATFORM "--recompute traced", "(as traced)", "with --recompute any ", PLATFORM},
+        {PLATFORM "--recompute traced", "(as traced)",
+         "with --recompute and --offload-activations any ", PLATFORM},
         {PLATFORM "--recompute traced --offload-activations traced --embedding traced "
                   "--bytes-per-parameter traced",
          "(as traced)",

@@ -244,6 +244,8 @@ static void test_counted(gconstpointer data)
         "--stage %d --device-memory 64MiB --chunk-size 16KiB --policy opt --log log.jsonl",
         stage);
     workshop_must_run(workshop, "pstar-trace check run-0.pstar run-1.pstar");
+    workshop_must_end(workshop, "pstar-trace merge run-1.pstar run-1.pstar -o run.pstar", USAGE, "",
+                      "run-1.pstar: is the trace of one rank, and is given twice");
     workshop_must_run(workshop, "pstar-trace merge run-1.pstar run-0.pstar -o run.pstar");
     workshop_must_run(workshop, "pstar-sim run.pstar --device-memory 64MiB --chunk-size 16KiB "
                                 "--policy opt --json sweep.json");

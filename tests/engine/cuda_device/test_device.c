@@ -397,6 +397,8 @@ static void test_probe(void)
     g_assert_cmpuint(platform->extra[PLATFORM_D2H_BESIDE].count, ==, 6);
     g_assert_cmpuint(platform->compute[MODEL_FP32].count, >=, 1);
     g_assert_cmpuint(platform->compute[MODEL_BF16].count, >=, 1);
+    g_assert_cmpfloat(platform->framework.attention, >, 0);
+    g_assert_cmpfloat(platform->framework.attention, <=, 1);
     g_assert_null(platform->threads.source);
     platform_free(platform);
     g_remove(path);

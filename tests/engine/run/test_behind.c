@@ -158,7 +158,9 @@ static int run_mounting(const struct run_folder *folder, const char *script)
 }
 
 /* A folder that cannot be written to for a while, and one that vanishes: the run goes on and says
- * so; it saves again when it can; and if it never can again, its status says so. */
+ * so; it saves again when it can; and if it never can again, its status says so. A checkpoint that
+ * was being written when the folder went may say something else, so that the script waits for the
+ * message of the next one. */
 static void test_lost_folder(struct run_folder *folder, gconstpointer data)
 {
     const char *const *parts = data;
@@ -166,9 +168,9 @@ static void test_lost_folder(struct run_folder *folder, gconstpointer data)
         RUN_HERE
         "--steps 1000000 --save-every 3 --save saved 2> errors & "
         "until [ -e saved/newest ]; do sleep 0.02; done; %s; "
-        "until grep -q \"goes on without this checkpoint\" errors; do sleep 0.02; done; %s; "
+        "until grep -q \"%s.*goes on without this checkpoint\" errors; do sleep 0.02; done; %s; "
         "kill -TERM $!; wait $!; echo $? > status; cp -r saved copy",
-        parts[0], parts[1]);
+        parts[0], parts[2], parts[1]);
     g_assert_cmpint(run_shell(folder, "mkdir saved", NULL), ==, 0);
     if (run_mounting(folder, script) == 77) {
         g_test_skip("nothing can be mounted here");
@@ -179,7 +181,6 @@ static void test_lost_folder(struct run_folder *folder, gconstpointer data)
     g_assert_true(g_file_get_contents(path, &status, NULL, NULL));
     g_assert_true(g_file_get_contents(err_path, &errors, NULL, NULL));
     g_test_message("%.2000s", errors);
-    run_folder_expect(errors, parts[2]);
     g_assert_cmpstr(g_strchomp(status), ==, parts[3]);
     bool there = strcmp(parts[3], "0") == 0;
     g_assert_true(run_folder_has(folder, "copy/newest/trainer.json") == there);

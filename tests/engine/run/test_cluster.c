@@ -132,8 +132,8 @@ static void test_killed(struct run_folder *folder, gconstpointer data)
 
 static void test_usage(struct run_folder *folder, gconstpointer data)
 {
-    static const char *const bad[] = {"", "--hosts", "--speed 3 -- true", "true",
-                                      "--rate 1gbit --"};
+    static const char *const bad[] = {
+        "", "--hosts", "--speed 3 -- true", "true", "--rate 1gbit --", "--slurm", "--slurm --"};
     (void)data;
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
         g_autofree char *line = g_strconcat(CLUSTER " ", bad[i], NULL);

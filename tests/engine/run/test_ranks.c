@@ -2,6 +2,7 @@
 #include "launch.h"
 #include "saved.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -331,7 +332,13 @@ static void test_differences(struct run_folder *folder, gconstpointer data)
     refuse_other(folder, "--model saved", 2, "weights: ");
     refuse_other(folder, "--steps 4", 2, "steps: 4, not steps: 3");
     refuse_other(folder, "--data missing.txt", 2, "rank 1 on ");
+    refuse_other(folder, "--dry-run", 2, "work: a dry run, not work: training");
+    refuse_other(folder, "--probe", 2, "work: measurements, not work: training");
     refuse_other(folder, "--device-memory 1KiB", 3, "would fit");
+    refuse_other(folder, "--speed 3", 2, "rank 1 on ");
+    refuse_other(folder, "--steps many", 2, "rank 1 on ");
+    refuse_other(folder, "--chunk-size many", 2, "rank 1 on ");
+    refuse_other(folder, "--log missing/log.jsonl", 1, "rank 1 on ");
 }
 
 static void test_refusals(struct run_folder *folder, gconstpointer data)
@@ -341,6 +348,9 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
         const char *options, *why;
         int status;
     } refused[] = {
+        {STEPS "--speed 3", "Unknown option --speed", 2},
+        {STEPS "--chunk-size many", "--chunk-size many", 2},
+        {STEPS "--probe -o missing/machine.json", "missing", 1},
         {STEPS "--micro-batches 4", "a multiple of the number of ranks, 3", 2},
         {STEPS "--host-embedding", "with several ranks", 2},
         {STEPS "--device-memory 1KiB", "would fit", 3},
@@ -359,6 +369,48 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
     for (size_t i = 0; i < G_N_ELEMENTS(refused); i++) {
         g_auto(GStrv) command = launch_command(3, refused[i].options);
         launch_refuse(folder, command, refused[i].status, refused[i].why);
+    }
+}
+
+/* Runs one process in an environment that a launcher has made. Returns what it says. */
+static char *say_in(const struct run_folder *folder, const char *environment, int status)
+{
+    g_auto(GStrv) program = run_folder_command("--steps 1");
+    g_autofree char *line = g_strjoinv(" ", program);
+    g_autofree char *all = g_strconcat("env ", environment, " ", line, NULL);
+    g_auto(GStrv) command = NULL;
+    char *err;
+    g_assert_true(g_shell_parse_argv(all, NULL, &command, NULL));
+    g_assert_cmpint(run_folder_spawn(folder, command, NULL, NULL, NULL, &err), ==, status);
+    return err;
+}
+
+/* A launcher that MPI does not know starts processes that would each train alone. The first says
+ * so. */
+static void test_unknown_launchers(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    static const struct {
+        const char *environment;
+        int status;
+        const char *why;
+    } started[] = {
+        {"PMI_SIZE=2 PMI_RANK=0", 2, "2 processes, but MPI cannot join them"},
+        {"PMI_SIZE=2 PMI_RANK=1", 2, NULL},
+        {"SLURM_NTASKS=3 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=0", 2, "with srun --mpi=pmix"},
+        {"SLURM_NTASKS=3 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=2", 2, NULL},
+        {"SLURM_NTASKS=3 SLURM_PROCID=0", 0, "Slurm has 3 tasks for this job"},
+        {"SLURM_NTASKS=3 SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0", 0, NULL},
+        {"SLURM_NTASKS=3 OMPI_COMM_WORLD_SIZE=1", 0, NULL},
+        {"SLURM_NTASKS=1", 0, NULL},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(started); i++) {
+        g_autofree char *text = say_in(folder, started[i].environment, started[i].status);
+        g_assert_cmpuint(launch_count_messages(text), ==, started[i].why != NULL);
+        if (started[i].why)
+            run_folder_expect(text, started[i].why);
+        else
+            g_assert_cmpstr(text, ==, "");
     }
 }
 
@@ -389,14 +441,22 @@ static GPid start(const struct run_folder *folder, int *err)
     return child;
 }
 
+/* Sends a rank a signal. */
+static void send_signal(const struct run_folder *folder, const char *rank, int number)
+{
+    g_autofree char *name = g_strconcat("pid.", rank, NULL), *pid = NULL;
+    g_autofree char *path = run_folder_path(folder, name);
+    g_assert_true(g_file_get_contents(path, &pid, NULL, NULL));
+    if (kill(atoi(pid), number) != 0)
+        g_assert_cmpint(errno, ==, ESRCH);
+}
+
 /* Sends rank 1 a signal. Returns what all ranks printed until the end, and the status. */
 static char *signal_rank(struct run_folder *folder, int number, int *status)
 {
     int err;
     GPid child = start(folder, &err);
-    g_autofree char *path = run_folder_path(folder, "pid.1"), *pid = NULL;
-    g_assert_true(g_file_get_contents(path, &pid, NULL, NULL));
-    g_assert_cmpint(kill(atoi(pid), number), ==, 0);
+    send_signal(folder, "1", number);
     char *text = run_folder_await_end(child, err, status);
     g_assert_true(WIFEXITED(*status));
     return text;
@@ -412,6 +472,86 @@ static void test_loss_of_a_rank(struct run_folder *folder, gconstpointer data)
     run_folder_expect(text, number == SIGSTOP ? "has not answered" : "Killed");
 }
 
+/* Returns whether a rank has started and runs no more. A launcher that hangs may not have asked for
+ * its status. */
+static bool has_ended(const struct run_folder *folder, int rank)
+{
+    g_autofree char *name = g_strdup_printf("pid.%d", rank), *pid = NULL, *text = NULL;
+    g_autofree char *path = run_folder_path(folder, name);
+    if (!g_file_get_contents(path, &pid, NULL, NULL) || !strchr(pid, '\n'))
+        return false;
+    g_autofree char *stat = g_strdup_printf("/proc/%d/stat", atoi(pid));
+    return !g_file_get_contents(stat, &text, NULL, NULL) || strstr(text, ") Z ");
+}
+
+/* Waits until the launcher ends. PMIx 4.2.2 uses freed memory where processes die in its fence, and
+ * one of some dozens of mpirun then waits for itself without end: what counts is that its ranks
+ * have ended. */
+static void await_launcher(const struct run_folder *folder, GPid child)
+{
+    enum { TICK_US = 10000, MOST_TICKS = 500 };
+    for (int ticks = 0; waitpid(child, NULL, WNOHANG) == 0; g_usleep(TICK_US)) {
+        bool all = has_ended(folder, 0) && has_ended(folder, 1) && has_ended(folder, 2);
+        ticks += all;
+        if (ticks == MOST_TICKS)
+            kill(child, SIGKILL);
+    }
+}
+
+/* Trains three ranks, of which rank 1 gets a signal where MPI gives no signs of life
+ * (signal_rank.c). Returns what they printed, to be freed with g_free; the launcher's words are not
+ * among it. */
+static char *signal_where(const struct run_folder *folder, const char *signal)
+{
+    g_auto(GStrv) program = run_folder_command(STEPS "--micro-batches 3 --save saved");
+    g_autofree char *line = g_strjoinv(" ", program), *said = run_folder_path(folder, "said");
+    g_autofree char *all = g_strdup_printf(
+        "mpirun --oversubscribe -n 3 sh -c 'echo $$ >pid.$OMPI_COMM_WORLD_RANK; "
+        "[ $OMPI_COMM_WORLD_RANK != 1 ] || export LD_PRELOAD=" SIGNAL_LIBRARY
+        " %s ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0; exec %s 2>>said'",
+        signal, line);
+    g_auto(GStrv) command = NULL;
+    GPid child;
+    char *text;
+    gint64 start = g_get_monotonic_time();
+    g_assert_true(g_shell_parse_argv(all, NULL, &command, NULL));
+    g_assert_true(g_spawn_async(folder->path, command, NULL,
+                                G_SPAWN_DO_NOT_REAP_CHILD | G_SPAWN_SEARCH_PATH |
+                                    G_SPAWN_STDOUT_TO_DEV_NULL | G_SPAWN_STDERR_TO_DEV_NULL,
+                                NULL, NULL, &child, NULL));
+    await_launcher(folder, child);
+    g_test_message("%s: %.1f s", signal, (double)(g_get_monotonic_time() - start) * 1e-6);
+    g_assert_true(g_file_get_contents(said, &text, NULL, NULL));
+    return text;
+}
+
+/* Fails the test unless the text is the one message that rank 1 hangs. */
+static void expect_hang(const char *text)
+{
+    g_assert_cmpuint(launch_count_messages(text), ==, 1);
+    run_folder_expect(text, "pstar-run: rank 1 on ");
+    run_folder_expect(text, "has not answered for 7 seconds: it hangs");
+}
+
+static void test_loss_at_start(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *stopped = signal_where(folder, "SIGNAL_AT_START=19");
+    expect_hang(stopped);
+    g_autofree char *killed = signal_where(folder, "SIGNAL_AT_START=9");
+    g_assert_cmpstr(killed, ==, stopped); /* only the launcher says more */
+    g_assert_false(run_folder_has(folder, "saved/trainer.json"));
+}
+
+/* All have trained and saved. */
+static void test_hang_at_end(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *text = signal_where(folder, "SIGNAL_AT_END=19");
+    expect_hang(text);
+    launch_must_run(folder, 1, "--resume saved --steps 4");
+}
+
 /* A signal to one rank stops all after a step, and they save. */
 static void test_signal(struct run_folder *folder, gconstpointer data)
 {
@@ -422,6 +562,26 @@ static void test_signal(struct run_folder *folder, gconstpointer data)
     g_assert_cmpuint(launch_count_messages(text), ==, 1);
     run_folder_expect(text, "; --resume saved goes on");
     launch_must_run(folder, 1, "--resume saved --steps 100000000 --dry-run");
+}
+
+/* A launcher's signal may come to one rank when the others' has already stopped all of them. */
+static void test_late_signal(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    for (int i = 0; i < 5; i++) {
+        int err, status;
+        GPid child = start(folder, &err);
+        send_signal(folder, "0", SIGTERM);
+        while (!run_folder_has(folder, "saved/trainer.json"))
+            g_usleep(1000);
+        g_usleep((gulong)g_test_rand_int_range(0, 50000));
+        send_signal(folder, "1", SIGTERM);
+        g_free(run_folder_await_end(child, err, &status));
+        g_assert_true(WIFEXITED(status));
+        g_assert_cmpint(WEXITSTATUS(status), ==, 0);
+        run_folder_tear_down(folder, NULL);
+        run_folder_set_up(folder, NULL);
+    }
 }
 
 static void add(const char *path, const void *data,
@@ -454,7 +614,11 @@ int main(int argc, char **argv)
     add("/ranks/plan", NULL, test_plan);
     add("/ranks/differences", NULL, test_differences);
     add("/ranks/refusals", NULL, test_refusals);
+    add("/ranks/unknown-launchers", NULL, test_unknown_launchers);
     add("/ranks/signal", NULL, test_signal);
+    add("/ranks/late-signal", NULL, test_late_signal);
+    add("/ranks/loss-at-start", NULL, test_loss_at_start);
+    add("/ranks/hang-at-end", NULL, test_hang_at_end);
     add("/ranks/stopped", GINT_TO_POINTER(SIGSTOP), test_loss_of_a_rank);
     return g_test_run();
 }

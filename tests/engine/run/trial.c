@@ -64,6 +64,7 @@ struct trial_placement trial_draw(GRand *random)
         .state_block = g_rand_boolean(random) ? TRACE_BLOCK_STEP : 0,
         .host_update = (uint32_t[]){0, NO_INDEX,
                                     g_rand_int(random)}[g_rand_int_range(random, 0, 3)],
+        .first_update = g_rand_boolean(random) ? (uint32_t)g_rand_int_range(random, 0, 1 << 16) : 0,
         .nvme = g_rand_boolean(random),
         .link_rate = g_rand_int_range(random, 0, 4) == 0 ? 300e6 : 0,
         .through_file = g_rand_boolean(random),
@@ -76,7 +77,7 @@ char *trial_describe(const struct trial_job *job, const struct trial_placement *
     return g_strdup_printf(
         "%s, %s%s, trains %s, %u micro-batches, %s, dropout %g; chunks of %" G_GUINT64_FORMAT
         ", %s, room %.3f, host %.3f, look-ahead %u, recompute %u, offload %u%s%s%s%s, host "
-        "updates %x%s, link %g%s, evaluated at %u, "
+        "updates %x from %u on%s, link %g%s, evaluated at %u, "
         "saved at %u",
         job->family ? job->family->type : "gpt2", job->precision == MODEL_BF16 ? "bf16" : "fp32",
         job->delay ? ", delayed" : "", job->train ? job->train : "all", job->micro_batches,
@@ -84,8 +85,8 @@ char *trial_describe(const struct trial_job *job, const struct trial_placement *
         p->strategy ? p->strategy : p->policy->name, p->room, p->host_room, p->look_ahead,
         p->recompute, p->offload, p->host_embedding ? ", host embedding" : "",
         p->split_masters ? ", split masters" : "", p->gelu_apart ? ", GELU apart" : "",
-        p->state_block ? ", blocks" : "", p->host_update, p->nvme ? ", NVMe" : "", p->link_rate,
-        p->through_file ? ", from a file" : "", p->evaluate_at, p->save_at);
+        p->state_block ? ", blocks" : "", p->host_update, p->first_update, p->nvme ? ", NVMe" : "",
+        p->link_rate, p->through_file ? ", from a file" : "", p->evaluate_at, p->save_at);
 }
 
 /* ---- the plan ---- */
@@ -242,17 +243,19 @@ static void open_training(struct training *t, const struct trial_job *job,
     g_autofree uint8_t *host_update = model_every_tensor(&t->config);
     for (uint32_t tensor = 0; tensor < model_tensor_count(&t->config); tensor++)
         host_update[tensor] = placement->host_update >> tensor % 32 & 1;
-    struct model_job model_job = {.choices = {.batch = BATCH,
-                                              .micro_batches = job->micro_batches,
-                                              .recompute = recompute,
-                                              .offload = offload,
-                                              .host_embedding = placement->host_embedding,
-                                              .host_update = host_update,
-                                              .frozen = frozen},
-                                  .sequence = SEQUENCE,
-                                  .precision = job->precision,
-                                  .delay = job->delay,
-                                  .gelu_apart = placement->gelu_apart};
+    struct model_job model_job = {
+        .choices = {.batch = BATCH,
+                    .micro_batches = job->micro_batches,
+                    .recompute = recompute,
+                    .offload = offload,
+                    .host_embedding = placement->host_embedding,
+                    .host_update = host_update,
+                    .first_update = placement->first_update % model_tensor_count(&t->config),
+                    .frozen = frozen},
+        .sequence = SEQUENCE,
+        .precision = job->precision,
+        .delay = job->delay,
+        .gelu_apart = placement->gelu_apart};
     choose_masters(&model_job, job, placement);
     t->iteration = model_iteration_new(&t->config, &model_job, &error);
     g_assert_no_error(error);
@@ -260,6 +263,7 @@ static void open_training(struct training *t, const struct trial_job *job,
     if (placement->strategy) { /* the run is the plan's */
         model_iteration_free(t->iteration);
         model_job.choices.host_update = t->plan->choices->host_update;
+        model_job.choices.first_update = 0;
         model_job.choices.update_after = t->plan->choices->update_after;
         t->iteration = model_iteration_new(&t->config, &model_job, &error);
         g_assert_no_error(error);
