@@ -20,15 +20,15 @@ static char *processor_name(void)
     return name;
 }
 
-/* Returns the processor's name and the number of usable processors: "Some CPU @ 2 GHz, 8
- * processors". Free with g_free. */
-static char *machine_name(void)
+/* Returns the processor's name, the number of usable processors, and the GPU, if one is in use:
+ * "Some CPU @ 2 GHz, 8 processors, Some GPU". Free with g_free. */
+static char *machine_name(const struct collector *collector)
 {
-    char *processor = processor_name();
-    char *name = g_strdup_printf("%s, %u processors", !processor ? "unknown" : processor,
-                                 g_get_num_processors());
-    g_free(processor);
-    return name;
+    g_autofree char *processor = processor_name();
+    g_autofree char *gpu = collector_has_device(collector) ? device_session_gpu(collector->device)
+                                                           : NULL;
+    return g_strdup_printf("%s, %u processors%s%s", !processor ? "unknown" : processor,
+                           g_get_num_processors(), gpu ? ", " : "", gpu ? gpu : "");
 }
 
 /* Returns the name of the program that this process runs. Free with g_free. */
@@ -286,7 +286,7 @@ static struct trace *take_trace(struct collector *collector)
         g_clear_error(&error);
     } else {
         if (!trace->machine)
-            trace->machine = machine_name();
+            trace->machine = machine_name(collector);
         if (!trace->producer)
             trace->producer = machine_program();
     }

@@ -42,9 +42,8 @@ bool cupti_sizes_measure(cupti_next_record next, size_t *bytes, GError **error);
                                 entry(cuptiSetThreadIdType)
 
 /* Missing in the oldest versions; NULL there. */
-#define CUPTI_LIBRARY_NEWER_FUNCTIONS(entry)                      \
-    entry(cuptiSubscribe_v2) entry(cuptiActivityEnableRuntimeApi) \
-        entry(cuptiActivityEnableDriverApi)
+#define CUPTI_LIBRARY_NEWER_FUNCTIONS(entry) \
+    entry(cuptiSubscribe_v2) entry(cuptiActivityEnableRuntimeApi)
 
 /* The functions under the library's names. */
 struct cupti_library {
@@ -63,10 +62,10 @@ bool cupti_library_load(struct cupti_library *library, GError **error);
 bool cupti_library_good(const struct cupti_library *library, CUptiResult result, const char *call,
                         GError **error);
 
-/* Turns records on or off for API calls that start work on a device, allocate or free memory, or
- * wait. Device activity is assigned to ranges and calls by them. Other calls (queries, error
- * checks) come by the thousand and are left out if the library can tell them apart, unless `all`
- * calls are to be recorded. */
+/* Turns records on or off for API calls. Device activity is assigned to ranges and calls by them.
+ * Calls of the runtime that neither start work on a device, allocate or free memory, nor wait
+ * (queries, error checks) come by the thousand and are left out if the library can tell them apart,
+ * unless `all` calls are to be recorded. */
 bool api_calls_record(const struct cupti_library *library, bool all, bool on, GError **error);
 
 /* Returns CUPTI's name of a call, such as "cudaLaunchKernel_v7000"; NULL if unknown. */

@@ -281,6 +281,17 @@ static GPtrArray *list_contexts(struct device_session *session)
     return contexts;
 }
 
+char *device_session_gpu(const struct device_session *session)
+{
+    uint32_t count = 0;
+    if (!g_atomic_int_get(&session->initialised))
+        return NULL;
+    struct gpu_record *gpus = cuda_driver_devices(&session->driver, &count);
+    char *name = count > 0 ? g_strdup(gpus[0].name) : NULL;
+    gpu_records_free(gpus, count);
+    return name;
+}
+
 /* Opens NVML for the devices that the program sees. */
 static void open_nvml(struct device_session *session)
 {
@@ -292,10 +303,8 @@ static void open_nvml(struct device_session *session)
         if (session->nvml &&
             session->driver.cuDeviceGetPCIBusId(bus, sizeof bus, (CUdevice)device) == CUDA_SUCCESS)
             nvml_add(session->nvml, device, bus, own_memory_of(session->own, device));
-        g_free(gpus[device].name);
-        g_free(gpus[device].uuid);
     }
-    g_free(gpus);
+    gpu_records_free(gpus, count);
 }
 
 void device_session_begin(struct device_session *session)

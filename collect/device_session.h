@@ -51,6 +51,9 @@ void device_session_pause(struct device_session *session);
  */
 struct activity *device_session_take(struct device_session *session);
 
+/* Returns the name of the first device; NULL if the program has not used one. Free with g_free. */
+char *device_session_gpu(const struct device_session *session);
+
 /* Returns whether work was recorded while ranges were open, and CUPTI assigned none of it. */
 bool device_session_lacks_ranges(const struct device_session *session);
 

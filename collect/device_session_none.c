@@ -29,6 +29,12 @@ bool device_session_open(struct device_session *session, GError **error)
     return false;
 }
 
+char *device_session_gpu(const struct device_session *session)
+{
+    (void)session;
+    return NULL;
+}
+
 bool device_session_lacks_ranges(const struct device_session *session)
 {
     (void)session;

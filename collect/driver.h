@@ -30,7 +30,7 @@ void cuda_driver_synchronize(const struct cuda_driver *driver, CUcontext context
 bool cuda_driver_free_bytes(const struct cuda_driver *driver, CUcontext context, uint32_t *device,
                             uint64_t *bytes);
 
-/* Returns *count devices that the program sees. Free the array and its texts with g_free. */
+/* Returns *count devices that the program sees. Free with gpu_records_free. */
 struct gpu_record *cuda_driver_devices(const struct cuda_driver *driver, uint32_t *count);
 
 /* Measures the device memory that recording itself takes, as the drop in free memory when it is

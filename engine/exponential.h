@@ -8,9 +8,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Returns 0 below the smallest normal number. Defined for x <= 88 and for minus infinity. exp(x) =
- * 2^n exp(r), where r = x - n ln 2 lies in [-ln 2 / 2, ln 2 / 2] and exp(r) is its Taylor
- * polynomial of degree 7 (remainder below 6e-9). */
+/* Returns 0 below the smallest normal number, and x if it is no number. Defined for x <= 88 and for
+ * minus infinity. exp(x) = 2^n exp(r), where r = x - n ln 2 lies in [-ln 2 / 2, ln 2 / 2] and
+ * exp(r) is its Taylor polynomial of degree 7 (remainder below 6e-9). */
 HOST_DEVICE static inline float exponential(float x)
 {
     const float shift = 0x1.8p23f; /* adding it rounds to an integer in the low bits */
@@ -33,7 +33,8 @@ HOST_DEVICE static inline float exponential(float x)
     memcpy(&power, &shifted, sizeof power);
     bits += power << 23;
     memcpy(&p, &bits, sizeof p);
-    return x < smallest ? 0 : p;
+    p = x < smallest ? 0 : p;
+    return x == x ? p : x; /* of a NaN with all bits set, the bits of p may be a number's */
 }
 
 #endif

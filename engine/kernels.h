@@ -158,12 +158,10 @@ typedef bool kernel_linear_residual(const void *context, enum model_precision pr
                                     uint32_t I, uint32_t O, const void *x, const void *weight,
                                     const void *bias, const void *residual, void *y);
 
-/* dpre[N,I] = gelu'(pre) (dy weight^T), in bf16 and in GELU's tanh form, in one product. Overwrites
- * dbias[I], bf16, with the sums of dpre's columns, unless it is NULL. Returns false as
- * kernel_linear_gelu does. */
+/* dpre[N,I] = gelu'(pre) (dy weight^T), in bf16 and in GELU's tanh form, in one product. Returns
+ * false as kernel_linear_gelu does. */
 typedef bool kernel_linear_slope(const void *context, uint32_t N, uint32_t I, uint32_t O,
-                                 const void *dy, const void *weight, const void *pre, void *dpre,
-                                 void *dbias);
+                                 const void *dy, const void *weight, const void *pre, void *dpre);
 
 /* dx[N,I] = dy weight^T */
 typedef void kernel_linear_backward_input(const void *context, enum model_precision precision,

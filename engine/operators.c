@@ -294,14 +294,17 @@ static void slope_backward(const struct call *call, const void *dy)
 {
     uint32_t inputs = call->op->inputs;
     void *dpre = out(call, 0), *dbias = gradient(call, 2);
+    enum kernel_gradient kind = gradient_kind(call, call->op->accumulate);
     kernel_linear_slope *fused = inputs_first(call) ? call->kernels->linear_slope
                                                     : call->kernels->product_slope;
     if (!fused || !fused(call->context, call->N, inputs, call->op->outputs, dy, parameter(call, 0),
-                         in(call, 2), dpre, dbias)) {
+                         in(call, 2), dpre)) {
         product_backward_input(call, dy);
         call->kernels->gelu_backward_bias(call->context, call->precision, call->config->activation,
-                                          call->N, inputs, in(call, 2), dpre,
-                                          gradient_kind(call, call->op->accumulate), dbias);
+                                          call->N, inputs, in(call, 2), dpre, kind, dbias);
+    } else if (dbias) {
+        call->kernels->linear_backward_bias(call->context, call->precision, call->N, inputs, inputs,
+                                            dpre, kind, dbias);
     }
     sum_squares(call, 2);
 }

@@ -211,6 +211,10 @@ class Bench:
     def program(self, name, *arguments, **how):
         return self.call(self.programs / name, *arguments, **how)
 
+    def collect_alone(self, trace, command):
+        """Traces kernels and copies of a whole run, which is not annotated and so runs as it does alone."""
+        self.program("pstar-collect", "-o", trace, "--iterations", "all", "--", "env", "-u", "NVTX_INJECTION64_PATH", *command)
+
     @contextlib.contextmanager
     def server(self, command):
         """Starts a program that answers each line with one line of JSON. ask(line) returns the answer."""

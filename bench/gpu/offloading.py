@@ -33,8 +33,7 @@ def collect_planned(bench, job):
     """Traces the planned run. On a GPU it is not annotated, because kernels and copies say enough."""
     run = [bench.programs / "pstar-run", *job, "--plan", PLAN, "--steps", 5]
     if bench.gpu:
-        bench.program("pstar-collect", "-o", "planned.pstar", "--iterations", "all", "--", "env", "-u",
-                      "NVTX_INJECTION64_PATH", *run)
+        bench.collect_alone("planned.pstar", run)
     else:
         bench.program("pstar-collect", "-o", "planned.pstar", "--iterations", "2:5", "--", *run)
     return links.iterations(bench, "planned.pstar")

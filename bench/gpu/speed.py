@@ -2,6 +2,7 @@
 predictions.
 """
 
+import json
 import os
 import statistics
 
@@ -75,6 +76,35 @@ def resident_first(bench):
 
 def resident_others(bench):
     resident(bench, ("355M", "774M", "1.5B"))
+
+
+BUSIEST = 30  # kernels of a step that are kept
+
+
+def kernels_a_step(bench, trace, steps):
+    """Returns the kernels that take the most time in a trace of so many steps, with calls and seconds a step."""
+    activity = json.loads(bench.program("pstar-trace", "info", trace, "--json").stdout)["activity"]
+    return [dict(name=kernel["name"], calls=kernel["calls"] / steps, seconds=kernel["seconds"] / steps)
+            for kernel in activity["kernels"][:BUSIEST]]
+
+
+def busiest(bench):
+    """Keeps what each kernel of a resident step takes, ours and compiled PyTorch's."""
+    if not bench.gpu:
+        bench.leave_out("everything", "needs a GPU")
+        return
+    batch = BATCHES["124M"]
+    ours = [bench.programs / "pstar-run", *bench.job(bench.model("124M"), batch=batch), "--steps", 5]
+    ways = dict(ours=(ours, 5))
+    if bench.with_torch("PyTorch's kernels"):
+        ways["torch"] = (bench.torch_command("124M", "--clip", "--compile", batch=batch, steps=6), 6)
+    for way in bench.rows(ways):
+        with bench.going_on(way):
+            command, steps = ways[way]
+            bench.collect_alone("busiest.pstar", command)
+            bench.found[way] = kernels_a_step(bench, "busiest.pstar", steps)
+            seconds = sum(kernel["seconds"] for kernel in bench.found[way])
+            bench.show(f"{way}: {1e3 * seconds:.1f} ms a step in the {len(bench.found[way])} busiest kernels")
 
 
 PRODUCTS = "products.txt"

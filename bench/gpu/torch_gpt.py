@@ -170,7 +170,9 @@ class Run:
         from torch.profiler import ProfilerActivity, profile
         with profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as profiler:
             self.timed()
-        kinds = [event.name for event in profiler.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+        # The range around the optimizer's step is shown on the device, too.
+        kinds = [event.name for event in profiler.events()
+                 if event.device_type == torch.autograd.DeviceType.CUDA and not event.is_user_annotation]
         return sum(not name.startswith(("Memcpy", "Memset")) for name in kinds)
 
     def train(self):
@@ -193,6 +195,7 @@ def main():
         result = run.train()
         if run.cuda:
             torch.cuda.empty_cache()  # other programs use the device in the meantime
+            result["left"] = torch.cuda.memory_reserved()
         print(json.dumps(result), flush=True)
 
 

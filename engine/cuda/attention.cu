@@ -4,31 +4,40 @@
 #include <glib.h>
 
 enum { WARPS = 4, THREADS = WARPS * WARP, GRID_LIMIT = 65535 };
+enum { ROWS = 8 }; /* of a warp, whose loads overlap */
 
-/* A warp computes a row of a head, with the lanes of the CPU device. */
+/* A warp computes rows of a head, each with the lanes of the CPU device. In place of rows beyond
+ * the last, that one is loaded again: conditional loads would come one after the other. */
 template <typename T> __global__ void __launch_bounds__(THREADS) delta_kernel(struct attention a)
 {
     struct attention_head h = attention_head_of(a, blockIdx.y);
-    uint32_t t = blockIdx.x * WARPS + threadIdx.x / WARP;
-    if (t >= a.T)
-        return;
-    const T *o = (const T *)a.o_read + attention_o_at(a, h, t);
-    const T *dout = (const T *)a.dout + attention_o_at(a, h, t);
-    struct pair sum = {0, 0};
+    uint32_t first = (blockIdx.x * WARPS + threadIdx.x / WARP) * ROWS;
+    struct pair sum[ROWS] = {};
     for (uint32_t d = threadIdx.x % WARP * 2; d < a.D; d += TILE) {
-        struct pair v = pair_load(o, d, a.D, 0), g = pair_load(dout, d, a.D, 0);
-        sum.a = fmaf(v.a, g.a, sum.a);
-        sum.b = fmaf(v.b, g.b, sum.b);
+        struct pair v[ROWS], g[ROWS];
+#pragma unroll
+        for (uint32_t i = 0; i < ROWS; i++) {
+            uint64_t at = attention_o_at(a, h, first + i < a.T ? first + i : a.T - 1);
+            v[i] = pair_load((const T *)a.o_read + at, d, a.D, 0);
+            g[i] = pair_load((const T *)a.dout + at, d, a.D, 0);
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < ROWS; i++)
+            sum[i] = {fmaf(v[i].a, g[i].a, sum[i].a), fmaf(v[i].b, g[i].b, sum[i].b)};
     }
-    float delta = lanes_sum(sum.a, sum.b);
-    if (threadIdx.x % WARP == 0)
-        *attention_delta_at(a, h, t) = delta;
+#pragma unroll
+    for (uint32_t i = 0; i < ROWS; i++) {
+        float delta = lanes_sum(sum[i].a, sum[i].b);
+        if (threadIdx.x % WARP == 0 && first + i < a.T)
+            *attention_delta_at(a, h, first + i) = delta;
+    }
 }
 
 template <typename T>
 static void delta_launch(const struct cuda_context *cuda, const struct attention &a)
 {
-    launch(delta_kernel<T>, dim3(launch_blocks(a.T, WARPS), a.heads), THREADS, 0, cuda->stream, a);
+    launch(delta_kernel<T>, dim3(launch_blocks(a.T, WARPS * ROWS), a.heads), THREADS, 0,
+           cuda->stream, a);
 }
 
 static bool on_tensor_cores(enum model_precision precision, const struct attention &a)

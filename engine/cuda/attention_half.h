@@ -1,9 +1,9 @@
 /* Attention's products on tensor cores, for bf16 with D a multiple of 8. A block has BANDS * 64
  * rows, of queries or of keys. A warp has a quarter of them, BANDS bands of 16 rows, kept as
  * fragments (engine/cuda/gpu/kernel_target.h). What it loads of a tile's 64 columns serves all its
- * bands: by the instructions' rates, computed and not measured, shared memory delivers columns for
- * one band about as fast as tensor cores multiply them. Heads are padded with zeros to WIDTH. The
- * bits do not depend on BANDS. */
+ * bands: by the instructions' rates shared memory delivers columns for one band about as fast as
+ * tensor cores multiply them. Heads are padded with zeros to WIDTH. The bits do not depend on
+ * BANDS. */
 #ifndef PSTAR_ENGINE_CUDA_ATTENTION_HALF_H
 #define PSTAR_ENGINE_CUDA_ATTENTION_HALF_H
 
@@ -20,8 +20,6 @@ enum {
 
 /* The most shared memory that a block can have on every GPU from sm_80 on. */
 #define SHARED_BYTES (99u << 10)
-
-#define LOG2_E 1.44269504088896341f
 
 /* Rows are 16 bytes longer than a multiple of all banks, so that eight of them lie in different
  * banks. */

@@ -451,11 +451,12 @@ static struct mover_after of_threads(const struct mover_after *after)
     return threads;
 }
 
-/* The host's thread itself waits for the streams. */
+/* The host's thread itself waits for the streams. Its OpenMP threads get the cores. */
 static mover_ticket put_on_host(struct device *device, struct host_work *work,
                                 const struct mover_after *after)
 {
     const struct mover_after threads = of_threads(after);
+    cores_leave();
     work->after = cuda_streams_cover(cuda_of(device)->streams, after);
     return queues_put(cuda_of(device)->queues, MOVER_HOST, work, sizeof *work, &threads);
 }

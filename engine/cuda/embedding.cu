@@ -77,6 +77,23 @@ struct embed_order_shared {
     uint32_t tokens[THREADS];
 };
 
+/* Returns how many of THREADS tokens come before one: those that are smaller, and of its equals the
+ * ones at the first `earlier` places. */
+__device__ static inline uint32_t tokens_before(const uint32_t *tokens, uint32_t token,
+                                                uint32_t earlier)
+{
+    uint32_t count = 0;
+#pragma unroll 4
+    for (uint32_t i = 0; i < THREADS; i += 4) {
+        uint4 at = *(const uint4 *)&tokens[i];
+        count += (at.x < token || (at.x == token && i < earlier)) +
+                 (at.y < token || (at.y == token && i + 1 < earlier)) +
+                 (at.z < token || (at.z == token && i + 2 < earlier)) +
+                 (at.w < token || (at.w == token && i + 3 < earlier));
+    }
+    return count;
+}
+
 /* A row's rank is the number of rows before it: all rows of smaller tokens, and earlier rows of its
  * own token. */
 __global__ static void __launch_bounds__(THREADS) embed_order_kernel(struct embed_order a)
@@ -85,12 +102,10 @@ __global__ static void __launch_bounds__(THREADS) embed_order_kernel(struct embe
     uint32_t row = blockIdx.x * THREADS + threadIdx.x, rank = 0;
     uint32_t token = row < a.N ? a.tokens[row] : 0;
     for (uint32_t first = 0; first < a.N; first += THREADS) {
-        uint32_t count = a.N - first < THREADS ? a.N - first : (uint32_t)THREADS;
-        if (threadIdx.x < count)
-            shared->tokens[threadIdx.x] = a.tokens[first + threadIdx.x];
+        uint32_t own = first + threadIdx.x;
+        shared->tokens[threadIdx.x] = own < a.N ? a.tokens[own] : UINT32_MAX;
         __syncthreads();
-        for (uint32_t i = 0; i < count; i++)
-            rank += shared->tokens[i] < token || (shared->tokens[i] == token && first + i < row);
+        rank += tokens_before(shared->tokens, token, row < first ? 0 : row - first);
         __syncthreads();
     }
     if (row < a.N)

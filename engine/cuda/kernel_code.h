@@ -11,6 +11,7 @@
 
 enum { WARP = 32 };
 #define WHOLE_WARP 0xffffffffu
+#define LOG2_E     1.44269504088896341f
 
 /* Returns the number of blocks that gives each of `items` one of their `each` places. */
 static inline unsigned launch_blocks(uint64_t items, unsigned each)

@@ -20,8 +20,7 @@ enum product_epilogue {
     PRODUCT_RESIDUAL, /* c = residual + the product with the bias, if any, rounded once */
     PRODUCT_GELU,     /* stores pre, the product with the bias, and c = gelu(pre) of pre before its
                          rounding */
-    PRODUCT_SLOPE     /* c = gelu'(pre) times the product; overwrites the bias with the sums of c's
-                         columns, if there is one */
+    PRODUCT_SLOPE     /* c = gelu'(pre) times the product, without a bias */
 };
 
 struct product_shape {
@@ -30,7 +29,7 @@ struct product_shape {
     uint8_t transposed_a, transposed_b; /* a is stored as [K,M], b as [N,K] */
     uint8_t in, out; /* enum model_precision: of a, b and bias; of c, residual and pre */
     uint8_t epilogue;
-    uint8_t unbiased; /* PRODUCT_RESIDUAL and PRODUCT_SLOPE without a bias */
+    uint8_t unbiased; /* PRODUCT_RESIDUAL without a bias */
 };
 
 struct product_operands {
@@ -143,7 +142,7 @@ static bool set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t a
 
 static bool has_bias(const struct product_shape *shape)
 {
-    return shape->epilogue >= PRODUCT_BIAS && !shape->unbiased;
+    return shape->epilogue >= PRODUCT_BIAS && shape->epilogue != PRODUCT_SLOPE && !shape->unbiased;
 }
 
 static bool has_pre(const struct product_shape *shape)
@@ -151,20 +150,22 @@ static bool has_pre(const struct product_shape *shape)
     return shape->epilogue == PRODUCT_GELU || shape->epilogue == PRODUCT_SLOPE;
 }
 
-/* Returns what the library computes behind the product; it adds a residual as c. */
+/* Returns what the library computes behind the product; it adds a residual as c. It also has a
+ * form of GELU's derivative that sums the columns (CUBLASLT_EPILOGUE_DGELU_BGRAD), which takes 1.7
+ * to 2.3 times as long as the product with a kernel of ours behind it (docs/devices.md). */
 static cublasLtEpilogue_t epilogue_of(const struct product_shape *shape)
 {
     switch ((enum product_epilogue)shape->epilogue) {
     case PRODUCT_GELU:
         return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
     case PRODUCT_SLOPE:
-        return shape->unbiased ? CUBLASLT_EPILOGUE_DGELU : CUBLASLT_EPILOGUE_DGELU_BGRAD;
+        return CUBLASLT_EPILOGUE_DGELU;
     default:
         return has_bias(shape) ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     }
 }
 
-/* A bias, or a gradient of one, is of the type of c. */
+/* A bias is of the type of c. */
 static bool set_epilogue(struct product_plan *plan)
 {
     const struct product_shape *shape = &plan->shape;
@@ -231,9 +232,9 @@ static bool is_timed(const struct cuda_products *products, const struct product_
 
 static char *key_of(const struct product_shape *shape)
 {
-    return g_strdup_printf("%u %u %u %u %u %u%u %u %u %u%u", shape->M, shape->N, shape->K,
+    return g_strdup_printf("%u %u %u %u %u %u%u %u %u %u.%u", shape->M, shape->N, shape->K,
                            shape->a_row, shape->c_row, shape->transposed_a, shape->transposed_b,
-                           shape->in, shape->out, shape->epilogue, shape->unbiased);
+                           shape->in, shape->out, shape->epilogue, (unsigned)epilogue_of(shape));
 }
 
 /* Takes the algorithm that an earlier run has chosen. */
@@ -493,20 +494,14 @@ bool cuda_linear_residual(const void *context, enum model_precision precision, u
                              weight, bias, residual, y);
 }
 
-/* Where the library has the derivative without the sums, these are our kernel's. */
 static bool multiply_slope(const void *context, struct product_shape fused, const void *dy,
-                           const void *weight, const void *pre, void *dpre, void *dbias)
+                           const void *weight, const void *pre, void *dpre)
 {
-    struct cuda_products *products = cuda_context_of(context)->products;
     fused.epilogue = PRODUCT_SLOPE;
-    fused.unbiased = !dbias || !have(products, &fused);
-    if (!have(products, &fused))
+    if (!have(cuda_context_of(context)->products, &fused))
         return false;
     multiply(context, fused,
-             (struct product_operands){.a = dy, .b = weight, .bias = dbias, .pre = pre, .c = dpre});
-    if (dbias && fused.unbiased)
-        cuda_linear_backward_bias(context, MODEL_BF16, fused.M, fused.N, fused.N, dpre,
-                                  KERNEL_GRADIENT_SET_BF16, dbias);
+             (struct product_operands){.a = dy, .b = weight, .pre = pre, .c = dpre});
     return true;
 }
 
@@ -520,10 +515,9 @@ static struct product_shape backward_shape(enum model_precision precision, uint3
 }
 
 bool cuda_linear_slope(const void *context, uint32_t N, uint32_t I, uint32_t O, const void *dy,
-                       const void *weight, const void *pre, void *dpre, void *dbias)
+                       const void *weight, const void *pre, void *dpre)
 {
-    return multiply_slope(context, backward_shape(MODEL_BF16, N, I, O), dy, weight, pre, dpre,
-                          dbias);
+    return multiply_slope(context, backward_shape(MODEL_BF16, N, I, O), dy, weight, pre, dpre);
 }
 
 void cuda_linear_backward_input(const void *context, enum model_precision precision, uint32_t N,
@@ -594,10 +588,10 @@ void cuda_product_backward_input(const void *context, enum model_precision preci
 }
 
 bool cuda_product_slope(const void *context, uint32_t N, uint32_t I, uint32_t O, const void *dy,
-                        const void *weight, const void *pre, void *dpre, void *dbias)
+                        const void *weight, const void *pre, void *dpre)
 {
     return multiply_slope(context, forward_shape(MODEL_BF16, N, O, I, PRODUCT_PLAIN), dy, weight,
-                          pre, dpre, dbias);
+                          pre, dpre);
 }
 
 void cuda_product_backward_weight(const void *context, enum model_precision precision, uint32_t N,

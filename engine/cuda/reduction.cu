@@ -72,6 +72,8 @@ __global__ static void __launch_bounds__(THREADS) clear_kernel(struct clear a)
 void cuda_reduction_clear(const void *context, uint64_t elements, float *gradient)
 {
     struct clear arguments = {elements, gradient};
+    if (elements == 0)
+        return; /* a GPU refuses a launch without blocks */
     launch(clear_kernel, launch_blocks(elements, THREADS), THREADS, 0,
            cuda_context_of(context)->stream, arguments);
 }

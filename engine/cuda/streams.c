@@ -150,7 +150,8 @@ struct cuda_streams {
 
 /* The thread that queues sleeps while it waits for compute or for fetches: enough work is queued in
  * the meantime, and the host's operators use every core. The host's thread waits for copies of
- * gradients to the host, and should go on as soon as possible. */
+ * gradients to the host, and should go on as soon as possible: what the device computed before them
+ * is then complete, too (cuda_streams_wait). */
 static bool open_stream(struct cuda_streams *streams, enum mover_queue queue)
 {
     struct stream *stream = &streams->stream[queue];
@@ -398,7 +399,7 @@ void cuda_streams_thread_done(struct cuda_streams *streams, enum mover_queue que
 
 void cuda_streams_wait(struct cuda_streams *streams, const struct mover_after *after)
 {
-    for (int q = 0; q < MOVER_QUEUES; q++)
+    for (int q = MOVER_QUEUES - 1; q >= 0; q--) /* compute last: copies wait for it already */
         if (!cuda_streams_is_thread(q) && after->queue[q])
             wait_for(streams, &streams->stream[q], after->queue[q]);
 }

@@ -7,6 +7,7 @@ Before that: what it reads from tables of a GPU's activity, from tables made by 
 whose time is up leaves no process behind and what it had found. Returns 77 where PyTorch is missing.
 """
 
+import gzip
 import importlib.machinery
 import importlib.util
 import json
@@ -131,6 +132,23 @@ class Failures(unittest.TestCase):
             bench.keep_logs()
             self.assertEqual((pathlib.Path(folder) / "cublaslt.log").read_text(), "refused a product\n")
             self.assertEqual(list(bench.folder.glob("cublaslt*")), [])
+
+
+class Busiest(unittest.TestCase):
+    def test_kernels_of_a_recorded_trace(self):
+        """A step of GPT-2 124M on an H200: AdamW takes the most time, in 148 launches."""
+        packed = (ROOT / "tests/data/h200/gpt2-124m.pstar.gz").read_bytes()
+        with tempfile.TemporaryDirectory() as folder:
+            bench = bench_in(self, folder)
+            bench.programs = pathlib.Path(Parts.programs)
+            bench.begin("busiest", 60)
+            (bench.folder / "recorded.pstar").write_bytes(gzip.decompress(packed))
+            kernels = speed.kernels_a_step(bench, "recorded.pstar", 2)
+        self.assertIn("adamw_kernel", kernels[0]["name"])
+        self.assertEqual(kernels[0]["calls"], 148 / 2)
+        self.assertAlmostEqual(kernels[0]["seconds"], 0.001156478 / 2)
+        self.assertEqual(len(kernels), 29)
+        self.assertEqual([k["seconds"] for k in kernels], sorted((k["seconds"] for k in kernels), reverse=True))
 
 
 def load_run():
@@ -294,7 +312,7 @@ class Parts(unittest.TestCase):
             first = self.call(before, "--parts", "smoke,probe,offloaded")
             self.assertEqual(list(first), ["smoke", "probe", "offloaded"])
             results = self.call(folder, "--continue", before)
-            self.assertEqual(len(results), 18)
+            self.assertEqual(len(results), 19)
             self.assertEqual({name: results[name] for name in first}, first)
             files = list(pathlib.Path(folder).iterdir())
             self.assertLessEqual(len(files), FILES)

@@ -34,7 +34,7 @@ struct written {
 
 static GMutex lock;     /* guards the fields below */
 static GArray *records; /* struct written, not handed back yet */
-static bool enabled[CUPTI_ACTIVITY_KIND_COUNT], call_enabled[MOST_CALLBACKS];
+static bool enabled[CUPTI_ACTIVITY_KIND_COUNT], some_left_out; /* calls of the runtime */
 static bool callback_enabled[CUPTI_CB_DOMAIN_SIZE][MOST_CALLBACKS];
 static bool forgotten; /* the program ends, and the profiler has ended before it */
 static size_t dropped;
@@ -95,8 +95,7 @@ static void on_leave(uint32_t callback, uint32_t correlation, const char *symbol
                      uint64_t entered_ns)
 {
     g_mutex_lock(&lock);
-    bool all = enabled[CUPTI_ACTIVITY_KIND_DRIVER];
-    if (all || call_enabled[callback]) {
+    if (enabled[CUPTI_ACTIVITY_KIND_DRIVER]) {
         union any_record record = {.call = {.kind = CUPTI_ACTIVITY_KIND_DRIVER,
                                             .cbid = callback,
                                             .start = entered_ns,
@@ -105,7 +104,7 @@ static void on_leave(uint32_t callback, uint32_t correlation, const char *symbol
                                             .threadId = (uint32_t)gettid(),
                                             .correlationId = correlation}};
         write_record(&record, 0);
-        bool told = !fake_is("silent") && (all || !fake_is("silent-if-chosen"));
+        bool told = !fake_is("silent") && (!some_left_out || !fake_is("silent-if-chosen"));
         if (told && external.depth > 0 && enabled[CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION]) {
             union any_record pair = {
                 .correlation = {.kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
@@ -325,6 +324,8 @@ static CUptiResult turn(CUpti_ActivityKind kind, bool on)
         return CUPTI_ERROR_NOT_COMPATIBLE;
     g_mutex_lock(&lock);
     enabled[kind] = on;
+    if (kind == CUPTI_ACTIVITY_KIND_RUNTIME)
+        some_left_out = false;
     g_mutex_unlock(&lock);
     return CUPTI_SUCCESS;
 }
@@ -344,23 +345,22 @@ CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind)
     return turn(kind, false);
 }
 
-CUptiResult cuptiActivityEnableDriverApi(CUpti_CallbackId callback, uint8_t enable)
-{
-    g_mutex_lock(&lock);
-    call_enabled[callback] = enable != 0;
-    g_mutex_unlock(&lock);
-    return CUPTI_SUCCESS;
-}
-
+/* As CUPTI of CUDA 13.0, calls that are turned on one by one are not recorded. */
 CUptiResult cuptiActivityEnableRuntimeApi(CUpti_CallbackId callback, uint8_t enable)
 {
     (void)callback;
-    (void)enable;
+    g_mutex_lock(&lock);
+    some_left_out = some_left_out || !enable;
+    g_mutex_unlock(&lock);
     return CUPTI_SUCCESS;
 }
 
 CUptiResult cuptiGetCallbackName(CUpti_CallbackDomain domain, uint32_t callback, const char **name)
 {
+    if (domain == CUPTI_CB_DOMAIN_RUNTIME_API && callback == 1) {
+        *name = "cudaDriverGetVersion_v3020";
+        return CUPTI_SUCCESS;
+    }
     if (domain != CUPTI_CB_DOMAIN_DRIVER_API || callback == 0 || callback >= MOST_CALLBACKS)
         return CUPTI_ERROR_INVALID_PARAMETER;
     switch (callback) {

@@ -164,8 +164,7 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 
 static bool has_slope(const struct operation *operation)
 {
-    return operation->epilogue == CUBLASLT_EPILOGUE_DGELU ||
-           operation->epilogue == CUBLASLT_EPILOGUE_DGELU_BGRAD;
+    return operation->epilogue == CUBLASLT_EPILOGUE_DGELU;
 }
 
 static bool has_aux(const struct operation *operation)
@@ -175,8 +174,7 @@ static bool has_aux(const struct operation *operation)
 
 static bool has_bias(const struct operation *operation)
 {
-    return operation->epilogue != CUBLASLT_EPILOGUE_DEFAULT &&
-           operation->epilogue != CUBLASLT_EPILOGUE_DGELU;
+    return operation->epilogue != CUBLASLT_EPILOGUE_DEFAULT && !has_slope(operation);
 }
 
 /* Returns no algorithm if the auxiliary matrix' leading dimension is not as documented. */
@@ -257,17 +255,6 @@ static void finish(const struct operation *o, const struct matrix *d, uint64_t r
     put(d->type, to, row + column * (uint64_t)d->ld, sum);
 }
 
-/* Overwrites the bias with its gradient: an element for each row of d, the sum over its columns. */
-static void sum_columns(const struct operation *o, const struct matrix *d, const void *from)
-{
-    for (uint64_t row = 0; row < d->rows; row++) {
-        float sum = 0;
-        for (uint64_t column = 0; column < d->columns; column++)
-            sum += value_at(d->type, from, row + column * (uint64_t)d->ld);
-        put(o->bias_type, o->bias, row, sum);
-    }
-}
-
 static void assert_aligned(const void *pointer)
 {
     g_assert_cmpuint((uintptr_t)pointer % ALIGNMENT, ==, 0);
@@ -326,8 +313,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                        (double)value_at(of_d->type, c, row + column * (uint64_t)of_d->ld);
             finish(o, of_d, row, column, (float)sum, d);
         }
-    if (has_slope(o) && has_bias(o))
-        sum_columns(o, of_d, d);
     return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -301,8 +301,10 @@ const void *emulation_exchange(const void *mine, size_t bytes)
 void emulation_run(dim3 blocks, unsigned threads, size_t shared_bytes,
                    const std::function<void()> &thread)
 {
-    if (threads > threads_limit || shared_bytes > shared_limit || blocks.y > grid_y_limit) {
-        fprintf(stderr, "no GPU runs %u threads with %zu bytes\n", threads, shared_bytes);
+    if (threads > threads_limit || shared_bytes > shared_limit || blocks.y > grid_y_limit ||
+        blocks.x == 0 || blocks.y == 0 || threads == 0) {
+        fprintf(stderr, "no GPU runs %u x %u blocks of %u threads with %zu bytes\n", blocks.x,
+                blocks.y, threads, shared_bytes);
         abort();
     }
     launches++;

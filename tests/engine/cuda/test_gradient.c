@@ -90,6 +90,45 @@ static void losses(enum model_precision precision)
     check_caps(precision);
 }
 
+static void put_logit(struct twin *logits, enum model_precision precision, uint64_t i,
+                      uint32_t bits)
+{
+    const uint16_t half = (uint16_t)(bits >> 16);
+    uint64_t bytes = twin_element_bytes(precision);
+    const void *from = precision == MODEL_BF16 ? (const void *)&half : &bits;
+    memcpy((uint8_t *)logits->cpu + i * bytes, from, bytes);
+    memcpy((uint8_t *)logits->cuda + i * bytes, from, bytes);
+}
+
+/* Returns the loss of rows in which a logit that is nobody's target has these bits. */
+static double loss_with(enum model_precision precision, uint32_t bits, bool backward)
+{
+    enum { N = 3, V = 4200 };
+    struct twins t = twins_new();
+    struct twin *targets = twin_tokens(&t, "targets", N, 5);
+    struct twin *logits = twin_random(&t, "logits", precision, N * model_logits_row(V), 1);
+    double cpu, cuda;
+    put_logit(logits, precision, model_logits_row(V) + 4100, bits);
+    cpu_loss(t.cpu, precision, N, V, targets->cpu, logits->cpu, &cpu);
+    cuda = run_loss(&t, precision, N, V, targets, logits, backward, 0);
+    g_assert_true(isnan(cpu) == isnan(cuda));
+    if (!isnan(cpu))
+        assert_near(cuda, cpu, 1e-6);
+    twins_free(&t);
+    return cuda;
+}
+
+/* A GPU's own NaN has all bits of its number set. */
+static void odd_logits(enum model_precision precision)
+{
+    static const uint32_t nans[] = {0x7fffffff, 0x7fc00000, 0xffc00000, 0x7fff0000};
+    for (int backward = 0; backward < 2; backward++) {
+        for (size_t i = 0; i < G_N_ELEMENTS(nans); i++)
+            g_assert_true(isnan(loss_with(precision, nans[i], backward)));
+        g_assert_true(isfinite(loss_with(precision, 0xff800000, backward))); /* -infinity */
+    }
+}
+
 /* More rows than the kernel has blocks for. */
 static void many_rows(void)
 {
@@ -363,6 +402,7 @@ int main(int argc, char **argv)
     if (!kernel_runs_can())
         return 77;
     add_precision_test("/gradient/loss", losses);
+    add_precision_test("/gradient/loss/odd-logits", odd_logits);
     g_test_add_func("/gradient/loss/rows", many_rows);
     add_precision_test("/gradient/squares", squares);
     add_precision_test("/gradient/squares/together", squares_together);

@@ -141,8 +141,8 @@ static void check_size(gconstpointer data)
 int main(int argc, char **argv)
 {
     static const struct size sizes[] = {
-        {"124M", 12, 768, 12, {283, 147}, {521, 147}, {307, 147}},
-        {"1.5B", 48, 1600, 25, {1095, 579}, {2033, 579}, {1191, 579}},
+        {"124M", 12, 768, 12, {307, 147}, {545, 147}, {307, 147}},
+        {"1.5B", 48, 1600, 25, {1191, 579}, {2129, 579}, {1191, 579}},
     };
     g_test_init(&argc, &argv, NULL);
     arena = g_aligned_alloc0(1, 4096, 256);

@@ -192,11 +192,10 @@ static void slope_free(struct slope *s)
         try(cudaFree(memory[i]));
 }
 
-/* Sums in fp32 are a kernel of their own in either form. */
+/* The joined form sums the columns in a kernel of its own. */
 static void run_slope(void *data)
 {
     const struct slope *s = data;
-    bool sums = s->gradient == KERNEL_GRADIENT_SET_BF16;
     if (!s->joined) {
         cuda_linear_backward_input(&s->cuda, MODEL_BF16, s->N, s->I, s->O, s->dy, s->weight,
                                    s->dpre);
@@ -204,13 +203,11 @@ static void run_slope(void *data)
                                 s->gradient, s->dbias);
         return;
     }
-    if (!cuda_linear_slope(&s->cuda, s->N, s->I, s->O, s->dy, s->weight, s->pre, s->dpre,
-                           sums ? s->dbias : NULL))
+    if (!cuda_linear_slope(&s->cuda, s->N, s->I, s->O, s->dy, s->weight, s->pre, s->dpre))
         g_error("cuBLASLt has no product of %u rows, %u to %u columns with GELU's derivative", s->N,
                 s->O, s->I);
-    if (!sums)
-        cuda_linear_backward_bias(&s->cuda, MODEL_BF16, s->N, s->I, s->I, s->dpre, s->gradient,
-                                  s->dbias);
+    cuda_linear_backward_bias(&s->cuda, MODEL_BF16, s->N, s->I, s->I, s->dpre, s->gradient,
+                              s->dbias);
 }
 
 /* Returns the microseconds of a form, and in *norm the root of the sum of the squares of dbias. */

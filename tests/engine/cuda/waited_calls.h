@@ -12,6 +12,7 @@
 #define cuda_attention_backward(...)       WAITED(cuda_attention_backward, __VA_ARGS__)
 #define cuda_attention_forward(...)        WAITED(cuda_attention_forward, __VA_ARGS__)
 #define cuda_block_squares(...)            WAITED(cuda_block_squares, __VA_ARGS__)
+#define cuda_cap_logits(...)               WAITED(cuda_cap_logits, __VA_ARGS__)
 #define cuda_clip(...)                     WAITED(cuda_clip, __VA_ARGS__)
 #define cuda_dropout_backward(...)         WAITED(cuda_dropout_backward, __VA_ARGS__)
 #define cuda_embed_forward(...)            WAITED(cuda_embed_forward, __VA_ARGS__)
