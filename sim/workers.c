@@ -54,6 +54,8 @@ static void watch(struct workers *workers)
 
 void workers_run(const struct workers_job *job)
 {
+    if (job->count == 0)
+        return;
     uint32_t threads = MIN(job->threads ? job->threads : g_get_num_processors(), job->count);
     struct workers workers = {.job = job, .working = threads};
     uint32_t started = 0;
@@ -66,7 +68,7 @@ void workers_run(const struct workers_job *job)
     g_mutex_lock(&workers.lock);
     workers.working -= started ? threads - started : threads - 1;
     g_mutex_unlock(&workers.lock);
-    if (!started && threads)
+    if (!started)
         work(&workers); /* the system has no thread left for us */
     watch(&workers);
     for (uint32_t t = 0; t < started; t++)

@@ -186,6 +186,13 @@ static void test_interruption(void)
     g_assert_cmpuint(calls, >=, 1);
 }
 
+static void test_no_tasks(void)
+{
+    gint begun = 0;
+    workers_run(&(struct workers_job){.task = slow_task, .data = &begun, .threads = 2});
+    g_assert_cmpint(begun, ==, 0);
+}
+
 static void test_json(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
@@ -287,6 +294,7 @@ int main(int argc, char **argv)
     g_test_add_func("/sweep/what_does_not_fit", test_what_does_not_fit);
     g_test_add_func("/sweep/sizes_with_the_same_chunks", test_sizes_with_the_same_chunks);
     g_test_add_func("/sweep/interruption", test_interruption);
+    g_test_add_func("/sweep/no_tasks", test_no_tasks);
     g_test_add_func("/sweep/json", test_json);
     g_test_add_func("/sweep/sizes", test_sizes);
     g_test_add_func("/sweep/layouts", test_layouts);
