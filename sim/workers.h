@@ -17,8 +17,8 @@ struct workers_job {
     void *progress_data;
 };
 
-/* Begins the tasks in order, and returns when every task that was begun is done: at once if there is
- * none. */
+/* Begins the tasks in order, and returns when every task that was begun is done: at once if there
+ * is none. */
 void workers_run(const struct workers_job *job);
 
 #endif

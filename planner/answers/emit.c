@@ -238,15 +238,19 @@ static void lose_schedule(struct emitted *emitted, const struct plan *plan)
     lose(emitted, "the device budget of %s: the other system does not enforce it", budget);
 }
 
+/* The settings may wrap layers that backward computes again, and those whose activations leave. */
 static void lose_choices(struct emitted *emitted, const struct plan_summary *summary,
-                         bool recomputes)
+                         bool wraps_layers)
 {
-    if (summary->recomputed_layers && !recomputes)
-        lose(emitted, "recomputation of %u of %u layers: set it in the model's code",
+    if (summary->recomputed_layers && !wraps_layers)
+        lose(emitted,
+             "recomputation of %u of %u layers: set it in the model's code, as --emit fsdp2 does",
              summary->recomputed_layers, summary->layers);
-    if (summary->offloaded_bytes) {
+    if (summary->offloaded_bytes && !wraps_layers) {
         g_autofree char *bytes = size_format(summary->offloaded_bytes);
-        lose(emitted, "offloaded activations, %s a step: set them in the model's code", bytes);
+        lose(emitted,
+             "offloaded activations, %s a step: set them in the model's code, as --emit fsdp2 does",
+             bytes);
     }
     if (summary->host_embedding)
         lose(emitted, "the embedding on the host: set it in the model's code");
@@ -404,6 +408,7 @@ static char *emit_deepspeed(struct emitted *emitted, const struct plan *plan,
         json_object_set_new(root, plan->precision, json_pack("{s:b}", "enabled", 1));
     lose_optimizer(emitted, summary);
     lose_precision(emitted, plan, trace, "DeepSpeed");
+    lose_choices(emitted, summary, false);
     return json_text(root);
 }
 
@@ -463,6 +468,7 @@ static char *emit_fsdp(struct emitted *emitted, const struct plan *plan, const s
             emitted,
             "%u micro-batches a step: give Accelerator(gradient_accumulation_steps=%u) in the loop",
             plan->micro_batches, plan->micro_batches);
+    lose_choices(emitted, summary, false);
     const char *precision = masters && g_strcmp0(plan->precision, "bf16") == 0 ? "bf16" : "no";
     return json_text(json_pack("{s:s, s:s, s:s, s:i, s:i, s:o}", "compute_environment",
                                "LOCAL_MACHINE", "distributed_type", "FSDP", "mixed_precision",
@@ -481,6 +487,7 @@ static char *emit_fsdp2(struct emitted *emitted, const struct plan *plan, const 
     if (units->len == 1)
         lose(emitted, "layers: the trace's tensors have no numbered layers, so the model is one "
                       "unit");
+    lose_choices(emitted, summary, units->len > 1);
     return emit_fsdp2_text(units, summary->ahead_elements > 0);
 }
 
@@ -489,10 +496,9 @@ static const struct emitter {
     const char *file_name; /* known to the system's users */
     char *(*emit)(struct emitted *emitted, const struct plan *plan, const struct trace *trace,
                   const struct plan_summary *summary);
-    bool recomputes; /* the settings wrap the layers that backward computes again */
-} emitters[] = {{"deepspeed", "ds_config.json", emit_deepspeed, false},
-                {"fsdp", "fsdp_config.json", emit_fsdp, false},
-                {"fsdp2", "fsdp2.py", emit_fsdp2, true}};
+} emitters[] = {{"deepspeed", "ds_config.json", emit_deepspeed},
+                {"fsdp", "fsdp_config.json", emit_fsdp},
+                {"fsdp2", "fsdp2.py", emit_fsdp2}};
 
 static const struct emitter *find(const char *format)
 {
@@ -517,7 +523,6 @@ struct emitted *emit_settings(const char *format, const struct plan *plan,
     emitted->lost = g_ptr_array_new_with_free_func(g_free);
     emitted->text = emitter->emit(emitted, plan, trace, &summary);
     lose_schedule(emitted, plan);
-    lose_choices(emitted, &summary, emitter->recomputes);
     lose_layout(emitted, plan, trace);
     return emitted;
 }

@@ -32,8 +32,10 @@ struct emit_unit {
     char *module;       /* "model.layers.3"; "" for what no numbered layer has */
     uint64_t elements;  /* parameters */
     uint32_t first_use; /* moment */
-    bool offload;   /* some of its parameters or states are on the host, for a while or always */
-    bool recompute; /* backward computes its activations again */
+    bool offload;      /* some of its parameters or states are on the host, for a while or always */
+    bool recompute;    /* backward computes its activations again */
+    GArray *offloaded; /* uint64_t: the bytes of each tensor that a forward pass saves and the host
+                          keeps until backward, the largest first */
 };
 
 /* Returns the units (struct emit_unit): first what no layer has, then the layers, as tensors' names

@@ -50,12 +50,69 @@ static uint32_t *first_uses(const struct trace *trace)
     return first;
 }
 
-/* Returns whether the plan recomputes the layer of an operator. */
-static bool is_recomputed(const struct plan *plan, const struct trace *trace, uint32_t moment)
+/* Returns the layer of the operator that first uses a unit's parameters; -1 if none. */
+static int32_t layer_of(const struct trace *trace, const struct emit_unit *unit)
 {
-    int32_t layer = moment < trace->operator_count ? trace->operators[moment].layer : -1;
+    bool used = *unit->module && unit->first_use < trace->operator_count;
+    return used ? trace->operators[unit->first_use].layer : -1;
+}
+
+static bool is_recomputed(const struct plan *plan, int32_t layer)
+{
     return plan->choices && layer >= 0 && (uint32_t)layer < plan->choices->layer_count &&
            plan->choices->recompute[layer];
+}
+
+static struct emit_unit *unit_of_layer(const GPtrArray *units, const struct trace *trace,
+                                       int32_t layer)
+{
+    for (guint i = 0; layer >= 0 && i < units->len; i++)
+        if (layer_of(trace, g_ptr_array_index(units, i)) == layer)
+            return g_ptr_array_index(units, i);
+    return NULL;
+}
+
+static int descending(gconstpointer a, gconstpointer b)
+{
+    const uint64_t *x = a, *y = b;
+    return (*x < *y) - (*x > *y);
+}
+
+/* Leaves every `passes`-th of the tensors that all passes of an iteration save. */
+static void keep_one_pass(GArray *tensors, uint32_t passes)
+{
+    guint kept = 0;
+    g_array_sort(tensors, descending);
+    for (guint i = passes / 2; i < tensors->len; i += passes)
+        g_array_index(tensors, uint64_t, kept++) = g_array_index(tensors, uint64_t, i);
+    g_array_set_size(tensors, kept);
+}
+
+/* Finds what backward of each unit gets back from the host; what comes twice is there once. */
+static void find_offloaded(const struct plan *plan, const struct trace *trace,
+                           const GPtrArray *units)
+{
+    g_autofree uint8_t *fetched = g_new0(uint8_t, plan->layout->chunk_count); /* not used since */
+    g_autofree uint8_t *found = g_new0(uint8_t, trace->buffer_count);
+    for (uint32_t m = 0; m < trace->operator_count; m++) {
+        const struct trace_operator *op = &trace->operators[m];
+        struct emit_unit *unit = unit_of_layer(units, trace, op->layer);
+        for (uint32_t a = plan->first_action[m]; a < plan->first_action[m + 1]; a++)
+            fetched[plan->actions[a].chunk] |= plan->actions[a].kind == PLAN_FETCH;
+        for (uint32_t i = 0; i < op->access_count; i++) {
+            const struct trace_access *access = &trace->accesses[op->first_access + i];
+            chunk_id chunk = layout_place_of(plan->layout, access)->chunk;
+            if (fetched[chunk] && access->list == TRACE_ACTIVATION && unit &&
+                !found[access->tensor]) {
+                g_array_append_val(unit->offloaded, trace->buffers[access->tensor].bytes);
+                found[access->tensor] = 1;
+            }
+            fetched[chunk] = 0;
+        }
+    }
+    for (guint i = 0; i < units->len; i++)
+        keep_one_pass(((struct emit_unit *)g_ptr_array_index(units, i))->offloaded,
+                      MAX(1, plan->micro_batches));
 }
 
 /* What no layer has stays first. */
@@ -71,6 +128,7 @@ static int by_first_use(gconstpointer a, gconstpointer b)
 static void unit_free(void *data)
 {
     struct emit_unit *unit = data;
+    g_array_unref(unit->offloaded);
     g_free(unit->module);
     g_free(unit);
 }
@@ -87,6 +145,7 @@ static struct emit_unit *unit_of(GPtrArray *units, char *module)
     struct emit_unit *unit = g_new0(struct emit_unit, 1);
     unit->module = module;
     unit->first_use = UINT32_MAX;
+    unit->offloaded = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     g_ptr_array_add(units, unit);
     return unit;
 }
@@ -102,69 +161,13 @@ GPtrArray *emit_units(const struct plan *plan, const struct trace *trace)
         struct emit_unit *unit = module ? unit_of(units, module) : rest;
         unit->elements += trace->tensors[t].elements;
         unit->first_use = MIN(unit->first_use, first[t]);
-        unit->recompute |= unit != rest && is_recomputed(plan, trace, first[t]);
         unit->offload |= is_on_host(plan, trace, leaves, t);
     }
+    for (guint i = 0; i < units->len; i++) {
+        struct emit_unit *unit = g_ptr_array_index(units, i);
+        unit->recompute = is_recomputed(plan, layer_of(trace, unit));
+    }
+    find_offloaded(plan, trace, units);
     g_ptr_array_sort(units, by_first_use);
     return units;
-}
-
-static void append_unit(GString *text, const struct emit_unit *unit)
-{
-    g_string_append_printf(text, "    (\"%s\", %s),\n", unit->module,
-                           unit->offload ? "True" : "False");
-}
-
-/* Appends a list of the units that backward computes again, and what wraps them. */
-static void append_recomputed(GString *text, const GPtrArray *units)
-{
-    g_string_append(text, "# The units whose activations backward computes again.\nRECOMPUTED = [");
-    for (guint i = 1, count = 0; i < units->len; i++) {
-        const struct emit_unit *unit = g_ptr_array_index(units, i);
-        if (unit->recompute)
-            g_string_append_printf(text, "%s\"%s\"", count++ ? ", " : "", unit->module);
-    }
-    g_string_append(text, "]\n");
-}
-
-char *emit_fsdp2_text(const GPtrArray *units, bool ahead)
-{
-    GString *text = g_string_new(
-        "\"\"\"Shards a model with PyTorch's fully_shard as pstar's plan comes nearest to.\n\n"
-        "    import fsdp2\n"
-        "    fsdp2.shard(model)      # before the optimizer is made\n"
-        "\"\"\"\n"
-        "import functools\n\n"
-        "from torch.distributed.fsdp import CPUOffloadPolicy, OffloadPolicy, fully_shard\n"
-        "from torch.utils.checkpoint import checkpoint\n\n"
-        "# The modules that are gathered as one, in the order of forward, and whether their\n"
-        "# parameters, gradients and optimizer states live on the host.\nUNITS = [\n");
-    for (guint i = 1; i < units->len; i++)
-        append_unit(text, g_ptr_array_index(units, i));
-    const struct emit_unit *rest = g_ptr_array_index(units, 0);
-    g_string_append(text, "]\n");
-    append_recomputed(text, units);
-    g_string_append_printf(
-        text,
-        "REST_ON_HOST = %s\nPREFETCH = %s\n\n\n"
-        "def shard(model, pin_memory=True):\n"
-        "    \"\"\"Shards the units, then what is left, and returns the model.\"\"\"\n"
-        "    def policy(on_host):\n"
-        "        return CPUOffloadPolicy(pin_memory=pin_memory) if on_host else OffloadPolicy()\n\n"
-        "    for name in RECOMPUTED:\n"
-        "        unit = model.get_submodule(name)\n"
-        "        unit.forward = functools.partial(checkpoint, unit.forward, use_reentrant=False)\n"
-        "    units = [(model.get_submodule(name), on_host) for name, on_host in UNITS]\n"
-        "    for unit, on_host in units:\n"
-        "        fully_shard(unit, reshard_after_forward=on_host, offload_policy=policy(on_host))\n"
-        "    fully_shard(model, reshard_after_forward=False, offload_policy=policy(REST_ON_HOST))\n"
-        "    modules = [unit for unit, _ in units]\n"
-        "    for unit, before, after in zip(modules, [None, *modules], [*modules[1:], None]):\n"
-        "        if PREFETCH and after is not None:\n"
-        "            unit.set_modules_to_forward_prefetch([after])\n"
-        "        if PREFETCH and before is not None:\n"
-        "            unit.set_modules_to_backward_prefetch([before])\n"
-        "    return model\n",
-        rest->offload ? "True" : "False", ahead ? "True" : "False");
-    return g_string_free(text, FALSE);
 }

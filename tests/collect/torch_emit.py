@@ -32,7 +32,8 @@ from torch_training import check  # noqa: E402
 
 SEED = int(os.environ.setdefault("PSTAR_TEST_SEED", str(random.randrange(10**6))))
 DRAW = random.Random(SEED)
-WIDTH, LAYERS, BATCH, STEPS = 8 * DRAW.randint(3, 12), DRAW.randint(4, 8), 16, 4
+WIDTH, LAYERS, STEPS = 8 * DRAW.randint(3, 12), DRAW.randint(4, 8), 4
+BATCH = int(os.environ.get("PSTAR_TEST_BATCH", 16))
 DRAWN = 6  # budgets for DeepSpeed
 
 
@@ -102,11 +103,24 @@ def run_plain():
     return {"losses": train(model, optimizer)}
 
 
+def count_offloaded(fsdp2):
+    """Returns a list that gets the bytes of each activation that leaves."""
+    moved, copy = [], getattr(fsdp2, "to_host", None)
+
+    def count(tensor, pin_memory):
+        moved.append(tensor.nbytes)
+        return copy(tensor, pin_memory)
+    if copy:
+        fsdp2.to_host = count
+    return moved
+
+
 def run_fsdp2():
     connect()
     specification = importlib.util.spec_from_file_location("fsdp2", "fsdp2.py")
     fsdp2 = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(fsdp2)
+    moved = count_offloaded(fsdp2)
     model = fsdp2.shard(make(), pin_memory=False)
     groups = {name: module._get_fsdp_state()._fsdp_param_group
               for name, module in model.named_modules() if hasattr(module, "_get_fsdp_state")}
@@ -114,7 +128,7 @@ def run_fsdp2():
                  for group in groups.values() if group is not None
                  and type(group.offload_policy).__name__ == "CPUOffloadPolicy")
     return {"losses": train(model, adamw(model)), "units": [n for n in groups if n],
-            "hosted": hosted}
+            "hosted": hosted, "offloaded": sum(moved) / STEPS}
 
 
 def run_accelerate():
@@ -211,11 +225,11 @@ def same(a, b, tolerance=1e-5):
     return all(abs(x - y) <= tolerance * abs(x) for x, y in zip(a, b)) and len(a) == len(b)
 
 
-def emit(programs, folder, kind, memory, objective="traffic"):
+def emit(programs, folder, kind, memory, objective="traffic", *options):
     """Plans for that share of the model data. Returns what is printed."""
     return run([programs / "pstar-plan", "run.pstar", "--device-memory", memory, "--platform",
                 PROJECT / "platforms/a100-40gb.json", "-o", "plan.json", "--emit", kind,
-                "--objective", objective, "--recompute", "traced"], folder)
+                "--objective", objective, *(options or ("--recompute", "traced"))], folder)
 
 
 def check_fsdp2(programs, folder, plain):
@@ -235,6 +249,44 @@ def check_fsdp2(programs, folder, plain):
     check("True" not in text.partition("def shard")[0], "a plan that moves nothing offloads")
     told = result_of(run([sys.executable, __file__, "--run", "fsdp2"], folder))
     check(same(told["losses"], plain) and told["hosted"] == 0, f"fsdp2, resident: {told}")
+
+
+def record(programs, folder, **more):
+    """Records the loop for another machine. Returns its losses."""
+    losses = result_of(run([programs / "pstar-collect", "-o", "here.pstar", "--",
+                            sys.executable, __file__, "--run", "plain"], folder, **more))["losses"]
+    run([programs / "pstar-trace", "retime", "here.pstar", "--platform",
+         PROJECT / "platforms/a100-40gb.json", "-o", "run.pstar"], folder)
+    return losses
+
+
+def fetched_activations(folder):
+    """Returns the bytes of the activations that the plan fetches, each once."""
+    plan = json.loads((folder / "plan.json").read_text())
+    fetched = {action[1] for actions in plan["moments"] for action in actions
+               if action[0] == "fetch"}
+    return sum(used for number, (kind, _, used, _) in enumerate(plan["layout"]["chunks"])
+               if number in fetched and kind == "activation")
+
+
+def check_offloaded(programs, folder):
+    """Of a large batch activations leave, as many as the plan says, also where layers are computed
+    again."""
+    large = {"PSTAR_TEST_BATCH": "4096"}
+    plain = record(programs, folder, **large)
+    told = run([programs / "pstar-trace", "info", "run.pstar"], folder)
+    peak = float(re.search(r"non-model peak +([\d.]+) MiB", told)[1])
+    for recompute, share in (("traced", 0.65), ("any", 0.3)):
+        said = emit(programs, folder, "fsdp2", f"{share * peak:.0f}MiB", "traffic", "--recompute",
+                    recompute, "--offload-activations", "any")
+        planned = fetched_activations(folder)
+        told = result_of(run([sys.executable, __file__, "--run", "fsdp2"], folder, **large))
+        check(same(told["losses"], plain), f"offloaded: {told['losses']} are not {plain}")
+        if recompute == "any":
+            check('RECOMPUTED = ["' in (folder / "fsdp2.py").read_text(), "no layer is recomputed")
+        check("offloaded activations" not in said, f"offloaded activations are lost: {said}")
+        check(planned > 0 and abs(told["offloaded"] - planned) <= 0.1 * planned,
+              f"recompute {recompute}: {told['offloaded']} bytes leave, not {planned}")
 
 
 def check_accelerate(programs, folder, plain):
@@ -294,10 +346,8 @@ def main():
     programs, needed = pathlib.Path(sys.argv[1]).resolve(), "deepspeed" in sys.argv[2:]
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        plain = result_of(run([programs / "pstar-collect", "-o", "here.pstar", "--",
-                               sys.executable, __file__, "--run", "plain"], folder))["losses"]
-        run([programs / "pstar-trace", "retime", "here.pstar", "--platform",
-             PROJECT / "platforms/a100-40gb.json", "-o", "run.pstar"], folder)
+        check_offloaded(programs, folder)
+        plain = record(programs, folder)
         check_fsdp2(programs, folder, plain)
         for module, examine in (("accelerate", check_accelerate), ("deepspeed", check_deepspeed)):
             if has(module) or needed:

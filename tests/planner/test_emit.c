@@ -1,5 +1,6 @@
 /* Settings of other systems: what they say is true of the plan, and what they cannot express is
  * named. */
+#include "models/synth.h"
 #include "planner/answers/emit.h"
 #include "planner/answers/zero3.h"
 #include "planner/search/search.h"
@@ -7,9 +8,10 @@
 #include "tests/chunks/random_iteration.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <string.h>
 
-enum { CASES = 12 };
+enum { CASES = 12, LAYERS = 4 };
 
 struct fixture {
     struct trace *trace;
@@ -176,6 +178,82 @@ static void test_resident(void)
     tear_down(&f);
 }
 
+/* Returns whether the plan fetches the chunk while it holds the buffer. */
+static bool is_fetched(const struct plan *plan, const struct trace_buffer *buffer, chunk_id chunk)
+{
+    for (uint32_t m = buffer->first + 1; m <= buffer->last; m++)
+        for (uint32_t a = plan->first_action[m]; a < plan->first_action[m + 1]; a++)
+            if (plan->actions[a].kind == PLAN_FETCH && plan->actions[a].chunk == chunk)
+                return true;
+    return false;
+}
+
+/* Returns the bytes of the buffers that the plan fetches. */
+static uint64_t fetched_buffers(const struct plan *plan, const struct trace *trace)
+{
+    const struct layout_place *places = plan->layout->places[TRACE_ACTIVATION];
+    g_autofree uint8_t *held = trace_held_buffers(trace);
+    uint64_t bytes = 0;
+    for (uint32_t b = 0; b < trace->buffer_count; b++)
+        if (held[b] && is_fetched(plan, &trace->buffers[b], places[b].chunk))
+            bytes += trace->buffers[b].bytes;
+    return bytes;
+}
+
+/* Layers let as many bytes of activations leave as the plan does, as nearly as passes that are not
+ * alike can be said to be so. */
+static void check_units(const struct fixture *f)
+{
+    const struct plan *plan = f->result->plan;
+    g_autoptr(GPtrArray) units = emit_units(plan, f->result->trace);
+    uint64_t fetched = fetched_buffers(plan, f->result->trace), offloaded = 0;
+    for (guint i = 0; i < units->len; i++) {
+        const GArray *sizes = ((const struct emit_unit *)g_ptr_array_index(units, i))->offloaded;
+        for (guint k = 0; k < sizes->len; k++)
+            offloaded += plan->micro_batches * g_array_index(sizes, uint64_t, k);
+    }
+    g_assert_cmpuint(fetched, >, 0);
+    if (plan->micro_batches == 1)
+        g_assert_cmpuint(offloaded, ==, fetched);
+    g_assert_cmpfloat(fabs((double)offloaded - (double)fetched), <=, 0.1 * (double)fetched);
+}
+
+/* Of a model most of whose bytes are activations, which may leave, some do. */
+static void test_offloaded(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    uint8_t every[LAYERS];
+    const struct model_config config = {.name = "small",
+                                        .layers = LAYERS,
+                                        .width = 32,
+                                        .heads = 4,
+                                        .inner = 128,
+                                        .positions = 256,
+                                        .vocabulary = 100,
+                                        .tied = true};
+    memset(every, 1, LAYERS);
+    for (uint32_t micro_batches = 1; micro_batches < 4; micro_batches++) {
+        struct model_job job = {.choices = {.batch = (uint32_t)g_rand_int_range(random, 8, 17),
+                                            .micro_batches = micro_batches},
+                                .sequence = 256,
+                                .precision = MODEL_FP32};
+        struct fixture f = {
+            .platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL)};
+        struct search_options options = {.platform = f.platform, .host_budget = UINT64_MAX};
+        struct trace *staying = model_synthesise(&config, &job, f.platform, NULL);
+        struct non_model *all = non_model_place(staying);
+        options.costs = f.costs = costs_new(f.platform, NULL, NULL);
+        options.device_budget = all->peak_bytes / 10 * 7;
+        job.choices.offload = every;
+        f.trace = model_synthesise(&config, &job, f.platform, NULL);
+        f.result = search_plan(f.trace, &options, NULL);
+        non_model_free(all);
+        trace_free(staying);
+        check_units(&f);
+        tear_down(&f);
+    }
+}
+
 static void test_names(void)
 {
     g_assert_true(emit_knows("deepspeed") && emit_knows("fsdp") && emit_knows("fsdp2"));
@@ -187,6 +265,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/emit/any_plan", test_any_plan);
     g_test_add_func("/emit/resident", test_resident);
+    g_test_add_func("/emit/offloaded", test_offloaded);
     g_test_add_func("/emit/names", test_names);
     return g_test_run();
 }
