@@ -217,6 +217,15 @@ static void set_cases(json_t *object, const struct certificate_time *time)
     json_object_set_new(object, "cases", cases);
 }
 
+static void set_joint(json_t *object, const struct certificate_joint *joint)
+{
+    if (joint->chunks)
+        json_object_set_new(object, "joint_prices",
+                            json_pack("[I,I,I,I,I]", (json_int_t)joint->chunks,
+                                      (json_int_t)joint->h2d, (json_int_t)joint->d2h,
+                                      (json_int_t)joint->host, (json_int_t)joint->kept));
+}
+
 static json_t *time_json(const struct certificate_time *time)
 {
     json_t *object = json_pack("{s:I,s:I,s:b}", "achieved_ns", (json_int_t)time->achieved,
@@ -226,6 +235,7 @@ static json_t *time_json(const struct certificate_time *time)
         set_cases(object, time);
     else
         set_prices(object, &time->cases[0].prices);
+    set_joint(object, &time->joint);
     return object;
 }
 
@@ -451,6 +461,18 @@ static void read_cases(struct certificate_reader *reader, const json_t *cases,
         fault(reader, "the cases of the time do not cover all sides of their branches");
 }
 
+static struct certificate_joint read_joint(struct certificate_reader *reader, const json_t *array)
+{
+    if (!array) /* files of earlier versions, and most others, lack it */
+        return (struct certificate_joint){0};
+    return (struct certificate_joint){
+        .chunks = (uint32_t)read_number(reader, json_array_get(array, 0), CERTIFICATE_JOINT_MOST),
+        .h2d = read_number(reader, json_array_get(array, 1), UINT32_MAX),
+        .d2h = read_number(reader, json_array_get(array, 2), UINT32_MAX),
+        .host = read_number(reader, json_array_get(array, 3), UINT32_MAX),
+        .kept = read_number(reader, json_array_get(array, 4), CERTIFICATE_ROOM_PRICE_MOST)};
+}
+
 static void read_time(struct certificate_reader *reader, const json_t *root,
                       struct certificate_time *time)
 {
@@ -465,6 +487,7 @@ static void read_time(struct certificate_reader *reader, const json_t *root,
         read_cases(reader, json_object_get(object, "cases"), time);
     else
         read_prices(reader, object, &time->cases[0].prices);
+    time->joint = read_joint(reader, json_object_get(object, "joint_prices"));
 }
 
 static uint8_t read_outcome(struct certificate_reader *reader, const json_t *entry)

@@ -80,13 +80,25 @@ struct certificate_case {
     uint32_t on_host;
 };
 
+/* The prices of a bound of the time from the largest chunks together. h2d, d2h and host are shares
+ * of the iteration's time, in units of 1 / BOUND_PRICE_SCALE; the rest is the share of the device's
+ * compute. kept is the price of a byte of the device for the whole of forward and backward, in
+ * nanoseconds times BOUND_PRICE_SCALE. */
+enum { CERTIFICATE_JOINT_MOST = 24 };
+
+struct certificate_joint {
+    uint32_t chunks; /* how many of the largest ones are taken together; 0 if there is no bound */
+    uint64_t h2d, d2h, host, kept;
+};
+
 struct certificate_time {
     uint64_t achieved, bound; /* nanoseconds */
     bool either_side; /* whether the bound holds for any placement of the groups' optimizers, or
                          only for the plan's */
-    /* The bound is the least of the cases. They are the leaves of a binary tree from left to right:
-     * each of its inner nodes is a group, which is on the device to the left of it and on the host
-     * to the right. A single case has no branches. */
+    struct certificate_joint joint;
+    /* The bound is the least of the cases, or that of `joint` if it is larger. The cases are the
+     * leaves of a binary tree from left to right: each of its inner nodes is a group, which is on
+     * the device to the left of it and on the host to the right. A single case has no branches. */
     struct certificate_case cases[CERTIFICATE_CASES_MOST];
     uint32_t case_count;
 };

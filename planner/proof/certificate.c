@@ -2,6 +2,7 @@
 #include "models/derive.h"
 #include "planner/proof/bound.h"
 #include "planner/proof/cases.h"
+#include "planner/proof/joint.h"
 #include "planner/proof/prices.h"
 #include "planner/schedule/placement.h"
 
@@ -68,6 +69,18 @@ static void end_sides(const struct time_job *sides)
     trace_free((struct trace *)sides->sides[TIME_HOST]);
 }
 
+/* The largest chunks are taken together if the iteration has at most so many operators, and the
+ * plan takes this factor longer than the bound without. */
+enum { JOINT_OPERATORS = 1000 };
+#define JOINT_WIDE 1.02
+
+static void prove_jointly(const struct time_job *sides, struct certificate_time *time)
+{
+    if (sides->sides[0]->operator_count <= JOINT_OPERATORS &&
+        (double)time->achieved > JOINT_WIDE * (double)time->bound)
+        time->bound = joint_prove(sides, time->bound, &time->joint);
+}
+
 /* Chooses windows, finds prices and fills *time. The bound holds for any placement of the groups'
  * optimizers, if updates can be placed and the plan has each group on one side. */
 static void time_proof_make(const struct time_proof_job *job, struct certificate_time *time)
@@ -77,7 +90,9 @@ static void time_proof_make(const struct time_proof_job *job, struct certificate
     struct time_job sides = begin_sides(job, either_side);
     time->achieved = achieved_ns(job->plan);
     time->either_side = either_side;
-    if (!cases_prove(&sides, reuses, time))
+    if (cases_prove(&sides, reuses, time))
+        prove_jointly(&sides, time);
+    else
         time->either_side = false;
     end_sides(&sides);
     reuses_free(reuses);
@@ -151,6 +166,9 @@ static const char *recompute(const struct time_proof_job *job, const struct cert
         wrong = cases_recompute(&sides, reuses, &time->cases[i], &of_case);
         *bound = MIN(*bound, of_case);
     }
+    uint64_t of_joint = 0;
+    wrong = wrong ? wrong : joint_recompute(&sides, &time->joint, &of_joint);
+    *bound = MAX(*bound, of_joint);
     end_sides(&sides);
     reuses_free(reuses);
     return wrong;

@@ -2,6 +2,7 @@
  * every retention, wherever the optimizer runs. */
 #include "chunks/pipeline.h"
 #include "planner/proof/bound.h"
+#include "planner/proof/joint.h"
 #include "planner/proof/prices.h"
 #include "planner/search/candidate.h"
 #include "sim/replay.h"
@@ -39,6 +40,7 @@ struct fixture {
     bool priced;       /* the host's memory has a price */
     bool slow_memory;  /* its rate has one */
     bool alike;        /* some blocks are of one kind */
+    bool joint;        /* the bound of the largest chunks together is above 0 */
 };
 
 /* Returns the trace with every update on the host, or on the device. */
@@ -258,8 +260,36 @@ static uint64_t branch_bound(struct fixture *f, GRand *random)
     return bound;
 }
 
+/* Returns the larger bound of the largest chunks together, with the best prices found and with
+ * random ones. */
+static uint64_t joint_bound_of(struct fixture *f, GRand *random)
+{
+    struct run_choices choices = {.first_update = f->first};
+    const struct plan plan = {.layout = f->layout,
+                              .choices = &choices,
+                              .device_budget = f->device_budget,
+                              .host_budget = f->host_budget};
+    const struct time_job job = {
+        .plan = &plan, .sides = {f->sides[0], f->sides[1]}, .costs = f->costs};
+    struct certificate_joint joint = {0};
+    uint64_t again = 0, bound = joint_prove(&job, 0, &joint);
+    g_assert_null(joint_recompute(&job, &joint, &again));
+    g_assert_cmpuint(again, ==, bound);
+    f->joint = bound > 0;
+    joint = (struct certificate_joint){
+        .chunks = (uint32_t)g_rand_int_range(random, 1, CERTIFICATE_JOINT_MOST + 1),
+        .h2d = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 2),
+        .d2h = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 3),
+        .host = (uint64_t)g_rand_int_range(random, 0, BOUND_PRICE_SCALE / 6),
+        .kept = (uint64_t)g_rand_int(random) >> g_rand_int_range(random, 0, 32)};
+    if (!joint_recompute(&job, &joint, &again))
+        bound = MAX(bound, again);
+    return bound;
+}
+
 static void find_bound(struct fixture *f, GRand *random)
 {
+    uint64_t of_joint = joint_bound_of(f, random);
     struct time_model *model = new_model(f, NULL, 0, 0);
     f->bound_ns = 0;
     f->chained = f->priced = f->slow_memory = f->alike = false;
@@ -270,6 +300,7 @@ static void find_bound(struct fixture *f, GRand *random)
         uint64_t of_branches = branch_bound(f, random);
         f->bound_ns = MAX(f->bound_ns, of_branches);
     }
+    f->bound_ns = MAX(f->bound_ns, of_joint);
     time_model_free(model);
 }
 
@@ -521,7 +552,7 @@ static void check_schedules_of(struct trace *(*make)(GRand *random), int cases)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     double sum = 0;
-    int bounded = 0, close = 0, chained = 0, priced = 0, slow = 0, alike = 0;
+    int bounded = 0, close = 0, chained = 0, priced = 0, slow = 0, alike = 0, joint = 0;
     /* Few draws have too little host memory, and a run may have none of them at first. */
     for (int i = 0; i < cases || ((priced == 0 || slow == 0 || alike == 0) && i < 10 * cases);
          i++) {
@@ -546,13 +577,14 @@ static void check_schedules_of(struct trace *(*make)(GRand *random), int cases)
         chained += f.chained;
         slow += f.slow_memory;
         alike += f.alike;
+        joint += f.joint;
         priced += f.priced && least < UINT64_MAX;
         tear_down(&f);
     }
     g_test_message(
         "%d bounds have chains, %d a price of the host's memory, %d of its rate; in %d some "
-        "blocks are alike",
-        chained, priced, slow, alike);
+        "blocks are alike; %d are of the largest chunks together, too",
+        chained, priced, slow, alike, joint);
     g_test_message(
         "%d bounds; the fastest schedules are %.1f %% above them on average, %d within 1 %%",
         bounded, 100 * sum / bounded, close);
