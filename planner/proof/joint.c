@@ -64,7 +64,7 @@ struct joint_model {
 struct joint_use {
     uint32_t first, last;               /* flags in forward and backward; NO_INDEX without a use */
     uint32_t update_first, update_last; /* flags in the updates */
-    bool other_device, other_host;      /* an update uses it on this side */
+    bool other_host;                    /* an update uses it on the host */
     bool is_mixed;                      /* others than the device or its group use it */
 };
 
@@ -91,7 +91,6 @@ static void note_use(struct joint_use *use, uint32_t flags, bool in_update, bool
     }
     use->is_mixed |= !own;
     use->other_host |= (flags & ACCESS_ON_HOST) != 0;
-    use->other_device |= !(flags & ACCESS_ON_HOST);
     use->update_first = use->update_first == NO_INDEX ? flags : use->update_first;
     use->update_last = flags;
 }
