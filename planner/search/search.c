@@ -475,70 +475,6 @@ static void tighten_budget(struct search *search)
         search->job.device_budget = MIN(search->job.device_budget, search_trial(search, i)->needed);
 }
 
-static uint32_t count_layouts(const struct search *search)
-{
-    g_autofree uint8_t *tried = g_new0(uint8_t, search->choices->items->len);
-    uint32_t count = 0;
-    for (guint i = 0; i < search->trials->len; i++)
-        tried[search_trial(search, i)->layout] |= search_trial(search, i)->done;
-    for (guint i = 0; i < search->choices->items->len; i++)
-        count += tried[i] && !choice_at(search, i)->duplicate;
-    return count;
-}
-
-static struct search_baseline describe_baseline(const struct plan *plan, const char *name)
-{
-    return (struct search_baseline){g_strdup(name), chunk_spread_of(plan->layout, TRACE_PARAM),
-                                    plan->policy ? plan->look_ahead : 0, plan->predicted};
-}
-
-static void describe_layouts(struct search *search, struct search_result *result)
-{
-    uint32_t best[SEARCH_LAYOUTS];
-    uint32_t count = trials_rank(search->trials, search->options.objective, true, best,
-                                 SEARCH_LAYOUTS);
-    for (uint32_t i = 0; i < count; i++) {
-        const struct plan *plan = search_trial(search, best[i])->plan;
-        result->layouts[i] = describe_baseline(plan, plan->made_by ? plan->made_by : "planner");
-    }
-}
-
-static void describe(struct search *search, struct search_result *result)
-{
-    enum objective objective = search->options.objective;
-    const struct plan *policy = trials_best_policy(search->trials, objective);
-    const struct plan *strategy = trials_best_strategy(search->trials, objective);
-    if (policy)
-        result->policy = describe_baseline(policy, policy->policy);
-    if (strategy)
-        result->strategy = describe_baseline(strategy, strategy->made_by);
-    describe_layouts(search, result);
-    result->layouts_tried = count_layouts(search);
-    for (guint i = search->described; i < search->trials->len; i++)
-        result->plans_tried += search_trial(search, i)->plans;
-    search->described = search->trials->len;
-}
-
-static struct search_result *result_of(struct search *search, GError **error)
-{
-    struct search_result *result = g_new0(struct search_result, 1);
-    describe(search, result);
-    result->stopped = g_atomic_int_get(&search->stop);
-    result->close = search_is_over(search) && !result->stopped;
-    result->stage = search->stage;
-    result->plan = trials_choose(search->trials, search->options.objective);
-    if (!result->plan) {
-        trials_refuse(search->trials, error);
-        search_result_free(result);
-        return NULL;
-    }
-    result->trace = model_place_chosen(search->job.trace, result->plan->choices,
-                                       search->job.platform, NULL);
-    g_free(result->plan->digest);
-    result->plan->digest = trace_digest(result->trace);
-    return result;
-}
-
 /* Begins a stage, unless the search was stopped before. */
 static void begin_stage(struct search *search, const char *stage)
 {
@@ -641,7 +577,7 @@ void search_free(struct search *search)
 struct search_result *search_begin(struct search *search, GError **error)
 {
     search_broad(search);
-    return result_of(search, error);
+    return search_result_of(search, error);
 }
 
 struct search_result *search_go_on(struct search *search, double time_limit, GError **error)
@@ -649,7 +585,7 @@ struct search_result *search_go_on(struct search *search, double time_limit, GEr
     limit_time(search, time_limit);
     g_atomic_int_set(&search->stop, 0);
     search_deep(search);
-    return result_of(search, error);
+    return search_result_of(search, error);
 }
 
 struct search_result *search_only_sweep(struct search *search, const struct plan *best,
@@ -660,7 +596,7 @@ struct search_result *search_only_sweep(struct search *search, const struct plan
     search->context.elsewhere = best;
     search->context.near_ratio = NEAR_RATIO_ELSEWHERE;
     search_sweep_baselines(search);
-    return result_of(search, error);
+    return search_result_of(search, error);
 }
 
 struct search_result *search_plan(const struct trace *trace, const struct search_options *options,
@@ -669,7 +605,7 @@ struct search_result *search_plan(const struct trace *trace, const struct search
     struct search *search = search_new(trace, options);
     search_broad(search);
     search_deep(search);
-    struct search_result *result = result_of(search, error);
+    struct search_result *result = search_result_of(search, error);
     search_free(search);
     return result;
 }

@@ -64,6 +64,13 @@ struct search_result *search_plan(const struct trace *trace, const struct search
                                   GError **error);
 void search_result_free(struct search_result *result);
 
+/* Returns the best plan of some dozens of trials, without baselines: of chunks as large as the mean
+ * tensor with several shares of the updates on the host, of biases and shares around the best of
+ * these, and of other chunks. If no such chunks fit, tries all layouts. Shows how good a plan the
+ * trace allows, in a small part of the time of search_plan, and fails as that does. */
+struct search_result *search_briefly(const struct trace *trace,
+                                     const struct search_options *options, GError **error);
+
 /* The search in two parts, to compare several traces. search_begin finds a place for the optimizer
  * and a layout, which shows how good a plan the trace allows. search_go_on continues from there,
  * with a time limit of its own (seconds; 0 for no limit). Both return what search_plan returns. If

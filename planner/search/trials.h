@@ -226,6 +226,9 @@ void search_try_sides(struct search *search);
  * of the host's updates, and biases. Goes on as long as that helps now and then. */
 void search_change(struct search *search);
 
+/* Returns what the search has found so far, as search_plan does. */
+struct search_result *search_result_of(struct search *search, GError **error);
+
 /* Returns whether the search was stopped, or has a plan that is good enough. */
 bool search_is_over(const struct search *search);
 

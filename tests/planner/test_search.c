@@ -164,6 +164,34 @@ static void test_same_seed_same_plan(void)
     }
 }
 
+/* A short search has a plan whenever something fits, the same for any number of threads. */
+static void test_briefly(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    for (int i = 0; i < CASES; i++) {
+        g_autofree char *expected = NULL;
+        struct fixture f;
+        set_up(&f, random);
+        for (f.options.threads = 1; f.options.threads <= 2; f.options.threads++) {
+            g_autoptr(GError) error = NULL, lacks = NULL;
+            struct search_result *result = search_briefly(f.trace, &f.options, &error);
+            g_autofree char *text = result ? plan_text(result->plan) : g_strdup("none");
+            g_assert_true(!result == !requirement_is_met(f.trace, &f.options, &lacks));
+            if (result)
+                verify_plan(result->plan, result->trace, f.costs, NULL, &error);
+            else
+                g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
+            g_assert_true(!result == !!error);
+            if (expected)
+                g_assert_cmpstr(text, ==, expected);
+            else
+                expected = g_steal_pointer(&text);
+            search_result_free(result);
+        }
+        tear_down(&f);
+    }
+}
+
 /* The last figure of the message is the least that fits: it fits, and one byte less does not. */
 static void test_what_would_fit(void)
 {
@@ -243,6 +271,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/search/never_worse_than_any", test_never_worse_than_any);
     g_test_add_func("/search/same_seed_same_plan", test_same_seed_same_plan);
+    g_test_add_func("/search/briefly", test_briefly);
     g_test_add_func("/search/what_would_fit", test_what_would_fit);
     g_test_add_func("/search/least_memory", test_least_memory);
     g_test_add_func("/search/verify_notices", test_verify_notices);
