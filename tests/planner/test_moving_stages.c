@@ -1,6 +1,8 @@
-/* Stages whose chunks come and go: their plans pass the checks of plans, no plan of the same
- * question is faster than the bound, and stages that fit take the time that the search says. */
+/* Stages whose chunks come and go: their plans pass the checks of plans and recompute what was
+ * asked, no plan of the same question is faster than the bound, and stages that fit take the time
+ * that the search says. */
 #include "chunks/pipeline.h"
+#include "planner/pipelines/moving_shapes.h"
 #include "planner/pipelines/pipeline_search.h"
 #include "tests/models/small_model.h"
 #include "tests/sanitized.h"
@@ -101,8 +103,15 @@ static void check_own_bound(const struct moving_stages *moving)
     g_assert_cmpfloat(moving->bound_seconds, <=, moving->step_seconds * (1 + 1e-9));
 }
 
-/* Plans other shapes: with other layers recomputed, and of one schedule. The bound says nothing of
- * split passes, unless they are asked for. */
+static void check_recomputed(const struct pipeline_question *question,
+                             const struct moving_stages *moving)
+{
+    uint32_t layers = question->config->layers;
+    g_assert_true(memcmp(moving->recompute, question->recompute, layers) == 0);
+}
+
+/* Plans other shapes: with layers that are recomputed as it is asked, and of one schedule. The
+ * bound says nothing of split passes, unless they are asked for. */
 static void check_others(const struct drawn *d, double bound)
 {
     static const enum pipeline_schedule schedules[] = {PIPELINE_1F1B, PIPELINE_GPIPE, PIPELINE_2BW,
@@ -116,6 +125,8 @@ static void check_others(const struct drawn *d, double bound)
         question.schedule = schedules[g_test_rand_int_range(0, G_N_ELEMENTS(schedules))];
         struct pipeline_answer *answer = search(&question);
         if (answer->moving) {
+            check_plans(answer->moving);
+            check_recomputed(&question, answer->moving);
             check_own_bound(answer->moving);
             g_assert_true(pipeline_splits(answer->moving->schedule) ||
                           answer->moving->step_seconds >= bound * (1 - 1e-9));
@@ -151,6 +162,75 @@ static void test_bound(void)
     }
     g_assert_cmpint(moved, >, 0);
 }
+
+/* ---- shapes ---- */
+
+static struct moving_shape draw_shape(const struct pipeline_job *job)
+{
+    uint32_t layers = job->units->layers;
+    struct moving_shape shape = {.job = job, .recompute = g_new(uint8_t, layers)};
+    for (uint32_t l = 0; l < layers; l++)
+        shape.recompute[l] = (uint8_t)g_test_rand_int_range(0, 2);
+    if (job->parts > 1)
+        return shape;
+    shape.layers = g_new(uint32_t, job->stages);
+    for (uint32_t s = 0; s < job->stages; s++)
+        shape.layers[s] = 1;
+    for (uint32_t more = layers - job->stages; more > 0; more--)
+        shape.layers[g_test_rand_int_range(0, (gint32)job->stages)]++;
+    return shape;
+}
+
+/* Checks a shape beside another one: of two stages at most other layers are theirs or recomputed.
+ */
+static void check_beside(const struct moving_shape *shape, const struct moving_shape *other)
+{
+    const struct pipeline_job *job = shape->job;
+    uint32_t layers = 0, changed = 0;
+    for (uint32_t s = 0; s < job->stages; s++) {
+        if (other->layers) {
+            g_assert_cmpuint(other->layers[s], >, 0);
+            layers += other->layers[s];
+        }
+        changed += !moving_shape_same_stage(shape, other, s);
+    }
+    g_assert_true(!other->layers || layers == job->units->layers);
+    g_assert_cmpuint(changed, <=, 2);
+    if (job->recompute) {
+        g_assert_cmpuint(changed, ==, 2);
+        g_assert_true(memcmp(other->recompute, shape->recompute, job->units->layers) == 0);
+    }
+}
+
+/* Layers go to both neighbours of each stage that has several, and if it was asked which layers are
+ * recomputed, nothing else changes. */
+static void test_beside(void)
+{
+    for (int i = 0; i < 200; i++) {
+        uint32_t stages = (uint32_t)g_test_rand_int_range(2, 5), handed = 0;
+        uint32_t parts = (uint32_t)g_test_rand_int_range(1, 4);
+        const struct units units = {.layers = stages * parts +
+                                              (uint32_t)g_test_rand_int_range(0, MOST_LAYERS)};
+        struct pipeline_job job = {.units = &units,
+                                   .stages = stages,
+                                   .parts = parts,
+                                   .schedule = parts > 1 ? PIPELINE_INTERLEAVED : PIPELINE_1F1B};
+        struct moving_shape shape = draw_shape(&job);
+        if (g_test_rand_int_range(0, 2))
+            job.recompute = shape.recompute;
+        GArray *beside = moving_shapes_beside(&shape);
+        for (guint b = 0; b < beside->len; b++)
+            check_beside(&shape, &g_array_index(beside, struct moving_shape, b));
+        for (uint32_t s = 0; shape.layers && s < stages; s++)
+            handed += shape.layers[s] > 1 ? (s > 0) + (s + 1 < stages) : 0;
+        g_assert_cmpuint(beside->len, >=, handed);
+        g_assert_true(!job.recompute || beside->len == handed);
+        g_array_unref(beside);
+        moving_shape_clear(&shape);
+    }
+}
+
+/* ---- stages that fit ---- */
 
 /* Checks the plans of the stages of the best candidate, which take its time, or less if something
  * is updated on the host. */
@@ -231,6 +311,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/moving-stages/bound", test_bound);
+    g_test_add_func("/moving-stages/beside", test_beside);
     g_test_add_func("/moving-stages/resident", test_resident);
     g_test_add_func("/moving-stages/stopped", test_stopped);
     return g_test_run();
