@@ -26,9 +26,9 @@ struct moving_search {
     GArray *shapes;                 /* struct moving_shape, by their estimates */
     uint32_t looks;                 /* at shapes */
     double least_bound;             /* of all shapes */
-    struct moving_shape best_shape; /* .. */
-    struct stage_plans *best;       /* with its plans; NULL if there are none so far */
-    GError *error;                  /* why the first shape does not fit */
+    struct moving_shape best_shape; /* has the best plans so far */
+    struct stage_plans *best;       /* of it; NULL if there are none */
+    GError *error;                  /* why a shape does not fit */
     struct moving_progress progress;
 };
 

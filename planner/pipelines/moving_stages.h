@@ -1,9 +1,8 @@
 /* Pipelines whose stages are larger than their devices, so that chunks of each stage come and go.
  *
- * Each stage has one rank and a plan of its own. A first look gives every shape the plans of a
- * policy; the best shape's stages then have their plans from the search for one rank (search.h),
- * for which messages are there at once. What a step takes is in both cases what the simulator says
- * of all stages together (sim/stage_replay.h). */
+ * Each stage has one rank and a plan of its own. Looks at shapes give their stages plans of a short
+ * search; shapes beside the best one are looked at as long as one is better. The best shape's
+ * stages then have their plans from the whole search for one rank (search.h). */
 #ifndef PSTAR_PLANNER_PIPELINES_MOVING_STAGES_H
 #define PSTAR_PLANNER_PIPELINES_MOVING_STAGES_H
 
