@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_LAYERS = 16, DRAWS = UNLESS_SANITIZED(5, 2), OTHERS = 2 };
+enum { MOST_LAYERS = 16, DRAWS = UNLESS_SANITIZED(4, 2), OTHERS = 2 };
 
 #define CURVE(name, rate) ", \"" name "\": {\"source\": \"s\", \"points\": [[" rate ", 1]]}"
 
