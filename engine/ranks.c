@@ -12,7 +12,8 @@ G_DEFINE_QUARK(pstar_ranks_error, ranks_error)
 
 /* ---- opening ---- */
 
-typedef struct ranks *open_ranks(uint32_t count, uint32_t number, GError **error);
+typedef struct ranks *open_ranks(uint32_t count, uint32_t number, const char *variable,
+                                 GError **error);
 
 static struct ranks *refuse(GError **error, const char *why)
 {
@@ -56,7 +57,7 @@ uint32_t ranks_left_out(void)
 }
 
 /* MPI is loaded only if it is needed, so that the program starts without it. */
-static struct ranks *join(uint32_t count, uint32_t number, GError **error)
+static struct ranks *join(uint32_t count, uint32_t number, const char *variable, GError **error)
 {
     g_autofree char *path = library_file_find("libpstar-mpi.so", NULL);
     if (!path)
@@ -73,7 +74,7 @@ static struct ranks *join(uint32_t count, uint32_t number, GError **error)
         return refuse(error, dlerror());
     open_ranks *open;
     memcpy(&open, &found, sizeof open);
-    return open(count, number, error);
+    return open(count, number, variable, error);
 }
 
 /* Processes that did not join cannot agree which of them reports the error, so the launcher's
@@ -96,7 +97,7 @@ bool ranks_open(struct ranks **ranks, ranks_status_of *status_of, int *elsewhere
     uint32_t count = launcher ? number_of(launcher->count, 1) : 1;
     uint32_t number = launcher ? number_of(launcher->number, 0) : 0;
     *elsewhere = 0;
-    *ranks = count > 1 ? join(count, number, error) : NULL;
+    *ranks = count > 1 ? join(count, number, launcher->number, error) : NULL;
     if (*ranks || count <= 1)
         return true;
     *elsewhere = leave_to_first(number, status_of, error);

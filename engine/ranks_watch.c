@@ -1,8 +1,12 @@
 #include "engine/ranks_watch.h"
 
+#include <fcntl.h>
 #include <glib.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -24,54 +28,178 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* The watching process. Its parent may have had threads, so it allocates nothing. It does not hear
- * signals for the rank's group. Where processors are busy, it may wake late, and all of that time
- * counts as silence; but longer times between two looks are a pause of its own or of the machine.
- */
-static G_NORETURN void watch_parent(int socket, pid_t parent, uint32_t silence_ms,
-                                    const char *message)
+/* What the watching process knows. Its parent may have had threads, so it allocates nothing. */
+struct watcher {
+    int socket;
+    pid_t parent;
+    uint32_t rank, silence_ms;
+    const char *host;
+    const char *number;   /* the variable in which a launcher says a process's number, or NULL */
+    const char *siblings; /* the file that lists the processes that the launcher started here */
+};
+
+/* Kills the rank, whether its message can be written or not. */
+static void end_rank(const struct watcher *watcher, uint32_t rank, pid_t process, uint32_t ms)
 {
-    enum { TICK_MS = 100, LONGEST_TICK_MS = 200 };
-    struct pollfd sign = {.fd = socket, .events = POLLIN};
-    char signs[64];
+    char message[512];
+    int length = snprintf(message, sizeof message,
+                          "pstar-run: rank %u on %s has not answered for %u seconds: it hangs\n",
+                          rank, watcher->host, ms / 1000);
+    ssize_t said = write(STDERR_FILENO, message, MIN((size_t)length, sizeof message - 1));
+    (void)said;
+    kill(process, SIGKILL);
+}
+
+/* ---- ranks of this host that stop before they are watched ---- */
+
+/* The first of them, and for how long each look has found it stopped. */
+struct stopped {
+    pid_t process;
+    uint32_t rank;
+    int64_t since_ms;
+};
+
+/* Reads a file, or as much of it as there is room for. Returns the length of the text, to which an
+ * end is added; 0 if the file cannot be read. */
+static size_t read_text(const char *path, char *text, size_t room)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC);
+    size_t length = 0;
+    ssize_t more = 0;
+    while (file >= 0 && (more = read(file, text + length, room - 1 - length)) > 0)
+        length += (size_t)more;
+    if (file >= 0)
+        close(file);
+    text[length] = '\0';
+    return length;
+}
+
+/* Returns the letter that ps shows for the process, or Z if it has ended. */
+static char state_of(pid_t process)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
+    const char *name_end = read_text(path, text, sizeof text) ? strrchr(text, ')') : NULL;
+    return name_end && name_end[1] ? name_end[2] : 'Z';
+}
+
+/* Returns whether the launcher has given the process a number, which is its rank. */
+static bool find_rank(const struct watcher *watcher, pid_t process, uint32_t *rank)
+{
+    char path[64], text[1 << 17];
+    size_t name = strlen(watcher->number);
+    snprintf(path, sizeof path, "/proc/%d/environ", (int)process);
+    size_t length = read_text(path, text, sizeof text);
+    for (const char *at = text; at < text + length; at += strlen(at) + 1)
+        if (strncmp(at, watcher->number, name) == 0 && at[name] == '=') {
+            *rank = (uint32_t)strtoul(at + name + 1, NULL, 10);
+            return true;
+        }
+    return false;
+}
+
+/* Returns the first rank of this host that is stopped, if the watched one is the first that is not:
+ * it alone speaks. Otherwise the process is 0. */
+static struct stopped find_stopped(const struct watcher *watcher)
+{
+    char list[1 << 14], *end;
+    struct stopped stopped = {0};
+    bool speaks = false;
+    uint32_t rank;
+    read_text(watcher->siblings, list, sizeof list);
+    for (long next = strtol(list, &end, 10); next > 0; next = strtol(end, &end, 10)) {
+        pid_t process = (pid_t)next;
+        char state = state_of(process);
+        bool is_told = state == 'T' ? stopped.process != 0 : speaks;
+        if (state == 'Z' || is_told || !find_rank(watcher, process, &rank))
+            continue;
+        if (state == 'T')
+            stopped = (struct stopped){.process = process, .rank = rank};
+        else if (process == watcher->parent)
+            speaks = true;
+        else
+            return (struct stopped){0};
+    }
+    return stopped;
+}
+
+/* Called once in `passed_ms`. A rank that is watched has ended before. */
+static void look_at_siblings(const struct watcher *watcher, struct stopped *known,
+                             int64_t passed_ms)
+{
+    enum { STOPPED_MS = 7500 };
+    struct stopped found = find_stopped(watcher);
+    if (found.process == known->process)
+        found.since_ms = known->since_ms + passed_ms;
+    *known = found;
+    if (found.process && found.since_ms >= STOPPED_MS)
+        end_rank(watcher, found.rank, found.process, STOPPED_MS);
+}
+
+/* ---- the watching process ---- */
+
+/* It does not hear signals for the rank's group. */
+static void leave_group(void)
+{
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
     setsid();
     prctl(PR_SET_NAME, "pstar-watch");
+}
+
+/* Where processors are busy, it may wake late, and all of that time counts as silence; but longer
+ * times between two looks are a pause of its own or of the machine. */
+static G_NORETURN void watch_parent(const struct watcher *watcher)
+{
+    enum { TICK_MS = 100, LONGEST_TICK_MS = 200, LOOK_MS = 500 };
+    struct pollfd sign = {.fd = watcher->socket, .events = POLLIN};
+    struct stopped stopped = {0};
+    char signs[64];
+    leave_group();
     int tick_ms = -1; /* waits for the first sign */
-    int64_t silent_ms = 0, looked_ms = now_ms();
-    while (silent_ms < silence_ms) {
+    int64_t silent_ms = 0, unseen_ms = LOOK_MS, looked_ms = now_ms();
+    while (silent_ms < watcher->silence_ms) {
         int ready = poll(&sign, 1, tick_ms);
         int64_t before_ms = looked_ms;
         looked_ms = now_ms();
         silent_ms += MIN(looked_ms - before_ms, LONGEST_TICK_MS);
-        if (ready == 0)
-            continue;
-        if (recv(socket, signs, sizeof signs, 0) <= 0)
-            _exit(0); /* the rank has ended, or the watch */
-        tick_ms = TICK_MS;
-        silent_ms = 0;
+        unseen_ms += MIN(looked_ms - before_ms, LONGEST_TICK_MS);
+        if (ready != 0) {
+            if (recv(watcher->socket, signs, sizeof signs, 0) <= 0)
+                _exit(0); /* the rank has ended, or the watch */
+            tick_ms = TICK_MS;
+            silent_ms = 0;
+        }
+        if (watcher->number && unseen_ms >= LOOK_MS) {
+            look_at_siblings(watcher, &stopped, unseen_ms);
+            unseen_ms = 0;
+        }
     }
-    ssize_t said = write(STDERR_FILENO, message, strlen(message));
-    (void)said; /* the rank hangs, whether its message can be written or not */
-    kill(parent, SIGKILL);
+    end_rank(watcher, watcher->rank, watcher->parent, watcher->silence_ms);
     _exit(0);
 }
 
-struct ranks_watch *ranks_watch_start(uint32_t rank, const char *host, uint32_t silence_ms)
+struct ranks_watch *ranks_watch_start(uint32_t rank, const char *host, const char *number,
+                                      uint32_t silence_ms)
 {
     int ends[ENDS];
-    pid_t parent = getpid();
-    g_autofree char *message =
-        g_strdup_printf("pstar-run: rank %u on %s has not answered for %u seconds: it hangs\n",
-                        rank, host, silence_ms / 1000);
+    pid_t parent = getpid(), launcher = getppid();
+    g_autofree char *siblings = g_strdup_printf("/proc/%d/task/%d/children", (int)launcher,
+                                                (int)launcher);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         return NULL;
     pid_t process = fork();
     if (process == 0) {
+        const struct watcher watcher = {.socket = ends[WATCH_END],
+                                        .parent = parent,
+                                        .rank = rank,
+                                        .silence_ms = silence_ms,
+                                        .host = host,
+                                        .number = number,
+                                        .siblings = siblings};
         close(ends[RANKS_END]);
-        watch_parent(ends[WATCH_END], parent, silence_ms, message);
+        watch_parent(&watcher);
     }
     close(ends[WATCH_END]);
     if (process < 0) {

@@ -577,7 +577,7 @@ static void mpi_free(struct mpi_ranks *mpi)
 static void mpi_close(struct ranks *ranks)
 {
     struct mpi_ranks *mpi = mpi_of(ranks);
-    mpi->watch = ranks_watch_start(ranks->rank, ranks->hosts[ranks->rank], SILENCE_MS);
+    mpi->watch = ranks_watch_start(ranks->rank, ranks->hosts[ranks->rank], NULL, SILENCE_MS);
     g_mutex_lock(&mpi->lock);
     g_assert(mpi->work == WORK_NONE);
     mpi->work = WORK_CLOSE;
@@ -603,11 +603,12 @@ static void start_thread(struct mpi_ranks *mpi)
 }
 
 /* The module's entry: engine/ranks.c. `count` is the number of processes that the launcher started,
- * and `number` which of them this is. */
+ * and `number` which of them this is, as the variable of the environment says. */
 __attribute__((visibility("default"))) struct ranks *
-pstar_ranks_open(uint32_t count, uint32_t number, GError **error);
+pstar_ranks_open(uint32_t count, uint32_t number, const char *variable, GError **error);
 
-struct ranks *pstar_ranks_open(uint32_t count, uint32_t number, GError **error)
+struct ranks *pstar_ranks_open(uint32_t count, uint32_t number, const char *variable,
+                               GError **error)
 {
     struct mpi_ranks *mpi = g_new0(struct mpi_ranks, 1);
     mpi->ranks.ops = &mpi_ops;
@@ -618,7 +619,7 @@ struct ranks *pstar_ranks_open(uint32_t count, uint32_t number, GError **error)
     g_mutex_init(&mpi->lock);
     g_cond_init(&mpi->changed);
     ranks_init_turns(&mpi->ranks);
-    mpi->watch = ranks_watch_start(number, g_get_host_name(), SILENCE_MS);
+    mpi->watch = ranks_watch_start(number, g_get_host_name(), variable, SILENCE_MS);
     ranks_watch_beat(mpi->watch); /* the watch begins before MPI does */
     start_thread(mpi);
     g_mutex_lock(&mpi->lock);

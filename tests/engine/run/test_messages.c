@@ -13,14 +13,14 @@ enum { LARGE = 8 << 20, SMALL = 64, CHANNEL = 1, LOOKS = 3000, LOOK_US = 10000 }
 
 static struct ranks *open_two(void)
 {
-    struct ranks *(*open)(uint32_t count, uint32_t number, GError * *error);
+    struct ranks *(*open)(uint32_t count, uint32_t number, const char *variable, GError **error);
     void *library = dlopen(PROGRAM_DIR "/libpstar-mpi.so", RTLD_NOW | RTLD_GLOBAL);
     void *found = library ? dlsym(library, "pstar_ranks_open") : NULL;
     if (!found)
         g_error("%s", dlerror());
     memcpy(&open, &found, sizeof open);
     GError *error = NULL;
-    struct ranks *ranks = open(2, 0, &error);
+    struct ranks *ranks = open(2, 0, "OMPI_COMM_WORLD_RANK", &error);
     g_assert_no_error(error);
     return ranks;
 }

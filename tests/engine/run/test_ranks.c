@@ -498,18 +498,22 @@ static void await_launcher(const struct run_folder *folder, GPid child)
     }
 }
 
-/* Trains three ranks, of which rank 1 gets a signal where MPI gives no signs of life
- * (signal_rank.c). Returns what they printed, to be freed with g_free; the launcher's words are not
- * among it. */
-static char *signal_where(const struct run_folder *folder, const char *signal)
+/* What the shell of a rank runs so that the rank gets a signal where MPI gives no signs of life
+ * (signal_rank.c). */
+#define SIGNAL(where_and_number)                                    \
+    "export LD_PRELOAD=" SIGNAL_LIBRARY " SIGNAL_" where_and_number \
+    " ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0"
+
+/* Trains three ranks, of which rank 1 runs `before` in its shell first. Returns what they printed,
+ * to be freed with g_free; the launcher's words are not among it. */
+static char *signal_where(const struct run_folder *folder, const char *before)
 {
     g_auto(GStrv) program = run_folder_command(STEPS "--micro-batches 3 --save saved");
     g_autofree char *line = g_strjoinv(" ", program), *said = run_folder_path(folder, "said");
-    g_autofree char *all = g_strdup_printf(
-        "mpirun --oversubscribe -n 3 sh -c 'echo $$ >pid.$OMPI_COMM_WORLD_RANK; "
-        "[ $OMPI_COMM_WORLD_RANK != 1 ] || export LD_PRELOAD=" SIGNAL_LIBRARY
-        " %s ASAN_OPTIONS=verify_asan_link_order=0:detect_leaks=0; exec %s 2>>said'",
-        signal, line);
+    g_autofree char *all =
+        g_strdup_printf("mpirun --oversubscribe -n 3 sh -c 'echo $$ >pid.$OMPI_COMM_WORLD_RANK; "
+                        "[ $OMPI_COMM_WORLD_RANK != 1 ] || { %s; }; exec %s 2>>said'",
+                        before, line);
     g_auto(GStrv) command = NULL;
     GPid child;
     char *text;
@@ -520,7 +524,7 @@ static char *signal_where(const struct run_folder *folder, const char *signal)
                                     G_SPAWN_STDOUT_TO_DEV_NULL | G_SPAWN_STDERR_TO_DEV_NULL,
                                 NULL, NULL, &child, NULL));
     await_launcher(folder, child);
-    g_test_message("%s: %.1f s", signal, (double)(g_get_monotonic_time() - start) * 1e-6);
+    g_test_message("%s: %.1f s", before, (double)(g_get_monotonic_time() - start) * 1e-6);
     g_assert_true(g_file_get_contents(said, &text, NULL, NULL));
     return text;
 }
@@ -536,18 +540,30 @@ static void expect_hang(const char *text)
 static void test_loss_at_start(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
-    g_autofree char *stopped = signal_where(folder, "SIGNAL_AT_START=19");
+    g_autofree char *stopped = signal_where(folder, SIGNAL("AT_START=19"));
     expect_hang(stopped);
-    g_autofree char *killed = signal_where(folder, "SIGNAL_AT_START=9");
+    g_autofree char *killed = signal_where(folder, SIGNAL("AT_START=9"));
     g_assert_cmpstr(killed, ==, stopped); /* only the launcher says more */
     g_assert_false(run_folder_has(folder, "saved/trainer.json"));
+}
+
+/* Nobody watches the rank yet, but those beside it do. A stop that ends in time ends nothing. */
+static void test_stop_before_watch(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    g_autofree char *stopped = signal_where(folder, "kill -STOP $$");
+    expect_hang(stopped);
+    g_assert_false(run_folder_has(folder, "saved/trainer.json"));
+    g_autofree char *paused = signal_where(folder, "(sleep 3; kill -CONT $$) & kill -STOP $$");
+    g_assert_cmpstr(paused, ==, stopped); /* nothing more */
+    g_assert_true(run_folder_has(folder, "saved/trainer.json"));
 }
 
 /* All have trained and saved. */
 static void test_hang_at_end(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
-    g_autofree char *text = signal_where(folder, "SIGNAL_AT_END=19");
+    g_autofree char *text = signal_where(folder, SIGNAL("AT_END=19"));
     expect_hang(text);
     launch_must_run(folder, 1, "--resume saved --steps 4");
 }
@@ -618,6 +634,7 @@ int main(int argc, char **argv)
     add("/ranks/signal", NULL, test_signal);
     add("/ranks/late-signal", NULL, test_late_signal);
     add("/ranks/loss-at-start", NULL, test_loss_at_start);
+    add("/ranks/stop-before-watch", NULL, test_stop_before_watch);
     add("/ranks/hang-at-end", NULL, test_hang_at_end);
     add("/ranks/stopped", GINT_TO_POINTER(SIGSTOP), test_loss_of_a_rank);
     return g_test_run();
