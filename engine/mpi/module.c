@@ -21,10 +21,14 @@ enum {
                            * start late */
     BEAT_MS = 500,        /* between two signs of life */
     SILENCE_MS = 7000,    /* without one, after which a rank counts as hanging */
+    CONSENT_MS = 700,     /* in which others find that ranks hang, too: longer than BEAT_MS */
+    YIELD_MS = 1500,      /* in which a rank leaves it to another to say so */
     LEAVE_MS = 10000,     /* after which a rank that does not leave counts as cut off: one that
                            * hangs has ended before, and the launcher has ended the others */
     LONGEST_TICK_MS = 200 /* longer times between two looks are this process's own pauses */
 };
+
+enum life_tag { SIGN_OF_LIFE, SUSPICION };
 
 enum work { WORK_NONE, WORK_TRANSFER, WORK_POST, WORK_CLOSE, WORK_PART, WORK_DONE };
 
@@ -47,6 +51,7 @@ struct mpi_ranks {
     GArray *sources; /* struct early_source: of all from whom a stage has received */
     MPI_Request beat;
     gint64 last_beat, last_look, silent_ms;
+    bool suspects; /* that the rank before it hangs, and has told the others */
 };
 
 /* A piece of a message that was sent without waiting. */
@@ -85,21 +90,30 @@ static void send_beat(struct mpi_ranks *mpi, gint64 now)
         MPI_Test(&mpi->beat, &gone, MPI_STATUS_IGNORE);
     if (!gone)
         return;
-    MPI_Isend(NULL, 0, MPI_BYTE, (int)neighbour(mpi, 1), 0, mpi->life, &mpi->beat);
+    MPI_Isend(NULL, 0, MPI_BYTE, (int)neighbour(mpi, 1), SIGN_OF_LIFE, mpi->life, &mpi->beat);
     mpi->last_beat = now;
 }
 
-static void hear_beats(struct mpi_ranks *mpi, gint64 now)
+/* A host that is cut off is the end of several ranks, which several others miss. The lowest of
+ * these speaks: each tells those above it. */
+static void suspect(struct mpi_ranks *mpi)
 {
-    int before = (int)neighbour(mpi, mpi->ranks.count - 1), heard = 0;
-    mpi->silent_ms += MIN(now - mpi->last_look, LONGEST_TICK_MS);
-    mpi->last_look = now;
-    for (MPI_Iprobe(before, 0, mpi->life, &heard, MPI_STATUS_IGNORE); heard;
-         MPI_Iprobe(before, 0, mpi->life, &heard, MPI_STATUS_IGNORE)) {
-        MPI_Recv(NULL, 0, MPI_BYTE, before, 0, mpi->life, MPI_STATUS_IGNORE);
-        mpi->silent_ms = 0;
+    MPI_Request told;
+    for (uint32_t r = mpi->ranks.rank + 1; r < mpi->ranks.count; r++) {
+        MPI_Isend(NULL, 0, MPI_BYTE, (int)r, SUSPICION, mpi->life, &told);
+        MPI_Request_free(&told);
     }
-    if (mpi->silent_ms < SILENCE_MS)
+    mpi->suspects = true;
+}
+
+/* Ends all ranks if it is this one that has to, since the rank before it is silent. */
+static void end_silence(struct mpi_ranks *mpi, int before)
+{
+    int is_told;
+    if (!mpi->suspects)
+        suspect(mpi);
+    MPI_Iprobe(MPI_ANY_SOURCE, SUSPICION, mpi->life, &is_told, MPI_STATUS_IGNORE);
+    if (mpi->silent_ms < SILENCE_MS + CONSENT_MS + (is_told ? YIELD_MS : 0))
         return;
     fprintf(
         stderr,
@@ -107,6 +121,21 @@ static void hear_beats(struct mpi_ranks *mpi, gint64 now)
         "off\n",
         before, mpi->ranks.hosts[before], SILENCE_MS / 1000);
     MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+}
+
+static void hear_beats(struct mpi_ranks *mpi, gint64 now)
+{
+    int before = (int)neighbour(mpi, mpi->ranks.count - 1), heard = 0;
+    mpi->silent_ms += MIN(now - mpi->last_look, LONGEST_TICK_MS);
+    mpi->last_look = now;
+    for (MPI_Iprobe(before, SIGN_OF_LIFE, mpi->life, &heard, MPI_STATUS_IGNORE); heard;
+         MPI_Iprobe(before, SIGN_OF_LIFE, mpi->life, &heard, MPI_STATUS_IGNORE)) {
+        MPI_Recv(NULL, 0, MPI_BYTE, before, SIGN_OF_LIFE, mpi->life, MPI_STATUS_IGNORE);
+        mpi->silent_ms = 0;
+        mpi->suspects = false;
+    }
+    if (mpi->silent_ms >= SILENCE_MS)
+        end_silence(mpi, before);
 }
 
 /* Called again and again, while the thread waits for anything and between its works. */

@@ -74,25 +74,44 @@ static uint32_t count(const char *text, const char *part)
     return found;
 }
 
-/* The link of the second host is taken down after the first step. What its rank says of the first
- * cannot be heard any more. */
+/* The link of the second host is taken down after the first step. What its ranks say of the first
+ * cannot be heard any more. `data` says where ranks are: several on each host follow each other in
+ * turn, so that several miss the one before them. */
 static void test_cut(struct run_folder *folder, gconstpointer data)
 {
-    g_autofree char *err = NULL;
-    (void)data;
+    g_autofree char *err = NULL, *where = g_strconcat("--cut 2:log.jsonl ", data, NULL);
     if (!can_run(folder))
         return;
+    g_setenv("OMPI_MCA_rmaps_base_mapping_policy", "node", TRUE);
     gint64 start = g_get_monotonic_time();
-    int status = run(folder, "--cut 2:log.jsonl",
-                     JOB "--steps 1000000 --log log.jsonl --save saved", &err);
+    int status = run(folder, where, "--steps 1000000 --log log.jsonl --save saved", &err);
+    g_unsetenv("OMPI_MCA_rmaps_base_mapping_policy");
     g_test_message("start, first step, and the end after the cut: %.1f s",
                    (double)(g_get_monotonic_time() - start) * 1e-6);
     g_assert_cmpint(status, ==, 1);
-    run_folder_expect(err,
-                      "pstar-run: rank 1 on host2 has not answered for 7 seconds: it hangs, or "
-                      "its host is cut off");
+    run_folder_expect(err, " on host2 has not answered for 7 seconds: it hangs, or its host is cut "
+                           "off");
     g_assert_cmpuint(count(err, "pstar-run: "), ==, 1);
     g_assert_false(run_folder_has(folder, "saved/trainer.json"));
+}
+
+/* The link is taken down while MPI starts, when only mpirun can notice. */
+static void test_cut_at_start(struct run_folder *folder, gconstpointer data)
+{
+    enum { ENOUGH_SECONDS = 30 }; /* less than ranks wait for each other */
+    g_auto(GStrv) program = run_folder_command("--steps 1000000"), command = NULL;
+    g_autofree char *line = g_strjoinv(" ", program);
+    g_autofree char *all =
+        g_strdup_printf(CLUSTER " --cut 2:begun -- sh -c 'echo >begun; sleep 0.5; exec %s'", line);
+    (void)data;
+    if (!can_run(folder))
+        return;
+    g_assert_true(g_shell_parse_argv(all, NULL, &command, NULL));
+    gint64 start = g_get_monotonic_time();
+    g_assert_cmpint(run_folder_spawn(folder, command, NULL, NULL, NULL, NULL), !=, 0);
+    double seconds = (double)(g_get_monotonic_time() - start) * 1e-6;
+    g_test_message("start, and the end after the cut: %.1f s", seconds);
+    g_assert_cmpfloat(seconds, <, ENOUGH_SECONDS);
 }
 
 /* ---- nothing stays ---- */
@@ -155,7 +174,9 @@ int main(int argc, char **argv)
     ADD("/cluster/usage", NULL, test_usage);
     ADD("/cluster/bits/2", "--stage 2", test_bits);
     ADD("/cluster/bits/3", "--stage 3 --look-ahead 2", test_bits);
-    ADD("/cluster/cut", NULL, test_cut);
+    ADD("/cluster/cut/one", "", test_cut);
+    ADD("/cluster/cut/several", "--ranks 3", test_cut);
+    ADD("/cluster/cut/at-start", NULL, test_cut_at_start);
     ADD("/cluster/killed/TERM", GINT_TO_POINTER(SIGTERM), test_killed);
     ADD("/cluster/killed/KILL", GINT_TO_POINTER(SIGKILL), test_killed);
     return g_test_run();
