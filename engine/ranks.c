@@ -1,12 +1,15 @@
 #include "engine/ranks.h"
 
+#include "traces/failure.h"
 #include "traces/files.h"
+#include "traces/size.h"
 
 #include <dlfcn.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 G_DEFINE_QUARK(pstar_ranks_error, ranks_error)
 
@@ -17,7 +20,7 @@ typedef struct ranks *open_ranks(uint32_t count, uint32_t number, const char *va
 
 static struct ranks *refuse(GError **error, const char *why)
 {
-    g_set_error_literal(error, RANKS_ERROR, RANKS_ERROR_LAUNCH, why);
+    g_set_error_literal(error, RANKS_ERROR, RANKS_ERROR_ALONE, why);
     return NULL;
 }
 
@@ -56,6 +59,23 @@ uint32_t ranks_left_out(void)
     return find_launcher() || tasks <= 1 ? 0 : tasks;
 }
 
+/* Without addresses MPI itself would fail, by a signal or with messages of its own. It maps memory
+ * of each rank of the host. */
+static bool has_addresses(uint32_t count, GError **error)
+{
+    enum { OF_MPI = 128 << 20, OF_RANK = 4 << 20, MOST_ON_HOST = 256 };
+    uint64_t needed = OF_MPI + (uint64_t)OF_RANK * MIN(count, MOST_ON_HOST);
+    void *room = mmap(NULL, needed, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (room != MAP_FAILED) {
+        munmap(room, needed);
+        return true;
+    }
+    g_autofree char *size = size_format(needed);
+    g_set_error(error, FAILURE, FAILURE_DOES_NOT_FIT,
+                "the address space (ulimit -v) has less than the %s left that MPI may need", size);
+    return false;
+}
+
 /* MPI is loaded only if it is needed, so that the program starts without it. */
 static struct ranks *join(uint32_t count, uint32_t number, const char *variable, GError **error)
 {
@@ -68,6 +88,8 @@ static struct ranks *join(uint32_t count, uint32_t number, const char *variable,
         g_autofree char *reason = g_strdup_printf("%s: %s", path, why);
         return refuse(error, reason);
     }
+    if (!has_addresses(count, error))
+        return NULL;
     void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     void *found = library ? dlsym(library, "pstar_ranks_open") : NULL;
     if (!found)
@@ -79,15 +101,19 @@ static struct ranks *join(uint32_t count, uint32_t number, const char *variable,
 
 /* Processes that did not join cannot agree which of them reports the error, so the launcher's
  * numbers decide. A launcher may end the first process as soon as another one has ended: the others
- * leave it the time to report. */
+ * leave it the time to report. Returns 0 if this one has an error that the first may not have. */
 static int leave_to_first(uint32_t number, ranks_status_of *status_of, GError **error)
 {
     enum { REPORT_US = 2000000 };
     if (number == 0)
         return 0;
+    g_usleep(REPORT_US);
+    if (!g_error_matches(*error, RANKS_ERROR, RANKS_ERROR_LAUNCH)) {
+        g_prefix_error(error, "rank %u on %s: ", number, g_get_host_name());
+        return 0;
+    }
     int status = status_of(*error);
     g_clear_error(error);
-    g_usleep(REPORT_US);
     return status;
 }
 

@@ -12,7 +12,8 @@
 #include <stdint.h>
 
 enum ranks_error {
-    RANKS_ERROR_LAUNCH, /* there is no MPI, or it does not see the processes */
+    RANKS_ERROR_LAUNCH, /* MPI does not see the processes; all of them find that out */
+    RANKS_ERROR_ALONE,  /* there is no MPI here; others may have it */
     RANKS_ERROR_DIFFER, /* the ranks were started with different things */
     RANKS_ERROR_FAILED  /* what ranks do together went wrong on one of them */
 };
@@ -70,8 +71,10 @@ struct ranks {
 typedef int ranks_status_of(const GError *error);
 
 /* Joins the ranks that were started with this process. *ranks is NULL if it was started alone.
- * Fails with RANKS_ERROR_LAUNCH. The first process has this error to report. For the others it is
- * cleared, and *elsewhere becomes the status with which they end; otherwise it is 0. */
+ * Fails with RANKS_ERROR_LAUNCH, which the first process has to report: for the others it is
+ * cleared, and *elsewhere becomes the status with which they end; otherwise it is 0. Fails with
+ * RANKS_ERROR_ALONE, or FAILURE_DOES_NOT_FIT if MPI has no memory: a process reports such an error
+ * unless the launcher ends it before, because the first has the same. */
 bool ranks_open(struct ranks **ranks, ranks_status_of *status_of, int *elsewhere, GError **error);
 /* Returns how many tasks Slurm has for the job if this process was started without srun or mpirun,
  * and therefore is none of several ranks; otherwise 0. */

@@ -321,15 +321,9 @@ static void run_post(struct mpi_ranks *mpi)
 
 /* ---- opening and closing, in the thread ---- */
 
-static bool refuse(struct mpi_ranks *mpi, const char *format, ...) G_GNUC_PRINTF(2, 3);
-
-static bool refuse(struct mpi_ranks *mpi, const char *format, ...)
+static bool refuse(struct mpi_ranks *mpi, const char *why)
 {
-    va_list arguments;
-    va_start(arguments, format);
-    g_autofree char *why = g_strdup_vprintf(format, arguments);
-    va_end(arguments);
-    mpi->error = g_error_new_literal(RANKS_ERROR, RANKS_ERROR_LAUNCH, why);
+    mpi->error = g_error_new_literal(RANKS_ERROR, RANKS_ERROR_ALONE, why);
     return false;
 }
 
@@ -376,10 +370,12 @@ static bool is_offered_join(void)
 
 static bool refuse_launcher(struct mpi_ranks *mpi)
 {
-    return refuse(mpi,
-                  "the launcher started %u processes, but MPI cannot join them: start them with "
-                  "the mpirun of the MPI that pstar-run was built with, or under Slurm with " SRUN,
-                  mpi->ranks.count);
+    mpi->error = g_error_new(
+        RANKS_ERROR, RANKS_ERROR_LAUNCH,
+        "the launcher started %u processes, but MPI cannot join them: start them with "
+        "the mpirun of the MPI that pstar-run was built with, or under Slurm with " SRUN,
+        mpi->ranks.count);
+    return false;
 }
 
 /* mpi->ranks.count is what the launcher says. */

@@ -38,11 +38,13 @@ static void find_places(struct run_options *options)
     options->pipeline = ranks_part_new(all, of_stage, width, options->stages);
 }
 
-/* Ranks that do different things would exchange different messages, so they say what they do in the
- * first; those that measure do so, too (engine/probe/probe.c). */
-static const char *what_for(const struct run_options *options)
+/* Ranks that do different things, or are of different versions, would exchange different messages,
+ * so they say what they do in the first; those that measure do so, too (engine/probe/probe.c). Free
+ * with g_free. */
+static char *what_for(const struct run_options *options)
 {
-    return options->dry_run ? "work: a dry run\n" : "work: training\n";
+    return g_strdup_printf("work: %s\nversion: %s\n", options->dry_run ? "a dry run" : "training",
+                           options->version);
 }
 
 bool together_begin(struct run_options *options, ranks_status_of *status_of, int *elsewhere,
@@ -53,9 +55,10 @@ bool together_begin(struct run_options *options, ranks_status_of *status_of, int
     if (!options->ranks)
         return run_options_complete(options, error);
     ranks_share_cores(options->ranks);
+    g_autofree char *what = what_for(options);
     if (is_first(options))
         complete(options, error);
-    if (!ranks_agree(options->ranks, what_for(options), status_of, elsewhere, error))
+    if (!ranks_agree(options->ranks, what, status_of, elsewhere, error))
         return false;
     if (!is_first(options))
         complete(options, error);
@@ -224,8 +227,7 @@ static void describe_state(GString *text, const struct checkpoint_state *state)
 
 static void describe_options(GString *text, const struct run_options *o)
 {
-    g_string_append_printf(text, "version: %s\nsteps: %" G_GUINT64_FORMAT "\n", o->version,
-                           o->steps);
+    g_string_append_printf(text, "steps: %" G_GUINT64_FORMAT "\n", o->steps);
     g_string_append_printf(text,
                            "evaluations: every %" G_GUINT64_FORMAT " steps\nsaves: every "
                            "%" G_GUINT64_FORMAT " steps to %s%s\n",
