@@ -21,7 +21,7 @@ enum {
                            * start late */
     BEAT_MS = 500,        /* between two signs of life */
     SILENCE_MS = 7000,    /* without one, after which a rank counts as hanging */
-    CONSENT_MS = 700,     /* in which others find that ranks hang, too: longer than BEAT_MS */
+    SUSPICION_MS = 6300,  /* after which it tells other ranks: they miss a sign within BEAT_MS */
     YIELD_MS = 1500,      /* in which a rank leaves it to another to say so */
     LEAVE_MS = 10000,     /* after which a rank that does not leave counts as cut off: one that
                            * hangs has ended before, and the launcher has ended the others */
@@ -113,7 +113,7 @@ static void end_silence(struct mpi_ranks *mpi, int before)
     if (!mpi->suspects)
         suspect(mpi);
     MPI_Iprobe(MPI_ANY_SOURCE, SUSPICION, mpi->life, &is_told, MPI_STATUS_IGNORE);
-    if (mpi->silent_ms < SILENCE_MS + CONSENT_MS + (is_told ? YIELD_MS : 0))
+    if (mpi->silent_ms < SILENCE_MS + (is_told ? YIELD_MS : 0))
         return;
     fprintf(
         stderr,
@@ -134,7 +134,7 @@ static void hear_beats(struct mpi_ranks *mpi, gint64 now)
         mpi->silent_ms = 0;
         mpi->suspects = false;
     }
-    if (mpi->silent_ms >= SILENCE_MS)
+    if (mpi->silent_ms >= SUSPICION_MS)
         end_silence(mpi, before);
 }
 
