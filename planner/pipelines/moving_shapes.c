@@ -177,8 +177,9 @@ GArray *moving_shapes_beside(const struct moving_shape *shape)
     const struct pipeline_job *job = shape->job;
     GArray *shapes = moving_shapes_new();
     bool chosen = !job->recompute;
+    int last = chosen ? 1 : 0;
     for (uint32_t s = 0; shape->layers && s + 1 < job->stages; s++)
-        for (int more = 0; more <= chosen; more++) {
+        for (int more = 0; more <= last; more++) {
             add_handed(shapes, shape, s, s + 1, more * part_of(shape, s + 1, MANY));
             add_handed(shapes, shape, s + 1, s, more * part_of(shape, s, MANY));
         }
