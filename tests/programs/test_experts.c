@@ -10,7 +10,7 @@
     " \"vocab_size\": 256"
 #define RUN                                                                        \
     "pstar-run --model experts.json --data text.txt --batch 2 --seq 64 --steps 3 " \
-    "--precision bf16 "
+    "--precision bf16 --threads 1 "
 #define SYNTH    "pstar-trace synth --model experts.json --batch 2 --seq 64 --precision bf16 "
 #define PLATFORM "--platform " PROJECT_DIR "/platforms/a100-40gb.json "
 
@@ -78,7 +78,7 @@ static void test_run(void)
                                 "--recompute traced --offload-activations traced "
                                 "--embedding traced --bytes-per-parameter traced -o plan.json");
     workshop_must_run(workshop, RUN "--plan plan.json --log planned.jsonl");
-    workshop_must_run(workshop, RUN "--threads 1 --log resident.jsonl");
+    workshop_must_run(workshop, RUN "--log resident.jsonl");
     json_t *planned = workshop_read_json_lines(workshop, "planned.jsonl");
     json_t *resident = workshop_read_json_lines(workshop, "resident.jsonl");
     g_assert_cmpuint(json_array_size(planned), ==, 3);
@@ -118,15 +118,15 @@ static double more(const GArray *a, const GArray *b, guint i)
 
 /* The loss of the first step has the imbalance, which with two of eight experts a row is at least
  * about 2, times its coefficient, whatever the number of micro-batches; and it has a gradient.
- * Chunks, recomputation and threads change no bit. */
+ * Chunks and recomputation change no bit. */
 static void test_imbalance(void)
 {
     static const char *const steps[] = {"--micro-batches 1 ", "--micro-batches 3 "};
     static const char counts[] = ", \"output_router_logits\": true, \"router_aux_loss_coef\": 0.5";
     struct workshop *workshop = open_workshop();
     for (size_t i = 0; i < G_N_ELEMENTS(steps); i++) {
-        g_autofree char *placed = g_strconcat(
-            steps[i], "--threads 1 --chunk-size 16KiB --recompute 0,2 --policy lru ", NULL);
+        g_autofree char *placed =
+            g_strconcat(steps[i], "--chunk-size 16KiB --recompute 0,2 --policy lru ", NULL);
         g_autoptr(GArray) without = train_with(workshop, "", steps[i]);
         g_autoptr(GArray) with = train_with(workshop, counts, steps[i]);
         g_autoptr(GArray) again = train_with(workshop, counts, placed);
