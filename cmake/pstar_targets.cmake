@@ -58,11 +58,13 @@ endfunction()
 
 # pstar_launches(TESTS...): tests that start mpirun. Open MPI removes the folder in which launchers keep their
 # sessions when the last one ends, and a launcher that begins just then fails. So every test has such a
-# folder for itself, and the tests may run at once.
+# folder for itself, and the tests may run at once. Ranks wait for each other, so that on busy processors such
+# tests take ten times as long as alone.
 function(pstar_launches)
   foreach(test ${ARGN})
     set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT
       OMPI_MCA_orte_tmpdir_base=${CMAKE_CURRENT_BINARY_DIR}/mpirun/${test})
+    set_tests_properties(${test} PROPERTIES TIMEOUT 1800)
   endforeach()
 endfunction()
 
