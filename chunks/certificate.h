@@ -21,7 +21,7 @@ struct certificate_price {
  * window begins when the device has finished those before. */
 enum window_begin {
     WINDOW_AT_OPERATOR,    /* with the operator; or, with the first update, when the device has
-                              finished    everything before */
+                              finished everything before */
     WINDOW_AT_UPDATE,      /* when the device begins the update */
     WINDOW_AFTER_UPDATE,   /* when the device has finished the update */
     WINDOW_AFTER_OPERATOR, /* when the device has finished the operator, of forward or backward */

@@ -111,6 +111,17 @@ static void replay_stages(const struct pipeline_job *job, struct stage_plans *pl
     plans->seconds = plans->results[0].figures.iteration_seconds;
 }
 
+/* Times the plans if all stages have one; otherwise frees them and returns NULL. */
+static struct stage_plans *finish(const struct pipeline_job *job, struct stage_plans *plans,
+                                  bool complete)
+{
+    if (complete)
+        replay_stages(job, plans);
+    else
+        g_clear_pointer(&plans, stage_plans_free);
+    return plans;
+}
+
 static uint64_t host_budget(const struct pipeline_question *q)
 {
     return q->host_budget ? q->host_budget
@@ -176,11 +187,7 @@ struct stage_plans *stage_plans_search(const struct stage_planning *planning,
     for (uint32_t s = 0; s < stages && ok; s++)
         ok = plans->borrowed[s] || search_stage(planning, shape->job, traces[s], s, plans, error);
     pipeline_traces_free(traces, stages);
-    if (ok)
-        replay_stages(shape->job, plans);
-    else
-        g_clear_pointer(&plans, stage_plans_free);
-    return plans;
+    return finish(shape->job, plans, ok);
 }
 
 /* ---- plans of a policy ---- */
@@ -224,9 +231,5 @@ struct stage_plans *stage_plans_by_policy(const struct pipeline_question *questi
         ok = plans->plans[s] != NULL;
     }
     pipeline_traces_free(traces, stages);
-    if (ok)
-        replay_stages(shape->job, plans);
-    else
-        g_clear_pointer(&plans, stage_plans_free);
-    return plans;
+    return finish(shape->job, plans, ok);
 }
