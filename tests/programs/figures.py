@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Documents print what the benches' tables of rows hold, and a figure that differs is found.
+"""Documents print what the benches' tables of rows hold, a figure that differs is found, and sentences quote
+the figures of these tables.
 
     figures.py
 """
@@ -33,6 +34,49 @@ PIECES = [
     ("planner/planner --scaling", "planner/scaling.csv", "planner", "planner scaling"),
 ]
 
+# A page, a sentence in it, the document whose pieces have the sentence's figures, how the names of these pieces begin,
+# and where a figure stands there. A figure is written as #. If there are more of them than the sentence has, it quotes
+# the least and the greatest, or only the greatest. A sentence may round them.
+QUOTES = [
+    ("README", "124M takes # ms where compiled PyTorch takes #", "devices", "h200", r"call 2: .*PyTorch.*? \| # \|"),
+    ("README", "predicted # to # % too short", "devices", "h200", r"\| -# % \|"),
+    ("docs/devices", "still # to # % too short", "devices", "h200", r"\| -# % \|"),
+    ("README", "predicted within # % on average, .* but for one size", "papers", "resident", "on average: # %"),
+    ("README", "on average, # % at worst, but for one size", "papers", "resident", "at worst.*: # %"),
+    ("docs/models", "within # % on average and .* but for one size", "papers", "resident", "on average: # %"),
+    ("docs/models", "on average and # % at worst, but for one size", "papers", "resident", "at worst.*: # %"),
+    ("docs/models", "within # % on average, and .* if shapes are left out", "papers", "products", "on average: # %"),
+    ("docs/models", "within # % if shapes are left out", "papers", "products", "without shapes, # %"),
+    ("README", "would take # to # % of what they took", "papers", "resident: constants", "# to # %"),
+    ("docs/clock", "PyTorch reached # to # %", "papers", "resident: constants", "# to # %"),
+    ("README", "two stages on the CPU were predicted within # %", "pipelines", "steps of stages", "worst error is # %"),
+    ("README", "two ranks within # % on one host and # % over", "ranks", "steps of ranks", "worst error is # %"),
+    ("README", "up to # % above", "planner", "planner drawn 200", "worst at most .*: # %"),
+    ("README", "# % on average of 200 drawn steps, # % in the median", "planner", "planner drawn 200",
+     "on average at most .*: # %, in the median # %"),
+    ("README", "10,000 operators take up to # s of processors", "planner", "planner", "10,000 operators .*: # s"),
+]
+
+
+def pieces(document, name):
+    """Returns the text of the document's pieces whose names begin so."""
+    text = (ROOT / "docs" / f"{document}.md").read_text(encoding="utf-8")
+    return "\n".join(re.findall(rf"<!-- {name}.*?-->\n(.*?)<!-- end -->", text, re.DOTALL))
+
+
+def figures(pattern, text):
+    """Returns what stands for # in all matches of the pattern, as texts."""
+    matches = re.finditer(pattern.replace("#", r"(\d+(?:\.\d+)?)"), text)
+    return [group for match in matches for group in match.groups()]
+
+
+def quoted_as(quote, found):
+    """Returns what a sentence with as many figures should say of those found, each with as many decimals."""
+    if len(found) > len(quote):
+        found = sorted(found, key=float)
+        found = [found[0], found[-1]][-len(quote):]
+    return [f"{float(figure):.{len(like.partition('.')[2])}f}" for figure, like in zip(found, quote)]
+
 
 def check(bench, table, document):
     name, *options = bench.split()
@@ -58,6 +102,14 @@ class Figures(unittest.TestCase):
                 done = check(bench, table, file.name)
                 self.assertEqual(done.returncode, 1, done.stderr)
                 self.assertIn(f"the results '{piece}' differ", done.stdout)
+
+    def test_sentences_quote_the_tables(self):
+        for page, sentence, document, name, pattern in QUOTES:
+            with self.subTest(f"{page}: {sentence}"):
+                text = " ".join((ROOT / f"{page}.md").read_text(encoding="utf-8").split())
+                quote = figures(sentence, text)
+                self.assertEqual(len(quote), sentence.count("#"), "the sentence must be there once")
+                self.assertEqual(quote, quoted_as(quote, figures(pattern, pieces(document, name))))
 
     def test_every_piece_has_its_bench(self):
         """Those of bench/papers and of tools/readme-table have tests of their own."""
