@@ -109,6 +109,7 @@ struct rank_groups {
         *tensors;    /* [chunk_count] the first tensor of a gathered chunk, which stands for it */
     chunk_id *first; /* [chunk_count] of a chunk of parameters: a gathered chunk of its group */
     chunk_id *next;  /* [chunk_count] of a gathered chunk: another of its group, or NO_INDEX */
+    moment_id *last; /* [tensor_count][TRACE_LISTS] the last operator that accesses it, so far */
 };
 
 static chunk_id group_of(const struct rank_groups *groups, tensor_id tensor)
@@ -123,12 +124,20 @@ static chunk_id *new_chunks(uint32_t count)
     return chunks;
 }
 
+static moment_id *new_moments(uint32_t count)
+{
+    moment_id *moments = g_new(moment_id, count);
+    memset(moments, 0xff, count * sizeof *moments);
+    return moments;
+}
+
 static void find_groups(struct rank_groups *groups)
 {
     const struct layout *layout = groups->context->layout;
     groups->tensors = new_chunks(layout->chunk_count);
     groups->first = new_chunks(layout->chunk_count);
     groups->next = new_chunks(layout->chunk_count);
+    groups->last = new_moments(layout->tensor_count * TRACE_LISTS);
     for (tensor_id t = 0; t < layout->tensor_count; t++) {
         chunk_id chunk = layout->places[TRACE_GATHERED][t].chunk, group = group_of(groups, t);
         if (groups->tensors[chunk] != NO_INDEX)
@@ -139,42 +148,43 @@ static void find_groups(struct rank_groups *groups)
     }
 }
 
-static bool has_access(const struct rank_groups *groups, uint32_t from,
-                       const struct trace_access *access)
+/* Notes that the operator accesses a tensor's list. Returns false if it was noted before. */
+static bool note_access(struct rank_groups *groups, moment_id moment, tensor_id tensor,
+                        enum trace_list list)
 {
-    for (uint32_t i = from; i < groups->accesses->len; i++) {
-        const struct trace_access *other = &g_array_index(groups->accesses, struct trace_access, i);
-        if (other->tensor == access->tensor && other->list == access->list)
-            return true;
-    }
-    return false;
+    moment_id *last = &groups->last[(size_t)tensor * TRACE_LISTS + list];
+    bool is_new = *last != moment;
+    *last = moment;
+    return is_new;
 }
 
-/* Adds an access to the operator whose accesses begin at `from`, unless it has one. */
-static void add_access(struct rank_groups *groups, uint32_t from, tensor_id tensor,
+/* Adds an access to the operator, unless it has one. */
+static void add_access(struct rank_groups *groups, moment_id moment, tensor_id tensor,
                        enum trace_list list)
 {
     const struct trace_access access = {
         .tensor = tensor, .list = (uint8_t)list, .mode = TRACE_READ};
-    if (!has_access(groups, from, &access))
+    if (note_access(groups, moment, tensor, list))
         g_array_append_val(groups->accesses, access);
 }
 
-static void access_group(struct rank_groups *groups, uint32_t from, tensor_id tensor)
+static void access_group(struct rank_groups *groups, moment_id moment, tensor_id tensor)
 {
     for (chunk_id c = groups->first[group_of(groups, tensor)]; c != NO_INDEX; c = groups->next[c])
-        add_access(groups, from, groups->tensors[c], TRACE_GATHERED);
-    add_access(groups, from, tensor, TRACE_PARAM);
+        add_access(groups, moment, groups->tensors[c], TRACE_GATHERED);
+    add_access(groups, moment, tensor, TRACE_PARAM);
 }
 
-static void widen_operator(struct rank_groups *groups, struct trace_operator *op)
+static void widen_operator(struct rank_groups *groups, moment_id moment, struct trace_operator *op)
 {
     uint32_t from = groups->accesses->len, own = op->access_count;
     const struct trace_access *accesses = groups->context->trace->accesses + op->first_access;
     g_array_append_vals(groups->accesses, accesses, own);
     for (uint32_t i = 0; i < own; i++)
+        note_access(groups, moment, accesses[i].tensor, (enum trace_list)accesses[i].list);
+    for (uint32_t i = 0; i < own; i++)
         if (accesses[i].list == TRACE_GATHERED && accesses[i].mode == TRACE_READ)
-            access_group(groups, from, accesses[i].tensor);
+            access_group(groups, moment, accesses[i].tensor);
     op->first_access = from;
     op->access_count = groups->accesses->len - from;
 }
@@ -187,13 +197,14 @@ static struct trace *widen(const struct strategy_context *context)
         .context = context, .accesses = g_array_new(FALSE, FALSE, sizeof(struct trace_access))};
     find_groups(&groups);
     for (uint32_t m = 0; m < wide->operator_count; m++)
-        widen_operator(&groups, &wide->operators[m]);
+        widen_operator(&groups, m, &wide->operators[m]);
     g_free(wide->accesses);
     wide->access_count = groups.accesses->len;
     wide->accesses = (void *)g_array_free(groups.accesses, FALSE);
     g_free(groups.tensors);
     g_free(groups.first);
     g_free(groups.next);
+    g_free(groups.last);
     return wide;
 }
 
@@ -202,8 +213,7 @@ static void release_after_visits(const struct strategy_context *context, struct 
 {
     const struct trace_operator *operators = context->trace->operators;
     uint32_t chunks = accesses->chunk_count;
-    g_autofree moment_id *later = g_new(moment_id, chunks);
-    memset(later, 0xff, chunks * sizeof *later);
+    g_autofree moment_id *later = new_moments(chunks);
     for (moment_id m = accesses->moment_count; m-- > 0;)
         for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
             struct chunk_access *access = &accesses->items[a];
