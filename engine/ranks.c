@@ -318,36 +318,55 @@ static struct report *share_reports(struct ranks *ranks, const char *description
     return reports;
 }
 
-/* Returns the first line of `line`'s text that is not the same in `other`, as "what: value" without
- * its end, or NULL. */
-static char *differing_line(const char *text, const char *other)
+#define NO_LINE G_MAXUINT
+
+/* Returns which line says how the descriptions differ. Lines that explain count only if the line
+ * that they explain differs. */
+static guint find_difference(char *const *lines, char *const *others)
 {
-    g_auto(GStrv) lines = g_strsplit(text, "\n", -1), others = g_strsplit(other, "\n", -1);
-    for (size_t i = 0; lines[i]; i++)
-        if (!others[i] || strcmp(lines[i], others[i]) != 0)
-            return g_steal_pointer(&lines[i]);
-    return NULL;
+    guint explanation = NO_LINE, i = 0;
+    for (; lines[i] && others[i]; i++) {
+        bool explains = g_str_has_prefix(lines[i], RANKS_EXPLAINS);
+        bool same = strcmp(lines[i], others[i]) == 0;
+        if (!same && !explains)
+            return explanation == NO_LINE ? i : explanation;
+        if (!explains)
+            explanation = NO_LINE;
+        else if (!same && explanation == NO_LINE)
+            explanation = i;
+    }
+    return lines[i] || others[i] ? i : NO_LINE;
 }
 
-/* Returns the first rank whose description is not rank 0's, or `count`. texts[count] are of
- * `length` bytes each. */
-static uint32_t find_other(const struct ranks *ranks, const char *texts, uint32_t length)
+static char *trim_line(const char *line)
 {
-    uint32_t rank = 1;
-    while (rank < ranks->count && memcmp(texts, texts + (size_t)rank * length, length) == 0)
-        rank++;
-    return rank;
+    return g_strdup(!line ? "" : line + strspn(line, RANKS_EXPLAINS));
 }
 
-static bool refuse_other(const struct ranks *ranks, uint32_t other, const char *texts,
-                         uint32_t length, GError **error)
+/* Returns "seed: 7, not 0", or NULL if the descriptions do not differ. */
+static char *describe_difference(const char *theirs, const char *ours)
 {
-    g_autofree char *theirs = differing_line(texts + (size_t)other * length, texts);
-    g_autofree char *ours = differing_line(texts, texts + (size_t)other * length);
-    g_set_error(error, RANKS_ERROR, RANKS_ERROR_DIFFER,
-                "rank %u on %s was started with another run than rank 0 on %s: %s, not %s", other,
-                ranks->hosts[other], ranks->hosts[0], theirs, ours);
-    return false;
+    g_auto(GStrv) lines = g_strsplit(theirs, "\n", -1), others = g_strsplit(ours, "\n", -1);
+    guint line = find_difference(lines, others);
+    if (line == NO_LINE)
+        return NULL;
+    g_autofree char *one = trim_line(lines[line]), *other = trim_line(others[line]);
+    const char *value = strstr(one, ": ");
+    size_t subject = value ? (size_t)(value - one) + strlen(": ") : 0;
+    return g_strdup_printf("%s, not %s", one,
+                           strncmp(one, other, subject) == 0 ? other + subject : other);
+}
+
+/* Finds the first rank whose description is not rank 0's. texts[count] are of `length` bytes each.
+ * Returns the difference, or NULL if there is none. */
+static char *find_other(const struct ranks *ranks, const char *texts, uint32_t length,
+                        uint32_t *rank)
+{
+    char *difference = NULL;
+    for (*rank = 1; *rank < ranks->count; ++*rank)
+        if ((difference = describe_difference(texts + (size_t)*rank * length, texts)))
+            break;
+    return difference;
 }
 
 /* Compares the descriptions when all ranks fare well. */
@@ -361,12 +380,17 @@ static bool describe_alike(struct ranks *ranks, const char *description,
     g_autofree char *texts = g_malloc0((size_t)ranks->count * length);
     memcpy(texts + (size_t)ranks->rank * length, description, strlen(description));
     ranks_share(ranks, length, texts);
-    uint32_t other = find_other(ranks, texts, length);
-    if (other == ranks->count)
+    uint32_t other;
+    g_autofree char *difference = find_other(ranks, texts, length, &other);
+    if (!difference)
         return true;
     if (ranks->rank == 0)
-        return refuse_other(ranks, other, texts, length, error);
-    *elsewhere = BAD_INPUT;
+        g_set_error(error, RANKS_ERROR, RANKS_ERROR_DIFFER,
+                    "rank %u on %s was started with another run than rank %u on %s: %s",
+                    ranks_number(ranks, other), ranks->hosts[other], ranks_number(ranks, 0),
+                    ranks->hosts[0], difference);
+    else
+        *elsewhere = BAD_INPUT;
     return false;
 }
 

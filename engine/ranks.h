@@ -56,6 +56,7 @@ struct ranks_ops {
 struct ranks {
     const struct ranks_ops *ops;
     struct ranks *all; /* of a part (engine/ranks_part.h): all ranks, whose turns it takes; NULL */
+    uint32_t first, step; /* of a part: see ranks_number */
     uint32_t rank, count;
     uint32_t node_rank, node_count; /* among the ranks of this host */
     char **hosts;                   /* [count] the host of each rank, ending with NULL */
@@ -99,6 +100,12 @@ static inline struct ranks *ranks_all(struct ranks *ranks)
     return ranks->all ? ranks->all : ranks;
 }
 
+/* Returns the number that a rank of these has among all. */
+static inline uint32_t ranks_number(const struct ranks *ranks, uint32_t rank)
+{
+    return ranks->all ? ranks->first + rank * ranks->step : rank;
+}
+
 /* ---- turns ---- */
 
 /* Gives the next turn. Called by one thread, in the same order on every rank. */
@@ -139,6 +146,10 @@ void ranks_gather_within(struct ranks *ranks, struct ranks_transfer *transfer,
 void ranks_share(struct ranks *ranks, uint64_t bytes, void *blocks);
 
 /* ---- agreement ---- */
+
+/* Begins a line of a description that need not be alike, but explains why the next line without it
+ * is not: the first one that differs is then named in its place. */
+#define RANKS_EXPLAINS " "
 
 /* Finds out whether all ranks fare well, without an *error, and were started alike. `description`
  * has a line "what: value" for each thing that must be alike; it may be NULL if there is an *error.

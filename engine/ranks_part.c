@@ -1,24 +1,13 @@
 #include "engine/ranks_part.h"
 
-struct ranks_part_view {
-    struct ranks ranks; /* first: see part_of */
-    uint32_t first, step;
-};
-
-static const struct ranks_part_view *part_of(const struct ranks *ranks)
-{
-    return (const struct ranks_part_view *)ranks;
-}
-
 /* Returns the messages with the numbers that their ranks have among all. Free with g_free. */
 static struct ranks_message *among_all(const struct ranks *ranks,
                                        const struct ranks_message *messages, uint32_t count)
 {
-    const struct ranks_part_view *part = part_of(ranks);
     struct ranks_message *all = g_new(struct ranks_message, count);
     for (uint32_t i = 0; i < count; i++) {
         all[i] = messages[i];
-        all[i].rank = part->first + messages[i].rank * part->step;
+        all[i].rank = ranks_number(ranks, messages[i].rank);
     }
     return all;
 }
@@ -52,17 +41,17 @@ static const struct ranks_ops part_ops = {
 
 struct ranks *ranks_part_new(struct ranks *all, uint32_t first, uint32_t step, uint32_t count)
 {
-    struct ranks_part_view *part = g_new0(struct ranks_part_view, 1);
-    part->ranks.ops = &part_ops;
-    part->ranks.all = all;
-    part->ranks.rank = (all->rank - first) / step;
-    part->ranks.count = count;
-    part->ranks.hosts = g_new0(char *, count + 1);
+    struct ranks *part = g_new0(struct ranks, 1);
+    *part = (struct ranks){.ops = &part_ops,
+                           .all = all,
+                           .first = first,
+                           .step = step,
+                           .rank = (all->rank - first) / step,
+                           .count = count,
+                           .hosts = g_new0(char *, count + 1)};
     for (uint32_t r = 0; r < count; r++)
-        part->ranks.hosts[r] = g_strdup(all->hosts[first + r * step]);
-    part->first = first;
-    part->step = step;
-    return &part->ranks;
+        part->hosts[r] = g_strdup(all->hosts[ranks_number(part, r)]);
+    return part;
 }
 
 void ranks_part_free(struct ranks *part)

@@ -47,6 +47,15 @@ static char *what_for(const struct run_options *options)
                            options->version);
 }
 
+/* Says into which stages the processes form, which decides who exchanges with whom. */
+static char *places_of(const struct run_options *o)
+{
+    return g_strdup_printf("--stages: %u\n--stage-layers: %s\n--schedule: %s\n--stage-parts: %u\n",
+                           MAX(o->stages, 1), o->stage_layers ? o->stage_layers : "equal",
+                           pipeline_schedule_name((enum pipeline_schedule)o->schedule),
+                           o->stage_parts);
+}
+
 bool together_begin(struct run_options *options, ranks_status_of *status_of, int *elsewhere,
                     GError **error)
 {
@@ -62,7 +71,8 @@ bool together_begin(struct run_options *options, ranks_status_of *status_of, int
         return false;
     if (!is_first(options))
         complete(options, error);
-    if (!ranks_agree(options->ranks, "", status_of, elsewhere, error))
+    g_autofree char *places = places_of(options);
+    if (!ranks_agree(options->ranks, places, status_of, elsewhere, error))
         return false;
     find_places(options);
     return true;
@@ -209,55 +219,170 @@ struct weights_store together_hash(struct weights_hash *hash)
     return (struct weights_store){.self = hash, .read = read_through, .write = write_through};
 }
 
+/* A value is one line. */
+static void describe_text(GString *text, const char *subject, const char *value)
+{
+    g_autofree char *line = g_strdelimit(g_strdup(value ? value : "none"), "\n", ' ');
+    g_string_append_printf(text, "%s: %s\n", subject, line);
+}
+
+static void describe_number(GString *text, const char *subject, uint64_t number)
+{
+    g_string_append_printf(text, "%s: %" G_GUINT64_FORMAT "\n", subject, number);
+}
+
+/* Prefers the digits that people write. */
+static void describe_real(GString *text, const char *subject, double number)
+{
+    char digits[G_ASCII_DTOSTR_BUF_SIZE];
+    g_ascii_formatd(digits, sizeof digits, "%.15g", number);
+    if (g_ascii_strtod(digits, NULL) != number)
+        g_ascii_dtostr(digits, sizeof digits, number);
+    describe_text(text, subject, digits);
+}
+
+static void describe_flag(GString *text, const char *subject, bool flag)
+{
+    describe_text(text, subject, flag ? "yes" : "no");
+}
+
+static void describe_size(GString *text, const char *subject, uint64_t bytes)
+{
+    g_autofree char *size = bytes == RUN_UNLIMITED ? NULL : size_exact(bytes);
+    describe_text(text, subject, size);
+}
+
+static void describe_layers(GString *text, const char *subject, const uint8_t *marks,
+                            uint32_t count)
+{
+    g_autofree char *layers = run_layers_format(marks, count);
+    describe_text(text, subject, layers);
+}
+
 static void describe_state(GString *text, const struct checkpoint_state *state)
 {
-    g_string_append_printf(text, "data: %s\nheld-out share: %g\norder of the data: %s\n",
-                           state->data_digest, state->held_out, state->data_order);
-    g_string_append_printf(text, "seed: %" G_GUINT64_FORMAT "\nsteps done: %" G_GUINT64_FORMAT "\n",
-                           state->seed, state->step);
-    g_string_append_printf(text,
-                           "learning rates: %.17g to %.17g, %" G_GUINT64_FORMAT
-                           " steps of warm-up, %" G_GUINT64_FORMAT " in all\n",
-                           state->schedule.peak, state->schedule.floor, state->schedule.warm_up,
-                           state->schedule.steps);
-    g_string_append_printf(
-        text, "optimizer: betas %.17g %.17g, epsilon %.17g, decay %.17g, clip %.17g\ndelay: %u\n",
-        state->beta1, state->beta2, state->epsilon, state->weight_decay, state->clip, state->delay);
+    describe_text(text, "data", state->data_digest);
+    describe_number(text, "steps done", state->step);
+    describe_number(text, "--seed", state->seed);
+    describe_number(text, "--delay", state->delay);
+    describe_real(text, "--held-out", state->held_out);
+    describe_text(text, "--data-order", state->data_order);
+    describe_real(text, "--lr", state->schedule.peak);
+    describe_real(text, "--min-lr", state->schedule.floor);
+    describe_number(text, "--warmup-steps", state->schedule.warm_up);
+    describe_number(text, "--schedule-steps", state->schedule.steps);
+    describe_real(text, "--beta1", state->beta1);
+    describe_real(text, "--beta2", state->beta2);
+    describe_real(text, "--epsilon", state->epsilon);
+    describe_real(text, "--weight-decay", state->weight_decay);
+    describe_real(text, "--clip", state->clip);
 }
 
 static void describe_options(GString *text, const struct run_options *o)
 {
-    g_string_append_printf(text, "steps: %" G_GUINT64_FORMAT "\n", o->steps);
-    g_string_append_printf(text,
-                           "evaluations: every %" G_GUINT64_FORMAT " steps\nsaves: every "
-                           "%" G_GUINT64_FORMAT " steps to %s%s\n",
-                           o->eval_every, o->save_every, o->save ? o->save : "nowhere",
-                           o->save_wait ? ", waiting" : "");
-    g_string_append_printf(text, "samples: %u tokens\n", o->sample);
+    describe_number(text, "--steps", o->steps);
+    describe_number(text, "--eval-every", o->eval_every);
+    describe_number(text, "--save-every", o->save_every);
+    describe_text(text, "--save", o->save);
+    describe_flag(text, "--save-wait", o->save_wait);
+    describe_number(text, "--sample", o->sample);
+    describe_text(text, "--prompt", o->prompt);
+    describe_flag(text, "--merge", o->merge != NULL);
+}
+
+/* ---- what explains a digest ---- */
+
+static void explain_chunks(GString *text, const struct run_options *o)
+{
+    g_autoptr(GString) sizes = g_string_new(NULL);
+    for (int list = 0; list < TRACE_LISTS; list++) {
+        g_autofree char *size = size_exact(o->chunk_sizes.of_list[list]);
+        if (o->chunk_sizes.of_list[list])
+            g_string_append_printf(sizes, "%s=%s,", trace_list_name(list), size);
+    }
+    g_autofree char *others = size_exact(o->chunk_sizes.others);
+    if (o->chunk_sizes.others)
+        g_string_append(sizes, others);
+    else if (sizes->len)
+        g_string_truncate(sizes, sizes->len - 1);
+    describe_text(text, RANKS_EXPLAINS "--chunk-size", o->sized ? sizes->str : NULL);
+}
+
+/* Names the choices that a step's structure follows from, whether an option or a plan made them. */
+static void explain_structure(GString *text, const struct run_options *o,
+                              const struct model_job *job)
+{
+    const struct run_choices *choices = &job->choices;
+    describe_text(text, RANKS_EXPLAINS "--plan", o->plan);
+    describe_number(text, RANKS_EXPLAINS "--stage", choices->stage);
+    describe_text(text, RANKS_EXPLAINS "--reduction", choices->fast ? "fast" : "exact");
+    describe_text(text, RANKS_EXPLAINS "--train", o->train);
+    describe_layers(text, RANKS_EXPLAINS "--recompute", choices->recompute, choices->layer_count);
+    describe_layers(text, RANKS_EXPLAINS "--offload-activations", choices->offload,
+                    choices->layer_count);
+    describe_flag(text, RANKS_EXPLAINS "--host-update", o->host_update);
+    describe_flag(text, RANKS_EXPLAINS "--host-embedding", choices->host_embedding);
+    describe_number(text, RANKS_EXPLAINS "--bytes-per-parameter", model_bytes_per_parameter(job));
+    describe_number(text, RANKS_EXPLAINS "--state-block", choices->state_block);
+    describe_text(text, RANKS_EXPLAINS "--model", o->model);
+}
+
+static void explain_data(GString *text, const char *option, const char *path,
+                         const struct run_options *o)
+{
+    g_autofree char *subject = g_strconcat(RANKS_EXPLAINS, option, NULL);
+    describe_text(text, subject, path);
+    describe_text(text, RANKS_EXPLAINS "--tokens", run_options_tokens[o->tokens]);
+}
+
+char *together_describe_plan(const struct run_options *o, const struct run_plan *run)
+{
+    GString *text = g_string_new(NULL);
+    g_autofree char *plan = together_plan_digest(run->plan);
+    describe_text(text, RANKS_EXPLAINS "--plan", o->plan);
+    explain_chunks(text, o);
+    describe_text(text, RANKS_EXPLAINS "--layout", o->layout);
+    describe_text(text, RANKS_EXPLAINS "--policy", o->policy);
+    describe_number(text, RANKS_EXPLAINS "--look-ahead", o->look_ahead);
+    describe_text(text, RANKS_EXPLAINS "--device", o->device->name);
+    describe_size(text, RANKS_EXPLAINS "--device-memory", o->device_budget);
+    describe_size(text, RANKS_EXPLAINS "--host-memory", o->host_budget);
+    describe_size(text, RANKS_EXPLAINS "--nvme-memory", o->nvme_budget);
+    describe_text(text, "plan", plan);
+    return g_string_free(text, FALSE);
+}
+
+static void explain_weights(GString *text, const struct run_options *o)
+{
+    describe_text(text, RANKS_EXPLAINS "--resume", o->resume);
+    describe_text(text, RANKS_EXPLAINS "--adapters", o->adapters);
+    describe_text(text, RANKS_EXPLAINS "--model", o->model);
 }
 
 char *together_describe(const struct run_options *options, const struct run_plan *run,
-                        const struct checkpoint_state *state, const struct weights_hash *weights)
+                        const struct checkpoint_state *state, const char *eval_digest,
+                        const struct weights_hash *weights)
 {
-    const struct trace *trace = pipeline_whole(run->iteration)->trace;
-    g_autofree char *digest = trace_digest(trace), *plan = together_plan_digest(run->plan);
+    const struct model_iteration *whole = pipeline_whole(run->iteration);
+    const struct trace *trace = whole->trace;
+    g_autofree char *structure = trace_digest(trace);
     GString *text = g_string_new(NULL);
+    describe_text(text, "--precision", trace->precision);
+    describe_number(text, "--batch", trace->batch);
+    describe_number(text, "--seq", trace->sequence);
+    describe_number(text, "--micro-batches", trace->micro_batches);
     describe_options(text, options);
-    g_string_append_printf(text, "model: %s\nprecision: %s\n", run->config->name, trace->precision);
-    g_string_append_printf(text, "batch: %u\nsequence: %u\nmicro-batches: %u\n", trace->batch,
-                           trace->sequence, trace->micro_batches);
+    explain_data(text, "--data", options->data, options);
     if (state)
         describe_state(text, state);
-    g_string_append_printf(text, "structure of the step: %s\n", digest);
-    if (run_is_pipeline(options)) /* each stage has another plan */
-        g_string_append_printf(text,
-                               "stages: %u\nparts of each: %u\nschedule: %s\n"
-                               "layers of the stages: %s\n",
-                               options->stages, options->stage_parts,
-                               pipeline_schedule_name((enum pipeline_schedule)options->schedule),
-                               options->stage_layers ? options->stage_layers : "equal");
-    else
-        g_string_append_printf(text, "plan: %s\n", plan);
+    explain_data(text, "--eval", options->eval, options);
+    describe_text(text, "evaluation data", eval_digest);
+    describe_text(text, RANKS_EXPLAINS "--model", options->model);
+    describe_text(text, "model", run->config->name);
+    explain_structure(text, options, &whole->job);
+    describe_text(text, "structure of the step", structure);
+    describe_real(text, "--lora-alpha", run->config->lora_alpha);
+    explain_weights(text, options);
     if (weights)
         g_string_append_printf(text, "weights: %016" G_GINT64_MODIFIER "x\n", weights->hash);
     return g_string_free(text, FALSE);

@@ -37,9 +37,13 @@ void together_trace(const struct run_options *options, struct model_iteration *i
 /* Returns a digest of what the plan does. Free with g_free. */
 char *together_plan_digest(const struct plan *plan);
 
-/* Describes what all ranks must have alike: program, model, plan, and the state of training with
- * its data and weights. `state` and `weights` may be NULL for a dry run. Free with g_free. */
+/* Describes what all ranks must have alike: program, model, and the state of training with its data
+ * and weights; and options that explain digests (RANKS_EXPLAINS). `state`, `eval_digest`
+ * (data_digest of the data to evaluate on) and `weights` may be NULL. Free with g_free. */
 char *together_describe(const struct run_options *options, const struct run_plan *run,
-                        const struct checkpoint_state *state, const struct weights_hash *weights);
+                        const struct checkpoint_state *state, const char *eval_digest,
+                        const struct weights_hash *weights);
+/* Does the same for the plan, which the ranks of a stage must have alike. */
+char *together_describe_plan(const struct run_options *options, const struct run_plan *run);
 
 #endif

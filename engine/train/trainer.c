@@ -501,14 +501,29 @@ static bool agree(const struct run_options *options, const char *description,
     return ranks_agree(options->ranks, description, watch->status_of, &end->elsewhere, error);
 }
 
+/* Makes sure that no rank has an error, and that all have the same description, which is NULL if
+ * there is an error, and the same plan as those of their stage. */
+static bool agree_on_run(const struct run_options *options, const struct run_plan *run,
+                         const char *description, const struct trainer_watch *watch,
+                         struct trainer_end *end, GError **error)
+{
+    if (!agree(options, description, watch, end, error))
+        return false;
+    g_autofree char *plan = together_describe_plan(options, run);
+    ranks_agree(options->peers, plan, watch->status_of, &end->elsewhere, error);
+    return agree(options, "", watch, end, error);
+}
+
 /* Makes sure that all ranks are about to train the same. */
 static bool agree_to_train(const struct training *training, const struct trainer_watch *watch,
                            struct trainer_end *end, GError **error)
 {
+    g_autofree char *eval = training->eval ? data_digest(training->eval) : NULL;
     g_autofree char *description = *error ? NULL
                                           : together_describe(training->options, training->run,
-                                                              &training->state, &training->weights);
-    return agree(training->options, description, watch, end, error);
+                                                              &training->state, eval,
+                                                              &training->weights);
+    return agree_on_run(training->options, training->run, description, watch, end, error);
 }
 
 /* Says why training will wait for checkpoints, if it was to go on meanwhile. */
@@ -574,8 +589,8 @@ static bool open_and_train(const struct run_options *options, const struct run_p
 static bool show_plan(const struct run_options *options, const struct run_plan *run,
                       const struct trainer_watch *watch, struct trainer_end *end, GError **error)
 {
-    g_autofree char *description = together_describe(options, run, NULL, NULL);
-    if (!agree(options, description, watch, end, error))
+    g_autofree char *description = together_describe(options, run, NULL, NULL, NULL);
+    if (!agree_on_run(options, run, description, watch, end, error))
         return false;
     g_autofree struct stage_row *stages = stage_rows(options, run, &run->plan->predicted);
     if (training_is_first(options))

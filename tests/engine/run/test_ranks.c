@@ -301,46 +301,6 @@ static void test_plan(struct run_folder *folder, gconstpointer data)
     run_folder_expect(err, "ranks");
 }
 
-/* Two ranks, of which the second has other options at the end. */
-static void refuse_other(const struct run_folder *folder, const char *other, int status,
-                         const char *why)
-{
-    g_auto(GStrv) program = run_folder_command(STEPS "--micro-batches 2");
-    g_autofree char *line = g_strjoinv(" ", program);
-    g_autofree char *both = g_strdup_printf("mpirun --oversubscribe -n 1 %s : -n 1 %s %s", line,
-                                            line, other);
-    g_auto(GStrv) command = NULL;
-    g_assert_true(g_shell_parse_argv(both, NULL, &command, NULL));
-    launch_refuse(folder, command, status, why);
-}
-
-static void test_differences(struct run_folder *folder, gconstpointer data)
-{
-    (void)data;
-    run_folder_write(folder, "other.txt",
-                     "This is another text, long enough for sequences of sixteen tokens.");
-    refuse_other(folder, "--seed 7", 2, "another run than rank 0");
-    refuse_other(folder, "--seed 7", 2, "seed: 7, not seed: 0");
-    refuse_other(folder, "--data other.txt", 2, "data: ");
-    refuse_other(folder, "--precision bf16", 2, "precision: bf16, not precision: fp32");
-    refuse_other(folder, "--chunk-size 4KiB", 2, "plan: ");
-    refuse_other(folder, "--stage 3", 2, "structure of the step: ");
-    launch_must_run(folder, 2, STEPS "--chunk-size 4KiB --emit-plan plan.json");
-    refuse_other(folder, "--plan plan.json", 2, "plan: ");
-    refuse_other(folder, "--plan missing.json", 2, "rank 1 on ");
-    launch_must_run(folder, 1, "--steps 1 --save saved");
-    refuse_other(folder, "--model saved", 2, "weights: ");
-    refuse_other(folder, "--steps 4", 2, "steps: 4, not steps: 3");
-    refuse_other(folder, "--data missing.txt", 2, "rank 1 on ");
-    refuse_other(folder, "--dry-run", 2, "work: a dry run, not work: training");
-    refuse_other(folder, "--probe", 2, "work: measurements, not work: training");
-    refuse_other(folder, "--device-memory 1KiB", 3, "would fit");
-    refuse_other(folder, "--speed 3", 2, "rank 1 on ");
-    refuse_other(folder, "--steps many", 2, "rank 1 on ");
-    refuse_other(folder, "--chunk-size many", 2, "rank 1 on ");
-    refuse_other(folder, "--log missing/log.jsonl", 1, "rank 1 on ");
-}
-
 static void test_refusals(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
@@ -628,7 +588,6 @@ int main(int argc, char **argv)
     add("/ranks/parallel", NULL, test_parallel);
     add("/ranks/many", NULL, test_many_ranks);
     add("/ranks/plan", NULL, test_plan);
-    add("/ranks/differences", NULL, test_differences);
     add("/ranks/refusals", NULL, test_refusals);
     add("/ranks/unknown-launchers", NULL, test_unknown_launchers);
     add("/ranks/signal", NULL, test_signal);

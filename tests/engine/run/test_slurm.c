@@ -160,7 +160,7 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
     refuse(folder, "srun --mpi=none -n 4 $PSTAR", 2, "the launcher started 4 processes, but MPI");
     refuse(folder, "srun --mpi=pmi2 -n 2 $PSTAR", 2, "under Slurm with srun --mpi=pmix");
     refuse(folder, "PSTAR=\"$PSTAR\" srun --mpi=pmix -N 2 -n 2 sh -c '$PSTAR --seed $SLURM_PROCID'",
-           2, "rank 1 on host2 was started with another run than rank 0 on host1: seed: 1");
+           2, "rank 1 on host2 was started with another run than rank 0 on host1: --seed: 1");
     refuse(folder, "srun --mpi=pmix -n 4 $PSTAR --device-memory 1KiB", 3, "would fit");
 }
 

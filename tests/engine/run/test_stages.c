@@ -468,7 +468,7 @@ static void test_differences(struct run_folder *folder, gconstpointer data)
         g_strdup_printf("mpirun --oversubscribe -n 1 %s : -n 1 %s --schedule gpipe", line, line);
     g_auto(GStrv) command = NULL;
     g_assert_true(g_shell_parse_argv(both, NULL, &command, NULL));
-    launch_refuse(folder, command, 2, "schedule: gpipe, not schedule: 1f1b");
+    launch_refuse(folder, command, 2, "--schedule: gpipe, not 1f1b");
 }
 
 /* A stage that dies within its first steps ends all. */
