@@ -6,6 +6,7 @@
 #include "cli/platforms.h"
 #include "traces/failure.h"
 #include "traces/fault.h"
+#include "traces/process_limits.h"
 #include "traces/size.h"
 
 #include <errno.h>
@@ -134,14 +135,6 @@ static void tell_cost(const struct console *console, gint64 begun)
 #define LEAST_ADDRESSES    (UINT64_C(24) << 20)
 #define ADDRESSES_OF_HEAPS (UINT64_C(4) << 30)
 
-/* Returns RLIMIT_AS or RLIMIT_DATA, in bytes; UINT64_MAX if there is none. */
-static uint64_t limit_of(int resource)
-{
-    struct rlimit limit;
-    bool known = getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-    return known ? limit.rlim_cur : UINT64_MAX;
-}
-
 static void name_limit(const char *what, const char *option, uint64_t limit)
 {
     if (limit != UINT64_MAX)
@@ -157,8 +150,8 @@ static void end_without_memory(G_GNUC_UNUSED const char *domain, G_GNUC_UNUSED G
     const char *request = strstr(message, "failed to allocate"); /* after a line of GLib's source */
     message = request && g_str_has_prefix(message, "../") ? request : message;
     fprintf(stderr, "%s: the system refuses memory: %s", (const char *)name, message);
-    name_limit("address space is", "-v", limit_of(RLIMIT_AS));
-    name_limit("data are", "-d", limit_of(RLIMIT_DATA));
+    name_limit("address space is", "-v", process_limit(RLIMIT_AS));
+    name_limit("data are", "-d", process_limit(RLIMIT_DATA));
     fputs("\n", stderr);
     _exit(STATUS_DOES_NOT_FIT);
 }
@@ -190,14 +183,14 @@ static void expect_no_memory(const char *name)
             domains[i],
             (GLogLevelFlags)(G_LOG_LEVEL_ERROR | G_LOG_FLAG_FATAL | G_LOG_FLAG_RECURSION),
             end_without_memory, (void *)name);
-    if (limit_of(RLIMIT_AS) < ADDRESSES_OF_HEAPS)
+    if (process_limit(RLIMIT_AS) < ADDRESSES_OF_HEAPS)
         mallopt(M_ARENA_MAX, 1);
 }
 
 /* Returns false if so few addresses are left that not even an error could be reported later. */
 static bool has_addresses(GError **error)
 {
-    uint64_t limit = limit_of(RLIMIT_AS);
+    uint64_t limit = process_limit(RLIMIT_AS);
     if (limit == UINT64_MAX)
         return true;
     void *room = mmap(NULL, LEAST_ADDRESSES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -2,6 +2,7 @@
 
 #include "traces/failure.h"
 #include "traces/files.h"
+#include "traces/process_limits.h"
 #include "traces/size.h"
 
 #include <dlfcn.h>
@@ -72,7 +73,9 @@ static bool has_addresses(uint32_t count, GError **error)
     }
     g_autofree char *size = size_format(needed);
     g_set_error(error, FAILURE, FAILURE_DOES_NOT_FIT,
-                "the address space (ulimit -v) has less than the %s left that MPI may need", size);
+                "the address space (ulimit -v) has less than the %s left that MPI may need; any "
+                "run takes at least %" G_GUINT64_FORMAT " bytes",
+                size, process_bytes(PROCESS_ADDRESSES) + needed);
     return false;
 }
 

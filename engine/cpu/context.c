@@ -2,6 +2,7 @@
 
 #include "engine/host/cores.h"
 #include "traces/failure.h"
+#include "traces/process_limits.h"
 
 #include <omp.h>
 #include <pthread.h>
@@ -110,8 +111,10 @@ void cpu_context_make_threads(const struct cpu_context *cpu)
 {
     int failure = try_threads(cpu->threads - 1);
     if (failure) {
-        g_log(FAILURE_MEMORY_DOMAIN, G_LOG_LEVEL_ERROR, "failed to create %u threads: %s",
-              cpu->threads, strerror(failure));
+        g_log(FAILURE_MEMORY_DOMAIN, G_LOG_LEVEL_ERROR,
+              "failed to create %u threads, whose stacks take %" G_GUINT64_FORMAT
+              " KiB each (ulimit -s): %s",
+              cpu->threads, process_stack_bytes() >> 10, strerror(failure));
         abort(); /* never reached */
     }
     omp_set_num_threads((int)cpu->threads);

@@ -233,9 +233,11 @@ static struct device *cpu_open(const struct device_options *options, GError **er
     cpu->ranks = options->ranks;
     cpu->cores = cores_split(options->h2d_rate > 0 || options->d2h_rate > 0);
     cpu->nodes = nodes_read(NODES_FOLDER, &cpu->cores.host);
+    cpu->threads = options->threads ? options->threads : cpu->cores.compute_count;
     const struct nodes_spread spread = {cpu->nodes, options->host_cuts, options->host_cut_count};
     if (!cpu_memory_open(&cpu->memory, options->arena_bytes, options->host_pool_bytes,
-                         cpu->nodes ? &spread : NULL, error)) {
+                         cpu->nodes ? &spread : NULL, cpu->threads + cpu->cores.host_count,
+                         error)) {
         nodes_free(cpu->nodes);
         g_free(cpu);
         return NULL;
@@ -243,7 +245,6 @@ static struct device *cpu_open(const struct device_options *options, GError **er
     cpu->link[MOVER_H2D].rate = options->h2d_rate;
     cpu->link[MOVER_D2H].rate = options->d2h_rate;
     cores_bind(&cpu->cores.compute);
-    cpu->threads = options->threads ? options->threads : cpu->cores.compute_count;
     cpu->compute = host_operators_new(cpu->threads, cpu->memory.arena, NULL);
     host_operators_begin(cpu->compute);
     cpu->host = host_operators_new(cpu->cores.host_count, cpu->memory.host, cpu->nodes);

@@ -102,7 +102,7 @@ static bool open_host(struct cpu_memory *memory, const struct nodes_spread *spre
 }
 
 bool cpu_memory_open(struct cpu_memory *memory, uint64_t arena_bytes, uint64_t host_pool_bytes,
-                     const struct nodes_spread *spread, GError **error)
+                     const struct nodes_spread *spread, uint32_t threads, GError **error)
 {
     uint64_t reserved = HUGE_PAGE + round_up(arena_bytes, HUGE_PAGE) +
                         round_up(host_pool_bytes, HUGE_PAGE);
@@ -111,6 +111,7 @@ bool cpu_memory_open(struct cpu_memory *memory, uint64_t arena_bytes, uint64_t h
     const struct machine_need need = {.arena_bytes = arena_bytes,
                                       .host_pool_bytes = host_pool_bytes,
                                       .address_bytes = reserved + host_pool_bytes,
+                                      .threads = threads,
                                       .pool_is_file = true};
     if (machine_check(&need, error) && reserve(memory, error) && open_arena(memory, error) &&
         open_host(memory, spread, error))

@@ -21,10 +21,10 @@ struct cpu_memory {
 };
 
 /* Takes and touches all memory, so that no page is missing later. Either size may be 0. `spread`
- * says how the host pool is spread over nodes; NULL leaves that to the system. Fails with
- * DEVICE_ERROR_MEMORY if the machine has less. */
+ * says how the host pool is spread over nodes; NULL leaves that to the system. `threads` are to
+ * compute beside. Fails with DEVICE_ERROR_MEMORY if the machine has less. */
 bool cpu_memory_open(struct cpu_memory *memory, uint64_t arena_bytes, uint64_t host_pool_bytes,
-                     const struct nodes_spread *spread, GError **error);
+                     const struct nodes_spread *spread, uint32_t threads, GError **error);
 void cpu_memory_close(struct cpu_memory *memory);
 
 /* One direction of the link between host pool and arena, which copies at memory speed or at a given

@@ -1,6 +1,7 @@
 #include "engine/host/machine.h"
 
 #include "engine/device.h"
+#include "traces/process_limits.h"
 #include "traces/size.h"
 
 #include <stdio.h>
@@ -121,30 +122,12 @@ uint64_t available_bytes(void)
 
 /* ---- needs ---- */
 
-/* Returns a number of /proc/self/statm in bytes: 0 is the address space, 1 what is resident, 5 the
- * private data. Returns 0 if it is not known. */
-static uint64_t of_process(int index)
-{
-    g_autofree char *text = NULL;
-    if (!g_file_get_contents("/proc/self/statm", &text, NULL, NULL))
-        return 0;
-    g_auto(GStrv) numbers = g_strsplit(text, " ", -1);
-    bool known = (int)g_strv_length(numbers) > index;
-    return known ? g_ascii_strtoull(numbers[index], NULL, 10) * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
-}
-
-static uint64_t limit_of(int resource)
-{
-    struct rlimit limit;
-    bool known = getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
-    return known ? limit.rlim_cur : UINT64_MAX;
-}
-
 /* One thing that a need is compared with. */
 struct machine_comparison {
     const char *what;     /* "... that WHAT" */
     uint64_t limit, used; /* what is left is the difference */
     uint64_t takes;
+    uint64_t beside; /* what the run may take later, at most */
 };
 
 static bool fits(const struct machine_comparison *by, const struct machine_need *need,
@@ -162,23 +145,35 @@ static bool fits(const struct machine_comparison *by, const struct machine_need 
     g_set_error(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY,
                 "not enough memory: for %sa host pool of %s the run takes %s, %s more than the %s "
                 "%s; %" G_GUINT64_FORMAT " bytes would fit",
-                of_arena, pool, all, excess, there, by->what, by->takes + by->used);
+                of_arena, pool, all, excess, there, by->what, by->takes + by->used + by->beside);
     return false;
+}
+
+/* Returns how many addresses a run takes beside arena, host pool and what it has when it takes
+ * them: heaps, libraries' buffers and threads, of which there are two for each that computes. */
+static uint64_t addresses_beside(const struct machine_need *need)
+{
+    enum { HEAPS = 64 << 20, QUEUES = 8 };
+    uint64_t threads = process_thread_bytes(QUEUES + 2 * (uint64_t)need->threads);
+    return MIN(threads, UINT64_MAX / 2) + HEAPS;
 }
 
 bool machine_check(const struct machine_need *need, GError **error)
 {
-    uint64_t resident = of_process(1), memory = need->arena_bytes + need->host_pool_bytes;
+    uint64_t resident = process_bytes(PROCESS_RESIDENT),
+             memory = need->arena_bytes + need->host_pool_bytes;
     uint64_t takes = memory + MACHINE_BESIDE_BYTES - MIN(MACHINE_BESIDE_BYTES, resident);
     const struct machine_comparison comparisons[] = {
-        {"that the control group leaves", group_bytes(), 0, takes},
-        {"available on this machine", free_bytes(), 0, takes},
-        {"left of the address space (ulimit -v)", limit_of(RLIMIT_AS), of_process(0),
-         need->address_bytes},
-        {"left for data (ulimit -d)", limit_of(RLIMIT_DATA), of_process(5),
-         need->arena_bytes + (need->pool_is_file ? 0 : need->host_pool_bytes)},
+        {"that the control group leaves", group_bytes(), 0, takes, 0},
+        {"available on this machine", free_bytes(), 0, takes, 0},
+        {"left of the address space (ulimit -v)", process_limit(RLIMIT_AS),
+         process_bytes(PROCESS_ADDRESSES), need->address_bytes, addresses_beside(need)},
+        {"left for data (ulimit -d)", process_limit(RLIMIT_DATA), process_bytes(PROCESS_PRIVATE),
+         need->arena_bytes + (need->pool_is_file ? 0 : need->host_pool_bytes),
+         addresses_beside(need)},
         {"that a file may have (ulimit -f)",
-         need->pool_is_file ? limit_of(RLIMIT_FSIZE) : UINT64_MAX, 0, need->host_pool_bytes},
+         need->pool_is_file ? process_limit(RLIMIT_FSIZE) : UINT64_MAX, 0, need->host_pool_bytes,
+         0},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(comparisons); i++)
         if (!fits(&comparisons[i], need, error))

@@ -22,6 +22,7 @@ struct machine_need {
     uint64_t arena_bytes;     /* of a device whose memory is the host's; else 0 */
     uint64_t host_pool_bytes; /* the host pool */
     uint64_t address_bytes;   /* address space for both, which may be mapped twice */
+    uint32_t threads;         /* that compute, on the device and on the host */
     bool pool_is_file;        /* the host pool is a file in memory, so limits of files apply */
 };
 

@@ -1,6 +1,6 @@
 #include "engine/host/queues.h"
 
-#include "traces/failure.h"
+#include "traces/process_limits.h"
 
 #include <stdatomic.h>
 #include <time.h>
@@ -116,8 +116,8 @@ bool queues_start(struct work_queues *queues, enum mover_queue which, queues_run
     queue->run = run;
     queue->enter = enter;
     queue->self = self;
-    queue->thread = g_thread_try_new(names[which], serve, queue, error);
-    return queue->thread || failure_mark(error, FAILURE_RUNNING);
+    queue->thread = process_thread_new(names[which], serve, queue, error);
+    return queue->thread != NULL;
 }
 
 mover_ticket queues_put(struct work_queues *queues, enum mover_queue which, const void *work,

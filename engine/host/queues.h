@@ -18,8 +18,8 @@ struct work_queues *queues_new(void);
 /* Completes all work and ends the threads. */
 void queues_free(struct work_queues *queues);
 
-/* Starts a thread for `queue`. `enter` runs first in it; may be NULL. Fails, with FAILURE_RUNNING,
- * if the system has no thread left. */
+/* Starts a thread for `queue`. `enter` runs first in it; may be NULL. Fails, with
+ * FAILURE_DOES_NOT_FIT, if the system refuses a thread. */
 bool queues_start(struct work_queues *queues, enum mover_queue queue, queues_run *run,
                   void (*enter)(void *self), void *self, GError **error);
 

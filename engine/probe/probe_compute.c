@@ -199,7 +199,7 @@ static uint8_t *open_pool(const struct device_ops *ops, struct cpu_memory *memor
                           GError **error)
 {
     uint64_t arena_bytes = ops == &device_cpu ? 0 : bytes;
-    if (!cpu_memory_open(memory, arena_bytes, bytes - arena_bytes, NULL, error))
+    if (!cpu_memory_open(memory, arena_bytes, bytes - arena_bytes, NULL, 1, error))
         return NULL;
     return arena_bytes ? memory->arena : memory->host;
 }

@@ -2,6 +2,7 @@
 
 #include "engine/storage/blocks.h"
 #include "engine/storage/checksum.h"
+#include "traces/process_limits.h"
 #include "traces/size.h"
 
 #include <errno.h>
@@ -170,7 +171,7 @@ static bool start_threads(struct store *storage, GError **error)
 {
     storage->threads = g_new0(GThread *, storage->depth);
     while (storage->thread_count < storage->depth) {
-        GThread *thread = g_thread_try_new("storage", serve, storage, error);
+        GThread *thread = process_thread_new("storage", serve, storage, error);
         if (!thread)
             return false;
         storage->threads[storage->thread_count++] = thread;

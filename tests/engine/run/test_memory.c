@@ -29,7 +29,7 @@ static int signal_of_reading(const uint8_t *address)
 static void test_host_is_hidden(void)
 {
     struct cpu_memory memory;
-    g_assert_true(cpu_memory_open(&memory, ARENA, HOST, NULL, NULL));
+    g_assert_true(cpu_memory_open(&memory, ARENA, HOST, NULL, 1, NULL));
     for (uint64_t byte = 0; byte < HOST; byte += HOST / 16) {
         memory.host[byte] = 1;
         g_assert_cmpint(signal_of_reading(memory.host_hidden + byte), ==, SIGSEGV);
@@ -43,7 +43,7 @@ static void test_host_is_hidden(void)
 static void test_leaving_the_arena(void)
 {
     struct cpu_memory memory;
-    g_assert_true(cpu_memory_open(&memory, ARENA, HOST, NULL, NULL));
+    g_assert_true(cpu_memory_open(&memory, ARENA, HOST, NULL, 1, NULL));
     g_assert_cmpuint((uintptr_t)memory.arena % (2 << 20), ==, 0);
     uint64_t past = (ARENA + 4095) / 4096 * 4096;
     g_assert_cmpint(signal_of_reading(memory.arena + past), ==, SIGSEGV);
@@ -55,11 +55,11 @@ static void test_leaving_the_arena(void)
 static void test_either_may_be_empty(void)
 {
     struct cpu_memory memory;
-    g_assert_true(cpu_memory_open(&memory, ARENA, 0, NULL, NULL));
+    g_assert_true(cpu_memory_open(&memory, ARENA, 0, NULL, 1, NULL));
     g_assert_null(memory.host);
     memory.arena[ARENA - 1] = 1;
     cpu_memory_close(&memory);
-    g_assert_true(cpu_memory_open(&memory, 0, HOST, NULL, NULL));
+    g_assert_true(cpu_memory_open(&memory, 0, HOST, NULL, 1, NULL));
     memory.host[HOST - 1] = 1;
     cpu_memory_close(&memory);
 }
@@ -68,7 +68,7 @@ static void test_more_than_there_is(void)
 {
     struct cpu_memory memory;
     GError *error = NULL;
-    g_assert_false(cpu_memory_open(&memory, UINT64_C(1) << 46, HOST, NULL, &error));
+    g_assert_false(cpu_memory_open(&memory, UINT64_C(1) << 46, HOST, NULL, 1, &error));
     g_assert_error(error, DEVICE_ERROR, DEVICE_ERROR_MEMORY);
     g_clear_error(&error);
 }

@@ -57,7 +57,7 @@ static void test_version(struct run_folder *folder, gconstpointer data)
     const char *version = g_strchomp(said) + strlen("pstar-run ");
     g_autofree char *other = g_strdup(version);
     other[0] = 'x';
-    g_autofree char *why = g_strdup_printf("version: %s, not version: %s", other, version);
+    g_autofree char *why = g_strdup_printf("version: %s, not %s", other, version);
     copy_program(folder, version, other);
     g_assert_cmpint(symlink(PROGRAM_DIR "/libpstar-mpi.so", module), ==, 0);
     expect_refusal(folder, "program=other/pstar-run", 2, why);
