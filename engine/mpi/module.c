@@ -3,6 +3,7 @@
  * rank before it, so that a rank that hangs, or whose host is cut off, ends the job. */
 #include "engine/ranks.h"
 
+#include "engine/ranks_ends.h"
 #include "engine/ranks_watch.h"
 
 #include <mpi.h>
@@ -16,11 +17,12 @@
 
 enum {
     HOST_BYTES = 256,
-    PIECE = 1 << 30,      /* bytes of a message at most: MPI counts in int */
-    JOIN_MS = 60000,      /* after which a rank that does not join counts as hanging: its host may
-                           * start late */
-    BEAT_MS = 500,        /* between two signs of life */
-    SILENCE_MS = 7000,    /* without one, after which a rank counts as hanging */
+    PIECE = 1 << 30,   /* bytes of a message at most: MPI counts in int */
+    JOIN_MS = 60000,   /* after which a rank that does not join counts as hanging: its host may
+                        * start late */
+    BEAT_MS = 500,     /* between two signs of life */
+    SILENCE_MS = 7000, /* without one, after which a rank counts as hanging */
+    ENDED_MS = 3000,   /* for which the launcher has time to end the others of a rank that ended */
     SUSPICION_MS = 6300,  /* after which it tells other ranks: they miss a sign within BEAT_MS */
     YIELD_MS = 1500,      /* in which a rank leaves it to another to say so */
     LEAVE_MS = 10000,     /* after which a rank that does not leave counts as cut off: one that
@@ -28,7 +30,7 @@ enum {
     LONGEST_TICK_MS = 200 /* longer times between two looks are this process's own pauses */
 };
 
-enum life_tag { SIGN_OF_LIFE, SUSPICION };
+enum life_tag { SIGN_OF_LIFE, SUSPICION, LAST_WORDS };
 
 enum work { WORK_NONE, WORK_TRANSFER, WORK_POST, WORK_CLOSE, WORK_PART, WORK_DONE };
 
@@ -37,6 +39,7 @@ struct mpi_ranks {
     MPI_Comm data, life;
     GThread *thread;
     struct ranks_watch *watch; /* while MPI starts and when it ends */
+    struct ranks_ends *ends;   /* of the host's ranks */
     GError *error;             /* of opening */
 
     GMutex lock; /* protects the following */
@@ -52,6 +55,7 @@ struct mpi_ranks {
     MPI_Request beat;
     gint64 last_beat, last_look, silent_ms;
     bool suspects; /* that the rank before it hangs, and has told the others */
+    gint64 ended;  /* when a rank of this host was seen to have ended; 0 if none has */
 };
 
 /* A piece of a message that was sent without waiting. */
@@ -94,15 +98,29 @@ static void send_beat(struct mpi_ranks *mpi, gint64 now)
     mpi->last_beat = now;
 }
 
+/* Tells ranks from the first on something, without waiting. */
+static void tell(struct mpi_ranks *mpi, uint32_t first, enum life_tag what)
+{
+    MPI_Request told;
+    for (uint32_t r = first; r < mpi->ranks.count; r++) {
+        MPI_Isend(NULL, 0, MPI_BYTE, (int)r, what, mpi->life, &told);
+        MPI_Request_free(&told);
+    }
+}
+
+/* Ends all ranks; the reason has been said. */
+static G_NORETURN void end_all(struct mpi_ranks *mpi, int status)
+{
+    tell(mpi, 0, LAST_WORDS);
+    MPI_Abort(MPI_COMM_WORLD, status);
+    abort(); /* never reached */
+}
+
 /* A host that is cut off is the end of several ranks, which several others miss. The lowest of
  * these speaks: each tells those above it. */
 static void suspect(struct mpi_ranks *mpi)
 {
-    MPI_Request told;
-    for (uint32_t r = mpi->ranks.rank + 1; r < mpi->ranks.count; r++) {
-        MPI_Isend(NULL, 0, MPI_BYTE, (int)r, SUSPICION, mpi->life, &told);
-        MPI_Request_free(&told);
-    }
+    tell(mpi, mpi->ranks.rank + 1, SUSPICION);
     mpi->suspects = true;
 }
 
@@ -120,7 +138,7 @@ static void end_silence(struct mpi_ranks *mpi, int before)
         "pstar-run: rank %d on %s has not answered for %d seconds: it hangs, or its host is cut "
         "off\n",
         before, mpi->ranks.hosts[before], SILENCE_MS / 1000);
-    MPI_Abort(MPI_COMM_WORLD, EXIT_FAILURE);
+    end_all(mpi, EXIT_FAILURE);
 }
 
 static void hear_beats(struct mpi_ranks *mpi, gint64 now)
@@ -138,6 +156,22 @@ static void hear_beats(struct mpi_ranks *mpi, gint64 now)
         end_silence(mpi, before);
 }
 
+/* A rank of this host that has ended leaves the others without its part. Another one says so,
+ * unless the rank has said why, because only some launchers do. They have time to end the others.
+ */
+static void notice_ends(struct mpi_ranks *mpi, gint64 now)
+{
+    int is_told;
+    if (ranks_ends_look(mpi->ends)) {
+        MPI_Iprobe(MPI_ANY_SOURCE, LAST_WORDS, mpi->life, &is_told, MPI_STATUS_IGNORE);
+        if (!mpi->ended && !is_told)
+            ranks_ends_say(mpi->ends);
+        mpi->ended = now;
+    }
+    if (mpi->ended && now - mpi->ended >= ENDED_MS)
+        end_all(mpi, EXIT_FAILURE);
+}
+
 /* Called again and again, while the thread waits for anything and between its works. */
 static void stay_alive(struct mpi_ranks *mpi)
 {
@@ -149,7 +183,8 @@ static void stay_alive(struct mpi_ranks *mpi)
     int failed = mpi->failed;
     g_mutex_unlock(&mpi->lock);
     if (failed)
-        MPI_Abort(MPI_COMM_WORLD, failed);
+        end_all(mpi, failed);
+    notice_ends(mpi, now);
     send_beat(mpi, now);
     hear_beats(mpi, now);
 }
@@ -341,12 +376,16 @@ static void find_hosts(struct mpi_ranks *mpi)
 
 static void find_node(struct mpi_ranks *mpi)
 {
+    const struct ranks_process own = ranks_process_own(mpi->ranks.rank);
     MPI_Comm node;
     int rank, count;
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
     MPI_Comm_rank(node, &rank);
     MPI_Comm_size(node, &count);
+    g_autofree struct ranks_process *all = g_new0(struct ranks_process, count);
+    MPI_Allgather(&own, sizeof own, MPI_BYTE, all, sizeof own, MPI_BYTE, node);
     MPI_Comm_free(&node);
+    mpi->ends = ranks_ends_new(all, (uint32_t)count);
     mpi->ranks.node_rank = (uint32_t)rank;
     mpi->ranks.node_count = (uint32_t)count;
 }
@@ -595,6 +634,7 @@ static void mpi_free(struct mpi_ranks *mpi)
     g_mutex_clear(&mpi->lock);
     g_cond_clear(&mpi->changed);
     g_strfreev(mpi->ranks.hosts);
+    ranks_ends_free(mpi->ends);
     g_array_unref(mpi->sources);
     g_free(mpi);
 }
