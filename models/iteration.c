@@ -212,7 +212,11 @@ static bool job_check(const struct model_config *config, const struct model_job 
             error, "state blocks of %" G_GUINT64_FORMAT " elements: must be a multiple of %d",
             job->choices.state_block, TRACE_BLOCK_STEP);
     if (job->choices.state_block && job->ranks > 1)
-        return job_refused(error, "several ranks have shards of optimizer states, and no blocks");
+        return job_refused(error,
+                           "state blocks of %" G_GUINT64_FORMAT
+                           " elements: several ranks have shards of optimizer states, which are "
+                           "not cut into blocks",
+                           job->choices.state_block);
     if (!blocks_fit(config, job))
         return job_refused(error,
                            "state blocks of %" G_GUINT64_FORMAT

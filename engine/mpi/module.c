@@ -561,9 +561,10 @@ static void wait_until_done(struct mpi_ranks *mpi)
 static G_NORETURN void end_alone(const char *what, uint32_t waited_ms)
 {
     fflush(stdout);
-    fprintf(stderr,
-            "pstar-run: another rank has not %s for %u seconds: it hangs, or its host is cut off\n",
-            what, waited_ms / 1000);
+    fprintf(
+        stderr,
+        "pstar-run: another rank has not %s for %u seconds: it hangs, has ended, or is cut off\n",
+        what, waited_ms / 1000);
     _exit(EXIT_FAILURE);
 }
 

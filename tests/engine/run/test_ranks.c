@@ -332,6 +332,30 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
     }
 }
 
+/* What would fit is of one rank, of a budget that the ranks of a host divide. */
+static void test_divided_budget(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    enum { RANKS = 3 };
+    g_autofree char *err = NULL;
+    g_assert_cmpint(launch_run(folder, RANKS, STEPS "--host-update --host-memory 9KiB", NULL, &err),
+                    ==, 3);
+    run_folder_expect(err, "the budget is 3 KiB; ");
+    run_folder_expect(err, ". The 3 ranks of this host divide --host-memory, and these figures are "
+                           "of one rank\n");
+    const char *at = strstr(err, " bytes would fit");
+    g_assert_nonnull(at);
+    while (g_ascii_isdigit(at[-1]))
+        at--;
+    guint64 fits = RANKS * g_ascii_strtoull(at, NULL, 10);
+    g_autofree char *enough =
+        g_strdup_printf(STEPS "--host-update --host-memory %" G_GUINT64_FORMAT "B", fits);
+    g_autofree char *less =
+        g_strdup_printf(STEPS "--host-update --host-memory %" G_GUINT64_FORMAT "B", fits - RANKS);
+    launch_must_run(folder, RANKS, enough);
+    g_assert_cmpint(launch_run(folder, RANKS, less, NULL, NULL), ==, 3);
+}
+
 /* Runs one process in an environment that a launcher has made. Returns what it says. */
 static char *say_in(const struct run_folder *folder, const char *environment, int status)
 {
@@ -590,6 +614,7 @@ int main(int argc, char **argv)
     add("/ranks/many", NULL, test_many_ranks);
     add("/ranks/plan", NULL, test_plan);
     add("/ranks/refusals", NULL, test_refusals);
+    add("/ranks/divided-budget", NULL, test_divided_budget);
     add("/ranks/unknown-launchers", NULL, test_unknown_launchers);
     add("/ranks/signal", NULL, test_signal);
     add("/ranks/late-signal", NULL, test_late_signal);
