@@ -341,9 +341,15 @@ static guint find_difference(char *const *lines, char *const *others)
     return lines[i] || others[i] ? i : NO_LINE;
 }
 
-static char *trim_line(const char *line)
+/* Returns the value of the line about the same subject as a line of "subject: value", or "none". */
+static const char *value_of(char *const *lines, const char *about)
 {
-    return g_strdup(!line ? "" : line + strspn(line, RANKS_EXPLAINS));
+    const char *end = strstr(about, ": ");
+    size_t subject = end ? (size_t)(end - about) + strlen(": ") : strlen(about);
+    for (; *lines; lines++)
+        if (strncmp(*lines, about, subject) == 0)
+            return *lines + subject;
+    return "none";
 }
 
 /* Returns "seed: 7, not 0", or NULL if the descriptions do not differ. */
@@ -353,11 +359,12 @@ static char *describe_difference(const char *theirs, const char *ours)
     guint line = find_difference(lines, others);
     if (line == NO_LINE)
         return NULL;
-    g_autofree char *one = trim_line(lines[line]), *other = trim_line(others[line]);
-    const char *value = strstr(one, ": ");
-    size_t subject = value ? (size_t)(value - one) + strlen(": ") : 0;
-    return g_strdup_printf("%s, not %s", one,
-                           strncmp(one, other, subject) == 0 ? other + subject : other);
+    const char *one = lines[line] ? lines[line] : "", *other = others[line] ? others[line] : "";
+    bool is_missing = strcmp(value_of(lines, other), "none") == 0;
+    const char *about = is_missing ? other : one, *value = value_of(lines, about);
+    size_t subject = strcspn(about, ":") - strspn(about, RANKS_EXPLAINS);
+    return g_strdup_printf("%.*s: %s, not %s", (int)subject, about + strspn(about, RANKS_EXPLAINS),
+                           value, value_of(others, about));
 }
 
 /* Finds the first rank whose description is not rank 0's. texts[count] are of `length` bytes each.

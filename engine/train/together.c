@@ -5,6 +5,7 @@
 #include "models/rank_traffic.h"
 #include "traces/size.h"
 
+#include <jansson.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -324,7 +325,33 @@ static void explain_structure(GString *text, const struct run_options *o,
     describe_flag(text, RANKS_EXPLAINS "--host-embedding", choices->host_embedding);
     describe_number(text, RANKS_EXPLAINS "--bytes-per-parameter", model_bytes_per_parameter(job));
     describe_number(text, RANKS_EXPLAINS "--state-block", choices->state_block);
+}
+
+static gint compare_lines(gconstpointer a, gconstpointer b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Much of config.json, such as dropout, is not seen in the structure of a step. Its keys explain
+ * its digest, whatever their order and the spaces between them. */
+static void describe_model(GString *text, const struct run_options *o,
+                           const struct model_config *config)
+{
+    const char *key;
+    json_t *value, *all = json_loads(config->file, 0, NULL);
+    g_autofree char *sorted = json_dumps(all, JSON_SORT_KEYS | JSON_COMPACT);
+    g_autofree char *digest = g_compute_checksum_for_string(G_CHECKSUM_SHA256, sorted, -1);
+    g_autoptr(GPtrArray) lines = g_ptr_array_new_with_free_func(g_free);
+    json_object_foreach (all, key, value) {
+        g_autofree char *is = json_dumps(value, JSON_SORT_KEYS | JSON_COMPACT | JSON_ENCODE_ANY);
+        g_ptr_array_add(lines, g_strdup_printf(RANKS_EXPLAINS "%s of config.json: %s\n", key, is));
+    }
     describe_text(text, RANKS_EXPLAINS "--model", o->model);
+    g_ptr_array_sort(lines, compare_lines);
+    for (guint i = 0; i < lines->len; i++)
+        g_string_append(text, g_ptr_array_index(lines, i));
+    describe_text(text, "config.json", digest);
+    json_decref(all);
 }
 
 static void explain_data(GString *text, const char *option, const char *path,
@@ -377,8 +404,7 @@ char *together_describe(const struct run_options *options, const struct run_plan
         describe_state(text, state);
     explain_data(text, "--eval", options->eval, options);
     describe_text(text, "evaluation data", eval_digest);
-    describe_text(text, RANKS_EXPLAINS "--model", options->model);
-    describe_text(text, "model", run->config->name);
+    describe_model(text, options, run->config);
     explain_structure(text, options, &whole->job);
     describe_text(text, "structure of the step", structure);
     describe_real(text, "--lora-alpha", run->config->lora_alpha);

@@ -1,6 +1,8 @@
 /* Ranks that were started with different options do not train, and the message names the option. */
 #include "launch.h"
 
+#include <glib/gstdio.h>
+
 #define JOB "--steps 3 --micro-batches 2 "
 
 /* Returns the command line of two ranks that share options, with more at the end of the second's.
@@ -94,6 +96,42 @@ static void test_differences(struct run_folder *folder, gconstpointer data)
     refuse_other(folder, "--log missing/log.jsonl", 1, "rank 1 on ");
 }
 
+/* What the second rank finds at the same path is another model. Nothing of the structure tells. */
+static void test_configs(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    static const char one[] = "{\"model_type\": \"gpt2\", \"n_layer\": 1, \"n_embd\": 32, "
+                              "\"n_head\": 2, \"n_positions\": 32, \"vocab_size\": 256%s}";
+    static const struct {
+        const char *first, *second, *why;
+    } pairs[] = {
+        {", \"attn_pdrop\": 0", ", \"attn_pdrop\": 0.5",
+         ": attn_pdrop of config.json: 0.5, not 0\n"},
+        {"", ", \"layer_norm_epsilon\": 1e-3", ": layer_norm_epsilon of config.json: 0.001, not "},
+        {", \"a\": 1, \"b\": [2, 3]", ", \"b\":[2,3],   \"a\": 1", NULL},
+    };
+    g_auto(GStrv) program = run_folder_command(JOB);
+    g_autofree char *line = g_strjoinv(" ", program);
+    g_autofree char *text = run_folder_path(folder, "text.txt");
+    g_autofree char *both = g_strdup_printf("mpirun --oversubscribe -n 1 %s --data %s "
+                                            ": -n 1 -wdir %s/other %s --data %s",
+                                            line, text, folder->path, line, text);
+    g_auto(GStrv) command = NULL;
+    g_autofree char *other = run_folder_path(folder, "other");
+    g_assert_true(g_shell_parse_argv(both, NULL, &command, NULL));
+    g_assert_cmpint(g_mkdir(other, 0777), ==, 0);
+    for (size_t i = 0; i < G_N_ELEMENTS(pairs); i++) {
+        g_autofree char *first = g_strdup_printf(one, pairs[i].first);
+        g_autofree char *second = g_strdup_printf(one, pairs[i].second);
+        run_folder_write(folder, "config.json", first);
+        run_folder_write(folder, "other/config.json", second);
+        if (pairs[i].why)
+            launch_refuse(folder, command, 2, pairs[i].why);
+        else
+            g_assert_cmpint(run_folder_spawn(folder, command, NULL, NULL, NULL, NULL), ==, 0);
+    }
+}
+
 /* Ranks 2 and 3 are the second stage. */
 static void test_stages(struct run_folder *folder, gconstpointer data)
 {
@@ -118,6 +156,7 @@ int main(int argc, char **argv)
     ADD("/ranks/differences", test_differences);
     ADD("/ranks/differences/none", test_alike);
     ADD("/ranks/differences/dry-run", test_dry_runs);
+    ADD("/ranks/differences/configs", test_configs);
     ADD("/ranks/differences/stages", test_stages);
     return g_test_run();
 }
