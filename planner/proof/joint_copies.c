@@ -20,9 +20,11 @@ struct joint_walk {
     GArray *sets, *next;                        /* struct joint_set */
     GHashTable *numbers;                        /* of the sets in `next`, from 1 */
     uint32_t evictions;
-    uint32_t written; /* the dirty chunks that the operator of the step before wrote */
-    uint32_t used;    /* by the step at hand; 0 in a gap */
-    uint64_t budget;  /* of the device, for these chunks */
+    guint at;                           /* the step at hand */
+    uint32_t used;                      /* by it; 0 in a gap */
+    uint32_t dirty;                     /* chunks that their last use has left dirty */
+    uint64_t budget;                    /* of the device, for these chunks */
+    guint last[CERTIFICATE_JOINT_MOST]; /* the step of the last use of each chunk */
 };
 
 static uint64_t bytes_of(const struct joint_model *model, uint32_t set)
@@ -33,11 +35,15 @@ static uint64_t bytes_of(const struct joint_model *model, uint32_t set)
     return bytes;
 }
 
-static scaled_ns cost_of_evicting(const struct joint_walk *w, uint32_t set)
+/* Returns the most that evicting these chunks can cost, with waits for all of their write-backs. */
+static scaled_ns most_of_evicting(const struct joint_walk *w, uint32_t set)
 {
     scaled_ns cost = 0;
-    for (; set; set &= set - 1)
-        cost += w->evicting[__builtin_ctz(set)];
+    for (; set; set &= set - 1) {
+        uint32_t i = (uint32_t)__builtin_ctz(set);
+        uint64_t waits_ns = w->dirty >> i & 1 ? w->model->chunks[i].d2h_ns : 0;
+        cost += w->evicting[i] + (scaled_ns)w->prices->h2d * waits_ns;
+    }
     return cost;
 }
 
@@ -59,35 +65,82 @@ static bool is_given_up(const struct joint_walk *w)
     return w->next->len > SETS_MOST || w->evictions > EVICTIONS_MOST;
 }
 
-/* Returns the cost of the time in which nothing can be fetched. What the operator before wrote, and
- * leaves now, holds its room until its write-back is over. If what the next operator uses has no
- * room beside it, only `spare` bytes can be fetched meanwhile. */
-static scaled_ns cost_of_waiting(const struct joint_walk *w, uint32_t before, uint32_t kept)
+/* Write-backs of chunks that leave before the step at hand, all of them after the step `from`. */
+struct write_backs {
+    guint from;
+    uint64_t ns, least_bytes;
+};
+
+/* Returns the longest time that counted fetches take of chunks that are used after the step `from`
+ * and before the one at hand. */
+static uint64_t used_ns(const struct joint_walk *w, guint from)
 {
-    const struct joint_model *model = w->model;
-    uint32_t leaving = before & ~kept & w->written, missing = w->used & ~kept;
-    uint64_t held = bytes_of(model, kept | leaving), d2h_ns = UINT64_MAX;
-    uint64_t spare = w->budget - MIN(held, w->budget);
-    if (!leaving || bytes_of(model, missing) <= spare)
-        return 0;
-    for (; leaving; leaving &= leaving - 1)
-        d2h_ns = MIN(d2h_ns, model->chunks[__builtin_ctz(leaving)].d2h_ns);
-    scaled_ns fetched_ns = (scaled_ns)spare * model->slowest_ns / model->slowest_bytes + 1;
-    return d2h_ns > fetched_ns ? (d2h_ns - fetched_ns) * (scaled_ns)w->prices->h2d : 0;
+    const struct joint_step *steps = (const struct joint_step *)(void *)w->model->steps->data;
+    uint64_t ns = steps[w->at].gap_ns;
+    for (guint s = from + 1; s < w->at; s++)
+        ns += steps[s].fetch_ns + steps[s].gap_ns;
+    return ns;
+}
+
+/* Returns the longest time that counted fetches take of chunks that are used later. When the last
+ * write-back ends they have room beside its chunk, beside the chunks that have stayed since the
+ * step `from`, and beside the non-model data. */
+static uint64_t unused_ns(const struct joint_walk *w, const struct write_backs *leaving,
+                          uint32_t kept)
+{
+    const struct joint_step *steps = (const struct joint_step *)(void *)w->model->steps->data;
+    uint64_t held = leaving->least_bytes, non_model = UINT64_MAX;
+    for (guint s = leaving->from + 1; s <= w->at; s++)
+        non_model = MIN(non_model, steps[s].non_model);
+    for (; kept; kept &= kept - 1)
+        if (w->last[__builtin_ctz(kept)] <= leaving->from)
+            held += w->model->chunks[__builtin_ctz(kept)].bytes;
+    held += non_model;
+    return joint_fetches_ns(w->model, w->budget - MIN(held, w->budget));
+}
+
+/* Returns the chunk of the set whose last use is the latest. */
+static uint32_t latest(const struct joint_walk *w, uint32_t set)
+{
+    uint32_t found = (uint32_t)__builtin_ctz(set);
+    for (; set; set &= set - 1)
+        if (w->last[__builtin_ctz(set)] > w->last[found])
+            found = (uint32_t)__builtin_ctz(set);
+    return found;
+}
+
+/* Returns the cost of the time in which nothing can be fetched, because the dirty chunks of `left`
+ * hold their room until their write-backs are over. What is counted are those of the latest uses,
+ * as many as make the longest time. */
+static scaled_ns cost_of_waiting(const struct joint_walk *w, uint32_t left, uint32_t kept)
+{
+    struct write_backs leaving = {.least_bytes = UINT64_MAX};
+    uint64_t longest = 0;
+    for (left &= w->dirty; left && w->prices->h2d;) {
+        uint32_t i = latest(w, left);
+        left &= ~(UINT32_C(1) << i);
+        leaving.from = w->last[i];
+        leaving.ns += w->model->chunks[i].d2h_ns;
+        leaving.least_bytes = MIN(leaving.least_bytes, w->model->chunks[i].bytes);
+        uint64_t fetched_ns = used_ns(w, leaving.from) + unused_ns(w, &leaving, kept);
+        longest = MAX(longest, leaving.ns - MIN(leaving.ns, fetched_ns));
+    }
+    return (scaled_ns)longest * (scaled_ns)w->prices->h2d;
 }
 
 /* Adds all sets that remain when enough chunks of `evictable` leave `before`, the larger ones
- * first; more than enough only if that saves time. */
+ * first; more than enough only if that saves time. Chunks that the step at hand uses may also leave
+ * and come back, which makes no room for the step. */
 static void evict(struct joint_walk *w, uint32_t before, uint32_t kept, scaled_ns cost,
                   uint64_t excess, uint32_t evictable)
 {
-    scaled_ns waiting = excess ? 0 : cost_of_waiting(w, before, kept);
+    scaled_ns waiting = excess ? 0 : cost_of_waiting(w, before & ~kept, kept);
     if (!excess)
         add_set(w, kept | w->used, cost + waiting);
     while (!is_given_up(w) && evictable && (waiting || excess) &&
-           bytes_of(w->model, evictable) >= excess) {
+           bytes_of(w->model, evictable & ~w->used) >= excess) {
         uint32_t i = (uint32_t)__builtin_ctz(evictable), one = UINT32_C(1) << i;
-        uint64_t bytes = w->model->chunks[i].bytes;
+        uint64_t bytes = w->used & one ? 0 : w->model->chunks[i].bytes;
         evictable &= ~one;
         w->evictions++;
         evict(w, before, kept & ~one, cost + w->evicting[i], excess - MIN(excess, bytes),
@@ -113,7 +166,7 @@ static void forget_dear(struct joint_walk *w)
     for (guint i = 0; i < w->next->len; i++) {
         bool dear = false;
         for (guint k = 0; k < MIN(kept, RIVALS) && !dear; k++)
-            dear = sets[k].cost + cost_of_evicting(w, sets[k].set & ~sets[i].set) <= sets[i].cost;
+            dear = sets[k].cost + most_of_evicting(w, sets[k].set & ~sets[i].set) <= sets[i].cost;
         if (!dear)
             sets[kept++] = sets[i];
     }
@@ -139,7 +192,7 @@ static bool fit(struct joint_walk *w, uint32_t used, uint64_t room)
     for (guint i = 0; i < w->sets->len && !is_given_up(w); i++) {
         const struct joint_set item = g_array_index(w->sets, struct joint_set, i);
         uint64_t bytes = bytes_of(w->model, item.set | used);
-        evict(w, item.set, item.set, item.cost, bytes - MIN(bytes, room), item.set & ~used);
+        evict(w, item.set, item.set, item.cost, bytes - MIN(bytes, room), item.set);
     }
     bool done = !is_given_up(w);
     turn(w);
@@ -151,6 +204,8 @@ static void note_costs(struct joint_walk *w, const struct joint_step *step)
     for (uint32_t rest = step->used; rest; rest &= rest - 1) {
         uint32_t i = (uint32_t)__builtin_ctz(rest), one = UINT32_C(1) << i;
         const struct joint_chunk *chunk = &w->model->chunks[i];
+        w->last[i] = w->at;
+        w->dirty = (w->dirty & ~one) | (step->dirty & one);
         w->evicting[i] = 0;
         if (step->dirty & one)
             w->evicting[i] += (scaled_ns)w->prices->d2h * chunk->d2h_ns;
@@ -179,12 +234,12 @@ static bool walk(struct joint_walk *w, uint64_t kept)
     g_array_append_val(w->sets, nothing);
     for (guint i = 0; i < steps->len && w->sets->len && done; i++) {
         const struct joint_step *step = &g_array_index(steps, struct joint_step, i);
+        w->at = i;
         if (step->gap_room != UINT64_MAX)
             done = fit(w, 0, step->gap_room - MIN(step->gap_room, kept));
         done = done && fit(w, step->used, step->room - MIN(step->room, kept));
         note_costs(w, step);
         leave(w, step->over);
-        w->written = step->dirty;
     }
     return done;
 }

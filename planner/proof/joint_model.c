@@ -12,6 +12,11 @@ struct joint_use {
     bool is_mixed;                      /* others than the device or its group use it */
 };
 
+static bool is_large(const struct time_job *job, uint64_t bytes)
+{
+    return bytes >= job->plan->device_budget / LARGE_PART;
+}
+
 /* Returns whether all updates that can be placed follow forward and backward, of one rank and the
  * whole model. */
 static bool is_simple(const struct time_job *job, moment_id update)
@@ -83,8 +88,7 @@ static void choose_chunks(struct joint_model *model, const struct joint_use *use
     g_autoptr(GArray) chunks = g_array_new(FALSE, FALSE, sizeof(struct joint_chunk));
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++) {
         const struct joint_chunk chunk = describe_chunk(model->job, c);
-        if (!uses[c].is_mixed && uses[c].first != NO_INDEX &&
-            chunk.bytes >= plan->device_budget / LARGE_PART)
+        if (!uses[c].is_mixed && uses[c].first != NO_INDEX && is_large(model->job, chunk.bytes))
             g_array_append_val(chunks, chunk);
     }
     g_array_sort(chunks, largest_first);
@@ -93,17 +97,26 @@ static void choose_chunks(struct joint_model *model, const struct joint_use *use
         model->chunks[i] = g_array_index(chunks, struct joint_chunk, i);
 }
 
+/* Returns the time of the fetch that the access may need, if its chunk is large. */
+static uint64_t large_fetch_ns(const struct joint_model *model, const struct chunk_access *access)
+{
+    const struct chunk *chunk = &model->job->plan->layout->chunks[access->chunk];
+    bool counts = is_large(model->job, chunk->slot_bytes) &&
+                  !(access->flags & (ACCESS_FRESH | ACCESS_ON_HOST));
+    return counts ? time_job_copy_ns(model->job, &model->job->costs->h2d, chunk->copy_bytes) : 0;
+}
+
 /* Appends the steps without `fetched` and `over`, which depend on what follows. */
 static void add_steps(struct joint_model *model, const struct accesses *accesses,
                       const uint64_t *non_model, moment_id update)
 {
     const struct layout *layout = model->job->plan->layout;
     g_autofree uint32_t *sets = g_new0(uint32_t, layout->chunk_count);
-    uint64_t gap_room = UINT64_MAX;
+    uint64_t gap_room = UINT64_MAX, gap_ns = 0, least = UINT64_MAX;
     for (uint32_t i = 0; i < model->chunk_count; i++)
         sets[model->chunks[i].chunk] = UINT32_C(1) << i;
     for (uint32_t m = 0; m < update; m++) {
-        struct joint_step step = {.gap_room = gap_room};
+        struct joint_step step = {.gap_room = gap_room, .gap_ns = gap_ns};
         uint64_t others = non_model[m];
         for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
             const struct chunk_access *access = &accesses->items[a];
@@ -112,13 +125,18 @@ static void add_steps(struct joint_model *model, const struct accesses *accesses
             step.used |= set;
             step.dirty |= dirty ? set : 0;
             step.fetched |= access->flags & ACCESS_FRESH ? 0 : set; /* shifted to the use before */
+            step.fetch_ns += large_fetch_ns(model, access);
             if (!set && !(access->flags & ACCESS_ON_HOST))
                 others += layout->chunks[access->chunk].slot_bytes;
         }
         step.room = model->job->plan->device_budget - MIN(others, model->job->plan->device_budget);
+        step.non_model = least = MIN(least, non_model[m]);
         gap_room = step.used ? UINT64_MAX : MIN(gap_room, step.room);
-        if (step.used)
+        gap_ns = step.used ? 0 : gap_ns + step.fetch_ns;
+        if (step.used) {
             g_array_append_val(model->steps, step);
+            least = non_model[m];
+        }
     }
 }
 
@@ -182,13 +200,23 @@ static void add_operator(struct joint_model *model, int side, moment_id m)
     work->d2h_ns += time_job_copy_ns(job, &job->costs->d2h, op->d2h_bytes);
 }
 
-static void note_slowest(struct joint_model *model, const struct joint_chunk *chunk)
+/* Returns the grains of the device that are full if these bytes are taken. */
+static uint64_t full_grains(const struct joint_model *model, uint64_t bytes)
 {
-    if ((scaled_ns)chunk->h2d_ns * model->slowest_bytes >=
-        (scaled_ns)model->slowest_ns * chunk->bytes) {
-        model->slowest_ns = chunk->h2d_ns;
-        model->slowest_bytes = chunk->bytes;
-    }
+    return bytes / (model->job->plan->device_budget / JOINT_GRAINS + 1);
+}
+
+/* Lets one more chunk be fetched into the room of the device. */
+static void add_fetch(struct joint_model *model, const struct joint_chunk *chunk)
+{
+    uint64_t *fetches_ns = model->fetches_ns, own = MAX(1, full_grains(model, chunk->bytes));
+    for (uint64_t grains = JOINT_GRAINS; grains >= own; grains--)
+        fetches_ns[grains] = MAX(fetches_ns[grains], fetches_ns[grains - own] + chunk->h2d_ns);
+}
+
+uint64_t joint_fetches_ns(const struct joint_model *model, uint64_t bytes)
+{
+    return model->fetches_ns[MIN(full_grains(model, bytes), JOINT_GRAINS)];
 }
 
 static void add_side(struct joint_model *model, const struct joint_use *uses, int side)
@@ -202,10 +230,11 @@ static void add_side(struct joint_model *model, const struct joint_use *uses, in
     for (uint32_t c = 0; c < layout->chunk_count; c++) {
         const struct joint_chunk chunk = describe_chunk(model->job, c);
         struct joint_work *work = &model->works[side][layout->chunks[c].group];
-        if (uses[c].is_mixed || chunk.bytes < model->job->plan->device_budget / LARGE_PART)
+        if (!is_large(model->job, chunk.bytes))
             continue;
-        note_slowest(model, &chunk);
-        if (uses[c].update_first == NO_INDEX)
+        if (side == 0)
+            add_fetch(model, &chunk);
+        if (uses[c].is_mixed || uses[c].update_first == NO_INDEX)
             continue;
         if (uses[c].first == NO_INDEX)
             add_state(model, work, &uses[c], &chunk);
@@ -226,7 +255,7 @@ struct joint_model *joint_model_new(const struct time_job *job, uint32_t most)
     model->side_count = job->sides[TIME_HOST] ? 2 : 1;
     model->steps = g_array_new(FALSE, FALSE, sizeof(struct joint_step));
     model->state_least = UINT64_MAX;
-    model->slowest_bytes = 1;
+    model->fetches_ns = g_new0(uint64_t, JOINT_GRAINS + 1);
     for (int side = 0; side < (int)model->side_count; side++) {
         struct accesses *accesses = accesses_new(job->sides[side], job->plan->layout,
                                                  non_model->extent);
@@ -253,5 +282,6 @@ void joint_model_free(struct joint_model *model)
         g_free(model->works[side]);
     }
     g_array_unref(model->steps);
+    g_free(model->fetches_ns);
     g_free(model);
 }
