@@ -1,29 +1,30 @@
-/* Homes below host memory. Optimizer states that only operators on the host use can live in a file
- * on NVMe: each is loaded into a slot of the host pool before its first use in an iteration, and
- * stored behind its last. The slots are a ring, whose room passes from chunk to chunk in the order
- * of their uses, so that loads run ahead of the updates as far as there is room. Or they are a few
- * buffers for whole chunk groups, as other systems have them. */
+/* Homes below host memory. Chunks that a plan has in the host pool can live in a file on NVMe. Each
+ * is loaded into a slot of the host pool before what uses it there, and stored behind it. The slots
+ * are a ring, whose room passes from chunk to chunk in the order of their uses, so that loads run
+ * ahead of the uses as far as there is room. Or they are a few buffers for the optimizer states of
+ * whole chunk groups, as other systems have them. */
 #ifndef PSTAR_CHUNKS_NVME_HOMES_H
 #define PSTAR_CHUNKS_NVME_HOMES_H
 
 #include "chunks/plan.h"
 
 struct nvme_budget {
-    uint64_t host_bytes;  /* of the host pool, with the ring; UINT64_MAX: as many chunks as can live
-                             in NVMe do, with a ring for four times what an operator uses at once */
+    uint64_t host_bytes;  /* of the host pool, with the ring; UINT64_MAX: all optimizer states that
+                             only operators on the host use live in NVMe, with a ring for four times
+                             what is used at once */
     uint64_t nvme_bytes;  /* of the file */
     uint64_t block_bytes; /* of its blocks, and how many are under way, as in struct plan; */
     uint32_t depth;       /* 0, 0: the plan does not say */
-    uint32_t buffers;     /* 0: a ring. Else all chunks that can live in NVMe do. The states of a
-                             chunk group pass through one of so many equal buffers: a group is read
+    uint32_t buffers;     /* 0: a ring. Else all states that only the host uses live in NVMe. Those
+                             of a chunk group pass through one of so many equal buffers: a group is read
                              while the one before it is updated, or with more than 3 buffers as
                              many more ahead, none before the first update, and the step ends when
                              the last is written. Where the updates of more groups overlap, there
                              are more buffers */
 };
 
-/* Gives chunks of a plan homes in NVMe: of a plan with a host budget, as few as make it fit, spread
- * over the update, or all of them with buffers. Changes slots in the host pool, actions and
+/* Gives chunks of a plan homes in NVMe: with a host budget as few as make it fit, of those that
+ * cost the least in an iteration, spread over it. Changes slots in the host pool, actions and
  * predicted bytes; times that the plan predicts do not hold any more, and a certificate must not be
  * there. `accesses` are of the plan's layout. Changes nothing and returns true if the host pool
  * fits its budget without. Fails with PLAN_ERROR_DOES_NOT_FIT, and says what would fit; the plan is

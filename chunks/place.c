@@ -338,7 +338,9 @@ static void place_action(struct placing *p, const struct job *job, uint32_t inde
         break;
     case PLAN_MOVE: /* decisions have no moves, and homes in NVMe come later */
     case PLAN_LOAD:
+    case PLAN_RESERVE:
     case PLAN_STORE:
+    case PLAN_RELEASE:
     case PLAN_ACTIONS:
         g_assert_not_reached();
     }

@@ -53,10 +53,20 @@ struct plan *plan_share(struct plan *plan)
     return plan;
 }
 
+uint64_t plan_nvme_room(const struct plan *plan)
+{
+    uint64_t end = 0;
+    for (chunk_id c = 0; c < plan->layout->chunk_count; c++)
+        if (plan->host_address[c] != NO_ADDRESS)
+            end = MAX(end, plan->host_address[c] + plan->layout->chunks[c].copy_bytes);
+    return (end + PLAN_NVME_ALIGNMENT - 1) / PLAN_NVME_ALIGNMENT * PLAN_NVME_ALIGNMENT;
+}
+
 const char *plan_action_name(enum plan_action_kind kind)
 {
-    static const char *const names[] = {"fetch", "allocate", "write-back", "drop", "flush",
-                                        "move",  "wait",     "load",       "store"};
+    static const char *const names[] = {"fetch",   "allocate", "write-back", "drop",
+                                        "flush",   "move",     "wait",       "load",
+                                        "reserve", "store",    "release"};
     return names[kind];
 }
 

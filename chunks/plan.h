@@ -5,9 +5,9 @@
  * is copied, or used by an operator on the host, has a fixed slot in the host pool. Of the others,
  * a device-homed chunk never leaves the device. A transient one begins the iteration nowhere, and
  * is on the device while anything in it is alive. A gathered one is dropped and gathered again
- * (chunks/gathering.h). A chunk that is at home in NVMe (chunks/nvme_homes.h) begins the iteration
- * there. It is used by operators on the host alone, in a slot of the host pool that others have at
- * other times. */
+ * (chunks/gathering.h). A chunk that is at home in NVMe (chunks/nvme_homes.h) begins and ends the
+ * iteration there. Its slots in the host pool, which others have at other times, come and go with
+ * its actions. */
 #ifndef PSTAR_CHUNKS_PLAN_H
 #define PSTAR_CHUNKS_PLAN_H
 
@@ -27,17 +27,19 @@ enum plan_action_kind {
     PLAN_MOVE,       /* to another `address` on the device */
     PLAN_WAIT,       /* the next operator waits for all copies, from and to NVMe too, and host
                         operators issued so far; it has no chunk */
-    PLAN_LOAD,       /* copy NVMe to host, into the chunk's slot */
-    PLAN_STORE,      /* copy host to NVMe, then leave the slot */
+    PLAN_LOAD,       /* take the slot at `address` of the host pool, and copy NVMe to it */
+    PLAN_RESERVE,    /* take it without a copy: what comes next writes it whole */
+    PLAN_STORE,      /* copy the slot to NVMe, then leave it */
+    PLAN_RELEASE,    /* leave the slot without a copy: NVMe has the same bytes, or nobody needs them
+                      */
     PLAN_ACTIONS
 };
 
 struct plan_action {
     chunk_id chunk;   /* 0 if PLAN_WAIT */
     uint8_t kind;     /* enum plan_action_kind */
-    uint64_t address; /* where it lies afterwards; NO_ADDRESS if it leaves or is not there, or if
-                       * PLAN_WAIT
-                       */
+    uint64_t address; /* where it lies on the device afterwards, or its slot in the host pool if
+                         PLAN_LOAD or PLAN_RESERVE; NO_ADDRESS if it leaves, or if PLAN_WAIT */
 };
 
 struct plan {
@@ -53,13 +55,14 @@ struct plan {
     uint64_t device_budget, host_budget; /* bytes; UINT64_MAX for the host means unlimited */
 
     struct layout *layout;
-    uint64_t arena_bytes;      /* size of the arena; <= device_budget */
-    uint64_t host_pool_bytes;  /* size of the host pool; <= host_budget */
-    uint64_t staging_address;  /* in the host pool, up to its end: activations of host operators */
-    uint64_t *host_address;    /* [chunk_count] host slot; NO_ADDRESS if it is never copied */
-    uint64_t nvme_bytes;       /* size of the file in NVMe; 0 if there is none */
-    uint64_t *nvme_address;    /* [chunk_count] in the file; NO_ADDRESS if the chunk is at home
-                                  elsewhere. NULL if all are */
+    uint64_t arena_bytes;     /* size of the arena; <= device_budget */
+    uint64_t host_pool_bytes; /* size of the host pool; <= host_budget */
+    uint64_t staging_address; /* in the host pool, up to its end: activations of host operators */
+    uint64_t *host_address;   /* [chunk_count] host slot; NO_ADDRESS if it is never copied, or is at
+                                 home in NVMe */
+    uint64_t nvme_bytes;      /* size of the file in NVMe; 0 if there is none */
+    uint64_t *nvme_address;   /* [chunk_count] in the file; NO_ADDRESS if the chunk is at home
+                                 elsewhere. NULL if all are */
     uint64_t nvme_block_bytes; /* the transfers of the file are cut into blocks of this size, */
     uint32_t nvme_depth;       /* this many of which are under way; 0, 0: the run decides */
     uint64_t *initial_address; /* [chunk_count] on the device at the start, or NO_ADDRESS */
@@ -101,18 +104,27 @@ static inline uint64_t plan_nvme_slot(const struct layout *layout, chunk_id chun
            PLAN_NVME_ALIGNMENT;
 }
 
+/* Returns where room for slots of chunks at home in NVMe begins in the host pool: behind the slots
+ * of all others, up to staging. Between iterations it is free. */
+uint64_t plan_nvme_room(const struct plan *plan);
+
+/* Returns whether nothing below the device ever holds the chunk. */
+static inline bool plan_has_none_below(const struct plan *plan, chunk_id chunk)
+{
+    return plan->host_address[chunk] == NO_ADDRESS && !plan_in_nvme(plan, chunk) &&
+           plan->layout->chunks[chunk].list != TRACE_GATHERED;
+}
+
 /* Returns whether the chunk is at home on the device, which it never leaves. */
 static inline bool plan_is_homed(const struct plan *plan, chunk_id chunk)
 {
-    return plan->host_address[chunk] == NO_ADDRESS && plan->initial_address[chunk] != NO_ADDRESS &&
-           plan->layout->chunks[chunk].list != TRACE_GATHERED;
+    return plan_has_none_below(plan, chunk) && plan->initial_address[chunk] != NO_ADDRESS;
 }
 
 /* Returns whether the chunk begins the iteration nowhere. */
 static inline bool plan_is_transient(const struct plan *plan, chunk_id chunk)
 {
-    return plan->host_address[chunk] == NO_ADDRESS && plan->initial_address[chunk] == NO_ADDRESS &&
-           plan->layout->chunks[chunk].list != TRACE_GATHERED;
+    return plan_has_none_below(plan, chunk) && plan->initial_address[chunk] == NO_ADDRESS;
 }
 
 enum plan_error {
@@ -163,7 +175,8 @@ bool plan_check(const struct plan *plan, const struct trace *trace, GError **err
  * overlaps another. Fails with PLAN_ERROR_INVALID. */
 bool plan_check_layout(const struct plan *plan, const struct trace *trace, GError **error);
 
-/* "fetch", "allocate", "write-back", "drop", "flush", "move", "wait", "load", "store" */
+/* "fetch", "allocate", "write-back", "drop", "flush", "move", "wait", "load", "reserve", "store",
+ * "release" */
 const char *plan_action_name(enum plan_action_kind kind);
 
 #endif

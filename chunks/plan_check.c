@@ -214,6 +214,7 @@ struct check {
     const struct trace *trace;
     const struct accesses *accesses;
     enum residency_state *state; /* [chunk_count] */
+    enum residency_slot *slot;   /* [chunk_count] of those that are at home in NVMe */
     struct arena *arena;
     struct arena *host;                /* the host pool's slots */
     const struct gathering *gathering; /* NULL if nothing is gathered */
@@ -235,11 +236,15 @@ static bool refuse_moment(const struct check *check, GError **error, const char 
 
 static bool change(struct check *check, chunk_id chunk, enum residency_event event, GError **error)
 {
-    if (residency_state_next(check->state[chunk], event, &check->state[chunk]))
+    enum residency_state *state = &check->state[chunk];
+    bool tiered = plan_in_nvme(check->plan, chunk);
+    if (tiered ? residency_tier_next(state, &check->slot[chunk], event)
+               : residency_state_next(*state, event, state))
         return true;
-    g_autofree char *what = g_strdup_printf("%s of chunk %u, whose bytes are %s",
+    g_autofree char *what = g_strdup_printf("%s of chunk %u, whose bytes are %s%s%s",
                                             residency_event_name(event), chunk,
-                                            residency_state_name(check->state[chunk]));
+                                            residency_state_name(*state), tiered ? ", " : "",
+                                            tiered ? residency_slot_name(check->slot[chunk]) : "");
     return refuse_moment(check, error, what);
 }
 
@@ -257,6 +262,30 @@ static bool settle_at(struct check *check, chunk_id chunk, uint64_t address, GEr
     return true;
 }
 
+static enum residency_event event_of(const struct plan_action *action)
+{
+    static const enum residency_event events[] = {[PLAN_FETCH] = RESIDENCY_FETCH,
+                                                  [PLAN_ALLOCATE] = RESIDENCY_ALLOCATE,
+                                                  [PLAN_WRITE_BACK] = RESIDENCY_WRITE_BACK,
+                                                  [PLAN_DROP] = RESIDENCY_DROP,
+                                                  [PLAN_FLUSH] = RESIDENCY_FLUSH,
+                                                  [PLAN_MOVE] = RESIDENCY_MOVE,
+                                                  [PLAN_LOAD] = RESIDENCY_LOAD,
+                                                  [PLAN_RESERVE] = RESIDENCY_RESERVE,
+                                                  [PLAN_STORE] = RESIDENCY_STORE,
+                                                  [PLAN_RELEASE] = RESIDENCY_RELEASE};
+    return events[action->kind];
+}
+
+/* Returns whether a gather can read the chunk: on the device, or in the host pool. */
+static bool is_there(const struct check *check, chunk_id chunk)
+{
+    return residency_is_whole(check->state[chunk]) &&
+           (residency_on_device(check->state[chunk]) || !plan_in_nvme(check->plan, chunk) ||
+            check->slot[chunk] == RESIDENCY_SLOT_CLEAN ||
+            check->slot[chunk] == RESIDENCY_SLOT_DIRTY);
+}
+
 /* A gathered chunk comes from shards that are valid somewhere, and leaves without a copy. */
 static bool check_gathered(const struct check *check, const struct plan_action *action,
                            GError **error)
@@ -268,47 +297,49 @@ static bool check_gathered(const struct check *check, const struct plan_action *
         return refuse_moment(check, error,
                              "a gathered chunk can only be fetched, moved or dropped");
     for (uint32_t p = gathering->first[action->chunk]; p < gathering->first[action->chunk + 1]; p++)
-        if (!residency_is_whole(check->state[gathering->parts[p].source]))
+        if (!is_there(check, gathering->parts[p].source))
             return refuse_moment(check, error,
                                  "a chunk is gathered from shards that are not valid");
     return true;
 }
 
-/* A chunk that is at home in NVMe takes its slot in the host pool from its load to its store. */
+/* A chunk that is at home in NVMe takes a slot in the host pool from its load or reservation to its
+ * store or release. */
+static bool take_host_slot(struct check *check, chunk_id chunk, uint64_t address, GError **error)
+{
+    uint64_t bytes = check->host->slot_bytes[chunk], end = check->plan->staging_address;
+    if (address % PLAN_NVME_ALIGNMENT || bytes > end || address > end - bytes ||
+        !arena_has_room(check->host, chunk, address))
+        return refuse_moment(check, error,
+                             "a slot in the host pool that is taken, unaligned or outside of it");
+    arena_put(check->host, chunk, address);
+    return true;
+}
+
 static bool check_nvme(struct check *check, const struct plan_action *action, GError **error)
 {
     chunk_id chunk = action->chunk;
-    bool loads = action->kind == PLAN_LOAD;
+    bool takes = action->kind == PLAN_LOAD || action->kind == PLAN_RESERVE;
     if (!plan_in_nvme(check->plan, chunk))
         return refuse_moment(check, error,
-                             "a chunk that is not at home in NVMe is loaded or stored");
-    if (action->address != NO_ADDRESS)
-        return refuse_moment(check, error, "a load or a store has an address on the device");
-    if (!change(check, chunk, loads ? RESIDENCY_LOAD : RESIDENCY_STORE, error))
+                             "a chunk that is not at home in NVMe is loaded, stored, or given or "
+                             "taken a slot");
+    if (!change(check, chunk, event_of(action), error))
         return false;
-    if (!loads) {
-        arena_take(check->host, chunk);
-        return true;
-    }
-    if (!arena_has_room(check->host, chunk, check->plan->host_address[chunk]))
-        return refuse_moment(check, error, "a chunk is loaded into a slot that is taken");
-    arena_put(check->host, chunk, check->plan->host_address[chunk]);
-    return true;
+    if (takes)
+        return take_host_slot(check, chunk, action->address, error);
+    arena_take(check->host, chunk);
+    return action->address == NO_ADDRESS ||
+           refuse_moment(check, error, "a slot in the host pool is left for an address");
 }
 
 static bool perform(struct check *check, const struct plan_action *action, GError **error)
 {
-    static const enum residency_event events[] = {
-        [PLAN_FETCH] = RESIDENCY_FETCH,           [PLAN_ALLOCATE] = RESIDENCY_ALLOCATE,
-        [PLAN_WRITE_BACK] = RESIDENCY_WRITE_BACK, [PLAN_DROP] = RESIDENCY_DROP,
-        [PLAN_FLUSH] = RESIDENCY_FLUSH,           [PLAN_MOVE] = RESIDENCY_MOVE};
     chunk_id chunk = action->chunk;
     if (action->kind == PLAN_WAIT)
         return true;
-    if (action->kind == PLAN_LOAD || action->kind == PLAN_STORE)
+    if (action->kind >= PLAN_LOAD)
         return check_nvme(check, action, error);
-    if (plan_in_nvme(check->plan, chunk))
-        return refuse_moment(check, error, "a chunk that is at home in NVMe comes to the device");
     bool enters = action->kind == PLAN_FETCH || action->kind == PLAN_ALLOCATE;
     bool leaves = action->kind == PLAN_WRITE_BACK || action->kind == PLAN_DROP;
     if (check->plan->layout->chunks[chunk].list == TRACE_GATHERED &&
@@ -321,7 +352,7 @@ static bool perform(struct check *check, const struct plan_action *action, GErro
         (action->kind == PLAN_FETCH || action->kind == PLAN_WRITE_BACK ||
          action->kind == PLAN_FLUSH))
         return refuse_moment(check, error, "a chunk without a host address cannot be copied");
-    if (!change(check, chunk, events[action->kind], error))
+    if (!change(check, chunk, event_of(action), error))
         return false;
     if (leaves || action->kind == PLAN_MOVE)
         arena_take(check->arena, chunk);
@@ -373,7 +404,7 @@ static bool run_iteration(struct check *check, GError **error)
             return plan_refuse(error,
                                "chunk %u ends the iteration at another address than it began", c);
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
-        if (plan_in_nvme(plan, c) && check->state[c] != RESIDENCY_NVME)
+        if (check->slot[c] != RESIDENCY_SLOT_NONE)
             return plan_refuse(error, "chunk %u is not in NVMe at the iteration's end", c);
     return true;
 }
@@ -396,13 +427,11 @@ static bool check_host_slots(struct check *check, GError **error)
               plan->host_pool_bytes <= plan->host_budget;
     for (uint32_t c = 0; ok && c < plan->layout->chunk_count; c++) {
         uint64_t address = plan->host_address[c], bytes = check->host->slot_bytes[c];
-        bool in_nvme = plan_in_nvme(plan, c);
-        if (address == NO_ADDRESS && !in_nvme)
+        if (address == NO_ADDRESS)
             continue;
-        ok = address % (in_nvme ? PLAN_NVME_ALIGNMENT : LAYOUT_ALIGNMENT) == 0 &&
-             bytes <= plan->staging_address && address <= plan->staging_address - bytes &&
-             (in_nvme || arena_has_room(check->host, c, address));
-        if (ok && !in_nvme)
+        ok = address % LAYOUT_ALIGNMENT == 0 && bytes <= plan->staging_address &&
+             address <= plan->staging_address - bytes && arena_has_room(check->host, c, address);
+        if (ok)
             arena_put(check->host, c, address);
     }
     return ok || plan_refuse(error, "host slots overlap or lie outside the host pool");
@@ -420,6 +449,17 @@ static bool check_nvme_blocks(const struct plan *plan, GError **error)
                        plan->nvme_block_bytes, plan->nvme_depth);
 }
 
+/* Between iterations, each chunk has room in the host pool. */
+static bool check_nvme_room(const struct plan *plan, GError **error)
+{
+    uint64_t begin = plan_nvme_room(plan), end = plan->staging_address;
+    for (uint32_t c = 0; c < plan->layout->chunk_count; c++)
+        if (plan_in_nvme(plan, c) && (begin > end || plan_nvme_slot(plan->layout, c) > end - begin))
+            return plan_refuse(
+                error, "the host pool has no room for chunk %u, which is at home in NVMe", c);
+    return true;
+}
+
 static bool check_nvme_slots(const struct plan *plan, GError **error)
 {
     g_autofree uint64_t *slots = host_slots(plan);
@@ -431,14 +471,25 @@ static bool check_nvme_slots(const struct plan *plan, GError **error)
         uint64_t address = plan->nvme_address[c];
         ok = address % PLAN_NVME_ALIGNMENT == 0 && slots[c] <= plan->nvme_bytes &&
              address <= plan->nvme_bytes - slots[c] && arena_has_room(file, c, address) &&
-             plan->initial_address[c] == NO_ADDRESS;
+             plan->host_address[c] == NO_ADDRESS && plan->layout->chunks[c].list != TRACE_GATHERED;
         if (ok)
             arena_put(file, c, address);
     }
     ok = ok && plan->nvme_bytes == arena_end(file);
     arena_free(file);
     return ok || plan_refuse(error, "slots in NVMe overlap, are unaligned or lie outside the file, "
-                                    "or do not fill it, or begin on the device");
+                                    "or do not fill it, or their chunks are gathered or "
+                                    "have a slot of their own in the host pool");
+}
+
+/* A chunk at home in NVMe comes through the room that slots have at other times. */
+static bool fetch_first(struct check *check, chunk_id chunk, GError **error)
+{
+    check->slot[chunk] = plan_in_nvme(check->plan, chunk) ? RESIDENCY_SLOT_CLEAN
+                                                          : RESIDENCY_SLOT_NONE;
+    bool fetched = change(check, chunk, RESIDENCY_FETCH, error);
+    check->slot[chunk] = RESIDENCY_SLOT_NONE;
+    return fetched;
 }
 
 static bool begin(struct check *check, GError **error)
@@ -454,8 +505,7 @@ static bool begin(struct check *check, GError **error)
                                c);
         if (address == NO_ADDRESS)
             continue;
-        if (!settle_at(check, c, address, error) ||
-            (!homed && !change(check, c, RESIDENCY_FETCH, error)))
+        if (!settle_at(check, c, address, error) || (!homed && !fetch_first(check, c, error)))
             return false;
     }
     return true;
@@ -498,14 +548,17 @@ static bool plan_check_schedule(const struct plan *plan, const struct trace *tra
                           .trace = trace,
                           .accesses = accesses,
                           .state = g_new0(enum residency_state, chunks),
+                          .slot = g_new0(enum residency_slot, chunks),
                           .arena = arena_new(chunks, slots),
                           .host = arena_new(chunks, pool_slots)};
-    bool ok = check_host_slots(&check, error) && begin(&check, error);
+    bool ok = check_host_slots(&check, error) && check_nvme_room(plan, error) &&
+              begin(&check, error);
     for (int i = 0; ok && i < ITERATIONS; i++)
         ok = run_iteration(&check, error);
     arena_free(check.arena);
     arena_free(check.host);
     g_free(check.state);
+    g_free(check.slot);
     gathering_free(gathering);
     accesses_free(accesses);
     non_model_free(non_model);

@@ -34,8 +34,8 @@ static const struct {
     [OPTION_HOST_EMBEDDING] = {"host-embedding", "Run the embedding on the host", NULL, 0},
     [OPTION_HOST_MEMORY] = {"host-memory", "Budget of host memory", "SIZE", 0},
     [OPTION_NVME_MEMORY] = {"nvme-memory",
-                            "Budget of NVMe, below host memory, for optimizer states that are "
-                            "updated on the host and for which the host has no room",
+                            "Budget of NVMe, below host memory, for what the host has no room "
+                            "for",
                             "SIZE", 0},
     [OPTION_HOST_UPDATE] = {"host-update", "Run the optimizer on the host", NULL, 0},
     [OPTION_JSON] = {"json", "Write the results as JSON", NULL, 0},

@@ -329,8 +329,8 @@ int main(int argc, char **argv)
          .value = "DIR"},
         {.shared = OPTION_NVME_MEMORY,
          .size = &o->nvme_budget,
-         .help = "without --host-memory all that can live there do; the ranks of a host share "
-                 "it, as they do --host-memory"},
+         .help = "without --host-memory all optimizer states that only the host uses live there; "
+                 "the ranks of a host share it, as they do --host-memory"},
         {.shared = OPTION_PLATFORM,
          .file = &a.platform,
          .help = "blocks and depth of the file of --nvme are its best; default: the plan's, or 1 "

@@ -505,8 +505,8 @@ int main(int argc, char **argv)
          .value = "SIZE|unlimited"},
         {.shared = OPTION_NVME_MEMORY,
          .size = &a.nvme_memory,
-         .help = "with --host-memory unlimited all that can live there do; needs a platform with "
-                 "nvme; default: none"},
+         .help = "with --host-memory unlimited all optimizer states that only the host uses live "
+                 "there; needs a platform with nvme; default: none"},
         {.shared = OPTION_LINK, .text = &a.link, .help = "default: the platform's"},
         {.name = "pinned-memory",
          .size = &a.pinned_memory,

@@ -23,7 +23,7 @@ static uint64_t tensor_address(const struct executor *x, const struct trace_acce
                                bool on_host)
 {
     const struct layout_place *place = layout_place_of(x->plan->layout, access);
-    uint64_t chunk = on_host ? x->plan->host_address[place->chunk]
+    uint64_t chunk = on_host ? residency_host_address(x->residency, place->chunk)
                              : residency_address(x->residency, place->chunk);
     g_assert(chunk != NO_ADDRESS);
     return chunk + place->offset;

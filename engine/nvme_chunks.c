@@ -15,7 +15,6 @@ struct nvme_chunks {
     const struct plan *plan;
     struct chunk_mover *mover;
     struct nvme_chunk *of; /* [chunk_count] */
-    uint64_t ring_end;     /* the end of the slots in the host pool */
     GArray *held;          /* chunk_id of those in the host pool, the last used at the end */
 };
 
@@ -34,8 +33,6 @@ struct nvme_chunks *nvme_chunks_new(const struct plan *plan, struct chunk_mover 
             continue;
         chunks->of[c].subject = g_strdup_printf("chunk %u (%s)", c,
                                                 trace_list_name(plan->layout->chunks[c].list));
-        chunks->ring_end = MAX(chunks->ring_end,
-                               plan->host_address[c] + plan_nvme_slot(plan->layout, c));
     }
     return chunks;
 }
@@ -92,28 +89,24 @@ static void let_go_of_oldest(struct nvme_chunks *chunks)
     g_array_remove_index(chunks->held, 0);
 }
 
-/* Returns whether [begin, end) of the host pool lies among the slots, without a chunk that is held,
- * or is at home in the host pool. */
+/* Returns whether [begin, end) lies in the room for slots, without a chunk that is held. */
 static bool is_free(const struct nvme_chunks *chunks, uint64_t begin, uint64_t end)
 {
-    const struct plan *plan = chunks->plan;
-    for (chunk_id c = 0; c < plan->layout->chunk_count; c++) {
-        bool in_nvme = plan_in_nvme(plan, c);
-        uint64_t at = in_nvme ? chunks->of[c].held_at : plan->host_address[c];
-        uint64_t bytes = in_nvme ? plan_nvme_slot(plan->layout, c)
-                                 : plan->layout->chunks[c].copy_bytes;
-        if (at != NO_ADDRESS && at < end && begin < at + bytes)
+    for (uint32_t i = 0; i < chunks->held->len; i++) {
+        chunk_id chunk = held_chunk(chunks, i);
+        uint64_t at = chunks->of[chunk].held_at;
+        if (at < end && begin < at + plan_nvme_slot(chunks->plan->layout, chunk))
             return false;
     }
-    return end <= chunks->ring_end;
+    return end <= chunks->plan->staging_address;
 }
 
-/* Returns where the chunk has room: in its own slot, or behind a chunk that is held. NO_ADDRESS if
- * it has none. */
+/* Returns where the chunk has room: where the room begins, or behind a chunk that is held.
+ * NO_ADDRESS if it has none. */
 static uint64_t find_room(const struct nvme_chunks *chunks, chunk_id chunk)
 {
     const struct layout *layout = chunks->plan->layout;
-    uint64_t bytes = plan_nvme_slot(layout, chunk), address = chunks->plan->host_address[chunk];
+    uint64_t bytes = plan_nvme_slot(layout, chunk), address = plan_nvme_room(chunks->plan);
     if (is_free(chunks, address, address + bytes))
         return address;
     for (uint32_t i = 0; i < chunks->held->len; i++) {
@@ -137,7 +130,7 @@ static void touch(struct nvme_chunks *chunks, chunk_id chunk)
 }
 
 /* Whoever reads or writes weights uses a few chunks in turn, of several lists and for several
- * ranks. Their slots in the ring may be the same, so they are held wherever there is room. */
+ * ranks. They are held wherever there is room. */
 uint64_t nvme_chunks_hold(struct nvme_chunks *chunks, chunk_id chunk, bool writes)
 {
     struct nvme_chunk *of = &chunks->of[chunk];
@@ -159,10 +152,17 @@ void nvme_chunks_let_go(struct nvme_chunks *chunks)
         let_go_of_oldest(chunks);
 }
 
+/* Gradients and activations have no values before the first iteration. */
+static bool has_values(const struct nvme_chunks *chunks, chunk_id chunk)
+{
+    uint8_t list = chunks->plan->layout->chunks[chunk].list;
+    return plan_in_nvme(chunks->plan, chunk) && list != TRACE_GRAD && list != TRACE_ACTIVATION;
+}
+
 void nvme_chunks_begin(struct nvme_chunks *chunks)
 {
     for (chunk_id c = 0; chunks && c < chunks->plan->layout->chunk_count; c++)
-        if (plan_in_nvme(chunks->plan, c) && !chunks->of[c].stored)
+        if (has_values(chunks, c) && !chunks->of[c].stored)
             nvme_chunks_hold(chunks, c, true);
     nvme_chunks_let_go(chunks);
 }

@@ -67,7 +67,9 @@ static void perform(struct replay *replay, const struct plan_action *action, enu
     case PLAN_MOVE:
     case PLAN_WAIT:
     case PLAN_LOAD:
+    case PLAN_RESERVE:
     case PLAN_STORE:
+    case PLAN_RELEASE:
     case PLAN_ACTIONS:
         break;
     }

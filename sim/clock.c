@@ -142,7 +142,9 @@ struct sim_clock *sim_clock_new(const struct sim_job *job)
     clock->move_ns = g_new(uint64_t, n);
     occupancy_init(&clock->on_device, n);
     for (uint32_t c = 0; c < n; c++) {
-        uint64_t used = layout->chunks[c].copy_bytes, host_end = job->plan->host_address[c] + used;
+        uint64_t used = layout->chunks[c].copy_bytes;
+        uint64_t host_end = plan_in_nvme(job->plan, c) ? job->plan->staging_address
+                                                       : job->plan->host_address[c] + used;
         clock->h2d[c] = costs_copy(job->costs, MOVER_H2D, used, host_end);
         clock->d2h[c] = costs_copy(job->costs, MOVER_D2H, used, host_end);
         clock->move_ns[c] = move_ns(job->costs, used, move_scale);

@@ -8,7 +8,10 @@
 struct holding {
     enum residency_state state;
     uint64_t address;                   /* on the device; NO_ADDRESS */
+    enum residency_slot slot;           /* of a chunk that is at home in NVMe */
+    uint64_t host_address;              /* of its slot in the host pool; NO_ADDRESS */
     struct mover_after before_use;      /* its fetch or move, or what its new room waits for */
+    struct mover_after before_slot;     /* its load, or what its new slot waits for */
     mover_ticket last_compute;          /* the last operator on the device that used it */
     mover_ticket last_host;             /* the last operator on the host that used it */
     mover_ticket last_d2h;              /* its last write-back or flush */
@@ -26,6 +29,7 @@ struct residency {
     uint8_t *flushed;         /* [chunk_count] enum residency_state after the last flush */
     struct address_map *map;
     struct address_map *host_map; /* of the slots of chunks that are at home in NVMe */
+    uint64_t room;                /* where the next of them has its slot between iterations */
     struct staging staging;
     struct gathering *gathering;        /* NULL if nothing is gathered */
     struct mover_shard *shards;         /* [tensor_count] of the chunk that is being gathered */
@@ -61,7 +65,9 @@ struct residency *residency_new(const struct plan *plan, const struct accesses *
     for (uint32_t c = 0; c < plan->layout->chunk_count; c++) {
         r->holdings[c].state = residency_state_initial(plan, c);
         r->holdings[c].address = plan_is_homed(plan, c) ? plan->initial_address[c] : NO_ADDRESS;
+        r->holdings[c].host_address = plan->host_address[c];
     }
+    r->room = plan_nvme_room(plan);
     return r;
 }
 
@@ -81,10 +87,14 @@ void residency_free(struct residency *r)
 
 static void change(struct residency *r, chunk_id chunk, enum residency_event event)
 {
-    bool legal = residency_state_next(r->holdings[chunk].state, event, &r->holdings[chunk].state);
+    struct holding *h = &r->holdings[chunk];
+    bool tiered = plan_in_nvme(r->plan, chunk);
+    bool legal = tiered ? residency_tier_next(&h->state, &h->slot, event)
+                        : residency_state_next(h->state, event, &h->state);
     if (!legal)
-        g_error("chunk %u: %s while %s", chunk, residency_event_name(event),
-                residency_state_name(r->holdings[chunk].state));
+        g_error("chunk %u: %s while %s%s%s", chunk, residency_event_name(event),
+                residency_state_name(h->state), tiered ? ", " : "",
+                tiered ? residency_slot_name(h->slot) : "");
 }
 
 static struct mover_copy copy_of(const struct residency *r, chunk_id chunk, uint64_t address)
@@ -92,7 +102,7 @@ static struct mover_copy copy_of(const struct residency *r, chunk_id chunk, uint
     return (struct mover_copy){
         .chunk = chunk,
         .device_address = address,
-        .host_address = r->plan->host_address[chunk],
+        .host_address = r->holdings[chunk].host_address,
         .nvme_address = plan_in_nvme(r->plan, chunk) ? r->plan->nvme_address[chunk] : NO_ADDRESS,
         .copy_bytes = r->plan->layout->chunks[chunk].copy_bytes,
         .slot_bytes = r->plan->layout->chunks[chunk].slot_bytes};
@@ -109,12 +119,11 @@ static struct mover_shard shard_of_part(struct residency *r, const struct gather
 {
     struct holding *source = &r->holdings[part->source];
     bool on_device = residency_on_device(source->state);
-    uint64_t address = on_device ? source->address : r->plan->host_address[part->source];
+    uint64_t address = on_device ? source->address : source->host_address;
     if (!residency_is_whole(source->state))
         g_error("chunk %u: gathered from while %s", part->source,
                 residency_state_name(source->state));
-    if (on_device)
-        mover_after_merge(after, &source->before_use);
+    mover_after_merge(after, on_device ? &source->before_use : &source->before_slot);
     after->queue[MOVER_COMPUTE] = MAX(after->queue[MOVER_COMPUTE], source->last_compute);
     after->queue[MOVER_D2H] = MAX(after->queue[MOVER_D2H], source->last_d2h);
     after->queue[MOVER_HOST] = MAX(after->queue[MOVER_HOST], source->last_host);
@@ -158,6 +167,7 @@ static void fetch(struct residency *r, chunk_id chunk, uint64_t address)
     struct mover_after after = {.queue = {[MOVER_D2H] = h->last_d2h, [MOVER_HOST] = h->last_host}};
     struct mover_copy copy = copy_of(r, chunk, address);
     change(r, chunk, RESIDENCY_FETCH);
+    mover_after_merge(&after, &h->before_slot);
     address_map_take(r->map, address, address + copy.slot_bytes, &after);
     h->address = address;
     r->copies.queue[MOVER_H2D] = r->ops->fetch(r->mover, &copy, &after);
@@ -200,6 +210,7 @@ static void copy_to_host(struct residency *r, chunk_id chunk, bool leaves)
     struct mover_after after = users_of(h);
     struct mover_copy copy = copy_of(r, chunk, h->address);
     after.queue[MOVER_HOST] = MAX(after.queue[MOVER_HOST], h->last_host);
+    mover_after_merge(&after, &h->before_slot);
     change(r, chunk, leaves ? RESIDENCY_WRITE_BACK : RESIDENCY_FLUSH);
     h->last_d2h = r->copies.queue[MOVER_D2H] = r->ops->write_back(r->mover, &copy, leaves, &after);
     if (leaves)
@@ -231,29 +242,74 @@ static void move(struct residency *r, chunk_id chunk, uint64_t address)
     address_map_release(r->map, MAX(from, MIN(from + bytes, address + bytes)), from + bytes, &left);
 }
 
-/* The slot is free when its former chunk is stored. */
-static void load(struct residency *r, chunk_id chunk)
+/* ---- slots in the host pool of chunks that are at home in NVMe ---- */
+
+/* Takes the slot, which may wait for its former chunk. */
+static void take_slot(struct residency *r, chunk_id chunk, uint64_t address)
 {
     struct holding *h = &r->holdings[chunk];
-    struct mover_after after = {.queue = {[MOVER_NVME_WRITE] = h->last_store}};
-    const struct mover_copy copy = copy_of(r, chunk, NO_ADDRESS);
-    change(r, chunk, RESIDENCY_LOAD);
-    address_map_take(r->host_map, copy.host_address,
-                     copy.host_address + plan_nvme_slot(r->plan->layout, chunk), &after);
-    h->last_load = r->copies.queue[MOVER_NVME_READ] = r->ops->load(r->mover, &copy, &after);
+    h->before_slot = (struct mover_after){.queue = {0}};
+    h->host_address = address;
+    address_map_take(r->host_map, address, address + plan_nvme_slot(r->plan->layout, chunk),
+                     &h->before_slot);
 }
 
+static void load(struct residency *r, chunk_id chunk, uint64_t address)
+{
+    struct holding *h = &r->holdings[chunk];
+    change(r, chunk, RESIDENCY_LOAD);
+    take_slot(r, chunk, address);
+    struct mover_after after = h->before_slot;
+    after.queue[MOVER_NVME_WRITE] = MAX(after.queue[MOVER_NVME_WRITE], h->last_store);
+    const struct mover_copy copy = copy_of(r, chunk, NO_ADDRESS);
+    h->last_load = r->copies.queue[MOVER_NVME_READ] = r->ops->load(r->mover, &copy, &after);
+    h->before_slot = (struct mover_after){.queue = {[MOVER_NVME_READ] = h->last_load}};
+}
+
+static void reserve(struct residency *r, chunk_id chunk, uint64_t address)
+{
+    change(r, chunk, RESIDENCY_RESERVE);
+    take_slot(r, chunk, address);
+}
+
+/* Returns everything that still reads or writes the chunk's slot, apart from its store. */
+static struct mover_after users_of_slot(const struct holding *h)
+{
+    struct mover_after after = users_of(h);
+    after.queue[MOVER_HOST] = MAX(after.queue[MOVER_HOST], h->last_host);
+    mover_after_merge(&after, &h->before_slot);
+    return after;
+}
+
+static void leave_slot(struct residency *r, chunk_id chunk, const struct mover_after *after)
+{
+    struct holding *h = &r->holdings[chunk];
+    address_map_release(r->host_map, h->host_address,
+                        h->host_address + plan_nvme_slot(r->plan->layout, chunk), after);
+    h->host_address = NO_ADDRESS;
+    h->before_slot = (struct mover_after){.queue = {0}};
+}
+
+/* The file may still be read for an earlier load. */
 static void store(struct residency *r, chunk_id chunk)
 {
     struct holding *h = &r->holdings[chunk];
-    struct mover_after after = {
-        .queue = {[MOVER_HOST] = h->last_host, [MOVER_NVME_READ] = h->last_load}};
+    struct mover_after after = {.queue = {[MOVER_HOST] = h->last_host,
+                                          [MOVER_D2H] = h->last_d2h,
+                                          [MOVER_NVME_READ] = h->last_load}};
+    struct mover_after left = users_of_slot(h);
     const struct mover_copy copy = copy_of(r, chunk, NO_ADDRESS);
     change(r, chunk, RESIDENCY_STORE);
     h->last_store = r->copies.queue[MOVER_NVME_WRITE] = r->ops->store(r->mover, &copy, &after);
-    after = (struct mover_after){.queue = {[MOVER_NVME_WRITE] = h->last_store}};
-    address_map_release(r->host_map, copy.host_address,
-                        copy.host_address + plan_nvme_slot(r->plan->layout, chunk), &after);
+    left.queue[MOVER_NVME_WRITE] = h->last_store;
+    leave_slot(r, chunk, &left);
+}
+
+static void release(struct residency *r, chunk_id chunk)
+{
+    const struct mover_after left = users_of_slot(&r->holdings[chunk]);
+    change(r, chunk, RESIDENCY_RELEASE);
+    leave_slot(r, chunk, &left);
 }
 
 static void perform(struct residency *r, const struct plan_action *action)
@@ -283,10 +339,16 @@ static void perform(struct residency *r, const struct plan_action *action)
         r->awaited.queue[MOVER_HOST] = r->last_host;
         break;
     case PLAN_LOAD:
-        load(r, action->chunk);
+        load(r, action->chunk, action->address);
+        break;
+    case PLAN_RESERVE:
+        reserve(r, action->chunk, action->address);
         break;
     case PLAN_STORE:
         store(r, action->chunk);
+        break;
+    case PLAN_RELEASE:
+        release(r, action->chunk);
         break;
     case PLAN_ACTIONS:
         g_assert_not_reached();
@@ -335,7 +397,7 @@ static void wait_for_chunk(const struct residency *r, const struct chunk_access 
     after->queue[MOVER_NETWORK] = MAX(after->queue[MOVER_NETWORK], h->last_network);
     if (access->flags & ACCESS_ON_HOST) {
         after->queue[MOVER_D2H] = MAX(after->queue[MOVER_D2H], h->last_d2h);
-        after->queue[MOVER_NVME_READ] = MAX(after->queue[MOVER_NVME_READ], h->last_load);
+        mover_after_merge(after, &h->before_slot);
         if (writes) /* a fetch may still be reading */
             mover_after_merge(after, &h->before_use);
     } else {
@@ -417,11 +479,41 @@ static void run(struct residency *r, moment_id moment)
         *staged = ticket;
 }
 
+/* Between iterations all room for slots is free. Returns some of it, which the chunk that had it
+ * last may not have left yet. */
+static uint64_t next_room(struct residency *r, chunk_id chunk)
+{
+    uint64_t bytes = plan_nvme_slot(r->plan->layout, chunk), address = r->room;
+    if (address + bytes > r->plan->staging_address)
+        address = plan_nvme_room(r->plan);
+    r->room = address + bytes;
+    return address;
+}
+
+static void load_and_fetch(struct residency *r, chunk_id chunk)
+{
+    load(r, chunk, next_room(r, chunk));
+    fetch(r, chunk, r->plan->initial_address[chunk]);
+    release(r, chunk);
+}
+
+static void flush_and_store(struct residency *r, chunk_id chunk)
+{
+    reserve(r, chunk, next_room(r, chunk));
+    copy_to_host(r, chunk, false);
+    store(r, chunk);
+}
+
 void residency_load(struct residency *r)
 {
-    for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++)
-        if (r->plan->initial_address[c] != NO_ADDRESS && !residency_on_device(r->holdings[c].state))
+    for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++) {
+        if (r->plan->initial_address[c] == NO_ADDRESS || residency_on_device(r->holdings[c].state))
+            continue;
+        if (plan_in_nvme(r->plan, c))
+            load_and_fetch(r, c);
+        else
             fetch(r, c, r->plan->initial_address[c]);
+    }
 }
 
 void residency_step(struct residency *r, moment_id moment)
@@ -438,7 +530,10 @@ void residency_step(struct residency *r, moment_id moment)
 void residency_flush(struct residency *r)
 {
     for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++) {
-        if (r->holdings[c].state == RESIDENCY_DEVICE && r->plan->host_address[c] != NO_ADDRESS)
+        bool changed = r->holdings[c].state == RESIDENCY_DEVICE;
+        if (changed && plan_in_nvme(r->plan, c))
+            flush_and_store(r, c);
+        else if (changed && r->plan->host_address[c] != NO_ADDRESS)
             copy_to_host(r, c, false);
         r->flushed[c] = (uint8_t)r->holdings[c].state;
     }
@@ -501,31 +596,33 @@ static void rewind_device_homed(struct residency *r)
 }
 
 /* What forward loaded is read again when it is needed. */
-static void rewind_nvme_homed(struct residency *r, chunk_id chunk)
+static void rewind_slot(struct residency *r, chunk_id chunk)
 {
     struct holding *h = &r->holdings[chunk];
-    uint64_t begin = r->plan->host_address[chunk];
-    const struct mover_after loaded = {.queue = {[MOVER_NVME_READ] = h->last_load}};
-    if (h->state == RESIDENCY_NVME)
-        return;
-    h->state = RESIDENCY_NVME;
-    address_map_release(r->host_map, begin, begin + plan_nvme_slot(r->plan->layout, chunk),
-                        &loaded);
+    const struct mover_after left = users_of_slot(h);
+    if (h->slot != RESIDENCY_SLOT_NONE)
+        leave_slot(r, chunk, &left);
+    h->slot = RESIDENCY_SLOT_NONE;
 }
 
 void residency_rewind(struct residency *r)
 {
     shrink_non_model(r, r->accesses->resting);
     for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++)
-        if (plan_in_nvme(r->plan, c))
-            rewind_nvme_homed(r, c);
-        else if (!is_homed(r, c))
+        if (!is_homed(r, c)) {
             rewind_host_homed(r, c);
+            rewind_slot(r, c);
+        }
     rewind_device_homed(r);
     for (uint32_t c = 0; c < r->plan->layout->chunk_count; c++)
         if (r->flushed[c] == RESIDENCY_EMPTY && r->holdings[c].state == RESIDENCY_NOWHERE)
             allocate(r, c, r->plan->initial_address[c]);
     residency_load(r);
+}
+
+uint64_t residency_host_address(const struct residency *r, chunk_id chunk)
+{
+    return r->holdings[chunk].host_address;
 }
 
 uint64_t residency_address(const struct residency *r, chunk_id chunk)

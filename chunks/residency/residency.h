@@ -41,4 +41,7 @@ void residency_rewind(struct residency *residency);
 uint64_t residency_address(const struct residency *residency, chunk_id chunk);
 enum residency_state residency_state(const struct residency *residency, chunk_id chunk);
 
+/* Returns the address of the chunk's slot in the host pool; NO_ADDRESS if it has none. */
+uint64_t residency_host_address(const struct residency *residency, chunk_id chunk);
+
 #endif

@@ -16,8 +16,7 @@ const uint8_t residency_transitions[RESIDENCY_STATES][RESIDENCY_EVENTS] = {
                         [RESIDENCY_DIE] = TO(NOWHERE),
                         [RESIDENCY_HOST_READ] = TO(HOST),
                         [RESIDENCY_HOST_WRITE] = TO(HOST),
-                        [RESIDENCY_HOST_FRESH_WRITE] = TO(HOST),
-                        [RESIDENCY_STORE] = TO(NVME)},
+                        [RESIDENCY_HOST_FRESH_WRITE] = TO(HOST)},
     [RESIDENCY_FETCHING] = {[RESIDENCY_WRITE_BACK] = TO(WRITING_BACK),
                             [RESIDENCY_DROP] = TO(HOST),
                             [RESIDENCY_FLUSH] = TO(BOTH),
@@ -48,8 +47,69 @@ const uint8_t residency_transitions[RESIDENCY_STATES][RESIDENCY_EVENTS] = {
                                 [RESIDENCY_HOST_READ] = TO(HOST),
                                 [RESIDENCY_HOST_WRITE] = TO(HOST),
                                 [RESIDENCY_HOST_FRESH_WRITE] = TO(HOST)},
-    [RESIDENCY_NVME] = {[RESIDENCY_LOAD] = TO(HOST)},
 };
+
+static const uint8_t slot_transitions[RESIDENCY_SLOTS][RESIDENCY_EVENTS] = {
+    [RESIDENCY_SLOT_NONE] =
+        {[RESIDENCY_LOAD] = TO(SLOT_CLEAN), [RESIDENCY_RESERVE] = TO(SLOT_EMPTY)},
+    [RESIDENCY_SLOT_EMPTY] = {[RESIDENCY_WRITE_BACK] = TO(SLOT_DIRTY),
+                              [RESIDENCY_FLUSH] = TO(SLOT_DIRTY),
+                              [RESIDENCY_HOST_FRESH_WRITE] = TO(SLOT_DIRTY),
+                              [RESIDENCY_RELEASE] = TO(SLOT_NONE)},
+    [RESIDENCY_SLOT_CLEAN] = {[RESIDENCY_FETCH] = TO(SLOT_CLEAN),
+                              [RESIDENCY_WRITE_BACK] = TO(SLOT_DIRTY),
+                              [RESIDENCY_FLUSH] = TO(SLOT_DIRTY),
+                              [RESIDENCY_HOST_READ] = TO(SLOT_CLEAN),
+                              [RESIDENCY_HOST_WRITE] = TO(SLOT_DIRTY),
+                              [RESIDENCY_HOST_FRESH_WRITE] = TO(SLOT_DIRTY),
+                              [RESIDENCY_RELEASE] = TO(SLOT_NONE)},
+    [RESIDENCY_SLOT_DIRTY] = {[RESIDENCY_FETCH] = TO(SLOT_DIRTY),
+                              [RESIDENCY_WRITE_BACK] = TO(SLOT_DIRTY),
+                              [RESIDENCY_FLUSH] = TO(SLOT_DIRTY),
+                              [RESIDENCY_HOST_READ] = TO(SLOT_DIRTY),
+                              [RESIDENCY_HOST_WRITE] = TO(SLOT_DIRTY),
+                              [RESIDENCY_HOST_FRESH_WRITE] = TO(SLOT_DIRTY),
+                              [RESIDENCY_STORE] = TO(SLOT_NONE),
+                              [RESIDENCY_RELEASE] = TO(SLOT_NONE)},
+};
+
+static bool is_of_slot(enum residency_event event)
+{
+    return event == RESIDENCY_LOAD || event == RESIDENCY_RESERVE || event == RESIDENCY_STORE ||
+           event == RESIDENCY_RELEASE;
+}
+
+/* Whether what the host has is valid, in a slot or in NVMe. */
+static bool is_below(enum residency_state state)
+{
+    return state == RESIDENCY_HOST || state == RESIDENCY_FETCHING || state == RESIDENCY_BOTH ||
+           state == RESIDENCY_WRITING_BACK;
+}
+
+/* Bytes that nobody needs below the device leave with a dirty slot that is released. */
+static bool leave_slot(enum residency_state *state, enum residency_slot slot,
+                       enum residency_event event)
+{
+    if (event == RESIDENCY_LOAD || event == RESIDENCY_STORE)
+        return is_below(*state);
+    if (event == RESIDENCY_RESERVE || slot != RESIDENCY_SLOT_DIRTY || !is_below(*state))
+        return true;
+    bool stays = residency_on_device(*state);
+    *state = stays ? RESIDENCY_DEVICE : *state;
+    return stays;
+}
+
+bool residency_tier_next(enum residency_state *state, enum residency_slot *slot,
+                         enum residency_event event)
+{
+    bool on_device_alone = !is_of_slot(event) && !slot_transitions[RESIDENCY_SLOT_DIRTY][event];
+    uint8_t entry = on_device_alone ? *slot + 1 : slot_transitions[*slot][event];
+    if (!entry || !(is_of_slot(event) ? leave_slot(state, *slot, event)
+                                      : residency_state_next(*state, event, state)))
+        return false;
+    *slot = (enum residency_slot)(entry - 1);
+    return true;
+}
 
 enum residency_event residency_event_of(uint32_t flags)
 {
@@ -74,24 +134,30 @@ bool residency_on_device(enum residency_state state)
 
 enum residency_state residency_state_initial(const struct plan *plan, chunk_id chunk)
 {
-    return plan_in_nvme(plan, chunk)        ? RESIDENCY_NVME
-           : plan_is_homed(plan, chunk)     ? RESIDENCY_DEVICE
+    return plan_is_homed(plan, chunk)       ? RESIDENCY_DEVICE
            : plan_is_transient(plan, chunk) ? RESIDENCY_NOWHERE
                                             : RESIDENCY_HOST;
 }
 
 const char *residency_state_name(enum residency_state state)
 {
-    static const char *const names[] = {"nowhere", "empty",  "host",         "being fetched",
-                                        "both",    "device", "written back", "in NVMe"};
+    static const char *const names[] = {"nowhere", "empty",  "host",        "being fetched",
+                                        "both",    "device", "written back"};
     return names[state];
+}
+
+const char *residency_slot_name(enum residency_slot slot)
+{
+    static const char *const names[] = {"without a slot in the host pool", "in an empty slot",
+                                        "in a clean slot", "in a dirty slot"};
+    return names[slot];
 }
 
 const char *residency_event_name(enum residency_event event)
 {
-    static const char *const names[] = {"fetch",          "allocate",    "write-back", "drop",
-                                        "flush",          "move",        "read",       "write",
-                                        "overwrite",      "end of life", "host read",  "host write",
-                                        "host overwrite", "load",        "store"};
+    static const char *const names[] = {
+        "fetch",          "allocate", "write-back", "drop",        "flush",     "move",
+        "read",           "write",    "overwrite",  "end of life", "host read", "host write",
+        "host overwrite", "load",     "reserve",    "store",       "release"};
     return names[event];
 }

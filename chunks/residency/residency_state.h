@@ -13,8 +13,17 @@ enum residency_state {
     RESIDENCY_BOTH,         /* host and device agree */
     RESIDENCY_DEVICE,       /* device only, dirty */
     RESIDENCY_WRITING_BACK, /* on its way to the host */
-    RESIDENCY_NVME,         /* NVMe only */
     RESIDENCY_STATES
+};
+
+/* Where "the host" of a chunk is that is at home in NVMe: in its slot in the host pool, or, where
+ * that has gone or is clean, in the file. */
+enum residency_slot {
+    RESIDENCY_SLOT_NONE,
+    RESIDENCY_SLOT_EMPTY, /* taken, but not written yet */
+    RESIDENCY_SLOT_CLEAN, /* with the same bytes as the file */
+    RESIDENCY_SLOT_DIRTY, /* the file has older bytes */
+    RESIDENCY_SLOTS
 };
 
 enum residency_event {
@@ -32,7 +41,9 @@ enum residency_event {
     RESIDENCY_HOST_WRITE,
     RESIDENCY_HOST_FRESH_WRITE,
     RESIDENCY_LOAD,
+    RESIDENCY_RESERVE,
     RESIDENCY_STORE,
+    RESIDENCY_RELEASE,
     RESIDENCY_EVENTS
 };
 
@@ -50,6 +61,11 @@ static inline bool residency_state_next(enum residency_state state, enum residen
     return entry != 0;
 }
 
+/* Does the same for a chunk that is at home in NVMe, with its slot. Neither changes if the event is
+ * illegal. */
+bool residency_tier_next(enum residency_state *state, enum residency_slot *slot,
+                         enum residency_event event);
+
 /* Returns the event for an access with these flags (chunks/accesses.h), without the end of its
  * life. */
 enum residency_event residency_event_of(uint32_t access_flags);
@@ -63,6 +79,7 @@ bool residency_on_device(enum residency_state state);
 enum residency_state residency_state_initial(const struct plan *plan, chunk_id chunk);
 
 const char *residency_state_name(enum residency_state state);
+const char *residency_slot_name(enum residency_slot slot);
 const char *residency_event_name(enum residency_event event);
 
 #endif

@@ -51,12 +51,17 @@ struct host_work {
     struct operation operation;
 };
 
+struct file_work {
+    struct pool_file_work transfer;
+    struct mover_after after; /* on streams */
+};
+
 static struct cuda_device *cuda_of(struct device *device)
 {
     return (struct cuda_device *)device;
 }
 
-static void enter_host(void *self)
+static void enter_thread(void *self)
 {
     struct cuda_device *cuda = self;
     CUDA_TRY(&cuda->failure, cudaSetDevice(cuda->ordinal));
@@ -78,12 +83,14 @@ static void run_on_host(void *self, const void *work, bool at_once)
 static void run_transfer(void *self, const void *work, bool at_once)
 {
     struct cuda_device *cuda = self;
-    const struct pool_file_work *transfer = work;
-    char *why = pool_file_transfer(cuda->file, transfer);
+    const struct file_work *file = work;
     (void)at_once;
+    cuda_streams_wait(cuda->streams, &file->after);
+    char *why = pool_file_transfer(cuda->file, &file->transfer);
     if (why)
         cuda_failure_note_text(&cuda->failure, why);
-    cuda_streams_thread_done(cuda->streams, transfer->queue, ++cuda->done[transfer->queue]);
+    enum mover_queue queue = file->transfer.queue;
+    cuda_streams_thread_done(cuda->streams, queue, ++cuda->done[queue]);
 }
 
 /* The version of a driver that is not installed is 0. */
@@ -225,8 +232,9 @@ static bool open_file(struct cuda_device *cuda, const struct device_storage *opt
     return pool_file_open(&cuda->file, options, cuda->memory.host, cuda->memory.host_pool_bytes,
                           error) &&
            (!cuda->file ||
-            (queues_start(cuda->queues, MOVER_NVME_READ, run_transfer, NULL, cuda, error) &&
-             queues_start(cuda->queues, MOVER_NVME_WRITE, run_transfer, NULL, cuda, error)));
+            (queues_start(cuda->queues, MOVER_NVME_READ, run_transfer, enter_thread, cuda, error) &&
+             queues_start(cuda->queues, MOVER_NVME_WRITE, run_transfer, enter_thread, cuda,
+                          error)));
 }
 
 static struct device *cuda_open(const struct device_options *options, GError **error)
@@ -257,7 +265,7 @@ static struct device *cuda_open(const struct device_options *options, GError **e
     cuda->queues = queues_new();
     if ((!options->ranks || open_ranks(cuda, options->ranks, error)) &&
         open_file(cuda, &options->storage, error) &&
-        queues_start(cuda->queues, MOVER_HOST, run_on_host, enter_host, cuda, error))
+        queues_start(cuda->queues, MOVER_HOST, run_on_host, enter_thread, cuda, error))
         return &cuda->device;
     cuda_close(&cuda->device);
     return NULL;
@@ -461,15 +469,15 @@ static mover_ticket put_on_host(struct device *device, struct host_work *work,
     return queues_put(cuda_of(device)->queues, MOVER_HOST, work, sizeof *work, &threads);
 }
 
-/* Chunks at home in NVMe never come to the device, so no stream has to do anything first. */
+/* The file's threads themselves wait for the streams, as the host's does. */
 static mover_ticket cuda_transfer(struct device *device, enum mover_queue queue,
                                   const struct device_transfer *transfer,
                                   const struct mover_after *after)
 {
-    const struct pool_file_work work = {queue, *transfer};
     const struct mover_after threads = of_threads(after);
-    g_assert(memcmp(&threads, after, sizeof threads) == 0);
-    return queues_put(cuda_of(device)->queues, queue, &work, sizeof work, after);
+    const struct file_work work = {{queue, *transfer},
+                                   cuda_streams_cover(cuda_of(device)->streams, after)};
+    return queues_put(cuda_of(device)->queues, queue, &work, sizeof work, &threads);
 }
 
 static mover_ticket cuda_compute_on_host(struct device *device, const struct operation *operation,

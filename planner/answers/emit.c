@@ -76,7 +76,9 @@ static void act(struct summary_walk *walk, const struct plan_action *action)
     case PLAN_MOVE:
     case PLAN_WAIT:
     case PLAN_LOAD:
+    case PLAN_RESERVE:
     case PLAN_STORE:
+    case PLAN_RELEASE:
         break;
     case PLAN_ACTIONS:
         g_assert_not_reached();

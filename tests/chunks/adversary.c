@@ -18,7 +18,7 @@ enum work_kind {
 
 /* What an operator must find, as known when it was queued. */
 struct operand {
-    uint64_t address;
+    uint64_t address, host_address;
     uint32_t version;
 };
 
@@ -60,8 +60,9 @@ struct adversary {
     mover_ticket fetched;  /* of the last fetch that is not a gather */
     mover_ticket gathered; /* of the last gather */
     struct stamp *device, *host, *nvme;
-    uint64_t *address; /* [chunk_count] as issued */
-    uint32_t *version; /* [chunk_count] as issued */
+    uint64_t *address;      /* [chunk_count] as issued */
+    uint64_t *host_address; /* [chunk_count] of the slot in the host pool, as issued */
+    uint32_t *version;      /* [chunk_count] as issued */
     uint32_t wrong;
     uint32_t maker; /* the last operator that writes activations, as issued */
     struct plan_figures figures;
@@ -80,6 +81,7 @@ struct adversary *adversary_new(const struct plan *plan, const struct accesses *
     a->host = g_new0(struct stamp, plan->host_pool_bytes / GRAIN + 1);
     a->nvme = g_new0(struct stamp, plan->nvme_bytes / GRAIN + 1);
     a->address = g_new(uint64_t, chunks);
+    a->host_address = g_memdup2(plan->host_address, chunks * sizeof *a->host_address);
     a->version = g_new0(uint32_t, chunks);
     for (uint32_t c = 0; c < chunks; c++) {
         bool homed = plan_is_homed(plan, c);
@@ -111,6 +113,7 @@ void adversary_free(struct adversary *a)
     g_free(a->host);
     g_free(a->nvme);
     g_free(a->address);
+    g_free(a->host_address);
     g_free(a->version);
     g_free(a);
 }
@@ -142,9 +145,8 @@ static void check_operand(struct adversary *a, const struct chunk_access *access
     uint32_t chunk = access->chunk;
     if (a->plan->layout->chunks[chunk].list == TRACE_GATHERED && access->flags & ACCESS_ON_HOST)
         return; /* an update, which writes the shards */
-    struct stamp *memory = access->flags & ACCESS_ON_HOST
-                               ? a->host + a->plan->host_address[chunk] / GRAIN
-                               : a->device + operand->address / GRAIN;
+    struct stamp *memory = access->flags & ACCESS_ON_HOST ? a->host + operand->host_address / GRAIN
+                                                          : a->device + operand->address / GRAIN;
     for (uint64_t g = 0; g < a->plan->layout->chunks[chunk].copy_bytes / GRAIN; g++) {
         bool right = memory[g].chunk == chunk && memory[g].version == operand->version &&
                      memory[g].grain == g;
@@ -394,6 +396,15 @@ static void check_wait(const struct adversary *a, uint32_t moment, const struct 
     g_assert_cmpuint(after->queue[MOVER_HOST], ==, a->put[MOVER_HOST]);
 }
 
+/* Slots of chunks that are at home in NVMe are those that the plan took last. */
+static void take_slots(struct adversary *a, uint32_t moment)
+{
+    const struct plan *plan = a->plan;
+    for (uint32_t i = plan->first_action[moment]; i < plan->first_action[moment + 1]; i++)
+        if (plan->actions[i].kind == PLAN_LOAD || plan->actions[i].kind == PLAN_RESERVE)
+            a->host_address[plan->actions[i].chunk] = plan->actions[i].address;
+}
+
 static mover_ticket run(void *self, uint32_t moment, const struct mover_after *after,
                         mover_ticket *received)
 {
@@ -402,10 +413,11 @@ static mover_ticket run(void *self, uint32_t moment, const struct mover_after *a
     struct work work = {.kind = WORK_RUN, .after = *after, .moment = moment};
     const struct trace_operator *op = &a->trace->operators[moment];
     work.operands = g_new0(struct operand, end - begin);
+    take_slots(a, moment);
     for (uint32_t i = begin; i < end; i++) {
         const struct chunk_access *access = &a->accesses->items[i];
-        work.operands[i - begin] = (struct operand){a->address[access->chunk],
-                                                    a->version[access->chunk]};
+        work.operands[i - begin] = (struct operand){
+            a->address[access->chunk], a->host_address[access->chunk], a->version[access->chunk]};
         a->version[access->chunk] += !!(access->flags & ACCESS_WRITES);
     }
     a->figures.h2d_bytes += op->h2d_bytes;

@@ -45,12 +45,26 @@ static void open_plan(struct fixture *f, GRand *random)
     g_assert_no_error(error);
 }
 
-/* Draws plans until one has chunks that can live in NVMe, and gives all of them homes there. */
+/* Draws plans until one has states that only the host uses, and gives all of them homes in NVMe. */
 static void open_tiered(struct fixture *f, GRand *random)
 {
     for (;;) {
         open_plan(f, random);
         if (nvme_homes_give(f->plan, f->trace, f->accesses, &unlimited, NULL))
+            return;
+        close_plan(f);
+    }
+}
+
+/* Draws plans until one fits a host with a drawn part of the room that it takes. */
+static void open_squeezed(struct fixture *f, GRand *random)
+{
+    for (;;) {
+        open_plan(f, random);
+        const struct nvme_budget budget = {
+            .host_bytes = (uint64_t)(g_rand_double(random) * (double)f->plan->host_pool_bytes),
+            .nvme_bytes = UINT64_MAX};
+        if (nvme_homes_give(f->plan, f->trace, f->accesses, &budget, NULL))
             return;
         close_plan(f);
     }
@@ -64,8 +78,8 @@ static uint64_t actions_of(const struct plan *plan, enum plan_action_kind kind)
     return count;
 }
 
-/* Every chunk in NVMe is loaded and stored once; its bytes are what is predicted. */
-static void test_plans(void)
+/* Every state in NVMe is loaded and stored once; its bytes are what is predicted. */
+static void test_states(void)
 {
     GRand *random = g_rand_new_with_seed(random_seed());
     for (int i = 0; i < PLANS; i++) {
@@ -90,6 +104,57 @@ static void test_plans(void)
     g_rand_free(random);
 }
 
+/* Returns the bytes of the slots that actions of this kind take or leave. */
+static uint64_t bytes_of_actions(const struct plan *plan, enum plan_action_kind kind)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < plan->action_count; i++)
+        if (plan->actions[i].kind == kind)
+            bytes += plan_nvme_slot(plan->layout, plan->actions[i].chunk);
+    return bytes;
+}
+
+/* Chunks of every list live in NVMe if the host has no room, and their slots come and go. What is
+ * loaded and stored is what is predicted. */
+static void test_lists(void)
+{
+    static const int lists[] = {TRACE_PARAM,   TRACE_GRAD,       TRACE_MASTER,
+                                TRACE_EXP_AVG, TRACE_EXP_AVG_SQ, TRACE_ACTIVATION};
+    GRand *random = g_rand_new_with_seed(random_seed());
+    uint32_t chunks[TRACE_ACTIVATION + 1] = {0};
+    uint64_t several = 0, reserved = 0, released = 0;
+    for (int i = 0; i < PLANS * 4; i++) {
+        struct fixture f;
+        GError *error = NULL;
+        open_squeezed(&f, random);
+        plan_check(f.plan, f.trace, &error);
+        g_assert_no_error(error);
+        uint64_t taken = actions_of(f.plan, PLAN_LOAD) + actions_of(f.plan, PLAN_RESERVE);
+        uint64_t left = actions_of(f.plan, PLAN_STORE) + actions_of(f.plan, PLAN_RELEASE);
+        g_assert_cmpuint(taken, ==, left);
+        g_assert_cmpuint(f.plan->predicted.nvme_read_bytes, ==,
+                         bytes_of_actions(f.plan, PLAN_LOAD));
+        g_assert_cmpuint(f.plan->predicted.nvme_write_bytes, ==,
+                         bytes_of_actions(f.plan, PLAN_STORE));
+        reserved += actions_of(f.plan, PLAN_RESERVE);
+        released += actions_of(f.plan, PLAN_RELEASE);
+        for (chunk_id c = 0; c < f.layout->chunk_count; c++) {
+            chunks[f.layout->chunks[c].list] += plan_in_nvme(f.plan, c);
+            taken -= plan_in_nvme(f.plan, c);
+        }
+        several += taken;
+        close_plan(&f);
+    }
+    for (size_t l = 0; l < G_N_ELEMENTS(lists); l++) {
+        g_test_message("%u chunks of %s", chunks[lists[l]], trace_list_name(lists[l]));
+        g_assert_cmpuint(chunks[lists[l]], >, 0);
+    }
+    g_assert_cmpuint(several, >, 0); /* visits after a chunk's first */
+    g_assert_cmpuint(reserved, >, 0);
+    g_assert_cmpuint(released, >, 0);
+    g_rand_free(random);
+}
+
 /* Returns the number before " bytes would fit". */
 static uint64_t said_to_fit(const GError *error)
 {
@@ -100,14 +165,14 @@ static uint64_t said_to_fit(const GError *error)
     return g_ascii_strtoull(end, NULL, 10);
 }
 
-/* What the message says fits, and less does not. Plans without updates on the host have nothing for
- * NVMe. */
+/* What the message says fits, and less does not. Some plans have nothing for NVMe. */
 static void check_said(struct fixture *f, const struct nvme_budget *refused, const GError *error)
 {
     bool of_host = g_str_has_prefix(error->message, "host memory");
     struct nvme_budget said = *refused;
     uint64_t *size = of_host ? &said.host_bytes : &said.nvme_bytes;
-    if (strstr(error->message, "--host-update"))
+    if (strstr(error->message, "--host-update") ||
+        strstr(error->message, "nothing on the host that could live there"))
         return;
     *size = said_to_fit(error) - 1;
     g_assert_false(nvme_homes_give(f->plan, f->trace, f->accesses, &said, NULL));
@@ -270,6 +335,18 @@ static void not_stored(struct plan *plan)
     action_of(plan, PLAN_STORE)->kind = PLAN_WAIT;
 }
 
+/* What the slot has is lost. */
+static void forgotten(struct plan *plan)
+{
+    action_of(plan, PLAN_STORE)->kind = PLAN_RELEASE;
+}
+
+/* The next access reads what is not there. */
+static void not_copied(struct plan *plan)
+{
+    action_of(plan, PLAN_LOAD)->kind = PLAN_RESERVE;
+}
+
 static void unaligned(struct plan *plan)
 {
     plan->nvme_address[tenant_of(plan)] += 256;
@@ -287,7 +364,22 @@ static void larger_file(struct plan *plan)
 
 static void beyond_pool(struct plan *plan)
 {
-    plan->host_address[tenant_of(plan)] = plan->staging_address / 4096 * 4096;
+    action_of(plan, PLAN_LOAD)->address = plan->staging_address / 4096 * 4096;
+}
+
+static void at_the_end(struct plan *plan)
+{
+    action_of(plan, PLAN_LOAD)->address = UINT64_MAX / 4096 * 4096;
+}
+
+static void unaligned_slot(struct plan *plan)
+{
+    action_of(plan, PLAN_LOAD)->address += 256;
+}
+
+static void two_homes(struct plan *plan)
+{
+    plan->host_address[tenant_of(plan)] = 0;
 }
 
 static void of_another(struct plan *plan)
@@ -298,14 +390,14 @@ static void of_another(struct plan *plan)
     action_of(plan, PLAN_LOAD)->chunk = chunk;
 }
 
-static void to_the_device(struct plan *plan)
+static void without_slot(struct plan *plan)
 {
-    action_of(plan, PLAN_STORE)->kind = PLAN_FETCH;
+    action_of(plan, PLAN_LOAD)->kind = PLAN_FETCH;
 }
 
 static void with_address(struct plan *plan)
 {
-    action_of(plan, PLAN_LOAD)->address = 0;
+    action_of(plan, PLAN_STORE)->address = 0;
 }
 
 static void odd_blocks(struct plan *plan)
@@ -325,17 +417,23 @@ static void test_damaged(void)
     static const struct {
         void (*damage)(struct plan *plan);
         const char *says, * or ;
-    } cases[] = {{not_loaded, "whose bytes are in NVMe", NULL},
-                 {not_stored, "is not in NVMe at the iteration's end", "a slot that is taken"},
+    } cases[] = {{not_loaded, "without a slot in the host pool", NULL},
+                 {not_copied, "in an empty slot", NULL},
+                 {not_stored, "is not in NVMe at the iteration's end",
+                  "a slot in the host pool that is taken"},
+                 {forgotten, "in a dirty slot", NULL},
                  {unaligned, "slots in NVMe overlap, are unaligned", NULL},
                  {outside, "lie outside the file", NULL},
                  {larger_file, "do not fill it", NULL},
-                 {beyond_pool, "host slots overlap or lie outside", NULL},
-                 {of_another, "not at home in NVMe is loaded or stored", NULL},
-                 {to_the_device, "at home in NVMe comes to the device", NULL},
+                 {beyond_pool, "taken, unaligned or outside of it", NULL},
+                 {at_the_end, "taken, unaligned or outside of it", NULL},
+                 {unaligned_slot, "taken, unaligned or outside of it", NULL},
+                 {two_homes, "have a slot of their own in the host pool", NULL},
+                 {of_another, "not at home in NVMe is loaded, stored", NULL},
+                 {without_slot, "without a slot in the host pool", NULL},
                  {odd_blocks, "cannot be read in blocks of 4352 bytes, 1 at a time", NULL},
                  {too_deep, "cannot be read in blocks of 4096 bytes, 257 at a time", NULL},
-                 {with_address, "has an address on the device", NULL}};
+                 {with_address, "is left for an address", NULL}};
     GRand *random = g_rand_new_with_seed(random_seed());
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         struct fixture f;
@@ -356,7 +454,8 @@ static void test_damaged(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    g_test_add_func("/nvme-homes/plans", test_plans);
+    g_test_add_func("/nvme-homes/states", test_states);
+    g_test_add_func("/nvme-homes/lists", test_lists);
     g_test_add_func("/nvme-homes/budgets", test_budgets);
     g_test_add_func("/nvme-homes/file", test_file);
     g_test_add_func("/nvme-homes/blocks", test_blocks);

@@ -1,4 +1,4 @@
-/* Plans with optimizer states in NVMe: what pstar-plan says that they cost, and that pstar-run
+/* Plans with chunks at home in NVMe: what pstar-plan says that they cost, and that pstar-run
  * moves exactly what they predict, with the losses of a run without NVMe. */
 #include "workshop.h"
 
@@ -62,8 +62,8 @@ static void test_pays(void)
     workshop_must_end(workshop, PLAN "--host-memory 1200KiB -o none.json", 3, "", "host memory");
     g_autofree char *said = workshop_must_print(
         workshop, PLAN "--host-memory 1200KiB --nvme-memory 64MiB -o plan.json");
-    g_assert_nonnull(strstr(said, "optimizer states in NVMe"));
-    g_assert_nonnull(strstr(said, "read and written once a step"));
+    g_assert_nonnull(strstr(said, "in NVMe  "));
+    g_assert_nonnull(strstr(said, " written a step"));
     g_assert_nonnull(strstr(said, "with enough host memory"));
     g_assert_nonnull(strstr(said, "the best plan without NVMe           none was found"));
     json_t *plan = workshop_read_json(workshop, "plan.json");
@@ -72,7 +72,6 @@ static void test_pays(void)
     g_autofree char *valid = workshop_must_print(workshop,
                                                  "pstar-plan --verify plan.json run.pstar");
     g_assert_nonnull(strstr(valid, "valid, and moves the bytes that it predicts"));
-    g_assert_nonnull(strstr(said, "As if the host had room for everything"));
     g_assert_nonnull(strstr(valid, "  time: bound "));
     check_bound(plan);
     workshop_must_run(workshop, "pstar-plan --explain plan.json run.pstar");
@@ -314,7 +313,7 @@ static void test_refused(void)
     workshop_must_end(workshop,
                       PLAN "--nvme-memory 64MiB --host-memory 1200KiB --top 3 -o plan.json", 2, "",
                       "--nvme-memory: does not go with --json, --top and --emit, so far");
-    workshop_must_end(workshop, PLAN "--nvme-memory 64MiB --host-memory 700KiB -o plan.json", 3, "",
+    workshop_must_end(workshop, PLAN "--nvme-memory 64MiB --host-memory 32KiB -o plan.json", 3, "",
                       "host memory: beside what can live in NVMe the run takes");
     workshop_must_end(workshop, "pstar-plan run.pstar --stages 2 --gpus 2 --nvme-memory 64MiB", 2,
                       "", "--nvme-memory: not with --stages");

@@ -2,7 +2,7 @@
  * counts, exactly, in every iteration. Placements are drawn at random (PSTAR_SEED repeats a run):
  * chunk size, policy, look-ahead, budgets, precision, bytes a parameter, clipping, recomputation,
  * offloading, micro-batches, host operators; the plan is a policy's, which each side makes for
- * itself, with or without states in NVMe, or the planner's, which pstar-run is given. The
+ * itself, with or without chunks in NVMe, or the planner's, which pstar-run is given. The
  * simulator's trace is synthesised, or collected from a run of another placement. */
 #include "chunks/nvme_homes.h"
 #include "chunks/pipeline.h"
@@ -93,7 +93,7 @@ static void draw_placement(struct draw *d, const struct trace *trace, GRand *ran
     d->policy = policy_all[pick(random, 0, policy_count() - 1)];
     d->look_ahead = pick(random, 0, 1) ? pick(random, 1, 12) : 0;
     d->link = links[pick(random, 0, G_N_ELEMENTS(links) - 1)];
-    d->nvme = !d->planned && d->job.choices.host_update && pick(random, 0, 2);
+    d->nvme = !d->planned && pick(random, 0, 2);
 
     struct layout *layout = layout_pack_uniform(trace, d->chunk_bytes, NULL);
     struct non_model *non_model = non_model_place(trace);
@@ -103,9 +103,10 @@ static void draw_placement(struct draw *d, const struct trace *trace, GRand *ran
     double share = g_rand_double(random);
     d->device_budget = least + (uint64_t)(share * share * (double)(most - least));
     /* What does not find a place on the host lives on the device. */
-    d->host_budget = pick(random, 0, 4)
-                         ? UINT64_MAX
-                         : layout_slot_bytes(layout) - (d->device_budget - least) / 2;
+    uint64_t on_host = layout_slot_bytes(layout) - (d->device_budget - least) / 2;
+    d->host_budget = pick(random, 0, 4) ? UINT64_MAX : on_host;
+    if (d->nvme && (!d->job.choices.host_update || pick(random, 0, 1)))
+        d->host_budget = (uint64_t)(g_rand_double(random) * (double)on_host);
     accesses_free(accesses);
     non_model_free(non_model);
     layout_free(layout);
@@ -202,7 +203,7 @@ static struct plan *make_planned(const struct workshop *workshop, const struct d
     return plan;
 }
 
-/* Returns the plan with states in NVMe; NULL, and frees it, if they have no room. */
+/* Returns the plan with chunks in NVMe; NULL, and frees it, if they have no room. */
 static struct plan *give_nvme(struct plan *plan, const struct draw *d,
                               const struct candidate_job *job)
 {

@@ -106,16 +106,22 @@ static uint64_t would_fit(const GError *error)
     return g_ascii_strtoull(end, NULL, 10);
 }
 
-/* Without a host budget, all states that can live in NVMe do, and with one, as many as make the
- * host pool smaller, if there are as many. */
+/* Without a host budget, all states that only the host uses live in NVMe, and with one, as few
+ * chunks as make the host pool fit, at most all that can. */
 static void give_nvme(struct plan *plan, const struct trace *trace, const struct non_model *places,
                       double host_room)
 {
+    GError *error = NULL;
     struct accesses *accesses = accesses_new(trace, plan->layout, places->extent);
-    uint64_t host = (uint64_t)((0.5 + host_room / 2) * (double)plan->host_pool_bytes);
-    const struct nvme_budget budget = {.host_bytes = host_room < 1 ? host : UINT64_MAX,
-                                       .nvme_bytes = UINT64_MAX};
-    nvme_homes_give(plan, trace, accesses, &budget, NULL);
+    uint64_t host = (uint64_t)(host_room * (double)plan->host_pool_bytes);
+    struct nvme_budget budget = {.host_bytes = host_room < 1 ? host : UINT64_MAX,
+                                 .nvme_bytes = UINT64_MAX};
+    bool given = nvme_homes_give(plan, trace, accesses, &budget, &error);
+    if (!given && host_room < 1 && strstr(error->message, " bytes would fit")) {
+        budget.host_bytes = would_fit(error);
+        g_assert_true(nvme_homes_give(plan, trace, accesses, &budget, NULL));
+    }
+    g_clear_error(&error);
     accesses_free(accesses);
 }
 

@@ -1,0 +1,202 @@
+#include "chunks/nvme_slots.h"
+
+#include <string.h>
+
+/* ---- a ring ---- */
+
+/* Rooms are handed from visit to visit in the order of needs, which keeps loads in that order, too:
+ * the disk reads what is needed first. A load takes the room that is free the earliest, so that it
+ * can begin the earliest. What is not loaded gains nothing from that, and takes the room that is
+ * free the latest. */
+
+/* A part of the ring, and the instant at which it is free. */
+struct ring_part {
+    uint64_t begin, end;
+    uint32_t free_from;
+};
+
+static struct ring_part *room_at(const GArray *rooms, uint32_t i)
+{
+    return &g_array_index(rooms, struct ring_part, i);
+}
+
+/* Sets *free_from to the instant at which the range that begins with the room is free. Returns
+ * false if the ring ends before. */
+static bool is_range(const GArray *rooms, uint32_t first, uint64_t bytes, uint32_t *free_from)
+{
+    uint64_t end = room_at(rooms, first)->begin + bytes;
+    uint32_t r = first;
+    *free_from = 0;
+    for (; r < rooms->len && room_at(rooms, r)->begin < end; r++)
+        *free_from = MAX(*free_from, room_at(rooms, r)->free_from);
+    return room_at(rooms, r - 1)->end >= end;
+}
+
+/* Returns the index of the room that begins the visit's range, or NO_INDEX. What is loaded gets the
+ * one that is free the earliest, and the rest the one that has been free for the shortest time. */
+static uint32_t find_room(const GArray *rooms, const struct nvme_visit *visit, uint32_t *free_from)
+{
+    uint32_t best = NO_INDEX, from;
+    *free_from = 0;
+    for (uint32_t r = 0; r < rooms->len && is_range(rooms, r, visit->bytes, &from); r++)
+        if (from <= visit->needed &&
+            (best == NO_INDEX || (visit->loads ? from < *free_from : from > *free_from))) {
+            *free_from = from;
+            best = r;
+        }
+    return best;
+}
+
+/* Takes the first `bytes` of the rooms from `at` on, until `free_from`. */
+static void take_room(GArray *rooms, uint32_t at, uint64_t bytes, uint32_t free_from)
+{
+    uint64_t begin = room_at(rooms, at)->begin;
+    const struct ring_part taken = {begin, begin + bytes, free_from};
+    while (at < rooms->len && room_at(rooms, at)->end <= taken.end)
+        g_array_remove_index(rooms, at);
+    if (at < rooms->len)
+        room_at(rooms, at)->begin = taken.end;
+    g_array_insert_val(rooms, at, taken);
+}
+
+/* Returns false if the ring is too small; then some visits have slots. */
+static bool place(GArray *visits, uint64_t ring_bytes, uint32_t late)
+{
+    g_autoptr(GArray) rooms = g_array_new(FALSE, FALSE, sizeof(struct ring_part));
+    const struct ring_part all = {0, ring_bytes, 0};
+    g_array_append_val(rooms, all);
+    for (uint32_t i = 0; i < visits->len; i++) {
+        struct nvme_visit *visit = &g_array_index(visits, struct nvme_visit, i);
+        uint32_t free_from, room = find_room(rooms, visit, &free_from);
+        if (room == NO_INDEX)
+            return false;
+        visit->host_address = room_at(rooms, room)->begin;
+        free_from = MAX(free_from, visit->earliest);
+        visit->taken = !visit->loads           ? visit->needed
+                       : visit->needed >= late ? MAX(free_from, late)
+                                               : free_from;
+        take_room(rooms, room, visit->bytes, visit->left);
+    }
+    return true;
+}
+
+/* What visits take or leave at an instant. */
+struct change {
+    uint32_t instant;
+    uint64_t taken, left;
+};
+
+static gint by_instant(gconstpointer left, gconstpointer right)
+{
+    const struct change *a = left, *b = right;
+    return (a->instant > b->instant) - (a->instant < b->instant);
+}
+
+uint64_t nvme_slots_least_bytes(const GArray *visits)
+{
+    g_autoptr(GArray) changes = g_array_new(FALSE, FALSE, sizeof(struct change));
+    uint64_t most = 0, now = 0;
+    for (uint32_t i = 0; i < visits->len; i++) {
+        const struct nvme_visit *visit = &g_array_index(visits, struct nvme_visit, i);
+        const struct change both[] = {{.instant = visit->needed, .taken = visit->bytes},
+                                      {.instant = visit->left, .left = visit->bytes}};
+        g_array_append_vals(changes, both, G_N_ELEMENTS(both));
+    }
+    g_array_sort(changes, by_instant);
+    for (uint32_t i = 0, next; i < changes->len; i = next) {
+        uint64_t taken = 0;
+        for (next = i; next < changes->len && g_array_index(changes, struct change, next).instant ==
+                                                  g_array_index(changes, struct change, i).instant;
+             next++) {
+            now -= g_array_index(changes, struct change, next).left;
+            taken += g_array_index(changes, struct change, next).taken;
+        }
+        now += taken;
+        most = MAX(most, now);
+    }
+    return most;
+}
+
+uint64_t nvme_slots_ring(GArray *visits, const struct nvme_ring *ring)
+{
+    uint64_t most = MIN(ring->most, ring->all) / PLAN_NVME_ALIGNMENT * PLAN_NVME_ALIGNMENT;
+    uint64_t wanted = ring->most == UINT64_MAX ? MIN(NVME_RING_TIMES * ring->least, most) : most;
+    for (uint64_t bytes = wanted; bytes && bytes < most; bytes += ring->least)
+        if (place(visits, bytes, ring->late))
+            return bytes;
+    return place(visits, most, ring->late) ? most : 0;
+}
+
+/* ---- buffers ---- */
+
+/* The states of a chunk group, which pass through a buffer together. */
+struct batch {
+    uint32_t needed, left; /* instants */
+    uint64_t bytes;        /* of their slots */
+    uint32_t buffer;
+    uint32_t taken; /* the instant at which it is loaded */
+};
+
+static struct batch *batch_at(const GArray *batches, uint32_t i)
+{
+    return &g_array_index(batches, struct batch, i);
+}
+
+/* Returns the batches, in the order of their updates, and sets of[visit] to the batch of each
+ * visit, whose place in the buffer becomes its host_address. */
+static GArray *find_batches(GArray *visits, const struct layout *layout, uint32_t *of)
+{
+    g_autofree uint32_t *of_group = g_new(uint32_t, layout->group_count);
+    GArray *batches = g_array_new(FALSE, TRUE, sizeof(struct batch));
+    memset(of_group, 0xff, layout->group_count * sizeof *of_group);
+    for (uint32_t i = 0; i < visits->len; i++) {
+        struct nvme_visit *visit = &g_array_index(visits, struct nvme_visit, i);
+        uint32_t *batch = &of_group[layout->chunks[visit->chunk].group];
+        if (*batch == NO_INDEX) {
+            *batch = batches->len;
+            g_array_append_val(batches, ((struct batch){.needed = visit->needed}));
+        }
+        of[i] = *batch;
+        visit->host_address = batch_at(batches, *batch)->bytes;
+        batch_at(batches, *batch)->left = MAX(batch_at(batches, *batch)->left, visit->left);
+        batch_at(batches, *batch)->bytes += visit->bytes;
+    }
+    return batches;
+}
+
+/* Returns the number of buffers that the batches take, at least one. */
+static uint32_t rotate(const GArray *batches, uint32_t buffers)
+{
+    uint32_t ahead = buffers > 1 ? MAX(1, buffers - 2) : 0;
+    g_autofree uint32_t *free_from = g_new0(uint32_t, batches->len);
+    uint32_t taken = 0;
+    for (uint32_t b = 0; b < batches->len; b++) {
+        struct batch *batch = batch_at(batches, b);
+        uint32_t best = 0;
+        for (uint32_t i = 1; i < taken; i++)
+            best = free_from[i] < free_from[best] ? i : best;
+        if (taken < buffers || free_from[best] > batch->needed)
+            best = taken++;
+        batch->buffer = best;
+        batch->taken = MAX(batch_at(batches, b > ahead ? b - ahead : 0)->needed, free_from[best]);
+        free_from[best] = batch->left;
+    }
+    return taken;
+}
+
+uint64_t nvme_slots_buffers(GArray *visits, const struct layout *layout, uint32_t buffers)
+{
+    g_autofree uint32_t *of = g_new(uint32_t, visits->len);
+    g_autoptr(GArray) batches = find_batches(visits, layout, of);
+    uint64_t largest = 0;
+    for (uint32_t b = 0; b < batches->len; b++)
+        largest = MAX(largest, batch_at(batches, b)->bytes);
+    uint32_t taken = rotate(batches, buffers);
+    for (uint32_t i = 0; i < visits->len; i++) {
+        struct nvme_visit *visit = &g_array_index(visits, struct nvme_visit, i);
+        const struct batch *batch = batch_at(batches, of[i]);
+        visit->host_address += batch->buffer * largest;
+        visit->taken = batch->taken;
+    }
+    return largest * taken;
+}

@@ -1,0 +1,54 @@
+/* When chunks that are at home in NVMe must be in the host pool. */
+#ifndef PSTAR_CHUNKS_NVME_VISITS_H
+#define PSTAR_CHUNKS_NVME_VISITS_H
+
+#include "chunks/plan.h"
+
+/* The actions and the operators of a plan, in their order, are its items, which are counted from 0.
+ * Slots in the host pool are taken and left at instants: instant i is before item i, and the last
+ * one behind the last item. */
+
+/* A stay of a chunk in the host pool. */
+struct nvme_visit {
+    chunk_id chunk;
+    uint32_t needed, left; /* instants: it has its slot by the first, and needs it no more from the
+                              second on */
+    uint32_t earliest;     /* the instant at which the chunk's visit before this one ends; 0 */
+    bool loads, stores;    /* its bytes come from NVMe; they go there */
+    uint64_t bytes;        /* of its slot */
+    uint32_t taken;        /* the instant at which it takes the slot, and is loaded; <= needed */
+    uint64_t host_address; /* of the slot, from where the caller says */
+};
+
+/* Compares visits by their needs, for g_array_sort. */
+gint nvme_visit_by_need(gconstpointer left, gconstpointer right);
+
+/* What uses the host's copy of every chunk in an iteration. */
+struct nvme_uses;
+
+/* Returns the instant before the actions of a moment. */
+static inline uint32_t nvme_instant(const struct plan *plan, moment_id moment)
+{
+    return plan->first_action[moment] + moment;
+}
+
+struct nvme_uses *nvme_uses_new(const struct plan *plan, const struct accesses *accesses);
+void nvme_uses_free(struct nvme_uses *uses);
+
+/* What it means for a chunk to live in NVMe. */
+enum nvme_kind {
+    NVME_RESTS,  /* nothing: it is copied to the device before the first iteration, and stays */
+    NVME_STATES, /* optimizer states that only operators on the host use: a visit an iteration */
+    NVME_COMES,  /* a visit for each use in an iteration, or for several */
+    NVME_NEVER   /* it has no slot in the host pool, or what is gathered before the iteration begins
+                    needs it there */
+};
+
+enum nvme_kind nvme_uses_kind(const struct nvme_uses *uses, chunk_id chunk);
+
+/* Appends the chunk's visits to an array of struct nvme_visit, in their order. Uses with at most
+ * `near` other items between them are one visit; those of a state on the host always are. `taken`
+ * becomes `needed`. */
+void nvme_uses_visits(const struct nvme_uses *uses, chunk_id chunk, uint32_t near, GArray *visits);
+
+#endif
