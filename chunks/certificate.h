@@ -96,7 +96,8 @@ struct certificate_time {
     bool either_side; /* whether the bound holds for any placement of the groups' optimizers, or
                          only for the plan's */
     struct certificate_joint joint;
-    /* The bound is the least of the cases, or that of `joint` if it is larger. The cases are the
+    /* The bound is the least of the cases, or that of `joint`, or of what NVMe must read and write,
+     * if that is larger (planner/proof/nvme_bound.h). The cases are the
      * leaves of a binary tree from left to right: each of its inner nodes is a group, which is on
      * the device to the left of it and on the host to the right. A single case has no branches. */
     struct certificate_case cases[CERTIFICATE_CASES_MOST];

@@ -3,6 +3,7 @@
 #include "planner/proof/bound.h"
 #include "planner/proof/cases.h"
 #include "planner/proof/joint.h"
+#include "planner/proof/nvme_bound.h"
 #include "planner/proof/prices.h"
 #include "planner/schedule/placement.h"
 
@@ -94,6 +95,7 @@ static void time_proof_make(const struct time_proof_job *job, struct certificate
         prove_jointly(&sides, time);
     else
         time->either_side = false;
+    time->bound = MAX(time->bound, nvme_bound_ns(job->plan, job->trace, job->costs));
     end_sides(&sides);
     reuses_free(reuses);
 }
@@ -169,6 +171,7 @@ static const char *recompute(const struct time_proof_job *job, const struct cert
     uint64_t of_joint = 0;
     wrong = wrong ? wrong : joint_recompute(&sides, &time->joint, &of_joint);
     *bound = MAX(*bound, of_joint);
+    *bound = MAX(*bound, nvme_bound_ns(job->plan, job->trace, job->costs));
     end_sides(&sides);
     reuses_free(reuses);
     return wrong;

@@ -1,0 +1,25 @@
+/* What NVMe must read and write where the device and the host have no room for all. */
+#ifndef PSTAR_PLANNER_PROOF_NVME_BOUND_H
+#define PSTAR_PLANNER_PROOF_NVME_BOUND_H
+
+#include "chunks/plan.h"
+#include "sim/costs.h"
+
+struct nvme_least {
+    uint64_t read_bytes, write_bytes;
+};
+
+/* Returns what any schedule with the plan's layout within its budgets reads and writes in an
+ * iteration, wherever updates run.
+ *
+ * The chunks that an iteration begins with and reads lie on the device, on the host or in NVMe when
+ * it begins. So at least what is beyond both budgets is in NVMe alone, and is read in the
+ * iteration. Of the chunks that an iteration also changes, what is beyond both budgets has been
+ * written since it was changed. */
+struct nvme_least nvme_least(const struct plan *plan, const struct trace *trace);
+
+/* Returns the nanoseconds that the slower one of reading and writing takes. */
+uint64_t nvme_bound_ns(const struct plan *plan, const struct trace *trace,
+                       const struct costs *costs);
+
+#endif

@@ -1,0 +1,134 @@
+/* What NVMe must read and write, counted by hand, and never more than any plan does. */
+#include "chunks/nvme_homes.h"
+#include "chunks/pipeline.h"
+#include "planner/proof/nvme_bound.h"
+#include "tests/chunks/random_iteration.h"
+
+enum { ELEMENTS = 1000000, BYTES = 4 * ELEMENTS, TENSORS = 3, PLANS = 400 };
+
+static void add_operator(struct trace *trace, enum trace_phase phase, struct trace_access access)
+{
+    uint32_t m = trace->operator_count++;
+    trace->accesses[m] = access;
+    trace->access_count = m + 1;
+    trace->operators[m] = (struct trace_operator){.name = g_strdup_printf("operator %u", m),
+                                                  .phase = (uint8_t)phase,
+                                                  .layer = -1,
+                                                  .first_access = m,
+                                                  .access_count = 1,
+                                                  .duration_ns = 1000};
+}
+
+/* Forward reads three parameters of 4 MB, backward overwrites the gradients of the first two, and
+ * these parameters are updated, the second one without being read. */
+static struct trace *small_iteration(void)
+{
+    struct trace *trace = g_new0(struct trace, 1);
+    trace->producer = g_strdup("a test");
+    trace->precision = g_strdup("fp32");
+    trace->batch = trace->sequence = trace->micro_batches = 1;
+    trace->list_element_bytes[TRACE_PARAM] = trace->list_element_bytes[TRACE_GRAD] = 4;
+    trace->tensor_count = TENSORS;
+    trace->tensors = g_new0(struct trace_tensor, TENSORS);
+    trace->operators = g_new0(struct trace_operator, TENSORS + 4);
+    trace->accesses = g_new0(struct trace_access, TENSORS + 4);
+    for (uint32_t t = 0; t < TENSORS; t++) {
+        trace->tensors[t] = (struct trace_tensor){.name = g_strdup_printf("t%u", t),
+                                                  .elements = ELEMENTS};
+        add_operator(trace, TRACE_FORWARD, (struct trace_access){t, TRACE_PARAM, TRACE_READ, 0});
+    }
+    for (uint32_t t = 0; t < 2; t++)
+        add_operator(trace, TRACE_BACKWARD,
+                     (struct trace_access){t, TRACE_GRAD, TRACE_OVERWRITE, 0});
+    for (uint32_t t = 0; t < 2; t++)
+        add_operator(trace, TRACE_UPDATE_PHASE,
+                     (struct trace_access){t, TRACE_PARAM, t ? TRACE_OVERWRITE : TRACE_UPDATE, 0});
+    trace_sum_buffers(trace);
+    return trace;
+}
+
+/* All three parameters outlive the iteration, and two change. Gradients are not there when it
+ * begins. */
+static void test_by_hand(void)
+{
+    static const struct {
+        uint64_t device, host, read, write;
+    } cases[] = {{0, 0, 3ull * BYTES, 2ull * BYTES},
+                 {BYTES, 0, 2ull * BYTES, BYTES},
+                 {BYTES / 2, BYTES / 4, 2ull * BYTES + BYTES / 4, BYTES + BYTES / 4},
+                 {BYTES, BYTES, BYTES, 0},
+                 {BYTES, UINT64_MAX, 0, 0},
+                 {UINT64_MAX, UINT64_MAX, 0, 0}};
+    struct trace *trace = small_iteration();
+    struct layout *layout = layout_pack_uniform(trace, BYTES, NULL);
+    struct costs *costs = costs_new(NULL, NULL, NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        const struct plan plan = {
+            .layout = layout, .device_budget = cases[i].device, .host_budget = cases[i].host};
+        const struct nvme_least least = nvme_least(&plan, trace);
+        g_assert_cmpuint(least.read_bytes, ==, cases[i].read);
+        g_assert_cmpuint(least.write_bytes, ==, cases[i].write);
+        uint64_t ns = (uint64_t)((double)cases[i].read / COSTS_DEFAULT_NVME_RATE * 1e9);
+        g_assert_cmpuint(nvme_bound_ns(&plan, trace, costs), <=, ns);
+        g_assert_cmpuint(nvme_bound_ns(&plan, trace, costs) + 2 * layout->chunk_count, >=, ns);
+    }
+    costs_free(costs);
+    layout_free(layout);
+    trace_free(trace);
+}
+
+/* Returns a plan of the drawn trace that lives partly in NVMe; NULL if there is none. */
+static struct plan *draw_plan(GRand *random, const struct trace *trace)
+{
+    struct layout *layout =
+        layout_pack_uniform(trace, 256 * (uint64_t)g_rand_int_range(random, 1, 60), NULL);
+    struct non_model *non_model = non_model_place(trace);
+    struct accesses *accesses = accesses_new(trace, layout, non_model->extent);
+    const struct dry_run_options options = {
+        .device_budget = accesses_least_arena_bytes(accesses, layout, NULL) +
+                         (uint64_t)g_rand_int_range(random, 0, 8192),
+        .host_budget = UINT64_MAX,
+        .policy = random_policy(random)};
+    struct plan *plan = dry_run(trace, layout, &options, NULL);
+    const struct nvme_budget budget = {
+        .host_bytes = plan ? (uint64_t)(g_rand_double(random) * (double)plan->host_pool_bytes) : 0,
+        .nvme_bytes = UINT64_MAX};
+    if (plan && (!nvme_homes_give(plan, trace, accesses, &budget, NULL) || !plan->nvme_bytes))
+        g_clear_pointer(&plan, plan_free);
+    accesses_free(accesses);
+    non_model_free(non_model);
+    layout_free(layout);
+    return plan;
+}
+
+static void test_below_every_plan(void)
+{
+    static struct trace *(*const draws[])(GRand *) = {random_iteration, shared_iteration,
+                                                      ranks_iteration, wild_iteration};
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    int compared = 0, above_zero = 0;
+    for (int i = 0; i < PLANS; i++) {
+        struct trace *trace = draws[i % G_N_ELEMENTS(draws)](random);
+        struct plan *plan = draw_plan(random, trace);
+        if (plan) {
+            const struct nvme_least least = nvme_least(plan, trace);
+            g_assert_cmpuint(least.read_bytes, <=, plan->predicted.nvme_read_bytes);
+            g_assert_cmpuint(least.write_bytes, <=, plan->predicted.nvme_write_bytes);
+            above_zero += least.read_bytes > 0 && least.write_bytes > 0;
+            compared++;
+        }
+        plan_free(plan);
+        trace_free(trace);
+    }
+    g_test_message("%d plans, %d with a bound above zero", compared, above_zero);
+    g_assert_cmpint(compared, >, PLANS / 20);
+    g_assert_cmpint(above_zero, >, 0);
+}
+
+int main(int argc, char **argv)
+{
+    g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/nvme-bound/by-hand", test_by_hand);
+    g_test_add_func("/nvme-bound/below-every-plan", test_below_every_plan);
+    return g_test_run();
+}
