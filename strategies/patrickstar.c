@@ -181,7 +181,8 @@ static void widen_operator(struct rank_groups *groups, moment_id moment, struct 
     const struct trace_access *accesses = groups->context->trace->accesses + op->first_access;
     g_array_append_vals(groups->accesses, accesses, own);
     for (uint32_t i = 0; i < own; i++)
-        note_access(groups, moment, accesses[i].tensor, (enum trace_list)accesses[i].list);
+        if (accesses[i].list < TRACE_LISTS) /* else it is of a buffer */
+            note_access(groups, moment, accesses[i].tensor, (enum trace_list)accesses[i].list);
     for (uint32_t i = 0; i < own; i++)
         if (accesses[i].list == TRACE_GATHERED && accesses[i].mode == TRACE_READ)
             access_group(groups, moment, accesses[i].tensor);
