@@ -363,16 +363,17 @@ const struct pstar_layout *pstar_plan_layout(const struct pstar_plan *plan);
  * non-model data at its top. */
 uint64_t pstar_plan_arena_bytes(const struct pstar_plan *plan);
 uint64_t pstar_plan_host_pool_bytes(const struct pstar_plan *plan);
-/* Returns the chunk's place in the host pool in bytes, or PSTAR_NO_ADDRESS if it is never copied:
- * it lives on the device for good or, if it has no initial address either, while anything in it is
- * alive. */
+/* Returns the chunk's place in the host pool in bytes, or PSTAR_NO_ADDRESS if it is at home in
+ * NVMe, or is never copied: it lives on the device for good or, if it has no initial address
+ * either, while anything in it is alive. */
 uint64_t pstar_plan_host_address(const struct pstar_plan *plan, uint32_t chunk);
 /* Returns the chunk's place in the arena when an iteration starts, or PSTAR_NO_ADDRESS if it is not
  * there. */
 uint64_t pstar_plan_initial_address(const struct pstar_plan *plan, uint32_t chunk);
 
 struct pstar_action {
-    const char *kind; /* "fetch", "allocate", "write-back", "drop", "flush", "move" or "wait" */
+    const char *kind; /* "fetch", "allocate", "write-back", "drop", "flush", "move" or "wait"; of
+                         chunks at home in NVMe also "load", "reserve", "store" and "release" */
     uint32_t chunk;   /* PSTAR_NO_INDEX of a "wait" */
     uint64_t address; /* in the arena, afterwards; PSTAR_NO_ADDRESS if the chunk leaves */
 };

@@ -45,13 +45,14 @@ static void check_losses(const struct workshop *workshop, const char *left, cons
     json_decref(b);
 }
 
-/* A step takes at least as long as the certificate proves. */
-static void check_bound(const json_t *plan)
+/* A step takes at least as long as the certificate proves. Returns that. */
+static json_int_t check_bound(const json_t *plan)
 {
     const json_t *time = json_object_get(json_object_get(plan, "certificate"), "time");
     json_int_t bound = json_integer_value(json_object_get(time, "lower_bound_ns"));
     g_assert_cmpint(bound, >, 0);
     g_assert_cmpint(bound, <=, json_integer_value(json_object_get(time, "achieved_ns")));
+    return bound;
 }
 
 /* A host that is too small alone. */
@@ -78,6 +79,26 @@ static void test_pays(void)
 
     workshop_must_run(workshop, RUN "--plan plan.json --nvme . --log with.jsonl");
     workshop_must_run(workshop, RUN "--host-update --log without.jsonl");
+    check_losses(workshop, "with.jsonl", "without.jsonl");
+    check_bytes(workshop, "with.jsonl", plan);
+    json_decref(plan);
+    workshop_free(workshop);
+}
+
+/* Updates on the device, and a host with room for hardly more than what comes and goes. */
+static void test_device_updates(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, "pstar-trace synth --model model/config.json --batch 2 --seq 16 "
+                                "--precision bf16 -o run.pstar");
+    workshop_must_run(workshop, PLAN "--host-memory 300KiB --nvme-memory 64MiB -o plan.json");
+    json_t *plan = workshop_read_json(workshop, "plan.json");
+    const json_t *predicted = json_object_get(plan, "predicted");
+    g_assert_cmpint(json_integer_value(json_object_get(predicted, "nvme_read_bytes")), >, 0);
+    g_assert_cmpint(json_integer_value(json_object_get(plan, "host_bytes")), <=, 300 << 10);
+    check_bound(plan);
+    workshop_must_run(workshop, RUN "--plan plan.json --nvme . --log with.jsonl");
+    workshop_must_run(workshop, RUN "--precision bf16 --log without.jsonl");
     check_losses(workshop, "with.jsonl", "without.jsonl");
     check_bytes(workshop, "with.jsonl", plan);
     json_decref(plan);
@@ -220,6 +241,7 @@ static void test_costs(void)
 {
     struct workshop *workshop = workshop_new();
     double step[2];
+    json_int_t bound[2];
     workshop_must_run(workshop, "pstar-trace synth --model model/config.json --batch 2 --seq 16 "
                                 "--precision fp32 --host-update --platform " PROJECT_DIR
                                 "/platforms/rtx-4090.json -o run.pstar");
@@ -233,9 +255,11 @@ static void test_costs(void)
         double bytes = json_number_value(json_object_get(predicted, "nvme_read_bytes"));
         step[slow] = json_number_value(json_object_get(predicted, "iteration_seconds"));
         g_assert_cmpfloat(step[slow], >=, bytes / rate * 0.999);
+        bound[slow] = check_bound(plan);
         json_decref(plan);
     }
     g_assert_cmpfloat(step[1], >, step[0]);
+    g_assert_cmpint(bound[1], >, bound[0]);
     g_autofree char *said =
         workshop_must_print(workshop, PLAN "--host-memory 64MiB --nvme-memory 64MiB -o plan.json");
     g_assert_nonnull(strstr(said, "NVMe does not pay: the best plan without it takes"));
@@ -328,6 +352,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/nvme-plans/pays", test_pays);
+    g_test_add_func("/nvme-plans/device-updates", test_device_updates);
     g_test_add_func("/nvme-plans/blocks", test_blocks);
     g_test_add_func("/nvme-plans/simulated", test_simulated);
     g_test_add_func("/nvme-plans/simulation-refused", test_simulation_refused);
