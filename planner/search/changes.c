@@ -11,12 +11,10 @@ enum { CHANGES = 16, PARENTS = 8, RESERVE_MOST = 4 };
 /* Rounds at most, and rounds in a row that may find nothing better. */
 static const struct patience {
     uint32_t rounds, idle;
-} patience_wide = {120, 40}, patience_short = {24, 8}, patience_long = {6, 2};
+} patience_short = {24, 8}, patience_long = {6, 2};
 
-/* Iterations of more operators are long. In those of at most CHANGED_SHORT a round takes little, so
- * there are more of them while the best plan takes CHANGED_WIDE times as long as the bound. */
-enum { CHANGED_SHORT = 1000, CHANGED_LONG = 2000 };
-#define CHANGED_WIDE 1.04
+/* Iterations of more operators are long. */
+enum { CHANGED_LONG = 2000 };
 
 /* In very long iterations, where a round takes long, it must gain more than this, or it is the last
  * one. */
@@ -216,33 +214,15 @@ void search_try_sides(struct search *search)
     search_run(search, search_run_plans);
 }
 
-/* Returns whether the best plan takes much longer than a bound of its time; false if none is known.
- */
-static bool is_wide(const struct search *search, const struct plan *best)
-{
-    return search->options.objective == OBJECTIVE_TIME && search->bound > 0 &&
-           best->predicted.iteration_seconds > CHANGED_WIDE * search->bound;
-}
-
-static const struct patience *choose_patience(const struct search *search, const struct plan *best)
-{
-    uint32_t operators = search->job.trace->operator_count;
-    if (operators > CHANGED_LONG)
-        return &patience_long;
-    return operators <= CHANGED_SHORT && is_wide(search, best) ? &patience_wide : &patience_short;
-}
-
 void search_change(struct search *search)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(search->options.seed);
     uint32_t operators = search->job.trace->operator_count, idle = 0;
-    for (uint32_t round = 0;; round++) {
+    const struct patience *patience = operators > CHANGED_LONG ? &patience_long : &patience_short;
+    for (uint32_t round = 0; round < patience->rounds && idle < patience->idle; round++) {
         const struct trial *best = search->context.incumbent;
         const struct plan *plan = best ? best->plan : NULL;
         if (!plan || !plan->choices || search_is_over(search))
-            return;
-        const struct patience *patience = choose_patience(search, plan);
-        if (round >= patience->rounds || idle >= patience->idle)
             return;
         double before = objective_of_plan(search->options.objective, plan);
         add_changes(search, random);
