@@ -97,7 +97,7 @@ static void test_device_updates(void)
     g_assert_cmpint(json_integer_value(json_object_get(predicted, "nvme_read_bytes")), >, 0);
     g_assert_cmpint(json_integer_value(json_object_get(plan, "host_bytes")), <=, 300 << 10);
     check_bound(plan);
-    workshop_must_run(workshop, RUN "--plan plan.json --nvme . --log with.jsonl");
+    workshop_must_run(workshop, RUN "--precision bf16 --plan plan.json --nvme . --log with.jsonl");
     workshop_must_run(workshop, RUN "--precision bf16 --log without.jsonl");
     check_losses(workshop, "with.jsonl", "without.jsonl");
     check_bytes(workshop, "with.jsonl", plan);
@@ -236,7 +236,8 @@ static void test_simulation_refused(void)
 #undef SIM
 }
 
-/* A slow disk costs time, and enough host memory needs none. */
+/* A slow disk costs time, which the bound knows where both memories are too small, and enough host
+ * memory needs none. */
 static void test_costs(void)
 {
     struct workshop *workshop = workshop_new();
@@ -248,7 +249,7 @@ static void test_costs(void)
     for (int slow = 0; slow < 2; slow++) {
         double rate = slow ? 1e8 : 1e10;
         write_machine(workshop, rate, 1 << 20);
-        workshop_must_run(workshop, PLAN "--host-memory 1200KiB --nvme-memory 64MiB --platform "
+        workshop_must_run(workshop, PLAN "--host-memory 400KiB --nvme-memory 64MiB --platform "
                                          "machine.json -o plan.json");
         json_t *plan = workshop_read_json(workshop, "plan.json");
         const json_t *predicted = json_object_get(plan, "predicted");
