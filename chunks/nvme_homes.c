@@ -165,22 +165,18 @@ static void give(struct plan *plan, const struct nvme_choice *choice,
     plan->nvme_depth = budget->depth;
 }
 
-/* Returns whether the host has room for everything, and nothing has to live in NVMe. */
-static bool has_room(const struct plan *plan, const struct nvme_choice *choice,
-                     const struct nvme_budget *budget)
-{
-    bool asked = !is_limited(budget) && (choice->states->len || !budget->buffers);
-    return !asked && plan->host_pool_bytes <= budget->host_bytes;
-}
-
 bool nvme_homes_give(struct plan *plan, const struct trace *trace, const struct accesses *accesses,
                      const struct nvme_budget *budget, GError **error)
 {
     g_assert(!plan->nvme_address && !plan->certificate);
+    bool fits = plan->host_pool_bytes <= budget->host_bytes;
+    if (is_limited(budget) && fits)
+        return true;
     struct nvme_choice *choice = nvme_choice_new(plan, trace, accesses);
-    bool fits = has_room(plan, choice, budget), given = !fits && choose(choice, budget, error);
+    bool needs_none = budget->buffers && !choice->states->len && fits;
+    bool given = !needs_none && choose(choice, budget, error);
     if (given)
         give(plan, choice, budget);
     nvme_choice_free(choice);
-    return fits || given;
+    return needs_none || given;
 }

@@ -67,23 +67,18 @@ static void add_gather(struct plan_walk *walk, chunk_id chunk, const struct host
 
 static void add_action(struct plan_walk *walk, const struct plan_action *action)
 {
-    static const enum residency_event events[] = {
-        [PLAN_FETCH] = RESIDENCY_FETCH,           [PLAN_ALLOCATE] = RESIDENCY_ALLOCATE,
-        [PLAN_WRITE_BACK] = RESIDENCY_WRITE_BACK, [PLAN_DROP] = RESIDENCY_DROP,
-        [PLAN_FLUSH] = RESIDENCY_FLUSH,           [PLAN_MOVE] = RESIDENCY_MOVE};
     chunk_id chunk = action->chunk;
     bool writes = action->kind == PLAN_WRITE_BACK || action->kind == PLAN_FLUSH;
     const struct host_use use = {.item = walk->item, .reads = !writes, .writes = writes};
     if (action->kind == PLAN_WAIT)
         return;
-    g_assert(action->kind < G_N_ELEMENTS(events));
     walk->uses->moves[chunk] = true;
     if (action->kind == PLAN_FETCH &&
         walk->uses->plan->layout->chunks[chunk].list == TRACE_GATHERED)
         add_gather(walk, chunk, &use);
     else if (writes || action->kind == PLAN_FETCH)
         add(walk, chunk, &use);
-    change(walk, chunk, events[action->kind]);
+    change(walk, chunk, residency_event_of_action(action->kind));
 }
 
 static void add_operator(struct plan_walk *walk, moment_id moment)

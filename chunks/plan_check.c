@@ -262,21 +262,6 @@ static bool settle_at(struct check *check, chunk_id chunk, uint64_t address, GEr
     return true;
 }
 
-static enum residency_event event_of(const struct plan_action *action)
-{
-    static const enum residency_event events[] = {[PLAN_FETCH] = RESIDENCY_FETCH,
-                                                  [PLAN_ALLOCATE] = RESIDENCY_ALLOCATE,
-                                                  [PLAN_WRITE_BACK] = RESIDENCY_WRITE_BACK,
-                                                  [PLAN_DROP] = RESIDENCY_DROP,
-                                                  [PLAN_FLUSH] = RESIDENCY_FLUSH,
-                                                  [PLAN_MOVE] = RESIDENCY_MOVE,
-                                                  [PLAN_LOAD] = RESIDENCY_LOAD,
-                                                  [PLAN_RESERVE] = RESIDENCY_RESERVE,
-                                                  [PLAN_STORE] = RESIDENCY_STORE,
-                                                  [PLAN_RELEASE] = RESIDENCY_RELEASE};
-    return events[action->kind];
-}
-
 /* Returns whether a gather can read the chunk: on the device, or in the host pool. */
 static bool is_there(const struct check *check, chunk_id chunk)
 {
@@ -324,7 +309,7 @@ static bool check_nvme(struct check *check, const struct plan_action *action, GE
         return refuse_moment(check, error,
                              "a chunk that is not at home in NVMe is loaded, stored, or given or "
                              "taken a slot");
-    if (!change(check, chunk, event_of(action), error))
+    if (!change(check, chunk, residency_event_of_action(action->kind), error))
         return false;
     if (takes)
         return take_host_slot(check, chunk, action->address, error);
@@ -352,7 +337,7 @@ static bool perform(struct check *check, const struct plan_action *action, GErro
         (action->kind == PLAN_FETCH || action->kind == PLAN_WRITE_BACK ||
          action->kind == PLAN_FLUSH))
         return refuse_moment(check, error, "a chunk without a host address cannot be copied");
-    if (!change(check, chunk, event_of(action), error))
+    if (!change(check, chunk, residency_event_of_action(action->kind), error))
         return false;
     if (leaves || action->kind == PLAN_MOVE)
         arena_take(check->arena, chunk);

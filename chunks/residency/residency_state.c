@@ -121,6 +121,22 @@ enum residency_event residency_event_of(uint32_t flags)
     return !writes ? RESIDENCY_READ : fresh ? RESIDENCY_FRESH_WRITE : RESIDENCY_WRITE;
 }
 
+enum residency_event residency_event_of_action(uint8_t kind)
+{
+    static const enum residency_event events[] = {[PLAN_FETCH] = RESIDENCY_FETCH,
+                                                  [PLAN_ALLOCATE] = RESIDENCY_ALLOCATE,
+                                                  [PLAN_WRITE_BACK] = RESIDENCY_WRITE_BACK,
+                                                  [PLAN_DROP] = RESIDENCY_DROP,
+                                                  [PLAN_FLUSH] = RESIDENCY_FLUSH,
+                                                  [PLAN_MOVE] = RESIDENCY_MOVE,
+                                                  [PLAN_LOAD] = RESIDENCY_LOAD,
+                                                  [PLAN_RESERVE] = RESIDENCY_RESERVE,
+                                                  [PLAN_STORE] = RESIDENCY_STORE,
+                                                  [PLAN_RELEASE] = RESIDENCY_RELEASE};
+    g_assert(kind != PLAN_WAIT && kind < PLAN_ACTIONS);
+    return events[kind];
+}
+
 bool residency_is_whole(enum residency_state state)
 {
     return state != RESIDENCY_NOWHERE && state != RESIDENCY_EMPTY;

@@ -69,6 +69,8 @@ bool residency_tier_next(enum residency_state *state, enum residency_slot *slot,
 /* Returns the event for an access with these flags (chunks/accesses.h), without the end of its
  * life. */
 enum residency_event residency_event_of(uint32_t access_flags);
+/* Returns the event of a plan's action (enum plan_action_kind) that has a chunk. */
+enum residency_event residency_event_of_action(uint8_t kind);
 
 /* Returns whether the chunk's bytes are all valid, wherever they are. */
 bool residency_is_whole(enum residency_state state);
