@@ -4,6 +4,7 @@
 #include <glib.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,18 +37,28 @@ struct watcher {
     const char *host;
     const char *number;   /* the variable in which a launcher says a process's number, or NULL */
     const char *siblings; /* the file that lists the processes that the launcher started here */
+    uint32_t here, all;   /* how many it started on this host, and in all; 0 if it does not say */
 };
 
-/* Kills the rank, whether its message can be written or not. */
-static void end_rank(const struct watcher *watcher, uint32_t rank, pid_t process, uint32_t ms)
+/* Kills the process, whether the message can be written or not. */
+G_GNUC_PRINTF(2, 3)
+static void end_with_message(pid_t process, const char *format, ...)
 {
     char message[512];
-    int length = snprintf(message, sizeof message,
-                          "pstar-run: rank %u on %s has not answered for %u seconds: it hangs\n",
-                          rank, watcher->host, ms / 1000);
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
     ssize_t said = write(STDERR_FILENO, message, MIN((size_t)length, sizeof message - 1));
     (void)said;
     kill(process, SIGKILL);
+}
+
+static void end_rank(const struct watcher *watcher, uint32_t rank, pid_t process, uint32_t ms)
+{
+    end_with_message(process,
+                     "pstar-run: rank %u on %s has not answered for %u seconds: it hangs\n", rank,
+                     watcher->host, ms / 1000);
 }
 
 /* ---- ranks of this host that stop before they are watched ---- */
@@ -136,6 +147,70 @@ static void look_at_siblings(const struct watcher *watcher, struct stopped *know
         end_rank(watcher, found.rank, found.process, STOPPED_MS);
 }
 
+/* ---- processes of this host that end before they join ---- */
+
+/* Returns how many of the processes that the launcher started here are alive; `here` if that cannot
+ * be seen, or if another one speaks. Sets *missing to the first number that none of them has. */
+static uint32_t count_alive(const struct watcher *watcher, uint32_t *missing)
+{
+    char list[1 << 14], *end;
+    uint32_t count = 0, before, rank;
+    bool speaks = false;
+    *missing = 0;
+    do { /* processes may be in any order, and nothing can be allocated to sort them */
+        before = *missing;
+        count = 0;
+        read_text(watcher->siblings, list, sizeof list);
+        for (long next = strtol(list, &end, 10); next > 0; next = strtol(end, &end, 10)) {
+            pid_t process = (pid_t)next;
+            if (state_of(process) == 'Z' || !find_rank(watcher, process, &rank))
+                continue;
+            speaks |= count == 0 && process == watcher->parent;
+            *missing += rank == *missing;
+            count++;
+        }
+    } while (*missing != before);
+    return speaks ? count : watcher->here;
+}
+
+/* Called once in `passed_ms`. A process that ends with an error has made the launcher end all
+ * before. */
+static void look_for_ended(const struct watcher *watcher, int64_t *few_ms, int64_t passed_ms)
+{
+    enum { ENDED_MS = 5000 };
+    uint32_t missing, alive = count_alive(watcher, &missing);
+    *few_ms = alive < watcher->here ? *few_ms + passed_ms : 0;
+    if (*few_ms < ENDED_MS)
+        return;
+    if (watcher->here == watcher->all)
+        end_with_message(watcher->parent,
+                         "pstar-run: rank %u on %s has ended before it joined the others\n",
+                         missing, watcher->host);
+    else
+        end_with_message(watcher->parent,
+                         "pstar-run: %u of the %u ranks on %s have ended before they joined the "
+                         "others\n",
+                         watcher->here - alive, watcher->here, watcher->host);
+}
+
+/* Sets how many processes the launcher says that it started, unless there is a shell or the like
+ * between it and this process: then the others are not seen. */
+static void count_started(struct watcher *watcher, pid_t launcher)
+{
+    static const char *const variables[][3] = {
+        {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_SIZE"},
+        {"PMI_RANK", "MPI_LOCALNRANKS", "PMI_SIZE"}};
+    uint32_t rank;
+    for (size_t i = 0; watcher->number && i < G_N_ELEMENTS(variables); i++) {
+        const char *here = g_getenv(variables[i][1]), *all = g_getenv(variables[i][2]);
+        if (strcmp(watcher->number, variables[i][0]) != 0 || !here || !all ||
+            find_rank(watcher, launcher, &rank))
+            continue;
+        watcher->here = (uint32_t)strtoul(here, NULL, 10);
+        watcher->all = (uint32_t)strtoul(all, NULL, 10);
+    }
+}
+
 /* ---- the watching process ---- */
 
 /* It does not hear signals for the rank's group. */
@@ -155,6 +230,7 @@ static G_NORETURN void watch_parent(const struct watcher *watcher)
     enum { TICK_MS = 100, LONGEST_TICK_MS = 200, LOOK_MS = 500 };
     struct pollfd sign = {.fd = watcher->socket, .events = POLLIN};
     struct stopped stopped = {0};
+    int64_t few_ms = 0;
     char signs[64];
     leave_group();
     int tick_ms = -1; /* waits for the first sign */
@@ -173,6 +249,8 @@ static G_NORETURN void watch_parent(const struct watcher *watcher)
         }
         if (watcher->number && unseen_ms >= LOOK_MS) {
             look_at_siblings(watcher, &stopped, unseen_ms);
+            if (watcher->here)
+                look_for_ended(watcher, &few_ms, unseen_ms);
             unseen_ms = 0;
         }
     }
@@ -191,14 +269,15 @@ struct ranks_watch *ranks_watch_start(uint32_t rank, const char *host, const cha
         return NULL;
     pid_t process = fork();
     if (process == 0) {
-        const struct watcher watcher = {.socket = ends[WATCH_END],
-                                        .parent = parent,
-                                        .rank = rank,
-                                        .silence_ms = silence_ms,
-                                        .host = host,
-                                        .number = number,
-                                        .siblings = siblings};
+        struct watcher watcher = {.socket = ends[WATCH_END],
+                                  .parent = parent,
+                                  .rank = rank,
+                                  .silence_ms = silence_ms,
+                                  .host = host,
+                                  .number = number,
+                                  .siblings = siblings};
         close(ends[RANKS_END]);
+        count_started(&watcher, launcher);
         watch_parent(&watcher);
     }
     close(ends[WATCH_END]);

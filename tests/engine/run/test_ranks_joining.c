@@ -72,6 +72,14 @@ static void test_addresses(struct run_folder *folder, gconstpointer data)
         expect_refusal(folder, limits[i], 3, "that MPI may need");
 }
 
+/* The launcher does not mind a program that ends well and never joins. */
+static void test_other_program(struct run_folder *folder, gconstpointer data)
+{
+    (void)data;
+    expect_refusal(folder, "exit 0", 137, "pstar-run: rank 1 on ");
+    expect_refusal(folder, "exit 0", 137, " has ended before it joined the others\n");
+}
+
 #define ADD(path, test) \
     g_test_add(path, struct run_folder, NULL, run_folder_set_up, test, run_folder_tear_down)
 
@@ -82,6 +90,7 @@ int main(int argc, char **argv)
         return 77;
     ADD("/ranks-joining/without-mpi", test_without_mpi);
     ADD("/ranks-joining/version", test_version);
+    ADD("/ranks-joining/other-program", test_other_program);
     if (UNLESS_SANITIZED(true, false)) /* sanitizers take more addresses than any limit has */
         ADD("/ranks-joining/addresses", test_addresses);
     return g_test_run();
