@@ -78,6 +78,35 @@ function(pstar_long_tests seconds)
   endforeach()
 endfunction()
 
+# pstar_long_if_sanitized(TESTS...): tests of what the programs say, which would take most of the sanitizers' time.
+# The code below has tests of its own, which are sanitized in ./check.
+function(pstar_long_if_sanitized)
+  foreach(test ${ARGN})
+    if(PSTAR_SANITIZE AND TEST ${test})
+      set_property(TEST ${test} APPEND PROPERTY LABELS long)
+    endif()
+  endforeach()
+endfunction()
+
+# pstar_drawn_tests(TESTS...): tests of tests/drawn.h, which draw a few cases. TEST_slow, which takes all, is one
+# of the long tests.
+function(pstar_drawn_tests)
+  foreach(test ${ARGN})
+    if(TEST ${test})
+      add_test(NAME ${test}_slow COMMAND test_${test} -m slow)
+      get_test_property(${test} ENVIRONMENT environment)
+      get_test_property(${test} LABELS labels)
+      set_tests_properties(${test}_slow PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 3600 LABELS long)
+      if(labels)
+        set_property(TEST ${test}_slow APPEND PROPERTY LABELS ${labels})
+      endif()
+      if(environment)
+        set_tests_properties(${test}_slow PROPERTIES ENVIRONMENT "${environment}")
+      endif()
+    endif()
+  endforeach()
+endfunction()
+
 # pstar_embed(FOLDER FILES...): embeds text files into the library of the folder as C strings. The file
 # page.css becomes `extern const char page_css[]`.
 function(pstar_embed name)

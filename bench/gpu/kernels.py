@@ -15,7 +15,7 @@ def folder_of(bench):
 
 def run_test(bench, name):
     # A failed test ends by SIGABRT.
-    done = bench.call(folder_of(bench) / f"test_gpu_{name}", allowed=range(-64, 256))
+    done = bench.call(folder_of(bench) / f"test_gpu_{name}", "-m", "slow", allowed=range(-64, 256))
     said = (done.stdout + done.stderr).strip()
     if done.returncode == SKIPPED:
         bench.leave_out(name, said.splitlines()[-1] if said else "skipped")

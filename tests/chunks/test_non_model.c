@@ -1,7 +1,9 @@
 #include "chunks/non_model.h"
 #include "tests/chunks/random_iteration.h"
+#include "tests/drawn.h"
+#include "tests/sanitized.h"
 
-#define TRIALS 300
+#define TRIALS draws(UNLESS_SANITIZED(150, 30), 300)
 
 static void check_apart(const struct trace *trace, const struct non_model *placed)
 {
@@ -104,7 +106,7 @@ static void check_rule(const struct trace *trace, const struct non_model *placed
  * micro-batches. They have a few sizes, so that holes are filled exactly, too. */
 static void test_many(void)
 {
-    enum { MOMENTS = 900, BUFFERS = 1500, ROUNDS = 12 };
+    enum { MOMENTS = 900, BUFFERS = 1500, ROUNDS = UNLESS_SANITIZED(12, 2) };
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     for (int round = 0; round < ROUNDS; round++) {
         struct trace_operator *operators = g_new0(struct trace_operator, MOMENTS);

@@ -44,7 +44,7 @@ static void compare_variants(const struct model_config *config, const uint8_t *f
     plain.choices.frozen = (uint8_t *)frozen;
     struct symbolic_result expected = run(config, &plain);
     g_autofree uint8_t *every = model_every_tensor(config);
-    for (unsigned choice = 0; choice < 256; choice += UNLESS_SANITIZED(1, 5)) {
+    for (unsigned choice = 0; choice < 256; choice += UNLESS_SANITIZED(1, 17)) {
         uint8_t recompute[3] = {choice & 1, choice >> 1 & 1, choice >> 2 & 1};
         uint8_t offload[3] = {1, choice & 1, 1};
         struct model_job job = small_job(choice & 8 ? MODEL_BF16 : MODEL_FP32, micro_batches);

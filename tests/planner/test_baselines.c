@@ -6,10 +6,12 @@
 #include "sim/sizes.h"
 #include "sim/sweep.h"
 #include "tests/chunks/random_iteration.h"
+#include "tests/drawn.h"
+#include "tests/sanitized.h"
 
 #include <math.h>
 
-enum { CASES = 10 };
+#define CASES draws(UNLESS_SANITIZED(5, 2), 10)
 
 struct fixture {
     struct trace *trace;

@@ -10,12 +10,15 @@
 #include "planner/search/search.h"
 #include "sim/sizes.h"
 #include "tests/chunks/random_iteration.h"
+#include "tests/drawn.h"
+#include "tests/sanitized.h"
 #include "traces/trace_file.h"
 
 #include <glib/gstdio.h>
 #include <string.h>
 
-enum { CASES = 8, FLIPS = 200 };
+enum { FLIPS = 200 };
+#define CASES draws(UNLESS_SANITIZED(4, 2), 8)
 
 #define LINK "h2d=900MB/s,d2h=700MB/s"
 

@@ -4,14 +4,13 @@
 #include "planner/search/search.h"
 #include "planner/search/trials.h"
 #include "tests/chunks/random_iteration.h"
+#include "tests/drawn.h"
 #include "tests/sanitized.h"
 
-enum {
-    TRIALS = 6,
-    LAYOUT_TRIALS = UNLESS_SANITIZED(60, 20),
-    EXCLUDED_TRIALS = UNLESS_SANITIZED(200, 40),
-    PLAN_TRIALS = UNLESS_SANITIZED(30, 8)
-};
+enum { TRIALS = 6, MOST_TRIALS = 1000 };
+#define LAYOUT_TRIALS   draws(UNLESS_SANITIZED(20, 10), 60)
+#define EXCLUDED_TRIALS draws(UNLESS_SANITIZED(70, 20), 200)
+#define PLAN_TRIALS     draws(UNLESS_SANITIZED(10, 4), 30)
 
 static uint64_t needed_by(const struct candidate_job *job, const struct layout_spec *spec,
                           struct placement placement)
@@ -103,7 +102,7 @@ static void test_excluded(void)
     struct platform *platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
     struct costs *costs = costs_new(platform, NULL, NULL);
     int limited = 0, proved = 0, unmet = 0;
-    for (int trial = 0; trial < EXCLUDED_TRIALS; trial++) {
+    for (int trial = 0; trial < EXCLUDED_TRIALS || (!proved && trial < MOST_TRIALS); trial++) {
         struct trace *trace = random_iteration(random);
         struct search_options options = {.platform = g_rand_boolean(random) ? platform : NULL,
                                          .costs = costs,
@@ -150,7 +149,7 @@ static void test_no_plan_is_excluded(void)
     struct platform *platform = platform_read(PROJECT_DIR "/platforms/v100-yard.json", NULL);
     struct costs *costs = costs_new(platform, NULL, NULL);
     int found = 0;
-    for (int trial = 0; trial < PLAN_TRIALS; trial++) {
+    for (int trial = 0; trial < PLAN_TRIALS || (!found && trial < MOST_TRIALS); trial++) {
         struct trace *trace = kinds[trial % G_N_ELEMENTS(kinds)](random);
         struct search_options options = {.platform = g_rand_boolean(random) ? platform : NULL,
                                          .costs = costs,

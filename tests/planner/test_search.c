@@ -8,10 +8,12 @@
 #include "sim/sizes.h"
 #include "sim/sweep.h"
 #include "tests/chunks/random_iteration.h"
+#include "tests/drawn.h"
+#include "tests/sanitized.h"
 
 #include <glib/gstdio.h>
 
-enum { CASES = 12 };
+#define CASES draws(UNLESS_SANITIZED(6, 2), 12)
 
 struct fixture {
     struct trace *trace;

@@ -6,11 +6,12 @@
 #include "planner/search/variants.h"
 #include "sim/sizes.h"
 #include "tests/chunks/random_iteration.h"
+#include "tests/drawn.h"
 #include "tests/sanitized.h"
 
 #include <math.h>
 
-enum { CASES = UNLESS_SANITIZED(5, 2) };
+#define CASES draws(UNLESS_SANITIZED(2, 1), 5)
 
 static const unsigned scope = RUN_RECOMPUTE | RUN_OFFLOAD | RUN_STAGE;
 

@@ -7,6 +7,7 @@
 #include "planner/search/candidate.h"
 #include "sim/replay.h"
 #include "tests/chunks/random_iteration.h"
+#include "tests/drawn.h"
 #include "tests/sanitized.h"
 
 #include <math.h>
@@ -18,7 +19,10 @@ enum { QUEUES, THREADS, DIRECTIONS, MEMORY, CLOCKS };
 static const char *const clocks[CLOCKS] = {"queues", "threads", "directions", "memory"};
 
 #define CLOSE 1.01
-enum { CASES = UNLESS_SANITIZED(120, 30), WILD_CASES = UNLESS_SANITIZED(500, 100) };
+/* Until the draws had what a test is about, it goes on. */
+enum { MOST_CASES = 5000 };
+#define CASES      draws(UNLESS_SANITIZED(40, 15), 120)
+#define WILD_CASES draws(UNLESS_SANITIZED(150, 50), 500)
 enum { FINER = 400, REUSES_ENUMERATED = 7, PLACEMENTS = 2 };
 
 /* One layout and budget, and their bounds. */
@@ -554,7 +558,7 @@ static void check_schedules_of(struct trace *(*make)(GRand *random), int cases)
     double sum = 0;
     int bounded = 0, close = 0, chained = 0, priced = 0, slow = 0, alike = 0, joint = 0;
     /* Few draws have too little host memory, and a run may have none of them at first. */
-    for (int i = 0; i < cases || ((priced == 0 || slow == 0 || alike == 0) && i < 10 * cases);
+    for (int i = 0; i < cases || ((priced == 0 || slow == 0 || alike == 0) && i < MOST_CASES);
          i++) {
         struct placement placement = {.pattern = PLACEMENT_TRACED};
         uint64_t least = UINT64_MAX;
@@ -643,7 +647,7 @@ static void test_host_operators_count(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     int counted = 0, updates = 0;
-    for (int i = 0; i < CASES; i++) {
+    for (int i = 0; i < CASES || ((counted == 0 || updates == 0) && i < MOST_CASES); i++) {
         struct fixture f;
         set_up(&f, random_iteration(random), random);
         f.device_budget = f.device_budget * 2 / 3; /* into which some updates do not fit */
@@ -692,7 +696,7 @@ static void test_activations_count(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     int waits = 0;
-    for (int i = 0; i < CASES; i++) {
+    for (int i = 0; i < CASES || (waits == 0 && i < MOST_CASES); i++) {
         struct fixture f;
         set_up(&f, i % 2 ? wild_iteration(random) : random_iteration(random), random);
         struct time_model *model = f.either_side ? NULL : new_model(&f, NULL, 0, 0);
@@ -764,7 +768,7 @@ static void test_chains_have_copies_in_any_case(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
     int copies = 0;
-    for (int i = 0; i < 2 * CASES; i++) {
+    for (int i = 0; i < CASES || (copies == 0 && i < MOST_CASES); i++) {
         struct fixture f;
         set_up(&f, random_iteration(random), random);
         struct time_model *model = f.either_side ? new_model(&f, NULL, 0, 0) : NULL;

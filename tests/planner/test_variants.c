@@ -10,6 +10,7 @@
 #include "planner/search/variant.h"
 #include "sim/sizes.h"
 #include "tests/chunks/random_iteration.h"
+#include "tests/drawn.h"
 
 #include <math.h>
 #include <string.h>
@@ -656,15 +657,15 @@ static void test_other_baselines(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    g_test_add_func("/variants/property", test_property);
-    g_test_add_func("/variants/room-pays", test_room_pays);
-    g_test_add_func("/variants/blocks-pay", test_blocks_pay);
-    g_test_add_func("/variants/blocks-pay-late", test_blocks_pay_late);
-    g_test_add_func("/variants/only-way", test_only_way);
-    g_test_add_func("/variants/split-masters", test_split_masters);
-    g_test_add_func("/variants/offload-only", test_offload_only);
-    g_test_add_func("/variants/host-shares", test_host_shares);
-    g_test_add_func("/variants/micro-batches", test_micro_batches);
-    g_test_add_func("/variants/other-baselines", test_other_baselines);
+    draws_test(4, 10, "/variants/property", test_property);
+    draws_test(4, 10, "/variants/room-pays", test_room_pays);
+    draws_test(4, 10, "/variants/blocks-pay", test_blocks_pay);
+    draws_test(4, 10, "/variants/blocks-pay-late", test_blocks_pay_late);
+    draws_test(4, 10, "/variants/only-way", test_only_way);
+    draws_test(4, 10, "/variants/split-masters", test_split_masters);
+    draws_test(4, 10, "/variants/offload-only", test_offload_only);
+    draws_test(4, 10, "/variants/host-shares", test_host_shares);
+    draws_test(4, 10, "/variants/micro-batches", test_micro_batches);
+    draws_test(4, 10, "/variants/other-baselines", test_other_baselines);
     return g_test_run();
 }

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Runs the commands that a page of the documentation prints.
 
-usage: documented.py BUILD_DIR PAGE.md|EXAMPLE.c [ready|torch]
+usage: documented.py BUILD_DIR PAGE.md|EXAMPLE.c [FOLDER|torch]
+       documented.py BUILD_DIR --prepare FOLDER
 
 Every block of the page that is marked "sh" is run, in the order of the page, by one shell that stops at
 the first command that fails. It runs in an empty folder with the project's models, platforms and
@@ -9,8 +10,8 @@ other folders in it, and the programs on the PATH. If the next block is marked "
 be printed, in their order. Blocks with other marks are not run. Of a C file the indented lines of its
 first comment are run.
 
-With "ready" the folder first gets text.txt, run.pstar, sweep.json, machine.json, plan.json and
-run.jsonl of a small model, which the reference pages assume.
+With a FOLDER the page finds its files, which --prepare writes: text.txt, run.pstar, sweep.json,
+machine.json, plan.json and run.jsonl of a small model, which the reference pages assume.
 
 Exit status: 0, or 1 with the output of the block that failed; 77 if the page has no such block, or with
 "torch" if there is no PyTorch.
@@ -20,6 +21,7 @@ import importlib.util
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -60,18 +62,39 @@ def run(commands, folder, environment):
                           check=False)
 
 
+def link_project(folder):
+    for name in LINKED:
+        os.symlink(PROJECT / name, folder / name)
+
+
+def prepare(folder, environment):
+    """Writes what the reference pages assume."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with tempfile.TemporaryDirectory() as empty:
+        link_project(pathlib.Path(empty))
+        done = run(READY, empty, environment)
+        print(done.stdout.decode("utf-8", "replace"))
+        for path in pathlib.Path(empty).iterdir():
+            if not path.is_symlink():
+                shutil.copy(path, folder)
+    return done.returncode
+
+
 def main():
-    build, page = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve()
-    found = blocks(page)
-    if not found or (sys.argv[3:] == ["torch"] and not importlib.util.find_spec("torch")):
-        return 77
-    if sys.argv[3:] == ["ready"]:
-        found.insert(0, (0, READY, []))
+    build = pathlib.Path(sys.argv[1]).resolve()
     environment = dict(os.environ, PATH=f"{build}:{os.environ['PATH']}", LC_ALL="C.UTF-8",
                        PSTAR_LIBRARY=f"{build}/libpstar-core.so")
+    if sys.argv[2] == "--prepare":
+        return prepare(pathlib.Path(sys.argv[3]), environment)
+    page, needs = pathlib.Path(sys.argv[2]).resolve(), sys.argv[3:]
+    found = blocks(page)
+    if not found or (needs == ["torch"] and not importlib.util.find_spec("torch")):
+        return 77
     with tempfile.TemporaryDirectory() as folder:
-        for name in LINKED:
-            os.symlink(PROJECT / name, pathlib.Path(folder) / name)
+        if needs not in ([], ["torch"]):
+            shutil.copytree(needs[0], folder, dirs_exist_ok=True)
+        link_project(pathlib.Path(folder))
         for line, commands, expected in found:
             done = run(commands, folder, environment)
             printed = done.stdout.decode("utf-8", "replace")

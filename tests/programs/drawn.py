@@ -44,16 +44,16 @@ class Drawn(unittest.TestCase):
             return done.stdout, [{key: value for key, value in row.items() if key not in SPENT}
                                  for row in csv.DictReader(file)]
 
-    def test_instances_are_drawn_alone_or_together(self):
-        text, rows = self.bench("--keep", self.folder / "kept")
+    def test_instances_are_drawn_alone_or_together_and_kept(self):
+        text, rows = self.bench()
         self.assertIn("PASS  every plan verifies: 2 of 2", text)
         self.assertNotEqual(rows[0]["width"] + rows[0]["link"], rows[1]["width"] + rows[1]["link"])
-        _, alone = self.bench("--only", "2")
+        _, alone = self.bench("--only", "2", "--keep", self.folder / "kept")
         self.assertEqual(alone, rows[1:])
+        self.check_kept(self.folder / "kept" / "2")
 
-    def test_kept_instance_gives_the_same_figures(self):
-        self.bench("--only", "2", "--keep", self.folder / "kept")
-        kept = self.folder / "kept" / "2"
+    def check_kept(self, kept):
+        """What is kept gives the same figures again."""
         row = json.loads((kept / "row.json").read_text())
         path = f"{PROGRAMS}:{os.environ['PATH']}"
         subprocess.run(["sh", "run.sh"], cwd=kept, check=True, capture_output=True,
@@ -62,6 +62,7 @@ class Drawn(unittest.TestCase):
         self.assertAlmostEqual(certificate["time"]["achieved_ns"] * 1e-9, row["time"], places=12)
         rival = json.loads((kept / "rival.json").read_text())["results"][0]
         self.assertAlmostEqual(rival["iteration_seconds"], row["rival_time"], places=12)
+
 
 class Scaling(unittest.TestCase):
     def test_cost_of_an_operator_where_they_double(self):

@@ -134,8 +134,7 @@ def run_examples(pages, build):
     environment = dict(os.environ, PATH=f"{build}:{os.environ['PATH']}", LC_ALL="C.UTF-8")
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        for linked in documented.LINKED:
-            os.symlink(PROJECT / linked, folder / linked)
+        documented.link_project(folder)
         tokenizer(folder / "gpt2")
         profile = gzip.decompress((PROJECT / "tests/data/kineto/gpt.json.gz").read_bytes())
         (folder / "profile.json").write_bytes(profile)

@@ -1,6 +1,7 @@
 /* Which layers are computed again is the planner's choice: the run takes it from the plan, moves
  * what was predicted, and its losses are those of the recorded run. */
 #include "chunks/figures.h"
+#include "tests/drawn.h"
 #include "workshop.h"
 
 #include <math.h>
@@ -303,13 +304,15 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {
+        if (!draws_row(2, G_N_ELEMENTS(jobs)))
+            continue;
         g_autofree char *path = g_strconcat("/programs/choices/", jobs[i].name, NULL);
         g_test_add_data_func(path, &jobs[i], test_job);
     }
-    g_test_add_func("/programs/choices/state-blocks", test_state_blocks);
-    g_test_add_func("/programs/choices/update-order", test_update_order);
-    g_test_add_func("/programs/choices/masters", test_masters);
-    g_test_add_func("/programs/choices/micro-batches", test_micro_batches);
-    g_test_add_func("/programs/choices/measured", test_measured);
+    draws_test(2, 5, "/programs/choices/state-blocks", test_state_blocks);
+    draws_test(2, 5, "/programs/choices/update-order", test_update_order);
+    draws_test(2, 5, "/programs/choices/masters", test_masters);
+    draws_test(2, 5, "/programs/choices/micro-batches", test_micro_batches);
+    draws_test(2, 5, "/programs/choices/measured", test_measured);
     return g_test_run();
 }

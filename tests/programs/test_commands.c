@@ -1,5 +1,6 @@
 /* Every command that a report prints is run as printed, in the folder of the files, and works. It
  * is about the same budget, platform and link as the step that the report is about. */
+#include "tests/drawn.h"
 #include "workshop.h"
 
 #include <stdio.h>
@@ -291,11 +292,11 @@ int main(int argc, char **argv)
         puts("1..0 # SKIP no gnuplot");
         return 0;
     }
-    g_test_add_func("/commands/trained", test_trained);
-    g_test_add_func("/commands/platform", test_platform);
-    g_test_add_func("/commands/host", test_host);
-    g_test_add_func("/commands/ranks", test_ranks);
-    g_test_add_func("/commands/without-trace", test_without_trace);
-    g_test_add_func("/commands/files", test_files);
+    draws_test(2, 6, "/commands/trained", test_trained);
+    draws_test(2, 6, "/commands/platform", test_platform);
+    draws_test(2, 6, "/commands/host", test_host);
+    draws_test(2, 6, "/commands/ranks", test_ranks);
+    draws_test(2, 6, "/commands/without-trace", test_without_trace);
+    draws_test(2, 6, "/commands/files", test_files);
     return g_test_run();
 }

@@ -1,6 +1,7 @@
 /* pstar-plan chooses what several ranks share. The planned run, on 2 and 4 ranks, moves exactly
  * what the plan says, and its losses are those of one process. */
 #include "chunks/figures.h"
+#include "tests/drawn.h"
 #include "workshop.h"
 
 #include <math.h>
@@ -318,14 +319,18 @@ int main(int argc, char **argv)
     g_setenv("ASAN_OPTIONS", "detect_leaks=0", FALSE); /* MPI keeps memory until the end */
     g_test_init(&argc, &argv, NULL);
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {
+        if (!draws_row(2, G_N_ELEMENTS(jobs)))
+            continue;
         g_autofree char *path = g_strconcat("/planned-ranks/", jobs[i].name, NULL);
         g_test_add_data_func(path, &jobs[i], test_job);
     }
     for (size_t i = 0; i < G_N_ELEMENTS(fast_jobs); i++) {
+        if (!draws_row(1, G_N_ELEMENTS(fast_jobs)))
+            continue;
         g_autofree char *path = g_strconcat("/planned-ranks/fast/", fast_jobs[i].name, NULL);
         g_test_add_data_func(path, &fast_jobs[i], test_fast);
     }
-    g_test_add_func("/planned-ranks/told", test_told);
-    g_test_add_func("/planned-ranks/says-how-it-sums", test_says_how_it_sums);
+    draws_test(1, 2, "/planned-ranks/told", test_told);
+    draws_test(1, 2, "/planned-ranks/says-how-it-sums", test_says_how_it_sums);
     return g_test_run();
 }

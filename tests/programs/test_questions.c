@@ -1,5 +1,6 @@
 /* Questions to pstar-plan, answered as a user would check them: with the commands that the answer
  * gives, and with a size more. */
+#include "tests/drawn.h"
 #include "workshop.h"
 
 #include <math.h>
@@ -547,14 +548,14 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/questions/usage", test_usage);
     g_test_add_func("/questions/max-batch", test_max_batch);
-    g_test_add_func("/questions/max-model", test_max_model);
+    draws_test(1, 6, "/questions/max-model", test_max_model);
     g_test_add_func("/questions/min-memory", test_min_memory);
     g_test_add_func("/questions/choices", test_choices_of_trace);
     g_test_add_func("/questions/sensitivity", test_sensitivity);
-    g_test_add_func("/questions/max-model-of-ranks", test_max_model_of_ranks);
-    g_test_add_func("/questions/min-gpus", test_min_gpus);
-    g_test_add_func("/questions/fast-sums", test_fast_sums);
-    g_test_add_func("/questions/fast-min-memory", test_fast_min_memory);
-    g_test_add_func("/questions/fast-sensitivity", test_fast_sensitivity);
+    draws_test(1, 6, "/questions/max-model-of-ranks", test_max_model_of_ranks);
+    draws_test(1, 6, "/questions/min-gpus", test_min_gpus);
+    draws_test(1, 6, "/questions/fast-sums", test_fast_sums);
+    draws_test(1, 6, "/questions/fast-min-memory", test_fast_min_memory);
+    draws_test(1, 6, "/questions/fast-sensitivity", test_fast_sensitivity);
     return g_test_run();
 }

@@ -1,6 +1,7 @@
 /* pstar-run --probe of several ranks: its points are those of the ranks' own collectives, and
  * pstar-sim reads them. */
 #include "platforms/platform.h"
+#include "tests/drawn.h"
 #include "workshop.h"
 
 #include <math.h>
@@ -124,7 +125,7 @@ int main(int argc, char **argv)
     g_setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", TRUE);
     g_setenv("ASAN_OPTIONS", "detect_leaks=0", FALSE); /* MPI keeps memory until the end */
     g_test_init(&argc, &argv, NULL);
-    g_test_add_func("/ranks-probe/refused", test_refused);
+    draws_test(1, 3, "/ranks-probe/refused", test_refused);
     g_test_add_func("/ranks-probe/file", test_file);
     return g_test_run();
 }

@@ -10,6 +10,7 @@
 #include "planner/search/candidate.h"
 #include "sim/replay.h"
 #include "tests/chunks/random_iteration.h"
+#include "tests/drawn.h"
 #include "tests/programs/workshop.h"
 #include "tests/sanitized.h"
 #include "traces/choices.h"
@@ -17,7 +18,8 @@
 
 #include <string.h>
 
-enum { DRAWS = UNLESS_SANITIZED(72, 24), PLANNED_EVERY = 4, COLLECTED_EVERY = 6, STEPS = 4 };
+enum { PLANNED_EVERY = 4, COLLECTED_EVERY = 6, STEPS = 4 };
+#define DRAWS draws(UNLESS_SANITIZED(24, 12), 72)
 
 struct draw {
     struct model_config config;

@@ -3,6 +3,7 @@
  * probabilities and of their gradients. */
 #include "engine/rotary.h"
 #include "kernel_runs.h"
+#include "tests/drawn.h"
 #include "tests/engine/kernels/fixture.h"
 #include "tests/engine/kernels/weave.h"
 #include "twins.h"
@@ -213,7 +214,8 @@ static void shapes(enum model_precision precision)
         {.B = 1, .T = 66, .A = 2, .K = 2, .D = 136, .scale = 0.7f, .cap = 3},
     };
     for (unsigned i = 0; i < G_N_ELEMENTS(all); i++)
-        check(precision, all[i]);
+        if (draws_row(4, G_N_ELEMENTS(all)))
+            check(precision, all[i]);
 }
 
 /* Draws a length, often around the end of a block or a tile. */
@@ -225,7 +227,7 @@ static uint32_t random_length(void)
 
 static void drawn(enum model_precision precision)
 {
-    for (unsigned i = 0; i < 2; i++) {
+    for (int i = 0; i < draws(1, 2); i++) {
         struct kernel_heads h = {.B = 1 + random_token(2), .T = random_length()};
         h.K = 1 + random_token(2);
         h.A = h.K * (1 + random_token(3));

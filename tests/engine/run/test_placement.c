@@ -3,10 +3,11 @@
  * size, policy, budgets, recomputation, look-ahead, places of operators, link and plan, whether
  * masters are whole or split, states whole or in blocks, with evaluations in between, and after
  * saving and resuming with another placement. */
+#include "tests/drawn.h"
 #include "tests/sanitized.h"
 #include "trial.h"
 
-enum { TRIALS = UNLESS_SANITIZED(216, 60) };
+#define TRIALS ((size_t)draws(UNLESS_SANITIZED(72, 24), 216))
 
 /* From GLib's seed, which it prints, so that a failure can be repeated with --seed; GLib starts
  * from it again in every test. */

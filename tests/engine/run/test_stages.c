@@ -2,6 +2,8 @@
  * and end together. */
 #include "launch.h"
 #include "saved.h"
+#include "tests/drawn.h"
+#include "tests/sanitized.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -147,8 +149,8 @@ static void compare(const struct run_folder *folder, uint32_t processes, const c
 
 static void test_bits(struct run_folder *folder, gconstpointer data)
 {
-    for (int i = 0; i < 2; i++) {
-        uint32_t width = i == 0 ? 2 : (uint32_t)g_test_rand_int_range(1, 3);
+    for (int i = 0; i < draws(1, 2); i++) {
+        uint32_t width = i == 1 ? 2 : (uint32_t)g_test_rand_int_range(1, 3);
         uint32_t most = width > 1 ? 3 : LAYERS;
         uint32_t stages = (uint32_t)g_test_rand_int_range(2, (gint32)most + 1);
         g_autofree char *job = draw_job(), *placement = draw_placement(stages, width);
@@ -186,6 +188,8 @@ static void test_experts(struct run_folder *folder, gconstpointer data)
 static void test_endless(struct run_folder *folder, gconstpointer data)
 {
     for (uint32_t width = 1; width < 3; width++) {
+        if (!draws_row(1, 2))
+            continue;
         uint32_t most = width > 1 ? 3 : LAYERS;
         uint32_t stages = (uint32_t)g_test_rand_int_range(2, (gint32)most + 1);
         bool bf16 = g_test_rand_int_range(0, 2);
@@ -211,6 +215,8 @@ static void test_endless(struct run_folder *folder, gconstpointer data)
 static void test_interleaved(struct run_folder *folder, gconstpointer data)
 {
     for (uint32_t width = 1; width < 3; width++) {
+        if (!draws_row(1, 2))
+            continue;
         g_autofree char *job = g_strdup_printf(
             STEPS "--micro-batches %d --clip %s %s --seed %d %s ",
             (gint32)(2 * width) * g_test_rand_int_range(1, 4), PICK("0", "1"),
@@ -249,6 +255,8 @@ static void test_trained(struct run_folder *folder, gconstpointer data)
         LAYERS, (const char *)data);
     run_folder_write(folder, "config.json", config);
     for (size_t i = 0; i < G_N_ELEMENTS(runs); i++) {
+        if (!draws_row(1, G_N_ELEMENTS(runs)))
+            continue;
         g_autofree char *job = g_strconcat(STEPS, runs[i].job, NULL);
         compare(folder, runs[i].processes, job, runs[i].placement);
     }
@@ -323,6 +331,8 @@ static void test_forward_passes(struct run_folder *folder, gconstpointer data)
 static void test_plans(struct run_folder *folder, gconstpointer data)
 {
     for (uint32_t width = 1; width < 3; width++) {
+        if (!draws_row(1, 2))
+            continue;
         uint32_t stages = width > 1 ? 2 : (uint32_t)g_test_rand_int_range(2, LAYERS + 1);
         g_autofree char *job = draw_job(), *layers = launch_draw_layers(LAYERS, stages);
         g_autofree char *cut =
@@ -373,6 +383,8 @@ static json_int_t most_host_bytes(const struct run_folder *folder, uint32_t proc
 static void test_nvme(struct run_folder *folder, gconstpointer data)
 {
     for (uint32_t width = 1; width < 3; width++) {
+        if (!draws_row(1, 2))
+            continue;
         g_autofree char *job = draw_job(), *text = NULL;
         g_autofree char *one = g_strconcat(job, "--log one.jsonl --save one", NULL);
         g_autofree char *above = g_strconcat(
@@ -453,6 +465,8 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
     };
     write_gpt2(folder, data);
     for (size_t i = 0; i < G_N_ELEMENTS(refused); i++) {
+        if (!draws_row(6, G_N_ELEMENTS(refused)))
+            continue;
         g_auto(GStrv) command = launch_command(refused[i].processes, refused[i].options);
         launch_refuse(folder, command, refused[i].status, refused[i].why);
     }
@@ -489,10 +503,22 @@ static void test_death(struct run_folder *folder, gconstpointer data)
     run_folder_expect(err, "Killed");
 }
 
+/* Adds the test; with sanitizers, which start slowly, a third of all. */
 static void add(const char *path, const void *data,
                 void (*test)(struct run_folder *folder, gconstpointer data))
 {
-    g_test_add(path, struct run_folder, data, run_folder_set_up, test, run_folder_tear_down);
+    if (draws_row(UNLESS_SANITIZED(3, 1), 3))
+        g_test_add(path, struct run_folder, data, run_folder_set_up, test, run_folder_tear_down);
+}
+
+/* Adds a test of a model whose embedding is tied, and of one whose is not. */
+static void add_both(const char *path, void (*test)(struct run_folder *folder, gconstpointer data))
+{
+    g_autofree char *of_tied = g_strconcat(path, "/tied", NULL);
+    if (draws_row(1, 2))
+        add(path, "false", test);
+    if (draws_row(1, 2))
+        add(of_tied, "true", test);
 }
 
 int main(int argc, char **argv)
@@ -500,27 +526,23 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     if (!launch_prepare())
         return 77;
-    add("/stages/bits", "false", test_bits);
-    add("/stages/bits/tied", "true", test_bits);
+    add_both("/stages/bits", test_bits);
     add("/stages/host-embedding", NULL, test_host_embedding);
     add("/stages/experts", NULL, test_experts);
-    add("/stages/trained", "false", test_trained);
-    add("/stages/trained/tied", "true", test_trained);
+    add_both("/stages/trained", test_trained);
     add("/stages/resume", "true", test_resume);
     add("/stages/forward", "true", test_forward_passes);
-    add("/stages/plans", "false", test_plans);
-    add("/stages/plans/tied", "true", test_plans);
-    add("/stages/nvme", "false", test_nvme);
-    add("/stages/nvme/tied", "true", test_nvme);
+    add_both("/stages/plans", test_plans);
+    add_both("/stages/nvme", test_nvme);
     add("/stages/refusals", "false", test_refusals);
     add("/stages/differences", "false", test_differences);
-    add("/stages/interleaved", "false", test_interleaved);
-    add("/stages/interleaved/tied", "true", test_interleaved);
-    add("/stages/endless", "false", test_endless);
-    add("/stages/endless/tied", "true", test_endless);
+    add_both("/stages/interleaved", test_interleaved);
+    add_both("/stages/endless", test_endless);
     add("/stages/endless/steps", "true", test_endless_steps);
-    add("/stages/endless/resume", "", test_endless_resume);
-    add("/stages/endless/resume/bf16", "--precision bf16", test_endless_resume);
+    if (draws_row(1, 2))
+        add("/stages/endless/resume", "", test_endless_resume);
+    if (draws_row(1, 2))
+        add("/stages/endless/resume/bf16", "--precision bf16", test_endless_resume);
     add("/stages/death", "", test_death);
     add("/stages/death/endless", "--schedule 2bw", test_death);
     return g_test_run();
