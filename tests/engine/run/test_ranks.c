@@ -517,10 +517,13 @@ static char *signal_where(const struct run_folder *folder, const char *before)
     return text;
 }
 
-/* Fails the test unless the text is the one message that rank 1 hangs. */
+/* Fails the test unless the text is the one message that rank 1 hangs. On a busy machine rank 1 may
+ * come to its end so late that others have waited for it long enough to say so, too. */
 static void expect_hang(const char *text)
 {
-    g_assert_cmpuint(launch_count_messages(text), ==, 1);
+    uint32_t late = strstr(text, "another rank has not left for") ? 1 : 0;
+    if (launch_count_messages(text) != 1 + late)
+        g_error("not one message: %s", text);
     run_folder_expect(text, "pstar-run: rank 1 on ");
     run_folder_expect(text, "has not answered for 7 seconds: it hangs");
 }
