@@ -61,14 +61,7 @@ static void end_rank(const struct watcher *watcher, uint32_t rank, pid_t process
                      watcher->host, ms / 1000);
 }
 
-/* ---- ranks of this host that stop before they are watched ---- */
-
-/* The first of them, and for how long each look has found it stopped. */
-struct stopped {
-    pid_t process;
-    uint32_t rank;
-    int64_t since_ms;
-};
+/* ---- processes that the launcher started on this host ---- */
 
 /* Reads a file, or as much of it as there is room for. Returns the length of the text, to which an
  * end is added; 0 if the file cannot be read. */
@@ -109,27 +102,59 @@ static bool find_rank(const struct watcher *watcher, pid_t process, uint32_t *ra
     return false;
 }
 
+/* The processes that the launcher started here. */
+struct siblings {
+    char list[1 << 14];
+    char *rest; /* of the list */
+};
+
+static void list_siblings(const struct watcher *watcher, struct siblings *siblings)
+{
+    read_text(watcher->siblings, siblings->list, sizeof siblings->list);
+    siblings->rest = siblings->list;
+}
+
+/* Returns the next process that is alive and has a rank, with its state; 0 if there is none. */
+static pid_t next_sibling(const struct watcher *watcher, struct siblings *siblings, uint32_t *rank,
+                          char *state)
+{
+    long next;
+    while ((next = strtol(siblings->rest, &siblings->rest, 10)) > 0) {
+        *state = state_of((pid_t)next);
+        if (*state != 'Z' && find_rank(watcher, (pid_t)next, rank))
+            return (pid_t)next;
+    }
+    return 0;
+}
+
+/* ---- ranks of this host that stop before they are watched ---- */
+
+/* The first of them, and for how long each look has found it stopped. */
+struct stopped {
+    pid_t process;
+    uint32_t rank;
+    int64_t since_ms;
+};
+
 /* Returns the first rank of this host that is stopped, if the watched one is the first that is not:
  * it alone speaks. Otherwise the process is 0. */
 static struct stopped find_stopped(const struct watcher *watcher)
 {
-    char list[1 << 14], *end;
+    struct siblings siblings;
     struct stopped stopped = {0};
     bool speaks = false;
     uint32_t rank;
-    read_text(watcher->siblings, list, sizeof list);
-    for (long next = strtol(list, &end, 10); next > 0; next = strtol(end, &end, 10)) {
-        pid_t process = (pid_t)next;
-        char state = state_of(process);
-        bool is_told = state == 'T' ? stopped.process != 0 : speaks;
-        if (state == 'Z' || is_told || !find_rank(watcher, process, &rank))
-            continue;
-        if (state == 'T')
+    char state;
+    pid_t process;
+    list_siblings(watcher, &siblings);
+    while ((process = next_sibling(watcher, &siblings, &rank, &state)) != 0) {
+        if (state == 'T' && !stopped.process)
             stopped = (struct stopped){.process = process, .rank = rank};
-        else if (process == watcher->parent)
-            speaks = true;
-        else
+        if (state == 'T' || speaks)
+            continue;
+        if (process != watcher->parent)
             return (struct stopped){0};
+        speaks = true;
     }
     return stopped;
 }
@@ -153,18 +178,17 @@ static void look_at_siblings(const struct watcher *watcher, struct stopped *know
  * be seen, or if another one speaks. Sets *missing to the first number that none of them has. */
 static uint32_t count_alive(const struct watcher *watcher, uint32_t *missing)
 {
-    char list[1 << 14], *end;
-    uint32_t count = 0, before, rank;
+    struct siblings siblings;
+    uint32_t count, before, rank;
     bool speaks = false;
+    char state;
+    pid_t process;
     *missing = 0;
-    do { /* processes may be in any order, and nothing can be allocated to sort them */
+    do { /* ranks may be in any order, and nothing can be allocated to sort them */
         before = *missing;
         count = 0;
-        read_text(watcher->siblings, list, sizeof list);
-        for (long next = strtol(list, &end, 10); next > 0; next = strtol(end, &end, 10)) {
-            pid_t process = (pid_t)next;
-            if (state_of(process) == 'Z' || !find_rank(watcher, process, &rank))
-                continue;
+        list_siblings(watcher, &siblings);
+        while ((process = next_sibling(watcher, &siblings, &rank, &state)) != 0) {
             speaks |= count == 0 && process == watcher->parent;
             *missing += rank == *missing;
             count++;
