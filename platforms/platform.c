@@ -16,6 +16,16 @@ static void curve_clear(struct platform_curve *curve)
     g_free(curve->source);
 }
 
+bool platform_names_processors(const char *machine)
+{
+    return g_str_has_prefix(machine, "CPU") || g_str_has_suffix(machine, " processors");
+}
+
+const char *platform_device_option(const struct platform *platform)
+{
+    return !platform || platform_names_processors(platform->name) ? "" : " --device cuda";
+}
+
 void platform_free(struct platform *platform)
 {
     if (!platform)

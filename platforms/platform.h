@@ -225,6 +225,14 @@ bool platform_spread_stages(struct platform *platform, uint32_t stages, uint32_t
 /* Returns how many ranks share a host: of the spread, or of the file's "host". */
 uint32_t platform_host_ranks(const struct platform *platform);
 
+/* Returns whether a machine of this name computes on its processors, without a GPU: probes name
+ * them "CPU, 8 cores, ...", and the collector "..., 8 processors". */
+bool platform_names_processors(const char *machine);
+
+/* Returns the option with which pstar-run trains on the platform's kind of device, with a blank
+ * before it; "" for the CPU device, which is the default, and without a platform (NULL). */
+const char *platform_device_option(const struct platform *platform);
+
 /* Returns whether the platform says how the spread ranks exchange, and pass messages between
  * stages. */
 bool platform_knows_exchanges(const struct platform *platform);

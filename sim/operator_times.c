@@ -5,18 +5,11 @@
 #include <math.h>
 #include <string.h>
 
-/* The collector names processors as "..., 8 processors", and a GPU in use behind them, a probe as
- * "CPU, 8 cores, ...". */
-static bool is_processor(const char *machine)
-{
-    return g_str_has_prefix(machine, "CPU") || g_str_has_suffix(machine, " processors");
-}
-
 /* A recording may name a GPU with its maker: "NVIDIA A100-SXM4-40GB". */
 static bool same_device(const char *machine, const char *platform)
 {
-    if (is_processor(machine) || is_processor(platform))
-        return is_processor(machine) && is_processor(platform);
+    if (platform_names_processors(machine) || platform_names_processors(platform))
+        return platform_names_processors(machine) && platform_names_processors(platform);
     return strstr(machine, platform) || strstr(platform, machine);
 }
 

@@ -125,6 +125,21 @@ static void print_way(const struct front *front, const struct front_way *way, FI
     fprintf(out, "  %s%s\n", what, best ? terminal_end(out) : "");
 }
 
+/* Says which choices the plan does not have. */
+static void print_not_looked_at(const struct front_step *step, FILE *out)
+{
+    if (!step->given && step->batch > 1)
+        fputs("  smaller micro-batches: not looked at; the second command does with "
+              "--micro-batch any\n",
+              out);
+    if (step->given && !(step->choices & RUN_MICRO_BATCHES))
+        fprintf(out,
+                "  %s%ssmaller micro-batches: not looked at, because the trace's model is not one "
+                "that pstar describes\n",
+                step->choices & RUN_RECOMPUTE ? "" : "recomputation, ",
+                step->choices & RUN_OFFLOAD ? "" : "offloaded activations, ");
+}
+
 static void print_ways(const struct front *front, FILE *out)
 {
     const struct front_way *plan = front_plan(front);
@@ -141,12 +156,7 @@ static void print_ways(const struct front *front, FILE *out)
             out);
     if (plan->choices)
         fprintf(out, "  the plan %s\n", plan->choices);
-    if (!(front->step.choices & RUN_MICRO_BATCHES))
-        fprintf(out,
-                "  %s%ssmaller micro-batches: not looked at, because the trace's model is not one "
-                "that pstar describes\n",
-                front->step.choices & RUN_RECOMPUTE ? "" : "recomputation, ",
-                front->step.choices & RUN_OFFLOAD ? "" : "offloaded activations, ");
+    print_not_looked_at(&front->step, out);
     if (front->stopped)
         fprintf(out, "  the search was stopped before its end; the %s below goes on\n",
                 front->step.given ? "command" : "second command");
@@ -233,8 +243,9 @@ static char **commands_of(const struct front *front, const struct question *ques
         return commands;
     g_autofree char *start = step->ranks > 1 ? g_strdup_printf("mpirun -n %u ", step->ranks)
                                              : g_strdup("");
-    commands[2] = g_strdup_printf("%spstar-run --model %s --data tokens.bin %s --plan plan.json",
-                                  start, model, shape);
+    commands[2] = g_strdup_printf("%spstar-run --model %s --data tokens.bin %s%s --plan plan.json",
+                                  start, model, shape,
+                                  platform_device_option(step->search->platform));
     return commands;
 }
 

@@ -263,11 +263,11 @@ static void print_command(const struct pipeline_question *q,
     if (best->stages == 1 || best->width > 1 || !model_config_predicts_next(q->config))
         return;
     fprintf(out,
-            "\nmpirun -n %u pstar-run --model %s%s %s --schedule %s --batch %u "
+            "\nmpirun -n %u pstar-run --model %s%s%s %s --schedule %s --batch %u "
             "--micro-batches %u --seq %u --precision %s --recompute %s --data TEXT\n",
-            best->stages, model, train, cut, pipeline_schedule_name(best->schedule),
-            best->micro_batch, best->micro_batches, q->sequence,
-            q->precision == MODEL_BF16 ? "bf16" : "fp32", recompute);
+            best->stages, model, train, platform_device_option(q->platform), cut,
+            pipeline_schedule_name(best->schedule), best->micro_batch, best->micro_batches,
+            q->sequence, q->precision == MODEL_BF16 ? "bf16" : "fp32", recompute);
 }
 
 /* ---- stages whose chunks move ---- */
@@ -342,11 +342,11 @@ static void print_planned_command(const struct pipeline_question *q,
     g_autofree char *train = train_option(files);
     fprintf(out,
             "\nWith the plans in %s a step takes %.4g s:\n"
-            "\nmpirun -n %u pstar-run --model %s%s %s --schedule %s --precision %s --plan %s "
+            "\nmpirun -n %u pstar-run --model %s%s%s %s --schedule %s --precision %s --plan %s "
             "--data TEXT\n",
-            files->plans, moving->step_seconds, moving->stages, model, train, cut,
-            pipeline_schedule_name(moving->schedule), q->precision == MODEL_BF16 ? "bf16" : "fp32",
-            plans);
+            files->plans, moving->step_seconds, moving->stages, model, train,
+            platform_device_option(q->platform), cut, pipeline_schedule_name(moving->schedule),
+            q->precision == MODEL_BF16 ? "bf16" : "fp32", plans);
 }
 
 /* ---- the answer ---- */

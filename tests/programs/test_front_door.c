@@ -113,6 +113,7 @@ static void test_commands(const void *trained)
     for (size_t i = 0; i < json_array_size(commands); i++) {
         const char *command = json_string_value(json_array_get(commands, i));
         g_assert_nonnull(strstr(screen, command));
+        g_assert_null(strstr(command, "--device cuda"));
         workshop_must_run_format(workshop, "%s%s", command, i == 2 ? " --steps 2" : "");
     }
     json_t *plan = workshop_read_json(workshop, "plan.json");
@@ -154,6 +155,7 @@ static void test_adapters(void)
                                         "pstar-plan model.pstar ", " --train lora:16 "};
     for (size_t i = 0; i < G_N_ELEMENTS(parts); i++)
         g_assert_nonnull(strstr(json_string_value(json_array_get(commands, i)), parts[i]));
+    g_assert_nonnull(strstr(json_string_value(json_array_get(commands, 2)), " --device cuda "));
     json_decref(answer);
     workshop_free(workshop);
 }
@@ -294,7 +296,7 @@ static void test_refusals(void)
     workshop_must_end(workshop, "pstar-plan --model model run.pstar " PLATFORM, USAGE, "",
                       "no TRACE");
     workshop_must_end(workshop, "pstar-plan --model model -o plan.json " PLATFORM, USAGE, "",
-                      "--model and --torch also with --json");
+                      "--output: not with --model, --torch or another question");
     workshop_must_end(workshop, "pstar-plan --model model --platform CPU-2core", USAGE, "",
                       "did you mean cpu-2core?");
     workshop_must_end(workshop, "pstar-plan --model model --platform 4060", USAGE, "",

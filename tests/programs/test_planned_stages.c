@@ -244,8 +244,8 @@ static bool can_launch(void)
     return mpirun && g_file_test(PROGRAM_DIR "/libpstar-mpi.so", G_FILE_TEST_EXISTS);
 }
 
-/* Returns the command that the plan prints for a small model, with a text to train on, one step and
- * the rate. */
+/* Returns the command that the plan prints for a small model, but for the CPU device, with a text
+ * to train on, one step and the rate. */
 static char *planned_command(const struct workshop *workshop, const char *options)
 {
     g_autofree char *line = g_strdup_printf(
@@ -255,10 +255,11 @@ static char *planned_command(const struct workshop *workshop, const char *option
     g_autofree char *answer = workshop_must_print(workshop, line);
     const char *command = strstr(answer, "\nmpirun -n ");
     g_assert_nonnull(command);
-    char **words = g_strsplit(command + 1, "--data TEXT", 2);
-    char *full = g_strconcat(words[0], "--data text.txt --steps 1 --log run.jsonl", NULL);
-    g_strfreev(words);
-    return full;
+    g_autoptr(GString) full = g_string_new(command + 1);
+    g_string_truncate(full, (gsize)(strstr(full->str, "--data TEXT") - full->str));
+    g_assert_cmpuint(g_string_replace(full, " --device cuda", "", 0), ==, 1);
+    g_string_append(full, "--data text.txt --steps 1 --log run.jsonl");
+    return g_strdup(full->str);
 }
 
 /* What is printed trains, with every schedule and as many parts as the plan has, and the losses are
