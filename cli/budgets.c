@@ -67,6 +67,13 @@ static GArray *parse_device(const struct budget_request *request, GError **error
             g_prefix_error(error, "--device-memory: ");
         return budgets;
     }
+    if (g_str_has_suffix(request->device_memory, "%")) {
+        options_refuse(error,
+                       "--device-memory %s: is a share of a TRACE's model data, which is "
+                       "not given",
+                       request->device_memory);
+        return NULL;
+    }
     if (!size_parse(request->device_memory, &bytes, error)) {
         g_prefix_error(error, "--device-memory: ");
         return NULL;

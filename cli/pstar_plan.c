@@ -5,10 +5,10 @@
 #include "cli/program.h"
 #include "cli/progress.h"
 #include "models/derive.h"
-#include "models/retime.h"
 #include "planner/answers/emit.h"
 #include "planner/answers/questions.h"
 #include "planner/answers/requests.h"
+#include "planner/answers/script_step.h"
 #include "sim/operator_times.h"
 #include "sim/replay.h"
 #include "sim/sizes.h"
@@ -199,103 +199,7 @@ static bool make(const struct plan_arguments *a, const struct console *console, 
     return ok;
 }
 
-/* ---- a training script in PyTorch ---- */
-
-#define INTERPRETER "python3"
-
-/* Returns the variables of this process with the folder of the Python package first in its path. */
-static char **environment(GError **error)
-{
-    g_autofree char *package = library_file_find("pstar_torch/__init__.py", error);
-    if (!package)
-        return NULL;
-    g_autofree char *inner = g_path_get_dirname(package);
-    g_autofree char *folder = g_path_get_dirname(inner);
-    const char *old = g_getenv("PYTHONPATH");
-    g_autofree char *path = g_strconcat(folder, old ? ":" : NULL, old, NULL);
-    return g_environ_setenv(g_get_environ(), "PYTHONPATH", path, TRUE);
-}
-
-/* Returns "train.pstar" for "../train.py". */
-static char *trace_path(const char *script)
-{
-    g_autofree char *name = g_path_get_basename(script);
-    char *dot = strrchr(name, '.');
-    if (dot && dot != name)
-        *dot = '\0';
-    return g_strconcat(name, ".pstar", NULL);
-}
-
-static char **command_of(char *const *words, const char *output)
-{
-    GPtrArray *command = g_ptr_array_new();
-    g_autofree char *self = g_file_read_link("/proc/self/exe", NULL);
-    g_autofree char *folder = self ? g_path_get_dirname(self) : NULL;
-    g_ptr_array_add(command, folder ? g_build_filename(folder, "pstar-collect", NULL)
-                                    : g_strdup("pstar-collect"));
-    const char *const before[] = {"-o", output, "--", INTERPRETER, "-m", "pstar_torch", "--meta"};
-    for (size_t i = 0; i < G_N_ELEMENTS(before); i++)
-        g_ptr_array_add(command, g_strdup(before[i]));
-    for (; *words; words++)
-        g_ptr_array_add(command, g_strdup(*words));
-    g_ptr_array_add(command, NULL);
-    return (char **)(void *)g_ptr_array_free(command, FALSE);
-}
-
-/* Returns the reason in what the command said, to be freed: the line of ours, before which a
- * progress bar may stand, or else the last lines. */
-static char *reason_in(const char *text)
-{
-    enum { MOST_BYTES = 2000 };
-    const char *ours = g_strrstr(text, "pstar_torch: ");
-    size_t length = strlen(text);
-    if (ours)
-        return g_strndup(ours, strcspn(ours, "\r\n"));
-    return g_strchomp(g_strdup(length > MOST_BYTES ? text + length - MOST_BYTES : text));
-}
-
-/* Runs the script until a step is recorded. */
-static bool run_script(char *const *words, const char *output, GError **error)
-{
-    g_auto(GStrv) command = command_of(words, output);
-    g_auto(GStrv) variables = environment(error);
-    g_autofree char *said = NULL;
-    int status = 0;
-    GSpawnFlags flags = G_SPAWN_SEARCH_PATH | G_SPAWN_STDOUT_TO_DEV_NULL;
-    if (!variables ||
-        !g_spawn_sync(NULL, command, variables, flags, NULL, NULL, NULL, &said, &status, error))
-        return failure_mark(error, FAILURE_RUNNING);
-    if (g_spawn_check_wait_status(status, NULL))
-        return true;
-    g_autofree char *reason = reason_in(said);
-    g_set_error(error, FAILURE, FAILURE_RUNNING,
-                "%s: no step could be recorded on the meta device:\n%s", words[0], reason);
-    return false;
-}
-
-/* Runs a script (a path and arguments, as in a shell) on PyTorch's meta device under pstar-collect
- * until a step is recorded, and gives the trace the platform's times. Matrix products run in
- * `precision`; NULL stands for the parameters'. Returns the path of the trace, the script's with
- * the ending .pstar, in this folder; free it with g_free. Returns NULL on error. */
-static char *record_step(const char *script, const struct platform *platform,
-                         const enum model_precision *precision, GError **error)
-{
-    g_auto(GStrv) words = NULL;
-    double seconds;
-    if (!g_shell_parse_argv(script, NULL, &words, error)) {
-        g_prefix_error(error, "--torch: ");
-        return NULL;
-    }
-    if (!g_file_test(words[0], G_FILE_TEST_IS_REGULAR)) {
-        options_refuse(error, "--torch %s: there is no such script", words[0]);
-        return NULL;
-    }
-    g_autofree char *output = trace_path(words[0]);
-    if (!run_script(words, output, error) ||
-        !trace_retime_file(output, platform, precision, output, &seconds, error))
-        return NULL;
-    return g_steal_pointer(&output);
-}
+/* ---- which options go together ---- */
 
 /* Records a step of the script, whose trace then is that of the question. */
 static bool record_script(struct plan_arguments *a, GError **error)
@@ -303,8 +207,8 @@ static bool record_script(struct plan_arguments *a, GError **error)
     enum model_precision precision = g_strcmp0(a->question.precision, "fp32") == 0 ? MODEL_FP32
                                                                                    : MODEL_BF16;
     struct platform *platform = platform_read(a->platform, error);
-    char *path = platform ? record_step(a->question.torch, platform,
-                                        a->question.precision ? &precision : NULL, error)
+    char *path = platform ? script_step_record(a->question.torch, platform,
+                                               a->question.precision ? &precision : NULL, error)
                           : NULL;
     platform_free(platform);
     if (!path)
@@ -314,22 +218,62 @@ static bool record_script(struct plan_arguments *a, GError **error)
     return true;
 }
 
-/* ---- which options go together ---- */
+/* What an option does not go with. */
+enum { A_QUESTION = 1, READING = 2, STAGES = 4 };
+
+/* Refuses the first option that does not go with what is asked, a bit of those above: READING is
+ * --explain or --verify. `with` names it. */
+static bool check_foreign(const struct plan_arguments *a, unsigned asked, const char *with,
+                          GError **error)
+{
+    const struct {
+        const char *name;
+        bool given;
+        unsigned foreign;
+    } options[] = {
+        {"output", a->output, A_QUESTION | READING},
+        {"explain", a->explain, A_QUESTION | STAGES},
+        {"verify", a->verify, A_QUESTION | STAGES},
+        {"emit", a->emit, A_QUESTION | STAGES},
+        {"timeline", a->timeline, A_QUESTION | STAGES},
+        {"top", a->top, A_QUESTION | READING},
+        {"json", a->json, READING},
+        {"objective", a->objective < OBJECTIVES, A_QUESTION | READING | STAGES},
+        {"chunk-size", a->chunk_size, A_QUESTION | READING | STAGES},
+        {"layout", a->layout, A_QUESTION | READING | STAGES},
+        {"device-memory", a->device_memory, READING},
+        {"host-memory", a->host_memory, READING},
+        {"nvme-memory", a->nvme_memory > 0, A_QUESTION | READING | STAGES},
+        {"gpus", a->gpus > 0, READING},
+        {"nodes", a->nodes > 0, READING},
+        {"stage", a->stage != RUN_ANY_STAGE, READING | STAGES},
+        {"reduction", a->reduction != RUN_ANY_REDUCTION, READING},
+        {"recompute", a->recompute != FREEDOM_DEFAULT, A_QUESTION | READING},
+        {"offload-activations", a->offload != FREEDOM_DEFAULT, A_QUESTION | READING | STAGES},
+        {"embedding", a->embedding != FREEDOM_DEFAULT, A_QUESTION | READING | STAGES},
+        {"bytes-per-parameter", a->bytes_per_parameter != FREEDOM_DEFAULT,
+         A_QUESTION | READING | STAGES},
+        {"state-blocks", a->state_blocks != FREEDOM_DEFAULT, A_QUESTION | READING},
+        {"micro-batch", a->micro_batch != FREEDOM_DEFAULT, A_QUESTION | READING},
+        {"no-clip", a->no_clip, READING},
+        {"time-limit", a->time_limit > 0, READING},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(options); i++)
+        if (options[i].given && options[i].foreign & asked)
+            return options_refuse(error, "--%s: not with %s", options[i].name, with);
+    return true;
+}
 
 static bool ask(struct plan_arguments *a, const struct console *console, int *signal,
                 GError **error)
 {
     bool one_model = a->question.model || a->question.torch;
     bool models = question_is_about_models(&a->question) || a->question.torch;
-    if (a->explain || a->verify || a->emit || a->timeline || a->top || a->output ||
-        a->objective < OBJECTIVES || a->chunk_size || a->layout || a->nvme_memory ||
-        a->recompute != FREEDOM_DEFAULT || a->offload != FREEDOM_DEFAULT ||
-        a->micro_batch != FREEDOM_DEFAULT || (!one_model && (a->json || a->time_limit > 0)))
-        return options_refuse(
-            error,
-            "a question goes with budgets, --platform, --link, --gpus, --nodes, --stage, "
-            "--reduction, --seed and --threads only; --model and --torch also with --json and "
-            "--time-limit");
+    if (!check_foreign(a, A_QUESTION, "--model, --torch or another question", error))
+        return false;
+    if (!one_model && (a->json || a->time_limit > 0))
+        return options_refuse(error, "--json and --time-limit: of the questions only with --model "
+                                     "and --torch");
     if (models && (a->files || !a->platform))
         return options_refuse(
             error, "--model, --torch, --max-model and --max-batch take a --platform and no TRACE");
@@ -381,27 +325,10 @@ static bool check_emit(const struct plan_arguments *a, GError **error)
 
 /* ---- pipelines ---- */
 
-/* Options that say nothing of a pipeline. */
 static bool check_pipeline(const struct plan_arguments *a, GError **error)
 {
-    const struct {
-        const char *name;
-        bool given;
-    } foreign[] = {{"explain", a->explain},
-                   {"verify", a->verify},
-                   {"emit", a->emit},
-                   {"timeline", a->timeline},
-                   {"objective", a->objective < OBJECTIVES},
-                   {"chunk-size", a->chunk_size},
-                   {"layout", a->layout},
-                   {"nvme-memory", a->nvme_memory > 0},
-                   {"stage", a->stage != RUN_ANY_STAGE},
-                   {"offload-activations", a->offload != FREEDOM_DEFAULT},
-                   {"embedding", a->embedding != FREEDOM_DEFAULT},
-                   {"bytes-per-parameter", a->bytes_per_parameter != FREEDOM_DEFAULT}};
-    for (size_t i = 0; i < G_N_ELEMENTS(foreign); i++)
-        if (foreign[i].given)
-            return options_refuse(error, "--%s: not with --stages", foreign[i].name);
+    if (!check_foreign(a, STAGES, "--stages", error))
+        return false;
     if (question_count(&a->question) > !!a->question.model)
         return options_refuse(error, "one question at a time");
     return !a->files || !a->files[1] || options_refuse(error, "--stages takes one TRACE");
@@ -458,8 +385,9 @@ static bool choose(struct plan_arguments *a, const struct console *console, int 
         return false;
     if (a->explain && a->verify)
         return options_refuse(error, "--explain and --verify exclude each other");
-    if ((a->explain || a->verify) && (a->json || a->top))
-        return options_refuse(error, "--json and --top go with -o");
+    if ((a->explain || a->verify) &&
+        !check_foreign(a, READING, a->explain ? "--explain" : "--verify", error))
+        return false;
     if (a->explain && a->timeline)
         return options_refuse(error, "--timeline goes with -o or --verify");
     if (a->explain && a->emit && !one)
@@ -645,11 +573,13 @@ int main(int argc, char **argv)
         {.shared = OPTION_BATCH,
          .count32 = &q->batch,
          .help = "with --model (default: what fits, of at most 8192 tokens) and --max-model "
-                 "(default: 1)"},
+                 "(default: 1)",
+         .least = 1},
         {.shared = OPTION_SEQUENCE,
          .count32 = &q->sequence,
          .help = "with --model (default: at most 2048), --max-model and --max-batch (default: the "
-                 "most that the model takes)"},
+                 "most that the model takes)",
+         .least = 1},
         {.shared = OPTION_PRECISION,
          .text = &q->precision,
          .help = "with --model, --max-model, --max-batch (default: bf16), and of --torch's matrix "

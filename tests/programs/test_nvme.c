@@ -343,7 +343,7 @@ static void test_refused(void)
     workshop_must_end(workshop, "pstar-plan run.pstar --stages 2 --gpus 2 --nvme-memory 64MiB", 2,
                       "", "--nvme-memory: not with --stages");
     workshop_must_end(workshop, "pstar-plan run.pstar --sensitivity s.json --nvme-memory 64MiB", 2,
-                      "", "a question goes with budgets, ");
+                      "", "--nvme-memory: not with --model, --torch or another question");
     workshop_must_end(workshop, PLAN "--nvme-memory 64KiB --host-memory 1200KiB -o plan.json", 3,
                       "", "");
     workshop_free(workshop);

@@ -142,12 +142,22 @@ static void test_refused(void)
     static const struct {
         const char *command, *says;
         int status;
-    } bad[] = {{PLAN "--json missing/result.json", "missing", 1},
-               {PLAN "--top none", "--top none: must be all, or an integer above 0", 2},
-               {"pstar-plan --explain plan.json --json result.json", "go with -o", 2},
-               {"pstar-plan --verify plan.json run.pstar --top 3", "go with -o", 2},
-               {"pstar-plan run.pstar --min-memory 5% --device-memory 1MiB --json result.json",
-                "a question goes with budgets", 2}};
+    } bad[] = {
+        {PLAN "--json missing/result.json", "missing", 1},
+        {PLAN "--top none", "--top none: must be all, or an integer above 0", 2},
+        {"pstar-plan --explain plan.json --json result.json", "--json: not with --explain", 2},
+        {"pstar-plan --verify plan.json run.pstar --top 3", "--top: not with --verify", 2},
+        {"pstar-plan --verify plan.json run.pstar -o other.json", "--output: not with --verify", 2},
+        {"pstar-plan --verify plan.json run.pstar --device-memory 1B",
+         "--device-memory: not with --verify", 2},
+        {"pstar-plan --explain plan.json run.pstar --gpus 4", "--gpus: not with --explain", 2},
+        {"pstar-plan --model model --platform a100-40gb --chunk-size 1MiB",
+         "--chunk-size: not with --model, --torch or another question", 2},
+        {"pstar-plan --model model --platform a100-40gb --batch 0", "--batch", 2},
+        {"pstar-plan --model model --platform a100-40gb --device-memory 30%",
+         "--device-memory 30%: is a share of a TRACE's model data, which is not given", 2},
+        {"pstar-plan run.pstar --min-memory 5% --device-memory 1MiB --json result.json",
+         "--json and --time-limit: of the questions only with --model and --torch", 2}};
     struct workshop *workshop = open_workshop();
     g_autofree char *before = workshop_listing(workshop);
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
