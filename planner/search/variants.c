@@ -132,12 +132,24 @@ static void refine_layers(struct variant_search *c)
     }
 }
 
-/* Tries the best choices with the embedding on the other side. */
+/* Tries the choices `rest` with the recomputed layers of the best plan, with none and with all: the
+ * layers that suit the best plan need not suit other choices. */
+static void consider_layers(struct variant_search *c, const struct run_choices *rest)
+{
+    const struct variant *best = c->best;
+    const uint32_t firsts[] = {best->first, 0, c->layers};
+    for (size_t i = 0; i < G_N_ELEMENTS(firsts); i++)
+        consider(c, firsts[i], rest);
+    if (c->best != best)
+        refine_layers(c);
+}
+
+/* Tries the embedding on the other side. */
 static void explore_embedding(struct variant_search *c)
 {
     struct run_choices *other = as_best(c);
     other->host_embedding = !other->host_embedding;
-    consider(c, c->best->first, other);
+    consider_layers(c, other);
     run_choices_free(other);
 }
 
@@ -150,19 +162,14 @@ static bool variants_may_split_masters(const struct variant_search *c, unsigned 
 }
 
 /* Tries backward twice over split masters, or once over whole ones, whichever the best plan does
- * not have: with its recomputed layers, with none and with all. */
+ * not have. */
 static void explore_masters(struct variant_search *c)
 {
-    const struct variant *best = c->best;
-    const uint32_t firsts[] = {best->first, 0, c->layers};
     struct run_choices *other = as_best(c);
     model_choose_backward(other, c->traced, !other->second_backward);
     other->host_embedding &= !other->second_backward;
-    for (size_t i = 0; i < G_N_ELEMENTS(firsts); i++)
-        consider(c, firsts[i], other);
+    consider_layers(c, other);
     run_choices_free(other);
-    if (c->best != best)
-        refine_layers(c);
 }
 
 /* Tries other recomputed layers, sizes of micro-batches in the scope, the embedding on the other
