@@ -2,30 +2,98 @@
 
 #include "chunks/accesses.h"
 
-/* What an iteration does with a chunk. */
-struct role {
-    bool used, begins, lives, changes; /* it begins by reading it; it needs it afterwards */
+/* An access of a chunk. */
+struct use {
+    uint32_t moment; /* NO_INDEX: none yet */
+    uint32_t flags;
 };
 
-static void note(struct role *role, const struct chunk_access *access)
+/* Bytes that lie somewhere because a later access reads them. */
+struct live_bytes {
+    int64_t all, changed; /* of chunks that the iteration changes */
+};
+
+struct walk {
+    const struct layout *layout;
+    const struct accesses *accesses;
+    bool *changes;             /* [chunk_count] */
+    struct use *first, *last;  /* [chunk_count] */
+    struct live_bytes *begins; /* [moment_count + 1] what begins to live before a moment, less what
+                                  ends there */
+};
+
+static void live(const struct walk *walk, chunk_id c, uint32_t from, uint32_t to)
 {
-    if (!role->used)
-        role->begins = !(access->flags & ACCESS_FRESH);
-    role->used = true;
-    role->lives = !(access->flags & ACCESS_LAST);
-    role->changes |= (access->flags & ACCESS_WRITES) != 0;
+    int64_t bytes = (int64_t)walk->layout->chunks[c].copy_bytes;
+    int64_t changed = walk->changes[c] ? bytes : 0;
+    walk->begins[from].all += bytes;
+    walk->begins[from].changed += changed;
+    walk->begins[to].all -= bytes;
+    walk->begins[to].changed -= changed;
 }
 
-static struct role *roles_of(const struct plan *plan, const struct trace *trace)
+static bool is_read_later(const struct use *use, const struct use *next)
 {
-    struct role *roles = g_new0(struct role, plan->layout->chunk_count);
-    struct non_model *non_model = non_model_place(trace);
-    struct accesses *accesses = accesses_new(trace, plan->layout, non_model->extent);
+    return !(use->flags & ACCESS_LAST) && !(next->flags & ACCESS_FRESH);
+}
+
+static void note(const struct walk *walk, uint32_t moment, const struct chunk_access *access)
+{
+    const struct use use = {moment, access->flags};
+    struct use *last = &walk->last[access->chunk];
+    if (last->moment == NO_INDEX)
+        walk->first[access->chunk] = use;
+    else if (is_read_later(last, &use))
+        live(walk, access->chunk, last->moment + 1, moment + 1);
+    *last = use;
+}
+
+/* Gathered chunks are made from shards, so they are in no memory below the device's. */
+static void walk_accesses(const struct walk *walk)
+{
+    const struct accesses *accesses = walk->accesses;
     for (uint32_t a = 0; a < accesses->count; a++)
-        note(&roles[accesses->items[a].chunk], &accesses->items[a]);
+        walk->changes[accesses->items[a].chunk] |= (accesses->items[a].flags & ACCESS_WRITES) != 0;
+    for (uint32_t m = 0; m < accesses->moment_count; m++)
+        for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
+            if (walk->layout->chunks[accesses->items[a].chunk].list != TRACE_GATHERED)
+                note(walk, m, &accesses->items[a]);
+    for (chunk_id c = 0; c < walk->layout->chunk_count; c++)
+        if (walk->last[c].moment != NO_INDEX && is_read_later(&walk->last[c], &walk->first[c])) {
+            live(walk, c, walk->last[c].moment + 1, accesses->moment_count);
+            live(walk, c, 0, walk->first[c].moment + 1);
+        }
+}
+
+/* Returns the most bytes that live before a moment. */
+static struct live_bytes find_most(const struct walk *walk)
+{
+    struct live_bytes now = {0, 0}, most = {0, 0};
+    for (uint32_t m = 0; m < walk->accesses->moment_count; m++) {
+        now.all += walk->begins[m].all;
+        now.changed += walk->begins[m].changed;
+        most.all = MAX(most.all, now.all);
+        most.changed = MAX(most.changed, now.changed);
+    }
+    return most;
+}
+
+static struct live_bytes most_live(const struct layout *layout, const struct trace *trace)
+{
+    struct non_model *non_model = non_model_place(trace);
+    struct accesses *accesses = accesses_new(trace, layout, non_model->extent);
+    g_autofree bool *changes = g_new0(bool, layout->chunk_count);
+    g_autofree struct use *first = g_new(struct use, layout->chunk_count);
+    g_autofree struct use *last = g_new(struct use, layout->chunk_count);
+    g_autofree struct live_bytes *begins = g_new0(struct live_bytes, accesses->moment_count + 1);
+    for (chunk_id c = 0; c < layout->chunk_count; c++)
+        first[c] = last[c] = (struct use){NO_INDEX, 0};
+    const struct walk walk = {layout, accesses, changes, first, last, begins};
+    walk_accesses(&walk);
+    struct live_bytes most = find_most(&walk);
     accesses_free(accesses);
     non_model_free(non_model);
-    return roles;
+    return most;
 }
 
 static uint64_t beyond(const struct plan *plan, uint64_t bytes)
@@ -36,16 +104,9 @@ static uint64_t beyond(const struct plan *plan, uint64_t bytes)
 
 struct nvme_least nvme_least(const struct plan *plan, const struct trace *trace)
 {
-    g_autofree struct role *roles = roles_of(plan, trace);
-    uint64_t read = 0, changed = 0;
-    for (chunk_id c = 0; c < plan->layout->chunk_count; c++) {
-        const struct chunk *chunk = &plan->layout->chunks[c];
-        if (!roles[c].begins || !roles[c].lives || chunk->list == TRACE_GATHERED)
-            continue;
-        read += chunk->copy_bytes;
-        changed += roles[c].changes ? chunk->copy_bytes : 0;
-    }
-    return (struct nvme_least){beyond(plan, read), beyond(plan, changed)};
+    const struct live_bytes most = most_live(plan->layout, trace);
+    return (struct nvme_least){beyond(plan, (uint64_t)most.all),
+                               beyond(plan, (uint64_t)most.changed)};
 }
 
 /* A transfer may end half a nanosecond early, and one of each chunk counts. */

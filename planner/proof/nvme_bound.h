@@ -12,10 +12,11 @@ struct nvme_least {
 /* Returns what any schedule with the plan's layout within its budgets reads and writes in an
  * iteration, wherever updates run.
  *
- * The chunks that an iteration begins with and reads lie on the device, on the host or in NVMe when
- * it begins. So at least what is beyond both budgets is in NVMe alone, and is read in the
- * iteration. Of the chunks that an iteration also changes, what is beyond both budgets has been
- * written since it was changed. */
+ * What a later operator reads before it is overwritten lies on the device, on the host or in NVMe.
+ * So before each operator at least what is beyond both budgets is in NVMe alone, and is read before
+ * that operator comes again. Of the chunks that an iteration also changes, what is beyond both
+ * budgets has been written since it was changed. The moment at which most lives counts: the
+ * gradients are there when backward ends. */
 struct nvme_least nvme_least(const struct plan *plan, const struct trace *trace);
 
 /* Returns the nanoseconds that the slower one of reading and writing takes. */

@@ -19,9 +19,9 @@ static void add_operator(struct trace *trace, enum trace_phase phase, struct tra
                                                   .duration_ns = 1000};
 }
 
-/* Forward reads three parameters of 4 MB, backward overwrites the gradients of the first two, and
- * these parameters are updated, the second one without being read. */
-static struct trace *small_iteration(void)
+/* Forward reads three parameters of 4 MB, backward overwrites the gradients of the first two, which
+ * may be read then, and these parameters are updated, the second one without being read. */
+static struct trace *small_iteration(bool reads_gradients)
 {
     struct trace *trace = g_new0(struct trace, 1);
     trace->producer = g_strdup("a test");
@@ -30,8 +30,8 @@ static struct trace *small_iteration(void)
     trace->list_element_bytes[TRACE_PARAM] = trace->list_element_bytes[TRACE_GRAD] = 4;
     trace->tensor_count = TENSORS;
     trace->tensors = g_new0(struct trace_tensor, TENSORS);
-    trace->operators = g_new0(struct trace_operator, TENSORS + 4);
-    trace->accesses = g_new0(struct trace_access, TENSORS + 4);
+    trace->operators = g_new0(struct trace_operator, TENSORS + 6);
+    trace->accesses = g_new0(struct trace_access, TENSORS + 6);
     for (uint32_t t = 0; t < TENSORS; t++) {
         trace->tensors[t] = (struct trace_tensor){.name = g_strdup_printf("t%u", t),
                                                   .elements = ELEMENTS};
@@ -40,6 +40,9 @@ static struct trace *small_iteration(void)
     for (uint32_t t = 0; t < 2; t++)
         add_operator(trace, TRACE_BACKWARD,
                      (struct trace_access){t, TRACE_GRAD, TRACE_OVERWRITE, 0});
+    for (uint32_t t = 0; t < 2 && reads_gradients; t++)
+        add_operator(trace, TRACE_UPDATE_PHASE,
+                     (struct trace_access){t, TRACE_GRAD, TRACE_READ, 0});
     for (uint32_t t = 0; t < 2; t++)
         add_operator(trace, TRACE_UPDATE_PHASE,
                      (struct trace_access){t, TRACE_PARAM, t ? TRACE_OVERWRITE : TRACE_UPDATE, 0});
@@ -47,22 +50,26 @@ static struct trace *small_iteration(void)
     return trace;
 }
 
-/* All three parameters outlive the iteration, and two change. Gradients are not there when it
- * begins. */
+/* All three parameters outlive the iteration, and two change. Where gradients are read, they, the
+ * first and the third parameter live when backward ends, and the third one does not change. */
 static void test_by_hand(void)
 {
     static const struct {
         uint64_t device, host, read, write;
-    } cases[] = {{0, 0, 3ull * BYTES, 2ull * BYTES},
-                 {BYTES, 0, 2ull * BYTES, BYTES},
-                 {BYTES / 2, BYTES / 4, 2ull * BYTES + BYTES / 4, BYTES + BYTES / 4},
-                 {BYTES, BYTES, BYTES, 0},
-                 {BYTES, UINT64_MAX, 0, 0},
-                 {UINT64_MAX, UINT64_MAX, 0, 0}};
-    struct trace *trace = small_iteration();
-    struct layout *layout = layout_pack_uniform(trace, BYTES, NULL);
+        bool reads_gradients;
+    } cases[] = {{0, 0, 3ull * BYTES, 2ull * BYTES, false},
+                 {BYTES, 0, 2ull * BYTES, BYTES, false},
+                 {BYTES / 2, BYTES / 4, 2ull * BYTES + BYTES / 4, BYTES + BYTES / 4, false},
+                 {BYTES, BYTES, BYTES, 0, false},
+                 {BYTES, UINT64_MAX, 0, 0, false},
+                 {UINT64_MAX, UINT64_MAX, 0, 0, false},
+                 {0, 0, 4ull * BYTES, 3ull * BYTES, true},
+                 {BYTES, BYTES / 2, 2ull * BYTES + BYTES / 2, BYTES + BYTES / 2, true},
+                 {2ull * BYTES, BYTES, BYTES, 0, true}};
     struct costs *costs = costs_new(NULL, NULL, NULL);
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        struct trace *trace = small_iteration(cases[i].reads_gradients);
+        struct layout *layout = layout_pack_uniform(trace, BYTES, NULL);
         const struct plan plan = {
             .layout = layout, .device_budget = cases[i].device, .host_budget = cases[i].host};
         const struct nvme_least least = nvme_least(&plan, trace);
@@ -71,10 +78,10 @@ static void test_by_hand(void)
         uint64_t ns = (uint64_t)((double)cases[i].read / COSTS_DEFAULT_NVME_RATE * 1e9);
         g_assert_cmpuint(nvme_bound_ns(&plan, trace, costs), <=, ns);
         g_assert_cmpuint(nvme_bound_ns(&plan, trace, costs) + 2 * layout->chunk_count, >=, ns);
+        layout_free(layout);
+        trace_free(trace);
     }
     costs_free(costs);
-    layout_free(layout);
-    trace_free(trace);
 }
 
 /* Returns a plan of the drawn trace that lives partly in NVMe; NULL if there is none. */
