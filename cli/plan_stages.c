@@ -190,7 +190,9 @@ static struct pipeline_question question_of(const struct plan_stages *asked,
         .threads = asked->threads,
         .wants_plans = asked->output != NULL,
         .seed = asked->seed,
-        .time_limit = asked->time_limit};
+        .deadline = asked->time_limit > 0
+                        ? g_get_monotonic_time() + (int64_t)(asked->time_limit * 1e6)
+                        : 0};
     uint32_t micro_batch = MAX(asked->about->batch, 1);
     if (in->trace) {
         const struct model_job *job = &in->recognised->iteration->job;

@@ -11,6 +11,9 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+/* After a signal that ends the work, until it is said that this takes a while. */
+#define END_MICROSECONDS G_USEC_PER_SEC
+
 /* Between two lines that stay. */
 #define LINE_MICROSECONDS         (5 * G_USEC_PER_SEC)
 #define VERBOSE_LINE_MICROSECONDS G_USEC_PER_SEC
@@ -20,6 +23,8 @@ struct progress {
     const char *what;
     bool redrawn;        /* the line is drawn again in its place, as terminals can */
     gint64 begun, shown; /* microseconds, monotonic; shown: the last line */
+    gint64 ending;       /* the same: when the signal was first seen here; 0: not yet */
+    bool told;           /* that the end takes a while */
     sigset_t signals, before;
     GThread *listener;      /* NULL if signals are not caught */
     int incoming, finished; /* descriptors: of the signals, and to end the listener */
@@ -156,6 +161,28 @@ static void print_line(const struct progress *progress, uint64_t done, uint64_t 
     fflush(stderr);
 }
 
+void progress_clear(struct progress *progress)
+{
+    if (progress && progress->redrawn)
+        fputs("\r\033[K", stderr);
+}
+
+/* Says so if the work goes on for a while after a signal: it may have no result yet. */
+static void tell_of_end(struct progress *progress)
+{
+    gint64 now = g_get_monotonic_time();
+    if (progress->told || !progress_signal(progress))
+        return;
+    if (!progress->ending)
+        progress->ending = now;
+    if (now - progress->ending < END_MICROSECONDS)
+        return;
+    progress->told = true;
+    progress_clear(progress);
+    console_note(progress->console,
+                 "it ends as soon as there is a result; a second signal ends it at once");
+}
+
 bool progress_show(struct progress *progress, uint64_t done, uint64_t total, const char *detail,
                    double seconds_left)
 {
@@ -169,6 +196,7 @@ bool progress_show(struct progress *progress, uint64_t done, uint64_t total, con
         g_autofree char *left = format_time(seconds_left, "left");
         print_line(progress, done, total, detail, left, !progress->redrawn);
     }
+    tell_of_end(progress);
     return !progress_signal(progress);
 }
 
@@ -178,12 +206,6 @@ bool progress_update(void *data, uint32_t done, uint32_t total)
     double seconds = (double)(g_get_monotonic_time() - progress->begun) * 1e-6;
     return progress_show(progress, done, total, NULL,
                          done ? seconds / done * (total - done) : INFINITY);
-}
-
-void progress_clear(struct progress *progress)
-{
-    if (progress && progress->redrawn)
-        fputs("\r\033[K", stderr);
 }
 
 void progress_end(struct progress *progress)

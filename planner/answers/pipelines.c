@@ -325,11 +325,16 @@ static void print_moving(const struct pipeline_question *q, const struct moving_
             "copies s");
     for (uint32_t s = 0; s < moving->stages; s++)
         print_moving_stage(moving, s, out);
-    fprintf(out,
-            "\nA step takes %.4g s. No shape takes less than %.4g s, whatever moves; the plan is "
-            "within %.2f %% of that.\n",
-            moving->step_seconds, moving->bound_seconds,
-            100 * (moving->step_seconds / moving->bound_seconds - 1));
+    fprintf(out, "\nA step takes %.4g s. ", moving->step_seconds);
+    if (moving->bound_seconds > 0)
+        fprintf(out,
+                "No shape takes less than %.4g s, whatever moves; the plan is within %.2f %% of "
+                "that.\n",
+                moving->bound_seconds, 100 * (moving->step_seconds / moving->bound_seconds - 1));
+    else
+        fputs("The time that no shape can beat is not known, because the search was stopped before "
+              "it had seen all shapes.\n",
+              out);
 }
 
 static void print_planned_command(const struct pipeline_question *q,

@@ -25,7 +25,7 @@ struct moving_search {
     uint32_t jobs;                  /* that have shapes */
     GArray *shapes;                 /* struct moving_shape, by their estimates */
     uint32_t looks;                 /* at shapes */
-    double least_bound;             /* of all shapes */
+    double least_bound;             /* of all shapes; 0 if it is not known */
     struct moving_shape best_shape; /* has the best plans so far */
     struct stage_plans *best;       /* of it; NULL if there are none */
     GError *error;                  /* why a shape does not fit */
@@ -42,9 +42,8 @@ static bool is_stopped(struct moving_progress *progress)
 /* Shows the progress, with so many shapes more. Returns false if the search is to end. */
 static bool show(struct moving_progress *progress, uint32_t more)
 {
-    const struct pipeline_question *q = progress->question;
-    if (q->progress && !q->progress(q->progress_data, MIN(progress->done + more, progress->total),
-                                    progress->total))
+    if (!pipeline_goes_on(progress->question, MIN(progress->done + more, progress->total),
+                          progress->total))
         g_atomic_int_set(&progress->stopped, 1);
     return !is_stopped(progress);
 }
@@ -111,8 +110,10 @@ static void list_shapes(struct moving_search *search, const struct pipeline_job 
         double bound;
         if (!moving_stages_can_plan(job) || (special && q->schedule != job->schedule))
             continue;
-        if (search->shapes->len && !show(&search->progress, 0))
+        if (search->shapes->len && !show(&search->progress, 0)) {
+            search->least_bound = 0; /* others may take less */
             break;
+        }
         search->jobs++;
         if (!moving_shapes_bound(job, &bound))
             continue;

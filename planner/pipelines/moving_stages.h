@@ -19,7 +19,7 @@ struct moving_stages {
     struct plan **plans;          /* [stages] */
     struct stage_result *results; /* [stages] */
     double step_seconds;
-    double bound_seconds;   /* of all shapes */
+    double bound_seconds;   /* of all shapes; 0 if the search was stopped before it was known */
     uint32_t shapes, looks; /* how many there are, and how many were looked at */
     bool stopped;           /* before the search's end */
 };

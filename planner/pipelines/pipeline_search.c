@@ -42,8 +42,7 @@ struct pipeline_run {
 static bool show(void *data, uint32_t done, uint32_t total)
 {
     struct pipeline_run *search = data;
-    const struct pipeline_question *q = search->question;
-    if (q->progress && !q->progress(q->progress_data, done, total))
+    if (!pipeline_goes_on(search->question, done, total))
         search->stopped = true;
     return !search->stopped;
 }
@@ -239,10 +238,13 @@ static bool list_candidates(struct pipeline_run *search, GError **error)
         return refuse_interleaved(q, error);
     g_autofree char *each = q->micro_batch ? g_strdup_printf(" of %u", q->micro_batch)
                                            : g_strdup("");
-    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
-                "%u sequences a step on %u GPUs: in no depth%s each rank of a stage has as many "
-                "micro-batches%s as there are stages",
-                q->sequences, q->gpus, q->stages ? " that is asked for" : "", each);
+    uint64_t unit = (uint64_t)q->gpus * MAX(q->micro_batch, 1);
+    g_set_error(
+        error, PLAN_ERROR, PLAN_ERROR_INVALID,
+        "%u sequences a step on %u GPUs: every rank takes the same number of "
+        "micro-batches%s, and at least as many as there are stages; a step of %" G_GUINT64_FORMAT
+        " sequences would do (--batch times --micro-batches)",
+        q->sequences, q->gpus, each, (q->sequences + unit - 1) / unit * unit);
     return false;
 }
 

@@ -145,7 +145,7 @@ static bool search_stage(const struct stage_planning *planning, const struct pip
         .costs = job->costs,
         .platform = q->platform,
         .seed = q->seed,
-        .time_limit = planning->briefly ? 0 : q->time_limit / job->stages,
+        .time_limit = planning->briefly ? 0 : pipeline_seconds_left(q) / (job->stages - s),
         .threads = planning->threads,
         .progress = planning->progress,
         .progress_data = planning->progress_data};

@@ -361,7 +361,7 @@ static void test_refusals(void)
         {"--stages 13 --gpus 13 --batch 1 --micro-batches 26", "the model has only 12 layers",
          USAGE},
         {"--stages 4 --gpus 4 --batch 1 --micro-batches 3",
-         "each rank of a stage has as many micro-batches", USAGE},
+         "a step of 4 sequences would do", USAGE},
         {"--stages any --gpus 6 --batch 1 --micro-batches 2", "", USAGE},
         {"--stages 4 --gpus 6 --batch 1 --micro-batches 8", "must be a multiple of the 4 stages",
          USAGE},
@@ -416,6 +416,68 @@ static void test_refusals(void)
     workshop_free(workshop);
 }
 
+/* A search of stages that has no time left takes the first plans that there are, says so, and
+ * claims nothing of the shapes that it has not seen. */
+static void test_time_limit(void)
+{
+    struct workshop *workshop = workshop_new();
+    static const char ask[] =
+        "pstar-plan --model model --platform " PLATFORM " --gpus 2 --nodes 1 --stages 2 --batch 1 "
+        "--micro-batches 4 --micro-batch traced --seq 32 --precision fp32 --device-memory 400kB "
+        "--json answer.json";
+    double bound = 0;
+    workshop_write(workshop, "model/config.json",
+                   "{\"model_type\": \"gpt2\", \"vocab_size\": 256, \"n_positions\": 32, "
+                   "\"n_embd\": 32, \"n_layer\": 6, \"n_head\": 4}");
+    for (int limited = 0; limited < 2; limited++) {
+        g_autofree char *command = g_strconcat(ask, limited ? " --time-limit 0.001" : "", NULL);
+        g_autofree char *answer = workshop_must_print(workshop, command);
+        json_t *json = workshop_read_json(workshop, "answer.json");
+        const json_t *moving = json_object_get(json, "moving");
+        const json_t *proved = json_object_get(moving, "bound_seconds");
+        g_assert_cmpint(strstr(answer, "stopped early") != NULL, ==, limited);
+        g_assert_cmpint(json_is_true(json_object_get(moving, "stopped")), ==, limited);
+        if (limited) {
+            g_assert_cmpfloat(json_number_value(json_object_get(moving, "step_seconds")), >=,
+                              bound);
+            g_assert_null(proved);
+            g_assert_nonnull(strstr(answer, "is not known"));
+        } else {
+            bound = json_number_value(proved);
+            g_assert_cmpfloat(bound, >, 0);
+        }
+        json_decref(json);
+    }
+    workshop_free(workshop);
+}
+
+/* Steps that GPUs cannot share: the number that is named would do. */
+static void test_shared_by_ranks(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, "pstar-trace synth --model " MODEL " --batch 1 --seq 32 "
+                                "--precision bf16 --platform " PLATFORM " -o run.pstar");
+    for (int micro_batches = 1; micro_batches < 8; micro_batches += 2) {
+        g_autofree char *command = g_strdup_printf("pstar-plan run.pstar --platform " PLATFORM
+                                                   " --gpus 4 --stages any --micro-batches %d",
+                                                   micro_batches);
+        struct outcome outcome = workshop_run(workshop, command);
+        const char *would = strstr(outcome.err, "a step of ");
+        int enough = 0;
+        if (outcome.status) {
+            g_assert_cmpint(outcome.status, ==, 2);
+            g_assert_true(would && sscanf(would, "a step of %d sequences would do", &enough) == 1);
+            workshop_must_run_format(workshop,
+                                     "pstar-plan run.pstar --platform " PLATFORM
+                                     " --gpus 4 --stages any --micro-batches %d --time-limit 1",
+                                     enough);
+        }
+        g_assert_cmpint(micro_batches > 1 || enough == 4, ==, 1);
+        outcome_clear(&outcome);
+    }
+    workshop_free(workshop);
+}
+
 int main(int argc, char **argv)
 {
     /* mpirun does not run for root unless asked twice; the tests run in containers as root. */
@@ -431,6 +493,8 @@ int main(int argc, char **argv)
     g_test_add_func("/planned_stages/reported", test_reported);
     g_test_add_func("/planned_stages/command", test_command);
     g_test_add_func("/planned_stages/plans", test_plans);
+    g_test_add_func("/planned_stages/time-limit", test_time_limit);
+    g_test_add_func("/planned_stages/shared-by-ranks", test_shared_by_ranks);
     g_test_add_func("/planned_stages/refusals", test_refusals);
     return g_test_run();
 }
