@@ -244,20 +244,44 @@ static bool give_homes(struct tiered *tiered, const struct search_options *optio
     return tiered->fits;
 }
 
-/* Searches as if the host had NVMe's room as well. */
-static bool search_tiered(const struct trace *trace, const struct search_options *options,
-                          unsigned scope, uint64_t nvme_bytes, struct tiered *tiered,
-                          GError **error)
-{
-    struct search_options wide = *options;
-    wide.host_budget += MIN(nvme_bytes, UINT64_MAX - 1 - wide.host_budget);
-    *tiered = (struct tiered){.result = variants_search(trace, &wide, scope, error)};
-    return tiered->result && give_homes(tiered, options, nvme_bytes, error);
-}
-
 static double step_of(const struct variants_result *result)
 {
     return result->best->plan->predicted.iteration_seconds;
+}
+
+/* Searches as if the host had NVMe's room as well, and keeps the plan if it is faster. Sets an
+ * error only if there is none yet. */
+static void search_tiered(const struct trace *trace, const struct search_options *options,
+                          unsigned scope, uint64_t nvme_bytes, struct tiered *best, GError **error)
+{
+    struct search_options wide = *options;
+    g_autoptr(GError) why = NULL;
+    wide.host_budget += MIN(nvme_bytes, UINT64_MAX - 1 - wide.host_budget);
+    struct tiered found = {.result = variants_search(trace, &wide, scope, &why)};
+    if (found.result)
+        give_homes(&found, options, nvme_bytes, &why);
+    if (found.fits && (!best->fits || step_of(found.result) < step_of(best->result))) {
+        const struct tiered slower = *best;
+        *best = found;
+        found = slower;
+    }
+    variants_result_free(found.result);
+    if (!best->fits && why && error && !*error)
+        g_propagate_error(error, g_steal_pointer(&why));
+}
+
+/* Tries to leave activations where they are, too: those that leave the device pass NVMe or take the
+ * host's room from what would stay there. */
+static struct tiered search_tiers(const struct trace *trace, const struct search_options *options,
+                                  unsigned scope, uint64_t nvme_bytes, GError **error)
+{
+    struct tiered best = {0};
+    search_tiered(trace, options, scope, nvme_bytes, &best, error);
+    if (scope & RUN_OFFLOAD)
+        search_tiered(trace, options, scope & ~(unsigned)RUN_OFFLOAD, nvme_bytes, &best, error);
+    if (best.fits)
+        g_clear_error(error);
+    return best;
 }
 
 static void print_tiered(const struct tiered *tiered, const struct variants_result *alone)
@@ -299,12 +323,13 @@ static bool can_tier(const struct plan_paths *paths, const struct search_options
 static bool plan_with_nvme(const struct plan_paths *paths, const struct trace *trace,
                            const struct search_options *options, unsigned scope, GError **error)
 {
-    struct tiered tiered;
+    struct search_options shared = *options;
     g_autoptr(GError) why = NULL;
     if (!can_tier(paths, options, error))
         return false;
-    struct variants_result *alone = variants_search(trace, options, scope, NULL);
-    search_tiered(trace, options, scope, paths->nvme_bytes, &tiered, &why);
+    shared.time_limit /= scope & RUN_OFFLOAD ? 3 : 2; /* searches */
+    struct variants_result *alone = variants_search(trace, &shared, scope, NULL);
+    struct tiered tiered = search_tiers(trace, &shared, scope, paths->nvme_bytes, &why);
     bool pays = tiered.fits && (!alone || step_of(tiered.result) < step_of(alone)), ok = true;
     if (pays) {
         ok = request_write(paths, trace, options, tiered.result, error) ||

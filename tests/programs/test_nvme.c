@@ -186,6 +186,35 @@ static void check_strategy(const struct workshop *workshop, const char *name, co
     json_decref(simulated);
 }
 
+/* Activations that may leave the device never cost time where NVMe holds a part: a plan that leaves
+ * them where they are is looked for, too. */
+static void test_activations(void)
+{
+    static const char *const ways[] = {"", "--offload-activations traced"};
+    struct workshop *workshop = workshop_new();
+    workshop_write(workshop, "small.json",
+                   "{\"model_type\": \"gpt2\", \"n_layer\": 3, \"n_embd\": 64, \"n_head\": 2, "
+                   "\"n_positions\": 64, \"vocab_size\": 256}");
+    workshop_must_run(workshop,
+                      "pstar-trace synth --model small.json --batch 64 --seq 64 --precision bf16 "
+                      "--platform " PROJECT_DIR "/platforms/rtx-4090.json -o run.pstar");
+    write_machine(workshop, 1e9, 1 << 20);
+    double seconds[2];
+    for (size_t i = 0; i < G_N_ELEMENTS(ways); i++) {
+        workshop_must_run_format(workshop,
+                                 "pstar-plan run.pstar --device-memory 13MiB --host-memory 1500KiB "
+                                 "--nvme-memory 64MiB --platform machine.json -o plan.json %s",
+                                 ways[i]);
+        json_t *plan = workshop_read_json(workshop, "plan.json");
+        const json_t *predicted = json_object_get(plan, "predicted");
+        g_assert_cmpint(json_integer_value(json_object_get(predicted, "nvme_read_bytes")), >, 0);
+        seconds[i] = json_number_value(json_object_get(predicted, "iteration_seconds"));
+        json_decref(plan);
+    }
+    g_assert_cmpfloat(seconds[0], <=, seconds[1]);
+    workshop_free(workshop);
+}
+
 /* What pstar-sim says of a policy is what pstar-run counts with the same options, and what it says
  * of a strategy is what the plan that it writes moves: with a host that is too small, where some
  * states live in NVMe, and with one that is unlimited, where all do. */
@@ -355,6 +384,7 @@ int main(int argc, char **argv)
     g_test_add_func("/nvme-plans/pays", test_pays);
     g_test_add_func("/nvme-plans/device-updates", test_device_updates);
     g_test_add_func("/nvme-plans/blocks", test_blocks);
+    g_test_add_func("/nvme-plans/activations", test_activations);
     g_test_add_func("/nvme-plans/simulated", test_simulated);
     g_test_add_func("/nvme-plans/simulation-refused", test_simulation_refused);
     g_test_add_func("/nvme-plans/costs", test_costs);
