@@ -360,8 +360,8 @@ static void test_refusals(void)
     } refused[] = {
         {"--stages 13 --gpus 13 --batch 1 --micro-batches 26", "the model has only 12 layers",
          USAGE},
-        {"--stages 4 --gpus 4 --batch 1 --micro-batches 3",
-         "a step of 4 sequences would do", USAGE},
+        {"--stages 4 --gpus 4 --batch 1 --micro-batches 3", "a step of 4 sequences would do",
+         USAGE},
         {"--stages any --gpus 6 --batch 1 --micro-batches 2", "", USAGE},
         {"--stages 4 --gpus 6 --batch 1 --micro-batches 8", "must be a multiple of the 4 stages",
          USAGE},
