@@ -6,6 +6,7 @@
 #include "traces/output_file.h"
 #include "traces/size.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -190,10 +191,11 @@ bool options_refuse(GError **error, const char *format, ...)
 static bool parse_count(const struct option *option, const char *text, GError **error)
 {
     char *end;
+    errno = 0;
     gint64 value = g_ascii_strtoll(text, &end, 10);
     gint64 least = (gint64)option->least;
     gint64 most = option->most > 0 ? (gint64)option->most : option->count ? G_MAXINT64 : G_MAXINT32;
-    if (end == text || *end || value < least || value > most)
+    if (end == text || *end || errno == ERANGE || value < least || value > most)
         return refuse(option, text, error,
                       "must be an integer in [%" G_GINT64_FORMAT ", %" G_GINT64_FORMAT "]", least,
                       most);

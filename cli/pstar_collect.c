@@ -35,15 +35,17 @@ static int pass_on(int status)
  * process and %r any rank (collect/window.h). */
 static bool is_output(const char *name, const char *pattern)
 {
-    for (; *pattern != '\0'; pattern++) {
-        bool number = pattern[0] == '%' && (pattern[1] == 'p' || pattern[1] == 'r');
-        bool percent = pattern[0] == '%' && pattern[1] == '%';
-        if (number ? !g_ascii_isdigit(*name) : *name != *pattern)
-            return false;
-        name += number ? strspn(name, "0123456789") : 1;
-        pattern += number || percent;
-    }
-    return *name == '\0';
+    bool number = pattern[0] == '%' && (pattern[1] == 'p' || pattern[1] == 'r');
+    bool percent = pattern[0] == '%' && pattern[1] == '%';
+    const char *rest = pattern + (number || percent ? 2 : 1);
+    if (*pattern == '\0')
+        return *name == '\0';
+    if (!number)
+        return *name == *pattern && is_output(name + 1, rest);
+    for (; g_ascii_isdigit(*name); name++) /* digits may belong to what comes next */
+        if (is_output(name + 1, rest))
+            return true;
+    return false;
 }
 
 enum written { WRITTEN_NOTHING, WRITTEN_PARTIAL, WRITTEN_WHOLE };

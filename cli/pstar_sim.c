@@ -335,6 +335,8 @@ static enum objective objective_of(const struct sim_arguments *a, const struct t
 static bool read_inputs(const struct sim_arguments *a, const struct console *console,
                         struct sim_inputs *in, GError **error)
 {
+    if (!is_pipeline(a) && !a->stages && (a->schedule || a->stage_parts))
+        return options_refuse(error, "--schedule and --stage-parts go with --stages");
     return options_parse_top(a->top, USUAL_TOP, &in->top, error) &&
            (in->look_aheads = sizes_parse_counts(a->look_ahead, error)) &&
            read_policies(a, in, error) && (!is_pipeline(a) || check_pipeline(a, error)) &&

@@ -185,7 +185,7 @@ GArray *sizes_parse_counts(const char *text, GError **error)
         guint64 value;
         if (!g_ascii_string_to_unsigned(*item, 10, 0, COUNT_MOST, &value, NULL)) {
             g_set_error(error, SIZES_ERROR, SIZES_ERROR_INVALID,
-                        "'%s' must be an integer in [0, %d]", *item, COUNT_MOST);
+                        "--look-ahead: '%s' must be an integer in [0, %d]", *item, COUNT_MOST);
             g_array_unref(counts);
             return NULL;
         }

@@ -12,9 +12,15 @@ static bool check_structure(struct trace *const *traces, char *const *paths, uin
         g_autofree char *other = trace_digest(traces[i]);
         if (g_str_equal(first, other))
             continue;
-        g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
-                    "%s: another structure than %s: ranks of one run have the same", paths[i],
-                    paths[0]);
+        if (traces[0]->stages > 1 && traces[0]->stage != traces[i]->stage)
+            g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
+                        "%s: is of stage %u of a pipeline, and %s of stage %u: only ranks of the "
+                        "same stage can be merged",
+                        paths[i], traces[i]->stage, paths[0], traces[0]->stage);
+        else
+            g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
+                        "%s: another structure than %s: ranks of one run have the same", paths[i],
+                        paths[0]);
         return false;
     }
     return true;

@@ -408,6 +408,15 @@ static void test_process_in_name(struct fixture *fixture, gconstpointer data)
     g_free(name);
 }
 
+/* Two numbers may follow each other. */
+static void test_process_and_rank_in_name(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    collect(fixture, "-o run-%%p%%r.pstar -- %s 1 2", TRACED_ANNOTATED);
+    assert_exit(fixture, 0);
+    remove_files(fixture, "run-");
+}
+
 /* One file per rank, as several processes of one run write them. */
 static void test_rank_in_name(struct fixture *fixture, gconstpointer data)
 {
@@ -588,6 +597,7 @@ int main(int argc, char **argv)
     ADD("/collect/threads", test_threads);
     ADD("/collect/no-annotations", test_no_annotations);
     ADD("/collect/process-in-name", test_process_in_name);
+    ADD("/collect/process-and-rank-in-name", test_process_and_rank_in_name);
     ADD("/collect/rank-in-name", test_rank_in_name);
     ADD("/collect/two-processes", test_two_processes);
     ADD("/collect/statuses", test_statuses);

@@ -183,9 +183,13 @@ static GPtrArray *list_tables(const struct database *database, const char *from,
                              "SELECT name FROM source.sqlite_master WHERE type = 'table' "
                              "AND name NOT LIKE 'sqlite_%' ORDER BY name",
                              error);
-    if (tables && !has(tables, "StringIds")) {
+    const char *wrong = !tables                     ? NULL
+                        : has(tables, "meta")       ? "it is a trace of pstar already"
+                        : !has(tables, "StringIds") ? "it has no table StringIds"
+                                                    : NULL;
+    if (wrong) {
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_NOT_OURS,
-                    "%s: not an export of Nsight Systems: it has no table StringIds", from);
+                    "%s: not an export of Nsight Systems: %s", from, wrong);
         g_clear_pointer(&tables, g_ptr_array_unref);
     }
     return tables;
