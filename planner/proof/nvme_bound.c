@@ -3,7 +3,7 @@
 #include "chunks/accesses.h"
 
 /* An access of a chunk. */
-struct use {
+struct nvme_access {
     uint32_t moment; /* NO_INDEX: none yet */
     uint32_t flags;
 };
@@ -13,16 +13,16 @@ struct live_bytes {
     int64_t all, changed; /* of chunks that the iteration changes */
 };
 
-struct walk {
+struct live_walk {
     const struct layout *layout;
     const struct accesses *accesses;
-    bool *changes;             /* [chunk_count] */
-    struct use *first, *last;  /* [chunk_count] */
+    bool *changes;                    /* [chunk_count] */
+    struct nvme_access *first, *last; /* [chunk_count] */
     struct live_bytes *begins; /* [moment_count + 1] what begins to live before a moment, less what
                                   ends there */
 };
 
-static void live(const struct walk *walk, chunk_id c, uint32_t from, uint32_t to)
+static void live(const struct live_walk *walk, chunk_id c, uint32_t from, uint32_t to)
 {
     int64_t bytes = (int64_t)walk->layout->chunks[c].copy_bytes;
     int64_t changed = walk->changes[c] ? bytes : 0;
@@ -32,15 +32,15 @@ static void live(const struct walk *walk, chunk_id c, uint32_t from, uint32_t to
     walk->begins[to].changed -= changed;
 }
 
-static bool is_read_later(const struct use *use, const struct use *next)
+static bool is_read_later(const struct nvme_access *use, const struct nvme_access *next)
 {
     return !(use->flags & ACCESS_LAST) && !(next->flags & ACCESS_FRESH);
 }
 
-static void note(const struct walk *walk, uint32_t moment, const struct chunk_access *access)
+static void note(const struct live_walk *walk, uint32_t moment, const struct chunk_access *access)
 {
-    const struct use use = {moment, access->flags};
-    struct use *last = &walk->last[access->chunk];
+    const struct nvme_access use = {moment, access->flags};
+    struct nvme_access *last = &walk->last[access->chunk];
     if (last->moment == NO_INDEX)
         walk->first[access->chunk] = use;
     else if (is_read_later(last, &use))
@@ -49,7 +49,7 @@ static void note(const struct walk *walk, uint32_t moment, const struct chunk_ac
 }
 
 /* Gathered chunks are made from shards, so they are in no memory below the device's. */
-static void walk_accesses(const struct walk *walk)
+static void walk_accesses(const struct live_walk *walk)
 {
     const struct accesses *accesses = walk->accesses;
     for (uint32_t a = 0; a < accesses->count; a++)
@@ -66,7 +66,7 @@ static void walk_accesses(const struct walk *walk)
 }
 
 /* Returns the most bytes that live before a moment. */
-static struct live_bytes find_most(const struct walk *walk)
+static struct live_bytes find_most(const struct live_walk *walk)
 {
     struct live_bytes now = {0, 0}, most = {0, 0};
     for (uint32_t m = 0; m < walk->accesses->moment_count; m++) {
@@ -83,12 +83,12 @@ static struct live_bytes most_live(const struct layout *layout, const struct tra
     struct non_model *non_model = non_model_place(trace);
     struct accesses *accesses = accesses_new(trace, layout, non_model->extent);
     g_autofree bool *changes = g_new0(bool, layout->chunk_count);
-    g_autofree struct use *first = g_new(struct use, layout->chunk_count);
-    g_autofree struct use *last = g_new(struct use, layout->chunk_count);
+    g_autofree struct nvme_access *first = g_new(struct nvme_access, layout->chunk_count);
+    g_autofree struct nvme_access *last = g_new(struct nvme_access, layout->chunk_count);
     g_autofree struct live_bytes *begins = g_new0(struct live_bytes, accesses->moment_count + 1);
     for (chunk_id c = 0; c < layout->chunk_count; c++)
-        first[c] = last[c] = (struct use){NO_INDEX, 0};
-    const struct walk walk = {layout, accesses, changes, first, last, begins};
+        first[c] = last[c] = (struct nvme_access){NO_INDEX, 0};
+    const struct live_walk walk = {layout, accesses, changes, first, last, begins};
     walk_accesses(&walk);
     struct live_bytes most = find_most(&walk);
     accesses_free(accesses);
