@@ -190,9 +190,7 @@ struct retention *retention_new(const struct reuses *reuses)
     retention->headroom = headroom_new(reuses->room, reuses->moment_count);
     retention->order = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     retain_nothing(retention);
-    retention->epoch = g_new(uint32_t, reuses->count);
-    for (uint32_t g = 0; g < reuses->count; g++)
-        retention->epoch[g] = reuses_epoch(reuses, g);
+    retention->epoch = reuses_epochs(reuses);
     retention->blocked_at = g_new(uint32_t, reuses->count);
     for (uint32_t g = 0; g < reuses->count; g++)
         retention->blocked_at[g] = next_moment(reuses, reuses->items[g].from);

@@ -15,7 +15,7 @@ struct retention {
     uint64_t traffic;          /* bytes an iteration */
     uint64_t cost;             /* the same, with the directions' weights: what is minimised */
     uint64_t traffic_most, cost_most; /* if only intervals without moments are retained */
-    uint32_t *epoch;                  /* [reuses->count] reuses_epoch of each interval */
+    uint32_t *epoch;                  /* [reuses->count] reuses_epochs */
     uint32_t weights[3]; /* of a byte from host to device, from device to host, and of a gather's
                             `worth` */
     uint64_t reserve;    /* bytes of the room that retained chunks may not take, at every moment */

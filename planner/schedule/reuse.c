@@ -1,5 +1,7 @@
 #include "planner/schedule/reuse.h"
 
+#include <string.h>
+
 /* Counts the uses of each chunk on the device. */
 static void count_uses(const struct accesses *accesses, const struct homes *homes,
                        struct reuses *reuses)
@@ -117,6 +119,38 @@ static void hold_chunks(struct reuses *reuses, const struct layout *layout, cons
     }
 }
 
+/* Finds the writes before the intervals of a chunk, and what makes a write-back needless behind
+ * them. The first round finds how the iteration begins and ends. */
+static void find_writes(struct reuses *reuses, chunk_id chunk)
+{
+    uint32_t first = reuses->first[chunk], end = reuses->first[chunk + 1];
+    uint32_t source = NO_INDEX, sink = NO_INDEX;
+    for (int round = 0; round < 2; round++) {
+        for (uint32_t g = first; g < end; g++) {
+            uint32_t flags = reuses->items[g].flags;
+            if (flags & (REUSE_DEAD | REUSE_DIRTIES))
+                source = flags & REUSE_DEAD ? NO_INDEX : g;
+            reuses->items[g].source = source;
+            if (flags & REUSE_FLUSH)
+                source = NO_INDEX;
+        }
+        for (uint32_t g = end; g-- > first;) {
+            uint32_t flags = reuses->items[g].flags;
+            reuses->items[g].sink = sink;
+            if (flags & (REUSE_DEAD | REUSE_DIRTIES))
+                sink = g;
+            else if (flags & REUSE_FLUSH)
+                sink = NO_INDEX;
+        }
+    }
+}
+
+void reuses_find_writes(struct reuses *reuses)
+{
+    for (uint32_t c = 0; c < reuses->chunk_count; c++)
+        find_writes(reuses, c);
+}
+
 struct reuses *reuses_new(const struct trace *trace, const struct layout *layout,
                           const struct accesses *accesses, const struct homes *homes,
                           const uint8_t *stays, uint64_t device_budget)
@@ -140,6 +174,7 @@ struct reuses *reuses_new(const struct trace *trace, const struct layout *layout
     add_uses(accesses, homes, reuses);
     find_room(accesses, homes, device_budget, reuses);
     hold_chunks(reuses, layout, stays);
+    reuses_find_writes(reuses);
     for (uint32_t m = 0; m < trace->operator_count; m++)
         reuses->activation_bytes += trace->operators[m].h2d_bytes + trace->operators[m].d2h_bytes;
     return reuses;
@@ -202,36 +237,30 @@ uint64_t reuses_chunk_traffic(const struct reuses *reuses, chunk_id chunk, const
     return (uint64_t)(copies.fetches + copies.writes) * reuses->copy_bytes[chunk];
 }
 
-static bool is_written_back(const struct reuse *reuse, bool retained)
-{
-    return !retained || reuse->flags & REUSE_FLUSH;
-}
-
-/* Returns whether the chunk is dirty in the interval if it is not written back there. */
+/* Returns whether the chunk is dirty in the interval if it is not written back there: nothing since
+ * the write has written it back. */
 static bool is_dirty(const struct reuses *reuses, uint32_t g, const uint8_t *retained)
 {
-    uint32_t chunk = reuses->items[g].chunk, first = reuses->first[chunk], h = g;
-    do {
-        if (reuses->items[h].flags & REUSE_DEAD)
-            return false;
-        if (reuses->items[h].flags & REUSE_DIRTIES)
-            return true;
-        h = (h > first ? h : reuses->first[chunk + 1]) - 1;
-    } while (h != g && !is_written_back(&reuses->items[h], retained[h]));
-    return false;
+    uint32_t chunk = reuses->items[g].chunk, first = reuses->first[chunk],
+             end = reuses->first[chunk + 1], source = reuses->items[g].source;
+    if (source == NO_INDEX)
+        return false;
+    if (source <= g)
+        return !memrchr(retained + source, 0, g - source);
+    return !memrchr(retained + first, 0, g - first) && !memrchr(retained + source, 0, end - source);
 }
 
 /* Returns whether bytes that are dirty in the interval are overwritten, or die, before they must be
  * written back. */
 static bool need_not_return(const struct reuses *reuses, uint32_t g, const uint8_t *retained)
 {
-    uint32_t chunk = reuses->items[g].chunk, end = reuses->first[chunk + 1], h = g;
-    do {
-        h = h + 1 < end ? h + 1 : reuses->first[chunk];
-        if (reuses->items[h].flags & (REUSE_DEAD | REUSE_DIRTIES))
-            return true;
-    } while (h != g && !is_written_back(&reuses->items[h], retained[h]));
-    return false;
+    uint32_t chunk = reuses->items[g].chunk, first = reuses->first[chunk],
+             end = reuses->first[chunk + 1], sink = reuses->items[g].sink;
+    if (sink == NO_INDEX)
+        return false;
+    if (sink > g)
+        return !memchr(retained + g + 1, 0, sink - g - 1);
+    return !memchr(retained + g + 1, 0, end - g - 1) && !memchr(retained + first, 0, sink - first);
 }
 
 struct reuse_copies reuses_saved(const struct reuses *reuses, uint32_t g, const uint8_t *retained)
@@ -242,25 +271,37 @@ struct reuse_copies reuses_saved(const struct reuses *reuses, uint32_t g, const 
     return (struct reuse_copies){.fetches = (reuse->flags & REUSE_REFETCH) != 0, .writes = write};
 }
 
-uint32_t reuses_epoch(const struct reuses *reuses, uint32_t g)
+/* Returns the epoch that the write before the interval begins. */
+static uint32_t epoch_from(const struct reuses *reuses, uint32_t begin)
 {
-    uint32_t chunk = reuses->items[g].chunk, first = reuses->first[chunk],
-             end = reuses->first[chunk + 1], begin = g, count = 0;
-    while (!(reuses->items[begin].flags & REUSE_DIRTIES)) {
-        if (reuses->items[begin].flags & REUSE_DEAD)
-            return 0;
-        begin = (begin > first ? begin : end) - 1;
-        if (begin == g)
-            return 0;
-    }
-    for (uint32_t h = begin;; count++) {
+    uint32_t chunk = reuses->items[begin].chunk, h = begin;
+    for (uint32_t count = 0;; count++) {
         uint32_t flags = reuses->items[h].flags;
         if (count && (h == begin || flags & (REUSE_DIRTIES | REUSE_DEAD)))
             return count;
         if (flags & (REUSE_FLUSH | REUSE_LEAVES | REUSE_DEAD))
             return 0;
-        h = h + 1 < end ? h + 1 : first;
+        h = h + 1 < reuses->first[chunk + 1] ? h + 1 : reuses->first[chunk];
     }
+}
+
+uint32_t *reuses_epochs(const struct reuses *reuses)
+{
+    uint32_t *epochs = g_new(uint32_t, reuses->count);
+    for (uint32_t c = 0; c < reuses->chunk_count; c++) {
+        uint32_t epoch = 0;
+        /* The first round finds how the iteration begins. */
+        for (int round = 0; round < 2; round++)
+            for (uint32_t g = reuses->first[c]; g < reuses->first[c + 1]; g++) {
+                uint32_t flags = reuses->items[g].flags;
+                if (flags & REUSE_DIRTIES)
+                    epoch = epoch_from(reuses, g);
+                else if (flags & REUSE_DEAD)
+                    epoch = 0;
+                epochs[g] = epoch;
+            }
+    }
+    return epochs;
 }
 
 uint64_t reuses_traffic(const struct reuses *reuses, const uint8_t *retained)

@@ -27,6 +27,11 @@ struct reuse {
                             REUSE_FLUSH */
     uint32_t host_last;
     uint32_t flags;
+    /* Found by reuses_find_writes: the last interval up to this one, around the iteration, before
+     * which the chunk is written, if what is written is alive until this one and the host does not
+     * need it; and the next interval behind this one, around to itself, before which the chunk is
+     * written or dies, if the host does not need it until then. NO_INDEX if there is none. */
+    uint32_t source, sink;
 };
 
 struct reuses {
@@ -51,6 +56,9 @@ struct reuses *reuses_new(const struct trace *trace, const struct layout *layout
                           const struct accesses *accesses, const struct homes *homes,
                           const uint8_t *stays, uint64_t device_budget);
 void reuses_free(struct reuses *reuses);
+
+/* Finds the sources and sinks of the intervals from their flags, as reuses_new does. */
+void reuses_find_writes(struct reuses *reuses);
 
 /* Returns whether the chunk comes over the network. */
 static inline bool reuses_is_gathered(const struct reuses *reuses, chunk_id chunk)
@@ -81,9 +89,10 @@ uint64_t reuses_chunk_traffic(const struct reuses *reuses, chunk_id chunk, const
  * of each kind; the value of retained[g] is ignored. */
 struct reuse_copies reuses_saved(const struct reuses *reuses, uint32_t g, const uint8_t *retained);
 
-/* Returns the number of intervals from the write that makes the chunk dirty in interval `g` to the
- * next one. Retaining all of them saves a write-back. 0 if nothing saves it. */
-uint32_t reuses_epoch(const struct reuses *reuses, uint32_t g);
+/* Returns for each interval, [count], the number of intervals from the write that makes the chunk
+ * dirty in it to the next one. Retaining all of them saves a write-back. 0 if nothing saves it. The
+ * caller frees the result with g_free. */
+uint32_t *reuses_epochs(const struct reuses *reuses);
 
 /* Returns the bytes of the whole iteration, including activations of host operators. */
 uint64_t reuses_traffic(const struct reuses *reuses, const uint8_t *retained);

@@ -355,6 +355,7 @@ static void test_directions_have_weights(void)
     int64_t room[MOMENTS] = {0, LAYOUT_ALIGNMENT, LAYOUT_ALIGNMENT, 0};
     struct reuses reuses = {MOMENTS, CHUNKS, G_N_ELEMENTS(items), first, items, bytes, bytes, bytes,
                             room,    0};
+    reuses_find_writes(&reuses);
     for (uint8_t d2h_share = 1; d2h_share < BIAS_PARTS; d2h_share += BIAS_PARTS - 2) {
         struct retention *retention = retention_new(&reuses);
         retention_choose(retention, &(struct retention_bias){.d2h_share = d2h_share});
@@ -390,6 +391,7 @@ static void test_what_leaves_is_spread(void)
                             bytes,     used,      used,      room,  0};
     for (uint32_t retained = 1; retained < USED_ONCE - 1; retained++) {
         use_each_once(&reuses, retained);
+        reuses_find_writes(&reuses);
         struct retention *retention = retention_new(&reuses);
         retention_choose(retention,
                          &(struct retention_bias){.d2h_share = BIAS_PARTS / 2, .spread = true});
