@@ -555,7 +555,8 @@ struct search *search_new(const struct trace *trace, const struct search_options
                                              .objective = options->objective,
                                              .strategies = search->strategies,
                                              .near_ratio = NEAR_RATIO,
-                                             .stop = &search->stop};
+                                             .stop = &search->stop,
+                                             .hurry = options->hurry};
     search->bound = (double)work_bound_best(trace, options->platform, &host_price) * 1e-9;
     limit_time(search, options->time_limit);
     return search;

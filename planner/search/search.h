@@ -30,6 +30,9 @@ struct search_options {
     uint32_t seed; /* the same seed gives the same plan, unless time or a person stops the search */
     double time_limit; /* seconds; 0 is no limit */
     uint32_t threads;  /* 0 is one for each processor */
+    const gint *hurry; /* atomic; once it is not 0, the search ends as if its time were over, but
+                          also within trials that have a plan and without all baselines. May be
+                          NULL */
 
     /* As in sim/workers.h; returns false to stop with the best plan so far. May be NULL. */
     bool (*progress)(void *data, uint32_t done, uint32_t total);

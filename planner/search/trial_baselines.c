@@ -124,7 +124,7 @@ static void try_policy(const struct trial_context *context, const struct baselin
 static void try_strategies(const struct trial_context *context, const struct baselines *baselines,
                            const GPtrArray *strategies, struct trial *trial)
 {
-    for (guint i = 0; strategies && i < strategies->len; i++) {
+    for (guint i = 0; strategies && i < strategies->len && !trial_is_hurried(context, trial); i++) {
         double most = fmin(figure_of(context, trial->strategy),
                            figure_of(context, context->strategy));
         trials_take_better(context->objective, &trial->strategy,
@@ -143,7 +143,8 @@ void trial_run_baselines(const struct trial_context *context, const struct layou
     g_assert(layout);
     trial_open_baselines(context->job, context->job->trace, layout, &baselines);
     try_strategies(context, &baselines, context->strategies, trial);
-    for (const struct pstar_policy_ops *const *p = policy_all; *p && !choice->duplicate; p++)
+    for (const struct pstar_policy_ops *const *p = policy_all;
+         *p && !choice->duplicate && !trial_is_hurried(context, trial); p++)
         try_policy(context, &baselines, *p, 0, INFINITY, trial);
     trial->done = true;
     baselines_close(&baselines);
@@ -190,10 +191,11 @@ static void sweep_policies(const struct trial_context *context, const struct bas
                            bool on_demand, struct trial *trial)
 {
     double most = best_known(context);
-    for (const struct pstar_policy_ops *const *p = policy_all; *p; p++) {
+    for (const struct pstar_policy_ops *const *p = policy_all;
+         *p && !trial_is_hurried(context, trial); p++) {
         if (on_demand)
             try_policy(context, baselines, *p, 0, most, trial);
-        for (size_t i = 0; i < G_N_ELEMENTS(look_aheads); i++)
+        for (size_t i = 0; i < G_N_ELEMENTS(look_aheads) && !trial_is_hurried(context, trial); i++)
             try_policy(context, baselines, *p, look_aheads[i], most, trial);
     }
 }

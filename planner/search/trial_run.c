@@ -42,6 +42,13 @@ static const struct effort_budget {
 } effort_budgets[] = {
     [EFFORT_0] = {1, 40}, [EFFORT_1] = {1, 40}, [EFFORT_2] = {2, 150}, [EFFORT_3] = {4, 150}};
 
+bool trial_is_hurried(const struct trial_context *context, const struct trial *trial)
+{
+    bool has_plan = trial->plan || trial->policy || trial->strategy;
+    return context->hurry &&
+           (g_atomic_int_get(context->stop) || (has_plan && g_atomic_int_get(context->hurry)));
+}
+
 /* Takes ownership of `plan` and its times. Returns whether it is better than those before. */
 static bool take_plan(const struct trial_context *context, struct plan *plan,
                       struct moment_times *times, struct trial *trial)
@@ -120,7 +127,8 @@ static void try_reserves(const struct trial_context *context, const struct candi
                          struct trial *trial)
 {
     bool still = try_first(context, candidate, true, trial);
-    for (int reserves = 1; !still && reserves <= RESERVES_MOST; reserves++) {
+    for (int reserves = 1; !still && reserves <= RESERVES_MOST && !trial_is_hurried(context, trial);
+         reserves++) {
         retention_reserve(candidate->retention, largest_chunk(candidate));
         still = try_first(context, candidate, reserves == RESERVES_MOST, trial);
     }
@@ -140,7 +148,9 @@ static void try_addresses(const struct trial_context *context, const struct cand
                           const struct intervals *dispatched, double seconds, struct trial *trial)
 {
     for (int how = ADDRESSES_BY_MOMENT;
-         how <= ADDRESSES_MOVING && !is_reached(trial, ADDRESSES_RATIO * seconds); how++) {
+         how <= ADDRESSES_MOVING && !is_reached(trial, ADDRESSES_RATIO * seconds) &&
+         !trial_is_hurried(context, trial);
+         how++) {
         struct moment_times *times;
         struct plan *plan = candidate_plan_dispatched(candidate, dispatched, how, &times);
         if (plan)
@@ -214,7 +224,7 @@ static bool try_dispatched(const struct trial_context *context, const struct can
             try_walk(context, candidate, slack, true, trial);
         if (!trial->plan)
             return candidate->trace->operator_count <= SMALL;
-        if (!walked.leads || trial->effort == EFFORT_0 ||
+        if (!walked.leads || trial->effort == EFFORT_0 || trial_is_hurried(context, trial) ||
             is_reached(trial, ADDRESSES_RATIO * walked.seconds))
             break;
     }
@@ -228,7 +238,7 @@ static bool try_dispatched(const struct trial_context *context, const struct can
 static bool try_schedules(const struct trial_context *context, const struct candidate *candidate,
                           struct trial *trial)
 {
-    if (!try_dispatched(context, candidate, trial))
+    if (!try_dispatched(context, candidate, trial) || trial_is_hurried(context, trial))
         return false;
     try_reserves(context, candidate, trial);
     if (trial->effort == EFFORT_0)
@@ -237,11 +247,16 @@ static bool try_schedules(const struct trial_context *context, const struct cand
         objective_of_plan(context->objective, trial->plan) >
             VARY_RATIO * objective_of_plan(context->objective, context->incumbent->plan))
         return true;
-    for (uint32_t margin = FIRST_MARGIN, count = 0; margin <= LAST_MARGIN && count < TIMED_MOST;
-         count++)
+    for (uint32_t margin = FIRST_MARGIN, count = 0;
+         margin <= LAST_MARGIN && count < TIMED_MOST && !trial_is_hurried(context, trial); count++)
         if (!try_timed(context, candidate, margin, true, trial))
             margin *= 2;
     return true;
+}
+
+static bool is_over(const struct trial_context *context, const struct trial *trial)
+{
+    return g_atomic_int_get(context->stop) || trial_is_hurried(context, trial);
 }
 
 static void search_locally(const struct trial_context *context, const struct candidate *candidate,
@@ -252,8 +267,9 @@ static void search_locally(const struct trial_context *context, const struct can
     uint32_t count = retention->reuses->count; /* 0 if nothing is to be decided */
     g_autofree uint8_t *scheduled = g_new0(uint8_t, count);
     bool others = true;
-    for (uint32_t i = 0; i < effort->stages && !g_atomic_int_get(context->stop); i++) {
-        retention_improve(candidate->retention, random, effort->rounds << i, context->stop);
+    const gint *stop = context->hurry ? context->hurry : context->stop;
+    for (uint32_t i = 0; i < effort->stages && !is_over(context, trial); i++) {
+        retention_improve(candidate->retention, random, effort->rounds << i, stop);
         if (!others && (!count || memcmp(scheduled, retention->retained, count) == 0))
             continue;
         if (count)
@@ -261,7 +277,7 @@ static void search_locally(const struct trial_context *context, const struct can
         others = try_schedules(context, candidate, trial);
     }
     trial->lower_bound = candidate_lower_bound(candidate, context->objective);
-    if (trial->plan && trial->effort == EFFORT_3)
+    if (trial->plan && trial->effort == EFFORT_3 && !trial_is_hurried(context, trial))
         try_timed(context, candidate, FIRST_MARGIN, false, trial);
 }
 

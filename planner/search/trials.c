@@ -176,11 +176,23 @@ void search_run_plans(void *data, uint32_t index)
     note_plan(search, trial);
 }
 
+static bool is_hurried(const struct search *search)
+{
+    return search->options.hurry && g_atomic_int_get(search->options.hurry);
+}
+
 /* A search that ended without a plan would say that nothing fits. */
 static bool is_late(const struct search *search)
 {
     bool has_plan = search->context.elsewhere || g_atomic_int_get(&search->found);
-    return has_plan && search->deadline && g_get_monotonic_time() > search->deadline;
+    bool is_over = search->deadline && g_get_monotonic_time() > search->deadline;
+    return has_plan && (is_over || is_hurried(search));
+}
+
+/* Returns whether the trials of this round finish even if the search is stopped. */
+static bool must_finish(const struct search *search)
+{
+    return search->certain && !is_hurried(search);
 }
 
 static bool watch(void *data, uint32_t done, G_GNUC_UNUSED uint32_t of_round)
@@ -191,7 +203,7 @@ static bool watch(void *data, uint32_t done, G_GNUC_UNUSED uint32_t of_round)
         (options->progress &&
          !options->progress(options->progress_data, search->begin + done, search->trials->len)))
         g_atomic_int_set(&search->stop, 1);
-    return search->certain || !g_atomic_int_get(&search->stop);
+    return must_finish(search) || !g_atomic_int_get(&search->stop);
 }
 
 void search_follow(struct search *search, const struct trial *trial)
@@ -274,7 +286,8 @@ bool search_is_over(const struct search *search)
 void search_run(struct search *search, void (*task)(void *data, uint32_t index))
 {
     find_best(search);
-    while (search->begin < search->trials->len && (search->certain || !search_is_over(search))) {
+    while (search->begin < search->trials->len &&
+           (must_finish(search) || !search_is_over(search))) {
         uint32_t count = MIN(ROUND, search->trials->len - search->begin);
         workers_run(&(struct workers_job){.task = task,
                                           .data = search,

@@ -125,12 +125,17 @@ struct trial_context {
     const struct plan *elsewhere;      /* the best plan of another trace of the run; may be NULL */
     double near_ratio; /* sweeps go on from baselines that take up to this times the best plan's */
     const gint *stop;  /* atomic */
+    const gint *hurry; /* as in struct search_options; may be NULL */
 
     /* Results of the rounds before: */
     const struct trial *incumbent; /* with the best plan; may be NULL */
     const struct plan *policy;     /* the best plan of a policy; may be NULL */
     const struct plan *strategy;   /* the best plan of a strategy; may be NULL */
 };
+
+/* Returns whether the trial is to end with what it has: the search can be in a hurry, and was
+ * stopped, or the trial has a plan that is enough now. */
+bool trial_is_hurried(const struct trial_context *context, const struct trial *trial);
 
 /* Tries every policy that may beat the best policy, without look-ahead, and every strategy. The
  * trial has the traced placement. */
@@ -167,7 +172,8 @@ struct search {
     tensor_id first_update;       /* .. and with which the host begins in them */
     tensor_id traced_first;       /* with which it begins in the trace */
     const char *stage;            /* as in struct search_result */
-    bool certain;                 /* the running trials finish even if the search is stopped */
+    bool certain;                 /* the running trials finish even if the search is stopped, unless
+                                     it is in a hurry */
     GPtrArray *mixes;             /* [tensor_count] each, of placements */
     double bound;                 /* seconds; practically no plan is faster */
     gint64 deadline;  /* microseconds, monotonic; 0 for no limit; waits for the first plan */
