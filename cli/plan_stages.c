@@ -190,9 +190,7 @@ static struct pipeline_question question_of(const struct plan_stages *asked,
         .threads = asked->threads,
         .wants_plans = asked->output != NULL,
         .seed = asked->seed,
-        .deadline = asked->time_limit > 0
-                        ? g_get_monotonic_time() + (int64_t)(asked->time_limit * 1e6)
-                        : 0};
+        .time_limit = asked->time_limit};
     uint32_t micro_batch = MAX(asked->about->batch, 1);
     if (in->trace) {
         const struct model_job *job = &in->recognised->iteration->job;
@@ -202,6 +200,7 @@ static struct pipeline_question question_of(const struct plan_stages *asked,
         q.sequences = micro_batch *
                       (asked->micro_batches ? asked->micro_batches : job->choices.micro_batches);
     }
+    q.batch = micro_batch;
     q.micro_batch = asked->any_micro_batch ? 0 : micro_batch;
     return q;
 }

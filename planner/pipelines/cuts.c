@@ -559,7 +559,7 @@ static bool try_border(const struct pipeline_job *job, struct stage_cost *costs,
 }
 
 void cuts_improve(const struct pipeline_job *job, struct stage_cost *costs, double *step_ns,
-                  uint32_t most)
+                  uint32_t most, const gint *stop)
 {
     bool better = job->stages > 1 && job->parts == 1;
     uint32_t tried = 0;
@@ -567,7 +567,7 @@ void cuts_improve(const struct pipeline_job *job, struct stage_cost *costs, doub
         better = false;
         for (uint32_t s = 0; s + 1 < job->stages; s++)
             for (int by = -1; by <= 1; by += 2) {
-                if (tried++ >= most)
+                if (tried++ >= most || (stop && g_atomic_int_get(stop)))
                     return;
                 better |= try_border(job, costs, step_ns, s, by);
             }

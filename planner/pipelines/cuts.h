@@ -23,10 +23,10 @@ bool cuts_find(const struct pipeline_job *job, uint32_t *ends, uint64_t *bound_n
 bool cuts_balance(const struct pipeline_job *job, uint32_t *ends);
 
 /* Moves layers from stages to their neighbours as long as the step becomes shorter by the clock
- * (pass_clock.h), but looks at no more than `most` cuts. `costs` [stages] are those of the best cut
- * so far, and *step_ns its step. */
+ * (pass_clock.h), but looks at no more than `most` cuts, and at none once *stop (atomic; may be
+ * NULL) is not 0. `costs` [stages] are those of the best cut so far, and *step_ns its step. */
 void cuts_improve(const struct pipeline_job *job, struct stage_cost *costs, double *step_ns,
-                  uint32_t most);
+                  uint32_t most, const gint *stop);
 
 /* Computes the costs of a cut; returns whether all stages fit. */
 bool cuts_cost(const struct pipeline_job *job, const uint32_t *ends, struct stage_cost *costs);

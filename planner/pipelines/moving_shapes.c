@@ -48,7 +48,7 @@ static void add_shape(GArray *shapes, const struct pipeline_job *job, double bou
     if ((job->parts == 1 && !cuts_balance(&moving, ends)) || !cuts_cost(&moving, ends, costs))
         return;
     double step_ns = pass_clock_step(&moving, costs, false);
-    cuts_improve(&moving, costs, &step_ns, MOST_BORDERS);
+    cuts_improve(&moving, costs, &step_ns, MOST_BORDERS, NULL);
     struct moving_shape shape = {.job = job,
                                  .recompute = g_new0(uint8_t, layers),
                                  .estimate = step_ns * 1e-9,

@@ -15,45 +15,37 @@ enum { MOST_LOOKS = 24, LOOKS_AT_ONCE = 4, MOST_BESIDE = 32 };
 
 /* How far a search is, in shapes and stages. */
 struct moving_progress {
-    const struct pipeline_question *question;
+    struct early_end *end;
     uint32_t done, total;
-    gint stopped, found; /* atomic; found: there are plans of a shape */
 };
 
 struct moving_search {
     const struct pipeline_question *question;
-    uint32_t jobs;                  /* that have shapes */
-    GArray *shapes;                 /* struct moving_shape, by their estimates */
-    uint32_t looks;                 /* at shapes */
-    double least_bound;             /* of all shapes; 0 if it is not known */
-    struct moving_shape best_shape; /* has the best plans so far */
-    struct stage_plans *best;       /* of it; NULL if there are none */
-    GError *error;                  /* why a shape does not fit */
+    const struct pipeline_job *jobs; /* [count] */
+    uint32_t count, listed;          /* listed: the first ones, whose shapes are known */
+    uint32_t wanted;                 /* of these, whose stages are to have plans */
+    GArray *shapes;                  /* struct moving_shape, by their estimates */
+    uint32_t passed, looks;          /* at shapes */
+    double least_bound;              /* of all shapes */
+    struct moving_shape best_shape;  /* has the best plans so far */
+    struct stage_plans *best;        /* of it; NULL if there are none */
+    GError *error;                   /* why a shape does not fit */
     struct moving_progress progress;
 };
 
 /* ---- progress ---- */
 
-static bool is_stopped(struct moving_progress *progress)
-{
-    return g_atomic_int_get(&progress->stopped);
-}
-
-/* Shows the progress, with so many shapes more. Returns false if the search is to end. */
+/* Shows the progress, with so many shapes more. Returns false if the search is to end now. */
 static bool show(struct moving_progress *progress, uint32_t more)
 {
-    if (!pipeline_goes_on(progress->question, MIN(progress->done + more, progress->total),
-                          progress->total))
-        g_atomic_int_set(&progress->stopped, 1);
-    return !is_stopped(progress);
+    early_end_go_on(progress->end, MIN(progress->done + more, progress->total), progress->total);
+    return !early_end_is_due(progress->end);
 }
 
-/* Looks that have begun go on, until there are plans of one shape. */
 static bool show_looks(void *data, uint32_t done, uint32_t total)
 {
-    struct moving_progress *progress = data;
     (void)total;
-    return show(progress, done) || !g_atomic_int_get(&progress->found);
+    return show(data, done);
 }
 
 static bool go_on_looking(void *data, uint32_t done, uint32_t total)
@@ -61,7 +53,7 @@ static bool go_on_looking(void *data, uint32_t done, uint32_t total)
     struct moving_progress *progress = data;
     (void)done;
     (void)total;
-    return !is_stopped(progress) || !g_atomic_int_get(&progress->found);
+    return !early_end_is_due(progress->end);
 }
 
 static bool go_on_to_stage(void *data, uint32_t stage)
@@ -82,8 +74,7 @@ static bool show_stage(void *data, uint32_t stage)
     struct moving_progress *progress = data;
     (void)stage;
     progress->done++;
-    show(progress, 0);
-    return go_on_looking(data, 0, 0);
+    return show(progress, 0);
 }
 
 /* ---- shapes ---- */
@@ -100,29 +91,91 @@ static int by_estimate(const void *left, const void *right)
     return (a->estimate > b->estimate) - (a->estimate < b->estimate);
 }
 
-static void list_shapes(struct moving_search *search, const struct pipeline_job *jobs,
-                        uint32_t count)
+/* The shapes of jobs, which are listed at the same time. */
+struct listing {
+    struct moving_search *search;
+    const struct pipeline_job *jobs; /* [count] */
+    uint32_t count;
+    GArray **shapes; /* [count] struct moving_shape; NULL of jobs that have none */
+    bool *done;      /* [count] */
+    gint found;      /* atomic: a job has shapes */
+};
+
+/* Returns whether stages of the job are to have plans. */
+static bool is_wanted(const struct moving_search *search, const struct pipeline_job *job)
 {
-    const struct pipeline_question *q = search->question;
-    for (uint32_t j = 0; j < count; j++) {
-        const struct pipeline_job *job = &jobs[j];
-        bool special = pipeline_splits(job->schedule);
-        double bound;
-        if (!moving_stages_can_plan(job) || (special && q->schedule != job->schedule))
-            continue;
-        if (search->shapes->len && !show(&search->progress, 0)) {
-            search->least_bound = 0; /* others may take less */
-            break;
-        }
-        search->jobs++;
-        if (!moving_shapes_bound(job, &bound))
-            continue;
-        guint before = search->shapes->len;
-        moving_shapes_add(search->shapes, job, bound);
-        if (search->shapes->len > before)
-            search->least_bound = fmin(search->least_bound, bound);
+    return moving_stages_can_plan(job) &&
+           (!pipeline_splits(job->schedule) || search->question->schedule == job->schedule);
+}
+
+static void list_job(void *data, uint32_t index)
+{
+    struct listing *listing = data;
+    const struct pipeline_job *job = &listing->jobs[index];
+    double bound;
+    if (early_end_is_wanted(listing->search->progress.end) && g_atomic_int_get(&listing->found))
+        return;
+    listing->done[index] = true;
+    if (!is_wanted(listing->search, job) || !moving_shapes_bound(job, &bound))
+        return;
+    GArray *shapes = listing->shapes[index] = moving_shapes_new();
+    moving_shapes_add(shapes, job, bound);
+    if (shapes->len)
+        g_atomic_int_set(&listing->found, 1);
+}
+
+static bool show_listing(void *data, uint32_t done, uint32_t total)
+{
+    struct listing *listing = data;
+    struct moving_progress *progress = &listing->search->progress;
+    (void)total;
+    show(progress, done);
+    return !early_end_is_wanted(progress->end) || !g_atomic_int_get(&listing->found);
+}
+
+/* Takes the shapes of a job. */
+static void take_shapes(struct moving_search *search, GArray *shapes)
+{
+    if (!shapes)
+        return;
+    if (shapes->len)
+        search->least_bound = fmin(search->least_bound,
+                                   g_array_index(shapes, struct moving_shape, 0).bound);
+    g_array_append_vals(search->shapes, shapes->data, shapes->len);
+    g_array_set_clear_func(shapes, NULL);
+    g_array_unref(shapes);
+}
+
+/* Lists the shapes of the jobs that are left, behind those that were looked at. A search that is to
+ * end lists no more than it needs to have any. */
+static void list_shapes(struct moving_search *search)
+{
+    uint32_t left = search->count - search->listed, looked = search->shapes->len;
+    g_autofree GArray **shapes = g_new0(GArray *, left);
+    g_autofree bool *done = g_new0(bool, left);
+    struct listing listing = {.search = search,
+                              .jobs = search->jobs + search->listed,
+                              .count = left,
+                              .shapes = shapes,
+                              .done = done};
+    search->progress.done = search->listed;
+    search->progress.total = search->count;
+    workers_run(&(struct workers_job){.task = list_job,
+                                      .data = &listing,
+                                      .count = left,
+                                      .threads = search->question->threads,
+                                      .progress = show_listing,
+                                      .progress_data = &listing});
+    uint32_t j = 0;
+    for (; j < left && done[j]; j++, search->listed++) {
+        search->wanted += is_wanted(search, &listing.jobs[j]);
+        take_shapes(search, shapes[j]);
     }
-    g_array_sort(search->shapes, by_estimate);
+    for (; j < left; j++) /* behind one that was not listed any more */
+        g_clear_pointer(&shapes[j], g_array_unref);
+    if (search->shapes->len > looked)
+        qsort(&g_array_index(search->shapes, struct moving_shape, looked),
+              search->shapes->len - looked, sizeof(struct moving_shape), by_estimate);
 }
 
 /* ---- looks ---- */
@@ -135,25 +188,30 @@ struct looks {
     bool beside;                /* the best shape, whose stages' plans are borrowed */
     struct stage_plans **plans; /* [count] */
     GError **errors;            /* [count] */
+    gint begun;                 /* atomic */
 };
 
 static void look(void *data, uint32_t index)
 {
     struct looks *looks = data;
     struct moving_search *search = looks->search;
+    if (early_end_is_due(search->progress.end))
+        return;
+    g_atomic_int_inc(&looks->begun);
     const struct stage_planning planning = {.question = search->question,
                                             .briefly = true,
                                             .most = search->best ? search->best->seconds : INFINITY,
                                             .threads = 1,
                                             .known = looks->beside ? search->best : NULL,
                                             .known_shape = &search->best_shape,
+                                            .end = search->progress.end,
                                             .begin = go_on_to_stage,
                                             .progress = go_on_looking,
                                             .progress_data = &search->progress};
     looks->plans[index] = stage_plans_search(&planning, &looks->shapes[index],
                                              &looks->errors[index]);
     if (looks->plans[index])
-        g_atomic_int_set(&search->progress.found, 1);
+        early_end_set_found(search->progress.end, true);
 }
 
 /* Keeps the best plans of the looks, if they are better than the best so far. */
@@ -183,7 +241,7 @@ static void look_at(struct moving_search *search, const struct moving_shape *sha
 {
     g_autofree struct stage_plans **plans = g_new0(struct stage_plans *, count);
     g_autofree GError **errors = g_new0(GError *, count);
-    struct looks looks = {search, shapes, count, beside, plans, errors};
+    struct looks looks = {search, shapes, count, beside, plans, errors, 0};
     workers_run(&(struct workers_job){.task = look,
                                       .data = &looks,
                                       .count = count,
@@ -191,6 +249,7 @@ static void look_at(struct moving_search *search, const struct moving_shape *sha
                                       .progress = show_looks,
                                       .progress_data = &search->progress});
     take_best(&looks);
+    search->looks += beside ? 0 : (uint32_t)looks.begun;
     for (uint32_t i = 0; i < count; i++) {
         stage_plans_free(plans[i]);
         if (errors[i] && !search->error)
@@ -210,12 +269,12 @@ static void look_at_all(struct moving_search *search)
     struct moving_progress *progress = &search->progress;
     uint32_t most = MIN(search->shapes->len, MOST_LOOKS);
     progress->total = most + (most ? shape_at(search, 0)->job->stages : 0);
-    while (search->looks < most && go_on_looking(progress, 0, 0) &&
-           (!search->best || shape_at(search, search->looks)->estimate < search->best->seconds)) {
-        uint32_t count = MIN(LOOKS_AT_ONCE, most - search->looks);
-        progress->done = search->looks;
-        look_at(search, shape_at(search, search->looks), count, false);
-        search->looks += count;
+    while (search->passed < most && go_on_looking(progress, 0, 0) &&
+           (!search->best || shape_at(search, search->passed)->estimate < search->best->seconds)) {
+        uint32_t count = MIN(LOOKS_AT_ONCE, most - search->passed);
+        progress->done = search->passed;
+        look_at(search, shape_at(search, search->passed), count, false);
+        search->passed += count;
     }
 }
 
@@ -225,7 +284,7 @@ static void look_beside(struct moving_search *search)
 {
     GArray *beside = moving_shapes_beside(&search->best_shape);
     uint32_t next = 0, without = 0, looks = 0;
-    while (without < beside->len && looks < MOST_BESIDE && !is_stopped(&search->progress)) {
+    while (without < beside->len && looks < MOST_BESIDE && go_on_looking(&search->progress, 0, 0)) {
         double before = search->best->seconds;
         uint32_t count = MIN(LOOKS_AT_ONCE, beside->len - next);
         look_at(search, &g_array_index(beside, struct moving_shape, next), count, true);
@@ -273,13 +332,17 @@ static struct stage_plans *plan_wholly(struct moving_progress *progress,
                                        const struct moving_shape *shape, struct stage_plans *known,
                                        GError **error)
 {
-    const struct stage_planning planning = {.question = progress->question,
+    const struct pipeline_question *q = progress->end->question;
+    const struct stage_planning planning = {.question = q,
+                                            .end = progress->end,
                                             .most = known ? known->seconds : INFINITY,
-                                            .threads = progress->question->threads,
+                                            .threads = q->threads,
                                             .begin = show_stage,
                                             .progress = show_search,
                                             .progress_data = progress};
-    g_atomic_int_set(&progress->found, known != NULL);
+    early_end_set_found(progress->end, known != NULL);
+    if (!show(progress, 0))
+        return known;
     struct stage_plans *plans = stage_plans_search(&planning, shape, known ? NULL : error);
     if (known && (!plans || known->seconds <= plans->seconds)) {
         stage_plans_free(plans);
@@ -291,18 +354,19 @@ static struct stage_plans *plan_wholly(struct moving_progress *progress,
 
 /* Everything may fit, and then a policy's plans move nothing: no plan of the search may be slower.
  */
-struct moving_stages *moving_stages_plan(const struct pipeline_question *question,
-                                         const struct pipeline_job *job, const uint32_t *layers,
-                                         const uint8_t *recompute, GError **error)
+struct moving_stages *moving_stages_plan(struct early_end *end, const struct pipeline_job *job,
+                                         const uint32_t *layers, const uint8_t *recompute,
+                                         GError **error)
 {
     const struct moving_shape shape = {
         .job = job, .recompute = (uint8_t *)recompute, .layers = (uint32_t *)layers};
-    struct moving_progress progress = {.question = question, .total = job->stages};
+    const struct pipeline_question *question = end->question;
+    struct moving_progress progress = {.end = end, .total = job->stages};
     struct stage_plans *plans = plan_wholly(&progress, &shape,
                                             stage_plans_by_policy(question, &shape, NULL), error);
     struct moving_stages *moving = plans ? finish(question, &shape, plans) : NULL;
     if (moving)
-        moving->stopped = is_stopped(&progress);
+        moving->stopped = early_end_was_early(end);
     return moving;
 }
 
@@ -310,31 +374,35 @@ static void refuse(struct moving_search *search, GError **error)
 {
     if (search->error)
         g_propagate_error(error, g_steal_pointer(&search->error));
-    else if (search->jobs)
+    else if (search->wanted)
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
                     "a stage's activations alone leave no room on its device");
 }
 
-struct moving_stages *moving_stages_search(const struct pipeline_question *question,
-                                           const struct pipeline_job *jobs, uint32_t count,
-                                           GError **error)
+struct moving_stages *moving_stages_search(struct early_end *end, const struct pipeline_job *jobs,
+                                           uint32_t count, GError **error)
 {
+    const struct pipeline_question *question = end->question;
     struct moving_search search = {.question = question,
+                                   .jobs = jobs,
+                                   .count = count,
                                    .least_bound = INFINITY,
-                                   .progress = {.question = question, .total = count},
+                                   .progress = {.end = end},
                                    .shapes = moving_shapes_new()};
     struct moving_stages *moving = NULL;
-    list_shapes(&search, jobs, count);
-    look_at_all(&search);
+    do {
+        list_shapes(&search);
+        look_at_all(&search);
+    } while (!search.best && search.listed < count && search.passed < MOST_LOOKS);
     if (search.best) {
         look_beside(&search);
         search.progress.done = MIN(search.shapes->len, MOST_LOOKS);
         search.best = plan_wholly(&search.progress, &search.best_shape, search.best, error);
         moving = finish(question, &search.best_shape, search.best);
-        moving->bound_seconds = search.least_bound;
+        moving->bound_seconds = search.listed == count ? search.least_bound : 0;
         moving->shapes = search.shapes->len;
         moving->looks = search.looks;
-        moving->stopped = is_stopped(&search.progress);
+        moving->stopped = early_end_was_early(end);
     } else {
         refuse(&search, error);
     }

@@ -2,11 +2,12 @@
  *
  * Each stage has one rank and a plan of its own. Looks at shapes give their stages plans of a short
  * search; shapes beside the best one are looked at as long as one is better. The best shape's
- * stages then have their plans from the whole search for one rank (search.h). */
+ * stages then have their plans from the whole search for one rank (search.h). An early end that is
+ * wanted keeps the best plans so far, or the first ones. */
 #ifndef PSTAR_PLANNER_PIPELINES_MOVING_STAGES_H
 #define PSTAR_PLANNER_PIPELINES_MOVING_STAGES_H
 
-#include "planner/pipelines/pipeline_question.h"
+#include "planner/pipelines/early_end.h"
 #include "planner/pipelines/stage_costs.h"
 #include "sim/stage_replay.h"
 
@@ -19,7 +20,7 @@ struct moving_stages {
     struct plan **plans;          /* [stages] */
     struct stage_result *results; /* [stages] */
     double step_seconds;
-    double bound_seconds;   /* of all shapes; 0 if the search was stopped before it was known */
+    double bound_seconds;   /* of all shapes; 0 if the search ended before it knew all */
     uint32_t shapes, looks; /* how many there are, and how many were looked at */
     bool stopped;           /* before the search's end */
 };
@@ -32,9 +33,9 @@ bool moving_stages_can_plan(const struct pipeline_job *job);
  * stages have several parts, and with these layers recomputed. Without bound_seconds and what is
  * below. Fails with PLAN_ERROR_DOES_NOT_FIT. The caller frees the result with moving_stages_free.
  */
-struct moving_stages *moving_stages_plan(const struct pipeline_question *question,
-                                         const struct pipeline_job *job, const uint32_t *layers,
-                                         const uint8_t *recompute, GError **error);
+struct moving_stages *moving_stages_plan(struct early_end *end, const struct pipeline_job *job,
+                                         const uint32_t *layers, const uint8_t *recompute,
+                                         GError **error);
 
 /* Looks at the jobs whose stages have plans, each with so many recomputed layers that activations
  * take at most certain shares of the device and passes are shortest, or with those that were asked
@@ -46,9 +47,8 @@ struct moving_stages *moving_stages_plan(const struct pipeline_question *questio
  *
  * The bound of a job is that of cuts_find, in which the passes and the updates of each stage take
  * as long as its link needs for what has no room on the device (stage_links.h). */
-struct moving_stages *moving_stages_search(const struct pipeline_question *question,
-                                           const struct pipeline_job *jobs, uint32_t count,
-                                           GError **error);
+struct moving_stages *moving_stages_search(struct early_end *end, const struct pipeline_job *jobs,
+                                           uint32_t count, GError **error);
 void moving_stages_free(struct moving_stages *moving); /* NULL is allowed */
 
 #endif

@@ -19,6 +19,7 @@ struct pipeline_question {
     uint32_t sequence;
     enum model_precision precision;
     uint32_t sequences;   /* of a step */
+    uint32_t batch;       /* those that one of --micro-batches stands for; 0 is 1 */
     uint32_t micro_batch; /* sequences of a micro-batch; 0: any */
     uint32_t gpus, nodes; /* 0 nodes: as few as hold the GPUs */
     uint32_t stages;      /* 0: any */
@@ -31,23 +32,17 @@ struct pipeline_question {
     uint64_t device_budget;
     uint64_t host_budget; /* of each rank; UINT64_MAX is unlimited, 0 what the platform has */
     uint32_t threads;
-    bool wants_plans; /* of the stages, also if everything in them is resident */
-    uint32_t seed;    /* of the searches for these plans */
-    int64_t deadline; /* microseconds of the monotonic clock, after which the best answer so far is
-                         taken; 0 is no limit */
+    bool wants_plans;  /* of the stages, also if everything in them is resident */
+    uint32_t seed;     /* of the searches for these plans */
+    double time_limit; /* of the whole search, in seconds; 0 is no limit; waits for a plan */
 
     /* Called about ten times a second, with how many depths were described, then how many
      * candidates were bounded and timed, and then how many shapes of pipelines were looked at and
-     * stages planned. Returns false to end with the best plans so far. May be NULL. */
+     * stages planned. Returns false to end with the best plans so far, or with the first ones if
+     * there are none. May be NULL. */
     bool (*progress)(void *data, uint32_t done, uint32_t total);
     void *progress_data;
 };
-
-/* Shows the progress. Returns false if the search is to end: it is asked to, or it is late. */
-bool pipeline_goes_on(const struct pipeline_question *question, uint32_t done, uint32_t total);
-
-/* Returns the seconds until the deadline, a little above 0 after it; 0 if there is none. */
-double pipeline_seconds_left(const struct pipeline_question *question);
 
 /* Describes the step of a job of the question's model, with the durations of the question's trace
  * or, without one, of its platform. Fails as model_derive_iteration and model_iteration_new do. The

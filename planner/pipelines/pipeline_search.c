@@ -33,18 +33,19 @@ struct pipeline_run {
     GArray *depths, *sizes, *candidates;
     struct pipeline_job *jobs;      /* [candidates] */
     uint32_t batch[BATCH], batched; /* candidates that are looked at at the same time */
-    bool stopped;
+    uint32_t shown;                 /* how many candidates before these were looked at */
+    gint timed;                     /* atomic: a candidate is */
+    struct early_end end;
 };
 
 /* ---- progress ---- */
 
-/* Shows the progress. Returns false if the search is to end. */
+/* Shows the progress. Returns false if the search is to end, and there is a plan. */
 static bool show(void *data, uint32_t done, uint32_t total)
 {
     struct pipeline_run *search = data;
-    if (!pipeline_goes_on(search->question, done, total))
-        search->stopped = true;
-    return !search->stopped;
+    early_end_go_on(&search->end, done, total);
+    return !early_end_is_due(&search->end);
 }
 
 /* ---- depths ---- */
@@ -74,19 +75,13 @@ static bool list_depths(struct pipeline_run *search, GError **error)
     if (q->stages)
         return add_depth(search, q->stages, error);
     for (uint32_t s = 1; s <= MIN(q->gpus, q->config->layers); s++)
-        if (q->gpus % s == 0 && q->sequences % (q->gpus / s) == 0) {
+        if (q->gpus % s == 0) {
             g_clear_error(&last);
             add_depth(search, s, &last);
         }
     if (search->depths->len > 0)
         return true;
-    if (last)
-        g_propagate_error(error, g_steal_pointer(&last));
-    else
-        g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
-                    "--gpus %u: no depth of at most %u stages divides them so that the step's %u "
-                    "sequences can be shared by the ranks of a stage",
-                    q->gpus, q->config->layers, q->sequences);
+    g_propagate_error(error, g_steal_pointer(&last)); /* a single stage is always tried */
     return false;
 }
 
@@ -148,11 +143,12 @@ static bool add_size(struct pipeline_run *search, uint32_t micro_batch, GError *
 
 /* ---- candidates ---- */
 
-static bool is_possible(const struct pipeline_question *q, const struct run_depth *depth,
-                        uint32_t micro_batch)
+/* Returns whether the ranks of a stage share such a step, with enough micro-batches for all stages.
+ */
+static bool is_possible(const struct run_depth *depth, uint64_t sequences, uint32_t micro_batch)
 {
-    uint64_t of_rank = q->sequences / depth->width;
-    return q->sequences % depth->width == 0 && of_rank % micro_batch == 0 &&
+    uint64_t of_rank = sequences / depth->width;
+    return sequences % depth->width == 0 && of_rank % micro_batch == 0 &&
            of_rank / micro_batch >= depth->stages;
 }
 
@@ -205,13 +201,53 @@ static void add_schedules(struct pipeline_run *search, const struct run_depth *d
     }
 }
 
-static bool refuse_interleaved(const struct pipeline_question *q, GError **error)
+/* ---- no candidate ---- */
+
+/* Returns whether a step of so many sequences has a candidate of this depth. */
+static bool suits(const struct pipeline_question *q, const struct run_depth *depth,
+                  uint64_t sequences)
 {
-    g_autofree char *parts = q->parts ? g_strdup_printf("%u", q->parts) : g_strdup("several");
-    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
-                "%u sequences a step on %u GPUs: no depth has interleaved stages of %s parts, with "
-                "layers for each, and a multiple of as many micro-batches as stages on each rank",
-                q->sequences, q->gpus, parts);
+    uint32_t micro_batch = MAX(q->micro_batch, 1);
+    if (!is_possible(depth, sequences, micro_batch))
+        return false;
+    return q->schedule != PIPELINE_INTERLEAVED || depth->stages == 1 ||
+           (sequences / depth->width / micro_batch % depth->stages == 0 &&
+            q->config->layers / depth->stages >= MAX(q->parts, 2));
+}
+
+/* Returns the least --micro-batches with which there is a candidate, at least those of the
+ * question; 0 if there are none. As many as GPUs, or a multiple of that, suit every depth. */
+static uint64_t suitable_micro_batches(const struct pipeline_run *search)
+{
+    const struct pipeline_question *q = search->question;
+    uint64_t batch = MAX(q->batch, 1), first = (q->sequences + batch - 1) / batch;
+    for (uint64_t count = first; count < first + q->gpus; count++)
+        for (guint d = 0; d < search->depths->len; d++)
+            if (suits(q, &g_array_index(search->depths, struct run_depth, d), count * batch))
+                return count;
+    return 0;
+}
+
+static bool refuse(const struct pipeline_run *search, GError **error)
+{
+    const struct pipeline_question *q = search->question;
+    bool interleaved = q->schedule == PIPELINE_INTERLEAVED;
+    uint64_t count = suitable_micro_batches(search);
+    g_autofree char *stages = q->stages ? g_strdup_printf(" in %u stages", q->stages)
+                                        : g_strdup("");
+    if (count)
+        g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                    "%u sequence%s a step on %u GPUs%s: pipelines share a step's sequences evenly, "
+                    "and each needs %s; --micro-batches %" G_GUINT64_FORMAT " would do",
+                    q->sequences, q->sequences == 1 ? "" : "s", q->gpus, stages,
+                    interleaved ? "a multiple of its number of stages in micro-batches"
+                                : "at least as many micro-batches as it has stages",
+                    count);
+    else
+        g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                    "--schedule interleaved: %u layers are too few for %u GPUs%s, because each of "
+                    "a stage's parts, at least %u, has a layer of its own",
+                    q->config->layers, q->gpus, stages, MAX(q->parts, 2));
     return false;
 }
 
@@ -223,29 +259,15 @@ static bool list_candidates(struct pipeline_run *search, GError **error)
     for (guint d = 0; d < search->depths->len; d++) {
         const struct run_depth *depth = &g_array_index(search->depths, struct run_depth, d);
         for (uint32_t b = least; b <= most; b++) {
-            if (!is_possible(q, depth, b))
+            if (!is_possible(depth, q->sequences, b))
                 continue;
-            if (!show(search, d, search->depths->len) && search->candidates->len > 0)
-                return true;
+            show(search, d, search->depths->len);
             if (!add_size(search, b, error))
                 return false;
             add_schedules(search, depth, b);
         }
     }
-    if (search->candidates->len > 0)
-        return true;
-    if (q->schedule == PIPELINE_INTERLEAVED)
-        return refuse_interleaved(q, error);
-    g_autofree char *each = q->micro_batch ? g_strdup_printf(" of %u", q->micro_batch)
-                                           : g_strdup("");
-    uint64_t unit = (uint64_t)q->gpus * MAX(q->micro_batch, 1);
-    g_set_error(
-        error, PLAN_ERROR, PLAN_ERROR_INVALID,
-        "%u sequences a step on %u GPUs: every rank takes the same number of "
-        "micro-batches%s, and at least as many as there are stages; a step of %" G_GUINT64_FORMAT
-        " sequences would do (--batch times --micro-batches)",
-        q->sequences, q->gpus, each, (q->sequences + unit - 1) / unit * unit);
-    return false;
+    return search->candidates->len > 0 || refuse(search, error);
 }
 
 static const struct units *units_of(const struct pipeline_run *search,
@@ -303,11 +325,8 @@ static void bound(void *data, uint32_t index)
         candidate->short_bytes = cuts_shortage(job, ends);
     cuts_cost(job, ends, candidate->costs);
     candidate->bounded = true;
-}
-
-static void bound_next(void *data, uint32_t index)
-{
-    bound(data, index + 1);
+    if (candidate->fits)
+        early_end_set_found(&search->end, true);
 }
 
 /* ---- times ---- */
@@ -378,6 +397,7 @@ static void time_candidate(void *data, uint32_t index)
     g_free(costs);
     candidate->step_seconds = step_ns * 1e-9;
     candidate->timed = true;
+    g_atomic_int_set(&search->timed, 1);
 }
 
 static void improve_candidate(void *data, uint32_t index)
@@ -386,7 +406,7 @@ static void improve_candidate(void *data, uint32_t index)
     uint32_t c = search->batch[index];
     struct pipeline_candidate *candidate = candidate_at(search, c);
     double step_ns = candidate->step_seconds * 1e9;
-    cuts_improve(&search->jobs[c], candidate->costs, &step_ns, IMPROVEMENTS);
+    cuts_improve(&search->jobs[c], candidate->costs, &step_ns, IMPROVEMENTS, &search->end.wanted);
     candidate->step_seconds = step_ns * 1e-9;
 }
 
@@ -397,15 +417,29 @@ static void describe_candidate(void *data, uint32_t index)
     set_parts(&search->jobs[c], candidate_at(search, c));
 }
 
-/* Does something with the candidates of the batch, and empties it. */
-static void run_batch(struct pipeline_run *search, void (*task)(void *data, uint32_t index))
+/* Shows the progress. Returns false if the search is to end, and one of the candidates that fit is
+ * timed. */
+static bool show_times(void *data, uint32_t done, uint32_t total)
+{
+    struct pipeline_run *search = data;
+    (void)done;
+    (void)total;
+    return show(search, search->shown, search->candidates->len) ||
+           !g_atomic_int_get(&search->timed);
+}
+
+/* Does something with the candidates of the batch, and empties it. `progress` may be NULL. */
+static void run_batch(struct pipeline_run *search, void (*task)(void *data, uint32_t index),
+                      bool (*progress)(void *data, uint32_t done, uint32_t total))
 {
     if (search->batched == 0)
         return;
     workers_run(&(struct workers_job){.task = task,
                                       .data = search,
                                       .count = search->batched,
-                                      .threads = search->question->threads});
+                                      .threads = search->question->threads,
+                                      .progress = progress,
+                                      .progress_data = search});
     search->batched = 0;
 }
 
@@ -437,7 +471,8 @@ static void time_candidates(struct pipeline_run *search)
     uint32_t timed = 0, count = search->candidates->len;
     for (uint32_t c = 0; c < count && candidate_at(search, c)->fits; c++) {
         if (search->batched == BATCH) {
-            run_batch(search, time_candidate);
+            search->shown = c;
+            run_batch(search, time_candidate, show_times);
             if (!show(search, c, count))
                 return;
         }
@@ -447,7 +482,7 @@ static void time_candidates(struct pipeline_run *search)
         search->batch[search->batched++] = c;
         timed++;
     }
-    run_batch(search, time_candidate);
+    run_batch(search, time_candidate, show_times);
 }
 
 /* Improves the cuts of those candidates that are nearest to the best, if their bounds allow it. */
@@ -469,18 +504,18 @@ static void improve_candidates(struct pipeline_run *search)
         before = candidate_at(search, next)->step_seconds;
         search->batch[search->batched++] = next;
     }
-    run_batch(search, improve_candidate);
+    run_batch(search, improve_candidate, show_times);
 }
 
 static void describe_timed(struct pipeline_run *search)
 {
     for (uint32_t c = 0; c < search->candidates->len; c++) {
         if (search->batched == BATCH)
-            run_batch(search, describe_candidate);
+            run_batch(search, describe_candidate, NULL);
         if (candidate_at(search, c)->timed)
             search->batch[search->batched++] = c;
     }
-    run_batch(search, describe_candidate);
+    run_batch(search, describe_candidate, NULL);
 }
 
 /* ---- the order of candidates ---- */
@@ -530,7 +565,7 @@ static void give_answer(struct pipeline_run *search, struct pipeline_answer *ans
 static bool move(struct pipeline_run *search, struct pipeline_answer *answer, GError **error)
 {
     g_autoptr(GError) why = NULL;
-    answer->moving = moving_stages_search(search->question, search->jobs, search->candidates->len,
+    answer->moving = moving_stages_search(&search->end, search->jobs, search->candidates->len,
                                           &why);
     if (why && !g_error_matches(why, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT)) {
         g_propagate_error(error, g_steal_pointer(&why));
@@ -541,8 +576,7 @@ static bool move(struct pipeline_run *search, struct pipeline_answer *answer, GE
 }
 
 /* Plans the stages of a candidate that was timed. */
-static struct moving_stages *plan_candidate(const struct pipeline_run *search, uint32_t c,
-                                            GError **error)
+static struct moving_stages *plan_candidate(struct pipeline_run *search, uint32_t c, GError **error)
 {
     const struct pipeline_candidate *candidate = candidate_at(search, c);
     const struct pipeline_job *job = &search->jobs[c];
@@ -553,8 +587,7 @@ static struct moving_stages *plan_candidate(const struct pipeline_run *search, u
         layers[s] = cost->end - cost->first;
         stage_mark_recomputed(job, cost, recompute);
     }
-    return moving_stages_plan(search->question, job, job->parts > 1 ? NULL : layers, recompute,
-                              error);
+    return moving_stages_plan(&search->end, job, job->parts > 1 ? NULL : layers, recompute, error);
 }
 
 /* Times the candidates, and plans the stages of the best one, if that is wanted. */
@@ -562,7 +595,7 @@ static bool plan_best(struct pipeline_run *search, struct pipeline_answer *answe
 {
     uint32_t best = 0;
     time_candidates(search);
-    if (!search->stopped)
+    if (show(search, search->candidates->len, search->candidates->len))
         improve_candidates(search);
     describe_timed(search);
     for (uint32_t c = 1; c < search->candidates->len; c++)
@@ -573,16 +606,15 @@ static bool plan_best(struct pipeline_run *search, struct pipeline_answer *answe
     return (answer->moving = plan_candidate(search, best, error)) != NULL;
 }
 
-/* Bounds all candidates, and sorts them by their bounds. If the search is stopped, it goes on with
- * those that have bounds, one at least. */
+/* Bounds the candidates, and sorts them by their bounds. If the search is to end, it goes on with
+ * those that have bounds once one of them fits. */
 static void bound_candidates(struct pipeline_run *search)
 {
     GArray *candidates = search->candidates;
     set_jobs(search);
-    bound(search, 0);
-    workers_run(&(struct workers_job){.task = bound_next,
+    workers_run(&(struct workers_job){.task = bound,
                                       .data = search,
-                                      .count = candidates->len - 1,
+                                      .count = candidates->len,
                                       .threads = search->question->threads,
                                       .progress = show,
                                       .progress_data = search});
@@ -593,21 +625,10 @@ static void bound_candidates(struct pipeline_run *search)
     set_jobs(search);
 }
 
-static bool refuse_stopped(GError **error)
-{
-    g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID, "stopped before any plan was found");
-    return false;
-}
-
-/* Looks for plans of the candidates. If a search that was stopped has none, those that it did not
- * look at might fit. */
 static bool find_plans(struct pipeline_run *search, struct pipeline_answer *answer, GError **error)
 {
-    uint32_t count = search->candidates->len;
-    if (candidate_at(search, 0)->fits)
-        return plan_best(search, answer, error);
-    return move(search, answer, error) &&
-           (answer->moving || show(search, count, count) || refuse_stopped(error));
+    return candidate_at(search, 0)->fits ? plan_best(search, answer, error)
+                                         : move(search, answer, error);
 }
 
 static struct pipeline_answer *run_search(struct pipeline_run *search, GError **error)
@@ -619,7 +640,7 @@ static struct pipeline_answer *run_search(struct pipeline_run *search, GError **
         pipeline_answer_free(answer);
         return NULL;
     }
-    answer->stopped = search->stopped || (answer->moving && answer->moving->stopped);
+    answer->stopped = early_end_was_early(&search->end);
     give_answer(search, answer);
     return answer;
 }
@@ -637,6 +658,7 @@ struct pipeline_answer *pipeline_search(const struct pipeline_question *question
         .sizes = g_array_new(FALSE, FALSE, sizeof(struct sized_units)),
         .candidates = g_array_new(FALSE, FALSE, sizeof(struct pipeline_candidate))};
     struct pipeline_answer *answer = NULL;
+    early_end_init(&search.end, question);
     g_array_set_clear_func(search.depths, clear_depth);
     g_array_set_clear_func(search.sizes, clear_size);
     g_array_set_clear_func(search.candidates, clear_candidate);

@@ -49,9 +49,8 @@ struct pipeline_answer {
     char *unmoved;                /* why these do not fit either; NULL if they were not looked at */
 };
 
-/* Fails (PLAN_ERROR_INVALID) if there is no candidate, whose message says why, if the search is
- * stopped before a candidate is timed, and as platform_spread_stages does. The caller frees the
- * result with pipeline_answer_free. */
+/* Fails (PLAN_ERROR_INVALID) if there is no candidate, whose message says why, and as
+ * platform_spread_stages does. The caller frees the result with pipeline_answer_free. */
 struct pipeline_answer *pipeline_search(const struct pipeline_question *question, GError **error);
 void pipeline_answer_free(struct pipeline_answer *answer); /* NULL is allowed */
 

@@ -145,8 +145,9 @@ static bool search_stage(const struct stage_planning *planning, const struct pip
         .costs = job->costs,
         .platform = q->platform,
         .seed = q->seed,
-        .time_limit = planning->briefly ? 0 : pipeline_seconds_left(q) / (job->stages - s),
+        .time_limit = planning->briefly ? 0 : early_end_share(planning->end, job->stages - s),
         .threads = planning->threads,
+        .hurry = &planning->end->wanted,
         .progress = planning->progress,
         .progress_data = planning->progress_data};
     if (!planning->begin(planning->progress_data, s))
@@ -157,6 +158,8 @@ static bool search_stage(const struct stage_planning *planning, const struct pip
         g_prefix_error(error, "stage %u: ", s);
         return false;
     }
+    if (result->stopped)
+        early_end_note_cut(planning->end);
     plans->plans[s] = g_steal_pointer(&result->plan);
     plans->traces[s] = g_steal_pointer(&result->trace);
     search_result_free(result);

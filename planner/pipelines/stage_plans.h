@@ -6,6 +6,7 @@
 #define PSTAR_PLANNER_PIPELINES_STAGE_PLANS_H
 
 #include "chunks/plan.h"
+#include "planner/pipelines/early_end.h"
 #include "planner/pipelines/moving_shapes.h"
 #include "planner/pipelines/pipeline_question.h"
 #include "sim/stage_replay.h"
@@ -25,6 +26,8 @@ struct stage_planning {
     bool briefly; /* by search_briefly, not by search_plan */
     double most;  /* seconds: plans whose step takes as long are of no use; INFINITY if all are */
     uint32_t threads; /* 0 is one for each processor */
+
+    struct early_end *end; /* ends the searches, too */
 
     /* Plans of another shape of the job, to be borrowed for the stages that are the same in it;
      * NULL if there are none. */

@@ -360,9 +360,6 @@ static void test_refusals(void)
     } refused[] = {
         {"--stages 13 --gpus 13 --batch 1 --micro-batches 26", "the model has only 12 layers",
          USAGE},
-        {"--stages 4 --gpus 4 --batch 1 --micro-batches 3", "a step of 4 sequences would do",
-         USAGE},
-        {"--stages any --gpus 6 --batch 1 --micro-batches 2", "", USAGE},
         {"--stages 4 --gpus 6 --batch 1 --micro-batches 8", "must be a multiple of the 4 stages",
          USAGE},
         {"--stages four --gpus 4 --batch 1 --micro-batches 8", "must be any, or how many", USAGE},
@@ -375,9 +372,7 @@ static void test_refusals(void)
         {"--stages 4 --gpus 4 --batch 1 --micro-batches 8 --stage-parts 2",
          "goes with --schedule interleaved", USAGE},
         {"--stages 4 --gpus 4 --batch 1 --micro-batches 8 --schedule interleaved --stage-parts 4",
-         "interleaved stages", USAGE},
-        {"--stages 4 --gpus 4 --batch 1 --micro-batches 7 --schedule interleaved",
-         "interleaved stages", USAGE},
+         "12 layers are too few for 4 GPUs in 4 stages", USAGE},
         {"--stages 2 --gpus 2 --batch 1 --micro-batches 8 --device-memory 200MiB",
          "of device memory, ", DOES_NOT_FIT},
         {"--stages any --gpus 8 --batch 1 --micro-batches 64 --device-memory 100MiB",
@@ -451,30 +446,55 @@ static void test_time_limit(void)
     workshop_free(workshop);
 }
 
-/* Steps that GPUs cannot share: the number that is named would do. */
-static void test_shared_by_ranks(void)
+/* A step that no pipeline can share is refused with the least number of micro-batches that does,
+ * from the one that was asked for. */
+static void test_remedies(void)
 {
+    static const struct {
+        const char *options;
+        int asked, least;
+    } refused[] = {
+        {"--stages any --gpus 4 --batch 1 --micro-batch traced", 1, 4},
+        {"--stages any --gpus 6 --batch 1", 2, 6},
+        {"--stages any --gpus 6 --batch 3", 1, 2},
+        {"--stages 4 --gpus 4 --batch 1", 3, 4},
+        {"--stages 2 --gpus 4 --batch 1", 5, 6},
+        {"--stages 2 --gpus 4 --batch 2 --micro-batch traced", 5, 6},
+        {"--stages 4 --gpus 4 --batch 1 --schedule interleaved", 7, 8},
+        {"--stages any --gpus 13 --batch 1", 14, 26},
+    };
     struct workshop *workshop = workshop_new();
-    workshop_must_run(workshop, "pstar-trace synth --model " MODEL " --batch 1 --seq 32 "
-                                "--precision bf16 --platform " PLATFORM " -o run.pstar");
-    for (int micro_batches = 1; micro_batches < 8; micro_batches += 2) {
-        g_autofree char *command = g_strdup_printf("pstar-plan run.pstar --platform " PLATFORM
-                                                   " --gpus 4 --stages any --micro-batches %d",
-                                                   micro_batches);
-        struct outcome outcome = workshop_run(workshop, command);
-        const char *would = strstr(outcome.err, "a step of ");
-        int enough = 0;
-        if (outcome.status) {
-            g_assert_cmpint(outcome.status, ==, 2);
-            g_assert_true(would && sscanf(would, "a step of %d sequences would do", &enough) == 1);
-            workshop_must_run_format(workshop,
-                                     "pstar-plan run.pstar --platform " PLATFORM
-                                     " --gpus 4 --stages any --micro-batches %d --time-limit 1",
-                                     enough);
+    for (size_t i = 0; i < G_N_ELEMENTS(refused); i++)
+        for (int count = refused[i].asked; count <= refused[i].least; count++) {
+            g_autofree char *remedy = g_strdup_printf("; --micro-batches %d would do\n",
+                                                      refused[i].least);
+            g_autofree char *line = g_strdup_printf("pstar-plan --quiet --model " MODEL
+                                                    " --platform " PLATFORM
+                                                    " --seq 64 --micro-batches %d %s",
+                                                    count, refused[i].options);
+            if (count < refused[i].least)
+                workshop_must_end(workshop, line, USAGE, "", remedy);
+            else
+                workshop_must_run(workshop, line);
         }
-        g_assert_cmpint(micro_batches > 1 || enough == 4, ==, 1);
-        outcome_clear(&outcome);
-    }
+    workshop_free(workshop);
+}
+
+/* The time limit is one for all shapes and stages, and the answer says that it ended the search. */
+static void test_first_plans(void)
+{
+    static const char line[] =
+        "pstar-plan --quiet --threads 1 --model model --platform " PLATFORM
+        " --gpus 2 --stages 2 --batch 2 --micro-batches 8 --seq 16 --device-memory 900KiB ";
+    static const char early[] = "The search was stopped early, so there may be better plans.";
+    struct workshop *workshop = workshop_new();
+    g_autofree char *whole = workshop_must_print(workshop, line);
+    g_autofree char *limited_line = g_strconcat(line, "--time-limit 0.001", NULL);
+    g_autofree char *limited = workshop_must_print(workshop, limited_line);
+    g_assert_null(strstr(whole, early));
+    g_assert_nonnull(strstr(limited, early));
+    g_assert_null(strstr(whole, ", 1 were looked at"));
+    g_assert_nonnull(strstr(limited, ", 1 were looked at"));
     workshop_free(workshop);
 }
 
@@ -494,7 +514,8 @@ int main(int argc, char **argv)
     g_test_add_func("/planned_stages/command", test_command);
     g_test_add_func("/planned_stages/plans", test_plans);
     g_test_add_func("/planned_stages/time-limit", test_time_limit);
-    g_test_add_func("/planned_stages/shared-by-ranks", test_shared_by_ranks);
     g_test_add_func("/planned_stages/refusals", test_refusals);
+    g_test_add_func("/planned_stages/remedies", test_remedies);
+    g_test_add_func("/planned_stages/first-plans", test_first_plans);
     return g_test_run();
 }
