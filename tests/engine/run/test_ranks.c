@@ -546,7 +546,8 @@ static void test_stop_before_watch(struct run_folder *folder, gconstpointer data
     expect_hang(stopped);
     g_assert_false(run_folder_has(folder, "saved/trainer.json"));
     g_autofree char *paused = signal_where(folder, "(sleep 3; kill -CONT $$) & kill -STOP $$");
-    g_assert_cmpstr(paused, ==, stopped); /* nothing more */
+    /* On a busy machine there is also a line of the progress. */
+    g_assert_cmpuint(launch_count_messages(paused), ==, launch_count_messages(stopped));
     g_assert_true(run_folder_has(folder, "saved/trainer.json"));
 }
 
