@@ -1,5 +1,6 @@
 #include "chunks/homes.h"
 
+#include "chunks/lack.h"
 #include "chunks/plan.h"
 #include "traces/size.h"
 
@@ -195,15 +196,15 @@ static void refuse(const struct home_choice *choice, uint64_t library_bytes, uin
             low = middle + 1;
     }
     g_autofree char *size = size_format(held), *budget = size_format(host_budget);
-    g_autofree char *fits = size_format(high);
-    g_autofree char *beside = device > device_budget ? g_strdup_printf(", with %" G_GUINT64_FORMAT
-                                                                       " bytes of device memory",
-                                                                       device + library_bytes)
-                                                     : g_strdup("");
-    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
-                "host memory: what operators use there takes %s, and the budget is %s; "
-                "%" G_GUINT64_FORMAT " bytes would fit (%s)%s",
-                size, budget, high, fits, beside);
+    g_autofree char *why =
+        g_strdup_printf("host memory: what operators use there takes %s, and the "
+                        "budget is %s",
+                        size, budget);
+    const struct plan_lack lack = {.memory = PLAN_MEMORY_HOST,
+                                   .bytes = high,
+                                   .device_bytes = device > device_budget ? device + library_bytes
+                                                                          : 0};
+    plan_lack_set(error, &lack, why);
 }
 
 struct homes *homes_choose(const struct trace *trace, const struct layout *layout,

@@ -1,5 +1,6 @@
 #include "chunks/nvme_choice.h"
 
+#include "chunks/lack.h"
 #include "chunks/nvme_slots.h"
 #include "traces/size.h"
 
@@ -162,13 +163,14 @@ static uint64_t find_ring(const struct nvme_choice *choice, uint64_t most)
     return nvme_slots_ring(choice->visits, &ring);
 }
 
-static bool refuse(GError **error, const char *memory, uint64_t need, uint64_t budget,
+static bool refuse(GError **error, enum plan_memory memory, uint64_t need, uint64_t budget,
                    const char *why)
 {
     g_autofree char *size = size_format(need), *given = size_format(budget);
-    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
-                "%s: %s %s, and the budget is %s; %" G_GUINT64_FORMAT " bytes would fit", memory,
-                why, size, given, need);
+    g_autofree char *text = g_strdup_printf("%s: %s %s, and the budget is %s",
+                                            memory == PLAN_MEMORY_NVME ? "NVMe" : "host memory",
+                                            why, size, given);
+    plan_lack_set(error, &(struct plan_lack){.memory = memory, .bytes = need}, text);
     return false;
 }
 
@@ -182,7 +184,7 @@ bool nvme_choice_states(struct nvme_choice *choice, const struct nvme_budget *bu
         choose(choice, choice->states, count, 0);
     while (bytes_of_chosen(choice) > budget->nvme_bytes && count-- > 1);
     if (!count) /* one is chosen, but has no room */
-        return refuse(error, "NVMe", bytes_of_chosen(choice), budget->nvme_bytes,
+        return refuse(error, PLAN_MEMORY_NVME, bytes_of_chosen(choice), budget->nvme_bytes,
                       "a chunk of optimizer states takes");
     choice->room_bytes = find_ring(choice, UINT64_MAX);
     return true;
@@ -195,10 +197,10 @@ bool nvme_choice_buffers(struct nvme_choice *choice, const struct nvme_budget *b
     choice->room_bytes = nvme_slots_buffers(choice->visits, choice->plan->layout, budget->buffers);
     uint64_t host = rest_bytes(choice) + choice->room_bytes;
     if (bytes_of_chosen(choice) > budget->nvme_bytes)
-        return refuse(error, "NVMe", bytes_of_chosen(choice), budget->nvme_bytes,
+        return refuse(error, PLAN_MEMORY_NVME, bytes_of_chosen(choice), budget->nvme_bytes,
                       "all optimizer states take");
     return host <= budget->host_bytes ||
-           refuse(error, "host memory", host, budget->host_bytes,
+           refuse(error, PLAN_MEMORY_HOST, host, budget->host_bytes,
                   "with the buffers of optimizer states in NVMe the run takes");
 }
 
@@ -277,8 +279,8 @@ bool nvme_choice_fewest(struct nvme_choice *choice, const struct nvme_budget *bu
         if (fit_fewest(choice, budget->host_bytes, times) && bytes_of_chosen(choice) <= most)
             return true;
     if (fits)
-        return refuse(error, "NVMe", least, budget->nvme_bytes,
+        return refuse(error, PLAN_MEMORY_NVME, least, budget->nvme_bytes,
                       "what the host has no room for takes");
-    return refuse(error, "host memory", fitting_host_bytes(choice, budget), budget->host_bytes,
+    return refuse(error, PLAN_MEMORY_HOST, fitting_host_bytes(choice, budget), budget->host_bytes,
                   "beside what can live in NVMe the run takes");
 }

@@ -1,6 +1,8 @@
 #include "chunks/nvme_homes.h"
 
+#include "chunks/lack.h"
 #include "chunks/nvme_choice.h"
+#include "traces/size.h"
 
 #include <string.h>
 
@@ -139,11 +141,22 @@ static bool refuse(GError **error, const char *what)
     return false;
 }
 
+static bool refuse_host(GError **error, uint64_t takes, uint64_t budget)
+{
+    g_autofree char *size = size_format(takes), *given = size_format(budget);
+    g_autofree char *why =
+        g_strdup_printf("host memory: the run takes %s, and the budget is %s; this "
+                        "plan has nothing on the host that could live in NVMe",
+                        size, given);
+    plan_lack_set(error, &(struct plan_lack){.memory = PLAN_MEMORY_HOST, .bytes = takes}, why);
+    return false;
+}
+
 /* Fails if there is nothing to choose from. */
 static bool choose(struct nvme_choice *choice, const struct nvme_budget *budget, GError **error)
 {
     if (is_limited(budget) && !choice->candidates->len)
-        return refuse(error, "NVMe: this plan has nothing on the host that could live there");
+        return refuse_host(error, choice->plan->host_pool_bytes, budget->host_bytes);
     if (is_limited(budget))
         return nvme_choice_fewest(choice, budget, error);
     if (!choice->states->len)

@@ -1,10 +1,9 @@
 #include "chunks/plan.h"
 
 #include "chunks/gathering.h"
+#include "chunks/lack.h"
 #include "chunks/place.h"
 #include "traces/size.h"
-
-G_DEFINE_QUARK(pstar_plan_error, plan_error)
 
 void plan_lacks_memory(GError **error, const struct trace *trace, moment_id moment,
                        uint64_t need_bytes, const char *remark, uint64_t budget)
@@ -12,15 +11,14 @@ void plan_lacks_memory(GError **error, const struct trace *trace, moment_id mome
     g_autofree char *need = size_format(need_bytes), *given = size_format(budget);
     g_autofree char *more = size_format(need_bytes - budget);
     g_autofree char *held = size_format(trace->library_bytes);
-    g_autofree char *fits = size_format(need_bytes + trace->library_bytes);
     g_autofree char *excess =
         trace->library_bytes ? g_strdup_printf(" beside %s that driver and libraries hold", held)
                              : g_strdup_printf(", %s more than the budget of %s", more, given);
-    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
-                "device memory: moment %u (%s) needs %s%s%s; %" G_GUINT64_FORMAT
-                " bytes would fit (%s)",
-                moment, trace->operators[moment].name, need, remark, excess,
-                need_bytes + trace->library_bytes, fits);
+    g_autofree char *why = g_strdup_printf("device memory: moment %u (%s) needs %s%s%s", moment,
+                                           trace->operators[moment].name, need, remark, excess);
+    const struct plan_lack lack = {.memory = PLAN_MEMORY_DEVICE,
+                                   .bytes = need_bytes + trace->library_bytes};
+    plan_lack_set(error, &lack, why);
 }
 
 void plan_free(struct plan *plan)
