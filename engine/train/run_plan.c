@@ -1,6 +1,7 @@
 #include "engine/train/run_plan.h"
 
 #include "chunks/homes.h"
+#include "chunks/lack.h"
 #include "chunks/layout_file.h"
 #include "chunks/nvme_homes.h"
 #include "chunks/pipeline.h"
@@ -556,17 +557,20 @@ static const struct pstar_policy_ops *open_policy(const struct run_options *opti
     return policy;
 }
 
-static bool check_budget(const char *file, const char *memory, uint64_t takes, uint64_t budget,
-                         GError **error)
+/* `held`: what libraries hold of the memory beside the plan. */
+static bool check_budget(const char *file, enum plan_memory memory, uint64_t takes, uint64_t budget,
+                         uint64_t held, GError **error)
 {
+    static const char *const names[] = {
+        [PLAN_MEMORY_DEVICE] = "device", [PLAN_MEMORY_HOST] = "host", [PLAN_MEMORY_NVME] = "NVMe"};
     if (takes <= budget)
         return true;
     g_autofree char *size = size_format(takes), *more = size_format(takes - budget);
     g_autofree char *given = size_format(budget);
-    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
-                "%s: %s memory: the plan takes %s, %s more than the budget of %s; "
-                "%" G_GUINT64_FORMAT " bytes would fit",
-                file, memory, size, more, given, takes);
+    g_autofree char *why =
+        g_strdup_printf("%s: %s memory: the plan takes %s, %s more than the budget of %s", file,
+                        names[memory], size, more, given);
+    plan_lack_set(error, &(struct plan_lack){.memory = memory, .bytes = takes + held}, why);
     return false;
 }
 
@@ -587,9 +591,12 @@ static bool check_file(const struct run_plan *run, const struct run_options *opt
             options->plan);
         return false;
     }
-    return check_budget(file, "NVMe", run->plan->nvme_bytes, options->nvme_budget, error) &&
-           check_budget(file, "device", run->plan->arena_bytes, arena, error) &&
-           check_budget(file, "host", run->plan->host_pool_bytes, options->host_budget, error);
+    return check_budget(file, PLAN_MEMORY_NVME, run->plan->nvme_bytes, options->nvme_budget, 0,
+                        error) &&
+           check_budget(file, PLAN_MEMORY_DEVICE, run->plan->arena_bytes, arena,
+                        run->capacity.library_bytes, error) &&
+           check_budget(file, PLAN_MEMORY_HOST, run->plan->host_pool_bytes, options->host_budget, 0,
+                        error);
 }
 
 static bool read_plans(struct run_plan *run, const struct run_options *options, GError **error)

@@ -1,5 +1,6 @@
 #include "engine/train/together.h"
 
+#include "chunks/lack.h"
 #include "engine/ranks_part.h"
 #include "models/pipeline.h"
 #include "models/rank_traffic.h"
@@ -93,6 +94,99 @@ void together_trace(const struct run_options *options, struct model_iteration *i
 {
     if (options->peers)
         rank_traffic_set(iteration, options->peers->rank);
+}
+
+/* ---- what fits all ranks ---- */
+
+/* How a rank fares. */
+struct fare {
+    int32_t status; /* 0, or the exit status of its error */
+    struct plan_lack lack;
+};
+
+/* Returns what the option would have to say, of whose bytes each rank of a host gets a part. */
+static struct plan_lack lack_of_option(const struct ranks *ranks, const GError *error)
+{
+    const struct plan_lack *own = plan_lack_of(error);
+    struct plan_lack lack = own ? *own : (struct plan_lack){0};
+    if (lack.memory == PLAN_MEMORY_HOST || lack.memory == PLAN_MEMORY_NVME)
+        lack.bytes *= ranks->node_count;
+    return lack;
+}
+
+/* Returns how each rank fares; free with g_free. */
+static struct fare *share_fares(struct ranks *ranks, int status, const GError *error)
+{
+    struct fare *fares = g_new0(struct fare, ranks->count);
+    fares[ranks->rank].status = status;
+    fares[ranks->rank].lack = lack_of_option(ranks, error);
+    ranks_begin(ranks, ranks_issue(ranks));
+    ranks_share(ranks, sizeof *fares, fares);
+    ranks_end(ranks);
+    return fares;
+}
+
+/* Returns the rank that reports: the lowest that fares badly or, if it lacks memory, the one that
+ * lacks the most of it. Returns the number of ranks if all fare well. */
+static uint32_t find_reporter(const struct fare *fares, uint32_t count)
+{
+    uint32_t reporter = 0;
+    while (reporter < count && !fares[reporter].status)
+        reporter++;
+    for (uint32_t r = reporter; r < count; r++)
+        if (fares[r].lack.memory == fares[reporter].lack.memory &&
+            fares[r].lack.bytes > fares[reporter].lack.bytes)
+            reporter = r;
+    return reporter;
+}
+
+/* With more host memory a rank may need more device memory than it has, as may other ranks. */
+static uint64_t device_bytes_beside(const struct fare *fares, uint32_t count)
+{
+    uint64_t most = 0;
+    for (uint32_t r = 0; r < count; r++)
+        most = MAX(most, fares[r].lack.memory == PLAN_MEMORY_DEVICE ? fares[r].lack.bytes
+                                                                    : fares[r].lack.device_bytes);
+    return most;
+}
+
+/* Lets the error of the rank that reports say what fits all. */
+static void say_what_fits(const struct ranks *ranks, const struct fare *fares, GError *error)
+{
+    struct plan_lack lack = fares[ranks->rank].lack;
+    bool divided = lack.memory == PLAN_MEMORY_HOST || lack.memory == PLAN_MEMORY_NVME;
+    if (lack.memory == PLAN_MEMORY_HOST)
+        lack.device_bytes = device_bytes_beside(fares, ranks->count);
+    if (lack.memory != PLAN_MEMORY_NONE)
+        plan_lack_replace(error, &lack);
+    if (!divided || ranks->node_count == 1)
+        return;
+    g_autofree char *said = error->message;
+    error->message = g_strdup_printf("%s. The %u ranks of this host divide %s: what would fit is "
+                                     "for all of them, and the other figures are of one",
+                                     said, ranks->node_count,
+                                     lack.memory == PLAN_MEMORY_HOST ? "--host-memory"
+                                                                     : "--nvme-memory");
+}
+
+bool together_agree_that_fits(const struct run_options *options, ranks_status_of *status_of,
+                              int *elsewhere, GError **error)
+{
+    struct ranks *ranks = options->ranks;
+    *elsewhere = 0;
+    if (!ranks)
+        return !*error;
+    g_autofree struct fare *fares = share_fares(ranks, *error ? status_of(*error) : 0, *error);
+    uint32_t reporter = find_reporter(fares, ranks->count);
+    if (reporter == ranks->count)
+        return true;
+    if (reporter == ranks->rank) {
+        say_what_fits(ranks, fares, *error);
+    } else {
+        *elsewhere = fares[reporter].status;
+        g_clear_error(error);
+    }
+    return false;
 }
 
 /* ---- the disk of files in NVMe ---- */

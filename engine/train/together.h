@@ -18,6 +18,13 @@ bool together_begin(struct run_options *options, ranks_status_of *status_of, int
 /* Leaves the other ranks. */
 void together_end(struct run_options *options);
 
+/* Finds out whether the plans of all ranks fit their memory, and nothing else is wrong; as
+ * ranks_agree. If a budget is too small, the rank that needs the most of it reports, and what its
+ * message says would fit is for the option and fits all ranks, unless they lack another memory,
+ * too. */
+bool together_agree_that_fits(const struct run_options *options, ranks_status_of *status_of,
+                              int *elsewhere, GError **error);
+
 /* With several ranks, whose files in NVMe may share a disk: fails with PLAN_ERROR_DOES_NOT_FIT if
  * the disk of this rank's file has no room for those of all of its host's ranks. Every rank must
  * call it. */

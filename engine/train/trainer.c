@@ -493,21 +493,6 @@ static void say_least(const struct run_plan *run, GError *error)
                                      run->iteration->trace->operators[moment].name);
 }
 
-/* Adds to an error of memory that the budgets are parts of what the options say. */
-static void say_parts(const struct run_options *options, GError *error)
-{
-    bool host = options->host_budget != RUN_UNLIMITED, nvme = options->nvme_budget != RUN_UNLIMITED;
-    uint32_t count = options->ranks ? options->ranks->node_count : 1;
-    if (count == 1 || !(host || nvme) ||
-        !g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT))
-        return;
-    g_autofree char *said = error->message;
-    error->message = g_strdup_printf("%s. The %u ranks of this host divide %s%s%s, and these "
-                                     "figures are of one rank",
-                                     said, count, host ? "--host-memory" : "",
-                                     host && nvme ? " and " : "", nvme ? "--nvme-memory" : "");
-}
-
 /* Makes sure that no rank has an error; see trainer_run. */
 static bool agree(const struct run_options *options, const char *description,
                   const struct trainer_watch *watch, struct trainer_end *end, GError **error)
@@ -621,8 +606,8 @@ bool trainer_run(const struct run_options *options, const struct trainer_watch *
     GError *problem = NULL;
     *end = (struct trainer_end){0};
     bool prepared = run_plan_prepare(&run, options, &problem);
-    say_parts(options, problem);
-    bool ok = agree(options, "", watch, end, &problem);
+    mark_memory(&problem);
+    bool ok = together_agree_that_fits(options, watch->status_of, &end->elsewhere, &problem);
     if (ok) {
         together_check_disk(options, &run, &problem);
         ok = agree(options, "", watch, end, &problem);

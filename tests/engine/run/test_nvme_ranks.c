@@ -44,8 +44,8 @@ static uint64_t number_before(const char *text, const char *words)
     return end ? g_ascii_strtoull(end, NULL, 10) : 0;
 }
 
-/* Returns the least of a memory for a rank, which a refusal of too little says. What a driver holds
- * is refused first. */
+/* Returns the least that the option of a memory may say, which a refusal of too little says. What a
+ * driver holds is refused first. */
 static uint64_t least_memory(const struct run_folder *folder, uint32_t ranks, const char *options,
                              const char *memory)
 {
@@ -82,12 +82,12 @@ static char *draw_budget(const struct run_folder *folder, uint32_t ranks, const 
     if (strstr(placed, "--host-update") && g_test_rand_bit())
         return g_strdup(NVME);
     json_t *above = launch_look(folder, ranks, placed);
-    uint64_t most = bytes_of(above, "peak_host_bytes");
+    uint64_t most = ranks * bytes_of(above, "peak_host_bytes");
     json_decref(above);
     uint64_t least = least_memory(folder, ranks, placed, NVME "--host-memory");
     double share = g_test_rand_double();
-    uint64_t each = least + (uint64_t)(share * share * (double)(MAX(most, least) - least));
-    return g_strdup_printf(NVME "--host-memory %" G_GUINT64_FORMAT "B ", ranks * each);
+    uint64_t all = least + (uint64_t)(share * share * (double)(MAX(most, least) - least));
+    return g_strdup_printf(NVME "--host-memory %" G_GUINT64_FORMAT "B ", all);
 }
 
 /* Every step moves what the plan says. The program itself compares the figures of all ranks. */

@@ -335,7 +335,7 @@ static void test_refusals(struct run_folder *folder, gconstpointer data)
     }
 }
 
-/* What would fit is of one rank, of a budget that the ranks of a host divide. */
+/* What would fit is the budget of a host, which its ranks divide. */
 static void test_divided_budget(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
@@ -344,17 +344,17 @@ static void test_divided_budget(struct run_folder *folder, gconstpointer data)
     g_assert_cmpint(launch_run(folder, RANKS, STEPS "--host-update --host-memory 9KiB", NULL, &err),
                     ==, 3);
     run_folder_expect(err, "the budget is 3 KiB; ");
-    run_folder_expect(err, ". The 3 ranks of this host divide --host-memory, and these figures are "
-                           "of one rank\n");
+    run_folder_expect(err, ". The 3 ranks of this host divide --host-memory: what would fit is for "
+                           "all of them, and the other figures are of one\n");
     const char *at = strstr(err, " bytes would fit");
     g_assert_nonnull(at);
     while (g_ascii_isdigit(at[-1]))
         at--;
-    guint64 fits = RANKS * g_ascii_strtoull(at, NULL, 10);
+    guint64 fits = g_ascii_strtoull(at, NULL, 10);
     g_autofree char *enough =
         g_strdup_printf(STEPS "--host-update --host-memory %" G_GUINT64_FORMAT "B", fits);
     g_autofree char *less =
-        g_strdup_printf(STEPS "--host-update --host-memory %" G_GUINT64_FORMAT "B", fits - RANKS);
+        g_strdup_printf(STEPS "--host-update --host-memory %" G_GUINT64_FORMAT "B", fits - 1);
     launch_must_run(folder, RANKS, enough);
     g_assert_cmpint(launch_run(folder, RANKS, less, NULL, NULL), ==, 3);
 }
