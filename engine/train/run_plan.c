@@ -257,7 +257,10 @@ static bool stage_plans_choose(struct plan *const *plans, const char *pattern,
                                    error);
         else if (of_plan->tensor_count != stage->trace->tensor_count ||
                  of_plan->layer_count > choices->layer_count)
-            ok = refuse_stage_plan(pattern, s, "it is for another model or cut than", error);
+            ok = refuse_stage_plan(pattern, s,
+                                   "it is for another model or cut (--stages, --stage-layers, "
+                                   "--schedule, --stage-parts) than",
+                                   error);
         else if (of_plan->first_update)
             ok = refuse_stage_plan(pattern, s,
                                    "its host updates in another order than that of the model, "
