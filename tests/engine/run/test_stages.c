@@ -412,79 +412,6 @@ static void test_nvme(struct run_folder *folder, gconstpointer data)
     }
 }
 
-static void test_refusals(struct run_folder *folder, gconstpointer data)
-{
-    static const struct {
-        const char *options, *why;
-        uint32_t processes;
-        int status;
-    } refused[] = {
-        {STEPS "--stages 5 --micro-batches 5", "5 stages: the model has only 4 layers", 5, 2},
-        {STEPS "--stages 3 --micro-batches 2", "3 stages: a step needs as many micro-batches", 3,
-         2},
-        {STEPS "--stages 2 --micro-batches 2", "and has 1; --micro-batches 4 would do", 4, 2},
-        {STEPS "--stage-layers 2,3 --micro-batches 2", "5 layers together, and the model has 4", 2,
-         2},
-        {STEPS "--stage-layers 2,x", "'2,x' must be the layers of each stage", 2, 2},
-        {STEPS "--stages 3 --stage-layers 2,2", "names another number of stages", 3, 2},
-        {STEPS "--stages 2", "the launcher started 3; mpirun -n 2", 3, 2},
-        {STEPS "--stages 2", "the launcher started 1; mpirun -n 2", 1, 2},
-        {STEPS "--stages 2 --emit-plan plan.json", "each stage has a plan of its own", 2, 2},
-        {STEPS "--stages 2 --plan plan.json", "each stage has a plan of its own", 2, 2},
-        {STEPS "--stages 2 --plan none-%s.json", "none-0.json", 2, 2},
-        {STEPS "--stages 2 --layout layout.json", "other tensors", 2, 2},
-        {STEPS "--stages 2 --device-memory 1KiB", "would fit", 2, 3},
-        {STEPS "--stages 2 --micro-batches 2 --train 'lm_head.*'", "nothing would be trained", 2,
-         2},
-        {STEPS "--stages 2 --micro-batches 2 --train '*.0.*'", "trained in stage 1", 2, 2},
-        {STEPS "--stages 2 --micro-batches 2 --train '*.3.*'", "the first 2 layers", 2, 2},
-        {STEPS "--stages 2 --lr 1e30 --clip 0", "training has diverged", 2, 1},
-        {STEPS "--schedule 2bw", "needs --stages", 1, 2},
-        {STEPS "--schedule interleaved", "needs --stages", 1, 2},
-        {STEPS "--schedule zb-h1", "needs --stages", 1, 2},
-        {STEPS "--stages 2 --schedule zb-h1 --micro-batches 4 --stage 3", "--stage 2", 4, 2},
-        {STEPS "--stages 2 --micro-batches 2 --stage-parts 2", "only schedule interleaved", 2, 2},
-        {STEPS "--stages 2 --micro-batches 2 --schedule interleaved --stage-parts 3",
-         "2 stages of 3 parts: the model has only 4 layers", 2, 2},
-        {STEPS "--stages 2 --micro-batches 3 --schedule interleaved",
-         "must be a multiple of the "
-         "number of stages",
-         2, 2},
-        {STEPS "--stage-layers 1,3 --micro-batches 2 --schedule interleaved", "all parts have", 2,
-         2},
-        {STEPS "--stages 2 --schedule 2bw --delay 0", "updates must be delayed", 2, 2},
-        {STEPS "--stages 2 --schedule 2bw --micro-batches 2 --precision bf16 --host-embedding",
-         "the embedding runs on the device", 2, 2},
-        {STEPS "--stages 2 --schedule 2bw --micro-batches 4 --stage 3", "--stage 2 would do", 4, 2},
-        {STEPS "--stages 2 --schedule 2bw --offload-activations all", "stay on the device", 2, 2},
-        {STEPS "--stages 2 --schedule 2bw --state-block 1024", "cut into blocks", 2, 2},
-        {STEPS "--stages 2 --schedule 2bw --micro-batches 1", "and has 1", 2, 2},
-        {STEPS "--stages 2 --schedule 2bw --device-memory 1KiB", "would fit", 2, 3},
-        {"--steps 9 --stages 2 --schedule 2bw --lr 1e30 --clip 0", "training has diverged", 2, 1},
-        {STEPS "--stages 2 --save text.txt", "--save", 2, 1},
-    };
-    write_gpt2(folder, data);
-    for (size_t i = 0; i < G_N_ELEMENTS(refused); i++) {
-        if (!draws_row(6, G_N_ELEMENTS(refused)))
-            continue;
-        g_auto(GStrv) command = launch_command(refused[i].processes, refused[i].options);
-        launch_refuse(folder, command, refused[i].status, refused[i].why);
-    }
-}
-
-/* Stages that were started with different schedules would wait for each other. */
-static void test_differences(struct run_folder *folder, gconstpointer data)
-{
-    write_model(folder, data);
-    g_auto(GStrv) program = run_folder_command(STEPS "--micro-batches 4 --stages 2");
-    g_autofree char *line = g_strjoinv(" ", program);
-    g_autofree char *both =
-        g_strdup_printf("mpirun --oversubscribe -n 1 %s : -n 1 %s --schedule gpipe", line, line);
-    g_auto(GStrv) command = NULL;
-    g_assert_true(g_shell_parse_argv(both, NULL, &command, NULL));
-    launch_refuse(folder, command, 2, "--schedule: gpipe, not 1f1b");
-}
-
 /* A stage that dies within its first steps ends all. */
 static void test_death(struct run_folder *folder, gconstpointer data)
 {
@@ -534,8 +461,6 @@ int main(int argc, char **argv)
     add("/stages/forward", "true", test_forward_passes);
     add_both("/stages/plans", test_plans);
     add_both("/stages/nvme", test_nvme);
-    add("/stages/refusals", "false", test_refusals);
-    add("/stages/differences", "false", test_differences);
     add_both("/stages/interleaved", test_interleaved);
     add_both("/stages/endless", test_endless);
     add("/stages/endless/steps", "true", test_endless_steps);
