@@ -4,7 +4,7 @@
 #include "traces/size.h"
 
 /* GLib names the type of what an error has beside its message. */
-typedef struct plan_lack plan_errorPrivate;
+typedef struct plan_lack pstar_plan_errorPrivate;
 
 static void plan_error_private_init(struct plan_lack *lack)
 {
@@ -21,7 +21,7 @@ static void plan_error_private_clear(struct plan_lack *lack)
     (void)lack;
 }
 
-G_DEFINE_EXTENDED_ERROR(plan_error, plan_error)
+G_DEFINE_EXTENDED_ERROR(pstar_plan_error, plan_error)
 
 /* Returns the end of the message; free with g_free. */
 static char *what_fits(const struct plan_lack *lack)

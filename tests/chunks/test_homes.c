@@ -1,7 +1,9 @@
 /* What the refusal of a host budget says would fit does, and less host memory does not. */
 #include "chunks/homes.h"
+#include "chunks/lack.h"
 #include "chunks/non_model.h"
 #include "tests/chunks/random_iteration.h"
+#include "traces/failure.h"
 
 #include <string.h>
 
@@ -52,6 +54,28 @@ static bool fits(const struct fixture *f, uint64_t device, uint64_t host)
     return ok;
 }
 
+/* What the error knows is what its message says, in a copy and behind a prefix, too, and another
+ * need takes the place of both. A marked error knows nothing. */
+static void check_lack(const GError *error, uint64_t said, uint64_t more)
+{
+    GError *copy = g_error_copy(error);
+    const struct plan_lack other = {.memory = PLAN_MEMORY_HOST, .bytes = 2 * said};
+    g_prefix_error(&copy, "rank 1: ");
+    const struct plan_lack *lack = plan_lack_of(copy);
+    g_assert_nonnull(lack);
+    g_assert_cmpint(lack->memory, ==, PLAN_MEMORY_HOST);
+    g_assert_cmpuint(lack->bytes, ==, said);
+    g_assert_cmpuint(lack->device_bytes, ==, more);
+    plan_lack_replace(copy, &other);
+    g_assert_true(g_str_has_prefix(copy->message, "rank 1: host memory: "));
+    g_assert_cmpuint(number_before(copy->message, " bytes would fit"), ==, 2 * said);
+    g_assert_cmpuint(number_before(copy->message, " bytes of device memory"), ==, 0);
+    g_assert_cmpuint(plan_lack_of(copy)->bytes, ==, 2 * said);
+    failure_mark(&copy, FAILURE_RUNNING);
+    g_assert_null(plan_lack_of(copy));
+    g_error_free(copy);
+}
+
 /* Returns whether the budget was refused. */
 static bool check_budget(const struct fixture *f, uint64_t device, uint64_t host)
 {
@@ -64,6 +88,7 @@ static bool check_budget(const struct fixture *f, uint64_t device, uint64_t host
     uint64_t said = number_before(error->message, " bytes would fit");
     uint64_t more = number_before(error->message, " bytes of device memory");
     g_assert_cmpuint(said, >, host);
+    check_lack(error, said, more);
     uint64_t room = more ? more - f->trace->library_bytes : device;
     g_assert_true(fits(f, room, said));
     g_assert_false(fits(f, room, said - 1));
