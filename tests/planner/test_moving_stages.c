@@ -295,6 +295,17 @@ static void check_first(const struct pipeline_answer *answer, const struct pipel
     g_assert_cmpfloat(answer->moving->step_seconds, >=, whole->moving->step_seconds * (1 - 1e-9));
 }
 
+/* Draws a question whose stages have no room for everything, for a single thread. Returns the
+ * answer of the whole search. */
+static struct pipeline_answer *draw_tight(struct drawn *d)
+{
+    draw(d);
+    d->question.device_budget =
+        (uint64_t)((double)resident_bytes(d) * g_test_rand_double_range(0.5, 0.9));
+    d->question.threads = 1;
+    return search(&d->question);
+}
+
 /* A search whose time is over from the beginning ends with its first plan, as one that is told to
  * end does. */
 static void test_time_limit(void)
@@ -302,11 +313,7 @@ static void test_time_limit(void)
     uint32_t left_out = 0;
     for (int i = 0; i < OTHERS || !left_out; i++) { /* a draw may fit, or have one shape */
         struct drawn d;
-        draw(&d);
-        d.question.device_budget =
-            (uint64_t)((double)resident_bytes(&d) * g_test_rand_double_range(0.5, 0.9));
-        d.question.threads = 1;
-        struct pipeline_answer *whole = search(&d.question);
+        struct pipeline_answer *whole = draw_tight(&d);
         d.question.time_limit = 1e-9;
         struct pipeline_answer *answer = search(&d.question);
         check_first(answer, whole);
@@ -323,11 +330,7 @@ static void test_stopped(void)
 {
     for (int i = 0; i < OTHERS; i++) {
         struct drawn d;
-        draw(&d);
-        d.question.device_budget =
-            (uint64_t)((double)resident_bytes(&d) * g_test_rand_double_range(0.5, 0.9));
-        d.question.threads = 1;
-        struct pipeline_answer *whole = search(&d.question);
+        struct pipeline_answer *whole = draw_tight(&d);
         g_assert_false(whole->stopped);
         for (uint32_t shown = 1; shown < 3; shown++) {
             uint32_t left = shown;
