@@ -400,6 +400,7 @@ struct report_inputs *inputs_read(const char *const *paths, GError **error)
         ok = add_file(inputs, paths[i], error);
     for (guint p = 0; ok && p < inputs->plans->len; p++)
         ok = pair_plan(inputs, g_ptr_array_index(inputs->plans, p), error);
+    ok = ok && inputs_match(inputs, error);
     if (ok && !inputs->tracks->len)
         add_operators(inputs);
     set_faster_apart(inputs);

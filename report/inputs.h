@@ -124,14 +124,21 @@ struct report_inputs {
 
 /* Reads all files; NULL ends the list. Each plan is matched with the trace of its digest, or with a
  * trace that its choices derive from one of the same model. A plan that cannot be executed over the
- * trace of its digest is an error. A recording without an iteration appears in `tracks` only.
- * Errors (REPORT_ERROR_INPUT, TRACE_ERROR, PLAN_ERROR) name the file, the place and the reason. */
+ * trace of its digest is an error, and so is one of another step than all files (inputs_match). A
+ * recording without an iteration appears in `tracks` only. Errors (REPORT_ERROR_INPUT, TRACE_ERROR,
+ * PLAN_ERROR) name the file, the place and the reason. */
 struct report_inputs *inputs_read(const char *const *paths, GError **error);
 
 /* Returns the trace that these tracks were recorded in, or NULL if they come from a timeline or the
  * trace has no iteration. */
 const struct input_trace *inputs_trace_of(const struct report_inputs *inputs,
                                           const struct tracks *tracks);
+
+/* Checks that each plan without its trace is of the model, precision, batch and sequence of a trace
+ * or timeline, and that each run log is of the model of one of these or of a plan. What a file does
+ * not say matches everything. Called by inputs_read. Errors (REPORT_ERROR_INPUT) name both files.
+ */
+bool inputs_match(const struct report_inputs *inputs, GError **error);
 
 /* Names the copies of recordings by their chunks and tensors, where they carry the bytes of a
  * plan's copies in the plan's order. Called by inputs_read. */

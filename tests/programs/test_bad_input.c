@@ -52,6 +52,10 @@ static const struct bad table[] = {
      {"text.txt", "not a trace"}},
     {"report/text", "pstar-report text.txt -o out", 2, {"text.txt"}},
     {"report/truncated", "pstar-report truncated.pstar -o out", 2, {"truncated.pstar"}},
+    {"report/other-model",
+     "pstar-report wider.pstar good.json --text",
+     2,
+     {"good.json and wider.pstar are not of the same step: the model is "}},
 
     /* what never ends */
     {"endless/report", "pstar-report /dev/zero -o out", 2, {"/dev/zero", "not a regular file"}},
@@ -517,6 +521,8 @@ static void write_files(void)
     write_config("classifier.json", "architectures",
                  json_pack("[s]", "GPT2ForSequenceClassification"));
     write_wide_head();
+    workshop_must_run(workshop, "pstar-trace synth --model wider.json --batch 2 --seq 32 "
+                                "--precision fp32 -o wider.pstar");
 }
 
 /* A library whose end is missing crashes the loader. Any library will do: it is not loaded. */

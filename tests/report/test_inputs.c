@@ -5,6 +5,7 @@
 #include "report/analysis.h"
 #include "report/report.h"
 #include "tests/report/sample.h"
+#include "traces/trace_file.h"
 
 #include <glib/gstdio.h>
 #include <math.h>
@@ -296,6 +297,60 @@ static void test_damaged_plan(void)
     sample_free(sample);
 }
 
+/* Reads two files, which must be refused with `message`, or not if that is NULL. */
+static void expect_pair(const char *first, const char *second, const char *message)
+{
+    const char *const paths[] = {first, second, NULL};
+    GError *error = NULL;
+    struct report_inputs *inputs = inputs_read(paths, &error);
+    if (!message)
+        g_assert_no_error(error);
+    else {
+        g_autofree char *whole = g_strdup_printf("%s and %s are not of the same step: %s", first,
+                                                 second, message);
+        g_assert_error(error, REPORT_ERROR, REPORT_ERROR_INPUT);
+        g_assert_cmpstr(error->message, ==, whole);
+        g_clear_error(&error);
+    }
+    inputs_free(inputs);
+}
+
+/* Writes the sample's trace as one of a larger batch. Free the path with g_free. */
+static char *write_other_batch(const struct sample *sample)
+{
+    struct trace *trace = sample_trace("");
+    GError *error = NULL;
+    char *path = sample_path(sample, "batch.pstar");
+    trace->batch += 3;
+    trace_write(trace, path, &error);
+    g_assert_no_error(error);
+    trace_free(trace);
+    return path;
+}
+
+/* A plan or a log of one model says nothing about the trace of another. */
+static void test_other_model(void)
+{
+    static const char differs[] = "the model is sample in the one and sample2 in the other";
+    static const char reversed[] = "the model is sample2 in the one and sample in the other";
+    struct sample *sample = sample_new(""), *other = sample_new("2");
+    g_autofree char *log = sample_file(sample, "log.jsonl",
+                                       "{\"step\": 1, \"loss\": 2.0, \"model\": \"sample2\"}\n");
+    g_autofree char *unnamed = sample_file(sample, "unnamed.jsonl", "{\"step\": 1, \"loss\": 2}\n");
+    g_autofree char *batch = write_other_batch(sample);
+    expect_pair(sample->plan, sample->trace, NULL);
+    expect_pair(sample->plan, other->trace, differs);
+    expect_pair(other->plan, sample->timeline, reversed);
+    expect_pair(sample->plan, batch, "the batch is 1 in the one and 4 in the other");
+    expect_pair(log, sample->trace, reversed);
+    expect_pair(log, sample->plan, reversed);
+    expect_pair(log, other->plan, NULL);
+    expect_pair(unnamed, sample->plan, NULL);
+    expect_pair(sample->trace, other->trace, NULL); /* two steps side by side */
+    sample_free(other);
+    sample_free(sample);
+}
+
 static void test_best_of_sweep(void)
 {
     struct sample *sample = sample_new("");
@@ -331,6 +386,7 @@ int main(int argc, char **argv)
     g_test_add_func("/report/inputs/truncated", test_truncated);
     g_test_add_func("/report/inputs/unfinished_run", test_unfinished_run);
     g_test_add_func("/report/inputs/damaged_plan", test_damaged_plan);
+    g_test_add_func("/report/inputs/other_model", test_other_model);
     g_test_add_func("/report/inputs/best_of_sweep", test_best_of_sweep);
     return g_test_run();
 }
