@@ -1,5 +1,7 @@
 #include "cli/progress.h"
 
+#include "cli/program.h"
+#include "traces/output_file.h"
 #include "traces/terminal.h"
 
 #include <glib.h>
@@ -9,6 +11,7 @@
 #include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <time.h>
 #include <unistd.h>
 
 /* After a signal that ends the work, until it is said that this takes a while. */
@@ -25,6 +28,8 @@ struct progress {
     gint64 begun, shown; /* microseconds, monotonic; shown: the last line */
     gint64 ending;       /* the same: when the signal was first seen here; 0: not yet */
     bool told;           /* that the end takes a while */
+    const char *output;  /* of progress_begin_output; otherwise NULL */
+    time_t started;      /* when that was called */
     sigset_t signals, before;
     GThread *listener;      /* NULL if signals are not caught */
     int incoming, finished; /* descriptors: of the signals, and to end the listener */
@@ -45,10 +50,20 @@ static void end_by(int number)
     pthread_sigmask(SIG_UNBLOCK, &one, NULL);
 }
 
+/* The thread that writes goes on until the program has ended, so it may complete the file. */
+static void end_output(const struct progress *progress, int number)
+{
+    output_file_remove_unfinished(progress->output, progress->started);
+    console_warn(progress->console, "interrupted");
+    _exit(STATUS_SIGNALLED + number);
+}
+
 static void take(struct progress *progress, int number)
 {
     if (number == SIGUSR1)
         g_atomic_int_set(&progress->asked, 1);
+    else if (progress->output)
+        end_output(progress, number);
     else if (!g_atomic_int_compare_and_exchange(&progress->signal, 0, number))
         end_by(number);
 }
@@ -90,7 +105,7 @@ static void catch_all(struct progress *progress)
     sigaddset(&progress->signals, SIGTERM);
     if (!is_ignored(SIGHUP))
         sigaddset(&progress->signals, SIGHUP);
-    if (!is_ignored(SIGUSR1))
+    if (!progress->output && !is_ignored(SIGUSR1))
         sigaddset(&progress->signals, SIGUSR1);
     pthread_sigmask(SIG_BLOCK, &progress->signals, &progress->before);
     progress->incoming = signalfd(-1, &progress->signals, SFD_CLOEXEC);
@@ -117,15 +132,30 @@ int progress_signal(const struct progress *progress)
 
 /* ---- the line ---- */
 
-struct progress *progress_begin(const struct console *console, const char *what, bool catch_signals)
+static struct progress *new_progress(const struct console *console, const char *what)
 {
     struct progress *progress = g_new0(struct progress, 1);
     progress->console = console;
     progress->what = what;
     progress->redrawn = !console->quiet && !console->verbose && terminal_is_smart(stderr);
     progress->begun = progress->shown = g_get_monotonic_time();
+    return progress;
+}
+
+struct progress *progress_begin(const struct console *console, const char *what, bool catch_signals)
+{
+    struct progress *progress = new_progress(console, what);
     if (catch_signals)
         catch_all(progress);
+    return progress;
+}
+
+struct progress *progress_begin_output(const struct console *console, const char *output)
+{
+    struct progress *progress = new_progress(console, "files");
+    progress->output = output;
+    progress->started = time(NULL);
+    catch_all(progress);
     return progress;
 }
 

@@ -20,6 +20,11 @@ struct progress;
 struct progress *progress_begin(const struct console *console, const char *what,
                                 bool catch_signals);
 
+/* As progress_begin with `catch_signals`, for work that writes the file `output` and asks nobody
+ * whether to go on: the first signal removes what is written of it so far, and ends the program at
+ * once with the status for that signal. SIGUSR1 is not caught. `output` must stay valid. */
+struct progress *progress_begin_output(const struct console *console, const char *output);
+
 /* Returns the signal that has come, or 0. */
 int progress_signal(const struct progress *progress);
 

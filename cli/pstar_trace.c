@@ -2,6 +2,7 @@
 #include "cli/pstar_trace.h"
 
 #include "cli/commands.h"
+#include "cli/progress.h"
 #include "traces/export.h"
 #include "traces/failure.h"
 #include "traces/output_file.h"
@@ -11,11 +12,33 @@
 
 #include <string.h>
 
+/* A command, and the file that it is to write; `output` may be NULL. */
+struct command_run {
+    program_run *run;
+    void *data;
+    char **output;
+};
+
+/* What a signal ends leaves no unfinished file. */
+static int run_command(void *data, const struct console *console, GError **error)
+{
+    const struct command_run *command = data;
+    bool writes = command->output && *command->output;
+    struct progress *progress = writes ? progress_begin_output(console, *command->output) : NULL;
+    int status = command->run(command->data, console, error);
+    progress_end(progress);
+    return status;
+}
+
 int pstar_trace_command(const char *command, const char *summary, const struct example *example,
                         const struct option *options, size_t option_count, program_run *run,
                         void *data, int argc, char **argv)
 {
     const struct option_group group = {.options = options, .count = option_count};
+    struct command_run command_run = {.run = run, .data = data};
+    for (size_t i = 0; i < option_count; i++)
+        if (options[i].shared == OPTION_OUTPUT)
+            command_run.output = options[i].file;
     const struct program program = {.name = "pstar-trace",
                                     .command = command,
                                     .summary = summary,
@@ -23,8 +46,8 @@ int pstar_trace_command(const char *command, const char *summary, const struct e
                                     .example_count = 1,
                                     .groups = &group,
                                     .group_count = 1,
-                                    .run = run,
-                                    .data = data};
+                                    .run = run_command,
+                                    .data = &command_run};
     return program_main(&program, argc, argv);
 }
 

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <glib/gstdio.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -154,6 +155,36 @@ bool output_file_close(struct output_file *file, GError **error)
     g_free(file->path);
     g_free(file->temporary);
     return ok;
+}
+
+/* Returns how the names of the files begin that become `path`, as the system says which files are
+ * open: from the root, without links. May be NULL. Free with g_free. */
+static char *beginning_of_temporaries(const char *path)
+{
+    g_autofree char *target = output_file_target(path), *name = g_path_get_basename(target);
+    g_autofree char *folder = g_path_get_dirname(target);
+    g_autofree char *place = realpath(folder, NULL);
+    return place ? g_strconcat(place, "/", name, ".", NULL) : NULL;
+}
+
+void output_file_remove_unfinished(const char *path, time_t begun)
+{
+    static const char descriptors[] = "/proc/self/fd";
+    g_autofree char *beginning = beginning_of_temporaries(path);
+    GDir *open = beginning ? g_dir_open(descriptors, 0, NULL) : NULL;
+    const char *name;
+    while (open && (name = g_dir_read_name(open))) {
+        g_autofree char *link = g_build_filename(descriptors, name, NULL);
+        g_autofree char *file = g_file_read_link(link, NULL);
+        struct stat status;
+        if (!file || !g_str_has_prefix(file, beginning) || !g_str_has_suffix(file, ".tmp") ||
+            stat(file, &status) != 0 || status.st_ctim.tv_sec < begun)
+            continue;
+        g_autofree char *journal = g_strconcat(file, "-journal", NULL);
+        g_unlink(file);
+        g_unlink(journal);
+    }
+    g_clear_pointer(&open, g_dir_close);
 }
 
 bool output_file_write(const char *path, const char *text, GError **error)

@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <time.h>
 
 struct output_file {
     char *path, *temporary; /* temporary: NULL where what is written goes to path at once */
@@ -34,6 +35,11 @@ bool output_file_open(struct output_file *file, const char *path, GError **error
 
 /* Ends with everything in its place, or, with FAILURE_RUNNING, as if it had not been opened. */
 bool output_file_close(struct output_file *file, GError **error);
+
+/* Removes what this process has begun to write beside `path` since `begun`, and is to be moved
+ * there when complete: files that it holds open whose names begin with the path and end with .tmp,
+ * and their journals. For a program that ends at once, whatever its other threads do. */
+void output_file_remove_unfinished(const char *path, time_t begun);
 
 /* `text` as the whole of the file. */
 bool output_file_write(const char *path, const char *text, GError **error);

@@ -1,5 +1,5 @@
 /* A search that is stopped, by a person or by its time, leaves the best plan so far: it verifies,
- * and no strategy is faster. */
+ * and no strategy is faster. Other programs leave what is done, and no unfinished files. */
 #include "workshop.h"
 
 #include <glib/gstdio.h>
@@ -78,9 +78,21 @@ static bool blocks_interrupts(GPid pid)
     return g_ascii_strtoull(blocked + strlen("SigBlk:"), NULL, 16) & (1ull << (SIGINT - 1));
 }
 
-/* Sends the signal as soon as the program handles it. The program must end with the shell's status
- * for it. Returns what it printed. */
-static char *interrupt(const struct workshop *workshop, const char *command_line, int number)
+static bool has_unfinished(const struct workshop *workshop)
+{
+    bool found = false;
+    const char *name;
+    GDir *folder = g_dir_open(workshop->folder, 0, NULL);
+    while (!found && (name = g_dir_read_name(folder)))
+        found = g_str_has_suffix(name, ".tmp");
+    g_dir_close(folder);
+    return found;
+}
+
+/* Sends the signal as soon as the program handles it and, if `unfinished`, has begun to write its
+ * output. The program must end with the shell's status for it. Returns what it printed. */
+static char *interrupt_at(const struct workshop *workshop, const char *command_line, int number,
+                          bool unfinished)
 {
     g_auto(GStrv) command = g_strsplit(command_line, " ", -1);
     GError *error = NULL;
@@ -90,7 +102,7 @@ static char *interrupt(const struct workshop *workshop, const char *command_line
     g_spawn_async_with_pipes(workshop->folder, command, NULL, G_SPAWN_DO_NOT_REAP_CHILD, NULL, NULL,
                              &pid, NULL, &from_out, NULL, &error);
     g_assert_no_error(error);
-    while (!blocks_interrupts(pid)) {
+    while (!blocks_interrupts(pid) || (unfinished && !has_unfinished(workshop))) {
         g_assert_cmpint(waitpid(pid, &status, WNOHANG), ==, 0);
         g_usleep(POLL_US);
     }
@@ -104,6 +116,11 @@ static char *interrupt(const struct workshop *workshop, const char *command_line
     g_assert_true(WIFEXITED(status));
     g_assert_cmpint(WEXITSTATUS(status), ==, 128 + number);
     return out;
+}
+
+static char *interrupt(const struct workshop *workshop, const char *command_line, int number)
+{
+    return interrupt_at(workshop, command_line, number, false);
 }
 
 static void test_search(gconstpointer data)
@@ -252,6 +269,27 @@ static void test_report(void)
     workshop_free(workshop);
 }
 
+/* A trace that is being written is removed, whatever links lead to it, and others' files stay. */
+static void test_trace(gconstpointer data)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_write(workshop, "trace.pstar.0123abcd.tmp", "of another program");
+    workshop_must_run(workshop, "sh -c 'mkdir real && ln -s real linked && "
+                                "ln -s linked/trace.pstar trace.pstar'");
+    g_autofree char *path = workshop_path(workshop, "real");
+    struct workshop real = {.folder = path};
+    g_autofree char *out = interrupt_at(
+        &real,
+        PROGRAM_DIR "/pstar-trace synth --model " MODEL
+                    " --batch 1 --micro-batches 4000 --seq 16 --precision bf16 -o ../trace.pstar",
+        GPOINTER_TO_INT(data), true);
+    g_assert_cmpstr(out, ==, "");
+    g_assert_cmpuint(count_entries(&real), ==, 0);
+    g_autofree char *others = workshop_path(workshop, "trace.pstar.0123abcd.tmp");
+    g_assert_true(g_file_test(others, G_FILE_TEST_EXISTS));
+    workshop_free(workshop);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -260,6 +298,8 @@ int main(int argc, char **argv)
     g_test_add_data_func("/stop/stages/interrupt", GINT_TO_POINTER(SIGINT), test_stages);
     g_test_add_data_func("/stop/question/hang-up", GINT_TO_POINTER(SIGHUP), test_question);
     g_test_add_data_func("/stop/sweep/interrupt", GINT_TO_POINTER(SIGINT), test_sweep);
+    g_test_add_data_func("/stop/trace/interrupt", GINT_TO_POINTER(SIGINT), test_trace);
+    g_test_add_data_func("/stop/trace/terminate", GINT_TO_POINTER(SIGTERM), test_trace);
     g_test_add_func("/stop/asked", test_asked);
     g_test_add_func("/stop/report/terminate", test_report);
     return g_test_run();
