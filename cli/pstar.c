@@ -26,6 +26,8 @@ int main(int argc, char **argv)
     static const struct command commands[] = {
         {"run", "", "train a model that may exceed the device's memory", run},
         {"tokens", "", "turn a text into the tokens of a model", run},
+        {"tokenize", "", "turn texts into the tokens of a model with the model's own tokenizer",
+         run},
         {"collect", "", "record a training step of any program that is annotated with NVTX", run},
         {"trace", "", "show, check, import, export and synthesise traces", run},
         {"sim", "", "replay a step for any chunk size, policy, strategy, budget and link", run},

@@ -30,6 +30,12 @@ foreach(package pstar pstar-core)
     COMPONENT development)
 endforeach()
 
+# A script, which needs Python where it is used. Its page is written by hand.
+configure_file(tools/tokenize ${PROJECT_BINARY_DIR}/pstar-tokenize @ONLY)
+install(PROGRAMS ${PROJECT_BINARY_DIR}/pstar-tokenize DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES tools/tokenize.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 RENAME pstar-tokenize.1)
+set_property(GLOBAL APPEND PROPERTY PSTAR_PROGRAMS pstar-tokenize)
+
 # Completion. bash and fish load the file that has the name of the command.
 get_property(programs GLOBAL PROPERTY PSTAR_PROGRAMS)
 list(JOIN programs " " PSTAR_PROGRAMS)
@@ -44,10 +50,6 @@ foreach(program ${programs})
 endforeach()
 install(FILES ${PROJECT_BINARY_DIR}/completion/pstar.zsh RENAME _pstar
   DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
-
-# A script, which needs Python where it is used. Its page is written by hand.
-install(PROGRAMS tools/tokenize DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME pstar-tokenize)
-install(FILES tools/tokenize.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 RENAME pstar-tokenize.1)
 
 install(FILES README.md LICENSE TYPE DOC)
 install(DIRECTORY docs examples TYPE DOC FILES_MATCHING PATTERN "*.c" PATTERN "*.md" PATTERN "*.svg" PATTERN "*.png")

@@ -31,7 +31,9 @@ expect() { # candidates, words
 
 # Every option of every program and command, and nothing else.
 listed() { # command line; prints the options of its --help
-    "$@" --help-all | sed -nE 's/^  (-., )?(--[a-z0-9-]+).*/\2/p' | grep -v '^--help-' | sort
+    local help=--help-all
+    [[ $* != *tokenize ]] || help=--help # Python's form, too
+    "$@" $help | sed -nE 's/^  (-.( [A-Z]+)?, )?(--[a-z0-9-]+).*/\3/p' | grep -v '^--help-' | sort
 }
 check_options() { # command line
     [ "$(listed "$@")" = "$(offered "$@" -- | sort)" ] ||
@@ -40,6 +42,7 @@ check_options() { # command line
 for program in "$build_dir"/pstar-*; do
     name=$(basename "$program")
     [ -f "$program" ] && [ -x "$program" ] && [[ $name != *.* && $name != pstar-trace ]] || continue
+    [ "$name" != pstar-tokenize ] || command -v python3 >/dev/null || continue
     check_options "$name"
     check_options pstar "${name#pstar-}"
 done
@@ -65,8 +68,14 @@ expect '' pstar-plan --time-limit ''
 expect 'file.pstar' pstar-sim 'fi'
 expect 'file.pstar folder' pstar-sim --platform = f
 expect 'folder' pstar-report -o f
-expect 'pstar-tokens' pstar-collect -o file.pstar pstar-tok
-expect 'pstar-tokens' pstar collect -- pstar-tok
+if command -v python3 >/dev/null; then
+    expect 'all answers last' pstar-tokenize --loss ''
+    expect 'all answers' pstar tokenize --chat --loss = a
+    expect 'file.pstar' pstar-tokenize --model folder fi
+    expect 'folder' pstar-tokenize --model f
+fi
+expect 'pstar-tokenize pstar-tokens' pstar-collect -o file.pstar pstar-token
+expect 'pstar-tokenize pstar-tokens' pstar collect -- pstar-token
 expect 'file.pstar' pstar-collect -- cat fil
 expect '' pstar-run --batch ''
 

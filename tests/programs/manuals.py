@@ -99,6 +99,10 @@ def check_pstar(pages, build):
                              re.MULTILINE))
     purposes = {name.removeprefix("pstar-"): purpose_of(page) for name, page in pages.items()
                 if name != "pstar"}
+    script = (PROJECT / "tools/tokenize.1").read_text(encoding="utf-8")  # it makes no page itself
+    purposes["tokenize"] = purpose_of(script)
+    if lint(script):
+        yield f"tokenize.1: {lint(script)}"
     if listed != purposes:
         yield f"pstar lists {listed}, but the pages say {purposes}"
 

@@ -27,6 +27,8 @@ static void test_commands(void)
                 g_strdup_printf(form == 2 ? "pstar-%s --version" : "pstar-%s --help", programs[i]);
             expect_same(workshop, front, program);
         }
+    expect_same(workshop, "pstar tokenize --version", "pstar-tokenize --version");
+    expect_same(workshop, "pstar help tokenize", "pstar-tokenize --help");
     expect_same(workshop, "pstar help trace synth", "pstar-trace synth --help");
     expect_same(workshop, "pstar-trace help synth", "pstar-trace synth --help");
     workshop_free(workshop);
@@ -72,7 +74,7 @@ static void test_unknown(void)
         {"pstar col", "did you mean collect?"},
         {"pstar-trace inof x", "pstar-trace: there is no command 'inof': did you mean info?"},
         {"pstar trace sinth", "did you mean synth?"},
-        {"pstar qqqq", "use run, tokens, collect, trace, sim, plan or report"},
+        {"pstar qqqq", "use run, tokens, tokenize, collect, trace, sim, plan or report"},
         {"pstar ''", "use run"},
         {"pstar --quiet plan", "there is no command '--quiet': use run"},
         {"pstar-sim x --devcie-memory 1GB", "Unknown option --devcie-memory; did you mean "

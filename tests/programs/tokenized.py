@@ -44,7 +44,7 @@ CONFIG = dict(model_type="gpt2", n_layer=1, n_embd=32, n_head=2, n_positions=32,
 
 
 def tokenize(*arguments, status=0):
-    done = subprocess.run([sys.executable, PROJECT / "tools/tokenize", *map(str, arguments)],
+    done = subprocess.run([sys.executable, PROGRAMS / "pstar-tokenize", *map(str, arguments)],
                           capture_output=True, text=True, check=False)
     assert done.returncode == status, (arguments, done.returncode, done.stderr)
     return done.stderr if status else done.stdout
@@ -249,7 +249,7 @@ def refuse_chats(rows, work):
     def refuse(line, reason, text=PLAIN):
         rows.write_text(f"\n{line}\n", encoding="utf-8")
         message = work(text, status=2)
-        assert message.startswith("tokenize: ") and message.count("\n") == 1 and reason in message, message
+        assert message.startswith("pstar-tokenize: ") and message.count("\n") == 1 and reason in message, message
 
     refuse("{}", "line 2 has no list of messages in the field 'messages'; its fields are: none")
     refuse('{"messages": []}', "line 2: the list of messages is empty")
@@ -344,7 +344,7 @@ def check_refusals(folder, bytes_, words):
         path = folder / name
         path.write_bytes(content)
         message = tokenize("--model", model, *arguments, path, "-o", folder / "no.bin", status=2)
-        assert message.startswith("tokenize: ") and message.count("\n") == 1 and reason in message, message
+        assert message.startswith("pstar-tokenize: ") and message.count("\n") == 1 and reason in message, message
         assert not list(folder.glob("no.bin*"))
 
     refuse("a.txt", b"caf\xe9 au", "a.txt: byte 3 is not UTF-8")
