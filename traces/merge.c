@@ -4,6 +4,11 @@
 
 /* ---- checks ---- */
 
+static bool are_other_stages(const struct trace *a, const struct trace *b)
+{
+    return a->stages > 1 && a->stages == b->stages && a->stage != b->stage;
+}
+
 static bool check_structure(struct trace *const *traces, char *const *paths, uint32_t count,
                             GError **error)
 {
@@ -12,7 +17,7 @@ static bool check_structure(struct trace *const *traces, char *const *paths, uin
         g_autofree char *other = trace_digest(traces[i]);
         if (g_str_equal(first, other))
             continue;
-        if (traces[0]->stages > 1 && traces[0]->stage != traces[i]->stage)
+        if (are_other_stages(traces[0], traces[i]))
             g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
                         "%s: is of stage %u of a pipeline, and %s of stage %u: only ranks of the "
                         "same stage can be merged",

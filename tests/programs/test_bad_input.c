@@ -170,6 +170,14 @@ static const struct bad table[] = {
      RUN BUDGET "--seed 18446744073709551616 --log out.jsonl",
      2,
      {"--seed 18446744073709551616", "must be an integer in [0, 9223372036854775807]"}},
+    {"stage-parts/without-stages",
+     "pstar-sim good.pstar --device-memory 30% --stage-parts 3 --json out.json",
+     2,
+     {"--stage-parts", "go with --stages"}},
+    {"import/other-database",
+     "pstar-trace import other.db -o out.pstar",
+     2,
+     {"other.db: not an export of Nsight Systems: it has no table StringIds"}},
     {"import/own-trace",
      "pstar-trace import good.pstar -o out.pstar",
      2,
@@ -498,7 +506,7 @@ static void write_files(void)
                                    "globalTid, correlationId, eventClass, nameId, returnValue);"
                                    "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (1, 2, 0, 8, 0, "
                                    "1, 0)");
-    workshop_alter(workshop, "other.db", "CREATE TABLE guests (name TEXT)");
+    workshop_alter(workshop, "other.db", "CREATE TABLE meta (key TEXT, value)");
     write_part("good.json", "truncated.json", 0.5);
     write_impossible_plan();
     write_broken_plans();

@@ -104,6 +104,11 @@ static void test_refused(void)
     assert_refused(traces, 2, "3 ranks, but there are 2");
     traces[2]->tensors[0].elements = 65;
     assert_refused(traces, 3, "r2: another structure than r0");
+    traces[2]->stage = 1; /* as of a run without stages */
+    assert_refused(traces, 3, "r2: another structure than r0");
+    for (int r = 0; r < 3; r++)
+        traces[r]->stages = 2;
+    assert_refused(traces, 3, "r2: is of stage 1 of a pipeline, and r0 of stage 0");
     for (int r = 0; r < 3; r++)
         traces[r]->ranks = 1;
     assert_refused(traces, 1, "one rank");

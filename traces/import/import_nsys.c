@@ -183,8 +183,9 @@ static GPtrArray *list_tables(const struct database *database, const char *from,
                              "SELECT name FROM source.sqlite_master WHERE type = 'table' "
                              "AND name NOT LIKE 'sqlite_%' ORDER BY name",
                              error);
+    bool ours = find_row(database, "PRAGMA source.application_id") == SCHEMA_APPLICATION_ID;
     const char *wrong = !tables                     ? NULL
-                        : has(tables, "meta")       ? "it is a trace of pstar already"
+                        : ours                      ? "it is a trace of pstar already"
                         : !has(tables, "StringIds") ? "it has no table StringIds"
                                                     : NULL;
     if (wrong) {
