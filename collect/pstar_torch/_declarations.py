@@ -130,6 +130,8 @@ class Declarations:
         self.where = []   # by entry of the log: its moment
         self.place_segments()
         self.overwrite_zeroed_gradients()
+        self.late = sum(bytes_of(p.grad) for _, parameters in observer.tensors for p in parameters
+                        if p.grad is not None and not p.grad.is_sparse)
         self.numbers = {}  # of storages: the buffer
         self.buffers = self.make_buffers()
         self.uses = uses_of_saved(self)
@@ -369,6 +371,10 @@ class Declarations:
             yield ("times: the meta device computes nothing; pstar-trace retime computes them for a "
                    "platform")
         yield "non-model data: what PyTorch's kernels allocate within themselves is not seen"
+        if self.late:
+            yield (f"old gradients: {self.late} bytes of the step before still exist when forward "
+                   "begins; here gradients live from backward to the step, as they do where "
+                   "zero_grad() follows the step")
         if any(not alone or count > 1 for _, count, alone in self.fused):
             yield ("times of updates: the optimizer's step is one range, divided among the "
                    "parameters by bytes")

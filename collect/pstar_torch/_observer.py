@@ -1,8 +1,11 @@
 """The observed iteration: a dispatch mode that sees every ATen operator."""
+import contextlib
 import functools
+import gc
 import weakref
 
 import torch
+from torch.autograd import graph
 from torch.utils._python_dispatch import TorchDispatchMode
 
 STATE_LISTS = ("exp_avg", "exp_avg_sq", "master")  # the optimizer's states, in its order
@@ -97,6 +100,10 @@ class Observer(TorchDispatchMode):
 
     def __init__(self, session):
         super().__init__()
+        if torch._C._functorch.peek_interpreter_stack() is not None:
+            raise ValueError("the model's forward runs within torch.func.grad or another transform, "
+                             "which hides what it computes: let backward() compute the gradients "
+                             "while collecting")
         _of_wrapper()  # makes a tensor, which is not the program's
         self.session = session
         self.segments = []
@@ -104,7 +111,9 @@ class Observer(TorchDispatchMode):
                            # of a storage; "work"
         self.kept = {}     # storages that autograd and the program have: (address, tensors saved)
         self.packs = []    # what autograd saves: (storage, type, shape)
-        self.saves = torch.autograd.graph.saved_tensors_hooks(self.pack, self.unpack)
+        self.saves = graph.saved_tensors_hooks(self.pack, self.unpack)
+        self.disable = graph.disable_saved_tensors_hooks
+        self.paused = False  # torch.func has run
         self.live = {}     # storages by the address of their C++ object
         self.seen = []     # all storages
         self.hooks = []
@@ -132,6 +141,22 @@ class Observer(TorchDispatchMode):
                 self.fixed.append((name, storage))
         devices = [p[0].device for _, p in self.tensors for _ in range(p[0].numel() > 0)]
         self.device = max(set(devices), key=devices.count) if devices else torch.device("cpu")
+        self.fix_other_modules()
+
+    def fix_other_modules(self):
+        """Counts what modules beside the model hold on its device: teachers, reference models,
+        moving averages. They may do nothing within the iteration, and are there all the same."""
+        known = {storage for _, *storages in self.fixed for storage in storages}
+        for module in _other_modules(self.session.model):
+            storages = []
+            for tensor in (*module.parameters(), *module.buffers()):
+                storage = self.claim(tensor, "fixed") if tensor.device == self.device else None
+                if storage is not None and storage.kind == "fixed" and storage not in known:
+                    known.add(storage)
+                    storages.append(storage)
+            if any(storage.nbytes for storage in storages):
+                self.fixed.append((f"{type(module).__name__} beside the model ({len(storages)} "
+                                   "tensors)", *storages))
 
     def enter(self):
         if torch._C._len_torch_dispatch_stack() > 0:
@@ -140,6 +165,7 @@ class Observer(TorchDispatchMode):
         self.sees_saves = hasattr(torch._C, "_storage_Use_Count") and not has_saving_hooks()
         if self.sees_saves:
             self.saves.__enter__()
+            graph.disable_saved_tensors_hooks = self.without_saves
         self.entered = True
 
     def leave(self):
@@ -150,6 +176,7 @@ class Observer(TorchDispatchMode):
             return
         if self.sees_saves:
             self.saves.__exit__()
+            graph.disable_saved_tensors_hooks = self.disable
         self.entered = False
         from torch.utils._python_dispatch import _pop_mode, _push_mode
         above = []  # modes that the program has entered within the iteration stay
@@ -160,6 +187,21 @@ class Observer(TorchDispatchMode):
             above.append(mode)
         for mode in reversed(above):
             _push_mode(mode)
+
+    @contextlib.contextmanager
+    def without_saves(self, *arguments):
+        """Our hooks pause where the program forbids hooks, as torch.func does."""
+        self.paused = True
+        top = torch._C._autograd._top_saved_tensors_default_hooks(True)
+        ours = self.entered and top is not None and top[0] == self.pack
+        if ours:
+            self.saves.__exit__()
+        try:
+            with self.disable(*arguments):
+                yield
+        finally:
+            if ours:
+                self.saves.__enter__()
 
     def follow(self, begins):
         """Activates the mode in a thread of the program that calls backward. In autograd's threads
@@ -340,6 +382,15 @@ class Observer(TorchDispatchMode):
                     if fits and free:
                         kind = free.pop(-1 if "master" in key else 0)
                     yield index, key, state, kind
+
+
+def _other_modules(model):
+    """Returns the modules that neither the model nor another module has."""
+    own = {id(module) for module in model.modules()}
+    others = [found for found in gc.get_objects() if issubclass(type(found), torch.nn.Module)
+              and id(found) not in own]
+    inner = {id(child) for module in others for child in module.children()}
+    return [module for module in others if id(module) not in inner]
 
 
 def has_saving_hooks():

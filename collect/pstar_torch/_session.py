@@ -6,6 +6,7 @@ import threading
 import weakref
 
 import torch
+from torch.amp import GradScaler
 
 from ._declarations import Declarations
 from ._nvtx import ITERATION
@@ -46,6 +47,10 @@ _sessions = weakref.WeakSet()
 ends_program = False  # when the window ends
 
 
+class Recorded(SystemExit):
+    """Ends a program whose window has ended."""
+
+
 def is_open():
     return any(session.mode is not None for session in _sessions)
 
@@ -72,12 +77,14 @@ class Session:
         self.stepping = False     # an optimizer
         self.nests = False        # a backward runs another one, as reentrant checkpoints do
         self.steps_in_backward = False
+        self.skipped = False      # a GradScaler has skipped the step of the observed iteration
+        self.expected = False     # a step of an optimizer, which a GradScaler may skip
         self.unseen = 0           # steps before the first forward that was seen
         self.observer = self.observed = None
         self.open = None          # the operator's range: thread, id of a start-end range or None
         self.names, self.handles, self.installed = _hooked_modules(model), [], False
         self.whole = nvtx.event(ITERATION, "iteration", 0)
-        self.backward = torch.autograd.backward
+        self.backward, self.scaled_step = torch.autograd.backward, GradScaler.step
         if not optimizers:
             raise ValueError("annotate(model, optimizer): the optimizer is missing")
         for i, optimizer in enumerate(self.optimizers):
@@ -114,6 +121,14 @@ class Session:
             return result
         torch.autograd.backward = self.patch = backward
 
+        @functools.wraps(self.scaled_step)
+        def step(scaler, optimizer, *arguments, **keywords):
+            self.expect_step(optimizer)
+            result = self.scaled_step(scaler, optimizer, *arguments, **keywords)
+            self.miss_step()
+            return result
+        GradScaler.step = self.scaled_patch = step
+
     def fail(self, error):
         """Called with an error of ours in a hook."""
         say(error)
@@ -127,6 +142,8 @@ class Session:
             handle.remove()
         if self.installed and torch.autograd.backward is self.patch:
             torch.autograd.backward = self.backward
+        if self.installed and GradScaler.step is self.scaled_patch:
+            GradScaler.step = self.scaled_step
 
     # Each hook is an event with a key as its name. In the observed iteration it begins a segment;
     # in the recorded ones it begins the operator made from that segment.
@@ -171,7 +188,8 @@ class Session:
 
     def begin_iteration(self, given):
         self.inside = True
-        self.iteration += 1
+        if not self.skipped:
+            self.iteration += 1
         self.whole.payload = self.iteration
         self.position, self.micro_batch, self.went_back = 0, 0, False
         self.stack, self.last_backward, self.diverged = [], None, False
@@ -184,7 +202,9 @@ class Session:
         elif self.iteration == self.first:
             self.observed = Declarations(self.observer, self)
             self.mode = "record"
-        self.nvtx.push(self.whole)
+        if not self.skipped:
+            self.nvtx.push(self.whole)
+        self.skipped = False
 
     def end_iteration(self):
         self.inside = False
@@ -199,7 +219,7 @@ class Session:
         if self.iteration + 1 == self.end:
             self.close()
             if ends_program:
-                raise SystemExit(0)
+                raise Recorded(0)
 
     @_guarded
     def before_forward(self, index, module, arguments, keywords):
@@ -306,11 +326,29 @@ class Session:
 
     @_guarded
     def begin_step(self, i):
-        self.stepping = True
+        self.stepping, self.expected = True, False
         if self.inside:
             if self.mode == "observe":
                 self.observer.claim_gradients(self.optimizers[i])
             self.event(("step", i), lambda: Segment("update", "update", "", 0, inside=False))
+
+    @_guarded
+    def expect_step(self, optimizer):
+        """Called before a GradScaler's step."""
+        self.expected = self.inside and _unwrapped(optimizer) in self.optimizers
+
+    @_guarded
+    def miss_step(self):
+        """Called after a GradScaler's step, which skips the optimizer's where gradients have
+        overflown. Without a step there is no whole iteration: it is observed again."""
+        if not self.expected:
+            return
+        self.expected = False
+        if self.mode == "observe":
+            self.inside, self.skipped = False, True
+            self.observer.leave()
+        elif not self.diverged:
+            self.diverge("the GradScaler skipped the optimizer's step")
 
     @_guarded
     def after_step(self, i, optimizer, arguments, keywords):

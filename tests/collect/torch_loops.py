@@ -8,6 +8,7 @@ Every loop trains once without annotations and once with them, and the losses mu
 Returns 77 where PyTorch is missing.
 """
 import json
+import math
 import pathlib
 import subprocess
 import sys
@@ -152,6 +153,43 @@ def lengths(annotated):
                  lambda step: BATCH * (1 + step))
 
 
+class Slope(nn.Module):
+    """The gradient of a network by its input, which torch.func computes: it allows no hooks on what
+    autograd saves."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, 1))
+
+    def forward(self, x):
+        return torch.vmap(torch.func.grad(lambda row: self.net(row).squeeze(-1)))(x)
+
+
+def transformed(annotated):
+    torch.manual_seed(1)
+    model = nn.Sequential(Slope(), nn.Linear(WIDTH, CLASSES))
+    return train(model, [torch.optim.AdamW(model.parameters(), lr=1e-3)], annotated)
+
+
+def transform(annotated):
+    """torch.func computes the gradients themselves."""
+    model = make_model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    if annotated:
+        pstar_torch.annotate(model, optimizer)
+    losses = []
+    for number in range(STEPS):
+        def loss_at(parameters):
+            return loss_of(lambda x: torch.func.functional_call(model, parameters, (x,)), number)
+        parameters = {name: p.detach() for name, p in model.named_parameters()}
+        gradients, loss = torch.func.grad_and_value(loss_at)(parameters)
+        for name, parameter in model.named_parameters():
+            parameter.grad = gradients[name]
+        optimizer.step()
+        losses.append(loss.item().hex())
+    return losses
+
+
 def lbfgs(annotated):
     model = make_model()
     optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3)
@@ -181,7 +219,57 @@ def sharded(annotated):
     return losses
 
 
-LOOPS = {loop.__name__: loop for loop in (adapters, two_optimizers, in_backward, closure, wrapped,
+def make_teacher():
+    torch.manual_seed(2)
+    return nn.Sequential(nn.Linear(WIDTH, 8 * WIDTH), nn.BatchNorm1d(8 * WIDTH),
+                         nn.Linear(8 * WIDTH, CLASSES)).eval().requires_grad_(False)
+
+
+def distilled(annotated):
+    """A teacher answers before the model's forward, and an average of the model moves after the
+    step. Both lie beside the model, and do nothing within the iteration."""
+    model, teacher = make_model(), make_teacher()
+    average = torch.optim.swa_utils.AveragedModel(model)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    if annotated:
+        pstar_torch.annotate(model, optimizer)
+    losses = []
+    for number in range(STEPS):
+        torch.manual_seed(number)
+        x = torch.randn(BATCH, WIDTH)
+        with torch.no_grad():
+            wanted = teacher(x).softmax(-1)
+        loss = F.cross_entropy(model(x), wanted)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        average.update_parameters(model)
+        losses.append(loss.item().hex())
+    return losses
+
+
+def skipped(annotated):
+    """A GradScaler skips the first two steps, whose gradients overflow."""
+    model = make_model()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    scaler = torch.amp.GradScaler("cpu", init_scale=8.0, backoff_factor=0.5)
+    if annotated:
+        pstar_torch.annotate(model, optimizer)
+    losses = []
+    for number in range(STEPS + 2):
+        optimizer.zero_grad()
+        loss = loss_of(model, number) * (math.inf if scaler.get_scale() > 2 else 1)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        losses.append(loss.item().hex())
+        with torch.no_grad():
+            loss_of(model, number)  # an evaluation
+    return losses
+
+
+LOOPS = {loop.__name__: loop for loop in (distilled, skipped, transformed, transform,
+                                          adapters, two_optimizers, in_backward, closure, wrapped,
                                           lengths, lbfgs, sharded)}
 
 
@@ -202,13 +290,13 @@ def collect(programs, name, folder):
     return Trace(path), done.stderr
 
 
-def whole(programs, name, folder):
+def whole(programs, name, folder, budget="60%"):
     """Collects a loop that must be recorded completely, and plans it."""
     trace, said = collect(programs, name, folder)
     check(trace is not None and not said, f"{name}: {said}")
     check(all(duration for *_, duration in trace.operators), f"{name}: operators without times")
     plan = folder / "plan.json"
-    for command in (["pstar-plan", folder / f"{name}.pstar", "--device-memory", "60%", "-o", plan],
+    for command in (["pstar-plan", folder / f"{name}.pstar", "--device-memory", budget, "-o", plan],
                     ["pstar-plan", "--verify", plan, folder / f"{name}.pstar"]):
         done = subprocess.run([programs / command[0], *command[1:]], capture_output=True, text=True)
         check(done.returncode == 0, f"{name}: {done.stderr}")
@@ -254,9 +342,31 @@ def check_like_plain(programs, name, folder):
     """A loop whose iteration is the plain one's in other clothes."""
     trace, _ = whole(programs, name, folder)
     check(trace.bytes("exp_avg") == size(make_model().parameters()), f"{name}: states")
+    late = f"old gradients: {size(make_model().parameters())} bytes" in trace.meta["unknown"]
+    check(late == (name == "closure"), f"{name}: {trace.meta['unknown']}")
     phases = [phase for _, phase, *_ in trace.operators]
     check(phases == sorted(phases, key=("forward", "backward", "update").index),
           f"{name}: phases {phases}")
+
+
+def check_distilled(programs, folder):
+    trace, _ = whole(programs, "distilled", folder)
+    beside = {name: nbytes for name, nbytes, first, last, _ in trace.buffers
+              if "beside the model" in name and (first, last) == (0, len(trace.operators) - 1)}
+    teacher = make_teacher()
+    expected = {"Sequential beside the model (9 tensors)":
+                sum(t.numel() * t.element_size()
+                    for t in (*teacher.parameters(), *teacher.buffers())),
+                "AveragedModel beside the model (7 tensors)": size(make_model().parameters()) + 8}
+    check(beside == expected, f"distilled: {beside} lies beside the model, not {expected}")
+
+
+def check_skipped(programs, folder):
+    check_like_plain(programs, "skipped", folder)
+    trace = Trace(folder / "skipped.pstar")
+    forwards = [name for name, phase, *_ in trace.operators if phase == "forward"]
+    check(int(trace.meta["micro_batches"]) == 1 and len(set(forwards)) == len(forwards),
+          f"skipped: {trace.meta['micro_batches']} micro-batches: {forwards}")
 
 
 def check_lengths(programs, folder):
@@ -284,7 +394,13 @@ def main():
         check_in_backward(programs, folder)
         check_like_plain(programs, "closure", folder)
         check_like_plain(programs, "wrapped", folder)
+        check_distilled(programs, folder)
+        check_skipped(programs, folder)
         check_lengths(programs, folder)
+        trace, _ = whole(programs, "transformed", folder, "90%")
+        check({name for name, *_ in trace.operators} >= {"forward 0.net.0", "backward 0.net.0"},
+              f"transformed: {trace.operators}")
+        check_refused(programs, "transform", "within torch.func.grad or another transform", folder)
         check_refused(programs, "lbfgs", "calls its closure again", folder)
         check_refused(programs, "sharded", "are shards (DTensor", folder)
     return 0
