@@ -1,5 +1,6 @@
 """Runs a training script on PyTorch's meta device, which has shapes but no memory and computes
 nothing, until a step is recorded."""
+import functools
 import importlib
 import os
 import runpy
@@ -63,30 +64,41 @@ class _OnMeta(TorchFunctionMode):
 
 
 class _Annotator:
-    """Annotates a loop that does not annotate itself: the outermost module with parameters, and the
+    """Annotates a loop that does not annotate itself: the outermost modules with parameters, and the
     optimizers that step until the first one steps again."""
 
     def __init__(self):
-        self.model, self.depth, self.optimizers, self.done = None, 0, [], False
+        self.called, self.depth, self.optimizers, self.done = [], 0, [], False
         self.handles = [modules.register_module_forward_pre_hook(self.enter),
                         modules.register_module_forward_hook(self.leave, always_call=True)]
         optimizers.register_optimizer_step_pre_hook(self.step)
 
     def enter(self, module, arguments):
-        if self.depth == 0 and self.model is None and torch.is_grad_enabled() and \
+        if self.depth == 0 and torch.is_grad_enabled() and module not in self.called and \
                 any(parameter.requires_grad for parameter in module.parameters()):
-            self.model = module
+            self.called.append(module)
         self.depth += 1
 
     def leave(self, module, arguments, result):
         self.depth -= 1
 
+    def model(self):
+        """Returns the module that was called, or all of them in one; None if there is none."""
+        inner = {id(part) for module in self.called for part in module.modules() if part is not module}
+        outer = [module for module in self.called if id(module) not in inner]
+        if len(outer) < 2:
+            return outer[0] if outer else None
+        names = [type(module).__name__ for module in outer]
+        return nn.ModuleDict({name if names.count(name) == 1 else f"{name}_{i}": module
+                              for i, (name, module) in enumerate(zip(names, outer))})
+
     def step(self, optimizer, arguments, keywords):
         if self.done:
             return
         if self.optimizers and optimizer is self.optimizers[0]:
-            if not _session.is_open() and not self.done and self.model is not None:
-                annotate(self.model, *self.optimizers)
+            model = self.model()
+            if not _session.is_open() and model is not None:
+                annotate(model, *self.optimizers)
             self.done = True
             for handle in self.handles:
                 handle.remove()
@@ -108,6 +120,17 @@ def _allow_fused():
     optimizers.register_optimizer_step_pre_hook(unfuse)
 
 
+def _disable_scalers():
+    """Lets each GradScaler do nothing: gradients have no values that could overflow, and a step that
+    it skips would not be recorded."""
+    original = torch.amp.GradScaler.__init__
+
+    @functools.wraps(original)
+    def make(self, *arguments, **keywords):
+        original(self, *arguments[:5], **{**keywords, "enabled": False})
+    torch.amp.GradScaler.__init__ = make
+
+
 def _where(error, script):
     """Returns the script and its line that led to an error."""
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
@@ -125,6 +148,7 @@ def run(arguments):
     _session.ends_program = True
     _Annotator()
     _allow_fused()
+    _disable_scalers()
     torch.set_default_device("meta")
     torch.get_default_device = lambda: torch.device("cpu")  # generators are made for it
     try:
@@ -133,6 +157,13 @@ def run(arguments):
     except _Lacking as error:
         print(f"pstar_torch: {arguments[0]}: {error}", file=sys.stderr)
         return 1
+    except _session.Recorded:
+        return 0
+    except SystemExit as end:  # of the script's own
+        if end.code not in (None, 0):
+            print(f"pstar_torch: {arguments[0]}: the script exited with {end.code} before a step "
+                  "was recorded", file=sys.stderr)
+            return 1
     except Exception as error:
         print(f"pstar_torch: {_where(error, arguments[0])}: {type(error).__name__}: {error}",
               file=sys.stderr)

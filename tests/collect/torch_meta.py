@@ -54,7 +54,36 @@ optimizer = torch.optim.SGD(layer.parameters())
 for _ in range(5):
     torch.nonzero(layer(torch.ones(2, 4))).sum()
 """
+# A GradScaler, which would skip steps whose made-up gradients seem to overflow, and an exit at the end.
+SCALED = """
+import sys
+import torch
+layer = torch.nn.Linear(64, 64)
+optimizer = torch.optim.SGD(layer.parameters(), lr=1e-3)
+scaler = torch.amp.GradScaler("cpu", 1024.0)
+for _ in range(5):
+    scaler.scale(layer(torch.ones(2, 64)).sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    optimizer.zero_grad()
+sys.exit(0)
+"""
+# Two models in turns, and one whose parts are called without it.
+TURNS = """
+import torch
+from torch import nn
+makes = nn.Sequential(nn.Linear(8, 64), nn.ReLU(), nn.Linear(64, 64))
+judges = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 1))
+optimizers = [torch.optim.Adam(part.parameters(), lr=1e-3) for part in (judges, makes)]
+for _ in range(5):
+    made = makes(torch.randn(4, 8))
+    for optimizer, loss in zip(optimizers, (lambda: judges(made.detach()), lambda: judges(made))):
+        loss().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
 SHORT = "import torch\n"
+LEAVES = "import sys\nsys.exit('no data')\n"
 # A progress bar stands before the reason, as libraries print them.
 WRONG = """
 import sys
@@ -129,9 +158,30 @@ def check_fused(folder, programs):
         check(found == lists, f"{optimizer}: {found} lists")
 
 
+def check_scaled(folder, programs):
+    (folder / "scaled.py").write_text(SCALED)
+    status, out, errors = plan(programs, folder, "scaled.py")
+    check(status == 0, f"{status}: {out}{errors}")
+    check(int(Trace(folder / "scaled.pstar").meta["micro_batches"]) == 1, "the step is several")
+
+
+def check_turns(folder, programs):
+    """All modules that are called from outside are the model."""
+    (folder / "turns.py").write_text(TURNS)
+    status, out, errors = plan(programs, folder, "turns.py")
+    check(status == 0, f"{status}: {out}{errors}")
+    trace = Trace(folder / "turns.pstar")
+    expected = {f"Sequential_{i}.{layer}.{name}" for i in range(2) for layer in (0, 2)
+                for name in ("weight", "bias")}
+    check(set(trace.tensors) == expected, f"the tensors are {list(trace.tensors)}")
+    names = {name for name, *_ in trace.operators}
+    check({"forward Sequential_1.2", "backward Sequential_1.2"} <= names, f"operators {names}")
+
+
 def check_refused(folder, programs):
     for name, text, reason in (("lacking.py", LACKING, "nonzero does not run on the meta device"),
                                ("short.py", SHORT, "before a step was recorded"),
+                               ("leaves.py", LEAVES, "leaves.py: the script exited with no data"),
                                ("wrong.py", WRONG, "device: pstar_torch: wrong.py, line 5: Runtime")):
         (folder / name).write_text(text)
         status, _, errors = plan(programs, folder, name)
@@ -148,6 +198,8 @@ def main():
         check_same(folder, programs)
         check_large(folder, programs)
         check_fused(folder, programs)
+        check_scaled(folder, programs)
+        check_turns(folder, programs)
         check_refused(folder, programs)
     return 0
 
