@@ -17,7 +17,7 @@ class Bound:
         self.shape = torch.empty_strided(first.shape, first.stride(), dtype=first.dtype,
                                          device="meta")
         value = float("nan") if first.dtype.is_floating_point else 0
-        self.nowhere = torch.full((1,), value, dtype=first.dtype).expand(first.shape)
+        self.nowhere = torch.full((), value, dtype=first.dtype).expand(first.shape)
         self.nbytes = bytes_of(first)
         self.where = None     # (memory, address) of the bytes now
         self.views = {}       # by (memory, address)

@@ -107,6 +107,7 @@ class Follower(Session):
                            f"needs to be the same: {what}")
 
     def begin_iteration(self, given):
+        self.saved.check_begin()
         super().begin_iteration(given)
         if self.mode == "record":
             if self.chunks is None:
@@ -268,14 +269,21 @@ class Follower(Session):
         """Checks that the loop is the recorded one, and that its parts outside of modules can be
         divided."""
         declared, plan = self.observed.moments, self.plan
+        if self.observer.paused:
+            raise ValueError("the loop uses torch.func, which forbids the hooks that save parameters "
+                             "as their places in the plan")
         mine = [moment.name for moment in declared]
         there = [moment.name for moment in plan.moments]
         steps = [name.startswith("update ") and not name.startswith("update gradients")
                  for name in mine]
         first = steps.index(True) if any(steps) else len(steps)
         if any(moment.phase == "backward" for moment in declared[first:]):
-            raise ValueError("an optimizer steps within backward, which is not followed: let it step "
-                             "when backward has ended")
+            if self.steps_within_backward():
+                raise ValueError("an optimizer steps within backward, which is not followed: let it "
+                                 "step when backward has ended")
+            raise ValueError("a backward comes after the step of an optimizer, as where two models "
+                             "train in turns, which is not followed: all optimizers must step when "
+                             "the last backward has ended")
         self.steps = [self.moments_of_step(i, mine) for i in range(len(self.optimizers))]
         self.divided = {}
         for first, count, alone in self.observed.fused:
@@ -298,6 +306,15 @@ class Follower(Session):
                 "another optimizer: operator "
                 f"{different} is {mine[different] if different < len(mine) else 'missing'!r} here "
                 f"and {there[different] if different < len(there) else 'missing'!r} in the plan")
+
+    def steps_within_backward(self):
+        """Whether an optimizer has stepped in the observed iteration while backward ran."""
+        running = False
+        for event, *which in self.keys:
+            running = which == ["begin"] if event == "backward" else running
+            if event == "step" and running:
+                return True
+        return False
 
     def moments_of_step(self, i, names):
         """Returns the range of an optimizer's updates."""

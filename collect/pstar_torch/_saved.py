@@ -43,6 +43,15 @@ class Saved:
                 "the program has hooks on what autograd saves, such as save_on_cpu, which hide it "
                 "from the plan: let the plan offload activations instead"))
 
+    def check_begin(self):
+        """A checkpoint around the whole iteration's begin would remove our hooks in place of its
+        own when it ends."""
+        top = torch._C._autograd._top_saved_tensors_default_hooks(True)
+        if top is not None and any(name in getattr(top[0], "__qualname__", "") for name in _INNER):
+            raise ValueError("the first module of the iteration runs within a checkpoint that is not "
+                             "reentrant, which is not followed: call checkpoint() within the forward "
+                             "of a module")
+
     def enter(self):
         self.hooks.__enter__()
         self.activations.begin()

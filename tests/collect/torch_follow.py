@@ -54,6 +54,7 @@ class Blocks(nn.Module):
         self.embedding = nn.Embedding(100, width)
         self.blocks = nn.Sequential(*(Block(width) for _ in range(count)))
         self.scale = nn.Parameter(torch.ones(width))
+        self.temperature = nn.Parameter(torch.tensor(1.1))  # has no dimension
         self.head = nn.Linear(width, 100)
         self.head.weight = self.embedding.weight  # tied
 
@@ -64,7 +65,7 @@ class Blocks(nn.Module):
         for block in self.blocks:
             x = block(x) if self.reentrant is None else \
                 checkpoint(block, x, use_reentrant=self.reentrant)
-        return self.head(x * self.scale)
+        return self.head(x * self.scale) / self.temperature
 
 
 def tokens_of(step, vocabulary=100):
@@ -508,6 +509,47 @@ class InBackward(Loop):
             self.loss(model, tokens_of(step)).backward()
 
 
+class InTurns(Loop):
+    """The norms step before the others, whose gradients are of another forward, as where two models
+    train in turns."""
+
+    def optimizer(self, model):
+        first = [p for name, p in model.named_parameters() if "norm" in name]
+        others = [p for name, p in model.named_parameters() if "norm" not in name]
+        return [torch.optim.AdamW(first, lr=1e-2), torch.optim.AdamW(others, lr=1e-2)]
+
+    def train(self, model, optimizer, after=lambda step: None):
+        for step in range(STEPS):
+            for each in optimizer:
+                self.loss(model, tokens_of(step)).backward()
+                each.step()
+                each.zero_grad()
+
+
+class Skipped(Scaled):
+    """Gradients of the third step overflow, so that the GradScaler skips it."""
+
+    def loss(self, model, tokens):
+        self.step_number = getattr(self, "step_number", 0) + 1
+        return super().loss(model, tokens) * (float("inf") if self.step_number == 3 else 1)
+
+
+class Around(Loop):
+    """The whole model runs within a checkpoint."""
+
+    def loss(self, model, tokens):
+        return F.cross_entropy(checkpoint(model, tokens, use_reentrant=False).flatten(0, 1),
+                               tokens.flatten())
+
+
+class Transformed(Loop):
+    """torch.func, which forbids hooks on what autograd saves, has a part in the loss."""
+
+    def loss(self, model, tokens):
+        loss = super().loss(model, tokens)
+        return loss + torch.func.grad(lambda scale: (scale * scale).sum())(model.scale).sum()
+
+
 class OnCpu(Loop):
     """The loop itself keeps elsewhere what autograd saves."""
 
@@ -533,12 +575,24 @@ def refusals(programs):
         check("is sparse" in str(error), str(error))
     else:
         check(False, "sparse gradients follow a plan")
+    planned(programs, "scaled", 0.5)
+    model, optimizer = make(LOOPS["scaled"])
+    pstar_torch.follow(model, optimizer, "plan.json", "scaled.pstar")
+    try:
+        Skipped().train(model, optimizer)
+    except RuntimeError as error:
+        check("skipped the optimizer's step" in str(error), str(error))
+    else:
+        check(False, "a step that a GradScaler skips follows the plan")
     planned(programs, "plain", 0.5)
     cases = ((Stacked(), ValueError, "cannot be divided"),
              (Clipped(), ValueError, "another loop"),
              (OtherShapes(), RuntimeError, "differs"),
              (InBackward(), ValueError, "steps within backward"),
+             (InTurns(), ValueError, "comes after the step of an optimizer"),
              (OnCpu(), ValueError, "save_on_cpu"),
+             (Around(), ValueError, "within a checkpoint"),
+             (Transformed(), ValueError, "uses torch.func"),
              (Frozen(), ValueError, "other parameters"))
     for loop, kind, text in cases:
         name = type(loop).__name__
