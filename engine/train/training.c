@@ -198,6 +198,7 @@ static bool open_engine(struct training *training, GError **error)
     const struct engine_options options = {.ranks = o->peers,
                                            .stages = o->pipeline,
                                            .iteration = training->run->iteration,
+                                           .places = training->run->places,
                                            .plan = training->run->plan,
                                            .device = o->device,
                                            .h2d_rate = o->h2d_rate,
