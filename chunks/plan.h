@@ -171,6 +171,11 @@ bool plan_write(const struct plan *plan, const char *path, GError **error);
  * is unlike the start. */
 bool plan_check(const struct plan *plan, const struct trace *trace, GError **error);
 
+/* Does the same for callers that have placed the trace's buffers already (non_model_place), which
+ * may take about a second. */
+bool plan_check_placed(const struct plan *plan, const struct trace *trace,
+                       const struct non_model *non_model, GError **error);
+
 /* Checks the layout alone: every tensor lies whole within one chunk of each of its lists, and none
  * overlaps another. Fails with PLAN_ERROR_INVALID. */
 bool plan_check_layout(const struct plan *plan, const struct trace *trace, GError **error);

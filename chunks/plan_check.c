@@ -509,7 +509,8 @@ static bool check_staging(const struct plan *plan, const struct trace *trace, GE
                        staging, needed);
 }
 
-static bool plan_check_schedule(const struct plan *plan, const struct trace *trace, GError **error)
+static bool plan_check_schedule(const struct plan *plan, const struct trace *trace,
+                                const struct non_model *non_model, GError **error)
 {
     uint32_t chunks = plan->layout->chunk_count;
     if (plan->moment_count != trace->operator_count)
@@ -521,7 +522,6 @@ static bool plan_check_schedule(const struct plan *plan, const struct trace *tra
         !check_staging(plan, trace, error))
         return false;
 
-    struct non_model *non_model = non_model_place(trace);
     struct accesses *accesses = accesses_new(trace, plan->layout, non_model->extent);
     g_autofree uint64_t *slots = g_new(uint64_t, chunks);
     for (uint32_t c = 0; c < chunks; c++)
@@ -546,7 +546,6 @@ static bool plan_check_schedule(const struct plan *plan, const struct trace *tra
     g_free(check.slot);
     gathering_free(gathering);
     accesses_free(accesses);
-    non_model_free(non_model);
     return ok;
 }
 
@@ -610,8 +609,25 @@ static bool check_choices(const struct plan *plan, const struct trace *trace, GE
                                       "at other times");
 }
 
-bool plan_check(const struct plan *plan, const struct trace *trace, GError **error)
+static bool is_for_trace(const struct plan *plan, const struct trace *trace, GError **error)
 {
     return check_run(plan, trace, error) && check_choices(plan, trace, error) &&
-           plan_check_layout(plan, trace, error) && plan_check_schedule(plan, trace, error);
+           plan_check_layout(plan, trace, error);
+}
+
+bool plan_check_placed(const struct plan *plan, const struct trace *trace,
+                       const struct non_model *non_model, GError **error)
+{
+    return is_for_trace(plan, trace, error) && plan_check_schedule(plan, trace, non_model, error);
+}
+
+/* Plans for other traces, which are refused, need no placement. */
+bool plan_check(const struct plan *plan, const struct trace *trace, GError **error)
+{
+    if (!is_for_trace(plan, trace, error))
+        return false;
+    struct non_model *non_model = non_model_place(trace);
+    bool ok = plan_check_schedule(plan, trace, non_model, error);
+    non_model_free(non_model);
+    return ok;
 }

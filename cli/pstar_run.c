@@ -148,6 +148,12 @@ static bool read_texts(struct train_arguments *a, GError **error)
            (!a->platform || read_disk(a, error));
 }
 
+static bool is_one_work(const struct train_arguments *a, GError **error)
+{
+    return !a->probe || !a->options.dry_run ||
+           options_refuse(error, "--dry-run and --probe exclude each other: --probe measures");
+}
+
 static int status_number(const GError *error)
 {
     return (int)exit_status_of(error);
@@ -260,7 +266,7 @@ static int refuse(void *data, const struct console *console, GError **error)
 static int run(void *data, const struct console *console, GError **error)
 {
     struct train_arguments *a = data;
-    if (!read_texts(a, error))
+    if (!read_texts(a, error) || !is_one_work(a, error))
         return refuse(data, console, error);
     return a->probe ? probe(a, console, error) : train(&a->options, console, error);
 }
@@ -500,7 +506,9 @@ int main(int argc, char **argv)
         {.name = "dry-run",
          .flag = &o->dry_run,
          .use = OPTION_PRINTS,
-         .help = "Print the memory and the traffic of the run without training"},
+         .help = "Print the memory and the traffic of the run without training. Files and folders "
+                 "of the other options are checked, but only --emit-plan is written; --data may be "
+                 "left out"},
         {.shared = OPTION_JSON,
          .flag = &o->json,
          .use = OPTION_PRINTS,

@@ -13,7 +13,6 @@
 
 struct engine {
     struct device *device;
-    struct non_model *places;
     struct accesses *accesses;
     struct usage *usage;
     struct chunk_mover mover;
@@ -60,8 +59,7 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
 
     struct engine *engine = g_new0(struct engine, 1);
     engine->device = opened;
-    engine->places = non_model_place(trace);
-    engine->accesses = accesses_new(trace, plan->layout, engine->places->extent);
+    engine->accesses = accesses_new(trace, plan->layout, options->places->extent);
     engine->usage = usage_new(plan->layout->chunk_count, plan->arena_bytes);
     engine->mover = (struct chunk_mover){.device = opened,
                                          .usage = engine->usage,
@@ -82,7 +80,7 @@ struct engine *engine_open(const struct engine_options *options, GError **error)
         .staging = staging_of(trace),
         .residency = engine->residency,
         .mover = &engine->mover,
-        .activations = activations_new(options->iteration, engine->places, plan->arena_bytes),
+        .activations = activations_new(options->iteration, options->places, plan->arena_bytes),
         .use = tensor_use_new(trace->tensor_count),
         .versions = g_new0(uint64_t, model_rank_micro_batches(&options->iteration->job) +
                                          pipeline_ahead_of(options->iteration)),
@@ -117,7 +115,6 @@ void engine_close(struct engine *engine)
     g_ptr_array_unref(engine->executor.resolved);
     g_clear_error(&engine->executor.error);
     accesses_free(engine->accesses);
-    non_model_free(engine->places);
     g_free(engine);
 }
 

@@ -22,7 +22,8 @@ struct engine_options {
     struct ranks *stages; /* of a pipeline, one rank of each, if the iteration is a stage's; else
                              NULL. With several ranks, too, both are parts of all ranks */
     const struct model_iteration *iteration;
-    const struct plan *plan; /* has passed plan_check against the iteration's trace */
+    const struct non_model *places; /* of the iteration's trace */
+    const struct plan *plan;        /* has passed plan_check against the iteration's trace */
     const struct device_ops *device;
     double h2d_rate, d2h_rate; /* bytes a second; 0 for the speed of memory */
     uint32_t threads;          /* for operators on the device; 0 for all that may be used */

@@ -34,6 +34,7 @@ void plot_free(struct plot *plot)
     g_free(plot->axis);
     g_free(plot->alt);
     g_free(plot->caption);
+    g_free(plot->text_caption);
     g_string_free(plot->data, TRUE);
     g_string_free(plot->setup, TRUE);
     g_string_free(plot->drawing, TRUE);
@@ -252,7 +253,8 @@ bool plot_draw_text(const struct plot *plot, const char *folder, const char *gnu
                     GError **error)
 {
     g_autofree char *title = text_printable(plot->title);
-    g_autofree char *caption = text_printable(plot->caption);
+    g_autofree char *caption = text_printable(plot->text_caption ? plot->text_caption
+                                                                 : plot->caption);
     g_autofree char *drawn = plot->text->len ? g_strdup(plot->text->str)
                                              : drawn_as_text(plot, folder, gnuplot, error);
     if (drawn)

@@ -14,11 +14,12 @@
 #define PLOT_COLUMNS 100 /* characters, in a terminal */
 
 struct plot {
-    char *name;    /* of its files: NAME.gp, NAME.dat, NAME.svg, NAME.png, NAME-phone.svg */
-    char *title;   /* the heading */
-    char *alt;     /* describes the picture for readers who cannot see it */
-    char *caption; /* how to read it */
-    char *axis;    /* what its vertical axis has, "ms"; NULL if its numbers say so themselves */
+    char *name;         /* of its files: NAME.gp, NAME.dat, NAME.svg, NAME.png, NAME-phone.svg */
+    char *title;        /* the heading */
+    char *alt;          /* describes the picture for readers who cannot see it */
+    char *caption;      /* how to read it */
+    char *text_caption; /* how to read it as characters; NULL if the caption says it */
+    char *axis; /* what its vertical axis has, "ms"; NULL if its numbers say so themselves */
     int wide_height, phone_height; /* pixels */
     GString *data;                 /* contents of NAME.dat */
     GString *setup;                /* gnuplot definitions, executed once */

@@ -260,6 +260,10 @@ struct plot *plot_heat(const struct sweep_file *sweep, const struct sweep_measur
         "The best of all policies and strategies of %s. Darker is less. Cells are "
         "empty where nothing fits. The star is the plan, at its typical chunk size.%s",
         origin, grid.left_out);
+    plot->text_caption = g_strdup_printf(
+        "The best of all policies and strategies of %s. The denser the characters, the less. "
+        "Cells are empty where nothing fits.%s%s",
+        origin, plans->len ? " P is the plan, at its typical chunk size." : "", grid.left_out);
     sweep_grid_clear(&grid);
     return plot;
 }

@@ -345,12 +345,18 @@ static void describe_host(struct plot *plot, const struct input_plan *input,
         "Stacked areas over one iteration: the host slots of each chunk list, and those of chunks "
         "that are also on the device. A dashed line is the pinned pool of %s.",
         pool);
-    plot->caption = g_strdup_printf(
-        "The pinned pool of %s is %s. No chunk is in pageable memory%s. Coloured areas "
-        "are chunks that are only in host memory. Up to %s of the slots belong to chunks that are "
-        "on the device at the time; these slots are kept for their return.",
-        file, pool, input->plan->nvme_bytes ? ", and those on NVMe are not drawn" : " or on NVMe",
+    g_autofree char *whole = g_strdup_printf(
+        "The pinned pool of %s is %s. No chunk is in pageable memory%s.", file, pool,
+        input->plan->nvme_bytes ? ", and those on NVMe are not drawn" : " or on NVMe");
+    g_autofree char *kept = g_strdup_printf(
+        "Up to %s of the slots belong to chunks that are on the device at the time; these slots "
+        "are kept for their return.",
         twice);
+    plot->caption = g_strdup_printf("%s Coloured areas are chunks that are only in host memory. %s",
+                                    whole, kept);
+    plot->text_caption = g_strdup_printf(
+        "%s Areas with the name of a list are chunks that are only in host memory. %s", whole,
+        kept);
 }
 
 /* Bytes that change by less than this share of their most make a flat picture. */

@@ -185,6 +185,17 @@ static void append_run(GString *drawing, const GPtrArray *runs, guint index, boo
                                2 * index + 1, colour);
 }
 
+/* `entropy` names the line of the entropy, and may be NULL. */
+static char *loss_caption(const char *same, const char *entropy, const char *points)
+{
+    g_autofree char *below =
+        entropy ? g_strdup_printf(" Below the %s the model has learned more than the frequency of "
+                                  "each token.",
+                                  entropy)
+                : g_strdup("");
+    return g_strconcat("Training loss.", same, below, points, NULL);
+}
+
 static void describe_loss(struct plot *plot, const GPtrArray *runs, guint span)
 {
     const struct logged_run *run = g_ptr_array_index(runs, 0);
@@ -204,12 +215,9 @@ static void describe_loss(struct plot *plot, const GPtrArray *runs, guint span)
                                 "that they share, so the curves lie on each other.",
                                 shared)
               : g_strdup("");
-    plot->caption = g_strdup_printf(
-        "Training loss.%s%s%s", same,
-        entropy
-            ? " Below the dashed line the model has learned more than the frequency of each token."
-            : "",
-        span > 1 ? " Each point is the mean of several steps." : "");
+    const char *points = span > 1 ? " Each point is the mean of several steps." : "";
+    plot->caption = loss_caption(same, entropy ? "dashed line" : NULL, points);
+    plot->text_caption = loss_caption(same, entropy ? "unigram entropy of the text" : NULL, points);
 }
 
 struct plot *plot_loss(const GPtrArray *runs)
@@ -314,6 +322,10 @@ static void describe_run_time(struct plot *plot, const GPtrArray *runs)
     plot->caption = g_strdup_printf(
         "The time of each step, and dotted below it how long the device waited. Medians from the "
         "third step on:%s",
+        said->str);
+    plot->text_caption = g_strdup_printf(
+        "The time of each step, and in the lines that end in \"waits\" how long the device waited. "
+        "Medians from the third step on:%s",
         said->str);
     g_string_free(said, TRUE);
 }
@@ -556,11 +568,14 @@ static void describe_predicted(struct plot *plot, const GArray *predictions, gui
         "Pairs of bars, predicted and measured, for traffic, peak device memory, stall and step "
         "time of %u configurations. %u of %u counts and peaks are equal.",
         count, equal, of);
-    plot->caption = g_strdup_printf(
-        "One iteration in the steady state: counts of the last step, and median times from the "
-        "third step on. Nine of ten steps are within the thin lines. %u of %u counts and peaks are "
-        "equal to the last byte.%s%s",
-        equal, of, unsteady ? " In some runs the counts differ between steady steps." : "", some);
+    static const char state[] = "One iteration in the steady state: counts of the last step, and "
+                                "median times from the third step on.";
+    g_autofree char *counts = g_strdup_printf(
+        "%u of %u counts and peaks are equal to the last byte.%s%s", equal, of,
+        unsteady ? " In some runs the counts differ between steady steps." : "", some);
+    plot->caption = g_strdup_printf("%s Nine of ten steps are within the thin lines. %s", state,
+                                    counts);
+    plot->text_caption = g_strdup_printf("%s %s", state, counts);
 }
 
 struct plot *plot_predicted(const GArray *predictions)

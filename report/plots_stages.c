@@ -139,5 +139,9 @@ struct plot *plot_stages(const struct sweep_file *sweep, unsigned number)
         "Simulated, %s, the best configuration. A box is a pass of one micro-batch. Where a row is "
         "empty, the stage waits for other stages, messages or copies.",
         origin);
+    plot->text_caption = g_strdup_printf(
+        "Simulated, %s, the best configuration. Letters are passes of micro-batches. At a dot, the "
+        "stage waits for other stages, messages or copies.",
+        origin);
     return plot;
 }

@@ -167,14 +167,19 @@ static void describe_bars(struct plot *plot, const GPtrArray *breakdowns, guint 
                                length, waiting);
     }
     plot->alt = g_string_free(g_string_append_c(alt, '.'), FALSE);
-    plot->caption = g_strdup_printf(
-        "Blue is compute on the device (grey where the phase is unknown). Red is waiting, by its "
-        "cause.%s%s",
+    g_autofree char *which = g_strconcat(
         bars < breakdowns->len ? " Only the fastest are drawn; the tables list all." : "",
         bars == 1 || ((const struct breakdown *)g_ptr_array_index(breakdowns, bars - 1))->given
             ? ""
             : " The given steps come first. Then come alternatives with the same memory, the "
-              "fastest first.");
+              "fastest first.",
+        NULL);
+    plot->caption = g_strconcat("Blue is compute on the device (grey where the phase is unknown). "
+                                "Red is waiting, by its cause.",
+                                which, NULL);
+    plot->text_caption = g_strconcat("f, b, u and c are compute on the device. The other "
+                                     "characters are waiting, by its cause.",
+                                     which, NULL);
 }
 
 struct plot *plot_bars(const GPtrArray *breakdowns)
@@ -335,10 +340,9 @@ static void describe_busy(struct plot *plot, const struct tracks *tracks,
     plot->alt = g_strdup_printf("One track per resource over a step of %s, filled where the "
                                 "resource is busy. Shares of the step: %s.",
                                 length, shares->str);
-    plot->caption = g_strdup_printf(
-        "%s, %s. The height of a track shows how busy the resource is. Percentages are shares of "
-        "the whole step. While the device waits, it waits for the track that is busy then.%s%s",
-        tracks->measured ? "Measured" : "Simulated", origin,
+    g_autofree char *rest = g_strconcat(
+        "Percentages are shares of the whole step. While the device waits, it waits for the track "
+        "that is busy then.",
         tracks->known[TRACK_H2D] ? "" : " The trace has no copies.",
         !tracks->known[TRACK_NETWORK] ? ""
         : tracks->measured && tracks->gpu
@@ -348,7 +352,15 @@ static void describe_busy(struct plot *plot, const struct tracks *tracks,
             ? " The network is busy during gathers, which also wait for other ranks; "
               "reductions are the device's operators."
             : " The network is busy while ranks exchange something. All "
-              "ranks do the same at the same time.");
+              "ranks do the same at the same time.",
+        NULL);
+    const char *how = tracks->measured ? "Measured" : "Simulated";
+    plot->caption = g_strdup_printf("%s, %s. The height of a track shows how busy the resource "
+                                    "is. %s",
+                                    how, origin, rest);
+    plot->text_caption = g_strdup_printf("%s, %s. The denser a character, the busier the resource "
+                                         "is. %s",
+                                         how, origin, rest);
     g_string_free(shares, TRUE);
 }
 
@@ -490,12 +502,16 @@ static void describe_link(struct plot *plot, const struct tracks *tracks, const 
             ? g_strdup_printf("what the link can carry according to %s", said_by)
             : g_strdup(
                   "the rate of its fastest copy (no platform file states what the link can carry)");
+    g_autofree char *means =
+        g_strdup_printf("%s, %s. Over the whole step the mean rate is %s for H2D and %s for D2H.",
+                        tracks->measured ? "Measured" : "Simulated", origin, h2d, d2h);
     plot->caption = g_strdup_printf(
-        "%s, %s. Over the whole step the mean rate is %s for H2D and %s for D2H. The dashed line "
-        "is %s; the space below it is unused.%s",
-        tracks->measured ? "Measured" : "Simulated", origin, h2d, d2h, peak,
+        "%s The dashed line is %s; the space below it is unused.%s", means, peak,
         tracks->curves[CURVE_H2D]->len ? " The dark line is all traffic over PCIe, from NVML."
                                        : "");
+    plot->text_caption = g_strdup_printf("%s The rate beside each direction is %s. The denser a "
+                                         "character, the more of it is used.",
+                                         means, peak);
 }
 
 struct plot *plot_link(const struct tracks *tracks, unsigned number)

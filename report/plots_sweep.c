@@ -479,6 +479,20 @@ static char *least_text(const struct sweep_file *sweep, const struct sweep_measu
     return g_strdup_printf("The least is %s, with %s.", text, label);
 }
 
+/* `plan` and `bound` name what is drawn for the plan and for its lower bound. */
+static char *caption_of(const char *what, const struct marks *marks, const char *plan,
+                        const char *bound, const char *rest)
+{
+    g_autofree char *planned = g_strdup_printf(" %s is the plan, at the typical size of its "
+                                               "parameter chunks: half of the bytes lie in larger "
+                                               "ones.",
+                                               plan);
+    g_autofree char *proven = g_strdup_printf(" %s is a lower bound: the certificate of the plan "
+                                              "proves that no plan with its layout is below it.",
+                                              bound);
+    return g_strconcat(what, marks->plans ? planned : "", marks->bounds ? proven : "", rest, NULL);
+}
+
 static void describe_sweep(struct plot *plot, const struct sweep_file *sweep,
                            const struct sweep_grid *grid, const struct marks *marks, bool cut)
 {
@@ -489,21 +503,18 @@ static void describe_sweep(struct plot *plot, const struct sweep_file *sweep,
                                 grid->measure->name, grid->makers->len, grid->budgets->len,
                                 grid->budgets->len == 1 ? "" : "s",
                                 marks->plans ? ", with the plan marked" : "", least);
-    plot->caption =
-        g_strdup_printf("%s in the %u configurations of %s. %s%s%s%s%s%s",
+    g_autofree char *what =
+        g_strdup_printf("%s in the %u configurations of %s. %s%s",
                         grid->measure->seconds
                             ? "The time of one iteration"
                             : "Bytes that one iteration moves over the link, in both directions,",
                         sweep->entries->len, origin, least,
-                        looks_ahead(sweep) ? " The best look-ahead is drawn." : "",
-                        marks->plans ? " The star is the plan, at the typical size of its "
-                                       "parameter chunks: half of the bytes "
-                                       "lie in larger ones."
-                                     : "",
-                        marks->bounds ? " The dashed line is a lower bound: the certificate of the "
-                                        "plan proves that no plan with its layout is below it."
-                                      : "",
-                        cut ? " The axis does not begin at 0." : "", grid->left_out);
+                        looks_ahead(sweep) ? " The best look-ahead is drawn." : "");
+    g_autofree char *rest = g_strconcat(cut ? " The axis does not begin at 0." : "", grid->left_out,
+                                        NULL);
+    plot->caption = caption_of(what, marks, "The star", "The dashed line", rest);
+    plot->text_caption = caption_of(what, marks, "The point \"plan\"", "The line \"lower bound\"",
+                                    rest);
 }
 
 static struct marks marks_of(const struct sweep_file *sweep, const struct sweep_grid *grid,

@@ -125,10 +125,10 @@ static bool time_iterations(struct engine *engine, const struct model_iteration 
     return done;
 }
 
-static struct plan *resident_plan(const struct trace *trace, GError **error)
+static struct plan *resident_plan(const struct trace *trace, const struct non_model *places,
+                                  GError **error)
 {
     struct layout *layout = layout_pack_uniform(trace, 256 << 10, error);
-    struct non_model *places = non_model_place(trace);
     struct accesses *accesses = accesses_new(trace, layout, places->extent);
     const struct dry_run_options options = {.device_budget = layout_slot_bytes(layout) +
                                                              places->peak_bytes,
@@ -136,7 +136,6 @@ static struct plan *resident_plan(const struct trace *trace, GError **error)
                                             .policy = &policy_opt};
     struct plan *plan = dry_run_accesses(trace, layout, NULL, accesses, &options, error);
     accesses_free(accesses);
-    non_model_free(places);
     layout_free(layout);
     return plan;
 }
@@ -145,8 +144,10 @@ static bool measure_gap(struct platform_threads *threads, GError **error)
 {
     const struct model_job job = {.choices = {.batch = 1, .micro_batches = 1}, .sequence = 8};
     struct model_iteration *iteration = model_iteration_new(&tiny, &job, error);
-    struct plan *plan = iteration ? resident_plan(iteration->trace, error) : NULL;
+    struct non_model *places = iteration ? non_model_place(iteration->trace) : NULL;
+    struct plan *plan = places ? resident_plan(iteration->trace, places, error) : NULL;
     const struct engine_options options = {.iteration = iteration,
+                                           .places = places,
                                            .plan = plan,
                                            .device = &device_cpu,
                                            .h2d_rate = PROBE_FASTEST_LINK,
@@ -163,6 +164,7 @@ static bool measure_gap(struct platform_threads *threads, GError **error)
     }
     engine_close(engine);
     plan_free(plan);
+    non_model_free(places);
     model_iteration_free(iteration);
     return done;
 }

@@ -239,15 +239,28 @@ uint64_t checkpoint_bytes(const struct trace *trace, bool delay)
     return elements * sizeof(float);
 }
 
-/* Those that are there already make room for new ones. */
+/* Returns how many new checkpoints there will be at once. Those that are there already make room
+ * for new ones. */
+static uint32_t count_copies(const char *folder, uint64_t saves, uint32_t keep)
+{
+    uint64_t there = checkpoint_folder_count(folder), most = (uint64_t)keep + 1;
+    return (uint32_t)MAX(MIN(MIN(saves, most), most - MIN(there, keep)), 1);
+}
+
 bool checkpoint_try(const char *folder, const struct trace *trace, bool delay, uint64_t saves,
                     uint32_t keep, GError **error)
 {
-    if (!checkpoint_may_save(folder, error))
-        return false;
-    uint64_t there = checkpoint_folder_count(folder), most = (uint64_t)keep + 1;
-    uint64_t copies = MAX(MIN(MIN(saves, most), most - MIN(there, keep)), 1);
-    return checkpoint_folder_try(folder, checkpoint_bytes(trace, delay), (uint32_t)copies, error);
+    return checkpoint_may_save(folder, error) &&
+           checkpoint_folder_try(folder, checkpoint_bytes(trace, delay),
+                                 count_copies(folder, saves, keep), error);
+}
+
+bool checkpoint_look(const char *folder, const struct trace *trace, bool delay, uint64_t saves,
+                     uint32_t keep, GError **error)
+{
+    return checkpoint_may_save(folder, error) &&
+           checkpoint_folder_look(folder, checkpoint_bytes(trace, delay),
+                                  count_copies(folder, saves, keep), error);
 }
 
 /* Recognises the files that an earlier version had in the folder itself, besides those that every

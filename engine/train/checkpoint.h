@@ -39,6 +39,11 @@ uint64_t checkpoint_bytes(const struct trace *trace, bool delay);
 bool checkpoint_try(const char *folder, const struct trace *trace, bool delay, uint64_t saves,
                     uint32_t keep, GError **error);
 
+/* Does the same without writing to the folder, in which another run may be saving, so it does not
+ * find what only an attempt shows. */
+bool checkpoint_look(const char *folder, const struct trace *trace, bool delay, uint64_t saves,
+                     uint32_t keep, GError **error);
+
 /* What a checkpoint holds, and in which form. The numbers of `state` must be finite and below
  * 2^63. */
 struct checkpoint_content {

@@ -2,6 +2,7 @@
 
 #include "engine/train/checkpoint_files.h"
 #include "engine/train/checkpoint_manifest.h"
+#include "traces/output_file.h"
 #include "traces/size.h"
 
 #include <errno.h>
@@ -494,10 +495,22 @@ bool checkpoint_folder_recover(const char *path, GError **error)
 
 /* ---- trying ---- */
 
+/* Looks at the file system of the folder, or of the nearest one above it if it is missing. */
+static bool measure_room(const char *path, struct statvfs *system)
+{
+    g_autofree char *folder = g_strdup(path);
+    while (!g_file_test(folder, G_FILE_TEST_EXISTS)) {
+        char *above = g_path_get_dirname(folder);
+        g_free(folder);
+        folder = above;
+    }
+    return statvfs(folder, system) == 0 && system->f_blocks > 0;
+}
+
 static bool has_room(const char *path, uint64_t bytes, uint32_t copies, GError **error)
 {
     struct statvfs system;
-    if (statvfs(path, &system) != 0 || system.f_blocks == 0)
+    if (!measure_room(path, &system))
         return true;
     uint64_t room = (uint64_t)system.f_bavail * system.f_frsize;
     if (bytes <= room / copies)
@@ -549,4 +562,9 @@ bool checkpoint_folder_try(const char *path, uint64_t bytes, uint32_t copies, GE
     if (!was_there)
         g_rmdir(path); /* a symbolic link stays, with an empty folder as its target */
     return ok;
+}
+
+bool checkpoint_folder_look(const char *path, uint64_t bytes, uint32_t copies, GError **error)
+{
+    return output_folder_has_place(path, error) && has_room(path, bytes, copies, error);
 }

@@ -57,6 +57,9 @@ bool checkpoint_folder_recover(const char *path, GError **error);
  * checkpoints of so many bytes. A folder that was missing is missing afterwards. */
 bool checkpoint_folder_try(const char *path, uint64_t bytes, uint32_t copies, GError **error);
 
+/* Does the same by the folder's permissions, without writing. */
+bool checkpoint_folder_look(const char *path, uint64_t bytes, uint32_t copies, GError **error);
+
 /* ---- during a run ---- */
 
 /* Creates the folder if it is missing, locks it (flock) until checkpoint_folder_clear, and removes

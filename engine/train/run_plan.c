@@ -443,6 +443,13 @@ static bool check_capacity(const struct run_plan *run, GError **error)
     return false;
 }
 
+/* Places the buffers of the iteration, which stays as it is from here on. */
+static bool place(struct run_plan *run)
+{
+    run->places = non_model_place(run->iteration->trace);
+    return true;
+}
+
 /* ---- the snapshot's memory ---- */
 
 /* Returns the bytes of the largest rank's part. */
@@ -527,10 +534,9 @@ static struct plan *plan_of_policy(const struct run_plan *run, const struct run_
     struct layout *layout = layout_of(options, trace, error);
     if (!layout)
         return NULL;
-    struct non_model *places = non_model_place(trace);
-    struct accesses *accesses = accesses_new(trace, layout, places->extent);
+    struct accesses *accesses = accesses_new(trace, layout, run->places->extent);
     const struct dry_run_options dry = dry_run_of(run, options, policy, layout, accesses,
-                                                  places->peak_bytes, arena, host);
+                                                  run->places->peak_bytes, arena, host);
     struct layout *slots = slots_round(layout);
     struct plan *plan = dry_run_accesses(trace, layout, slots, accesses, &dry, error);
     const struct nvme_budget nvme = {.host_bytes = host,
@@ -541,11 +547,10 @@ static struct plan *plan_of_policy(const struct run_plan *run, const struct run_
         !nvme_homes_give(plan, trace, accesses, &nvme, error))
         g_clear_pointer(&plan, plan_free);
     GError *wrong = NULL;
-    if (plan && !plan_check(plan, trace, &wrong))
+    if (plan && !plan_check_placed(plan, trace, run->places, &wrong))
         g_error("the dry run's plan: %s", wrong->message);
     layout_free(slots);
     accesses_free(accesses);
-    non_model_free(places);
     layout_free(layout);
     return plan;
 }
@@ -577,13 +582,14 @@ static bool check_budget(const char *file, enum plan_memory memory, uint64_t tak
     return false;
 }
 
+/* Checks the plan of --plan against the run, whose buffers are placed. */
 static bool check_file(const struct run_plan *run, const struct run_options *options,
                        uint64_t arena, GError **error)
 {
     g_autofree char *file = run_is_pipeline(options)
                                 ? stage_path(options->plan, options->pipeline->rank)
                                 : g_strdup(options->plan);
-    if (!plan_check(run->plan, run->iteration->trace, error)) {
+    if (!plan_check_placed(run->plan, run->iteration->trace, run->places, error)) {
         g_prefix_error(error, "%s: ", file);
         return false;
     }
@@ -617,7 +623,7 @@ static bool prepare_file(struct run_plan *run, const struct run_options *options
     uint64_t arena;
     bool ok = read_plans(run, options, error) && describe(run, options, error) &&
               measure_device(run, options, error) && find_arena(run, options, &arena, error) &&
-              check_file(run, options, arena, error);
+              place(run) && check_file(run, options, arena, error);
     stage_plans_free(run->stage_plans, options->stages);
     run->stage_plans = NULL;
     return ok;
@@ -628,7 +634,7 @@ static bool prepare_policy(struct run_plan *run, const struct run_options *optio
 {
     uint64_t arena;
     if (!describe(run, options, error) || !measure_device(run, options, error) ||
-        !find_arena(run, options, &arena, error))
+        !find_arena(run, options, &arena, error) || !place(run))
         return false;
     g_autoptr(GError) small = NULL;
     uint64_t host = options->host_budget, snapshot = snapshot_of(run, options);
@@ -669,6 +675,7 @@ bool run_plan_prepare(struct run_plan *run, const struct run_options *options, G
 void run_plan_clear(struct run_plan *run)
 {
     plan_free(run->plan);
+    non_model_free(run->places);
     model_iteration_free(run->iteration);
     model_iteration_free(run->whole);
     model_config_free(run->config);
@@ -678,10 +685,8 @@ void run_plan_clear(struct run_plan *run)
 uint64_t run_plan_least_device_bytes(const struct run_plan *run, uint32_t *moment)
 {
     const struct trace *trace = run->iteration->trace;
-    struct non_model *places = non_model_place(trace);
-    struct accesses *accesses = accesses_new(trace, run->plan->layout, places->extent);
+    struct accesses *accesses = accesses_new(trace, run->plan->layout, run->places->extent);
     uint64_t least = accesses_least_arena_bytes(accesses, run->plan->layout, moment);
     accesses_free(accesses);
-    non_model_free(places);
     return least;
 }

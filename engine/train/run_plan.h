@@ -13,6 +13,8 @@ struct run_plan {
     struct model_config *config;
     struct model_iteration *iteration; /* of this process's stage, or of the whole model */
     struct model_iteration *whole; /* which a stage's iteration is cut from; NULL without stages */
+    struct non_model *places;      /* of the iteration's trace: found once, because that may take
+                                      about a second */
     struct plan *plan;             /* has passed plan_check */
     struct plan **stage_plans;     /* of all stages, until the iteration is described; else NULL */
 

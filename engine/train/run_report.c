@@ -330,19 +330,13 @@ static struct list_size size_of_list(const struct plan *plan, int list)
     return size;
 }
 
-struct non_model_peak {
-    uint64_t bytes, live_bytes;
-    moment_id moment;
-};
-
-static struct non_model_peak find_non_model_peak(const struct trace *trace)
+/* Returns the first moment at which non-model data takes the most. */
+static moment_id peak_moment(const struct non_model *places)
 {
-    struct non_model *places = non_model_place(trace);
-    struct non_model_peak peak = {places->peak_bytes, places->peak_live_bytes, 0};
-    while (places->extent[peak.moment] < peak.bytes)
-        peak.moment++;
-    non_model_free(places);
-    return peak;
+    moment_id moment = 0;
+    while (places->extent[moment] < places->peak_bytes)
+        moment++;
+    return moment;
 }
 
 static void print_dry_json(const struct run_plan *run, const struct ranks *ranks,
@@ -350,7 +344,7 @@ static void print_dry_json(const struct run_plan *run, const struct ranks *ranks
 {
     const struct trace *trace = run->iteration->trace;
     const struct plan *plan = run->plan;
-    struct non_model_peak peak = find_non_model_peak(trace);
+    const struct non_model *places = run->places;
     uint32_t tightest = 0;
     uint64_t least = run_plan_least_device_bytes(run, &tightest);
     json_t *lists = json_object();
@@ -367,12 +361,12 @@ static void print_dry_json(const struct run_plan *run, const struct ranks *ranks
     json_t *root =
         json_pack("{s:s, s:s, s:s, s:o, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:s}", "model",
                   run->config->name, "precision", trace->precision, "plan", plan->made_by, "lists",
-                  lists, "non_model_bytes", (json_int_t)peak.bytes, "non_model_moment",
-                  trace->operators[peak.moment].name, "device_bytes", (json_int_t)plan->arena_bytes,
-                  "host_bytes", (json_int_t)plan->host_pool_bytes, "staging_bytes",
-                  (json_int_t)(plan->host_pool_bytes - plan->staging_address), "library_bytes",
-                  (json_int_t)run->capacity.library_bytes, "least_device_bytes", (json_int_t)least,
-                  "least_device_moment", trace->operators[tightest].name);
+                  lists, "non_model_bytes", (json_int_t)places->peak_bytes, "non_model_moment",
+                  trace->operators[peak_moment(places)].name, "device_bytes",
+                  (json_int_t)plan->arena_bytes, "host_bytes", (json_int_t)plan->host_pool_bytes,
+                  "staging_bytes", (json_int_t)(plan->host_pool_bytes - plan->staging_address),
+                  "library_bytes", (json_int_t)run->capacity.library_bytes, "least_device_bytes",
+                  (json_int_t)least, "least_device_moment", trace->operators[tightest].name);
     if (run->snapshot_bytes)
         json_object_set_new(root, "snapshot_bytes", json_integer((json_int_t)run->snapshot_bytes));
     json_t *figures = figures_to_json(&plan->predicted);
@@ -413,12 +407,12 @@ void run_report_print_dry(const struct run_plan *run, const struct ranks *ranks,
         print_dry_json(run, ranks, stages);
         return;
     }
-    struct non_model_peak peak = find_non_model_peak(trace);
+    const struct non_model *places = run->places;
     uint32_t tightest = 0;
     uint64_t least = run_plan_least_device_bytes(run, &tightest);
     text_print_line(stdout, "%s, %s, %s", run->config->name, trace->precision, plan->made_by);
     print_lists(run);
-    print_with_moment("activations and workspaces", peak.bytes, trace, peak.moment);
+    print_with_moment("activations and workspaces", places->peak_bytes, trace, peak_moment(places));
     print_size("device memory", plan->arena_bytes, "taken at the start");
     if (run->capacity.library_bytes)
         print_size("beside it", run->capacity.library_bytes, "held by driver and libraries");

@@ -494,8 +494,7 @@ char *together_describe(const struct run_options *options, const struct run_plan
     describe_number(text, "--micro-batches", trace->micro_batches);
     describe_options(text, options);
     explain_data(text, "--data", options->data, options);
-    if (state)
-        describe_state(text, state);
+    describe_state(text, state);
     explain_data(text, "--eval", options->eval, options);
     describe_text(text, "evaluation data", eval_digest);
     describe_model(text, options, run->config);
@@ -503,7 +502,6 @@ char *together_describe(const struct run_options *options, const struct run_plan
     describe_text(text, "structure of the step", structure);
     describe_real(text, "--lora-alpha", run->config->lora_alpha);
     explain_weights(text, options);
-    if (weights)
-        g_string_append_printf(text, "weights: %016" G_GINT64_MODIFIER "x\n", weights->hash);
+    g_string_append_printf(text, "weights: %016" G_GINT64_MODIFIER "x\n", weights->hash);
     return g_string_free(text, FALSE);
 }

@@ -45,8 +45,8 @@ void together_trace(const struct run_options *options, struct model_iteration *i
 char *together_plan_digest(const struct plan *plan);
 
 /* Describes what all ranks must have alike: program, model, and the state of training with its data
- * and weights; and options that explain digests (RANKS_EXPLAINS). `state`, `eval_digest`
- * (data_digest of the data to evaluate on) and `weights` may be NULL. Free with g_free. */
+ * and weights; and options that explain digests (RANKS_EXPLAINS). `eval_digest`, which may be
+ * NULL, is data_digest of the data to evaluate on. Free with g_free. */
 char *together_describe(const struct run_options *options, const struct run_plan *run,
                         const struct checkpoint_state *state, const char *eval_digest,
                         const struct weights_hash *weights);

@@ -589,8 +589,11 @@ static bool open_and_train(const struct run_options *options, const struct run_p
 static bool show_plan(const struct run_options *options, const struct run_plan *run,
                       const struct trainer_watch *watch, struct trainer_end *end, GError **error)
 {
-    g_autofree char *description = together_describe(options, run, NULL, NULL, NULL);
-    if (!agree_on_run(options, run, description, watch, end, error))
+    struct training training;
+    training_open(&training, options, run, watch, error);
+    bool alike = agree_to_train(&training, watch, end, error);
+    training_clear(&training);
+    if (!alike)
         return false;
     g_autofree struct stage_row *stages = stage_rows(options, run, &run->plan->predicted);
     if (training_is_first(options))

@@ -9,7 +9,10 @@
 #include "models/pipeline.h"
 #include "traces/failure.h"
 
+#include <errno.h>
+#include <glib/gstdio.h>
 #include <math.h>
+#include <unistd.h>
 
 G_DEFINE_QUARK(pstar_training_error, training_error)
 
@@ -76,11 +79,11 @@ static struct checkpoint_state state_of(const struct training *training)
         .weight_decay = o->weight_decay,
         .clip = o->clip,
         .data_order = g_strdup(run_options_orders[o->data_order]),
-        .data_digest = data_digest(training->data),
+        .data_digest = training->data ? data_digest(training->data) : NULL,
         .held_out = o->held_out,
         .delay = o->delay,
         .steps = o->steps,
-        .data = g_canonicalize_filename(o->data, NULL),
+        .data = o->data ? g_canonicalize_filename(o->data, NULL) : NULL,
         .tokens = g_strdup(run_options_tokens[o->tokens]),
         .train = g_strdup(o->train),
         .lora_alpha = training->run->config->lora_alpha,
@@ -97,7 +100,7 @@ static bool read_position(struct training *training, const struct trainer_watch 
 {
     const char *folder = training->options->resume;
     struct checkpoint_state saved;
-    if (!folder)
+    if (!folder || !training->data)
         return true;
     if (!checkpoint_read_state(folder, &saved, error))
         return false;
@@ -158,6 +161,30 @@ static bool begin_adapters(const struct training *training, const struct weights
     return loaded;
 }
 
+/* Checks the files of the adapters with which a run begins. */
+static bool check_adapters(const struct training *training, GError **error)
+{
+    const char *folder = training->options->adapters;
+    struct safetensors *file = folder ? adapters_open(folder, training->run->config,
+                                                      training_trace(training), error)
+                                      : NULL;
+    safetensors_close(file);
+    return !folder || file;
+}
+
+/* Checks the folder in which an engine makes the file of --nvme, which may be NULL. */
+static bool check_nvme_folder(const char *folder, GError **error)
+{
+    if (!folder)
+        return true;
+    bool is_folder = g_file_test(folder, G_FILE_TEST_IS_DIR);
+    if (is_folder && g_access(folder, W_OK | X_OK) == 0)
+        return true;
+    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--nvme %s: %s", folder,
+                is_folder ? g_strerror(errno) : "is not a folder");
+    return false;
+}
+
 static bool fill(struct training *training, const struct safetensors *weights, GError **error)
 {
     const struct model_config *config = training->run->config;
@@ -198,6 +225,7 @@ static bool open_engine(struct training *training, GError **error)
     const struct engine_options options = {.ranks = o->peers,
                                            .stages = o->pipeline,
                                            .iteration = training->run->iteration,
+                                           .places = training->run->places,
                                            .plan = training->run->plan,
                                            .device = o->device,
                                            .h2d_rate = o->h2d_rate,
@@ -211,50 +239,70 @@ static bool open_engine(struct training *training, GError **error)
     return training->engine != NULL;
 }
 
+/* A dry run takes no memory, so it only looks at the files of the weights. */
 static bool open_model(struct training *training, const struct trainer_watch *watch, GError **error)
 {
+    bool dry = training->options->dry_run;
     GError *refused = NULL;
     struct safetensors *weights = open_weights(training, &refused);
     if (refused) {
         g_propagate_error(error, refused);
         return false;
     }
-    if (weights && run_has_adapters(training->options))
+    if (weights && run_has_adapters(training->options) && (!dry || training->options->resume))
         training->state.base_digest = weights_digest(
             weights, training->run->config, pipeline_whole(training->run->iteration)->trace);
-    bool opened = read_position(training, watch, error) && open_engine(training, error) &&
-                  fill(training, weights, error);
+    bool opened = read_position(training, watch, error) &&
+                  (dry ? check_adapters(training, error)
+                       : open_engine(training, error) && fill(training, weights, error));
     safetensors_close(weights);
     return opened;
 }
 
-bool training_open(struct training *training, const struct run_options *options,
-                   const struct run_plan *run, const struct trainer_watch *watch, GError **error)
+static bool check_save(const struct training *training, GError **error)
 {
-    *training = (struct training){.options = options, .run = run};
-    if (options->save && training_is_first(options) &&
-        !checkpoint_try(options->save, training_trace(training), options->delay, run_saves(options),
-                        options->keep, error)) {
-        g_prefix_error(error, "--save: ");
-        return failure_mark(error, FAILURE_RUNNING);
-    }
+    const struct run_options *o = training->options;
+    if ((o->dry_run ? checkpoint_look : checkpoint_try)(o->save, training_trace(training), o->delay,
+                                                        run_saves(o), o->keep, error))
+        return true;
+    g_prefix_error(error, "--save: ");
+    return failure_mark(error, FAILURE_RUNNING);
+}
+
+/* Checks what the options name, and opens the data. Takes no memory for the model. A dry run need
+ * not have data. */
+static bool open_files(struct training *training, GError **error)
+{
+    const struct run_options *options = training->options;
+    if (options->save && training_is_first(options) && !check_save(training, error))
+        return false;
     if (options->merge && !checkpoint_folder_is_empty(options->merge, error)) {
         if (!*error)
             g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
                         "--merge %s: the folder is not empty", options->merge);
         return false;
     }
-    training->data = open_data(training, options->data, options->held_out, error);
-    if (!training->data)
+    if (options->data &&
+        !(training->data = open_data(training, options->data, options->held_out, error)))
         return false;
-    if (options->sample &&
-        !(training->text = trainer_read_prompt(options, training->data, run->iteration, error)))
+    if (options->sample && training->data &&
+        !(training->text = trainer_read_prompt(options, training->data, training->run->iteration,
+                                               error)))
         return false;
-    if (options->eval && !(training->eval = open_data(training, options->eval, 0, error)))
+    return !options->eval || (training->eval = open_data(training, options->eval, 0, error));
+}
+
+bool training_open(struct training *training, const struct run_options *options,
+                   const struct run_plan *run, const struct trainer_watch *watch, GError **error)
+{
+    *training = (struct training){.options = options, .run = run};
+    if (!open_files(training, error))
         return false;
     training->state = state_of(training);
     if (!open_model(training, watch, error))
         return false;
+    if (options->dry_run)
+        return check_nvme_folder(options->nvme, error);
     training->tokens = g_new(uint32_t, 2 * training_rows(training) * count_read(training));
     return true;
 }

@@ -39,7 +39,8 @@ struct training {
 };
 
 /* Opens the data, checks a checkpoint or a weight file against the run, takes all memory, and fills
- * it. The caller clears the result in either case (training_clear). */
+ * it. A dry run does the same checks, but takes no memory and writes nothing; it may have no
+ * data. The caller clears the result in either case (training_clear). */
 bool training_open(struct training *training, const struct run_options *options,
                    const struct run_plan *run, const struct trainer_watch *watch, GError **error);
 void training_clear(struct training *training);

@@ -45,6 +45,9 @@ static void test_rows(void)
     g_autofree char *text = report_text(files, NULL, &error);
     g_assert_no_error(error);
     g_assert_nonnull(strstr(text, "What each stage of the pipeline does when"));
+    g_assert_nonnull(
+        strstr(text, ". Letters are passes of micro-batches. At a dot, the stage waits "));
+    g_assert_null(strstr(text, "A box is"));
     for (int s = 0; s < 2; s++) {
         g_autofree char *name = g_strdup_printf(" stage %d ", s), *row = row_of(text, name);
         for (int second = 0; second < 10; second++)

@@ -64,6 +64,59 @@ static void test_text(void)
     sample_free(sample);
 }
 
+/* No caption speaks of what only pictures have. */
+static void check_captions(const char *text, const char *const *captions)
+{
+    g_autoptr(GRegex) picture = g_regex_new("\\b(blue|red|gr[ae]y|colou?r(ed)?|dark(er)?|dashed|"
+                                            "dotted|stars?|thin lines|height of|boxe?s?)"
+                                            "\\b",
+                                            G_REGEX_CASELESS, 0, NULL);
+    g_autoptr(GMatchInfo) found = NULL;
+    if (g_regex_match(picture, text, 0, &found)) {
+        g_autofree char *word = g_match_info_fetch(found, 0);
+        g_error("\"%s\" in %s", word, text);
+    }
+    for (; *captions; captions++)
+        if (!strstr(text, *captions))
+            g_error("no \"%s\" in %s", *captions, text);
+}
+
+static void test_captions(void)
+{
+    static const char *const captions[] = {
+        "\nf, b, u and c are compute on the device. The other characters are waiting, ",
+        ". The denser a character, the busier the resource is. ",
+        ". The rate beside each direction is the rate of its fastest copy ",
+        "while each operator runs: chunks by list, ",
+        " The point \"plan\" is the plan, at the typical size ",
+        " Below the unigram entropy of the text the model has learned ",
+        "\nThe time of each step, and in the lines that end in \"waits\" how long ",
+        "\nOne iteration in the steady state: counts of the last step, ",
+        NULL};
+    static const char *const host[] = {
+        " Areas with the name of a list are chunks that are only in host memory. ", NULL};
+    if (!drawn_has_gnuplot())
+        return;
+    struct sample *sample = sample_new("");
+    const char *const files[] = {sample->trace, sample->plan,       sample->sweep, sample->timeline,
+                                 sample->run,   sample->policy_run, NULL};
+    const char *const planned[] = {sample->trace, sample->plan, NULL};
+    GError *error = NULL;
+    g_autofree char *text = report_text(files, NULL, &error);
+    g_assert_no_error(error);
+    check_captions(text, captions);
+
+    struct trace *trace = sample_trace("");
+    struct plan *plan = sample_plan(trace, SAMPLE_LITTLE_BYTES);
+    g_assert_true(plan_write(plan, sample->plan, NULL));
+    g_autofree char *little = report_text(planned, NULL, &error);
+    g_assert_no_error(error);
+    check_captions(little, host);
+    plan_free(plan);
+    trace_free(trace);
+    sample_free(sample);
+}
+
 /* Writes a sweep of 13 sizes, each half an octave larger, with two budgets. */
 static char *write_wide_sweep(const struct sample *sample)
 {
@@ -196,6 +249,9 @@ static void test_heat(void)
     for (size_t i = 0; i < G_N_ELEMENTS(shown); i++)
         if (!strstr(text, shown[i]))
             g_error("no \"%s\" in %s", shown[i], text);
+    static const char *const captions[] = {
+        ". The denser the characters, the less. Cells are empty where nothing fits.\n", NULL};
+    check_captions(text, captions);
     g_free(drawn_report(sample, files, REPORT_TEXT));
     g_autofree char *drawn = drawn_path(sample, "heat", ".svg"), *svg = sample_read(drawn);
     g_assert_nonnull(strstr(svg, "<text>step time, ms</text>")); /* of the scale */
@@ -267,6 +323,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/report/terminal/areas", test_areas);
     g_test_add_func("/report/terminal/text", test_text);
+    g_test_add_func("/report/terminal/captions", test_captions);
     g_test_add_func("/report/terminal/sizes-apart", test_sizes_apart);
     g_test_add_func("/report/terminal/heat", test_heat);
     g_test_add_func("/report/terminal/compare", test_compare);

@@ -43,6 +43,7 @@ static const double rates = 0.01, beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, dec
 struct run {
     struct model_config config;
     struct model_iteration *iteration;
+    struct non_model *places;
     struct plan *plan;
     struct engine *engine;
 };
@@ -68,8 +69,12 @@ static void open_run(struct run *run, const struct delay_job *job, bool delay)
     run->plan = dry_run(trace, layout, &options, &error);
     g_assert_no_error(error);
     layout_free(layout);
-    const struct engine_options opened = {
-        .iteration = run->iteration, .plan = run->plan, .device = &device_cpu, .threads = 1};
+    run->places = non_model_place(trace);
+    const struct engine_options opened = {.iteration = run->iteration,
+                                          .places = run->places,
+                                          .plan = run->plan,
+                                          .device = &device_cpu,
+                                          .threads = 1};
     run->engine = engine_open(&opened, &error);
     g_assert_no_error(error);
 }
@@ -78,6 +83,7 @@ static void close_run(struct run *run)
 {
     engine_close(run->engine);
     plan_free(run->plan);
+    non_model_free(run->places);
     model_iteration_free(run->iteration);
 }
 

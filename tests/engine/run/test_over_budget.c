@@ -28,8 +28,12 @@ static void test_over_budget(void)
 
     /* No plan like this passes plan_check: what the engine counts for itself is what refuses. */
     plan->arena_bytes -= 256;
-    const struct engine_options with = {
-        .iteration = iteration, .plan = plan, .device = &device_cpu, .threads = 1};
+    struct non_model *places = non_model_place(iteration->trace);
+    const struct engine_options with = {.iteration = iteration,
+                                        .places = places,
+                                        .plan = plan,
+                                        .device = &device_cpu,
+                                        .threads = 1};
     struct engine *engine = engine_open(&with, &error);
     g_assert_no_error(error);
     const struct weights_store store = engine_store(engine);
@@ -50,6 +54,7 @@ static void test_over_budget(void)
     g_clear_error(&error);
     engine_close(engine);
     plan_free(plan);
+    non_model_free(places);
     layout_free(layout);
     model_iteration_free(iteration);
 }

@@ -72,6 +72,10 @@ static void test_dry_runs(struct run_folder *folder, gconstpointer data)
     (void)data;
     g_auto(GStrv) command = two_ranks("--dry-run", "--stage 3");
     launch_refuse(folder, command, 2, ": --stage: 3, not 2\n");
+    g_auto(GStrv) rates = two_ranks("--dry-run", "--lr 0.5");
+    launch_refuse(folder, rates, 2, ": --lr: 0.5, not 0.0006\n");
+    g_auto(GStrv) data_of_one = two_ranks("--dry-run", "--data missing.txt");
+    launch_refuse(folder, data_of_one, 2, "rank 1 on ");
 }
 
 static void test_differences(struct run_folder *folder, gconstpointer data)

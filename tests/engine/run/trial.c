@@ -218,6 +218,7 @@ static struct plan *make_plan(const struct trace *trace, const struct trial_plac
 struct training {
     struct model_config config;
     struct model_iteration *iteration;
+    struct non_model *places;
     struct plan *plan;
     struct engine *engine;
 };
@@ -274,9 +275,11 @@ static void open_training(struct training *t, const struct trial_job *job,
         t->iteration = model_iteration_new(&t->config, &model_job, &error);
         g_assert_no_error(error);
     }
-    plan_check(t->plan, t->iteration->trace, &error);
+    t->places = non_model_place(t->iteration->trace);
+    plan_check_placed(t->plan, t->iteration->trace, t->places, &error);
     g_assert_no_error(error);
     const struct engine_options options = {.iteration = t->iteration,
+                                           .places = t->places,
                                            .plan = t->plan,
                                            .device = placement->device ? placement->device
                                                                        : &device_cpu,
@@ -295,6 +298,7 @@ static void close_training(struct training *t)
     g_assert_true(engine_counts_agree(t->engine));
     engine_close(t->engine);
     plan_free(t->plan);
+    non_model_free(t->places);
     model_iteration_free(t->iteration);
 }
 
