@@ -168,8 +168,9 @@ static bool check_adapters(const struct training *training, GError **error)
     struct safetensors *file = folder ? adapters_open(folder, training->run->config,
                                                       training_trace(training), error)
                                       : NULL;
+    bool opened = !folder || file;
     safetensors_close(file);
-    return !folder || file;
+    return opened;
 }
 
 /* Checks the folder in which an engine makes the file of --nvme, which may be NULL. */
