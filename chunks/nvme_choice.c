@@ -269,13 +269,17 @@ static uint64_t fitting_host_bytes(struct nvme_choice *choice, const struct nvme
     return high;
 }
 
-/* Room for loads that run ahead is worth an eighth more of what comes and goes. */
+/* If the budget does not say how large the ring is, room for loads that run ahead is worth an
+ * eighth more of what comes and goes. */
 bool nvme_choice_fewest(struct nvme_choice *choice, const struct nvme_budget *budget,
                         GError **error)
 {
-    bool fits = fit_fewest(choice, budget->host_bytes, 1);
+    uint32_t given = budget->ring_times;
+    bool fits = fit_fewest(choice, budget->host_bytes, MAX(given, 1));
     uint64_t least = bytes_of_chosen(choice), most = MIN(least + least / 8, budget->nvme_bytes);
-    for (uint32_t times = NVME_RING_TIMES; fits && least <= most && times > 0; times--)
+    if (given && fits && least <= budget->nvme_bytes)
+        return true;
+    for (uint32_t times = NVME_RING_TIMES; !given && fits && least <= most && times > 0; times--)
         if (fit_fewest(choice, budget->host_bytes, times) && bytes_of_chosen(choice) <= most)
             return true;
     if (fits)

@@ -45,6 +45,28 @@ void plan_free(struct plan *plan)
     g_free(plan);
 }
 
+struct plan *plan_copy(const struct plan *plan)
+{
+    g_assert(!plan->certificate);
+    struct plan *copy = g_memdup2(plan, sizeof *plan);
+    size_t addresses = plan->layout->chunk_count * sizeof(uint64_t);
+    copy->sharers = 0;
+    copy->digest = g_strdup(plan->digest);
+    copy->model = g_strdup(plan->model);
+    copy->precision = g_strdup(plan->precision);
+    copy->choices = plan->choices ? run_choices_copy(plan->choices) : NULL;
+    copy->made_by = g_strdup(plan->made_by);
+    copy->policy = g_strdup(plan->policy);
+    copy->layout = layout_copy(plan->layout);
+    copy->host_address = g_memdup2(plan->host_address, addresses);
+    copy->nvme_address = g_memdup2(plan->nvme_address, addresses); /* NULL stays NULL */
+    copy->initial_address = g_memdup2(plan->initial_address, addresses);
+    copy->first_action =
+        g_memdup2(plan->first_action, (plan->moment_count + 2) * sizeof *plan->first_action);
+    copy->actions = g_memdup2(plan->actions, plan->action_count * sizeof *plan->actions);
+    return copy;
+}
+
 struct plan *plan_share(struct plan *plan)
 {
     plan->sharers++;

@@ -157,6 +157,9 @@ struct trace_exchange plan_exchange(const struct plan *plan, const struct trace 
 
 void plan_free(struct plan *plan);
 
+/* Returns a copy with one owner, of a plan without a certificate. Free it with plan_free. */
+struct plan *plan_copy(const struct plan *plan);
+
 /* Adds a reference; plan_free releases it, and the last release frees the plan. All owners must be
  * in one thread. */
 struct plan *plan_share(struct plan *plan);

@@ -369,6 +369,19 @@ bool costs_set_pinned(struct costs *costs, uint64_t bytes, GError **error)
     return false;
 }
 
+void costs_slow_to_nvme(struct costs *costs)
+{
+    struct cost *copies[2][3] = {{&costs->h2d, &costs->both[0], &costs->pageable[0]},
+                                 {&costs->d2h, &costs->both[1], &costs->pageable[1]}};
+    for (int d = 0; d < 2; d++) {
+        double rate = 1 / cost_seconds(&costs->nvme[d], 1);
+        for (size_t i = 0; i < G_N_ELEMENTS(copies[d]); i++) {
+            double *most = &copies[d][i]->most_rate;
+            *most = *most > 0 ? fmin(*most, rate) : rate;
+        }
+    }
+}
+
 void costs_speed_up(struct costs *costs, double times)
 {
     struct cost *copies[] = {&costs->h2d,     &costs->d2h,         &costs->both[0],

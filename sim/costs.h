@@ -110,6 +110,10 @@ bool costs_set_pinned(struct costs *costs, uint64_t bytes, GError **error);
  */
 void costs_speed_up(struct costs *costs, double times);
 
+/* Makes no copy over the link faster than NVMe reads or writes, as if all that lies in host memory
+ * had to pass there. */
+void costs_slow_to_nvme(struct costs *costs);
+
 /* Returns the time of a transfer in MOVER_NVME_READ or MOVER_NVME_WRITE, with the blocks and the
  * depth that platform_disk_best finds, or of a copy in MOVER_H2D or MOVER_D2H whose host memory
  * ends at `host_end` in the host pool. Beside the other direction, a copy of pageable memory takes
@@ -142,8 +146,7 @@ double costs_network_rate(const struct costs *costs);
  * given. */
 void costs_describe(const struct costs *costs, const struct trace *trace, json_t *object);
 
-/* Returns the link's peak in MOVER_H2D or MOVER_D2H: bytes a second of a large copy of pinned
- * memory. */
+/* Returns the peak of a queue: bytes a second of a large transfer, over the link of pinned memory. */
 double costs_link_rate(const struct costs *costs, enum mover_queue queue);
 
 /* Returns whether what ranks exchange crosses the link that copies take. */

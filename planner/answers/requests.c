@@ -1,9 +1,9 @@
 #include "planner/answers/requests.h"
 
-#include "chunks/nvme_homes.h"
 #include "planner/answers/emit.h"
 #include "planner/answers/explain.h"
 #include "planner/answers/recorded.h"
+#include "planner/answers/tiers.h"
 #include "planner/answers/verify.h"
 #include "planner/proof/certificate.h"
 #include "planner/schedule/placement.h"
@@ -211,77 +211,9 @@ static bool finish(const struct plan_paths *paths, const struct trace *trace,
 
 /* ---- with NVMe ---- */
 
-/* The best plan as if the host had NVMe's room as well, and what became of it. */
-struct tiered {
-    struct variants_result *result; /* NULL if nothing fits */
-    struct plan_figures before;     /* with all chunks on the host */
-    bool fits;                      /* the plan has homes in NVMe, or needs none */
-};
-
-/* Gives the plan homes, and the times that it then takes. */
-static bool give_homes(struct tiered *tiered, const struct search_options *options,
-                       uint64_t nvme_bytes, GError **error)
-{
-    struct plan *plan = tiered->result->best->plan;
-    const struct trace *trace = tiered->result->best->trace;
-    struct nvme_budget budget = {.host_bytes = options->host_budget, .nvme_bytes = nvme_bytes};
-    struct platform_disk_way way;
-    if (options->platform && platform_disk_best(&options->platform->disk, &way)) {
-        budget.block_bytes = way.block_bytes;
-        budget.depth = way.depth;
-    }
-    struct non_model *non_model = non_model_place(trace);
-    struct accesses *accesses = accesses_new(trace, plan->layout, non_model->extent);
-    tiered->before = plan->predicted;
-    tiered->fits = nvme_homes_give(plan, trace, accesses, &budget, error);
-    if (tiered->fits) {
-        struct plan_figures steady = plan_replay(plan, trace, options->costs, NULL);
-        plan->predicted.iteration_seconds = steady.iteration_seconds;
-        plan->predicted.stall_seconds = steady.stall_seconds;
-    }
-    accesses_free(accesses);
-    non_model_free(non_model);
-    return tiered->fits;
-}
-
 static double step_of(const struct variants_result *result)
 {
     return result->best->plan->predicted.iteration_seconds;
-}
-
-/* Searches as if the host had NVMe's room as well, and keeps the plan if it is faster. Sets an
- * error only if there is none yet. */
-static void search_tiered(const struct trace *trace, const struct search_options *options,
-                          unsigned scope, uint64_t nvme_bytes, struct tiered *best, GError **error)
-{
-    struct search_options wide = *options;
-    g_autoptr(GError) why = NULL;
-    wide.host_budget += MIN(nvme_bytes, UINT64_MAX - 1 - wide.host_budget);
-    struct tiered found = {.result = variants_search(trace, &wide, scope, &why)};
-    if (found.result)
-        give_homes(&found, options, nvme_bytes, &why);
-    if (found.fits && (!best->fits || step_of(found.result) < step_of(best->result))) {
-        const struct tiered slower = *best;
-        *best = found;
-        found = slower;
-    }
-    variants_result_free(found.result);
-    if (!best->fits && why && error && !*error)
-        g_propagate_error(error, g_steal_pointer(&why));
-}
-
-/* Tries to leave activations where they are, too: those that leave the device pass NVMe or take the
- * host's room from what would stay there. */
-static struct tiered search_tiers(const struct trace *trace, const struct search_options *options,
-                                  unsigned scope, uint64_t nvme_bytes, GError **error)
-{
-    struct tiered best = {0};
-    search_tiered(trace, options, scope, nvme_bytes, &best, error);
-    if (scope & RUN_OFFLOAD)
-        search_tiered(trace, options, scope & ~(unsigned)RUN_OFFLOAD, nvme_bytes, &best, error);
-    if (best.fits)
-        g_clear_error(error);
-    return best;
 }
 
 static void print_tiered(const struct tiered *tiered, const struct variants_result *alone)
@@ -292,13 +224,13 @@ static void print_tiered(const struct tiered *tiered, const struct variants_resu
     g_autofree char *written = size_format(plan->predicted.nvme_write_bytes);
     g_autofree char *host = size_format(plan->host_pool_bytes);
     g_autofree char *device = size_format(plan->predicted.peak_device_bytes);
-    g_autofree char *more = size_format(tiered->before.peak_host_bytes);
+    g_autofree char *more = size_format(tiered->ample.peak_host_bytes);
     printf("in NVMe                      %12s   %s read and %s written a step\n", file, read,
            written);
     printf("device memory                %12s\nhost memory                  %12s\n", device, host);
     printf("step                         %12.4f s, %.4f s of it stalled\n", step_of(tiered->result),
            plan->predicted.stall_seconds);
-    printf("with enough host memory      %12.4f s, in %s\n", tiered->before.iteration_seconds,
+    printf("with enough host memory      %12.4f s, in %s\n", tiered->ample.iteration_seconds,
            more);
     if (alone)
         printf("the best plan without NVMe   %12.4f s\n", step_of(alone));
@@ -327,10 +259,11 @@ static bool plan_with_nvme(const struct plan_paths *paths, const struct trace *t
     g_autoptr(GError) why = NULL;
     if (!can_tier(paths, options, error))
         return false;
-    shared.time_limit /= scope & RUN_OFFLOAD ? 3 : 2; /* searches */
+    shared.time_limit /= 1 + tiers_searches(scope);
     struct variants_result *alone = variants_search(trace, &shared, scope, NULL);
-    struct tiered tiered = search_tiers(trace, &shared, scope, paths->nvme_bytes, &why);
-    bool pays = tiered.fits && (!alone || step_of(tiered.result) < step_of(alone)), ok = true;
+    struct tiered tiered;
+    bool fits = tiers_search(trace, &shared, scope, paths->nvme_bytes, &tiered, &why), ok = true;
+    bool pays = fits && (!alone || step_of(tiered.result) < step_of(alone));
     if (pays) {
         ok = request_write(paths, trace, options, tiered.result, error) ||
              failure_mark(error, FAILURE_RUNNING);
@@ -339,7 +272,7 @@ static bool plan_with_nvme(const struct plan_paths *paths, const struct trace *t
         variants_result_free(alone);
     } else if (alone) {
         printf("NVMe does not pay: the best plan without it takes %.4f s a step%s\n",
-               step_of(alone), tiered.fits ? ", no more than with it" : "");
+               step_of(alone), fits ? ", no more than with it" : "");
         ok = finish(paths, trace, options, scope, alone, error);
     } else {
         g_propagate_error(error, g_steal_pointer(&why));

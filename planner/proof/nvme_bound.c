@@ -65,21 +65,34 @@ static void walk_accesses(const struct live_walk *walk)
         }
 }
 
-/* Returns the most bytes that live before a moment. */
-static struct live_bytes find_most(const struct live_walk *walk)
+/* Returns what of `bytes` neither the host nor the device has room for, beside `taken` bytes that lie
+ * on the device. */
+static uint64_t beyond(const struct plan *plan, uint64_t taken, int64_t bytes)
 {
-    struct live_bytes now = {0, 0}, most = {0, 0};
+    uint64_t device = plan->device_budget - MIN(taken, plan->device_budget);
+    uint64_t left = (uint64_t)bytes - MIN((uint64_t)bytes, device);
+    return left - MIN(left, plan->host_budget);
+}
+
+/* Looks at each moment when its operator begins: its non-model data has its room then. */
+static struct nvme_least find_most(const struct live_walk *walk, const struct plan *plan,
+                                   const struct non_model *non_model)
+{
+    struct live_bytes now = {0, 0};
+    struct nvme_least most = {0, 0};
     for (uint32_t m = 0; m < walk->accesses->moment_count; m++) {
+        uint64_t taken = non_model->extent[m];
         now.all += walk->begins[m].all;
         now.changed += walk->begins[m].changed;
-        most.all = MAX(most.all, now.all);
-        most.changed = MAX(most.changed, now.changed);
+        most.read_bytes = MAX(most.read_bytes, beyond(plan, taken, now.all));
+        most.write_bytes = MAX(most.write_bytes, beyond(plan, taken, now.changed));
     }
     return most;
 }
 
-static struct live_bytes most_live(const struct layout *layout, const struct trace *trace)
+struct nvme_least nvme_least(const struct plan *plan, const struct trace *trace)
 {
+    const struct layout *layout = plan->layout;
     struct non_model *non_model = non_model_place(trace);
     struct accesses *accesses = accesses_new(trace, layout, non_model->extent);
     g_autofree bool *changes = g_new0(bool, layout->chunk_count);
@@ -90,23 +103,10 @@ static struct live_bytes most_live(const struct layout *layout, const struct tra
         first[c] = last[c] = (struct nvme_access){NO_INDEX, 0};
     const struct live_walk walk = {layout, accesses, changes, first, last, begins};
     walk_accesses(&walk);
-    struct live_bytes most = find_most(&walk);
+    const struct nvme_least most = find_most(&walk, plan, non_model);
     accesses_free(accesses);
     non_model_free(non_model);
     return most;
-}
-
-static uint64_t beyond(const struct plan *plan, uint64_t bytes)
-{
-    uint64_t left = bytes - MIN(bytes, plan->device_budget);
-    return left - MIN(left, plan->host_budget);
-}
-
-struct nvme_least nvme_least(const struct plan *plan, const struct trace *trace)
-{
-    const struct live_bytes most = most_live(plan->layout, trace);
-    return (struct nvme_least){beyond(plan, (uint64_t)most.all),
-                               beyond(plan, (uint64_t)most.changed)};
 }
 
 /* A transfer may end half a nanosecond early, and one of each chunk counts. */

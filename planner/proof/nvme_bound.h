@@ -13,10 +13,10 @@ struct nvme_least {
  * iteration, wherever updates run.
  *
  * What a later operator reads before it is overwritten lies on the device, on the host or in NVMe.
- * So before each operator at least what is beyond both budgets is in NVMe alone, and is read before
- * that operator comes again. Of the chunks that an iteration also changes, what is beyond both
- * budgets has been written since it was changed. The moment at which most lives counts: the
- * gradients are there when backward ends. */
+ * So when an operator begins, at least what is beyond the host's budget, and the device's less the
+ * room of the operator's non-model data, is in NVMe alone, and is read before that operator comes
+ * again. Of the chunks that an iteration also changes, what is beyond has been written since it was
+ * changed. The operator with the most counts: the gradients are there when backward ends. */
 struct nvme_least nvme_least(const struct plan *plan, const struct trace *trace);
 
 /* Returns the nanoseconds that the slower one of reading and writing takes. */

@@ -50,6 +50,28 @@ static struct trace *small_iteration(bool reads_gradients)
     return trace;
 }
 
+/* A buffer has two million bytes of the device while all parameters live, and until the gradients
+ * do. */
+static void test_non_model(void)
+{
+    for (int reads = 0; reads < 2; reads++) {
+        struct trace *trace = small_iteration(reads);
+        trace->buffer_count = 1;
+        trace->buffers = g_new0(struct trace_buffer, 1);
+        trace->buffers[0] = (struct trace_buffer){
+            .name = g_strdup("workspace"), .bytes = BYTES / 2, .first = 0, .last = 5};
+        trace_sum_buffers(trace);
+        struct layout *layout = layout_pack_uniform(trace, BYTES, NULL);
+        const struct plan plan = {
+            .layout = layout, .device_budget = 2ull * BYTES, .host_budget = BYTES};
+        const struct nvme_least least = nvme_least(&plan, trace);
+        g_assert_cmpuint(least.read_bytes, ==, reads ? BYTES + BYTES / 2 : BYTES / 2);
+        g_assert_cmpuint(least.write_bytes, ==, reads ? BYTES / 2 : 0);
+        layout_free(layout);
+        trace_free(trace);
+    }
+}
+
 /* All three parameters outlive the iteration, and two change. Where gradients are read, they, the
  * first and the third parameter live when backward ends, and the third one does not change. */
 static void test_by_hand(void)
@@ -136,6 +158,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/nvme-bound/by-hand", test_by_hand);
+    g_test_add_func("/nvme-bound/non-model", test_non_model);
     g_test_add_func("/nvme-bound/below-every-plan", test_below_every_plan);
     return g_test_run();
 }
