@@ -15,14 +15,15 @@ struct nvme_budget {
     uint64_t nvme_bytes;  /* of the file */
     uint64_t block_bytes; /* of its blocks, and how many are under way, as in struct plan; */
     uint32_t depth;       /* 0, 0: the plan does not say */
-    uint32_t ring_times;  /* the least room of the ring with a limited host, in what is used at
-                             once; 0: up to four times that, if an eighth more lives in NVMe for it */
-    uint32_t buffers;     /* 0: a ring. Else all states that only the host uses live in NVMe. Those
-                             of a chunk group pass through one of so many equal buffers: a group is read
-                             while the one before it is updated, or with more than 3 buffers as
-                             many more ahead, none before the first update, and the step ends when
-                             the last is written. Where the updates of more groups overlap, there
-                             are more buffers */
+    uint32_t
+        ring_times;   /* the least room of the ring with a limited host, in what is used at
+                         once; 0: up to four times that, if an eighth more lives in NVMe for it */
+    uint32_t buffers; /* 0: a ring. Else all states that only the host uses live in NVMe. Those
+                         of a chunk group pass through one of so many equal buffers: a group is read
+                         while the one before it is updated, or with more than 3 buffers as
+                         many more ahead, none before the first update, and the step ends when
+                         the last is written. Where the updates of more groups overlap, there
+                         are more buffers */
 };
 
 /* Gives chunks of a plan homes in NVMe: with a host budget as few as make it fit, of those that

@@ -61,8 +61,8 @@ struct plan *plan_copy(const struct plan *plan)
     copy->host_address = g_memdup2(plan->host_address, addresses);
     copy->nvme_address = g_memdup2(plan->nvme_address, addresses); /* NULL stays NULL */
     copy->initial_address = g_memdup2(plan->initial_address, addresses);
-    copy->first_action =
-        g_memdup2(plan->first_action, (plan->moment_count + 2) * sizeof *plan->first_action);
+    copy->first_action = g_memdup2(plan->first_action,
+                                   (plan->moment_count + 2) * sizeof *plan->first_action);
     copy->actions = g_memdup2(plan->actions, plan->action_count * sizeof *plan->actions);
     return copy;
 }

@@ -146,7 +146,8 @@ double costs_network_rate(const struct costs *costs);
  * given. */
 void costs_describe(const struct costs *costs, const struct trace *trace, json_t *object);
 
-/* Returns the peak of a queue: bytes a second of a large transfer, over the link of pinned memory. */
+/* Returns the peak of a queue: bytes a second of a large transfer, over the link of pinned memory.
+ */
 double costs_link_rate(const struct costs *costs, enum mover_queue queue);
 
 /* Returns whether what ranks exchange crosses the link that copies take. */

@@ -230,8 +230,7 @@ static void print_tiered(const struct tiered *tiered, const struct variants_resu
     printf("device memory                %12s\nhost memory                  %12s\n", device, host);
     printf("step                         %12.4f s, %.4f s of it stalled\n", step_of(tiered->result),
            plan->predicted.stall_seconds);
-    printf("with enough host memory      %12.4f s, in %s\n", tiered->ample.iteration_seconds,
-           more);
+    printf("with enough host memory      %12.4f s, in %s\n", tiered->ample.iteration_seconds, more);
     if (alone)
         printf("the best plan without NVMe   %12.4f s\n", step_of(alone));
     else

@@ -24,10 +24,9 @@ bool request_verify(const struct plan_paths *paths, GError **error);
 /* Searches, and calls request_write with the best plan. Errors of writing are marked
  * (traces/failure.h).
  *
- * With NVMe, searches as if the host had its room as well, gives that plan homes there
- * (chunks/nvme_homes.h), and writes it if the best plan without NVMe does not fit, or takes longer.
- * The bounds of such a plan's certificate are those of a host with room for everything. Prints what
- * NVMe costs, and whether it pays. */
+ * With NVMe, writes the plan of tiers_search if the best plan without NVMe does not fit, or takes
+ * longer. The prices of its certificate's bounds are of a host with room for everything. Prints
+ * what NVMe costs, and whether it pays. */
 bool request_plan(const struct plan_paths *paths, const struct trace *trace,
                   const struct search_options *options, unsigned scope, GError **error);
 

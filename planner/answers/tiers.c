@@ -3,6 +3,7 @@
 #include "chunks/nvme_homes.h"
 #include "planner/answers/verify.h"
 #include "planner/schedule/placement.h"
+#include "sim/sweep.h"
 
 #include <math.h>
 
@@ -114,45 +115,49 @@ static void slow_updates(struct slow_machine *slow, const struct platform *platf
     }
 }
 
-/* Times the result's traces and its plan for the machine as it is. Bounds of other variants do not
- * hold there. */
-static bool retime(const struct tiers *tiers, struct variants_result *result, GError **error)
+/* Returns a result with a plan, which it takes over and times for the machine as it is; NULL, and
+ * frees the plan, if its trace cannot be derived. */
+static struct variants_result *result_of(const struct tiers *tiers, struct plan *plan)
 {
-    struct search_result *best = result->best;
     const struct platform *platform = tiers->options->platform;
-    struct trace *traced = derived_for_plan(best->plan, tiers->trace, platform, error);
-    struct trace *placed = traced ? trace_of_plan(best->plan, tiers->trace, platform, error) : NULL;
-    if (!placed) {
-        trace_free(traced);
-        return false;
-    }
-    trace_free(result->traced);
-    trace_free(best->trace);
-    result->traced = traced;
-    best->trace = placed;
-    certificate_alternatives_free(g_steal_pointer(&result->alternatives),
-                                  result->alternative_count);
-    result->alternative_count = 0;
-    time_plan(tiers, best->plan, best->trace);
-    return true;
+    struct variants_result *result = g_new0(struct variants_result, 1);
+    struct search_result *best = result->best = g_new0(struct search_result, 1);
+    best->plan = plan;
+    result->traced = derived_for_plan(plan, tiers->trace, platform, NULL);
+    best->trace = result->traced ? trace_of_plan(plan, tiers->trace, platform, NULL) : NULL;
+    if (best->trace)
+        time_plan(tiers, plan, best->trace);
+    else
+        g_clear_pointer(&result, variants_result_free);
+    return result;
 }
 
 /* ---- searches ---- */
 
-/* Keeps what was found if it is the fastest so far. Sets an error only if there is none yet. */
-static void take(const struct tiers *tiers, struct variants_result *found, GError **error)
+/* Keeps what was found if it is the fastest so far, and otherwise frees it. */
+static void take(const struct tiers *tiers, struct variants_result *found)
 {
     struct tiered *best = tiers->best;
-    const struct plan_figures ample = found->best->plan->predicted;
-    if (!best->ample.iteration_seconds || ample.iteration_seconds < best->ample.iteration_seconds)
-        best->ample = ample;
-    bool fits = give_homes(tiers, found->best, error && *error ? NULL : error);
-    if (fits && (!best->result || step_of(found) < step_of(best->result))) {
+    if (!best->result || step_of(found) < step_of(best->result)) {
         variants_result_free(best->result);
         best->result = found;
     } else {
         variants_result_free(found);
     }
+}
+
+/* Does so with homes in NVMe. Sets an error only if there is none yet. */
+static void take_with_homes(const struct tiers *tiers, struct variants_result *found,
+                            GError **error)
+{
+    struct plan_figures *ample = &tiers->best->ample;
+    const struct plan_figures figures = found->best->plan->predicted;
+    if (!ample->iteration_seconds || figures.iteration_seconds < ample->iteration_seconds)
+        *ample = figures;
+    if (give_homes(tiers, found->best, error && *error ? NULL : error))
+        take(tiers, found);
+    else
+        variants_result_free(found);
 }
 
 static uint64_t host_with_nvme(const struct tiers *tiers)
@@ -165,10 +170,10 @@ static void search(const struct tiers *tiers, unsigned scope, GError **error)
 {
     struct search_options wide = *tiers->options;
     wide.host_budget = host_with_nvme(tiers);
-    struct variants_result *found =
-        variants_search(tiers->trace, &wide, scope, error && *error ? NULL : error);
+    struct variants_result *found = variants_search(tiers->trace, &wide, scope,
+                                                    error && *error ? NULL : error);
     if (found)
-        take(tiers, found, error);
+        take_with_homes(tiers, found, error);
 }
 
 /* What takes long on a machine whose link is as slow as its disk takes less on this one. */
@@ -183,18 +188,107 @@ static void search_slowed(const struct tiers *tiers, unsigned scope)
         slow_updates(&slow, wide.platform, slow.costs, tiers->trace);
         wide.platform = &slow.platform;
     }
-    struct variants_result *found = variants_search(tiers->trace, &wide, scope, NULL);
-    if (found && retime(tiers, found, NULL))
-        take(tiers, found, NULL);
-    else
-        variants_result_free(found);
+    struct variants_result *slowed = variants_search(tiers->trace, &wide, scope, NULL);
+    struct variants_result *found = slowed ? result_of(tiers, g_steal_pointer(&slowed->best->plan))
+                                           : NULL;
+    if (found)
+        take_with_homes(tiers, found, NULL);
+    variants_result_free(slowed);
     g_free(slow.platform.host_update.points);
     costs_free(slow.costs);
 }
 
+/* ---- policies and strategies ---- */
+
+/* When a sweep ends, and whom it tells how far it is. */
+struct sweep_watch {
+    const struct search_options *options;
+    gint64 end; /* microseconds, monotonic */
+};
+
+static bool goes_on(void *data, uint32_t done, uint32_t total)
+{
+    const struct sweep_watch *watch = data;
+    const struct search_options *options = watch->options;
+    return g_get_monotonic_time() < watch->end &&
+           (!options->progress || options->progress(options->progress_data, done, total));
+}
+
+/* Those of several ranks have traces of their own. */
+static GPtrArray *list_strategies(const struct trace *trace)
+{
+    if (trace->ranks > 1)
+        return NULL;
+    GPtrArray *strategies = strategy_parse_list("all", NULL);
+    strategy_add_tiered(strategies);
+    return strategies;
+}
+
+/* Takes the fastest row's plan if it is faster than the best. */
+static void take_row(const struct tiers *tiers, const struct trace *trace,
+                     const struct sweep_options *options, const struct sweep *sweep)
+{
+    const struct sweep_row *best = NULL;
+    for (uint32_t r = 0; r < sweep->row_count; r++) {
+        const struct sweep_row *row = &sweep->rows[r];
+        if (row->fits &&
+            (!best || row->figures.iteration_seconds < best->figures.iteration_seconds))
+            best = row;
+    }
+    const struct variants_result *found = tiers->best->result;
+    if (!best || (found && best->figures.iteration_seconds >= step_of(found)))
+        return;
+    struct variants_result *result = result_of(tiers, sweep_plan(trace, options, best, NULL));
+    if (result)
+        take(tiers, result);
+}
+
+/* Sweeps as `pstar-sim --policy all --strategy all` does. */
+static void sweep_trace(const struct tiers *tiers, const struct trace *trace)
+{
+    const struct search_options *o = tiers->options;
+    const struct nvme_budget nvme = budget_of(tiers, 0);
+    struct sweep_watch watch = {
+        o, o->time_limit > 0 ? g_get_monotonic_time() + (gint64)(o->time_limit * 1e6) : G_MAXINT64};
+    uint64_t device = o->device_budget + MIN(trace->library_bytes, UINT64_MAX - o->device_budget);
+    g_autoptr(GPtrArray) layouts = layout_list_parse(NULL, NULL, trace, NULL);
+    g_autoptr(GPtrArray) strategies = list_strategies(trace);
+    g_autoptr(GArray) look_aheads = sizes_parse_counts("0,16", NULL);
+    g_autoptr(GArray) budgets = g_array_new(FALSE, FALSE, sizeof device);
+    g_array_append_val(budgets, device);
+    const struct sweep_options options = {.layouts = layouts,
+                                          .budgets = budgets,
+                                          .look_aheads = look_aheads,
+                                          .policies = policy_all,
+                                          .strategies = strategies,
+                                          .platform = o->platform,
+                                          .unclipped = o->unclipped,
+                                          .host_budget = o->host_budget,
+                                          .nvme = &nvme,
+                                          .objective = OBJECTIVE_TIME,
+                                          .costs = o->costs,
+                                          .threads = o->threads,
+                                          .progress = goes_on,
+                                          .progress_data = &watch};
+    struct sweep *sweep = sweep_run(trace, &options);
+    take_row(tiers, trace, &options, sweep);
+    sweep_free(sweep);
+}
+
+/* With the choices as recorded, and with those of the best plan so far. */
+static void sweep_baselines(const struct tiers *tiers)
+{
+    sweep_trace(tiers, tiers->trace);
+    if (tiers->best->result) {
+        struct trace *best = trace_copy(tiers->best->result->best->trace);
+        sweep_trace(tiers, best);
+        trace_free(best);
+    }
+}
+
 uint32_t tiers_searches(unsigned scope)
 {
-    return scope & RUN_OFFLOAD ? 4 : 2;
+    return scope & RUN_OFFLOAD ? 6 : 4;
 }
 
 bool tiers_search(const struct trace *trace, const struct search_options *options, unsigned scope,
@@ -209,6 +303,7 @@ bool tiers_search(const struct trace *trace, const struct search_options *option
     search_slowed(&tiers, scope);
     if (without != scope)
         search_slowed(&tiers, without);
+    sweep_baselines(&tiers);
     if (tiered->result)
         g_clear_error(error);
     return tiered->result;

@@ -65,8 +65,8 @@ static void walk_accesses(const struct live_walk *walk)
         }
 }
 
-/* Returns what of `bytes` neither the host nor the device has room for, beside `taken` bytes that lie
- * on the device. */
+/* Returns what of `bytes` neither the host nor the device has room for, beside `taken` bytes that
+ * lie on the device. */
 static uint64_t beyond(const struct plan *plan, uint64_t taken, int64_t bytes)
 {
     uint64_t device = plan->device_budget - MIN(taken, plan->device_budget);

@@ -341,7 +341,7 @@ static void test_ranks(void)
         check_ranks(workshop, run, simulated);
         json_decref(simulated);
         workshop_must_run_format(workshop,
-                                 PLAN "--host-memory 850KiB --nvme-memory 64MiB --gpus 2 %s "
+                                 PLAN "--host-memory 500KiB --nvme-memory 64MiB --gpus 2 %s "
                                       "--platform machine.json -o plan.json",
                                  stages[i]);
         json_t *plan = workshop_read_json(workshop, "plan.json");
