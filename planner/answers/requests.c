@@ -242,13 +242,34 @@ static void print_tiered(const struct tiered *tiered, const struct variants_resu
 static bool can_tier(const struct plan_paths *paths, const struct search_options *options,
                      GError **error)
 {
-    const char *wrong = paths->json || paths->top || paths->emit
-                            ? "does not go with --json, --top and --emit, so far"
+    const char *wrong = paths->emit                          ? "does not go with --emit, so far"
                         : options->host_budget == UINT64_MAX ? "needs --host-memory"
                                                              : NULL;
     if (wrong)
         g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--nvme-memory: %s", wrong);
     return !wrong;
+}
+
+/* Writes and prints the plan with NVMe, and frees the best one without, which may be NULL. */
+static bool finish_tiered(const struct plan_paths *paths, const struct trace *trace,
+                          const struct search_options *options, const struct tiered *tiered,
+                          struct variants_result *alone, GError **error)
+{
+    struct search_result *best = tiered->result->best;
+    if (alone)
+        best->layouts[0] = (struct search_baseline){
+            .name = g_strdup("without NVMe"),
+            .chunks = chunk_spread_of(alone->best->plan->layout, TRACE_PARAM),
+            .figures = alone->best->plan->predicted};
+    bool ok = request_write(paths, trace, options, tiered->result, error);
+    if (ok)
+        print_tiered(tiered, alone);
+    if (ok && paths->top)
+        explain_rivals(best, options->objective, paths->top, stdout);
+    ok = ok && (!paths->json ||
+                explain_write_json(best, options->objective, paths->plan, paths->json, error));
+    variants_result_free(alone);
+    return ok || failure_mark(error, FAILURE_RUNNING);
 }
 
 static bool plan_with_nvme(const struct plan_paths *paths, const struct trace *trace,
@@ -264,11 +285,7 @@ static bool plan_with_nvme(const struct plan_paths *paths, const struct trace *t
     bool fits = tiers_search(trace, &shared, scope, paths->nvme_bytes, &tiered, &why), ok = true;
     bool pays = fits && (!alone || step_of(tiered.result) < step_of(alone));
     if (pays) {
-        ok = request_write(paths, trace, options, tiered.result, error) ||
-             failure_mark(error, FAILURE_RUNNING);
-        if (ok)
-            print_tiered(&tiered, alone);
-        variants_result_free(alone);
+        ok = finish_tiered(paths, trace, options, &tiered, alone, error);
     } else if (alone) {
         printf("NVMe does not pay: the best plan without it takes %.4f s a step%s\n",
                step_of(alone), fits ? ", no more than with it" : "");

@@ -16,6 +16,7 @@ struct tiers {
     const struct search_options *options;
     uint64_t nvme_bytes;
     struct tiered *best;
+    struct search_baseline *policy, *strategy; /* the fastest rows */
 };
 
 static double step_of(const struct variants_result *result)
@@ -146,11 +147,21 @@ static void take(const struct tiers *tiers, struct variants_result *found)
     }
 }
 
-/* Does so with homes in NVMe. Sets an error only if there is none yet. */
-static void take_with_homes(const struct tiers *tiers, struct variants_result *found,
+/* Does so with homes in NVMe. What else the search has found has none, and is left out. Sets an
+ * error only if there is none yet. */
+static void take_with_homes(const struct tiers *tiers, struct variants_result *searched,
                             GError **error)
 {
+    struct variants_result *found = result_of(tiers, g_steal_pointer(&searched->best->plan));
     struct plan_figures *ample = &tiers->best->ample;
+    if (found) {
+        found->best->layouts_tried = searched->best->layouts_tried;
+        found->best->plans_tried = searched->best->plans_tried;
+        found->best->stopped = searched->best->stopped;
+    }
+    variants_result_free(searched);
+    if (!found)
+        return;
     const struct plan_figures figures = found->best->plan->predicted;
     if (!ample->iteration_seconds || figures.iteration_seconds < ample->iteration_seconds)
         *ample = figures;
@@ -188,12 +199,9 @@ static void search_slowed(const struct tiers *tiers, unsigned scope)
         slow_updates(&slow, wide.platform, slow.costs, tiers->trace);
         wide.platform = &slow.platform;
     }
-    struct variants_result *slowed = variants_search(tiers->trace, &wide, scope, NULL);
-    struct variants_result *found = slowed ? result_of(tiers, g_steal_pointer(&slowed->best->plan))
-                                           : NULL;
+    struct variants_result *found = variants_search(tiers->trace, &wide, scope, NULL);
     if (found)
         take_with_homes(tiers, found, NULL);
-    variants_result_free(slowed);
     g_free(slow.platform.host_update.points);
     costs_free(slow.costs);
 }
@@ -224,6 +232,21 @@ static GPtrArray *list_strategies(const struct trace *trace)
     return strategies;
 }
 
+static bool is_faster(const struct sweep_row *row, const struct plan_figures *than)
+{
+    return !than->iteration_seconds || row->figures.iteration_seconds < than->iteration_seconds;
+}
+
+static void note_row(struct search_baseline *baseline, const struct sweep_row *row)
+{
+    if (!is_faster(row, &baseline->figures))
+        return;
+    g_free(baseline->name);
+    *baseline = (struct search_baseline){
+        g_strdup(row->policy ? row->policy->name : row->strategy->name),
+        chunk_spread_of(row->layout->layout, TRACE_PARAM), row->look_ahead, row->figures};
+}
+
 /* Takes the fastest row's plan if it is faster than the best. */
 static void take_row(const struct tiers *tiers, const struct trace *trace,
                      const struct sweep_options *options, const struct sweep *sweep)
@@ -231,8 +254,10 @@ static void take_row(const struct tiers *tiers, const struct trace *trace,
     const struct sweep_row *best = NULL;
     for (uint32_t r = 0; r < sweep->row_count; r++) {
         const struct sweep_row *row = &sweep->rows[r];
-        if (row->fits &&
-            (!best || row->figures.iteration_seconds < best->figures.iteration_seconds))
+        if (!row->fits)
+            continue;
+        note_row(row->policy ? tiers->policy : tiers->strategy, row);
+        if (!best || is_faster(row, &best->figures))
             best = row;
     }
     const struct variants_result *found = tiers->best->result;
@@ -294,7 +319,8 @@ uint32_t tiers_searches(unsigned scope)
 bool tiers_search(const struct trace *trace, const struct search_options *options, unsigned scope,
                   uint64_t nvme_bytes, struct tiered *tiered, GError **error)
 {
-    const struct tiers tiers = {trace, options, nvme_bytes, tiered};
+    struct search_baseline policy = {0}, strategy = {0};
+    const struct tiers tiers = {trace, options, nvme_bytes, tiered, &policy, &strategy};
     unsigned without = scope & ~(unsigned)RUN_OFFLOAD;
     *tiered = (struct tiered){0};
     search(&tiers, scope, error);
@@ -304,7 +330,13 @@ bool tiers_search(const struct trace *trace, const struct search_options *option
     if (without != scope)
         search_slowed(&tiers, without);
     sweep_baselines(&tiers);
-    if (tiered->result)
-        g_clear_error(error);
-    return tiered->result;
+    if (!tiered->result) {
+        g_free(policy.name);
+        g_free(strategy.name);
+        return false;
+    }
+    tiered->result->best->policy = policy;
+    tiered->result->best->strategy = strategy;
+    g_clear_error(error);
+    return true;
 }

@@ -122,6 +122,36 @@ static void write_machine(const struct workshop *workshop, double rate, int bloc
     workshop_write(workshop, "machine.json", text);
 }
 
+/* What came next has NVMe, too, but for the best plan without. */
+static void test_runners_up(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, SYNTH);
+    write_machine(workshop, 1e10, 1 << 20);
+    g_autofree char *said = workshop_must_print(
+        workshop, PLAN "--host-memory 1500KiB --nvme-memory 64MiB --platform machine.json --top "
+                       "all --json result.json -o plan.json");
+    json_t *result = workshop_read_json(workshop, "result.json"), *rival;
+    json_t *plan = workshop_read_json(workshop, "plan.json");
+    g_assert_cmpint(
+        json_integer_value(
+            json_object_get(json_object_get(result, "predicted"), "nvme_read_bytes")),
+        ==,
+        json_integer_value(json_object_get(json_object_get(plan, "predicted"), "nvme_read_bytes")));
+    double step = json_number_value(
+        json_object_get(json_object_get(result, "predicted"), "iteration_seconds"));
+    size_t i;
+    g_assert_cmpuint(json_array_size(json_object_get(result, "runners_up")), >=, 2);
+    json_array_foreach (json_object_get(result, "runners_up"), i, rival) {
+        const char *what = json_string_value(json_object_get(rival, "what"));
+        g_assert_nonnull(strstr(said, what));
+        g_assert_cmpfloat(json_number_value(json_object_get(rival, "iteration_seconds")), >=, step);
+    }
+    json_decref(result);
+    json_decref(plan);
+    workshop_free(workshop);
+}
+
 /* A plan has the blocks with which its platform's disk is fastest, and a run takes them. */
 static void test_blocks(void)
 {
@@ -365,8 +395,8 @@ static void test_refused(void)
     workshop_must_end(workshop, PLAN "--nvme-memory 64MiB -o plan.json", 2, "",
                       "--nvme-memory: needs --host-memory");
     workshop_must_end(workshop,
-                      PLAN "--nvme-memory 64MiB --host-memory 1200KiB --top 3 -o plan.json", 2, "",
-                      "--nvme-memory: does not go with --json, --top and --emit, so far");
+                      PLAN "--nvme-memory 64MiB --host-memory 1200KiB --emit fsdp -o plan.json", 2,
+                      "", "--nvme-memory: does not go with --emit, so far");
     workshop_must_end(workshop, PLAN "--nvme-memory 64MiB --host-memory 32KiB -o plan.json", 3, "",
                       "host memory: beside what can live in NVMe the run takes");
     workshop_must_end(workshop, "pstar-plan run.pstar --stages 2 --gpus 2 --nvme-memory 64MiB", 2,
@@ -383,6 +413,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/nvme-plans/pays", test_pays);
     g_test_add_func("/nvme-plans/device-updates", test_device_updates);
+    g_test_add_func("/nvme-plans/runners-up", test_runners_up);
     g_test_add_func("/nvme-plans/blocks", test_blocks);
     g_test_add_func("/nvme-plans/activations", test_activations);
     g_test_add_func("/nvme-plans/simulated", test_simulated);
