@@ -171,6 +171,14 @@ static void take_with_homes(const struct tiers *tiers, struct variants_result *s
         variants_result_free(found);
 }
 
+/* Once a person has stopped the search, it ends with the first plan that has homes. */
+static bool may_go_on(const struct tiers *tiers)
+{
+    const struct search_options *options = tiers->options;
+    return !tiers->best->result || !options->progress ||
+           options->progress(options->progress_data, 1, 2);
+}
+
 static uint64_t host_with_nvme(const struct tiers *tiers)
 {
     uint64_t host = tiers->options->host_budget;
@@ -324,12 +332,14 @@ bool tiers_search(const struct trace *trace, const struct search_options *option
     unsigned without = scope & ~(unsigned)RUN_OFFLOAD;
     *tiered = (struct tiered){0};
     search(&tiers, scope, error);
-    if (without != scope)
+    if (without != scope && may_go_on(&tiers))
         search(&tiers, without, NULL);
-    search_slowed(&tiers, scope);
-    if (without != scope)
+    if (may_go_on(&tiers))
+        search_slowed(&tiers, scope);
+    if (without != scope && may_go_on(&tiers))
         search_slowed(&tiers, without);
-    sweep_baselines(&tiers);
+    if (may_go_on(&tiers))
+        sweep_baselines(&tiers);
     if (!tiered->result) {
         g_free(policy.name);
         g_free(strategy.name);
