@@ -7,8 +7,10 @@
 
 #include <math.h>
 
-/* Rings that are tried, in what is used at once. */
+/* Rings that are tried, in what is used at once, if the usual one takes at most 8 % longer than the
+ * best plan. */
 enum { RING_TIMES_MOST = 4 };
+#define NEAR_RATIO 1.08
 
 /* What a search with NVMe is about. */
 struct tiers {
@@ -61,13 +63,21 @@ static struct plan *with_homes(const struct tiers *tiers, const struct search_re
     return plan;
 }
 
+/* Returns whether other rings may make the plan the fastest of all. */
+static bool is_near(const struct tiers *tiers, const struct plan *plan)
+{
+    const struct variants_result *best = tiers->best->result;
+    return plan->nvme_bytes &&
+           (!best || plan->predicted.iteration_seconds < NEAR_RATIO * step_of(best));
+}
+
 /* Replaces the plan by the fastest with homes. Returns false if none fits. */
 static bool give_homes(const struct tiers *tiers, struct search_result *found, GError **error)
 {
     struct non_model *non_model = non_model_place(found->trace);
     struct accesses *accesses = accesses_new(found->trace, found->plan->layout, non_model->extent);
     struct plan *best = with_homes(tiers, found, accesses, 0, error);
-    for (uint32_t times = 1; best && best->nvme_bytes && times <= RING_TIMES_MOST; times++) {
+    for (uint32_t times = 1; best && is_near(tiers, best) && times <= RING_TIMES_MOST; times++) {
         struct plan *other = with_homes(tiers, found, accesses, times, NULL);
         if (other && other->predicted.iteration_seconds < best->predicted.iteration_seconds) {
             struct plan *slower = best;
@@ -126,10 +136,13 @@ static struct variants_result *result_of(const struct tiers *tiers, struct plan 
     best->plan = plan;
     result->traced = derived_for_plan(plan, tiers->trace, platform, NULL);
     best->trace = result->traced ? trace_of_plan(plan, tiers->trace, platform, NULL) : NULL;
-    if (best->trace)
-        time_plan(tiers, plan, best->trace);
-    else
-        g_clear_pointer(&result, variants_result_free);
+    if (!best->trace) {
+        variants_result_free(result);
+        return NULL;
+    }
+    g_free(plan->digest);
+    plan->digest = trace_digest(best->trace);
+    time_plan(tiers, plan, best->trace);
     return result;
 }
 
@@ -147,28 +160,45 @@ static void take(const struct tiers *tiers, struct variants_result *found)
     }
 }
 
-/* Does so with homes in NVMe. What else the search has found has none, and is left out. Sets an
+/* Does so with homes in NVMe, unless the plan takes longer without than the best with them. Sets an
  * error only if there is none yet. */
-static void take_with_homes(const struct tiers *tiers, struct variants_result *searched,
+static void take_with_homes(const struct tiers *tiers, struct variants_result *found,
                             GError **error)
 {
-    struct variants_result *found = result_of(tiers, g_steal_pointer(&searched->best->plan));
     struct plan_figures *ample = &tiers->best->ample;
+    const struct variants_result *best = tiers->best->result;
+    const struct plan_figures figures = found->best->plan->predicted;
+    if (!ample->iteration_seconds || figures.iteration_seconds < ample->iteration_seconds)
+        *ample = figures;
+    if ((!best || figures.iteration_seconds < step_of(best)) &&
+        give_homes(tiers, found->best, error && *error ? NULL : error))
+        take(tiers, found);
+    else
+        variants_result_free(found);
+}
+
+/* What is fast with enough host memory need not be the fastest with NVMe, so each plan that a
+ * search finds on its way counts. */
+static void consider(void *data, const struct plan *plan)
+{
+    const struct tiers *tiers = data;
+    struct variants_result *found = result_of(tiers, plan_copy(plan));
+    if (found)
+        take_with_homes(tiers, found, NULL);
+}
+
+/* Takes what a search has found in the end. What else it has found has no homes, and is left out.
+ */
+static void take_end(const struct tiers *tiers, struct variants_result *searched, GError **error)
+{
+    struct variants_result *found = result_of(tiers, g_steal_pointer(&searched->best->plan));
     if (found) {
         found->best->layouts_tried = searched->best->layouts_tried;
         found->best->plans_tried = searched->best->plans_tried;
         found->best->stopped = searched->best->stopped;
+        take_with_homes(tiers, found, error);
     }
     variants_result_free(searched);
-    if (!found)
-        return;
-    const struct plan_figures figures = found->best->plan->predicted;
-    if (!ample->iteration_seconds || figures.iteration_seconds < ample->iteration_seconds)
-        *ample = figures;
-    if (give_homes(tiers, found->best, error && *error ? NULL : error))
-        take(tiers, found);
-    else
-        variants_result_free(found);
 }
 
 /* Once a person has stopped the search, it ends with the first plan that has homes. */
@@ -179,37 +209,38 @@ static bool may_go_on(const struct tiers *tiers)
            options->progress(options->progress_data, 1, 2);
 }
 
-static uint64_t host_with_nvme(const struct tiers *tiers)
+static struct search_options options_with_nvme(struct tiers *tiers)
 {
-    uint64_t host = tiers->options->host_budget;
-    return host + MIN(tiers->nvme_bytes, UINT64_MAX - 1 - host);
+    struct search_options options = *tiers->options;
+    options.host_budget += MIN(tiers->nvme_bytes, UINT64_MAX - 1 - options.host_budget);
+    options.found = consider;
+    options.found_data = tiers;
+    return options;
 }
 
-static void search(const struct tiers *tiers, unsigned scope, GError **error)
+static void search(struct tiers *tiers, unsigned scope, GError **error)
 {
-    struct search_options wide = *tiers->options;
-    wide.host_budget = host_with_nvme(tiers);
-    struct variants_result *found = variants_search(tiers->trace, &wide, scope,
+    const struct search_options options = options_with_nvme(tiers);
+    struct variants_result *found = variants_search(tiers->trace, &options, scope,
                                                     error && *error ? NULL : error);
     if (found)
-        take_with_homes(tiers, found, error);
+        take_end(tiers, found, error);
 }
 
 /* What takes long on a machine whose link is as slow as its disk takes less on this one. */
-static void search_slowed(const struct tiers *tiers, unsigned scope)
+static void search_slowed(struct tiers *tiers, unsigned scope)
 {
-    struct search_options wide = *tiers->options;
-    struct slow_machine slow = {costs_new(wide.platform, wide.costs->link, NULL), {0}};
-    wide.host_budget = host_with_nvme(tiers);
-    wide.costs = slow.costs;
+    struct search_options options = options_with_nvme(tiers);
+    struct slow_machine slow = {costs_new(options.platform, options.costs->link, NULL), {0}};
+    options.costs = slow.costs;
     costs_slow_to_nvme(slow.costs);
-    if (wide.platform) {
-        slow_updates(&slow, wide.platform, slow.costs, tiers->trace);
-        wide.platform = &slow.platform;
+    if (options.platform) {
+        slow_updates(&slow, options.platform, slow.costs, tiers->trace);
+        options.platform = &slow.platform;
     }
-    struct variants_result *found = variants_search(tiers->trace, &wide, scope, NULL);
+    struct variants_result *found = variants_search(tiers->trace, &options, scope, NULL);
     if (found)
-        take_with_homes(tiers, found, NULL);
+        take_end(tiers, found, NULL);
     g_free(slow.platform.host_update.points);
     costs_free(slow.costs);
 }
@@ -328,7 +359,7 @@ bool tiers_search(const struct trace *trace, const struct search_options *option
                   uint64_t nvme_bytes, struct tiered *tiered, GError **error)
 {
     struct search_baseline policy = {0}, strategy = {0};
-    const struct tiers tiers = {trace, options, nvme_bytes, tiered, &policy, &strategy};
+    struct tiers tiers = {trace, options, nvme_bytes, tiered, &policy, &strategy};
     unsigned without = scope & ~(unsigned)RUN_OFFLOAD;
     *tiered = (struct tiered){0};
     search(&tiers, scope, error);

@@ -34,6 +34,11 @@ struct search_options {
                           also within trials that have a plan and without all baselines. May be
                           NULL */
 
+    /* Called in the thread that searches with each plan that is better than those before it in its
+     * search. It may copy the plan. May be NULL. */
+    void (*found)(void *data, const struct plan *plan);
+    void *found_data;
+
     /* As in sim/workers.h; returns false to stop with the best plan so far. May be NULL. */
     bool (*progress)(void *data, uint32_t done, uint32_t total);
     void *progress_data;

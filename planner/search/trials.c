@@ -263,6 +263,16 @@ static void check_bound(struct search *search)
         search->bound = 0;
 }
 
+static void report_better(struct search *search)
+{
+    const struct search_options *options = &search->options;
+    const struct trial *best = search->context.incumbent;
+    if (!options->found || !best || best->plan == search->reported)
+        return;
+    search->reported = best->plan;
+    options->found(options->found_data, best->plan);
+}
+
 static void find_best(struct search *search)
 {
     uint32_t best = 0;
@@ -271,6 +281,7 @@ static void find_best(struct search *search)
                                     ? search_trial(search, best)
                                     : NULL;
     check_bound(search);
+    report_better(search);
     search->context.policy = trials_best_policy(search->trials, search->options.objective);
     search->context.strategy = trials_best_strategy(search->trials, search->options.objective);
 }

@@ -178,6 +178,7 @@ struct search {
     double bound;                 /* seconds; practically no plan is faster */
     gint64 deadline;  /* microseconds, monotonic; 0 for no limit; waits for the first plan */
     gint stop, found; /* atomic; found: a trial has a plan */
+    const struct plan *reported; /* the last one of options.found, which may be gone */
 };
 
 /* Return the trial of this index, until the next one is added, and its layout. */
