@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
-#include <time.h>
 #include <unistd.h>
 
 /* After a signal that ends the work, until it is said that this takes a while. */
@@ -29,7 +28,6 @@ struct progress {
     gint64 ending;       /* the same: when the signal was first seen here; 0: not yet */
     bool told;           /* that the end takes a while */
     const char *output;  /* of progress_begin_output; otherwise NULL */
-    time_t started;      /* when that was called */
     sigset_t signals, before;
     GThread *listener;      /* NULL if signals are not caught */
     int incoming, finished; /* descriptors: of the signals, and to end the listener */
@@ -53,8 +51,8 @@ static void end_by(int number)
 /* The thread that writes goes on until the program has ended, so it may complete the file. */
 static void end_output(const struct progress *progress, int number)
 {
-    output_file_remove_unfinished(progress->output, progress->started);
     console_warn(progress->console, "interrupted");
+    output_file_remove_unfinished(progress->output);
     _exit(STATUS_SIGNALLED + number);
 }
 
@@ -154,7 +152,6 @@ struct progress *progress_begin_output(const struct console *console, const char
 {
     struct progress *progress = new_progress(console, "files");
     progress->output = output;
-    progress->started = time(NULL);
     catch_all(progress);
     return progress;
 }

@@ -300,13 +300,14 @@ struct database *database_create(const char *path, GError **error)
     if (!may_create(path, error))
         return NULL;
     g_autofree char *target = output_file_target(path);
-    char *temporary = g_strdup_printf("%s.%08x.tmp", target, g_random_int());
+    char *temporary = output_file_temporary(target);
     struct database *database = open_file(target, temporary,
                                           SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, error);
     if (!database)
         return NULL;
-    /* An unfinished file is deleted, so it needs no journal. */
-    char *sql = g_strdup_printf("PRAGMA journal_mode = OFF; PRAGMA locking_mode = EXCLUSIVE;"
+    /* An unfinished file is deleted, so it needs no journal beside it. A defensive connection
+     * refuses to have none at all. */
+    char *sql = g_strdup_printf("PRAGMA journal_mode = MEMORY; PRAGMA locking_mode = EXCLUSIVE;"
                                 "PRAGMA application_id = %d; PRAGMA user_version = %d; BEGIN;",
                                 SCHEMA_APPLICATION_ID, TRACE_SCHEMA_PLAIN);
     if (!database_execute(database, sql, error)) {
@@ -345,15 +346,6 @@ bool database_publish(struct database *database, GError **error)
     return ok;
 }
 
-/* SQLite begins a journal before it knows that none is wanted, and leaves it if there is no room.
- */
-static void remove_unfinished(const char *temporary)
-{
-    g_autofree char *journal = g_strconcat(temporary, "-journal", NULL);
-    unlink(temporary);
-    unlink(journal);
-}
-
 void database_close(struct database *database)
 {
     if (!database)
@@ -361,7 +353,7 @@ void database_close(struct database *database)
     if (has_file(database)) /* otherwise SQLite would close a file of the program */
         sqlite3_close(database->handle);
     if (database->temporary)
-        remove_unfinished(database->temporary);
+        unlink(database->temporary);
     if (database->folder)
         remove_copy(database->folder);
     g_free(database->temporary);

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <glib/gstdio.h>
 #include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -69,6 +68,17 @@ bool output_folder_has_place(const char *path, GError **error)
     return g_access(folder, W_OK | X_OK) == 0 || fail(path, errno, error);
 }
 
+static char *beginning_of_temporaries(const char *target)
+{
+    return g_strdup_printf("%s.%d-", target, (int)getpid());
+}
+
+char *output_file_temporary(const char *target)
+{
+    g_autofree char *beginning = beginning_of_temporaries(target);
+    return g_strdup_printf("%s%08x.tmp", beginning, g_random_int());
+}
+
 char *output_file_target(const char *path)
 {
     enum { MOST_LINKS = 40 }; /* as the kernel follows */
@@ -85,7 +95,7 @@ char *output_file_target(const char *path)
 /* Makes a file beside the path and removes it, because permissions do not say everything. */
 static bool try_to_create(const char *path, GError **error)
 {
-    g_autofree char *name = g_strdup_printf("%s.%08x.tmp", path, g_random_int());
+    g_autofree char *name = output_file_temporary(path);
     int descriptor = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor < 0)
         return fail(path, errno, error);
@@ -114,7 +124,7 @@ static char *temporary_of(const char *path)
     struct stat status;
     if (descriptor_of(path) >= 0 || (stat(path, &status) == 0 && !S_ISREG(status.st_mode)))
         return NULL;
-    return g_strdup_printf("%s.%08x.tmp", path, g_random_int());
+    return output_file_temporary(path);
 }
 
 /* Opens a new file: a link that somebody has put in its place is not followed. */
@@ -157,34 +167,19 @@ bool output_file_close(struct output_file *file, GError **error)
     return ok;
 }
 
-/* Returns how the names of the files begin that become `path`, as the system says which files are
- * open: from the root, without links. May be NULL. Free with g_free. */
-static char *beginning_of_temporaries(const char *path)
+void output_file_remove_unfinished(const char *path)
 {
     g_autofree char *target = output_file_target(path), *name = g_path_get_basename(target);
     g_autofree char *folder = g_path_get_dirname(target);
-    g_autofree char *place = realpath(folder, NULL);
-    return place ? g_strconcat(place, "/", name, ".", NULL) : NULL;
-}
-
-void output_file_remove_unfinished(const char *path, time_t begun)
-{
-    static const char descriptors[] = "/proc/self/fd";
-    g_autofree char *beginning = beginning_of_temporaries(path);
-    GDir *open = beginning ? g_dir_open(descriptors, 0, NULL) : NULL;
-    const char *name;
-    while (open && (name = g_dir_read_name(open))) {
-        g_autofree char *link = g_build_filename(descriptors, name, NULL);
-        g_autofree char *file = g_file_read_link(link, NULL);
-        struct stat status;
-        if (!file || !g_str_has_prefix(file, beginning) || !g_str_has_suffix(file, ".tmp") ||
-            stat(file, &status) != 0 || status.st_ctim.tv_sec < begun)
-            continue;
-        g_autofree char *journal = g_strconcat(file, "-journal", NULL);
-        g_unlink(file);
-        g_unlink(journal);
-    }
-    g_clear_pointer(&open, g_dir_close);
+    g_autofree char *beginning = beginning_of_temporaries(name);
+    GDir *listed = g_dir_open(folder, 0, NULL);
+    const char *entry;
+    while (listed && (entry = g_dir_read_name(listed)))
+        if (g_str_has_prefix(entry, beginning)) {
+            g_autofree char *file = g_build_filename(folder, entry, NULL);
+            g_unlink(file);
+        }
+    g_clear_pointer(&listed, g_dir_close);
 }
 
 bool output_file_write(const char *path, const char *text, GError **error)

@@ -6,7 +6,6 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <time.h>
 
 struct output_file {
     char *path, *temporary; /* temporary: NULL where what is written goes to path at once */
@@ -16,6 +15,10 @@ struct output_file {
 /* Returns the path of the file that writing to `path` makes or replaces: where symbolic links lead,
  * whose last target may be missing. Free with g_free. */
 char *output_file_target(const char *path);
+
+/* Returns a name for the file that is to be moved to `target` when it is complete, which no other
+ * process takes. Free with g_free. */
+char *output_file_temporary(const char *target);
 
 /* Checks early, before hours of computing its contents, whether an output can be created or
  * replaced. Returns false with FAILURE_RUNNING (traces/failure.h) if not. */
@@ -36,10 +39,9 @@ bool output_file_open(struct output_file *file, const char *path, GError **error
 /* Ends with everything in its place, or, with FAILURE_RUNNING, as if it had not been opened. */
 bool output_file_close(struct output_file *file, GError **error);
 
-/* Removes what this process has begun to write beside `path` since `begun`, and is to be moved
- * there when complete: files that it holds open whose names begin with the path and end with .tmp,
- * and their journals. For a program that ends at once, whatever its other threads do. */
-void output_file_remove_unfinished(const char *path, time_t begun);
+/* Removes the files that this process has begun to write for `path`, and what SQLite has beside
+ * them. For a program that ends at once, whatever its other threads do. */
+void output_file_remove_unfinished(const char *path);
 
 /* `text` as the whole of the file. */
 bool output_file_write(const char *path, const char *text, GError **error);

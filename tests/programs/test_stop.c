@@ -273,9 +273,9 @@ static void test_report(void)
 static void test_trace(gconstpointer data)
 {
     struct workshop *workshop = workshop_new();
-    workshop_write(workshop, "trace.pstar.0123abcd.tmp", "of another program");
     workshop_must_run(workshop, "sh -c 'mkdir real && ln -s real linked && "
                                 "ln -s linked/trace.pstar trace.pstar'");
+    workshop_write(workshop, "real/trace.pstar.1-0123abcd.tmp-journal", "of another program");
     g_autofree char *path = workshop_path(workshop, "real");
     struct workshop real = {.folder = path};
     g_autofree char *out = interrupt_at(
@@ -284,8 +284,12 @@ static void test_trace(gconstpointer data)
                     " --batch 1 --micro-batches 4000 --seq 16 --precision bf16 -o ../trace.pstar",
         GPOINTER_TO_INT(data), true);
     g_assert_cmpstr(out, ==, "");
-    g_assert_cmpuint(count_entries(&real), ==, 0);
-    g_autofree char *others = workshop_path(workshop, "trace.pstar.0123abcd.tmp");
+    g_autofree char *trace = workshop_path(workshop, "trace.pstar");
+    bool complete = g_file_test(trace, G_FILE_TEST_EXISTS); /* when the signal came */
+    if (complete)
+        workshop_must_run(workshop, "pstar-trace check trace.pstar");
+    g_assert_cmpuint(count_entries(&real), ==, 1 + complete);
+    g_autofree char *others = workshop_path(workshop, "real/trace.pstar.1-0123abcd.tmp-journal");
     g_assert_true(g_file_test(others, G_FILE_TEST_EXISTS));
     workshop_free(workshop);
 }

@@ -44,7 +44,7 @@ static bool complete(const char *path, const GPtrArray *unknown, GError **error)
 char *import_temporary(const char *to)
 {
     g_autofree char *target = output_file_target(to);
-    return g_strdup_printf("%s.%08x.tmp", target, g_random_int());
+    return output_file_temporary(target);
 }
 
 bool import_publish(const char *from, const char *path, const char *to, const GPtrArray *unknown,
