@@ -11,14 +11,15 @@ struct tiered {
                                   NVMe's room */
 };
 
-/* Searches as if the host had NVMe's room as well, and gives what it finds homes there
- * (chunks/nvme_homes.h) with rings of several sizes, of which the clock decides. Searches again
- * without activations that leave the device, because those pass NVMe or take the host's room from
- * what would stay there; and as if all that lies on the host crossed the disk, because what stays
- * on the device saves more then. No row of `pstar-sim --policy all --strategy all --nvme-memory` is
- * faster, for the trace and with the choices of the plan. `options` has the host's budget alone;
- * its time limit is of each of the `tiers_searches`. Returns false if nothing fits, with the error
- * of the first search. Free tiered->result with variants_result_free. */
+/* Searches as if the host had NVMe's room as well, and gives each plan that is better than those
+ * before it homes there (chunks/nvme_homes.h), with rings of several sizes, of which the clock
+ * decides. Searches again without activations that leave the device, because those pass NVMe or
+ * take the host's room from what would stay there; and as if all that lies on the host crossed the
+ * disk, because what stays on the device saves more then. Unless a person or the time stops it, no
+ * row of `pstar-sim --policy all --strategy all --nvme-memory` is faster, for the trace and with
+ * the choices of the plan. `options` has the host's budget alone; its time limit is of each of the
+ * `tiers_searches`. Returns false if nothing fits, with the error of the first search. Free
+ * tiered->result with variants_result_free. */
 bool tiers_search(const struct trace *trace, const struct search_options *options, unsigned scope,
                   uint64_t nvme_bytes, struct tiered *tiered, GError **error);
 
