@@ -110,12 +110,18 @@ def in_backward(annotated):
     return losses
 
 
-def closure(annotated):
-    """The step calls forward and backward, as PyTorch Lightning's does."""
+def begin(annotated):
+    """Returns a model and its AdamW."""
     model = make_model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     if annotated:
         pstar_torch.annotate(model, optimizer)
+    return model, optimizer
+
+
+def closure(annotated):
+    """The step calls forward and backward, as PyTorch Lightning's does."""
+    model, optimizer = begin(annotated)
     losses = []
     for number in range(STEPS):
         def forward_and_backward():
@@ -173,10 +179,7 @@ def transformed(annotated):
 
 def transform(annotated):
     """torch.func computes the gradients themselves."""
-    model = make_model()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    if annotated:
-        pstar_torch.annotate(model, optimizer)
+    model, optimizer = begin(annotated)
     losses = []
     for number in range(STEPS):
         def loss_at(parameters):
