@@ -269,19 +269,26 @@ static uint64_t fitting_host_bytes(struct nvme_choice *choice, const struct nvme
     return high;
 }
 
-/* If the budget does not say how large the ring is, room for loads that run ahead is worth an
- * eighth more of what comes and goes. */
+/* Makes the ring larger, up to NVME_RING_TIMES what is used at once: room for loads that run ahead
+ * is worth an eighth more than `least`, which the smallest ring lets live in NVMe. */
+static void widen_ring(struct nvme_choice *choice, const struct nvme_budget *budget, uint64_t least)
+{
+    uint64_t most = MIN(least + least / 8, budget->nvme_bytes);
+    for (uint32_t times = NVME_RING_TIMES; times > 0; times--)
+        if (fit_fewest(choice, budget->host_bytes, times) && bytes_of_chosen(choice) <= most)
+            return;
+}
+
 bool nvme_choice_fewest(struct nvme_choice *choice, const struct nvme_budget *budget,
                         GError **error)
 {
-    uint32_t given = budget->ring_times;
-    bool fits = fit_fewest(choice, budget->host_bytes, MAX(given, 1));
-    uint64_t least = bytes_of_chosen(choice), most = MIN(least + least / 8, budget->nvme_bytes);
-    if (given && fits && least <= budget->nvme_bytes)
+    bool fits = fit_fewest(choice, budget->host_bytes, MAX(budget->ring_times, 1));
+    uint64_t least = bytes_of_chosen(choice);
+    if (fits && least <= budget->nvme_bytes) {
+        if (!budget->ring_times)
+            widen_ring(choice, budget, least);
         return true;
-    for (uint32_t times = NVME_RING_TIMES; !given && fits && least <= most && times > 0; times--)
-        if (fit_fewest(choice, budget->host_bytes, times) && bytes_of_chosen(choice) <= most)
-            return true;
+    }
     if (fits)
         return refuse(error, PLAN_MEMORY_NVME, least, budget->nvme_bytes,
                       "what the host has no room for takes");

@@ -1,6 +1,7 @@
 #include "planner/answers/tiers.h"
 
 #include "chunks/nvme_homes.h"
+#include "models/derive.h"
 #include "planner/answers/verify.h"
 #include "planner/schedule/placement.h"
 #include "sim/sweep.h"
@@ -126,16 +127,19 @@ static void slow_updates(struct slow_machine *slow, const struct platform *platf
     }
 }
 
-/* Returns a result with a plan, which it takes over and times for the machine as it is; NULL, and
+/* Returns a result with a plan, which it takes over and times for the machine as it is. Fails, and
  * frees the plan, if its trace cannot be derived. */
-static struct variants_result *result_of(const struct tiers *tiers, struct plan *plan)
+static struct variants_result *result_of(const struct tiers *tiers, struct plan *plan,
+                                         GError **error)
 {
     const struct platform *platform = tiers->options->platform;
     struct variants_result *result = g_new0(struct variants_result, 1);
     struct search_result *best = result->best = g_new0(struct search_result, 1);
     best->plan = plan;
-    result->traced = derived_for_plan(plan, tiers->trace, platform, NULL);
-    best->trace = result->traced ? trace_of_plan(plan, tiers->trace, platform, NULL) : NULL;
+    result->traced = derived_for_plan(plan, tiers->trace, platform, error);
+    best->trace = result->traced
+                      ? model_place_chosen(result->traced, plan->choices, platform, error)
+                      : NULL;
     if (!best->trace) {
         variants_result_free(result);
         return NULL;
@@ -160,8 +164,7 @@ static void take(const struct tiers *tiers, struct variants_result *found)
     }
 }
 
-/* Does so with homes in NVMe, unless the plan takes longer without than the best with them. Sets an
- * error only if there is none yet. */
+/* Does so with homes in NVMe, unless the plan takes longer without than the best with them. */
 static void take_with_homes(const struct tiers *tiers, struct variants_result *found,
                             GError **error)
 {
@@ -171,7 +174,7 @@ static void take_with_homes(const struct tiers *tiers, struct variants_result *f
     if (!ample->iteration_seconds || figures.iteration_seconds < ample->iteration_seconds)
         *ample = figures;
     if ((!best || figures.iteration_seconds < step_of(best)) &&
-        give_homes(tiers, found->best, error && *error ? NULL : error))
+        give_homes(tiers, found->best, error))
         take(tiers, found);
     else
         variants_result_free(found);
@@ -182,7 +185,7 @@ static void take_with_homes(const struct tiers *tiers, struct variants_result *f
 static void consider(void *data, const struct plan *plan)
 {
     const struct tiers *tiers = data;
-    struct variants_result *found = result_of(tiers, plan_copy(plan));
+    struct variants_result *found = result_of(tiers, plan_copy(plan), NULL);
     if (found)
         take_with_homes(tiers, found, NULL);
 }
@@ -191,7 +194,7 @@ static void consider(void *data, const struct plan *plan)
  */
 static void take_end(const struct tiers *tiers, struct variants_result *searched, GError **error)
 {
-    struct variants_result *found = result_of(tiers, g_steal_pointer(&searched->best->plan));
+    struct variants_result *found = result_of(tiers, g_steal_pointer(&searched->best->plan), error);
     if (found) {
         found->best->layouts_tried = searched->best->layouts_tried;
         found->best->plans_tried = searched->best->plans_tried;
@@ -221,8 +224,7 @@ static struct search_options options_with_nvme(struct tiers *tiers)
 static void search(struct tiers *tiers, unsigned scope, GError **error)
 {
     const struct search_options options = options_with_nvme(tiers);
-    struct variants_result *found = variants_search(tiers->trace, &options, scope,
-                                                    error && *error ? NULL : error);
+    struct variants_result *found = variants_search(tiers->trace, &options, scope, error);
     if (found)
         take_end(tiers, found, error);
 }
@@ -302,7 +304,7 @@ static void take_row(const struct tiers *tiers, const struct trace *trace,
     const struct variants_result *found = tiers->best->result;
     if (!best || (found && best->figures.iteration_seconds >= step_of(found)))
         return;
-    struct variants_result *result = result_of(tiers, sweep_plan(trace, options, best, NULL));
+    struct variants_result *result = result_of(tiers, sweep_plan(trace, options, best, NULL), NULL);
     if (result)
         take(tiers, result);
 }
