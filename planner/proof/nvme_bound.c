@@ -10,13 +10,18 @@ struct nvme_access {
 
 /* Bytes that lie somewhere because a later access reads them. */
 struct live_bytes {
-    int64_t all, changed; /* of chunks that the iteration changes */
+    int64_t all;
+    int64_t changed; /* of chunks that the iteration changes */
+    int64_t settled; /* of chunks as the last updates have left them, if those have all run */
 };
 
 struct live_walk {
+    const struct trace *trace;
     const struct layout *layout;
     const struct accesses *accesses;
-    bool *changes;                    /* [chunk_count] */
+    uint32_t first_update;
+    uint32_t *changed;                /* [chunk_count] when it is last written; NO_INDEX: never */
+    uint32_t *settled;                /* [chunk_count] see settle */
     struct nvme_access *first, *last; /* [chunk_count] */
     struct live_bytes *begins; /* [moment_count + 1] what begins to live before a moment, less what
                                   ends there */
@@ -25,11 +30,60 @@ struct live_walk {
 static void live(const struct live_walk *walk, chunk_id c, uint32_t from, uint32_t to)
 {
     int64_t bytes = (int64_t)walk->layout->chunks[c].copy_bytes;
-    int64_t changed = walk->changes[c] ? bytes : 0;
+    int64_t changed = walk->changed[c] != NO_INDEX ? bytes : 0;
     walk->begins[from].all += bytes;
     walk->begins[from].changed += changed;
     walk->begins[to].all -= bytes;
     walk->begins[to].changed -= changed;
+    if (changed && walk->settled[c] < to) {
+        walk->begins[MAX(from, walk->settled[c])].settled += bytes;
+        walk->begins[to].settled -= bytes;
+    }
+}
+
+static bool runs_on_device(const struct trace_operator *op)
+{
+    return op->place == TRACE_ON_DEVICE && !trace_operator_reduces(op);
+}
+
+static uint32_t find_first_update(const struct trace *trace)
+{
+    uint32_t m = 0;
+    while (m < trace->operator_count && trace->operators[m].phase != TRACE_UPDATE_PHASE)
+        m++;
+    return m;
+}
+
+/* Returns the earliest moment whose operator of the device reads in the next iteration, before its
+ * updates, what the operator of moment m writes, and so waits for it; NO_INDEX if none does. */
+static uint32_t first_reader(const struct live_walk *walk, uint32_t m)
+{
+    const struct accesses *accesses = walk->accesses;
+    uint32_t earliest = NO_INDEX;
+    for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
+        const struct chunk_access *access = &accesses->items[a];
+        const struct nvme_access *first = &walk->first[access->chunk];
+        if ((access->flags & ACCESS_WRITES) && !(first->flags & ACCESS_FRESH) &&
+            first->moment < walk->first_update &&
+            runs_on_device(&walk->trace->operators[first->moment]))
+            earliest = MIN(earliest, first->moment);
+    }
+    return earliest;
+}
+
+/* Sets of each chunk at the beginning of which moment all updates that use it have surely run, on
+ * whichever side; NO_INDEX if that is not known, or if no update changes it. */
+static void settle(const struct live_walk *walk)
+{
+    const struct accesses *accesses = walk->accesses;
+    for (chunk_id c = 0; c < walk->layout->chunk_count; c++)
+        walk->settled[c] = walk->changed[c] >= walk->first_update ? 0 : NO_INDEX;
+    for (uint32_t m = walk->first_update; m < accesses->moment_count; m++) {
+        uint32_t reader = first_reader(walk, m);
+        for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
+            walk->settled[accesses->items[a].chunk] = MAX(walk->settled[accesses->items[a].chunk],
+                                                          reader);
+    }
 }
 
 static bool is_read_later(const struct nvme_access *use, const struct nvme_access *next)
@@ -37,32 +91,56 @@ static bool is_read_later(const struct nvme_access *use, const struct nvme_acces
     return !(use->flags & ACCESS_LAST) && !(next->flags & ACCESS_FRESH);
 }
 
+/* Fills first, last and changes. Gathered chunks are made from shards, so they are in no memory
+ * below the device's, and have no last access. */
+static void find_ends(const struct live_walk *walk)
+{
+    const struct accesses *accesses = walk->accesses;
+    for (uint32_t m = 0; m < accesses->moment_count; m++)
+        for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
+            chunk_id c = accesses->items[a].chunk;
+            const struct nvme_access use = {m, accesses->items[a].flags};
+            if (walk->first[c].moment == NO_INDEX)
+                walk->first[c] = use;
+            if (walk->layout->chunks[c].list != TRACE_GATHERED)
+                walk->last[c] = use;
+            if (use.flags & ACCESS_WRITES)
+                walk->changed[c] = m;
+        }
+}
+
+/* Between the last access of an iteration and the first one of the next. */
+static void live_at_ends(const struct live_walk *walk, chunk_id c)
+{
+    if (walk->last[c].moment != NO_INDEX && is_read_later(&walk->last[c], &walk->first[c])) {
+        live(walk, c, walk->last[c].moment + 1, walk->accesses->moment_count);
+        live(walk, c, 0, walk->first[c].moment + 1);
+    }
+}
+
+/* What an operator before the updates writes is not what they have left. */
 static void note(const struct live_walk *walk, uint32_t moment, const struct chunk_access *access)
 {
     const struct nvme_access use = {moment, access->flags};
     struct nvme_access *last = &walk->last[access->chunk];
-    if (last->moment == NO_INDEX)
-        walk->first[access->chunk] = use;
-    else if (is_read_later(last, &use))
+    if (moment != walk->first[access->chunk].moment && is_read_later(last, &use))
         live(walk, access->chunk, last->moment + 1, moment + 1);
+    if ((access->flags & ACCESS_WRITES) && moment < walk->first_update)
+        walk->settled[access->chunk] = NO_INDEX;
     *last = use;
 }
 
-/* Gathered chunks are made from shards, so they are in no memory below the device's. */
 static void walk_accesses(const struct live_walk *walk)
 {
     const struct accesses *accesses = walk->accesses;
-    for (uint32_t a = 0; a < accesses->count; a++)
-        walk->changes[accesses->items[a].chunk] |= (accesses->items[a].flags & ACCESS_WRITES) != 0;
+    find_ends(walk);
+    settle(walk);
+    for (chunk_id c = 0; c < walk->layout->chunk_count; c++)
+        live_at_ends(walk, c);
     for (uint32_t m = 0; m < accesses->moment_count; m++)
         for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
             if (walk->layout->chunks[accesses->items[a].chunk].list != TRACE_GATHERED)
                 note(walk, m, &accesses->items[a]);
-    for (chunk_id c = 0; c < walk->layout->chunk_count; c++)
-        if (walk->last[c].moment != NO_INDEX && is_read_later(&walk->last[c], &walk->first[c])) {
-            live(walk, c, walk->last[c].moment + 1, accesses->moment_count);
-            live(walk, c, 0, walk->first[c].moment + 1);
-        }
 }
 
 /* Returns what of `bytes` neither the host nor the device has room for, beside `taken` bytes that
@@ -78,7 +156,7 @@ static uint64_t beyond(const struct plan *plan, uint64_t taken, int64_t bytes)
 static struct nvme_least find_most(const struct live_walk *walk, const struct plan *plan,
                                    const struct non_model *non_model)
 {
-    struct live_bytes now = {0, 0};
+    struct live_bytes now = {0, 0, 0};
     struct nvme_least most = {0, 0};
     for (uint32_t m = 0; m < walk->accesses->moment_count; m++) {
         uint64_t taken = non_model->extent[m];
@@ -90,32 +168,126 @@ static struct nvme_least find_most(const struct live_walk *walk, const struct pl
     return most;
 }
 
-struct nvme_least nvme_least(const struct plan *plan, const struct trace *trace)
+/* Returns the nanoseconds that a transfer of at least so many bytes takes. It may end half a
+ * nanosecond early, and one of each chunk counts. */
+static uint64_t transfer_ns(const struct live_walk *walk, const struct costs *costs,
+                            const struct nvme_least *least)
+{
+    uint64_t ns = MAX(costs_ns(&costs->nvme[0], least->read_bytes),
+                      costs_ns(&costs->nvme[1], least->write_bytes));
+    return ns - MIN(ns, walk->layout->chunk_count);
+}
+
+/* Returns the last moment before the updates whose operator runs on the device; NO_INDEX if there
+ * is none. */
+static uint32_t last_before_updates(const struct live_walk *walk)
+{
+    uint32_t m = walk->first_update;
+    while (m-- > 0)
+        if (runs_on_device(&walk->trace->operators[m]))
+            return m;
+    return NO_INDEX;
+}
+
+/* Fills reads[m] with the bytes of what the updates read first and have surely used, for the last
+ * time in an iteration, when moment m of the next one begins. */
+static void sum_update_reads(const struct live_walk *walk, uint64_t *reads)
+{
+    memset(reads, 0, walk->first_update * sizeof *reads);
+    for (chunk_id c = 0; c < walk->layout->chunk_count; c++)
+        if (walk->last[c].moment != NO_INDEX && walk->first[c].moment >= walk->first_update &&
+            is_read_later(&walk->last[c], &walk->first[c]) && walk->settled[c] != NO_INDEX)
+            reads[walk->settled[c]] += walk->layout->chunks[c].copy_bytes;
+    for (uint32_t m = 1; m < walk->first_update; m++)
+        reads[m] += reads[m - 1];
+}
+
+/* Looks at the time from the end of the device's work before the updates to the begin of each of
+ * its operators before the next ones: the iteration takes as much longer as the device works from
+ * that operator to the updates. */
+static uint64_t find_longest_span(const struct live_walk *walk, const struct plan *plan,
+                                  const struct non_model *non_model, const struct costs *costs)
+{
+    uint32_t last = last_before_updates(walk);
+    g_autofree uint64_t *reads = g_new(uint64_t, walk->first_update + 1);
+    uint64_t longest_ns = 0, device_ns = 0;
+    int64_t settled = 0;
+    if (last == NO_INDEX)
+        return 0;
+    sum_update_reads(walk, reads);
+    for (uint32_t m = 0; m <= last; m++)
+        settled += walk->begins[m].settled;
+    for (uint32_t m = last + 1; m-- > 0; settled -= walk->begins[m].settled) {
+        const struct trace_operator *op = &walk->trace->operators[m];
+        if (!runs_on_device(op))
+            continue;
+        device_ns += op->duration_ns;
+        const struct nvme_least least = {
+            .read_bytes = beyond(plan, non_model->extent[last], (int64_t)reads[m]),
+            .write_bytes = beyond(plan, non_model->extent[m], settled)};
+        if (least.read_bytes || least.write_bytes)
+            longest_ns = MAX(longest_ns, device_ns + transfer_ns(walk, costs, &least));
+    }
+    return longest_ns;
+}
+
+/* What both bounds look at. */
+struct nvme_view {
+    struct live_walk walk;
+    struct non_model *non_model;
+    struct accesses *accesses;
+};
+
+static struct nvme_view view_new(const struct plan *plan, const struct trace *trace)
 {
     const struct layout *layout = plan->layout;
     struct non_model *non_model = non_model_place(trace);
     struct accesses *accesses = accesses_new(trace, layout, non_model->extent);
-    g_autofree bool *changes = g_new0(bool, layout->chunk_count);
-    g_autofree struct nvme_access *first = g_new(struct nvme_access, layout->chunk_count);
-    g_autofree struct nvme_access *last = g_new(struct nvme_access, layout->chunk_count);
-    g_autofree struct live_bytes *begins = g_new0(struct live_bytes, accesses->moment_count + 1);
-    for (chunk_id c = 0; c < layout->chunk_count; c++)
-        first[c] = last[c] = (struct nvme_access){NO_INDEX, 0};
-    const struct live_walk walk = {layout, accesses, changes, first, last, begins};
-    walk_accesses(&walk);
-    const struct nvme_least most = find_most(&walk, plan, non_model);
-    accesses_free(accesses);
-    non_model_free(non_model);
+    struct nvme_view view = {{.trace = trace,
+                              .layout = layout,
+                              .accesses = accesses,
+                              .first_update = find_first_update(trace),
+                              .changed = g_new(uint32_t, layout->chunk_count),
+                              .settled = g_new(uint32_t, layout->chunk_count),
+                              .first = g_new(struct nvme_access, layout->chunk_count),
+                              .last = g_new(struct nvme_access, layout->chunk_count),
+                              .begins = g_new0(struct live_bytes, accesses->moment_count + 1)},
+                             non_model,
+                             accesses};
+    for (chunk_id c = 0; c < layout->chunk_count; c++) {
+        view.walk.first[c] = view.walk.last[c] = (struct nvme_access){NO_INDEX, 0};
+        view.walk.changed[c] = NO_INDEX;
+    }
+    walk_accesses(&view.walk);
+    return view;
+}
+
+static void view_clear(struct nvme_view *view)
+{
+    g_free(view->walk.changed);
+    g_free(view->walk.settled);
+    g_free(view->walk.first);
+    g_free(view->walk.last);
+    g_free(view->walk.begins);
+    accesses_free(view->accesses);
+    non_model_free(view->non_model);
+}
+
+struct nvme_least nvme_least(const struct plan *plan, const struct trace *trace)
+{
+    struct nvme_view view = view_new(plan, trace);
+    const struct nvme_least most = find_most(&view.walk, plan, view.non_model);
+    view_clear(&view);
     return most;
 }
 
-/* A transfer may end half a nanosecond early, and one of each chunk counts. */
 uint64_t nvme_bound_ns(const struct plan *plan, const struct trace *trace,
                        const struct costs *costs)
 {
-    const struct nvme_least least = nvme_least(plan, trace);
-    uint64_t read_ns = costs_ns(&costs->nvme[0], least.read_bytes);
-    uint64_t write_ns = costs_ns(&costs->nvme[1], least.write_bytes);
-    uint64_t ns = MAX(read_ns, write_ns);
-    return ns - MIN(ns, plan->layout->chunk_count);
+    struct nvme_view view = view_new(plan, trace);
+    const struct nvme_least most = find_most(&view.walk, plan, view.non_model);
+    uint64_t ns = MAX(transfer_ns(&view.walk, costs, &most),
+                      find_longest_span(&view.walk, plan, view.non_model, costs));
+    view_clear(&view);
+    return ns;
 }

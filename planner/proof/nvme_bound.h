@@ -19,7 +19,16 @@ struct nvme_least {
  * changed. The operator with the most counts: the gradients are there when backward ends. */
 struct nvme_least nvme_least(const struct plan *plan, const struct trace *trace);
 
-/* Returns the nanoseconds that the slower one of reading and writing takes. */
+/* Returns the nanoseconds that an iteration takes at least: what the slower one of reading and
+ * writing these bytes takes, or the longest span, if that is more.
+ *
+ * A span begins when the device has ended its work before the first update u, because no update
+ * begins earlier, and ends when a later operator a of the device begins, which comes before the
+ * updates of the next iteration. By then, the updates whose results operators up to a read have
+ * run. What they have left and what is read after a begins is on the device, on the host or in
+ * NVMe. So what is beyond their room has been written within the span. What these updates read
+ * first, and had no room when the span began, has been read within it. The iteration is as long as
+ * the span and the work of the device from a to u. */
 uint64_t nvme_bound_ns(const struct plan *plan, const struct trace *trace,
                        const struct costs *costs);
 

@@ -1,8 +1,10 @@
 /* What NVMe must read and write, counted by hand, and never more than any plan does. */
 #include "chunks/nvme_homes.h"
 #include "chunks/pipeline.h"
+#include "planner/answers/verify.h"
 #include "planner/proof/nvme_bound.h"
 #include "tests/chunks/random_iteration.h"
+#include <math.h>
 
 enum { ELEMENTS = 1000000, BYTES = 4 * ELEMENTS, TENSORS = 3, PLANS = 400 };
 
@@ -31,7 +33,7 @@ static struct trace *small_iteration(bool reads_gradients)
     trace->tensor_count = TENSORS;
     trace->tensors = g_new0(struct trace_tensor, TENSORS);
     trace->operators = g_new0(struct trace_operator, TENSORS + 6);
-    trace->accesses = g_new0(struct trace_access, TENSORS + 6);
+    trace->accesses = g_new0(struct trace_access, TENSORS + 7);
     for (uint32_t t = 0; t < TENSORS; t++) {
         trace->tensors[t] = (struct trace_tensor){.name = g_strdup_printf("t%u", t),
                                                   .elements = ELEMENTS};
@@ -106,6 +108,51 @@ static void test_by_hand(void)
     costs_free(costs);
 }
 
+/* The operator that updates the second parameter updates its moment, too. */
+static struct trace *iteration_with_moment(void)
+{
+    struct trace *trace = small_iteration(false);
+    trace->list_element_bytes[TRACE_EXP_AVG] = 4;
+    trace->operators[trace->operator_count - 1].access_count++;
+    trace->accesses[trace->access_count++] = (struct trace_access){1, TRACE_EXP_AVG, TRACE_UPDATE,
+                                                                   0};
+    for (uint32_t m = 1; m < trace->operator_count; m++)
+        trace->operators[m].duration_ns = 10000000;
+    trace->operators[0].duration_ns = 0;
+    trace_sum_buffers(trace);
+    return trace;
+}
+
+/* The device works 40 ms from the second operator to the updates. When it begins, both updates have
+ * run: three chunks have changed since the device ended the work before them, and one of them has
+ * been read as well. A chunk takes 2 ms. When the first operator begins, which takes no time, only
+ * the first update is known to have run. */
+static void test_spans(void)
+{
+    static const struct {
+        uint64_t device, ns;
+        bool writes_fast;
+    } cases[] = {
+        {0, 46000000, false},           {BYTES, 44000000, false}, {2ull * BYTES, 42000000, false},
+        {3ull * BYTES, 2000000, false}, {0, 42000000, true},      {BYTES / 2, 41000000, true}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        struct costs *costs = costs_new(NULL, "h2d=1PB/s,d2h=1PB/s", NULL);
+        struct cost nvme_write = costs->nvme[1];
+        if (cases[i].writes_fast)
+            costs->nvme[1] = costs->h2d;
+        struct trace *trace = iteration_with_moment();
+        struct layout *layout = layout_pack_uniform(trace, BYTES, NULL);
+        const struct plan plan = {.layout = layout, .device_budget = cases[i].device};
+        uint64_t bound_ns = nvme_bound_ns(&plan, trace, costs);
+        g_assert_cmpuint(bound_ns, <=, cases[i].ns + 12);
+        g_assert_cmpuint(bound_ns + 2 * layout->chunk_count, >=, cases[i].ns);
+        layout_free(layout);
+        trace_free(trace);
+        costs->nvme[1] = nvme_write;
+        costs_free(costs);
+    }
+}
+
 /* Returns a plan of the drawn trace that lives partly in NVMe; NULL if there is none. */
 static struct plan *draw_plan(GRand *random, const struct trace *trace)
 {
@@ -130,34 +177,54 @@ static struct plan *draw_plan(GRand *random, const struct trace *trace)
     return plan;
 }
 
+/* The disk becomes slow or fast beside the operators. */
+static void scale_durations(GRand *random, struct trace *trace)
+{
+    double scale = pow(10, g_rand_double_range(random, -2, 1.5));
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        trace->operators[m].duration_ns =
+            (uint64_t)((double)trace->operators[m].duration_ns * scale);
+}
+
 static void test_below_every_plan(void)
 {
     static struct trace *(*const draws[])(GRand *) = {random_iteration, shared_iteration,
                                                       ranks_iteration, wild_iteration};
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    struct costs *costs = costs_new(NULL, "h2d=1TB/s,d2h=1TB/s", NULL);
     int compared = 0, above_zero = 0;
+    double nearest = 0;
     for (int i = 0; i < PLANS; i++) {
         struct trace *trace = draws[i % G_N_ELEMENTS(draws)](random);
+        scale_durations(random, trace);
         struct plan *plan = draw_plan(random, trace);
         if (plan) {
             const struct nvme_least least = nvme_least(plan, trace);
             g_assert_cmpuint(least.read_bytes, <=, plan->predicted.nvme_read_bytes);
             g_assert_cmpuint(least.write_bytes, <=, plan->predicted.nvme_write_bytes);
             above_zero += least.read_bytes > 0 && least.write_bytes > 0;
+            double ns = plan_replay(plan, trace, costs, NULL).iteration_seconds * 1e9;
+            double bound_ns = (double)nvme_bound_ns(plan, trace, costs);
+            g_assert_cmpfloat(bound_ns, <=, ns + 1);
+            nearest = MAX(nearest, bound_ns / ns);
             compared++;
         }
         plan_free(plan);
         trace_free(trace);
     }
-    g_test_message("%d plans, %d with a bound above zero", compared, above_zero);
+    costs_free(costs);
+    g_test_message("%d plans, %d with a bound above zero, the nearest %.0f %% of its time",
+                   compared, above_zero, 100 * nearest);
     g_assert_cmpint(compared, >, PLANS / 20);
     g_assert_cmpint(above_zero, >, 0);
+    g_assert_cmpfloat(nearest, >, 0.2);
 }
 
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/nvme-bound/by-hand", test_by_hand);
+    g_test_add_func("/nvme-bound/spans", test_spans);
     g_test_add_func("/nvme-bound/non-model", test_non_model);
     g_test_add_func("/nvme-bound/below-every-plan", test_below_every_plan);
     return g_test_run();
