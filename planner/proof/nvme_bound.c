@@ -12,7 +12,7 @@ struct nvme_access {
 struct live_bytes {
     int64_t all;
     int64_t changed; /* of chunks that the iteration changes */
-    int64_t settled; /* of chunks as the last updates have left them, if those have all run */
+    int64_t updated; /* of chunks as the last updates have left them, if those have all run */
 };
 
 struct live_walk {
@@ -21,8 +21,10 @@ struct live_walk {
     const struct accesses *accesses;
     uint32_t first_update;
     uint32_t *changed;                /* [chunk_count] when it is last written; NO_INDEX: never */
-    uint32_t *settled;                /* [chunk_count] see settle */
+    uint32_t *updated, *used;         /* [chunk_count] see find_updates */
     struct nvme_access *first, *last; /* [chunk_count] */
+    int64_t *update_reads; /* [moment_count] bytes that updates are the first to read after the work
+                              before them, of chunks by when they have been used */
     struct live_bytes *begins; /* [moment_count + 1] what begins to live before a moment, less what
                                   ends there */
 };
@@ -35,9 +37,9 @@ static void live(const struct live_walk *walk, chunk_id c, uint32_t from, uint32
     walk->begins[from].changed += changed;
     walk->begins[to].all -= bytes;
     walk->begins[to].changed -= changed;
-    if (changed && walk->settled[c] < to) {
-        walk->begins[MAX(from, walk->settled[c])].settled += bytes;
-        walk->begins[to].settled -= bytes;
+    if (walk->updated[c] < to) {
+        walk->begins[MAX(from, walk->updated[c])].updated += bytes;
+        walk->begins[to].updated -= bytes;
     }
 }
 
@@ -71,18 +73,25 @@ static uint32_t first_reader(const struct live_walk *walk, uint32_t m)
     return earliest;
 }
 
-/* Sets of each chunk at the beginning of which moment all updates that use it have surely run, on
- * whichever side; NO_INDEX if that is not known, or if no update changes it. */
-static void settle(const struct live_walk *walk)
+/* Finds of each chunk the first moment before the updates at whose beginning those of the iteration
+ * before that change it have surely all run (updated), and at whose beginning one has that uses it
+ * (used), on whichever side. It is NO_INDEX if that is not known, or if there is no such update. */
+static void find_updates(const struct live_walk *walk)
 {
     const struct accesses *accesses = walk->accesses;
-    for (chunk_id c = 0; c < walk->layout->chunk_count; c++)
-        walk->settled[c] = walk->changed[c] >= walk->first_update ? 0 : NO_INDEX;
+    for (chunk_id c = 0; c < walk->layout->chunk_count; c++) {
+        bool is_updated = walk->changed[c] != NO_INDEX && walk->changed[c] >= walk->first_update;
+        walk->updated[c] = is_updated ? 0 : NO_INDEX;
+        walk->used[c] = NO_INDEX;
+    }
     for (uint32_t m = walk->first_update; m < accesses->moment_count; m++) {
         uint32_t reader = first_reader(walk, m);
-        for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
-            walk->settled[accesses->items[a].chunk] = MAX(walk->settled[accesses->items[a].chunk],
-                                                          reader);
+        for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
+            chunk_id c = accesses->items[a].chunk;
+            if (accesses->items[a].flags & ACCESS_WRITES)
+                walk->updated[c] = MAX(walk->updated[c], reader);
+            walk->used[c] = MIN(walk->used[c], reader);
+        }
     }
 }
 
@@ -109,13 +118,25 @@ static void find_ends(const struct live_walk *walk)
         }
 }
 
-/* Between the last access of an iteration and the first one of the next. */
+/* Notes what is read at moment `to`, and there from its access at moment `from`, which may be one
+ * of the iteration before. */
+static void live_between(const struct live_walk *walk, chunk_id c, uint32_t from, uint32_t to)
+{
+    if (from < to) {
+        live(walk, c, from + 1, to + 1);
+    } else {
+        live(walk, c, from + 1, walk->accesses->moment_count);
+        live(walk, c, 0, to + 1);
+    }
+    bool is_first = to >= walk->first_update && (from < walk->first_update || from >= to);
+    if (is_first && walk->used[c] != NO_INDEX)
+        walk->update_reads[walk->used[c]] += walk->layout->chunks[c].copy_bytes;
+}
+
 static void live_at_ends(const struct live_walk *walk, chunk_id c)
 {
-    if (walk->last[c].moment != NO_INDEX && is_read_later(&walk->last[c], &walk->first[c])) {
-        live(walk, c, walk->last[c].moment + 1, walk->accesses->moment_count);
-        live(walk, c, 0, walk->first[c].moment + 1);
-    }
+    if (walk->last[c].moment != NO_INDEX && is_read_later(&walk->last[c], &walk->first[c]))
+        live_between(walk, c, walk->last[c].moment, walk->first[c].moment);
 }
 
 /* What an operator before the updates writes is not what they have left. */
@@ -124,9 +145,9 @@ static void note(const struct live_walk *walk, uint32_t moment, const struct chu
     const struct nvme_access use = {moment, access->flags};
     struct nvme_access *last = &walk->last[access->chunk];
     if (moment != walk->first[access->chunk].moment && is_read_later(last, &use))
-        live(walk, access->chunk, last->moment + 1, moment + 1);
+        live_between(walk, access->chunk, last->moment, moment);
     if ((access->flags & ACCESS_WRITES) && moment < walk->first_update)
-        walk->settled[access->chunk] = NO_INDEX;
+        walk->updated[access->chunk] = NO_INDEX;
     *last = use;
 }
 
@@ -134,7 +155,7 @@ static void walk_accesses(const struct live_walk *walk)
 {
     const struct accesses *accesses = walk->accesses;
     find_ends(walk);
-    settle(walk);
+    find_updates(walk);
     for (chunk_id c = 0; c < walk->layout->chunk_count; c++)
         live_at_ends(walk, c);
     for (uint32_t m = 0; m < accesses->moment_count; m++)
@@ -189,19 +210,6 @@ static uint32_t last_before_updates(const struct live_walk *walk)
     return NO_INDEX;
 }
 
-/* Fills reads[m] with the bytes of what the updates read first and have surely used, for the last
- * time in an iteration, when moment m of the next one begins. */
-static void sum_update_reads(const struct live_walk *walk, uint64_t *reads)
-{
-    memset(reads, 0, walk->first_update * sizeof *reads);
-    for (chunk_id c = 0; c < walk->layout->chunk_count; c++)
-        if (walk->last[c].moment != NO_INDEX && walk->first[c].moment >= walk->first_update &&
-            is_read_later(&walk->last[c], &walk->first[c]) && walk->settled[c] != NO_INDEX)
-            reads[walk->settled[c]] += walk->layout->chunks[c].copy_bytes;
-    for (uint32_t m = 1; m < walk->first_update; m++)
-        reads[m] += reads[m - 1];
-}
-
 /* Looks at the time from the end of the device's work before the updates to the begin of each of
  * its operators before the next ones: the iteration takes as much longer as the device works from
  * that operator to the updates. */
@@ -209,22 +217,23 @@ static uint64_t find_longest_span(const struct live_walk *walk, const struct pla
                                   const struct non_model *non_model, const struct costs *costs)
 {
     uint32_t last = last_before_updates(walk);
-    g_autofree uint64_t *reads = g_new(uint64_t, walk->first_update + 1);
     uint64_t longest_ns = 0, device_ns = 0;
-    int64_t settled = 0;
+    int64_t updated = 0, reads = 0;
     if (last == NO_INDEX)
         return 0;
-    sum_update_reads(walk, reads);
-    for (uint32_t m = 0; m <= last; m++)
-        settled += walk->begins[m].settled;
-    for (uint32_t m = last + 1; m-- > 0; settled -= walk->begins[m].settled) {
+    for (uint32_t m = 0; m <= last; m++) {
+        updated += walk->begins[m].updated;
+        reads += walk->update_reads[m];
+    }
+    for (uint32_t m = last + 1; m-- > 0;
+         updated -= walk->begins[m].updated, reads -= walk->update_reads[m]) {
         const struct trace_operator *op = &walk->trace->operators[m];
         if (!runs_on_device(op))
             continue;
         device_ns += op->duration_ns;
         const struct nvme_least least = {
-            .read_bytes = beyond(plan, non_model->extent[last], (int64_t)reads[m]),
-            .write_bytes = beyond(plan, non_model->extent[m], settled)};
+            .read_bytes = beyond(plan, non_model->extent[last], reads),
+            .write_bytes = beyond(plan, non_model->extent[m], updated)};
         if (least.read_bytes || least.write_bytes)
             longest_ns = MAX(longest_ns, device_ns + transfer_ns(walk, costs, &least));
     }
@@ -248,7 +257,9 @@ static struct nvme_view view_new(const struct plan *plan, const struct trace *tr
                               .accesses = accesses,
                               .first_update = find_first_update(trace),
                               .changed = g_new(uint32_t, layout->chunk_count),
-                              .settled = g_new(uint32_t, layout->chunk_count),
+                              .updated = g_new(uint32_t, layout->chunk_count),
+                              .used = g_new(uint32_t, layout->chunk_count),
+                              .update_reads = g_new0(int64_t, accesses->moment_count),
                               .first = g_new(struct nvme_access, layout->chunk_count),
                               .last = g_new(struct nvme_access, layout->chunk_count),
                               .begins = g_new0(struct live_bytes, accesses->moment_count + 1)},
@@ -265,7 +276,9 @@ static struct nvme_view view_new(const struct plan *plan, const struct trace *tr
 static void view_clear(struct nvme_view *view)
 {
     g_free(view->walk.changed);
-    g_free(view->walk.settled);
+    g_free(view->walk.updated);
+    g_free(view->walk.used);
+    g_free(view->walk.update_reads);
     g_free(view->walk.first);
     g_free(view->walk.last);
     g_free(view->walk.begins);
