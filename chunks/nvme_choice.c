@@ -13,12 +13,14 @@ static struct nvme_candidate *candidate_at(const GArray *candidates, uint32_t i)
 
 static bool cost_the_same(const struct nvme_candidate *a, const struct nvme_candidate *b)
 {
-    return a->transfers == b->transfers && a->kind == b->kind;
+    return a->first == b->first && a->transfers == b->transfers && a->kind == b->kind;
 }
 
 static gint by_cost(gconstpointer left, gconstpointer right)
 {
     const struct nvme_candidate *a = left, *b = right;
+    if (a->first != b->first)
+        return b->first - a->first;
     if (!cost_the_same(a, b))
         return a->transfers < b->transfers || (a->transfers == b->transfers && a->kind < b->kind)
                    ? -1
@@ -28,9 +30,13 @@ static gint by_cost(gconstpointer left, gconstpointer right)
     return a->chunk < b->chunk ? -1 : a->chunk > b->chunk;
 }
 
-static struct nvme_candidate candidate_of(const struct nvme_choice *choice, chunk_id chunk)
+static struct nvme_candidate candidate_of(const struct nvme_choice *choice, chunk_id chunk,
+                                          bool passing_first)
 {
-    struct nvme_candidate candidate = {.chunk = chunk, .kind = nvme_uses_kind(choice->uses, chunk)};
+    struct nvme_candidate candidate = {.chunk = chunk,
+                                       .kind = nvme_uses_kind(choice->uses, chunk),
+                                       .first = passing_first &&
+                                                nvme_uses_passes(choice->uses, chunk)};
     g_autoptr(GArray) visits = g_array_new(FALSE, FALSE, sizeof(struct nvme_visit));
     nvme_uses_visits(choice->uses, chunk, 0, visits);
     for (uint32_t i = 0; i < visits->len; i++) {
@@ -41,10 +47,10 @@ static struct nvme_candidate candidate_of(const struct nvme_choice *choice, chun
     return candidate;
 }
 
-static void find_candidates(struct nvme_choice *choice)
+static void find_candidates(struct nvme_choice *choice, bool passing_first)
 {
     for (chunk_id c = 0; c < choice->plan->layout->chunk_count; c++) {
-        const struct nvme_candidate candidate = candidate_of(choice, c);
+        const struct nvme_candidate candidate = candidate_of(choice, c, passing_first);
         if (candidate.kind != NVME_NEVER)
             g_array_append_val(choice->candidates, candidate);
         if (candidate.kind == NVME_STATES)
@@ -65,7 +71,7 @@ static uint32_t first_backward(const struct plan *plan, const struct trace *trac
 }
 
 struct nvme_choice *nvme_choice_new(const struct plan *plan, const struct trace *trace,
-                                    const struct accesses *accesses)
+                                    const struct accesses *accesses, bool passing_first)
 {
     struct nvme_choice *choice = g_new0(struct nvme_choice, 1);
     choice->plan = plan;
@@ -75,7 +81,7 @@ struct nvme_choice *nvme_choice_new(const struct plan *plan, const struct trace 
     choice->late = first_backward(plan, trace);
     choice->candidates = g_array_new(FALSE, FALSE, sizeof(struct nvme_candidate));
     choice->states = g_array_new(FALSE, FALSE, sizeof(struct nvme_candidate));
-    find_candidates(choice);
+    find_candidates(choice, passing_first);
     return choice;
 }
 

@@ -10,6 +10,7 @@ struct nvme_candidate {
     enum nvme_kind kind;
     uint32_t transfers; /* loads and stores in an iteration with a visit for each use */
     uint32_t needed;    /* the instant of the first visit */
+    bool first;         /* before those that are not, whatever they cost */
 };
 
 struct nvme_choice {
@@ -23,9 +24,10 @@ struct nvme_choice {
     uint64_t room_bytes; /* of the host pool, for their slots */
 };
 
-/* Finds what can live there. `accesses` are of the plan's layout. */
+/* Finds what can live there. `accesses` are of the plan's layout. `passing_first`: as in struct
+ * nvme_budget. */
 struct nvme_choice *nvme_choice_new(const struct plan *plan, const struct trace *trace,
-                                    const struct accesses *accesses);
+                                    const struct accesses *accesses, bool passing_first);
 void nvme_choice_free(struct nvme_choice *choice);
 
 /* Each of these chooses chunks, and gives their visits slots, whose addresses count from the begin

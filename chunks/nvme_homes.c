@@ -185,7 +185,7 @@ bool nvme_homes_give(struct plan *plan, const struct trace *trace, const struct 
     bool fits = plan->host_pool_bytes <= budget->host_bytes;
     if (is_limited(budget) && fits)
         return true;
-    struct nvme_choice *choice = nvme_choice_new(plan, trace, accesses);
+    struct nvme_choice *choice = nvme_choice_new(plan, trace, accesses, budget->passing_first);
     bool needs_none = budget->buffers && !choice->states->len && fits;
     bool given = !needs_none && choose(choice, budget, error);
     if (given)

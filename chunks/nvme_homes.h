@@ -16,9 +16,12 @@ struct nvme_budget {
     uint64_t block_bytes; /* of its blocks, and how many are under way, as in struct plan; */
     uint32_t depth;       /* 0, 0: the plan does not say */
     uint32_t
-        ring_times;   /* the least room of the ring with a limited host, in what is used at
-                         once; 0: up to four times that, if an eighth more lives in NVMe for it */
-    uint32_t buffers; /* 0: a ring. Else all states that only the host uses live in NVMe. Those
+        ring_times;     /* the least room of the ring with a limited host, in what is used at
+                           once; 0: up to four times that, if an eighth more lives in NVMe for it */
+    bool passing_first; /* with a limited host, first what does not outlive the iteration lives
+                           there, such as gradients: its room is free for other chunks between
+                           updates and backward */
+    uint32_t buffers;   /* 0: a ring. Else all states that only the host uses live in NVMe. Those
                          of a chunk group pass through one of so many equal buffers: a group is read
                          while the one before it is updated, or with more than 3 buffers as
                          many more ahead, none before the first update, and the step ends when

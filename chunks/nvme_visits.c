@@ -233,6 +233,13 @@ static bool must_store(const struct nvme_uses *uses, chunk_id chunk, uint32_t la
            (!uses->dies[chunk] || use_at(of, (last + 1) % of->len)->reads);
 }
 
+bool nvme_uses_passes(const struct nvme_uses *uses, chunk_id chunk)
+{
+    const GArray *of = uses->of[chunk];
+    return of && uses->dies[chunk] && !use_at(of, 0)->reads &&
+           !must_store(uses, chunk, of->len - 1);
+}
+
 void nvme_uses_visits(const struct nvme_uses *uses, chunk_id chunk, uint32_t near, GArray *visits)
 {
     const GArray *of = uses->of[chunk];

@@ -44,6 +44,8 @@ enum nvme_kind {
                     needs it there */
 };
 
+/* Returns whether all of the chunk's bytes are overwritten before an iteration uses them. */
+bool nvme_uses_passes(const struct nvme_uses *uses, chunk_id chunk);
 enum nvme_kind nvme_uses_kind(const struct nvme_uses *uses, chunk_id chunk);
 
 /* Appends the chunk's visits to an array of struct nvme_visit, in their order. Uses with at most

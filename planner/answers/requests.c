@@ -281,7 +281,7 @@ static bool plan_with_nvme(const struct plan_paths *paths, const struct trace *t
         return false;
     shared.time_limit /= 1 + tiers_searches(scope);
     struct variants_result *alone = variants_search(trace, &shared, scope, NULL);
-    struct tiered tiered;
+    struct tiered tiered = {0};
     bool fits = tiers_search(trace, &shared, scope, paths->nvme_bytes, &tiered, &why), ok = true;
     bool pays = fits && (!alone || step_of(tiered.result) < step_of(alone));
     if (pays) {

@@ -8,9 +8,13 @@
 
 #include <math.h>
 
-/* Rings that are tried, in what is used at once, if the usual one takes at most 8 % longer than the
- * best plan. */
+/* Ways to give homes: the ring, in what is used at once, and whether gradients come first. All are
+ * tried if the usual one takes at most 8 % longer than the best plan. */
 enum { RING_TIMES_MOST = 4 };
+struct way {
+    uint32_t ring_times;
+    bool passing_first;
+};
 #define NEAR_RATIO 1.08
 
 /* What a search with NVMe is about. */
@@ -29,16 +33,17 @@ static double step_of(const struct variants_result *result)
 
 /* ---- homes ---- */
 
-static struct nvme_budget budget_of(const struct tiers *tiers, uint32_t ring_times)
+static struct nvme_budget budget_of(const struct tiers *tiers, struct way way)
 {
     struct nvme_budget budget = {.host_bytes = tiers->options->host_budget,
                                  .nvme_bytes = tiers->nvme_bytes,
-                                 .ring_times = ring_times};
-    struct platform_disk_way way;
+                                 .ring_times = way.ring_times,
+                                 .passing_first = way.passing_first};
+    struct platform_disk_way disk;
     const struct platform *platform = tiers->options->platform;
-    if (platform && platform_disk_best(&platform->disk, &way)) {
-        budget.block_bytes = way.block_bytes;
-        budget.depth = way.depth;
+    if (platform && platform_disk_best(&platform->disk, &disk)) {
+        budget.block_bytes = disk.block_bytes;
+        budget.depth = disk.depth;
     }
     return budget;
 }
@@ -53,9 +58,9 @@ static void time_plan(const struct tiers *tiers, struct plan *plan, const struct
 /* Returns a copy of the plan with homes, and the times that it then takes; NULL if it does not fit.
  */
 static struct plan *with_homes(const struct tiers *tiers, const struct search_result *found,
-                               const struct accesses *accesses, uint32_t ring_times, GError **error)
+                               const struct accesses *accesses, struct way way, GError **error)
 {
-    const struct nvme_budget budget = budget_of(tiers, ring_times);
+    const struct nvme_budget budget = budget_of(tiers, way);
     struct plan *plan = plan_copy(found->plan);
     if (nvme_homes_give(plan, found->trace, accesses, &budget, error))
         time_plan(tiers, plan, found->trace);
@@ -72,21 +77,28 @@ static bool is_near(const struct tiers *tiers, const struct plan *plan)
            (!best || plan->predicted.iteration_seconds < NEAR_RATIO * step_of(best));
 }
 
+/* Replaces *best if homes given in this way make a faster plan. */
+static void try_way(const struct tiers *tiers, const struct search_result *found,
+                    const struct accesses *accesses, struct way way, struct plan **best)
+{
+    struct plan *other = with_homes(tiers, found, accesses, way, NULL);
+    if (other && other->predicted.iteration_seconds < (*best)->predicted.iteration_seconds) {
+        struct plan *slower = *best;
+        *best = other;
+        other = slower;
+    }
+    plan_free(other);
+}
+
 /* Replaces the plan by the fastest with homes. Returns false if none fits. */
 static bool give_homes(const struct tiers *tiers, struct search_result *found, GError **error)
 {
     struct non_model *non_model = non_model_place(found->trace);
     struct accesses *accesses = accesses_new(found->trace, found->plan->layout, non_model->extent);
-    struct plan *best = with_homes(tiers, found, accesses, 0, error);
-    for (uint32_t times = 1; best && is_near(tiers, best) && times <= RING_TIMES_MOST; times++) {
-        struct plan *other = with_homes(tiers, found, accesses, times, NULL);
-        if (other && other->predicted.iteration_seconds < best->predicted.iteration_seconds) {
-            struct plan *slower = best;
-            best = other;
-            other = slower;
-        }
-        plan_free(other);
-    }
+    struct plan *best = with_homes(tiers, found, accesses, (struct way){0, false}, error);
+    for (int passing = 0; passing < 2 && best && best->nvme_bytes; passing++)
+        for (uint32_t times = 1; times <= RING_TIMES_MOST && is_near(tiers, best); times++)
+            try_way(tiers, found, accesses, (struct way){times, passing}, &best);
     accesses_free(accesses);
     non_model_free(non_model);
     if (!best)
@@ -313,7 +325,7 @@ static void take_row(const struct tiers *tiers, const struct trace *trace,
 static void sweep_trace(const struct tiers *tiers, const struct trace *trace)
 {
     const struct search_options *o = tiers->options;
-    const struct nvme_budget nvme = budget_of(tiers, 0);
+    const struct nvme_budget nvme = budget_of(tiers, (struct way){0, false});
     struct sweep_watch watch = {
         o, o->time_limit > 0 ? g_get_monotonic_time() + (gint64)(o->time_limit * 1e6) : G_MAXINT64};
     uint64_t device = o->device_budget + MIN(trace->library_bytes, UINT64_MAX - o->device_budget);
@@ -363,7 +375,6 @@ bool tiers_search(const struct trace *trace, const struct search_options *option
     struct search_baseline policy = {0}, strategy = {0};
     struct tiers tiers = {trace, options, nvme_bytes, tiered, &policy, &strategy};
     unsigned without = scope & ~(unsigned)RUN_OFFLOAD;
-    *tiered = (struct tiered){0};
     search(&tiers, scope, error);
     if (without != scope && may_go_on(&tiers))
         search(&tiers, without, NULL);

@@ -27,8 +27,8 @@ struct nvme_least nvme_least(const struct plan *plan, const struct trace *trace)
  * updates of the next iteration. By then, the updates whose results operators up to a read have
  * run. What they have left and what is read after a begins is on the device, on the host or in
  * NVMe. So what is beyond their room has been written within the span. What updates read
- * that have run by then, and had no room when the span began, has been read within it. The iteration is as long as
- * the span and the work of the device from a to u. */
+ * that have run by then, and had no room when the span began, has been read within it. The
+ * iteration is as long as the span and the work of the device from a to u. */
 uint64_t nvme_bound_ns(const struct plan *plan, const struct trace *trace,
                        const struct costs *costs);
 

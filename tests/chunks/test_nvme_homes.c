@@ -1,6 +1,7 @@
 /* Homes in NVMe: plans that have them keep their budgets, survive their file, and are refused where
  * they are damaged. */
 #include "chunks/nvme_homes.h"
+#include "chunks/nvme_visits.h"
 #include "chunks/pipeline.h"
 #include "tests/chunks/random_iteration.h"
 
@@ -63,7 +64,8 @@ static void open_squeezed(struct fixture *f, GRand *random)
         open_plan(f, random);
         const struct nvme_budget budget = {
             .host_bytes = (uint64_t)(g_rand_double(random) * (double)f->plan->host_pool_bytes),
-            .nvme_bytes = UINT64_MAX};
+            .nvme_bytes = UINT64_MAX,
+            .passing_first = g_rand_boolean(random)};
         if (nvme_homes_give(f->plan, f->trace, f->accesses, &budget, NULL))
             return;
         close_plan(f);
@@ -195,7 +197,8 @@ static void test_budgets(void)
             .host_bytes = i % 8 == 7 ? UINT64_MAX
                                      : (uint64_t)(g_rand_double(random) * (double)pool),
             .nvme_bytes = limited ? (uint64_t)(g_rand_double(random) * (double)pool / 4)
-                                  : UINT64_MAX};
+                                  : UINT64_MAX,
+            .passing_first = g_rand_boolean(random)};
         if (nvme_homes_give(f.plan, f.trace, f.accesses, &budget, &error)) {
             plan_check(f.plan, f.trace, &error);
             g_assert_no_error(error);
@@ -450,12 +453,48 @@ static void test_damaged(void)
     g_rand_free(random);
 }
 
+/* Returns how many chunks live in NVMe, or 0 if they have no room. What passes goes first. */
+static uint32_t check_passing(struct fixture *f, const struct nvme_budget *budget)
+{
+    uint32_t chunks = f->plan->layout->chunk_count, passing = 0, others = 0, left_out = 0;
+    struct nvme_uses *uses = nvme_uses_new(f->plan, f->accesses);
+    g_autofree bool *passes = g_new(bool, chunks);
+    for (chunk_id c = 0; c < chunks; c++)
+        passes[c] = nvme_uses_kind(uses, c) != NVME_NEVER && nvme_uses_passes(uses, c);
+    nvme_uses_free(uses);
+    if (!nvme_homes_give(f->plan, f->trace, f->accesses, budget, NULL))
+        return 0;
+    for (chunk_id c = 0; c < chunks; c++) {
+        passing += passes[c] && plan_in_nvme(f->plan, c);
+        left_out += passes[c] && !plan_in_nvme(f->plan, c);
+        others += !passes[c] && plan_in_nvme(f->plan, c);
+    }
+    g_assert_true(!others || !left_out);
+    return passing;
+}
+
+static void test_passing(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    for (int found = 0; found < PLANS / 4;) {
+        struct fixture f;
+        open_plan(&f, random);
+        const struct nvme_budget budget = {
+            .host_bytes = (uint64_t)(g_rand_double(random) * (double)f.plan->host_pool_bytes),
+            .nvme_bytes = UINT64_MAX,
+            .passing_first = true};
+        found += check_passing(&f, &budget) > 0;
+        close_plan(&f);
+    }
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/nvme-homes/states", test_states);
     g_test_add_func("/nvme-homes/lists", test_lists);
     g_test_add_func("/nvme-homes/budgets", test_budgets);
+    g_test_add_func("/nvme-homes/passing", test_passing);
     g_test_add_func("/nvme-homes/file", test_file);
     g_test_add_func("/nvme-homes/blocks", test_blocks);
     g_test_add_func("/nvme-homes/damaged", test_damaged);

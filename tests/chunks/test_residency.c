@@ -49,7 +49,8 @@ static void give_nvme(const struct trial *trial, GRand *random)
         .host_bytes = g_rand_boolean(random) ? UINT64_MAX
                                              : between(random, plan->host_pool_bytes / 4,
                                                        plan->host_pool_bytes + 8192),
-        .nvme_bytes = between(random, 4096, 1 << 20)};
+        .nvme_bytes = between(random, 4096, 1 << 20),
+        .passing_first = g_rand_boolean(random)};
     if (nvme_homes_give(plan, trial->trace, trial->accesses, &budget, &error)) {
         g_assert_cmpuint(plan->host_pool_bytes, <=, budget.host_bytes);
         g_assert_cmpuint(plan->nvme_bytes, <=, budget.nvme_bytes);

@@ -113,7 +113,7 @@ static void test_never_slower(void)
     int compared = 0, lives_in_nvme = 0;
     for (int i = 0; i < draws(FEW, MANY) || !compared || !lives_in_nvme; i++) {
         struct fixture f;
-        struct tiered tiered;
+        struct tiered tiered = {0};
         set_up(&f, random);
         unsigned scope = i % 4 ? 0 : RUN_RECOMPUTE | RUN_OFFLOAD;
         if (tiers_search(f.trace, &f.options, scope, f.nvme_bytes, &tiered, NULL)) {
