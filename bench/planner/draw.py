@@ -19,6 +19,9 @@ A model has at most 200 billion parameters. A device has at most 192 GB, and an 
 is drawn again. What fits is the least that pstar-sim needs for one chunk a tensor, over the choices
 that pstar-plan has: updates on either side, and layers as traced, recomputed, or recomputed and offloaded.
 Steps without fused operators and platforms whose copies slow each other are not drawn.
+
+With a disk below the host's memory, the host has from a twentieth of just enough to just enough. The disk reads
+0.5 to 14 GB/s, writes from a fifth of that to as much, and has twice as much room as all data take.
 """
 
 import json
@@ -33,6 +36,9 @@ LARGEST = 200e9  # parameters
 DEVICE_MOST = 192e9
 SLOWEST, FASTEST, APART = 0.2e9, 200e9, 5
 ABOVE = 1.01  # what just fits
+SLOWEST_DISK, FASTEST_DISK = 0.5e9, 14e9
+LEAST_WRITES = 0.2  # of the rate of reads
+LEAST_HOST = 0.05  # of what is just enough without a disk
 STEPS = 64  # of the search for the least host memory, from none to all data
 # Of layers: as traced, and those with which the least memory is needed.
 CHOICES = (dict(), dict(recompute="all"), dict(recompute="all", offload="all"))
@@ -210,3 +216,28 @@ class Instance:
                     recomputed=step.recomputed, host_embedding=step.host_embedding, machine=step.machine,
                     link=step.link, device=self.device, host=self.host, least=self.least,
                     model_bytes=self.model_bytes, peak=self.peak, operators=self.operators, redraws=self.redraws)
+
+
+class NvmeInstance(Instance):
+    """A step whose host lacks memory for it, with a disk."""
+
+    def __init__(self, programs, seed, number, largest):
+        super().__init__(programs, f"{seed}/nvme", number, largest)
+        rng = random.Random(f"{seed}/disk/{number}")
+        self.host = int(log_uniform(rng, LEAST_HOST, 1) * self.enough_host())
+        self.read = log_uniform(rng, SLOWEST_DISK, FASTEST_DISK)
+        self.write = self.read * log_uniform(rng, LEAST_WRITES, 1)
+        path = programs.folder / "platform.json"
+        curves = {name: [[1 << 20, 32, rate]] for name, rate in (("read", self.read), ("write", self.write))}
+        path.write_text(json.dumps(json.loads(path.read_text()) | dict(nvme=dict(source="drawn") | curves)) + "\n")
+
+    def enlarge(self):
+        self.redraws += 1
+        self.device = int(self.device * 1.05)
+        self.host = int(self.host * 1.2)
+
+    def budgets(self):
+        return super().budgets() + ["--nvme-memory", str(2 * self.all_bytes)]
+
+    def names(self):
+        return super().names() | dict(nvme_read=self.read, nvme_write=self.write)

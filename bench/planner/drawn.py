@@ -24,6 +24,7 @@ NO_PLAN = dict(bound=None, time=None, gap=math.inf, cpu_seconds=0.0, verified=Fa
 
 def add_options(group):
     group.add_argument("--drawn", type=int, metavar="N", help="plan N drawn instances instead")
+    group.add_argument("--nvme", action="store_true", help="give each host too little memory, and a disk")
     group.add_argument("--seed", type=int, default=1, help="what they follow from; default: 1")
     group.add_argument("--largest", type=float, default=draw.LARGEST, metavar="PARAMETERS",
                        help="the largest model that is drawn; default: 200e9")
@@ -42,7 +43,8 @@ class Run:
 
     def row(self, number):
         begun = children_seconds()
-        instance = draw.Instance(self.programs, self.options.seed, number, self.options.largest)
+        draw_instance = draw.NvmeInstance if self.options.nvme else draw.Instance
+        instance = draw_instance(self.programs, self.options.seed, number, self.options.largest)
         row, rival = dict(draw_seconds=children_seconds() - begun), []
         try:
             row |= self.plan(instance)
@@ -101,7 +103,7 @@ def meets_goals(row):
 
 def print_header():
     print(f"{'':3} {'model':24} {'step':30} {'machine':9} {'up, down GB/s':>13} {'device GiB':>10} {'of all':>6} "
-          f"{'host GiB':>8} {'operators':>9} {'bound s':>10} {'plan s':>10} {'gap':>7} {'CPU s':>6}  fastest rival",
+          f"{'host GiB':>8} {'disk GB/s':>11} {'operators':>9} {'bound s':>10} {'plan s':>10} {'gap':>7} {'CPU s':>6}  fastest rival",
           flush=True)
 
 
@@ -112,12 +114,13 @@ def print_row(row):
             f"{row['sequence']}{recomputed}{' h.emb.' * row['host_embedding']}")
     link = row["link"].replace("h2d=", "").replace("d2h=", " ").replace("GB/s", "")
     host = f"{row['host'] / GIB:8.2f}" if row["host"] else "any"
+    disk = f"{row['nvme_read'] / 1e9:5.2f} {row['nvme_write'] / 1e9:5.2f}" if row.get("nvme_read") else "none"
     times = "NO PLAN".rjust(29)
     if row["time"]:
         times = f"{row['bound']:10.4g} {row['time']:10.4g} {row['gap']:7.2%}"
     rival = f"{ratio(row):.3f} x {row['rival']}" if row.get("rival") else ""
     print(f"{row['number']:3} {model:24} {step:30} {row['machine'][:9]:9} {link:>13} {row['device'] / GIB:10.3f} "
-          f"{row['device'] / (row['model_bytes'] + row['peak']):6.1%} {host:>8} {row['operators']:9} {times} "
+          f"{row['device'] / (row['model_bytes'] + row['peak']):6.1%} {host:>8} {disk:>11} {row['operators']:9} {times} "
           f"{row['cpu_seconds']:6.1f}  {judged.verdict(meets_goals(row))}  {rival}"
           f"{'' if row['verified'] else '  NOT VERIFIED'}", flush=True)
 
