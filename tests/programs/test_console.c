@@ -6,6 +6,7 @@
 
 #define BUDGET  "--device-memory 10MiB --platform " PROJECT_DIR "/platforms/a100-40gb.json"
 #define SIM     "pstar-sim good.pstar --policy opt " BUDGET
+#define PLAN    "pstar-plan good.pstar -o plan.json --time-limit 0.001 " BUDGET
 #define RUN     "pstar-run --model model --data text.txt --batch 2 --seq 32 --steps 2 --threads 1"
 #define MISSING "pstar-sim missing.pstar"
 #define ESCAPE  "\033["
@@ -43,8 +44,7 @@ static void test_colours(void)
         g_autofree char *table = on_terminal(workshop, with[i], SIM);
         g_assert_nonnull(strstr(table, ESCAPE "1mpstar-sim:" ESCAPE "0m budget of host memory"));
         g_assert_nonnull(strstr(table, "\n" ESCAPE "1;32m* "));
-        g_autofree char *plan = on_terminal(workshop, with[i],
-                                            "pstar-plan good.pstar -o plan.json " BUDGET);
+        g_autofree char *plan = on_terminal(workshop, with[i], PLAN);
         g_assert_nonnull(strstr(plan, "\n" ESCAPE "1;32m  plan "));
         g_autofree char *more = on_terminal(workshop, with[i], SIM " --host-memory 1000GiB");
         g_assert_nonnull(strstr(more, ESCAPE "1;33mpstar-sim:" ESCAPE "0m --host-memory"));
