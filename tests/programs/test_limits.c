@@ -130,15 +130,16 @@ static void test_data(void)
     workshop_free(workshop);
 }
 
-/* Whose model data are some 800 MiB, in fp32. */
-static void write_large_model(const struct workshop *workshop)
+/* Whose model data are some 50 MiB for each layer, in fp32. */
+static void write_large_model(const struct workshop *workshop, int layers)
 {
-    workshop_must_run(workshop, "mkdir large");
-    workshop_write(
-        workshop, "large/config.json",
+    g_autofree char *config = g_strdup_printf(
         "{\"model_type\": \"gpt2\", \"architectures\": [\"GPT2LMHeadModel\"], "
-        "\"vocab_size\": 256, \"n_positions\": 16, \"n_embd\": 512, \"n_layer\": 16, "
-        "\"n_head\": 8, \"resid_pdrop\": 0.0, \"embd_pdrop\": 0.0, \"attn_pdrop\": 0.0}");
+        "\"vocab_size\": 256, \"n_positions\": 16, \"n_embd\": 512, \"n_layer\": %d, "
+        "\"n_head\": 8, \"resid_pdrop\": 0.0, \"embd_pdrop\": 0.0, \"attn_pdrop\": 0.0}",
+        layers);
+    workshop_must_run(workshop, "mkdir large");
+    workshop_write(workshop, "large/config.json", config);
 }
 
 #define LARGE \
@@ -181,13 +182,13 @@ static void test_refused(void)
     static const char in_addresses[] = " left of the address space (ulimit -v); ";
     static const char in_data[] = " left for data (ulimit -d); ";
     struct workshop *workshop = set_up();
-    write_large_model(workshop);
+    write_large_model(workshop, 8);
     g_autofree char *before = workshop_listing(workshop);
-    check_refused(workshop, "-v", KIB, 500000, "", in_addresses);
-    check_refused(workshop, "-v", KIB, 500000, "--threads 8 --precision bf16", in_addresses);
-    check_refused(workshop, "-v", KIB, 500000, "--device-memory 300MiB --batch 16", in_addresses);
-    check_refused(workshop, "-d", KIB, 200000, "", in_data);
-    check_refused(workshop, "-d", KIB, 200000, "--threads 32", in_data);
+    check_refused(workshop, "-v", KIB, 300000, "", in_addresses);
+    check_refused(workshop, "-v", KIB, 300000, "--threads 8 --precision bf16", in_addresses);
+    check_refused(workshop, "-v", KIB, 300000, "--device-memory 150MiB --batch 16", in_addresses);
+    check_refused(workshop, "-d", KIB, 100000, "", in_data);
+    check_refused(workshop, "-d", KIB, 100000, "--threads 32", in_data);
     check_refused(workshop, "-f", BLOCK, 100, "--device-memory 100MiB ",
                   " that a file may have (ulimit -f); ");
     g_autofree char *after = workshop_listing(workshop);
@@ -236,7 +237,7 @@ static void test_group(void)
         g_autofree char *folder = g_path_get_dirname(processes);
         g_autofree char *line = g_strdup_printf("sh -c 'echo $$ > %s && exec " LARGE "'",
                                                 processes);
-        write_large_model(workshop);
+        write_large_model(workshop, 8);
         workshop_must_end(workshop, line, DOES_NOT_FIT, "", " that the control group leaves; ");
         g_assert_cmpint(g_rmdir(folder), ==, 0);
     }
@@ -255,7 +256,7 @@ static void test_resident(void)
 {
     static const char *const budgets[] = {"", "--device-memory 300MiB "};
     struct workshop *workshop = set_up();
-    write_large_model(workshop);
+    write_large_model(workshop, 16);
     for (size_t i = 0; i < G_N_ELEMENTS(budgets); i++) {
         g_autofree char *line = g_strconcat(LARGE "--emit-plan plan.json ", budgets[i], NULL);
         struct outcome outcome = workshop_run(workshop, line);
