@@ -3,7 +3,9 @@
 #include <glib/gstdio.h>
 #include <pstar.h>
 
-#define MODEL PROJECT_DIR "/models/configs/demo-11m.json"
+static const char config[] =
+    "{\"model_type\": \"gpt2\", \"vocab_size\": 256, \"n_positions\": 32, \"n_embd\": 128,"
+    " \"n_layer\": 3, \"n_head\": 4}";
 
 static double figure_of(const struct pstar_plan *plan, const char *name)
 {
@@ -17,16 +19,18 @@ struct fixture {
     struct pstar_trace *trace;
     struct pstar_layout *layout;
     struct pstar_budgets budgets;
-    char *trace_path, *plan_path;
+    char *model_path, *trace_path, *plan_path;
 };
 
 static void set_up(struct fixture *f)
 {
     struct pstar_error error;
-    const struct pstar_job job = {.model = MODEL, .batch = 1, .sequence = 32};
+    f->model_path = g_build_filename(g_get_tmp_dir(), "pstar-api-model.json", NULL);
+    g_assert_true(g_file_set_contents(f->model_path, config, -1, NULL));
+    const struct pstar_job job = {.model = f->model_path, .batch = 1, .sequence = 32};
     f->platform = pstar_platform_read(PROJECT_DIR "/platforms/a100-40gb.json", &error);
     f->trace = pstar_trace_synthesise(&job, f->platform, &error);
-    f->layout = pstar_layout_pack(f->trace, 1 << 20, &error);
+    f->layout = pstar_layout_pack(f->trace, 1 << 18, &error);
     f->budgets = (struct pstar_budgets){pstar_layout_least_arena_bytes(f->layout, f->trace) +
                                             pstar_trace_model_bytes(f->trace) / 4,
                                         PSTAR_UNLIMITED};
@@ -36,8 +40,10 @@ static void set_up(struct fixture *f)
 
 static void tear_down(struct fixture *f)
 {
+    g_unlink(f->model_path);
     g_unlink(f->trace_path);
     g_unlink(f->plan_path);
+    g_free(f->model_path);
     g_free(f->trace_path);
     g_free(f->plan_path);
     pstar_layout_free(f->layout);
