@@ -8,6 +8,7 @@
 #include "platforms/platform.h"
 #include "tests/drawn.h"
 #include "tests/engine/run/trial.h"
+#include "tests/sanitized.h"
 
 #include <glib/gstdio.h>
 #include <string.h>
@@ -505,7 +506,7 @@ int main(int argc, char **argv)
     g_test_add_func("/cuda-device/transfers/damaged", test_damaged_transfer);
     g_test_add_func("/cuda-device/failures", test_failures);
     g_test_add_func("/cuda-device/more-than-there-is", test_more_than_there_is);
-    g_test_add_func("/cuda-device/probe", test_probe);
+    draws_test(1, UNLESS_SANITIZED(4, 1), "/cuda-device/probe", test_probe);
     g_test_add_func("/cuda-device/updates-together", test_updates_together);
     g_test_add_func("/cuda-device/zero-infinity", test_zero_infinity);
     for (size_t i = 0; i < G_N_ELEMENTS(jobs); i++) {
