@@ -21,8 +21,8 @@ static const char *const clocks[CLOCKS] = {"queues", "threads", "directions", "m
 #define CLOSE 1.01
 /* Until the draws had what a test is about, it goes on. */
 enum { MOST_CASES = 5000 };
-#define CASES      draws(UNLESS_SANITIZED(40, 15), 120)
-#define WILD_CASES draws(UNLESS_SANITIZED(150, 50), 500)
+#define CASES      draws(UNLESS_SANITIZED(40, 6), 120)
+#define WILD_CASES draws(UNLESS_SANITIZED(150, 15), 500)
 enum { FINER = 400, REUSES_ENUMERATED = 7, PLACEMENTS = 2 };
 
 /* One layout and budget, and their bounds. */

@@ -2,6 +2,7 @@
  * its newest checkpoint and is killed again, has the losses of one that is not. The number of kills
  * may be given. */
 #include "launch.h"
+#include "tests/sanitized.h"
 
 #include <signal.h>
 #include <stdint.h>
@@ -11,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { STEPS = 60, KILLS = 12, KILLS_OF_RANKS = 4 };
+enum { STEPS = 60, KILLS = UNLESS_SANITIZED(12, 6), KILLS_OF_RANKS = UNLESS_SANITIZED(4, 3) };
 
 static int asked;         /* how many kills; 0 if not given */
 static uint32_t launched; /* ranks; 1: without a launcher */
