@@ -142,10 +142,10 @@ int main(int argc, char **argv)
     static const struct example examples[] = {
         {"Record the second iteration of a training.",
          "pstar-collect -o run.pstar -- pstar-run --model models/configs/demo-11m.json --data "
-         "text.txt --steps 3"},
+         "text.txt --seq 64 --steps 3"},
         {"Record every iteration from the third to the fifth, in a file for each process.",
          "pstar-collect --iterations 2:5 -o run-%p.pstar -- pstar-run --model "
-         "models/configs/demo-11m.json --data text.txt --steps 6"},
+         "models/configs/demo-11m.json --data text.txt --seq 64 --steps 6"},
     };
     const struct option_group group = {.options = options, .count = G_N_ELEMENTS(options)};
     const struct program program = {

@@ -524,10 +524,10 @@ int main(int argc, char **argv)
     };
     static const struct example examples[] = {
         {"Train with room for 200 MiB on the device, and log every step.",
-         "pstar-run --model models/configs/demo-11m.json --data text.txt --device-memory 200MiB "
-         "--steps 3 --log run.jsonl"},
+         "pstar-run --model models/configs/demo-11m.json --data text.txt --seq 64 "
+         "--device-memory 200MiB --steps 3 --log run.jsonl"},
         {"Train with a plan.", "pstar-run --model models/configs/demo-11m.json --data text.txt "
-                               "--plan plan.json --steps 3"},
+                               "--seq 64 --plan plan.json --steps 3"},
         {"Print how much a run would move, without training.",
          "pstar-run --model models/configs/demo-11m.json --data text.txt --device-memory 200MiB "
          "--dry-run"},
