@@ -19,8 +19,7 @@ struct tiered {
  * row of `pstar-sim --policy all --strategy all --nvme-memory` is faster, for the trace and with
  * the choices of the plan. `options` has the host's budget alone; its time limit is of each of the
  * `tiers_searches`. `tiered` must be zeroed. Returns false if nothing fits, with the error of the
- * first search. Free
- * tiered->result with variants_result_free. */
+ * first search. Free tiered->result with variants_result_free. */
 bool tiers_search(const struct trace *trace, const struct search_options *options, unsigned scope,
                   uint64_t nvme_bytes, struct tiered *tiered, GError **error);
 

@@ -52,6 +52,15 @@ class Drawn(unittest.TestCase):
         self.assertEqual(alone, rows[1:])
         self.check_kept(self.folder / "kept" / "2")
 
+    def test_instances_with_a_disk(self):
+        text, rows = self.bench("--nvme", "--keep", self.folder / "kept")
+        self.assertIn("PASS  every plan verifies: 2 of 2", text)
+        for row in rows:
+            self.assertLessEqual(float(row["nvme_write"]), float(row["nvme_read"]))
+        _, alone = self.bench("--nvme", "--only", "2", "--keep", self.folder / "alone")
+        self.assertEqual(alone, rows[1:])
+        self.check_kept(self.folder / "alone" / "2")
+
     def check_kept(self, kept):
         """What is kept gives the same figures again."""
         row = json.loads((kept / "row.json").read_text())
