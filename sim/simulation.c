@@ -60,7 +60,7 @@ static bool refuse(const struct sweep *sweep, const struct trace *trace, GError 
 {
     g_autofree char *less = levers(trace);
     const struct sweep_row *least = row_of_least_need(sweep);
-    if (least->least_device_bytes <= least->device_budget) { /* it is not the device */
+    if (least->least_device_bytes <= least->device_budget || least->host_lacks) {
         g_set_error(error, FAILURE, FAILURE_DOES_NOT_FIT, "nothing fits; %s%s", least->reason,
                     less);
         return false;

@@ -1,5 +1,6 @@
 #include "sim/sweep.h"
 
+#include "chunks/lack.h"
 #include "sim/baselines.h"
 #include "sim/sizes.h"
 #include "sim/stage_replay.h"
@@ -194,6 +195,17 @@ static struct phases *copy_phases(struct phases phases)
     return g_memdup2(&phases, sizeof phases);
 }
 
+/* What the host's budget has no room for lies on the device, too. */
+static void note_refusal(struct sweep_row *row, const GError *error)
+{
+    const struct plan_lack *lack = plan_lack_of(error);
+    row->reason = g_strdup(error->message);
+    row->host_lacks = lack && lack->memory == PLAN_MEMORY_DEVICE &&
+                      lack->bytes > row->least_device_bytes;
+    if (row->host_lacks)
+        row->least_device_bytes = lack->bytes;
+}
+
 static void run_row(void *data, uint32_t index)
 {
     struct sweep_job job = *(struct sweep_job *)data; /* its timeline is the row's own */
@@ -208,7 +220,7 @@ static void run_row(void *data, uint32_t index)
         row->phases = copy_phases(phases_of(job.timeline, subject_of_row(&job, row)->trace));
     timeline_free(job.timeline);
     if (!plan)
-        row->reason = g_strdup(error->message);
+        note_refusal(row, error);
     row->failed = !plan && !g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT);
     row->fits = plan != NULL;
     row->done = true;

@@ -53,8 +53,10 @@ struct sweep_row {
     bool fits;
     bool failed;                 /* the policy gave a wrong answer */
     uint64_t least_device_bytes; /* the largest sum of an operator's chunks and non-model data, plus
-                                    what a strategy keeps on the device; 0 if not known */
-    char *reason;                /* why it does not fit, or failed; NULL if it fits */
+                                    what a strategy keeps on the device, and what the host's budget
+                                    leaves there if it does not fit; 0 if not known */
+    bool host_lacks; /* chunks for which the host has no room add to what the device needs */
+    char *reason;    /* why it does not fit, or failed; NULL if it fits */
     struct plan_figures figures; /* of the steady iteration; all 0 if it does not fit */
     struct stage_result *stages; /* of a pipeline: [stage_count]; NULL if it does not fit */
     struct phases *phases; /* of the same iteration; NULL if not asked for, or if it does not fit */

@@ -64,6 +64,12 @@ static void print_fitting(const struct sweep *sweep, const struct sweep_row *row
     end_row(row, out);
 }
 
+/* Otherwise the row's reason says more. */
+static bool lacks_device_alone(const struct sweep_row *row)
+{
+    return row->device_budget < row->least_device_bytes && !row->host_lacks;
+}
+
 static void print_refused(const struct sweep_row *row, FILE *out)
 {
     g_autofree char *chunk = chunk_column(row);
@@ -71,7 +77,7 @@ static void print_refused(const struct sweep_row *row, FILE *out)
     g_autofree char *reason = text_shortened(row->reason, WIDEST);
     if (row->failed)
         fprintf(out, "  %10s  %-17s %5u failed: %s", chunk, way(row), row->look_ahead, reason);
-    else if (row->device_budget < row->least_device_bytes)
+    else if (lacks_device_alone(row))
         fprintf(out, "  %10s  %-17s %5u does not fit: needs %s", chunk, way(row), row->look_ahead,
                 least);
     else
@@ -113,7 +119,7 @@ static void count_worse(struct sweep_rest *rest, const struct sweep_row *row,
 
 static void count_refused(struct sweep_rest *rest, const struct sweep_row *row)
 {
-    if (row->device_budget < row->least_device_bytes) {
+    if (lacks_device_alone(row)) {
         rest->least_device_bytes = rest->on_device
                                        ? MIN(rest->least_device_bytes, row->least_device_bytes)
                                        : row->least_device_bytes;

@@ -139,20 +139,47 @@ static void test_what_does_not_fit(void)
     g_assert_cmpuint(last->device_budget, ==, 1000000000);
     sweep_free(sweep);
 
-    /* What a row calls the least does fit, and a byte less does not. */
-    uint64_t least = 0;
-    g_ptr_array_unref(f.layouts);
-    f.options.layouts = f.layouts = layout_list_parse("2KiB", NULL, f.trace, NULL);
-    for (int i = 0; i < 3; i++) {
-        uint64_t budget = i == 0 ? 256 : least + 1 - (uint64_t)i;
-        g_array_set_size(f.budgets, 0);
-        g_array_append_val(f.budgets, budget);
-        sweep = sweep_run(f.trace, &f.options);
-        least = sweep->rows[0].least_device_bytes;
-        g_assert_cmpint(sweep->rows[0].fits, ==, i == 1);
-        sweep_free(sweep);
-    }
     tear_down(&f);
+}
+
+/* Returns the only row's least device memory with this budget, and whether it fits. */
+static uint64_t sweep_one(struct fixture *f, uint64_t device_budget, bool *fits)
+{
+    g_array_set_size(f->budgets, 0);
+    g_array_append_val(f->budgets, device_budget);
+    struct sweep *sweep = sweep_run(f->trace, &f->options);
+    uint64_t least = sweep->rows[0].least_device_bytes;
+    *fits = sweep->rows[0].fits;
+    bool lacks_host = !*fits && g_str_has_prefix(sweep->rows[0].reason, "host memory");
+    sweep_free(sweep);
+    return lacks_host ? 0 : least;
+}
+
+/* What a row calls the least does fit, and a byte less does not, whatever the host has room for. */
+static void test_least(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    for (int limited = 0, i = 0; i < 4 || !limited; i++) {
+        struct fixture f;
+        bool fits;
+        set_up(&f, random, "256B");
+        g_ptr_array_unref(f.layouts);
+        f.options.layouts = f.layouts = layout_list_parse("2KiB", NULL, f.trace, NULL);
+        uint64_t ample = sweep_one(&f, 256, &fits);
+        if (i % 2)
+            f.options.host_budget = (uint64_t)g_rand_int_range(random, 2000, 100000);
+        uint64_t least = sweep_one(&f, 256, &fits);
+        g_assert_false(fits);
+        if (least) {
+            g_assert_cmpuint(least, >=, ample);
+            limited += least > ample;
+            sweep_one(&f, least, &fits);
+            g_assert_true(fits);
+            g_assert_cmpuint(sweep_one(&f, least - 1, &fits), ==, least);
+            g_assert_false(fits);
+        }
+        tear_down(&f);
+    }
 }
 
 static bool stop_at_once(void *data, uint32_t done, uint32_t total)
@@ -292,6 +319,7 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/sweep/any_number_of_threads", test_any_number_of_threads);
     g_test_add_func("/sweep/what_does_not_fit", test_what_does_not_fit);
+    g_test_add_func("/sweep/least", test_least);
     g_test_add_func("/sweep/sizes_with_the_same_chunks", test_sizes_with_the_same_chunks);
     g_test_add_func("/sweep/interruption", test_interruption);
     g_test_add_func("/sweep/no_tasks", test_no_tasks);
