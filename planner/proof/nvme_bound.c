@@ -100,7 +100,7 @@ static bool is_read_later(const struct nvme_access *use, const struct nvme_acces
     return !(use->flags & ACCESS_LAST) && !(next->flags & ACCESS_FRESH);
 }
 
-/* Fills first, last and changes. Gathered chunks are made from shards, so they are in no memory
+/* Fills first, last and changed. Gathered chunks are made from shards, so they are in no memory
  * below the device's, and have no last access. */
 static void find_ends(const struct live_walk *walk)
 {
