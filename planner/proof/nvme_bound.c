@@ -16,9 +16,11 @@ struct live_bytes {
 };
 
 struct live_walk {
+    const struct plan *plan;
     const struct trace *trace;
     const struct layout *layout;
-    const struct accesses *accesses;
+    struct non_model *non_model;
+    struct accesses *accesses;
     uint32_t first_update;
     uint32_t *changed;                /* [chunk_count] when it is last written; NO_INDEX: never */
     uint32_t *updated, *used;         /* [chunk_count] see find_updates */
@@ -164,27 +166,27 @@ static void walk_accesses(const struct live_walk *walk)
                 note(walk, m, &accesses->items[a]);
 }
 
-/* Returns what of `bytes` neither the host nor the device has room for, beside `taken` bytes that
- * lie on the device. */
-static uint64_t beyond(const struct plan *plan, uint64_t taken, int64_t bytes)
+/* Returns what of `bytes` neither the host nor the device has room for, beside the non-model data
+ * of a moment. */
+static uint64_t beyond(const struct live_walk *walk, uint32_t moment, int64_t bytes)
 {
+    const struct plan *plan = walk->plan;
+    uint64_t taken = walk->non_model->extent[moment];
     uint64_t device = plan->device_budget - MIN(taken, plan->device_budget);
     uint64_t left = (uint64_t)bytes - MIN((uint64_t)bytes, device);
     return left - MIN(left, plan->host_budget);
 }
 
 /* Looks at each moment when its operator begins: its non-model data has its room then. */
-static struct nvme_least find_most(const struct live_walk *walk, const struct plan *plan,
-                                   const struct non_model *non_model)
+static struct nvme_least find_most(const struct live_walk *walk)
 {
     struct live_bytes now = {0, 0, 0};
     struct nvme_least most = {0, 0};
     for (uint32_t m = 0; m < walk->accesses->moment_count; m++) {
-        uint64_t taken = non_model->extent[m];
         now.all += walk->begins[m].all;
         now.changed += walk->begins[m].changed;
-        most.read_bytes = MAX(most.read_bytes, beyond(plan, taken, now.all));
-        most.write_bytes = MAX(most.write_bytes, beyond(plan, taken, now.changed));
+        most.read_bytes = MAX(most.read_bytes, beyond(walk, m, now.all));
+        most.write_bytes = MAX(most.write_bytes, beyond(walk, m, now.changed));
     }
     return most;
 }
@@ -213,8 +215,7 @@ static uint32_t last_before_updates(const struct live_walk *walk)
 /* Looks at the time from the end of the device's work before the updates to the begin of each of
  * its operators before the next ones: the iteration takes as much longer as the device works from
  * that operator to the updates. */
-static uint64_t find_longest_span(const struct live_walk *walk, const struct plan *plan,
-                                  const struct non_model *non_model, const struct costs *costs)
+static uint64_t find_longest_span(const struct live_walk *walk, const struct costs *costs)
 {
     uint32_t last = last_before_updates(walk);
     uint64_t longest_ns = 0, device_ns = 0;
@@ -231,76 +232,67 @@ static uint64_t find_longest_span(const struct live_walk *walk, const struct pla
         if (!runs_on_device(op))
             continue;
         device_ns += op->duration_ns;
-        const struct nvme_least least = {
-            .read_bytes = beyond(plan, non_model->extent[last], reads),
-            .write_bytes = beyond(plan, non_model->extent[m], updated)};
+        const struct nvme_least least = {.read_bytes = beyond(walk, last, reads),
+                                         .write_bytes = beyond(walk, m, updated)};
         if (least.read_bytes || least.write_bytes)
             longest_ns = MAX(longest_ns, device_ns + transfer_ns(walk, costs, &least));
     }
     return longest_ns;
 }
 
-/* What both bounds look at. */
-struct nvme_view {
-    struct live_walk walk;
-    struct non_model *non_model;
-    struct accesses *accesses;
-};
-
-static struct nvme_view view_new(const struct plan *plan, const struct trace *trace)
+static struct live_walk walk_new(const struct plan *plan, const struct trace *trace)
 {
     const struct layout *layout = plan->layout;
     struct non_model *non_model = non_model_place(trace);
     struct accesses *accesses = accesses_new(trace, layout, non_model->extent);
-    struct nvme_view view = {{.trace = trace,
-                              .layout = layout,
-                              .accesses = accesses,
-                              .first_update = find_first_update(trace),
-                              .changed = g_new(uint32_t, layout->chunk_count),
-                              .updated = g_new(uint32_t, layout->chunk_count),
-                              .used = g_new(uint32_t, layout->chunk_count),
-                              .update_reads = g_new0(int64_t, accesses->moment_count),
-                              .first = g_new(struct nvme_access, layout->chunk_count),
-                              .last = g_new(struct nvme_access, layout->chunk_count),
-                              .begins = g_new0(struct live_bytes, accesses->moment_count + 1)},
-                             non_model,
-                             accesses};
+    struct live_walk walk = {.plan = plan,
+                             .trace = trace,
+                             .layout = layout,
+                             .non_model = non_model,
+                             .accesses = accesses,
+                             .first_update = find_first_update(trace),
+                             .changed = g_new(uint32_t, layout->chunk_count),
+                             .updated = g_new(uint32_t, layout->chunk_count),
+                             .used = g_new(uint32_t, layout->chunk_count),
+                             .first = g_new(struct nvme_access, layout->chunk_count),
+                             .last = g_new(struct nvme_access, layout->chunk_count),
+                             .update_reads = g_new0(int64_t, accesses->moment_count),
+                             .begins = g_new0(struct live_bytes, accesses->moment_count + 1)};
     for (chunk_id c = 0; c < layout->chunk_count; c++) {
-        view.walk.first[c] = view.walk.last[c] = (struct nvme_access){NO_INDEX, 0};
-        view.walk.changed[c] = NO_INDEX;
+        walk.first[c] = walk.last[c] = (struct nvme_access){NO_INDEX, 0};
+        walk.changed[c] = NO_INDEX;
     }
-    walk_accesses(&view.walk);
-    return view;
+    walk_accesses(&walk);
+    return walk;
 }
 
-static void view_clear(struct nvme_view *view)
+static void walk_clear(struct live_walk *walk)
 {
-    g_free(view->walk.changed);
-    g_free(view->walk.updated);
-    g_free(view->walk.used);
-    g_free(view->walk.update_reads);
-    g_free(view->walk.first);
-    g_free(view->walk.last);
-    g_free(view->walk.begins);
-    accesses_free(view->accesses);
-    non_model_free(view->non_model);
+    g_free(walk->changed);
+    g_free(walk->updated);
+    g_free(walk->used);
+    g_free(walk->first);
+    g_free(walk->last);
+    g_free(walk->update_reads);
+    g_free(walk->begins);
+    accesses_free(walk->accesses);
+    non_model_free(walk->non_model);
 }
 
 struct nvme_least nvme_least(const struct plan *plan, const struct trace *trace)
 {
-    struct nvme_view view = view_new(plan, trace);
-    const struct nvme_least most = find_most(&view.walk, plan, view.non_model);
-    view_clear(&view);
+    struct live_walk walk = walk_new(plan, trace);
+    const struct nvme_least most = find_most(&walk);
+    walk_clear(&walk);
     return most;
 }
 
 uint64_t nvme_bound_ns(const struct plan *plan, const struct trace *trace,
                        const struct costs *costs)
 {
-    struct nvme_view view = view_new(plan, trace);
-    const struct nvme_least most = find_most(&view.walk, plan, view.non_model);
-    uint64_t ns = MAX(transfer_ns(&view.walk, costs, &most),
-                      find_longest_span(&view.walk, plan, view.non_model, costs));
-    view_clear(&view);
+    struct live_walk walk = walk_new(plan, trace);
+    const struct nvme_least most = find_most(&walk);
+    uint64_t ns = MAX(transfer_ns(&walk, costs, &most), find_longest_span(&walk, costs));
+    walk_clear(&walk);
     return ns;
 }

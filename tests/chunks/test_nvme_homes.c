@@ -453,7 +453,7 @@ static void test_damaged(void)
     g_rand_free(random);
 }
 
-/* Returns how many chunks live in NVMe, or 0 if they have no room. What passes goes first. */
+/* Returns how many of the chunks that pass live in NVMe; 0 if there is no room. They go first. */
 static uint32_t check_passing(struct fixture *f, const struct nvme_budget *budget)
 {
     uint32_t chunks = f->plan->layout->chunk_count, passing = 0, others = 0, left_out = 0;
