@@ -326,26 +326,27 @@ static void open_view(struct run *run)
     run->policy = run->ops->open(&run->view);
 }
 
-/* Bytes of the policy's chunks that the moment's operator needs at once. */
-static uint64_t needed_at(const struct run *run, moment_id moment)
+/* Adds to `need` the bytes of the policy's chunks that the moment's operator needs at once. */
+static void add_needed(const struct run *run, moment_id moment, uint64_t *need)
 {
     const struct accesses *accesses = run->accesses;
-    uint64_t bytes = 0;
     for (uint32_t a = accesses->first[moment]; a < accesses->first[moment + 1]; a++) {
         const struct chunk_access *access = &accesses->items[a];
         if (!(access->flags & ACCESS_ON_HOST) && run->place[access->chunk] != RUN_AT_HOME)
-            bytes += run->slot_bytes[access->chunk];
+            *need += run->slot_bytes[access->chunk];
     }
-    return bytes;
 }
 
 static void set_capacity(struct run *run, const struct plan_inputs *inputs, uint64_t spare_bytes)
 {
     uint32_t moments = run->accesses->moment_count;
     uint64_t of_others = inputs->device_budget - inputs->homes->device_slot_bytes;
+    g_autofree uint64_t *needed = g_new0(uint64_t, moments);
+    homes_add_transient(inputs->homes, inputs->layout, run->accesses, needed);
     for (uint32_t m = 0; m < moments; m++) {
         uint64_t most = of_others - run->accesses->non_model[m];
-        run->capacity[m] = MAX(most - MIN(most, spare_bytes), needed_at(run, m));
+        add_needed(run, m, &needed[m]);
+        run->capacity[m] = MAX(most - MIN(most, spare_bytes), needed[m]);
     }
     run->capacity[moments] = run->capacity[moments - 1]; /* the same after the last operator */
 }
@@ -358,7 +359,8 @@ static void open_run(struct run *run, const struct plan_inputs *inputs,
     run->chunk_count = chunks;
     run->slot_bytes = g_new(uint64_t, chunks);
     run->place = g_new0(uint8_t, chunks);
-    run->pinned = g_new0(uint8_t, chunks);
+    run->transient = inputs->homes->transient;
+    run->pinned = g_memdup2(run->transient, chunks);
     run->dirty = g_new0(uint8_t, chunks);
     run->ahead = g_new0(uint8_t, chunks);
     run->next_use = g_memdup2(run->accesses->first_device_use, chunks * sizeof *run->next_use);

@@ -36,8 +36,8 @@ struct decisions {
 };
 
 /* Returns the least device budget with which decide() works: every operator finds its chunks there,
- * beside its non-model data and the chunks at home on the device. *moment becomes the operator that
- * needs it. */
+ * beside its non-model data, the chunks at home on the device and those without a home. *moment
+ * becomes the operator that needs it. */
 uint64_t decide_least_bytes(const struct plan_inputs *inputs, uint32_t *moment);
 
 /* Runs the policy. The device's budget must be at least decide_least_bytes. The policy runs through

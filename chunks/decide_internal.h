@@ -25,13 +25,14 @@ struct run {
     const struct pstar_policy_ops *ops;
     void *policy;
     struct pstar_policy_view view;
-    uint64_t *slot_bytes; /* [chunk_count] slots */
-    uint8_t *place;       /* [chunk_count] RUN_... */
-    uint8_t *pinned;      /* [chunk_count] see struct pstar_policy_view */
-    uint8_t *dirty;       /* [chunk_count] the device's copy is newer, and alive */
-    uint8_t *ahead;       /* [chunk_count] see struct pstar_policy_view */
-    uint32_t *next_use;   /* [chunk_count] see struct pstar_policy_view */
-    uint64_t *capacity;   /* [moment_count + 1] see struct pstar_policy_view */
+    uint64_t *slot_bytes;     /* [chunk_count] slots */
+    uint8_t *place;           /* [chunk_count] RUN_... */
+    uint8_t *pinned;          /* [chunk_count] see struct pstar_policy_view */
+    const uint8_t *transient; /* [chunk_count] of the homes: always pinned */
+    uint8_t *dirty;           /* [chunk_count] the device's copy is newer, and alive */
+    uint8_t *ahead;           /* [chunk_count] see struct pstar_policy_view */
+    uint32_t *next_use;       /* [chunk_count] see struct pstar_policy_view */
+    uint64_t *capacity;       /* [moment_count + 1] see struct pstar_policy_view */
     uint64_t used; /* bytes of the slots of chunks that are on the device but not at home there */
     uint64_t pinned_used; /* of those, the pinned ones */
     uint32_t chunk_count, moment, iteration;
@@ -55,6 +56,7 @@ bool run_make_room(struct run *run, uint32_t incoming, uint64_t capacity);
 /* Every chunk is pinned and unpinned here. */
 static inline void run_set_pin(struct run *run, chunk_id chunk, bool pinned)
 {
+    pinned |= run->transient[chunk];
     if (run->place[chunk] == RUN_ON_DEVICE && pinned != run->pinned[chunk])
         run->pinned_used += pinned ? run->slot_bytes[chunk] : -run->slot_bytes[chunk];
     run->pinned[chunk] = pinned;

@@ -2,13 +2,17 @@
 
 #include "chunks/lack.h"
 #include "chunks/plan.h"
+#include "policies/headroom.h"
 #include "traces/size.h"
 
-#include <string.h>
+/* Of the device memory that homes need, the share by which it may be above the least. */
+#define LEAN_SHARE 1024
 
+/* A chunk that needs no slot on the host. */
 struct home_candidate {
     uint32_t chunk, uses;
-    uint64_t bytes;
+    uint64_t bytes, life; /* life: moments of its stays */
+    bool transient;       /* it may be without a home */
 };
 
 /* Compares uses per byte. Chunks have few sizes, so doubles give the same order on any machine. */
@@ -19,6 +23,17 @@ static int most_used_first(const void *left, const void *right)
     if (rate_a != rate_b)
         return rate_a > rate_b ? -1 : 1;
     return a->chunk < b->chunk ? -1 : 1;
+}
+
+static int shortest_life_first(const void *left, const void *right)
+{
+    const struct home_candidate *a = left, *b = right;
+    if (a->transient != b->transient)
+        return a->transient ? -1 : 1;
+    if (a->transient && a->life != b->life)
+        return a->life < b->life ? -1 : 1;
+    return a->transient ? (a->chunk > b->chunk) - (a->chunk < b->chunk)
+                        : most_used_first(left, right);
 }
 
 static bool receives(const struct trace_operator *op)
@@ -85,34 +100,19 @@ uint64_t homes_least_host_bytes(const struct trace *trace, const struct layout *
     return bytes;
 }
 
-/* Returns the chunks that may live on the device, the most used first. */
-static GArray *candidates(const struct layout *layout, const struct accesses *accesses)
-{
-    g_autofree uint32_t *uses = g_new0(uint32_t, layout->chunk_count);
-    g_autofree uint8_t *on_host = used_on_host(layout, accesses);
-    for (uint32_t a = 0; a < accesses->count; a++)
-        uses[accesses->items[a].chunk]++;
-    GArray *result = g_array_new(FALSE, FALSE, sizeof(struct home_candidate));
-    for (uint32_t c = 0; c < layout->chunk_count; c++) {
-        struct home_candidate candidate = {c, uses[c], layout->chunks[c].slot_bytes};
-        if (!on_host[c] && layout->chunks[c].list != TRACE_GATHERED)
-            g_array_append_val(result, candidate);
-    }
-    g_array_sort(result, most_used_first);
-    return result;
-}
-
 struct homes *homes_assign(const struct trace *trace, const struct layout *layout,
-                           const uint8_t *on_device)
+                           const uint8_t *on_device, const uint8_t *transient)
 {
     uint32_t chunks = layout->chunk_count;
     struct homes *homes = g_new0(struct homes, 1);
     homes->chunk_count = chunks;
     homes->on_device = g_memdup2(on_device, chunks);
+    homes->transient = transient ? g_memdup2(transient, chunks) : g_new0(uint8_t, chunks);
     homes->host_address = g_new(uint64_t, chunks);
     uint64_t address = 0;
     for (uint32_t c = 0; c < chunks; c++) {
-        bool on_host = !on_device[c] && layout->chunks[c].list != TRACE_GATHERED;
+        bool elsewhere = on_device[c] || homes->transient[c];
+        bool on_host = !elsewhere && layout->chunks[c].list != TRACE_GATHERED;
         homes->host_address[c] = on_host ? address : NO_ADDRESS;
         address += on_host ? layout->chunks[c].copy_bytes : 0;
         homes->device_slot_bytes += on_device[c] ? layout->chunks[c].slot_bytes : 0;
@@ -122,21 +122,60 @@ struct homes *homes_assign(const struct trace *trace, const struct layout *layou
     return homes;
 }
 
-/* Returns the least device memory with which every operator finds its chunks there, beside its
- * non-model data and the chunks of `on_device`. *moment becomes the operator that needs it. */
-static uint64_t least_device_bytes(const struct layout *layout, const struct accesses *accesses,
-                                   const uint8_t *on_device, moment_id *moment)
+/* ---- the room that chunks without a host slot take ---- */
+
+/* Returns [moment_count] the bytes that each moment needs if all chunks have host slots: its
+ * non-model data, and the chunks that its operator uses on the device. Free it with g_free. */
+static uint64_t *needs_of_operators(const struct layout *layout, const struct accesses *accesses)
 {
-    uint64_t least = 0, at_home = 0;
-    for (uint32_t c = 0; c < layout->chunk_count; c++)
-        at_home += on_device[c] ? layout->chunks[c].slot_bytes : 0;
-    for (uint32_t m = 0; m < accesses->moment_count; m++) {
-        uint64_t bytes = accesses->non_model[m] + at_home;
+    uint64_t *need = g_memdup2(accesses->non_model, accesses->moment_count * sizeof *need);
+    for (uint32_t m = 0; m < accesses->moment_count; m++)
+        for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
+            if (!(accesses->items[a].flags & ACCESS_ON_HOST))
+                need[m] += layout->chunks[accesses->items[a].chunk].slot_bytes;
+    return need;
+}
+
+/* Returns the moments from a use on the device, at `moment`, to the next one, in which the chunk
+ * stays. */
+static uint32_t stay_behind(const struct accesses *accesses, uint32_t access, moment_id moment)
+{
+    bool dies = accesses->items[access].flags & ACCESS_LAST;
+    return dies ? 0 : accesses->next_device_use[access] - moment - 1;
+}
+
+void homes_add_transient(const struct homes *homes, const struct layout *layout,
+                         const struct accesses *accesses, uint64_t *need)
+{
+    uint32_t moments = accesses->moment_count;
+    g_autofree uint64_t *begin = g_new0(uint64_t, moments + 1);
+    g_autofree uint64_t *end = g_new0(uint64_t, moments + 1);
+    for (uint32_t m = 0; m < moments; m++)
         for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
-            const struct chunk_access *access = &accesses->items[a];
-            if (!(access->flags & ACCESS_ON_HOST) && !on_device[access->chunk])
-                bytes += layout->chunks[access->chunk].slot_bytes;
+            chunk_id chunk = accesses->items[a].chunk;
+            if (!homes->transient[chunk])
+                continue;
+            begin[m + 1] += layout->chunks[chunk].slot_bytes;
+            end[m + 1 + stay_behind(accesses, a, m)] += layout->chunks[chunk].slot_bytes;
         }
+    uint64_t held = 0;
+    for (uint32_t m = 0; m < moments; m++) {
+        held += begin[m] - end[m];
+        need[m] += held;
+    }
+}
+
+uint64_t homes_least_device_bytes(const struct homes *homes, const struct layout *layout,
+                                  const struct accesses *accesses, moment_id *moment)
+{
+    g_autofree uint64_t *need = needs_of_operators(layout, accesses);
+    uint64_t least = 0;
+    homes_add_transient(homes, layout, accesses, need);
+    for (uint32_t m = 0; m < accesses->moment_count; m++) {
+        uint64_t bytes = need[m] + homes->device_slot_bytes;
+        for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
+            if (homes->on_device[accesses->items[a].chunk])
+                bytes -= layout->chunks[accesses->items[a].chunk].slot_bytes;
         if (bytes > least) {
             least = bytes;
             *moment = m;
@@ -145,61 +184,231 @@ static uint64_t least_device_bytes(const struct layout *layout, const struct acc
     return least;
 }
 
-uint64_t homes_least_device_bytes(const struct homes *homes, const struct layout *layout,
-                                  const struct accesses *accesses, moment_id *moment)
-{
-    return least_device_bytes(layout, accesses, homes->on_device, moment);
-}
+/* ---- the choice ---- */
 
-/* A choice that depends on the host's budget. */
-struct home_choice {
-    const struct layout *layout;
-    const struct accesses *accesses;
-    GArray *order;      /* of candidates */
-    uint64_t all_bytes; /* that the host would hold if every chunk lived there */
-    uint8_t *on_device; /* [chunk_count] */
+/* Moments behind a use on the device, or all moments, in which a chunk without a slot stays. */
+struct stay {
+    moment_id begin;
+    uint32_t length;
 };
 
-/* Marks the chunks that live on the device, and returns what the host holds: more than
- * `host_budget` if what operators use there exceeds it. */
-static uint64_t choose(const struct home_choice *choice, uint64_t host_budget)
+/* What every choice of homes for a trace and a layout begins with. */
+struct home_choice {
+    const struct trace *trace;
+    const struct layout *layout;
+    const struct accesses *accesses;
+    uint64_t all_bytes, least_bytes; /* that the host holds at most and at least */
+    uint32_t *first_stay;            /* [chunk_count + 1] into stays */
+    struct stay *stays;
+    GArray *by_use;  /* struct home_candidate, the most used first */
+    GArray *by_life; /* the same: the transient first, by their lives, and then the most used */
+};
+
+/* Marks chunks that hold nothing when an iteration begins and may be transient: [chunk_count]; free
+ * with g_free. What plans leave without a slot is the same (find_slots in chunks/plan.c). */
+static uint8_t *find_transient(const struct layout *layout, const struct accesses *accesses,
+                               const uint8_t *on_host)
 {
-    uint64_t held = choice->all_bytes;
-    memset(choice->on_device, 0, choice->layout->chunk_count);
-    for (uint32_t i = 0; i < choice->order->len && held > host_budget; i++) {
-        chunk_id chunk = g_array_index(choice->order, struct home_candidate, i).chunk;
-        choice->on_device[chunk] = 1;
-        held -= choice->layout->chunks[chunk].copy_bytes;
+    uint8_t *dies = g_new0(uint8_t, layout->chunk_count);
+    for (uint32_t a = 0; a < accesses->count; a++) {
+        chunk_id chunk = accesses->items[a].chunk;
+        uint8_t list = layout->chunks[chunk].list;
+        dies[chunk] = (list == TRACE_GRAD || list == TRACE_ACTIVATION) && !on_host[chunk] &&
+                      accesses->items[a].flags & ACCESS_LAST;
     }
-    return held;
+    return dies;
 }
 
-static uint64_t device_bytes_with(const struct home_choice *choice, uint64_t host_budget)
+/* Finds the stays of chunks that no operator on the host uses. */
+static void find_stays(struct home_choice *choice, const uint8_t *on_host, const uint8_t *transient)
+{
+    const struct accesses *accesses = choice->accesses;
+    uint32_t chunks = choice->layout->chunk_count, *first = g_new0(uint32_t, chunks + 1);
+    choice->first_stay = first;
+    for (uint32_t a = 0; a < accesses->count; a++)
+        first[accesses->items[a].chunk + 1]++;
+    for (uint32_t c = 0; c < chunks; c++)
+        first[c + 1] = first[c] + MAX(first[c + 1], 1);
+    choice->stays = g_new(struct stay, first[chunks]);
+    g_autofree uint32_t *next = g_memdup2(first, chunks * sizeof *next);
+    for (uint32_t c = 0; c < chunks; c++)
+        choice->stays[first[c]] = (struct stay){0, accesses->moment_count};
+    for (uint32_t m = 0; m < accesses->moment_count; m++)
+        for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++) {
+            chunk_id chunk = accesses->items[a].chunk;
+            if (on_host[chunk])
+                continue;
+            uint32_t length = transient[chunk] ? stay_behind(accesses, a, m)
+                                               : accesses->next_device_use[a] - m - 1;
+            choice->stays[next[chunk]++] = (struct stay){(m + 1) % accesses->moment_count, length};
+        }
+}
+
+/* Returns the chunks that need no slot on the host, in no order. */
+static GArray *candidates(const struct home_choice *choice, const uint8_t *on_host,
+                          const uint8_t *transient)
+{
+    const struct layout *layout = choice->layout;
+    g_autofree uint32_t *uses = g_new0(uint32_t, layout->chunk_count);
+    for (uint32_t a = 0; a < choice->accesses->count; a++)
+        uses[choice->accesses->items[a].chunk]++;
+    GArray *result = g_array_new(FALSE, FALSE, sizeof(struct home_candidate));
+    for (uint32_t c = 0; c < layout->chunk_count; c++) {
+        struct home_candidate candidate = {.chunk = c,
+                                           .uses = uses[c],
+                                           .bytes = layout->chunks[c].slot_bytes,
+                                           .transient = transient[c]};
+        for (uint32_t i = choice->first_stay[c]; i < choice->first_stay[c + 1]; i++)
+            candidate.life += choice->stays[i].length;
+        if (!on_host[c] && layout->chunks[c].list != TRACE_GATHERED)
+            g_array_append_val(result, candidate);
+    }
+    return result;
+}
+
+static void open_choice(struct home_choice *choice)
+{
+    const struct layout *layout = choice->layout;
+    g_autofree uint8_t *on_host = used_on_host(layout, choice->accesses);
+    g_autofree uint8_t *transient = find_transient(layout, choice->accesses, on_host);
+    find_stays(choice, on_host, transient);
+    choice->by_use = candidates(choice, on_host, transient);
+    choice->by_life = g_array_copy(choice->by_use);
+    g_array_sort(choice->by_use, most_used_first);
+    g_array_sort(choice->by_life, shortest_life_first);
+    choice->least_bytes = choice->all_bytes;
+    for (guint i = 0; i < choice->by_use->len; i++)
+        choice->least_bytes -=
+            host_bytes(layout, g_array_index(choice->by_use, struct home_candidate, i).chunk);
+}
+
+static void close_choice(struct home_choice *choice)
+{
+    g_free(choice->first_stay);
+    g_free(choice->stays);
+    g_array_unref(choice->by_use);
+    g_array_unref(choice->by_life);
+}
+
+/* Returns homes in which the chunks that are used most often live on the device, as many as the
+ * host's budget demands. It must be at least `least_bytes`. */
+static struct homes *keep_most_used(const struct home_choice *choice, uint64_t host_budget)
+{
+    g_autofree uint8_t *on_device = g_new0(uint8_t, choice->layout->chunk_count);
+    uint64_t held = choice->all_bytes;
+    for (guint i = 0; i < choice->by_use->len && held > host_budget; i++) {
+        chunk_id chunk = g_array_index(choice->by_use, struct home_candidate, i).chunk;
+        on_device[chunk] = 1;
+        held -= choice->layout->chunks[chunk].copy_bytes;
+    }
+    return homes_assign(choice->trace, choice->layout, on_device, NULL);
+}
+
+/* Takes the room of the chunk's stays, and returns whether there is as much. */
+static bool take_room(const struct home_choice *choice, chunk_id chunk, struct headroom *room)
+{
+    int64_t bytes = (int64_t)choice->layout->chunks[chunk].slot_bytes;
+    for (int taking = 0; taking < 2; taking++)
+        for (uint32_t i = choice->first_stay[chunk]; i < choice->first_stay[chunk + 1]; i++) {
+            const struct stay *stay = &choice->stays[i];
+            if (taking)
+                headroom_take(room, stay->begin, stay->length, bytes);
+            else if (headroom_first_below(room, stay->begin, stay->length, bytes) != NO_INDEX)
+                return false;
+        }
+    return true;
+}
+
+/* Leaves chunks without slots, transient ones first, where the device has room for their stays.
+ * Returns NULL if the host still holds more than its budget. */
+static struct homes *keep_in_room(const struct home_choice *choice, uint64_t device_budget,
+                                  uint64_t host_budget)
+{
+    const struct layout *layout = choice->layout;
+    uint32_t moments = choice->accesses->moment_count;
+    g_autofree uint8_t *on_device = g_new0(uint8_t, layout->chunk_count);
+    g_autofree uint8_t *transient = g_new0(uint8_t, layout->chunk_count);
+    g_autofree uint64_t *need = needs_of_operators(layout, choice->accesses);
+    g_autofree int64_t *free_bytes = g_new(int64_t, moments);
+    for (uint32_t m = 0; m < moments; m++)
+        free_bytes[m] = (int64_t)device_budget - (int64_t)need[m];
+    struct headroom *room = headroom_new(free_bytes, moments);
+    uint64_t held = choice->all_bytes;
+    bool fits = headroom_least(room, 0, moments) >= 0;
+    for (guint i = 0; fits && i < choice->by_life->len && held > host_budget; i++) {
+        const struct home_candidate *candidate = &g_array_index(choice->by_life,
+                                                                struct home_candidate, i);
+        if (!take_room(choice, candidate->chunk, room))
+            continue;
+        *(candidate->transient ? &transient[candidate->chunk] : &on_device[candidate->chunk]) = 1;
+        held -= layout->chunks[candidate->chunk].copy_bytes;
+    }
+    headroom_free(room);
+    return fits && held <= host_budget ? homes_assign(choice->trace, layout, on_device, transient)
+                                       : NULL;
+}
+
+static uint64_t device_bytes_of(const struct home_choice *choice, const struct homes *homes)
 {
     moment_id moment;
-    choose(choice, host_budget);
-    return least_device_bytes(choice->layout, choice->accesses, choice->on_device, &moment);
+    return homes_least_device_bytes(homes, choice->layout, choice->accesses, &moment);
+}
+
+/* Returns homes with which every operator has room, or NULL if none are found. */
+static struct homes *homes_within(const struct home_choice *choice, uint64_t device_budget,
+                                  uint64_t host_budget)
+{
+    struct homes *homes = keep_most_used(choice, host_budget);
+    if (device_bytes_of(choice, homes) <= device_budget)
+        return homes;
+    homes_free(homes);
+    return keep_in_room(choice, device_budget, host_budget);
+}
+
+/* Returns the homes with about the least need of device memory, which is more than `too_little`. */
+static struct homes *leanest_homes(const struct home_choice *choice, uint64_t too_little,
+                                   uint64_t host_budget)
+{
+    struct homes *leanest = keep_most_used(choice, host_budget);
+    uint64_t low = too_little, high = device_bytes_of(choice, leanest);
+    while (high - low > high / LEAN_SHARE + 1) {
+        uint64_t middle = low + (high - low) / 2;
+        struct homes *homes = keep_in_room(choice, middle, host_budget);
+        if (homes) {
+            homes_free(leanest);
+            leanest = homes;
+            high = device_bytes_of(choice, homes);
+        } else {
+            low = middle;
+        }
+    }
+    return leanest;
 }
 
 /* Says what would fit. A larger budget of the host leaves fewer chunks to the device. If that needs
  * more device memory, it is the least, with the least host memory that goes with it. */
-static void refuse(const struct home_choice *choice, uint64_t library_bytes, uint64_t device_budget,
-                   uint64_t host_budget, uint64_t held, GError **error)
+static void refuse(const struct home_choice *choice, uint64_t device_budget, uint64_t host_budget,
+                   GError **error)
 {
-    uint64_t low = held, high = choice->all_bytes;
-    uint64_t device = device_bytes_with(choice, high);
+    uint64_t low = choice->least_bytes, high = choice->all_bytes;
+    struct homes *all_on_host = keep_most_used(choice, high);
+    uint64_t device = device_bytes_of(choice, all_on_host);
+    homes_free(all_on_host);
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
-        if (device_bytes_with(choice, middle) <= MAX(device_budget, device))
+        struct homes *homes = homes_within(choice, MAX(device_budget, device), middle);
+        if (homes)
             high = middle;
         else
             low = middle + 1;
+        homes_free(homes);
     }
-    g_autofree char *size = size_format(held), *budget = size_format(host_budget);
+    g_autofree char *size = size_format(choice->least_bytes), *budget = size_format(host_budget);
     g_autofree char *why =
         g_strdup_printf("host memory: what operators use there takes %s, and the "
                         "budget is %s",
                         size, budget);
+    uint64_t library_bytes = choice->trace->library_bytes;
     const struct plan_lack lack = {.memory = PLAN_MEMORY_HOST,
                                    .bytes = high,
                                    .device_bytes = device > device_budget ? device + library_bytes
@@ -211,20 +420,22 @@ struct homes *homes_choose(const struct trace *trace, const struct layout *layou
                            const struct accesses *accesses, uint64_t device_budget,
                            uint64_t host_budget, GError **error)
 {
-    g_autofree uint8_t *on_device = g_new0(uint8_t, layout->chunk_count);
-    uint64_t all = staging_bytes(trace);
+    struct home_choice choice = {
+        .trace = trace, .layout = layout, .accesses = accesses, .all_bytes = staging_bytes(trace)};
     for (uint32_t c = 0; c < layout->chunk_count; c++)
-        all += host_bytes(layout, c);
-    if (all <= host_budget)
-        return homes_assign(trace, layout, on_device);
-
-    g_autoptr(GArray) order = candidates(layout, accesses);
-    const struct home_choice choice = {layout, accesses, order, all, on_device};
-    uint64_t held = choose(&choice, host_budget);
-    if (held <= host_budget)
-        return homes_assign(trace, layout, on_device);
-    refuse(&choice, trace->library_bytes, device_budget, host_budget, held, error);
-    return NULL;
+        choice.all_bytes += host_bytes(layout, c);
+    if (choice.all_bytes <= host_budget) {
+        g_autofree uint8_t *on_device = g_new0(uint8_t, layout->chunk_count);
+        return homes_assign(trace, layout, on_device, NULL);
+    }
+    struct homes *homes = NULL;
+    open_choice(&choice);
+    if (choice.least_bytes > host_budget)
+        refuse(&choice, device_budget, host_budget, error);
+    else if (!(homes = homes_within(&choice, device_budget, host_budget)))
+        homes = leanest_homes(&choice, device_budget, host_budget);
+    close_choice(&choice);
+    return homes;
 }
 
 void homes_free(struct homes *homes)
@@ -232,6 +443,7 @@ void homes_free(struct homes *homes)
     if (!homes)
         return;
     g_free(homes->on_device);
+    g_free(homes->transient);
     g_free(homes->host_address);
     g_free(homes);
 }

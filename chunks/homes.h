@@ -1,4 +1,6 @@
-/* The home of each chunk: the memory in which it lives at rest. */
+/* The home of each chunk: the memory in which it lives at rest. A chunk without a home is
+ * transient: it holds nothing when an iteration begins, and stays on the device while it holds
+ * anything. */
 #ifndef PSTAR_CHUNKS_HOMES_H
 #define PSTAR_CHUNKS_HOMES_H
 
@@ -7,7 +9,8 @@
 struct homes {
     uint32_t chunk_count;
     uint8_t *on_device; /* [chunk_count] nonzero if it lives on the device and has no host slot */
-    uint64_t *host_address; /* [chunk_count] slot in the host pool; NO_ADDRESS if on the device, or
+    uint8_t *transient; /* [chunk_count] nonzero if it has no home, and no host slot either */
+    uint64_t *host_address; /* [chunk_count] slot in the host pool; NO_ADDRESS if it has none, or
                                if the chunk is gathered: then it lives in the shards of the ranks */
     uint64_t device_slot_bytes; /* slots of device-homed chunks */
     uint64_t
@@ -16,17 +19,25 @@ struct homes {
 };
 
 /* Puts the home of every chunk on the host if `host_budget` allows it. Otherwise the chunks that
- * are used most often for their size live on the device, except chunks that host operators use.
- * Fails with PLAN_ERROR_DOES_NOT_FIT if these exceed the host's budget, and names the least budget
- * with which the chunks at home on the device leave room for every operator in `device_budget`. The
- * caller frees the result with homes_free. */
+ * are used most often for their size live on the device, except chunks that host operators use. If
+ * these leave too little room in `device_budget`, gradients and activations become transient, those
+ * with the shortest lives first, before other chunks live on the device. If that does not fit
+ * either, the result needs little more device memory than the least with which it does, and fits in
+ * as much (homes_least_device_bytes). Fails with PLAN_ERROR_DOES_NOT_FIT if what operators use on
+ * the host exceeds its budget, and names the least budget with which every operator has room in
+ * `device_budget`. The caller frees the result with homes_free. */
 struct homes *homes_choose(const struct trace *trace, const struct layout *layout,
                            const struct accesses *accesses, uint64_t device_budget,
                            uint64_t host_budget, GError **error);
 
+/* Adds to need[m], [moment_count], the bytes that transient chunks take on the device at moment m,
+ * if its operator does not use them. */
+void homes_add_transient(const struct homes *homes, const struct layout *layout,
+                         const struct accesses *accesses, uint64_t *need);
+
 /* Returns the least device memory with which every operator finds its chunks there, beside its
- * non-model data and the chunks at home on the device. *moment becomes the operator that needs it.
- */
+ * non-model data, the chunks at home on the device and the transient chunks that hold something.
+ * *moment becomes the operator that needs it. */
 uint64_t homes_least_device_bytes(const struct homes *homes, const struct layout *layout,
                                   const struct accesses *accesses, moment_id *moment);
 
@@ -47,9 +58,10 @@ void staging_clear(struct staging *staging);
 /* Returns the bytes that the host must hold: the chunks that operators use there, and staging. */
 uint64_t homes_least_host_bytes(const struct trace *trace, const struct layout *layout,
                                 const struct accesses *accesses);
-/* Makes homes from `on_device` [chunk_count], nonzero if the chunk lives on the device. */
+/* Makes homes from `on_device` [chunk_count], nonzero if the chunk lives on the device, and from
+ * `transient` [chunk_count], nonzero if it has no home; NULL means none. */
 struct homes *homes_assign(const struct trace *trace, const struct layout *layout,
-                           const uint8_t *on_device);
+                           const uint8_t *on_device, const uint8_t *transient);
 void homes_free(struct homes *homes);
 
 #endif

@@ -26,7 +26,7 @@ static uint64_t usable(const struct strategy_context *context)
 static uint64_t overflow(const struct strategy_context *context)
 {
     g_autofree uint8_t *none = g_new0(uint8_t, context->layout->chunk_count);
-    struct homes *homes = homes_assign(context->trace, context->layout, none);
+    struct homes *homes = homes_assign(context->trace, context->layout, none, NULL);
     uint64_t bytes = homes->host_pool_bytes;
     homes_free(homes);
     return bytes > context->host_budget ? bytes - context->host_budget : 0;

@@ -485,7 +485,7 @@ static struct homes *choose_homes(const struct strategy_context *context,
     g_autofree uint8_t *on_device = g_new0(uint8_t, context->layout->chunk_count);
     for (uint32_t c = 0; c < context->layout->chunk_count; c++)
         on_device[c] = intervals->always[c] && !context->host_used[c];
-    return homes_assign(context->trace, context->layout, on_device);
+    return homes_assign(context->trace, context->layout, on_device, NULL);
 }
 
 struct decisions *script_decide(const struct strategy_context *context, const struct script *script,

@@ -276,7 +276,7 @@ struct reuses *bound_reuses(const struct trace *trace, const struct plan *plan)
     struct non_model *non_model = non_model_place(trace);
     struct accesses *accesses = accesses_new(trace, plan->layout, non_model->extent);
     g_autofree uint8_t *on_device = g_new0(uint8_t, plan->layout->chunk_count);
-    struct homes *homes = homes_assign(trace, plan->layout, on_device);
+    struct homes *homes = homes_assign(trace, plan->layout, on_device, NULL);
     struct reuses *reuses = reuses_new(trace, plan->layout, accesses, homes, NULL,
                                        plan->device_budget);
     homes_free(homes);

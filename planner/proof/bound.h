@@ -19,8 +19,8 @@
 /* No price needs to exceed this: leaving and coming back costs two copies. */
 #define BOUND_PRICE_MOST UINT32_MAX
 
-/* Returns bytes over the link, including activations of host operators. `price` [moment_count]:
- * each at most BOUND_PRICE_MOST. */
+/* Returns bytes over the link, including activations of host operators. In `reuses` no chunk must
+ * stay. `price` [moment_count]: each at most BOUND_PRICE_MOST. */
 uint64_t bound_traffic(const struct reuses *reuses, const uint64_t *price);
 
 /* Returns the reuse intervals of any schedule with the plan's layout and device budget, for any

@@ -102,8 +102,6 @@ static void hold(struct reuses *reuses, struct reuse *reuse, int64_t *change)
  * (find_slots in chunks/plan.c). */
 static void hold_chunks(struct reuses *reuses, const struct layout *layout, const uint8_t *stays)
 {
-    if (!stays)
-        return;
     g_autofree int64_t *change = g_new0(int64_t, reuses->moment_count + 1);
     int64_t held = 0;
     for (uint32_t g = 0; g < reuses->count; g++) {
@@ -173,7 +171,7 @@ struct reuses *reuses_new(const struct trace *trace, const struct layout *layout
     reuses->items = g_new0(struct reuse, reuses->count);
     add_uses(accesses, homes, reuses);
     find_room(accesses, homes, device_budget, reuses);
-    hold_chunks(reuses, layout, stays);
+    hold_chunks(reuses, layout, stays ? stays : homes->transient);
     reuses_find_writes(reuses);
     for (uint32_t m = 0; m < trace->operator_count; m++)
         reuses->activation_bytes += trace->operators[m].h2d_bytes + trace->operators[m].d2h_bytes;

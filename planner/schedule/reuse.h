@@ -50,8 +50,8 @@ struct reuses {
         activation_bytes; /* bytes that host operators send over the link, whatever is retained */
 };
 
-/* `stays` [chunk_count] marks chunks that have no slot on the host; it may be NULL. They stay,
- * except gradients and activations while their bytes are dead. */
+/* `stays` [chunk_count] marks chunks that have no slot on the host; NULL: those that are transient
+ * in `homes`. They stay, except gradients and activations while their bytes are dead. */
 struct reuses *reuses_new(const struct trace *trace, const struct layout *layout,
                           const struct accesses *accesses, const struct homes *homes,
                           const uint8_t *stays, uint64_t device_budget);

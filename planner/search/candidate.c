@@ -99,7 +99,7 @@ static void choose_staying(struct candidate *copy, const uint8_t *stays,
                            const struct retention_bias *bias)
 {
     g_autofree uint8_t *none = g_new0(uint8_t, copy->layout->chunk_count);
-    copy->homes = homes_assign(copy->trace, copy->layout, none);
+    copy->homes = homes_assign(copy->trace, copy->layout, none, NULL);
     copy->reuses = reuses_new(copy->trace, copy->layout, copy->accesses, copy->homes, stays,
                               copy->job->device_budget);
     value_gathers(copy);
@@ -118,11 +118,20 @@ static uint8_t *find_stays(const struct candidate *candidate, const struct reten
     return stays;
 }
 
+static bool host_holds_all(const struct candidate *candidate)
+{
+    for (uint32_t c = 0; c < candidate->layout->chunk_count; c++)
+        if (candidate->homes->host_address[c] == NO_ADDRESS &&
+            candidate->layout->chunks[c].list != TRACE_GATHERED)
+            return false;
+    return true;
+}
+
 void candidate_choose(struct candidate *candidate, const struct retention_bias *bias)
 {
     uint64_t needed;
     retention_choose(candidate->retention, bias);
-    if (!candidate->homes->device_slot_bytes)
+    if (host_holds_all(candidate))
         return;
     g_autofree uint8_t *stays = find_stays(candidate, bias);
     if (!stays)
@@ -156,7 +165,8 @@ static struct homes *settle_homes(const struct candidate *candidate,
             if (reuses->items[g].flags & REUSE_FLUSH)
                 on_device[c] = 0;
     }
-    return homes_assign(candidate->trace, candidate->layout, on_device);
+    return homes_assign(candidate->trace, candidate->layout, on_device,
+                        candidate->homes->transient);
 }
 
 /* Replays the plan and returns its moment times. */

@@ -59,12 +59,26 @@ static uint64_t used_bytes(const struct plain *p)
     return bytes;
 }
 
-/* Homed chunks count as used. */
+/* Returns whether the chunk holds anything when the moment begins. */
+static bool is_alive_at(const struct plain *p, uint32_t chunk, uint32_t moment)
+{
+    const struct accesses *accesses = p->accesses;
+    for (uint32_t back = 1; back <= accesses->moment_count; back++) {
+        uint32_t m = (moment + accesses->moment_count - back) % accesses->moment_count;
+        for (uint32_t a = accesses->first[m]; a < accesses->first[m + 1]; a++)
+            if (accesses->items[a].chunk == chunk)
+                return !(accesses->items[a].flags & ACCESS_LAST);
+    }
+    return false;
+}
+
+/* Homed chunks count as used, and so do those that have no home while they hold anything. */
 static uint64_t needed_at(const struct plain *p, uint32_t moment)
 {
     uint64_t bytes = p->homes->device_slot_bytes;
     for (uint32_t c = 0; c < p->layout->chunk_count; c++)
-        if (!p->homes->on_device[c] && !is_on_host(p, moment) && is_used_at(p, c, moment))
+        if ((!p->homes->on_device[c] && !is_on_host(p, moment) && is_used_at(p, c, moment)) ||
+            (p->homes->transient[c] && is_alive_at(p, c, moment)))
             bytes += p->layout->chunks[c].slot_bytes;
     return bytes;
 }
@@ -102,7 +116,7 @@ static bool make_room(struct plain *p, uint64_t bytes, uint64_t room)
         uint32_t victim = NO_INDEX;
         for (uint32_t c = 0; c < p->layout->chunk_count; c++)
             if (p->resident[c] && !p->pinned[c] && !p->homes->on_device[c] &&
-                (victim == NO_INDEX || rank(p, c) > rank(p, victim)))
+                !p->homes->transient[c] && (victim == NO_INDEX || rank(p, c) > rank(p, victim)))
                 victim = c;
         if (victim == NO_INDEX)
             return false;
@@ -271,18 +285,19 @@ static void job_draw(struct job *job, GRand *random)
     job->accesses = accesses_new(job->trace, job->layout, job->non_model->extent);
     uint64_t all = layout_slot_bytes(job->layout),
              host = g_rand_boolean(random) ? UINT64_MAX : all / 2;
-    job->homes = homes_choose(job->trace, job->layout, job->accesses, UINT64_MAX, host, NULL);
+    uint64_t least = accesses_least_arena_bytes(job->accesses, job->layout, NULL);
+    uint64_t device = least + (uint64_t)(g_rand_double(random) * (double)all);
+    moment_id moment;
+    job->homes = homes_choose(job->trace, job->layout, job->accesses, device, host, NULL);
     if (!job->homes)
         return;
-    uint64_t least = accesses_least_arena_bytes(job->accesses, job->layout, NULL) +
-                     job->homes->device_slot_bytes;
-    job->inputs = (struct plan_inputs){
-        .trace = job->trace,
-        .layout = job->layout,
-        .accesses = job->accesses,
-        .homes = job->homes,
-        .device_budget = least + (uint64_t)(g_rand_double(random) * (double)all),
-        .host_budget = host};
+    least = homes_least_device_bytes(job->homes, job->layout, job->accesses, &moment);
+    job->inputs = (struct plan_inputs){.trace = job->trace,
+                                       .layout = job->layout,
+                                       .accesses = job->accesses,
+                                       .homes = job->homes,
+                                       .device_budget = MAX(device, least),
+                                       .host_budget = host};
     job->options.spare_bytes = g_rand_boolean(random)
                                    ? 0
                                    : 256 * (uint64_t)g_rand_int_range(random, 1, 200);
@@ -299,14 +314,21 @@ static void job_clear(struct job *job)
     trace_free(job->trace);
 }
 
+static bool has_transient(const struct homes *homes)
+{
+    return homes && memchr(homes->transient, 1, homes->chunk_count);
+}
+
 static void test_plain(void)
 {
     static const struct pstar_policy_ops *const policies[] = {&policy_fifo, &policy_lru,
                                                               &policy_opt};
     GRand *random = g_rand_new_with_seed(random_seed());
+    int transient = 0;
     for (int i = 0; i < 2000; i++) {
         struct job job;
         job_draw(&job, random);
+        transient += has_transient(job.homes);
         for (size_t p = 0; job.homes && p < G_N_ELEMENTS(policies); p++) {
             job.options.policy = policies[p];
             struct decisions *decisions = decide(&job.inputs, &job.options);
@@ -317,6 +339,7 @@ static void test_plain(void)
         }
         job_clear(&job);
     }
+    g_assert_cmpint(transient, >, 20);
     g_rand_free(random);
 }
 

@@ -204,17 +204,26 @@ static struct retention_bias random_bias(GRand *random)
         .spread = g_rand_boolean(random)};
 }
 
+/* The random iterations gather nothing. */
+static bool has_all_slots(const struct homes *homes)
+{
+    for (uint32_t c = 0; c < homes->chunk_count; c++)
+        if (homes->host_address[c] == NO_ADDRESS)
+            return false;
+    return true;
+}
+
 /* A host that is too small has slots for fewer chunks, and the choice of those that stay must not
  * cost more than that of the homes. Returns whether chunks stay that are not at home there. */
 static bool choose(struct candidate *candidate, GRand *random)
 {
     const struct retention_bias bias = random_bias(random);
-    bool too_small = candidate->homes->device_slot_bytes > 0;
+    bool too_small = !has_all_slots(candidate->homes);
     retention_choose(candidate->retention, &bias);
     uint64_t cost = candidate->retention->cost;
     candidate_choose(candidate, &bias);
     g_assert_cmpuint(candidate->retention->cost, <=, cost);
-    return too_small && !candidate->homes->device_slot_bytes;
+    return too_small && has_all_slots(candidate->homes);
 }
 
 static void retain_otherwise(struct retention *retention, GRand *random)
@@ -309,16 +318,28 @@ static uint64_t check_bound(const struct reuses *reuses, uint64_t least, GRand *
     return bound;
 }
 
+/* Chunks that must stay take their room from that of the moments, so the bound would count it
+ * twice: a proof counts no chunk as staying. */
+static bool may_bound(const struct reuses *reuses)
+{
+    for (uint32_t g = 0; g < reuses->count; g++)
+        if (reuses->items[g].flags & REUSE_STAYS)
+            return false;
+    return true;
+}
+
 static void test_small_iterations_against_enumeration(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
-    int enumerated = 0, optimal = 0, tight = 0;
+    int enumerated = 0, optimal = 0, bounded = 0, tight = 0;
     for (int i = 0; i < 40 * CASES && enumerated < CASES; i++) {
         struct fixture f;
         set_up(&f, random);
         if (f.candidate && f.candidate->retention->order->len <= REUSES_ENUMERATED) {
             uint64_t least = enumerate(f.candidate->reuses, f.candidate->retention->order);
-            tight += check_bound(f.candidate->reuses, least, random) == least;
+            bool bounds = may_bound(f.candidate->reuses);
+            bounded += bounds;
+            tight += bounds && check_bound(f.candidate->reuses, least, random) == least;
             struct retention_bias bias = random_bias(random);
             bias.d2h_share = BIAS_PARTS / 2; /* traffic counts alone */
             bias.reserve = 0;
@@ -330,11 +351,11 @@ static void test_small_iterations_against_enumeration(void)
         }
         tear_down(&f);
     }
-    g_test_message("%d of %d iterations solved to the least, %d bounds equal to it", optimal,
-                   enumerated, tight);
+    g_test_message("%d of %d iterations solved to the least, %d of %d bounds equal to it", optimal,
+                   enumerated, tight, bounded);
     g_assert_cmpint(enumerated, >=, ENUMERATED_LEAST);
     g_assert_cmpint(optimal * 100, >=, enumerated * 95);
-    g_assert_cmpint(tight * 100, >=, enumerated * 25);
+    g_assert_cmpint(tight * 100, >=, bounded * 25);
 }
 
 enum { USED_ONCE = 100, RANGE = 16, UNEVEN_MOST = 2 };
