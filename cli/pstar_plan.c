@@ -119,6 +119,7 @@ static bool answer(const struct plan_arguments *a, const struct search_inputs *i
                                       .trace = in->trace,
                                       .platform_path = a->platform,
                                       .link = a->link,
+                                      .nvme_bytes = a->nvme_memory,
                                       .trace_path = a->files ? a->files[0] : NULL,
                                       .gpus = a->gpus,
                                       .nodes = a->nodes,
@@ -243,7 +244,7 @@ static bool check_foreign(const struct plan_arguments *a, unsigned asked, const 
         {"layout", a->layout, A_QUESTION | READING | STAGES},
         {"device-memory", a->device_memory, READING},
         {"host-memory", a->host_memory, READING},
-        {"nvme-memory", a->nvme_memory > 0, A_QUESTION | READING | STAGES},
+        {"nvme-memory", a->nvme_memory > 0, READING | STAGES},
         {"gpus", a->gpus > 0, READING},
         {"nodes", a->nodes > 0, READING},
         {"stage", a->stage != RUN_ANY_STAGE, READING | STAGES},
@@ -271,9 +272,9 @@ static bool ask(struct plan_arguments *a, const struct console *console, int *si
     bool models = question_is_about_models(&a->question) || a->question.torch;
     if (!check_foreign(a, A_QUESTION, "--model, --torch or another question", error))
         return false;
-    if (!one_model && (a->json || a->time_limit > 0))
-        return options_refuse(error, "--json and --time-limit: of the questions only with --model "
-                                     "and --torch");
+    if (!one_model && (a->json || a->nvme_memory || a->time_limit > 0))
+        return options_refuse(error, "--json, --nvme-memory and --time-limit: of the questions "
+                                     "only with --model and --torch");
     if (models && (a->files || !a->platform))
         return options_refuse(
             error, "--model, --torch, --max-model and --max-batch take a --platform and no TRACE");

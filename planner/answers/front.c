@@ -80,11 +80,13 @@ bool front_fits(const struct front_step *step)
     return fits;
 }
 
-/* Returns whether the step fits with nothing but recomputation. */
+/* Returns whether the step fits with nothing but recomputation, as if NVMe were host memory. */
 static bool fits_recomputed(const struct front_step *step)
 {
+    struct search_options search = *step->search;
     struct trace *trace = front_trace(step, true, NULL);
-    bool fits = trace && requirement_is_met(trace, step->search, NULL);
+    search.host_budget += MIN(step->nvme_bytes, UINT64_MAX - search.host_budget);
+    bool fits = trace && requirement_is_met(trace, &search, NULL);
     trace_free(trace);
     return fits;
 }
@@ -140,8 +142,10 @@ static void refuse(const struct front *front, GError **error)
     g_autofree char *device = size_format(step->search->device_budget);
     g_autofree char *host = size_format(step->search->host_budget);
     if (front->least_bytes == UINT64_MAX || front_plan(front)->lacks_host) {
+        g_autofree char *nvme = size_format(step->nvme_bytes);
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
-                    "%s does not fit: %s of host memory is too little", step->name, host);
+                    "%s does not fit: %s of host memory%s%s is too little", step->name, host,
+                    step->nvme_bytes ? " with NVMe of " : "", step->nvme_bytes ? nvme : "");
         return;
     }
     g_autofree char *least = size_format(front->least_bytes);
@@ -213,6 +217,7 @@ bool question_model(const struct question *question, FILE *out, bool *stopped, G
     struct front front = {.step = {.config = config,
                                    .frozen = frozen,
                                    .search = question->search,
+                                   .nvme_bytes = question->nvme_bytes,
                                    .ranks = ranks,
                                    .stage = ranks > 1 ? stage : 0,
                                    .fast = question->fast},

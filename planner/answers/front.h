@@ -18,6 +18,7 @@ struct front_step {
     uint8_t *frozen;                   /* [tensor_count]; NULL: all tensors are trained */
     uint64_t parameters;
     const struct search_options *search; /* budgets, costs and platform of one rank */
+    uint64_t nvme_bytes;                 /* below that host, for each rank; 0 if there are none */
     uint32_t batch, sequence, ranks;     /* of a micro-batch; each rank has one a step */
     uint8_t stage;                       /* of several ranks, else 0 */
     bool fast;                           /* ranks may sum fast */
@@ -29,8 +30,8 @@ struct front_step {
  * The caller frees it with trace_free. */
 struct trace *front_trace(const struct front_step *step, bool recompute, GError **error);
 
-/* Returns the least device memory of any plan for the step, whatever it recomputes and offloads;
- * UINT64_MAX if host memory lacks. */
+/* Returns the least device memory of any plan without NVMe for the step, whatever it recomputes and
+ * offloads; UINT64_MAX if host memory lacks. */
 uint64_t front_least_bytes(const struct front_step *step);
 
 /* Returns whether there is such a plan within the budgets, sooner than front_least_bytes. */
@@ -71,6 +72,9 @@ struct front {
 /* Fills the ways of the step: each strategy with its best chunks, then the plan. Fails if a trace
  * cannot be made. In front_ways.c. */
 bool front_find_ways(struct front *front, GError **error);
+/* Sets the way, which gets no name, to the fastest of all strategies and of a policy with NVMe of
+ * any size. It does not fit if none of them does. In front_ways.c. */
+void front_find_tiered(const struct front *front, struct front_way *way);
 /* Return the plan's way, and that with everything resident. */
 const struct front_way *front_plan(const struct front *front);
 const struct front_way *front_resident(const struct front *front);

@@ -72,8 +72,8 @@ static void print_verdict(const struct front *front, FILE *out)
     else if (resident->fits)
         fprintf(out, "It trains here with everything resident, at up to %s tokens a second.", rate);
     else
-        fprintf(out, "It trains here with part of it on the host, at up to %s tokens a second.",
-                rate);
+        fprintf(out, "It trains here with part of it on the host%s, at up to %s tokens a second.",
+                fastest->figures.peak_nvme_bytes ? " and in NVMe" : "", rate);
     fputs(terminal_end(out), out);
     if (best && best != resident && best != fastest) {
         g_autofree char *strategy = rate_text(way_tokens(front, best));
@@ -101,8 +101,12 @@ static void print_step(const struct front *front, FILE *out)
         fprintf(out, ", on each of %u GPUs", step->ranks);
     fprintf(out, "\n  %-8s %s of model data%s, %.3g bytes a parameter\n", "model", data,
             step->ranks > 1 ? " a GPU" : "", (double)model / (double)parameters);
-    fprintf(out, "  %-8s %s for a step on the device, %s on the host%s\n", "memory", device, host,
-            step->ranks > 1 ? ", of each GPU" : "");
+    fprintf(out, "  %-8s %s for a step on the device, %s on the host", "memory", device, host);
+    if (step->nvme_bytes) {
+        g_autofree char *nvme = size_format(step->nvme_bytes);
+        fprintf(out, ", %s in NVMe", nvme);
+    }
+    fprintf(out, "%s\n", step->ranks > 1 ? ", of each GPU" : "");
     trace_free(trace);
 }
 
@@ -118,9 +122,13 @@ static void print_way(const struct front *front, const struct front_way *way, FI
         g_autofree char *host = size_format(way->host_bytes);
         g_autofree char *moved = size_format(figures_traffic(&way->figures));
         g_autofree char *rate = rate_text(way_tokens(front, way));
-        fprintf(out, "%11s %11s %9.4g %9s", host, moved, way->figures.iteration_seconds, rate);
+        g_autofree char *nvme = size_format(way->figures.peak_nvme_bytes);
+        fprintf(out, "%11s ", host);
+        if (front->step.nvme_bytes)
+            fprintf(out, "%11s ", nvme);
+        fprintf(out, "%11s %9.4g %9s", moved, way->figures.iteration_seconds, rate);
     } else {
-        fprintf(out, "%43s", "does not fit");
+        fprintf(out, "%*s", front->step.nvme_bytes ? 55 : 43, "does not fit");
     }
     fprintf(out, "  %s%s\n", what, best ? terminal_end(out) : "");
 }
@@ -143,8 +151,9 @@ static void print_not_looked_at(const struct front_step *step, FILE *out)
 static void print_ways(const struct front *front, FILE *out)
 {
     const struct front_way *plan = front_plan(front);
-    fprintf(out, "\n  %-19s %11s %11s %11s %9s %9s  %s\n", "", "device", "host", "moved", "step s",
-            "tokens/s", "what binds");
+    fprintf(out, "\n  %-19s %11s %11s %s%11s %9s %9s  %s\n", "", "device", "host",
+            front->step.nvme_bytes ? "       NVMe " : "", "moved", "step s", "tokens/s",
+            "what binds");
     for (guint i = 0; i < front->ways->len; i++)
         print_way(front, g_ptr_array_index(front->ways, i), out);
     if (front_fastest(front))
@@ -196,6 +205,12 @@ static bool is_run(const struct front_step *step)
     return !step->given && model_config_predicts_next(step->config);
 }
 
+/* Returns whether the plan keeps anything in NVMe. */
+static bool in_nvme(const struct front *front)
+{
+    return front_plan(front)->figures.peak_nvme_bytes > 0;
+}
+
 /* Returns the commands that make the trace and the plan, and train with it. Ends with NULL. */
 static char **commands_of(const struct front *front, const struct question *question)
 {
@@ -229,6 +244,10 @@ static char **commands_of(const struct front *front, const struct question *ques
                                     : size_exact(step->search->host_budget);
         g_string_append_printf(machine, " --host-memory %s", size);
     }
+    if (step->nvme_bytes) {
+        g_autofree char *size = size_exact(step->nvme_bytes);
+        g_string_append_printf(machine, " --nvme-memory %s", size);
+    }
     char **commands = g_new0(char *, COMMANDS + 1);
     if (step->given) {
         g_autofree char *trace = question_word(question->trace_path);
@@ -243,9 +262,9 @@ static char **commands_of(const struct front *front, const struct question *ques
         return commands;
     g_autofree char *start = step->ranks > 1 ? g_strdup_printf("mpirun -n %u ", step->ranks)
                                              : g_strdup("");
-    commands[2] = g_strdup_printf("%spstar-run --model %s --data tokens.bin %s%s --plan plan.json",
-                                  start, model, shape,
-                                  platform_device_option(step->search->platform));
+    commands[2] = g_strdup_printf(
+        "%spstar-run --model %s --data tokens.bin %s%s --plan plan.json%s", start, model, shape,
+        platform_device_option(step->search->platform), in_nvme(front) ? " --nvme DIR" : "");
     return commands;
 }
 
@@ -268,6 +287,8 @@ static void print_next(const struct front *front, const struct question *questio
                 "it:\n  pstar-tokens --model DIR text.txt -o tokens.bin\n"
               : "tokens.bin stands for any text: the model's vocabulary is bytes.\n",
           out);
+    if (in_nvme(front))
+        fputs("The DIR of --nvme is any folder on the disk.\n", out);
 }
 
 void front_print(const struct front *front, const struct question *question, FILE *out)
@@ -357,6 +378,8 @@ bool front_write_json(const struct front *front, const struct question *question
     if (step->search->host_budget != UINT64_MAX)
         json_object_set_new(root, "host_budget",
                             json_integer((json_int_t)step->search->host_budget));
+    if (step->nvme_bytes)
+        json_object_set_new(root, "nvme_budget", json_integer((json_int_t)step->nvme_bytes));
     if (front->estimated)
         json_object_set_new(root, "band_seconds",
                             json_pack("[f, f]", front->band_seconds[0], front->band_seconds[1]));

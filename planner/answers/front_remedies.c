@@ -42,6 +42,18 @@ static void shrink_step(struct front *front)
 
 /* ---- more memory ---- */
 
+/* Returns GiB, or MiB for less than one. */
+static uint64_t unit_of(uint64_t bytes)
+{
+    return bytes >> 30 ? UINT64_C(1) << 30 : UINT64_C(1) << 20;
+}
+
+static uint64_t round_to_unit(uint64_t bytes)
+{
+    uint64_t unit = unit_of(bytes);
+    return (bytes + unit - 1) / unit * unit;
+}
+
 /* Returns the least host memory, in whole GiB (or MiB below one), with which the step fits on this
  * device, or UINT64_MAX. */
 static uint64_t least_host(const struct front_step *step)
@@ -54,7 +66,7 @@ static uint64_t least_host(const struct front_step *step)
     if (!front_fits(&on_host))
         return UINT64_MAX;
     uint64_t low = step->search->host_budget, high = most;
-    uint64_t unit = low >> 30 ? UINT64_C(1) << 30 : UINT64_C(1) << 20;
+    uint64_t unit = unit_of(low);
     while (high - low > unit) {
         search.host_budget = low + (high - low) / 2;
         if (front_fits(&on_host))
@@ -74,6 +86,26 @@ static void extend_host(struct front *front)
     g_autofree char *more = size_format(bytes - front->step.search->host_budget);
     add(front, g_strdup_printf("--host-memory %s", size),
         g_strdup_printf("%s more%s", more, front->step.ranks > 1 ? " for each GPU" : ""));
+}
+
+/* Offers NVMe, or more of it, if a strategy or a policy trains with it. */
+static void extend_nvme(struct front *front)
+{
+    const double giga = 1e9;
+    const struct search_options *search = front->step.search;
+    struct platform_disk_way disk;
+    struct front_way way;
+    if (!platform_disk_best(&search->platform->disk, &disk) || search->host_budget == UINT64_MAX)
+        return;
+    front_find_tiered(front, &way);
+    uint64_t bytes = round_to_unit(way.figures.peak_nvme_bytes);
+    if (way.fits && bytes > front->step.nvme_bytes) {
+        g_autofree char *size = size_exact(bytes);
+        add(front, g_strdup_printf("--nvme-memory %s", size),
+            g_strdup_printf("a step then takes at most %.3g s, with a disk of %.3g and %.3g GB/s",
+                            way.figures.iteration_seconds, disk.bytes_per_second[0] / giga,
+                            disk.bytes_per_second[1] / giga));
+    }
 }
 
 /* Rounds to whole GiB, or MiB or KiB where that would be much more. */
@@ -228,6 +260,7 @@ void front_find_remedies(struct front *front, const struct question *question)
     else
         shrink_step(front);
     extend_host(front);
+    extend_nvme(front);
     extend_device(front);
     add_gpus(front, question);
     add_platforms(front, question);

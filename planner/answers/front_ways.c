@@ -1,5 +1,6 @@
 #include "planner/answers/front.h"
 #include "planner/answers/requests.h"
+#include "planner/answers/tiers.h"
 #include "planner/search/variants.h"
 #include "sim/replay.h"
 #include "sim/stages.h"
@@ -64,22 +65,33 @@ static void take_row(struct front_way *way, const struct sweep_row *row, uint64_
     }
 }
 
-static GPtrArray *list_strategies(const struct front *front)
+static GPtrArray *list_strategies(const struct front *front, const struct nvme_budget *nvme)
 {
     GPtrArray *strategies = strategy_parse_list("all", NULL);
     if (front->step.ranks > 1)
         strategy_add_several(strategies);
+    else if (nvme)
+        strategy_add_tiered(strategies);
     return strategies;
 }
 
-static bool sweep_strategies(struct front *front, bool recompute, GError **error)
+/* What takes the rows of a sweep. */
+struct row_taker {
+    void (*take)(void *data, const struct sweep_row *row, bool recompute);
+    void *data;
+};
+
+/* Sweeps all strategies and `policy`, with `nvme`, and has the rows taken. Both may be NULL. */
+static bool sweep_trace(const struct front *front, bool recompute,
+                        const struct pstar_policy_ops *policy, const struct nvme_budget *nvme,
+                        const struct row_taker *taker, GError **error)
 {
     const struct search_options *search = front->step.search;
     struct trace *trace = front_trace(&front->step, recompute, error);
-    const struct pstar_policy_ops *const no_policy[] = {NULL};
+    const struct pstar_policy_ops *const policies[] = {policy, NULL};
     g_autoptr(GArray) budgets = g_array_new(FALSE, FALSE, sizeof(uint64_t));
     g_autoptr(GArray) look_aheads = g_array_new(FALSE, TRUE, sizeof(uint32_t));
-    g_autoptr(GPtrArray) strategies = list_strategies(front);
+    g_autoptr(GPtrArray) strategies = list_strategies(front, nvme);
     g_autoptr(GPtrArray) layouts = trace ? layout_list_parse(NULL, NULL, trace, error) : NULL;
     struct sweep_stage *stages = NULL;
     bool ok = layouts && (front->step.ranks == 1 ||
@@ -91,27 +103,54 @@ static bool sweep_strategies(struct front *front, bool recompute, GError **error
         const struct sweep_options options = {.layouts = layouts,
                                               .budgets = budgets,
                                               .look_aheads = look_aheads,
-                                              .policies = no_policy,
+                                              .policies = policies,
                                               .strategies = strategies,
                                               .stages = stages,
                                               .platform = search->platform,
                                               .host_budget = search->host_budget,
+                                              .nvme = nvme,
                                               .phases = true,
                                               .objective = OBJECTIVE_TIME,
                                               .costs = search->costs,
                                               .threads = search->threads};
         struct sweep *sweep = sweep_run(trace, &options);
-        for (uint32_t r = 0; r < sweep->row_count; r++) {
-            const struct sweep_row *row = &sweep->rows[r];
-            if (row->done)
-                take_row(find_way(front, row->strategy->name), row, search->device_budget,
-                         recompute);
-        }
+        for (uint32_t r = 0; r < sweep->row_count; r++)
+            if (sweep->rows[r].done)
+                taker->take(taker->data, &sweep->rows[r], recompute);
         sweep_free(sweep);
     }
     stages_free(stages);
     trace_free(trace);
     return ok;
+}
+
+static bool sweep_step(const struct front *front, const struct pstar_policy_ops *policy,
+                       const struct nvme_budget *nvme, const struct row_taker *taker,
+                       GError **error)
+{
+    return sweep_trace(front, false, policy, nvme, taker, error) &&
+           (!(front->step.choices & RUN_RECOMPUTE) ||
+            sweep_trace(front, true, policy, nvme, taker, error));
+}
+
+static void take_way(void *data, const struct sweep_row *row, bool recompute)
+{
+    struct front *front = data;
+    take_row(find_way(front, row->strategy->name), row, front->step.search->device_budget,
+             recompute);
+}
+
+static void take_fastest(void *data, const struct sweep_row *row, bool recompute)
+{
+    if (row->fits)
+        take_fitting(data, row, recompute);
+}
+
+void front_find_tiered(const struct front *front, struct front_way *way)
+{
+    const struct nvme_budget nvme = tiers_budget(front->step.search, UINT64_MAX / 4);
+    *way = (struct front_way){0};
+    sweep_step(front, &policy_opt_dirty, &nvme, &(struct row_taker){take_fastest, way}, NULL);
 }
 
 /* ---- the plan ---- */
@@ -176,22 +215,44 @@ static double usual_seconds(const struct trace *trace)
     return fmax(10, 1e-3 * trace->operator_count);
 }
 
+/* Returns the best plan, with NVMe if there is some and the plan is faster with it; or NULL. */
+static struct variants_result *search_tiers(const struct front_step *step,
+                                            const struct trace *trace,
+                                            const struct search_options *search, unsigned scope)
+{
+    struct search_options shared = *search;
+    struct tiered tiered = {0};
+    if (!step->nvme_bytes)
+        return variants_search(trace, search, scope, NULL);
+    shared.time_limit /= 1 + tiers_searches(scope);
+    struct variants_result *alone = variants_search(trace, &shared, scope, NULL);
+    tiers_search(trace, &shared, scope, step->nvme_bytes, &tiered, NULL);
+    struct variants_result *slower = tiered.result;
+    if (tiered.result && (!alone || objective_prefers(OBJECTIVE_TIME, tiered.result->best->plan,
+                                                      alone->best->plan))) {
+        slower = alone;
+        alone = tiered.result;
+    }
+    variants_result_free(slower);
+    return alone;
+}
+
 bool front_find_ways(struct front *front, GError **error)
 {
     const unsigned scope = RUN_RECOMPUTE | RUN_OFFLOAD | RUN_EMBEDDING | RUN_MASTERS |
                            RUN_STATE_BLOCKS | (front->step.ranks > 1 ? RUN_STAGE : 0) |
                            (front->step.fast ? RUN_SUMS : 0);
-    if (!sweep_strategies(front, false, error) ||
-        (front->step.choices & RUN_RECOMPUTE && !sweep_strategies(front, true, error)))
+    const struct nvme_budget nvme = tiers_budget(front->step.search, front->step.nvme_bytes);
+    if (!sweep_step(front, NULL, nvme.nvme_bytes ? &nvme : NULL,
+                    &(struct row_taker){take_way, front}, error))
         return false;
     struct trace *trace = front_trace(&front->step, false, error);
     if (!trace)
         return false;
-    g_autoptr(GError) none = NULL;
     struct search_options search = *front->step.search;
     if (search.time_limit <= 0)
         search.time_limit = usual_seconds(trace);
-    struct variants_result *result = variants_search(trace, &search, scope, &none);
+    struct variants_result *result = search_tiers(&front->step, trace, &search, scope);
     add_plan(front, result);
     variants_result_free(result);
     trace_free(trace);

@@ -27,6 +27,7 @@ struct question {
     const struct trace *trace;           /* NULL if models are synthesised */
     const char *platform_path, *link;    /* as given; may be NULL */
     const char *trace_path;              /* as given; NULL if models are synthesised */
+    uint64_t nvme_bytes;                 /* of each GPU, about a model; 0 if none are given */
     uint32_t gpus, nodes;                /* as given; 0 if not */
     uint32_t stage;                      /* as given; RUN_ANY_STAGE if not */
     bool fast;                           /* ranks may sum gradients fast */

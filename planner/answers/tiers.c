@@ -1,6 +1,5 @@
 #include "planner/answers/tiers.h"
 
-#include "chunks/nvme_homes.h"
 #include "models/derive.h"
 #include "planner/answers/verify.h"
 #include "planner/schedule/placement.h"
@@ -33,14 +32,11 @@ static double step_of(const struct variants_result *result)
 
 /* ---- homes ---- */
 
-static struct nvme_budget budget_of(const struct tiers *tiers, struct way way)
+struct nvme_budget tiers_budget(const struct search_options *options, uint64_t nvme_bytes)
 {
-    struct nvme_budget budget = {.host_bytes = tiers->options->host_budget,
-                                 .nvme_bytes = tiers->nvme_bytes,
-                                 .ring_times = way.ring_times,
-                                 .passing_first = way.passing_first};
+    struct nvme_budget budget = {.host_bytes = options->host_budget, .nvme_bytes = nvme_bytes};
     struct platform_disk_way disk;
-    const struct platform *platform = tiers->options->platform;
+    const struct platform *platform = options->platform;
     if (platform && platform_disk_best(&platform->disk, &disk)) {
         budget.block_bytes = disk.block_bytes;
         budget.depth = disk.depth;
@@ -60,7 +56,9 @@ static void time_plan(const struct tiers *tiers, struct plan *plan, const struct
 static struct plan *with_homes(const struct tiers *tiers, const struct search_result *found,
                                const struct accesses *accesses, struct way way, GError **error)
 {
-    const struct nvme_budget budget = budget_of(tiers, way);
+    struct nvme_budget budget = tiers_budget(tiers->options, tiers->nvme_bytes);
+    budget.ring_times = way.ring_times;
+    budget.passing_first = way.passing_first;
     struct plan *plan = plan_copy(found->plan);
     if (nvme_homes_give(plan, found->trace, accesses, &budget, error))
         time_plan(tiers, plan, found->trace);
@@ -325,7 +323,7 @@ static void take_row(const struct tiers *tiers, const struct trace *trace,
 static void sweep_trace(const struct tiers *tiers, const struct trace *trace)
 {
     const struct search_options *o = tiers->options;
-    const struct nvme_budget nvme = budget_of(tiers, (struct way){0, false});
+    const struct nvme_budget nvme = tiers_budget(o, tiers->nvme_bytes);
     struct sweep_watch watch = {
         o, o->time_limit > 0 ? g_get_monotonic_time() + (gint64)(o->time_limit * 1e6) : G_MAXINT64};
     uint64_t device = o->device_budget + MIN(trace->library_bytes, UINT64_MAX - o->device_budget);

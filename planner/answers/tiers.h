@@ -2,6 +2,7 @@
 #ifndef PSTAR_PLANNER_ANSWERS_TIERS_H
 #define PSTAR_PLANNER_ANSWERS_TIERS_H
 
+#include "chunks/nvme_homes.h"
 #include "planner/search/variants.h"
 
 struct tiered {
@@ -25,5 +26,9 @@ bool tiers_search(const struct trace *trace, const struct search_options *option
 
 /* Returns how many searches that is. */
 uint32_t tiers_searches(unsigned scope);
+
+/* Returns the budget of homes in NVMe below the host of `options`, with the best way to use the
+ * platform's disk. */
+struct nvme_budget tiers_budget(const struct search_options *options, uint64_t nvme_bytes);
 
 #endif

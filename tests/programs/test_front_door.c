@@ -226,6 +226,76 @@ static void test_remedies(void)
     workshop_free(workshop);
 }
 
+/* ---- with NVMe ---- */
+
+#define SMALL_HOST TIGHT "--host-memory 600kB --platform disk.json "
+
+/* Writes disk.json: the CPU's platform, and a disk. */
+static void write_disk(const struct workshop *workshop)
+{
+    json_t *platform = json_load_file(PROJECT_DIR "/platforms/cpu-2core.json", 0, NULL);
+    json_object_set_new(platform, "nvme",
+                        json_pack("{s:s, s:[[i,i,f]], s:[[i,i,f]]}", "source", "a test", "read",
+                                  65536, 4, 2e9, "write", 65536, 4, 1e9));
+    g_autofree char *text = json_dumps(platform, 0);
+    workshop_write(workshop, "disk.json", text);
+    json_decref(platform);
+}
+
+static const json_t *nvme_remedy(const json_t *answer)
+{
+    size_t i;
+    const json_t *remedy;
+    json_array_foreach (json_object_get(answer, "would_fit"), i, remedy)
+        if (g_str_has_prefix(json_string_value(json_object_get(remedy, "option")),
+                             "--nvme-memory "))
+            return remedy;
+    g_error("NVMe is not offered");
+}
+
+/* What the host has no room for may lie in NVMe. As much as is offered is enough, and no strategy
+ * is faster than the plan. The commands work as printed, in a folder on the disk. */
+static void test_in_nvme(void)
+{
+    struct workshop *workshop = workshop_new();
+    write_disk(workshop);
+    workshop_must_end(workshop, "pstar-plan --model model " SHAPE SMALL_HOST "--json answer.json",
+                      DOES_NOT_FIT, "  --nvme-memory ", "does not fit");
+    json_t *refused = workshop_read_json(workshop, "answer.json");
+    const json_t *remedy = nvme_remedy(refused);
+    g_assert_nonnull(strstr(json_string_value(json_object_get(remedy, "gain")),
+                            " s, with a disk of 2 and 1 GB/s"));
+    g_autofree char *question = g_strdup_printf(
+        "pstar-plan --model model " SHAPE SMALL_HOST "--time-limit 2 --json answer.json %s",
+        json_string_value(json_object_get(remedy, "option")));
+    g_autofree char *screen = workshop_must_print(workshop, question);
+    json_t *answer = workshop_read_json(workshop, "answer.json");
+    const json_t *plan = way_of(answer, "pstar's plan"), *way;
+    size_t i;
+    g_assert_nonnull(strstr(screen, "with part of it on the host and in NVMe, at up to"));
+    g_assert_nonnull(strstr(screen, "       NVMe       moved "));
+    g_assert_cmpfloat(figure(json_object_get(plan, "figures"), "peak_nvme_bytes"), <=,
+                      figure(answer, "nvme_budget"));
+    json_array_foreach (json_object_get(answer, "ways"), i, way)
+        if (json_is_true(json_object_get(way, "fits")))
+            g_assert_cmpfloat(figure(plan, "tokens_per_second"), >=,
+                              figure(way, "tokens_per_second") * (1 - 1e-9));
+    const json_t *commands = json_object_get(answer, "commands");
+    g_assert_cmpuint(json_array_size(commands), ==, 3);
+    workshop_must_run(workshop, "cp text.txt tokens.bin");
+    for (i = 0; i < json_array_size(commands); i++) {
+        const char *command = json_string_value(json_array_get(commands, i));
+        g_assert_nonnull(strstr(screen, command));
+        g_auto(GStrv) parts = g_strsplit(command, " --nvme DIR", 2);
+        g_assert_cmpuint(g_strv_length(parts), ==, i == 2 ? 2 : 1);
+        static const char *const ends[] = {"", " --time-limit 2", " --nvme . --steps 2"};
+        workshop_must_run_format(workshop, "%s%s", parts[0], ends[i]);
+    }
+    json_decref(refused);
+    json_decref(answer);
+    workshop_free(workshop);
+}
+
 /* A time limit ends a search that has a plan. Without one it would say that nothing fits, of a step
  * that needs variants with little memory and of one that fits as it is. */
 static void test_little_time(void)
@@ -320,6 +390,7 @@ int main(int argc, char **argv)
     draws_test(2, 5, "/front-door/screen", test_screen);
     draws_test(2, 5, "/front-door/remedies", test_remedies);
     draws_test(2, 5, "/front-door/little-time", test_little_time);
+    g_test_add_func("/front-door/in-nvme", test_in_nvme);
     g_test_add_func("/front-door/small-host", test_small_host);
     g_test_add_func("/front-door/data", test_data);
     draws_test(2, 5, "/front-door/other-platforms", test_other_platforms);

@@ -282,7 +282,7 @@ static void test_simulation_refused(void)
     workshop_must_run(workshop, SYNTH);
     write_machine(workshop, 1e9, 1 << 20);
     workshop_must_end(workshop, SIM "--nvme-memory 64MiB", 2, "", needs);
-    workshop_must_end(workshop, SIM "--nvme-memory 64MiB --platform rtx-4090", 2, "", needs);
+    workshop_must_end(workshop, SIM "--nvme-memory 64MiB --platform a100-40gb", 2, "", needs);
     workshop_must_end(workshop, SIM "--nvme-memory 64MiB --platform machine.json --stages 2", 2, "",
                       "--nvme-memory: not with the stages of a pipeline");
     workshop_must_end(workshop,
@@ -403,7 +403,7 @@ static void test_refused(void)
     workshop_must_end(workshop, "pstar-plan run.pstar --stages 2 --gpus 2 --nvme-memory 64MiB", 2,
                       "", "--nvme-memory: not with --stages");
     workshop_must_end(workshop, "pstar-plan run.pstar --sensitivity s.json --nvme-memory 64MiB", 2,
-                      "", "--nvme-memory: not with --model, --torch or another question");
+                      "", "--nvme-memory and --time-limit: of the questions only with");
     workshop_must_end(workshop, PLAN "--nvme-memory 64KiB --host-memory 1200KiB -o plan.json", 3,
                       "", "");
     workshop_free(workshop);
