@@ -1,6 +1,7 @@
 #include "planner/answers/tiers.h"
 
 #include "models/derive.h"
+#include "planner/answers/requests.h"
 #include "planner/answers/verify.h"
 #include "planner/schedule/placement.h"
 #include "sim/sweep.h"
@@ -16,6 +17,10 @@ struct way {
 };
 #define NEAR_RATIO 1.08
 
+/* Searches with less and less room in NVMe, and the share of it to which the least room is known.
+ */
+enum { SCARCE_ROUNDS = 4, LEAST_SHARE = 32 };
+
 /* What a search with NVMe is about. */
 struct tiers {
     const struct trace *trace;
@@ -23,6 +28,8 @@ struct tiers {
     uint64_t nvme_bytes;
     struct tiered *best;
     struct search_baseline *policy, *strategy; /* the fastest rows */
+    uint32_t scarce_rounds;                    /* that search_scarce has made */
+    double scarce_seconds;                     /* the step when it found nothing better */
 };
 
 static double step_of(const struct variants_result *result)
@@ -239,6 +246,54 @@ static void search(struct tiers *tiers, unsigned scope, GError **error)
         take_end(tiers, found, error);
 }
 
+/* Searches as if the host had so many bytes more and no NVMe. */
+static void search_beside(struct tiers *tiers, unsigned scope, uint64_t more_bytes)
+{
+    struct search_options options = options_with_nvme(tiers);
+    options.host_budget = tiers->options->host_budget + more_bytes;
+    struct variants_result *found = variants_search(tiers->trace, &options, scope, NULL);
+    if (found)
+        take_end(tiers, found, NULL);
+}
+
+/* Returns about how many bytes more than it has the host needs for a plan to fit without NVMe.
+ * With `most` one fits. */
+static uint64_t least_more(const struct tiers *tiers, unsigned scope, uint64_t most)
+{
+    struct search_options options = *tiers->options;
+    uint64_t low = 0, high = most;
+    while (high - low > most / LEAST_SHARE) {
+        uint64_t middle = low + (high - low) / 2;
+        options.host_budget = tiers->options->host_budget + middle;
+        if (least_fits(tiers->trace, &options, scope))
+            high = middle;
+        else
+            low = middle;
+    }
+    return high;
+}
+
+/* The less lies in NVMe, the less the disk has to move, and the longer the step takes beside it. So
+ * searches with as much less room there as the disk makes the step longer, as long as there is a
+ * plan that is faster than the last one of which it did. */
+static void search_scarce(struct tiers *tiers, unsigned scope)
+{
+    const struct tiered *best = tiers->best;
+    while (best->result && best->result->best->plan->nvme_bytes &&
+           tiers->scarce_rounds < SCARCE_ROUNDS && step_of(best->result) != tiers->scarce_seconds &&
+           may_go_on(tiers)) {
+        /* What lies in NVMe and does not move there needs no room on the host. */
+        const struct plan *plan = best->result->best->plan;
+        uint64_t moved = MAX(plan->predicted.nvme_read_bytes, plan->predicted.nvme_write_bytes);
+        uint64_t least = least_more(tiers, scope, plan->nvme_bytes);
+        double share = best->ample.iteration_seconds / step_of(best->result);
+        tiers->scarce_seconds = step_of(best->result);
+        tiers->scarce_rounds++;
+        search_beside(tiers, scope,
+                      MAX(least, (uint64_t)(share * (double)MIN(moved, plan->nvme_bytes))));
+    }
+}
+
 /* What takes long on a machine whose link is as slow as its disk takes less on this one. */
 static void search_slowed(struct tiers *tiers, unsigned scope)
 {
@@ -364,22 +419,24 @@ static void sweep_baselines(const struct tiers *tiers)
 
 uint32_t tiers_searches(unsigned scope)
 {
-    return scope & RUN_OFFLOAD ? 6 : 4;
+    return (scope & RUN_OFFLOAD ? 6 : 4) + SCARCE_ROUNDS;
 }
 
 bool tiers_search(const struct trace *trace, const struct search_options *options, unsigned scope,
                   uint64_t nvme_bytes, struct tiered *tiered, GError **error)
 {
     struct search_baseline policy = {0}, strategy = {0};
-    struct tiers tiers = {trace, options, nvme_bytes, tiered, &policy, &strategy};
+    struct tiers tiers = {trace, options, nvme_bytes, tiered, &policy, &strategy, 0, 0};
     unsigned without = scope & ~(unsigned)RUN_OFFLOAD;
     search(&tiers, scope, error);
+    search_scarce(&tiers, scope);
     if (without != scope && may_go_on(&tiers))
         search(&tiers, without, NULL);
     if (may_go_on(&tiers))
         search_slowed(&tiers, scope);
     if (without != scope && may_go_on(&tiers))
         search_slowed(&tiers, without);
+    search_scarce(&tiers, scope);
     if (may_go_on(&tiers))
         sweep_baselines(&tiers);
     if (!tiered->result) {

@@ -15,8 +15,9 @@ struct tiered {
 /* Searches as if the host had NVMe's room as well, and gives each plan that is better than those
  * before it homes there (chunks/nvme_homes.h), with rings of several sizes, of which the clock
  * decides. Searches again without activations that leave the device, because those pass NVMe or
- * take the host's room from what would stay there; and as if all that lies on the host crossed the
- * disk, because what stays on the device saves more then. Unless a person or the time stops it, no
+ * take the host's room from what would stay there; as if all that lies on the host crossed the
+ * disk, because what stays on the device saves more then; and with less room in NVMe than there is,
+ * because the disk then has less to move. Unless a person or the time stops it, no
  * row of `pstar-sim --policy all --strategy all --nvme-memory` is faster, for the trace and with
  * the choices of the plan. `options` has the host's budget alone; its time limit is of each of the
  * `tiers_searches`. `tiered` must be zeroed. Returns false if nothing fits, with the error of the
