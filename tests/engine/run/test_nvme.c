@@ -201,7 +201,7 @@ static void test_refused(struct run_folder *folder, gconstpointer unused)
     must_end(folder, NVME "--host-memory 64KiB", 3, "host memory: ");
     write_machine(folder, 8192, 3);
     must_end(folder, STATES "--platform machine.json", 2, "is for the disk of --nvme, so far");
-    must_end(folder, NVME "--platform " PROJECT_DIR "/platforms/rtx-4090.json", 2,
+    must_end(folder, NVME "--platform " PROJECT_DIR "/platforms/a100-40gb.json", 2,
              "says nothing of a disk (nvme), which --probe --nvme measures");
     must_end(folder, "--probe --platform machine.json", 2, "not with --probe");
     must_run(folder, STATES "--nvme-memory 64MiB --dry-run");
