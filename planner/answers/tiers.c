@@ -244,6 +244,8 @@ static void search(struct tiers *tiers, unsigned scope, GError **error)
     struct variants_result *found = variants_search(tiers->trace, &options, scope, error);
     if (found)
         take_end(tiers, found, error);
+    else
+        g_prefix_error(error, "with NVMe as if it were host memory: ");
 }
 
 /* Searches as if the host had so many bytes more and no NVMe. */
@@ -274,8 +276,8 @@ static uint64_t least_more(const struct tiers *tiers, unsigned scope, uint64_t m
 }
 
 /* The less lies in NVMe, the less the disk has to move, and the longer the step takes beside it. So
- * searches with as much less room there as the disk makes the step longer, as long as there is a
- * plan that is faster than the last one of which it did. */
+ * searches with as much less room there as the disk makes the step longer, and again for each plan
+ * that is faster than the one before. */
 static void search_scarce(struct tiers *tiers, unsigned scope)
 {
     const struct tiered *best = tiers->best;

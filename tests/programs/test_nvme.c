@@ -398,6 +398,10 @@ static void test_refused(void)
     workshop_must_end(workshop,
                       PLAN "--nvme-memory 64MiB --host-memory 1200KiB --emit fsdp -o plan.json", 2,
                       "", "--nvme-memory: does not go with --emit, so far");
+    workshop_must_end(workshop,
+                      "pstar-plan run.pstar --device-memory 50KiB --host-memory 1MiB --nvme-memory "
+                      "64MiB -o plan.json",
+                      3, "", "with NVMe as if it were host memory: device memory: ");
     workshop_must_end(workshop, PLAN "--nvme-memory 64MiB --host-memory 32KiB -o plan.json", 3, "",
                       "host memory: beside what can live in NVMe the run takes");
     workshop_must_end(workshop, "pstar-plan run.pstar --stages 2 --gpus 2 --nvme-memory 64MiB", 2,
