@@ -229,7 +229,7 @@ static void find_stays(struct home_choice *choice, const uint8_t *on_host, const
         first[accesses->items[a].chunk + 1]++;
     for (uint32_t c = 0; c < chunks; c++)
         first[c + 1] = first[c] + MAX(first[c + 1], 1);
-    choice->stays = g_new(struct stay, first[chunks]);
+    choice->stays = g_new0(struct stay, first[chunks]);
     g_autofree uint32_t *next = g_memdup2(first, chunks * sizeof *next);
     for (uint32_t c = 0; c < chunks; c++)
         choice->stays[first[c]] = (struct stay){0, accesses->moment_count};

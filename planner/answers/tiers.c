@@ -29,7 +29,8 @@ struct tiers {
     struct tiered *best;
     struct search_baseline *policy, *strategy; /* the fastest rows */
     uint32_t scarce_rounds;                    /* that search_scarce has made */
-    double scarce_seconds;                     /* the step when it found nothing better */
+    double scarce_seconds;                     /* the step of which it made the last one */
+    gint64 end;                                /* of the time; microseconds, monotonic */
 };
 
 static double step_of(const struct variants_result *result)
@@ -221,12 +222,14 @@ static void take_end(const struct tiers *tiers, struct variants_result *searched
     variants_result_free(searched);
 }
 
-/* Once a person has stopped the search, it ends with the first plan that has homes. */
+/* Once a person has stopped the search, or its time is over, it ends with the first plan that has
+ * homes. */
 static bool may_go_on(const struct tiers *tiers)
 {
     const struct search_options *options = tiers->options;
-    return !tiers->best->result || !options->progress ||
-           options->progress(options->progress_data, 1, 2);
+    return !tiers->best->result ||
+           (g_get_monotonic_time() < tiers->end &&
+            (!options->progress || options->progress(options->progress_data, 1, 2)));
 }
 
 static struct search_options options_with_nvme(struct tiers *tiers)
@@ -428,7 +431,16 @@ bool tiers_search(const struct trace *trace, const struct search_options *option
                   uint64_t nvme_bytes, struct tiered *tiered, GError **error)
 {
     struct search_baseline policy = {0}, strategy = {0};
-    struct tiers tiers = {trace, options, nvme_bytes, tiered, &policy, &strategy, 0, 0};
+    struct tiers tiers = {.trace = trace,
+                          .options = options,
+                          .nvme_bytes = nvme_bytes,
+                          .best = tiered,
+                          .policy = &policy,
+                          .strategy = &strategy,
+                          .end = G_MAXINT64};
+    if (options->time_limit > 0)
+        tiers.end = g_get_monotonic_time() +
+                    (gint64)(options->time_limit * tiers_searches(scope) * 1e6);
     unsigned without = scope & ~(unsigned)RUN_OFFLOAD;
     search(&tiers, scope, error);
     search_scarce(&tiers, scope);

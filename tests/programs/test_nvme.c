@@ -62,6 +62,8 @@ static void test_pays(void)
     struct workshop *workshop = workshop_new();
     workshop_must_run(workshop, SYNTH);
     workshop_must_end(workshop, PLAN "--host-memory 1200KiB -o none.json", 3, "", "host memory");
+    workshop_must_end(workshop, PLAN "--host-memory 1200KiB --nvme-memory 64MiB -o plan.json", 0,
+                      "in NVMe  ", "no platform says what a disk gives (nvme): 2 GB/s are assumed");
     g_autofree char *said = workshop_must_print(
         workshop, PLAN "--host-memory 1200KiB --nvme-memory 64MiB -o plan.json");
     g_assert_nonnull(strstr(said, "in NVMe  "));

@@ -157,7 +157,8 @@ static void test_refused(void)
         {"pstar-plan --model model --platform a100-40gb --device-memory 30%",
          "--device-memory 30%: is a share of a TRACE's model data, which is not given", 2},
         {"pstar-plan run.pstar --min-memory 5% --device-memory 1MiB --json result.json",
-         "--json and --time-limit: of the questions only with --model and --torch", 2}};
+         "--json, --nvme-memory and --time-limit: of the questions only with --model and --torch",
+         2}};
     struct workshop *workshop = open_workshop();
     g_autofree char *before = workshop_listing(workshop);
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
