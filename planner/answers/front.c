@@ -203,6 +203,11 @@ static bool answer(struct front *front, const struct question *question, FILE *o
 bool question_model(const struct question *question, FILE *out, bool *stopped, GError **error)
 {
     const struct question_options *asked = question->asked;
+    if (question->nvme_bytes && question->search->host_budget == UINT64_MAX) {
+        g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
+                    "--nvme-memory: needs a limit of --host-memory, below which it lies");
+        return false;
+    }
     struct model_config *config = asked->model ? model_config_read(asked->model, error) : NULL;
     g_autofree uint8_t *frozen = NULL;
     if (asked->model &&

@@ -373,6 +373,9 @@ static void test_refusals(void)
                       "did you mean laptop-rtx-4060?");
     workshop_must_end(workshop, "pstar-plan --model model --seq 1000000 " PLATFORM, USAGE, "",
                       "sequence");
+    workshop_must_end(
+        workshop, "pstar-plan --model model --nvme-memory 1GiB --host-memory unlimited " PLATFORM,
+        USAGE, "", "--nvme-memory: needs a limit of --host-memory");
     workshop_write(workshop, "falcon.json", "{\"model_type\": \"falcon\"}");
     workshop_must_end(workshop, "pstar-plan --model falcon.json " PLATFORM, USAGE, "", "falcon");
     workshop_free(workshop);
