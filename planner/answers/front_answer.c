@@ -251,8 +251,8 @@ static char **commands_of(const struct front *front, const struct question *ques
     char **commands = g_new0(char *, COMMANDS + 1);
     if (step->given) {
         g_autofree char *trace = question_word(question->trace_path);
-        commands[0] = g_strdup_printf("pstar-plan %s %s -o plan.json --emit fsdp2", trace,
-                                      machine->str);
+        commands[0] = g_strdup_printf("pstar-plan %s %s -o plan.json%s", trace, machine->str,
+                                      step->nvme_bytes ? "" : " --emit fsdp2");
         return commands;
     }
     commands[0] = g_strdup_printf("pstar-trace synth --model %s %s --platform %s -o model.pstar",
@@ -274,9 +274,10 @@ static void print_next(const struct front *front, const struct question *questio
     bool given = front->step.given, runs = is_run(&front->step);
     g_auto(GStrv) commands = commands_of(front, question);
     fprintf(out, "\nWhat comes next: %s\n",
-            given  ? "the plan with its proof, and its settings for another system"
-            : runs ? "a trace, the plan with its proof, and a run with it"
-                   : "a trace, and the plan with its proof; pstar-run does not train such models");
+            given && front->step.nvme_bytes ? "the plan with its proof"
+            : given ? "the plan with its proof, and its settings for another system"
+            : runs  ? "a trace, the plan with its proof, and a run with it"
+                    : "a trace, and the plan with its proof; pstar-run does not train such models");
     for (char **command = commands; *command; command++)
         text_print_line(out, "  %s", *command);
     if (!runs)

@@ -91,6 +91,16 @@ import torch
 print(" 20% of the steps", end="", file=sys.stderr)
 torch.nn.Linear(4, 4)(torch.ones(2, 5))
 """
+# Eight layers with 8 MiB of parameters, gradients and moments in all.
+DEEP = """
+import torch
+model = torch.nn.Sequential(*[torch.nn.Linear(256, 256) for _ in range(8)])
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(6):
+    optimizer.zero_grad()
+    model(torch.ones(32, 256)).sum().backward()
+    optimizer.step()
+"""
 # A fused optimizer, and a generator for the default device, as Accelerate makes one.
 FUSED = """
 import torch
@@ -165,6 +175,23 @@ def check_scaled(folder, programs):
     check(int(Trace(folder / "scaled.pstar").meta["micro_batches"]) == 1, "the step is several")
 
 
+def check_nvme(folder, programs):
+    """What neither memory has room for lies in NVMe; as much as is offered is enough. The command
+    that is printed works."""
+    (folder / "deep.py").write_text(DEEP)
+    budgets = ["--device-memory", "3MiB", "--host-memory", "3MiB"]
+    status, out, errors = plan(programs, folder, "deep.py", *budgets, "--json", "answer.json")
+    check(status == 3, f"{status}: {out}{errors}")
+    options = [remedy["option"] for remedy in json.loads((folder / "answer.json").read_text())["would_fit"]]
+    nvme = [option for option in options if option.startswith("--nvme-memory ")]
+    check(len(nvme) == 1, f"{options}")
+    status, out, errors = plan(programs, folder, "deep.py", *budgets, *nvme[0].split())
+    check(status == 0 and "on the host and in NVMe" in out, f"{status}: {out}{errors}")
+    command = next(line.split() for line in out.splitlines() if line.startswith("  pstar-plan "))
+    done = subprocess.run([programs / command[0], *command[1:]], cwd=folder, capture_output=True, text=True)
+    check(done.returncode == 0 and "in NVMe" in done.stdout, f"{command}: {done.stdout}{done.stderr}")
+
+
 def check_turns(folder, programs):
     """All modules that are called from outside are the model."""
     (folder / "turns.py").write_text(TURNS)
@@ -199,6 +226,7 @@ def main():
         check_large(folder, programs)
         check_fused(folder, programs)
         check_scaled(folder, programs)
+        check_nvme(folder, programs)
         check_turns(folder, programs)
         check_refused(folder, programs)
     return 0
