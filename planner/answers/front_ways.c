@@ -225,16 +225,16 @@ static struct variants_result *search_tiers(const struct front_step *step,
     if (!step->nvme_bytes)
         return variants_search(trace, search, scope, NULL);
     shared.time_limit /= 1 + tiers_searches(scope);
-    struct variants_result *alone = variants_search(trace, &shared, scope, NULL);
+    struct variants_result *best = variants_search(trace, &shared, scope, NULL);
     tiers_search(trace, &shared, scope, step->nvme_bytes, &tiered, NULL);
-    struct variants_result *slower = tiered.result;
-    if (tiered.result && (!alone || objective_prefers(OBJECTIVE_TIME, tiered.result->best->plan,
-                                                      alone->best->plan))) {
-        slower = alone;
-        alone = tiered.result;
+    struct variants_result *other = tiered.result;
+    if (other &&
+        (!best || objective_prefers(OBJECTIVE_TIME, other->best->plan, best->best->plan))) {
+        other = best;
+        best = tiered.result;
     }
-    variants_result_free(slower);
-    return alone;
+    variants_result_free(other);
+    return best;
 }
 
 bool front_find_ways(struct front *front, GError **error)
