@@ -473,12 +473,22 @@ char *weights_file_name(const char *stem, uint32_t file, uint32_t files)
                       : g_strdup_printf("%s-%05u-of-%05u.safetensors", stem, file + 1, files);
 }
 
+/* Returns what follows the prefix and one or more digits, or NULL. */
+static const char *after_number(const char *text, const char *prefix)
+{
+    const char *digits = text && g_str_has_prefix(text, prefix) ? text + strlen(prefix) : "";
+    size_t count = strspn(digits, "0123456789");
+    return count ? digits + count : NULL;
+}
+
 bool weights_file_is(const char *stem, const char *name)
 {
     if (!g_str_has_prefix(name, stem))
         return false;
-    return g_regex_match_simple("^(-[0-9]+-of-[0-9]+)?[.]safetensors([.]index[.]json)?$",
-                                name + strlen(stem), 0, 0);
+    const char *rest = name + strlen(stem);
+    const char *numbered = after_number(after_number(rest, "-"), "-of-");
+    rest = numbered ? numbered : rest;
+    return strcmp(rest, ".safetensors") == 0 || strcmp(rest, ".safetensors.index.json") == 0;
 }
 
 bool weights_files_write_index(const char *folder, const char *stem, json_t *map, uint64_t bytes,

@@ -85,11 +85,26 @@ static GArray *list_checkpoints(const char *path)
     return entries;
 }
 
-/* Returns whether a name is one of those that exist only while something is written or removed. */
+/* Returns whether the text is a prefix and after it one or more of the characters. */
+static bool is_prefix_and(const char *text, const char *prefix, const char *characters)
+{
+    if (!g_str_has_prefix(text, prefix))
+        return false;
+    const char *rest = text + strlen(prefix);
+    return *rest && !rest[strspn(rest, characters)];
+}
+
+/* Returns whether a name is one of those that exist only while something is written or removed. A
+ * GRegex would crash where it gets no memory. */
 static bool is_left_over(const char *name)
 {
-    return g_regex_match_simple("^(step-[0-9]+|signed-[0-9a-f]+|newest|old|next|try)[.]partial$",
-                                name, 0, 0);
+    static const char *const others[] = {"newest", "old", "next", "try", NULL};
+    const char *suffix = g_str_has_suffix(name, ".partial") ? strrchr(name, '.') : NULL;
+    if (!suffix)
+        return false;
+    g_autofree char *stem = g_strndup(name, (gsize)(suffix - name));
+    return g_strv_contains(others, stem) || is_prefix_and(stem, "step-", "0123456789") ||
+           is_prefix_and(stem, "signed-", "0123456789abcdef");
 }
 
 bool checkpoint_folder_is_empty(const char *path, GError **error)
