@@ -203,8 +203,9 @@ static void explore_host_shares(struct variant_search *c, const struct run_choic
 }
 
 /* Tries to offload all layers, and no layer, with the micro-batches of the best plan. Each is tried
- * with no layer recomputed, with all layers, and with the layers of the best plan. */
-static void variants_explore_offload(struct variant_search *c)
+ * with no layer recomputed, with all layers, and with the layers of the best plan. The side of the
+ * embedding was chosen without, so the other one is tried again if this is better. */
+static void variants_explore_offload(struct variant_search *c, unsigned scope)
 {
     const uint32_t firsts[] = {c->best->first, 0, c->layers};
     struct run_choices *run = as_best(c);
@@ -219,8 +220,11 @@ static void variants_explore_offload(struct variant_search *c)
         }
     }
     run_choices_free(run);
-    if (variants_offload_differs(c, c->best))
-        refine_layers(c);
+    if (!variants_offload_differs(c, c->best))
+        return;
+    refine_layers(c);
+    if (scope & RUN_EMBEDDING && c->options->platform)
+        explore_embedding(c);
 }
 
 /* The ratio to the first variant's plan up to which another variant's plan, with low effort, is
@@ -638,7 +642,7 @@ static struct variants_result *search_all(struct variant_search *c, unsigned sco
     if (staged)
         refine_stages(c);
     if (scope & RUN_OFFLOAD && !c->stopped)
-        variants_explore_offload(c);
+        variants_explore_offload(c, scope);
     begin_contenders(c);
     go_on_with_best(c);
     if (scope & RUN_STATE_BLOCKS && !c->stopped)
