@@ -88,6 +88,16 @@ function(pstar_long_if_sanitized)
   endforeach()
 endfunction()
 
+# pstar_long_unless_sanitized(TESTS...): tests of processes that end, of texts and of emulated kernels, where one
+# build of ./check finds what the other one does.
+function(pstar_long_unless_sanitized)
+  foreach(test ${ARGN})
+    if(NOT PSTAR_SANITIZE AND TEST ${test})
+      set_property(TEST ${test} APPEND PROPERTY LABELS long)
+    endif()
+  endforeach()
+endfunction()
+
 # pstar_drawn_tests(TESTS...): tests of tests/drawn.h, which draw a few cases. TEST_slow, which takes all, is one
 # of the long tests.
 function(pstar_drawn_tests)
