@@ -97,6 +97,15 @@ static inline bool plan_in_nvme(const struct plan *plan, chunk_id chunk)
     return plan->nvme_address && plan->nvme_address[chunk] != NO_ADDRESS;
 }
 
+/* Returns a budget of NVMe in which plans of any policy have room, or 0 if this plan has no NVMe:
+ * it knows what its own file takes, which others exceed. All that the plan moves fits into the
+ * three memories; chunks of other sizes are rounded to blocks of 4,096 bytes. */
+static inline uint64_t plan_ample_nvme(const struct plan *plan)
+{
+    return plan->nvme_bytes ? 2 * (plan->arena_bytes + plan->host_pool_bytes + plan->nvme_bytes)
+                            : 0;
+}
+
 /* Returns what a chunk takes in NVMe, and what is read and written of it. */
 static inline uint64_t plan_nvme_slot(const struct layout *layout, chunk_id chunk)
 {

@@ -1,6 +1,7 @@
 #include "cli/budgets.h"
 
 #include "cli/options.h"
+#include "sim/costs.h"
 #include "sim/sizes.h"
 #include "traces/size.h"
 
@@ -127,9 +128,23 @@ static bool read_host(const struct budget_request *request, uint64_t *budget, GE
     return true;
 }
 
+/* Says what is assumed of a disk that nothing is known of (sim/costs.h). */
+static void note_disk(const struct budget_request *request)
+{
+    const double giga = 1e9;
+    const struct platform *platform = request->platform;
+    struct platform_disk_way way;
+    if (request->nvme_memory && !(platform && platform_disk_best(&platform->disk, &way)))
+        console_note(request->console,
+                     "%s what a disk gives (nvme): %g GB/s are assumed for reading and for writing",
+                     platform ? "the platform does not say" : "no platform says",
+                     COSTS_DEFAULT_NVME_RATE / giga);
+}
+
 GArray *budgets_read(const struct budget_request *request, uint64_t *host_budget, GError **error)
 {
     GArray *budgets = read_device(request, error);
+    note_disk(request);
     if (!budgets || read_host(request, host_budget, error))
         return budgets;
     g_array_unref(budgets);

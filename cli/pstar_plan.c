@@ -71,6 +71,7 @@ static bool read_budgets(const struct plan_arguments *a, const struct console *c
     const struct budget_request request = {.console = console,
                                            .device_memory = a->device_memory,
                                            .host_memory = a->host_memory,
+                                           .nvme_memory = a->nvme_memory,
                                            .platform = in->platform,
                                            .trace = in->trace};
     g_autoptr(GArray) budgets = budgets_read(&request, &in->host_budget, error);
@@ -79,19 +80,6 @@ static bool read_budgets(const struct plan_arguments *a, const struct console *c
     in->device_budget = g_array_index(budgets, uint64_t, 0);
     return budgets->len == 1 ||
            options_refuse(error, "--device-memory %s: must be one budget", a->device_memory);
-}
-
-/* Says what is assumed of a disk that nothing is known of. */
-static void note_disk(const struct plan_arguments *a, const struct console *console,
-                      const struct platform *platform)
-{
-    const double giga = 1e9;
-    struct platform_disk_way way;
-    if (a->nvme_memory && !(platform && platform_disk_best(&platform->disk, &way)))
-        console_note(console,
-                     "%s what a disk gives (nvme): %g GB/s are assumed for reading and for writing",
-                     platform ? "the platform does not say" : "no platform says",
-                     COSTS_DEFAULT_NVME_RATE / giga);
 }
 
 static bool read_inputs(const struct plan_arguments *a, const struct console *console,
@@ -190,7 +178,6 @@ static bool make(const struct plan_arguments *a, const struct console *console, 
                (a->timeline && !output_file_has_place(a->timeline, error))))
         ok = failure_mark(error, FAILURE_RUNNING);
     if (ok) {
-        note_disk(a, console, in.platform);
         struct progress *progress = progress_begin(console, "candidates", true);
         const struct search_options options = {
             .objective = in.objective,

@@ -98,6 +98,7 @@ static bool read_budgets(const struct sim_arguments *a, const struct console *co
     const struct budget_request request = {.console = console,
                                            .device_memory = a->device_memory,
                                            .host_memory = a->host_memory,
+                                           .nvme_memory = a->nvme_memory,
                                            .platform = in->platform,
                                            .trace = in->trace};
     return (in->budgets = budgets_read(&request, &in->host_budget, error));
@@ -120,22 +121,18 @@ static const char *tiered_strategy(const struct sim_inputs *in)
     return NULL;
 }
 
-/* What a disk gives is known from the platform only. */
+/* The blocks of transfers are the platform's, if it knows the disk. */
 static bool read_nvme(const struct sim_arguments *a, struct sim_inputs *in, GError **error)
 {
-    struct platform_disk_way way;
+    struct platform_disk_way way = {0};
     const char *tiered = tiered_strategy(in);
     if (!a->nvme_memory)
         return !tiered || options_refuse(error,
                                          "--strategy %s: keeps optimizer states in NVMe, and needs "
                                          "--nvme-memory",
                                          tiered);
-    g_autofree char *size = size_exact(a->nvme_memory);
-    if (!in->platform || !platform_disk_best(&in->platform->disk, &way))
-        return options_refuse(error,
-                              "--nvme-memory %s: needs a --platform with a disk (nvme), as "
-                              "pstar-run --probe --nvme measures it",
-                              size);
+    if (in->platform)
+        platform_disk_best(&in->platform->disk, &way);
     in->nvme = (struct nvme_budget){.host_bytes = in->host_budget,
                                     .nvme_bytes = a->nvme_memory,
                                     .block_bytes = way.block_bytes,
@@ -508,7 +505,7 @@ int main(int argc, char **argv)
         {.shared = OPTION_NVME_MEMORY,
          .size = &a.nvme_memory,
          .help = "with --host-memory unlimited all optimizer states that only the host uses live "
-                 "there; needs a platform with nvme; default: none"},
+                 "there; default: none"},
         {.shared = OPTION_LINK, .text = &a.link, .help = "default: the platform's"},
         {.name = "pinned-memory",
          .size = &a.pinned_memory,

@@ -181,6 +181,25 @@ static void add_network(const struct advised_step *step)
     show_longest(step, TRACK_NETWORK, advice);
 }
 
+/* What lives in NVMe has no room on the host, which is what would help, beside a faster disk. */
+static void add_nvme(const struct advised_step *step, enum track track, const char *what)
+{
+    double seconds = step->all.wait_for[track];
+    if (seconds < WORTH * step->tracks->seconds)
+        return;
+    g_autofree char *phases = where(step, track);
+    g_autofree char *bytes = size_format((uint64_t)step->all.bytes[track]);
+    g_autofree char *busy = percent(step->all.busy[track], step->tracks->seconds);
+    struct advice *advice = advice_append(
+        step->contents, seconds, step->busy, claim_of(step, what, track),
+        g_strdup_printf("This happens in %s. A step moves %s this way, for %s of its time. More "
+                        "host memory leaves less of it to the disk; several disks as one (RAID 0) "
+                        "are as much faster as there are.",
+                        phases, bytes, busy),
+        NULL);
+    show_longest(step, track, advice);
+}
+
 static void add_unknown(const struct advised_step *step)
 {
     double seconds = step->all.wait_for[TRACK_UNKNOWN];
@@ -322,6 +341,8 @@ static void advice_add_waits(struct contents *contents)
     add_to_host(&step);
     add_to_device(&step);
     add_network(&step);
+    add_nvme(&step, TRACK_NVME_READ, "The device waits for reads from NVMe");
+    add_nvme(&step, TRACK_NVME_WRITE, "The device waits for writes to NVMe");
     add_unknown(&step);
     add_idle_link(&step);
 }
@@ -499,6 +520,8 @@ static char *verdict_of(const GPtrArray *breakdowns)
         [TRACK_D2H] = ", mostly for copies to the host",
         [TRACK_HOST] = ", mostly for the optimizer on the host",
         [TRACK_NETWORK] = ", mostly for other devices",
+        [TRACK_NVME_READ] = ", mostly for reads from NVMe",
+        [TRACK_NVME_WRITE] = ", mostly for writes to NVMe",
         [TRACK_UNKNOWN] = "",
     };
     int cause;

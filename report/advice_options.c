@@ -194,7 +194,9 @@ static void add_memory(struct contents *contents, const struct sweep_file *sweep
             "With %s of device memory instead of %s a step would take %s, which is %s less", to,
             from, length, gained),
         g_strdup_printf("The fastest entry of the sweep takes %s with %s.", now, from),
-        trace ? g_strdup_printf("pstar-plan %s --sensitivity more.svg %s", trace, machine) : NULL);
+        trace && !less->configuration.nvme_budget
+            ? g_strdup_printf("pstar-plan %s --sensitivity more.svg %s", trace, machine)
+            : NULL); /* questions know no NVMe */
 }
 
 static double slower_way(const struct sweep_file *sweep)

@@ -211,6 +211,10 @@ static char *machine_of(const struct report_inputs *inputs, const char *memory, 
     g_string_append(text, memory);
     if (configuration)
         append_host(text, configuration->host_budget, platform);
+    if (configuration && configuration->nvme_budget) {
+        g_autofree char *nvme = size_exact(configuration->nvme_budget);
+        g_string_append_printf(text, " --nvme-memory %s", nvme);
+    }
     if (platform) {
         g_autofree char *quoted = text_shell(path);
         g_string_append_printf(text, " --platform %s", quoted);

@@ -12,6 +12,7 @@ struct configuration configuration_of_plan(const struct plan *plan)
         .chunks = chunk_spread_of(plan->layout, TRACE_PARAM),
         .device_budget = plan->device_budget,
         .host_budget = plan->host_budget,
+        .nvme_budget = plan_ample_nvme(plan),
         .look_ahead = plan->look_ahead,
         .ranks = MAX(plan->ranks, 1),
         .nodes = plan->certificate ? plan->certificate->nodes : 0,
@@ -45,6 +46,7 @@ void configuration_add_machine(struct configuration *configuration, const json_t
     configuration->host_budget = json_is_null(budget)
                                      ? UINT64_MAX
                                      : (uint64_t)integer_of(object, "host_memory_bytes", 0);
+    configuration->nvme_budget = (uint64_t)integer_of(object, "nvme_memory_bytes", 0);
     configuration->ranks = count_of(object, "ranks");
     configuration->nodes = count_of(object, "nodes");
     configuration->stage = count_of(object, "stage");

@@ -399,8 +399,9 @@ const char *palette_glyph(enum trace_list list)
 const char *palette_track(enum track track)
 {
     static const char *const colours[TRACKS] = {
-        [TRACK_COMPUTE] = "#0072b2", [TRACK_H2D] = "#56b4e9",     [TRACK_D2H] = "#009e73",
-        [TRACK_HOST] = "#e69f00",    [TRACK_NETWORK] = "#cc79a7", [TRACK_WAIT] = "#d55e00",
+        [TRACK_COMPUTE] = "#0072b2",    [TRACK_H2D] = "#56b4e9",     [TRACK_D2H] = "#009e73",
+        [TRACK_HOST] = "#e69f00",       [TRACK_NETWORK] = "#cc79a7", [TRACK_NVME_READ] = "#8c6bb1",
+        [TRACK_NVME_WRITE] = "#bfa5d4", [TRACK_WAIT] = "#d55e00",
     };
     return colours[track];
 }
@@ -420,8 +421,9 @@ const char *palette_compute(enum trace_phase phase)
 const char *palette_wait(int cause)
 {
     static const char *const reds[TRACKS + 1] = {
-        [TRACK_COMPUTE] = "#c2857a", [TRACK_H2D] = "#d55e00",     [TRACK_D2H] = "#f0a777",
-        [TRACK_HOST] = "#9c3a1a",    [TRACK_NETWORK] = "#b0416b", [TRACK_UNKNOWN] = "#c2857a",
+        [TRACK_COMPUTE] = "#c2857a",    [TRACK_H2D] = "#d55e00",     [TRACK_D2H] = "#f0a777",
+        [TRACK_HOST] = "#9c3a1a",       [TRACK_NETWORK] = "#b0416b", [TRACK_NVME_READ] = "#7a1f4d",
+        [TRACK_NVME_WRITE] = "#dd9cb4", [TRACK_UNKNOWN] = "#c2857a",
     };
     return reds[cause];
 }

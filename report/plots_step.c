@@ -19,6 +19,8 @@ static const char *const part_names[PARTS] = {
     [4 + TRACK_D2H] = "waits for D2H",
     [4 + TRACK_HOST] = "waits for the host",
     [4 + TRACK_NETWORK] = "waits for the network",
+    [4 + TRACK_NVME_READ] = "waits for NVMe reads",
+    [4 + TRACK_NVME_WRITE] = "waits for NVMe writes",
     [4 + TRACK_UNKNOWN] = "waits",
 };
 
@@ -32,6 +34,8 @@ static const char part_letters[PARTS] = {
     [4 + TRACK_D2H] = '<',
     [4 + TRACK_HOST] = 'h',
     [4 + TRACK_NETWORK] = 'n',
+    [4 + TRACK_NVME_READ] = 'r',
+    [4 + TRACK_NVME_WRITE] = 'w',
     [4 + TRACK_UNKNOWN] = '.',
 };
 

@@ -465,7 +465,7 @@ static void add_row(struct text_table *table, const struct tracks *tracks, const
     g_ptr_array_add(row, text_seconds(sums->seconds));
     g_ptr_array_add(row, share_cell(sums->seconds, tracks->seconds));
     for (int s = 0; s < TRACKS; s++)
-        if (s != TRACK_NETWORK || tracks->known[s])
+        if (!track_is_rare((enum track)s) || tracks->known[s])
             g_ptr_array_add(row, tracks->known[s] ? share_cell(sums->busy[s], sums->seconds)
                                                   : g_strdup("–"));
     for (int s = TRACK_H2D; s <= TRACK_D2H; s++)
@@ -495,8 +495,11 @@ struct text_table *table_busy(const struct tracks *tracks)
     g_autofree char *title = g_strdup_printf("How busy each resource is, by phase: %s, %s", origin,
                                              tracks->measured ? "measured" : "simulated");
     g_autofree char *columns = g_strdup_printf(
-        "Phase|Time|Share|Device computes|H2D|D2H|Host optimizer|%sDevice waits|H2D rate|D2H rate",
-        tracks->known[TRACK_NETWORK] ? "Network|" : "");
+        "Phase|Time|Share|Device computes|H2D|D2H|Host optimizer|%s%s%sDevice waits|H2D rate|D2H "
+        "rate",
+        tracks->known[TRACK_NETWORK] ? "Network|" : "",
+        tracks->known[TRACK_NVME_READ] ? "NVMe reads|" : "",
+        tracks->known[TRACK_NVME_WRITE] ? "NVMe writes|" : "");
     struct text_table *table = table_new(title, columns);
     for (int phase = 0; tracks->phases->len && phase < TRACK_NO_PHASE; phase++) {
         const struct track_sums sums = tracks_sum(tracks, (enum trace_phase)phase);

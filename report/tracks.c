@@ -15,9 +15,15 @@ const char *track_label(enum track track)
     static const char *const labels[TRACKS] = {
         [TRACK_COMPUTE] = "device computes", [TRACK_H2D] = "H2D copies",
         [TRACK_D2H] = "D2H copies",          [TRACK_HOST] = "host optimizer",
-        [TRACK_NETWORK] = "network",         [TRACK_WAIT] = "device waits",
+        [TRACK_NETWORK] = "network",         [TRACK_NVME_READ] = "NVMe reads",
+        [TRACK_NVME_WRITE] = "NVMe writes",  [TRACK_WAIT] = "device waits",
     };
     return labels[track];
+}
+
+bool track_is_rare(enum track track)
+{
+    return track >= TRACK_NETWORK && track <= TRACK_NVME_WRITE;
 }
 
 char *tracks_title(const char *what, const struct tracks *tracks)

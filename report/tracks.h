@@ -32,7 +32,9 @@ enum track {
     TRACK_D2H,
     TRACK_HOST,    /* operators on the host: the CPU's optimizer */
     TRACK_NETWORK, /* other devices: collectives and copies between peers */
-    TRACK_WAIT,    /* the device has nothing to compute and waits */
+    TRACK_NVME_READ,
+    TRACK_NVME_WRITE,
+    TRACK_WAIT, /* the device has nothing to compute and waits */
     TRACKS
 };
 
@@ -128,9 +130,13 @@ struct track_sums tracks_sum_all(const struct tracks *tracks);
  * Free with g_free. */
 char *tracks_title(const char *what, const struct tracks *tracks);
 
-/* Returns "device computes", "H2D copies", "D2H copies", "host optimizer", "network" or "device
- * waits". */
+/* Returns "device computes", "H2D copies", "D2H copies", "host optimizer", "network", "NVMe reads",
+ * "NVMe writes" or "device waits". */
 const char *track_label(enum track track);
+
+/* Returns whether tables and figures leave the track out where a file does not know it, because few
+ * runs have such a resource. */
+bool track_is_rare(enum track track);
 
 /* Reads the Chrome trace events that pstar-sim --timeline wrote. Returns NULL with
  * REPORT_ERROR_INPUT, which names the bad event. */

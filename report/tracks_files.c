@@ -6,9 +6,14 @@
 
 static int track_by_name(const char *name)
 {
-    static const char *const names[TRACKS] = {
-        [TRACK_COMPUTE] = "compute", [TRACK_H2D] = "H2D",         [TRACK_D2H] = "D2H",
-        [TRACK_HOST] = "host",       [TRACK_NETWORK] = "network", [TRACK_WAIT] = "stalls"};
+    static const char *const names[TRACKS] = {[TRACK_COMPUTE] = "compute",
+                                              [TRACK_H2D] = "H2D",
+                                              [TRACK_D2H] = "D2H",
+                                              [TRACK_HOST] = "host",
+                                              [TRACK_NETWORK] = "network",
+                                              [TRACK_NVME_READ] = "NVMe read",
+                                              [TRACK_NVME_WRITE] = "NVMe write",
+                                              [TRACK_WAIT] = "stalls"};
     for (int s = 0; name && s < TRACKS; s++)
         if (!g_strcmp0(names[s], name))
             return s;
@@ -45,7 +50,7 @@ static bool add_event(struct tracks *tracks, GHashTable *rows, const json_t *eve
     double from = json_number_value(start) * 1e-6;
     struct track_span *span = tracks_add(tracks, (enum track)track, from,
                                          from + json_number_value(length) * 1e-6, name);
-    bool moves = track == TRACK_H2D || track == TRACK_D2H || track == TRACK_NETWORK;
+    bool moves = track != TRACK_COMPUTE && track != TRACK_HOST && track != TRACK_WAIT;
     span->bytes = moves ? (uint64_t)bytes : 0;
     if (track == TRACK_WAIT)
         span->cause = (uint8_t)track_by_name(string_of(arguments, "waits_for"));
@@ -86,8 +91,6 @@ struct tracks *tracks_of_timeline(const json_t *root, const char *origin, GError
     tracks->link = configuration_link(made_of);
     tracks->link_said_by = tracks->link_rate[0] > 0 ? "the platform of the simulation" : NULL;
     tracks->network_rate = json_number_value(json_object_get(made_of, "network_rate"));
-    for (int s = 0; s < TRACKS; s++)
-        tracks->known[s] = true;
     tracks->seconds = json_number_value(seconds);
     if (!(tracks->seconds > 0))
         g_set_error(error, REPORT_ERROR, REPORT_ERROR_INPUT,
@@ -95,7 +98,8 @@ struct tracks *tracks_of_timeline(const json_t *root, const char *origin, GError
                     "\"iteration_seconds\" in \"otherData\"",
                     origin);
     else if (read_events(tracks, json_object_get(root, "traceEvents"), error)) {
-        tracks->known[TRACK_NETWORK] = tracks->spans[TRACK_NETWORK]->len > 0;
+        for (int s = 0; s < TRACKS; s++)
+            tracks->known[s] = !track_is_rare((enum track)s) || tracks->spans[s]->len > 0;
         tracks_complete(tracks);
         return tracks;
     }

@@ -210,6 +210,9 @@ static json_t *made_of(const struct plan *plan, const struct trace *trace,
                         plan->host_budget == UINT64_MAX
                             ? json_null()
                             : json_integer((json_int_t)plan->host_budget));
+    if (plan->nvme_bytes)
+        json_object_set_new(object, "nvme_memory_bytes",
+                            json_integer((json_int_t)plan_ample_nvme(plan)));
     chunk_spread_to_json(&spread, object);
     return object;
 }
@@ -220,8 +223,8 @@ bool timeline_write(const struct timeline *timeline, const struct plan *plan,
 {
     json_t *events = json_array();
     for (int q = 0; q < MOVER_QUEUES; q++) {
-        if (q == MOVER_NETWORK && !timeline->spans[q]->len)
-            continue; /* one rank */
+        if (q >= MOVER_NETWORK && !timeline->spans[q]->len)
+            continue; /* one rank, or nothing in NVMe */
         name_row(events, q, timing_resources[q].name);
         append_spans(timeline, q, plan, trace, events);
     }

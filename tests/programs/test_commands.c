@@ -8,6 +8,7 @@
 
 #define A100   PROJECT_DIR "/platforms/a100-40gb.json"
 #define DGX    PROJECT_DIR "/platforms/dgx-a100.json"
+#define RTX    PROJECT_DIR "/platforms/rtx-4090.json"
 #define CPU    PROJECT_DIR "/platforms/cpu-2core.json"
 #define KINETO PROJECT_DIR "/tests/data/kineto/"
 #define LINK   "--link h2d=1GB/s,d2h=1GB/s"
@@ -187,6 +188,29 @@ static void test_host(void)
     runner_clear(&runner);
 }
 
+/* Commands name the budget of NVMe, without which the host's is too small. That of a plan has room
+ * for policies, too. */
+static void test_nvme(void)
+{
+    struct runner runner = runner_new();
+    const struct workshop *workshop = runner.workshop;
+    workshop_must_run(workshop, "pstar-trace synth --model model --batch 2 --seq 32 --precision "
+                                "fp32 --host-update --platform " RTX " -o run.pstar");
+    workshop_must_run(workshop, "pstar-sim run.pstar --device-memory 1200KiB,2MiB --host-memory "
+                                "1400KiB --nvme-memory 64MiB --platform " RTX
+                                " --policy opt,lru --strategy zero-infinity --json swept.json");
+    workshop_must_run(workshop, "pstar-plan run.pstar --device-memory 1200KiB --host-memory 1MiB "
+                                "--nvme-memory 64MiB --platform " RTX
+                                " -o planned.json --timeline step-now.json");
+    check_report(&runner, "run.pstar swept.json",
+                 "--host-memory 1400KiB --nvme-memory 64MiB --platform " RTX);
+    check_report(&runner, "run.pstar planned.json", "--host-memory 1MiB --nvme-memory ");
+    check_report(&runner, "run.pstar planned.json step-now.json " RTX,
+                 "--host-memory 1MiB --nvme-memory ");
+    check_report(&runner, "run.pstar step-now.json", "--host-memory 1MiB --nvme-memory ");
+    runner_clear(&runner);
+}
+
 /* Commands name the ranks, the nodes and the stage of the step, whether the trace is of one rank or
  * of several. */
 static void test_ranks(void)
@@ -292,11 +316,12 @@ int main(int argc, char **argv)
         puts("1..0 # SKIP no gnuplot");
         return 0;
     }
-    draws_test(2, 6, "/commands/trained", test_trained);
-    draws_test(2, 6, "/commands/platform", test_platform);
-    draws_test(2, 6, "/commands/host", test_host);
-    draws_test(2, 6, "/commands/ranks", test_ranks);
-    draws_test(2, 6, "/commands/without-trace", test_without_trace);
-    draws_test(2, 6, "/commands/files", test_files);
+    draws_test(2, 7, "/commands/trained", test_trained);
+    draws_test(2, 7, "/commands/platform", test_platform);
+    draws_test(2, 7, "/commands/host", test_host);
+    draws_test(2, 7, "/commands/nvme", test_nvme);
+    draws_test(2, 7, "/commands/ranks", test_ranks);
+    draws_test(2, 7, "/commands/without-trace", test_without_trace);
+    draws_test(2, 7, "/commands/files", test_files);
     return g_test_run();
 }

@@ -279,12 +279,13 @@ static void test_simulated(void)
 static void test_simulation_refused(void)
 {
 #define SIM "pstar-sim run.pstar --device-memory 900KiB --policy opt --chunk-size 8KiB "
-    static const char needs[] = "--nvme-memory 64MiB: needs a --platform with a disk (nvme)";
     struct workshop *workshop = workshop_new();
     workshop_must_run(workshop, SYNTH);
     write_machine(workshop, 1e9, 1 << 20);
-    workshop_must_end(workshop, SIM "--nvme-memory 64MiB", 2, "", needs);
-    workshop_must_end(workshop, SIM "--nvme-memory 64MiB --platform a100-40gb", 2, "", needs);
+    workshop_must_end(workshop, SIM "--nvme-memory 64MiB", 0, "",
+                      "no platform says what a disk gives (nvme): 2 GB/s are assumed");
+    workshop_must_end(workshop, SIM "--nvme-memory 64MiB --platform a100-40gb", 0, "",
+                      "the platform does not say what a disk gives (nvme): 2 GB/s are assumed");
     workshop_must_end(workshop, SIM "--nvme-memory 64MiB --platform machine.json --stages 2", 2, "",
                       "--nvme-memory: not with the stages of a pipeline");
     workshop_must_end(workshop,
@@ -296,6 +297,32 @@ static void test_simulation_refused(void)
     g_assert_nonnull(strstr(all, "zero-infinity"));
     workshop_free(workshop);
 #undef SIM
+}
+
+/* The report draws what the disk does when, and says that the device waits for it. */
+static void test_reported(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop, "pstar-trace synth --model model/config.json --batch 2 --seq 16 "
+                                "--precision fp32 --host-update --platform rtx-4090 -o run.pstar");
+    write_machine(workshop, 1e8, 12288);
+    workshop_must_run(workshop, PLAN "--host-memory 1200KiB --nvme-memory 64MiB --platform "
+                                     "machine.json -o plan.json --timeline step.json");
+    g_autofree char *text = workshop_must_print(
+        workshop, "pstar-report run.pstar plan.json step.json --text -o report");
+    g_assert_nonnull(strstr(text, "waits for NVMe "));
+    g_assert_nonnull(strstr(text, " NVMe reads "));
+    g_assert_nonnull(strstr(text, " NVMe writes "));
+    workshop_must_end(workshop, "pstar-report run.pstar plan.json step.json --json -o report", 0,
+                      "The device waits for reads from NVMe", "");
+
+    /* Without a file in NVMe nothing is said of one. */
+    workshop_must_run(workshop, "pstar-sim run.pstar --device-memory 900KiB --policy opt "
+                                "--platform machine.json --timeline usual.json");
+    g_autofree char *usual = workshop_must_print(workshop,
+                                                 "pstar-report run.pstar usual.json --text");
+    g_assert_null(strstr(usual, "NVMe"));
+    workshop_free(workshop);
 }
 
 /* A slow disk costs time, which the bound knows where both memories are too small, and enough host
@@ -426,6 +453,7 @@ int main(int argc, char **argv)
         g_test_add_func("/nvme-plans/activations", test_activations);
     g_test_add_func("/nvme-plans/simulated", test_simulated);
     g_test_add_func("/nvme-plans/simulation-refused", test_simulation_refused);
+    g_test_add_func("/nvme-plans/reported", test_reported);
     g_test_add_func("/nvme-plans/costs", test_costs);
     g_test_add_func("/nvme-plans/ranks", test_ranks);
     g_test_add_func("/nvme-plans/refused", test_refused);
