@@ -266,6 +266,13 @@ static void lose_layout(struct emitted *emitted, const struct plan *plan, const 
     lose(emitted, "the order of tensors in %u chunks", plan->layout->chunk_count);
 }
 
+static void lose_nvme(struct emitted *emitted, const struct plan *plan)
+{
+    g_autofree char *bytes = size_format(plan->nvme_bytes);
+    if (plan->nvme_bytes)
+        lose(emitted, "%s at home in NVMe: with the settings it is in host memory", bytes);
+}
+
 /* Takes the reference. */
 static char *json_text(json_t *root)
 {
@@ -526,6 +533,7 @@ struct emitted *emit_settings(const char *format, const struct plan *plan,
     emitted->text = emitter->emit(emitted, plan, trace, &summary);
     lose_schedule(emitted, plan);
     lose_layout(emitted, plan, trace);
+    lose_nvme(emitted, plan);
     return emitted;
 }
 

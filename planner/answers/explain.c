@@ -32,6 +32,8 @@ static void print_purpose(const struct plan *plan, FILE *out)
     else
         print_size(out, "host budget", plan->host_budget);
     print_size(out, "host pool", plan->host_pool_bytes);
+    if (plan->nvme_bytes)
+        print_size(out, "in NVMe", plan->nvme_bytes);
 }
 
 /* The sums over the chunks of one list, or of all lists. */
@@ -116,6 +118,10 @@ static void print_figures(const struct plan_figures *f, FILE *out)
         fprintf(out, "  %-28s %s, %" G_GUINT64_FORMAT " chunks gathered\n", "sent to other ranks",
                 sent, f->gathers);
         fprintf(out, "  %-28s %s\n", "received from them", received);
+    }
+    if (f->peak_nvme_bytes) {
+        print_size(out, "read from NVMe", f->nvme_read_bytes);
+        print_size(out, "written to NVMe", f->nvme_write_bytes);
     }
     fprintf(out, "  %-28s %" G_GUINT64_FORMAT "\n", "evictions", f->evictions);
     fprintf(out, "  %-28s %s in %" G_GUINT64_FORMAT " moves\n", "within the device", moved,

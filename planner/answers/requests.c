@@ -239,15 +239,13 @@ static void print_tiered(const struct tiered *tiered, const struct variants_resu
     explain_certificate(plan->certificate, stdout);
 }
 
-static bool can_tier(const struct plan_paths *paths, const struct search_options *options,
-                     GError **error)
+static bool can_tier(const struct search_options *options, GError **error)
 {
-    const char *wrong = paths->emit                          ? "does not go with --emit, so far"
-                        : options->host_budget == UINT64_MAX ? "needs --host-memory"
-                                                             : NULL;
-    if (wrong)
-        g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--nvme-memory: %s", wrong);
-    return !wrong;
+    if (options->host_budget != UINT64_MAX)
+        return true;
+    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                "--nvme-memory: needs --host-memory");
+    return false;
 }
 
 /* Writes and prints the plan with NVMe, and frees the best one without, which may be NULL. */
@@ -268,6 +266,8 @@ static bool finish_tiered(const struct plan_paths *paths, const struct trace *tr
         explain_rivals(best, options->objective, paths->top, stdout);
     ok = ok && (!paths->json ||
                 explain_write_json(best, options->objective, paths->plan, paths->json, error));
+    if (ok && paths->emit)
+        ok = emit_beside(paths->plan, paths->emit, best->plan, best->trace, stdout, error);
     variants_result_free(alone);
     return ok || failure_mark(error, FAILURE_RUNNING);
 }
@@ -277,7 +277,7 @@ static bool plan_with_nvme(const struct plan_paths *paths, const struct trace *t
 {
     struct search_options shared = *options;
     g_autoptr(GError) why = NULL;
-    if (!can_tier(paths, options, error))
+    if (!can_tier(options, error))
         return false;
     shared.time_limit /= 1 + tiers_searches(scope);
     struct variants_result *alone = variants_search(trace, &shared, scope, NULL);

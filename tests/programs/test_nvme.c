@@ -299,7 +299,8 @@ static void test_simulation_refused(void)
 #undef SIM
 }
 
-/* The report draws what the disk does when, and says that the device waits for it. */
+/* The report draws what the disk does when, and says that the device waits for it. What a plan has
+ * there is said where the plan is explained, and beside settings of other systems. */
 static void test_reported(void)
 {
     struct workshop *workshop = workshop_new();
@@ -308,6 +309,14 @@ static void test_reported(void)
     write_machine(workshop, 1e8, 12288);
     workshop_must_run(workshop, PLAN "--host-memory 1200KiB --nvme-memory 64MiB --platform "
                                      "machine.json -o plan.json --timeline step.json");
+    workshop_must_end(workshop, "pstar-plan --explain plan.json run.pstar", 0, "  read from NVMe  ",
+                      "");
+    workshop_must_end(workshop, "pstar-plan --explain plan.json run.pstar --emit fsdp", 0,
+                      " at home in NVMe: with the settings it is in host memory", "");
+    workshop_must_end(workshop,
+                      PLAN "--host-memory 1200KiB --nvme-memory 64MiB -o plan2.json --emit "
+                           "deepspeed",
+                      0, " at home in NVMe: with the settings it is in host memory", "");
     g_autofree char *text = workshop_must_print(
         workshop, "pstar-report run.pstar plan.json step.json --text -o report");
     g_assert_nonnull(strstr(text, "waits for NVMe "));
@@ -424,9 +433,6 @@ static void test_refused(void)
     workshop_must_run(workshop, SYNTH);
     workshop_must_end(workshop, PLAN "--nvme-memory 64MiB -o plan.json", 2, "",
                       "--nvme-memory: needs --host-memory");
-    workshop_must_end(workshop,
-                      PLAN "--nvme-memory 64MiB --host-memory 1200KiB --emit fsdp -o plan.json", 2,
-                      "", "--nvme-memory: does not go with --emit, so far");
     workshop_must_end(workshop,
                       "pstar-plan run.pstar --device-memory 50KiB --host-memory 1MiB --nvme-memory "
                       "64MiB -o plan.json",
