@@ -365,12 +365,13 @@ static struct homes *homes_within(const struct home_choice *choice, uint64_t dev
     return keep_in_room(choice, device_budget, host_budget);
 }
 
-/* Returns the homes with about the least need of device memory, which is more than `too_little`. */
-static struct homes *leanest_homes(const struct home_choice *choice, uint64_t too_little,
-                                   uint64_t host_budget)
+/* Returns the homes with about the least need of device memory. They do not depend on the budget,
+ * within which homes_within may find none though these fit: with less room it begins with others.
+ */
+static struct homes *leanest_homes(const struct home_choice *choice, uint64_t host_budget)
 {
     struct homes *leanest = keep_most_used(choice, host_budget);
-    uint64_t low = too_little, high = device_bytes_of(choice, leanest);
+    uint64_t low = 0, high = device_bytes_of(choice, leanest);
     while (high - low > high / LEAN_SHARE + 1) {
         uint64_t middle = low + (high - low) / 2;
         struct homes *homes = keep_in_room(choice, middle, host_budget);
@@ -385,34 +386,61 @@ static struct homes *leanest_homes(const struct home_choice *choice, uint64_t to
     return leanest;
 }
 
+static bool is_found_within(const struct home_choice *choice, uint64_t device_budget,
+                            uint64_t host_budget)
+{
+    struct homes *homes = homes_within(choice, device_budget, host_budget);
+    homes_free(homes);
+    return homes != NULL;
+}
+
+static bool is_lean_within(const struct home_choice *choice, uint64_t device_budget,
+                           uint64_t host_budget)
+{
+    struct homes *homes = leanest_homes(choice, host_budget);
+    bool fits = device_bytes_of(choice, homes) <= device_budget;
+    homes_free(homes);
+    return fits;
+}
+
+/* Returns the least budget of the host up to `enough` with which homes fit. The leanest ones take
+ * longer to find than others, and hardly ever fit with less. */
+static uint64_t least_host_budget(const struct home_choice *choice, uint64_t device_budget,
+                                  uint64_t enough)
+{
+    for (int lean = 0; lean < 2; lean++) {
+        uint64_t low = choice->least_bytes;
+        if (lean && (low == enough || !is_lean_within(choice, device_budget, enough - 1)))
+            break;
+        while (low < enough) {
+            uint64_t middle = low + (enough - low) / 2;
+            bool fits = is_found_within(choice, device_budget, middle) ||
+                        (lean && is_lean_within(choice, device_budget, middle));
+            enough = fits ? middle : enough;
+            low = fits ? low : middle + 1;
+        }
+    }
+    return enough;
+}
+
 /* Says what would fit. A larger budget of the host leaves fewer chunks to the device. If that needs
  * more device memory, it is the least, with the least host memory that goes with it. */
 static void refuse(const struct home_choice *choice, uint64_t device_budget, uint64_t host_budget,
                    GError **error)
 {
-    uint64_t low = choice->least_bytes, high = choice->all_bytes;
-    struct homes *all_on_host = keep_most_used(choice, high);
+    struct homes *all_on_host = keep_most_used(choice, choice->all_bytes);
     uint64_t device = device_bytes_of(choice, all_on_host);
     homes_free(all_on_host);
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-        struct homes *homes = homes_within(choice, MAX(device_budget, device), middle);
-        if (homes)
-            high = middle;
-        else
-            low = middle + 1;
-        homes_free(homes);
-    }
     g_autofree char *size = size_format(choice->least_bytes), *budget = size_format(host_budget);
     g_autofree char *why =
         g_strdup_printf("host memory: what operators use there takes %s, and the "
                         "budget is %s",
                         size, budget);
     uint64_t library_bytes = choice->trace->library_bytes;
-    const struct plan_lack lack = {.memory = PLAN_MEMORY_HOST,
-                                   .bytes = high,
-                                   .device_bytes = device > device_budget ? device + library_bytes
-                                                                          : 0};
+    const struct plan_lack lack = {
+        .memory = PLAN_MEMORY_HOST,
+        .bytes = least_host_budget(choice, MAX(device_budget, device), choice->all_bytes),
+        .device_bytes = device > device_budget ? device + library_bytes : 0};
     plan_lack_set(error, &lack, why);
 }
 
@@ -433,7 +461,7 @@ struct homes *homes_choose(const struct trace *trace, const struct layout *layou
     if (choice.least_bytes > host_budget)
         refuse(&choice, device_budget, host_budget, error);
     else if (!(homes = homes_within(&choice, device_budget, host_budget)))
-        homes = leanest_homes(&choice, device_budget, host_budget);
+        homes = leanest_homes(&choice, host_budget);
     close_choice(&choice);
     return homes;
 }
