@@ -103,7 +103,8 @@ static uint64_t power_between(double least, double most)
     return (uint64_t)(least * pow(most / least, g_test_rand_double()));
 }
 
-/* Draws a step of few operators, whose budget is a share of its model data. */
+/* Draws a step of few operators, whose budgets are shares of its model data; the host's may be
+ * unlimited. */
 static void draw_step(struct step *step, uint8_t *recompute)
 {
     static const char *const platforms[] = {"v100-yard", "a100-40gb", "h100-80gb"};
@@ -132,6 +133,8 @@ static void draw_step(struct step *step, uint8_t *recompute)
     uint64_t parameters = 12ull * width * width * layers +
                           (uint64_t)width * (step->config.vocabulary + sequence);
     step->device_budget = (uint64_t)((double)parameters * 14 * g_test_rand_double_range(0.15, 0.8));
+    if (g_test_rand_bit())
+        step->host_budget = (uint64_t)((double)parameters * 14 * g_test_rand_double_range(0.4, 2));
 }
 
 static void test_more_choices(void)
@@ -146,11 +149,11 @@ static void test_more_choices(void)
         double some = every < G_MAXDOUBLE ? time_of_plan(&step, scope) : G_MAXDOUBLE;
         compared += some < G_MAXDOUBLE;
         g_test_message("%u layers, width %u, %u words, %u x %u x %u, %s, %s, device %.3g: %.6g s, "
-                       "of scope %x %.6g s: %.4f",
+                       "host %.3g, of scope %x %.6g s: %.4f",
                        step.config.layers, step.config.width, step.config.vocabulary,
                        step.job.choices.micro_batches, step.job.choices.batch, step.job.sequence,
-                       step.platform, step.link, (double)step.device_budget, every, scope, some,
-                       every / some);
+                       step.platform, step.link, (double)step.device_budget, every,
+                       (double)step.host_budget, scope, some, every / some);
         g_assert_cmpfloat(every, <=, some * TOLERANCE);
     }
     g_assert_cmpint(compared, >, 0);
