@@ -144,9 +144,9 @@ static void note_disk(const struct budget_request *request)
 GArray *budgets_read(const struct budget_request *request, uint64_t *host_budget, GError **error)
 {
     GArray *budgets = read_device(request, error);
-    note_disk(request);
-    if (!budgets || read_host(request, host_budget, error))
-        return budgets;
-    g_array_unref(budgets);
-    return NULL;
+    if (budgets && !read_host(request, host_budget, error))
+        g_clear_pointer(&budgets, g_array_unref);
+    if (budgets)
+        note_disk(request);
+    return budgets;
 }
