@@ -301,3 +301,28 @@ bool nvme_choice_fewest(struct nvme_choice *choice, const struct nvme_budget *bu
     return refuse(error, PLAN_MEMORY_HOST, fitting_host_bytes(choice, budget), budget->host_bytes,
                   "beside what can live in NVMe the run takes");
 }
+
+/* ---- those that are named ---- */
+
+bool nvme_choice_stays(struct nvme_choice *choice, const struct nvme_budget *budget, GError **error)
+{
+    const struct nvme_stays *stays = budget->stays;
+    for (uint32_t i = 0; i < choice->candidates->len; i++) {
+        chunk_id chunk = candidate_at(choice->candidates, i)->chunk;
+        if (!stays->lives[chunk])
+            continue;
+        g_array_append_val(choice->chosen, chunk);
+        nvme_uses_visits_that_stay(choice->uses, chunk, stays->stays + stays->first[chunk],
+                                   choice->visits);
+    }
+    g_array_sort(choice->visits, nvme_visit_by_need);
+    uint64_t rest = rest_bytes(choice), chosen = bytes_of_chosen(choice);
+    if (chosen > budget->nvme_bytes)
+        return refuse(error, PLAN_MEMORY_NVME, chosen, budget->nvme_bytes,
+                      "what lives there takes");
+    if (rest + least_room(choice) <= budget->host_bytes)
+        choice->room_bytes = find_ring(choice, budget->host_bytes - rest);
+    return choice->room_bytes ||
+           refuse(error, PLAN_MEMORY_HOST, rest + chosen, budget->host_bytes,
+                  "with a slot for each chunk that lives in NVMe the run takes");
+}

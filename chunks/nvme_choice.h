@@ -31,11 +31,13 @@ struct nvme_choice *nvme_choice_new(const struct plan *plan, const struct trace 
 void nvme_choice_free(struct nvme_choice *choice);
 
 /* Each of these chooses chunks, and gives their visits slots, whose addresses count from the begin
- * of the room: as few chunks as make a limited host fit; as many states as NVMe has room for; or
- * all states, which pass through buffers. They fail with PLAN_ERROR_DOES_NOT_FIT, and say what
- * would fit. */
+ * of the room: as few chunks as make a limited host fit; those that the budget names; as many
+ * states as NVMe has room for; or all states, which pass through buffers. They fail with
+ * PLAN_ERROR_DOES_NOT_FIT, and say what would fit. */
 bool nvme_choice_fewest(struct nvme_choice *choice, const struct nvme_budget *budget,
                         GError **error);
+bool nvme_choice_stays(struct nvme_choice *choice, const struct nvme_budget *budget,
+                       GError **error);
 bool nvme_choice_states(struct nvme_choice *choice, const struct nvme_budget *budget,
                         GError **error);
 bool nvme_choice_buffers(struct nvme_choice *choice, const struct nvme_budget *budget,

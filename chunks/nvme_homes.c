@@ -155,6 +155,8 @@ static bool refuse_host(GError **error, uint64_t takes, uint64_t budget)
 /* Fails if there is nothing to choose from. */
 static bool choose(struct nvme_choice *choice, const struct nvme_budget *budget, GError **error)
 {
+    if (is_limited(budget) && budget->stays)
+        return nvme_choice_stays(choice, budget, error);
     if (is_limited(budget) && !choice->candidates->len)
         return refuse_host(error, choice->plan->host_pool_bytes, budget->host_bytes);
     if (is_limited(budget))

@@ -8,6 +8,13 @@
 
 #include "chunks/plan.h"
 
+/* Which chunks live in NVMe, and between which of their uses they stay in the host pool. */
+struct nvme_stays {
+    uint8_t *lives;  /* [chunk_count] */
+    uint32_t *first; /* [chunk_count + 1] a chunk's first use in `stays` */
+    uint8_t *stays;  /* behind this use, until the chunk's next one in the iteration */
+};
+
 struct nvme_budget {
     uint64_t host_bytes;  /* of the host pool, with the ring; UINT64_MAX: all optimizer states that
                              only operators on the host use live in NVMe, with a ring for four times
@@ -21,12 +28,14 @@ struct nvme_budget {
     bool passing_first; /* with a limited host, first what does not outlive the iteration lives
                            there, such as gradients: its room is free for other chunks between
                            updates and backward */
-    uint32_t buffers;   /* 0: a ring. Else all states that only the host uses live in NVMe. Those
-                         of a chunk group pass through one of so many equal buffers: a group is read
-                         while the one before it is updated, or with more than 3 buffers as
-                         many more ahead, none before the first update, and the step ends when
-                         the last is written. Where the updates of more groups overlap, there
-                         are more buffers */
+    const struct nvme_stays *stays; /* with a limited host, what lives there; NULL: as few as make
+                                       it fit */
+    uint32_t buffers; /* 0: a ring. Else all states that only the host uses live in NVMe. Those
+                       of a chunk group pass through one of so many equal buffers: a group is read
+                       while the one before it is updated, or with more than 3 buffers as
+                       many more ahead, none before the first update, and the step ends when
+                       the last is written. Where the updates of more groups overlap, there
+                       are more buffers */
 };
 
 /* Gives chunks of a plan homes in NVMe: with a host budget as few as make it fit, of those that

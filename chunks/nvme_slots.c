@@ -7,7 +7,14 @@
 /* Rooms are handed from visit to visit in the order of needs, which keeps loads in that order, too:
  * the disk reads what is needed first. A load takes the room that is free the earliest, so that it
  * can begin the earliest. What is not loaded gains nothing from that, and takes the room that is
- * free the latest. */
+ * free the latest.
+ *
+ * Visits of different lengths and sizes split the ring into pieces. If it is too small for that,
+ * each takes the lowest room that has been free for long enough: since so many bytes of visits ago.
+ * The fewer they are, the better the ring is filled, and the less loads run ahead. */
+
+/* The smallest share of the ring that is looked at as long enough is one of so many parts. */
+enum { LOW_PARTS_MOST = 64 };
 
 /* A part of the ring, and the instant at which it is free. */
 struct ring_part {
@@ -32,18 +39,25 @@ static bool is_range(const GArray *rooms, uint32_t first, uint64_t bytes, uint32
     return room_at(rooms, r - 1)->end >= end;
 }
 
-/* Returns the index of the room that begins the visit's range, or NO_INDEX. What is loaded gets the
- * one that is free the earliest, and the rest the one that has been free for the shortest time. */
-static uint32_t find_room(const GArray *rooms, const struct nvme_visit *visit, uint32_t *free_from)
+/* Returns the index of the room that begins the visit's range, or NO_INDEX: the lowest that is free
+ * from the instant `long_ago` on, or, without one or with NO_INDEX, what is free the earliest for a
+ * load, and the latest for the rest. */
+static uint32_t find_room(const GArray *rooms, const struct nvme_visit *visit, uint32_t long_ago,
+                          uint32_t *free_from)
 {
+    bool late = long_ago == NO_INDEX && !visit->loads;
     uint32_t best = NO_INDEX, from;
     *free_from = 0;
-    for (uint32_t r = 0; r < rooms->len && is_range(rooms, r, visit->bytes, &from); r++)
-        if (from <= visit->needed &&
-            (best == NO_INDEX || (visit->loads ? from < *free_from : from > *free_from))) {
+    for (uint32_t r = 0; r < rooms->len && is_range(rooms, r, visit->bytes, &from); r++) {
+        bool low = long_ago != NO_INDEX && from <= long_ago;
+        if (low || (from <= visit->needed &&
+                    (best == NO_INDEX || (late ? from > *free_from : from < *free_from)))) {
             *free_from = from;
             best = r;
         }
+        if (low)
+            break;
+    }
     return best;
 }
 
@@ -59,15 +73,41 @@ static void take_room(GArray *rooms, uint32_t at, uint64_t bytes, uint32_t free_
     g_array_insert_val(rooms, at, taken);
 }
 
+static struct nvme_visit *visit_at(const GArray *visits, uint32_t i)
+{
+    return &g_array_index(visits, struct nvme_visit, i);
+}
+
+/* The visits before one that have as many bytes as a low room has been free for. */
+struct recent {
+    uint64_t ahead_bytes; /* UINT64_MAX: low rooms are no better */
+    uint64_t bytes;       /* of the visits from the first one on */
+    uint32_t first;
+};
+
+/* Returns the instant since which a low room must be free for visit i, the next one. */
+static uint32_t long_before(struct recent *recent, const GArray *visits, uint32_t i)
+{
+    if (recent->ahead_bytes == UINT64_MAX)
+        return NO_INDEX;
+    recent->bytes += visit_at(visits, i)->bytes;
+    while (recent->first < i &&
+           recent->bytes - visit_at(visits, recent->first)->bytes >= recent->ahead_bytes)
+        recent->bytes -= visit_at(visits, recent->first++)->bytes;
+    return recent->first ? visit_at(visits, recent->first)->needed : 0;
+}
+
 /* Returns false if the ring is too small; then some visits have slots. */
-static bool place(GArray *visits, uint64_t ring_bytes, uint32_t late)
+static bool place(GArray *visits, uint64_t ring_bytes, uint32_t late, uint64_t ahead_bytes)
 {
     g_autoptr(GArray) rooms = g_array_new(FALSE, FALSE, sizeof(struct ring_part));
     const struct ring_part all = {0, ring_bytes, 0};
+    struct recent recent = {.ahead_bytes = ahead_bytes};
     g_array_append_val(rooms, all);
     for (uint32_t i = 0; i < visits->len; i++) {
-        struct nvme_visit *visit = &g_array_index(visits, struct nvme_visit, i);
-        uint32_t free_from, room = find_room(rooms, visit, &free_from);
+        struct nvme_visit *visit = visit_at(visits, i);
+        uint32_t long_ago = long_before(&recent, visits, i);
+        uint32_t free_from, room = find_room(rooms, visit, long_ago, &free_from);
         if (room == NO_INDEX)
             return false;
         visit->host_address = room_at(rooms, room)->begin;
@@ -78,6 +118,14 @@ static bool place(GArray *visits, uint64_t ring_bytes, uint32_t late)
         take_room(rooms, room, visit->bytes, visit->left);
     }
     return true;
+}
+
+static bool place_somehow(GArray *visits, uint64_t ring_bytes, uint32_t late)
+{
+    bool placed = place(visits, ring_bytes, late, UINT64_MAX);
+    for (uint64_t parts = 2; !placed && parts <= LOW_PARTS_MOST; parts *= 2)
+        placed = place(visits, ring_bytes, late, ring_bytes / parts);
+    return placed || place(visits, ring_bytes, late, 0);
 }
 
 /* What visits take or leave at an instant. */
@@ -97,7 +145,7 @@ uint64_t nvme_slots_least_bytes(const GArray *visits)
     g_autoptr(GArray) changes = g_array_new(FALSE, FALSE, sizeof(struct change));
     uint64_t most = 0, now = 0;
     for (uint32_t i = 0; i < visits->len; i++) {
-        const struct nvme_visit *visit = &g_array_index(visits, struct nvme_visit, i);
+        const struct nvme_visit *visit = visit_at(visits, i);
         const struct change both[] = {{.instant = visit->needed, .taken = visit->bytes},
                                       {.instant = visit->left, .left = visit->bytes}};
         g_array_append_vals(changes, both, G_N_ELEMENTS(both));
@@ -122,9 +170,9 @@ uint64_t nvme_slots_ring(GArray *visits, const struct nvme_ring *ring)
     uint64_t most = MIN(ring->most, ring->all) / PLAN_NVME_ALIGNMENT * PLAN_NVME_ALIGNMENT;
     uint64_t wanted = ring->most == UINT64_MAX ? MIN(NVME_RING_TIMES * ring->least, most) : most;
     for (uint64_t bytes = wanted; bytes && bytes < most; bytes += ring->least)
-        if (place(visits, bytes, ring->late))
+        if (place_somehow(visits, bytes, ring->late))
             return bytes;
-    return place(visits, most, ring->late) ? most : 0;
+    return place_somehow(visits, most, ring->late) ? most : 0;
 }
 
 /* ---- buffers ---- */
@@ -150,7 +198,7 @@ static GArray *find_batches(GArray *visits, const struct layout *layout, uint32_
     GArray *batches = g_array_new(FALSE, TRUE, sizeof(struct batch));
     memset(of_group, 0xff, layout->group_count * sizeof *of_group);
     for (uint32_t i = 0; i < visits->len; i++) {
-        struct nvme_visit *visit = &g_array_index(visits, struct nvme_visit, i);
+        struct nvme_visit *visit = visit_at(visits, i);
         uint32_t *batch = &of_group[layout->chunks[visit->chunk].group];
         if (*batch == NO_INDEX) {
             *batch = batches->len;
@@ -193,7 +241,7 @@ uint64_t nvme_slots_buffers(GArray *visits, const struct layout *layout, uint32_
         largest = MAX(largest, batch_at(batches, b)->bytes);
     uint32_t taken = rotate(batches, buffers);
     for (uint32_t i = 0; i < visits->len; i++) {
-        struct nvme_visit *visit = &g_array_index(visits, struct nvme_visit, i);
+        struct nvme_visit *visit = visit_at(visits, i);
         const struct batch *batch = batch_at(batches, of[i]);
         visit->host_address += batch->buffer * largest;
         visit->taken = batch->taken;

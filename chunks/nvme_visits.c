@@ -48,6 +48,8 @@ gint nvme_visit_by_need(gconstpointer left, gconstpointer right)
     const struct nvme_visit *a = left, *b = right;
     if (a->needed != b->needed)
         return a->needed < b->needed ? -1 : 1;
+    if (a->bytes != b->bytes)
+        return a->bytes > b->bytes ? -1 : 1;
     return a->chunk < b->chunk ? -1 : a->chunk > b->chunk;
 }
 
@@ -240,27 +242,62 @@ bool nvme_uses_passes(const struct nvme_uses *uses, chunk_id chunk)
            !must_store(uses, chunk, of->len - 1);
 }
 
+uint32_t nvme_uses_count(const struct nvme_uses *uses, chunk_id chunk)
+{
+    return uses->of[chunk] ? uses->of[chunk]->len : 0;
+}
+
+struct nvme_use nvme_uses_at(const struct nvme_uses *uses, chunk_id chunk, uint32_t number)
+{
+    const struct host_use *use = use_at(uses->of[chunk], number);
+    return (struct nvme_use){use->item, use->reads, use->writes, must_store(uses, chunk, number)};
+}
+
+/* Appends the visit of the uses [begin, end). */
+static void append_visit(const struct nvme_uses *uses, chunk_id chunk, uint32_t begin, uint32_t end,
+                         GArray *visits)
+{
+    const GArray *of = uses->of[chunk];
+    bool written = false;
+    for (uint32_t i = begin; i < end; i++)
+        written |= use_at(of, i)->writes;
+    const struct nvme_visit visit = {.chunk = chunk,
+                                     .needed = use_at(of, begin)->item,
+                                     .left = use_at(of, end - 1)->item + 1,
+                                     .earliest = begin ? use_at(of, begin - 1)->item + 1 : 0,
+                                     .loads = use_at(of, begin)->reads,
+                                     .stores = written && must_store(uses, chunk, end - 1),
+                                     .bytes = plan_nvme_slot(uses->plan->layout, chunk),
+                                     .taken = use_at(of, begin)->item,
+                                     .host_address = NO_ADDRESS};
+    g_array_append_val(visits, visit);
+}
+
+/* Returns whether nothing but at most `near` items lies between a use and the one before it. */
+static bool is_near(const GArray *of, uint32_t use, uint32_t near)
+{
+    uint32_t apart = use_at(of, use)->item - use_at(of, use - 1)->item;
+    return apart <= 1 || apart - 1 <= near;
+}
+
 void nvme_uses_visits(const struct nvme_uses *uses, chunk_id chunk, uint32_t near, GArray *visits)
 {
     const GArray *of = uses->of[chunk];
     near = nvme_uses_kind(uses, chunk) == NVME_STATES ? UINT32_MAX : near;
     for (uint32_t begin = 0, end; of && begin < of->len; begin = end) {
-        bool written = use_at(of, begin)->writes;
-        for (end = begin + 1; end < of->len; end++) {
-            uint32_t apart = use_at(of, end)->item - use_at(of, end - 1)->item;
-            if (apart > 1 && apart - 1 > near)
-                break;
-            written |= use_at(of, end)->writes;
-        }
-        const struct nvme_visit visit = {.chunk = chunk,
-                                         .needed = use_at(of, begin)->item,
-                                         .left = use_at(of, end - 1)->item + 1,
-                                         .earliest = begin ? use_at(of, begin - 1)->item + 1 : 0,
-                                         .loads = use_at(of, begin)->reads,
-                                         .stores = written && must_store(uses, chunk, end - 1),
-                                         .bytes = plan_nvme_slot(uses->plan->layout, chunk),
-                                         .taken = use_at(of, begin)->item,
-                                         .host_address = NO_ADDRESS};
-        g_array_append_val(visits, visit);
+        for (end = begin + 1; end < of->len && is_near(of, end, near); end++)
+            continue;
+        append_visit(uses, chunk, begin, end, visits);
+    }
+}
+
+void nvme_uses_visits_that_stay(const struct nvme_uses *uses, chunk_id chunk, const uint8_t *stays,
+                                GArray *visits)
+{
+    const GArray *of = uses->of[chunk];
+    for (uint32_t begin = 0, end; of && begin < of->len; begin = end) {
+        for (end = begin + 1; end < of->len && (stays[end - 1] || is_near(of, end, 0)); end++)
+            continue;
+        append_visit(uses, chunk, begin, end, visits);
     }
 }

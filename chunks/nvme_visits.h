@@ -20,7 +20,7 @@ struct nvme_visit {
     uint64_t host_address; /* of the slot, from where the caller says */
 };
 
-/* Compares visits by their needs, for g_array_sort. */
+/* Compares visits by their needs, of one instant the largest first, for g_array_sort. */
 gint nvme_visit_by_need(gconstpointer left, gconstpointer right);
 
 /* What uses the host's copy of every chunk in an iteration. */
@@ -44,6 +44,24 @@ enum nvme_kind {
                     needs it there */
 };
 
+/* One use of the host's copy of a chunk in an iteration. */
+struct nvme_use {
+    uint32_t item;
+    bool reads, writes;
+    bool stored; /* if the chunk leaves its slot behind the use, what was written there is stored */
+};
+
+/* Returns how many items an iteration has. */
+static inline uint32_t nvme_items(const struct plan *plan)
+{
+    return nvme_instant(plan, plan->moment_count + 1) - 1;
+}
+
+/* Returns how often an iteration uses the chunk on the host, and the use with this number, in their
+ * order. */
+uint32_t nvme_uses_count(const struct nvme_uses *uses, chunk_id chunk);
+struct nvme_use nvme_uses_at(const struct nvme_uses *uses, chunk_id chunk, uint32_t number);
+
 /* Returns whether all of the chunk's bytes are overwritten before an iteration uses them. */
 bool nvme_uses_passes(const struct nvme_uses *uses, chunk_id chunk);
 enum nvme_kind nvme_uses_kind(const struct nvme_uses *uses, chunk_id chunk);
@@ -52,5 +70,10 @@ enum nvme_kind nvme_uses_kind(const struct nvme_uses *uses, chunk_id chunk);
  * `near` other items between them are one visit; those of a state on the host always are. `taken`
  * becomes `needed`. */
 void nvme_uses_visits(const struct nvme_uses *uses, chunk_id chunk, uint32_t near, GArray *visits);
+
+/* Does so with uses that are one visit where `stays` [uses] says that the chunk stays behind the
+ * first of both. */
+void nvme_uses_visits_that_stay(const struct nvme_uses *uses, chunk_id chunk, const uint8_t *stays,
+                                GArray *visits);
 
 #endif

@@ -1,4 +1,5 @@
 #include "planner/answers/front.h"
+#include "planner/answers/nvme_ways.h"
 #include "planner/answers/requests.h"
 #include "planner/answers/tiers.h"
 #include "planner/search/variants.h"
@@ -148,7 +149,7 @@ static void take_fastest(void *data, const struct sweep_row *row, bool recompute
 
 void front_find_tiered(const struct front *front, struct front_way *way)
 {
-    const struct nvme_budget nvme = tiers_budget(front->step.search, UINT64_MAX / 4);
+    const struct nvme_budget nvme = nvme_ways_budget(front->step.search, UINT64_MAX / 4);
     *way = (struct front_way){0};
     sweep_step(front, &policy_opt_dirty, &nvme, &(struct row_taker){take_fastest, way}, NULL);
 }
@@ -242,7 +243,7 @@ bool front_find_ways(struct front *front, GError **error)
     const unsigned scope = RUN_RECOMPUTE | RUN_OFFLOAD | RUN_EMBEDDING | RUN_MASTERS |
                            RUN_STATE_BLOCKS | (front->step.ranks > 1 ? RUN_STAGE : 0) |
                            (front->step.fast ? RUN_SUMS : 0);
-    const struct nvme_budget nvme = tiers_budget(front->step.search, front->step.nvme_bytes);
+    const struct nvme_budget nvme = nvme_ways_budget(front->step.search, front->step.nvme_bytes);
     if (!sweep_step(front, NULL, nvme.nvme_bytes ? &nvme : NULL,
                     &(struct row_taker){take_way, front}, error))
         return false;

@@ -1,21 +1,12 @@
 #include "planner/answers/tiers.h"
 
 #include "models/derive.h"
+#include "planner/answers/nvme_ways.h"
 #include "planner/answers/requests.h"
-#include "planner/answers/verify.h"
 #include "planner/schedule/placement.h"
 #include "sim/sweep.h"
 
 #include <math.h>
-
-/* Ways to give homes: the ring, in what is used at once, and whether gradients come first. All are
- * tried if the usual one takes at most 8 % longer than the best plan. */
-enum { RING_TIMES_MOST = 4 };
-struct way {
-    uint32_t ring_times;
-    bool passing_first;
-};
-#define NEAR_RATIO 1.08
 
 /* Searches with less and less room in NVMe, and the share of it to which the least room is known.
  */
@@ -40,77 +31,22 @@ static double step_of(const struct variants_result *result)
 
 /* ---- homes ---- */
 
-struct nvme_budget tiers_budget(const struct search_options *options, uint64_t nvme_bytes)
-{
-    struct nvme_budget budget = {.host_bytes = options->host_budget, .nvme_bytes = nvme_bytes};
-    struct platform_disk_way disk;
-    const struct platform *platform = options->platform;
-    if (platform && platform_disk_best(&platform->disk, &disk)) {
-        budget.block_bytes = disk.block_bytes;
-        budget.depth = disk.depth;
-    }
-    return budget;
-}
-
-static void time_plan(const struct tiers *tiers, struct plan *plan, const struct trace *trace)
-{
-    const struct plan_figures steady = plan_replay(plan, trace, tiers->options->costs, NULL);
-    plan->predicted.iteration_seconds = steady.iteration_seconds;
-    plan->predicted.stall_seconds = steady.stall_seconds;
-}
-
-/* Returns a copy of the plan with homes, and the times that it then takes; NULL if it does not fit.
- */
-static struct plan *with_homes(const struct tiers *tiers, const struct search_result *found,
-                               const struct accesses *accesses, struct way way, GError **error)
-{
-    struct nvme_budget budget = tiers_budget(tiers->options, tiers->nvme_bytes);
-    budget.ring_times = way.ring_times;
-    budget.passing_first = way.passing_first;
-    struct plan *plan = plan_copy(found->plan);
-    if (nvme_homes_give(plan, found->trace, accesses, &budget, error))
-        time_plan(tiers, plan, found->trace);
-    else
-        g_clear_pointer(&plan, plan_free);
-    return plan;
-}
-
-/* Returns whether other rings may make the plan the fastest of all. */
-static bool is_near(const struct tiers *tiers, const struct plan *plan)
+static struct nvme_ways_job ways_of(const struct tiers *tiers)
 {
     const struct variants_result *best = tiers->best->result;
-    return plan->nvme_bytes &&
-           (!best || plan->predicted.iteration_seconds < NEAR_RATIO * step_of(best));
-}
-
-/* Replaces *best if homes given in this way make a faster plan. */
-static void try_way(const struct tiers *tiers, const struct search_result *found,
-                    const struct accesses *accesses, struct way way, struct plan **best)
-{
-    struct plan *other = with_homes(tiers, found, accesses, way, NULL);
-    if (other && other->predicted.iteration_seconds < (*best)->predicted.iteration_seconds) {
-        struct plan *slower = *best;
-        *best = other;
-        other = slower;
-    }
-    plan_free(other);
+    return (struct nvme_ways_job){tiers->options, tiers->nvme_bytes,
+                                  best ? step_of(best) : INFINITY};
 }
 
 /* Replaces the plan by the fastest with homes. Returns false if none fits. */
 static bool give_homes(const struct tiers *tiers, struct search_result *found, GError **error)
 {
-    struct non_model *non_model = non_model_place(found->trace);
-    struct accesses *accesses = accesses_new(found->trace, found->plan->layout, non_model->extent);
-    struct plan *best = with_homes(tiers, found, accesses, (struct way){0, false}, error);
-    for (int passing = 0; passing < 2 && best && best->nvme_bytes; passing++)
-        for (uint32_t times = 1; times <= RING_TIMES_MOST && is_near(tiers, best); times++)
-            try_way(tiers, found, accesses, (struct way){times, passing}, &best);
-    accesses_free(accesses);
-    non_model_free(non_model);
-    if (!best)
+    const struct nvme_ways_job job = ways_of(tiers);
+    struct plan *plan = nvme_ways_fastest(&job, found, error);
+    if (!plan)
         return false;
     plan_free(found->plan);
-    found->plan = best;
+    found->plan = plan;
     return true;
 }
 
@@ -164,7 +100,8 @@ static struct variants_result *result_of(const struct tiers *tiers, struct plan 
     }
     g_free(plan->digest);
     plan->digest = trace_digest(best->trace);
-    time_plan(tiers, plan, best->trace);
+    const struct nvme_ways_job job = ways_of(tiers);
+    nvme_ways_time(&job, plan, best->trace);
     return result;
 }
 
@@ -383,7 +320,7 @@ static void take_row(const struct tiers *tiers, const struct trace *trace,
 static void sweep_trace(const struct tiers *tiers, const struct trace *trace)
 {
     const struct search_options *o = tiers->options;
-    const struct nvme_budget nvme = tiers_budget(o, tiers->nvme_bytes);
+    const struct nvme_budget nvme = nvme_ways_budget(o, tiers->nvme_bytes);
     struct sweep_watch watch = {
         o, o->time_limit > 0 ? g_get_monotonic_time() + (gint64)(o->time_limit * 1e6) : G_MAXINT64};
     uint64_t device = o->device_budget + MIN(trace->library_bytes, UINT64_MAX - o->device_budget);

@@ -2,7 +2,6 @@
 #ifndef PSTAR_PLANNER_ANSWERS_TIERS_H
 #define PSTAR_PLANNER_ANSWERS_TIERS_H
 
-#include "chunks/nvme_homes.h"
 #include "planner/search/variants.h"
 
 struct tiered {
@@ -13,23 +12,18 @@ struct tiered {
 };
 
 /* Searches as if the host had NVMe's room as well, and gives each plan that is better than those
- * before it homes there (chunks/nvme_homes.h), with rings of several sizes, of which the clock
- * decides. Searches again without activations that leave the device, because those pass NVMe or
- * take the host's room from what would stay there; as if all that lies on the host crossed the
- * disk, because what stays on the device saves more then; and with less room in NVMe than there is,
- * because the disk then has less to move. Unless a person or the time stops it, no
- * row of `pstar-sim --policy all --strategy all --nvme-memory` is faster, for the trace and with
- * the choices of the plan. `options` has the host's budget alone; its time limit is of each of the
- * `tiers_searches`. `tiered` must be zeroed. Returns false if nothing fits, with the error of the
- * first search. Free tiered->result with variants_result_free. */
+ * before it homes there, in several ways (nvme_ways.h). Searches again without activations that
+ * leave the device, because those pass NVMe or take the host's room from what would stay there; as
+ * if all that lies on the host crossed the disk, because what stays on the device saves more then;
+ * and with less room in NVMe than there is, because the disk then has less to move. Unless a person
+ * or the time stops it, no row of `pstar-sim --policy all --strategy all --nvme-memory` is faster,
+ * for the trace and with the choices of the plan. `options` has the host's budget alone; its time
+ * limit is of each of the `tiers_searches`. `tiered` must be zeroed. Returns false if nothing fits,
+ * with the error of the first search. Free tiered->result with variants_result_free. */
 bool tiers_search(const struct trace *trace, const struct search_options *options, unsigned scope,
                   uint64_t nvme_bytes, struct tiered *tiered, GError **error);
 
 /* Returns how many searches that is. */
 uint32_t tiers_searches(unsigned scope);
-
-/* Returns the budget of homes in NVMe below the host of `options`, with the best way to use the
- * platform's disk. */
-struct nvme_budget tiers_budget(const struct search_options *options, uint64_t nvme_bytes);
 
 #endif
