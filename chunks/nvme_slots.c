@@ -16,10 +16,11 @@
 /* The smallest share of the ring that is looked at as long enough is one of so many parts. */
 enum { LOW_PARTS_MOST = 64 };
 
-/* A part of the ring, and the instant at which it is free. */
+/* A part of the ring, and the instant at which it is free; negative if what was there left it in
+ * the iteration before. */
 struct ring_part {
     uint64_t begin, end;
-    uint32_t free_from;
+    int64_t free_from;
 };
 
 static struct ring_part *room_at(const GArray *rooms, uint32_t i)
@@ -29,27 +30,28 @@ static struct ring_part *room_at(const GArray *rooms, uint32_t i)
 
 /* Sets *free_from to the instant at which the range that begins with the room is free. Returns
  * false if the ring ends before. */
-static bool is_range(const GArray *rooms, uint32_t first, uint64_t bytes, uint32_t *free_from)
+static bool is_range(const GArray *rooms, uint32_t first, uint64_t bytes, int64_t *free_from)
 {
     uint64_t end = room_at(rooms, first)->begin + bytes;
     uint32_t r = first;
-    *free_from = 0;
+    *free_from = INT64_MIN;
     for (; r < rooms->len && room_at(rooms, r)->begin < end; r++)
         *free_from = MAX(*free_from, room_at(rooms, r)->free_from);
     return room_at(rooms, r - 1)->end >= end;
 }
 
 /* Returns the index of the room that begins the visit's range, or NO_INDEX: the lowest that is free
- * from the instant `long_ago` on, or, without one or with NO_INDEX, what is free the earliest for a
- * load, and the latest for the rest. */
-static uint32_t find_room(const GArray *rooms, const struct nvme_visit *visit, uint32_t long_ago,
-                          uint32_t *free_from)
+ * from the instant `long_ago` on, or, without one or with INT64_MAX, what is free the earliest for
+ * a load, and the latest for the rest. */
+static uint32_t find_room(const GArray *rooms, const struct nvme_visit *visit, int64_t long_ago,
+                          int64_t *free_from)
 {
-    bool late = long_ago == NO_INDEX && !visit->loads;
-    uint32_t best = NO_INDEX, from;
+    bool late = long_ago == INT64_MAX && !visit->loads;
+    uint32_t best = NO_INDEX;
+    int64_t from;
     *free_from = 0;
     for (uint32_t r = 0; r < rooms->len && is_range(rooms, r, visit->bytes, &from); r++) {
-        bool low = long_ago != NO_INDEX && from <= long_ago;
+        bool low = long_ago != INT64_MAX && from <= long_ago;
         if (low || (from <= visit->needed &&
                     (best == NO_INDEX || (late ? from > *free_from : from < *free_from)))) {
             *free_from = from;
@@ -62,7 +64,7 @@ static uint32_t find_room(const GArray *rooms, const struct nvme_visit *visit, u
 }
 
 /* Takes the first `bytes` of the rooms from `at` on, until `free_from`. */
-static void take_room(GArray *rooms, uint32_t at, uint64_t bytes, uint32_t free_from)
+static void take_room(GArray *rooms, uint32_t at, uint64_t bytes, int64_t free_from)
 {
     uint64_t begin = room_at(rooms, at)->begin;
     const struct ring_part taken = {begin, begin + bytes, free_from};
@@ -80,52 +82,78 @@ static struct nvme_visit *visit_at(const GArray *visits, uint32_t i)
 
 /* The visits before one that have as many bytes as a low room has been free for. */
 struct recent {
-    uint64_t ahead_bytes; /* UINT64_MAX: low rooms are no better */
-    uint64_t bytes;       /* of the visits from the first one on */
+    uint64_t ahead_bytes;
+    uint64_t bytes; /* of the visits from the first one on */
     uint32_t first;
 };
 
-/* Returns the instant since which a low room must be free for visit i, the next one. */
-static uint32_t long_before(struct recent *recent, const GArray *visits, uint32_t i)
+/* Returns the instant since which a low room must be free for visit i, the next one; INT64_MAX if
+ * low rooms are no better. */
+static int64_t long_before(struct recent *recent, const GArray *visits, uint32_t i)
 {
     if (recent->ahead_bytes == UINT64_MAX)
-        return NO_INDEX;
+        return INT64_MAX;
     recent->bytes += visit_at(visits, i)->bytes;
     while (recent->first < i &&
            recent->bytes - visit_at(visits, recent->first)->bytes >= recent->ahead_bytes)
         recent->bytes -= visit_at(visits, recent->first++)->bytes;
-    return recent->first ? visit_at(visits, recent->first)->needed : 0;
+    return recent->first ? (int64_t)visit_at(visits, recent->first)->needed : INT64_MIN;
 }
 
-/* Returns false if the ring is too small; then some visits have slots. */
-static bool place(GArray *visits, uint64_t ring_bytes, uint32_t late, uint64_t ahead_bytes)
+/* Hands the rooms from visit to visit. Low rooms are no better if `ahead_bytes` is UINT64_MAX.
+ * Returns false if the ring is too small; then some visits have slots. */
+static bool hand_on(GArray *rooms, GArray *visits, uint32_t late, uint64_t ahead_bytes)
 {
-    g_autoptr(GArray) rooms = g_array_new(FALSE, FALSE, sizeof(struct ring_part));
-    const struct ring_part all = {0, ring_bytes, 0};
     struct recent recent = {.ahead_bytes = ahead_bytes};
-    g_array_append_val(rooms, all);
     for (uint32_t i = 0; i < visits->len; i++) {
         struct nvme_visit *visit = visit_at(visits, i);
-        uint32_t long_ago = long_before(&recent, visits, i);
-        uint32_t free_from, room = find_room(rooms, visit, long_ago, &free_from);
+        int64_t free_from, long_ago = long_before(&recent, visits, i);
+        uint32_t room = find_room(rooms, visit, long_ago, &free_from);
         if (room == NO_INDEX)
             return false;
         visit->host_address = room_at(rooms, room)->begin;
-        free_from = MAX(free_from, visit->earliest);
+        uint32_t earliest = (uint32_t)MAX(free_from, visit->earliest);
         visit->taken = !visit->loads           ? visit->needed
-                       : visit->needed >= late ? MAX(free_from, late)
-                                               : free_from;
+                       : visit->needed >= late ? MAX(earliest, late)
+                                               : earliest;
         take_room(rooms, room, visit->bytes, visit->left);
     }
     return true;
 }
 
-static bool place_somehow(GArray *visits, uint64_t ring_bytes, uint32_t late)
+/* The whole ring is free between iterations, but what was left there last is still being stored. So
+ * visits are placed again, with what has left the rooms having done so in the iteration before.
+ * They stay as they are if that needs more room. */
+static void place_again(GArray *rooms, GArray *visits, uint32_t late, uint64_t ahead_bytes)
 {
-    bool placed = place(visits, ring_bytes, late, UINT64_MAX);
+    g_autofree struct nvme_visit *placed = g_memdup2(visits->data, visits->len * sizeof *placed);
+    int64_t end = 0;
+    for (uint32_t r = 0; r < rooms->len; r++)
+        end = MAX(end, room_at(rooms, r)->free_from);
+    for (uint32_t r = 0; r < rooms->len; r++)
+        room_at(rooms, r)->free_from -= end;
+    if (!hand_on(rooms, visits, late, ahead_bytes))
+        memcpy(visits->data, placed, visits->len * sizeof *placed);
+}
+
+/* Returns false if the ring is too small. */
+static bool place_ahead(GArray *visits, uint64_t ring_bytes, uint32_t late, uint64_t ahead_bytes)
+{
+    g_autoptr(GArray) rooms = g_array_new(FALSE, FALSE, sizeof(struct ring_part));
+    const struct ring_part all = {0, ring_bytes, 0};
+    g_array_append_val(rooms, all);
+    if (!hand_on(rooms, visits, late, ahead_bytes))
+        return false;
+    place_again(rooms, visits, late, ahead_bytes);
+    return true;
+}
+
+static bool place(GArray *visits, uint64_t ring_bytes, uint32_t late)
+{
+    bool placed = place_ahead(visits, ring_bytes, late, UINT64_MAX);
     for (uint64_t parts = 2; !placed && parts <= LOW_PARTS_MOST; parts *= 2)
-        placed = place(visits, ring_bytes, late, ring_bytes / parts);
-    return placed || place(visits, ring_bytes, late, 0);
+        placed = place_ahead(visits, ring_bytes, late, ring_bytes / parts);
+    return placed || place_ahead(visits, ring_bytes, late, 0);
 }
 
 /* What visits take or leave at an instant. */
@@ -170,9 +198,9 @@ uint64_t nvme_slots_ring(GArray *visits, const struct nvme_ring *ring)
     uint64_t most = MIN(ring->most, ring->all) / PLAN_NVME_ALIGNMENT * PLAN_NVME_ALIGNMENT;
     uint64_t wanted = ring->most == UINT64_MAX ? MIN(NVME_RING_TIMES * ring->least, most) : most;
     for (uint64_t bytes = wanted; bytes && bytes < most; bytes += ring->least)
-        if (place_somehow(visits, bytes, ring->late))
+        if (place(visits, bytes, ring->late))
             return bytes;
-    return place_somehow(visits, most, ring->late) ? most : 0;
+    return place(visits, most, ring->late) ? most : 0;
 }
 
 /* ---- buffers ---- */
