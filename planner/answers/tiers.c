@@ -1,5 +1,6 @@
 #include "planner/answers/tiers.h"
 
+#include "models/derivation.h"
 #include "models/derive.h"
 #include "planner/answers/nvme_ways.h"
 #include "planner/answers/requests.h"
@@ -8,13 +9,16 @@
 
 #include <math.h>
 
+/* A state block takes at most one of so many parts of the host. */
+enum { HOST_BLOCKS = 32 };
+
 /* Searches with less and less room in NVMe, and the share of it to which the least room is known.
  */
 enum { SCARCE_ROUNDS = 4, LEAST_SHARE = 32 };
 
 /* What a search with NVMe is about. */
 struct tiers {
-    const struct trace *trace;
+    const struct trace *trace; /* as recorded, or with state blocks */
     const struct search_options *options;
     uint64_t nvme_bytes;
     struct tiered *best;
@@ -31,11 +35,14 @@ static double step_of(const struct variants_result *result)
 
 /* ---- homes ---- */
 
+static double best_seconds(const struct tiers *tiers)
+{
+    return tiers->best->result ? step_of(tiers->best->result) : INFINITY;
+}
+
 static struct nvme_ways_job ways_of(const struct tiers *tiers)
 {
-    const struct variants_result *best = tiers->best->result;
-    return (struct nvme_ways_job){tiers->options, tiers->nvme_bytes,
-                                  best ? step_of(best) : INFINITY};
+    return (struct nvme_ways_job){tiers->options, tiers->nvme_bytes, best_seconds(tiers)};
 }
 
 /* Replaces the plan by the fastest with homes. Returns false if none fits. */
@@ -188,6 +195,29 @@ static void search(struct tiers *tiers, unsigned scope, GError **error)
         g_prefix_error(error, "with NVMe as if it were host memory: ");
 }
 
+/* Returns the trace with state blocks that are small beside the host; NULL if they cut nothing, if
+ * those of the trace are as small, or if the trace cannot have them. */
+static struct trace *cut_small(const struct tiers *tiers)
+{
+    const struct trace *trace = tiers->trace;
+    uint64_t steps = tiers->options->host_budget / HOST_BLOCKS / MAX(state_bytes(trace), 1) /
+                     TRACE_BLOCK_STEP;
+    uint64_t block = MAX(steps, 1) * TRACE_BLOCK_STEP;
+    if (trace->state_block && trace->state_block <= block)
+        return NULL;
+    struct derivation *derivation = derivation_new(trace, NULL);
+    struct run_choices *choices = run_choices_of(trace);
+    choices->state_block = block;
+    struct trace *cut = derivation
+                            ? derivation_trace(derivation, choices, tiers->options->platform, NULL)
+                            : NULL;
+    run_choices_free(choices);
+    derivation_free(derivation);
+    if (cut && !cut->state_block)
+        g_clear_pointer(&cut, trace_free);
+    return cut;
+}
+
 /* Searches as if the host had so many bytes more and no NVMe. */
 static void search_beside(struct tiers *tiers, unsigned scope, uint64_t more_bytes)
 {
@@ -234,6 +264,27 @@ static void search_scarce(struct tiers *tiers, unsigned scope)
         search_beside(tiers, scope,
                       MAX(least, (uint64_t)(share * (double)MIN(moved, plan->nvme_bytes))));
     }
+}
+
+/* A tensor that is not cut is in the host pool with all of its states at once, which takes the room
+ * of what could run ahead. Returns the trace with blocks if searches with it found a better plan;
+ * NULL otherwise. */
+static struct trace *search_cut(struct tiers *tiers, unsigned scope)
+{
+    const struct tiers whole = *tiers;
+    double before = best_seconds(tiers);
+    struct trace *cut = scope & RUN_STATE_BLOCKS && may_go_on(tiers) ? cut_small(tiers) : NULL;
+    if (!cut)
+        return NULL;
+    tiers->trace = cut;
+    scope &= ~(unsigned)RUN_STATE_BLOCKS;
+    search(tiers, scope, NULL);
+    search_scarce(tiers, scope);
+    if (best_seconds(tiers) < before)
+        return cut;
+    *tiers = whole;
+    trace_free(cut);
+    return NULL;
 }
 
 /* What takes long on a machine whose link is as slow as its disk takes less on this one. */
@@ -361,7 +412,8 @@ static void sweep_baselines(const struct tiers *tiers)
 
 uint32_t tiers_searches(unsigned scope)
 {
-    return (scope & RUN_OFFLOAD ? 6 : 4) + SCARCE_ROUNDS;
+    return (scope & RUN_OFFLOAD ? 6 : 4) + (scope & RUN_STATE_BLOCKS ? 1 + SCARCE_ROUNDS : 0) +
+           SCARCE_ROUNDS;
 }
 
 bool tiers_search(const struct trace *trace, const struct search_options *options, unsigned scope,
@@ -378,8 +430,10 @@ bool tiers_search(const struct trace *trace, const struct search_options *option
     if (options->time_limit > 0)
         tiers.end = g_get_monotonic_time() +
                     (gint64)(options->time_limit * tiers_searches(scope) * 1e6);
-    unsigned without = scope & ~(unsigned)RUN_OFFLOAD;
     search(&tiers, scope, error);
+    struct trace *cut = search_cut(&tiers, scope);
+    scope &= cut ? ~(unsigned)RUN_STATE_BLOCKS : ~0u;
+    unsigned without = scope & ~(unsigned)RUN_OFFLOAD;
     search_scarce(&tiers, scope);
     if (without != scope && may_go_on(&tiers))
         search(&tiers, without, NULL);
@@ -388,6 +442,8 @@ bool tiers_search(const struct trace *trace, const struct search_options *option
     if (without != scope && may_go_on(&tiers))
         search_slowed(&tiers, without);
     search_scarce(&tiers, scope);
+    tiers.trace = trace;
+    trace_free(cut);
     if (may_go_on(&tiers))
         sweep_baselines(&tiers);
     if (!tiered->result) {

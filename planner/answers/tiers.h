@@ -12,7 +12,8 @@ struct tiered {
 };
 
 /* Searches as if the host had NVMe's room as well, and gives each plan that is better than those
- * before it homes there, in several ways (nvme_ways.h). Searches again without activations that
+ * before it homes there, in several ways (nvme_ways.h). Searches again with state blocks that are
+ * small beside the host, which the other searches keep if that is better; without activations that
  * leave the device, because those pass NVMe or take the host's room from what would stay there; as
  * if all that lies on the host crossed the disk, because what stays on the device saves more then;
  * and with less room in NVMe than there is, because the disk then has less to move. Unless a person

@@ -131,9 +131,10 @@ static uint64_t moved_without_stays(const struct fixture *f, const struct nvme_s
 {
     uint64_t bytes = 0;
     g_autoptr(GArray) visits = g_array_new(FALSE, FALSE, sizeof(struct nvme_visit));
+    g_autofree uint8_t *none = g_new0(uint8_t, stays->first[f->layout->chunk_count]);
     for (chunk_id c = 0; c < f->layout->chunk_count; c++)
         if (stays->lives[c])
-            nvme_uses_visits(f->uses, c, 0, visits);
+            nvme_uses_visits_that_stay(f->uses, c, none + stays->first[c], visits);
     for (uint32_t i = 0; i < visits->len; i++) {
         const struct nvme_visit *visit = &g_array_index(visits, struct nvme_visit, i);
         bytes += (uint64_t)(visit->loads + visit->stores) * visit->bytes;
