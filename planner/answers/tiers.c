@@ -412,8 +412,7 @@ static void sweep_baselines(const struct tiers *tiers)
 
 uint32_t tiers_searches(unsigned scope)
 {
-    return (scope & RUN_OFFLOAD ? 6 : 4) + (scope & RUN_STATE_BLOCKS ? 1 + SCARCE_ROUNDS : 0) +
-           SCARCE_ROUNDS;
+    return (scope & RUN_OFFLOAD ? 6 : 4) + (scope & RUN_STATE_BLOCKS ? 1 : 0) + SCARCE_ROUNDS;
 }
 
 bool tiers_search(const struct trace *trace, const struct search_options *options, unsigned scope,
