@@ -40,9 +40,9 @@ struct nvme_budget nvme_ways_budget(const struct search_options *options, uint64
     return budget;
 }
 
-void nvme_ways_time(const struct nvme_ways_job *job, struct plan *plan, const struct trace *trace)
+void nvme_ways_time(const struct costs *costs, struct plan *plan, const struct trace *trace)
 {
-    const struct plan_figures steady = plan_replay(plan, trace, job->options->costs, NULL);
+    const struct plan_figures steady = plan_replay(plan, trace, costs, NULL);
     plan->predicted.iteration_seconds = steady.iteration_seconds;
     plan->predicted.stall_seconds = steady.stall_seconds;
 }
@@ -67,7 +67,7 @@ static double try_way(struct ways *ways, const struct nvme_budget *budget, GErro
         plan_free(plan);
         return INFINITY;
     }
-    nvme_ways_time(ways->job, plan, trace);
+    nvme_ways_time(ways->job->options->costs, plan, trace);
     double seconds = step_of(plan);
     if (seconds < step_of(ways->best)) {
         struct plan *slower = ways->best;

@@ -20,7 +20,7 @@ struct nvme_ways_job {
 struct nvme_budget nvme_ways_budget(const struct search_options *options, uint64_t nvme_bytes);
 
 /* Predicts the plan's step again, with the disk. */
-void nvme_ways_time(const struct nvme_ways_job *job, struct plan *plan, const struct trace *trace);
+void nvme_ways_time(const struct costs *costs, struct plan *plan, const struct trace *trace);
 
 /* Returns the fastest plan of `found` with homes, or a copy if it needs none. Changes nothing, and
  * returns NULL if none fits, with the error of the first way. */

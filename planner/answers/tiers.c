@@ -40,15 +40,10 @@ static double best_seconds(const struct tiers *tiers)
     return tiers->best->result ? step_of(tiers->best->result) : INFINITY;
 }
 
-static struct nvme_ways_job ways_of(const struct tiers *tiers)
-{
-    return (struct nvme_ways_job){tiers->options, tiers->nvme_bytes, best_seconds(tiers)};
-}
-
 /* Replaces the plan by the fastest with homes. Returns false if none fits. */
 static bool give_homes(const struct tiers *tiers, struct search_result *found, GError **error)
 {
-    const struct nvme_ways_job job = ways_of(tiers);
+    const struct nvme_ways_job job = {tiers->options, tiers->nvme_bytes, best_seconds(tiers)};
     struct plan *plan = nvme_ways_fastest(&job, found, error);
     if (!plan)
         return false;
@@ -107,8 +102,7 @@ static struct variants_result *result_of(const struct tiers *tiers, struct plan 
     }
     g_free(plan->digest);
     plan->digest = trace_digest(best->trace);
-    const struct nvme_ways_job job = ways_of(tiers);
-    nvme_ways_time(&job, plan, best->trace);
+    nvme_ways_time(tiers->options->costs, plan, best->trace);
     return result;
 }
 
