@@ -16,7 +16,7 @@ struct case_limits {
 
 static const struct case_limits of_proofs[] = {
     {500, TIME_WINDOWS_MOST, CERTIFICATE_CASES_MOST, 200, 12, 1.02, false},
-    {1000, 24, CERTIFICATE_CASES_MOST, 200, 12, 1.02, false},
+    {2000, 24, CERTIFICATE_CASES_MOST, 200, 12, 1.02, false},
     {UINT32_MAX, 12, 8, 40, 4, 1.02, false}};
 
 /* Mixes need no narrow bounds. */
@@ -30,7 +30,7 @@ static const struct case_limits of_mixes = {500, 12, 12, 40, 4, 1.05, true};
 /* Windows begin after operators if the iteration has at most ENDED_OPERATORS, if the plan takes
  * ENDED_WIDE times as long as the bound without such windows, and if they raise the bound
  * ENDED_BETTER times. */
-enum { ENDED_OPERATORS = 1000 };
+enum { ENDED_OPERATORS = 2000 };
 #define ENDED_WIDE   1.03
 #define ENDED_BETTER 1.004
 

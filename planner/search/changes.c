@@ -13,13 +13,6 @@ static const struct patience {
     uint32_t rounds, idle;
 } patience_short = {24, 8}, patience_long = {6, 2};
 
-/* Iterations of more operators are long. */
-enum { CHANGED_LONG = 2000 };
-
-/* In very long iterations, where a round takes long, it must gain more than this, or it is the last
- * one. */
-#define LEAST_GAIN 5e-4
-
 /* The groups of the best plan, in the order of the model. */
 struct groups {
     uint32_t count, tensor_count;
@@ -104,30 +97,38 @@ static double *change(const struct groups *groups, GRand *random)
     return shares_of(groups, on_host);
 }
 
-/* What a change may take from other good trials: their layouts. */
-struct others {
-    uint32_t parents[PARENTS], parent_count; /* trials */
-    uint32_t layouts[PARENTS], layout_count;
+/* What is changed: one of the best trials or, if they are varied, now and then the best one of a
+ * layout, because the best trials are often alike. A change may also take the layout of another. */
+struct parents {
+    bool varied;
+    uint32_t best[PARENTS], best_count;         /* trials */
+    uint32_t of_layouts[PARENTS], layout_count; /* trials */
 };
 
-static struct others list_others(const struct search *search)
+static struct parents list_parents(const struct search *search)
 {
-    struct others others;
+    struct parents parents = {.varied = search->context.thorough};
     enum objective objective = search->options.objective;
-    others.parent_count = trials_rank(search->trials, objective, false, others.parents, PARENTS);
-    others.layout_count = trials_rank(search->trials, objective, true, others.layouts, PARENTS);
-    for (uint32_t i = 0; i < others.layout_count; i++)
-        others.layouts[i] = search_trial(search, others.layouts[i])->layout;
-    return others;
+    parents.best_count = trials_rank(search->trials, objective, false, parents.best, PARENTS);
+    parents.layout_count = trials_rank(search->trials, objective, true, parents.of_layouts,
+                                       PARENTS);
+    return parents;
 }
 
-/* Draws a trial, mostly one of the best. */
-static uint32_t draw_parent(const struct others *others, GRand *random)
+/* Draws the best trial of a layout. */
+static uint32_t draw_of_layouts(const struct parents *parents, GRand *random)
+{
+    return parents->of_layouts[draw(random, parents->layout_count)];
+}
+
+static uint32_t draw_parent(const struct parents *parents, GRand *random)
 {
     uint32_t rank = 0;
-    while (rank + 1 < others->parent_count && draw(random, 3) == 0)
+    if (parents->varied && draw(random, 3) == 0)
+        return draw_of_layouts(parents, random);
+    while (rank + 1 < parents->best_count && draw(random, 3) == 0)
         rank++;
-    return others->parents[rank];
+    return parents->best[rank];
 }
 
 /* Changes some of the numbers that are not places. */
@@ -143,11 +144,13 @@ static void change_bias(struct search *search, GRand *random)
         search->bias.spread = !search->bias.spread;
     if (draw(random, 4) == 0 && search->job.trace->stages <= 1)
         search->first_update = search_order(search, draw(random, SEARCH_ORDERS));
+    if (search->context.thorough && draw(random, 4) == 0)
+        search->little_slack = !search->little_slack;
 }
 
-static void add_change(struct search *search, const struct others *others, GRand *random)
+static void add_change(struct search *search, const struct parents *parents, GRand *random)
 {
-    const struct trial parent = *search_trial(search, draw_parent(others, random));
+    const struct trial parent = *search_trial(search, draw_parent(parents, random));
     struct placement placement = parent.placement;
     uint32_t layout = parent.layout;
     search_follow(search, &parent);
@@ -159,23 +162,23 @@ static void add_change(struct search *search, const struct others *others, GRand
         placement = search_chosen(search, shares);
     }
     if (draw(random, 4) == 0)
-        layout = others->layouts[draw(random, others->layout_count)];
+        layout = search_trial(search, draw_of_layouts(parents, random))->layout;
     change_bias(search, random);
     search_add_once(search, layout, placement);
 }
 
 static void add_changes(struct search *search, GRand *random)
 {
-    const struct others others = list_others(search);
+    const struct parents parents = list_parents(search);
     for (int i = 0; i < CHANGES; i++)
-        add_change(search, &others, random);
+        add_change(search, &parents, random);
 }
 
 /* ---- all sides of the largest groups ---- */
 
-/* At most LARGEST groups change their sides, and only those with at least one LEAST_PART-th of the
- * elements. */
-enum { LARGEST = 6, LEAST_PART = 50 };
+/* Of so many layouts, at most LARGEST groups change their sides, and only those with at least one
+ * LEAST_PART-th of the elements. */
+enum { SIDED_LAYOUTS = 4, LARGEST = 6, LEAST_PART = 50 };
 
 /* Writes the largest groups; returns how many they are. */
 static uint32_t find_largest(const struct groups *groups, uint32_t largest[LARGEST])
@@ -194,31 +197,43 @@ static uint32_t find_largest(const struct groups *groups, uint32_t largest[LARGE
     return LARGEST;
 }
 
-void search_try_sides(struct search *search)
+static void add_sides(struct search *search, const struct trial *trial)
 {
-    const struct trial *best = search->context.incumbent;
     struct groups groups;
     uint32_t largest[LARGEST];
-    if (!best || !best->plan->choices || search_is_over(search))
-        return;
-    uint32_t layout = best->layout;
-    groups_open(&groups, search->job.trace, best->plan);
-    search_follow(search, best);
+    groups_open(&groups, search->job.trace, trial->plan);
+    search_follow(search, trial);
     uint32_t count = find_largest(&groups, largest);
     for (uint32_t sides = 0; sides < UINT32_C(1) << count; sides++) {
         for (uint32_t i = 0; i < count; i++)
             groups.on_host[largest[i]] = sides >> i & 1;
-        search_add_once(search, layout, search_chosen(search, shares_of(&groups, groups.on_host)));
+        search_add_once(search, trial->layout,
+                        search_chosen(search, shares_of(&groups, groups.on_host)));
     }
     groups_close(&groups);
+}
+
+void search_try_sides(struct search *search)
+{
+    uint32_t best[SIDED_LAYOUTS];
+    if (search_is_over(search))
+        return;
+    uint32_t count = trials_rank(search->trials, search->options.objective, true, best,
+                                 SIDED_LAYOUTS);
+    if (!search->context.thorough)
+        count = MIN(count, 1);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct trial trial = *search_trial(search, best[i]); /* adding trials moves it */
+        if (trial.plan->choices)
+            add_sides(search, &trial);
+    }
     search_run(search, search_run_plans);
 }
 
-void search_change(struct search *search)
+void search_change(struct search *search, GRand *random)
 {
-    g_autoptr(GRand) random = g_rand_new_with_seed(search->options.seed);
     uint32_t operators = search->job.trace->operator_count, idle = 0;
-    const struct patience *patience = operators > CHANGED_LONG ? &patience_long : &patience_short;
+    const struct patience *patience = operators > THOROUGH_MOST ? &patience_long : &patience_short;
     for (uint32_t round = 0; round < patience->rounds && idle < patience->idle; round++) {
         const struct trial *best = search->context.incumbent;
         const struct plan *plan = best ? best->plan : NULL;

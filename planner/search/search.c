@@ -76,7 +76,11 @@ enum {
     DESCENTS_MOST = 4, /* for each step size */
     MIX_MORE = 5,      /* shares of a mix, from its own on */
     SPREAD_LESS = 4,   /* shares with evictions spread */
+    IDLE_MOST = 3,     /* rounds of changes in a row that gain less than LEAST_GAIN */
 };
+
+/* Changes go on while the plan takes so many times as long as its bound. */
+#define WIDE 1.03
 
 /* Up to these times the best plan's, a baseline may become better with other parameters: in the
  * search that found this plan, and in others. */
@@ -512,9 +516,45 @@ static void search_broad(struct search *search)
         try_layouts(search, as_traced);
 }
 
+/* Repeats the best trials with more and more effort. */
+static void repeat_best(struct search *search)
+{
+    try_again(search, EFFORT_2, refined(search, FINALISTS_2));
+    try_again(search, EFFORT_3, refined(search, FINALISTS_3));
+}
+
+/* Returns whether a plan may be found that is clearly better. */
+static bool may_gain(const struct search *search)
+{
+    const struct trial *best = search->context.incumbent;
+    return best && search->context.strategies && search->options.objective == OBJECTIVE_TIME &&
+           search->job.trace->operator_count <= THOROUGH_MOST && !search_is_over(search) &&
+           best->plan->predicted.iteration_seconds > WIDE * search->bound;
+}
+
+/* Goes on where the bound is far below: with placements that were pruned though they might be
+ * better, and with random changes of trials that differ, until they gain nothing. */
+static void search_thoroughly(struct search *search, GRand *random)
+{
+    search->context.thorough = may_gain(search);
+    if (!search->context.thorough)
+        return;
+    try_placements(search, 0);
+    search_try_sides(search);
+    for (uint32_t idle = 0; idle < IDLE_MOST && may_gain(search);) {
+        double before = search->context.incumbent->plan->predicted.iteration_seconds;
+        search_change(search, random);
+        repeat_best(search);
+        double now = search->context.incumbent->plan->predicted.iteration_seconds;
+        idle = now < (1 - LEAST_GAIN) * before ? 0 : idle + 1;
+    }
+    search->context.thorough = false;
+}
+
 /* Searches around the best of those. */
 static void search_deep(struct search *search)
 {
+    g_autoptr(GRand) random = g_rand_new_with_seed(search->options.seed);
     begin_stage(search, "compared layouts");
     if (search->context.strategies && is_long(search))
         try_layouts_placed(search);
@@ -528,12 +568,12 @@ static void search_deep(struct search *search)
         if (search->options.objective != OBJECTIVE_TRAFFIC)
             search_try_orders(search);
         try_cases(search);
-        search_change(search);
+        search_change(search, random);
     }
     if (search->options.objective != OBJECTIVE_TRAFFIC)
         try_spread(search);
-    try_again(search, EFFORT_2, refined(search, FINALISTS_2));
-    try_again(search, EFFORT_3, refined(search, FINALISTS_3));
+    repeat_best(search);
+    search_thoroughly(search, random);
     begin_stage(search, "timed policies and strategies with the plan's chunks");
     search_sweep_baselines(search);
 }

@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Candidates whose lower bound is more than 5 % worse than the incumbent's are pruned, and further
- * schedules are made only if the first is at most 15 % worse. */
+/* Candidates whose lower bound is more than 5 % worse than the incumbent's are pruned unless the
+ * search is thorough, and further schedules are made only if the first is at most 15 % worse. */
 #define PRUNE_RATIO 1.05
 #define VARY_RATIO  1.15
 
@@ -23,9 +23,6 @@
 /* In iterations of so many operators all kinds of schedules are tried, because that is quick and
  * each is better for some. */
 enum { SMALL = 500 };
-
-/* In longer iterations chunks are not tried to leave late, because a walk takes long. */
-enum { LEAVES_LATE_MOST = 2000 };
 
 /* The number of moments ahead to fetch if moment times are unknown. If they are known, margins are
  * these fractions of an iteration. */
@@ -200,7 +197,7 @@ static bool may_leave_late(const struct trial_context *context, const struct can
 {
     const struct trial *best = context->incumbent;
     bool leads = walked->leads && walked->waits && trial->plan && trial->effort != EFFORT_0;
-    if (!leads || candidate->trace->operator_count > LEAVES_LATE_MOST ||
+    if (!leads || candidate->trace->operator_count > THOROUGH_MOST ||
         is_reached(trial, LATE_RATIO * walked->seconds))
         return false;
     return trial->effort > EFFORT_1 || (!slack_bytes && best &&
@@ -208,16 +205,30 @@ static bool may_leave_late(const struct trial_context *context, const struct can
                                             objective_of_plan(context->objective, best->plan));
 }
 
+/* The slacks of schedules, in quarters of the largest chunk. */
+static const uint32_t slack_quarters[] = {0, 1, 2, 4, 8, 16};
+
+/* Returns whether the trial has schedules with this slack. Much effort in a thorough search takes
+ * all of them. */
+static bool takes_slack(const struct trial_context *context, const struct trial *trial,
+                        uint32_t quarters)
+{
+    static const uint32_t little = 1 << 0 | 1 << 1 | 1 << 2, whole = 1 << 0 | 1 << 4 | 1 << 16;
+    bool every = context->thorough && trial->effort > EFFORT_1;
+    return every || (trial->little_slack ? little : whole) >> quarters & 1;
+}
+
 /* Schedules copies by dispatch(), with more and more slack, until addresses cost next to nothing.
  * Returns whether other schedules may be better. */
 static bool try_dispatched(const struct trial_context *context, const struct candidate *candidate,
                            struct trial *trial)
 {
-    static const uint32_t slack_chunks[] = {0, 1, 4};
     uint64_t largest = largest_chunk(candidate);
     double least = INFINITY;
-    for (size_t i = 0; i < G_N_ELEMENTS(slack_chunks); i++) {
-        uint64_t slack = slack_chunks[i] * largest;
+    for (size_t i = 0; i < G_N_ELEMENTS(slack_quarters); i++) {
+        uint64_t slack = slack_quarters[i] * largest / 4;
+        if (!takes_slack(context, trial, slack_quarters[i]))
+            continue;
         struct walked walked = try_walk(context, candidate, slack, false, trial);
         least = fmin(least, walked.seconds);
         if (may_leave_late(context, candidate, &walked, slack, trial))
@@ -287,7 +298,7 @@ static bool may_improve(const struct trial_context *context, const struct trial 
     if (!context->incumbent || trial->effort > EFFORT_1)
         return true;
     double incumbent = objective_of_plan(context->objective, context->incumbent->plan);
-    if (trial->placement.pattern == PLACEMENT_MIXED)
+    if (trial->placement.pattern == PLACEMENT_MIXED || context->thorough)
         return trial->lower_bound < incumbent;
     return trial->lower_bound <= PRUNE_RATIO * MIN(context->incumbent->lower_bound, incumbent);
 }
@@ -302,7 +313,8 @@ void trial_run(const struct trial_context *context, const struct layout_spec *sp
         return;
     candidate_choose(candidate, &trial->bias);
     trial->lower_bound = candidate_lower_bound(candidate, context->objective);
-    if (may_improve(context, trial)) {
+    trial->pruned = !may_improve(context, trial);
+    if (!trial->pruned) {
         g_autoptr(GRand) random = g_rand_new_with_seed(seed);
         search_locally(context, candidate, random, trial);
     }

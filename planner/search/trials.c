@@ -209,6 +209,7 @@ static bool watch(void *data, uint32_t done, G_GNUC_UNUSED uint32_t of_round)
 void search_follow(struct search *search, const struct trial *trial)
 {
     search->bias = trial->bias;
+    search->little_slack = trial->little_slack;
     search->first_update = trial->placement.first;
 }
 
@@ -226,6 +227,7 @@ void search_add(struct search *search, uint32_t layout, struct placement placeme
     struct trial trial = {.layout = layout,
                           .placement = begin_with_first(search, placement),
                           .bias = search->bias,
+                          .little_slack = search->little_slack,
                           .effort = effort,
                           .needed = UINT64_MAX};
     g_array_append_val(search->trials, trial);
@@ -241,7 +243,10 @@ void search_add_once(struct search *search, uint32_t layout, struct placement pl
             trial->bias.d2h_share == search->bias.d2h_share &&
             trial->bias.gather_share == search->bias.gather_share &&
             trial->bias.reserve == search->bias.reserve &&
-            trial->bias.spread == search->bias.spread && placement_same(&trial->placement, &added))
+            trial->bias.spread == search->bias.spread &&
+            trial->little_slack == search->little_slack &&
+            !(trial->pruned && search->context.thorough) &&
+            placement_same(&trial->placement, &added))
             return;
     }
     search_add(search, layout, placement, EFFORT_1);

@@ -23,6 +23,12 @@ enum { LONG_ITERATION = 1000 };
  * copy is then so little of the whole that they hardly differ. */
 enum { VERY_LONG_ITERATION = 4000 };
 
+/* Iterations of at most so many operators are searched more thoroughly, because that is quick. */
+enum { THOROUGH_MOST = 2000 };
+
+/* A round of random changes that gains less than this share is not worth another. */
+#define LEAST_GAIN 5e-4
+
 /* A layout to try. */
 
 struct layout_choice {
@@ -63,7 +69,8 @@ struct trial {
     uint32_t layout; /* index of its layout choice */
     struct placement placement;
     struct retention_bias bias;
-    uint8_t effort;                   /* enum effort_level */
+    bool little_slack; /* schedules leave parts of a chunk free, instead of whole ones */
+    uint8_t effort;    /* enum effort_level */
     const struct moment_times *start; /* of the plan to begin with; NULL for the best plan's */
 
     double lower_bound; /* no schedule of what it retains is better: see candidate_lower_bound */
@@ -74,6 +81,7 @@ struct trial {
     uint32_t plans;        /* number of plans tried */
     uint64_t needed;       /* device memory that would fit, if it does not fit */
     GError *error;
+    bool pruned; /* has no plan, because its lower bound was poor */
     bool done;
 };
 
@@ -124,6 +132,7 @@ struct trial_context {
     const GPtrArray *sweep_strategies; /* those of the sweeps; NULL if none may pay */
     const struct plan *elsewhere;      /* the best plan of another trace of the run; may be NULL */
     double near_ratio; /* sweeps go on from baselines that take up to this times the best plan's */
+    bool thorough;     /* the last rounds of a search: nothing is pruned that may be better */
     const gint *stop;  /* atomic */
     const gint *hurry; /* as in struct search_options; may be NULL */
 
@@ -169,6 +178,7 @@ struct search {
     guint begin;           /* first trial of the running round */
     struct trial_context context; /* of the running round */
     struct retention_bias bias;   /* of trials that are added, .. */
+    bool little_slack;            /* .. their slack, .. */
     tensor_id first_update;       /* .. and with which the host begins in them */
     tensor_id traced_first;       /* with which it begins in the trace */
     const char *stage;            /* as in struct search_result */
@@ -205,7 +215,7 @@ void search_run_sweep(void *data, uint32_t index);
 void search_run_whole_sweep(void *data, uint32_t index);
 void search_run_plans(void *data, uint32_t index);
 
-/* Trials that are added next have the bias and the first update of this one. */
+/* Trials that are added next have the bias, the slack and the first update of this one. */
 void search_follow(struct search *search, const struct trial *trial);
 
 /* Returns the tensor with which the host begins its updates in the trace. */
@@ -226,12 +236,13 @@ void search_list_strategies(struct search *search);
  * search, because most are known to be worse than its plan without a replay. */
 void search_sweep_baselines(struct search *search);
 
-/* Tries the largest groups of the best plan on all sides. */
+/* Tries the largest groups of the best plan on all sides and, in a thorough search, those of the
+ * best plans of other layouts. */
 void search_try_sides(struct search *search);
 
 /* Changes what the best trials decided, at random: sides of single groups, their layout, the order
- * of the host's updates, and biases. Goes on as long as that helps now and then. */
-void search_change(struct search *search);
+ * of the host's updates, biases and slack. Goes on as long as that helps now and then. */
+void search_change(struct search *search, GRand *random);
 
 /* Returns what the search has found so far, as search_plan does. */
 struct search_result *search_result_of(struct search *search, GError **error);

@@ -98,6 +98,33 @@ static void test_embedding_beside_offload(void)
     g_assert_cmpfloat(time_of_plan(&step, EVERY), <, 1.8);
 }
 
+/* The optimizer of a matrix that is nearly all of the model belongs on the device, in blocks, where
+ * the bound of its placement is twice that of the first plan (1.12 s), and still below the plan. */
+static void test_placements_above_the_bound(void)
+{
+    uint8_t none[] = {0, 0};
+    const struct step step = {.config = {.name = "words",
+                                         .layers = 2,
+                                         .width = 256,
+                                         .heads = 1,
+                                         .inner = 4 * 256,
+                                         .positions = 128,
+                                         .vocabulary = 101167,
+                                         .tied = true},
+                              .job = {.choices = {.batch = 6,
+                                                  .micro_batches = 7,
+                                                  .recompute = none,
+                                                  .host_embedding = true},
+                                      .sequence = 128,
+                                      .precision = MODEL_FP32},
+                              .platform = "a100-40gb",
+                              .link = "h2d=0.207GB/s,d2h=0.2GB/s",
+                              .device_budget = 587373270,
+                              .host_budget = 1425176486,
+                              .seed = 1};
+    g_assert_cmpfloat(time_of_plan(&step, EVERY), <, 1.06);
+}
+
 static uint64_t power_between(double least, double most)
 {
     return (uint64_t)(least * pow(most / least, g_test_rand_double()));
@@ -162,8 +189,9 @@ static void test_more_choices(void)
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
-    draws_test(1, 2, "/variant-freedom/embedding-layers", test_embedding_has_its_own_layers);
-    draws_test(1, 2, "/variant-freedom/embedding-offload", test_embedding_beside_offload);
+    draws_test(1, 3, "/variant-freedom/embedding-layers", test_embedding_has_its_own_layers);
+    draws_test(1, 3, "/variant-freedom/embedding-offload", test_embedding_beside_offload);
+    draws_test(1, 3, "/variant-freedom/placements", test_placements_above_the_bound);
     g_test_add_func("/variant-freedom/drawn", test_more_choices);
     return g_test_run();
 }
