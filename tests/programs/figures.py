@@ -30,6 +30,7 @@ PIECES = [
     ("storage", "storage.csv", "nvme", "storage"),
     ("planner/planner", "planner/measured.csv", "planner", "planner"),
     ("planner/planner --drawn 24", "planner/drawn.csv", "planner", "planner drawn 24"),
+    ("planner/planner --drawn 24 --nvme", "planner/drawn_nvme.csv", "nvme", "planner drawn 24 nvme"),
     ("planner/planner --drawn 200", "planner/drawn200.csv", "planner", "planner drawn 200"),
     ("planner/planner --scaling", "planner/scaling.csv", "planner", "planner scaling"),
 ]
