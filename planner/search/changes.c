@@ -219,9 +219,7 @@ void search_try_sides(struct search *search)
     if (search_is_over(search))
         return;
     uint32_t count = trials_rank(search->trials, search->options.objective, true, best,
-                                 SIDED_LAYOUTS);
-    if (!search->context.thorough)
-        count = MIN(count, 1);
+                                 search->context.thorough ? SIDED_LAYOUTS : 1);
     for (uint32_t i = 0; i < count; i++) {
         const struct trial trial = *search_trial(search, best[i]); /* adding trials moves it */
         if (trial.plan->choices)

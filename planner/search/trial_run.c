@@ -205,17 +205,18 @@ static bool may_leave_late(const struct trial_context *context, const struct can
                                             objective_of_plan(context->objective, best->plan));
 }
 
-/* The slacks of schedules, in quarters of the largest chunk. */
-static const uint32_t slack_quarters[] = {0, 1, 2, 4, 8, 16};
+/* Slacks of schedules, in quarters of the largest chunk. */
+static const struct slacks {
+    uint32_t quarters[6], count;
+} whole_slacks = {{0, 4, 16}, 3}, little_slacks = {{0, 1, 2}, 3},
+  all_slacks = {{0, 1, 2, 4, 8, 16}, 6};
 
-/* Returns whether the trial has schedules with this slack. Much effort in a thorough search takes
- * all of them. */
-static bool takes_slack(const struct trial_context *context, const struct trial *trial,
-                        uint32_t quarters)
+static const struct slacks *slacks_of(const struct trial_context *context,
+                                      const struct trial *trial)
 {
-    static const uint32_t little = 1 << 0 | 1 << 1 | 1 << 2, whole = 1 << 0 | 1 << 4 | 1 << 16;
-    bool every = context->thorough && trial->effort > EFFORT_1;
-    return every || (trial->little_slack ? little : whole) >> quarters & 1;
+    if (context->thorough && trial->effort > EFFORT_1)
+        return &all_slacks;
+    return trial->little_slack ? &little_slacks : &whole_slacks;
 }
 
 /* Schedules copies by dispatch(), with more and more slack, until addresses cost next to nothing.
@@ -223,12 +224,11 @@ static bool takes_slack(const struct trial_context *context, const struct trial 
 static bool try_dispatched(const struct trial_context *context, const struct candidate *candidate,
                            struct trial *trial)
 {
+    const struct slacks *slacks = slacks_of(context, trial);
     uint64_t largest = largest_chunk(candidate);
     double least = INFINITY;
-    for (size_t i = 0; i < G_N_ELEMENTS(slack_quarters); i++) {
-        uint64_t slack = slack_quarters[i] * largest / 4;
-        if (!takes_slack(context, trial, slack_quarters[i]))
-            continue;
+    for (uint32_t i = 0; i < slacks->count; i++) {
+        uint64_t slack = slacks->quarters[i] * largest / 4;
         struct walked walked = try_walk(context, candidate, slack, false, trial);
         least = fmin(least, walked.seconds);
         if (may_leave_late(context, candidate, &walked, slack, trial))

@@ -161,8 +161,8 @@ void trial_sweep_wholly(const struct trial_context *context, const struct layout
                         struct trial *trial);
 
 /* Finds the best schedule of what local search retains, with the trial's effort. Finds none if the
- * candidate does not fit or, at low effort, if its lower bound is clearly worse than the incumbent.
- */
+ * candidate does not fit or, at low effort, if its lower bound is clearly worse than the incumbent;
+ * in a thorough search, than the incumbent's plan. */
 void trial_run(const struct trial_context *context, const struct layout_spec *spec, uint32_t seed,
                struct trial *trial);
 
@@ -195,8 +195,9 @@ struct search {
 struct trial *search_trial(const struct search *search, uint32_t index);
 const struct layout_choice *search_layout(const struct search *search, const struct trial *trial);
 
-/* Add a trial with the search's bias and first update, whatever the placement's. search_add_once
- * adds one of effort 1 unless there is one with its layout, placement and bias. */
+/* Add a trial with the search's bias, slack and first update, whatever the placement's.
+ * search_add_once adds one of effort 1 unless there is one with its layout, placement, bias and
+ * slack; in a thorough search, one that was pruned does not count. */
 void search_add(struct search *search, uint32_t layout, struct placement placement,
                 enum effort_level effort);
 void search_add_once(struct search *search, uint32_t layout, struct placement placement);
