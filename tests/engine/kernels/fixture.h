@@ -30,6 +30,10 @@ void tensor_read(struct tensor *tensor);
  * another half unit in the last place is allowed. */
 void assert_close(struct tensor *tensor, const double *expected, double tolerance,
                   const char *what);
+/* Does the same for the norm and the greatest of `terms`, because a sum of few terms may be much
+ * smaller than they are. */
+void assert_close_for(struct tensor *tensor, const double *expected, const double *terms,
+                      double tolerance, const char *what);
 
 /* Runs a kernel in every context, from the same first contents of its outputs, and asserts that all
  * runs leave the same bits. */
