@@ -189,6 +189,7 @@ struct retention *retention_new(const struct reuses *reuses)
     retention->retained = g_new0(uint8_t, reuses->count);
     retention->headroom = headroom_new(reuses->room, reuses->moment_count);
     retention->order = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    retention->listed = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     retain_nothing(retention);
     retention->epoch = reuses_epochs(reuses);
     retention->blocked_at = g_new(uint32_t, reuses->count);
@@ -214,6 +215,7 @@ void retention_free(struct retention *retention)
     g_free(retention->blocked_at);
     g_free(retention->epoch);
     g_array_unref(retention->order);
+    g_array_unref(retention->listed);
     g_free(retention);
 }
 
@@ -401,15 +403,26 @@ static uint32_t draw(GRand *random, uint32_t below)
     return (uint32_t)g_rand_int_range(random, 0, (gint32)below);
 }
 
-/* Draws a uniform sample of at most `most` retained intervals that take room at the moment, in no
- * order. Returns how many. */
-static uint32_t sample_retained(const struct retention *retention, moment_id moment, uint32_t most,
-                                GRand *random, uint32_t *chosen)
+/* Lists the retained intervals that take room at the moment. */
+static void list_retained(struct retention *retention, moment_id moment)
 {
-    uint32_t count = 0, seen = 0;
+    g_array_set_size(retention->listed, 0);
     for (guint i = 0; i < retention->order->len; i++) {
         uint32_t g = g_array_index(retention->order, uint32_t, i);
-        if (!retention->retained[g] || !spans(&retention->reuses->items[g], moment))
+        if (retention->retained[g] && spans(&retention->reuses->items[g], moment))
+            g_array_append_val(retention->listed, g);
+    }
+}
+
+/* Draws a uniform sample of at most `most` listed intervals that are still retained, in no order.
+ * Returns how many. */
+static uint32_t sample_listed(const struct retention *retention, uint32_t most, GRand *random,
+                              uint32_t *chosen)
+{
+    uint32_t count = 0, seen = 0;
+    for (guint i = 0; i < retention->listed->len; i++) {
+        uint32_t g = g_array_index(retention->listed, uint32_t, i);
+        if (!retention->retained[g])
             continue;
         seen++;
         if (count < most)
@@ -429,9 +442,27 @@ static void evict_some(struct retention *retention, GRand *random, GArray *chang
     uint32_t chosen[EVICTED_MOST];
     uint32_t most = 1 + draw(random, 1u << draw(random, 6));
     moment_id moment = draw(random, retention->reuses->moment_count);
-    uint32_t count = sample_retained(retention, moment, MIN(most, EVICTED_MOST), random, chosen);
+    list_retained(retention, moment);
+    uint32_t count = sample_listed(retention, MIN(most, EVICTED_MOST), random, chosen);
     for (uint32_t i = 0; i < count; i++)
         change(retention, chosen[i], false, changed);
+}
+
+/* Evicts random intervals until so many bytes are free at the moment. Returns false if too few can
+ * be evicted. */
+static bool make_room(struct retention *retention, moment_id moment, int64_t bytes, GRand *random,
+                      GArray *changed)
+{
+    if (headroom_at(retention->headroom, moment) >= bytes)
+        return true;
+    list_retained(retention, moment);
+    while (headroom_at(retention->headroom, moment) < bytes) {
+        uint32_t victim = UINT32_MAX;
+        if (!sample_listed(retention, 1, random, &victim))
+            return false;
+        change(retention, victim, false, changed);
+    }
+    return true;
 }
 
 /* Retains a random interval, whatever must be evicted for it. */
@@ -444,12 +475,8 @@ static void force_one(struct retention *retention, GRand *random, GArray *change
     if (retention->retained[g])
         return;
     for (uint32_t m = next_moment(reuses, reuse->from); m != reuse->to; m = next_moment(reuses, m))
-        while (headroom_at(retention->headroom, m) < bytes) {
-            uint32_t victim;
-            if (!sample_retained(retention, m, 1, random, &victim))
-                return;
-            change(retention, victim, false, changed);
-        }
+        if (!make_room(retention, m, bytes, random, changed))
+            return;
     change(retention, g, true, changed);
 }
 

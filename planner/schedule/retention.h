@@ -19,7 +19,8 @@ struct retention {
     uint32_t weights[3]; /* of a byte from host to device, from device to host, and of a gather's
                             `worth` */
     uint64_t reserve;    /* bytes of the room that retained chunks may not take, at every moment */
-    GArray *order; /* uint32_t: intervals that can be retained, best value for the room first */
+    GArray *order;  /* uint32_t: intervals that can be retained, best value for the room first */
+    GArray *listed; /* uint32_t: scratch of the local search */
     uint32_t *
         blocked_at; /* [reuses->count] a moment at which the interval did not fit when last tried */
 };
