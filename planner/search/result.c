@@ -55,6 +55,7 @@ struct search_result *search_result_of(struct search *search, GError **error)
     result->stopped = g_atomic_int_get(&search->stop);
     result->close = search_is_over(search) && !result->stopped;
     result->stage = search->stage;
+    result->slack = search->context.incumbent ? search->context.incumbent->slack : SEARCH_NO_SLACK;
     result->plan = trials_choose(search->trials, search->options.objective);
     if (!result->plan) {
         trials_refuse(search->trials, error);

@@ -93,10 +93,15 @@ static const struct placement all_on_host = {.pattern = PLACEMENT_SPREAD, .parts
 static const struct placement half_on_host = {.pattern = PLACEMENT_SPREAD,
                                               .parts = PLACEMENT_PARTS / 2};
 
+static bool is_very_long(const struct search *search)
+{
+    return search->job.trace->operator_count > VERY_LONG_ITERATION;
+}
+
 /* Returns how many of the best are refined. */
 static uint32_t refined(const struct search *search, uint32_t most)
 {
-    return search->job.trace->operator_count > VERY_LONG_ITERATION ? (most + 2) / 3 : most;
+    return is_very_long(search) ? (most + 5) / 6 : most;
 }
 
 /* Repeats the best trials with more effort. */
@@ -301,6 +306,13 @@ static const struct trial *best_of_pattern(const struct search *search, uint8_t 
     return best;
 }
 
+/* Returns the objective of the best plan; INFINITY if there is none. */
+static double best_objective(const struct search *search)
+{
+    const struct trial *best = search->context.incumbent;
+    return best ? objective_of_plan(search->options.objective, best->plan) : INFINITY;
+}
+
 /* Refines the best trial of each pattern, because which pattern is best shows late. */
 static void refine_patterns(struct search *search, int step)
 {
@@ -314,14 +326,18 @@ static void refine_patterns(struct search *search, int step)
     search_run(search, search_run_plans);
 }
 
-/* Repeats while that helps, a limited number of times. */
+/* Repeats while that helps, a limited number of times; in very long iterations, while it helps
+ * much. */
 static void descend(struct search *search, int step)
 {
     for (int i = 0; i < DESCENTS_MOST; i++) {
-        const struct trial *before = search->context.incumbent;
-        const struct plan *plan = before ? before->plan : NULL;
+        const struct trial *best = search->context.incumbent;
+        const struct plan *plan = best ? best->plan : NULL;
+        double before = best_objective(search);
         refine_patterns(search, step);
-        if (search->context.incumbent && search->context.incumbent->plan == plan)
+        best = search->context.incumbent;
+        if ((best && best->plan == plan) ||
+            (is_very_long(search) && best_objective(search) >= (1 - LEAST_GAIN) * before))
             return;
     }
 }
@@ -459,7 +475,7 @@ static void place_optimizer(struct search *search)
             place_in_orders(search);
         try_mixes(search);
     }
-    for (int step = COARSE_PARTS / 2; step > 0; step /= 2) {
+    for (int step = COARSE_PARTS / 2; step > 0; step /= is_very_long(search) ? 4 : 2) {
         descend(search, step);
         if (step == COARSE_PARTS / 4)
             try_biases(search, refined(search, PLACED_LAYOUTS), 2, BIAS_PARTS);

@@ -54,6 +54,9 @@ struct search_baseline {
 
 enum { SEARCH_LAYOUTS = 16 };
 
+/* No slack of schedules is known to be better than others. */
+enum { SEARCH_NO_SLACK = -1 };
+
 struct search_result {
     struct plan *plan;
     struct trace *trace; /* with the updates where the plan has them */
@@ -61,8 +64,9 @@ struct search_result {
     struct search_baseline layouts[SEARCH_LAYOUTS]; /* the best plans of the search with different
                                                        layouts, best first; fewer have names */
     uint32_t layouts_tried, plans_tried; /* plans: since the last result of the same search */
-    bool stopped;                        /* before its end */
-    bool close;        /* the best plan is so near a bound that the search ended */
+    int32_t slack; /* of the best schedule, in quarters of the largest chunk, or SEARCH_NO_SLACK */
+    bool stopped;  /* before its end */
+    bool close;    /* the best plan is so near a bound that the search ended */
     const char *stage; /* what the search did last, such as "placed the optimizer"; static text */
 };
 

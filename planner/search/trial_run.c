@@ -211,12 +211,15 @@ static const struct slacks {
 } whole_slacks = {{0, 4, 16}, 3}, little_slacks = {{0, 1, 2}, 3},
   all_slacks = {{0, 1, 2, 4, 8, 16}, 6};
 
-static const struct slacks *slacks_of(const struct trial_context *context,
-                                      const struct trial *trial)
+/* In very long iterations the slack of the best plan must do, once others were tried. */
+static struct slacks slacks_of(const struct trial_context *context, const struct trial *trial)
 {
+    bool is_very_long = context->job->trace->operator_count > VERY_LONG_ITERATION;
+    if (is_very_long && context->incumbent && context->incumbent->slack != SEARCH_NO_SLACK)
+        return (struct slacks){{(uint32_t)context->incumbent->slack}, 1};
     if (context->thorough && trial->effort > EFFORT_1)
-        return &all_slacks;
-    return trial->little_slack ? &little_slacks : &whole_slacks;
+        return all_slacks;
+    return trial->little_slack ? little_slacks : whole_slacks;
 }
 
 /* Schedules copies by dispatch(), with more and more slack, until addresses cost next to nothing.
@@ -224,15 +227,18 @@ static const struct slacks *slacks_of(const struct trial_context *context,
 static bool try_dispatched(const struct trial_context *context, const struct candidate *candidate,
                            struct trial *trial)
 {
-    const struct slacks *slacks = slacks_of(context, trial);
+    const struct slacks slacks = slacks_of(context, trial);
     uint64_t largest = largest_chunk(candidate);
     double least = INFINITY;
-    for (uint32_t i = 0; i < slacks->count; i++) {
-        uint64_t slack = slacks->quarters[i] * largest / 4;
+    for (uint32_t i = 0; i < slacks.count; i++) {
+        uint64_t slack = slacks.quarters[i] * largest / 4;
+        const struct plan *before = trial->plan;
         struct walked walked = try_walk(context, candidate, slack, false, trial);
         least = fmin(least, walked.seconds);
         if (may_leave_late(context, candidate, &walked, slack, trial))
             try_walk(context, candidate, slack, true, trial);
+        if (trial->plan != before && (trial->effort != EFFORT_0 || slacks.count == 1))
+            trial->slack = (int32_t)slacks.quarters[i];
         if (!trial->plan)
             return candidate->trace->operator_count <= SMALL;
         if (!walked.leads || trial->effort == EFFORT_0 || trial_is_hurried(context, trial) ||

@@ -229,6 +229,7 @@ void search_add(struct search *search, uint32_t layout, struct placement placeme
                           .bias = search->bias,
                           .little_slack = search->little_slack,
                           .effort = effort,
+                          .slack = SEARCH_NO_SLACK,
                           .needed = UINT64_MAX};
     g_array_append_val(search->trials, trial);
 }

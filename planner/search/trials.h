@@ -79,6 +79,8 @@ struct trial {
     struct plan *policy;   /* the best of the eviction policies; NULL if none was tried or fits */
     struct plan *strategy; /* the best of other systems' strategies; NULL as for `policy` */
     uint32_t plans;        /* number of plans tried */
+    int32_t slack;         /* that the schedule of `plan` leaves free, in quarters of the largest
+                              chunk; SEARCH_NO_SLACK if others were not tried */
     uint64_t needed;       /* device memory that would fit, if it does not fit */
     GError *error;
     bool pruned; /* has no plan, because its lower bound was poor */

@@ -10,11 +10,12 @@
 #include <string.h>
 
 /* Returns the best plan of a short local search with this layout and the updates where they are.
- * Returns NULL if it does not fit, or if its lower bound is clearly worse than `best`. Of the
- * options, objective, budgets, costs and seed count. */
-static struct plan *plan_quickly(const struct trace *trace, const struct layout *layout,
-                                 struct plan *best, const struct search_options *options)
+ * Returns NULL if it does not fit, or if its lower bound is clearly worse than the best plan. Of
+ * the options, objective, budgets, costs and seed count. */
+static struct plan *plan_quickly(const struct variant_search *c, const struct trace *trace,
+                                 const struct layout *layout)
 {
+    const struct search_options *options = c->options;
     struct non_model *non_model = non_model_place(trace);
     const struct candidate_job job = {.trace = trace,
                                       .non_model = non_model,
@@ -23,8 +24,10 @@ static struct plan *plan_quickly(const struct trace *trace, const struct layout 
                                       .device_budget = options->device_budget,
                                       .host_budget = options->host_budget};
     const gint stop = 0;
-    const struct trial known = {.plan = best,
-                                .lower_bound = objective_of_plan(options->objective, best)};
+    const struct trial known = {
+        .plan = c->best->plan,
+        .slack = c->slack,
+        .lower_bound = objective_of_plan(options->objective, c->best->plan)};
     const struct trial_context context = {
         .job = &job, .objective = options->objective, .stop = &stop, .incumbent = &known};
     const struct layout_spec spec = {.given = layout};
@@ -33,7 +36,8 @@ static struct plan *plan_quickly(const struct trace *trace, const struct layout 
                           .bias = {.parameter_share = timed ? BIAS_PARTS / 2 : 0,
                                    .d2h_share = BIAS_PARTS / 2,
                                    .gather_share = BIAS_PARTS / 2},
-                          .effort = EFFORT_1};
+                          .effort = EFFORT_1,
+                          .slack = SEARCH_NO_SLACK};
     trial_run(&context, &spec, options->seed, &trial);
     g_clear_error(&trial.error);
     moment_times_free(trial.times);
@@ -220,8 +224,8 @@ static void make_quick_plan(void *data, uint32_t index)
     struct quick_plans *quick_plans = data;
     const struct variant_search *c = quick_plans->search;
     if (quick_plans->placed[index])
-        quick_plans->plans[index] = plan_quickly(quick_plans->placed[index], quick_plans->layout,
-                                                 c->best->plan, c->options);
+        quick_plans->plans[index] = plan_quickly(c, quick_plans->placed[index],
+                                                 quick_plans->layout);
     trace_free(quick_plans->placed[index]);
 }
 
@@ -286,7 +290,7 @@ static void shift_updates(struct variant_search *c, struct variant *variant,
     for (bool better = side != 0; better;) {
         *parts += side;
         struct trace *next = place(c, variant, layout, *parts + side);
-        better = next && take(c, variant, plan_quickly(next, layout, c->best->plan, c->options));
+        better = next && take(c, variant, plan_quickly(c, next, layout));
         trace_free(next);
     }
 }

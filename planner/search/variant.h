@@ -29,6 +29,7 @@ struct variant_search {
     struct variant *best;       /* with the best plan; may be NULL */
     struct variant *first;      /* searched first, and compared with all others */
     struct search_result *full; /* of the one that was searched first */
+    int32_t slack;              /* as the last search has found it (struct search_result) */
     gint64 deadline;            /* microseconds, monotonic; 0 for no limit */
     bool stopped;
 };

@@ -304,6 +304,7 @@ static void take_result(struct variant_search *c, struct variant *variant,
     take_baseline(c, &c->full->policy, &result->policy);
     take_baseline(c, &c->full->strategy, &result->strategy);
     c->full->plans_tried += result->plans_tried;
+    c->slack = result->slack;
     c->stopped |= result->stopped && !c->deadline;
     variant->close |= result->close;
     variants_take_plan(c, variant, g_steal_pointer(&result->plan));
@@ -523,6 +524,7 @@ static bool search_first(struct variant_search *c, struct trace *trace, GError *
     }
     c->stopped |= c->full->stopped && !c->deadline;
     variant->close = c->full->close;
+    c->slack = c->full->slack;
     c->first = variant;
     variants_take_plan(c, variant, g_steal_pointer(&c->full->plan));
     return true;
