@@ -335,9 +335,9 @@ static void descend(struct search *search, int step)
         const struct plan *plan = best ? best->plan : NULL;
         double before = best_objective(search);
         refine_patterns(search, step);
-        best = search->context.incumbent;
-        if ((best && best->plan == plan) ||
-            (is_very_long(search) && best_objective(search) >= (1 - LEAST_GAIN) * before))
+        if (search->context.incumbent && search->context.incumbent->plan == plan)
+            return;
+        if (is_very_long(search) && best_objective(search) >= (1 - LEAST_GAIN) * before)
             return;
     }
 }
