@@ -78,14 +78,26 @@ static int descending(gconstpointer a, gconstpointer b)
     return (*x < *y) - (*x > *y);
 }
 
-/* Leaves every `passes`-th of the tensors that all passes of an iteration save. */
-static void keep_one_pass(GArray *tensors, uint32_t passes)
+/* Leaves in each unit the tensors that one of the passes offloads. Passes need not be alike, so
+ * what one pass of the units before offloads too much or too little is made good in the next: all
+ * units together are right to half a tensor. */
+static void keep_one_pass(const GPtrArray *units, uint32_t passes)
 {
-    guint kept = 0;
-    g_array_sort(tensors, descending);
-    for (guint i = passes / 2; i < tensors->len; i += passes)
-        g_array_index(tensors, uint64_t, kept++) = g_array_index(tensors, uint64_t, i);
-    g_array_set_size(tensors, kept);
+    double missing = 0; /* bytes that a pass offloads and no unit has yet */
+    for (guint u = 0; u < units->len; u++) {
+        GArray *tensors = ((struct emit_unit *)g_ptr_array_index(units, u))->offloaded;
+        guint kept = 0;
+        g_array_sort(tensors, descending);
+        for (guint i = 0; i < tensors->len; i++) {
+            const uint64_t bytes = g_array_index(tensors, uint64_t, i);
+            missing += (double)bytes / passes;
+            if (missing < (double)bytes / 2)
+                continue;
+            missing -= (double)bytes;
+            g_array_index(tensors, uint64_t, kept++) = bytes;
+        }
+        g_array_set_size(tensors, kept);
+    }
 }
 
 /* Finds what backward of each unit gets back from the host; what comes twice is there once. */
@@ -110,9 +122,7 @@ static void find_offloaded(const struct plan *plan, const struct trace *trace,
             fetched[chunk] = 0;
         }
     }
-    for (guint i = 0; i < units->len; i++)
-        keep_one_pass(((struct emit_unit *)g_ptr_array_index(units, i))->offloaded,
-                      MAX(1, plan->micro_batches));
+    keep_one_pass(units, MAX(1, plan->micro_batches));
 }
 
 /* What no layer has stays first. */
