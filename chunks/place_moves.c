@@ -44,12 +44,15 @@ static void list_holes(const struct placing *p, uint64_t ceiling, struct growth 
 static uint64_t find_elsewhere(struct growth *g, uint64_t bytes)
 {
     struct arena_hole *best = NULL;
+    uint64_t least = UINT64_MAX;
     if (bytes > g->largest)
         return NO_ADDRESS;
-    for (uint32_t i = g->first; i < g->hole_count; i++) {
+    for (uint32_t i = g->first; i < g->hole_count && least > bytes; i++) {
         uint64_t room = g->holes[i].end - g->holes[i].begin;
-        if (room >= bytes && (!best || room < best->end - best->begin))
+        if (room >= bytes && room < least) {
             best = &g->holes[i];
+            least = room;
+        }
     }
     if (!best) {
         g->largest = bytes - 1;
@@ -179,12 +182,26 @@ static struct growth *find_least(struct growth *growths, uint32_t count, uint64_
     return least;
 }
 
+/* Returns whether all holes that may grow or be filled hold so many bytes together. Mostly they do
+ * not if no growth suffices. */
+static bool holes_hold(const struct placing *p, uint64_t floor, uint64_t ceiling, uint64_t bytes)
+{
+    const struct arena *arena = p->arena;
+    uint64_t sum = 0;
+    for (uint32_t i = arena_hole_above(arena, floor);
+         sum < bytes && i < arena->hole_count && arena->holes[i].begin < ceiling; i++)
+        sum += MIN(arena->holes[i].end, ceiling) - arena->holes[i].begin;
+    return sum >= bytes;
+}
+
 /* Finds the growth of one of the largest holes that moves the fewest bytes, and records it. The
  * growth that has moved the least so far always goes on. Returns false if none suffices. */
 static bool find_cheapest(struct placing *p, uint64_t bytes, uint64_t ceiling, bool spares,
                           struct growth *best)
 {
     uint64_t floor = bytes < p->small ? p->floor : p->small_end;
+    if (!holes_hold(p, floor, ceiling, bytes))
+        return false;
     uint32_t chosen[PLACING_TRIED], count = 2 * choose_holes(p, floor, ceiling, chosen);
     struct growth growths[2 * PLACING_TRIED];
     for (uint32_t i = 0; i < count; i++) {
