@@ -182,6 +182,15 @@ static void weigh_directions(struct retention *retention, const struct retention
     retention->cost = retention->cost_most;
 }
 
+/* Returns 1 for each moment. Free with g_free. */
+static double *equal_prices(uint32_t moments)
+{
+    double *price = g_new(double, moments);
+    for (uint32_t m = 0; m < moments; m++)
+        price[m] = 1;
+    return price;
+}
+
 struct retention *retention_new(const struct reuses *reuses)
 {
     struct retention *retention = g_new0(struct retention, 1);
@@ -195,9 +204,7 @@ struct retention *retention_new(const struct reuses *reuses)
     retention->blocked_at = g_new(uint32_t, reuses->count);
     for (uint32_t g = 0; g < reuses->count; g++)
         retention->blocked_at[g] = next_moment(reuses, reuses->items[g].from);
-    g_autofree double *price = g_new(double, reuses->moment_count);
-    for (uint32_t m = 0; m < reuses->moment_count; m++)
-        price[m] = 1;
+    g_autofree double *price = equal_prices(reuses->moment_count);
     const struct retention_bias alike = {.d2h_share = BIAS_PARTS / 2,
                                          .gather_share = BIAS_PARTS / 2};
     rank_reuses(retention, price, &alike);
@@ -335,21 +342,34 @@ static double retained_value(const struct retention *retention, const double *va
     return sum;
 }
 
+static void begin_choice(struct retention *retention, const struct retention_bias *bias)
+{
+    retention->reserve = bias->reserve * typical_chunk(retention->reuses) / 2;
+    clear(retention);
+    weigh_directions(retention, bias);
+}
+
+void retention_choose_quickly(struct retention *retention, const struct retention_bias *bias)
+{
+    if (retention->reuses->count == 0)
+        return;
+    begin_choice(retention, bias);
+    g_autofree double *price = equal_prices(retention->reuses->moment_count);
+    rank_reuses(retention, price, bias);
+    fill(retention);
+}
+
 void retention_choose(struct retention *retention, const struct retention_bias *bias)
 {
     if (retention->reuses->count == 0)
         return;
-    retention->reserve = bias->reserve * typical_chunk(retention->reuses) / 2;
-    clear(retention);
-    weigh_directions(retention, bias);
+    begin_choice(retention, bias);
     uint32_t moments = retention->reuses->moment_count;
     int64_t largest = largest_chunk(retention->reuses);
     g_autofree uint8_t *best = g_memdup2(retention->retained, retention->reuses->count);
-    g_autofree double *price = g_new(double, moments), *value = value_reuses(retention, bias);
+    g_autofree double *price = equal_prices(moments), *value = value_reuses(retention, bias);
     double most = -1;
 
-    for (uint32_t m = 0; m < moments; m++)
-        price[m] = 1;
     for (int round = 0; round < PRICE_ROUNDS; round++) {
         clear(retention);
         rank_reuses(retention, price, bias);

@@ -48,6 +48,9 @@ void retention_free(struct retention *retention);
  * change the traffic, but decide which copies collide; `bias` picks among them. */
 void retention_choose(struct retention *retention, const struct retention_bias *bias);
 
+/* The same in one filling, with room worth the same at all moments. */
+void retention_choose_quickly(struct retention *retention, const struct retention_bias *bias);
+
 /* Adds `bytes` to the reserve, and evicts what no longer fits, the least valuable first. */
 void retention_reserve(struct retention *retention, uint64_t bytes);
 

@@ -4,6 +4,7 @@
 #include "planner/schedule/intervals.h"
 #include "planner/schedule/stays.h"
 #include "planner/search/busy.h"
+#include "planner/search/trials.h"
 #include "sim/replay.h"
 
 static bool check_room(const struct candidate *candidate, uint64_t *needed, GError **error)
@@ -94,9 +95,8 @@ void candidate_free(struct candidate *candidate)
 }
 
 /* Replaces homes, intervals and retention of a shallow copy: every chunk has a slot on the host,
- * except those of `stays` [chunk_count], which may be NULL. */
-static void choose_staying(struct candidate *copy, const uint8_t *stays,
-                           const struct retention_bias *bias)
+ * except those of `stays` [chunk_count], which may be NULL. What is retained is not chosen yet. */
+static void let_stay(struct candidate *copy, const uint8_t *stays)
 {
     g_autofree uint8_t *none = g_new0(uint8_t, copy->layout->chunk_count);
     copy->homes = homes_assign(copy->trace, copy->layout, none, NULL);
@@ -104,14 +104,17 @@ static void choose_staying(struct candidate *copy, const uint8_t *stays,
                               copy->job->device_budget);
     value_gathers(copy);
     copy->retention = retention_new(copy->reuses);
-    retention_choose(copy->retention, bias);
 }
 
 /* Returns which chunks stay, as stays_choose, or NULL. */
 static uint8_t *find_stays(const struct candidate *candidate, const struct retention_bias *bias)
 {
     struct candidate copy = *candidate;
-    choose_staying(&copy, NULL, bias);
+    let_stay(&copy, NULL);
+    if (copy.trace->operator_count > VERY_LONG_ITERATION)
+        retention_choose_quickly(copy.retention, bias);
+    else
+        retention_choose(copy.retention, bias);
     uint64_t excess = copy.homes->host_pool_bytes - candidate->job->host_budget;
     uint8_t *stays = stays_choose(copy.layout, copy.retention, excess);
     free_choice(&copy);
@@ -137,7 +140,8 @@ void candidate_choose(struct candidate *candidate, const struct retention_bias *
     if (!stays)
         return;
     struct candidate copy = *candidate;
-    choose_staying(&copy, stays, bias);
+    let_stay(&copy, stays);
+    retention_choose(copy.retention, bias);
     bool better = check_room(&copy, &needed, NULL) &&
                   copy.retention->cost <= candidate->retention->cost;
     free_choice(better ? candidate : &copy);

@@ -83,9 +83,9 @@ enum {
 #define WIDE 1.03
 
 /* Up to these times the best plan's, a baseline may become better with other parameters: in the
- * search that found this plan, and in others. */
-#define NEAR_RATIO           1.25
-#define NEAR_RATIO_ELSEWHERE 1.1
+ * search that found this plan, and in others and in very long iterations. */
+#define NEAR_RATIO       1.25
+#define NEAR_RATIO_BRIEF 1.1
 
 static const struct placement as_traced = {.pattern = PLACEMENT_TRACED};
 static const struct placement all_on_device = {.pattern = PLACEMENT_SPREAD};
@@ -623,7 +623,8 @@ struct search *search_new(const struct trace *trace, const struct search_options
     search->context = (struct trial_context){.job = &search->job,
                                              .objective = options->objective,
                                              .strategies = search->strategies,
-                                             .near_ratio = NEAR_RATIO,
+                                             .near_ratio = is_very_long(search) ? NEAR_RATIO_BRIEF
+                                                                                : NEAR_RATIO,
                                              .stop = &search->stop,
                                              .hurry = options->hurry};
     search->bound = (double)work_bound_best(trace, options->platform, &host_price) * 1e-9;
@@ -664,7 +665,7 @@ struct search_result *search_only_sweep(struct search *search, const struct plan
     limit_time(search, time_limit);
     g_atomic_int_set(&search->stop, 0);
     search->context.elsewhere = best;
-    search->context.near_ratio = NEAR_RATIO_ELSEWHERE;
+    search->context.near_ratio = NEAR_RATIO_BRIEF;
     search_sweep_baselines(search);
     return search_result_of(search, error);
 }

@@ -66,16 +66,15 @@ static bool sweep_own_layout(struct search *search)
     choice_at(search, layout)->done = true;
     search->context.sweep_strategies = search->tuned;
     add_both_sides(search, layout);
-    search_run(search, search_run_whole_sweep);
+    search_run(search, search->job.trace->operator_count > VERY_LONG_ITERATION
+                           ? search_run_sweep
+                           : search_run_whole_sweep);
     return true;
 }
 
-/* In long iterations whose best plan has another trace, every third size tells whether any comes
- * near. */
 static void sweep_sizes(struct search *search)
 {
-    bool is_long = search->job.trace->operator_count > LONG_ITERATION;
-    guint step = is_long && search->context.elsewhere ? 3 : 1, swept = 0;
+    guint step = trial_sweeps_briefly(&search->context) ? 3 : 1, swept = 0;
     choose_strategies(search);
     for (guint i = 0; i < search->choices->items->len; i++)
         if (choice_at(search, i)->swept && swept++ % step == 0)

@@ -161,11 +161,10 @@ static double best_known(const struct trial_context *context)
                 fmin(figure_of(context, context->policy), figure_of(context, context->strategy)));
 }
 
-/* In long iterations, one probe must do where another trace has a plan. */
-static size_t probe_count(const struct trial_context *context)
+bool trial_sweeps_briefly(const struct trial_context *context)
 {
-    bool is_long = context->job->trace->operator_count > LONG_ITERATION;
-    return context->elsewhere && is_long ? 1 : G_N_ELEMENTS(probes);
+    uint32_t most = context->elsewhere ? LONG_ITERATION : VERY_LONG_ITERATION;
+    return context->job->trace->operator_count > most;
 }
 
 /* Returns whether a sweep of these operators may find a better plan. */
@@ -177,7 +176,8 @@ static bool may_pay(const struct trial_context *context, const struct baselines 
     double near = context->near_ratio * best_known(context), best = INFINITY;
     if (busy_lower_bound(&busy, context->objective) > best_known(context))
         return false;
-    for (size_t i = 0; !whole && i < probe_count(context) && best > near; i++) {
+    size_t count = trial_sweeps_briefly(context) ? 1 : G_N_ELEMENTS(probes);
+    for (size_t i = 0; !whole && i < count && best > near; i++) {
         struct plan *plan = trial_plan_policy(context->job, baselines, probes[i].policy,
                                               probes[i].look_ahead, context->objective, near);
         best = figure_of(context, plan);

@@ -153,6 +153,10 @@ bool trial_is_hurried(const struct trial_context *context, const struct trial *t
 void trial_run_baselines(const struct trial_context *context, const struct layout_choice *choice,
                          struct trial *trial);
 
+/* Returns whether sweeps of policies try one probe and a third of the sizes: in long iterations if
+ * the best plan has another trace, and in very long ones. */
+bool trial_sweeps_briefly(const struct trial_context *context);
+
 /* Tries the strategies of the sweeps and, with the trial's placement, the policies that may beat
  * the incumbent with any look-ahead. If the iteration has more than a few operators, policies are
  * only tried if one of a few comes near the incumbent. trial_sweep_wholly does without that

@@ -46,6 +46,7 @@ static struct plan *plan_quickly(const struct variant_search *c, const struct tr
 }
 
 #define LEAST_TIME 1e-3 /* seconds; 0 would be no limit */
+#define NEAR_RATIO 1.05
 
 enum {
     COARSE_STEP = PLACEMENT_PARTS / 8,
@@ -306,6 +307,15 @@ static void keep_embedding(const struct trace *trace, uint8_t *on_host)
     }
 }
 
+/* In very long iterations only a variant that comes near the best plan does. */
+static bool deserves_fine_steps(const struct variant_search *c, const struct variant *variant)
+{
+    enum objective objective = c->options->objective;
+    return variant->trace->operator_count <= VERY_LONG_ITERATION ||
+           (variant->plan && objective_of_plan(objective, variant->plan) <=
+                                 NEAR_RATIO * objective_of_plan(objective, c->best->plan));
+}
+
 void variants_plan_quickly(struct variant_search *c, struct variant *variant)
 {
     int parts = host_parts(c, c->best->plan);
@@ -320,7 +330,8 @@ void variants_plan_quickly(struct variant_search *c, struct variant *variant)
                                            c->best->plan->choices->first_update,
                                            c->options->platform, NULL),
                   &parts, COARSE_STEP);
-    shift_updates(c, variant, layout, NULL, &parts, FINE_STEP);
+    if (deserves_fine_steps(c, variant))
+        shift_updates(c, variant, layout, NULL, &parts, FINE_STEP);
     layout_free(layout);
 }
 
