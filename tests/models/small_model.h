@@ -6,6 +6,8 @@
 #include "models/iteration.h"
 #include "tests/models/family_parts.h"
 
+#include <string.h>
+
 static inline struct model_config small_model(bool tied, double dropout)
 {
     return (struct model_config){
@@ -51,6 +53,17 @@ static inline struct model_iteration *new_iteration(const struct model_config *c
     struct model_iteration *iteration = model_iteration_new(config, job, &error);
     g_assert_no_error(error);
     return iteration;
+}
+
+/* Returns the moment of the micro-batch's operator with this name. */
+static inline uint32_t find_operator(const struct trace *trace, const char *name,
+                                     uint32_t micro_batch)
+{
+    for (uint32_t i = 0; i < trace->operator_count; i++)
+        if (!strcmp(trace->operators[i].name, name) &&
+            trace->operators[i].micro_batch == micro_batch)
+            return i;
+    g_error("no operator '%s' in micro-batch %u", name, micro_batch);
 }
 
 #endif

@@ -1,17 +1,8 @@
-/* The description of an iteration: tensors, lists, accesses, lives of buffers, digests. */
+/* The description of an iteration: tensors, lists, accesses, gradients, updates, digests. */
 #include "models/train_choice.h"
 #include "small_model.h"
 
 #include <string.h>
-
-static uint32_t find_operator(const struct trace *trace, const char *name, uint32_t micro_batch)
-{
-    for (uint32_t i = 0; i < trace->operator_count; i++)
-        if (!strcmp(trace->operators[i].name, name) &&
-            trace->operators[i].micro_batch == micro_batch)
-            return i;
-    g_error("no operator '%s' in micro-batch %u", name, micro_batch);
-}
 
 static uint32_t find_tensor(const struct trace *trace, const char *name)
 {
@@ -104,132 +95,6 @@ static void test_bytes_per_parameter(void)
                          expected[i].bytes * model_config_parameters(&config));
         model_iteration_free(iteration);
     }
-}
-
-/* Elements of adapters of rank 1 beside the small model's layers: inputs and outputs of c_attn, the
- * c_proj of attention, c_fc and the c_proj of the MLP. */
-enum { ADAPTERS = 3 * ((8 + 24) + (8 + 8) + (8 + 24) + (24 + 8)) };
-
-/* Frozen parameters take the bytes of the list of parameters, and no other list has them. */
-static void test_frozen_bytes(void)
-{
-    static const char *const trained[] = {"lora:1", "lora:5", "*.bias", "wte.*", "h.1.*,lm_head.*"};
-    for (unsigned variant = 0; variant < 6 * G_N_ELEMENTS(trained); variant++) {
-        struct model_config config = small_model(false, 0);
-        struct model_job job = small_job(variant & 1 ? MODEL_BF16 : MODEL_FP32, 1 + variant % 3);
-        uint64_t each = job.precision == MODEL_BF16 ? 2 : 4, of[2] = {0, 0};
-        uint8_t *frozen;
-        g_assert_true(model_choose_trained(&config, trained[variant / 6], 0, &frozen, NULL));
-        job.choices.frozen = frozen;
-        job.choices.split_masters = job.precision == MODEL_BF16 && variant & 2;
-        struct model_iteration *iteration = new_iteration(&config, &job);
-        const struct trace *trace = iteration->trace;
-        for (uint32_t t = 0; t < trace->tensor_count; t++)
-            of[frozen[t]] += trace->tensors[t].elements;
-        g_assert_cmpuint(trace_model_bytes(trace), ==,
-                         each * of[1] + model_bytes_per_parameter(&job) * of[0]);
-        if (config.lora_rank)
-            g_assert_cmpuint(of[0], ==, (uint64_t)config.lora_rank * ADAPTERS);
-        for (uint32_t m = 0; m < trace->operator_count; m++)
-            for (uint32_t i = 0; i < trace->operators[m].access_count; i++) {
-                const struct trace_access *access =
-                    &trace->accesses[trace->operators[m].first_access + i];
-                if (frozen[access->tensor])
-                    g_assert_cmpint(access->mode, ==, TRACE_READ);
-            }
-        model_iteration_free(iteration);
-        g_free(frozen);
-    }
-}
-
-/* Backward ends at the lowest tensor that is trained, which needs no gradient of its input. */
-static void test_end_of_backward(void)
-{
-    static const struct {
-        const struct model_family *family;
-        const char *trained, *last;
-    } expected[] = {
-        {&family_gpt2, "h.2.ln_1.weight", "backward h.2.ln_1"},
-        {&family_gpt2, "h.1.mlp.c_proj.bias", "backward h.1.mlp.c_proj"},
-        {&family_gpt2, "ln_f.bias", "backward ln_f"},
-        {&family_gpt2, "lm_head.*", "backward lm_head"},
-        {&family_gpt2, "lora:2", "backward h.0.attn.c_attn.lora"},
-        {&family_gpt2, "wpe.*", "backward embeddings"},
-        {&family_gpt2, "wte.*,h.*", "backward embeddings"},
-        {&family_phi, "lora:2", "backward layers.0.self_attn.q_proj.lora"},
-        {&family_phi, "*.1.self_attn.k_proj.bias", "backward layers.1.self_attn.k_proj"},
-        {&family_phi, "*.1.mlp.fc1.bias", "backward layers.1.mlp.fc1"},
-        {&family_phi, "*.2.mlp.fc2.*,*.1.self_attn.dense.*", "backward layers.1.self_attn.dense"},
-        {&family_gpt_neox, "*.1.mlp.*", "backward layers.1.mlp.dense_h_to_4h"},
-        {&family_gpt_neox, "*.1.post_attention_layernorm.weight",
-         "backward layers.1.post_attention_layernorm"},
-        {&family_gpt_neox, "*.1.input_layernorm.bias", "backward layers.1.input_layernorm"},
-    };
-    for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
-        struct model_config config = small_decoder(expected[i].family, false);
-        struct model_job job = small_job(MODEL_FP32, 1);
-        uint8_t *frozen;
-        g_assert_true(model_choose_trained(&config, expected[i].trained, 0, &frozen, NULL));
-        job.choices.frozen = frozen;
-        struct model_iteration *iteration = new_iteration(&config, &job);
-        uint32_t m = iteration->trace->operator_count - 1;
-        while (iteration->operators[m].kind == MODEL_UPDATE)
-            m--;
-        g_assert_cmpstr(iteration->trace->operators[m].name, ==, expected[i].last);
-        g_assert_cmpuint(iteration->operators[m].out[0], ==, NO_INDEX);
-        model_iteration_free(iteration);
-        g_free(frozen);
-    }
-}
-
-static void expect_flops(const struct model_iteration *iteration, const char *name, uint64_t flops)
-{
-    const struct trace *trace = iteration->trace;
-    g_assert_cmpuint(trace->operators[find_operator(trace, name, 0)].flops, ==, flops);
-}
-
-/* A frozen weight spares one of backward's two products; adapters have two and four thin ones. */
-static void test_adapter_flops(void)
-{
-    struct model_config config = small_model(false, 0);
-    struct model_job job = small_job(MODEL_FP32, 1);
-    uint64_t rows = 8, rank = 2, inputs = 24, outputs = 8;
-    uint8_t *frozen;
-    g_assert_true(model_choose_trained(&config, "lora:2", 0, &frozen, NULL));
-    job.choices.frozen = frozen;
-    struct model_iteration *iteration = new_iteration(&config, &job);
-    expect_flops(iteration, "forward h.1.mlp.c_proj.lora",
-                 2 * rows * rank * (inputs + outputs) + rows * rank);
-    expect_flops(iteration, "backward h.1.mlp.c_proj.lora",
-                 4 * rows * rank * (inputs + outputs) + rows * rank + rows * inputs);
-    expect_flops(iteration, "backward h.1.mlp.c_proj", 2 * rows * inputs * outputs);
-    /* nobody wants the gradient of the first layer's input */
-    expect_flops(iteration, "backward h.0.attn.c_attn.lora", rows * rank * (2 * 8 + 4 * 24 + 1));
-    model_iteration_free(iteration);
-    g_free(frozen);
-}
-
-static void test_bad_trained(void)
-{
-    static const struct {
-        const char *text, *named;
-    } bad[] = {{"lora:0", "from 1 to 65536"},  {"lora:", "from 1 to 65536"},
-               {"lora:4x", "from 1 to 65536"}, {"h.9.*", "matches 'h.9.*'"},
-               {"wte.*,", "matches ''"},       {"", "names no tensor"}};
-    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
-        struct model_config config = small_model(true, 0);
-        GError *error = NULL;
-        uint8_t *frozen;
-        g_assert_false(model_choose_trained(&config, bad[i].text, 0, &frozen, &error));
-        g_assert_error(error, MODEL_ERROR, MODEL_ERROR_CONFIG);
-        g_assert_nonnull(strstr(error->message, bad[i].named));
-        g_assert_null(frozen);
-        g_error_free(error);
-    }
-    struct model_config config = small_model(true, 0);
-    uint8_t *frozen;
-    g_assert_true(model_choose_trained(&config, "*", 0, &frozen, NULL));
-    g_assert_null(frozen);
 }
 
 static void test_no_such_bytes_per_parameter(void)
@@ -479,148 +344,6 @@ static void test_finishes(void)
     }
 }
 
-/* A buffer lives from the first to the last operator that names it, no longer, and takes whole
- * multiples of 256 bytes; it is saved when that spans the end of forward. */
-static void check_lives(const struct model_iteration *iteration)
-{
-    const struct trace *trace = iteration->trace;
-    uint32_t *first = g_new(uint32_t, trace->buffer_count);
-    uint32_t *last = g_new0(uint32_t, trace->buffer_count);
-    for (uint32_t b = 0; b < trace->buffer_count; b++)
-        first[b] = NO_INDEX;
-    for (uint32_t m = 0; m < trace->operator_count; m++) {
-        const struct model_operator *op = &iteration->operators[m];
-        enum { OTHERS = MODEL_TENSORS + 2 };
-        uint32_t used[OTHERS + MODEL_INPUTS + MODEL_OUTPUTS] = {op->workspace, op->masked};
-        memcpy(used + 2, op->gradient, sizeof op->gradient);
-        memcpy(used + OTHERS, op->in, sizeof op->in);
-        memcpy(used + OTHERS + MODEL_INPUTS, op->out, sizeof op->out);
-        for (size_t i = 0; i < G_N_ELEMENTS(used); i++) {
-            if (used[i] == NO_INDEX)
-                continue;
-            first[used[i]] = MIN(first[used[i]], m);
-            last[used[i]] = m;
-        }
-    }
-    for (uint32_t b = 0; b < trace->buffer_count; b++) {
-        const struct trace_buffer *buffer = &trace->buffers[b];
-        g_assert_cmpuint(buffer->first, ==, first[b]);
-        g_assert_cmpuint(buffer->last, ==, last[b]);
-        g_assert_cmpuint(buffer->bytes % 256, ==, 0);
-        bool spans = trace->operators[first[b]].phase == TRACE_FORWARD &&
-                     trace->operators[last[b]].phase == TRACE_BACKWARD;
-        g_assert_cmpint(buffer->saved, ==, spans);
-    }
-    g_free(first);
-    g_free(last);
-}
-
-static void test_lives(void)
-{
-    for (unsigned choice = 0; choice < 32; choice++) {
-        uint8_t all[3] = {1, 1, 1}, one[3] = {0, 1, 0};
-        struct model_config config = small_model(choice & 1, choice & 2 ? 0.1 : 0);
-        struct model_job job = small_job(choice & 4 ? MODEL_BF16 : MODEL_FP32, 1 + (choice & 1));
-        job.choices.recompute = choice & 8 ? all : one;
-        job.choices.split_masters = choice & 16 && job.precision == MODEL_BF16;
-        struct model_iteration *iteration = new_iteration(&config, &job);
-        check_lives(iteration);
-        model_iteration_free(iteration);
-    }
-}
-
-/* A layer that is recomputed saves its input, and with it nothing else; its operators run again
- * before its backward, all but the last product. */
-static void test_recompute(void)
-{
-    uint8_t recompute[3] = {0, 1, 0};
-    struct model_config config = small_model(true, 0.1);
-    struct model_job job = small_job(MODEL_BF16, 1);
-    struct model_iteration *kept = new_iteration(&config, &job);
-    job.choices.recompute = recompute;
-    struct model_iteration *again = new_iteration(&config, &job);
-    const struct trace *trace = again->trace;
-
-    g_assert_cmpuint(trace->operator_count, ==, kept->trace->operator_count + 6);
-    g_assert_cmpuint(find_operator(trace, "recompute h.1.mlp.c_fc", 0) + 1, ==,
-                     find_operator(trace, "backward h.1.mlp.c_proj", 0));
-    g_assert_cmpuint(again->forward_end, ==, kept->forward_end);
-    uint32_t attend = find_operator(trace, "forward h.1.attn", 0);
-    uint32_t repeat = find_operator(trace, "recompute h.1.attn", 0);
-    g_assert_cmpint(trace->operators[repeat].phase, ==, TRACE_BACKWARD);
-    g_assert_cmpuint(again->operators[attend].dropout_site, ==,
-                     again->operators[repeat].dropout_site);
-    for (uint32_t b = 0; b < trace->buffer_count; b++) {
-        const struct trace_buffer *buffer = &trace->buffers[b];
-        if (buffer->saved && g_str_has_prefix(buffer->name, "h.1."))
-            g_assert_cmpstr(buffer->name, ==, "h.1.output");
-    }
-    model_iteration_free(kept);
-    model_iteration_free(again);
-}
-
-static bool is_held(const struct trace *trace, const uint8_t *held, const char *name)
-{
-    bool found = false;
-    for (uint32_t b = 0; b < trace->buffer_count; b++)
-        found |= held[b] && g_str_equal(trace->buffers[b].name, name);
-    return found;
-}
-
-/* Chunks hold what the layer saves, all but a few floats a row, and a recomputed layer's input.
- * What is not held lies as it did, and nothing else of the iteration changes. */
-static void test_offload(void)
-{
-    uint8_t recompute[3] = {0, 1, 0}, offload[3] = {1, 1, 0};
-    struct model_config config = small_model(true, 0.1);
-    struct model_job job = small_job(MODEL_BF16, 2);
-    job.choices.recompute = recompute;
-    struct model_iteration *kept = new_iteration(&config, &job);
-    job.choices.offload = offload;
-    struct model_iteration *offloaded = new_iteration(&config, &job);
-    const struct trace *trace = offloaded->trace;
-    g_autofree uint8_t *held = trace_held_buffers(trace);
-
-    g_assert_null(trace_held_buffers(kept->trace));
-    g_assert_nonnull(held);
-    for (uint32_t b = 0; b < trace->buffer_count; b++) {
-        const struct trace_buffer *buffer = &trace->buffers[b];
-        g_assert_cmpstr(buffer->name, ==, kept->trace->buffers[b].name);
-        if (!held[b])
-            continue;
-        g_assert_true(buffer->saved);
-        g_assert_false(g_str_has_suffix(buffer->name, "stats"));
-    }
-    static const char *const names[] = {"embeddings", "h.0.attn.qkv", "h.0.mlp.inner",
-                                        "h.0.output"};
-    for (size_t i = 0; i < G_N_ELEMENTS(names); i++)
-        g_assert_true(is_held(trace, held, names[i]));
-    g_assert_false(is_held(trace, held, "h.0.attn.lse"));
-    g_assert_false(is_held(trace, held, "h.1.attn.qkv"));
-    g_assert_false(is_held(trace, held, "h.1.output")); /* the third layer's input */
-    for (uint32_t m = 0; m < trace->operator_count; m++) {
-        g_assert_cmpuint(trace->operators[m].bytes, ==, kept->trace->operators[m].bytes);
-        g_assert_cmpuint(trace->non_model_bytes[m], <=, kept->trace->non_model_bytes[m]);
-    }
-    model_iteration_free(kept);
-    model_iteration_free(offloaded);
-}
-
-/* An embedding on the host sends its output into a buffer that no chunk holds. */
-static void test_offload_host_embedding(void)
-{
-    uint8_t offload[3] = {1, 1, 1};
-    struct model_config config = small_model(true, 0);
-    struct model_job job = small_job(MODEL_FP32, 1);
-    job.choices.offload = offload;
-    job.choices.host_embedding = true;
-    struct model_iteration *iteration = new_iteration(&config, &job);
-    g_autofree uint8_t *held = trace_held_buffers(iteration->trace);
-    g_assert_false(is_held(iteration->trace, held, "embeddings"));
-    g_assert_true(is_held(iteration->trace, held, "h.0.ln_1"));
-    model_iteration_free(iteration);
-}
-
 /* Every place that drops draws its own numbers, in backward those of its forward. */
 static void check_dropout_sites(const struct model_config *config)
 {
@@ -692,40 +415,6 @@ static void test_host_updates_of_split_masters(void)
         g_assert_cmpuint(trace->operators[m].h2d_bytes, ==, 0);
     }
     model_iteration_free(iteration);
-}
-
-/* All but the classifier and the embedding runs backward twice, each time over what forward saved
- * or what is computed again then. */
-static void test_second_backward(void)
-{
-    GError *error = NULL;
-    uint8_t recompute[3] = {0, 1, 0};
-    struct model_config config = small_model(true, 0);
-    struct model_job job = small_job(MODEL_BF16, 1);
-    job.choices.recompute = recompute;
-    job.choices.split_masters = job.choices.second_backward = true;
-    struct model_iteration *iteration = new_iteration(&config, &job);
-    const struct trace *trace = iteration->trace;
-    uint32_t forward = 1 + 3 * 7 + 3, layers = 1 + 3 * 7 + 6;
-    g_assert_cmpuint(trace->operator_count, ==,
-                     forward + 1 + layers + 1 + layers + trace->tensor_count);
-    uint32_t first = find_operator(trace, "recompute h.1.attn", 0),
-             again = find_operator(trace, "recompute again h.1.attn", 0);
-    g_assert_cmpuint(first, <, find_operator(trace, "backward embeddings", 0));
-    g_assert_cmpuint(find_operator(trace, "update wte.weight", 0), <, again);
-    g_assert_cmpuint(iteration->operators[first].out[0], !=, iteration->operators[again].out[0]);
-    first = find_operator(trace, "backward h.2.attn", 0);
-    again = find_operator(trace, "backward again h.2.attn", 0);
-    g_assert_cmpuint(iteration->operators[first].in[1], ==, iteration->operators[again].in[1]);
-    g_assert_cmpuint(trace->operators[first].bytes, ==, trace->operators[again].bytes);
-    /* Of its moments at the most: what is as large as the vocabulary is gone in the second. */
-    g_assert_cmpuint(trace->buffers[iteration->operators[forward - 1].in[0]].last, ==, forward);
-    model_iteration_free(iteration);
-
-    job.choices.micro_batches = 2; /* their gradients have a list, and updates come last */
-    g_assert_null(model_iteration_new(&config, &job, &error));
-    g_assert_error(error, MODEL_ERROR, MODEL_ERROR_CONFIG);
-    g_clear_error(&error);
 }
 
 static void test_moments(void)
@@ -828,24 +517,15 @@ int main(int argc, char **argv)
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/iteration/tensors", test_tensors);
     g_test_add_func("/iteration/bytes-per-parameter", test_bytes_per_parameter);
-    g_test_add_func("/iteration/frozen-bytes", test_frozen_bytes);
-    g_test_add_func("/iteration/end-of-backward", test_end_of_backward);
-    g_test_add_func("/iteration/adapter-flops", test_adapter_flops);
-    g_test_add_func("/iteration/bad-trained", test_bad_trained);
     g_test_add_func("/iteration/no-such-bytes-per-parameter", test_no_such_bytes_per_parameter);
     g_test_add_func("/iteration/gradients-in-buffers", test_gradients_in_buffers);
     g_test_add_func("/iteration/blocks", test_blocks);
     g_test_add_func("/iteration/state-block", test_state_block);
     g_test_add_func("/iteration/accesses", test_accesses);
     g_test_add_func("/iteration/finishes", test_finishes);
-    g_test_add_func("/iteration/lives", test_lives);
-    g_test_add_func("/iteration/recompute", test_recompute);
-    g_test_add_func("/iteration/offload", test_offload);
-    g_test_add_func("/iteration/offload-host-embedding", test_offload_host_embedding);
     g_test_add_func("/iteration/dropout-sites", test_dropout_sites);
     g_test_add_func("/iteration/host-operators", test_host_operators);
     g_test_add_func("/iteration/host-updates-of-split-masters", test_host_updates_of_split_masters);
-    g_test_add_func("/iteration/backward-twice", test_second_backward);
     g_test_add_func("/iteration/moments", test_moments);
     g_test_add_func("/iteration/digests", test_digests);
     g_test_add_func("/iteration/bad-jobs", test_bad_jobs);
