@@ -46,7 +46,7 @@ static struct plan *plan_quickly(const struct variant_search *c, const struct tr
 }
 
 #define LEAST_TIME 1e-3 /* seconds; 0 would be no limit */
-#define NEAR_RATIO 1.05
+#define NEAR_RATIO 1.005
 
 enum {
     COARSE_STEP = PLACEMENT_PARTS / 8,

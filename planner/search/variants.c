@@ -13,6 +13,7 @@
 enum {
     SHARES = 4,   /* of the layers, tried first */
     HALVINGS = 3, /* of a share, around the best */
+    HALVINGS_VERY_LONG = 2,
 };
 
 /* Returns the outcome of a variant for which no plan was found within the budgets. If host memory
@@ -122,7 +123,8 @@ static void explore_layers(struct variant_search *c, uint32_t batch)
 static void refine_layers(struct variant_search *c)
 {
     uint32_t step = first_step(c);
-    for (int i = 0; i < HALVINGS && step > 1 && step < c->layers; i++) {
+    int halvings = c->trace->operator_count > VERY_LONG_ITERATION ? HALVINGS_VERY_LONG : HALVINGS;
+    for (int i = 0; i < halvings && step > 1 && step < c->layers; i++) {
         struct run_choices *best = as_best(c);
         uint32_t first = c->best->first;
         step /= 2;
