@@ -111,7 +111,7 @@ static uint8_t *find_stays(const struct candidate *candidate, const struct reten
 {
     struct candidate copy = *candidate;
     let_stay(&copy, NULL);
-    if (copy.trace->operator_count > VERY_LONG_ITERATION)
+    if (iteration_is_very_long(copy.trace))
         retention_choose_quickly(copy.retention, bias);
     else
         retention_choose(copy.retention, bias);

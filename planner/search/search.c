@@ -93,15 +93,10 @@ static const struct placement all_on_host = {.pattern = PLACEMENT_SPREAD, .parts
 static const struct placement half_on_host = {.pattern = PLACEMENT_SPREAD,
                                               .parts = PLACEMENT_PARTS / 2};
 
-static bool is_very_long(const struct search *search)
-{
-    return search->job.trace->operator_count > VERY_LONG_ITERATION;
-}
-
 /* Returns how many of the best are refined. */
 static uint32_t refined(const struct search *search, uint32_t most)
 {
-    return is_very_long(search) ? (most + 5) / 6 : most;
+    return iteration_is_very_long(search->job.trace) ? (most + 5) / 6 : most;
 }
 
 /* Repeats the best trials with more effort. */
@@ -337,7 +332,8 @@ static void descend(struct search *search, int step)
         refine_patterns(search, step);
         if (search->context.incumbent && search->context.incumbent->plan == plan)
             return;
-        if (is_very_long(search) && best_objective(search) >= (1 - LEAST_GAIN) * before)
+        if (iteration_is_very_long(search->job.trace) &&
+            best_objective(search) >= (1 - LEAST_GAIN) * before)
             return;
     }
 }
@@ -475,7 +471,8 @@ static void place_optimizer(struct search *search)
             place_in_orders(search);
         try_mixes(search);
     }
-    for (int step = COARSE_PARTS / 2; step > 0; step /= is_very_long(search) ? 4 : 2) {
+    for (int step = COARSE_PARTS / 2; step > 0;
+         step /= iteration_is_very_long(search->job.trace) ? 4 : 2) {
         descend(search, step);
         if (step == COARSE_PARTS / 4)
             try_biases(search, refined(search, PLACED_LAYOUTS), 2, BIAS_PARTS);
@@ -620,13 +617,13 @@ struct search *search_new(const struct trace *trace, const struct search_options
     search->first_update = search->traced_first = search_traced_first(trace);
     if (placement_is_possible(trace, options->platform))
         search_list_strategies(search);
-    search->context = (struct trial_context){.job = &search->job,
-                                             .objective = options->objective,
-                                             .strategies = search->strategies,
-                                             .near_ratio = is_very_long(search) ? NEAR_RATIO_BRIEF
-                                                                                : NEAR_RATIO,
-                                             .stop = &search->stop,
-                                             .hurry = options->hurry};
+    search->context = (struct trial_context){
+        .job = &search->job,
+        .objective = options->objective,
+        .strategies = search->strategies,
+        .near_ratio = iteration_is_very_long(search->job.trace) ? NEAR_RATIO_BRIEF : NEAR_RATIO,
+        .stop = &search->stop,
+        .hurry = options->hurry};
     search->bound = (double)work_bound_best(trace, options->platform, &host_price) * 1e-9;
     limit_time(search, options->time_limit);
     return search;

@@ -66,9 +66,8 @@ static bool sweep_own_layout(struct search *search)
     choice_at(search, layout)->done = true;
     search->context.sweep_strategies = search->tuned;
     add_both_sides(search, layout);
-    search_run(search, search->job.trace->operator_count > VERY_LONG_ITERATION
-                           ? search_run_sweep
-                           : search_run_whole_sweep);
+    search_run(search, iteration_is_very_long(search->job.trace) ? search_run_sweep
+                                                                 : search_run_whole_sweep);
     return true;
 }
 

@@ -157,17 +157,12 @@ static void try_addresses(const struct trial_context *context, const struct cand
     }
 }
 
-static bool is_very_long(const struct trial_context *context)
-{
-    return context->job->trace->operator_count > VERY_LONG_ITERATION;
-}
-
 /* Returns whether a schedule by dispatch() with so long an iteration may lead to a better plan. */
 static bool may_lead(const struct trial_context *context, const struct trial *trial, double seconds)
 {
     bool searched = trial->effort > EFFORT_1 || context->objective != OBJECTIVE_TIME ||
                     !context->incumbent;
-    double ratio = is_very_long(context) ? LONG_RATIO : DISPATCH_RATIO;
+    double ratio = iteration_is_very_long(context->job->trace) ? LONG_RATIO : DISPATCH_RATIO;
     if (!searched && seconds > ratio * context->incumbent->plan->predicted.iteration_seconds)
         return false;
     return !trial->plan || seconds < trial->plan->predicted.iteration_seconds;
@@ -219,7 +214,7 @@ static const struct slacks {
 static struct slacks slacks_of(const struct trial_context *context, const struct trial *trial)
 {
     const struct trial *best = context->incumbent;
-    if (is_very_long(context) && best && best->slack != SEARCH_NO_SLACK)
+    if (iteration_is_very_long(context->job->trace) && best && best->slack != SEARCH_NO_SLACK)
         return (struct slacks){{(uint32_t)best->slack}, 1};
     if (context->thorough && trial->effort > EFFORT_1)
         return all_slacks;

@@ -23,6 +23,11 @@ enum { LONG_ITERATION = 1000 };
  * copy is then so little of the whole that they hardly differ. */
 enum { VERY_LONG_ITERATION = 4000 };
 
+static inline bool iteration_is_very_long(const struct trace *trace)
+{
+    return trace->operator_count > VERY_LONG_ITERATION;
+}
+
 /* Iterations of at most so many operators are searched more thoroughly, because that is quick. */
 enum { THOROUGH_MOST = 2000 };
 

@@ -46,7 +46,6 @@ static struct plan *plan_quickly(const struct variant_search *c, const struct tr
 }
 
 #define LEAST_TIME 1e-3 /* seconds; 0 would be no limit */
-#define NEAR_RATIO 1.005
 
 enum {
     COARSE_STEP = PLACEMENT_PARTS / 8,
@@ -307,13 +306,15 @@ static void keep_embedding(const struct trace *trace, uint8_t *on_host)
     }
 }
 
-/* In very long iterations only a variant that comes near the best plan does. */
+/* In very long iterations only a variant that comes this near to the best plan does. */
+#define FINE_RATIO 1.005
+
 static bool deserves_fine_steps(const struct variant_search *c, const struct variant *variant)
 {
     enum objective objective = c->options->objective;
-    return variant->trace->operator_count <= VERY_LONG_ITERATION ||
+    return !iteration_is_very_long(variant->trace) ||
            (variant->plan && objective_of_plan(objective, variant->plan) <=
-                                 NEAR_RATIO * objective_of_plan(objective, c->best->plan));
+                                 FINE_RATIO * objective_of_plan(objective, c->best->plan));
 }
 
 void variants_plan_quickly(struct variant_search *c, struct variant *variant)

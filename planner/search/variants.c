@@ -123,7 +123,7 @@ static void explore_layers(struct variant_search *c, uint32_t batch)
 static void refine_layers(struct variant_search *c)
 {
     uint32_t step = first_step(c);
-    int halvings = c->trace->operator_count > VERY_LONG_ITERATION ? HALVINGS_VERY_LONG : HALVINGS;
+    int halvings = iteration_is_very_long(c->trace) ? HALVINGS_VERY_LONG : HALVINGS;
     for (int i = 0; i < halvings && step > 1 && step < c->layers; i++) {
         struct run_choices *best = as_best(c);
         uint32_t first = c->best->first;
@@ -256,8 +256,7 @@ static double how_nearly(const struct variant_search *c, const struct variant *v
 {
     if (c->trace->operator_count <= FEW_OPERATORS)
         return NEARLY_QUICK;
-    return variants_offload_differs(c, variant) ||
-                   variant->trace->operator_count > VERY_LONG_ITERATION
+    return variants_offload_differs(c, variant) || iteration_is_very_long(variant->trace)
                ? NEARLY_SLOW
                : NEARLY;
 }
