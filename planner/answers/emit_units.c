@@ -78,9 +78,9 @@ static int descending(gconstpointer a, gconstpointer b)
     return (*x < *y) - (*x > *y);
 }
 
-/* Leaves in each unit the tensors that one of the passes offloads. Passes need not be alike, so
- * what one pass of the units before offloads too much or too little is made good in the next: all
- * units together are right to half a tensor. */
+/* Leaves in each unit the tensors that one of the passes offloads. Passes need not be alike: what
+ * is too much or too little in one unit is made good in the next, so that all units together are
+ * right to half a tensor. */
 static void keep_one_pass(const GPtrArray *units, uint32_t passes)
 {
     double missing = 0; /* bytes that a pass offloads and no unit has yet */

@@ -5,6 +5,7 @@
 #include "models/config.h"
 
 #include <glib/gstdio.h>
+#include <string.h>
 
 /* Returns the path of a new file with the text. Free with g_free, and remove it. */
 static inline char *write_text(const char *text)
@@ -25,6 +26,27 @@ static inline struct model_config *read_text(const char *text, GError **error)
     g_unlink(path);
     g_free(path);
     return config;
+}
+
+/* A text that is refused, and what the message must have. */
+struct refused_config {
+    const char *text;
+    enum model_error code;
+    const char *named[2];
+};
+
+/* The message is one line, and names the file. */
+static inline void assert_refused(const char *text, const struct refused_config *refused)
+{
+    GError *error = NULL;
+    g_assert_null(read_text(text, &error));
+    g_assert_error(error, MODEL_ERROR, (int)refused->code);
+    g_assert_nonnull(strstr(error->message, "config-"));
+    for (size_t n = 0; n < G_N_ELEMENTS(refused->named); n++)
+        if (!strstr(error->message, refused->named[n]))
+            g_error("'%s' is not in: %s", refused->named[n], error->message);
+    g_assert_null(strchr(error->message, '\n'));
+    g_error_free(error);
 }
 
 #endif

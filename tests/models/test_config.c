@@ -208,11 +208,7 @@ static void test_accepted(void)
 /* Each differs from a good file in one place, which the message must name. */
 static void test_refused(void)
 {
-    static const struct {
-        const char *text;
-        enum model_error code;
-        const char *named[2];
-    } bad[] = {
+    static const struct refused_config bad[] = {
         {"", MODEL_ERROR_CONFIG, {"config-", ":1:"}},
         {"{\n \"n_layer\": 2,,}", MODEL_ERROR_CONFIG, {":2:", ""}},
         {"[1]", MODEL_ERROR_CONFIG, {"object", ""}},
@@ -292,17 +288,8 @@ static void test_refused(void)
          MODEL_ERROR_CONFIG,
          {"parameters", "too large"}},
     };
-    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
-        GError *error = NULL;
-        g_assert_null(read_text(bad[i].text, &error));
-        g_assert_error(error, MODEL_ERROR, (int)bad[i].code);
-        g_assert_nonnull(strstr(error->message, "config-"));
-        for (size_t n = 0; n < G_N_ELEMENTS(bad[i].named); n++)
-            if (!strstr(error->message, bad[i].named[n]))
-                g_error("'%s' is not in: %s", bad[i].named[n], error->message);
-        g_assert_null(strchr(error->message, '\n'));
-        g_error_free(error);
-    }
+    for (size_t i = 0; i < G_N_ELEMENTS(bad); i++)
+        assert_refused(bad[i].text, &bad[i]);
 }
 
 static void test_missing_file(void)

@@ -178,11 +178,7 @@ static void test_round_trip(void)
 
 static void test_refused(void)
 {
-    static const struct {
-        const char *text;
-        enum model_error code;
-        const char *named[2];
-    } bad[] = {
+    static const struct refused_config bad[] = {
         {"\"model_type\":\"llama\"", MODEL_ERROR_CONFIG, {"num_hidden_layers", "missing"}},
         {"\"model_type\":\"llama\",\"hidden_act\":\"gelu\"," LLAMA,
          MODEL_ERROR_UNSUPPORTED,
@@ -287,14 +283,8 @@ static void test_refused(void)
          {"layer_types", "all layers"}},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(bad); i++) {
-        GError *error = NULL;
         g_autofree char *text = g_strdup_printf("{%s}", bad[i].text);
-        g_assert_null(read_text(text, &error));
-        g_assert_error(error, MODEL_ERROR, (int)bad[i].code);
-        for (size_t n = 0; n < G_N_ELEMENTS(bad[i].named); n++)
-            if (!strstr(error->message, bad[i].named[n]))
-                g_error("'%s' is not in: %s", bad[i].named[n], error->message);
-        g_error_free(error);
+        assert_refused(text, &bad[i]);
     }
 }
 
