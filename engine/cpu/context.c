@@ -147,17 +147,18 @@ uint64_t cpu_context_scratch_bytes(const struct cpu_context *cpu)
 void cpu_parallel(const struct cpu_context *cpu, simd_loop *loop, const void *arguments,
                   uint64_t items, uint64_t grain)
 {
-    uint64_t threads = cpu->threads;
     uint64_t grains = (items + grain - 1) / grain;
-    if (grains < threads)
-        threads = grains;
-#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
-    for (uint64_t part = 0; part < threads; part++) {
-        uint64_t first = part * grains / threads * grain;
-        uint64_t end = (part + 1) * grains / threads * grain;
+    uint64_t parts = MIN(cpu->threads, grains);
+    /* All threads take part, also where few have something to do: GCC's OpenMP ends those that a
+     * loop leaves out, and creates them again for the next one, which takes longer than most
+     * updates. */
+#pragma omp parallel for num_threads(cpu->threads) schedule(static, 1) if (parts > 1)
+    for (uint64_t part = 0; part < parts; part++) {
+        uint64_t first = part * grains / parts * grain;
+        uint64_t end = (part + 1) * grains / parts * grain;
         /* Binds at every call, because OpenMP chooses which thread has which part. */
         if (cpu->nodes)
-            cores_bind(&cpu->nodes->cores[nodes_of_part(cpu->nodes, part, threads)]);
+            cores_bind(&cpu->nodes->cores[nodes_of_part(cpu->nodes, part, parts)]);
         loop(arguments, first, end < items ? end : items);
     }
 }
