@@ -231,7 +231,8 @@ static struct device *cpu_open(const struct device_options *options, GError **er
     cpu->device.ops = &device_cpu;
     cpu->annotate = options->annotate;
     cpu->ranks = options->ranks;
-    cpu->cores = cores_split(options->h2d_rate > 0 || options->d2h_rate > 0);
+    cpu->cores = cores_split(options->h2d_rate > 0 || options->d2h_rate > 0 ? CORES_APART
+                                                                            : CORES_TOGETHER);
     cpu->nodes = nodes_read(NODES_FOLDER, &cpu->cores.host);
     cpu->threads = options->threads ? options->threads : cpu->cores.compute_count;
     const struct nodes_spread spread = {cpu->nodes, options->host_cuts, options->host_cut_count};

@@ -24,6 +24,8 @@ struct cuda_device {
     struct cuda_staging staging;
     struct cuda_operators *compute;
     struct host_operators *host;
+    struct core_sets cores;
+    bool bound;                      /* the thread that queues is bound to its core */
     struct nodes *nodes;             /* of the host's cores */
     struct work_queues *queues;      /* of the host's threads only */
     mover_ticket done[MOVER_QUEUES]; /* by these threads, each its own */
@@ -64,6 +66,7 @@ static struct cuda_device *cuda_of(struct device *device)
 static void enter_thread(void *self)
 {
     struct cuda_device *cuda = self;
+    cores_bind(&cuda->cores.host);
     CUDA_TRY(&cuda->failure, cudaSetDevice(cuda->ordinal));
 }
 
@@ -201,9 +204,9 @@ static void cuda_close(struct device *device)
     g_free(cuda);
 }
 
-static bool open_queues(struct cuda_device *cuda, bool alone, GError **error)
+static bool open_queues(struct cuda_device *cuda, GError **error)
 {
-    cuda->streams = cuda_streams_new(alone, &cuda->failure);
+    cuda->streams = cuda_streams_new(&cuda->failure);
     if (cuda->streams && cuda_staging_open(&cuda->staging, &cuda->failure))
         return true;
     cuda_failure_check(&cuda->failure, DEVICE_ERROR_NONE_HERE, error);
@@ -247,10 +250,10 @@ static struct device *cuda_open(const struct device_options *options, GError **e
     cuda->scalars = g_ptr_array_new_with_free_func(free_pinned);
     cuda->loaded = g_array_new(FALSE, FALSE, sizeof(struct kernel_key));
     g_mutex_init(&cuda->failure.lock);
-    const struct core_sets cores = cores_split(false);
-    cuda->nodes = nodes_read(NODES_FOLDER, &cores.host);
+    cuda->cores = cores_split(CORES_BESIDE_GPU);
+    cuda->nodes = nodes_read(NODES_FOLDER, &cuda->cores.host);
     const struct nodes_spread spread = {cuda->nodes, options->host_cuts, options->host_cut_count};
-    if (!open_queues(cuda, options->host_pool_bytes == 0 && !options->ranks, error) ||
+    if (!open_queues(cuda, error) ||
         !cuda_memory_open(&cuda->memory, options->arena_bytes, options->host_pool_bytes,
                           cuda->nodes ? &spread : NULL, error) ||
         !(cuda->compute = cuda_operators_new(cuda->memory.arena, options->table_bytes,
@@ -260,7 +263,7 @@ static struct device *cuda_open(const struct device_options *options, GError **e
         return NULL;
     }
     join_launches(cuda, options);
-    uint32_t threads = options->threads ? options->threads : g_get_num_processors();
+    uint32_t threads = options->threads ? options->threads : cuda->cores.host_count;
     cuda->host = host_operators_new(threads, cuda->memory.host, cuda->nodes);
     cuda->queues = queues_new();
     if ((!options->ranks || open_ranks(cuda, options->ranks, error)) &&
@@ -459,12 +462,22 @@ static struct mover_after of_threads(const struct mover_after *after)
     return threads;
 }
 
-/* The host's thread itself waits for the streams. Its OpenMP threads get the cores. */
+/* The caller keeps to its core until cuda_drain, because it may then do something on all cores. Its
+ * OpenMP threads leave the cores to those of the host's thread. */
+static void leave_cores(struct cuda_device *cuda)
+{
+    if (!cuda->bound)
+        cores_bind(&cuda->cores.compute);
+    cuda->bound = true;
+    cores_leave();
+}
+
+/* The host's thread itself waits for the streams. */
 static mover_ticket put_on_host(struct device *device, struct host_work *work,
                                 const struct mover_after *after)
 {
     const struct mover_after threads = of_threads(after);
-    cores_leave();
+    leave_cores(cuda_of(device));
     work->after = cuda_streams_cover(cuda_of(device)->streams, after);
     return queues_put(cuda_of(device)->queues, MOVER_HOST, work, sizeof *work, &threads);
 }
@@ -514,6 +527,9 @@ static void cuda_drain(struct device *device)
     for (int q = 0; q < MOVER_QUEUES; q++)
         all.queue[q] = MAX(all.queue[q], threads.queue[q]);
     cuda_wait(device, &all);
+    if (cuda->bound)
+        cores_bind(&cuda->cores.all);
+    cuda->bound = false;
 }
 
 static double *cuda_scalars(struct device *device, uint32_t count)

@@ -1,10 +1,11 @@
 /* The CUDA device's queues: a stream for compute and for each direction, and the queues of the
  * host's threads, one for its operators and two for the file below the host pool.
  *
- * A ticket is the number of a piece of work in its queue, from 1. Behind each piece on a stream
- * that others wait for stands an event, from a ring of events: an event is used again only when its
- * piece is known to be complete. Where nothing moves, only the thread that queues waits for the
- * compute stream, and then few pieces have an event of their own. The progress of a thread's queue
+ * A ticket is the number of a piece of work in its queue, from 1. Behind each copy and collective
+ * stands an event, from a ring of events: an event is used again only when its piece is known to be
+ * complete. A piece of the compute stream gets an event when something is queued that waits for it.
+ * What waits for an earlier piece than the last then waits for the last, too; copies and the host's
+ * operators do so anyway, because they are bound to moments. The progress of a thread's queue
  * is a number in pinned memory, on which streams wait on their own (cuStreamWaitValue64), so that
  * no thread has to act when an update on the host ends. */
 #ifndef PSTAR_ENGINE_CUDA_STREAMS_H
@@ -38,10 +39,9 @@ void cuda_failure_note_text(struct cuda_failure *failure, char *text);
 
 struct cuda_streams;
 
-/* Opens streams on the current device. `alone` says that neither copies nor ranks nor the host's
- * operators will wait for compute. If they do, they wait longer than they need. Returns NULL if
- * CUDA fails; `failure` then says why. `failure` must outlive them. */
-struct cuda_streams *cuda_streams_new(bool alone, struct cuda_failure *failure);
+/* Opens streams on the current device. Returns NULL if CUDA fails; `failure` then says why.
+ * `failure` must outlive them. */
+struct cuda_streams *cuda_streams_new(struct cuda_failure *failure);
 /* Completes the queued work first. */
 void cuda_streams_free(struct cuda_streams *streams);
 

@@ -8,25 +8,37 @@
 
 /* ---- cores ---- */
 
-struct core_sets cores_split(bool apart)
+/* Gives the first `count` cores of all to compute and the others to the host. */
+static void split_at(struct core_sets *cores, uint32_t count)
 {
-    struct core_sets cores;
-    CPU_ZERO(&cores.all);
-    if (pthread_getaffinity_np(pthread_self(), sizeof cores.all, &cores.all) != 0)
-        CPU_SET(0, &cores.all);
-    uint32_t count = (uint32_t)CPU_COUNT(&cores.all);
-    cores.compute = cores.host = cores.all;
-    cores.compute_count = cores.host_count = count;
-    if (!apart || count == 1)
-        return cores;
-
-    cores.host_count = count / 4 ? count / 4 : 1;
-    cores.compute_count = count - cores.host_count;
     uint32_t seen = 0;
     for (int core = 0; core < CPU_SETSIZE; core++)
-        if (CPU_ISSET(core, &cores.all))
-            CPU_CLR(core, seen++ < cores.compute_count ? &cores.host : &cores.compute);
+        if (CPU_ISSET(core, &cores->all))
+            CPU_CLR(core, seen++ < count ? &cores->host : &cores->compute);
+    cores->host_count -= count;
+    cores->compute_count = count;
+}
+
+struct core_sets cores_split_set(const cpu_set_t *all, enum cores_use use)
+{
+    enum { LEAST_BESIDE_GPU = 4 };
+    uint32_t count = (uint32_t)CPU_COUNT(all);
+    struct core_sets cores = {
+        .all = *all, .compute = *all, .host = *all, .compute_count = count, .host_count = count};
+    if (use == CORES_APART && count > 1)
+        split_at(&cores, count - MAX(count / 4, 1));
+    if (use == CORES_BESIDE_GPU && count >= LEAST_BESIDE_GPU)
+        split_at(&cores, 1);
     return cores;
+}
+
+struct core_sets cores_split(enum cores_use use)
+{
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    if (pthread_getaffinity_np(pthread_self(), sizeof all, &all) != 0)
+        CPU_SET(0, &all);
+    return cores_split_set(&all, use);
 }
 
 void cores_bind(const cpu_set_t *set)

@@ -7,14 +7,26 @@
 #include <stdint.h>
 
 struct core_sets {
-    cpu_set_t all, compute, host; /* `all`: what the calling thread of cores_split was allowed */
+    cpu_set_t all, compute, host;
     uint32_t compute_count, host_count;
 };
 
-/* Splits the cores that the calling thread may use. If `apart`, a quarter of them, at least one, is
- * for copies and host operators, because compute beside copying threads slows by up to two times,
- * and no clock predicts by how much. Otherwise, and on a single core, both have all cores. */
-struct core_sets cores_split(bool apart);
+enum cores_use {
+    CORES_TOGETHER, /* compute and host have all cores */
+    /* A quarter of the cores, at least one, is for copies and host operators, because compute
+     * beside copying threads slows by up to two times, and no clock predicts by how much. */
+    CORES_APART,
+    /* One core is for the thread that queues a GPU's work, all others are for host operators. If
+     * that thread shared a core with one that updates, this one could wait for milliseconds until
+     * the system moves it, all others would wait for it at the end of their loop, and the GPU for
+     * all. With fewer than 4 cores both have all. */
+    CORES_BESIDE_GPU
+};
+
+/* Splits a set of cores. A single core is both sides'. */
+struct core_sets cores_split_set(const cpu_set_t *all, enum cores_use use);
+/* Splits the cores that the calling thread may use. */
+struct core_sets cores_split(enum cores_use use);
 
 /* Binds the calling thread, and the threads that it creates later. */
 void cores_bind(const cpu_set_t *set);

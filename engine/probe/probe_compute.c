@@ -109,7 +109,7 @@ static void measure_on(struct platform *platform, const cpu_set_t *cores, uint32
 bool probe_compute(const struct device_ops *ops, struct platform *platform, GError **error)
 {
     (void)ops;
-    const struct core_sets cores = cores_split(true);
+    const struct core_sets cores = cores_split(CORES_APART);
     struct platform_curve *extra = platform->extra;
     struct platform_curve *all[] = {&platform->compute[MODEL_FP32], &platform->compute[MODEL_BF16]};
     struct platform_curve *apart[] = {&extra[PLATFORM_COMPUTE_FP32_APART],
@@ -206,7 +206,7 @@ static uint8_t *open_pool(const struct device_ops *ops, struct cpu_memory *memor
 
 bool probe_updates(const struct device_ops *ops, struct platform *platform, GError **error)
 {
-    const struct core_sets cores = cores_split(true);
+    const struct core_sets cores = cores_split(CORES_APART);
     const struct adamw_options options = {
         .learning_rate = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .gradient_scale = 1};
     struct platform_curve *extra = platform->extra;
@@ -215,7 +215,9 @@ bool probe_updates(const struct device_ops *ops, struct platform *platform, GErr
     u.pool = open_pool(ops, &memory, u.pool_bytes, error);
     if (!u.pool)
         return false;
-    measure_updates(&cores.all, (uint32_t)CPU_COUNT(&cores.all), &u, &platform->host_update);
+    const struct core_sets updating =
+        cores_split(ops == &device_cpu ? CORES_TOGETHER : CORES_BESIDE_GPU);
+    measure_updates(&updating.host, updating.host_count, &u, &platform->host_update);
     measure_updates(&cores.host, cores.host_count, &u, &extra[PLATFORM_HOST_UPDATE_APART]);
     measure_threads(&cores.all, &u, &extra[PLATFORM_UPDATE_THREADS]);
     cores_bind(&cores.all);

@@ -129,7 +129,7 @@ static void *compute(void *data)
 /* The caller, who waits for the copies, leaves the compute cores to the products. */
 static void measure_beside_threads(struct device *device, struct platform *platform)
 {
-    const struct core_sets cores = cores_split(true);
+    const struct core_sets cores = cores_split(CORES_APART);
     struct compute_load load = {.cores = cores};
     cores_bind(&cores.host);
     GThread *thread = g_thread_new("compute", compute, &load);

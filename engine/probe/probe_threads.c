@@ -173,8 +173,8 @@ bool probe_threads(const struct device_ops *ops, struct platform *platform, GErr
 {
     struct platform_threads *threads = &platform->threads;
     (void)ops;
-    threads->host_cores = cores_split(true).host_count;
-    threads->cores = cores_split(false).compute_count;
+    threads->host_cores = cores_split(CORES_APART).host_count;
+    threads->cores = cores_split(CORES_TOGETHER).compute_count;
     threads->source = g_strdup("the CPU device with --link: a copy's way there and back, a copy "
                                "over a link, the engine around the operators of a small model");
     return measure_waking(threads, error) && measure_gap(threads, error);
@@ -309,7 +309,7 @@ static void measure(struct bench *b, struct device *device, const struct core_se
 
 bool probe_neighbours(const struct device_ops *ops, struct platform *platform, GError **error)
 {
-    const struct core_sets cores = cores_split(true);
+    const struct core_sets cores = cores_split(CORES_APART);
     const struct device_options options = {.arena_bytes = MEMORY,
                                            .host_pool_bytes = MEMORY,
                                            .h2d_rate = PLATFORM_BESIDE_RATE,

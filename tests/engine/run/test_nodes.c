@@ -173,7 +173,7 @@ static void touches_everything(void)
         g_test_skip("the system touches no memory when asked to");
         return;
     }
-    const struct core_sets mine = cores_split(false);
+    const struct core_sets mine = cores_split(CORES_TOGETHER);
     struct nodes *nodes = halves(&mine.all);
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), pages = 300, bytes = pages * page - 100;
     for (int trial = 0; trial < 20; trial++) {
@@ -200,19 +200,19 @@ static void note_cores(const void *arguments, uint64_t first, uint64_t end)
 {
     cpu_set_t *seen = *(cpu_set_t *const *)arguments;
     g_assert_cmpuint(end, ==, first + 1);
-    seen[first] = cores_split(false).all;
+    seen[first] = cores_split(CORES_TOGETHER).all;
 }
 
 static void threads_run_on_their_nodes(void)
 {
     enum { MOST = 6 };
-    const struct core_sets mine = cores_split(false);
+    const struct core_sets mine = cores_split(CORES_TOGETHER);
     struct nodes *nodes = halves(&mine.all);
     for (unsigned threads = 1; threads <= MOST; threads++) {
         struct cpu_context *cpu = cpu_context_new(threads);
         cpu_set_t seen[MOST], *to = seen;
         cpu_context_keep_near(cpu, nodes);
-        /* Fewer items than threads, then more again: the runtime lets threads go and makes new. */
+        /* With fewer items than threads, some threads have none. */
         cpu_parallel(cpu, note_cores, &to, threads, 1);
         cpu_parallel(cpu, note_cores, &to, 1, 1);
         cpu_parallel(cpu, note_cores, &to, threads, 1);
@@ -228,7 +228,7 @@ static void threads_run_on_their_nodes(void)
 static void bits_are_the_same(void)
 {
     enum { ELEMENTS = 40 * 1024 + 7, ARRAYS = 4 };
-    const struct core_sets mine = cores_split(false);
+    const struct core_sets mine = cores_split(CORES_TOGETHER);
     const struct adamw_options options = {1e-3, 0.9, 0.95, 1e-8, 0.1, 1};
     const struct adamw_step step = adamw_step_of(&options, 3);
     struct nodes *nodes = halves(&mine.all);
@@ -273,9 +273,37 @@ static void cuts_are_where_tensors_begin(void)
     g_assert_cmpmem(cuts->data, cuts->len * sizeof(uint64_t), expected, sizeof expected);
 }
 
+/* Every second core of 64 is there. */
+static void test_split(void)
+{
+    static const struct {
+        uint32_t cores;
+        enum cores_use use;
+        uint32_t compute, host;
+    } splits[] = {{16, CORES_TOGETHER, 16, 16},  {16, CORES_APART, 12, 4},
+                  {3, CORES_APART, 2, 1},        {1, CORES_APART, 1, 1},
+                  {16, CORES_BESIDE_GPU, 1, 15}, {4, CORES_BESIDE_GPU, 1, 3},
+                  {3, CORES_BESIDE_GPU, 3, 3}};
+    for (size_t i = 0; i < G_N_ELEMENTS(splits); i++) {
+        cpu_set_t all, either;
+        CPU_ZERO(&all);
+        for (uint32_t core = 0; core < splits[i].cores; core++)
+            CPU_SET(2 * core + 1, &all);
+        struct core_sets cores = cores_split_set(&all, splits[i].use);
+        g_assert_cmpuint(cores.compute_count, ==, splits[i].compute);
+        g_assert_cmpuint(cores.host_count, ==, splits[i].host);
+        g_assert_cmpint(CPU_COUNT(&cores.compute), ==, splits[i].compute);
+        g_assert_cmpint(CPU_COUNT(&cores.host), ==, splits[i].host);
+        CPU_OR(&either, &cores.compute, &cores.host);
+        g_assert_true(CPU_EQUAL(&either, &all));
+        g_assert_true(CPU_ISSET(1, &cores.compute)); /* the first core */
+    }
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
+    g_test_add_func("/nodes/split", test_split);
     g_test_add_func("/nodes/reads_what_is_allowed", reads_what_is_allowed);
     g_test_add_func("/nodes/one_is_none", one_is_none);
     g_test_add_func("/nodes/shares_are_near_their_threads", shares_are_near_their_threads);
