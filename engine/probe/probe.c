@@ -40,6 +40,7 @@ static const struct measurement of_device[] = {
     {"matrix products and memory", .measure = probe_operators, .seconds = 5},
     {"optimizer", .measure = probe_updates, .seconds = 3},
     {"copies", .measure = probe_copies, .seconds = 14},
+    {"the host's memory", .measure = probe_host_memory, .seconds = 2},
     {"disk", .measure_disk = probe_disk, .seconds = 8},
     {.subject = NULL},
 };

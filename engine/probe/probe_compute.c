@@ -16,7 +16,7 @@ struct shape {
 static const struct shape shapes[] = {
     {64, 64, 64}, {128, 256, 256}, {256, 384, 384}, {256, 768, 3072}, {1024, 1024, 4096}};
 
-enum { ELEMENTS = 4 << 20, WEIGHT = 1024 * 4096, ROWS = 1024 * 4096 };
+enum { LEAST_ELEMENTS = 1 << 10, ELEMENTS = 4 << 20, WEIGHT = 1024 * 4096, ROWS = 1024 * 4096 };
 
 struct product {
     struct cpu_context *cpu;
@@ -173,7 +173,7 @@ static void measure_updates(const cpu_set_t *cores, uint32_t threads, struct upd
 {
     cores_bind(cores);
     u->cpu = cpu_context_start(threads);
-    for (u->elements = 64 << 10; u->elements <= ELEMENTS; u->elements *= 4)
+    for (u->elements = LEAST_ELEMENTS; u->elements <= ELEMENTS; u->elements *= 4)
         probe_add(curve, (double)u->elements, probe_seconds(run_update, u));
     probe_source(curve, g_strdup_printf("AdamW in fp32 on %u threads, operands from memory, median",
                                         threads));
@@ -215,8 +215,8 @@ bool probe_updates(const struct device_ops *ops, struct platform *platform, GErr
     u.pool = open_pool(ops, &memory, u.pool_bytes, error);
     if (!u.pool)
         return false;
-    const struct core_sets updating =
-        cores_split(ops == &device_cpu ? CORES_TOGETHER : CORES_BESIDE_GPU);
+    const struct core_sets updating = cores_split(ops == &device_cpu ? CORES_TOGETHER
+                                                                     : CORES_BESIDE_GPU);
     measure_updates(&updating.host, updating.host_count, &u, &platform->host_update);
     measure_updates(&cores.host, cores.host_count, &u, &extra[PLATFORM_HOST_UPDATE_APART]);
     measure_threads(&cores.all, &u, &extra[PLATFORM_UPDATE_THREADS]);

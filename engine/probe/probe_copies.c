@@ -12,46 +12,60 @@ static const uint64_t sizes[] = {64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20
 
 struct train {
     struct device *device;
-    uint64_t bytes; /* of a copy */
+    enum mover_queue queue; /* MOVER_COMPUTE for moves */
+    uint64_t bytes;         /* of a copy */
     uint32_t copies;
-    uint64_t memory;              /* that each queue walks through */
-    bool queue[MOVER_QUEUES];     /* directions that copy */
-    uint64_t place[MOVER_QUEUES]; /* of the next copy or move */
+    uint64_t start, memory; /* what it walks through of both memories */
+    uint64_t place;         /* of the next copy or move, from `start` */
 };
 
-static uint64_t next_place(struct train *train, enum mover_queue queue)
+static uint64_t next_place(struct train *train)
 {
-    uint64_t place = train->place[queue];
-    train->place[queue] = place + 2 * train->bytes <= train->memory ? place + train->bytes : 0;
-    return place;
+    uint64_t place = train->place;
+    train->place = place + 2 * train->bytes <= train->memory ? place + train->bytes : 0;
+    return train->start + place;
 }
 
-/* Copies in both directions take turns. Each direction then has a half of both memories for itself,
- * because neither waits for the other. */
+static void queue_copies(struct train *train, struct mover_after *last)
+{
+    const struct mover_after none = {{0}};
+    for (uint32_t i = 0; i < train->copies; i++) {
+        uint64_t place = next_place(train);
+        last->queue[train->queue] = train->device->ops->copy(train->device, train->queue, place,
+                                                             place, train->bytes, &none);
+    }
+}
+
 static void run_copies(void *data)
 {
     struct train *train = data;
-    struct mover_after last = {{0}}, none = {{0}};
-    bool both = train->queue[MOVER_H2D] && train->queue[MOVER_D2H];
-    for (uint32_t i = 0; i < train->copies; i++)
-        for (int q = 0; q < MOVER_QUEUES; q++)
-            if (train->queue[q]) {
-                uint64_t place = next_place(train, (enum mover_queue)q) +
-                                 (both && q == MOVER_D2H ? train->memory : 0);
-                last.queue[q] = train->device->ops->copy(train->device, (enum mover_queue)q, place,
-                                                         place, train->bytes, &none);
-            }
+    struct mover_after last = {{0}};
+    queue_copies(train, &last);
     train->device->ops->wait(train->device, &last);
 }
 
-/* While the device computes: the time to queue the products is not the copies', and what is left of
- * them is not the next train's. */
-static double seconds_beside(struct train *train, struct probe_product *product)
+/* What the device does during the copies: one of both. */
+struct load {
+    struct probe_product *product;
+    struct train *other; /* in the other direction */
+};
+
+static void begin(const struct load *load)
+{
+    struct mover_after last = {{0}};
+    if (load->product)
+        probe_product_queue(load->product, BESIDE_SECONDS);
+    else
+        queue_copies(load->other, &last);
+}
+
+/* The time to queue the load is not the copies', and what is left of it is not the next train's. */
+static double seconds_beside(struct train *train, const struct load *load)
 {
     enum { TRIES = 9 };
     double taken[TRIES];
     for (int i = 0; i < TRIES; i++) {
-        probe_product_queue(product, BESIDE_SECONDS);
+        begin(load);
         double start = probe_now();
         run_copies(train);
         taken[i] = probe_now() - start;
@@ -67,7 +81,7 @@ static void run_moves(void *data)
     struct mover_after last = {{0}};
     const struct mover_after none = {{0}};
     for (uint32_t i = 0; i < train->copies; i++) {
-        uint64_t to = next_place(train, MOVER_COMPUTE);
+        uint64_t to = next_place(train);
         uint64_t from = MIN(to + train->bytes, train->memory - train->bytes);
         last.queue[MOVER_COMPUTE] = train->device->ops->move(train->device, to, from, train->bytes,
                                                              &none);
@@ -75,18 +89,49 @@ static void run_moves(void *data)
     train->device->ops->wait(train->device, &last);
 }
 
-/* `beside` is the device's work during the copies, or NULL. */
-static void measure(struct device *device, probe_work *work, bool h2d, bool d2h,
-                    struct probe_product *beside, struct platform_curve *curve)
+static struct train train_of(struct device *device, enum mover_queue queue, uint64_t bytes)
+{
+    return (struct train){.device = device,
+                          .queue = queue,
+                          .bytes = bytes,
+                          .copies = (uint32_t)CLAMP(TRAIN / bytes, 1, LONGEST_TRAIN),
+                          .memory = MEMORY};
+}
+
+static void measure(struct device *device, enum mover_queue queue, probe_work *work,
+                    struct platform_curve *curve)
 {
     for (size_t s = 0; s < G_N_ELEMENTS(sizes); s++) {
-        struct train train = {.device = device,
-                              .bytes = sizes[s],
-                              .memory = h2d && d2h ? MEMORY / 2 : MEMORY,
-                              .copies = (uint32_t)CLAMP(TRAIN / sizes[s], 1, LONGEST_TRAIN),
-                              .queue = {[MOVER_H2D] = h2d, [MOVER_D2H] = d2h}};
-        double seconds = beside ? seconds_beside(&train, beside) : probe_seconds(work, &train);
-        probe_add(curve, (double)sizes[s], seconds / train.copies);
+        struct train train = train_of(device, queue, sizes[s]);
+        probe_add(curve, (double)sizes[s], probe_seconds(work, &train) / train.copies);
+    }
+}
+
+static void measure_beside(struct device *device, enum mover_queue queue,
+                           struct probe_product *product, struct platform_curve *curve)
+{
+    const struct load load = {.product = product};
+    for (size_t s = 0; s < G_N_ELEMENTS(sizes); s++) {
+        struct train train = train_of(device, queue, sizes[s]);
+        probe_add(curve, (double)sizes[s], seconds_beside(&train, &load) / train.copies);
+    }
+}
+
+/* The other direction copies for longer, because one may be slowed much more: beside each other, an
+ * H200 copied 52 GB/s to the host and 33 from it, and 54 and 53 alone. Each direction has a half of
+ * both memories, because neither waits for the other. */
+static void measure_both(struct device *device, enum mover_queue queue,
+                         struct platform_curve *curve)
+{
+    enum { TIMES = 3, OTHER_BYTES = 4 << 20 };
+    for (size_t s = 0; s < G_N_ELEMENTS(sizes); s++) {
+        struct train train = train_of(device, queue, sizes[s]);
+        struct train other = train_of(device, queue == MOVER_H2D ? MOVER_D2H : MOVER_H2D,
+                                      MAX(sizes[s], OTHER_BYTES));
+        train.memory = other.memory = other.start = MEMORY / 2;
+        other.copies = (uint32_t)(TIMES * train.copies * train.bytes / other.bytes);
+        const struct load load = {.other = &other};
+        probe_add(curve, (double)sizes[s], seconds_beside(&train, &load) / train.copies);
     }
 }
 
@@ -94,8 +139,8 @@ static void measure(struct device *device, probe_work *work, bool h2d, bool d2h,
 static void measure_moves_within(struct device *device, struct platform_curve *curve)
 {
     for (uint64_t memory = MEMORY / 12; memory <= MEMORY; memory += MAX(memory / 2, 1 << 20)) {
-        struct train train = {
-            .device = device, .bytes = 1 << 20, .memory = memory, .copies = TRAIN >> 20};
+        struct train train = train_of(device, MOVER_COMPUTE, 1 << 20);
+        train.memory = memory;
         probe_add(curve, (double)memory, probe_seconds(run_moves, &train) / train.copies);
     }
     probe_source(curve, g_strdup("moves of 1 MiB, by the bytes of the arena, median"));
@@ -133,8 +178,8 @@ static void measure_beside_threads(struct device *device, struct platform *platf
     struct compute_load load = {.cores = cores};
     cores_bind(&cores.host);
     GThread *thread = g_thread_new("compute", compute, &load);
-    measure(device, run_copies, true, false, NULL, &platform->extra[PLATFORM_H2D_BESIDE]);
-    measure(device, run_copies, false, true, NULL, &platform->extra[PLATFORM_D2H_BESIDE]);
+    measure(device, MOVER_H2D, run_copies, &platform->extra[PLATFORM_H2D_BESIDE]);
+    measure(device, MOVER_D2H, run_copies, &platform->extra[PLATFORM_D2H_BESIDE]);
     g_atomic_int_set(&load.stop, 1);
     g_thread_join(thread);
     cores_bind(&cores.compute);
@@ -157,8 +202,8 @@ static void measure_beside_products(struct device *device, struct platform *plat
 {
     struct probe_product product;
     init_beside(&product, device);
-    measure(device, run_copies, true, false, &product, &platform->extra[PLATFORM_H2D_BESIDE]);
-    measure(device, run_copies, false, true, &product, &platform->extra[PLATFORM_D2H_BESIDE]);
+    measure_beside(device, MOVER_H2D, &product, &platform->extra[PLATFORM_H2D_BESIDE]);
+    measure_beside(device, MOVER_D2H, &product, &platform->extra[PLATFORM_D2H_BESIDE]);
 }
 
 static void name_sources(struct platform *platform, bool threads)
@@ -170,7 +215,7 @@ static void name_sources(struct platform *platform, bool threads)
                                   : "pinned memory, trains of copies, median"));
     probe_source(&platform->d2h, g_strdup(platform->h2d.source));
     probe_source(&extra[PLATFORM_H2D_BOTH],
-                 g_strdup("trains in both directions at once, a copy of each"));
+                 g_strdup("trains while copies in the other direction go on, median"));
     probe_source(&extra[PLATFORM_D2H_BOTH], g_strdup(extra[PLATFORM_H2D_BOTH].source));
     probe_source(&extra[PLATFORM_H2D_BESIDE],
                  g_strdup(threads ? "trains while fp32 matrix products run on the compute cores"
@@ -187,17 +232,16 @@ bool probe_copies(const struct device_ops *ops, struct platform *platform, GErro
                                            .host_pool_bytes = MEMORY,
                                            .h2d_rate = PROBE_FASTEST_LINK,
                                            .d2h_rate = PROBE_FASTEST_LINK};
-    struct platform_curve *extra = platform->extra, *both = &extra[PLATFORM_H2D_BOTH];
+    struct platform_curve *extra = platform->extra;
     bool threads = ops == &device_cpu;
     struct device *device = ops->open(&options, error);
     if (!device)
         return false;
-    measure(device, run_copies, true, false, NULL, &platform->h2d);
-    measure(device, run_copies, false, true, NULL, &platform->d2h);
-    measure(device, run_copies, true, true, NULL, both);
-    for (uint32_t i = 0; i < both->count; i++)
-        probe_add(&extra[PLATFORM_D2H_BOTH], both->points[i].amount, both->points[i].seconds);
-    measure(device, run_moves, false, false, NULL, &extra[PLATFORM_MOVE]);
+    measure(device, MOVER_H2D, run_copies, &platform->h2d);
+    measure(device, MOVER_D2H, run_copies, &platform->d2h);
+    measure_both(device, MOVER_H2D, &extra[PLATFORM_H2D_BOTH]);
+    measure_both(device, MOVER_D2H, &extra[PLATFORM_D2H_BOTH]);
+    measure(device, MOVER_COMPUTE, run_moves, &extra[PLATFORM_MOVE]);
     measure_moves_within(device, &extra[PLATFORM_MOVE_WITHIN]);
     if (threads)
         measure_beside_threads(device, platform);

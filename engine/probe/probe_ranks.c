@@ -238,12 +238,18 @@ void probe_shared_host(const struct ranks *ranks, struct platform *platform)
     struct platform_curve *threads = &platform->extra[PLATFORM_UPDATE_THREADS];
     if (ranks->node_count == 1)
         return;
-    platform->host = (struct platform_host){
-        .source = g_strdup_printf("AdamW in fp32, by %u ranks at the same time", ranks->node_count),
-        .bytes_per_second = ranks->node_count * UPDATE_BYTES * last->amount / last->seconds,
-        .ranks = ranks->node_count,
-        .bound = true,
-        .binding_speed_up = 1};
+    if (platform->host.source) { /* measured by all ranks at the same time */
+        platform->host.bytes_per_second *= ranks->node_count;
+        platform->host.ranks = ranks->node_count;
+    } else {
+        platform->host = (struct platform_host){
+            .source = g_strdup_printf("AdamW in fp32, by %u ranks at the same time",
+                                      ranks->node_count),
+            .bytes_per_second = ranks->node_count * UPDATE_BYTES * last->amount / last->seconds,
+            .ranks = ranks->node_count,
+            .bound = true,
+            .binding_speed_up = 1};
+    }
     g_free(threads->points);
     g_free(threads->source);
     *threads = (struct platform_curve){0};

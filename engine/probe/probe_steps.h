@@ -30,6 +30,11 @@ void probe_attention(struct device *device, struct platform *platform);
 /* Measures AdamW on the host, by elements and by threads. */
 bool probe_updates(const struct device_ops *ops, struct platform *platform, GError **error);
 
+/* Measures the bytes a second of the host's memory that AdamW on the host and a GPU's copies in
+ * both directions get together, and sets the platform's `host`. The platform has its rates of
+ * copies in both directions. */
+bool probe_host_memory(const struct device_ops *ops, struct platform *platform, GError **error);
+
 /* Measures for the CPU device what waiting and waking threads cost, and the engine's work between
  * two operators. */
 bool probe_threads(const struct device_ops *ops, struct platform *platform, GError **error);
