@@ -1,8 +1,8 @@
 /* A link whose directions slow each other, or that copies share with what ranks exchange, and a
  * host's memory that copies and host operators share. While both directions copy, each copy goes on
  * at the rate that was measured for that; otherwise at its own rate. If all that runs together
- * wants more bytes a second than the host's memory has for this rank, each gets an equal part, and
- * what some do not want of theirs goes to the others.
+ * wants more bytes a second than the host's memory has for this rank, copies to the host come
+ * first, and the rest is slowed alike.
  *
  * So the end of a copy depends on work of the other queues that is queued after it. A copy has no
  * end before the device waits for it. By then all work that may begin before that end is queued,
@@ -149,31 +149,35 @@ static void set_pace(struct shared_state *state, int queue, double pace)
     lane->end_ns = state->now_ns + (uint64_t)llround(lane->left * pace);
 }
 
-/* Slows the running work so that together it takes no more of the host's memory than there is. */
+/* Returns how much longer one of two takes if it wants so much of the rate: each gets half, and
+ * what the other leaves of its half. */
+static double slowed(double wants, double other, double rate)
+{
+    return wants > 0 ? fmax(1, wants / fmax(rate / 2, rate - other)) : 1;
+}
+
+/* Slows the running work so that together it takes no more of the host's memory than there is.
+ * Copies to the host keep their rate as long as it is at most half of the memory's, because the
+ * device does not wait for what it writes; the other work is slowed alike. */
 static void share_memory(const struct shared *shared, const struct shared_state *state,
                          double pace[MOVER_QUEUES])
 {
-    double left = shared->host_rate, wanted[MOVER_QUEUES] = {0};
-    int open = 0;
+    double wanted[MOVER_QUEUES] = {0}, others = 0;
     for (int q = MOVER_H2D; q < MOVER_QUEUES; q++) {
         const struct shared_work *work = head(shared, state, q);
         if (state->lane[q].running && work->alone_ns)
             wanted[q] = work->bytes / ((double)work->alone_ns * pace[q]);
-        open += wanted[q] > 0;
+        others += q == MOVER_D2H ? 0 : wanted[q];
     }
-    for (bool changed = true; changed;) {
-        changed = false;
-        for (int q = MOVER_H2D; q < MOVER_QUEUES; q++)
-            if (wanted[q] > 0 && wanted[q] <= left / open) {
-                left -= wanted[q];
-                wanted[q] = 0;
-                open--;
-                changed = true;
-            }
-    }
+    double down = wanted[MOVER_D2H];
+    if (down + others <= shared->host_rate)
+        return;
+    double longer = slowed(down, others, shared->host_rate);
+    double left = shared->host_rate - down / longer;
+    pace[MOVER_D2H] *= longer;
     for (int q = MOVER_H2D; q < MOVER_QUEUES; q++)
-        if (wanted[q] > 0)
-            pace[q] *= wanted[q] * open / left;
+        if (q != MOVER_D2H && wanted[q] > 0)
+            pace[q] *= others / left;
 }
 
 /* Returns the bytes a nanosecond that the queue's running work wants of the link. */
@@ -184,13 +188,6 @@ static double wanted_of_link(const struct shared *shared, const struct shared_st
     return state->lane[queue].running && work->alone_ns
                ? work->link_bytes / ((double)work->alone_ns * pace)
                : 0;
-}
-
-/* Returns how much longer one of two takes if it wants so much of the rate: each gets half, and
- * what the other leaves of its half. */
-static double slowed(double wants, double other, double rate)
-{
-    return wants > 0 ? fmax(1, wants / fmax(rate / 2, rate - other)) : 1;
 }
 
 /* Slows copies, and the exchange that runs beside them in both directions. */

@@ -44,46 +44,49 @@ static uint64_t end_of(struct fixture *f, enum mover_queue queue, mover_ticket t
     return timing_shared.compute(f->shared, &(struct timing_work){0}, &after).end_ns;
 }
 
-/* Of 3 bytes a nanosecond each gets one: what the copies want, and a third of what the host wants.
- * At 600 the way up is done, at 800 the way down; by then the host has done 600 bytes at 1 and 400
- * at 2, and 2000 take 667 ns alone. */
+/* Of 3 bytes a nanosecond the way down gets the one that it wants, and the others 2 of 4. At 800 it
+ * is done, with 400 bytes up and 1200 of the host. Then they get 3 of 4, and the way up takes 267
+ * ns for 200 bytes; the host has done 1800 of 3000. */
 static void test_shares(void)
 {
     struct fixture f;
     open_fixture(&f, 3);
     mover_ticket up = copy(&f, MOVER_H2D, 600, 600), down = copy(&f, MOVER_D2H, 800, 800);
     mover_ticket host = run_on_host(&f, 1000);
-    g_assert_cmpuint(end_of(&f, MOVER_H2D, up), ==, 600);
     g_assert_cmpuint(end_of(&f, MOVER_D2H, down), ==, 800);
-    g_assert_cmpuint(end_of(&f, MOVER_HOST, host), ==, 800 + 667);
+    g_assert_cmpuint(end_of(&f, MOVER_H2D, up), ==, 800 + 267);
+    g_assert_cmpuint(end_of(&f, MOVER_HOST, host), ==, 1067 + 400);
     close_fixture(&f);
 }
 
-/* Of 1.2 bytes a nanosecond each gets 0.4, then two 0.6 each, then the host 1.2: up 400 bytes until
- * 1000, down 700 until 1000 + 300 / 0.6; the host has done 700 of 1500 bytes. */
+/* Of 1.2 bytes a nanosecond the way down gets half, so 700 bytes take 1167 ns, and the others 0.6
+ * of 4: 175 bytes up and 525 of the host by then. Then they get 1.2 of 4; 225 bytes up take 750 ns,
+ * and the host has done 1200 of 1500 bytes. */
 static void test_scarce(void)
 {
     struct fixture f;
     open_fixture(&f, 1.2);
     mover_ticket up = copy(&f, MOVER_H2D, 400, 400), down = copy(&f, MOVER_D2H, 700, 700);
     mover_ticket host = run_on_host(&f, 500);
-    g_assert_cmpuint(end_of(&f, MOVER_H2D, up), ==, 1000);
-    g_assert_cmpuint(end_of(&f, MOVER_D2H, down), ==, 1500);
-    g_assert_cmpuint(end_of(&f, MOVER_HOST, host), ==, 1500 + 667);
+    g_assert_cmpuint(end_of(&f, MOVER_D2H, down), ==, 1167);
+    g_assert_cmpuint(end_of(&f, MOVER_H2D, up), ==, 1167 + 750);
+    g_assert_cmpuint(end_of(&f, MOVER_HOST, host), ==, 1917 + 250);
     close_fixture(&f);
 }
 
-/* Beside each other the directions want half a byte a nanosecond each, and get it; the host gets
- * 1 of 2. After 1200, the way down wants a byte, and gets it, as does the host. */
+/* Beside each other the directions want half a byte a nanosecond each. The way down gets it, the
+ * others 1.5 of 3.5, until the host's 1500 bytes are done, at 1167, with 250 bytes up and 583 down.
+ * Then both directions get what they want; at 1600 the way down is done, and the way up, with 467
+ * bytes, goes on at its own rate. */
 static void test_slow_directions(void)
 {
     struct fixture f;
     open_fixture(&f, 2);
     mover_ticket up = copy(&f, MOVER_H2D, 600, 1200), down = copy(&f, MOVER_D2H, 800, 1600);
     mover_ticket host = run_on_host(&f, 500);
-    g_assert_cmpuint(end_of(&f, MOVER_H2D, up), ==, 1200);
-    g_assert_cmpuint(end_of(&f, MOVER_D2H, down), ==, 1400);
-    g_assert_cmpuint(end_of(&f, MOVER_HOST, host), ==, 1400 + 50);
+    g_assert_cmpuint(end_of(&f, MOVER_HOST, host), ==, 1167);
+    g_assert_cmpuint(end_of(&f, MOVER_D2H, down), ==, 1600);
+    g_assert_cmpuint(end_of(&f, MOVER_H2D, up), ==, 1600 + 133);
     close_fixture(&f);
 }
 
