@@ -26,6 +26,7 @@ PIECES = [
     ("policies/bench_policies", "policies/measured.csv", "policies", "policies"),
     ("optimizer", "optimizer.csv", "devices", "optimizer"),
     ("gpu/results", "results/h200/results.json", "devices", "h200"),
+    ("gpu/replayed", "results/h200/replayed.csv", "devices", "replayed"),
     ("checkpoints", "checkpoints.csv", "formats", "checkpoint-pauses"),
     ("storage", "storage.csv", "nvme", "storage"),
     ("planner/planner", "planner/measured.csv", "planner", "planner"),
@@ -40,8 +41,9 @@ PIECES = [
 # the least and the greatest, or only the greatest. A sentence may round them.
 QUOTES = [
     ("README", "124M takes # ms where compiled PyTorch takes #", "devices", "h200", r"call 2: .*PyTorch.*? \| # \|"),
-    ("README", "predicted # to # % too short", "devices", "h200", r"\| -# % \|"),
-    ("docs/devices", "still # to # % too short", "devices", "h200", r"\| -# % \|"),
+    ("README", "# % off on average there", "devices", "replayed", "those without updates .* on average: # %"),
+    ("README", "updates on the host # %, and up to", "devices", "replayed", "those with updates .* on average: # %"),
+    ("README", "and up to # %.. ", "devices", "replayed", "the worst within # %"),
     ("README", "predicted within # % on average, .* but for one size", "papers", "resident", "on average: # %"),
     ("README", "on average, # % at worst, but for one size", "papers", "resident", "at worst.*: # %"),
     ("docs/models", "within # % on average and .* but for one size", "papers", "resident", "on average: # %"),
