@@ -16,7 +16,7 @@ enum {
 };
 #define LEAST_SECONDS 0.3
 
-struct updates {
+struct updating {
     struct core_sets cores;
     struct cpu_memory pool; /* its arena, whose pages are large like those of a pinned pool */
     gint stop, done;        /* atomic */
@@ -24,7 +24,7 @@ struct updates {
 
 static void *update(void *data)
 {
-    struct updates *updates = data;
+    struct updating *updates = data;
     const struct adamw_options options = {
         .learning_rate = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .gradient_scale = 1};
     const struct adamw_step step = adamw_step_of(&options, 1);
@@ -84,7 +84,7 @@ static void copy_for(struct copies *copies, double seconds)
 }
 
 /* Returns the bytes a second that copies and updates read and write together. */
-static double measure(struct copies *copies, struct updates *updates)
+static double measure(struct copies *copies, struct updating *updates)
 {
     cores_bind(&updates->cores.compute); /* as the device does while its host updates */
     GThread *thread = g_thread_new("update", update, updates);
@@ -115,7 +115,7 @@ bool probe_host_memory(const struct device_ops *ops, struct platform *platform, 
     uint64_t pool = CLAMP(available_bytes() / 8 / MIB * MIB, LEAST_POOL, POOL);
     const struct device_options options = {.arena_bytes = pool, .host_pool_bytes = pool};
     struct copies copies = {.half = pool / 2};
-    struct updates updates = {.cores = cores_split(CORES_BESIDE_GPU)};
+    struct updating updates = {.cores = cores_split(CORES_BESIDE_GPU)};
     if (!cpu_memory_open(&updates.pool, pool, 0, NULL, 1, error))
         return false;
     copies.device = ops->open(&options, error);
