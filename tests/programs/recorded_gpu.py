@@ -66,7 +66,8 @@ class Recorded(unittest.TestCase):
         self.assertEqual(len(rows), len(before))
         for row, old in zip(rows, before):
             with self.subTest(row["way"]):
-                self.assertAlmostEqual(float(row["predicted"]), float(old["predicted"]), delta=2e-4)
+                for key in ("predicted", "bound"):
+                    self.assertAlmostEqual(float(row[key] or 0), float(old[key] or 0), delta=2e-4)
                 if "--policy" in row["way"]:
                     self.assertAlmostEqual(float(row["predicted"]) / float(row["measured"]), 1, delta=WITHIN)
 
