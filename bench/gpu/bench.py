@@ -1,6 +1,7 @@
 """The programs, PyTorch and the files that the parts of the GPU bench share."""
 
 import contextlib
+import gzip
 import importlib.util
 import json
 import os
@@ -212,8 +213,8 @@ class Bench:
         return self.call(self.programs / name, *arguments, **how)
 
     def collect_alone(self, trace, command):
-        """Traces kernels and copies of a whole run, which is not annotated and so runs as it does alone."""
-        self.program("pstar-collect", "-o", trace, "--iterations", "all", "--", "env", "-u", "NVTX_INJECTION64_PATH", *command)
+        """Traces kernels and copies of a whole run, which is not annotated and so runs as it does alone. Returns what it prints."""
+        return self.program("pstar-collect", "-o", trace, "--iterations", "all", "--", "env", "-u", "NVTX_INJECTION64_PATH", *command).stdout
 
     @contextlib.contextmanager
     def server(self, command):
@@ -328,6 +329,10 @@ class Bench:
     def keep(self, name):
         """Copies a file of the folder into the results."""
         (self.output / name).write_bytes((self.folder / name).read_bytes())
+
+    def keep_packed(self, name, as_name=None):
+        """Copies a file of the folder into the results, compressed: what gpu/replayed needs to predict a step again."""
+        (self.output / f"{as_name or name}.gz").write_bytes(gzip.compress((self.folder / name).read_bytes(), 1))
 
     def query(self, trace, query):
         """Queries a trace, which is an SQLite file with the tables of Nsight Systems."""

@@ -42,6 +42,7 @@ def collect_planned(bench, job):
 def measure_links(bench, job):
     """Measures the third iteration and later ones."""
     found = collect_planned(bench, job)[2 if bench.gpu else 0:]
+    bench.keep_packed("planned.pstar")
     if not found:
         raise Failed("the trace of the planned run has no whole iteration, so no phase can be measured")
     phases = links.by_phase(found)
@@ -61,6 +62,7 @@ def make_plan(bench, job, budget):
     bench.program("pstar-plan", "large.pstar", "--device-memory", budget, "--platform", platform_of(bench), "-o",
                   PLAN, "--timeline", TIMELINE, "--time-limit", 60)
     bench.keep(TIMELINE)
+    bench.keep_packed("large.pstar")
 
 
 def train_planned(bench, job, layers):

@@ -79,13 +79,16 @@ def resident_others(bench):
 
 
 BUSIEST = 30  # kernels of a step that are kept
+LAST = 3  # steps of the run that they are of
 
 
-def kernels_a_step(bench, trace, steps):
-    """Returns the kernels that take the most time in a trace of so many steps, with calls and seconds a step."""
-    activity = json.loads(bench.program("pstar-trace", "info", trace, "--json").stdout)["activity"]
-    return [dict(name=kernel["name"], calls=kernel["calls"] / steps, seconds=kernel["seconds"] / steps)
-            for kernel in activity["kernels"][:BUSIEST]]
+def kernels_a_step(bench, trace, seconds):
+    """Returns the kernels that take the most time in the last steps of a trace, with calls and seconds a step. `seconds` are
+    what these steps took. What ran before them is left out: a program that compiles tries kernels."""
+    kernels = bench.query(trace, "SELECT value, COUNT(*), SUM(end - start) FROM CUPTI_ACTIVITY_KIND_KERNEL "
+                          "JOIN StringIds ON id = demangledName WHERE start >= (SELECT MAX(end) FROM CUPTI_ACTIVITY_KIND_KERNEL) "
+                          f"- {round(1e9 * sum(seconds))} GROUP BY value ORDER BY 3 DESC LIMIT {BUSIEST}")
+    return [dict(name=name, calls=calls / len(seconds), seconds=1e-9 * busy / len(seconds)) for name, calls, busy in kernels]
 
 
 def busiest(bench):
@@ -94,15 +97,16 @@ def busiest(bench):
         bench.leave_out("everything", "needs a GPU")
         return
     batch = BATCHES["124M"]
-    ours = [bench.programs / "pstar-run", *bench.job(bench.model("124M"), batch=batch), "--steps", 5]
-    ways = dict(ours=(ours, 5))
+    ours = [bench.programs / "pstar-run", *bench.job(bench.model("124M"), batch=batch), "--steps", 6, "--log", "run.jsonl"]
+    ways = dict(ours=(ours, lambda said: [step["iteration_seconds"] for step in bench.log()]))
     if bench.with_torch("PyTorch's kernels"):
-        ways["torch"] = (bench.torch_command("124M", "--clip", "--compile", batch=batch, steps=6), 6)
+        ways["torch"] = (bench.torch_command("124M", "--clip", "--compile", batch=batch, steps=6),
+                         lambda said: json.loads(said.splitlines()[-1])["seconds"])
     for way in bench.rows(ways):
         with bench.going_on(way):
-            command, steps = ways[way]
-            bench.collect_alone("busiest.pstar", command)
-            bench.found[way] = kernels_a_step(bench, "busiest.pstar", steps)
+            command, seconds_of = ways[way]
+            said = bench.collect_alone("busiest.pstar", command)
+            bench.found[way] = kernels_a_step(bench, "busiest.pstar", seconds_of(said)[-LAST:])
             seconds = sum(kernel["seconds"] for kernel in bench.found[way])
             bench.show(f"{way}: {1e3 * seconds:.1f} ms a step in the {len(bench.found[way])} busiest kernels")
 
@@ -170,6 +174,8 @@ def run_plan(bench, job, command, way):
     """Makes a plan, trains with it, and adds a row."""
     bench.program(*command, "--platform", platform_of(bench))
     plan = bench.read("plan.json")
+    if command[0] == "pstar-plan":
+        bench.keep_packed("plan.json", f"{command[1].removesuffix('.pstar')}-{command[3].rstrip('%')}-plan.json")
     row = compare(plan, bench.steps([*job, "--plan", "plan.json"], steps=9)) | dict(way=way)
     bench.found.setdefault("rows", []).append(row)
     bench.goal(f"{way}: bytes moved and peaks are those predicted", row["bytes_equal"])

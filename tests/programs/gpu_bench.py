@@ -38,7 +38,7 @@ import speed  # noqa: E402
 from bench import Bench, Failed  # noqa: E402
 
 MS = 1_000_000
-FILES, BYTES = 14, 16 << 20  # that a run may leave, and of each
+FILES, BYTES = 20, 16 << 20  # that a run may leave, and of each
 
 
 def kernels_of_steps(count):
@@ -143,12 +143,14 @@ class Busiest(unittest.TestCase):
             bench.programs = pathlib.Path(Parts.programs)
             bench.begin("busiest", 60)
             (bench.folder / "recorded.pstar").write_bytes(gzip.decompress(packed))
-            kernels = speed.kernels_a_step(bench, "recorded.pstar", 2)
+            kernels = speed.kernels_a_step(bench, "recorded.pstar", [1, 1])
+            last = speed.kernels_a_step(bench, "recorded.pstar", [0.001])
         self.assertIn("adamw_kernel", kernels[0]["name"])
         self.assertEqual(kernels[0]["calls"], 148 / 2)
         self.assertAlmostEqual(kernels[0]["seconds"], 0.001156478 / 2)
         self.assertEqual(len(kernels), 29)
         self.assertEqual([k["seconds"] for k in kernels], sorted((k["seconds"] for k in kernels), reverse=True))
+        self.assertEqual([k["name"] for k in last], [kernels[0]["name"]])  # updates come last
 
 
 def load_run():
