@@ -206,7 +206,7 @@ void annotate_iteration_end(struct annotate *annotate)
         nvtxDomainRangePop(annotate->domain);
 }
 
-void annotate_operator_begin(struct annotate *annotate, moment_id moment)
+void annotate_operator_begin(const struct annotate *annotate, moment_id moment)
 {
     if (!annotate)
         return;
@@ -214,7 +214,7 @@ void annotate_operator_begin(struct annotate *annotate, moment_id moment)
     push(annotate, ANNOTATION_OPERATOR, annotate->operators[moment], moment);
 }
 
-void annotate_operator_end(struct annotate *annotate)
+void annotate_operator_end(const struct annotate *annotate)
 {
     if (annotate)
         nvtxDomainRangePop(annotate->domain);

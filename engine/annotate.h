@@ -6,7 +6,8 @@
  * NULL.
  *
  * The thread that runs the operators annotates iterations and operators. These ranges do not
- * overlap, and operators lie within an iteration. Copies may run beside them in any thread. */
+ * overlap, and operators lie within an iteration. Copies may run beside them in any thread, and so
+ * may operators on the host, if nothing waits for them. */
 #ifndef PSTAR_ENGINE_ANNOTATE_H
 #define PSTAR_ENGINE_ANNOTATE_H
 
@@ -18,8 +19,9 @@ struct annotate;
 /* What says how long an operator takes. */
 enum annotate_timing {
     ANNOTATE_RANGES, /* its range: the program waits for every operator */
-    ANNOTATE_DEVICE, /* a profiler of the device: ranges of operators on the device only queue work
-                      */
+    /* A profiler of the device: ranges of operators on the device only queue work. The device
+     * annotates operators on the host, in the thread that runs them. */
+    ANNOTATE_DEVICE,
     /* The same, and nothing waits for copies, so that an iteration takes as long as its operators.
      */
     ANNOTATE_DEVICE_RESIDENT
@@ -41,8 +43,8 @@ void annotate_iteration_end(struct annotate *annotate);
 
 /* Mark the operator of a moment, from when all its operands are on the device to the end of its
  * arithmetic, so that waiting for copies is not part of its duration. */
-void annotate_operator_begin(struct annotate *annotate, moment_id moment);
-void annotate_operator_end(struct annotate *annotate);
+void annotate_operator_begin(const struct annotate *annotate, moment_id moment);
+void annotate_operator_end(const struct annotate *annotate);
 
 /* Mark a copy between host and device (MOVER_H2D or MOVER_D2H), in the thread that copies, for
  * devices that no profiler watches. */

@@ -211,6 +211,7 @@ static struct operation describe(struct executor *x, moment_id moment, bool on_h
     uint32_t number = number_of(x, op);
     struct operation operation = {
         .op = op,
+        .moment = moment,
         .name = x->iteration->trace->operators[moment].name,
         .config = x->iteration->config,
         .job = &x->iteration->job,
@@ -416,14 +417,17 @@ static mover_ticket run_on_host(struct executor *x, uint32_t moment,
     struct mover_after ready = bring_down(x, moment, &bound, received);
     if (operation.op->kind == MODEL_UPDATE)
         ready.queue[MOVER_COMPUTE] = MAX(ready.queue[MOVER_COMPUTE], x->clipped);
-    if (x->annotate)
+    bool waits = annotate_waits(x->annotate);
+    if (waits) {
         device->ops->wait(device, &ready);
-    annotate_operator_begin(x->annotate, moment);
+        annotate_operator_begin(x->annotate, moment);
+    }
     struct mover_after done = {.queue = {0}};
     done.queue[MOVER_HOST] = device->ops->compute_on_host(device, &operation, &ready);
-    if (x->annotate)
+    if (waits) {
         device->ops->wait(device, &done);
-    annotate_operator_end(x->annotate);
+        annotate_operator_end(x->annotate);
+    }
     if (operation.op->kind == MODEL_EMBED_BACKWARD)
         x->computed.queue[MOVER_HOST] = done.queue[MOVER_HOST];
     return send_up(x, moment, done.queue[MOVER_HOST], &ready);

@@ -19,6 +19,7 @@ struct operation_tensor {
  * An address is NO_ADDRESS if the operator has no such operand. */
 struct operation {
     const struct model_operator *op;
+    moment_id moment;
     const char *name; /* of the operator in the trace, which outlives the operation */
     const struct model_config *config;
     const struct model_job *job;

@@ -2,6 +2,7 @@
  * host for the operators that the plan leaves there. */
 #include "engine/cuda/device.h"
 
+#include "engine/annotate.h"
 #include "engine/cuda/collectives.h"
 #include "engine/cuda/memory.h"
 #include "engine/cuda/operators.h"
@@ -24,6 +25,7 @@ struct cuda_device {
     struct cuda_staging staging;
     struct cuda_operators *compute;
     struct host_operators *host;
+    const struct annotate *annotate; /* of operators on the host; NULL if the caller does */
     struct core_sets cores;
     bool bound;                      /* the thread that queues is bound to its core */
     struct nodes *nodes;             /* of the host's cores */
@@ -77,7 +79,9 @@ static void run_on_host(void *self, const void *work, bool at_once)
     (void)at_once;
     cuda_streams_wait(cuda->streams, &host->after);
     if (host->operation.op) {
+        annotate_operator_begin(cuda->annotate, host->operation.moment);
         host_operators_run(cuda->host, &host->operation);
+        annotate_operator_end(cuda->annotate);
         host_operators_share_update(cuda->host, &host->operation);
     }
     cuda_streams_thread_done(cuda->streams, MOVER_HOST, ++cuda->done[MOVER_HOST]);
@@ -263,6 +267,7 @@ static struct device *cuda_open(const struct device_options *options, GError **e
         return NULL;
     }
     join_launches(cuda, options);
+    cuda->annotate = annotate_waits(options->annotate) ? NULL : options->annotate;
     uint32_t threads = options->threads ? options->threads : cuda->cores.host_count;
     cuda->host = host_operators_new(threads, cuda->memory.host, cuda->nodes);
     cuda->queues = queues_new();

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A collected run on the CUDA device waits for no operator, because CUPTI has their times. If CUPTI records
 # nothing, as here without a driver, the durations are unknown and the collector says so; with
-# PSTAR_CUDA_SYNC=1 the run waits, and the host's times count. Each of several ranks records when it queues what
+# PSTAR_CUDA_SYNC=1 the run waits, and the host's times count. Updates on the host are recorded in the thread that
+# runs them, and nothing waits for them. Each of several ranks records when it queues what
 # it gathers, as often as it counts.
 # Usage: collected.sh PROGRAMS FOLDER_OF_PSTAR_RUN DATA
 set -euo pipefail
@@ -19,10 +20,12 @@ fail() {
     exit 1
 }
 
-collect() { # value of PSTAR_CUDA_SYNC
-    PSTAR_CUDA_SYNC=$1 "$programs/pstar-collect" -o "$folder/run.pstar" --iterations 2:4 -- \
+collect() { # value of PSTAR_CUDA_SYNC, options
+    local sync=$1
+    shift
+    PSTAR_CUDA_SYNC=$sync "$programs/pstar-collect" -o "$folder/run.pstar" --iterations 2:4 -- \
         "$run/pstar-run" --device cuda --model "$folder/model.json" --data "$data" --tokens bytes --batch 1 --seq 16 \
-        --steps 4 >"$folder/said" 2>&1
+        --steps 4 "$@" >"$folder/said" 2>&1
     "$programs/pstar-trace" check "$folder/run.pstar" >"$folder/info"
     "$programs/pstar-trace" info "$folder/run.pstar" >"$folder/info"
 }
@@ -36,6 +39,19 @@ if grep -q "unknown" "$folder/said"; then fail "durations are unknown although t
 if grep -q "durations of" "$folder/info"; then fail "durations are missing although the run waits"; fi
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+if command -v sqlite3 >/dev/null; then
+    query() { sqlite3 "$folder/run.pstar" "$1"; }
+    updates="SELECT id FROM operators WHERE place = 'host' AND phase = 'update'"
+    for sync in 0 1; do
+        collect $sync --host-update
+        count=$(query "SELECT count(*) FROM ($updates)")
+        known=$(query "SELECT count(*) FROM operators WHERE duration_ns > 0 AND id IN ($updates)")
+        [ "$count" -gt 0 ] && [ "$known" = "$count" ] || fail "$known of $count updates on the host have times"
+        beside=$(query "SELECT count(DISTINCT globalTid) FROM NVTX_EVENTS WHERE eventType = 59 AND (category = 2
+            OR category = 3 AND uint64Value IN ($updates))")
+        [ "$beside" = $((2 - sync)) ] || fail "iterations and updates on the host are in $beside threads"
+    done
+fi
 command -v mpirun >/dev/null && command -v sqlite3 >/dev/null || exit 0
 mpirun -n 2 --oversubscribe "$programs/pstar-collect" -o "$folder/run-%r.pstar" --iterations 2:3 -- \
     "$run/pstar-run" --device cuda --model "$folder/model.json" --data "$data" --tokens bytes --batch 1 --seq 16 \
