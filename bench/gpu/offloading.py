@@ -36,13 +36,13 @@ def collect_planned(bench, job):
         bench.collect_alone("planned.pstar", run)
     else:
         bench.program("pstar-collect", "-o", "planned.pstar", "--iterations", "2:5", "--", *run)
+    bench.keep_packed("planned.pstar")
     return links.iterations(bench, "planned.pstar")
 
 
 def measure_links(bench, job):
     """Measures the third iteration and later ones."""
     found = collect_planned(bench, job)[2 if bench.gpu else 0:]
-    bench.keep_packed("planned.pstar")
     if not found:
         raise Failed("the trace of the planned run has no whole iteration, so no phase can be measured")
     phases = links.by_phase(found)
