@@ -204,14 +204,19 @@ static uint8_t *open_pool(const struct device_ops *ops, struct cpu_memory *memor
     return arena_bytes ? memory->arena : memory->host;
 }
 
+struct adamw_step probe_update_step(void)
+{
+    const struct adamw_options options = {
+        .learning_rate = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .gradient_scale = 1};
+    return adamw_step_of(&options, 1);
+}
+
 bool probe_updates(const struct device_ops *ops, struct platform *platform, GError **error)
 {
     const struct core_sets cores = cores_split(CORES_APART);
-    const struct adamw_options options = {
-        .learning_rate = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .gradient_scale = 1};
     struct platform_curve *extra = platform->extra;
     struct cpu_memory memory;
-    struct update u = {.step = adamw_step_of(&options, 1), .pool_bytes = update_memory(&cores)};
+    struct update u = {.step = probe_update_step(), .pool_bytes = update_memory(&cores)};
     u.pool = open_pool(ops, &memory, u.pool_bytes, error);
     if (!u.pool)
         return false;

@@ -118,7 +118,7 @@ static void measure_beside(struct device *device, enum mover_queue queue,
 }
 
 /* The other direction copies for longer, because one may be slowed much more: beside each other, an
- * H200 copied 52 GB/s to the host and 33 from it, and 54 and 53 alone. Each direction has a half of
+ * H200 copied 51 GB/s to the host and 37 from it, and 55 and 50 alone. Each direction has a half of
  * both memories, because neither waits for the other. */
 static void measure_both(struct device *device, enum mover_queue queue,
                          struct platform_curve *curve)

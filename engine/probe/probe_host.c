@@ -10,7 +10,6 @@ enum {
     POOL = 1024 * MIB, /* of the updates, and of the copies; caches of servers hold hundreds */
     LEAST_POOL = 128 * MIB,
     ELEMENTS = 4 * MIB,
-    UPDATE_BYTES = 28, /* an element's: the gradient is read, all else is read and written */
     COPY = 16 * MIB,
     UNDER_WAY = 4 /* copies of each direction */
 };
@@ -25,9 +24,7 @@ struct updating {
 static void *update(void *data)
 {
     struct updating *updates = data;
-    const struct adamw_options options = {
-        .learning_rate = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .gradient_scale = 1};
-    const struct adamw_step step = adamw_step_of(&options, 1);
+    const struct adamw_step step = probe_update_step();
     uint64_t place = 0, tensors = updates->pool.arena_bytes / (4 * ELEMENTS * sizeof(float));
     cores_bind(&updates->cores.host);
     struct cpu_context *cpu = cpu_context_start(updates->cores.host_count);
@@ -97,7 +94,7 @@ static double measure(struct copies *copies, struct updating *updates)
     g_atomic_int_set(&updates->stop, 1);
     g_thread_join(thread);
     cores_bind(&updates->cores.all);
-    double updated = (double)done * UPDATE_BYTES * ELEMENTS;
+    double updated = (double)done * PROBE_UPDATE_BYTES * ELEMENTS;
     double copied = (double)copies->rounds * (double)(copies->bytes[0] + copies->bytes[1]);
     return (updated + copied) / seconds;
 }

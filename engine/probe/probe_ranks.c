@@ -229,10 +229,8 @@ void probe_network(struct ranks *ranks, struct platform *platform)
     measure_level(ranks, &platform->network);
 }
 
-/* AdamW in fp32 reads the gradient, and reads and writes parameter and both moments. */
 void probe_shared_host(const struct ranks *ranks, struct platform *platform)
 {
-    enum { UPDATE_BYTES = 28 };
     const struct platform_curve *updates = &platform->host_update;
     const struct platform_point *last = &updates->points[updates->count - 1];
     struct platform_curve *threads = &platform->extra[PLATFORM_UPDATE_THREADS];
@@ -245,7 +243,8 @@ void probe_shared_host(const struct ranks *ranks, struct platform *platform)
         platform->host = (struct platform_host){
             .source = g_strdup_printf("AdamW in fp32, by %u ranks at the same time",
                                       ranks->node_count),
-            .bytes_per_second = ranks->node_count * UPDATE_BYTES * last->amount / last->seconds,
+            .bytes_per_second = ranks->node_count * PROBE_UPDATE_BYTES * last->amount /
+                                last->seconds,
             .ranks = ranks->node_count,
             .bound = true,
             .binding_speed_up = 1};

@@ -3,6 +3,7 @@
 #ifndef PSTAR_ENGINE_PROBE_PROBE_STEPS_H
 #define PSTAR_ENGINE_PROBE_PROBE_STEPS_H
 
+#include "engine/adamw.h"
 #include "engine/device.h"
 #include "engine/ranks.h"
 #include "platforms/platform.h"
@@ -29,6 +30,12 @@ void probe_attention(struct device *device, struct platform *platform);
 
 /* Measures AdamW on the host, by elements and by threads. */
 bool probe_updates(const struct device_ops *ops, struct platform *platform, GError **error);
+
+/* Of memory that AdamW in fp32 moves for an element: it reads the gradient, and reads and writes
+ * parameter and both moments. */
+enum { PROBE_UPDATE_BYTES = 28 };
+/* Returns the step of AdamW that is measured. */
+struct adamw_step probe_update_step(void);
 
 /* Measures the bytes a second of the host's memory that AdamW on the host and a GPU's copies in
  * both directions get together, and sets the platform's `host`. The platform has its rates of
