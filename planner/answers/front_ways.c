@@ -221,14 +221,11 @@ static struct variants_result *search_tiers(const struct front_step *step,
                                             const struct trace *trace,
                                             const struct search_options *search, unsigned scope)
 {
-    struct search_options shared = *search;
     struct tiered tiered = {0};
     if (!step->nvme_bytes)
         return variants_search(trace, search, scope, NULL);
-    shared.time_limit /= 1 + tiers_searches(scope);
-    struct variants_result *best = variants_search(trace, &shared, scope, NULL);
-    tiers_search(trace, &shared, scope, step->nvme_bytes, &tiered, NULL);
-    struct variants_result *other = tiered.result;
+    tiers_search(trace, search, scope, step->nvme_bytes, &tiered, NULL);
+    struct variants_result *best = tiered.alone, *other = tiered.result;
     if (other &&
         (!best || objective_prefers(OBJECTIVE_TIME, other->best->plan, best->best->plan))) {
         other = best;

@@ -275,14 +275,12 @@ static bool finish_tiered(const struct plan_paths *paths, const struct trace *tr
 static bool plan_with_nvme(const struct plan_paths *paths, const struct trace *trace,
                            const struct search_options *options, unsigned scope, GError **error)
 {
-    struct search_options shared = *options;
     g_autoptr(GError) why = NULL;
+    struct tiered tiered = {0};
     if (!can_tier(options, error))
         return false;
-    shared.time_limit /= 1 + tiers_searches(scope);
-    struct variants_result *alone = variants_search(trace, &shared, scope, NULL);
-    struct tiered tiered = {0};
-    bool fits = tiers_search(trace, &shared, scope, paths->nvme_bytes, &tiered, &why), ok = true;
+    bool fits = tiers_search(trace, options, scope, paths->nvme_bytes, &tiered, &why), ok = true;
+    struct variants_result *alone = tiered.alone;
     bool pays = fits && (!alone || step_of(tiered.result) < step_of(alone));
     if (pays) {
         ok = finish_tiered(paths, trace, options, &tiered, alone, error);

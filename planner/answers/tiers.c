@@ -16,10 +16,23 @@ enum { HOST_BLOCKS = 32 };
  */
 enum { SCARCE_ROUNDS = 4, LEAST_SHARE = 32 };
 
+/* Sweeps of policies and strategies: with the choices as recorded, and with those of the best plan.
+ */
+enum { SWEEPS = 2 };
+
+/* The progress of several searches as that of one, which knows nothing of the others: each counts
+ * as many candidates as the one that runs. */
+struct series {
+    const struct search_options *options; /* of the person who waits */
+    uint32_t parts, ended; /* searches and sweeps, at most, and those that are over */
+    uint32_t done, total;  /* candidates of the one that runs */
+};
+
 /* What a search with NVMe is about. */
 struct tiers {
-    const struct trace *trace; /* as recorded, or with state blocks */
-    const struct search_options *options;
+    const struct trace *trace;            /* as recorded, or with state blocks */
+    const struct search_options *options; /* whose progress is the series' */
+    struct series *series;
     uint64_t nvme_bytes;
     struct tiered *best;
     struct search_baseline *policy, *strategy; /* the fastest rows */
@@ -31,6 +44,36 @@ struct tiers {
 static double step_of(const struct variants_result *result)
 {
     return result->best->plan->predicted.iteration_seconds;
+}
+
+/* ---- progress ---- */
+
+static bool tell(struct series *series)
+{
+    const struct search_options *options = series->options;
+    uint32_t before = MIN(series->ended, series->parts - 1) * series->total;
+    return !options->progress || options->progress(options->progress_data, before + series->done,
+                                                   series->parts * series->total);
+}
+
+static bool note_progress(void *data, uint32_t done, uint32_t total)
+{
+    struct series *series = data;
+    series->done = done;
+    series->total = total;
+    return tell(series);
+}
+
+static void end_part(struct series *series)
+{
+    series->ended++;
+    series->done = 0;
+}
+
+/* At most so many parts are left. Those that were left out count as ended. */
+static void leave_parts(struct series *series, uint32_t left)
+{
+    series->ended = MAX(series->ended, series->parts - left);
 }
 
 /* ---- homes ---- */
@@ -164,10 +207,7 @@ static void take_end(const struct tiers *tiers, struct variants_result *searched
  * homes. */
 static bool may_go_on(const struct tiers *tiers)
 {
-    const struct search_options *options = tiers->options;
-    return !tiers->best->result ||
-           (g_get_monotonic_time() < tiers->end &&
-            (!options->progress || options->progress(options->progress_data, 1, 2)));
+    return !tiers->best->result || (g_get_monotonic_time() < tiers->end && tell(tiers->series));
 }
 
 static struct search_options options_with_nvme(struct tiers *tiers)
@@ -179,10 +219,19 @@ static struct search_options options_with_nvme(struct tiers *tiers)
     return options;
 }
 
+static struct variants_result *search_variants(const struct tiers *tiers,
+                                               const struct search_options *options, unsigned scope,
+                                               GError **error)
+{
+    struct variants_result *found = variants_search(tiers->trace, options, scope, error);
+    end_part(tiers->series);
+    return found;
+}
+
 static void search(struct tiers *tiers, unsigned scope, GError **error)
 {
     const struct search_options options = options_with_nvme(tiers);
-    struct variants_result *found = variants_search(tiers->trace, &options, scope, error);
+    struct variants_result *found = search_variants(tiers, &options, scope, error);
     if (found)
         take_end(tiers, found, error);
     else
@@ -217,7 +266,7 @@ static void search_beside(struct tiers *tiers, unsigned scope, uint64_t more_byt
 {
     struct search_options options = options_with_nvme(tiers);
     options.host_budget = tiers->options->host_budget + more_bytes;
-    struct variants_result *found = variants_search(tiers->trace, &options, scope, NULL);
+    struct variants_result *found = search_variants(tiers, &options, scope, NULL);
     if (found)
         take_end(tiers, found, NULL);
 }
@@ -292,7 +341,7 @@ static void search_slowed(struct tiers *tiers, unsigned scope)
         slow_updates(&slow, options.platform, slow.costs, tiers->trace);
         options.platform = &slow.platform;
     }
-    struct variants_result *found = variants_search(tiers->trace, &options, scope, NULL);
+    struct variants_result *found = search_variants(tiers, &options, scope, NULL);
     if (found)
         take_end(tiers, found, NULL);
     g_free(slow.platform.host_update.points);
@@ -389,11 +438,11 @@ static void sweep_trace(const struct tiers *tiers, const struct trace *trace)
                                           .progress = goes_on,
                                           .progress_data = &watch};
     struct sweep *sweep = sweep_run(trace, &options);
+    end_part(tiers->series);
     take_row(tiers, trace, &options, sweep);
     sweep_free(sweep);
 }
 
-/* With the choices as recorded, and with those of the best plan so far. */
 static void sweep_baselines(const struct tiers *tiers)
 {
     sweep_trace(tiers, tiers->trace);
@@ -404,41 +453,59 @@ static void sweep_baselines(const struct tiers *tiers)
     }
 }
 
-uint32_t tiers_searches(unsigned scope)
+/* Returns the most searches that there are. */
+static uint32_t count_searches(unsigned scope)
 {
-    return (scope & RUN_OFFLOAD ? 6 : 4) + (scope & RUN_STATE_BLOCKS ? 1 : 0) + SCARCE_ROUNDS;
+    return 1 + (scope & RUN_OFFLOAD ? 6 : 4) + (scope & RUN_STATE_BLOCKS ? 1 : 0) + SCARCE_ROUNDS;
+}
+
+/* Searches with NVMe in one way after the other. */
+static void search_ways(struct tiers *tiers, unsigned scope, GError **error)
+{
+    const struct trace *trace = tiers->trace;
+    search(tiers, scope, error);
+    struct trace *cut = search_cut(tiers, scope);
+    scope &= cut ? ~(unsigned)RUN_STATE_BLOCKS : ~0u;
+    unsigned without = scope & ~(unsigned)RUN_OFFLOAD;
+    search_scarce(tiers, scope);
+    if (without != scope && may_go_on(tiers))
+        search(tiers, without, NULL);
+    if (may_go_on(tiers))
+        search_slowed(tiers, scope);
+    if (without != scope && may_go_on(tiers))
+        search_slowed(tiers, without);
+    leave_parts(tiers->series, SCARCE_ROUNDS - tiers->scarce_rounds + SWEEPS);
+    search_scarce(tiers, scope);
+    tiers->trace = trace;
+    trace_free(cut);
+    leave_parts(tiers->series, SWEEPS);
+    if (may_go_on(tiers))
+        sweep_baselines(tiers);
 }
 
 bool tiers_search(const struct trace *trace, const struct search_options *options, unsigned scope,
                   uint64_t nvme_bytes, struct tiered *tiered, GError **error)
 {
+    uint32_t searches = count_searches(scope);
     struct search_baseline policy = {0}, strategy = {0};
+    struct series series = {.options = options, .parts = searches + SWEEPS, .total = 1};
+    struct search_options shared = *options;
+    shared.time_limit /= searches;
+    shared.progress = note_progress;
+    shared.progress_data = &series;
     struct tiers tiers = {.trace = trace,
-                          .options = options,
+                          .options = &shared,
+                          .series = &series,
                           .nvme_bytes = nvme_bytes,
                           .best = tiered,
                           .policy = &policy,
                           .strategy = &strategy,
                           .end = G_MAXINT64};
+    tiered->alone = search_variants(&tiers, &shared, scope, NULL);
     if (options->time_limit > 0)
         tiers.end = g_get_monotonic_time() +
-                    (gint64)(options->time_limit * tiers_searches(scope) * 1e6);
-    search(&tiers, scope, error);
-    struct trace *cut = search_cut(&tiers, scope);
-    scope &= cut ? ~(unsigned)RUN_STATE_BLOCKS : ~0u;
-    unsigned without = scope & ~(unsigned)RUN_OFFLOAD;
-    search_scarce(&tiers, scope);
-    if (without != scope && may_go_on(&tiers))
-        search(&tiers, without, NULL);
-    if (may_go_on(&tiers))
-        search_slowed(&tiers, scope);
-    if (without != scope && may_go_on(&tiers))
-        search_slowed(&tiers, without);
-    search_scarce(&tiers, scope);
-    tiers.trace = trace;
-    trace_free(cut);
-    if (may_go_on(&tiers))
-        sweep_baselines(&tiers);
+                    (gint64)(options->time_limit / searches * (searches - 1) * 1e6);
+    search_ways(&tiers, scope, error);
     if (!tiered->result) {
         g_free(policy.name);
         g_free(strategy.name);

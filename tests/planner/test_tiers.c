@@ -11,13 +11,29 @@
 
 enum { FEW = 1, MANY = 12, LAYERS = 2 };
 
+/* More than one of the searches that share the progress is of all of them. */
+#define PART_MOST 0.1
+
 struct fixture {
     struct platform *platform;
     struct costs *costs;
     struct trace *trace;
     struct search_options options;
     uint64_t nvme_bytes;
+    double progress; /* the largest share that was done */
 };
+
+/* The progress goes on from search to search. Within one it may fall, because that finds more to
+ * try. */
+static bool watch(void *data, uint32_t done, uint32_t total)
+{
+    struct fixture *f = data;
+    double share = (double)done / total;
+    g_assert_cmpuint(done, <=, total);
+    g_assert_cmpfloat(share + PART_MOST, >, f->progress);
+    f->progress = MAX(f->progress, share);
+    return true;
+}
 
 static struct trace *synthesise(const struct platform *platform, GRand *random)
 {
@@ -56,7 +72,10 @@ static void set_up(struct fixture *f, GRand *random)
         .costs = f->costs,
         .platform = f->platform,
         .seed = 1,
-        .threads = 1};
+        .threads = 1,
+        .progress = watch,
+        .progress_data = f};
+    f->progress = 0;
     non_model_free(non_model);
 }
 
@@ -124,9 +143,11 @@ static void test_never_slower(void)
             verify_plan(plan, best->trace, f.costs, &figures, &error);
             g_assert_no_error(error);
             g_assert_cmpuint(plan->host_pool_bytes, <=, f.options.host_budget);
+            g_assert_cmpfloat(f.progress, >, 0.5);
             compared += compare(&f, plan->predicted.iteration_seconds);
             lives_in_nvme += plan->nvme_bytes > 0;
         }
+        variants_result_free(tiered.alone);
         variants_result_free(tiered.result);
         tear_down(&f);
     }
