@@ -592,8 +592,8 @@ static bool check_run(const struct plan *plan, const struct trace *trace, GError
            check_head(plan, trace, error) &&
            same_text(error,
                      "the structure (recomputation, operators on the host, bytes per parameter, "
-                     "--state-block, --stage, --delay; of a pipeline --stages, --stage-layers, "
-                     "--schedule, --stage-parts, and which stage it is)",
+                     "--train, --state-block, --stage, --delay; of a pipeline --stages, "
+                     "--stage-layers, --schedule, --stage-parts, and which stage it is)",
                      plan->digest, digest);
 }
 

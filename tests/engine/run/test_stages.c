@@ -339,10 +339,11 @@ static void test_plans(struct run_folder *folder, gconstpointer data)
             g_strdup_printf("%s %s %s ", job, layers,
                             PICK("--schedule 1f1b", "--schedule gpipe", "--schedule zb-h1"));
         g_autofree char *placed =
-            g_strdup_printf("%s %s %s %s --recompute %s %s %s", cut, PICK("", "--look-ahead 9"),
+            g_strdup_printf("%s %s %s %s --recompute %s %s %s %s", cut, PICK("", "--look-ahead 9"),
                             draw_update(), PICK("", "--chunk-size 4KiB", "--chunk-size 16KiB"),
                             PICK("none", "all", "0,2"), PICK("", "", "--offload-activations all"),
-                            width > 1 ? "" : PICK("", "", "--host-embedding"));
+                            width > 1 ? "" : PICK("", "", "--host-embedding"),
+                            width > 1 ? "" : PICK("", "--state-block 1024", "--state-block auto"));
         write_model(folder, data);
         json_t *loose = launch_look(folder, stages * width, placed);
         g_autofree char *fitted =

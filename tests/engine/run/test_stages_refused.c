@@ -177,6 +177,32 @@ static void test_other_plans(struct run_folder *folder, gconstpointer data)
     }
 }
 
+/* Options that contradict the plans of all stages are refused, as they are with one plan. */
+static void test_contradictions(struct run_folder *folder, gconstpointer data)
+{
+    static const struct {
+        const char *option, *why;
+    } given[] = {
+        {"--recompute 1", "recomputes other layers"},
+        {"--offload-activations all", "offloads other layers"},
+        {"--host-embedding", "embeds on the device"},
+        {"--host-update", "updates tensors on the device"},
+        {"--state-block 1024", "cuts optimizer states otherwise, or not at all"},
+        {"--train '*ln_*'", "trains other tensors (--train)"},
+        {"--train lora:2", "another model or cut (--train"},
+    };
+    write_model(folder, data);
+    json_decref(launch_look(folder, 2, "--stages 2 --micro-batches 2 --emit-plan plan-%s.json"));
+    for (size_t i = 0; i < G_N_ELEMENTS(given); i++) {
+        if (!draws_row(3, G_N_ELEMENTS(given)))
+            continue;
+        g_autofree char *options = g_strconcat("--stages 2 --micro-batches 2 --plan plan-%s.json ",
+                                               given[i].option, NULL);
+        g_auto(GStrv) command = launch_command(2, options);
+        launch_refuse(folder, command, 2, given[i].why);
+    }
+}
+
 /* ---- refusals ---- */
 
 static void test_refusals(struct run_folder *folder, gconstpointer data)
@@ -252,11 +278,11 @@ static void test_differences(struct run_folder *folder, gconstpointer data)
     launch_refuse(folder, command, 2, "--schedule: gpipe, not 1f1b");
 }
 
-/* Adds the test; with sanitizers, which start slowly, one of the four. */
+/* Adds the test; with sanitizers, which start slowly, one of the five. */
 static void add(const char *path, const char *tied,
                 void (*test)(struct run_folder *folder, gconstpointer data))
 {
-    if (draws_row(UNLESS_SANITIZED(4, 1), 4))
+    if (draws_row(UNLESS_SANITIZED(5, 1), 5))
         g_test_add(path, struct run_folder, tied, run_folder_set_up, test, run_folder_tear_down);
 }
 
@@ -267,6 +293,8 @@ int main(int argc, char **argv)
         return 77;
     add("/stages-refused/fits", g_test_rand_bit() ? "true" : "false", test_fits);
     add("/stages-refused/other-plans", g_test_rand_bit() ? "true" : "false", test_other_plans);
+    add("/stages-refused/contradictions", g_test_rand_bit() ? "true" : "false",
+        test_contradictions);
     add("/stages-refused/options", "false", test_refusals);
     add("/stages-refused/differences", "false", test_differences);
     return g_test_run();
