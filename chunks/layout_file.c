@@ -1,6 +1,7 @@
 #include "chunks/layout_file.h"
 
 #include "chunks/plan.h"
+#include "chunks/slots.h"
 #include "traces/files.h"
 
 #include <jansson.h>
@@ -252,7 +253,8 @@ static struct layout *read_layout(struct reading *reading, const json_t *root)
     return NULL;
 }
 
-/* A plan names no tensors, so the trace must have the same model's tensors, in the same lists. */
+/* A plan names no tensors, so the trace must have the same model's tensors, in the same lists. Its
+ * slots are of its budget. */
 static struct layout *read_plan_layout(const struct reading *reading)
 {
     struct plan *plan = plan_read(reading->path, reading->error);
@@ -266,6 +268,8 @@ static struct layout *read_plan_layout(const struct reading *reading)
         g_prefix_error(reading->error, "%s: ", reading->path);
     else if (group_lists(reading, plan->layout))
         layout = g_steal_pointer(&plan->layout);
+    if (layout)
+        slots_tighten(layout);
     plan_free(plan);
     return layout;
 }

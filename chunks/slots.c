@@ -120,3 +120,9 @@ struct layout *slots_round(const struct layout *layout)
     }
     return slots;
 }
+
+void slots_tighten(struct layout *layout)
+{
+    for (uint32_t c = 0; c < layout->chunk_count; c++)
+        layout->chunks[c].slot_bytes = layout_align(layout->chunks[c].copy_bytes);
+}

@@ -18,5 +18,7 @@ uint64_t slots_small(const struct layout *layout);
 /* Returns a copy of the layout with rounded slots, whose `slot_bytes` may exceed what the chunks
  * hold. */
 struct layout *slots_round(const struct layout *layout);
+/* Makes each slot as small as its chunk allows. */
+void slots_tighten(struct layout *layout);
 
 #endif

@@ -457,9 +457,11 @@ void run_plan_clear(struct run_plan *run)
 
 uint64_t run_plan_least_device_bytes(const struct run_plan *run, uint32_t *moment)
 {
-    const struct trace *trace = run->iteration->trace;
-    struct accesses *accesses = accesses_new(trace, run->plan->layout, run->places->extent);
-    uint64_t least = accesses_least_arena_bytes(accesses, run->plan->layout, moment);
+    struct layout *layout = layout_copy(run->plan->layout);
+    slots_tighten(layout);
+    struct accesses *accesses = accesses_new(run->iteration->trace, layout, run->places->extent);
+    uint64_t least = accesses_least_arena_bytes(accesses, layout, moment);
     accesses_free(accesses);
+    layout_free(layout);
     return least;
 }

@@ -249,6 +249,8 @@ static void test_plan(struct fixture *f, gconstpointer data)
         struct layout *back = layout_read(f->path, trace, &error);
         g_assert_no_error(error);
         assert_layouts_equal(layout, back);
+        for (uint32_t c = 0; c < back->chunk_count; c++)
+            g_assert_cmpuint(back->chunks[c].slot_bytes, ==, layout->chunks[c].slot_bytes);
         layout_free(back);
         g_free(trace->model);
         trace->model = g_strdup("another");

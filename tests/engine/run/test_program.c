@@ -108,11 +108,21 @@ static void test_bytes_per_parameter_refused(struct run_folder *folder, gconstpo
     }
 }
 
+/* Returns an option, or nothing. Sizes that differ little give slots that are larger than their
+ * chunks. */
+static char *draw_chunk_size(void)
+{
+    return g_test_rand_bit()
+               ? g_strdup_printf("--chunk-size %d", 256 * g_test_rand_int_range(16, 256))
+               : g_strdup("");
+}
+
 static void test_dry_run(struct run_folder *folder, gconstpointer data)
 {
     (void)data;
-    g_autofree char *text = NULL;
-    g_assert_cmpint(run(folder, "--dry-run --json", &text), ==, 0);
+    g_autofree char *text = NULL, *chunks = draw_chunk_size();
+    g_autofree char *look = g_strdup_printf("--dry-run --json %s", chunks);
+    g_assert_cmpint(run(folder, look, &text), ==, 0);
     json_t *dry = json_loads(text, 0, NULL);
     g_assert_nonnull(dry);
     json_int_t least = json_integer_value(json_object_get(dry, "least_device_bytes"));
@@ -121,10 +131,11 @@ static void test_dry_run(struct run_folder *folder, gconstpointer data)
     g_assert_cmpint(json_integer_value(json_object_get(dry, "h2d_bytes")), ==, 0);
     json_decref(dry);
 
-    /* What it says is least is least. */
-    g_autofree char *fits = g_strdup_printf("--steps 2 --device-memory %lld", (long long)least);
-    g_autofree char *too_small = g_strdup_printf("--steps 2 --device-memory %lld --log none.jsonl",
-                                                 (long long)least - 1);
+    /* What it says is least is least, whichever slots the chunks have with more memory. */
+    g_autofree char *fits = g_strdup_printf("--steps 2 --device-memory %lld %s", (long long)least,
+                                            chunks);
+    g_autofree char *too_small = g_strdup_printf(
+        "--steps 2 --device-memory %lld --log none.jsonl %s", (long long)least - 1, chunks);
     g_autofree char *log = run_folder_path(folder, "none.jsonl");
     g_assert_cmpint(run(folder, fits, NULL), ==, 0);
     g_assert_cmpint(run(folder, too_small, NULL), ==, 3);
