@@ -499,9 +499,9 @@ int main(int argc, char **argv)
         {.name = "resume",
          .file = &o->resume,
          .help = "Continue from the newest checkpoint in a folder, or from the one that is named, "
-                 "with its data, batches, schedule and precision "
-                 "unless other options are given; it does not keep --save, --eval, --log and where "
-                 "the model data lies",
+                 "with its data, batches, schedule and precision. Other options may be given, but "
+                 "not for what decides which tokens come next or what is trained; it does not keep "
+                 "--save, --eval, --log and where the model data lies",
          .value = "DIR"},
         {.name = "dry-run",
          .flag = &o->dry_run,

@@ -531,7 +531,7 @@ int main(int argc, char **argv)
         {.shared = OPTION_STAGE_PARTS, .count32 = &a.stage_parts, .help = "default: 2", .least = 2},
         {.shared = OPTION_MICRO_BATCHES,
          .count32 = &a.micro_batches,
-         .help = "with --stages; default: the trace's",
+         .help = "with --stages; default: the trace's, times the ranks of a stage",
          .least = 1},
         {.shared = OPTION_OBJECTIVE,
          .choice = &a.objective,

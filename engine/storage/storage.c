@@ -206,13 +206,22 @@ static int create(const struct storage_options *options, bool direct)
                          : create_nameless(options->folder, flags);
 }
 
-static bool refuse_open(const struct store *storage, GError **error)
+static bool refuse_open(const char *name, GError **error)
 {
     g_set_error(error, STORAGE_ERROR, STORAGE_ERROR_OPEN,
                 "%s: cannot open it for reading and "
                 "writing: %s",
-                storage->name, g_strerror(errno));
+                name, g_strerror(errno));
     return false;
+}
+
+bool storage_check_folder(const char *folder, GError **error)
+{
+    int file = create_nameless(folder, O_RDWR | O_CLOEXEC);
+    if (file < 0)
+        return refuse_open(folder, error);
+    close(file);
+    return true;
 }
 
 static bool open_file(struct store *storage, const struct storage_options *options, GError **error)
@@ -221,7 +230,7 @@ static bool open_file(struct store *storage, const struct storage_options *optio
     storage->mode.direct = storage->file >= 0;
     if (storage->file < 0 && errno == EINVAL)
         storage->file = create(options, false);
-    return storage->file >= 0 || refuse_open(storage, error);
+    return storage->file >= 0 || refuse_open(storage->name, error);
 }
 
 static bool refuse_size(const struct store *storage, int failure, GError **error)

@@ -68,6 +68,8 @@ struct store;
 struct store *storage_open(const struct storage_options *options, GError **error);
 /* Completes what is under way. Every transfer must have been finished. NULL is allowed. */
 void storage_close(struct store *storage);
+/* Returns whether a file can be made in the folder. Leaves nothing there. */
+bool storage_check_folder(const char *folder, GError **error);
 
 struct storage_transfer {
     bool writes;

@@ -1,6 +1,7 @@
 #include "engine/train/training.h"
 
 #include "engine/adapters.h"
+#include "engine/storage/storage.h"
 #include "engine/train/checkpoint_folder.h"
 #include "engine/train/model_files.h"
 #include "engine/train/together.h"
@@ -9,7 +10,6 @@
 #include "models/pipeline.h"
 #include "traces/failure.h"
 
-#include <errno.h>
 #include <glib/gstdio.h>
 #include <math.h>
 #include <unistd.h>
@@ -176,13 +176,9 @@ static bool check_adapters(const struct training *training, GError **error)
 /* Checks the folder in which an engine makes the file of --nvme, which may be NULL. */
 static bool check_nvme_folder(const char *folder, GError **error)
 {
-    if (!folder)
+    if (!folder || storage_check_folder(folder, error))
         return true;
-    bool is_folder = g_file_test(folder, G_FILE_TEST_IS_DIR);
-    if (is_folder && g_access(folder, W_OK | X_OK) == 0)
-        return true;
-    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--nvme %s: %s", folder,
-                is_folder ? g_strerror(errno) : "is not a folder");
+    g_prefix_error(error, "--nvme ");
     return false;
 }
 

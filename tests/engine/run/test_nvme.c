@@ -205,6 +205,10 @@ static void test_refused(struct run_folder *folder, gconstpointer unused)
              "says nothing of a disk (nvme), which --probe --nvme measures");
     must_end(folder, "--probe --platform machine.json", 2, "not with --probe");
     must_run(folder, STATES "--nvme-memory 64MiB --dry-run");
+    must_end(folder, STATES "--nvme nowhere --nvme-memory 64MiB --dry-run", 2,
+             "nowhere: cannot open it");
+    must_end(folder, STATES "--nvme /proc --nvme-memory 64MiB --dry-run", 2,
+             "--nvme /proc: cannot open it");
     must_run(folder, NVME "--emit-plan with.json");
     must_end(folder, FIVE "--plan with.json", 2, "--nvme names the folder of their file");
     must_end(folder, FIVE "--nvme . --plan with.json --nvme-memory 8KiB", 3, "NVMe memory: ");
