@@ -5,6 +5,7 @@
 #include "planner/answers/nvme_ways.h"
 #include "planner/answers/requests.h"
 #include "planner/schedule/placement.h"
+#include "planner/search/variant.h"
 #include "sim/sweep.h"
 
 #include <math.h>
@@ -30,8 +31,13 @@ struct series {
 
 /* What a search with NVMe is about. */
 struct tiers {
-    const struct trace *trace;            /* as recorded, or with state blocks */
-    const struct search_options *options; /* whose progress is the series' */
+    const struct trace *trace;      /* as recorded, or `cut` */
+    struct search_options *options; /* whose progress is the series', and whose layouts are the
+                                       trace's */
+    const struct trace *recorded;
+    const GPtrArray *layouts; /* of the recorded trace; may be NULL */
+    struct trace *cut;        /* with small state blocks; NULL: it is not searched */
+    GPtrArray *cut_layouts;
     struct series *series;
     uint64_t nvme_bytes;
     struct tiered *best;
@@ -309,25 +315,41 @@ static void search_scarce(struct tiers *tiers, unsigned scope)
     }
 }
 
+static void begin_cut(struct tiers *tiers, struct trace *cut)
+{
+    tiers->cut = cut;
+    tiers->cut_layouts = variants_layouts(tiers->options, tiers->recorded, cut);
+    tiers->trace = cut;
+    tiers->options->layouts = tiers->cut_layouts;
+}
+
+static void end_cut(struct tiers *tiers)
+{
+    tiers->trace = tiers->recorded;
+    tiers->options->layouts = tiers->layouts;
+    g_clear_pointer(&tiers->cut, trace_free);
+    g_clear_pointer(&tiers->cut_layouts, g_ptr_array_unref);
+}
+
 /* A tensor that is not cut is in the host pool with all of its states at once, which takes the room
- * of what could run ahead. Returns the trace with blocks if searches with it found a better plan;
- * NULL otherwise. */
-static struct trace *search_cut(struct tiers *tiers, unsigned scope)
+ * of what could run ahead. Searches with small blocks, and keeps them if that finds a better plan.
+ */
+static void search_cut(struct tiers *tiers, unsigned scope)
 {
     const struct tiers whole = *tiers;
     double before = best_seconds(tiers);
     struct trace *cut = scope & RUN_STATE_BLOCKS && may_go_on(tiers) ? cut_small(tiers) : NULL;
     if (!cut)
-        return NULL;
-    tiers->trace = cut;
+        return;
+    begin_cut(tiers, cut);
     scope &= ~(unsigned)RUN_STATE_BLOCKS;
     search(tiers, scope, NULL);
     search_scarce(tiers, scope);
     if (best_seconds(tiers) < before)
-        return cut;
-    *tiers = whole;
-    trace_free(cut);
-    return NULL;
+        return;
+    end_cut(tiers);
+    tiers->scarce_rounds = whole.scarce_rounds;
+    tiers->scarce_seconds = whole.scarce_seconds;
 }
 
 /* What takes long on a machine whose link is as slow as its disk takes less on this one. */
@@ -462,10 +484,9 @@ static uint32_t count_searches(unsigned scope)
 /* Searches with NVMe in one way after the other. */
 static void search_ways(struct tiers *tiers, unsigned scope, GError **error)
 {
-    const struct trace *trace = tiers->trace;
     search(tiers, scope, error);
-    struct trace *cut = search_cut(tiers, scope);
-    scope &= cut ? ~(unsigned)RUN_STATE_BLOCKS : ~0u;
+    search_cut(tiers, scope);
+    scope &= tiers->cut ? ~(unsigned)RUN_STATE_BLOCKS : ~0u;
     unsigned without = scope & ~(unsigned)RUN_OFFLOAD;
     search_scarce(tiers, scope);
     if (without != scope && may_go_on(tiers))
@@ -476,8 +497,7 @@ static void search_ways(struct tiers *tiers, unsigned scope, GError **error)
         search_slowed(tiers, without);
     leave_parts(tiers->series, SCARCE_ROUNDS - tiers->scarce_rounds + SWEEPS);
     search_scarce(tiers, scope);
-    tiers->trace = trace;
-    trace_free(cut);
+    end_cut(tiers);
     leave_parts(tiers->series, SWEEPS);
     if (may_go_on(tiers))
         sweep_baselines(tiers);
@@ -495,6 +515,8 @@ bool tiers_search(const struct trace *trace, const struct search_options *option
     shared.progress_data = &series;
     struct tiers tiers = {.trace = trace,
                           .options = &shared,
+                          .recorded = trace,
+                          .layouts = options->layouts,
                           .series = &series,
                           .nvme_bytes = nvme_bytes,
                           .best = tiered,

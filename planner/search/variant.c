@@ -174,10 +174,8 @@ static void free_named(void *data)
     g_free(named);
 }
 
-/* Returns the options' layouts, which belong to the trace `of`, converted for this trace; or NULL.
- */
-static GPtrArray *own_layouts(const struct search_options *options, const struct trace *of,
-                              const struct trace *trace)
+GPtrArray *variants_layouts(const struct search_options *options, const struct trace *of,
+                            const struct trace *trace)
 {
     GPtrArray *layouts = options->layouts ? g_ptr_array_new_with_free_func(free_named) : NULL;
     for (guint i = 0; layouts && i < options->layouts->len; i++) {
@@ -192,7 +190,7 @@ static GPtrArray *own_layouts(const struct search_options *options, const struct
 struct search *variants_search_new(const struct trace *trace, const struct trace *of,
                                    const struct search_options *options)
 {
-    g_autoptr(GPtrArray) layouts = own_layouts(options, of, trace);
+    g_autoptr(GPtrArray) layouts = variants_layouts(options, of, trace);
     struct search_options own = *options;
     own.layouts = layouts;
     return search_new(trace, &own);
@@ -201,7 +199,7 @@ struct search *variants_search_new(const struct trace *trace, const struct trace
 struct search_result *variants_search_fully(const struct trace *trace, const struct trace *of,
                                             const struct search_options *options, GError **error)
 {
-    g_autoptr(GPtrArray) layouts = own_layouts(options, of, trace);
+    g_autoptr(GPtrArray) layouts = variants_layouts(options, of, trace);
     struct search_options own = *options;
     own.layouts = layouts;
     return search_plan(trace, &own, error);

@@ -93,6 +93,11 @@ bool variants_offload_matters(const struct variant_search *search, uint32_t firs
 struct layout *variants_layout(const struct layout *layout, const struct trace *of,
                                const struct trace *trace);
 
+/* Returns the options' layouts, which belong to the trace `of`, converted for `trace`; NULL if
+ * there are none. Free the result with g_ptr_array_unref. */
+GPtrArray *variants_layouts(const struct search_options *options, const struct trace *of,
+                            const struct trace *trace);
+
 /* search_new and search_plan for `trace`. Layouts in the options belong to the trace `of` and are
  * converted. */
 struct search *variants_search_new(const struct trace *trace, const struct trace *of,

@@ -126,6 +126,21 @@ static int compare(const struct fixture *f, double seconds)
     return compared;
 }
 
+static void check_plan(const struct fixture *f, const struct search_result *best)
+{
+    struct plan_figures figures;
+    GError *error = NULL;
+    verify_plan(best->plan, best->trace, f->costs, &figures, &error);
+    g_assert_no_error(error);
+    g_assert_cmpuint(best->plan->host_pool_bytes, <=, f->options.host_budget);
+}
+
+static void tiered_clear(struct tiered *tiered)
+{
+    variants_result_free(tiered->alone);
+    variants_result_free(tiered->result);
+}
+
 static void test_never_slower(void)
 {
     g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
@@ -137,26 +152,42 @@ static void test_never_slower(void)
         unsigned scope = i % 4 ? 0 : RUN_RECOMPUTE | RUN_OFFLOAD;
         if (tiers_search(f.trace, &f.options, scope, f.nvme_bytes, &tiered, NULL)) {
             const struct search_result *best = tiered.result->best;
-            const struct plan *plan = best->plan;
-            struct plan_figures figures;
-            GError *error = NULL;
-            verify_plan(plan, best->trace, f.costs, &figures, &error);
-            g_assert_no_error(error);
-            g_assert_cmpuint(plan->host_pool_bytes, <=, f.options.host_budget);
+            check_plan(&f, best);
             g_assert_cmpfloat(f.progress, >, 0.5);
-            compared += compare(&f, plan->predicted.iteration_seconds);
-            lives_in_nvme += plan->nvme_bytes > 0;
+            compared += compare(&f, best->plan->predicted.iteration_seconds);
+            lives_in_nvme += best->plan->nvme_bytes > 0;
         }
-        variants_result_free(tiered.alone);
-        variants_result_free(tiered.result);
+        tiered_clear(&tiered);
         tear_down(&f);
     }
     g_test_message("%d compared, %d plans use NVMe", compared, lives_in_nvme);
+}
+
+/* Chunk sizes that are given hold for the trace with state blocks, too. */
+static void test_given_chunks(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    int planned = 0;
+    for (int i = 0; i < draws(FEW, MANY) || !planned; i++) {
+        struct fixture f;
+        struct tiered tiered = {0};
+        set_up(&f, random);
+        g_autoptr(GPtrArray) layouts = layout_list_parse("16KiB", NULL, f.trace, NULL);
+        f.options.layouts = layouts;
+        if (tiers_search(f.trace, &f.options, RUN_RECOMPUTE | RUN_STATE_BLOCKS, f.nvme_bytes,
+                         &tiered, NULL)) {
+            check_plan(&f, tiered.result->best);
+            planned += tiered.result->best->plan->choices->state_block > 0;
+        }
+        tiered_clear(&tiered);
+        tear_down(&f);
+    }
 }
 
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/tiers/never-slower", test_never_slower);
+    g_test_add_func("/tiers/given-chunks", test_given_chunks);
     return g_test_run();
 }
