@@ -1,4 +1,5 @@
-/* Solves linear programs with GLPK's simplex method, which ends even where it goes in circles. */
+/* Solves linear programs with GLPK's simplex method, which ends even where it goes in circles, and
+ * with its interior point method, which may give up. */
 #ifndef PSTAR_PLANNER_PROOF_SIMPLEX_H
 #define PSTAR_PLANNER_PROOF_SIMPLEX_H
 
@@ -20,5 +21,11 @@ enum simplex_start {
  * nothing. A degenerate program may lead the method in a circle; after more steps than any program
  * needed that came to its end, it begins once more from the basis of all rows. */
 bool simplex_solve(glp_prob *lp, enum simplex_start start);
+
+/* Finds the middle of the optimal solutions with the interior point method, which `lp` then holds
+ * beside that of simplex_solve. Returns false if there is none, or if the method gives up: where
+ * numbers become too small or too large, GLPK ends it by an assertion of its own. What it had
+ * allocated is then freed by glp_free_env alone. */
+bool simplex_find_middle(glp_prob *lp);
 
 #endif

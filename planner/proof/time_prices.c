@@ -200,14 +200,10 @@ static void begin(struct price_search *s, struct certificate_window *prices)
 /* Solves the program. Returns false if there is no solution. */
 static bool solve(struct price_search *s, int idle)
 {
-    glp_iptcp interior;
-    glp_init_iptcp(&interior);
-    interior.msg_lev = GLP_MSG_OFF;
     if (!simplex_solve(s->program->lp, SIMPLEX_WARM))
         return false;
     s->program->is_central = s->may_be_central && idle >= IDLE_STEPS &&
-                             glp_interior(s->program->lp, &interior) == 0 &&
-                             glp_ipt_status(s->program->lp) == GLP_OPT;
+                             simplex_find_middle(s->program->lp);
     return true;
 }
 
