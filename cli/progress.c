@@ -182,9 +182,12 @@ static bool is_line_due(struct progress *progress)
 static void print_line(const struct progress *progress, uint64_t done, uint64_t total,
                        const char *detail, const char *times, bool stays)
 {
-    fprintf(stderr, "%s%llu of %llu %s%s%s%s%s%s", progress->redrawn ? "\r" : "",
-            (unsigned long long)done, (unsigned long long)total, progress->what, detail ? ", " : "",
-            detail ? detail : "", times, progress->redrawn ? "\033[K" : "", stays ? "\n" : "");
+    g_autofree char *counts =
+        total ? g_strdup_printf("%" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT " %s%s", done, total,
+                                progress->what, detail ? ", " : "")
+              : g_strdup("");
+    fprintf(stderr, "%s%s%s%s%s%s", progress->redrawn ? "\r" : "", counts, detail ? detail : "",
+            times, progress->redrawn ? "\033[K" : "", stays ? "\n" : "");
     fflush(stderr);
 }
 

@@ -33,8 +33,8 @@ int progress_signal(const struct progress *progress);
  * the struct progress, so that this function serves as a callback. */
 bool progress_update(void *data, uint32_t done, uint32_t total);
 
-/* Draws the line with this time left. `detail` may be NULL. Returns false as progress_update does.
- */
+/* Draws the line with this time left. `detail` may be NULL; without a total it is all of the line.
+ * Returns false as progress_update does. */
 bool progress_show(struct progress *progress, uint64_t done, uint64_t total, const char *detail,
                    double seconds_left);
 

@@ -18,6 +18,7 @@
 #include "traces/size.h"
 #include "traces/trace_file.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -167,6 +168,11 @@ static bool plan(const struct plan_arguments *a, const struct console *console,
     return ok;
 }
 
+static bool show_proof(void *progress)
+{
+    return progress_show(progress, 0, 0, "proving bounds", INFINITY);
+}
+
 /* Makes a plan or, if a question is asked, answers it. *signal becomes the one that ended it, or 0.
  */
 static bool make(const struct plan_arguments *a, const struct console *console, int *signal,
@@ -191,6 +197,7 @@ static bool make(const struct plan_arguments *a, const struct console *console, 
             .time_limit = a->time_limit,
             .threads = a->threads,
             .progress = progress_update,
+            .proving = show_proof,
             .progress_data = progress};
         ok = question_count(&a->question) ? answer(a, &in, &options, error)
                                           : plan(a, console, &in, &options, error);

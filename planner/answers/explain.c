@@ -382,6 +382,13 @@ static void print_run_choices(const struct plan *plan, const struct trace *trace
             layers, offloaded, plan->micro_batches, plan->batch, stage, blocks, begins);
 }
 
+void explain_proof(const struct search_result *result, FILE *out)
+{
+    explain_certificate(result->plan->certificate, out);
+    if (result->proof_stopped)
+        fputs("  the proof was stopped early, so bounds may be far too low\n", out);
+}
+
 void explain_result(const struct search_result *result, FILE *out)
 {
     const struct plan_figures *f = &result->plan->predicted;
@@ -397,5 +404,5 @@ void explain_result(const struct search_result *result, FILE *out)
     print_baseline(&result->strategy, out);
     print_row("plan", f, remark, terminal_begin(out, TERMINAL_BEST), out);
     print_run_choices(result->plan, result->trace, out);
-    explain_certificate(result->plan->certificate, out);
+    explain_proof(result, out);
 }

@@ -25,6 +25,8 @@ void explain_rivals(const struct search_result *result, enum objective objective
 bool explain_write_json(const struct search_result *result, enum objective objective,
                         const char *plan_path, const char *path, GError **error);
 
+/* Prints the certificate, and whether its proof was stopped. */
+void explain_proof(const struct search_result *result, FILE *out);
 /* Prints the plan beside the best policy and the best strategy, its choices and its certificate. */
 void explain_result(const struct search_result *result, FILE *out);
 

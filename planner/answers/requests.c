@@ -13,6 +13,7 @@
 #include "traces/printable.h"
 #include "traces/size.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /* ---- what a plan was made from ---- */
@@ -125,6 +126,36 @@ bool request_verify(const struct plan_paths *paths, GError **error)
     return ok;
 }
 
+/* Bounds are proved for as long again as the search may take, or for so long if that is less; after
+ * a signal for a short time. */
+#define PROOF_SECONDS   15
+#define STOPPED_SECONDS 3
+
+/* Until when bounds are proved. */
+struct proof_limit {
+    const struct search_options *options;
+    gint64 end;    /* microseconds, monotonic */
+    bool signaled; /* a person has stopped the search or the proof */
+    bool over;
+};
+
+static gint64 seconds_from_now(double seconds)
+{
+    return g_get_monotonic_time() + (gint64)(seconds * 1e6);
+}
+
+static bool may_prove(void *data)
+{
+    struct proof_limit *limit = data;
+    const struct search_options *options = limit->options;
+    if (options->proving && !options->proving(options->progress_data) && !limit->signaled) {
+        limit->signaled = true;
+        limit->end = MIN(limit->end, seconds_from_now(STOPPED_SECONDS));
+    }
+    limit->over |= g_get_monotonic_time() >= limit->end;
+    return !limit->over;
+}
+
 bool request_write(const struct plan_paths *paths, const struct trace *recorded,
                    const struct search_options *options, struct variants_result *result,
                    GError **error)
@@ -144,8 +175,15 @@ bool request_write(const struct plan_paths *paths, const struct trace *recorded,
     if (options->platform)
         source.spread = options->platform->spread;
     source.began = run_stage_of(recorded);
+    struct proof_limit limit = {
+        .options = options,
+        .end = options->time_limit > 0 ? seconds_from_now(fmax(PROOF_SECONDS, options->time_limit))
+                                       : G_MAXINT64};
+    const struct proof_watch watch = {may_prove, &limit};
+    source.watch = &watch;
     if (!certificate_make(plan, trace, &source, error))
         return false;
+    result->best->proof_stopped = limit.over;
     if (!plan->nvme_bytes) /* other choices were not weighed with homes in NVMe */
         variants_list(result, plan->certificate);
     return verify_found(plan, recorded, options->platform, options->costs, error) &&
@@ -236,7 +274,7 @@ static void print_tiered(const struct tiered *tiered, const struct variants_resu
     else
         printf("the best plan without NVMe           none was found\n");
     printf("\n");
-    explain_certificate(plan->certificate, stdout);
+    explain_proof(tiered->result->best, stdout);
 }
 
 static bool can_tier(const struct search_options *options, GError **error)

@@ -315,7 +315,8 @@ static void divide_cases(struct case_search *search)
     const struct certificate_time *time = search->time;
     uint32_t weakest = 0, idle = 0;
     double reached = (double)search->states[0].bound;
-    while (idle < search->limits->idle && is_wide(search, weakest, search->limits->wide)) {
+    while (idle < search->limits->idle && is_wide(search, weakest, search->limits->wide) &&
+           proof_goes_on(search->sides->watch)) {
         bool divisible = search->states[weakest].next != NO_INDEX &&
                          time->case_count < search->limits->cases;
         if (divisible)
@@ -382,7 +383,7 @@ bool cases_prove(struct time_job *sides, const struct reuses *reuses, struct cer
     g_autoptr(GArray) ended = NULL;
     g_autoptr(GArray) fewer_ended = NULL;
     if (time_windows_may_end(sides) && reuses->moment_count <= ENDED_OPERATORS &&
-        is_wide(&search, 0, ENDED_WIDE)) {
+        is_wide(&search, 0, ENDED_WIDE) && proof_goes_on(sides->watch)) {
         ended = choose_ended_starts(sides, reuses, TIME_WINDOWS_MOST);
         fewer_ended = choose_ended_starts(sides, reuses, windows);
         prove_with_ends(&search, ended, fewer_ended);

@@ -53,7 +53,8 @@ static struct trace *all_on(const struct time_proof_job *job, int on_host)
 /* The traces of the sides for a bound. The job's own trace is of its only side if updates stay. */
 static struct time_job begin_sides(const struct time_proof_job *job, bool either_side)
 {
-    struct time_job sides = {.plan = job->plan, .sides = {job->trace}, .costs = job->costs};
+    struct time_job sides = {
+        .plan = job->plan, .sides = {job->trace}, .costs = job->costs, .watch = job->watch};
     if (either_side) {
         sides.sides[TIME_DEVICE] = all_on(job, 0);
         sides.sides[TIME_HOST] = all_on(job, 1);
@@ -77,7 +78,7 @@ enum { JOINT_OPERATORS = 1000 };
 
 static void prove_jointly(const struct time_job *sides, struct certificate_time *time)
 {
-    if (sides->sides[0]->operator_count <= JOINT_OPERATORS &&
+    if (sides->sides[0]->operator_count <= JOINT_OPERATORS && proof_goes_on(sides->watch) &&
         (double)time->achieved > JOINT_WIDE * (double)time->bound)
         time->bound = joint_prove(sides, time->bound, &time->joint);
 }
@@ -280,7 +281,8 @@ static bool begin_times(const struct plan *plan, const struct trace *trace,
     if (*platform && certificate->link)
         platform_keep_apart(*platform);
     *costs = certificate_costs(certificate, error);
-    *job = (struct time_proof_job){plan, trace, traced, *platform, *costs};
+    *job = (struct time_proof_job){
+        .plan = plan, .trace = trace, .traced = traced, .platform = *platform, .costs = *costs};
     return *costs != NULL;
 }
 
@@ -302,6 +304,7 @@ bool certificate_make(struct plan *plan, const struct trace *trace,
     certificate->began = source->began;
     GThread *beside = g_thread_try_new("traffic", run_traffic_proof, &proof, NULL);
     bool ok = begin_times(plan, trace, source->traced, &platform, &costs, &job, error);
+    job.watch = source->watch;
     if (ok)
         time_proof_make(&job, &certificate->time);
     if (beside)

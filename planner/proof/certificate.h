@@ -17,6 +17,7 @@ struct certificate_source {
     struct platform_spread spread; /* of the ranks over the platform; 0 if there is none */
     struct run_stage began;        /* how ranks train together in the trace that the search began
                                       with */
+    const struct proof_watch *watch; /* may be NULL */
 };
 
 /* Finds prices with GLPK and gives the plan a new certificate. `plan` has passed plan_check against
@@ -44,6 +45,7 @@ struct time_proof_job {
     const struct trace *traced;      /* with updates where they were traced */
     const struct platform *platform; /* may be NULL */
     const struct costs *costs;
+    const struct proof_watch *watch; /* of the prices of the plan's certificate; may be NULL */
 };
 
 /* Writes mixes: for each tensor roughly the share of its update that runs on the host in the mix of

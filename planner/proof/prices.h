@@ -39,6 +39,18 @@ struct time_kind {
     uint32_t first, count; /* the first one, and how many there are */
 };
 
+/* Who may end the search for prices before its time. The bounds that were found by then hold. */
+struct proof_watch {
+    bool (*goes_on)(void *data); /* called in the thread that proves the time's bound */
+    void *data;
+};
+
+/* `watch` may be NULL. */
+static inline bool proof_goes_on(const struct proof_watch *watch)
+{
+    return !watch || watch->goes_on(watch->data);
+}
+
 struct time_model {
     struct time_windows *windows, *host_windows; /* the latter, if not NULL, for updates on the host
                                                     that may run in any order with the device's */
@@ -55,6 +67,7 @@ struct time_model {
     bool shares_memory;                      /* copies and operators share the host's memory */
     uint32_t longest;                        /* most steps of a route */
     struct chain_operators *chain_operators; /* NULL if the order of updates is unknown */
+    const struct proof_watch *watch;         /* the job's */
 };
 
 struct time_job {
@@ -70,6 +83,7 @@ struct time_job {
     uint32_t branch_count, branches_on_host;
     bool sorts; /* in_order, and placing may sort updates: the host's come first, and those of
                    each side ascend by tensor */
+    const struct proof_watch *watch; /* may be NULL */
 };
 
 /* Returns whether the operator is an update, which may be placed. */

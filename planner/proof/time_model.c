@@ -489,6 +489,7 @@ struct time_model *time_model_new(const struct time_job *job, const struct reuse
     model->compute_ns = g_new0(uint64_t, count);
     model->side_count = job->sides[TIME_HOST] ? 2 : 1;
     model->shares_memory = job->costs->host_rate > 0;
+    model->watch = job->watch;
     /* What lives in NVMe counts as if the host had room for it. */
     model->host_bytes = job->plan->nvme_bytes ? UINT64_MAX : job->plan->host_budget;
     model->chunk_count = job->plan->layout->chunk_count;

@@ -215,7 +215,7 @@ static double step_after(int idle)
     return fmax(SMOOTHING * pow(SHORTER, idle - IDLE_STEPS), SHORTEST);
 }
 
-/* Returns whether the program was solved, and more is wanted. */
+/* Returns whether the program was solved, and more is wanted and may be sought. */
 static bool improve(struct price_search *s, double close, struct certificate_window *prices)
 {
     uint64_t chains[CHAINS_MOST];
@@ -225,7 +225,7 @@ static bool improve(struct price_search *s, double close, struct certificate_win
         if (!solve(s, idle))
             return false;
         double optimum = glp_get_obj_val(s->program->lp) * s->program->ns_unit * BOUND_PRICE_SCALE;
-        if (s->best_bound >= s->enough)
+        if (s->best_bound >= s->enough || !proof_goes_on(s->model->watch))
             return false;
         if (optimum - (double)s->best_bound <= close * optimum)
             return true;

@@ -388,8 +388,11 @@ static struct trace *begin_mixes(const struct search *search, struct time_proof_
         return NULL;
     struct trace *trace = model_place_chosen(traced, best->plan->choices, search->job.platform,
                                              NULL);
-    *job = (struct time_proof_job){best->plan, trace, traced, search->job.platform,
-                                   search->job.costs};
+    *job = (struct time_proof_job){.plan = best->plan,
+                                   .trace = trace,
+                                   .traced = traced,
+                                   .platform = search->job.platform,
+                                   .costs = search->job.costs};
     return trace;
 }
 

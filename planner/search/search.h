@@ -41,6 +41,8 @@ struct search_options {
 
     /* As in sim/workers.h; returns false to stop with the best plan so far. May be NULL. */
     bool (*progress)(void *data, uint32_t done, uint32_t total);
+    /* The same while the bounds of the plan that was found are proved, which has no measure. */
+    bool (*proving)(void *data);
     void *progress_data;
 };
 
@@ -66,8 +68,9 @@ struct search_result {
     uint32_t layouts_tried, plans_tried; /* plans: since the last result of the same search */
     int32_t slack; /* of the best schedule, in quarters of the largest chunk, or SEARCH_NO_SLACK */
     bool stopped;  /* before its end */
-    bool close;    /* the best plan is so near a bound that the search ended */
-    const char *stage; /* what the search did last, such as "placed the optimizer"; static text */
+    bool proof_stopped; /* before its end: the certificate's bounds may be far too low */
+    bool close;         /* the best plan is so near a bound that the search ended */
+    const char *stage;  /* what the search did last, such as "placed the optimizer"; static text */
 };
 
 /* Returns NULL if nothing fits; PLAN_ERROR_DOES_NOT_FIT says what would. Free the result with

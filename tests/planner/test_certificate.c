@@ -116,6 +116,43 @@ static void test_what_is_written_is_verified(void)
     }
 }
 
+/* Ends the proof when it has asked so many times. */
+static bool count_down(void *data)
+{
+    int *left = data;
+    return (*left)-- > 0;
+}
+
+/* A proof that is stopped has bounds that hold, which are no higher than those of a whole one. */
+static void test_stopped_proofs_hold(void)
+{
+    g_autoptr(GRand) random = g_rand_new_with_seed(random_seed());
+    for (int i = 0; i < CASES; i++) {
+        struct fixture f;
+        set_up(&f, random);
+        g_autofree char *hash = certificate_hash_file(f.trace_path, NULL);
+        uint64_t whole = f.plan->certificate->time.bound, before = 0;
+        for (int asked = 0; asked < 8; asked = 2 * asked + 1) {
+            g_autoptr(GError) error = NULL;
+            int left = asked;
+            const struct proof_watch watch = {count_down, &left};
+            const struct certificate_source source = {.objective = "time",
+                                                      .trace_sha256 = hash,
+                                                      .link = LINK,
+                                                      .traced = f.traced,
+                                                      .watch = &watch};
+            g_assert_true(certificate_make(f.plan, f.trace, &source, NULL));
+            g_assert_cmpuint(f.plan->certificate->time.bound, <=, whole);
+            g_assert_cmpuint(f.plan->certificate->time.bound, >=, before);
+            before = f.plan->certificate->time.bound;
+            g_assert_true(plan_write(f.plan, f.plan_path, NULL));
+            verify_files(&f, &error);
+            g_assert_no_error(error);
+        }
+        tear_down(&f);
+    }
+}
+
 /* Replaces one byte, verifies, and restores the file. */
 static void flip(const struct fixture *f, const char *path, GRand *random)
 {
@@ -678,6 +715,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/certificate/what_is_written_is_verified", test_what_is_written_is_verified);
+    g_test_add_func("/certificate/stopped_proofs_hold", test_stopped_proofs_hold);
     g_test_add_func("/certificate/changed_bytes_are_caught", test_changed_bytes_are_caught);
     g_test_add_func("/certificate/figures_are_recomputed", test_figures_are_recomputed);
     g_test_add_func("/certificate/below_bound", test_below_bound);
