@@ -279,10 +279,15 @@ static void print_tiered(const struct tiered *tiered, const struct variants_resu
 
 static bool can_tier(const struct search_options *options, GError **error)
 {
-    if (options->host_budget != UINT64_MAX)
+    if (options->host_budget == UINT64_MAX)
+        g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                    "--nvme-memory: needs --host-memory");
+    else if (options->objective != OBJECTIVE_TIME)
+        g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                    "--objective %s: with --nvme-memory the fastest plan is sought, so far",
+                    objective_name(options->objective));
+    else
         return true;
-    g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                "--nvme-memory: needs --host-memory");
     return false;
 }
 

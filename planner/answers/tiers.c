@@ -238,10 +238,12 @@ static void search(struct tiers *tiers, unsigned scope, GError **error)
 {
     const struct search_options options = options_with_nvme(tiers);
     struct variants_result *found = search_variants(tiers, &options, scope, error);
-    if (found)
+    if (found) {
         take_end(tiers, found, error);
-    else
+    } else {
+        least_explain(tiers->trace, &options, scope, error);
         g_prefix_error(error, "with NVMe as if it were host memory: ");
+    }
 }
 
 /* Returns the trace with state blocks that are small beside the host; NULL if they cut nothing, if

@@ -437,7 +437,10 @@ static void test_refused(void)
     workshop_must_end(workshop,
                       "pstar-plan run.pstar --device-memory 50KiB --host-memory 1MiB --nvme-memory "
                       "64MiB -o plan.json",
-                      3, "", "with NVMe as if it were host memory: device memory: ");
+                      3, "", "with NVMe as if it were host memory: nothing fits: ");
+    workshop_must_end(workshop,
+                      PLAN "--nvme-memory 64MiB --host-memory 1MiB --objective traffic -o p.json",
+                      2, "", "with --nvme-memory the fastest plan is sought, so far");
     workshop_must_end(workshop, PLAN "--nvme-memory 64MiB --host-memory 32KiB -o plan.json", 3, "",
                       "host memory: beside what can live in NVMe the run takes");
     workshop_must_end(workshop, "pstar-plan run.pstar --stages 2 --gpus 2 --nvme-memory 64MiB", 2,
