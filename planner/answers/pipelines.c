@@ -521,9 +521,10 @@ static bool check_plans(const struct pipeline_request_files *files,
                     files->plans);
     else
         g_set_error(error, PLAN_ERROR, PLAN_ERROR_INVALID,
-                    "-o %s: the best pipeline has %u stages of %u GPUs each, and plans are written "
-                    "for several stages of one GPU; --stages %u would ask for these",
-                    files->plans, best->stages, best->width, best->stages * best->width);
+                    "-o %s: the best pipeline has %u stage%s of %u GPUs, and plans are written for "
+                    "several stages of one GPU; --stages %u would ask for these",
+                    files->plans, best->stages, best->stages == 1 ? "" : "s", best->width,
+                    best->stages * best->width);
     return false;
 }
 
@@ -534,15 +535,15 @@ bool pipelines_answer(const struct pipeline_question *question,
     if (!answer)
         return false;
     bool fits = answer->candidates[0].fits || answer->moving;
-    bool ok = (!fits || check_plans(files, answer, error)) &&
-              (!files->plans || !answer->moving ||
-               write_plans(answer->moving, files->plans, error) ||
-               failure_mark(error, FAILURE_RUNNING));
+    bool ok = !files->plans || !answer->moving ||
+              write_plans(answer->moving, files->plans, error) ||
+              failure_mark(error, FAILURE_RUNNING);
     if (ok && fits)
         print_answer(question, files, answer, out);
     ok = ok && (!files->json || write_json(question, answer, files->json, error));
     if (ok && !fits)
         refuse(question, answer, error);
+    ok = ok && fits && check_plans(files, answer, error); /* who has the answer may ask again */
     pipeline_answer_free(answer);
-    return ok && fits;
+    return ok;
 }

@@ -405,6 +405,14 @@ static void test_refusals(void)
         g_assert_true(end && !end[1]);
         outcome_clear(&outcome);
     }
+    /* Who asks for plans that are not written gets the answer nevertheless. */
+    g_autofree char *answer = workshop_path(workshop, "answer.json");
+    workshop_must_end(workshop,
+                      "pstar-plan --model " MODEL " --platform " PLATFORM
+                      " --stages 2 --gpus 4 --batch 1 --micro-batches 8 -o plan-%s.json --json "
+                      "answer.json",
+                      USAGE, "No cut of any of ", "plans are written for several stages");
+    g_assert_true(g_file_test(answer, G_FILE_TEST_EXISTS));
     workshop_must_run(workshop, "pstar-trace synth --model model --train '*.0.*' --batch 1 --seq "
                                 "16 --precision bf16 --platform " PLATFORM " -o some.pstar");
     workshop_must_end(workshop, "pstar-plan some.pstar --stages 2 --gpus 2 --platform " PLATFORM,
