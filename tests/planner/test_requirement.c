@@ -3,6 +3,7 @@
 #include "planner/search/candidate.h"
 #include "planner/search/search.h"
 #include "planner/search/trials.h"
+#include "sim/sizes.h"
 #include "tests/chunks/random_iteration.h"
 #include "tests/drawn.h"
 #include "tests/sanitized.h"
@@ -59,7 +60,15 @@ static void test_no_layout_needs_less(void)
     g_rand_free(random);
 }
 
-/* The requirement is also enough within a host budget. */
+/* Returns chunk sizes that a person may have given. */
+static GPtrArray *draw_chunks(const struct trace *trace, GRand *random)
+{
+    g_autofree char *sizes = g_strdup_printf("%dB,%dB", 256 * g_rand_int_range(random, 1, 20),
+                                             256 * g_rand_int_range(random, 20, 60));
+    return layout_list_parse(sizes, NULL, trace, NULL);
+}
+
+/* The requirement is also enough within a host budget, and with chunk sizes that are given. */
 static void test_enough(void)
 {
     GRand *random = g_rand_new_with_seed(random_seed());
@@ -73,6 +82,8 @@ static void test_enough(void)
         g_autoptr(GError) error = NULL;
         if (g_rand_boolean(random))
             options.host_budget = (uint64_t)(g_rand_double(random) * trace_model_bytes(trace));
+        g_autoptr(GPtrArray) chunks = trial % 2 ? draw_chunks(trace, random) : NULL;
+        options.layouts = chunks;
         uint64_t needed = requirement_device_bytes(trace, &options, &error);
 
         g_assert_true((needed == UINT64_MAX) == (error != NULL));
@@ -86,6 +97,8 @@ static void test_enough(void)
             g_assert_true(requirement_is_met(trace, &options, NULL));
             options.device_budget--;
             g_assert_false(requirement_is_met(trace, &options, NULL));
+            if (chunks && options.host_budget == UINT64_MAX)
+                g_assert_null(search_plan(trace, &options, NULL));
         }
         trace_free(trace);
     }
