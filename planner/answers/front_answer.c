@@ -211,6 +211,12 @@ static bool in_nvme(const struct front *front)
     return front_plan(front)->figures.peak_nvme_bytes > 0;
 }
 
+/* Returns whether nothing fits but strategies, and of several ranks, whose sums are fast. */
+static bool needs_fast_sums(const struct front *front)
+{
+    return front->step.ranks > 1 && !front_plan(front)->fits;
+}
+
 /* Returns the commands that make the trace and the plan, and train with it. Ends with NULL. */
 static char **commands_of(const struct front *front, const struct question *question)
 {
@@ -232,7 +238,7 @@ static char **commands_of(const struct front *front, const struct question *ques
         g_string_append_printf(machine, " --gpus %u", step->ranks);
     if (question->nodes)
         g_string_append_printf(machine, " --nodes %u", question->nodes);
-    if (question->fast)
+    if (question->fast || needs_fast_sums(front))
         g_string_append(machine, " --reduction fast");
     if (question->device_given) {
         g_autofree char *size = size_exact(step->search->device_budget);
@@ -280,6 +286,10 @@ static void print_next(const struct front *front, const struct question *questio
                     : "a trace, and the plan with its proof; pstar-run does not train such models");
     for (char **command = commands; *command; command++)
         text_print_line(out, "  %s", *command);
+    if (needs_fast_sums(front) && !question->fast)
+        fputs("It fits with --reduction fast alone, with which the rounding of sums depends on the "
+              "number of GPUs.\n",
+              out);
     if (!runs)
         return;
     fputs(front->step.config->vocabulary > BYTES

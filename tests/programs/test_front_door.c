@@ -315,6 +315,25 @@ static void test_little_time(void)
     workshop_free(workshop);
 }
 
+/* Where nothing fits but strategies whose sums are fast, the commands ask for such sums. */
+static void test_fast_sums(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_write(workshop, "model/config.json",
+                   "{\"model_type\": \"smollm3\", \"hidden_size\": 64, \"num_hidden_layers\": 1, "
+                   "\"num_attention_heads\": 1, \"num_key_value_heads\": 1, \"head_dim\": 64, "
+                   "\"vocab_size\": 128256, \"max_position_embeddings\": 512, "
+                   "\"intermediate_size\": 777, \"tie_word_embeddings\": true}");
+    json_t *answer = ask(workshop, "--platform dgx-a100 --gpus 8 --batch 1 --seq 7 --device-memory "
+                                   "79MiB --host-memory 1MiB");
+    const json_t *commands = json_object_get(answer, "commands");
+    g_assert_false(json_boolean_value(json_object_get(way_of(answer, "pstar's plan"), "fits")));
+    for (size_t i = 0; i < 2; i++)
+        workshop_must_run(workshop, json_string_value(json_array_get(commands, i)));
+    json_decref(answer);
+    workshop_free(workshop);
+}
+
 /* A step for which the host is too small says so of the plan, too. Platforms that would hold it are
  * named with what must be left out. */
 static void test_small_host(void)
@@ -394,6 +413,7 @@ int main(int argc, char **argv)
     draws_test(2, 5, "/front-door/remedies", test_remedies);
     draws_test(2, 5, "/front-door/little-time", test_little_time);
     g_test_add_func("/front-door/in-nvme", test_in_nvme);
+    draws_test(2, 5, "/front-door/fast-sums", test_fast_sums);
     g_test_add_func("/front-door/small-host", test_small_host);
     g_test_add_func("/front-door/data", test_data);
     draws_test(2, 5, "/front-door/other-platforms", test_other_platforms);
