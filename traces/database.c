@@ -387,12 +387,27 @@ bool database_insert(const struct database *database, sqlite3_stmt *statement, G
     return status == SQLITE_DONE;
 }
 
+/* SQLite opens files by absolute paths of up to 512 bytes, to which it adds names for journals, and
+ * does not say so (SQLITE_MAX_PATHNAME in its os.h). */
+enum { LONGEST_PATH = 500 };
+
+static const char *why_not_opened(const struct database *database, int code)
+{
+    if (code != SQLITE_CANTOPEN || !database->path)
+        return "";
+    g_autofree char *absolute = g_canonicalize_filename(database->path, NULL);
+    return strlen(absolute) > LONGEST_PATH
+               ? ": its absolute path has more bytes than the 512 that SQLite takes"
+               : "";
+}
+
 void database_set_error(const struct database *database, GError **error)
 {
     int code = sqlite3_errcode(database->handle) & 0xff;
     bool damaged = code == SQLITE_CORRUPT || code == SQLITE_NOTADB || code == SQLITE_ERROR;
-    g_set_error(error, TRACE_ERROR, damaged ? TRACE_ERROR_NOT_OURS : TRACE_ERROR_IO, "%s: %s%s",
-                database->path, damaged ? "damaged: " : "", sqlite3_errmsg(database->handle));
+    g_set_error(error, TRACE_ERROR, damaged ? TRACE_ERROR_NOT_OURS : TRACE_ERROR_IO, "%s: %s%s%s",
+                database->path, damaged ? "damaged: " : "", sqlite3_errmsg(database->handle),
+                why_not_opened(database, code));
 }
 
 bool database_has_table(const struct database *database, const char *table)

@@ -457,6 +457,30 @@ static void test_large(struct fixture *fixture, gconstpointer data)
 
 #define ADD(name, function) g_test_add(name, struct fixture, NULL, set_up, function, tear_down)
 
+/* SQLite refuses long paths without a reason, so the message has it. */
+static void test_long_path(struct fixture *fixture, gconstpointer data)
+{
+    (void)data;
+    enum { FOLDERS = 3, LETTERS = 200 };
+    char *folders[FOLDERS + 1] = {fixture->folder};
+    g_autofree char *name = g_strnfill(LETTERS, 'a');
+    g_autoptr(GError) error = NULL;
+    for (int i = 1; i <= FOLDERS; i++) {
+        folders[i] = g_build_filename(folders[i - 1], name, NULL);
+        g_assert_cmpint(g_mkdir(folders[i], 0700), ==, 0);
+    }
+    g_autofree char *path = g_build_filename(folders[FOLDERS], "run.pstar", NULL);
+    struct trace *trace = random_trace(fixture->random, 10);
+    g_assert_false(trace_write(trace, path, &error));
+    g_assert_true(g_error_matches(error, TRACE_ERROR, TRACE_ERROR_IO));
+    g_assert_nonnull(strstr(error->message, "512"));
+    trace_free(trace);
+    for (int i = FOLDERS; i > 0; i--) {
+        g_assert_cmpint(g_rmdir(folders[i]), ==, 0);
+        g_free(folders[i]);
+    }
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
@@ -471,6 +495,7 @@ int main(int argc, char **argv)
     ADD("/trace-file/hot-journal", test_hot_journal);
     ADD("/trace-file/log-ahead", test_log_ahead);
     ADD("/trace-file/odd-name", test_odd_name);
+    ADD("/trace-file/long-path", test_long_path);
     ADD("/trace-file/large", test_large);
     return g_test_run();
 }
