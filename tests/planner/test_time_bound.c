@@ -339,7 +339,7 @@ static struct platform *random_platform(const struct fixture *f, GRand *random)
     g_ptr_array_add(curves, curve("compute_bf16", 1e-3));
     g_ptr_array_add(curves, curve("memory", 0.1));
     g_ptr_array_add(curves, curve("host_update", 1 + 9 * g_rand_double(random)));
-    if (f->clock == DIRECTIONS) {
+    if (f->clock == DIRECTIONS || (f->clock == MEMORY && g_rand_boolean(random))) {
         g_ptr_array_add(curves, curve("h2d_both", h2d * (1 + g_rand_double(random))));
         g_ptr_array_add(curves, curve("d2h_both", d2h * (1 + g_rand_double(random))));
     }
