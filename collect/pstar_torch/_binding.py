@@ -21,6 +21,8 @@ class Bound:
         self.nbytes = bytes_of(first)
         self.where = None     # (memory, address) of the bytes now
         self.views = {}       # by (memory, address)
+        self.held = None      # the view that the holders have
+        self.name = None      # of the tensor, for messages
 
     def view(self, memory, address):
         key = id(memory), address
@@ -39,8 +41,18 @@ class Bound:
             self.where = None
 
     def set(self, view):
+        self.check_held()
+        self.held = view
         for holder in self.holders:
             holder.data = view
+
+    def check_held(self):
+        """Raises an error if the program gave a holder other memory, which nothing tells us."""
+        if self.held is not None and any(holder.data_ptr() != self.held.data_ptr()
+                                         for holder in self.holders):
+            raise RuntimeError(f"{self.kind} of {self.name} was given other memory than the plan's, "
+                               "as by p.data = ...: write into it, as p.data.copy_(...) does within "
+                               "the optimizer's step")
 
     def covers(self, memory, address):
         return self.where is not None and self.where[0] is memory and \

@@ -1,6 +1,7 @@
 """Carries a plan out in a training loop: pstar_torch.follow."""
 import contextlib
 import functools
+import threading
 
 import torch
 
@@ -80,6 +81,9 @@ class Follower(Session):
             return
         if self.mode in ("observe", "record"):
             self.saved.check_hooks()
+            if self.inside and threading.get_ident() != self.thread:
+                raise ValueError(f"{self.names[index][1]} runs in another thread than the iteration "
+                                 "began in, where nothing sees its operators")
         if self.mode == "record" and not self.inside and not torch.is_grad_enabled():
             raise RuntimeError("the model's parameters are where the plan has them: evaluate within "
                                "`with follower.gathered():`")
@@ -108,6 +112,10 @@ class Follower(Session):
 
     def begin_iteration(self, given):
         self.saved.check_begin()
+        self.thread = threading.get_ident()
+        if self.chunks is not None:
+            for bound in self.bound.values():
+                bound.check_held()
         super().begin_iteration(given)
         if self.mode == "record":
             if self.chunks is None:
@@ -189,6 +197,8 @@ class Follower(Session):
             try:
                 for index in {tensor for _, tensor, _ in self.plan.moments[moment].accesses}:
                     self.update(self.optimizers[step], index)
+                for bound in self.current:
+                    bound.check_held()
             finally:
                 self.busy = True
 
@@ -332,12 +342,17 @@ class Follower(Session):
     def bind(self):
         """Finds the program's tensor for every tensor of the plan's lists."""
         self.bound, self.gradients = {}, {}
+        used = {access[:2] for moment in self.plan.moments for access in moment.accesses}
         for index, (_, parameters) in enumerate(self.observer.tensors):
             self.add(Bound("param", index, parameters))
             if parameters[0].requires_grad:
                 if len(parameters) > 1:
                     raise ValueError(f"{self.plan.tensors[index]} is several parameters in one "
                                      "memory, which have several gradients")
+                if ("grad", index) not in used:
+                    self.handles.append(parameters[0].register_post_accumulate_grad_hook(
+                        functools.partial(self.on_gradient_of_unused, index)))
+                    continue
                 gradient = self.gradients[index] = Gradient(index, parameters[0])
                 self.add(gradient)
                 parameters[0].grad = None
@@ -361,7 +376,12 @@ class Follower(Session):
         if bound.nbytes > room:
             raise ValueError(f"{bound.kind} of {name} has {bound.nbytes} bytes, and the plan has "
                              f"room for {room}: in a trace all elements of a list have one width")
+        bound.name = name
         self.bound[bound.kind, bound.index] = bound
+
+    def on_gradient_of_unused(self, index, _):
+        if self.mode == "record":
+            self.diverge(f"{self.plan.tensors[index]} has a gradient")
 
     def on_gradient(self, gradient, parameter):
         if self.mode == "record" and self.chunks is not None and parameter.grad is not None:

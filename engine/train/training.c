@@ -176,10 +176,17 @@ static bool check_adapters(const struct training *training, GError **error)
 /* Checks the folder in which an engine makes the file of --nvme, which may be NULL. */
 static bool check_nvme_folder(const char *folder, GError **error)
 {
-    if (!folder || storage_check_folder(folder, error))
+    if (!folder)
         return true;
-    g_prefix_error(error, "--nvme ");
-    return false;
+    if (!g_file_test(folder, G_FILE_TEST_IS_DIR)) {
+        g_set_error(error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, "--nvme %s: is not a folder",
+                    folder);
+        return false;
+    }
+    bool opened = storage_check_folder(folder, error);
+    if (!opened)
+        g_prefix_error(error, "--nvme ");
+    return opened;
 }
 
 static bool fill(struct training *training, const struct safetensors *weights, GError **error)

@@ -14,6 +14,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import threading
 
 try:
     import torch
@@ -245,6 +246,15 @@ class Frozen(Loop):
         return model
 
 
+class Unused(Loop):
+    """Parameters that are trained, and have no gradients."""
+
+    def make(self):
+        model = super().make()
+        model.never = nn.Linear(64, 256)
+        return model
+
+
 class Transformers(Loop):
     """A small random model of Hugging Face's library."""
 
@@ -297,7 +307,7 @@ LOOPS = {"plain": Loop(), "clipped": Clipped(), "half": Half(), "frozen": Frozen
          "fused adamw": Foreach(torch.optim.AdamW, lr=1e-2, fused=True),
          "fused sgd": Foreach(torch.optim.SGD, lr=0.05, momentum=0.9, fused=True),
          "clipped by value": ClippedByValue(), "scaled": Scaled(),
-         "penalised": Penalised(), "sparse": Sparse(),
+         "penalised": Penalised(), "sparse": Sparse(), "unused": Unused(),
          "reentrant": Checkpointed(True), "not reentrant": Checkpointed(False),
          **{family: Transformers(family) for family in ("gpt2", "llama", "bert", "lora",
                                                             "mixed lora")},
@@ -558,6 +568,33 @@ class OnCpu(Loop):
             return super().loss(model, tokens)
 
 
+class Replaced(Loop):
+    """Parameters are clipped behind the step, into new memory."""
+
+    def train(self, model, optimizer, after=lambda step: None):
+        def clip(_):
+            for parameter in model.parameters():
+                parameter.data = parameter.data.clamp(-0.05, 0.05)
+        return super().train(model, optimizer, clip)
+
+
+class InThread(Loop):
+    """A block runs in a thread of its own."""
+
+    def make(self):
+        model = super().make()
+        block = model.blocks[1]
+        inner, block.forward = block.forward, lambda *given: self.join(inner, given)
+        return model
+
+    def join(self, inner, given):
+        results = []
+        thread = threading.Thread(target=lambda: results.append(inner(*given)))
+        thread.start()
+        thread.join()
+        return results[0]
+
+
 class OtherShapes(Loop):
     def loss(self, model, tokens):
         self.step = getattr(self, "step", 0) + 1
@@ -593,17 +630,22 @@ def refusals(programs):
              (OnCpu(), ValueError, "save_on_cpu"),
              (Around(), ValueError, "within a checkpoint"),
              (Transformed(), ValueError, "uses torch.func"),
+             (Replaced(), RuntimeError, "was given other memory"),
+             (InThread(), IndexError, ""),  # what the thread has not returned
              (Frozen(), ValueError, "other parameters"))
     for loop, kind, text in cases:
-        name = type(loop).__name__
+        name, follower = type(loop).__name__, None
         try:
             model, optimizer = make(loop)
-            pstar_torch.follow(model, optimizers_in(optimizer), "plan.json", "plain.pstar")
+            follower = pstar_torch.follow(model, optimizers_in(optimizer), "plan.json",
+                                          "plain.pstar")
             loop.train(model, optimizer)
         except kind as error:
             check(text in str(error), f"{name}: {error}")
         else:
             check(False, f"{name} follows the plan")
+        if isinstance(loop, InThread):
+            follower.stop()  # the refusal has ended that thread alone
     model, optimizer = make(LOOPS["plain"])
     with open("plan.json", "r+", encoding="utf-8") as file:
         file.truncate(100)

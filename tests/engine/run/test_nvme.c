@@ -206,7 +206,7 @@ static void test_refused(struct run_folder *folder, gconstpointer unused)
     must_end(folder, "--probe --platform machine.json", 2, "not with --probe");
     must_run(folder, STATES "--nvme-memory 64MiB --dry-run");
     must_end(folder, STATES "--nvme nowhere --nvme-memory 64MiB --dry-run", 2,
-             "nowhere: cannot open it");
+             "--nvme nowhere: is not a folder");
     must_end(folder, STATES "--nvme /proc --nvme-memory 64MiB --dry-run", 2,
              "--nvme /proc: cannot open it");
     must_run(folder, NVME "--emit-plan with.json");
