@@ -85,14 +85,25 @@ class Session:
         self.names, self.handles, self.installed = _hooked_modules(model), [], False
         self.whole = nvtx.event(ITERATION, "iteration", 0)
         self.backward, self.scaled_step = torch.autograd.backward, GradScaler.step
-        if not optimizers:
+        try:
+            self.begin()
+        except Exception:
+            self.close()
+            raise
+
+    def begin(self):
+        """Adds the hooks that are used from the beginning."""
+        if not self.optimizers:
             raise ValueError("annotate(model, optimizer): the optimizer is missing")
+        for module, name in self.names:
+            if isinstance(module, torch.jit.ScriptModule):
+                raise ValueError(f"{name} is a module of torch.jit.script, which takes no hooks")
         for i, optimizer in enumerate(self.optimizers):
             self.handles.append(optimizer.register_step_pre_hook(
                 functools.partial(self.before_step, i)))
             self.handles.append(optimizer.register_step_post_hook(
                 functools.partial(self.after_step, i)))
-        if first == 1:
+        if self.first == 1:
             self.install()
 
     def __reduce__(self):

@@ -595,6 +595,15 @@ class InThread(Loop):
         return results[0]
 
 
+class Scripted(Loop):
+    """A part of the model takes no hooks."""
+
+    def make(self):
+        model = super().make()
+        model.blocks[1].up = torch.jit.script(model.blocks[1].up)
+        return model
+
+
 class OtherShapes(Loop):
     def loss(self, model, tokens):
         self.step = getattr(self, "step", 0) + 1
@@ -630,6 +639,7 @@ def refusals(programs):
              (OnCpu(), ValueError, "save_on_cpu"),
              (Around(), ValueError, "within a checkpoint"),
              (Transformed(), ValueError, "uses torch.func"),
+             (Scripted(), ValueError, "torch.jit.script"),
              (Replaced(), RuntimeError, "was given other memory"),
              (InThread(), IndexError, ""),  # what the thread has not returned
              (Frozen(), ValueError, "other parameters"))
