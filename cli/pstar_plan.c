@@ -521,8 +521,8 @@ int main(int argc, char **argv)
         {.shared = OPTION_OUTPUT, .file = &a.output, .use = OPTION_WRITES, .value = "PLAN"},
         {.name = "time-limit",
          .real = &a.time_limit,
-         .help = "Stop after this time with the best plan so far, but not before there is one; "
-                 "default: none",
+         .help = "Stop the search after this time with the best plan so far, but not before there "
+                 "is one. The proof of its bounds may take as long again, or 15 s; default: none",
          .value = "SECONDS"},
         {.shared = OPTION_SEED, .count32 = &a.seed, .help = "of the search; default: 1"},
         {.shared = OPTION_THREADS, .count32 = &a.threads},
