@@ -338,8 +338,8 @@ static void end_cut(struct tiers *tiers)
  */
 static void search_cut(struct tiers *tiers, unsigned scope)
 {
-    const struct tiers whole = *tiers;
-    double before = best_seconds(tiers);
+    uint32_t rounds = tiers->scarce_rounds;
+    double before = best_seconds(tiers), scarce_seconds = tiers->scarce_seconds;
     struct trace *cut = scope & RUN_STATE_BLOCKS && may_go_on(tiers) ? cut_small(tiers) : NULL;
     if (!cut)
         return;
@@ -350,8 +350,8 @@ static void search_cut(struct tiers *tiers, unsigned scope)
     if (best_seconds(tiers) < before)
         return;
     end_cut(tiers);
-    tiers->scarce_rounds = whole.scarce_rounds;
-    tiers->scarce_seconds = whole.scarce_seconds;
+    tiers->scarce_rounds = rounds;
+    tiers->scarce_seconds = scarce_seconds;
 }
 
 /* What takes long on a machine whose link is as slow as its disk takes less on this one. */
