@@ -73,7 +73,7 @@ static bool check_together(const struct run_options *options, const struct plan 
                            GError **error)
 {
     const struct run_choices *plan = of_plan->choices;
-    if (of_plan->ranks == 1)
+    if (of_plan->ranks <= 1)
         return true;
     g_autofree char *stage = g_strdup_printf("is for ranks that share %s (stage %u)",
                                              run_stage_describe(plan->stage), plan->stage);
