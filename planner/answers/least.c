@@ -2,6 +2,7 @@
 
 #include "models/derivation.h"
 #include "planner/schedule/placement.h"
+#include "planner/search/variant.h"
 #include "sim/replay.h"
 #include "traces/size.h"
 
@@ -25,7 +26,7 @@ static void consider(struct least *least, struct run_choices *run)
                               ? NULL
                               : derivation_trace(least->derivation, run, least->options->platform,
                                                  NULL);
-    uint64_t bytes = trace ? requirement_device_bytes(trace, least->options, NULL) : UINT64_MAX;
+    uint64_t bytes = trace ? variants_requirement(trace, least->trace, least->options) : UINT64_MAX;
     if (bytes < least->bytes) {
         g_autofree char *recompute = run_layers_format(run->recompute, run->layer_count);
         g_autofree char *offload = run_layers_format(run->offload, run->layer_count);

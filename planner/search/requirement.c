@@ -20,17 +20,14 @@ static uint64_t requirement_of(struct candidate_job *job, const struct layout_sp
     return needed;
 }
 
-/* Returns the chunk sizes of the layout with this number, which may be another trace's: a list that
- * it lacks gets chunks of the parameters' size. Without layouts, each tensor has a chunk. */
-static struct layout_spec sizes_of(const GPtrArray *layouts, guint number)
+/* Returns the layout with this number. Without layouts, each tensor has a chunk. */
+static struct layout_spec spec_of(const GPtrArray *layouts, guint number)
 {
     struct layout_spec spec = {.order = NULL};
-    const struct named_layout *named = layouts ? g_ptr_array_index(layouts, number) : NULL;
-    const uint64_t *sizes = named ? named->layout->chunk_bytes : NULL;
     for (int list = 0; list < TRACE_LISTS; list++)
-        spec.chunk_bytes[list] = !sizes        ? LAYOUT_ALIGNMENT
-                                 : sizes[list] ? sizes[list]
-                                               : sizes[TRACE_PARAM];
+        spec.chunk_bytes[list] = LAYOUT_ALIGNMENT;
+    if (layouts)
+        spec.given = ((const struct named_layout *)g_ptr_array_index(layouts, number))->layout;
     return spec;
 }
 
@@ -49,7 +46,7 @@ uint64_t requirement_device_bytes(const struct trace *trace, const struct search
     size_t count = placement_is_possible(trace, options->platform) ? 2 : 1;
     uint64_t least = UINT64_MAX;
     for (guint l = 0; l < layouts; l++) {
-        const struct layout_spec spec = sizes_of(options->layouts, l);
+        const struct layout_spec spec = spec_of(options->layouts, l);
         for (size_t i = 0; i < count; i++)
             least = MIN(
                 least, requirement_of(&job, &spec, &placements[i], error && *error ? NULL : error));

@@ -103,9 +103,10 @@ struct search_result *search_only_sweep(struct search *search, const struct plan
 void search_free(struct search *search);
 
 /* Returns the least device memory with which search_plan finds a plan within the host budget of
- * `options`. This is the need of their layouts, or else of one with one chunk a tensor, which is
- * the least of all layouts, with updates as traced or, if they can be placed, all on the host.
- * Returns UINT64_MAX if host memory lacks, whatever the device has; the error then says how much.
+ * `options`. This is the need of their layouts, which are the trace's, or else of one with one
+ * chunk a tensor, which is the least of all layouts, with updates as traced or, if they can be
+ * placed, all on the host. Returns UINT64_MAX if host memory lacks, whatever the device has; the
+ * error then says how much.
  */
 uint64_t requirement_device_bytes(const struct trace *trace, const struct search_options *options,
                                   GError **error);

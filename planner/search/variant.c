@@ -187,6 +187,24 @@ GPtrArray *variants_layouts(const struct search_options *options, const struct t
     return layouts;
 }
 
+uint64_t variants_requirement(const struct trace *trace, const struct trace *of,
+                              const struct search_options *options)
+{
+    g_autoptr(GPtrArray) layouts = variants_layouts(options, of, trace);
+    struct search_options own = *options;
+    own.layouts = layouts;
+    return requirement_device_bytes(trace, &own, NULL);
+}
+
+bool variants_may_fit(const struct trace *trace, const struct trace *of,
+                      const struct search_options *options, GError **error)
+{
+    g_autoptr(GPtrArray) layouts = variants_layouts(options, of, trace);
+    struct search_options own = *options;
+    own.layouts = layouts;
+    return requirement_is_met(trace, &own, error);
+}
+
 struct search *variants_search_new(const struct trace *trace, const struct trace *of,
                                    const struct search_options *options)
 {

@@ -98,8 +98,12 @@ struct layout *variants_layout(const struct layout *layout, const struct trace *
 GPtrArray *variants_layouts(const struct search_options *options, const struct trace *of,
                             const struct trace *trace);
 
-/* search_new and search_plan for `trace`. Layouts in the options belong to the trace `of` and are
- * converted. */
+/* requirement_device_bytes, requirement_is_met, search_new and search_plan for `trace`. Layouts in
+ * the options belong to the trace `of` and are converted. */
+uint64_t variants_requirement(const struct trace *trace, const struct trace *of,
+                              const struct search_options *options);
+bool variants_may_fit(const struct trace *trace, const struct trace *of,
+                      const struct search_options *options, GError **error);
 struct search *variants_search_new(const struct trace *trace, const struct trace *of,
                                    const struct search_options *options);
 struct search_result *variants_search_fully(const struct trace *trace, const struct trace *of,

@@ -36,7 +36,7 @@ static void judge_by_time(struct variant_search *c, struct variant *variant)
     uint8_t *outcome = &variant->alternative.outcome;
     if (is_bounded(c, variant))
         *outcome = CERTIFICATE_BOUNDED;
-    else if (!requirement_is_met(variant->trace, c->options, NULL))
+    else if (!variants_may_fit(variant->trace, c->trace, c->options, NULL))
         *outcome = memory_outcome(variant->trace, c->options);
     else
         variants_plan_quickly(c, variant);
@@ -47,7 +47,7 @@ static void judge_by_memory(struct variant_search *c, struct variant *variant)
 {
     struct search_options options = variants_remaining(c, 1);
     options.device_budget = c->best->plan->device_budget;
-    if (!requirement_is_met(variant->trace, &options, NULL)) {
+    if (!variants_may_fit(variant->trace, c->trace, &options, NULL)) {
         variant->alternative.outcome = memory_outcome(variant->trace, &options);
         return;
     }
@@ -475,7 +475,7 @@ static void explore_stage(struct variant_search *c, const struct stage_sums *of)
         judge_by_memory(c, variant);
     else if (is_bounded(c, variant))
         variant->alternative.outcome = CERTIFICATE_BOUNDED;
-    else if (!requirement_is_met(trace, c->options, NULL))
+    else if (!variants_may_fit(trace, c->trace, c->options, NULL))
         variant->alternative.outcome = memory_outcome(trace, c->options);
     else
         begin_stage(c, variant);
@@ -513,7 +513,7 @@ static bool search_first(struct variant_search *c, struct trace *trace, GError *
     const struct search_options options = variants_remaining(c, c->derivation ? FIRST_SHARE : 1);
     struct variant *variant = variants_add(c, own, trace);
     run_choices_free(own);
-    if (!requirement_is_met(trace, &options, error)) {
+    if (!variants_may_fit(trace, c->trace, &options, error)) {
         variant->alternative.outcome = memory_outcome(trace, &options);
         return false;
     }

@@ -428,7 +428,7 @@ static void test_only_way(void)
     g_autoptr(GPtrArray) a_tensor = layout_list_parse("256B", NULL, retained, &error);
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;
-    f.options.device_budget = requirement_device_bytes(again, &f.options, &error);
+    f.options.device_budget = variants_requirement(again, retained, &f.options);
     g_assert_null(variants_search(retained, &f.options, AS_TRACED, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
     g_clear_error(&error);
@@ -510,7 +510,7 @@ static void test_offload_only(void)
     g_autoptr(GPtrArray) a_tensor = layout_list_parse("256B", NULL, retained, &error);
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;
-    f.options.device_budget = requirement_device_bytes(held, &f.options, &error);
+    f.options.device_budget = variants_requirement(held, retained, &f.options);
     g_assert_null(variants_search(retained, &f.options, LAYERS_ONLY, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
     g_clear_error(&error);
@@ -553,7 +553,7 @@ static void test_host_shares(void)
     f.options.objective = OBJECTIVE_TIME;
     f.options.costs = f.costs;
     f.options.platform = f.platform;
-    f.options.device_budget = requirement_device_bytes(held, &f.options, &error) * 3 / 2;
+    f.options.device_budget = variants_requirement(held, kept, &f.options) * 3 / 2;
     struct variants_result *plenty = variants_search(kept, &f.options, OFFLOAD, &error);
     g_assert_no_error(error);
     g_assert_cmpint(plenty->best->plan->choices->recompute[0], ==, 0);
@@ -590,7 +590,7 @@ static void test_micro_batches(void)
     f.options.layouts = a_tensor;
     f.options.objective = OBJECTIVE_TIME;
     f.options.platform = f.platform;
-    f.options.device_budget = requirement_device_bytes(parts, &f.options, &error);
+    f.options.device_budget = variants_requirement(parts, whole, &f.options);
     g_assert_null(variants_search(whole, &f.options, LAYERS_ONLY, &error));
     g_assert_true(g_error_matches(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT));
     g_clear_error(&error);
