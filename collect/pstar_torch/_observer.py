@@ -122,6 +122,8 @@ class Observer(TorchDispatchMode):
         self.entered = False
         self.followed = False
         self.failure = None
+        self.sum = None    # the last operator, if autograd may have added gradients by it: (the
+                           # first one's storage, the place of the sum's "alloc" in the log)
         self.tensors = model_tensors(session.model, session.optimizers, self.remarks)
         self.widths = {"param": {}, "grad": {}}  # list: by tensor, bytes
         self.index = {}    # of parameters' tensors, by the id of the parameter
@@ -217,6 +219,7 @@ class Observer(TorchDispatchMode):
         if self.failure is not None:
             raise self.failure
         self.find_released()
+        self.sum = None
         self.segments.append(segment)
 
     def find_released(self):
@@ -268,7 +271,8 @@ class Observer(TorchDispatchMode):
         if self.live.get(key) is storage:
             del self.live[key]
         if self.session.inside and self.session.mode == "observe":
-            self.log.append((self.segment(), "free", storage))
+            place = self.sum[1] if self.sum is not None and self.sum[0] is storage else len(self.log)
+            self.log.insert(place, (self.segment(), "free", storage))
 
     def claim(self, tensor, kind, index=None):
         """Marks a tensor's storage as one of that kind, with the bytes of a tensor of the model."""
@@ -312,6 +316,7 @@ class Observer(TorchDispatchMode):
         return result
 
     def note(self, function, arguments, keywords, result):
+        self.sum = None
         parts = list(divided(function, arguments, keywords))
         for i, (some, named) in enumerate(parts):
             self.note_part(function, some, named,
@@ -343,8 +348,17 @@ class Observer(TorchDispatchMode):
                 how = "overwrite" if given and reads else "fill"
                 touches.append((storage, *_span(tensor), how))
                 made.append(storage)
+        if function is torch.ops.aten.add.Tensor and made and \
+                torch._C._current_graph_task_id() != -1 and not torch.is_grad_enabled():
+            self.note_sum(arguments[0])
         if touches and (made or written or not results):  # else it has made but a view
             self.log.append((self.segment(), "work", (touches, flops)))
+
+    def note_sum(self, first):
+        """Where several operators use a tensor, autograd adds the later gradients to the first one
+        in its place, unless something else has the first one, too. While a dispatch mode is active
+        it makes a new sum instead. If the first one goes at once, the sum takes its bytes."""
+        self.sum = self.storage(first), len(self.log) - 1
 
     def finish(self):
         """Called when the iteration has ended and the optimizers have their states."""

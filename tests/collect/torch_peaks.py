@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Loops whose memory is unlike a plain one's: the peak that a trace says is the one of PyTorch's own
+profiler.
+
+    torch_peaks.py FOLDER_OF_PROGRAMS [LOOP]...
+
+Returns 77 where PyTorch is missing.
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+try:
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
+except ImportError:
+    sys.exit(77)
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from torch_training import LISTS, Loop, Nothing, Trace, annotated, check, profiled_peak  # noqa: E402
+
+WIDTH, CLASSES, BATCH = 64, 10, 256
+
+
+class Layers(Loop):
+    """Linear layers; each loop overrides what differs."""
+    window = "1:2"
+    close = 0.005  # how far the peaks may be from each other
+
+    def model(self):
+        return nn.Sequential(*(part for _ in range(4)
+                               for part in (nn.Linear(WIDTH, WIDTH), nn.GELU())),
+                             nn.Linear(WIDTH, CLASSES))
+
+    def batch(self):
+        return torch.randn(BATCH, WIDTH), torch.randint(0, CLASSES, (BATCH,))
+
+    def check(self, trace):
+        """Checks what else the trace must have."""
+
+
+class Sum(nn.Module):
+    """The sum of several layers, whose gradients by the input autograd adds in their place."""
+
+    def __init__(self):
+        super().__init__()
+        self.branches = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(4))
+
+    def forward(self, x):
+        return sum(branch(x) for branch in self.branches)
+
+
+class Sums(Layers):
+    def model(self):
+        return nn.Sequential(Sum(), Sum(), Sum(), nn.Linear(WIDTH, CLASSES))
+
+
+LOOPS = {"sums": Sums()}
+
+
+def run_loop(name):
+    """The traced program."""
+    torch.set_num_threads(1)
+    loop = LOOPS[name]
+    plain, recorded = loop.train(lambda *_: Nothing()), loop.train(annotated)
+    print(json.dumps({"plain": plain, "recorded": recorded, "peak": profiled_peak(loop)}))
+
+
+def check_loop(programs, name, folder):
+    loop, path = LOOPS[name], folder / f"{name}.pstar"
+    done = subprocess.run([programs / "pstar-collect", "--iterations", loop.window, "-o", path, "--",
+                           sys.executable, __file__, "--loop", name], capture_output=True, text=True)
+    check(done.returncode == 0 and "pstar" not in done.stderr, f"{name}: {done.stderr}")
+    said = json.loads(done.stdout.splitlines()[-1])
+    check(said["plain"] == said["recorded"], f"{name}: losses {said} differ")
+    subprocess.run([programs / "pstar-trace", "check", path], check=True, stdout=subprocess.DEVNULL)
+    trace = Trace(path)
+    ours, theirs = trace.peak(loop), said["peak"]
+    print(f"{name}: peak {ours} bytes, by PyTorch's profiler {theirs}")
+    check(abs(ours - theirs) <= theirs * loop.close, f"{name}: the peaks differ")
+    loop.check(trace)
+
+
+def main():
+    if sys.argv[1] == "--loop":
+        run_loop(sys.argv[2])
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        for name in sys.argv[2:] or LOOPS:
+            check_loop(pathlib.Path(sys.argv[1]), name, pathlib.Path(folder))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
