@@ -202,6 +202,11 @@ class Declarations:
         return (storage.kind is None and storage.device == self.observer.device
                 and storage.nbytes > 0)
 
+    def is_state(self, storage):
+        """Returns whether it is a state on the device. A step may make a new one in the place of
+        another, and have both for a while."""
+        return storage.kind in STATE_LISTS and storage.device == self.observer.device
+
     def make_buffers(self):
         """Returns (name, bytes, first moment, last moment, saved, FLOPs). Storages that exist when
         the next iteration begins last until the same operator makes their successors."""
@@ -250,12 +255,16 @@ class Declarations:
 
     def add_workspaces(self, crossing, buffers):
         """Sets the peak beside those buffers within each moment."""
-        live = sum(s.nbytes for s in self.observer.seen if self.counts(s) and not s.made)
+        seen = self.observer.seen
+        live = sum(s.nbytes for s in seen if self.counts(s) and not s.made)
+        replaced = sum(s.nbytes * ((not s.made) - (not s.dead)) for s in seen if self.is_state(s))
         peak = [0] * len(self.moments)
         for (_, what, storage), moment in zip(self.observer.log, self.where):
-            if what in ("alloc", "free") and self.counts(storage):
-                live += storage.nbytes if what == "alloc" else -storage.nbytes
-                peak[moment] = max(peak[moment], live)
+            if what in ("alloc", "free"):
+                change = storage.nbytes if what == "alloc" else -storage.nbytes
+                live += change if self.counts(storage) else 0
+                replaced += change if self.is_state(storage) else 0
+                peak[moment] = max(peak[moment], live + max(0, replaced))
         around = 0
         for moment, most in enumerate(peak):
             around += crossing[moment]

@@ -136,6 +136,8 @@ class Observer(TorchDispatchMode):
                 if parameter.requires_grad and parameter.is_leaf:
                     self.hooks.append(parameter.register_post_accumulate_grad_hook(
                         functools.partial(self.on_gradient, index)))
+        for index, _, state, kind in self.find_states():  # a step may put others in their place
+            self.claim(state, kind or "fixed", index if kind else None)
         self.fixed = []    # (name, storage): what lives on, beside model data
         for name, buffer in session.model.named_buffers():
             storage = self.claim(buffer, "fixed")
