@@ -35,7 +35,8 @@ class Follower(Session):
 
     def __init__(self, model, optimizers, plan_path, trace_path):
         self.plan = Plan(plan_path, trace_path)
-        if [name for name, _ in model_tensors(model, optimizers, [])] != self.plan.tensors:
+        tensors = model_tensors(model.named_parameters(), optimizers, [])
+        if [name for name, _ in tensors] != self.plan.tensors:
             raise ValueError("the plan is for a model with other parameters")
         self.chunks = None
         self.moved = []         # of each iteration that followed the plan: bytes and copies

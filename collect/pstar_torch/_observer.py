@@ -124,7 +124,7 @@ class Observer(TorchDispatchMode):
         self.failure = None
         self.sum = None    # the last operator, if autograd may have added gradients by it: (the
                            # first one's storage, the place of the sum's "alloc" in the log)
-        self.tensors = model_tensors(session.model, session.optimizers, self.remarks)
+        self.tensors = model_tensors(session.parameters(), session.optimizers, self.remarks)
         self.widths = {"param": {}, "grad": {}}  # list: by tensor, bytes
         self.index = {}    # of parameters' tensors, by the id of the parameter
         for index, (name, parameters) in enumerate(self.tensors):
@@ -418,11 +418,11 @@ def bytes_of(tensor):
     return tensor.numel() * tensor.element_size()
 
 
-def model_tensors(model, optimizers, remarks):
-    """Returns [(name, the parameters that share its bytes)]. Trained ones come first, in the
-    model's order, so that chunks of gradients and states hold nothing else; then frozen ones; then
-    those that only an optimizer has."""
-    found = list(model.named_parameters())
+def model_tensors(named, optimizers, remarks):
+    """Returns [(name, the parameters that share its bytes)] for the model's parameters with their
+    names. Trained ones come first, in the model's order, so that chunks of gradients and states hold
+    nothing else; then frozen ones; then those that only an optimizer has."""
+    found = list(named)
     if any(hasattr(parameter, "to_local") for _, parameter in found):
         raise ValueError("the parameters are shards (DTensor, as FSDP2's fully_shard makes them), "
                          "whose gathering is not followed: collect the loop without fully_shard, "

@@ -70,6 +70,7 @@ class Session:
     def __init__(self, nvtx, model, optimizers, first, end):
         self.nvtx, self.first, self.end = nvtx, first, end
         self.model, self.optimizers = model, [_unwrapped(optimizer) for optimizer in optimizers]
+        self.named = weakref.WeakValueDictionary(model.named_parameters())
         self.mode = "wait"
         _sessions.add(self)
         self.iteration = -1       # the current one, or the last
@@ -105,6 +106,12 @@ class Session:
                 functools.partial(self.after_step, i)))
         if self.first == 1:
             self.install()
+
+    def parameters(self):
+        """Returns the model's parameters with their names. Within functional_call the model has
+        computed tensors in their places, which are no parameters."""
+        return [(name, now if isinstance(now, torch.nn.Parameter) else self.named.get(name, now))
+                for name, now in self.model.named_parameters()]
 
     def __reduce__(self):
         """Copies of the model, in memory or in a file, get hooks that do nothing."""

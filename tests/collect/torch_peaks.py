@@ -20,7 +20,7 @@ except ImportError:
     sys.exit(77)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from torch_training import LISTS, Loop, Nothing, Trace, annotated, check, profiled_peak  # noqa: E402
+from torch_training import Loop, Nothing, Trace, annotated, check, profiled_peak  # noqa: E402
 
 WIDTH, CLASSES, BATCH = 64, 10, 256
 
@@ -82,7 +82,27 @@ class NewStates(Layers):
         return Anew(list(parameters))
 
 
-LOOPS = {"sums": Sums(), "new states": NewStates()}
+class Computed(Layers):
+    """The layers compute with products of the parameters."""
+
+    def step(self, model, optimizer, context):
+        def call(x):
+            products = {name: p * 1.0 for name, p in model.named_parameters()}
+            return torch.func.functional_call(model, products, (x,))
+        with context:
+            x, y = self.batch()
+            loss = F.cross_entropy(call(x), y)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        return loss.item().hex()
+
+    def check(self, trace):
+        expected = {name: p.numel() for name, p in self.model().named_parameters()}
+        check(trace.tensors == expected, f"computed: the tensors are {trace.tensors}")
+
+
+LOOPS = {"sums": Sums(), "new states": NewStates(), "computed": Computed()}
 
 
 def run_loop(name):
