@@ -35,7 +35,10 @@ class Follower(Session):
 
     def __init__(self, model, optimizers, plan_path, trace_path):
         self.plan = Plan(plan_path, trace_path)
-        tensors = model_tensors(model.named_parameters(), optimizers, [])
+        tensors, wholes = model_tensors(model.named_parameters(), optimizers, [])
+        if wholes:
+            raise ValueError("an optimizer trains several parameters as one tensor in whose memory "
+                             "they lie, which is not followed: give it the parameters themselves")
         if [name for name, _ in tensors] != self.plan.tensors:
             raise ValueError("the plan is for a model with other parameters")
         self.chunks = None

@@ -124,7 +124,8 @@ class Observer(TorchDispatchMode):
         self.failure = None
         self.sum = None    # the last operator, if autograd may have added gradients by it: (the
                            # first one's storage, the place of the sum's "alloc" in the log)
-        self.tensors = model_tensors(session.parameters(), session.optimizers, self.remarks)
+        self.tensors, self.wholes = model_tensors(session.parameters(), session.optimizers,
+                                                  self.remarks)
         self.widths = {"param": {}, "grad": {}}  # list: by tensor, bytes
         self.index = {}    # of parameters' tensors, by the id of the parameter
         for index, (name, parameters) in enumerate(self.tensors):
@@ -306,6 +307,18 @@ class Observer(TorchDispatchMode):
             for parameter in group["params"]:
                 if id(parameter) in self.index:
                     self.on_gradient(self.index[id(parameter)], parameter)
+                elif parameter.grad is not None:
+                    for index, part in self.parts(parameter, parameter.grad):
+                        self.claim(part, "grad", index)
+                        self.widths["grad"][index] = bytes_of(part)
+
+    def parts(self, parameter, tensor):
+        """Yields (index, part) of a gradient or state of an optimizer's parameter, which may be
+        that of several tensors of the model."""
+        if id(parameter) in self.index:
+            yield self.index[id(parameter)], tensor
+        for index, first, end in self.wholes.get(id(parameter), ()):
+            yield index, tensor.detach().view(-1)[first:end]
 
     def __torch_dispatch__(self, function, types, arguments=(), keywords=None):
         keywords = keywords or {}
@@ -389,15 +402,17 @@ class Observer(TorchDispatchMode):
         inner = [getattr(optimizer, "optim", None) for optimizer in self.session.optimizers]
         for optimizer in (*self.session.optimizers, *inner):
             for parameter, states in getattr(optimizer, "state", {}).items():
-                index, free = self.index.get(id(parameter)), list(STATE_LISTS)
-                for key, state in states.items():
-                    if index is None or not isinstance(state, torch.Tensor):
+                free = list(STATE_LISTS)
+                known = id(parameter) in self.index or id(parameter) in self.wholes
+                for key, state in states.items() if known else ():
+                    if not isinstance(state, torch.Tensor):
                         continue
-                    fits = key != "step" and state.numel() == self.tensors[index][1][0].numel()
-                    kind = None
-                    if fits and free:
-                        kind = free.pop(-1 if "master" in key else 0)
-                    yield index, key, state, kind
+                    if key == "step" or state.numel() != parameter.numel() or not free:
+                        yield self.index.get(id(parameter)), key, state, None
+                        continue
+                    kind = free.pop(-1 if "master" in key else 0)
+                    for index, part in self.parts(parameter, state):
+                        yield index, key, part, kind
 
 
 def _other_modules(model):
@@ -421,7 +436,8 @@ def bytes_of(tensor):
 def model_tensors(named, optimizers, remarks):
     """Returns [(name, the parameters that share its bytes)] for the model's parameters with their
     names. Trained ones come first, in the model's order, so that chunks of gradients and states hold
-    nothing else; then frozen ones; then those that only an optimizer has."""
+    nothing else; then frozen ones; then those that only an optimizer has. Returns also what a
+    parameter consists of if others fill its memory: by its id, (index, first element, end)."""
     found = list(named)
     if any(hasattr(parameter, "to_local") for _, parameter in found):
         raise ValueError("the parameters are shards (DTensor, as FSDP2's fully_shard makes them), "
@@ -439,11 +455,38 @@ def model_tensors(named, optimizers, remarks):
         if parameter.numel() > 0:
             key = parameter.untyped_storage()._cdata, *_span(parameter)
             shared.setdefault(key, []).append((name, parameter))
+    by_storage = {}
+    for key in shared:
+        by_storage.setdefault(key[0], []).append(key)
+    parts = {key: inner for key in shared if (inner := _fillers(key, by_storage[key[0]]))}
     tensors = []
-    for same in shared.values():
+    for key, same in shared.items():
+        if key in parts:
+            continue
         tensors.append((same[0][0], [parameter for _, parameter in same]))
         if len(same) > 1:
             remarks.append(f"{', '.join(name for name, _ in same)} lie in the same bytes, and are "
                            "one tensor")
     tensors.sort(key=lambda tensor: not tensor[1][0].requires_grad)
-    return tensors
+    index = {id(parameters[0]): i for i, (_, parameters) in enumerate(tensors)}
+    wholes = {}
+    for key, inner in parts.items():
+        name, whole = shared[key][0]
+        remarks.append(f"{name} consists of {len(inner)} other parameters, which stand for it")
+        width = whole.element_size()
+        wholes[id(whole)] = [(index[id(shared[part][0][1])], (part[1] - key[1]) // width,
+                              (part[2] - key[1]) // width) for part in inner]
+    return tensors, wholes
+
+
+def _fillers(key, keys):
+    """Returns those places of a storage's parameters that fill another one's place without a gap,
+    or nothing. A place is a storage, a first byte and an end."""
+    _, place, end = key
+    found = sorted(other for other in keys
+                   if other != key and place <= other[1] and other[2] <= end)
+    for _, first, after in found:
+        if first != place:
+            return []
+        place = after
+    return found if place == end else []

@@ -20,7 +20,7 @@ except ImportError:
     sys.exit(77)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from torch_training import Loop, Nothing, Trace, annotated, check, profiled_peak  # noqa: E402
+from torch_training import LISTS, Loop, Nothing, Trace, annotated, check, profiled_peak  # noqa: E402
 
 WIDTH, CLASSES, BATCH = 64, 10, 256
 
@@ -102,7 +102,40 @@ class Computed(Layers):
         check(trace.tensors == expected, f"computed: the tensors are {trace.tensors}")
 
 
-LOOPS = {"sums": Sums(), "new states": NewStates(), "computed": Computed()}
+class Flat(Layers):
+    """The optimizer has one tensor, of which the parameters and their gradients are views. Its
+    temporaries are shares of the whole in a trace, so the peaks are not compared."""
+    close = 1
+
+    def optimizer(self, parameters):
+        whole = nn.Parameter(torch.cat([p.detach().flatten() for p in parameters]))
+        whole.grad, begin = torch.zeros_like(whole), 0
+        for parameter in parameters:
+            end = begin + parameter.numel()
+            parameter.data = whole.data[begin:end].view_as(parameter)
+            parameter.grad = whole.grad[begin:end].view_as(parameter)
+            begin = end
+        return torch.optim.AdamW([whole], lr=1e-3)
+
+    def step(self, model, optimizer, context):
+        with context:
+            x, y = self.batch()
+            loss = F.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=False)
+        return loss.item().hex()
+
+    def check(self, trace):
+        parameters = dict(self.model().named_parameters())
+        expected = {name: p.numel() for name, p in parameters.items()}
+        check(trace.tensors == expected, f"flat: the tensors are {trace.tensors}")
+        for kind in LISTS:
+            nbytes = 4 * sum(expected.values()) if kind != "master" else 0
+            check(trace.bytes(kind) == nbytes, f"flat: {kind} has {trace.bytes(kind)} bytes")
+
+
+LOOPS = {"sums": Sums(), "new states": NewStates(), "computed": Computed(), "flat": Flat()}
 
 
 def run_loop(name):

@@ -134,6 +134,19 @@ class Scripted(Loop):
         return model
 
 
+class Flattened(Loop):
+    """The optimizer has one tensor, of which the parameters are views."""
+
+    def optimizer(self, model):
+        whole = nn.Parameter(torch.cat([p.detach().flatten() for p in model.parameters()]))
+        begin = 0
+        for parameter in model.parameters():
+            end = begin + parameter.numel()
+            parameter.data = whole.data[begin:end].view_as(parameter)
+            begin = end
+        return torch.optim.AdamW([whole], lr=1e-2)
+
+
 class OtherShapes(Loop):
     def loss(self, model, tokens):
         self.step = getattr(self, "step", 0) + 1
@@ -170,6 +183,7 @@ def refusals(programs):
              (Around(), ValueError, "within a checkpoint"),
              (Transformed(), ValueError, "uses torch.func"),
              (Scripted(), ValueError, "torch.jit.script"),
+             (Flattened(), ValueError, "several parameters as one tensor"),
              (Replaced(), RuntimeError, "was given other memory"),
              (InThread(), IndexError, ""),  # what the thread has not returned
              (Frozen(), ValueError, "other parameters"))
