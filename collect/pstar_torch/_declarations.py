@@ -185,11 +185,8 @@ class Declarations:
 
     def overwrite_zeroed_gradients(self):
         """Removes gradients that are zero when an iteration begins (set_to_none=False)."""
-        if self.observer.device.type == "meta":
-            return  # gradients have no values there
         zero = {index for index, (_, parameters) in enumerate(self.observer.tensors)
-                for p in parameters if p.grad is not None and not p.grad.is_sparse
-                and not p.grad.any()}
+                if any(map(self.observer.is_zeroed, parameters))}
         for moment in self.moments:
             for tensor, kind in moment.accesses:
                 if kind == "grad" and tensor in zero:

@@ -127,6 +127,7 @@ class Observer(TorchDispatchMode):
         self.tensors, self.wholes = model_tensors(session.parameters(), session.optimizers,
                                                   self.remarks)
         self.widths = {"param": {}, "grad": {}}  # list: by tensor, bytes
+        self.versions = {}  # of gradients when the step has ended, by the id of the parameter
         self.index = {}    # of parameters' tensors, by the id of the parameter
         for index, (name, parameters) in enumerate(self.tensors):
             for parameter in parameters:
@@ -381,6 +382,7 @@ class Observer(TorchDispatchMode):
             self.widths["param"][index] = bytes_of(parameters[0])
             for parameter in parameters:
                 self.on_gradient(index, parameter)
+                self.versions[id(parameter)] = _version(parameter.grad)
         self.states = {}   # list: the states' names in the optimizers
         others = {}        # by name: states that no list has
         for index, key, state, kind in self.find_states():
@@ -395,6 +397,16 @@ class Observer(TorchDispatchMode):
                         if storage is not None]
             if storages:
                 self.fixed.append((f"optimizer's {key} ({len(storages)} tensors)", *storages))
+
+    def is_zeroed(self, parameter):
+        """Whether the gradient is zero when the next iteration begins. On the meta device, where it
+        has no values, one that was written since the step counts as zero."""
+        gradient = parameter.grad
+        if gradient is None or gradient.is_sparse:
+            return False
+        if gradient.is_meta:
+            return _version(gradient) != self.versions[id(parameter)]
+        return not gradient.any()
 
     def find_states(self):
         """Yields (index of the tensor, name, state, list). The states of a parameter's shape go to
@@ -427,6 +439,11 @@ def _other_modules(model):
 def has_saving_hooks():
     """Whether the program has hooks of its own on what autograd saves, which ours would hide."""
     return torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+
+
+def _version(gradient):
+    """Returns what changes when something writes a gradient, or puts another one in its place."""
+    return None if gradient is None else (id(gradient), gradient._version)
 
 
 def bytes_of(tensor):

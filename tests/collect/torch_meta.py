@@ -82,6 +82,16 @@ for _ in range(5):
         optimizer.step()
         optimizer.zero_grad()
 """
+# Gradients are filled with zeros behind the step.
+ZEROED = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64))
+optimizer = torch.optim.{}(model.parameters(), lr=1e-3)
+for _ in range(5):
+    model(torch.ones(2, 64)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad(set_to_none={})
+"""
 SHORT = "import torch\n"
 LEAVES = "import sys\nsys.exit('no data')\n"
 # A progress bar stands before the reason, as libraries print them.
@@ -175,6 +185,17 @@ def check_scaled(folder, programs):
     check(int(Trace(folder / "scaled.pstar").meta["micro_batches"]) == 1, "the step is several")
 
 
+def check_zeroed(folder, programs):
+    """A gradient that is filled with zeros needs no memory before backward makes the next one."""
+    found = {}
+    for loop in (("AdamW", True), ("AdamW", False)):
+        (folder / "zeroed.py").write_text(ZEROED.format(*loop))
+        status, out, errors = plan(programs, folder, "zeroed.py")
+        check(status == 0, f"{loop}: {status}: {out}{errors}")
+        found[loop] = sorted(Trace(folder / "zeroed.pstar").accesses)
+        check(found[loop] == found["AdamW", True], f"{loop}: the accesses are {found[loop]}")
+
+
 def check_nvme(folder, programs):
     """What neither memory has room for lies in NVMe; as much as is offered is enough. The command
     that is printed works."""
@@ -226,6 +247,7 @@ def main():
         check_large(folder, programs)
         check_fused(folder, programs)
         check_scaled(folder, programs)
+        check_zeroed(folder, programs)
         check_nvme(folder, programs)
         check_turns(folder, programs)
         check_refused(folder, programs)
