@@ -15,8 +15,9 @@ from torch.overrides import TorchFunctionMode, resolve_name
 
 from . import _session, annotate
 
-_VALUES = {"item": lambda tensor: 1.0 if tensor.is_floating_point() else 1,
-           "__float__": lambda tensor: 1.0, "__int__": lambda tensor: 1,
+# A half is neither 0 nor 1, so that programs may divide by it, by 1 less it and by its logarithm.
+_VALUES = {"item": lambda tensor: 0.5 if tensor.is_floating_point() else 1,
+           "__float__": lambda tensor: 0.5, "__int__": lambda tensor: 1,
            "__bool__": lambda tensor: False}
 _MOVES = {"to", "cuda", "cpu", "xpu", "type"}
 
@@ -33,7 +34,7 @@ class _Lacking(NotImplementedError):
 
 class _OnMeta(TorchFunctionMode):
     """Puts every tensor on the meta device, whatever device the program asks for. Values that the
-    program reads are made up: 1 for numbers, false for conditions."""
+    program reads are made up: 0.5 for numbers, 1 for integers, false for conditions."""
 
     def __torch_function__(self, function, types, arguments=(), keywords=None):
         keywords = dict(keywords or {})

@@ -82,7 +82,8 @@ for _ in range(5):
         optimizer.step()
         optimizer.zero_grad()
 """
-# Gradients are filled with zeros behind the step.
+# Gradients are filled with zeros behind the step, and the rate of NAdam depends on a product that it
+# reads: 1 less that product must not be zero.
 ZEROED = """
 import torch
 model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64))
@@ -188,7 +189,7 @@ def check_scaled(folder, programs):
 def check_zeroed(folder, programs):
     """A gradient that is filled with zeros needs no memory before backward makes the next one."""
     found = {}
-    for loop in (("AdamW", True), ("AdamW", False)):
+    for loop in (("AdamW", True), ("AdamW", False), ("NAdam", False)):
         (folder / "zeroed.py").write_text(ZEROED.format(*loop))
         status, out, errors = plan(programs, folder, "zeroed.py")
         check(status == 0, f"{loop}: {status}: {out}{errors}")
