@@ -65,6 +65,13 @@ def _written(function):
                      for key in (i, argument.name))
 
 
+@functools.lru_cache(maxsize=None)
+def reads_values(function):
+    """Whether an ATen operator reads its arguments, and not only their types and shapes."""
+    name = function._overloadpacket.__name__
+    return not name.endswith("_like") and not name.startswith("new_")
+
+
 def divided(function, arguments, keywords):
     """Yields the arguments of an operator on lists of tensors, such as _foreach_mul_, for one tensor
     after the other: it computes the same for each. Yields what is given for other operators."""
@@ -341,7 +348,7 @@ class Observer(TorchDispatchMode):
 
     def note_part(self, function, arguments, keywords, result):
         written, name = _written(function), function._overloadpacket.__name__
-        reads = not name.endswith("_like") and not name.startswith("new_")
+        reads = reads_values(function)
         touches, given = [], set()
         for place, value in [*enumerate(arguments), *keywords.items()]:
             for tensor in tensors_in(value):

@@ -3,7 +3,7 @@ import functools
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ._observer import divided, tensors_in
+from ._observer import divided, reads_values, tensors_in
 
 
 @functools.lru_cache(maxsize=None)
@@ -38,7 +38,10 @@ class Watch(TorchDispatchMode):
         results = []
         for some, named in divided(function, arguments, keywords or {}):
             for tensor in tensors_in([some, named]):
-                self.touch(tensor, function)
+                if reads_values(function):
+                    self.touch(tensor, function)
+                else:
+                    self.check_order(tensor, function)
             results.append(function(*some, **named))
         if len(results) == 1:
             return results[0]
@@ -57,6 +60,14 @@ class Watch(TorchDispatchMode):
                 f"{function} uses {bound.kind} of {follower.plan.tensors[bound.index]} where the "
                 f"plan does not have it for {follower.moment_name()}: the program keeps a view of "
                 "it between operators")
+
+    def check_order(self, tensor, function):
+        """Called with each tensor of whose kind an operator makes another one. Those that are
+        elsewhere look as if their elements lay in the order of their dimensions."""
+        bound = self.owner(tensor)
+        if bound is not None and bound.where is None and not bound.shape.is_contiguous():
+            raise RuntimeError(f"{function} makes a tensor like {bound.kind} of {bound.name}, which "
+                               "is elsewhere and does not lie in the order of its dimensions")
 
     def owner(self, tensor):
         """Returns what has the tensor's memory, what the current operator uses first; None if that

@@ -138,6 +138,28 @@ class Penalised(Loop):
         return super().loss(model, tokens) + 1e-3 * sum(p.pow(2).sum() for p in model.parameters())
 
 
+class Noisy(Loop):
+    """Noise of the parameters' shapes is added to the gradients."""
+
+    def make(self):
+        torch.manual_seed(1)
+        return nn.Sequential(nn.Embedding(100, 64), *(nn.Linear(64, 64) for _ in range(4)),
+                             nn.Linear(64, 100))
+
+    def before_step(self, model):
+        for parameter in model.parameters():
+            parameter.grad.add_(torch.randn_like(parameter), alpha=1e-3)
+
+
+class Reordered(Noisy):
+    """A parameter does not lie in the order of its dimensions."""
+
+    def make(self):
+        model = super().make()
+        model[1].weight.data = model[1].weight.data.t().contiguous().t()
+        return model
+
+
 class ClippedByValue(Loop):
     """Two operators go over all gradients, one after the other."""
 
@@ -305,13 +327,16 @@ LOOPS = {"plain": Loop(), "clipped": Clipped(), "half": Half(), "frozen": Frozen
          "foreach rmsprop": Foreach(torch.optim.RMSprop, lr=1e-3, momentum=0.9, foreach=True),
          "fused adamw": Foreach(torch.optim.AdamW, lr=1e-2, fused=True),
          "fused sgd": Foreach(torch.optim.SGD, lr=0.05, momentum=0.9, fused=True),
-         "clipped by value": ClippedByValue(), "scaled": Scaled(),
+         "clipped by value": ClippedByValue(), "noisy": Noisy(),
+         "reordered": Reordered(), "scaled": Scaled(),
          "penalised": Penalised(), "sparse": Sparse(), "unused": Unused(),
          "reentrant": Checkpointed(True), "not reentrant": Checkpointed(False),
          **{family: Transformers(family) for family in ("gpt2", "llama", "bert", "lora",
                                                             "mixed lora")},
          **{f"checkpointed {family}": Transformers(family, True)
             for family in ("gpt2", "llama", "lora")}}
+
+REFUSED = {"sparse": "is sparse", "reordered": "does not lie in the order"}  # torch_refused has them
 
 OFFLOADED = ("plain", "clipped", "half", "scaled", "reentrant", "not reentrant", "gpt2", "bert", "lora",
              "checkpointed llama")  # plans for them let activations leave the device, too
@@ -503,7 +528,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         moved = 0
-        for kind in sys.argv[2:] or [kind for kind in LOOPS if kind != "sparse"]:
+        for kind in sys.argv[2:] or [kind for kind in LOOPS if kind not in REFUSED]:
             try:
                 make(LOOPS[kind])
             except ImportError as error:

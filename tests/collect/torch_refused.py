@@ -5,6 +5,7 @@
 
 Returns 77 where PyTorch is missing.
 """
+import contextlib
 import os
 import pathlib
 import sys
@@ -20,7 +21,7 @@ except ImportError:
     sys.exit(77)
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from torch_follow import (LOOPS, STEPS, Clipped, Frozen, Loop, Scaled, make,  # noqa: E402
+from torch_follow import (LOOPS, REFUSED, STEPS, Clipped, Frozen, Loop, Scaled, make,  # noqa: E402
                           optimizers_in, planned, pstar_torch, tokens_of)
 from torch_training import check  # noqa: E402
 
@@ -155,15 +156,18 @@ class OtherShapes(Loop):
 
 def refusals(programs):
     """What cannot follow a plan says why, and raises."""
-    planned(programs, "sparse", 0.5)
-    model, optimizer = make(LOOPS["sparse"])
-    try:
-        pstar_torch.follow(model, optimizer, "plan.json", "sparse.pstar")
-        LOOPS["sparse"].train(model, optimizer)
-    except ValueError as error:
-        check("is sparse" in str(error), str(error))
-    else:
-        check(False, "sparse gradients follow a plan")
+    for kind, text in REFUSED.items():
+        planned(programs, kind, 0.5)
+        model, optimizer = make(LOOPS[kind])
+        follower = pstar_torch.follow(model, optimizer, "plan.json", f"{kind}.pstar")
+        try:
+            LOOPS[kind].train(model, optimizer)
+        except (ValueError, RuntimeError) as error:
+            check(text in str(error), str(error))
+        else:
+            check(False, f"{kind} follows a plan")
+        with contextlib.suppress(RuntimeError):  # an operator of the program may have raised the error
+            follower.fail(RuntimeError())
     planned(programs, "scaled", 0.5)
     model, optimizer = make(LOOPS["scaled"])
     pstar_torch.follow(model, optimizer, "plan.json", "scaled.pstar")
