@@ -1,6 +1,7 @@
 """Carries a plan out in a training loop: pstar_torch.follow."""
 import contextlib
 import functools
+import inspect
 import threading
 
 import torch
@@ -30,10 +31,20 @@ class _Silent:
         pass
 
 
+def _needs_closure(optimizer):
+    """Whether the optimizer cannot step without a function that calls forward and backward."""
+    closure = inspect.signature(optimizer.step).parameters.get("closure")
+    return closure is not None and closure.default is inspect.Parameter.empty
+
+
 class Follower(Session):
     """From follow() to stop(). The first iteration is observed; all later ones follow the plan."""
 
     def __init__(self, model, optimizers, plan_path, trace_path):
+        for optimizer in optimizers:
+            if _needs_closure(optimizer):
+                raise ValueError(f"{type(optimizer).__name__} needs a closure, which it may call "
+                                 "several times in a step")
         self.plan = Plan(plan_path, trace_path)
         tensors, wholes = model_tensors(model.named_parameters(), optimizers, [])
         if wholes:

@@ -148,6 +148,13 @@ class Flattened(Loop):
         return torch.optim.AdamW([whole], lr=1e-2)
 
 
+class NeedsClosure(Loop):
+    """The optimizer calls forward and backward itself, and knows no parameter by itself."""
+
+    def optimizer(self, model):
+        return torch.optim.LBFGS(model.parameters())
+
+
 class OtherShapes(Loop):
     def loss(self, model, tokens):
         self.step = getattr(self, "step", 0) + 1
@@ -187,6 +194,7 @@ def refusals(programs):
              (Around(), ValueError, "within a checkpoint"),
              (Transformed(), ValueError, "uses torch.func"),
              (Scripted(), ValueError, "torch.jit.script"),
+             (NeedsClosure(), ValueError, "needs a closure"),
              (Flattened(), ValueError, "several parameters as one tensor"),
              (Replaced(), RuntimeError, "was given other memory"),
              (InThread(), IndexError, ""),  # what the thread has not returned
