@@ -15,10 +15,33 @@ from torch.overrides import TorchFunctionMode, resolve_name
 
 from . import _session, annotate
 
-# A half is neither 0 nor 1, so that programs may divide by it, by 1 less it and by its logarithm.
-_VALUES = {"item": lambda tensor: 0.5 if tensor.is_floating_point() else 1,
-           "__float__": lambda tensor: 0.5, "__int__": lambda tensor: 1,
-           "__bool__": lambda tensor: False}
+
+
+def _holds(tensor):
+    """Whether a condition is taken to be true: all() and isfinite() are, as of numbers of a loop that
+    trains well."""
+    return getattr(tensor, "holds", False)
+
+
+def _number(tensor):
+    """Returns what an element is taken to be. A half is neither 0 nor 1, so that programs may divide
+    by it, by 1 less it and by its logarithm."""
+    if tensor.dtype == torch.bool:
+        return _holds(tensor)
+    return 0.5 if tensor.is_floating_point() or tensor.is_complex() else 1
+
+
+def _values(tensor):
+    """Returns a tensor in memory with made-up elements."""
+    return torch.full(tensor.shape, _number(tensor), dtype=tensor.dtype, device="cpu")
+
+
+_VALUES = {"item": _number, "__float__": lambda tensor: float(_number(tensor)),
+           "__format__": lambda tensor, form: format(_number(tensor), form),
+           "__int__": lambda tensor: 1, "__index__": lambda tensor: 1, "__bool__": _holds,
+           "tolist": lambda tensor: _values(tensor).tolist(),
+           "numpy": lambda tensor, **_: _values(tensor).numpy(),
+           "__array__": lambda tensor, *_: _values(tensor).numpy()}
 _MOVES = {"to", "cuda", "cpu", "xpu", "type"}
 
 
@@ -34,7 +57,7 @@ class _Lacking(NotImplementedError):
 
 class _OnMeta(TorchFunctionMode):
     """Puts every tensor on the meta device, whatever device the program asks for. Values that the
-    program reads are made up: 0.5 for numbers, 1 for integers, false for conditions."""
+    program reads are made up."""
 
     def __torch_function__(self, function, types, arguments=(), keywords=None):
         keywords = dict(keywords or {})
@@ -44,7 +67,7 @@ class _OnMeta(TorchFunctionMode):
         first = arguments[0] if arguments else None
         if isinstance(first, torch.Tensor) and first.device.type == "meta":
             if name in _VALUES:
-                return _VALUES[name](first)
+                return _VALUES[name](*arguments, **keywords)
             if name in ("cuda", "cpu", "xpu", "pin_memory"):
                 return first
         if name in _MOVES:
@@ -57,6 +80,8 @@ class _OnMeta(TorchFunctionMode):
         except NotImplementedError as error:
             raise _Lacking(f"{resolve_name(function) or name} does not run on the meta device; "
                            f"record the loop on a device instead: {error}") from error
+        if isinstance(result, torch.Tensor) and name in ("all", "_is_all_true", "isfinite"):
+            result.holds = True
         if isinstance(result, torch.Tensor) and result.device.type != "meta" and \
                 not (isinstance(first, torch.Tensor) and name != "to"):
             return nn.Parameter(result.to("meta"), result.requires_grad) \
@@ -121,6 +146,12 @@ def _allow_fused():
     optimizers.register_optimizer_step_pre_hook(unfuse)
 
 
+def _take_arrays():
+    """Puts tensors that a program makes of NumPy's arrays on the meta device, too."""
+    original = torch.from_numpy
+    torch.from_numpy = functools.wraps(original)(lambda array: original(array).to("meta"))
+
+
 def _disable_scalers():
     """Lets each GradScaler do nothing: gradients have no values that could overflow, and a step that
     it skips would not be recorded."""
@@ -149,6 +180,7 @@ def run(arguments):
     _session.ends_program = True
     _Annotator()
     _allow_fused()
+    _take_arrays()
     _disable_scalers()
     torch.set_default_device("meta")
     torch.get_default_device = lambda: torch.device("cpu")  # generators are made for it

@@ -93,6 +93,27 @@ for _ in range(5):
     optimizer.step()
     optimizer.zero_grad(set_to_none={})
 """
+# Data from NumPy, a step that is left out where the norm is infinite, checked distributions, and values
+# that are read and printed.
+READS = """
+import math
+import numpy
+import torch
+data = torch.from_numpy(numpy.zeros((100, 64), dtype="float32"))
+layer = torch.nn.Linear(64, 64)
+optimizer = torch.optim.SGD(layer.parameters(), lr=1e-3)
+for _ in range(5):
+    chosen = layer(data[torch.randint(0, 100, (16,))])
+    loss = -torch.distributions.Categorical(logits=chosen).log_prob(torch.ones(16)).mean()
+    loss.backward()
+    norm = torch.nn.utils.clip_grad_norm_(layer.parameters(), 1.0)
+    if not torch.isfinite(norm) or torch.isnan(loss).any().item():
+        continue
+    optimizer.step()
+    optimizer.zero_grad()
+    print(f"{loss:.3f}", math.log(loss.item()), loss.detach().cpu().numpy().mean(),
+          chosen.argmax(-1).tolist()[0])
+"""
 SHORT = "import torch\n"
 LEAVES = "import sys\nsys.exit('no data')\n"
 # A progress bar stands before the reason, as libraries print them.
@@ -197,6 +218,12 @@ def check_zeroed(folder, programs):
         check(found[loop] == found["AdamW", True], f"{loop}: the accesses are {found[loop]}")
 
 
+def check_reads(folder, programs):
+    (folder / "reads.py").write_text(READS)
+    status, out, errors = plan(programs, folder, "reads.py")
+    check(status == 0, f"{status}: {out}{errors}")
+
+
 def check_nvme(folder, programs):
     """What neither memory has room for lies in NVMe; as much as is offered is enough. The command
     that is printed works."""
@@ -249,6 +276,7 @@ def main():
         check_fused(folder, programs)
         check_scaled(folder, programs)
         check_zeroed(folder, programs)
+        check_reads(folder, programs)
         check_nvme(folder, programs)
         check_turns(folder, programs)
         check_refused(folder, programs)
