@@ -152,6 +152,15 @@ def _take_arrays():
     torch.from_numpy = functools.wraps(original)(lambda array: original(array).to("meta"))
 
 
+def _ignore_compile():
+    """Lets torch.compile do nothing: compiled code has no modules whose operators could be told
+    apart, and takes no time on the meta device."""
+    def leave(model=None, **_):
+        return model if model is not None else lambda function: function
+    torch.compile = functools.wraps(torch.compile)(leave)
+    nn.Module.compile = functools.wraps(nn.Module.compile)(lambda *_, **__: None)
+
+
 def _disable_scalers():
     """Lets each GradScaler do nothing: gradients have no values that could overflow, and a step that
     it skips would not be recorded."""
@@ -181,6 +190,7 @@ def run(arguments):
     _Annotator()
     _allow_fused()
     _take_arrays()
+    _ignore_compile()
     _disable_scalers()
     torch.set_default_device("meta")
     torch.get_default_device = lambda: torch.device("cpu")  # generators are made for it

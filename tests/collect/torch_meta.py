@@ -114,6 +114,20 @@ for _ in range(5):
     print(f"{loss:.3f}", math.log(loss.item()), loss.detach().cpu().numpy().mean(),
           chosen.argmax(-1).tolist()[0])
 """
+# Compiled code has no modules; on the meta device it is not compiled.
+COMPILED = """
+import torch
+model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Linear(64, 64))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+model.compile()
+@torch.compile(fullgraph=True)
+def loss_of(x):
+    return torch.compile(model)(x).sum()
+for _ in range(5):
+    loss_of(torch.ones(2, 64)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
 SHORT = "import torch\n"
 LEAVES = "import sys\nsys.exit('no data')\n"
 # A progress bar stands before the reason, as libraries print them.
@@ -224,6 +238,14 @@ def check_reads(folder, programs):
     check(status == 0, f"{status}: {out}{errors}")
 
 
+def check_compiled(folder, programs):
+    (folder / "compiled.py").write_text(COMPILED)
+    status, out, errors = plan(programs, folder, "compiled.py")
+    check(status == 0, f"{status}: {out}{errors}")
+    names = {name for name, *_ in Trace(folder / "compiled.pstar").operators}
+    check({"forward 0", "backward 1"} <= names, f"operators {names}")
+
+
 def check_nvme(folder, programs):
     """What neither memory has room for lies in NVMe; as much as is offered is enough. The command
     that is printed works."""
@@ -277,6 +299,7 @@ def main():
         check_scaled(folder, programs)
         check_zeroed(folder, programs)
         check_reads(folder, programs)
+        check_compiled(folder, programs)
         check_nvme(folder, programs)
         check_turns(folder, programs)
         check_refused(folder, programs)
