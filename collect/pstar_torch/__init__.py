@@ -17,7 +17,6 @@ only have hooks that mark where operators begin; after them all hooks are remove
 converts a snapshot of torch.cuda.memory's history to a file for pstar-trace import.
 """
 import os
-import sys
 
 
 def annotate(model, *optimizers):
@@ -30,9 +29,9 @@ def annotate(model, *optimizers):
                        for name in ("NVTX_INJECTION64_PATH", "PSTAR_COLLECT_ITERATIONS"))
     if not library or not window or window == "all":
         return
+    from ._session import Session, give_up, is_open
     try:
         from ._nvtx import Nvtx
-        from ._session import Session, is_open
         if is_open():
             raise ValueError("annotate must be called only once")
         first, end = map(int, window.split(":"))
@@ -41,8 +40,7 @@ def annotate(model, *optimizers):
                              "recorded one is observed; use --iterations 1:2")
         Session(Nvtx(library), model, optimizers, first, end)
     except Exception as error:
-        print(f"pstar_torch: {type(error).__name__}: {error}: training goes on unannotated",
-              file=sys.stderr)
+        give_up(error)
 
 
 def follow(model, optimizer, plan, trace):

@@ -202,6 +202,9 @@ def run(arguments):
         return 1
     except _session.Recorded:
         return 0
+    except _session.GivenUp as error:
+        print(f"pstar_torch: {arguments[0]}: {error}", file=sys.stderr)
+        return 1
     except SystemExit as end:  # of the script's own
         if end.code not in (None, 0):
             print(f"pstar_torch: {arguments[0]}: the script exited with {end.code} before a step "

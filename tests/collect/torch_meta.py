@@ -128,6 +128,19 @@ for _ in range(5):
     optimizer.step()
     optimizer.zero_grad()
 """
+# The step calls its closure several times.
+SEVERAL = """
+import torch
+layer = torch.nn.Linear(64, 64)
+optimizer = torch.optim.LBFGS(layer.parameters())
+def closure():
+    optimizer.zero_grad()
+    loss = layer(torch.ones(2, 64)).sum()
+    loss.backward()
+    return loss
+for _ in range(5):
+    optimizer.step(closure)
+"""
 SHORT = "import torch\n"
 LEAVES = "import sys\nsys.exit('no data')\n"
 # A progress bar stands before the reason, as libraries print them.
@@ -278,6 +291,7 @@ def check_turns(folder, programs):
 
 def check_refused(folder, programs):
     for name, text, reason in (("lacking.py", LACKING, "nonzero does not run on the meta device"),
+                               ("several.py", SEVERAL, "calls its closure again"),
                                ("short.py", SHORT, "before a step was recorded"),
                                ("leaves.py", LEAVES, "leaves.py: the script exited with no data"),
                                ("wrong.py", WRONG, "device: pstar_torch: wrong.py, line 5: Runtime")):
