@@ -211,15 +211,19 @@ static bool make(const struct plan_arguments *a, const struct console *console, 
 /* ---- which options go together ---- */
 
 /* Records a step of the script, whose trace then is that of the question. */
-static bool record_script(struct plan_arguments *a, GError **error)
+static bool record_script(struct plan_arguments *a, const struct console *console, GError **error)
 {
+    g_auto(GStrv) remarks = NULL;
     enum model_precision precision = g_strcmp0(a->question.precision, "fp32") == 0 ? MODEL_FP32
                                                                                    : MODEL_BF16;
     struct platform *platform = platform_read(a->platform, error);
     char *path = platform ? script_step_record(a->question.torch, platform,
-                                               a->question.precision ? &precision : NULL, error)
+                                               a->question.precision ? &precision : NULL, &remarks,
+                                               error)
                           : NULL;
     platform_free(platform);
+    for (char **remark = remarks; remark && *remark; remark++)
+        console_warn(console, "%s", *remark);
     if (!path)
         return false;
     a->files = g_new0(char *, 2);
@@ -292,7 +296,7 @@ static bool ask(struct plan_arguments *a, const struct console *console, int *si
         return options_refuse(error, "--stage %u: needs --reduction fast", a->stage);
     if (a->question.min_gpus > 0 && !a->platform)
         return options_refuse(error, "--min-gpus needs --platform");
-    if (a->question.torch && !record_script(a, error))
+    if (a->question.torch && !record_script(a, console, error))
         return false;
     return make(a, console, signal, error);
 }

@@ -1,5 +1,6 @@
 """From observations to declarations."""
 import re
+import sys
 
 import torch
 
@@ -393,9 +394,13 @@ class Declarations:
                      if kind == "param" and moment.phase != "update"}
         if idle:
             names = [self.observer.tensors[index][0] for index in sorted(idle)]
+            some = f"{', '.join(names[:4])}{', ...' if len(names) > 4 else ''}"
             yield (f"uses of {len(idle)} parameters that no operator in forward and backward "
-                   f"touches (unused, or within compiled code): {', '.join(names[:4])}"
-                   f"{', ...' if len(names) > 4 else ''}")
+                   f"touches (unused, or within compiled code): {some}")
+            if self.observer.device.type == "meta":
+                print(f"pstar_torch: the step uses {len(idle)} of {len(self.observer.tensors)} "
+                      f"parameters nowhere ({some}): they are unused, or under conditions on data, "
+                      "which are false on the meta device", file=sys.stderr)
         elsewhere = {}
         for storage in self.observer.seen:
             if storage.device != self.observer.device and not storage.spans:

@@ -59,8 +59,21 @@ static char *reason_in(const char *text)
     return g_strchomp(g_strdup(length > MOST_BYTES ? text + length - MOST_BYTES : text));
 }
 
+/* Returns what the package said of a step that it recorded, a line each, to be freed. */
+static char **remarks_in(const char *text)
+{
+    const char *prefix = "pstar_torch: ";
+    GPtrArray *remarks = g_ptr_array_new();
+    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+    for (char **line = lines; *line; line++)
+        if (g_str_has_prefix(*line, prefix))
+            g_ptr_array_add(remarks, g_strdup(*line + strlen(prefix)));
+    g_ptr_array_add(remarks, NULL);
+    return (char **)(void *)g_ptr_array_free(remarks, FALSE);
+}
+
 /* Runs the script until a step is recorded. */
-static bool run_script(char *const *words, const char *output, GError **error)
+static bool run_script(char *const *words, const char *output, char ***remarks, GError **error)
 {
     g_auto(GStrv) command = command_of(words, output);
     g_auto(GStrv) variables = environment(error);
@@ -70,8 +83,10 @@ static bool run_script(char *const *words, const char *output, GError **error)
     if (!variables ||
         !g_spawn_sync(NULL, command, variables, flags, NULL, NULL, NULL, &said, &status, error))
         return failure_mark(error, FAILURE_RUNNING);
-    if (g_spawn_check_wait_status(status, NULL))
+    if (g_spawn_check_wait_status(status, NULL)) {
+        *remarks = remarks_in(said);
         return true;
+    }
     g_autofree char *reason = reason_in(said);
     g_set_error(error, FAILURE, FAILURE_RUNNING,
                 "%s: no step could be recorded on the meta device:\n%s", words[0], reason);
@@ -79,9 +94,10 @@ static bool run_script(char *const *words, const char *output, GError **error)
 }
 
 char *script_step_record(const char *script, const struct platform *platform,
-                         const enum model_precision *precision, GError **error)
+                         const enum model_precision *precision, char ***remarks, GError **error)
 {
     g_auto(GStrv) words = NULL;
+    *remarks = NULL;
     double seconds;
     if (!g_shell_parse_argv(script, NULL, &words, error)) {
         g_prefix_error(error, "--torch: ");
@@ -93,7 +109,7 @@ char *script_step_record(const char *script, const struct platform *platform,
         return NULL;
     }
     g_autofree char *output = trace_path(words[0]);
-    if (!run_script(words, output, error) ||
+    if (!run_script(words, output, remarks, error) ||
         !trace_retime_file(output, platform, precision, output, &seconds, error))
         return NULL;
     return g_steal_pointer(&output);

@@ -128,6 +128,25 @@ for _ in range(5):
     optimizer.step()
     optimizer.zero_grad()
 """
+# Experts that run only if a row chooses them.
+CHOSEN = """
+import torch
+gate, experts = torch.nn.Linear(64, 4), torch.nn.ModuleList(torch.nn.Linear(64, 64) for _ in range(4))
+class Mixture(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate, self.experts = gate, experts
+    def forward(self, x):
+        best = self.gate(x).max(-1)
+        return x * best.values[:, None] + sum(expert(x) for i, expert in enumerate(self.experts)
+                                              if (best.indices == i).any())
+model = Mixture()
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for _ in range(5):
+    model(torch.ones(2, 64)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
 # The step calls its closure several times.
 SEVERAL = """
 import torch
@@ -259,6 +278,14 @@ def check_compiled(folder, programs):
     check({"forward 0", "backward 1"} <= names, f"operators {names}")
 
 
+def check_chosen(folder, programs):
+    """What the step does not use is named, because it may be used elsewhere."""
+    (folder / "chosen.py").write_text(CHOSEN)
+    status, out, errors = plan(programs, folder, "chosen.py")
+    check(status == 0 and "uses 8 of 10 parameters nowhere (experts.0.weight" in errors,
+          f"{status}: {out}{errors}")
+
+
 def check_nvme(folder, programs):
     """What neither memory has room for lies in NVMe; as much as is offered is enough. The command
     that is printed works."""
@@ -314,6 +341,7 @@ def main():
         check_zeroed(folder, programs)
         check_reads(folder, programs)
         check_compiled(folder, programs)
+        check_chosen(folder, programs)
         check_nvme(folder, programs)
         check_turns(folder, programs)
         check_refused(folder, programs)
