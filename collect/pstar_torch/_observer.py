@@ -191,6 +191,14 @@ class Observer(TorchDispatchMode):
             self.saves.__exit__()
             graph.disable_saved_tensors_hooks = self.disable
         self.entered = False
+        if within_compiled_call():  # which has the mode again when it returns
+            handle = self.session.model.register_forward_pre_hook(
+                lambda *_: (handle.remove(), self.pop()) and None)
+        else:
+            self.pop()
+
+    def pop(self):
+        """Ends the mode."""
         from torch.utils._python_dispatch import _pop_mode, _push_mode
         above = []  # modes that the program has entered within the iteration stay
         while torch._C._len_torch_dispatch_stack() > 0:
@@ -441,6 +449,11 @@ def _other_modules(model):
               and id(found) not in own]
     inner = {id(child) for module in others for child in module.children()}
     return [module for module in others if id(module) not in inner]
+
+
+def within_compiled_call():
+    """Whether a function of torch.compile is running, also where its code is not compiled."""
+    return torch._C._dynamo.eval_frame.get_eval_frame_callback() is not None
 
 
 def has_saving_hooks():

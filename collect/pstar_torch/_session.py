@@ -10,7 +10,7 @@ from torch.amp import GradScaler
 
 from ._declarations import Declarations
 from ._nvtx import ITERATION
-from ._observer import Observer, tensors_in
+from ._observer import Observer, tensors_in, within_compiled_call
 
 
 class GivenUp(BaseException):
@@ -351,6 +351,9 @@ class Session:
 
     @_guarded
     def begin_step(self, i):
+        if self.mode == "observe" and within_compiled_call():
+            raise RuntimeError("the optimizer's step is compiled, where no hooks run: train without "
+                               "torch.compile while collecting")
         self.stepping, self.expected = True, False
         if self.inside:
             if self.mode == "observe":
@@ -422,14 +425,15 @@ def _inert_session():
 
 
 def _hooked_modules(model):
-    """Yields (module, name), except within compiled modules, which hooks would change."""
+    """Returns (module, name) of each module whose hooks run. Those of compiled modules do not, but for
+    those of the wrapper that torch.compile makes."""
     found, hidden = [], set()
     for name, module in model.named_modules():
-        if id(module) in hidden:
-            continue
-        found.append((module, name or type(module).__name__))
-        if getattr(module, "_compiled_call_impl", None) is not None or hasattr(module, "_orig_mod"):
-            hidden.update(id(inner) for inner in module.modules() if inner is not module)
+        compiled = getattr(module, "_compiled_call_impl", None) is not None
+        if compiled or hasattr(module, "_orig_mod"):
+            hidden.update(id(inner) for inner in module.modules() if compiled or inner is not module)
+        if id(module) not in hidden:
+            found.append((module, name or type(module).__name__))
     return found
 
 

@@ -134,6 +134,27 @@ def closure(annotated):
     return losses
 
 
+def compiled_layers(annotated):
+    """The layers are compiled in their places, and the model is not."""
+    model = make_model()
+    for layer in model[:2]:
+        layer.compile(backend="eager")
+    return train(model, [torch.optim.AdamW(model.parameters(), lr=1e-3)], annotated)
+
+
+def compiled_step(annotated):
+    """The optimizer's step is compiled, and the model is not."""
+    model, optimizer = begin(annotated)
+    step, losses = torch.compile(lambda: optimizer.step(), backend="eager"), []
+    for number in range(STEPS):
+        loss = loss_of(model, number)
+        loss.backward()
+        step()
+        optimizer.zero_grad()
+        losses.append(loss.item().hex())
+    return losses
+
+
 class Wrapper(torch.optim.Optimizer):
     """Hands everything on, without the hooks of an optimizer, as Accelerate's does."""
 
@@ -273,6 +294,7 @@ def skipped(annotated):
 
 LOOPS = {loop.__name__: loop for loop in (distilled, skipped, transformed, transform,
                                           adapters, two_optimizers, in_backward, closure, wrapped,
+                                          compiled_layers, compiled_step,
                                           lengths, lbfgs, sharded)}
 
 
@@ -404,6 +426,9 @@ def main():
         check({name for name, *_ in trace.operators} >= {"forward 0.net.0", "backward 0.net.0"},
               f"transformed: {trace.operators}")
         check_refused(programs, "transform", "within torch.func.grad or another transform", folder)
+        trace, _ = whole(programs, "compiled_layers", folder)
+        check(trace.bytes("exp_avg") == size(make_model().parameters()), "compiled layers: states")
+        check_refused(programs, "compiled_step", "the optimizer's step is compiled", folder)
         check_refused(programs, "lbfgs", "calls its closure again", folder)
         check_refused(programs, "sharded", "are shards (DTensor", folder)
     return 0
