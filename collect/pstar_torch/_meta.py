@@ -146,6 +146,14 @@ def _allow_fused():
     optimizers.register_optimizer_step_pre_hook(unfuse)
 
 
+def _ignore_devices():
+    """Lets calls that choose a device, or wait for one, do nothing: there may be none."""
+    for owner, name in ((torch, "set_default_device"), (torch.cuda, "set_device"),
+                        (torch.cuda, "synchronize"), (torch.cuda, "reset_peak_memory_stats")):
+        setattr(owner, name, functools.wraps(getattr(owner, name))(lambda *_, **__: None))
+    torch.cuda.current_device = functools.wraps(torch.cuda.current_device)(lambda: 0)
+
+
 def _take_arrays():
     """Puts tensors that a program makes of NumPy's arrays on the meta device, too."""
     original = torch.from_numpy
@@ -193,6 +201,7 @@ def run(arguments):
     _ignore_compile()
     _disable_scalers()
     torch.set_default_device("meta")
+    _ignore_devices()
     torch.get_default_device = lambda: torch.device("cpu")  # generators are made for it
     try:
         with _OnMeta():

@@ -189,8 +189,11 @@ class Session:
     def diverge(self, what):
         self.diverged = True
         self.switch(-1)
-        print(f"pstar_torch: iteration {self.iteration} differs from the observed one "
-              f"({what}): the operators after this point have no times", file=sys.stderr)
+        effect = "the operators after this point have no times"
+        if self.observer.device.type == "meta":
+            effect = "the trace has the observed one"
+        print(f"pstar_torch: iteration {self.iteration} differs from the observed one ({what}): "
+              f"{effect}", file=sys.stderr)
 
     def switch(self, moment):
         """Ends the open operator and begins that of `moment`; -1 begins none."""

@@ -114,6 +114,19 @@ for _ in range(5):
     print(f"{loss:.3f}", math.log(loss.item()), loss.detach().cpu().numpy().mean(),
           chosen.argmax(-1).tolist()[0])
 """
+# A script for a GPU alone, with batches of two lengths.
+DEVICES = """
+import torch
+torch.cuda.set_device(0)
+torch.set_default_device("cuda")
+layer = torch.nn.Linear(64, 64).cuda(torch.cuda.current_device())
+optimizer = torch.optim.SGD(layer.parameters(), lr=1e-3)
+for step in range(6):
+    layer(torch.ones(2 + step % 2, 64, device="cuda:0")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    torch.cuda.synchronize()
+"""
 # Compiled code has no modules; on the meta device it is not compiled.
 COMPILED = """
 import torch
@@ -270,6 +283,12 @@ def check_reads(folder, programs):
     check(status == 0, f"{status}: {out}{errors}")
 
 
+def check_devices(folder, programs):
+    (folder / "devices.py").write_text(DEVICES)
+    status, out, errors = plan(programs, folder, "devices.py")
+    check(status == 0 and "the trace has the observed one" in errors, f"{status}: {out}{errors}")
+
+
 def check_compiled(folder, programs):
     (folder / "compiled.py").write_text(COMPILED)
     status, out, errors = plan(programs, folder, "compiled.py")
@@ -340,6 +359,7 @@ def main():
         check_scaled(folder, programs)
         check_zeroed(folder, programs)
         check_reads(folder, programs)
+        check_devices(folder, programs)
         check_compiled(folder, programs)
         check_chosen(folder, programs)
         check_nvme(folder, programs)
