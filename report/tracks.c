@@ -335,7 +335,7 @@ static void find_cause(const struct tracks *tracks, struct track_span *wait)
 
 void tracks_complete(struct tracks *tracks)
 {
-    if (!tracks->measured) /* only the first wait may have begun before 0 */
+    if (!tracks->measured) /* in old timelines the first wait may have begun before 0 */
         wrap(tracks->spans[TRACK_WAIT], 0, tracks->seconds);
     for (int s = 0; s < TRACKS; s++) {
         g_array_sort(tracks->spans[s], by_start);

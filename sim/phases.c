@@ -58,22 +58,24 @@ static GArray *list_parts(const struct timeline *timeline, const struct trace *t
     return parts;
 }
 
-/* Adds the work of a span from `begin_ns` to `end_ns` to the parts of the iteration that it
- * overlaps. */
+/* Adds a piece of a span to the parts of the iteration that the piece overlaps. The piece begins
+ * when the span has run for `ran_ns` of `all_ns`. */
 static void add_stretch(struct phases *phases, int queue, const struct timeline_span *span,
-                        const GArray *parts, uint64_t begin_ns, uint64_t end_ns)
+                        const GArray *parts, const struct timeline_stretch *piece, uint64_t ran_ns,
+                        uint64_t all_ns)
 {
     for (guint p = 0; p < parts->len; p++) {
         const struct part *part = &g_array_index(parts, struct part, p);
         struct phase_figures *figures = &phases->of[part->phase];
-        uint64_t begin = MAX(begin_ns, part->begin_ns), end = MIN(end_ns, part->end_ns);
+        uint64_t begin = MAX(piece->start_ns, part->begin_ns);
+        uint64_t end = MIN(piece->end_ns, part->end_ns);
         if (end <= begin)
             continue;
-        double ns = (double)(end - begin);
-        figures->busy_seconds[queue] += ns * 1e-9;
+        figures->busy_seconds[queue] += (double)(end - begin) * 1e-9;
         if (timing_resources[queue].is_link)
-            figures->bytes[queue] += (double)span->bytes * ns /
-                                     (double)(span->end_ns - span->start_ns);
+            figures->bytes[queue] +=
+                timeline_moved(span->bytes, ran_ns + end - piece->start_ns, all_ns) -
+                timeline_moved(span->bytes, ran_ns + begin - piece->start_ns, all_ns);
     }
 }
 
@@ -87,29 +89,28 @@ static void add_instant(struct phases *phases, int queue, const struct timeline_
         if (at_ns < part->begin_ns || at_ns >= part->end_ns)
             continue;
         if (timing_resources[queue].is_link)
-            phases->of[part->phase].bytes[queue] += (double)span->bytes;
+            phases->of[part->phase].bytes[queue] += span->bytes;
         return;
     }
 }
 
-/* In the steady state, what runs before the iteration's begin or after its end also runs one
- * iteration later or earlier, so it is wrapped round. */
-static void add_span(struct phases *phases, int queue, const struct timeline_span *span,
-                     const struct timeline *timeline, const GArray *parts)
+static void add_span(struct phases *phases, int queue, guint i, const struct timeline *timeline,
+                     const GArray *parts)
 {
-    uint64_t period = timeline->end_ns - timeline->begin_ns;
-    uint64_t left = span->end_ns > span->start_ns ? span->end_ns - span->start_ns : 0;
-    if (period == 0)
+    const struct timeline_span *span = &g_array_index(timeline->spans[queue], struct timeline_span,
+                                                      i);
+    struct timeline_stretch all = timeline_when(timeline, (enum mover_queue)queue, i), rest = all;
+    uint64_t all_ns = all.end_ns - all.start_ns;
+    if (timeline->end_ns == timeline->begin_ns)
         return;
-    uint64_t offset = (span->start_ns + period - timeline->begin_ns % period) % period;
-    if (left == 0)
-        add_instant(phases, queue, span, parts, timeline->begin_ns + offset);
-    while (left > 0) {
-        uint64_t stretch = MIN(left, period - offset), begin = timeline->begin_ns + offset;
-        add_stretch(phases, queue, span, parts, begin, begin + stretch);
-        left -= stretch;
-        offset = 0;
-    }
+    do {
+        uint64_t ran_ns = rest.start_ns - all.start_ns;
+        struct timeline_stretch piece = timeline_wrap(timeline, timeline->begin_ns, &rest);
+        if (all_ns)
+            add_stretch(phases, queue, span, parts, &piece, ran_ns, all_ns);
+        else
+            add_instant(phases, queue, span, parts, piece.start_ns);
+    } while (rest.start_ns < rest.end_ns);
 }
 
 struct phases phases_of(const struct timeline *timeline, const struct trace *trace)
@@ -123,8 +124,7 @@ struct phases phases_of(const struct timeline *timeline, const struct trace *tra
     }
     for (int q = 0; q < MOVER_QUEUES; q++)
         for (guint i = timeline->first[q]; i < timeline->spans[q]->len; i++)
-            add_span(&phases, q, &g_array_index(timeline->spans[q], struct timeline_span, i),
-                     timeline, parts);
+            add_span(&phases, q, i, timeline, parts);
     for (uint32_t m = 0; m < trace->operator_count; m++) {
         struct phase_figures *figures = &phases.of[phase[m]];
         figures->peak_device_bytes = MAX(figures->peak_device_bytes,
@@ -135,7 +135,7 @@ struct phases phases_of(const struct timeline *timeline, const struct trace *tra
 
 static double rate(const struct phase_figures *figures, enum mover_queue queue)
 {
-    return figures->seconds > 0 ? figures->bytes[queue] / figures->seconds : 0;
+    return figures->seconds > 0 ? (double)figures->bytes[queue] / figures->seconds : 0;
 }
 
 static double share(const struct phase_figures *figures, enum mover_queue queue)
@@ -178,15 +178,14 @@ json_t *phases_json(const struct phases *phases)
             "{ss sf sf sf sf sf sI sI sI}", "phase", trace_phase_name((enum trace_phase)p),
             "seconds", f->seconds, "compute_seconds", f->busy_seconds[MOVER_COMPUTE],
             "host_seconds", f->busy_seconds[MOVER_HOST], "h2d_seconds", f->busy_seconds[MOVER_H2D],
-            "d2h_seconds", f->busy_seconds[MOVER_D2H], "h2d_bytes",
-            (json_int_t)(f->bytes[MOVER_H2D] + 0.5), "d2h_bytes",
-            (json_int_t)(f->bytes[MOVER_D2H] + 0.5), "peak_device_bytes",
+            "d2h_seconds", f->busy_seconds[MOVER_D2H], "h2d_bytes", (json_int_t)f->bytes[MOVER_H2D],
+            "d2h_bytes", (json_int_t)f->bytes[MOVER_D2H], "peak_device_bytes",
             (json_int_t)f->peak_device_bytes);
         if (has_network(phases)) {
             json_object_set_new(object, "network_seconds",
                                 json_real(f->busy_seconds[MOVER_NETWORK]));
             json_object_set_new(object, "network_bytes",
-                                json_integer((json_int_t)(f->bytes[MOVER_NETWORK] + 0.5)));
+                                json_integer((json_int_t)f->bytes[MOVER_NETWORK]));
         }
         json_array_append_new(list, object);
     }

@@ -16,10 +16,10 @@ enum { PHASE_COUNT = TRACE_UPDATE_PHASE + 1 };
 struct phase_figures {
     double seconds;
     double busy_seconds[MOVER_QUEUES]; /* by resource, within the phase */
-    double bytes[MOVER_QUEUES]; /* over the link within the phase, in H2D and D2H, and received from
-                                   other ranks; a copy that spans two phases counts in each by its
-                                   time there */
-    uint64_t peak_device_bytes; /* as in plan_figures, over the phase's operators */
+    uint64_t bytes[MOVER_QUEUES]; /* over the link within the phase, in H2D and D2H, and received
+                                   from other ranks; a copy that spans two phases counts in each by
+                                   its time there */
+    uint64_t peak_device_bytes;   /* as in plan_figures, over the phase's operators */
 };
 
 struct phases {
@@ -27,8 +27,8 @@ struct phases {
         of[PHASE_COUNT]; /* by enum trace_phase; all 0 if the trace has no such phase */
 };
 
-/* Returns the phases of the iteration that the timeline shows, which must be in the steady state.
- * With timing_cores, copies that are still under way at its end are left out. */
+/* Returns the phases of the iteration that the timeline shows, which must be in the steady
+ * state. */
 struct phases phases_of(const struct timeline *timeline, const struct trace *trace);
 
 /* Prints a table, with the network if anything crosses it; returns a list with one object per

@@ -58,6 +58,38 @@ void timeline_show(struct timeline *timeline, uint64_t begin_ns, uint64_t end_ns
         timeline->first[q] = timeline->shown[q];
         timeline->shown[q] = timeline->spans[q]->len;
     }
+    timeline->first_stall = timeline->shown_stalls;
+    timeline->shown_stalls = timeline->stalls->len;
+}
+
+struct timeline_stretch timeline_when(const struct timeline *timeline, enum mover_queue queue,
+                                      guint i)
+{
+    const GArray *spans = timeline->spans[queue];
+    const struct timeline_span *span = &g_array_index(spans, struct timeline_span, i);
+    guint of_a_lap = timeline->shown[queue] - timeline->first[queue];
+    uint64_t later_ns = 0;
+    if (!span->end_ns && of_a_lap <= i) {
+        span = &g_array_index(spans, struct timeline_span, i - of_a_lap);
+        later_ns = timeline->end_ns - timeline->begin_ns;
+    }
+    return (struct timeline_stretch){span->start_ns + later_ns,
+                                     MAX(span->end_ns, span->start_ns) + later_ns};
+}
+
+struct timeline_stretch timeline_wrap(const struct timeline *timeline, uint64_t origin_ns,
+                                      struct timeline_stretch *rest)
+{
+    uint64_t period = timeline->end_ns - timeline->begin_ns, length = rest->end_ns - rest->start_ns;
+    uint64_t offset = period ? (rest->start_ns + period - origin_ns % period) % period : 0;
+    length = period ? MIN(length, period - offset) : length;
+    rest->start_ns += length;
+    return (struct timeline_stretch){origin_ns + offset, origin_ns + offset + length};
+}
+
+uint64_t timeline_moved(uint64_t bytes, uint64_t ran_ns, uint64_t all_ns)
+{
+    return ran_ns < all_ns ? (uint64_t)((double)bytes * (double)ran_ns / (double)all_ns) : bytes;
 }
 
 /* Ends ascend in a queue. */
@@ -120,18 +152,58 @@ static char *span_name(const struct timeline *timeline, const struct timeline_sp
     return g_strdup_printf("%s %s", verbs[span->kind], chunk);
 }
 
-static bool is_shown(const struct timeline *timeline, uint64_t start_ns, uint64_t end_ns)
+/* Returns when the first operator of the iteration starts. */
+static uint64_t first_start(const struct timeline *timeline)
 {
-    return end_ns > timeline->begin_ns && start_ns < timeline->end_ns;
+    const enum mover_queue queues[] = {MOVER_COMPUTE, MOVER_HOST};
+    for (size_t q = 0; q < G_N_ELEMENTS(queues); q++) {
+        const GArray *spans = timeline->spans[queues[q]];
+        for (guint i = timeline->first[queues[q]]; i < timeline->shown[queues[q]]; i++) {
+            const struct timeline_span *span = &g_array_index(spans, struct timeline_span, i);
+            if (span->kind == TIMELINE_OPERATOR && span->moment == 0)
+                return span->start_ns;
+        }
+    }
+    return timeline->begin_ns;
 }
 
-/* Returns microseconds from the iteration's begin. */
-static json_t *event(const struct timeline *timeline, const char *name, int row, uint64_t start_ns,
-                     uint64_t end_ns)
+/* What events are made of. */
+struct event_writer {
+    const struct timeline *timeline;
+    const struct plan *plan;
+    const struct trace *trace;
+    uint64_t origin_ns; /* when the iteration begins */
+    json_t *events;     /* an array */
+};
+
+/* An event that may be written in two pieces, one at each end of the iteration. */
+struct shown_event {
+    const char *name;
+    int row;
+    struct timeline_stretch when;
+    uint64_t bytes;
+    const json_t *arguments; /* of each piece; those of work get their share of the bytes, too */
+};
+
+/* Times are microseconds from the start of the first operator. */
+static void append_event(const struct event_writer *to, const struct shown_event *event)
 {
-    double start = ((double)start_ns - (double)timeline->begin_ns) * 1e-3;
-    return json_pack("{s:s, s:s, s:i, s:i, s:f, s:f}", "name", name, "ph", "X", "pid", 0, "tid",
-                     row, "ts", start, "dur", (double)(end_ns - start_ns) * 1e-3);
+    struct timeline_stretch rest = event->when;
+    uint64_t all_ns = rest.end_ns - rest.start_ns, bytes = 0;
+    do {
+        struct timeline_stretch piece = timeline_wrap(to->timeline, to->origin_ns, &rest);
+        uint64_t so_far = timeline_moved(event->bytes, rest.start_ns - event->when.start_ns,
+                                         all_ns);
+        json_t *arguments = json_copy((json_t *)event->arguments);
+        if (event->row != STALL_ROW)
+            json_object_set_new(arguments, "bytes", json_integer((json_int_t)(so_far - bytes)));
+        json_array_append_new(
+            to->events,
+            json_pack("{s:s, s:s, s:i, s:i, s:f, s:f, s:o}", "name", event->name, "ph", "X", "pid",
+                      0, "tid", event->row, "ts", (double)(piece.start_ns - to->origin_ns) * 1e-3,
+                      "dur", (double)(piece.end_ns - piece.start_ns) * 1e-3, "args", arguments));
+        bytes = so_far;
+    } while (rest.start_ns < rest.end_ns);
 }
 
 static json_t *phase_of(const struct trace *trace, moment_id moment)
@@ -139,22 +211,22 @@ static json_t *phase_of(const struct trace *trace, moment_id moment)
     return json_string(trace_phase_name((enum trace_phase)trace->operators[moment].phase));
 }
 
-static void append_spans(const struct timeline *timeline, int queue, const struct plan *plan,
-                         const struct trace *trace, json_t *events)
+static void append_spans(const struct event_writer *to, enum mover_queue queue)
 {
+    const struct timeline *timeline = to->timeline;
     const GArray *spans = timeline->spans[queue];
-    for (guint i = 0; i < spans->len; i++) {
+    for (guint i = timeline->first[queue]; i < timeline->shown[queue]; i++) {
         const struct timeline_span *span = &g_array_index(spans, struct timeline_span, i);
-        if (span->kind == TIMELINE_JOIN || !is_shown(timeline, span->start_ns, span->end_ns))
+        if (span->kind == TIMELINE_JOIN)
             continue;
-        g_autofree char *name = span_name(timeline, span, plan, trace);
-        json_t *object = event(timeline, name, queue, span->start_ns, span->end_ns);
-        json_t *arguments = json_pack("{s:i, s:I}", "moment", (int)span->moment, "bytes",
-                                      (json_int_t)span->bytes);
+        g_autofree char *name = span_name(timeline, span, to->plan, to->trace);
+        json_t *arguments = json_pack("{s:i}", "moment", (int)span->moment);
         if (span->kind == TIMELINE_OPERATOR)
-            json_object_set_new(arguments, "phase", phase_of(trace, span->moment));
-        json_object_set_new(object, "args", arguments);
-        json_array_append_new(events, object);
+            json_object_set_new(arguments, "phase", phase_of(to->trace, span->moment));
+        const struct shown_event event = {name, (int)queue, timeline_when(timeline, queue, i),
+                                          span->bytes, arguments};
+        append_event(to, &event);
+        json_decref(arguments);
     }
 }
 
@@ -165,24 +237,22 @@ static char *waited_for(const struct timeline_stall *stall, const struct plan *p
                                     : chunk_name(plan, trace, stall->chunk);
 }
 
-static void append_stalls(const struct timeline *timeline, const struct plan *plan,
-                          const struct trace *trace, json_t *events)
+static void append_stalls(const struct event_writer *to)
 {
-    for (guint i = 0; i < timeline->stalls->len; i++) {
+    const struct timeline *timeline = to->timeline;
+    for (guint i = timeline->first_stall; i < timeline->shown_stalls; i++) {
         const struct timeline_stall *stall = &g_array_index(timeline->stalls, struct timeline_stall,
                                                             i);
-        uint64_t end_ns = stall->start_ns + stall->wait_ns;
-        if (!is_shown(timeline, stall->start_ns, end_ns))
-            continue;
-        g_autofree char *chunk = waited_for(stall, plan, trace);
-        g_autofree char *name = g_strdup_printf("%s waits for %s on %s",
-                                                operator_name(timeline, stall->moment), chunk,
-                                                timing_resources[stall->queue].name);
-        json_t *object = event(timeline, name, STALL_ROW, stall->start_ns, end_ns);
-        json_object_set_new(object, "args",
-                            json_pack("{s:i, s:s}", "moment", (int)stall->moment, "waits_for",
-                                      timing_resources[stall->queue].name));
-        json_array_append_new(events, object);
+        const char *resource = timing_resources[stall->queue].name;
+        g_autofree char *chunk = waited_for(stall, to->plan, to->trace);
+        g_autofree char *name = g_strdup_printf(
+            "%s waits for %s on %s", operator_name(timeline, stall->moment), chunk, resource);
+        json_t *arguments = json_pack("{s:i, s:s}", "moment", (int)stall->moment, "waits_for",
+                                      resource);
+        const struct shown_event event = {
+            name, STALL_ROW, {stall->start_ns, stall->start_ns + stall->wait_ns}, 0, arguments};
+        append_event(to, &event);
+        json_decref(arguments);
     }
 }
 
@@ -222,14 +292,15 @@ bool timeline_write(const struct timeline *timeline, const struct plan *plan,
                     GError **error)
 {
     json_t *events = json_array();
+    const struct event_writer to = {timeline, plan, trace, first_start(timeline), events};
     for (int q = 0; q < MOVER_QUEUES; q++) {
         if (q >= MOVER_NETWORK && !timeline->spans[q]->len)
             continue; /* one rank, or nothing in NVMe */
         name_row(events, q, timing_resources[q].name);
-        append_spans(timeline, q, plan, trace, events);
+        append_spans(&to, (enum mover_queue)q);
     }
     name_row(events, STALL_ROW, "stalls");
-    append_stalls(timeline, plan, trace, events);
+    append_stalls(&to);
     json_t *root = json_pack("{s:s, s:o, s:o}", "displayTimeUnit", "ms", "otherData",
                              made_of(plan, trace, costs), "traceEvents", events);
     bool done = output_file_write_json(path, root, JSON_COMPACT | JSON_REAL_PRECISION(12), error);
@@ -250,27 +321,35 @@ static int by_wait(const void *left, const void *right)
 static GArray *shown_stalls(const struct timeline *timeline)
 {
     GArray *shown = g_array_new(FALSE, FALSE, sizeof(struct timeline_stall));
-    for (guint i = 0; i < timeline->stalls->len; i++) {
-        const struct timeline_stall *stall = &g_array_index(timeline->stalls, struct timeline_stall,
-                                                            i);
-        if (is_shown(timeline, stall->start_ns, stall->start_ns + stall->wait_ns))
-            g_array_append_val(shown, *stall);
-    }
+    g_array_append_vals(
+        shown, &g_array_index(timeline->stalls, struct timeline_stall, timeline->first_stall),
+        timeline->shown_stalls - timeline->first_stall);
     g_array_sort(shown, by_wait);
     return shown;
+}
+
+/* The link and the host stand in every table, the other resources where the device waits for
+ * them. */
+static void print_sums(const GArray *stalls, FILE *out)
+{
+    double ms[MOVER_QUEUES] = {0};
+    for (guint i = 0; i < stalls->len; i++) {
+        const struct timeline_stall *stall = &g_array_index(stalls, struct timeline_stall, i);
+        ms[stall->queue] += (double)stall->wait_ns * 1e-6;
+    }
+    fprintf(out, "\nStalls of an iteration: %u, ms by resource: H2D %.3f", stalls->len,
+            ms[MOVER_H2D]);
+    for (int q = MOVER_D2H; q < MOVER_QUEUES; q++)
+        if (q <= MOVER_HOST || ms[q] > 0)
+            fprintf(out, ", %s %.3f", timing_resources[q].name, ms[q]);
+    fprintf(out, "\n");
 }
 
 void timeline_print_stalls(const struct timeline *timeline, const struct plan *plan,
                            const struct trace *trace, uint32_t most, FILE *out)
 {
     g_autoptr(GArray) stalls = shown_stalls(timeline);
-    double all[MOVER_QUEUES] = {0};
-    for (guint i = 0; i < stalls->len; i++) {
-        const struct timeline_stall *stall = &g_array_index(stalls, struct timeline_stall, i);
-        all[stall->queue] += (double)stall->wait_ns * 1e-6;
-    }
-    fprintf(out, "\nStalls of an iteration: %u, ms by resource: H2D %.3f, D2H %.3f, host %.3f\n",
-            stalls->len, all[MOVER_H2D], all[MOVER_D2H], all[MOVER_HOST]);
+    print_sums(stalls, out);
     fprintf(out, "%7s %10s  %-8s  %-36s %s\n", "moment", "ms", "resource", "operator", "chunk");
     for (guint i = 0; i < MIN(stalls->len, most); i++) {
         const struct timeline_stall *stall = &g_array_index(stalls, struct timeline_stall, i);

@@ -45,6 +45,12 @@ struct timeline {
     uint64_t begin_ns, end_ns;   /* of the iteration that is shown */
     guint first[MOVER_QUEUES];   /* index of its first span; it has all spans from there on */
     guint shown[MOVER_QUEUES];   /* number of spans when it ended */
+    guint first_stall, shown_stalls;
+};
+
+/* A stretch of time. */
+struct timeline_stretch {
+    uint64_t start_ns, end_ns;
 };
 
 struct timeline *timeline_new(void);
@@ -61,6 +67,20 @@ void timeline_close(struct timeline_span *span, uint64_t start_ns, uint64_t end_
  * the last call. */
 void timeline_show(struct timeline *timeline, uint64_t begin_ns, uint64_t end_ns);
 
+/* Returns when the i-th span of a queue ran. In the steady state, work that is under way when the
+ * replay ends takes as long as it took an iteration earlier. */
+struct timeline_stretch timeline_when(const struct timeline *timeline, enum mover_queue queue,
+                                      guint i);
+
+/* Takes the first piece off *rest, and moves it into the iteration that begins at `origin_ns` and
+ * lasts as long as the one that is shown. In the steady state, what runs before or after it also
+ * runs an iteration later or earlier. A piece ends where the iteration does, at the latest. */
+struct timeline_stretch timeline_wrap(const struct timeline *timeline, uint64_t origin_ns,
+                                      struct timeline_stretch *rest);
+
+/* Returns how many bytes of a span have moved when it has run for `ran_ns` of `all_ns`. */
+uint64_t timeline_moved(uint64_t bytes, uint64_t ran_ns, uint64_t all_ns);
+
 /* Returns the span that is complete at `end_ns` in a queue whose tickets are times, or NULL. */
 const struct timeline_span *timeline_ending(const struct timeline *timeline, enum mover_queue queue,
                                             uint64_t end_ns);
@@ -70,8 +90,9 @@ const struct timeline_span *timeline_ending(const struct timeline *timeline, enu
 const struct timeline_span *timeline_numbered(const struct timeline *timeline,
                                               enum mover_queue queue, mover_ticket number);
 
-/* Writes the iteration shown as Chrome trace events (chrome://tracing, Perfetto): one row per
- * queue, and one of stalls. `trace` names the tensors; `costs` has the link's rates. */
+/* Writes the iteration shown as Chrome trace events (chrome://tracing, Perfetto), from the start of
+ * its first operator: one row per queue, and one of stalls. `trace` names the tensors; `costs` has
+ * the link's rates. */
 bool timeline_write(const struct timeline *timeline, const struct plan *plan,
                     const struct trace *trace, const struct costs *costs, const char *path,
                     GError **error);
