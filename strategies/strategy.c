@@ -1,5 +1,6 @@
 #include "strategies/preset.h"
 
+#include "chunks/lack.h"
 #include "chunks/place.h"
 #include "models/derive.h"
 #include "traces/size.h"
@@ -244,10 +245,10 @@ static bool check_host(const struct strategy_context *context, const struct home
         return true;
     g_autofree char *need = size_format(homes->host_pool_bytes);
     g_autofree char *budget = size_format(context->host_budget);
-    g_set_error(error, PLAN_ERROR, PLAN_ERROR_DOES_NOT_FIT,
-                "host memory: the plan needs %s, and the budget is %s; %" G_GUINT64_FORMAT
-                " bytes would fit",
-                need, budget, homes->host_pool_bytes);
+    g_autofree char *why = g_strdup_printf("host memory: the plan needs %s, and the budget is %s",
+                                           need, budget);
+    const struct plan_lack lack = {.memory = PLAN_MEMORY_HOST, .bytes = homes->host_pool_bytes};
+    plan_lack_set(error, &lack, why);
     return false;
 }
 
@@ -357,31 +358,74 @@ static struct plan *plan_once(const struct strategy *strategy, const struct stra
     return plan;
 }
 
+static bool lacks_host(const GError *error)
+{
+    const struct plan_lack *lack = plan_lack_of(error);
+    return lack && lack->memory == PLAN_MEMORY_HOST;
+}
+
+/* Raises the budgets to what a refusal says would fit. Returns false if it says nothing new. */
+static bool raise_budgets(struct strategy_job *job, uint64_t needed, const GError *refusal)
+{
+    uint64_t library_bytes = job->trace->library_bytes;
+    const struct plan_lack *lack = plan_lack_of(refusal);
+    if (needed > job->device_budget) {
+        job->device_budget = needed;
+        return true;
+    }
+    if (!lacks_host(refusal) || job->nvme || lack->bytes <= job->host_budget)
+        return false;
+    job->host_budget = lack->bytes;
+    if (lack->device_bytes > library_bytes)
+        job->device_budget = MAX(job->device_budget, lack->device_bytes - library_bytes);
+    return true;
+}
+
+/* Returns whether it fits with larger budgets, and which. With more memory a strategy may keep
+ * more, and need more. *refusal becomes the newest, or the first of the host's memory. */
+static bool find_budgets(const struct strategy *strategy, const struct strategy_job *job,
+                         struct strategy_job *larger, uint64_t *needed, GError **refusal)
+{
+    enum { MOST_TRIES = 32 };
+    g_autoptr(GError) why = g_error_copy(*refusal);
+    for (int i = 0; i < MOST_TRIES && raise_budgets(larger, *needed, why); i++) {
+        struct trace *placed;
+        g_clear_error(&why);
+        struct plan *plan = plan_once(strategy, larger, job->device_budget, &placed, needed, &why);
+        if (plan) {
+            trace_free(placed);
+            plan_free(plan);
+            *needed = larger->device_budget;
+            return true;
+        }
+        if (!lacks_host(*refusal)) {
+            g_clear_error(refusal);
+            *refusal = g_error_copy(why);
+        }
+    }
+    return false;
+}
+
 struct plan *strategy_plan(const struct strategy *strategy, const struct strategy_job *job,
                            struct trace **placed, uint64_t *needed, GError **error)
 {
-    enum { MOST_TRIES = 32 };
     struct strategy_job larger = *job;
-    struct plan *plan = plan_once(strategy, job, job->device_budget, placed, needed, error);
-    bool fits = plan != NULL;
-    /* With more memory a strategy may keep more, and need more. */
-    for (int i = 0; !job->contest && !fits && *needed > larger.device_budget && i < MOST_TRIES;
-         i++) {
-        g_autoptr(GError) why = NULL;
-        uint64_t more;
-        larger.device_budget = *needed;
-        struct plan *larger_plan = plan_once(strategy, &larger, job->device_budget, placed, &more,
-                                             &why);
-        fits = larger_plan != NULL;
-        if (fits) {
-            g_clear_pointer(placed, trace_free);
-            plan_free(larger_plan);
-        } else {
-            *needed = more;
-            g_clear_error(error);
-            g_propagate_error(error, g_steal_pointer(&why));
-        }
+    GError *refusal = NULL;
+    struct plan *plan = plan_once(strategy, job, job->device_budget, placed, needed, &refusal);
+    if (plan)
+        return plan;
+    bool fits = refusal && !job->contest && find_budgets(strategy, job, &larger, needed, &refusal);
+    if (fits && lacks_host(refusal)) {
+        bool more = larger.device_budget > job->device_budget;
+        const struct plan_lack lack = {
+            .memory = PLAN_MEMORY_HOST,
+            .bytes = larger.host_budget,
+            .device_bytes = more ? larger.device_budget + job->trace->library_bytes : 0};
+        plan_lack_replace(refusal, &lack);
+        fits = false;
     }
     *needed = fits ? *needed : 0;
-    return plan;
+    if (refusal)
+        g_propagate_error(error, refusal);
+    return NULL;
 }

@@ -136,11 +136,59 @@ static void test_simulated(void)
     workshop_free(workshop);
 }
 
+/* Returns the number before `unit`, or 0 if there is none. */
+static guint64 number_before(const char *text, const char *unit)
+{
+    const char *at = strstr(text, unit);
+    while (at && at > text && g_ascii_isdigit(at[-1]))
+        at--;
+    return at ? g_ascii_strtoull(at, NULL, 10) : 0;
+}
+
+/* Simulates a strategy with the budgets that its refusal asks for. */
+static void follow_refusal(const struct workshop *workshop, const json_t *row)
+{
+    const char *reason = json_string_value(json_object_get(row, "reason"));
+    guint64 device = number_before(reason, " bytes of device memory"), host = 1 << 20;
+    guint64 fits = number_before(reason, " bytes would fit");
+    bool host_lacks = g_str_has_prefix(reason, "host memory: ");
+    g_assert_cmpuint(fits, >, 0);
+    if (!host_lacks)
+        device = fits;
+    else
+        host = fits;
+    workshop_must_run_format(
+        workshop,
+        "pstar-sim run.pstar " PLATFORM "--chunk-size 64KiB --strategy %s "
+        "--device-memory %" G_GUINT64_FORMAT " --host-memory %" G_GUINT64_FORMAT,
+        json_string_value(json_object_get(row, "strategy")), device ? device : 6 << 20, host);
+}
+
+/* A strategy may lack both memories, and then the refusal names both. */
+static void test_strategies(void)
+{
+    struct workshop *workshop = open_workshop();
+    struct outcome outcome = workshop_run(workshop,
+                                          "pstar-sim run.pstar " PLATFORM "--chunk-size 64KiB "
+                                          "--strategy all --device-memory 6MiB "
+                                          "--host-memory 1MiB --json sweep.json");
+    g_assert_cmpint(outcome.status, ==, DOES_NOT_FIT);
+    json_t *root = workshop_read_json(workshop, "sweep.json"), *row;
+    size_t i;
+    json_array_foreach (json_object_get(root, "results"), i, row) {
+        follow_refusal(workshop, row);
+    }
+    json_decref(root);
+    outcome_clear(&outcome);
+    workshop_free(workshop);
+}
+
 int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/refusals/least", test_least);
     g_test_add_func("/refusals/small", test_small);
     g_test_add_func("/refusals/simulated", test_simulated);
+    g_test_add_func("/refusals/strategies", test_strategies);
     return g_test_run();
 }
