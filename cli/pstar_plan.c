@@ -22,6 +22,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define LEAST_SECONDS 1e-9 /* 0 means that they are not given */
+
 /* Says whether the plan may make another choice than the traced run. */
 enum freedom { FREE, AS_TRACED, FREEDOM_DEFAULT };
 
@@ -527,7 +529,8 @@ int main(int argc, char **argv)
          .real = &a.time_limit,
          .help = "Stop the search after this time with the best plan so far, but not before there "
                  "is one. The proof of its bounds may take as long again, or 15 s; default: none",
-         .value = "SECONDS"},
+         .value = "SECONDS",
+         .least = LEAST_SECONDS},
         {.shared = OPTION_SEED, .count32 = &a.seed, .help = "of the search; default: 1"},
         {.shared = OPTION_THREADS, .count32 = &a.threads},
         {.name = "explain",
@@ -576,7 +579,8 @@ int main(int argc, char **argv)
          .help =
              "How few GPUs, of at most --gpus (default: 1024), train the TRACE with steps of at "
              "most this time; each computes what a traced rank does",
-         .value = "SECONDS"},
+         .value = "SECONDS",
+         .least = LEAST_SECONDS},
         {.name = "sensitivity",
          .file = &q->sensitivity,
          .use = OPTION_WRITES,

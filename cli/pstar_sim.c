@@ -79,6 +79,9 @@ static bool read_policies(const struct sim_arguments *a, struct sim_inputs *in, 
     const char *policies = a->policy ? a->policy : a->strategy ? "" : "all";
     if (a->policy && !*a->policy)
         return options_refuse(error, "--policy '': must name a policy");
+    if (a->look_ahead && !*policies)
+        return options_refuse(
+            error, "--look-ahead %s: strategies have their own; it needs --policy", a->look_ahead);
     return (in->policies = parse_policies(policies, error)) &&
            (!a->strategy || (in->strategies = strategy_parse_list(a->strategy, error)));
 }
@@ -242,6 +245,18 @@ static bool read_traces(const struct sim_arguments *a, struct sim_inputs *in, GE
     return true;
 }
 
+/* Returns the first option that is given and that the traces of stages make needless, or NULL. */
+static const char *said_by_stages(const struct sim_arguments *a)
+{
+    return a->stages          ? "stages"
+           : a->stage_layers  ? "stage-layers"
+           : a->schedule      ? "schedule"
+           : a->stage_parts   ? "stage-parts"
+           : a->micro_batches ? "micro-batches"
+           : a->gpus          ? "gpus"
+                              : NULL;
+}
+
 /* Options that say nothing of a pipeline. */
 static bool check_pipeline(const struct sim_arguments *a, GError **error)
 {
@@ -260,12 +275,9 @@ static bool check_pipeline(const struct sim_arguments *a, GError **error)
         if (foreign[i].given)
             return options_refuse(error, "--%s: not with the stages of a pipeline",
                                   foreign[i].name);
-    if (several && (a->stages || a->stage_layers || a->micro_batches || a->gpus))
-        return options_refuse(error, "--%s: the traces of stages say it already",
-                              a->stages          ? "stages"
-                              : a->stage_layers  ? "stage-layers"
-                              : a->micro_batches ? "micro-batches"
-                                                 : "gpus");
+    const char *said = said_by_stages(a);
+    if (several && said)
+        return options_refuse(error, "--%s: the traces of stages say it already", said);
     if (a->device_memory && strchr(a->device_memory, '%'))
         return options_refuse(error,
                               "--device-memory %s: stages differ in size; say how many bytes "
@@ -497,7 +509,10 @@ int main(int argc, char **argv)
          .help = "Strategies of other systems, such as zero-offload,twinflow:0.3",
          .value = "NAME,..|all"},
         {.shared = OPTION_NO_CLIP, .flag = &a.no_clip},
-        {.shared = OPTION_LOOK_AHEAD, .text = &a.look_ahead, .value = "N[,..]"},
+        {.shared = OPTION_LOOK_AHEAD,
+         .text = &a.look_ahead,
+         .help = "strategies have their own",
+         .value = "N[,..]"},
         {.shared = OPTION_HOST_MEMORY,
          .text = &a.host_memory,
          .help = "default: the platform's, or unlimited without one",
