@@ -67,10 +67,9 @@ static bool parse_range(const char *text, GArray *sizes, GError **error)
     if (!size_parse(ends[0], &least, error) || !size_parse(ends[1], &most, error))
         return false;
     if (!least || least > most || most > CHUNK_MOST) {
-        g_set_error(
-            error, SIZES_ERROR, SIZES_ERROR_INVALID,
-            "chunk sizes '%s': the first must be above 0, and the second no less and below 1 EiB",
-            text);
+        g_set_error(error, SIZES_ERROR, SIZES_ERROR_INVALID,
+                    "'%s': the first must be above 0, and the second no less and below 1 EiB",
+                    text);
         return false;
     }
     append_range(sizes, (double)least, (double)most);
@@ -86,7 +85,7 @@ static bool parse_list(const char *text, GArray *sizes, GError **error)
             return false;
         if (!bytes || bytes > CHUNK_MOST) {
             g_set_error(error, SIZES_ERROR, SIZES_ERROR_INVALID,
-                        "chunk sizes '%s': a size must be above 0 and below 1 EiB", text);
+                        "'%s': a size must be above 0 and below 1 EiB", *item);
             return false;
         }
         append_size(sizes, (double)bytes);
@@ -254,6 +253,15 @@ static bool add_items(GPtrArray *layouts, const char *text, const struct trace *
     return true;
 }
 
+static bool add_chunk_sizes(GPtrArray *layouts, const char *text, const struct trace *trace,
+                            GError **error)
+{
+    if (add_items(layouts, text, trace, error))
+        return true;
+    g_prefix_error(error, "--chunk-size %s: ", text);
+    return false;
+}
+
 GPtrArray *layout_list_parse(const char *chunk_sizes, const char *layout_file,
                              const struct trace *trace, GError **error)
 {
@@ -267,7 +275,7 @@ GPtrArray *layout_list_parse(const char *chunk_sizes, const char *layout_file,
     } else if (layout_file)
         ok = add_layout(layouts, layout_read(layout_file, trace, error), layout_file);
     else if (chunk_sizes)
-        ok = add_items(layouts, chunk_sizes, trace, error);
+        ok = add_chunk_sizes(layouts, chunk_sizes, trace, error);
     else
         ok = add_sizes(layouts, NULL, trace, error);
     if (ok)
