@@ -164,9 +164,6 @@ static bool plan(const struct plan_arguments *a, const struct console *console,
     g_autofree char *note = operator_times_note(in->trace, in->platform);
     if (ok && note)
         console_note(console, "%s", note);
-    if (ok && !replay_is_timed(in->trace))
-        console_note(console, "the trace has no durations: times are those of copies alone; "
-                              "pstar-trace retime computes them for a platform");
     return ok;
 }
 

@@ -420,9 +420,6 @@ static int simulate(const struct sim_arguments *a, const struct console *console
     g_autofree char *note = operator_times_note(in->trace, in->platform);
     if (note)
         console_note(console, "%s", note);
-    if (!replay_is_timed(in->trace))
-        console_note(console, "the trace has no durations: times are those of copies alone; "
-                              "pstar-trace retime computes them for a platform");
     return signal ? STATUS_SIGNALLED + signal : STATUS_DONE;
 }
 

@@ -81,13 +81,18 @@ enum model_precision trace_products(const struct trace *trace)
     return half ? MODEL_BF16 : MODEL_FP32;
 }
 
+bool trace_can_be_retimed(const struct trace *trace)
+{
+    for (uint32_t m = 0; m < trace->operator_count; m++)
+        if (trace->operators[m].flops > 0 || trace->operators[m].bytes > 0)
+            return true;
+    return false;
+}
+
 bool trace_retime(struct trace *trace, const struct platform *platform,
                   enum model_precision precision, GError **error)
 {
-    uint64_t known = 0;
-    for (uint32_t m = 0; m < trace->operator_count; m++)
-        known += trace->operators[m].flops > 0 || trace->operators[m].bytes > 0;
-    if (!known) {
+    if (!trace_can_be_retimed(trace)) {
         g_set_error(error, TRACE_ERROR, TRACE_ERROR_INVALID,
                     "the trace has neither FLOPs nor bytes of its operators, as imports do: record "
                     "the loop with pstar-collect, on any machine, and retime that trace");

@@ -9,10 +9,13 @@
  * elements, of its bytes at the memory rate that the platform's updates imply. */
 double retime_host_seconds(const struct platform *platform, double elements, double bytes);
 
+/* Returns whether the trace has operations or bytes of its operators; imports have neither. */
+bool trace_can_be_retimed(const struct trace *trace);
+
 /* Replaces the durations of all operators by what they take on the platform, and says so in the
  * trace. If the trace is of a known model, they are those of model_synthesise; otherwise they
  * follow from the operations of matrix products, which run in `precision`, and from the bytes that
- * the trace holds. Fails with TRACE_ERROR_INVALID if the trace has neither operations nor bytes. */
+ * the trace holds. Fails with TRACE_ERROR_INVALID if the trace cannot be retimed. */
 bool trace_retime(struct trace *trace, const struct platform *platform,
                   enum model_precision precision, GError **error);
 

@@ -1,5 +1,6 @@
 #include "sim/operator_times.h"
 
+#include "models/retime.h"
 #include "sim/replay.h"
 
 #include <math.h>
@@ -15,13 +16,18 @@ static bool same_device(const char *machine, const char *platform)
 
 char *operator_times_note(const struct trace *trace, const struct platform *platform)
 {
-    if (!platform || !trace->machine || !replay_is_timed(trace) ||
-        same_device(trace->machine, platform->name))
+    bool retimes = trace_can_be_retimed(trace);
+    if (!replay_is_timed(trace))
+        return g_strconcat("the trace has no durations: times are those of copies alone",
+                           retimes ? "; pstar-trace retime computes them for a platform" : NULL,
+                           NULL);
+    if (!platform || !trace->machine || same_device(trace->machine, platform->name))
         return NULL;
     return g_strdup_printf(
         "operators' times are the trace's, %s %s: %s changes those of copies and "
-        "of updates that move; pstar-trace retime computes them for it",
-        trace->estimated ? "computed for" : "measured on", trace->machine, platform->name);
+        "of updates that move%s",
+        trace->estimated ? "computed for" : "measured on", trace->machine, platform->name,
+        retimes ? "; pstar-trace retime computes them for it" : "");
 }
 
 static bool is_nominal(const struct platform_curve *curve)

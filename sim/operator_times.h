@@ -24,11 +24,11 @@ bool operator_times_band(const struct trace *trace, const struct platform *platf
 void operator_times_print_band(const struct operator_times_band *band, double least, double most,
                                FILE *out);
 
-/* Returns a sentence if the operators' times are of another device than the platform's: they are
- * the trace's, measured or computed, and the platform does not change them
- * (trace_retime in models/retime.h does). Returns NULL if they
- * are the platform's, if the trace has no times, or if one of the two is not known (`platform` may
- * be NULL). Two processors count as the same device. The caller frees the result. */
+/* Returns a sentence if the operators have no times, or if these are of another device than the
+ * platform's: they are the trace's, measured or computed, and the platform does not change them.
+ * The sentence names pstar-trace retime if that computes them. Returns NULL if they are the
+ * platform's, or if one of the two is not known (`platform` may be NULL). Two processors count as
+ * the same device. The caller frees the result. */
 char *operator_times_note(const struct trace *trace, const struct platform *platform);
 
 /* Takes what the ranks exchange out of the durations that were measured: the clock adds it, if the

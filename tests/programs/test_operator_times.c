@@ -43,6 +43,26 @@ static void test_other_device(void)
     workshop_free(workshop);
 }
 
+/* What a note advises can be done: an import cannot be retimed. */
+static void test_no_times(void)
+{
+    struct workshop *workshop = workshop_new();
+    workshop_must_run(workshop,
+                      "pstar-trace synth --model model --batch 4 --seq 64 --precision bf16 "
+                      "-o run.pstar");
+    struct outcome outcome = workshop_run_well(workshop, SIMULATE);
+    g_assert_nonnull(strstr(outcome.err, "the trace has no durations: times are those of copies "
+                                         "alone; pstar-trace retime computes them"));
+    outcome_clear(&outcome);
+    workshop_must_run(workshop, "pstar-trace import " PROJECT_DIR
+                                "/tests/data/kineto/gpt.et.json.gz -o run.pstar");
+    outcome = workshop_run_well(workshop, "pstar-sim run.pstar --device-memory 50% --policy opt");
+    g_assert_nonnull(strstr(outcome.err, "the trace has no durations: times are those of copies "
+                                         "alone\n"));
+    outcome_clear(&outcome);
+    workshop_free(workshop);
+}
+
 #define NOMINAL                                                                             \
     "Operators' times are nominal (data sheet). Published runs reached 26 % of such rates " \
     "and more: a step takes "
@@ -173,6 +193,7 @@ int main(int argc, char **argv)
 {
     g_test_init(&argc, &argv, NULL);
     g_test_add_func("/operator-times/other-device", test_other_device);
+    g_test_add_func("/operator-times/no-times", test_no_times);
     g_test_add_func("/operator-times/band", test_band);
     g_test_add_func("/operator-times/measured", test_measured);
     g_test_add_func("/operator-times/years", test_years);
