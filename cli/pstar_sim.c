@@ -313,7 +313,10 @@ static bool read_pipeline(const struct sim_arguments *a, struct sim_inputs *in, 
         a->micro_batches};
     if (!in->pipeline &&
         !(in->pipeline = pipeline_traces_new(in->trace, &request, in->platform, error))) {
-        g_prefix_error(error, "--stages %u: ", stages);
+        if (a->stage_layers)
+            g_prefix_error(error, "--stage-layers %s: ", a->stage_layers);
+        else
+            g_prefix_error(error, "--stages %u: ", stages);
         return false;
     }
     if (!in->messages && !(in->messages = stage_messages_new(

@@ -190,6 +190,11 @@ static const struct bad table[] = {
      RUN BUDGET "--seed 18446744073709551616 --log out.jsonl",
      2,
      {"--seed 18446744073709551616", "must be an integer in [0, 9223372036854775807]"}},
+    {"stage-layers/too-many",
+     "pstar-sim good.pstar --device-memory 1MiB --host-memory 1GiB --platform dgx-a100 "
+     "--stage-layers 9,9 --micro-batches 2 --json out.json",
+     2,
+     {"--stage-layers 9,9: the stages have 18 layers together"}},
     {"stage-parts/without-stages",
      "pstar-sim good.pstar --device-memory 30% --stage-parts 3 --json out.json",
      2,
